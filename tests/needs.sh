@@ -7,7 +7,8 @@ needs_tools() {
     command -v "$tool" >/dev/null || skip "$tool is not installed"
   done
 }
-# needs_namespace: `$WHIMBREL` can be run in a network namespace with TUN devices. Leaves in `user` how `unshare` is told who may make one.
+# needs_namespace: `$WHIMBREL` can be run in a network namespace with TUN devices. Sets `user` to the options of `unshare` for a user who
+# is not root.
 needs_namespace() {
   [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
   (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"

@@ -16,8 +16,6 @@ use whimbrel_ids::Instant;
 
 /// LINKTYPE_RAW: each packet begins with its IP header.
 const LINKTYPE_RAW: u32 = 101;
-/// Payload protocol identifier of NGAP (TS 38.412 §7).
-const NGAP_PPID: u32 = 60;
 /// Octets of a message in one DATA chunk. Larger ones are fragmented, as no IPv4 packet could carry them.
 const CHUNK_OCTETS_MAX: usize = 32_768;
 /// Octets of a file at most, so that a forgotten capture does not fill the disk: half an hour at 10 Mbit/s.
@@ -149,7 +147,7 @@ fn sctp(
     packet.extend_from_slice(&tsn.to_be_bytes());
     packet.extend_from_slice(&stream.to_be_bytes());
     packet.extend_from_slice(&ssn.to_be_bytes());
-    packet.extend_from_slice(&NGAP_PPID.to_be_bytes());
+    packet.extend_from_slice(&whimbrel_ngap::PPID.to_be_bytes());
     packet.extend_from_slice(part);
     packet.resize(packet.len().next_multiple_of(4), 0);
     let sum = crc32c(&packet);

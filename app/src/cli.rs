@@ -46,6 +46,7 @@ enum Command {
     /// Start a core in a network namespace, let emulated UEs use it, and print what was measured.
     Demo(command::demo::Options),
     /// Run a measurement on a core that is started for it.
+    #[cfg(any(test, feature = "bench"))]
     Bench {
         #[command(subcommand)]
         bench: crate::bench::Bench,
@@ -267,6 +268,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Upgrade(options) => command::unit::upgrade(&options),
         Command::Cpf(options) => command::cpf::run(options),
         Command::ReplaySandbox => crate::cluster::replay_sandbox(),
+        #[cfg(any(test, feature = "bench"))]
         Command::Bench { bench } => crate::bench::run(&bench),
         Command::Demo(options) => command::demo::run(&options),
         Command::Ran(options) => return command::ran::run(&options),

@@ -3,6 +3,7 @@
 mod aftermath;
 mod api;
 mod audit;
+#[cfg(any(test, feature = "bench"))]
 mod bench;
 mod capture;
 mod cli;

@@ -81,7 +81,7 @@ fn what_is_no_trial_ends_it_without_an_answer() {
 }
 
 #[test] // as one would that is at an input that does not come to its end, it does not look whether its own input has ended
-fn it_does_not_outlive_who_started_it() {
+fn it_does_not_outlive_its_parent() {
     let (input, mut kept) = std::io::pipe().expect("a pipe");
     let mut starts = Command::new("/bin/sh")
         .args(["-c", "exec 3<&0; \"$0\" replay-sandbox <&3 & wait", env!("CARGO_BIN_EXE_whimbrel")])

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// Runs it; gives what it said.
+/// Runs it; returns its output.
 fn run(paper: &str, name: &str, little: &[&str]) -> String {
     run_with(paper, name, little, &[])
 }
@@ -19,24 +19,24 @@ fn run_with(paper: &str, name: &str, little: &[&str], environment: &[(&str, &OsS
         .envs(environment.iter().copied())
         .output()
         .expect("the experiments are built");
-    let said = String::from_utf8_lossy(&bench.stdout).into_owned();
+    let output = String::from_utf8_lossy(&bench.stdout).into_owned();
     assert!(bench.status.success(), "{name}: {}", String::from_utf8_lossy(&bench.stderr));
     let drawn = std::fs::read_dir(&plots).map_or(0, |files| files.count());
     assert!(drawn > 0, "{name} has a plot");
-    let last = said.lines().last().unwrap_or_default();
+    let last = output.lines().last().unwrap_or_default();
     let figures: serde_json::Value = serde_json::from_str(last).expect("the last line is JSON");
     assert_eq!(figures["bench"], format!("{paper} {name}"));
-    said
+    output
 }
 
-/// One of completion times. What it said.
+/// An experiment of completion times; returns its output.
 fn figure(name: &str) -> String {
-    let said = run("neutrino", name, &["--quick"]);
-    // In figure 10 not all UEs of `existing` have attached anew in the end: that is counted there, and none of ours.
-    let failed = said.lines().filter(|line| line.contains("failed") && !line.contains("failed: ours 0,"));
-    assert_eq!(failed.count(), 0, "every procedure completes:\n{said}");
-    assert!(!said.contains("NaN"), "every scheme was measured:\n{said}");
-    said
+    let output = run("neutrino", name, &["--quick"]);
+    // In figure 10 not all UEs of `existing` have attached again in the end: that is counted there, and none of ours.
+    let failed = output.lines().filter(|line| line.contains("failed") && !line.contains("failed: ours 0,"));
+    assert_eq!(failed.count(), 0, "every procedure completes:\n{output}");
+    assert!(!output.contains("NaN"), "every scheme was measured:\n{output}");
+    output
 }
 
 #[test]
@@ -61,15 +61,15 @@ fn figure_9_bursts() {
 
 #[test]
 fn figure_10_losses() {
-    let said = figure("fig10");
+    let output = figure("fig10");
     let last: serde_json::Value =
-        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("JSON");
+        serde_json::from_str(output.lines().last().unwrap_or_default()).expect("JSON");
     let distances = last["figures"]["second_procedure"]["distances"].as_array().expect("distances");
     for at in distances {
-        assert_eq!(at["register_anew"][0], 0, "the log has what the backups lack:\n{said}");
+        assert_eq!(at["register_again"][0], 0, "the log has what the backups lack:\n{output}");
     }
     let farthest = distances.last().expect("distances");
-    assert_ne!(farthest["register_anew"][1], 0, "states come too late for the paper's rule:\n{said}");
+    assert_ne!(farthest["register_again"][1], 0, "states come too late for the paper's rule:\n{output}");
 }
 
 #[test]
@@ -118,12 +118,12 @@ fn detection() {
         format!("#!/bin/sh\necho measured: \"$@\"\necho '{{\"figures\":{{\"curve\":[{point},{point}]}}}}'\n");
     std::fs::write(&program, says).expect("a folder for tests");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-    let said = run_with("neutrino", "detection", &["--loads", "70"], &[("WHIMBREL", program.as_os_str())]);
-    assert!(said.contains("measured: bench detection --loads 70"), "{said}");
-    assert!(said.ends_with("}\n") && said.contains("41.5"), "{said}");
+    let output = run_with("neutrino", "detection", &["--loads", "70"], &[("WHIMBREL", program.as_os_str())]);
+    assert!(output.contains("measured: bench detection --loads 70"), "{output}");
+    assert!(output.ends_with("}\n") && output.contains("41.5"), "{output}");
 }
 
-/// One of the user plane. What it said.
+/// An experiment of the user plane; returns its output.
 fn user_plane(name: &str) -> String {
     run("upf", name, &["--quick"])
 }
@@ -145,16 +145,16 @@ fn user_plane_flows() {
 
 #[test]
 fn user_plane_handover() {
-    let said = user_plane("handover");
+    let output = user_plane("handover");
     let last: serde_json::Value =
-        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("JSON");
+        serde_json::from_str(output.lines().last().unwrap_or_default()).expect("JSON");
     // Live where namespaces and XDP programs are permitted.
     let live = &last["figures"]["live"];
-    assert!(live.is_null() || live.as_array().is_some_and(|rows| rows.len() == 4), "{said}");
+    assert!(live.is_null() || live.as_array().is_some_and(|rows| rows.len() == 4), "{output}");
     // TCP needs less of the host.
     assert!(
         live.is_null() || last["figures"]["tcp"].as_array().is_some_and(|rows| rows.len() == 5),
-        "{said}"
+        "{output}"
     );
 }
 
@@ -165,9 +165,9 @@ fn user_plane_threads() {
 
 #[test]
 fn user_plane_throughput() {
-    let said = user_plane("throughput");
+    let output = user_plane("throughput");
     let last: serde_json::Value =
-        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("JSON");
+        serde_json::from_str(output.lines().last().unwrap_or_default()).expect("JSON");
     let shares = last["figures"]["stage_percent"][0][1].as_object().expect("shares");
     let sum: f64 = shares.values().filter_map(serde_json::Value::as_f64).sum();
     assert!(shares.len() == 7 && (sum - 100.0).abs() < 1.0, "{shares:?}");

@@ -1,5 +1,5 @@
-//! Collisions of procedures: whether what begins goes on, waits, or is ignored while something else runs (TS 23.502 §4.9.1,
-//! TS 24.501 §6.3.2.5, §6.4.2.6, §6.4.3.6). Those of 5GMM procedures are in `amf/nas_dispatch.rs`.
+//! Collisions of procedures: whether a new one starts, waits, or is ignored while another one runs (TS 23.502 §4.9.1, TS
+//! 24.501 §6.3.2.5, §6.4.2.6, §6.4.3.6). Those of 5GMM procedures are in `amf/nas_dispatch.rs`.
 
 use crate::procedure::Procedure;
 use crate::state::{Phase, Security};
@@ -7,24 +7,25 @@ use crate::state::{Phase, Security};
 #[cfg(test)]
 mod tests;
 
-/// What becomes of a UE's request that meets a procedure of its session.
+/// What is done with a request that collides with a running procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It begins; what runs gives way.
+    /// It starts; the running procedure is interrupted.
     Proceed,
-    /// It begins once what runs has ended.
+    /// It starts once the running procedure has ended.
     Wait,
-    /// It is dropped; what runs goes on.
+    /// It is dropped; the running procedure goes on.
     Ignore,
 }
 
-/// HANDOVER REQUIRED and PATH SWITCH REQUEST meet what the UE, its connection or an earlier handover is at: TS 23.502 §4.9.1,
-/// TS 38.413 §8.4.1.2, §8.4.4.2. [`Verdict::Ignore`]: the gNB is refused, and what runs goes on.
+/// HANDOVER REQUIRED and PATH SWITCH REQUEST against other procedures of the UE, its connection or an earlier handover: TS
+/// 23.502 §4.9.1, TS 38.413 §8.4.1.2, §8.4.4.2. [`Verdict::Ignore`]: the gNB is refused, and the running procedure goes
+/// on.
 pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
     match running {
-        // The connection is on its way out: there is nothing to hand over.
+        // The connection is being released: there is nothing to hand over.
         Some(Procedure::AnRelease) => Verdict::Ignore,
-        // Of two handovers the later one is where the UE is, or goes: the earlier gives way, its target is released.
+        // A later handover supersedes the earlier one, whose target is released.
         Some(Procedure::Handover | Procedure::PathSwitch) => Verdict::Proceed,
         // NAS procedures continue beside it; their messages are judged by `message_meets`.
         None
@@ -54,8 +55,8 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
     }
 }
 
-/// A 5GMM message to a UE that is being handed over. Until its target has answered, the UE hears; new NAS keys are proposed
-/// to no UE whose radio gets new keys (TS 33.501 §6.9.5). On its way it hears nothing: what is to be said waits.
+/// A 5GMM message to a UE in handover. During preparation it is sent, except SECURITY MODE COMMAND (TS 33.501 §6.9.5).
+/// During execution it is held.
 pub(crate) fn message_meets(phase: Option<Phase>, security: Security) -> Verdict {
     match (phase, security) {
         (Some(Phase::Waiting | Phase::Preparing), Security::Plain | Security::Current) => Verdict::Proceed,
@@ -68,7 +69,7 @@ pub(crate) fn message_meets(phase: Option<Phase>, security: Security) -> Verdict
 pub(crate) fn modification_meets(running: Option<Procedure>) -> Verdict {
     match running {
         None => Verdict::Proceed,
-        // The network's modification goes on, and the UE gives its own up (§6.4.2.5 b); so does any release (§6.4.2.6 b).
+        // The network's modification goes on, and the UE aborts its own (§6.4.2.5 b); likewise a release (§6.4.2.6 b).
         Some(
             Procedure::PduSessionModificationByNetwork
             | Procedure::PduSessionReleaseByUe
@@ -76,7 +77,8 @@ pub(crate) fn modification_meets(running: Option<Procedure>) -> Verdict {
         ) => Verdict::Ignore,
         // The same request again: T3591 answers it (§7.3.1).
         Some(Procedure::PduSessionModificationByUe) => Verdict::Ignore,
-        // The UE has its accept before the gNB has answered; the user plane comes and goes in a moment.
+        // The UE has its accept before the gNB has answered, and setup and deactivation of the user plane are short: it
+        // waits.
         Some(_) => Verdict::Wait,
     }
 }
@@ -86,7 +88,7 @@ pub(crate) fn release_meets(running: Option<Procedure>) -> Verdict {
     match running {
         // The network's release goes on: its command answers both (§6.4.3.6). So does the UE's own, repeated.
         Some(Procedure::PduSessionReleaseByNetwork | Procedure::PduSessionReleaseByUe) => Verdict::Ignore,
-        // A modification is given up (§6.3.2.5 c), and whatever else runs.
+        // A modification, or any other procedure, is interrupted (§6.3.2.5 c).
         _ => Verdict::Proceed,
     }
 }

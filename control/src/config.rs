@@ -1,7 +1,7 @@
-//! What the operator decides, checked once at start and immutable afterwards.
+//! The operator's configuration, checked once at start and immutable afterwards.
 //!
-//! A change makes a new version; an envelope names the version that its UE's machine used, so that a replay
-//! decides as the original did. Every default carries its clause or its reason.
+//! A change makes a new version; an envelope names the version under which it runs, so that a replay gives the same
+//! result. Every default carries its clause or its reason.
 
 mod access;
 mod areas;
@@ -73,15 +73,15 @@ pub struct Amf {
     pub time_zone_quarters: i8,
     /// Policies of access.
     pub access: Access,
-    /// Events tell every sign of where connected UEs go ([`Sign`](crate::event::Sign)).
+    /// Emit events about the movement of connected UEs ([`Sign`](crate::event::Sign)).
     pub signs: bool,
     /// Other AMFs of this network, by [`PeerAmfId`].
-    pub peer_amfs: Vec<Neighbour>,
+    pub peer_amfs: Vec<PeerAmf>,
 }
 
 /// Another AMF of this network, to which connected UEs are handed over (TS 23.502 §4.9.1.3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Neighbour {
+pub struct PeerAmf {
     /// Its name, for people.
     pub name: String,
     /// Its region, set and pointer.
@@ -122,13 +122,13 @@ pub struct NetworkName {
 pub struct Smf {
     /// Data networks by name.
     pub data_networks: BTreeMap<Dnn, DataNetwork>,
-    /// Where the UPF's PFCP endpoint believes the SMF to be; part of the node id (TS 29.244 §8.2.38).
+    /// The SMF's N4 address, its node ID towards UPFs (TS 29.244 §8.2.38).
     pub node_id: IpAddr,
     /// The UPFs, by [`UpfId`](crate::UpfId): one at least, and at most [`UPFS_MAX`](crate::UPFS_MAX).
     pub upfs: Vec<Upf>,
     /// What becomes of packets for a UE that is between two gNBs.
     pub handover_downlink: HandoverDownlink,
-    /// The DSCP of packets to gNBs, outside, by 5QI, where it is another than [`dscp_of`](crate::policy::dscp_of) says.
+    /// Outer DSCP of packets to gNBs, by 5QI, where it differs from [`dscp_of`](crate::policy::dscp_of).
     pub marking: BTreeMap<FiveQi, u8>,
     /// How UPFs keep packets for idle UEs.
     pub buffering: Buffering,
@@ -144,43 +144,44 @@ impl Smf {
 /// Buffering at UPFs for idle UEs (BAR, TS 29.244 §5.2.4). `None`: as the UPF has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffering {
-    /// ContextTransfer the first packet and its report, in units of 50 ms (TS 29.244 §8.2.28): UEs that answer by themselves are not paged.
+    /// Delay between the first packet and its report, in units of 50 ms (TS 29.244 §8.2.28): UEs that come by themselves meanwhile are not
+    /// paged.
     pub notification_delay: u8,
     /// Packets of one session.
     pub packets: Option<u8>,
-    /// The same while a UE sleeps for long (MICO, eDRX; TS 23.502 §4.2.3.3 step 2).
+    /// The same for a UE in MICO mode or with eDRX (TS 23.502 §4.2.3.3 step 2).
     pub extended_packets: Option<u8>,
 }
 
-/// Downlink packets from HANDOVER COMMAND to HANDOVER NOTIFY (TS 23.502 §4.9.1.3).
+/// Where downlink packets wait from HANDOVER COMMAND to HANDOVER NOTIFY (TS 23.502 §4.9.1.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandoverDownlink {
-    /// They wait in the UPF (L25GC §3.3). It has more room than a gNB, and each packet crosses N3 once. Only what the source has
-    /// already goes through forwarding tunnels, where the gNBs agree on them.
+    /// In the UPF (L25GC §3.3). It has more room than a gNB, and each packet crosses N3 once. Only packets that the source has
+    /// already go through forwarding tunnels, if the gNBs support them.
     #[default]
     Buffer,
-    /// They go to the source, which forwards them where the target takes it.
+    /// At the source gNB, which forwards them if the target accepts.
     Forward,
 }
 
-/// What a UPF serves, and how it stands to others that serve the same (TS 23.501 §6.3.3.3).
+/// What a UPF serves, and its priority and weight among UPFs that serve the same (TS 23.501 §6.3.3.3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upf {
     /// Its name, for people.
     pub name: String,
-    /// Slices that it serves; none named: all.
+    /// Slices that it serves; empty: all.
     pub slices: Vec<SNssai>,
-    /// Data networks that it serves; none named: all.
+    /// Data networks that it serves; empty: all.
     pub dnns: Vec<Dnn>,
-    /// Tracking areas that it serves; none named: all.
+    /// Tracking areas that it serves; empty: all.
     pub tacs: Vec<Tac>,
-    /// Those of the lowest value are taken while one of them can be.
+    /// Priority: the usable UPFs of the lowest value are selected.
     pub priority: u16,
-    /// Its part of the sessions among those of one priority.
+    /// Its share of the sessions among UPFs of one priority.
     pub weight: u16,
-    /// Where it takes PFCP: by this, another SMF knows it too. `None`: it is this program's own.
+    /// Its N4 address, by which other SMFs know it too. `None`: it is this program's own UPF.
     pub address: Option<IpAddr>,
-    /// It knows rules that begin when their UE arrives (`OnArrival` of our PFCP).
+    /// It supports rules that take effect when the UE's first packet arrives (`OnArrival`, a private PFCP IE).
     pub predicts: bool,
 }
 
@@ -213,11 +214,11 @@ pub struct DataNetwork {
     pub unstructured: bool,
     /// Sessions are always-on for UEs that ask for it (TS 23.501 §5.6.13).
     pub always_on: bool,
-    /// It is a local one (TS 23.501 §5.6.5).
+    /// Set if it is a local area data network (TS 23.501 §5.6.5).
     pub ladn: Option<Ladn>,
     /// QoS flows beside the default one.
     pub flows: Vec<FlowPolicy>,
-    /// What is done with flows of these names.
+    /// Treatment of flows, by name.
     pub treatments: BTreeMap<FlowName, Treatment>,
     /// DNS servers for UEs.
     pub dns_v4: Vec<Ipv4Addr>,
@@ -233,12 +234,12 @@ pub struct DataNetwork {
     pub up_security: Option<UpSecurity>,
 }
 
-/// A local area data network: it is had in its service area alone (TS 23.501 §5.6.5).
+/// A local area data network: available in its service area only (TS 23.501 §5.6.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ladn {
     /// Its service area.
     pub tacs: BTreeSet<Tac>,
-    /// The sessions of UEs that leave it end; else their packets wait until they return.
+    /// Release the sessions of UEs that leave it; else their packets wait until they return.
     pub release: bool,
 }
 
@@ -267,7 +268,7 @@ pub enum UpProtection {
 pub struct Timers {
     /// Periodic registration: sent to the UE.
     pub t3512: Duration,
-    /// After five failed registrations: sent to the UE.
+    /// Pause after five failed registrations: sent to the UE.
     pub t3502: Duration,
     /// Paging sent again.
     pub t3513: Duration,
@@ -291,19 +292,19 @@ pub struct Timers {
     pub reflective_qos: Duration,
     /// Implicit deregistration after the mobile reachable timer (TS 24.501 §5.3.7).
     pub implicit_deregistration: Duration,
-    /// How long the answer of another function of the core may take before the procedure fails; and that of a gNB where nothing is lost by
-    /// going on without it (UE CONTEXT RELEASE COMPLETE, what a handover waits for at its source).
+    /// Guard time for answers of other network functions, after which the procedure fails; and for answers of gNBs without which the
+    /// procedure goes on (UE CONTEXT RELEASE COMPLETE, setups at the source of a handover).
     pub guard: Duration,
-    /// How long a gNB's answer may take before the procedure of its UE fails (TS 38.413 §8.3.1, §8.3.4, §8.4.2).
+    /// Guard time for a gNB's answer, after which the UE's procedure fails (TS 38.413 §8.3.1, §8.3.4, §8.4.2).
     pub gnb_answer: Duration,
     /// How long a gNB may take to set up the resources of a session (TS 38.413 §8.2.1).
     pub session_setup: Duration,
-    /// How long the N2 connection of a UE stays that serves no procedure and no session with a user plane (TS 24.501 §5.3.1.3).
+    /// Inactivity timer of an N2 connection without a procedure and without an active session (TS 24.501 §5.3.1.3).
     pub connection_idle: Duration,
-    /// The same for a UE that has announced more to send (Follow-on request, TS 24.501 §5.5.1.2.4) and sends nothing.
+    /// The same after a follow-on request (TS 24.501 §5.5.1.2.4).
     pub follow_on: Duration,
-    /// After how long without packets a session loses its user plane, and a UE whose last one it is its connection (TS 23.502 §4.3.7).
-    /// Zero: gNBs alone decide.
+    /// User plane inactivity timer: a session without packets for so long is deactivated, and the UE's connection is released with its
+    /// last active session (TS 23.502 §4.3.7). Zero: only gNBs decide.
     pub session_inactivity: Duration,
     /// How long a connection stays after a reject or an accept upon which the UE registers again: it may do so on this connection
     /// (TS 24.501 §5.3.1.3). Zero: released at once.
@@ -330,24 +331,24 @@ impl Default for Timers {
             reflective_qos: Duration::from_secs(60),
             implicit_deregistration: Duration::from_secs(4 * 60), // TS 24.501 §5.3.7: T3512 + 4 min
             guard: Duration::from_secs(5), // longer than PFCP repeats a request: three times, a second apart
-            // The UE gives up a registration or a service request after 15 s (T3510, T3517: TS 24.501 Table 10.2.1), and the source a
-            // handover preparation after a few seconds (TNGRELOCprep: TS 38.413 §9.5). The network is not the first to give up, for what
-            // it gives up a slow gNB may have done.
+            // The UE aborts a registration or a service request after 15 s (T3510, T3517: TS 24.501 Table 10.2.1), and the source a
+            // handover preparation after a few seconds (TNGRELOCprep: TS 38.413 §9.5). The network's guard is longer, since a slow gNB
+            // may already have done what was asked.
             gnb_answer: Duration::from_secs(20),
             // Four of the UE's five periods of T3580, 16 s each (TS 24.501 Table 10.3.1, §6.4.1.6 a). Until the fifth expires the UE awaits
-            // its session, and learns that there is none.
+            // its session, and gets the reject.
             session_setup: Duration::from_secs(64),
             connection_idle: Duration::from_secs(10), // TS 24.501 §5.3.1.3 leaves it to the network
             follow_on: Duration::from_secs(10),       // not at once, says TS 24.501 §5.5.1.2.4
             session_inactivity: Duration::ZERO, // gNBs see the radio, and mostly have a timer of their own
             // A UE that does not wait for the release sends its request within some ten milliseconds, on a busy host within a few times
-            // that. A UE that waits, as T3540 of 10 s has it, is kept waiting no longer than this.
+            // that. A UE that waits for the release (T3540, 10 s) waits no longer than this.
             release_delay: Duration::from_millis(200),
         }
     }
 }
 
-/// The cause and the back-off that a kind of refusal is answered with, where the operator overrides the default.
+/// The operator's cause and back-off for a class of refusals, instead of the defaults.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct RefusalAnswer {
     /// 5GMM or 5GSM cause value instead of the default.
@@ -356,7 +357,7 @@ pub struct RefusalAnswer {
     pub back_off: Option<Duration>,
 }
 
-/// Bounds on what peers can make us hold. Each has a counter where it bites.
+/// Bounds on state that peers can create. Each has a counter.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Limits {
     /// UEs at once, registered or on the way (slots are 24 bits of the AMF-UE-NGAP-ID).
@@ -365,7 +366,7 @@ pub struct Limits {
     pub ran_nodes: u32,
     /// PDU sessions of one UE (TS 24.501 §9.4: identities 1 to 15).
     pub sessions_per_ue: u8,
-    /// UEs not yet authenticated at once: what a flood of first messages can occupy.
+    /// UEs not yet authenticated at once: bounds a flood of first messages.
     pub unauthenticated_ues: u32,
     /// Of these, those of one gNB: one gNB's flood leaves room for the UEs of others.
     pub unauthenticated_ues_per_gnb: u32,
@@ -373,7 +374,8 @@ pub struct Limits {
     pub first_messages_per_s: u32,
     /// Associations at once on which no gNB has set up.
     pub ran_nodes_waiting: u32,
-    /// UEs paged in a second, each by all gNBs of its area; what exceeds it is not sent, and T3513 has it repeated.
+    /// UEs paged in a second, each by all gNBs of its area; excess PAGING is not sent, and is repeated when T3513
+    /// expires.
     pub pagings_per_s: u32,
 }
 
@@ -385,7 +387,7 @@ impl Default for Limits {
             sessions_per_ue: 8,
             unauthenticated_ues: 65_536,
             unauthenticated_ues_per_gnb: 16_384,
-            // More than a processor registers in a second: a bound on floods, no policy.
+            // More than one processor core registers in a second: a bound on floods, not a policy.
             first_messages_per_s: 10_000,
             // All gNBs of a site that lost its link come back at once.
             ran_nodes_waiting: 256,
@@ -395,23 +397,23 @@ impl Default for Limits {
     }
 }
 
-/// When OVERLOAD START and STOP are sent (TS 23.501 §5.19.5.2 leaves it to the operator). ContextTransfer the thresholds all stays as it is.
+/// When OVERLOAD START and STOP are sent (TS 23.501 §5.19.5.2 leaves it to the operator). Between the thresholds nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverloadRule {
-    /// At so many percent of `limits.ues` or `limits.unauthenticated_ues` the overload begins.
+    /// Overload starts at this percentage of `limits.ues` or `limits.unauthenticated_ues`.
     pub start_percent: u8,
-    /// Below so many percent of both it may end.
+    /// It may end below this percentage of both.
     pub stop_percent: u8,
-    /// Messages that wait so long begin it, if they do in `start_samples` samples in a row.
+    /// It starts when messages wait this long in `start_samples` samples in a row.
     pub start_delay: Duration,
-    /// Samples (half a second each) in a row in which a message has to wait `start_delay`. One that is late by itself is a stall of
-    /// the host, which gNBs cannot ease.
+    /// Samples (one each half second) in a row with a delay of `start_delay`. A single late one is a stall of the host, which gNBs
+    /// cannot relieve.
     pub start_samples: u8,
-    /// Messages that wait less let it end.
+    /// It may end when messages wait less than this.
     pub stop_delay: Duration,
-    /// For so long all is below the lower thresholds before it ends.
+    /// It ends after this time below the lower thresholds.
     pub hold: Duration,
-    /// The part of new connections that gNBs are to keep away, in percent (TS 38.413 §9.2.6.14).
+    /// The share of new connections that gNBs are to reject, in percent (TS 38.413 §9.2.6.14).
     pub reduction_percent: u8,
 }
 
@@ -420,9 +422,9 @@ impl Default for OverloadRule {
         Self {
             start_percent: 90,
             stop_percent: 75,
-            // A UE waits 6 s for an answer (T3560 and its kin); a tenth of it is noticed by nobody.
+            // A tenth of the 6 s after which NAS messages are repeated (T3560 and others).
             start_delay: Duration::from_millis(500),
-            // Three turns of half a second: a stall of the host is one, a core that is behind stays so.
+            // 1.5 seconds: longer than a stall of the host.
             start_samples: 3,
             stop_delay: Duration::from_millis(100),
             hold: Duration::from_secs(10),

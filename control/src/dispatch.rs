@@ -1,4 +1,4 @@
-//! Inputs of a UE, each to the network function that it is for; and what is due after each input.
+//! Dispatches inputs of a UE to network functions, and does the work that is due after each input.
 
 use whimbrel_ngap::ie::CauseNas;
 
@@ -14,7 +14,7 @@ use crate::smf;
 pub(crate) const NETWORK_FUNCTIONS: NetworkFunctions =
     NetworkFunctions { amf: &amf::service::Amf, smf: &smf::service::Smf };
 
-/// Brings an input to where it belongs.
+/// Dispatches an input.
 pub(crate) fn admit(ue: Ue, payload: &Payload) {
     match payload {
         Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed } => {
@@ -44,7 +44,7 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
     }
 }
 
-/// A deadline has come: of an await, or of the UE's own.
+/// A deadline has expired: of an await, or one of the UE context.
 fn tick(ue: Ue) {
     let now = ue.now();
     ue.with(|p| p.lanes.expire(now));
@@ -74,19 +74,19 @@ fn handle_command(ue: Ue, command: Command) {
         Command::ConnectionLost(association) => {
             amf::target::association_lost(ue, association);
         }
-        // The UDM has the subscriber elsewhere already: there is nothing to deregister there.
+        // The UDM has the subscriber in another slot: there is nothing to deregister there.
         Command::Superseded => {
             ue.with(|p| p.amf.registered = false);
             amf::deregistration::implicitly(ue, Deregistered::Superseded);
         }
         Command::Deregister => amf::deregistration::by_network(ue),
-        Command::NotifyReachable => amf::reachability::wanted(ue),
+        Command::NotifyReachable => amf::reachability::notify(ue),
         Command::Locate(wish) => amf::location_reporting::ask(ue, wish),
         Command::ModifySession(psi, modification) => smf::pending_change::by_operator(ue, psi, modification),
         Command::SubscriptionChanged => amf::subscription_change::notified(ue),
         Command::PolicyChanged => {
             smf::policy_change::policy_changed(ue);
-            smf::area::area_changed(ue);
+            area_changed(ue);
             amf::ladn::changed(ue);
         }
         Command::Expected(psi, at) => smf::handover::expect(ue, psi, at),
@@ -97,19 +97,25 @@ fn handle_command(ue: Ue, command: Command) {
     }
 }
 
-/// After each input: a UE that is not registered, and for which nothing is under way, has nothing to stay for. What
-/// unauthenticated UEs leave behind would else fill the table.
+/// The UE's tracking area or its data networks' service areas have changed.
+fn area_changed(ue: Ue) {
+    ue.with(|p| p.amf.moved = false);
+    smf::area::area_changed(ue);
+}
+
+/// After each input: deletes the context of a UE that is not registered and has no procedure. Else unauthenticated UEs
+/// would fill the table.
 pub(crate) fn housekeeping(ue: Ue) {
     if ue.with(|p| p.lanes.idle() && !p.amf.registered && !p.awaits_release()) {
         return amf::end::dismiss(ue);
     }
-    // What waited for the UE's procedure to end; each looks itself whether it is due.
+    // Work that waited for the end of the UE's procedure; each function checks whether it is due.
     if ue.with(|p| p.lanes.procedure(Lane::Mobility).is_none()) {
         amf::rekeying::begin_if_due(ue);
         amf::subscription_change::begin_if_due(ue);
     }
     if ue.with(|p| p.amf.moved && p.amf.target.is_none()) {
-        smf::area::area_changed(ue);
+        area_changed(ue);
     }
     amf::deregistration::deregister_if_requested(ue);
     amf::open_grant::end_if_over(ue);

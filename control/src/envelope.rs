@@ -1,8 +1,8 @@
-//! What enters a UE's machine and what leaves it.
+//! Input and output of a UE's state machine.
 //!
-//! An [`Envelope`] is one input, complete: with the message come its time, its entropy and the versions of
-//! everything shared that the machine may look at. A [`Batch`] is all that one input caused, released as a whole.
-//! The same envelopes give the same batches on any replica: this is what replay, simulation and failover stand on.
+//! An [`Envelope`] is one complete input: the message with its time, its entropy and the versions of shared data that
+//! the machine may read. A [`Batch`] is the whole output of one input, released at once. The same envelopes give the
+//! same batches on any replica: replay, simulation and takeover depend on this.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::services::nudm;
 use crate::state::{Modification, Tunnel};
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
-/// The CTA's name of a UE: a slot and how often that slot was given away.
+/// The CTA's identifier of a UE: a slot and the slot's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UeId {
     /// Index into the CTA's table; 24 bits.
@@ -32,12 +32,12 @@ pub struct UeId {
 }
 
 impl UeId {
-    /// Slots are 24 bits: what the AMF-UE-NGAP-ID and the 5G-TMSI leave beside their tags.
+    /// Slots are 24 bits, the rest of AMF-UE-NGAP-ID and 5G-TMSI beside their tags.
     pub const SLOTS: u32 = 1 << 24;
 
-    /// The CP F-SEID of one of this UE's sessions: found again from it without a table. `attempt` distinguishes a session from
-    /// an earlier one of the same identity, of which a UPF may know still: an answer or a deletion that is late must not
-    /// reach the newer one. What the UPF counts for a session is reported under it (TS 33.515 §4.2.2.1.4).
+    /// The CP F-SEID of one of this UE's sessions; it encodes UE and session, so no table is needed. `attempt` distinguishes a
+    /// session from an earlier one of the same identity that a UPF may still have, so that late answers and deletions do not
+    /// reach the newer one. Usage is reported under it (TS 33.515 §4.2.2.1.4).
     pub const fn seid(self, psi: u8, attempt: u16) -> Seid {
         let ue = (self.slot as u64) << 24 | (self.generation as u64) << 8;
         Seid((attempt as u64) << 48 | ue | psi as u64)
@@ -53,15 +53,15 @@ impl UeId {
     }
 }
 
-/// A gNB's SCTP association at the CTA: its number and, in the highest bit, the transfer syntax on which the gNB agreed. So whoever
-/// may say something to a gNB, on any replica, knows how.
+/// A gNB's SCTP association at the CTA: its number and, in the highest bit, the transfer syntax agreed with the gNB, so that any
+/// replica encodes messages for it in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AssociationId(pub u32);
 
 impl AssociationId {
     const FASTWIRE: u32 = 1 << 31;
 
-    /// The association of this number, of which 31 bits count.
+    /// The association with this number; 31 bits are used.
     pub const fn new(number: u32, syntax: TransferSyntax) -> Self {
         match syntax {
             TransferSyntax::Per => Self(number & !Self::FASTWIRE),
@@ -87,7 +87,7 @@ pub struct OutputId {
 /// One input of one UE.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Envelope {
-    /// Version of the code that runs the log: whoever runs UEs for a CTA runs no log of another version.
+    /// Version of the code that runs the log: a CPF runs no log of another version.
     pub code_version: u32,
     /// The UE that it is for.
     pub ue: UeId,
@@ -101,22 +101,22 @@ pub struct Envelope {
     pub time: Instant,
     /// The entropy that this input may use.
     pub seed: [u8; 16],
-    /// The 5G-TMSI that the UE is given if this input reallocates it: only CTAs can compute it.
+    /// The 5G-TMSI to assign if this input reallocates it: only CTAs can compute it.
     pub tmsi: Tmsi,
     /// Version of the configuration in force.
     pub config_version: u32,
-    /// What is known of the UPFs.
+    /// State of the UPFs.
     pub upfs: UpfStates,
-    /// What came.
+    /// The input.
     pub payload: Payload,
 }
 
-/// What came.
+/// The input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Payload {
     /// The first NGAP message of a new UE-associated connection. The CTA assigned the identity.
     InitialUeMessage {
-        /// Where it came from.
+        /// The gNB's association.
         association: AssociationId,
         /// The connection's identity.
         amf_ue_ngap_id: AmfUeNgapId,
@@ -128,20 +128,20 @@ pub enum Payload {
     },
     /// A UE-associated NGAP message.
     Ngap {
-        /// Where it came from.
+        /// The gNB's association.
         association: AssociationId,
         /// The NGAP message.
         #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
     },
-    /// HANDOVER REQUIRED: the CTA, which knows the gNBs, looked for the target.
+    /// HANDOVER REQUIRED, with the target as looked up by the CTA, which knows the gNBs.
     HandoverRequired {
-        /// Where it came from.
+        /// The gNB's association.
         association: AssociationId,
         /// The NGAP message.
         #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
-        /// The gNB that it names, if that is connected here.
+        /// The target gNB, if it is connected here.
         target: Option<HandoverTarget>,
     },
     /// The answer to a PFCP request.
@@ -171,9 +171,9 @@ pub enum Payload {
         /// The answer.
         answer: nudm::Answer,
     },
-    /// Time has come to the deadline that the last batch named.
+    /// The deadline of the last batch has expired.
     Tick,
-    /// Something that concerns the UE but is not its message.
+    /// A command that concerns the UE.
     Command(Command),
     /// A message of another AMF ([`N14`](crate::n14::N14)).
     PeerAmf {
@@ -182,7 +182,7 @@ pub enum Payload {
         /// The message.
         #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
-        /// The gNB that the UE is to be handed over to, where it is and is connected here.
+        /// The target gNB of a handover request, if it is connected here.
         target: Option<HandoverTarget>,
     },
     /// A broker's answer, or that it was not reached.
@@ -215,14 +215,14 @@ impl Payload {
             Self::InitialUeMessage { association, .. }
             | Self::Ngap { association, .. }
             | Self::HandoverRequired { association, .. } => Some(*association),
-            // Where the UE is to come to.
+            // In the target AMF.
             Self::PeerAmf { target, .. } => target.as_ref().map(|t| t.association),
             _ => None,
         }
     }
 }
 
-/// A gNB to which a UE is to be handed over, as the owner of the gNBs knows it.
+/// A handover target, as known to the CTA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoverTarget {
     /// Its association.
@@ -235,7 +235,7 @@ pub struct HandoverTarget {
     pub slices: Vec<SNssai>,
 }
 
-/// What others ask of a UE's machine.
+/// Commands to a UE's state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// The gNB's association, or its part for this UE, is gone.
@@ -244,9 +244,9 @@ pub enum Command {
     Superseded,
     /// The operator deregisters the UE (TS 23.502 §4.2.2.3.3).
     Deregister,
-    /// Tell when the UE can be reached (TS 23.502 §4.2.5.2).
+    /// Report when the UE becomes reachable (TS 23.502 §4.2.5.2).
     NotifyReachable,
-    /// The operator wants to know where the UE is (TS 23.502 §4.10).
+    /// The operator requests location reports (TS 23.502 §4.10).
     Locate(Locate),
     /// The operator changes one of the UE's sessions (TS 23.502 §4.3.3.2 step 1d).
     ModifySession(PduSessionId, Modification),
@@ -256,36 +256,36 @@ pub enum Command {
     PolicyChanged,
     /// A UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
     UpfRestarted(UpfId),
-    /// Graceful release of a UPF: its sessions end, and UEs that are there ask again (TS 29.244 §6.2.8.3).
+    /// Graceful release of a UPF: its sessions end, and connected UEs set them up again (TS 29.244 §6.2.8.3).
     LeaveUpf(UpfId),
-    /// The handover predictor expects the UE at another gNB soon, which awaits the packets of one of its sessions there (Synergy §III-C).
+    /// The handover predictor expects the UE at another gNB soon; with the downlink tunnel of a session there (Synergy §III-C).
     Expected(PduSessionId, Tunnel),
-    /// A fault of ours, made on purpose: tests that the CTA survives one.
+    /// Panics: tests that the CTA survives a fault of the program.
     #[cfg(feature = "fault-injection")]
     Panic,
 }
 
-/// What the operator wants to know of a UE's place (TS 38.413 §9.3.1.65).
+/// A location request of the operator (TS 38.413 §9.3.1.65).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Locate {
-    /// Where it is now; an idle UE is paged.
+    /// The present location; an idle UE is paged.
     Now,
     /// Each change of its serving cell, until stopped.
     CellChanges,
-    /// Whether it is in this tracking area, and when that changes, until stopped.
+    /// Presence in this tracking area, and each change of it, until stopped.
     Presence(Tai),
-    /// No reports any more.
+    /// Cancels all reports.
     Stop,
 }
 
-/// All that one input caused; leaves as a whole or not at all.
+/// The output of one input; released as a whole or not at all.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Batch {
-    /// The terms of the envelope that caused it: lower ones than a receiver has seen are refused.
+    /// The terms of its envelope: a receiver refuses lower ones than it has seen.
     pub terms: (u32, u32),
-    /// What leaves, in order; an output's index is its place here.
+    /// The outputs, in order; an output's index is its position here.
     pub outputs: Vec<Output>,
-    /// When the UE wants a [`Payload::Tick`].
+    /// When the UE needs a [`Payload::Tick`].
     pub next_deadline: Option<Instant>,
     /// No procedure runs: a checkpoint may be cut here.
     pub idle: bool,
@@ -295,17 +295,17 @@ pub struct Batch {
     pub tmsi_taken: bool,
     /// The connection that the UE has now.
     pub connected: Option<N2Names>,
-    /// The one that it has at the gNB that takes it over, while that is not certain.
+    /// The connection at the target gNB of a handover.
     pub target: Option<N2Names>,
     /// The UPFs where it has sessions.
     pub upfs: UpfSet,
     /// The UE's machine panicked on the input: the context is deleted, and the outputs release its resources at peers.
     pub fault: bool,
-    /// The UE passed authentication: it counts no more among the unauthenticated UEs.
+    /// The UE has authenticated: it no longer counts as an unauthenticated UE.
     pub authenticated: bool,
     /// What the CTA does with the UE after this input.
     pub disposition: Disposition,
-    /// What happened, for logs, metrics and explanations.
+    /// Events, for logs, metrics and explanations.
     pub events: Vec<Event>,
 }
 
@@ -314,37 +314,37 @@ pub struct Batch {
 pub struct N2Names {
     /// The gNB's association.
     pub association: AssociationId,
-    /// Our name of it.
+    /// The AMF's identifier of it.
     pub amf_ue_ngap_id: AmfUeNgapId,
-    /// The gNB's; a target has yet to tell it.
+    /// The gNB's; unknown until a target has answered.
     pub ran_ue_ngap_id: Option<RanUeNgapId>,
 }
 
-/// What becomes of the UE after an input.
+/// What the CTA does with the UE after an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Disposition {
     /// It stays.
     #[default]
     Keep,
-    /// The message does not prove to come from this UE: run it in a slot of its own.
+    /// The message does not verify under this UE's keys: run it in a slot of its own.
     OtherUe,
-    /// The message names the UE that bears this 5G-TMSI: ask that one first.
+    /// The message names the UE with this 5G-TMSI: give it to that UE first.
     Elsewhere(Tmsi),
-    /// The context ended; the slot is free.
+    /// The context was deleted; the slot is free.
     Ended,
 }
 
-/// One effect.
+/// One output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Output {
-    /// Where to, and what.
+    /// Destination and content.
     pub effect: Effect,
-    /// The downlink NAS COUNT that it used: never used again with other content.
+    /// The downlink NAS COUNT that it uses: never used again with other content.
     pub downlink_count: Option<u32>,
 }
 
-/// An effect's destination and body. N2 leaves at most once; N4 is repeated by the CTA under one sequence
-/// number until it is answered; UDM requests are answered exactly once.
+/// Destination and content of an output. N2 messages are sent at most once; N4 requests are repeated by the CTA under
+/// one sequence number until they are answered; UDM requests are answered exactly once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Effect {
     /// An NGAP message on the UE's stream.
@@ -373,11 +373,12 @@ pub enum Effect {
     },
     /// PAGING, once; the CTA fans it out to the gNBs of these tracking areas.
     Page {
-        /// Where the UE may be.
+        /// Tracking areas to page.
         tais: Vec<Tai>,
-        /// Where it is likely to be: if any of these is here, only they page it (TS 23.501 §5.4.3.2). Empty: all of the area.
+        /// gNBs where the UE is likely to be: if any of these is connected, only they page it (TS 23.501 §5.4.3.2). Empty:
+        /// all of the area.
         near: Vec<AmfPagingTarget>,
-        /// The cells where it is likely to be, whose gNBs count among these.
+        /// Cells where the UE is likely to be; their gNBs page it too.
         cells: Vec<NgranCgi>,
         /// The NGAP message, in aligned PER.
         #[serde(with = "octets::owned")]
@@ -392,18 +393,18 @@ pub enum Effect {
         /// The message ([`N14`](crate::n14::N14)).
         octets: Flat,
     },
-    /// A question to a broker. It may leave more than once: the broker gives the same answer.
+    /// A question to a broker. It may be sent more than once: the broker gives the same answer.
     Broker(open::Request),
 }
 
 impl Output {
-    /// A digest of the effect: a replayed output must match what was released (DESIGN: "key stream").
+    /// A digest of the output: a replayed output must match the released one (DESIGN: "key stream").
     pub fn digest(&self) -> u64 {
         match &self.effect {
             Effect::N2 { association, octets } => digest(digest(1, &association.0.to_be_bytes()), octets),
             Effect::N4 { upf, octets } => digest(digest(2, &[upf.0]), octets),
             Effect::N4Answer { upf, octets } => digest(digest(3, &[upf.0]), octets),
-            // Where it goes is made of what stands in the UE's context.
+            // The destination follows from the UE's context, which the digest of the state covers.
             Effect::Page { octets, .. } => digest(5, octets),
             Effect::Udm(request) => digest(4, &request.digest_octets()),
             Effect::PeerAmf { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
@@ -420,7 +421,7 @@ impl Batch {
     }
 }
 
-/// The identity of a UE as far as known, for events and explanations.
+/// The known identities of a UE, for events and explanations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The subscriber, once known.
@@ -434,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seid_leads_back_to_the_ue() {
+    fn a_seid_identifies_its_ue() {
         let ue = UeId { slot: UeId::SLOTS - 1, generation: u16::MAX };
         for attempt in [0, 1, u16::MAX] {
             assert_eq!(UeId::from_seid(ue.seid(15, attempt)), Some((ue, 15)));

@@ -1,5 +1,5 @@
-//! What happened, as typed values: pure code does not print. One adapter in the program turns them into log lines,
-//! metrics and explanations; tests compare the same stream.
+//! Events as typed values: pure code does not print. One adapter in the program turns them into log lines, metrics and
+//! explanations; tests compare the same stream.
 
 use std::time::Duration;
 
@@ -14,94 +14,94 @@ use crate::procedure::Procedure;
 use crate::refusal::Refusal;
 use crate::state::{Modification, Seen};
 
-/// Something that happened to a UE.
+/// An event of a UE.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// A procedure ended well. `core` counts from its first message to its last, waiting for peers included.
+    /// A procedure has completed.
     Completed {
-        /// Which.
+        /// Its identifier.
         procedure: Procedure,
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// From its first input to its last output, in the envelopes' time.
         took: Duration,
     },
     /// A procedure was refused or failed.
     Refused {
-        /// Which.
+        /// Its identifier.
         procedure: Procedure,
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// The gNB's name of the UE, where it has a connection.
         ran_ue_ngap_id: Option<RanUeNgapId>,
         /// Why.
         refusal: Refusal,
     },
-    /// A PDU session can carry packets, or no longer.
+    /// The state of a PDU session has changed.
     Session {
-        /// Whose.
+        /// The UE.
         subject: Subject,
-        /// Which.
+        /// Its identifier.
         psi: PduSessionId,
         /// Its data network.
         dnn: Dnn,
-        /// What became of it.
+        /// The outcome.
         change: SessionChange,
     },
-    /// The UE was deregistered without its asking.
+    /// The UE was deregistered without its request.
     Deregistered {
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// Why.
         why: Deregistered,
     },
     /// The UE has become reachable, as was requested (TS 23.502 §4.2.5.2).
     Reachable {
-        /// Whose.
+        /// The UE.
         subject: Subject,
     },
-    /// A gNB to which the UE came has other security capabilities of it than it gave us: somebody may have tried to bid
-    /// them down (TS 33.501 §6.7.3.1).
+    /// A target gNB has other UE security capabilities than the AMF: a bidding-down attack is possible (TS 33.501
+    /// §6.7.3.1).
     SecurityCapabilitiesDiffer {
-        /// Whose.
+        /// The UE.
         subject: Subject,
     },
-    /// A gNB to which the UE came over Xn was told another user plane security policy of a session than ours: its source may
-    /// have been tampered with (TS 33.501 §6.6.1).
+    /// The target gNB of an Xn handover has another user plane security policy of a session than the SMF: its source may be
+    /// compromised (TS 33.501 §6.6.1).
     UpSecurityPolicyDiffers {
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// Which session.
         psi: PduSessionId,
     },
     /// A gNB reported the UE's location, as was requested (TS 38.413 §8.12.3).
     Located {
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// Its tracking area.
         tai: Option<Tai>,
         /// Its cell.
         cell: Option<NgranCgi>,
     },
-    /// A gNB reported whether the UE is in an area that is watched (TS 38.413 §8.12.3).
+    /// A gNB reported the UE's presence in a watched area (TS 38.413 §8.12.3).
     Presence {
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// The area.
         area: Tai,
-        /// Whether it is there; `None`: the gNB does not know.
+        /// Whether the UE is in it; `None`: the gNB does not know.
         inside: Option<bool>,
     },
-    /// Where the UE is could not be found out (TS 38.413 §8.12.2).
+    /// The UE's location could not be determined (TS 38.413 §8.12.2).
     NotLocated {
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// Why.
         why: String,
     },
-    /// A gNB traces the UE as a part of its cell's traffic (TS 38.413 §8.11.4).
+    /// A gNB traces the UE in a cell traffic trace (TS 38.413 §8.11.4).
     CellTraffic {
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// Trace reference and trace recording session reference (TS 32.422 §5.6).
         trace: [u8; 8],
@@ -110,41 +110,41 @@ pub enum Event {
     },
     /// A message was dropped.
     Dropped {
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// Why.
         why: Dropped,
     },
-    /// The UE needed a message again; counted, for the radio's quality shows here.
+    /// A message to the UE was repeated; counted as a sign of radio quality.
     Repeated(#[serde(with = "text")] Text),
-    /// A sign of where a connected UE goes, for who predicts handovers (Synergy §III-C.1) and answers with
-    /// [`Command::Expected`](crate::Command::Expected). Told where the configuration says so.
+    /// Movement of a connected UE, for a handover predictor (Synergy §III-C.1), which answers with
+    /// [`Command::Expected`](crate::Command::Expected). Emitted if configured.
     Sign {
-        /// Whose.
+        /// The UE.
         subject: Subject,
-        /// What shows it.
+        /// The kind of observation.
         sign: Sign,
-        /// The tracking area where it was seen last.
+        /// The tracking area where the UE was last seen.
         tai: Option<Tai>,
         /// The cell, and when.
         seen: Option<Seen>,
     },
     /// A change of a PDU session that the network began has an outcome (TS 23.502 §4.3.3.2, §4.3.4.2, §4.3.7).
     SessionOperation {
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// Which session.
         psi: PduSessionId,
         /// The procedure that makes the change.
         procedure: Procedure,
-        /// The order of the operator that this answers; `None`: all that are under way by this procedure.
+        /// The operator's order that this answers; `None`: all orders that this procedure carries out.
         order: Option<Modification>,
-        /// What became of it.
+        /// The outcome.
         outcome: SessionOutcome,
     },
     /// A broker has granted a session of one of its users.
     Granted {
-        /// Whose.
+        /// The UE.
         subject: Subject,
         /// The broker's domain.
         broker: String,
@@ -162,14 +162,14 @@ pub enum Event {
     },
 }
 
-/// What became of a change of a PDU session.
+/// The outcome of a change of a PDU session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SessionOutcome {
     /// UE and UPF have made the change.
     Completed {
-        /// QoS flows that the gNB did not take: the session goes on without them (TS 38.413 §8.2.3.2).
+        /// QoS flows that the gNB did not accept: the session goes on without them (TS 38.413 §8.2.3.2).
         failed_flows: Vec<FailedFlow>,
-        /// The gNB did not make the change that the UE has made: its resources are set up again.
+        /// The gNB did not make the change that the UE has accepted: its resources are set up again.
         not_at_gnb: Option<Refusal>,
         /// Another change of the session follows at once.
         more: bool,
@@ -181,7 +181,7 @@ pub enum SessionOutcome {
         /// Another change of the session, which contains this one, follows at once.
         more: bool,
     },
-    /// The session is so already.
+    /// The session has the requested state already.
     Unchanged(#[serde(with = "text")] Text),
     /// The order cannot be carried out: why.
     NotPossible(#[serde(with = "text")] Text),
@@ -194,37 +194,37 @@ pub enum SessionOutcome {
 pub struct FailedFlow {
     /// Its identifier.
     pub qfi: Qfi,
-    /// The policy that it comes from, where the session was to have such a flow.
+    /// The name of its policy, if the session was to have such a flow.
     pub name: Option<FlowName>,
     /// Group, name and number of the NGAP cause (TS 38.413 §9.3.1.2).
     pub cause: String,
 }
 
-/// What shows where a UE goes.
+/// An observation of a UE's movement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Sign {
-    /// Its gNB reported its place, as was asked (LOCATION REPORT, TS 38.413 §8.12.3).
+    /// LOCATION REPORT (TS 38.413 §8.12.3).
     Reported,
-    /// By the UE's measurements its gNB wants to hand it over, for this cause, into this area (HANDOVER REQUIRED, TS 38.413 §8.4.1).
+    /// HANDOVER REQUIRED with this cause and target tracking area (TS 38.413 §8.4.1).
     Required(String, Tai),
-    /// It has come to a gNB by a handover (HANDOVER NOTIFY, PATH SWITCH REQUEST).
+    /// A handover has completed (HANDOVER NOTIFY, PATH SWITCH REQUEST).
     Arrived,
 }
 
-/// What became of a session.
+/// A change of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SessionChange {
     /// It exists, with a user plane.
     Established,
-    /// Its user plane waits for the UE to return.
+    /// Its user plane is deactivated.
     Deactivated,
-    /// Its user plane is back.
+    /// Its user plane is active again.
     Activated,
-    /// It is gone.
+    /// It was released.
     Released,
 }
 
-/// Why a UE was deregistered without its asking.
+/// Why a UE was deregistered without its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deregistered {
     /// The subscriber registered in another slot.
@@ -235,9 +235,9 @@ pub enum Deregistered {
     ByOperator,
     /// Its subscription ended (TS 23.502 §4.2.2.3.3).
     BySubscription,
-    /// Its machine failed on an input: a fault of ours, which cost this UE its context and no other UE anything.
+    /// Its state machine panicked on an input: a fault of this program. Other UEs are not affected.
     Fault,
-    /// No replica holds its state any more: its CPF was lost, and those that backed it.
+    /// Its state is lost: its CPF and all its backups failed.
     StateLost,
     /// The validity of its broker's grant is over.
     GrantExpired,
@@ -252,11 +252,11 @@ pub enum Dropped {
     NotNas,
     /// The MAC is wrong, or a COUNT was used before (TS 24.501 §4.4.3.2, §4.4.4.3).
     Integrity,
-    /// Not protected where protection is demanded (TS 24.501 §4.4.4.3).
+    /// Not protected although protection is required (TS 24.501 §4.4.4.3).
     Unprotected,
     /// No procedure awaits it in this state (TS 24.501 §7.4).
     OutOfState,
-    /// It repeats a message that is being worked on.
+    /// It repeats a message that is being processed.
     Duplicate,
     /// A payload that this network does not serve (SMS, LPP, SOR, UE policy).
     UnservedPayload,
@@ -264,37 +264,37 @@ pub enum Dropped {
     Late,
 }
 
-/// Something that happened to a gNB.
+/// An event of a gNB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RanEvent {
     /// NG SETUP was accepted.
     Up {
-        /// Where.
+        /// The association.
         association: AssociationId,
         /// The gNB.
         gnb: GlobalGnbId,
-        /// What it calls itself.
+        /// Its RAN node name.
         name: Option<String>,
     },
-    /// NG SETUP was refused: what was offered against what is configured.
+    /// NG SETUP was refused.
     SetupRefused {
-        /// Where.
+        /// The association.
         association: AssociationId,
         /// The gNB, if it named itself.
         gnb: Option<GlobalGnbId>,
-        /// Why, with both sides.
+        /// Why: what was offered and what is configured.
         why: SetupRefusal,
     },
     /// The association ended.
     Down {
-        /// Where.
+        /// The association.
         association: AssociationId,
         /// The gNB, if it had set up.
         gnb: Option<GlobalGnbId>,
     },
     /// All or some connections of a gNB were reset (TS 38.413 §8.7.4).
     Reset {
-        /// Where.
+        /// The association.
         association: AssociationId,
         /// How many.
         ues: usize,
@@ -303,38 +303,38 @@ pub enum RanEvent {
     },
     /// A gNB did not acknowledge NG RESET, which was sent twice (TS 38.413 §8.7.4.2.1).
     ResetUnacknowledged {
-        /// Where.
+        /// The association.
         association: AssociationId,
     },
     /// A message was answered with ERROR INDICATION (TS 38.413 §8.7.5, §10).
     Refused {
-        /// Where.
+        /// The association.
         association: AssociationId,
         /// What was wrong.
         what: String,
     },
-    /// The gNB reported an error of ours.
+    /// The gNB sent ERROR INDICATION.
     ErrorIndication {
-        /// Where.
+        /// The association.
         association: AssociationId,
         /// Its cause.
         cause: String,
     },
-    /// The gNB changed its configuration, or joined by a further association (TS 38.413 §8.7.2).
+    /// The gNB changed its configuration, or added an association (TS 38.413 §8.7.2).
     Reconfigured {
-        /// Where.
+        /// The association.
         association: AssociationId,
     },
-    /// The gNB set up under an identity that another association had: it restarted, or two gNBs are configured alike.
+    /// NG SETUP under an identity that another association had: the gNB restarted, or two gNBs have the same identity.
     SameIdentity {
-        /// Where.
+        /// The association.
         association: AssociationId,
-        /// Where it was.
+        /// The former association.
         former: AssociationId,
         /// The identity.
         gnb: GlobalGnbId,
     },
-    /// Two gNBs are alive under one identity: it was taken over from an association whose gNB has not gone.
+    /// Two gNBs use one identity: it was taken over from an association that is still alive.
     IdentityContested {
         /// The identity.
         gnb: GlobalGnbId,
@@ -345,26 +345,26 @@ pub enum RanEvent {
     },
     /// No gNB set up on an association in time (TS 38.413 §8.7.1.1).
     NeverSetUp {
-        /// Where.
+        /// The association.
         association: AssociationId,
     },
-    /// The gNB took a change of our configuration (TS 38.413 §8.7.3.2).
+    /// AMF CONFIGURATION UPDATE ACKNOWLEDGE (TS 38.413 §8.7.3.2).
     UpdateTaken {
-        /// Where.
+        /// The association.
         association: AssociationId,
     },
-    /// The gNB did not take a change of our configuration (TS 38.413 §8.7.3.3).
+    /// AMF CONFIGURATION UPDATE FAILURE (TS 38.413 §8.7.3.3).
     UpdateRefused {
-        /// Where.
+        /// The association.
         association: AssociationId,
         /// Its cause.
         cause: String,
-        /// It is sent again, as the gNB wishes.
+        /// It is repeated after the gNB's time to wait.
         again: bool,
     },
-    /// The gNB acknowledged a reset of ours (TS 38.413 §8.7.4.2.1).
+    /// The gNB acknowledged an NG RESET of the AMF (TS 38.413 §8.7.4.2.1).
     ResetAcknowledged {
-        /// Where.
+        /// The association.
         association: AssociationId,
     },
     /// gNBs get OVERLOAD START or OVERLOAD STOP (TS 38.413 §8.7.7, §8.7.8).
@@ -379,22 +379,22 @@ pub enum RanEvent {
         /// To where.
         to: AssociationId,
     },
-    /// A message without a function here, or whose addressee is absent; the procedure has no answer.
+    /// A message for an unsupported function or an absent addressee was dropped; the procedure has no answer.
     Unserved {
-        /// Where it came from.
+        /// The association.
         association: AssociationId,
-        /// What it was.
+        /// The message.
         what: &'static str,
     },
-    /// What became of a warning message at a gNB (TS 38.413 §8.9.1.2, §8.9.2.2).
+    /// The outcome of a warning message at a gNB (TS 38.413 §8.9.1.2, §8.9.2.2).
     Warned {
-        /// Where.
+        /// The association.
         association: AssociationId,
         /// Which kind.
         message_identifier: u16,
         /// Which one.
         serial_number: u16,
-        /// What became of it.
+        /// The outcome.
         outcome: WarningOutcome,
     },
     /// A gNB did not answer to a warning message.
@@ -408,16 +408,16 @@ pub enum RanEvent {
     },
     /// Cells of a gNB lost their warning messages (TS 38.413 §8.9.3, §8.9.4).
     WarningsLost {
-        /// Where.
+        /// The association.
         association: AssociationId,
         /// How many cells.
         cells: usize,
-        /// They broadcast again and get them again; else they do not broadcast.
+        /// True: they broadcast again and get the warnings again. False: they do not broadcast.
         restarted: bool,
     },
-    /// A bound was reached, and what came beyond it dropped.
+    /// A limit was reached, and the excess dropped.
     Limited {
-        /// Whose message, if one gNB's.
+        /// The gNB's association, if it concerns one gNB.
         association: Option<AssociationId>,
         /// Which of the `limits`.
         limit: &'static str,
@@ -433,17 +433,17 @@ pub enum ResetBy {
     Operator,
 }
 
-/// Why a gNB may not come up.
+/// Why NG SETUP is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetupRefusal {
-    /// It broadcasts no network that is served here.
+    /// It broadcasts no PLMN that is served here.
     Plmn {
         /// What it broadcasts.
         offered: Vec<String>,
         /// What is served.
         served: String,
     },
-    /// It broadcasts the network, but in no tracking area that is served.
+    /// It broadcasts the PLMN, but no tracking area that is served.
     Tac {
         /// What it broadcasts.
         offered: Vec<u32>,
@@ -457,41 +457,41 @@ pub enum SetupRefusal {
         /// What is offered.
         served: Vec<String>,
     },
-    /// Another gNB is up under the same Global RAN Node ID, and both are alive.
+    /// Another gNB is set up under the same Global RAN Node ID, and both are alive.
     IdentityInUse {
         /// Its association.
         holder: AssociationId,
     },
     /// The limit of gNBs is reached.
     Limit(u32),
-    /// It is no gNB that we know how to serve.
+    /// It is no gNB (another kind of RAN node).
     NodeType,
 }
 
-/// A UE's event with the UE that it happened to.
+/// A UE's event with its context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UeEvent {
     /// The gNB.
     pub ue: UeId,
-    /// The gNB's association over which its last message came.
+    /// The association of the UE's last message.
     pub on: Option<AssociationId>,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
-/// What became of a warning at one gNB.
+/// The state of a warning at one gNB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarningOutcome {
     /// It has not answered yet.
     Awaited,
-    /// It broadcasts, in so many cells or areas; `None`: it did not say.
+    /// It broadcasts, in this number of cells or areas; `None`: not reported.
     Broadcasting(Option<usize>),
-    /// It does not broadcast: no cell of the area is its own.
+    /// It does not broadcast: it has no cell in the area.
     Nowhere,
     /// It did not answer.
     NoAnswer,
     /// It reported that this many of its cells no longer broadcast warnings.
     Failed(usize),
-    /// It stopped; this many broadcasts had been made, as far as reported.
+    /// It stopped, after this number of broadcasts, if reported.
     Cancelled(u64),
 }

@@ -1,5 +1,5 @@
-//! Packet filters in their three spellings: the operator's words, NAS (TS 24.501 §9.11.4.13) and PFCP (TS 29.244 §8.2.5,
-//! §7.5.2.2-3); and what is wrong with one that a UE sent.
+//! Packet filters in their three forms: configuration text, NAS (TS 24.501 §9.11.4.13) and PFCP (TS 29.244 §8.2.5,
+//! §7.5.2.2-3); and the check of a UE's filter.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,9 +8,9 @@ use whimbrel_nas::ie::{FilterComponent as C, FilterDirection, PacketFilter, PduS
 use whimbrel_pfcp::ie::{Ethertype, MacAddress, SdfFilter, VlanTag};
 use whimbrel_pfcp::rule::EthernetPacketFilter;
 
-/// Protocols whose packets show ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
+/// Protocols with ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
-/// Protocols whose packets show a security parameter index: ESP and AH.
+/// Protocols with a security parameter index: ESP and AH.
 const WITH_SPI: [u8; 2] = [50, 51];
 
 /// Reads a packet filter.
@@ -133,8 +133,8 @@ pub(crate) fn suits(filter: &PacketFilter, session_type: PduSessionType) -> bool
     judge(filter, session_type).is_ok()
 }
 
-/// What is wrong with a filter: #44 where no packet could ever match it, #45 where it is not well formed
-/// (TS 24.501 §6.4.2.4, §6.3.2.4 c and d).
+/// The error of a filter: #44 if no packet can match it, #45 if it is not well formed (TS 24.501 §6.4.2.4, §6.3.2.4 c
+/// and d).
 pub(crate) fn judge(filter: &PacketFilter, session_type: PduSessionType) -> Result<(), SmCause> {
     if filter.components.is_empty() {
         return Err(SmCause::SyntacticalErrorInPacketFilters);
@@ -223,7 +223,8 @@ fn ethertype_allows(components: &[C], v4: bool, v6: bool) -> bool {
     }
 }
 
-/// Address and prefix length of an address with its mask; `None` where the mask has holes, which no flow description can say.
+/// Address and prefix length of an address with its mask; `None` if the mask has gaps, which a flow description cannot
+/// express.
 fn prefix_of(value: [u8; 8]) -> Option<(Ipv4Addr, u32)> {
     let [a, b, c, d, m @ ..] = value;
     let mask = u32::from_be_bytes(m);
@@ -270,7 +271,7 @@ fn v4_text(value: [u8; 8]) -> String {
     match prefix_of(value) {
         Some((a, 32)) => a.to_string(),
         Some((a, prefix)) => format!("{a}/{prefix}"),
-        None => "any".to_owned(), // judged before it came here
+        None => "any".to_owned(), // refused before
     }
 }
 
@@ -318,7 +319,7 @@ pub(crate) fn ethernet(filter: &PacketFilter, uplink: bool) -> EthernetPacketFil
             _ => {}
         }
     }
-    // A filter of both directions is written as uplink frames have it: downlink frames have it the other way round.
+    // A bidirectional filter is written with the addresses of uplink frames; downlink frames have them swapped.
     if !uplink && filter.direction == FilterDirection::Bidirectional {
         std::mem::swap(&mut addresses.source, &mut addresses.destination);
         std::mem::swap(&mut addresses.upper_source, &mut addresses.upper_destination);
@@ -344,7 +345,7 @@ fn with_pcp(tag: Option<VlanTag>, pcp_dei: u8) -> VlanTag {
     VlanTag([flags | 0x03, head & 0xf0 | dei << 3 | pcp, low])
 }
 
-/// A filter in the words in which [`parse`] reads it, for people.
+/// A filter as text, as [`parse`] reads it.
 pub(crate) fn text(filter: &PacketFilter) -> String {
     let mut out = match filter.direction {
         FilterDirection::Uplink => "uplink ".to_owned(),
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused() {
+    fn an_invalid_filter_is_refused() {
         for bad in [
             "",
             "permit",
@@ -416,7 +417,7 @@ mod tests {
         PacketFilter { id: 1, direction: FilterDirection::Bidirectional, components }
     }
 
-    #[test] // TS 24.501 §6.3.2.4 c: components of which no packet can have both
+    #[test] // TS 24.501 §6.3.2.4 c: components that exclude each other
     fn a_filter_that_never_matches_is_a_semantic_error() {
         let v4 = C::Ipv4Remote([10, 0, 0, 0, 255, 0, 0, 0]);
         let semantic = Err(SmCause::SemanticErrorsInPacketFilters);

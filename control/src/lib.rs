@@ -2,14 +2,14 @@
 //!
 //! | where | what |
 //! | --- | --- |
-//! | [`envelope`] | what enters a UE's machine and what leaves it |
+//! | [`envelope`] | input and output of a UE's state machine |
 //! | `state` | the plain data of a UE, which checkpoints hold |
 //! | [`Shard`] | runs the machines of one thread's UEs |
-//! | [`flat`] | how UEs, inputs and outputs travel between processes |
-//! | `dispatch`, `collision` | which procedure an input belongs to, and what becomes of those that run |
+//! | [`flat`] | the encoding of UEs, inputs and outputs between processes |
+//! | `dispatch`, `collision` | which procedure an input belongs to, and how it affects running ones |
 //! | [`amf`], [`smf`], [`udm`] | the procedures, one file each, each laid beside its clause |
 //! | `services` | the service operations by which AMF, SMF and UDM call each other |
-//! | [`refusal`], [`event`] | why not, and what happened |
+//! | [`refusal`], [`event`] | why a request was refused, and events |
 //!
 //! Nothing here reads a clock, opens a socket or draws a number: time, octets and entropy come in envelopes.
 

@@ -1,4 +1,4 @@
-//! N14: what two AMFs of one network say to each other of a UE that goes from one to the other, connected (TS 23.502 §4.9.1.3) or idle
+//! N14: messages between two AMFs of one network about a UE that moves from one to the other, connected (TS 23.502 §4.9.1.3) or idle
 //! (§4.2.2.2.2): TS 29.518 §5.2.2.2.
 //!
 //! | here | TS 29.518 |
@@ -10,9 +10,9 @@
 //! | [`Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
 //! | [`Body::Registered`] and its answer, [`Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
 //!
-//! The UE context is the UE's flat form ([`Checkpoint`](crate::Checkpoint)), and what gNBs say goes along as they said it. The SMF is a
-//! part of this program, so a UE's sessions go with it: their UPF stays and is told of the new CP F-SEID. In a handover [`source`] is the
-//! side that the UE leaves, [`target`] the one that it comes to; [`registration`] has both sides of an idle UE's move.
+//! The UE context is the UE's flat form ([`Checkpoint`](crate::Checkpoint)); gNBs' messages are contained as received. The SMF is a part
+//! of this program, so a UE's sessions move with it: the UPF stays, and the former SMF sends it the new CP F-SEID. In a handover
+//! [`source`] is the AMF that the UE leaves, [`target`] the one that it comes to; [`registration`] has both sides for an idle UE.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -30,13 +30,13 @@ use crate::flat::Flat;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PeerAmfId(pub u8);
 
-/// The name of one UE's way from one AMF to another. The source gives it, to a handover or in its answer to the AMF that asks for a
-/// context; an AMF that does not know it has no part in it.
+/// Identifies one transfer of a UE between two AMFs. The source assigns it, in a handover request or in its answer to the AMF that
+/// asks for a context.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Relation {
-    /// The UE, as the source calls it.
+    /// The source's identifier of the UE.
     pub source: UeId,
-    /// Random, drawn for this one by the AMF that starts.
+    /// Random, drawn by the AMF that starts the transfer.
     pub token: [u8; 16],
 }
 
@@ -49,7 +49,8 @@ impl fmt::Debug for Relation {
 /// One message. It may hold keys.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct N14 {
-    /// Of which UE's way. Who asks for a context does not know the UE yet, and names itself: the stranger's slot.
+    /// Which transfer. An AMF that asks for a context does not know the source's identifier yet, and gives its own of
+    /// the unauthenticated UE.
     pub relation: Relation,
     /// The content.
     pub body: Body,
@@ -62,27 +63,27 @@ pub enum Body {
     CreateUeContext(Box<UeContextCreateData>),
     /// Target to source: its gNB is ready for the UE.
     UeContextCreated(Box<Created>),
-    /// Target to source: it does not take the UE, or has lost it before it came. HANDOVER FAILURE.
+    /// Target to source: it refuses the UE, or has lost it before it arrived. HANDOVER FAILURE.
     UeContextNotCreated(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
-    /// Source to target: the handover is off.
+    /// Source to target: the handover is cancelled.
     ReleaseUeContext,
     /// Source to target: UPLINK RAN STATUS TRANSFER, or the early one.
     RanStatus(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
-    /// Target to source: the UE has come. Repeated until it is answered.
+    /// Target to source: the UE has arrived. Repeated until it is answered.
     HandoverComplete,
-    /// Source to target: what became of the UE there.
+    /// Source to target: the outcome there.
     Completed(Completed),
-    /// Target to source: a UE that is the source's wants to register here. Repeated until it is answered.
+    /// Target to source: a UE of the source requests registration here. Repeated until it is answered.
     TransferUeContext(Shown),
-    /// Source to target: so it is.
+    /// Source to target: the UE's context.
     UeContextTransferred(Box<Transferred>),
-    /// Source to target, to the slot that asked: so it is not, or the UE cannot go now.
+    /// Source to target, to the slot that asked: the request does not verify, or the UE cannot be transferred now.
     UeContextNotTransferred(UeId),
     /// Target to source: the UE is registered there. Repeated until it is answered, by [`Self::Completed`].
     Registered {
-        /// Where the target takes PFCP of UPFs.
+        /// The target's N4 address.
         smf: IpAddr,
-        /// The sessions that it takes, and its name of each towards the UPF.
+        /// The sessions that it takes over, and its CP SEID of each.
         sessions: Vec<(PduSessionId, Seid)>,
     },
     /// Target to source: the UE is not registered there with what was transferred.
@@ -90,7 +91,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// A UE is not taken, or was lost before it came.
+    /// HANDOVER FAILURE: the UE is refused, or was lost before it arrived.
     pub fn not_created(cause: impl Into<Cause>, container: Option<Vec<u8>>) -> Self {
         let mut failure = HandoverFailure::new(NO_UE, cause.into());
         failure.target_to_source_failure_transparent_container = container;
@@ -99,7 +100,7 @@ impl Body {
         Self::UeContextNotCreated(octets)
     }
 
-    /// Whether the source says it to the target.
+    /// Whether it is sent by the source to the target.
     pub fn is_of_source(&self) -> bool {
         match self {
             Self::CreateUeContext(_)
@@ -118,23 +119,23 @@ impl Body {
     }
 }
 
-/// What a HANDOVER FAILURE between AMFs calls the UE: the relation says which it is.
+/// The AMF-UE-NGAP-ID in a HANDOVER FAILURE between AMFs: unused, as the relation identifies the UE.
 const NO_UE: AmfUeNgapId = match AmfUeNgapId::new(0) {
     Some(id) => id,
     None => panic!("0 is an AMF-UE-NGAP-ID"),
 };
 
-/// A UE that is to be taken over.
+/// UeContextCreateData (TS 29.518 §6.1.6.2.26): a UE to be taken over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UeContextCreateData {
     /// Its state: a [`Checkpoint`](crate::Checkpoint).
     pub state: Flat,
-    /// What its gNB wants: HANDOVER REQUIRED.
+    /// HANDOVER REQUIRED of its gNB.
     #[serde(with = "crate::flat::octets::owned")]
     pub required: Vec<u8>,
     /// The key for the next gNB.
     pub keys: Keys,
-    /// Where each of its sessions is: the address at which the UPF takes PFCP. A UPF that other SMFs do not reach is not named.
+    /// The N4 address of each session's UPF. A session whose UPF other SMFs do not reach is left out.
     pub upfs: Vec<(PduSessionId, IpAddr)>,
 }
 
@@ -143,7 +144,7 @@ pub struct UeContextCreateData {
 pub struct Keys {
     pub(crate) nh: [u8; 32],
     pub(crate) ncc: u8,
-    /// They come from a K_AMF that the radio does not know yet.
+    /// They derive from a K_AMF that is not yet in use on the radio.
     pub(crate) new: bool,
 }
 
@@ -153,12 +154,12 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// What a UE shows that registers elsewhere.
+/// The proof of a UE that registers elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shown {
     /// Its 5G-TMSI at the source.
     pub tmsi: Tmsi,
-    /// Its REGISTRATION REQUEST as it came, protected under the keys that the source has.
+    /// Its REGISTRATION REQUEST as received, protected under the keys that the source has.
     #[serde(with = "crate::flat::octets::owned")]
     pub nas: Vec<u8>,
 }
@@ -174,38 +175,38 @@ pub struct Transferred {
     pub upfs: Vec<(PduSessionId, IpAddr)>,
 }
 
-/// What the target has made ready.
+/// The target's prepared resources.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Created {
-    /// What its gNB answered, and of sessions that the target itself refused why: HANDOVER REQUEST ACKNOWLEDGE.
+    /// HANDOVER REQUEST ACKNOWLEDGE of its gNB, with the sessions that the target AMF itself refused.
     #[serde(with = "crate::flat::octets::owned")]
     pub acknowledge: Vec<u8>,
-    /// Where the target takes PFCP of UPFs.
+    /// The target's N4 address.
     pub smf: IpAddr,
-    /// The sessions that it takes, admitted by its gNB or not, and its name of each towards the UPF.
+    /// The sessions that it takes over, admitted by its gNB or not, and its CP SEID of each.
     pub sessions: Vec<(PduSessionId, Seid)>,
 }
 
-/// What the source says of a UE that has come to the target.
+/// The source's answer about a UE that has arrived at the target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Completed {
     /// These sessions are the target's now.
-    Given(Vec<Given>),
-    /// The handover was off before the UE came: it is the source's.
+    HandedOver(Vec<HandedOverSession>),
+    /// The handover was cancelled before the UE arrived: the source keeps it.
     Cancelled,
-    /// The source has let the UE go already, or knows nothing of it any more.
+    /// The source has deleted the UE's context already.
     Gone,
 }
 
-/// A session that has come along.
+/// A session that was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
+pub struct HandedOverSession {
     /// Which.
     pub psi: PduSessionId,
-    /// Its UPF, as in [`UeContextCreateData::upfs`].
+    /// The N4 address of its UPF, as in [`UeContextCreateData::upfs`].
     pub upf: IpAddr,
-    /// The UPF's session.
+    /// The UPF's SEID.
     pub up_seid: Seid,
-    /// Rules there that still forward its packets; none: gNBs forward themselves.
+    /// Number of forwarding rules at the UPF; none: the gNBs forward directly.
     pub forwarding: Option<u8>,
 }

@@ -1,7 +1,7 @@
-//! What an operator says of QoS flows: the policy of a data network and of a subscriber (TS 23.503 §6.3.1, TS 23.501 §5.7).
+//! QoS flow policies of data networks and subscribers (TS 23.503 §6.3.1, TS 23.501 §5.7).
 //!
-//! A flow has a name, by which operators set it up and take it down again; the flows of a subscriber come on top of those
-//! of the data network, and take the place of those of the same name.
+//! A flow has a name, by which operators set it up and remove it; the flows of a subscriber are added to those of the
+//! data network, and replace those of the same name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,8 @@ use whimbrel_nas::ie::PacketFilter;
 use crate::filter;
 use crate::state::{Ambr, Arp};
 
-/// Flows that a policy may have: what is left of the 63 identifiers of one session (TS 24.501 §9.11.4.12) is the UE's.
+/// Flows of a policy; the rest of the 63 identifiers of one session (TS 24.501 §9.11.4.12) is for flows that the UE
+/// requests.
 pub const FLOWS_MAX: usize = 16;
 /// Packet filters of one flow: four bits count those of a QoS rule (TS 24.501 §9.11.4.13).
 pub const FILTERS_MAX: usize = 15;
@@ -29,7 +30,7 @@ impl FlowName {
         self.0.get(..len).and_then(|o| std::str::from_utf8(o).ok()).unwrap_or_default()
     }
 
-    /// A flow that a UE asked for has the name of the policy that allows it; one without policy has none.
+    /// The name of the policy of a flow, also of one that a UE requested; none without policy.
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0
     }
@@ -71,9 +72,9 @@ serde_as_octets! {
 /// Rates of a GBR flow, in kbit/s (TS 23.501 §5.7.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Gbr {
-    /// Promised.
+    /// Guaranteed bit rate.
     pub guaranteed: Ambr,
-    /// What is above is dropped.
+    /// Maximum bit rate; packets above it are dropped.
     pub maximum: Ambr,
 }
 
@@ -118,7 +119,7 @@ pub struct FlowPolicy {
     pub gbr: Option<Gbr>,
     /// Precedence of its QoS rule: the lowest is tried first.
     pub precedence: u8,
-    /// Its packets. A flow that UEs ask for brings the UE's own.
+    /// Its packets. Empty for a flow that UEs request with their own filters.
     pub filters: Vec<PacketFilter>,
     /// Which directions pass.
     pub gate: FlowGate,
@@ -126,16 +127,15 @@ pub struct FlowPolicy {
     pub setup: Setup,
 }
 
-/// What an operator does with a flow beside its rates, whoever has it: by the flow's name, so that a subscriber's own of that name is
-/// treated alike.
+/// Treatment of a flow besides its rates, by the flow's name: it applies to a subscriber's flow of that name too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Treatment {
     /// The DSCP of its packets to the gNB, outside (RFC 2474); `None`: as its 5QI has it ([`dscp_of`]).
     pub dscp: Option<u8>,
-    /// UEs that can derive the rules of its uplink packets from its downlink packets get no others (TS 23.501 §5.7.5).
+    /// UEs that support reflective QoS derive its uplink rules and get no explicit ones (TS 23.501 §5.7.5).
     pub reflective: bool,
-    /// The packets of these applications are its own as well, as the UPF knows them (Application ID, TS 29.244 §8.2.6). The UE is told
-    /// of no such rule: what it sends comes by its default flow, unless it learns by reflective QoS.
+    /// The packets of these applications belong to it too, as detected by the UPF (Application ID, TS 29.244 §8.2.6). The UE gets no
+    /// rule for them: its packets use the default flow, unless it derives rules by reflective QoS.
     pub applications: Vec<Box<str>>,
 }
 
@@ -144,8 +144,8 @@ pub const APPLICATIONS_MAX: usize = 8;
 /// Octets of an application's name.
 pub const APPLICATION_NAME_MAX: usize = 64;
 
-/// The DSCP that packets of a standardised 5QI bear to the gNB, where the operator says nothing: as GSMA IR.34 §6.2 has it for the QCIs of
-/// the same numbers, and for those that came later the one of the same kind of traffic. What an operator defines is best effort.
+/// The default outer DSCP of a standardised 5QI towards the gNB: as in GSMA IR.34 §6.2 for the QCIs of the same numbers, and for later
+/// ones that of the same kind of traffic. Operator-defined 5QIs are best effort.
 pub const fn dscp_of(five_qi: FiveQi) -> u8 {
     const EF: u8 = 46;
     const AF41: u8 = 34;
@@ -164,14 +164,14 @@ pub const fn dscp_of(five_qi: FiveQi) -> u8 {
     }
 }
 
-/// What is wrong with a policy.
+/// An error in a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidFlow {
     /// A 5QI of guaranteed rate without rates, or the reverse (TS 23.501 table 5.7.4-1).
     Rates(FiveQi),
-    /// More is guaranteed than there may be at most.
+    /// The guaranteed rate exceeds the maximum rate.
     GuaranteedAboveMaximum,
-    /// The precedence of the default rule, or that of derived rules (TS 24.501 §6.2.5.1.1.3).
+    /// A precedence that is reserved for the default rule or for derived rules (TS 24.501 §6.2.5.1.1.3).
     Precedence(u8),
     /// No filter, or more than [`FILTERS_MAX`].
     FilterCount,
@@ -179,10 +179,10 @@ pub enum InvalidFlow {
     Arp(u8),
     /// A DSCP of more than six bits.
     Dscp(u8),
-    /// Reflective QoS for a flow of guaranteed rate (TS 23.501 §5.7.2.3), or for one that UEs ask for by their own rules.
+    /// Reflective QoS for a GBR flow (TS 23.501 §5.7.2.3), or for one that UEs request with their own rules.
     Reflective,
-    /// More applications than [`APPLICATIONS_MAX`], a name of none or of more than [`APPLICATION_NAME_MAX`] octets, or a flow that UEs
-    /// ask for by their own rules.
+    /// More applications than [`APPLICATIONS_MAX`], an empty name or one of more than [`APPLICATION_NAME_MAX`] octets, or applications
+    /// for a flow that UEs request with their own rules.
     Applications,
 }
 
@@ -207,7 +207,7 @@ impl fmt::Display for InvalidFlow {
     }
 }
 
-/// The default rule's precedence: every other comes before it.
+/// The default rule's precedence, the last one.
 pub(crate) const DEFAULT_PRECEDENCE: u8 = 255;
 /// That of rules which UEs derive themselves by reflective QoS (TS 24.501 §6.2.5.1.4.2).
 pub(crate) const DERIVED_PRECEDENCE: u8 = 80;
@@ -223,12 +223,12 @@ pub fn is_non_gbr(five_qi: FiveQi) -> bool {
 }
 
 impl FlowPolicy {
-    /// Whether it keeps to the standard. Errors: the first contradiction.
+    /// Checks it against the standard. Errors: the first violation.
     pub fn check(&self) -> Result<(), InvalidFlow> {
         self.check_with(&Treatment::default())
     }
 
-    /// The same of a flow that is treated so.
+    /// The same with the flow's treatment.
     pub fn check_with(&self, treatment: &Treatment) -> Result<(), InvalidFlow> {
         if is_gbr(self.five_qi) != self.gbr.is_some() || !(is_gbr(self.five_qi) || is_non_gbr(self.five_qi)) {
             return Err(InvalidFlow::Rates(self.five_qi));
@@ -264,17 +264,17 @@ impl FlowPolicy {
     }
 }
 
-/// Reads one packet filter from the operator's words; `filter.rs` has their grammar.
+/// Reads one packet filter from configuration text; `filter.rs` has the grammar.
 pub fn packet_filter(text: &str) -> Option<PacketFilter> {
     filter::parse(text)
 }
 
-/// A packet filter in the words in which [`packet_filter`] reads it.
+/// A packet filter as text, as [`packet_filter`] reads it.
 pub fn describe(filter: &PacketFilter) -> String {
     filter::text(filter)
 }
 
-/// The flows of a subscriber on top of those of the data network.
+/// Merges the flows of a subscriber with those of the data network.
 pub(crate) fn merged<'a>(
     network: &'a [FlowPolicy],
     subscriber: &'a [FlowPolicy],
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test] // TS 23.501 §5.7.2.5
-    fn contradictions_are_found() {
+    fn contradictory_policies_are_refused() {
         assert_eq!(voice().check(), Ok(()));
         assert_eq!(FlowPolicy { gbr: None, ..voice() }.check(), Err(InvalidFlow::Rates(FiveQi(1))));
         let best_effort = FlowPolicy { five_qi: FiveQi(9), ..voice() };
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn treatments_that_cannot_be_are_found() {
+    fn invalid_treatments_are_refused() {
         let check = |flow: FlowPolicy, treatment: Treatment| flow.check_with(&treatment).err();
         let with = |applications: &[&str]| Treatment {
             applications: applications.iter().map(|a| Box::from(*a)).collect(),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test] // TS 23.503 §6.3.1: the subscriber's own come before the data network's
-    fn a_subscribers_flow_takes_the_place_of_the_networks() {
+    fn a_subscribers_flow_replaces_the_networks() {
         let other = FlowPolicy { name: "game".parse().unwrap(), ..voice() };
         let own = FlowPolicy { precedence: 20, ..voice() };
         let (network, subscriber) = ([voice(), other], [own]);

@@ -1,4 +1,4 @@
-//! A keyed function that stretches sixteen octets of entropy and shuffles identifiers.
+//! A keyed pseudo-random function: expands sixteen octets of entropy and permutes identifiers.
 
 use aes::Aes128;
 use aes::cipher::{BlockEncrypt, KeyInit};
@@ -19,8 +19,8 @@ impl Prf {
         block.into()
     }
 
-    /// Permutes 32-bit numbers: a balanced Feistel network of six rounds, so that consecutive inputs share nothing
-    /// that an observer without the key could see.
+    /// Permutes 32-bit numbers: a balanced Feistel network of six rounds, so that an observer without the key cannot
+    /// relate consecutive inputs.
     pub fn permute(&self, v: u32) -> u32 {
         let (mut l, mut r) = ((v >> 16) as u16, v as u16);
         for round in 0..ROUNDS {
@@ -44,7 +44,7 @@ impl Prf {
     }
 }
 
-/// Four rounds make a Feistel network a strong pseudo-random permutation; two more against its small halves.
+/// Four rounds make a Feistel network a strong pseudo-random permutation; two more because its halves are small.
 const ROUNDS: u8 = 6;
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permutation_has_an_inverse_and_hides_order() {
+    fn permutation_is_invertible_and_hides_order() {
         let prf = Prf::new(&[7; 16]);
         let images: Vec<u32> = (0..4096).map(|v| prf.permute(v)).collect();
         assert!(images.iter().enumerate().all(|(v, &p)| prf.restore(p) == v as u32));

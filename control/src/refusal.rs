@@ -1,8 +1,8 @@
-//! Why a radio, a UE or a session was refused: one type from the check that failed to the cause on the wire and
-//! to the sentence that an operator reads.
+//! Why a gNB's request, a UE or a session was refused: one type for the failed check, the cause on the wire and the
+//! text for the operator.
 //!
-//! Every refusal knows what was offered, what would have been accepted, and the fix. The wire causes stand in one
-//! `match` for each protocol, beside their clauses; none has a `_` arm, so a new refusal cannot forget its answer.
+//! A refusal has what was offered and what would have been accepted. The wire causes are in one `match` for each
+//! protocol, with their clauses; none has a `_` arm, so that a new refusal needs a cause.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::state::SessionTypes;
 pub enum RefusalKind {
     /// No such subscriber.
     UnknownSubscriber,
-    /// The operator barred the subscriber.
+    /// The subscriber is barred.
     Barred,
-    /// The UE did not prove its key.
+    /// The UE failed authentication.
     Authentication,
-    /// The SUCI cannot be revealed.
+    /// The SUCI cannot be de-concealed.
     Identity,
     /// The UE and the network share no acceptable algorithm.
     Algorithm,
@@ -47,13 +47,13 @@ pub enum RefusalKind {
     SessionType,
     /// Addresses or other resources of the user plane ran out.
     Resources,
-    /// A function behind us does not answer.
+    /// Another network function does not answer.
     NetworkFailure,
     /// The peer broke the protocol.
     Protocol,
 }
 
-/// How long a UE is kept back where the operator says nothing: long enough to matter, short enough to be forgiven.
+/// Default back-off of a refused UE.
 const BACK_OFF: Duration = Duration::from_secs(120);
 
 impl RefusalKind {
@@ -63,20 +63,20 @@ impl RefusalKind {
     }
 }
 
-/// A refusal, with all that explains it.
+/// A refusal and its details.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// The subscriber is not in the store.
     UnknownSubscriber,
     /// The subscriber is barred.
     Barred,
-    /// RES* was wrong: the UE holds another key or OPc (TS 24.501 §5.4.1.3.5).
+    /// RES* was wrong: the UE has another K or OPc (TS 24.501 §5.4.1.3.5).
     WrongResponse,
-    /// The UE found the network's MAC wrong: it holds another key or OPc (5GMM cause #20).
+    /// The UE reported a MAC failure: it has another K or OPc (5GMM cause #20).
     MacFailure,
-    /// The UE found SQN out of range, again after resynchronisation (5GMM cause #21).
+    /// The UE reported a synch failure again after resynchronisation (5GMM cause #21).
     SynchFailure,
-    /// The UE refused the challenge for another reason: its 5GMM cause, or one that stands for its EAP message.
+    /// The UE refused the challenge for another reason: its 5GMM cause, or one for its EAP message.
     ChallengeRefused(u8),
     /// AUTS was not made with the subscriber's key.
     BadAuts,
@@ -88,15 +88,15 @@ pub enum Refusal {
     OtherHomeNetwork(PlmnId),
     /// The UE gave no usable identity.
     NoIdentity,
-    /// The UE assumes to be registered, but there is no context of it here.
+    /// The UE considers itself registered, but has no context here.
     NoContext,
-    /// It asked for emergency service, which there is none of.
+    /// It requested emergency services, which are not configured.
     Emergency,
-    /// The equipment is on the operator's list of those that get no service.
+    /// The equipment is on the operator's list of barred equipment.
     EquipmentRefused,
-    /// The equipment does not tell its identity, which the operator wants to look up.
+    /// The equipment does not send its identity, which has to be looked up.
     EquipmentUnknown,
-    /// The network rejects requests that have no priority; what.
+    /// Congestion: the network rejects requests without priority; which.
     Congested(#[serde(with = "text")] Text),
     /// The UE supports none of the configured algorithms.
     NoCommonAlgorithm {
@@ -115,7 +115,7 @@ pub enum Refusal {
     RadioBarred,
     /// The UE may not start services in this tracking area (TS 24.501 §5.3.5.2).
     RestrictedServiceArea(Tai),
-    /// The data network is a local one, of another place (TS 23.501 §5.6.5).
+    /// The UE is outside the LADN service area (TS 23.501 §5.6.5).
     OutOfLadn(Dnn, Tai),
     /// None of the requested, subscribed and offered slices is common.
     NoSlice {
@@ -124,9 +124,9 @@ pub enum Refusal {
         /// Subscribed.
         subscribed: Vec<SNssai>,
     },
-    /// The UE did not answer in spite of all repetitions.
+    /// The UE did not answer any repetition.
     NoAnswer(#[serde(with = "text")] Text),
-    /// The gNB did not answer, or answered what cannot be used.
+    /// The gNB did not answer, or its answer cannot be used.
     RadioFailure(#[serde(with = "text")] Text),
     /// A limit is reached.
     Limit(#[serde(with = "text")] Text),
@@ -149,26 +149,26 @@ pub enum Refusal {
     DnnNotConfigured(Dnn),
     /// The slice is not among the UE's allowed ones.
     SliceNotAllowed(SNssai),
-    /// The session type is not allowed; these would be.
+    /// The session type is not allowed; these are.
     SessionType(SessionTypes),
-    /// The UE asked for QoS that makes no sense or is not allowed: told with this cause (TS 24.501 §6.4.2.4).
+    /// The UE requested QoS that is invalid or not allowed; with the 5GSM cause (TS 24.501 §6.4.2.4).
     Qos(SmCause),
     /// The UE refused a modification of its session with this cause (TS 24.501 §6.3.2.4).
     ModificationRejected(SmCause),
-    /// The SSC mode may not be had.
+    /// The SSC mode is not allowed.
     SscMode {
         /// Asked for.
         asked: SscMode,
-        /// What may be had beside mode 1.
+        /// The mode that is allowed besides mode 1.
         subscribed: SscMode,
     },
-    /// Its user plane must be protected, and the UE cannot (TS 24.501 §9.11.4.7).
+    /// The session requires user plane integrity protection, which the UE does not support (TS 24.501 §9.11.4.7).
     IntegrityRate,
-    /// The message makes no sense here.
+    /// A protocol violation.
     Protocol(#[serde(with = "text")] Text),
-    /// The gNB answered that it did not do what it was asked to do.
+    /// The gNB refused a request.
     RefusedByGnb {
-        /// The NGAP message that says so, and the list in it where there is one.
+        /// Its NGAP message, and the list in it, if any.
         #[serde(with = "text")]
         message: Text,
         /// Group, name and number of the NGAP cause (TS 38.413 §9.3.1.2).
@@ -186,17 +186,17 @@ pub enum Refusal {
 /// Why a broker's user is not served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BrokerFault {
-    /// Users of this broker are not served here.
+    /// Users of this broker are not served.
     NotServed,
     /// The broker was not reached.
     Unreachable(Unreachable),
     /// The broker refuses, with its signature.
     Refused(Box<Refused>),
-    /// The broker does not take this operator for what it claims to be: why.
+    /// The broker does not accept this operator's identity; why.
     Rejected(String),
-    /// The broker's answer is not taken: why.
+    /// The broker's answer is invalid; why.
     BadAnswer(String),
-    /// The broker wants the session intercepted or filtered, which is not done here.
+    /// The broker demands interception or filtering, which is not supported.
     Orders,
 }
 
@@ -205,7 +205,7 @@ pub enum BrokerFault {
 pub struct Refused {
     /// Why.
     pub cause: String,
-    /// Whether it concerns this operator, and not the user.
+    /// Whether it concerns this operator rather than the user.
     pub of_operator: bool,
     /// The refusal as the broker signed it, for the UE; empty where that is an ordinary one.
     #[serde(with = "crate::flat::octets::owned")]
@@ -227,7 +227,7 @@ impl fmt::Display for BrokerFault {
     }
 }
 
-/// The UPF is overloaded, or asked to be spared (TS 29.244 §8.2.1).
+/// The UPF is overloaded, or in graceful release (TS 29.244 §8.2.1).
 pub(crate) const UPF_CONGESTED: u8 = whimbrel_pfcp::ie::Cause::PfcpEntityInCongestion as u8;
 
 impl Refusal {
@@ -282,10 +282,10 @@ impl Refusal {
 
     /// The 5GMM cause for the UE (TS 24.501 §9.11.3.2, Annex A), unless the operator chose another.
     ///
-    /// A subscriber that the store does not know gets #3 as TS 29.524 §4.3.2 maps it. A key that does not fit is told with
-    /// AUTHENTICATION REJECT, which carries no cause; #3 stands here for the log.
+    /// A subscriber that the store does not know gets #3, as in TS 29.524 §4.3.2. A wrong key leads to AUTHENTICATION
+    /// REJECT, which has no cause; #3 is for the log.
     pub fn mm_cause(&self, config: &Config) -> MmCause {
-        // What the operator sets for a session's refusal is a 5GSM cause: the number means another thing here.
+        // The operator's cause for a session's refusal is a 5GSM cause, with other meanings of the numbers.
         if !self.kind().is_of_session()
             && let Some(cause) = self.configured(config).and_then(MmCause::from_u8)
         {
@@ -301,7 +301,7 @@ impl Refusal {
             | Self::BadAuts => MmCause::IllegalUe,
             Self::UnknownHomeNetworkKey(_) | Self::BadSuci => MmCause::IllegalUe,
             Self::OtherHomeNetwork(_) => MmCause::PlmnNotAllowed,
-            // A SAP UE acts on its broker's signed word; one that has none tries another network.
+            // A SAP UE acts on its broker's signed refusal; without one it tries another network.
             Self::Broker { why, .. } => match why {
                 BrokerFault::NotServed | BrokerFault::Orders => MmCause::PlmnNotAllowed,
                 BrokerFault::Refused(refused) if refused.of_operator => MmCause::PlmnNotAllowed,
@@ -330,7 +330,7 @@ impl Refusal {
             Self::SessionType(_) | Self::SscMode { .. } => MmCause::PayloadWasNotForwarded,
             Self::Qos(_) | Self::ModificationRejected(_) => MmCause::PayloadWasNotForwarded,
             Self::EquipmentRefused | Self::EquipmentUnknown => MmCause::IllegalMe, // TS 24.501 §5.5.1.2.5
-            // #5 is the one that costs the UE nothing but this attempt (§5.5.1.2.7).
+            // After #5 only this attempt fails (§5.5.1.2.7).
             Self::Emergency => MmCause::PeiNotAccepted,
             Self::NoAnswer(_) | Self::RadioFailure(_) | Self::RefusedByGnb { .. } | Self::Protocol(_) => {
                 MmCause::ProtocolErrorUnspecified
@@ -390,8 +390,7 @@ impl Refusal {
 
     /// The back-off that the operator set for this class: T3346, or the session's back-off timer.
     ///
-    /// Congestion has one even where the operator says nothing: without it, UEs that were refused come back at once
-    /// (TS 24.501 §5.3.9).
+    /// Congestion has a default: without it, refused UEs come back at once (TS 24.501 §5.3.9).
     pub fn back_off(&self, config: &Config) -> Option<Duration> {
         let own = config.refusals.get(&self.kind()).and_then(|a| a.back_off);
         own.or(match self {
@@ -409,7 +408,7 @@ impl Refusal {
     }
 }
 
-/// The cause that names the one type that is allowed, or says that the asked for is not known here (TS 24.501 §6.4.1.4.1).
+/// The cause that names the only allowed type, or #28 for an unknown type (TS 24.501 §6.4.1.4.1).
 fn only(allowed: SessionTypes) -> SmCause {
     let SessionTypes { ipv4, ipv6, ethernet, unstructured } = allowed;
     match (ipv4, ipv6, ethernet, unstructured) {
@@ -422,7 +421,7 @@ fn only(allowed: SessionTypes) -> SmCause {
     }
 }
 
-/// The reason in one clause: what was offered against what was expected.
+/// The reason as text: what was offered and what was expected.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -538,7 +537,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A map of algorithms as their numbers.
+/// A bitmap of algorithms as their numbers.
 struct Bits(u8);
 
 impl fmt::Display for Bits {
@@ -562,7 +561,7 @@ impl fmt::Display for MmCauseName {
     }
 }
 
-/// Names in a row.
+/// A list of names as text.
 struct Names<'a, T>(&'a [T]);
 
 impl<T: fmt::Display> fmt::Display for Names<'_, T> {

@@ -1,5 +1,5 @@
-//! What an operator can do about a refusal, judged by the configuration and the subscription that are in force when he
-//! asks, not by those of the moment of the refusal.
+//! What an operator can do about a refusal. It is judged by the present configuration and subscription, not by those at
+//! the time of the refusal.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use crate::open::Unreachable;
 use crate::refusal::{BrokerFault, Refusal};
 use crate::state::{ServiceArea, Subscription};
 
-/// What the subscriber store says of a subscriber.
+/// The state of a subscriber in the store.
 #[derive(Clone, Copy, Debug)]
 pub enum Subscriber<'a> {
-    /// It was not asked.
+    /// Unknown: the store was not asked.
     NotAsked,
     /// There is no such subscriber.
     Absent,
@@ -23,14 +23,14 @@ pub enum Subscriber<'a> {
     Enabled(&'a Subscription),
 }
 
-/// What a remedy rests on.
+/// The input of a remedy.
 #[derive(Clone, Copy, Debug)]
 pub struct Present<'a> {
     /// The configuration in force.
     pub config: &'a Config,
     /// The refused UE's subscriber, where it is known.
     pub supi: Option<Supi>,
-    /// What the store says of it.
+    /// Its state in the store.
     pub subscriber: Subscriber<'a>,
     /// Whether the subscriber's record was changed after the refusal.
     pub changed_since: bool,
@@ -39,9 +39,9 @@ pub struct Present<'a> {
 /// What to do about a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The cause stands: this removes it.
+    /// The cause persists: this removes it.
     Fix(String),
-    /// The cause is gone: what has changed since. The UE only has to try again.
+    /// The cause is removed: what has changed. The UE only has to try again.
     Mended(String),
 }
 
@@ -158,7 +158,7 @@ impl Refusal {
 }
 
 impl Present<'_> {
-    /// Whoever is at fault for a broker's user not being served: operator, broker or user.
+    /// The remedy for a refused user of a broker: by operator, broker or user.
     fn broker(&self, broker: &str, why: &BrokerFault) -> Remedy {
         match why {
             BrokerFault::NotServed => match &self.config.open {
@@ -171,7 +171,7 @@ impl Present<'_> {
                 },
             },
             BrokerFault::Unreachable(Unreachable::ForbiddenAddress) => fix(format!(
-                "none is needed here: the address records of {broker} are at fault, or somebody tries to make the core call itself"
+                "none is needed here: the address records of {broker} are at fault, or an attacker tries to make the core call itself"
             )),
             BrokerFault::Unreachable(_) => fix(format!(
                 "look whether {broker} can be reached from here by HTTPS; if it can from elsewhere, the fault is on this side"
@@ -238,7 +238,7 @@ impl Present<'_> {
         }
     }
 
-    /// TS 33.501 §5.5.2: NIA0 is for emergency services alone, so that it is no remedy.
+    /// TS 33.501 §5.5.2: NIA0 is for emergency services only, so it is no remedy.
     fn algorithms(&self, ciphering: u8, integrity: u8) -> Remedy {
         let offered = |bits: u8, n: usize| bits & 0x80 >> n != 0;
         let amf = &self.config.amf;
@@ -330,7 +330,7 @@ impl Present<'_> {
         format!("`{} --add-slice {s}={}`", self.edit(), self.any_dnn())
     }
 
-    /// The requested slice that is offered and only not subscribed comes first, then what is subscribed and only not offered.
+    /// First a requested slice that is offered but not subscribed, then one that is subscribed but not offered.
     fn slices(&self, requested: &[SNssai], then: &[SNssai]) -> Remedy {
         let offered = &self.config.amf.slices;
         let subscribed: Vec<SNssai> = self
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_was_subscribed_or_configured_since_is_mended() {
+    fn a_slice_that_was_added_since_needs_no_remedy() {
         let refusal = Refusal::NoSlice { requested: vec![s("2")], subscribed: vec![s("3")] };
         let (config, subscription) = ground(&["2"], &["2", "3"]);
         assert_eq!(remedy(&refusal, &config, &subscription), mended("slice 2 was subscribed later"));
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracking_area_of_another_network_is_not_to_be_added_to_tacs() {
+    fn no_remedy_adds_a_tracking_area_of_another_plmn() {
         let (config, subscription) = ground(&["1"], &["1"]);
         let other = Tai { plmn: "001/01".parse().unwrap(), tac: config.amf.tacs[0] };
         let Remedy::Fix(fix) = remedy(&Refusal::TaiNotServed(other), &config, &subscription) else {

@@ -1,4 +1,4 @@
-//! A UE as an operator sees it: no keys, no procedures.
+//! A UE as shown to an operator: without keys and procedures.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,14 +12,14 @@ use crate::smf;
 use crate::state::{Ambr, Arp, Connection, DEFAULT_QFI, Seen, SmContext, Tunnel, UeContext, UpState};
 use crate::upf::UpfId;
 
-/// What is shown of a UE.
+/// The summary of a UE.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UeSummary {
-    /// Whose.
+    /// The UE.
     pub id: UeId,
     /// The subscriber, once authenticated.
     pub supi: Option<Supi>,
-    /// The equipment, once told under protection.
+    /// The equipment, once received under protection.
     pub pei: Option<Pei>,
     /// 5GMM-REGISTERED.
     pub registered: bool,
@@ -29,32 +29,32 @@ pub struct UeSummary {
     pub connection: Option<Connection>,
     /// Where the UE was last seen.
     pub tai: Option<Tai>,
-    /// The cell there, and when that was.
+    /// The cell, and when.
     pub seen: Option<Seen>,
     /// The slices that the UE may use.
     pub allowed_nssai: Vec<SNssai>,
     /// Identities of its NAS algorithms in force, integrity and ciphering (TS 33.501 §5.11.1).
     pub algorithms: Option<(u8, u8)>,
-    /// UE-AMBR: as subscribed, and as it is for the sessions that have a user plane now (TS 23.501 §5.7.2.6).
+    /// UE-AMBR: as subscribed, and as used for the active sessions (TS 23.501 §5.7.2.6).
     pub ue_ambr: Option<(Ambr, Ambr)>,
-    /// The timers that run.
+    /// The running timers.
     pub timers: Vec<RunningTimer>,
     /// Its PDU sessions, by identity.
     pub sessions: Vec<SessionSummary>,
 }
 
-/// A timer of a UE that runs.
+/// A running timer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningTimer {
     /// Its name: the standard's where it has one (TS 24.501 §10.2, §10.3).
     pub name: String,
-    /// The PDU session that it is of; `None`: the UE as a whole.
+    /// Its PDU session; `None`: the UE as a whole.
     pub session: Option<PduSessionId>,
     /// When it expires.
     pub until: Instant,
 }
 
-/// What is shown of a PDU session.
+/// The summary of a PDU session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSummary {
     /// Its identity.
@@ -67,9 +67,9 @@ pub struct SessionSummary {
     pub ipv4: Option<Ipv4Addr>,
     /// The UE's /64 prefix.
     pub ipv6: Option<Ipv6Addr>,
-    /// Whether packets can flow to and from the gNB.
+    /// Whether its user plane is active.
     pub active: bool,
-    /// The UPF that has it, and its name there.
+    /// Its UPF and UP SEID.
     pub upf: (UpfId, Option<Seid>),
     /// The UPF's end of its N3 tunnel.
     pub n3: Option<Tunnel>,
@@ -81,20 +81,20 @@ pub struct SessionSummary {
     pub ssc_mode: u8,
     /// Its QoS flows, the default one first.
     pub flows: Vec<FlowSummary>,
-    /// A change of it is under way, or waits for the UE.
+    /// A change of it is in progress, or waits for the UE.
     pub changing: bool,
     /// Octets uplink and downlink that the UPF has reported.
     pub usage: (u64, u64),
-    /// Of these, over a secondary radio as gNBs reported (TS 38.413 §9.3.1.142).
+    /// The part of these over a secondary RAT, as reported by gNBs (TS 38.413 §9.3.1.142).
     pub secondary_usage: (u64, u64),
 }
 
-/// What is shown of a QoS flow.
+/// The summary of a QoS flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowSummary {
     /// Its identifier.
     pub qfi: Qfi,
-    /// The policy that it comes from; empty for the default flow, and for one that the UE asked for.
+    /// The name of its policy; empty for the default flow, and for one that the UE requested.
     pub name: String,
     /// 5QI.
     pub five_qi: FiveQi,
@@ -104,12 +104,12 @@ pub struct FlowSummary {
     pub gbr: Option<Gbr>,
     /// Whether packets pass uplink and downlink.
     pub gate: (bool, bool),
-    /// The gNB keeps its guarantee, as far as it said (TS 23.501 §5.7.2.4).
+    /// The gNB fulfils its guarantee, as last reported (TS 23.501 §5.7.2.4).
     pub fulfilled: bool,
 }
 
 impl UeSummary {
-    /// Of a UE, whatever it is at.
+    /// The summary of a UE in any state.
     pub fn of(ue: &UeContext) -> Self {
         let amf = &ue.amf;
         Self {

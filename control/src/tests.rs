@@ -61,7 +61,7 @@ fn a_message_under_the_wrong_header_type_is_dropped() {
     assert_eq!(dropped(&batch), Some(Dropped::Integrity), "nothing is being proposed");
 }
 
-#[test] // TS 24.501 §4.4.3.5: a COUNT that runs out has the UE authenticated anew
+#[test] // TS 24.501 §4.4.3.5: a UE whose COUNT runs out is authenticated again
 fn a_count_near_its_wrap_leads_to_new_keys() {
     let near = NasCounts { uplink_next: (1 << 24) - 1000, downlink_next: 6 };
     let mut harness = UeHarness::registered_at(near);
@@ -124,16 +124,16 @@ fn the_ue_settles_which_guti_is_good() {
 }
 
 #[test] // TS 24.501 §7.3.1, §6.2.1: a request without a transaction
-fn a_request_without_pti_is_told_so() {
-    for (pti, told) in [(0, Some(SmCause::InvalidPtiValue)), (255, None)] {
+fn a_request_without_pti_gets_5gsm_status() {
+    for (pti, cause) in [(0, Some(SmCause::InvalidPtiValue)), (255, None)] {
         let mut harness = UeHarness::registered();
         let batch = harness.nas(CIPHERED, sm_container(1, pti, sm::ReleaseRequest::new()));
-        assert_eq!(sm_status(&mut harness, &batch), told, "a reserved one is ignored");
+        assert_eq!(sm_status(&mut harness, &batch), cause, "a reserved one is ignored");
         assert!(harness.context().unwrap().sessions.contains_key(&psi(1)));
     }
 }
 
-#[test] // TS 24.501 §7.3.1: a completion of a transaction that nobody has
+#[test] // TS 24.501 §7.3.1: a completion of an unknown transaction
 fn a_completion_with_another_pti_is_a_mismatch() {
     let mut harness = UeHarness::registered();
     let batch = harness.nas(CIPHERED, sm_container(1, 9, sm::ReleaseRequest::new()));
@@ -146,7 +146,7 @@ fn a_completion_with_another_pti_is_a_mismatch() {
 }
 
 #[test] // TS 24.501 §7.3.2: the 5GSM header names another session than its envelope
-fn a_message_of_another_session_is_told_so() {
+fn a_message_of_another_session_gets_5gsm_status() {
     let mut harness = UeHarness::registered();
     let batch = harness.nas(CIPHERED, sm_container(2, 9, sm::ReleaseRequest::new()));
     assert_eq!(sm_status(&mut harness, &batch), Some(SmCause::InvalidPduSessionIdentity));
@@ -184,7 +184,7 @@ fn payloads_without_a_function_are_ignored() {
 
 #[test] // TS 24.501 §5.5.1.2.6: an emergency registration is refused without harm to the USIM
 fn an_emergency_registration_is_refused() {
-    let mut harness = UeHarness::stranger();
+    let mut harness = UeHarness::unknown();
     let batch = harness.first_plain(registration_request(RegistrationKind::Emergency));
     let answers = harness.downlink(&batch);
     let reject = answers.iter().find_map(|m| match m {
@@ -195,9 +195,9 @@ fn an_emergency_registration_is_refused() {
     assert_eq!(batch.disposition, Disposition::Ended);
 }
 
-#[test] // TS 24.501 §5.5.2.2.2: a UE that nobody knows leaves, and is told that it may
-fn a_stranger_that_deregisters_gets_its_accept() {
-    let mut harness = UeHarness::stranger();
+#[test] // TS 24.501 §5.5.2.2.2: an unknown UE deregisters and gets an accept
+fn an_unknown_ue_that_deregisters_gets_its_accept() {
+    let mut harness = UeHarness::unknown();
     let kind = DeregistrationType {
         switch_off: false,
         re_registration_required: false,
@@ -212,8 +212,8 @@ fn a_stranger_that_deregisters_gets_its_accept() {
 }
 
 #[test] // what begins no connection leaves nothing behind, or a flood of it would fill the table
-fn a_first_message_that_begins_nothing_is_let_go() {
-    let mut harness = UeHarness::stranger();
+fn a_first_message_that_starts_no_procedure_is_released() {
+    let mut harness = UeHarness::unknown();
     let batch = harness.first_plain(IdentityResponse::new(MobileIdentity::NoIdentity));
     assert_eq!(batch.disposition, Disposition::Ended);
     assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))));
@@ -221,7 +221,7 @@ fn a_first_message_that_begins_nothing_is_let_go() {
 }
 
 #[test] // TS 24.501 §4.4.4.3: one that names this UE and is not protected is not this UE's
-fn an_unprotected_request_in_the_ues_name_does_not_touch_it() {
+fn an_unprotected_request_does_not_change_the_ue_that_it_names() {
     let mut harness = UeHarness::registered();
     let mut plain = Vec::new();
     mm::Message::from(registration_request(RegistrationKind::Initial)).encode(&mut plain);
@@ -231,7 +231,7 @@ fn an_unprotected_request_in_the_ues_name_does_not_touch_it() {
     assert_eq!(harness.context().unwrap().sessions.len(), 1);
 }
 
-#[test] // TS 38.413 §10.6: both identities must be those of the connection; else both sides let go of it
+#[test] // TS 38.413 §10.6: both identities must be those of the connection; else both sides release it
 fn an_inconsistent_remote_identity_ends_the_connection() {
     let mut harness = UeHarness::registered();
     let ids = (
@@ -258,7 +258,7 @@ fn an_input_of_a_lower_term_is_refused() {
 }
 
 #[test] // DESIGN: "key stream": a replayed output must match its digest, so different ones must differ
-fn digests_of_udm_requests_tell_them_apart() {
+fn digests_of_different_udm_requests_differ() {
     let other: whimbrel_ids::Supi = "999700000000002".parse().unwrap();
     let ask = |supi, rand| Request::GenerateAuthData {
         identity: Identity::Supi(supi),
@@ -288,7 +288,7 @@ fn a_ue_at_rest_is_small() {
 }
 
 #[test] // TS 24.501 §5.5.1.2.4 MICO: granted with the active time and the periodic timer that were asked for; or left out
-fn mico_is_granted_as_it_was_asked_for_or_left_out() {
+fn mico_is_granted_as_requested_or_left_out() {
     let timer = |s| whimbrel_nas::ie::GprsTimer3::from_duration(std::time::Duration::from_secs(s));
     let mut request = registration_request(RegistrationKind::MobilityUpdating);
     request.mico_indication = Some(Default::default());
@@ -306,9 +306,9 @@ fn mico_is_granted_as_it_was_asked_for_or_left_out() {
     }
 }
 
-#[test] // TS 24.501 §5.6.1.5 #9: nobody knows the UE, and it registers anew
-fn a_service_request_of_a_stranger_is_rejected() {
-    let mut harness = UeHarness::stranger();
+#[test] // TS 24.501 §5.6.1.5 #9: the UE is unknown, and registers again
+fn a_service_request_of_an_unknown_ue_is_rejected() {
+    let mut harness = UeHarness::unknown();
     let identity = MobileIdentity::STmsi(whimbrel_ids::STmsi { set: 1, pointer: 0, tmsi: Tmsi(77) });
     let request =
         mm::ServiceRequest::new(NgKsi::native(0).unwrap(), whimbrel_nas::ie::ServiceType::Data, identity);
@@ -326,7 +326,7 @@ fn a_service_request_of_a_stranger_is_rejected() {
 }
 
 #[test] // TS 24.501 §5.5.2.3.5 d, e: the network's deregistration outlasts a mobility update and yields to an initial registration
-fn a_deregistration_by_the_network_meets_a_registration() {
+fn a_registration_collides_with_a_network_deregistration() {
     let mut harness = UeHarness::registered();
     let batch = harness.input(Payload::Command(Command::Deregister));
     let asked = |m: &mm::Message| matches!(m, mm::Message::DeregistrationRequestUeTerminated(_));
@@ -377,7 +377,7 @@ fn a_session_release_that_is_never_answered_ends() {
     assert!(harness.context().unwrap().sessions.is_empty());
 }
 
-/// A vector of the UE at the desk.
+/// An authentication vector of the UE.
 fn vector() -> (udm::Answer, whimbrel_security::AuthenticationVector) {
     use whimbrel_security::{AuthenticationManagementField, K, Milenage, Opc, Rand, ServingNetworkName, Sqn};
     let functions = Milenage::new(&K::new([1; 16]), Opc::new([2; 16])).into();
@@ -438,17 +438,17 @@ fn an_ngksi_in_use_is_replaced() {
 }
 
 #[test] // TS 24.501 §5.4.1.3.7 d: #26: the UE does not take the challenge for one of 5G
-fn a_challenge_that_is_not_of_5g_is_asked_about_and_given_up() {
+fn a_challenge_refused_as_not_5g_leads_to_identification_and_fails() {
     let (mut harness, batch) = near_its_end();
     let batch = harness.udm(&batch, vector().0);
     assert!(!harness.downlink(&batch).is_empty());
     let cause = MmCause::Non5gAuthenticationUnacceptable;
     let batch = harness.nas(CIPHERED, mm::AuthenticationFailure::new(cause));
-    // Its context named it: who it is, it is asked first.
+    // It was named by its context, so it is identified first.
     assert!(matches!(harness.downlink(&batch).pop(), Some(mm::Message::IdentityRequest(_))));
 }
 
-#[test] // TS 24.501 §5.4.1.3.5: RES* is wrong, and the UE was named by its context: it is identified anew, then rejected
+#[test] // TS 24.501 §5.4.1.3.5: RES* is wrong, and the UE was named by its context: it is identified again, then rejected
 fn a_wrong_answer_of_a_known_ue_is_asked_about_and_rejected() {
     let (mut harness, batch) = near_its_end();
     let batch = harness.udm(&batch, vector().0);
@@ -516,15 +516,15 @@ fn a_security_mode_command_that_was_not_delivered() {
     assert!(matches!(again, Some(mm::Message::SecurityModeCommand(_))), "{again:?}");
 }
 
-#[test] // TS 24.501 §5.6.1.3: a service request of a UE whose COUNTs come to their end: it is served, and authenticated anew
+#[test] // TS 24.501 §5.6.1.3: a service request of a UE whose COUNTs come to their end: it is served, and authenticated again
 fn a_service_request_leads_to_a_challenge() {
     let mut harness = UeHarness::registered_at(NasCounts { uplink_next: (1 << 24) - 1000, downlink_next: 6 });
     let identity = MobileIdentity::STmsi(whimbrel_ids::STmsi { set: 1, pointer: 0, tmsi: Tmsi(0x1234) });
     let service = whimbrel_nas::ie::ServiceType::Signalling;
     let request = mm::ServiceRequest::new(NgKsi::native(0).unwrap(), service, identity);
     let batch = harness.nas(CIPHERED, request);
-    let told = harness.downlink(&batch);
-    assert!(matches!(told.as_slice(), [mm::Message::ServiceAccept(_)]), "{told:?}");
+    let downlink = harness.downlink(&batch);
+    assert!(matches!(downlink.as_slice(), [mm::Message::ServiceAccept(_)]), "{downlink:?}");
     let batch = harness.udm(&batch, vector().0);
     assert!(matches!(harness.downlink(&batch).pop(), Some(mm::Message::AuthenticationRequest(_))));
 }

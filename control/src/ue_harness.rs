@@ -1,4 +1,4 @@
-//! A UE at a desk: one machine, driven by hand, for what no UE in order would send.
+//! UE harness: one UE with its shard, driven message by message, for tests of input that no conformant UE sends.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -80,7 +80,7 @@ pub(crate) fn config() -> Config {
             signs: false,
             ims_vops: false,
             time_zone_quarters: 0,
-            // What gNBs are told of UEs at rest follows many a procedure; it has tests of its own.
+            // Assistance information for RRC_INACTIVE follows many procedures; it has tests of its own.
             access: Access { rrc_inactive: false, ..Access::default() },
         },
         smf: Smf {
@@ -169,7 +169,7 @@ fn keys(side: Side, counts: NasCounts) -> NasSecurityContext {
     NasSecurityContext::new(side, bearer, &k_amf, CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2, counts)
 }
 
-/// A value as another process has it.
+/// A value after it was encoded and decoded.
 fn travelled<T: std::fmt::Debug>(
     value: &T,
     to: fn(&T) -> Flat,
@@ -183,8 +183,8 @@ fn travelled<T: std::fmt::Debug>(
 }
 
 impl UeHarness {
-    /// Nobody yet.
-    pub(crate) fn stranger() -> Self {
+    /// A UE without a context.
+    pub(crate) fn unknown() -> Self {
         Self::with(config())
     }
 
@@ -207,7 +207,7 @@ impl UeHarness {
 
     /// The same, with these COUNTs.
     pub(crate) fn registered_at(counts: NasCounts) -> Self {
-        Self::stranger().and_registered(counts)
+        Self::unknown().and_registered(counts)
     }
 
     /// A registered, connected UE with one session, under this configuration.
@@ -261,8 +261,8 @@ impl UeHarness {
         ASSOCIATION
     }
 
-    /// Lets the UPF accept what the batch of the last input asks it for, and what the batches of its answers ask for. Gives
-    /// all of them, the given one first.
+    /// Answers the N4 requests of the last batch, and of the batches that follow, with acceptance. Returns all batches, the
+    /// given one first.
     pub(crate) fn settle(&mut self, batch: Batch) -> Vec<Batch> {
         let mut all = vec![(self.clock, batch)];
         let mut next = 0;
@@ -287,7 +287,7 @@ impl UeHarness {
         all.into_iter().map(|(_, batch)| batch).collect()
     }
 
-    /// The UE takes the keys of an authentication into use.
+    /// The UE takes the keys of its last authentication into use.
     pub(crate) fn renew(&mut self, k_amf: &KAmf) {
         let (bearer, counts) = (Bearer::NAS_3GPP, NasCounts::default());
         let (c, i) = (CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2);
@@ -298,7 +298,7 @@ impl UeHarness {
         self.shard.context(self.id)
     }
 
-    /// Runs one input. It, what it causes and the UE, if that rests then, go through the octets in which they travel.
+    /// Runs one input. Input, batch and, if the UE is idle then, checkpoint are encoded and decoded.
     pub(crate) fn input(&mut self, payload: Payload) -> Batch {
         self.clock += 1;
         self.now = Instant(self.now.0 + 1000);
@@ -338,7 +338,7 @@ impl UeHarness {
         self.input(Payload::Udm { to, answer })
     }
 
-    /// Lets the UE's next deadline come.
+    /// Advances to the UE's next deadline.
     pub(crate) fn expire(&mut self, batch: &Batch) -> Batch {
         self.now = batch.next_deadline.unwrap();
         self.input(Payload::Tick)
@@ -370,7 +370,7 @@ impl UeHarness {
         pdu
     }
 
-    /// The first message of a connection, as it is.
+    /// The first message of a connection, given as octets.
     pub(crate) fn first(&mut self, pdu: Vec<u8>, s_tmsi: Option<Tmsi>) -> Batch {
         self.connection += 1;
         let cell = NrCgi::new(PlmnId::TEST, NrCellId::new(1).unwrap());
@@ -410,7 +410,7 @@ impl UeHarness {
     }
 }
 
-/// The UPF's consent to a request.
+/// The UPF's acceptance of a request.
 fn accepted(request: &[u8]) -> Option<Vec<u8>> {
     let frame = whimbrel_pfcp::Frame::parse(request).unwrap();
     let cause = whimbrel_pfcp::ie::Cause::RequestAccepted;
@@ -447,7 +447,7 @@ fn pdu_of(message: Message) -> Option<Vec<u8>> {
     }
 }
 
-/// A registration request of the UE at the desk.
+/// A registration request of the UE.
 pub(crate) fn registration_request(kind: RegistrationKind) -> RegistrationRequest {
     let guti = whimbrel_ids::Guti { guami: config().amf.guami(), tmsi: Tmsi(0x1234) };
     let registration_type = RegistrationType { follow_on_request: true, kind };

@@ -1,25 +1,25 @@
-//! The UPFs, as a UE's machine sees them: names, and what the CTA knows of each when an input arrives.
+//! The UPFs as UEs' state machines see them: identifiers, and the state of each when an input arrives.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// UPFs that one SMF serves: what an operator's region has, and what keeps [`UpfStates`] within half a cache line.
+/// UPFs of one SMF: enough for an operator's region, and [`UpfStates`] stays within half a cache line.
 pub const UPFS_MAX: usize = 16;
 
-/// A UPF: its place in the configuration.
+/// A UPF: its index in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UpfId(pub u8);
 
-/// Some of the UPFs.
+/// A set of UPFs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpfSet(u16);
 
 impl UpfSet {
-    /// Whether one is among them.
+    /// Whether a UPF is in the set.
     pub fn contains(self, upf: UpfId) -> bool {
         self.0.checked_shr(upf.0.into()).unwrap_or(0) & 1 == 1
     }
 
-    /// Whether none is.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -31,23 +31,23 @@ impl FromIterator<UpfId> for UpfSet {
     }
 }
 
-/// What is known of every UPF, stamped into each envelope.
+/// The state of every UPF, part of each envelope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpfStates {
-    /// Those that new sessions may be given, a bit each.
+    /// UPFs that may get new sessions, a bit each.
     usable: u16,
     load: [u8; UPFS_MAX],
     reduction: [u8; UPFS_MAX],
 }
 
-/// What is known of one UPF.
+/// The state of one UPF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpfState {
-    /// Its association stands, it answers, and it has not asked to be spared.
+    /// Its association is up, it answers, and it is not in graceful release.
     pub usable: bool,
     /// Its load in percent, as last reported (TS 29.244 §6.2.3).
     pub load: u8,
-    /// The part of new sessions, in percent, that it asks to be kept away (TS 29.244 §6.2.4).
+    /// The share of new sessions, in percent, that it asks to be reduced (TS 29.244 §6.2.4).
     pub reduction: u8,
 }
 
@@ -55,7 +55,7 @@ impl UpfStates {
     /// Every UPF can be used and none is loaded.
     pub const ALL_USABLE: Self = Self { usable: u16::MAX, load: [0; UPFS_MAX], reduction: [0; UPFS_MAX] };
 
-    /// What is known of one; of one beyond the bound, that it cannot be used.
+    /// The state of a UPF; beyond the bound: not usable.
     pub fn get(&self, upf: UpfId) -> UpfState {
         let at = usize::from(upf.0);
         let (Some(&load), Some(&reduction)) = (self.load.get(at), self.reduction.get(at)) else {
@@ -64,7 +64,7 @@ impl UpfStates {
         UpfState { usable: self.usable >> at & 1 == 1, load, reduction }
     }
 
-    /// Notes what is known of one.
+    /// Sets the state of a UPF.
     pub fn set(&mut self, upf: UpfId, state: UpfState) {
         let at = usize::from(upf.0);
         let (Some(load), Some(reduction)) = (self.load.get_mut(at), self.reduction.get_mut(at)) else {
@@ -75,27 +75,26 @@ impl UpfStates {
     }
 }
 
-/// Which can be used, then load and reduction of each up to the last of which there is something to tell: most networks
-/// have few.
+/// Usable UPFs, then load and reduction of each up to the last non-zero one: most networks have few UPFs.
 impl Serialize for UpfStates {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut told = [(0, 0); UPFS_MAX];
-        for (told, of) in told.iter_mut().zip(self.load.iter().copied().zip(self.reduction)) {
-            *told = of;
+        let mut loads = [(0, 0); UPFS_MAX];
+        for (loads, of) in loads.iter_mut().zip(self.load.iter().copied().zip(self.reduction)) {
+            *loads = of;
         }
-        let n = told.iter().rposition(|of| *of != (0, 0)).map_or(0, |last| last + 1);
-        (self.usable, &told[..n]).serialize(to)
+        let n = loads.iter().rposition(|of| *of != (0, 0)).map_or(0, |last| last + 1);
+        (self.usable, &loads[..n]).serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for UpfStates {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let (usable, told): (u16, Vec<(u8, u8)>) = Deserialize::deserialize(from)?;
-        if told.len() > UPFS_MAX || told.iter().any(|of| of.0 > 100 || of.1 > 100) {
+        let (usable, loads): (u16, Vec<(u8, u8)>) = Deserialize::deserialize(from)?;
+        if loads.len() > UPFS_MAX || loads.iter().any(|of| of.0 > 100 || of.1 > 100) {
             return Err(serde::de::Error::custom("no UpfStates"));
         }
         let mut states = Self { usable, ..Self::default() };
-        for (at, of) in told.into_iter().enumerate() {
+        for (at, of) in loads.into_iter().enumerate() {
             (states.load[at], states.reduction[at]) = of;
         }
         Ok(states)
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_one_upf_is_its_own() {
+    fn the_state_of_one_upf_does_not_affect_another() {
         let mut states = UpfStates::default();
         let state = UpfState { usable: true, load: 250, reduction: 7 };
         states.set(UpfId(15), state);

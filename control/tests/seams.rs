@@ -52,6 +52,21 @@ fn smf_names_no_module_of_amf_or_udm() {
 }
 
 #[test]
+fn smf_reads_no_field_of_the_amf_context() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/smf");
+    let is_test = |p: &Path| p.components().any(|c| c.as_os_str().to_string_lossy().contains("tests"));
+    for file in files(&source).iter().filter(|f| !is_test(f.strip_prefix(&source).expect("within"))) {
+        let text = std::fs::read_to_string(file).expect("a source file is text");
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        assert!(
+            !["p.amf.", "ue.amf."].iter().any(|field| product.contains(field)),
+            "{} reads the AMF's context: use an operation of services",
+            file.display()
+        );
+    }
+}
+
+#[test]
 fn udm_names_no_module_of_amf_or_smf() {
     assert_apart("udm", &["amf", "smf"]);
 }

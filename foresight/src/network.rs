@@ -27,7 +27,7 @@ const INPUTS: usize = PLAIN + ROWS.len() * VECTOR;
 const HEADING_M: f64 = 15.0;
 /// Time between two steps of a UE that stays in its cell.
 const STEP_MS: u64 = 2_000;
-/// Next cells that are told apart for each serving cell.
+/// Next cells that are distinguished for each serving cell.
 pub(crate) const NEIGHBOURS_MAX: usize = 16;
 /// Geometry of a neighbour: its direction, and its distance.
 const GEOMETRY: usize = 3;
@@ -51,7 +51,7 @@ impl Signals {
     }
 }
 
-/// Where each group of parameters lies.
+/// The range of each group of parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) tables: usize,

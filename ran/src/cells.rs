@@ -1,5 +1,5 @@
-//! UEs on gNBs, wired together: the whole emulated RAN as one pure machine, for the simulated network and for the
-//! sockets alike.
+//! The emulated RAN: UEs and gNBs, connected, as one pure state machine. The simulated network and the sockets both use
+//! it.
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -15,90 +15,90 @@ use crate::radio::{UeId, Up};
 use crate::ue::{self, Command, MmState, Ue, UeConfig};
 use crate::user_plane::{Addresses, Outcome, Stack, Stream, StreamConfig, Task, TaskError};
 
-/// A gNB of the emulated RAN, by its place in the order in which they were added.
+/// Index of a gNB, in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GnbId(pub u16);
 
-/// What happens to the emulated RAN.
+/// Input of the emulated RAN.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A gNB's association with the AMF stands, with so many outbound streams, for messages in this transfer syntax.
+    /// A gNB's association with the AMF is up, with the number of outbound streams and the transfer syntax.
     AssociationUp(GnbId, u16, TransferSyntax),
-    /// It is lost. If a further one stands, the gNB goes on over that.
+    /// It is lost. If a further one is up, the gNB continues over that.
     AssociationDown(GnbId),
-    /// A gNB's further association stands, with the endpoint of [`Output::Associate`].
+    /// A gNB's further association is up, with the endpoint of [`Output::Associate`].
     FurtherAssociationUp(GnbId),
     /// It is lost.
     FurtherAssociationDown(GnbId),
-    /// NGAP came to a gNB over its further association.
+    /// A gNB received an NGAP message over its further association.
     FurtherNgap {
-        /// To whom.
+        /// The receiver.
         gnb: GnbId,
         /// The SCTP stream.
         stream: u16,
         /// The message.
         octets: &'a [u8],
     },
-    /// NGAP came to a gNB.
+    /// A gNB received an NGAP message.
     Ngap {
-        /// To whom.
+        /// The receiver.
         gnb: GnbId,
         /// The SCTP stream.
         stream: u16,
         /// The message.
         octets: &'a [u8],
     },
-    /// GTP-U came to a gNB.
+    /// A gNB received a GTP-U datagram.
     Gtpu {
-        /// To whom.
+        /// The receiver.
         gnb: GnbId,
-        /// From where: address and UDP port.
+        /// Source address and UDP port.
         source: (IpAddr, u16),
         /// The datagram.
         datagram: &'a [u8],
     },
-    /// A UE's owner wants something.
+    /// A command to a UE.
     Command(UeId, Command),
-    /// A UE's owner wants something done over its newest session.
+    /// A task for the IP stack of a UE's newest session.
     Task(UeId, Task),
-    /// A UE's program sends a packet over a session.
+    /// A program on a UE sends a packet over a session.
     Packet(UeId, PduSessionId, &'a [u8]),
-    /// A UE's gNB is to release it, for this cause.
+    /// A UE's gNB requests its release, with this cause.
     Release(UeId, Cause),
-    /// A UE that has no connection camps on another cell.
+    /// An idle UE camps on another cell.
     Camp(UeId, GnbId),
-    /// A UE begins a stream of packets over its newest session with an IPv4 address; the number tells it from the
-    /// UE's others.
+    /// Starts a UE's packet stream over its newest session with an IPv4 address; the number distinguishes it from the
+    /// UE's other streams.
     Stream(UeId, StreamConfig, u32),
-    /// A UE's stream is to end.
+    /// Ends a UE's stream.
     StopStream(UeId),
-    /// The other end of a UE's last stream is to send one packet, after so long.
+    /// The other end of a UE's last stream sends one packet, after this delay.
     Ring(UeId, Duration),
-    /// A UE is to be handed over to another gNB.
+    /// Starts a handover of a UE to another gNB.
     HandOver(UeId, GnbId, Via),
-    /// Time has passed.
+    /// A timer may have expired.
     Tick,
 }
 
-/// What the emulated RAN wants done.
+/// Output of the emulated RAN.
 #[derive(Debug)]
 pub enum Output {
     /// Send NGAP.
     Ngap {
-        /// From whom.
+        /// The sender.
         gnb: GnbId,
         /// On this SCTP stream.
         stream: u16,
         /// The message.
         octets: Vec<u8>,
     },
-    /// The AMF has a further endpoint here: set an association up between it and the gNB.
+    /// Set up an association with this further endpoint of the AMF.
     Associate(GnbId, IpAddr),
-    /// The AMF's endpoint here serves no more: end the gNB's association with it.
+    /// End the gNB's association with this endpoint of the AMF, which was removed.
     Dissociate(GnbId, IpAddr),
     /// Send NGAP over the further association.
     FurtherNgap {
-        /// From whom.
+        /// The sender.
         gnb: GnbId,
         /// On this SCTP stream.
         stream: u16,
@@ -107,33 +107,33 @@ pub enum Output {
     },
     /// Send a datagram from a gNB's port 2152.
     Gtpu {
-        /// From whom.
+        /// The sender.
         gnb: GnbId,
         /// To this address and UDP port.
         to: (IpAddr, u16),
         /// The datagram.
         datagram: Vec<u8>,
     },
-    /// Hand a packet to a UE's program.
+    /// A packet for a UE's program.
     Packet(UeId, PduSessionId, Vec<u8>),
-    /// Something happened at a gNB.
+    /// An event of a gNB.
     Gnb(GnbId, gnb::Event),
-    /// Something happened to a UE.
+    /// An event of a UE.
     Ue(UeId, ue::Event),
-    /// A UE's stream has begun to flow.
+    /// The first packet of a UE's stream was answered.
     StreamFlows(UeId),
-    /// A UE's stream has ended, and both sides know.
+    /// A UE's stream has ended at both sides.
     StreamEnded(UeId),
-    /// A UE's task has come to its end.
+    /// A UE's task has ended.
     Task(UeId, Result<Outcome, TaskError>),
 }
 
-/// Where the packets of UEs go.
+/// The endpoint of UEs' packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserPlane {
-    /// To a stack in the process.
+    /// An IP stack in the process.
     Stack,
-    /// To a program, through [`Output::Packet`] and [`Input::Packet`].
+    /// A program, through [`Output::Packet`] and [`Input::Packet`].
     Program,
 }
 
@@ -143,19 +143,18 @@ struct Slot {
     gnb: GnbId,
     stack: Option<(PduSessionId, Box<Stack>)>,
     stream: Option<(PduSessionId, Box<Stream>)>,
-    /// The deadline that stands in the heap.
+    /// Its deadline in the heap.
     armed: Instant,
     s_tmsi: Option<STmsi>,
-    /// Since when downlink packets come in another flow than its QoS rules have for them.
+    /// Since when downlink packets use another QoS flow than the UE's rules demand.
     stray_since: Option<Instant>,
 }
 
-/// How long downlink packets may come in another flow than the UE's rules have for them: the UPF learns of a flow that comes
-/// after the UE, and of one that goes before it (TS 23.502 §4.3.3.2). No standard value; ours is over the core's repetitions on
-/// N4.
+/// How long downlink packets may use another QoS flow than the UE's rules demand: the UPF gets a new flow after the UE, and
+/// removes one before it (TS 23.502 §4.3.3.2). No standard value; longer than the core's repetitions on N4.
 const RULES_SETTLE: Duration = Duration::from_secs(2);
 
-/// Something on its way between two machines.
+/// A message between two state machines.
 enum Job {
     ToGnb(UeId, Up),
     ToUe(UeId, ue::Input),
@@ -173,12 +172,12 @@ pub struct Cells {
     from_ue: Outbox<ue::Output>,
     from_gnb: Outbox<gnb::Output>,
     seed: u64,
-    /// Uplink packets without a tunnel, dropped.
+    /// Dropped uplink packets without a tunnel.
     pub dropped_uplink: u64,
 }
 
 impl Cells {
-    /// None yet. `seed` makes the ports and sequence numbers of the UEs' stacks.
+    /// An empty RAN. `seed` determines ports and sequence numbers of the UEs' stacks.
     pub fn new(user_plane: UserPlane, seed: u64) -> Self {
         Self {
             gnbs: Vec::new(),
@@ -205,7 +204,7 @@ impl Cells {
         let id = UeId(self.ues.len() as u32);
         let mut ue = Ue::new(config);
         if let Some(gnb) = self.gnbs.get(usize::from(gnb.0)) {
-            // Camping says nothing on the radio, and a fresh UE has nothing to do about it.
+            // A new UE sends nothing when it camps.
             ue.handle(Instant::ZERO, ue::Input::Cell(gnb.config().tai()), &mut self.from_ue);
         }
         self.ues.push(Slot {
@@ -225,22 +224,22 @@ impl Cells {
         self.ues.len()
     }
 
-    /// A UE, if there is one of that number.
+    /// The UE with this number.
     pub fn ue(&self, id: UeId) -> Option<&Ue> {
         self.ues.get(id.index()).map(|p| &p.ue)
     }
 
-    /// A UE, to be changed.
+    /// The same, mutable.
     pub fn ue_mut(&mut self, id: UeId) -> Option<&mut Ue> {
         self.ues.get_mut(id.index()).map(|p| &mut p.ue)
     }
 
-    /// A gNB, if there is one of that number.
+    /// The gNB with this index.
     pub fn gnb(&self, id: GnbId) -> Option<&Gnb> {
         self.gnbs.get(usize::from(id.0))
     }
 
-    /// A gNB, to be changed.
+    /// The same, mutable.
     pub fn gnb_mut(&mut self, id: GnbId) -> Option<&mut Gnb> {
         self.gnbs.get_mut(usize::from(id.0))
     }
@@ -264,7 +263,7 @@ impl Cells {
         self.gnbs.iter().all(Gnb::is_up)
     }
 
-    /// Takes one input.
+    /// Handles one input.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox<Output>) {
         match input {
             Input::AssociationUp(gnb, streams, syntax) => {
@@ -318,7 +317,7 @@ impl Cells {
         self.deliver(now, out);
     }
 
-    /// When it wants a [`Input::Tick`], if at all; perhaps earlier than needed.
+    /// When it needs an [`Input::Tick`]; it may be earlier than necessary.
     pub fn next_deadline(&self) -> Option<Instant> {
         let gnbs = self.gnbs.iter().filter_map(Gnb::next_deadline);
         gnbs.chain(self.deadlines.peek().map(|Reverse((at, _))| *at)).min()
@@ -343,7 +342,7 @@ impl Cells {
         }
     }
 
-    /// Everything between UEs and gNBs arrives, in order.
+    /// Delivers all messages between UEs and gNBs, in order.
     fn deliver(&mut self, now: Instant, out: &mut Outbox<Output>) {
         while let Some(job) = self.jobs.pop_front() {
             match job {
@@ -445,7 +444,7 @@ impl Cells {
         self.arm(now, id);
     }
 
-    /// Sees to it that a UE's next deadline stands in the heap.
+    /// Adds a UE's next deadline to the heap.
     fn arm(&mut self, now: Instant, id: UeId) {
         let Some(slot) = self.ues.get_mut(id.index()) else { return };
         let stack = slot.stack.as_mut().filter(|(_, s)| s.is_busy()).and_then(|(_, s)| s.next_deadline(now));
@@ -458,7 +457,7 @@ impl Cells {
         }
     }
 
-    /// A downlink packet must come in the flow that the UE's rules have for it (TS 23.501 §5.7.1.5).
+    /// A downlink packet must use the QoS flow that the UE's rules demand (TS 23.501 §5.7.1.5).
     fn judge_flow(
         &mut self,
         now: Instant,
@@ -469,10 +468,10 @@ impl Cells {
         out: &mut Outbox<Output>,
     ) {
         let Some(slot) = self.ues.get_mut(id.index()) else { return };
-        // With one rule there is one flow, which the gNB judges.
+        // With one rule there is one flow, which the gNB checks.
         let several = slot.ue.sessions().find(|s| s.id == session).is_some_and(|s| s.rules.len() > 1);
-        let wanted = several.then(|| slot.ue.downlink_flow_of(session, packet)).flatten();
-        if wanted.is_none() || qfi == wanted {
+        let expected = several.then(|| slot.ue.downlink_flow_of(session, packet)).flatten();
+        if expected.is_none() || qfi == expected {
             slot.stray_since = None;
             return;
         }
@@ -511,7 +510,7 @@ impl Cells {
         self.work_stack(now, id, out);
     }
 
-    /// Begins a task over the newest session; without one it has failed.
+    /// Starts a task over the newest session; without one it fails.
     fn start_task(&mut self, now: Instant, id: UeId, task: Task, out: &mut Outbox<Output>) {
         let seed = self.seed ^ u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let Some(slot) = self.ues.get_mut(id.index()) else { return };
@@ -544,7 +543,7 @@ impl Cells {
         self.arm(now, id);
     }
 
-    /// A UE goes to another cell without handover; a connection that it has stays where it is, and so does the UE.
+    /// An idle UE moves to another cell; a connected one stays.
     fn camp(&mut self, now: Instant, id: UeId, gnb: GnbId, out: &mut Outbox<Output>) {
         let Some(tai) = self.gnb(gnb).map(|g| g.config().tai()) else { return };
         let Some(slot) = self.ues.get_mut(id.index()).filter(|p| !p.ue.is_connected()) else { return };
@@ -552,7 +551,7 @@ impl Cells {
         self.ue_takes(now, id, ue::Input::Cell(tai), out);
     }
 
-    /// Begins a stream; without a session for it, it never flows.
+    /// Starts a stream; without a session for it, no packet is answered.
     fn start_stream(
         &mut self,
         now: Instant,
@@ -573,7 +572,7 @@ impl Cells {
         self.ues.get(id.index())?.stream.as_ref().map(|(_, s)| &**s)
     }
 
-    /// A UE's stream, to look for gaps anew.
+    /// The same, mutable.
     pub fn stream_mut(&mut self, id: UeId) -> Option<&mut Stream> {
         self.ues.get_mut(id.index())?.stream.as_mut().map(|(_, s)| &mut **s)
     }
@@ -591,7 +590,7 @@ impl Cells {
         self.arm(now, id);
     }
 
-    /// A UE's packet into its tunnel; without one the packet is dropped, and an idle UE asks for service.
+    /// Sends a UE's packet into its tunnel; without one the packet is dropped, and an idle UE sends a service request.
     fn uplink(
         &mut self,
         now: Instant,

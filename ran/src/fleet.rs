@@ -1,18 +1,18 @@
-//! Subscriptions for many UEs, each with its own key, made from one seed: whoever has the seed can provision the core
-//! with them.
+//! Subscriptions for many UEs, each with its own key, derived from one seed, with which the core can be provisioned
+//! too.
 
 use whimbrel_ids::{Pei, Supi};
 use whimbrel_security::{K, Opc, kdf};
 
-/// Function codes under which keys are drawn from a seed: codes that TS 33.220 Annex B leaves to nobody.
+/// Function codes under which keys are drawn from a seed: codes that TS 33.220 Annex B does not assign.
 const FC_KEYS: u8 = 0xf1;
 
-/// A subscription, as a core must hold it.
+/// A subscription, as provisioned in a core.
 #[derive(Clone, Debug)]
 pub struct Subscription {
     /// The subscriber.
     pub supi: Supi,
-    /// The equipment that the UE claims to be: an IMEISV.
+    /// The UE's IMEISV.
     pub pei: Pei,
     /// Subscriber key K.
     pub k: [u8; 16],
@@ -21,7 +21,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The subscription that belongs to a SUPI under a seed.
+    /// The subscription of a SUPI under a seed.
     pub fn derive(seed: &[u8; 32], supi: Supi) -> Self {
         let imsi = supi.imsi();
         let keys = kdf(seed, FC_KEYS, &[imsi.as_bytes()]);
@@ -36,13 +36,13 @@ impl Subscription {
         Self { supi, pei, k, opc }
     }
 
-    /// The key as the USIM wants it.
+    /// The USIM's keyed functions.
     pub fn key(&self) -> (K, Opc) {
         (K::new(self.k), Opc::new(self.opc))
     }
 }
 
-/// `count` subscriptions whose IMSIs follow one another from `first` on; fewer where the IMSIs run out of digits.
+/// `count` subscriptions with consecutive IMSIs from `first`; fewer if the digits overflow.
 pub fn subscriptions(seed: &[u8; 32], first: Supi, count: u32) -> Vec<Subscription> {
     let imsi = first.imsi();
     let width = imsi.len();

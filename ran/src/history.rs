@@ -1,4 +1,4 @@
-//! What a UE and its gNB hold of what the core has told them, by value: histories of it show a core that has gone back to an older state.
+//! The state that a UE and its gNB have from the core: its history shows whether a core has gone back to an older state.
 
 use core::fmt;
 
@@ -9,27 +9,27 @@ use crate::gnb::Gnb;
 use crate::radio::UeId;
 use crate::ue::SessionInfo;
 
-/// What they hold.
+/// The state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holds {
-    /// The 5G-GUTI that the UE was assigned last.
+    /// The UE's last 5G-GUTI.
     pub guti: Option<Guti>,
     /// The UE's sessions.
     pub sessions: Vec<HeldSession>,
-    /// Those whose user plane stands, as the gNB was told last.
+    /// The active sessions, as last received by the gNB.
     pub at_gnb: Vec<HeldQos>,
 }
 
-/// A session as the UE was told of it.
+/// A session as the UE has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSession {
-    /// Its address, or what stands for one.
+    /// Its address, or a substitute.
     pub address: String,
     /// Its QoS.
     pub qos: HeldQos,
 }
 
-/// The QoS of a session, as a UE and a gNB are both told it.
+/// The QoS of a session, which both UE and gNB have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldQos {
     /// The session.
@@ -55,7 +55,7 @@ impl HeldSession {
 }
 
 impl Cells {
-    /// What a UE and its gNB hold by now.
+    /// The present state of a UE and its gNB.
     pub fn holds(&self, id: UeId) -> Option<Holds> {
         let ue = self.ue(id)?;
         let gnb = self.gnb_of(id).and_then(|gnb| self.gnb(gnb));
@@ -83,7 +83,7 @@ impl fmt::Display for HeldQos {
     }
 }
 
-/// One line of `NAME=VALUE`: `guti`; of session 1 `address1` and `qos1` as the UE holds them, `gnb1` as its gNB does.
+/// One line of `NAME=VALUE`: `guti`; for session 1 the UE's `address1` and `qos1`, and the gNB's `gnb1`.
 impl fmt::Display for Holds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Holds")?;

@@ -1,6 +1,6 @@
-//! Where a machine leaves what it wants done, in order.
+//! The outputs of a state machine, in order.
 
-/// What came of an input, first thing first; the caller drains it and uses it again.
+/// The outputs of an input; the caller drains and reuses it.
 #[derive(Debug)]
 pub struct Outbox<T>(Vec<T>);
 
@@ -21,17 +21,17 @@ impl<T> Outbox<T> {
         self.0.push(item);
     }
 
-    /// Takes everything out, in order; the room stays.
+    /// Drains it in order and keeps the allocation.
     pub fn drain(&mut self) -> impl Iterator<Item = T> {
         self.0.drain(..)
     }
 
-    /// Whether nothing is there.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is there, in order.
+    /// The contents, in order.
     pub fn as_slice(&self) -> &[T] {
         &self.0
     }

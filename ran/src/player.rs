@@ -1,7 +1,7 @@
-//! Plays a scenario on the emulated RAN: lets UEs arrive, has them do their steps, takes the times.
+//! Plays a scenario on the emulated RAN: starts UEs, runs their steps, measures times.
 //!
-//! The load is open: UEs arrive by the clock, whether those before are done or not, and what a step took is counted
-//! from when it was due, so that a slow core cannot hide behind the load that it holds up.
+//! The load is open: UEs arrive by the clock, whether earlier ones have ended or not, and the time of a step is
+//! measured from when it was due, so that delays of a slow core are not hidden by late arrivals.
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -28,43 +28,43 @@ use crate::trace::TraceEvent;
 use crate::ue::{self, Command, Procedure, QosRequest, SessionRequest};
 use crate::user_plane::{Outcome, StreamConfig, Task, TaskError};
 
-/// What a UE waits for within its step, beside the step itself.
+/// What a UE waits for in its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The step proper.
+    /// The step itself.
     Main,
     /// The name in the step is being resolved.
     Resolving,
-    /// The session stands; its IPv6 prefix is awaited.
+    /// The session is set up; its IPv6 prefix is awaited.
     Router,
-    /// The handover is done; its gap shows in the packets that follow.
+    /// The handover is done; its gap is measured in the following packets.
     Settling,
 }
 
-/// Precedence of rules that UEs ask for: of the values that are theirs (TS 24.501 §9.11.4.13: 70 to 99).
+/// Precedence of rules that UEs request (TS 24.501 §9.11.4.13: 70 to 99).
 const ASKED_PRECEDENCE: u8 = 71;
-/// How long after a handover its gap is looked for: longer than packets of the old path may wait at the target.
+/// How long after a handover its gap is measured: longer than packets may be queued at the target.
 const SETTLING: Duration = Duration::from_millis(700);
 
-/// How far a UE is.
+/// The progress of a UE.
 #[derive(Clone, Debug)]
 struct Play {
-    /// The step that it is at; `None` if it is not playing.
+    /// Its present step; `None` if it is not active.
     step: Option<(Part, usize)>,
-    /// When its playing began.
+    /// When it started.
     begun: Instant,
-    /// How many streams it has begun.
+    /// Number of its streams.
     streams: u32,
     phase: Phase,
     /// When the step was due.
     due: Instant,
-    /// When its first message was sent, as far as the UE told.
+    /// When its first message was sent, if the UE reported it.
     sent: Instant,
-    /// To tell deadlines of this step from those of others.
+    /// Distinguishes deadlines of this step from those of others.
     serial: u32,
     /// When the handover of the current step was done.
     handed_over: Instant,
-    /// Of the current step: SERVICE ACCEPT came.
+    /// SERVICE ACCEPT was received in the current step.
     accepted: bool,
     session: Option<PduSessionId>,
     resolved: Option<(String, IpAddr)>,
@@ -74,15 +74,15 @@ struct Play {
 #[derive(Clone, Copy, Debug)]
 enum Coming {
     AtOnce,
-    /// So many a second.
+    /// At a rate per second.
     Rate(f64),
-    /// So many within a time, again each time that another has passed; in seconds.
+    /// In bursts: number, duration and interval, in seconds.
     Bursts {
         ues: u64,
         within: f64,
         every: f64,
     },
-    /// As the trace says.
+    /// From a trace.
     Trace,
 }
 
@@ -95,7 +95,7 @@ struct Section {
 }
 
 impl Section {
-    /// UEs a second, where they come at a rate.
+    /// UEs a second, if they arrive at a rate.
     fn rate(&self) -> Option<f64> {
         match self.coming {
             Coming::Rate(rate) => Some(rate),
@@ -113,11 +113,11 @@ pub struct Player {
     deadlines: BinaryHeap<Reverse<(Instant, UeId, u32)>>,
     sections: VecDeque<Section>,
     section: Option<(Section, Instant)>,
-    /// Events of a trace whose UEs are at something still, and when they were due.
+    /// Events of a trace whose UEs are still busy, and when they were due.
     late: BTreeMap<UeId, VecDeque<(Instant, usize)>>,
     /// UEs of the section that have arrived.
     arrived: u64,
-    /// UEs that are playing.
+    /// Active UEs.
     playing: u64,
     reports: Vec<Report>,
     inner: Outbox<Output>,
@@ -127,7 +127,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// A scenario on UEs that are there already.
+    /// A scenario for existing UEs.
     ///
     /// Errors: the scenario cannot be played.
     pub fn new(scenario: Scenario, cells: Cells) -> Result<Self, ScenarioError> {
@@ -192,12 +192,12 @@ impl Player {
         &self.cells
     }
 
-    /// The emulated RAN, to be changed.
+    /// The same, mutable.
     pub fn cells_mut(&mut self) -> &mut Cells {
         &mut self.cells
     }
 
-    /// Lets the first UEs arrive.
+    /// Starts the scenario.
     pub fn start(&mut self, now: Instant, out: &mut Outbox<Output>) {
         self.started = true;
         let early = self.reports.pop();
@@ -213,13 +213,13 @@ impl Player {
         self.started && self.section.is_none() && self.sections.is_empty()
     }
 
-    /// How many UEs have ended well, how many failed, and how many are at it.
+    /// Numbers of UEs that have completed, failed, and are active.
     pub fn progress(&self) -> (u64, u64, u64) {
         let sum = |f: fn(&Report) -> u64| self.reports.iter().map(f).sum();
         (sum(|r| r.completed), sum(|r| r.failed), self.playing)
     }
 
-    /// How many sections of the arrivals have begun: what comes before them, each rate; and their end counts.
+    /// Number of sections that have begun: preparation, each rate, and the end.
     pub fn sections_begun(&self) -> usize {
         self.sections_begun
     }
@@ -229,7 +229,7 @@ impl Player {
         &self.reports
     }
 
-    /// Takes one input. What the RAN wants done goes to `out`, its events and ends of tasks too, for who looks on.
+    /// Handles one input. The RAN's outputs go to `out`, with its events for the observer.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox<Output>) {
         let tick = matches!(input, Input::Tick);
         self.cells.handle(now, input, &mut self.inner);
@@ -239,7 +239,7 @@ impl Player {
         }
     }
 
-    /// When it wants an [`Input::Tick`], if at all; perhaps earlier than needed.
+    /// When it needs an [`Input::Tick`]; it may be earlier than necessary.
     pub fn next_deadline(&self) -> Option<Instant> {
         let own = self.deadlines.peek().map(|Reverse((at, ..))| *at);
         own.into_iter().chain(self.next_arrival()).chain(self.cells.next_deadline()).min()
@@ -279,7 +279,7 @@ impl Player {
         }
     }
 
-    /// Lets UEs arrive that are due, and ends steps whose time is up.
+    /// Starts UEs that are due, and ends steps that have timed out.
     fn work(&mut self, now: Instant, out: &mut Outbox<Output>) {
         while let Some(due) = self.next_arrival().filter(|at| *at <= now) {
             self.arrived += 1;
@@ -338,10 +338,10 @@ impl Player {
         }
     }
 
-    /// Judges what happened in the RAN and passes it on, until nothing more follows.
+    /// Evaluates the RAN's outputs and passes them on, until none follows.
     fn pump(&mut self, now: Instant, out: &mut Outbox<Output>) {
         while !self.inner.is_empty() {
-            // Two buffers in turn, so that nothing is allocated anew.
+            // Two alternating buffers, to avoid allocations.
             let mut batch = core::mem::take(&mut self.spare);
             core::mem::swap(&mut batch, &mut self.inner);
             for output in batch.drain() {
@@ -349,8 +349,8 @@ impl Player {
                     Output::Ue(ue, event) => self.on_ue(now, *ue, event),
                     Output::Task(ue, outcome) => self.on_task(now, *ue, outcome),
                     Output::Gnb(_, gnb::Event::Violation { ue, violation }) => {
-                        let whom = ue.map_or_else(|| "a gNB".to_owned(), |p| p.to_string());
-                        self.report().violate(format!("{whom}: {violation}"));
+                        let subject = ue.map_or_else(|| "a gNB".to_owned(), |p| p.to_string());
+                        self.report().violate(format!("{subject}: {violation}"));
                     }
                     Output::Gnb(_, event) => self.on_gnb(now, event),
                     Output::StreamFlows(ue) => self.on_stream(now, *ue, false),
@@ -373,7 +373,7 @@ impl Player {
 
     fn report(&mut self) -> &mut Report {
         if self.reports.is_empty() {
-            // Before the first arrival: what the gNBs' setup brought.
+            // Before the first arrival: outputs of NG setup.
             self.reports.push(Report::default());
         }
         let last = self.reports.len() - 1;
@@ -387,7 +387,7 @@ impl Player {
         }
     }
 
-    /// The step of this number, or what comes where there is none: the repeated part as long as there is time, then the end.
+    /// The step with this number; after the last one the repeated part while there is time, then the end.
     fn next_step(&self, now: Instant, ue: UeId, part: Part, index: usize) -> Option<(Part, usize, Step)> {
         if part == Part::Trace {
             let fresh = self.plays.get(ue.index())?.step.is_none();
@@ -426,7 +426,7 @@ impl Player {
         self.act(now, ue, &step);
     }
 
-    /// Has the UE begin its step.
+    /// Starts the UE's step.
     fn act(&mut self, now: Instant, ue: UeId, step: &Step) {
         match step {
             Step::Register => self.command(now, ue, Command::Register),
@@ -500,7 +500,7 @@ impl Player {
             return self.fail(now, ue, format!("there is no other gNB {} to go to", to.0));
         }
         if let Some(stream) = self.cells.stream_mut(ue) {
-            stream.begin_anew();
+            stream.reset_gap();
         }
         let via = match step.via {
             Way::Xn => gnb::Via::Xn,
@@ -509,7 +509,7 @@ impl Player {
         self.cells.handle(now, Input::HandOver(ue, to, via), &mut self.inner);
     }
 
-    /// An idle UE goes to camp on the next cell. Its step is over at once, unless it registers there.
+    /// An idle UE camps on the next cell. The step ends at once, unless it registers there.
     fn go_on(&mut self, now: Instant, ue: UeId) {
         let Some(to) = self.next_gnb(ue) else { return };
         self.cells.handle(now, Input::Camp(ue, to), &mut self.inner);
@@ -531,7 +531,7 @@ impl Player {
         self.cells.handle(now, Input::Stream(ue, config, id), &mut self.inner);
     }
 
-    /// A stream flows, or has ended.
+    /// A stream has started or ended.
     fn on_stream(&mut self, now: Instant, ue: UeId, ended: bool) {
         match (self.step_of(ue), ended) {
             (Some(Step::Stream(_)), false) => self.done(now, ue),
@@ -582,7 +582,7 @@ impl Player {
         self.cells.handle(now, Input::Task(ue, task), &mut self.inner);
     }
 
-    /// The addresses of a name, from the server that the session announced.
+    /// Resolves a name at the session's DNS server.
     fn resolve(&mut self, now: Instant, ue: UeId, name: &str, phase: Phase) {
         let info = self.cells.ue(ue).and_then(|p| p.sessions().last());
         let v4 = info.and_then(|i| i.dns_ipv4.first().copied().filter(|_| i.ipv4.is_some()));
@@ -594,7 +594,7 @@ impl Player {
         }
     }
 
-    /// Goes on to a host: at once if it is an address or known already.
+    /// Continues with a host, at once if it is an address or resolved already.
     fn reach(&mut self, now: Instant, ue: UeId, host: &str) {
         let known = self.plays.get(ue.index()).and_then(|p| p.resolved.as_ref());
         let known = known.filter(|(name, _)| name == host).map(|(_, address)| *address);
@@ -687,7 +687,7 @@ impl Player {
         }
     }
 
-    /// A session is up when both its NAS and its radio bearers are, and its prefix is known if it has one.
+    /// A session is up once NAS and radio bearers are set up, and its prefix is known if it has one.
     fn session_up(&mut self, now: Instant, id: UeId) {
         let Some(session) =
             self.plays.get(id.index()).filter(|p| p.phase == Phase::Main).and_then(|p| p.session)
@@ -753,7 +753,7 @@ impl Player {
         }
     }
 
-    /// The UE is at nothing: what a trace has for it is late.
+    /// The UE is free: starts late events of a trace.
     fn is_free(&mut self, now: Instant, ue: UeId) {
         let Some(late) = self.late.get_mut(&ue) else { return };
         let next = late.pop_front();
@@ -786,7 +786,7 @@ impl Player {
     }
 }
 
-/// Whether a refusal of this procedure ends the step.
+/// Whether a failure of this procedure ends the step.
 fn ends(procedure: Procedure, step: &Step) -> bool {
     match procedure {
         Procedure::Registration => !matches!(step, Step::Deregister | Step::SwitchOff),
@@ -800,7 +800,7 @@ fn ends(procedure: Procedure, step: &Step) -> bool {
     }
 }
 
-/// A new flow with a rule that leads to it; the network gives both their numbers (TS 24.501 §6.4.2.2).
+/// A new flow with its rule; the network assigns both identifiers (TS 24.501 §6.4.2.2).
 fn asked_flow(step: ModifyStep) -> QosRequest {
     let Some(qfi) = Qfi::new(0) else { return QosRequest::default() };
     let components =

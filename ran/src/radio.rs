@@ -1,17 +1,17 @@
-//! What UE and gNB say to one another over the radio, as far as the core can tell: RRC without its encoding.
+//! Messages between UE and gNB: the part of RRC that affects the core, without its encoding.
 
 use core::fmt;
 
 use whimbrel_ids::{GlobalGnbId, Guami, PduSessionId, RanUeNgapId, STmsi, Tai};
 use whimbrel_ngap::RrcEstablishmentCause;
 
-/// A UE of the emulated RAN, by the number that its owner gave it.
+/// Number of a UE of the emulated RAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UeId(pub u32);
 
 impl UeId {
-    /// In a gNB: a UE that is on its way and has not arrived.
-    pub(crate) const NOBODY: Self = Self(u32::MAX);
+    /// In a gNB: the UE of a handover that has not arrived.
+    pub(crate) const NOT_ARRIVED: Self = Self(u32::MAX);
 
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
@@ -21,44 +21,44 @@ impl UeId {
 impl fmt::Display for UeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::NOBODY => f.write_str("a UE that has not arrived"),
+            Self::NOT_ARRIVED => f.write_str("a UE that has not arrived"),
             Self(number) => write!(f, "UE {number}"),
         }
     }
 }
 
-/// RRC SETUP REQUEST and COMPLETE (TS 38.331 §5.3.3): what goes up with the first NAS message of a connection.
+/// RRC SETUP REQUEST and COMPLETE (TS 38.331 §5.3.3): the data with the first NAS message of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect {
     /// The initial NAS message.
     pub nas: Vec<u8>,
-    /// Why the UE connects.
+    /// The establishment cause.
     pub cause: RrcEstablishmentCause,
-    /// Its short temporary identity, if the cell's area knows it.
+    /// Its 5G-S-TMSI, if valid in the cell's area.
     pub s_tmsi: Option<STmsi>,
     /// The AMF that it was registered with, if any.
     pub guami: Option<Guami>,
 }
 
-/// What a UE sends up.
+/// An uplink message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Up {
     /// It sets up a connection.
     Connect(Connect),
-    /// A NAS message on the connection that it has.
+    /// A NAS message on its connection.
     Nas(Vec<u8>),
-    /// It has gone over to another cell, as it was told (RRCReconfigurationComplete, TS 38.331 §5.3.5.3).
+    /// It has completed a handover (RRCReconfigurationComplete, TS 38.331 §5.3.5.3).
     HandoverComplete {
-        /// The gNB of the cell.
+        /// The target gNB.
         to: GlobalGnbId,
-        /// By what the gNB knows it: the RAN UE NGAP ID stands for the random access preamble.
+        /// The target's RAN UE NGAP ID, in place of the random access preamble.
         target: RanUeNgapId,
     },
-    /// It left the connection without a word; in truth the gNB finds out by silence.
+    /// It left the connection locally; a real gNB would detect that by timeout.
     Gone,
 }
 
-/// What a gNB sends down to one UE.
+/// A downlink message.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Down {
     /// A NAS message.
@@ -68,51 +68,51 @@ pub enum Down {
         /// K_gNB as the AMF gave it to the gNB.
         k_gnb: [u8; 32],
     },
-    /// Go over to another cell (RRCReconfiguration with synchronisation, TS 38.331 §5.3.5.5.2).
+    /// Handover command (RRCReconfiguration with sync, TS 38.331 §5.3.5.5.2).
     Handover {
-        /// The gNB of the cell.
+        /// The target gNB.
         to: GlobalGnbId,
         /// The cell's area.
         tai: Tai,
-        /// By what the gNB knows the UE.
+        /// The target's RAN UE NGAP ID.
         target: RanUeNgapId,
         /// Next hop chaining count of the key there.
         ncc: u8,
-        /// keySetChangeIndicator: the key there is of the K_AMF that is in use now, not of the one before.
+        /// keySetChangeIndicator: the key derives from the present K_AMF, not from the former one.
         key_set_change: bool,
         /// The cell's physical identifier.
         pci: u16,
         /// Its frequency.
         arfcn_dl: u32,
-        /// The sessions that move; the bearers of others end.
+        /// The admitted sessions; the bearers of others are released.
         sessions: Vec<PduSessionId>,
     },
-    /// The key that the target of a handover uses, for the UE to judge: not a message of RRC.
+    /// The target's key, for the UE to check: not an RRC message.
     HandoverKey {
         /// K_NG-RAN*.
         k_gnb: [u8; 32],
     },
-    /// The pair that the AMF gave the gNB for the next handover, for the UE to judge: not a message of RRC.
+    /// The AMF's {NH, NCC} for the next handover, for the UE to check: not an RRC message.
     NextHop {
         /// Next hop chaining count.
         ncc: u8,
         /// NH.
         nh: [u8; 32],
     },
-    /// The radio bearers of a session were set up or taken down.
+    /// The radio bearers of a session were set up or released.
     UserPlane {
         /// The session.
         session: PduSessionId,
-        /// Whether they stand now.
+        /// Whether they are set up.
         up: bool,
     },
-    /// The connection is gone.
+    /// The connection was released.
     Released,
-    /// The cell does not let the UE in, as the overloaded AMF asked (RRCReject, TS 38.331 §5.3.15).
+    /// The connection is rejected because of AMF overload (RRCReject, TS 38.331 §5.3.15).
     Rejected,
 }
 
-/// Redacted where a key stands.
+/// Keys are redacted.
 impl fmt::Debug for Down {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

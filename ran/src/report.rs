@@ -1,4 +1,4 @@
-//! What came of a scenario: counts, failures, and how long things took.
+//! Results of a scenario: counts, failures, and times.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use whimbrel_ids::Supi;
 
 use crate::user_plane::StreamReport;
 
-/// The longest time that is told apart: ten minutes, above every patience; longer ones count as this.
+/// The longest recorded time: ten minutes, above all timeouts; longer ones count as this.
 const MICROS_MAX: u64 = 600_000_000;
-/// Failures and violations that are kept with their reasons; the others are counted.
+/// Failures and violations stored with their reasons; further ones are only counted.
 const KEPT_MAX: usize = 1000;
 
 /// Times of one kind, in microseconds.
@@ -35,7 +35,7 @@ impl Times {
         self.0.len()
     }
 
-    /// The time in microseconds that this part (0 to 1) of them do not exceed; zero if there are none.
+    /// The quantile (0 to 1) in microseconds; zero if there are none.
     pub fn quantile_micros(&self, part: f64) -> u64 {
         if self.0.is_empty() { 0 } else { self.0.value_at_quantile(part) }
     }
@@ -55,12 +55,12 @@ impl Times {
     }
 }
 
-/// What came of one kind of step.
+/// Results of one kind of step.
 #[derive(Clone, Debug, Default)]
 pub struct StepReport {
-    /// How often it was begun.
+    /// Number of starts.
     pub begun: u64,
-    /// How often it failed.
+    /// Number of failures.
     pub failed: u64,
     /// From the time at which it was due (of a first step: at which the UE was to arrive) to its end.
     pub latency: Times,
@@ -68,67 +68,67 @@ pub struct StepReport {
     pub wire: Times,
 }
 
-/// What came of the packets of all streams.
+/// Results of the packets of all streams.
 #[derive(Clone, Debug, Default)]
 pub struct Streams {
-    /// Streams that were counted to their end.
+    /// Completed streams.
     pub counted: u64,
     /// Packets that UEs sent, and the data network.
     pub sent: (u64, u64),
     /// Those that were lost, uplink and downlink.
     pub lost: (u64, u64),
-    /// Those that came after a later one.
+    /// Reordered packets.
     pub reordered: (u64, u64),
-    /// Those that came again.
+    /// Duplicate packets.
     pub duplicated: (u64, u64),
 }
 
 /// The longest gaps in streams during handovers of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Gaps {
-    /// In what the data network receives.
+    /// Uplink.
     pub uplink: Times,
-    /// In what the UE receives.
+    /// Downlink.
     pub downlink: Times,
 }
 
-/// A UE that did not do a step.
+/// A failed step of a UE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The UE.
     pub supi: Supi,
     /// The step.
     pub step: &'static str,
-    /// Why, in words.
+    /// The reason as text.
     pub reason: String,
 }
 
-/// What came of a scenario, or of one of its rates.
+/// Results of a scenario, or of one of its rates.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// UEs a second, if they came at a rate.
+    /// UEs a second, if they arrived at a rate.
     pub rate: Option<f64>,
     /// UEs that arrived.
     pub arrived: u64,
-    /// UEs that did all steps.
+    /// UEs that completed all steps.
     pub completed: u64,
-    /// UEs that their gNBs kept away, since the AMF is overloaded: they and the core did as they should.
+    /// UEs rejected by their gNBs because of AMF overload: not a failure.
     pub barred: u64,
-    /// Arrivals for which no UE was free.
+    /// Arrivals without a free UE.
     pub starved: u64,
-    /// How late UEs began for want of time of who plays them.
+    /// How late UEs started because the load generator was busy.
     pub lag: Times,
     /// By the name of the step.
     pub steps: BTreeMap<&'static str, StepReport>,
-    /// Those of the failures that are kept.
+    /// Stored failures.
     pub failures: Vec<Failure>,
-    /// How many failures there were.
+    /// Number of failures.
     pub failed: u64,
-    /// What the core did against the standards, in words; those that are kept.
+    /// Violations of the standards by the core, as text; stored ones.
     pub violations: Vec<String>,
-    /// How many violations there were.
+    /// Number of violations.
     pub violated: u64,
-    /// What came of streams.
+    /// Results of streams.
     pub streams: Streams,
     /// Gaps in streams, by the kind of handover.
     pub gaps: BTreeMap<&'static str, Gaps>,
@@ -175,7 +175,7 @@ impl Report {
         }
     }
 
-    /// Whether every UE did all that it was to do, and the core kept to the standards.
+    /// Whether all UEs completed all steps, without violations by the core.
     pub fn is_clean(&self) -> bool {
         self.failed == 0 && self.violated == 0 && self.starved == 0 && self.completed == self.arrived
     }

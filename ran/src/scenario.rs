@@ -1,6 +1,6 @@
 //! Scenarios: what UEs do, one step after the other, and when they begin.
 //!
-//! The types are those of the files under `scenarios/`; who reads the file makes them of it by serde.
+//! The types match the files under `scenarios/` and derive serde.
 
 use core::time::Duration;
 
@@ -15,16 +15,16 @@ pub struct Scenario {
     /// How many UEs.
     #[serde(default = "one")]
     pub ues: u32,
-    /// On how many gNBs; the UEs are dealt out in turn.
+    /// Number of gNBs; the UEs are assigned in turn.
     #[serde(default = "one")]
     pub gnbs: u16,
     /// When UEs begin.
     #[serde(default)]
     pub arrival: ArrivalPattern,
-    /// What every UE does before the first arrival; reported only where it goes wrong.
+    /// Steps of every UE before the first arrival; only failures are reported.
     #[serde(default)]
     pub before: Vec<Step>,
-    /// How many UEs a second begin with that.
+    /// UEs a second that start with it.
     #[serde(default = "before_rate")]
     pub before_rate: f64,
     /// What each UE does.
@@ -33,21 +33,21 @@ pub struct Scenario {
     /// UEs that do different things; in place of `ues` and `steps`.
     #[serde(default)]
     pub groups: Vec<Group>,
-    /// How long groups go on with what they repeat, in seconds.
+    /// Duration of the groups' repeated part, in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// How long a UE may take for one step, in seconds, before it has failed.
+    /// Timeout of a step, in seconds.
     #[serde(default = "patience")]
     pub patience_s: f64,
-    /// A UE that has done all steps begins again when its turn comes, as long as UEs arrive.
+    /// A UE that has completed all steps starts again in turn, while UEs arrive.
     #[serde(default)]
     pub again: bool,
-    /// Give each UE's sessions TUN devices instead of the stack in the process.
+    /// Create TUN devices for each UE's sessions, instead of using the stack in the process.
     #[serde(default)]
     pub tun: bool,
 }
 
-/// What a core that is asked for more has served all the same.
+/// The default rate, which a slower core serves too.
 const fn before_rate() -> f64 {
     500.0
 }
@@ -56,26 +56,26 @@ fn one<T: From<u8>>() -> T {
     T::from(1)
 }
 
-/// Well over every timer that a core repeats a message with, and under the UE's own long pauses.
+/// Well above a core's retransmission timers, and below the UE's long pauses.
 const fn patience() -> f64 {
     30.0
 }
 
-/// UEs that do the same.
+/// UEs with the same steps.
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Group {
-    /// What they are called.
+    /// Their name.
     pub name: String,
     /// How many.
     pub ues: u32,
-    /// What they do first.
+    /// First steps.
     #[serde(default)]
     pub begin: Vec<Step>,
-    /// What they do then, again and again until the scenario's seconds are over.
+    /// Steps repeated until the scenario's seconds are over.
     #[serde(default)]
     pub repeat: Vec<Step>,
-    /// What they do last.
+    /// Last steps.
     #[serde(default)]
     pub end: Vec<Step>,
 }
@@ -87,16 +87,16 @@ pub enum ArrivalPattern {
     /// All at the start.
     #[default]
     AtOnce,
-    /// So many UEs a second, whether those before are done or not.
+    /// UEs a second, whether earlier ones have ended or not.
     Rate(f64),
-    /// One rate after the other, each for so many seconds; each is reported by itself.
+    /// A sequence of rates, each for some seconds; each has its own report.
     Rates {
         /// UEs a second.
         rates: Vec<f64>,
         /// Seconds of each.
         seconds: f64,
     },
-    /// UEs that come together, again and again, as meters do at the full hour.
+    /// Repeated bursts of UEs, as from meters at the full hour.
     #[serde(rename_all = "kebab-case")]
     Bursts {
         /// How many.
@@ -108,8 +108,8 @@ pub enum ArrivalPattern {
         /// How often.
         times: u32,
     },
-    /// As a trace says, which also says who does what. A UE that is at something still begins when it has done that, and what it
-    /// takes counts from when it was to begin.
+    /// From a trace, which also names the procedures. A UE that is still busy starts late, and its time is measured from when it
+    /// was due.
     #[serde(skip_deserializing)]
     Trace(Vec<TraceEvent>),
 }
@@ -132,13 +132,13 @@ pub enum Step {
     Register,
     /// Set up a session.
     Session(SessionStep),
-    /// Ask for a QoS flow of the newest session for what goes to a port.
+    /// Request a QoS flow of the newest session for packets to a port.
     Modify(ModifyStep),
-    /// Give that flow up.
+    /// Release that flow.
     EndFlow,
     /// Release the newest session.
     ReleaseSession,
-    /// Resolve a name by the DNS server that the session announced.
+    /// Resolve a name at the session's DNS server.
     Resolve(String),
     /// Fetch a page: `http://HOST[:PORT]/PATH`; a name is resolved first.
     Fetch(String),
@@ -146,7 +146,7 @@ pub enum Step {
     Ping(String),
     /// The gNB releases the UE for inactivity.
     Idle,
-    /// The UE comes back with a service request.
+    /// Service request.
     Return,
     /// Wait until paged, and answer.
     Paged,
@@ -154,20 +154,19 @@ pub enum Step {
     Deregister,
     /// Deregister as if switched off.
     SwitchOff,
-    /// Go over to another gNB with a handover.
+    /// Handover to another gNB.
     Handover(HandoverStep),
-    /// Send and receive numbered packets over the newest session with an IPv4 address, beside what follows.
+    /// Send and receive numbered packets over the newest session with an IPv4 address, during the next steps.
     Stream(StreamStep),
-    /// End that, and count what came.
+    /// End the stream, and count its packets.
     StopStream,
-    /// Have the other end of the stream send one packet after so many seconds: it must have ended. Behind `idle` comes
-    /// `paged`.
+    /// Have the other end of an ended stream send one packet after some seconds; followed by `idle` and `paged`.
     Ring(f64),
     /// Camp on the next gNB's cell, as an idle UE that moves; in another area it registers there.
     Move,
-    /// Register for the sake of the periodic timer.
+    /// Periodic registration.
     PeriodicRegistration,
-    /// Do nothing for so many seconds.
+    /// Wait for some seconds.
     Wait(f64),
 }
 
@@ -196,14 +195,14 @@ pub struct ModifyStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// From gNB to gNB, then a path switch.
+    /// Xn handover with path switch.
     #[default]
     Xn,
-    /// Through the core.
+    /// N2 handover.
     N2,
 }
 
-/// How a stream is.
+/// Parameters of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct StreamStep {
@@ -269,7 +268,7 @@ pub struct SessionStep {
     pub pdu_session_type: SessionType,
 }
 
-/// PDU session types that UEs here ask for.
+/// PDU session types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionType {
@@ -286,7 +285,7 @@ pub enum SessionType {
     Unstructured,
 }
 
-/// A scenario that cannot be played; says what is wrong with which part.
+/// An invalid scenario, with the part and the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError(pub String);
 
@@ -298,17 +297,17 @@ impl core::fmt::Display for ScenarioError {
 
 impl core::error::Error for ScenarioError {}
 
-/// The most UEs in one scenario: the contexts that one gNB can tell apart.
+/// Limit of UEs in one scenario: the contexts of one gNB.
 const UES_MAX: u32 = 1 << 20;
 /// gNBs in one scenario: the loopback addresses 127.0.1.1 to 127.0.1.254.
 const GNBS_MAX: u16 = 254;
-/// Seconds that a number of a scenario may say: a day.
+/// Limit of durations, in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
-/// UEs a second: more than any machine here makes.
+/// Limit of UEs a second.
 const RATE_MAX: f64 = 1e6;
 
 impl Scenario {
-    /// Checks what the types alone do not.
+    /// Validates the values.
     ///
     /// Errors: [`ScenarioError`] names the first part that cannot be played.
     pub fn check(&self) -> Result<(), ScenarioError> {
@@ -382,7 +381,7 @@ impl Scenario {
         }
     }
 
-    /// What a UE does, by its number: the steps of the whole scenario, or those of its group.
+    /// The steps of a UE, by its number: the scenario's, or its group's.
     pub(crate) fn part(&self, ue: u32, part: Part) -> &[Step] {
         if part == Part::Before {
             return &self.before;
@@ -438,7 +437,7 @@ fn check_step(step: &Step) -> Result<(), ScenarioError> {
     }
 }
 
-/// A URL of the one kind that UEs here fetch.
+/// A parsed URL, HTTP only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) host: String,

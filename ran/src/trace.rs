@@ -1,31 +1,31 @@
-//! Traces of load: who begins which procedure when, as a text of lines `SECONDS,UE,PROCEDURE`.
+//! Traces of load: UEs' procedures with their times, as lines `SECONDS,UE,PROCEDURE`.
 
 use core::time::Duration;
 
 use crate::scenario::{HandoverStep, SessionStep, Step, Way};
 
-/// The most events of one trace: a minute at rates far above what one machine plays.
+/// Limit of events of one trace.
 const EVENTS_MAX: usize = 10_000_000;
 /// The latest time of an event, in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// A UE begins a procedure.
+/// A UE starts a procedure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceEvent {
-    /// Since the begin of the trace.
+    /// Time since the start of the trace.
     pub at: Duration,
     /// Which UE, counted from 0.
     pub ue: u32,
-    /// What it does.
+    /// The procedure.
     pub step: Step,
 }
 
-/// What is wrong with a trace, and in which line, counted from 1.
+/// An error in a trace, with its line, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
     /// The line.
     pub line: usize,
-    /// What is wrong with it, in words.
+    /// The error as text.
     pub what: String,
 }
 
@@ -37,7 +37,7 @@ impl core::fmt::Display for TraceError {
 
 impl core::error::Error for TraceError {}
 
-/// Reads a trace. Empty lines and those that begin with `#` are passed over; events are in the order of their times.
+/// Reads a trace. Empty lines and those that begin with `#` are ignored; events are in the order of their times.
 ///
 /// Errors: [`TraceError`] of the first line that is wrong.
 pub fn read(text: &str) -> Result<Vec<TraceEvent>, TraceError> {
@@ -92,7 +92,7 @@ pub const PROCEDURES: [&str; 10] = [
     "periodic-registration",
 ];
 
-/// The step of this name, with its defaults. Behind `@`, a handover may have the gNB that it leads to, counted from 0.
+/// The step of this name, with its defaults. A handover may name its target gNB after `@`, counted from 0.
 pub fn procedure_named(name: &str) -> Option<Step> {
     if let Some((name, gnb)) = name.split_once('@') {
         let Step::Handover(step) = procedure_named(name)? else { return None };
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_trace_is_read() {
-        let events = read("# morning\n0.5, 3, register\n\n0.5,4,handover-n2\n1.25,3,return\n").unwrap();
+        let events = read("# comment\n0.5, 3, register\n\n0.5,4,handover-n2\n1.25,3,return\n").unwrap();
         let at = Duration::from_millis;
         assert_eq!(events.len(), 3);
         assert_eq!(events[0], TraceEvent { at: at(500), ue: 3, step: Step::Register });

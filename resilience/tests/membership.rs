@@ -497,10 +497,10 @@ fn invalid_records_are_reported_and_change_nothing() {
     ] {
         world.etcd.put(&format!("whimbrel/west/{key}"), value, 0);
         world.run(s(1));
-        let told = changes(world.events(0));
+        let reported = changes(world.events(0));
         assert!(
-            matches!(&told[..], [Change::Ignored { key: of, .. }] if of.ends_with(key)),
-            "{key}: {told:?}"
+            matches!(&reported[..], [Change::Ignored { key: of, .. }] if of.ends_with(key)),
+            "{key}: {reported:?}"
         );
         assert_eq!(world.nodes[0].machine.view(), &before, "{key}");
     }

@@ -130,7 +130,7 @@ struct World {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Act {
     Input(usize),
-    HearStandby,
+    HearReplica,
     HearServing,
     Notice(usize),
     Look(usize),
@@ -501,7 +501,7 @@ impl Model for Pair {
         if let Some(link) = &world.link {
             let up = |node: usize| link.up[node];
             if up(link.replica) && !link.to_replica.is_empty() {
-                acts.push(Act::HearStandby);
+                acts.push(Act::HearReplica);
             }
             if up(1 - link.replica) && !link.to_primary.is_empty() {
                 acts.push(Act::HearServing);
@@ -559,7 +559,7 @@ impl Model for Pair {
         let mut w = world.clone();
         match act {
             Act::Input(node) => w.input(node),
-            Act::HearStandby => w.replica_receives(),
+            Act::HearReplica => w.replica_receives(),
             Act::HearServing => w.hear_serving(),
             Act::Notice(node) => w.lost(node),
             Act::Look(node) => {

@@ -98,9 +98,9 @@ impl fmt::Debug for ServingNetworkName {
     }
 }
 
-/// All that the home and the serving network need of one authentication (TS 33.501 §6.1.3.2, steps 1 to 4).
+/// The vector of one authentication, for the home and the serving network (TS 33.501 §6.1.3.2, steps 1 to 4).
 ///
-/// The serving network proper is to see only RAND, AUTN and HXRES* before the UE has answered.
+/// The serving network may see only RAND, AUTN and HXRES* before the UE has answered.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AuthenticationVector {
@@ -108,7 +108,7 @@ pub struct AuthenticationVector {
     pub rand: Rand,
     /// Its token.
     pub autn: Autn,
-    /// What the UE must answer.
+    /// The expected answer of the UE.
     pub xres_star: ResStar,
     /// The home network's key.
     pub k_ausf: KAusf,
@@ -218,7 +218,7 @@ pub struct Usim {
     pub sqn: UsimSqn,
 }
 
-/// What a UE has after it accepted a challenge.
+/// The result of an accepted challenge.
 #[derive(Clone, Debug)]
 pub struct UeAuthentication {
     /// Its answer.
@@ -229,7 +229,7 @@ pub struct UeAuthentication {
     pub k_seaf: KSeaf,
 }
 
-/// What a USIM gives for a challenge that it accepts.
+/// The USIM's output for an accepted challenge.
 pub(crate) struct Challenged {
     pub(crate) res: Res,
     pub(crate) ck: Ck,
@@ -250,7 +250,7 @@ pub enum AuthenticationFailure {
 }
 
 impl Usim {
-    /// A USIM that has accepted nothing yet.
+    /// A new USIM.
     pub fn new(functions: impl Into<AkaFunctions>, sqn: UsimSqn) -> Self {
         Self { functions: functions.into(), sqn }
     }

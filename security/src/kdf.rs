@@ -107,8 +107,7 @@ impl Hmac {
         self.finish(inner)
     }
 
-    /// Whether this is the code of the message, or what it was cut to (RFC 2104 §5: half of it and no less). The time that this
-    /// takes does not tell where they differ.
+    /// Whether this is the code of the message, or what it was cut to (RFC 2104 §5: half of it and no less). In constant time.
     pub fn is_code(&self, parts: &[&[u8]], code: &[u8]) -> bool {
         let own = self.code(parts);
         (own.len() / 2..=own.len()).contains(&code.len()) && ct_eq(&own[..code.len()], code)

@@ -85,7 +85,7 @@ impl Abba {
 pub enum AccessType {
     /// 3GPP access: the derived key is K_gNB.
     ThreeGpp,
-    /// Non-3GPP access: the derived key is K_N3IWF and its kin.
+    /// Non-3GPP access: the derived key is K_N3IWF, K_TNGF or another key for non-3GPP access.
     NonThreeGpp,
 }
 
@@ -114,7 +114,7 @@ impl KAusf {
 }
 
 impl KSeaf {
-    /// K_AMF (Annex A.7); the SUPI enters without the prefix that tells its type.
+    /// K_AMF (Annex A.7); the SUPI is the input without the prefix for its type.
     pub fn k_amf(&self, supi: Supi, abba: Abba) -> KAmf {
         KAmf::new(kdf(self.octets(), 0x6d, &[supi.value().as_bytes(), &abba.0]))
     }

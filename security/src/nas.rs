@@ -1,8 +1,8 @@
 //! The NAS security context: TS 24.501 §4.4, §9.1; TS 33.501 §6.4.3, TS 33.501 §6.4.4; of one UE and one serving network, TS 33.501 §6.3.2.1.
 //!
-//! One [`NasSecurityContext`] serves one NAS connection of one UE, on either side. It owns the two COUNTs, so a
-//! COUNT cannot be used twice under a key, and a received one cannot be taken twice. Expanded key schedules (1.5 KB)
-//! are built at first use and can be let go while a UE is idle.
+//! One [`NasSecurityContext`] serves one NAS connection of one UE, on either side. It owns the two COUNTs, so a COUNT
+//! cannot be used twice under a key, and a received one cannot be taken twice. Expanded key schedules (1.5 KB) are
+//! built at first use and can be freed while a UE is idle.
 
 use core::fmt;
 
@@ -180,11 +180,11 @@ const HEADER_OCTETS: usize = 7;
 /// A message cannot be sent under this context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectError {
-    /// All COUNTs of this direction are used: authenticate anew, or release (TS 24.501 §4.4.3.5).
+    /// All COUNTs of this direction are used: authenticate again, or release (TS 24.501 §4.4.3.5).
     CountExhausted,
 }
 
-/// Why a received message is not taken.
+/// Why a received message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnprotectError {
     /// The octets are no security protected 5GMM message.
@@ -224,7 +224,7 @@ impl From<DecodeError> for UnprotectError {
     }
 }
 
-/// How a message was protected that has been taken.
+/// How an accepted message was protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unprotected {
     /// Its security header type.
@@ -311,13 +311,13 @@ impl NasSecurityContext {
         self.counts.uplink_next > limit || self.counts.downlink_next > limit
     }
 
-    /// So many COUNTs of what is sent are not used: somebody else may have used them, who had the context for a while.
+    /// Skips COUNTs of sent messages that another node, which had the context for a while, may have used.
     pub fn leave_out(&mut self, counts: u8) {
         let next = self.next_mut(self.side.sends());
         *next = (*next + u32::from(counts)).min(NasCount::MAX + 1);
     }
 
-    /// Lets the expanded keys go; the next message expands them again.
+    /// Frees the expanded keys; the next message expands them again.
     pub fn release_schedules(&mut self) {
         self.schedules = None;
     }

@@ -188,7 +188,7 @@ impl UsimSqn {
         self.highest
     }
 
-    /// Takes `sqn` and remembers it, or says why it is not fresh.
+    /// Accepts `sqn` and stores it. Errors: why it is not fresh.
     pub fn accept(&mut self, sqn: Sqn) -> Result<(), SqnRefusal> {
         let (seq, seq_ms) = (sqn.seq(), self.highest.seq());
         if seq.saturating_sub(seq_ms) > self.delta {

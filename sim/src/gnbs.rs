@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use whimbrel_control::AssociationId;
 use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
-use whimbrel_ngap::TransferSyntax;
+use whimbrel_ngap::{ProcedureCode, TransferSyntax};
 use whimbrel_ran::{Outbox, gnb};
 use whimbrel_resilience::Input;
 use whimbrel_resilience::cta_replica::LocalAssociation;
@@ -42,8 +42,6 @@ pub(crate) struct GnbNode {
 
 /// SCTP streams of an association, in each direction, unless a test sets another number.
 const STREAMS: u16 = 16;
-/// Procedure code of INITIAL UE MESSAGE (TS 38.413 §9.4.7).
-const INITIAL_UE_MESSAGE: u8 = 15;
 
 impl Sim {
     /// A gNB that sets up at once.
@@ -204,8 +202,8 @@ impl Sim {
                     assert_eq!(TransferSyntax::of(&octets), association.syntax(), "and says it");
                     node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
                     let (at, host) = (node.ordered, node.host);
-                    let first =
-                        whimbrel_ngap::peek(&octets).is_some_and(|p| p.procedure_code == INITIAL_UE_MESSAGE);
+                    let first = whimbrel_ngap::peek(&octets)
+                        .is_some_and(|p| p.procedure_code == ProcedureCode::INITIAL_UE_MESSAGE);
                     if first && self.rng.chance(self.faults.first_repeated_per_mille) {
                         let octets = octets.clone();
                         self.send(at, InFlight::ToCore { association, host, stream, octets });

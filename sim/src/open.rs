@@ -266,7 +266,7 @@ impl Sim {
     /// Questions leave a CTA's host, signed.
     pub(crate) fn sap_leaves(&mut self, host: u64, questions: Vec<(UeId, OutputId, Request)>) {
         for (ue, to, request) in questions {
-            let open = self.config.open.clone().expect("who asks serves brokers' users");
+            let open = self.config.open.clone().expect("only an operator with brokers asks");
             let (signing, id) = (key("operator"), open.operator(self.config.amf.plmn));
             let subject = Subject::Operator(id);
             let certificate =

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel_control::amf::{N14, PeerAmfId};
-use whimbrel_control::config::{Config, Neighbour};
+use whimbrel_control::config::{self, Config};
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{Flat, Prf, UeEvent};
 use whimbrel_ids::{AmfId, Instant, Tac};
@@ -62,7 +62,7 @@ pub(crate) struct N14Message {
     octets: Vec<u8>,
 }
 
-/// The configurations of two cores that are each other's neighbours: one of tracking area 1, and one of tracking area 2.
+/// The configurations of two cores that are peer AMFs of each other: one of tracking area 1, and one of tracking area 2.
 pub fn two_amf_configs() -> (Config, Config) {
     let (mut home, mut peer_amf) = (default_config(), default_config());
     let tac = |n| Tac::new(n).expect("24 bits");
@@ -72,7 +72,7 @@ pub fn two_amf_configs() -> (Config, Config) {
     for config in [&mut home, &mut peer_amf] {
         config.smf.upfs[0].address = Some([127, 0, 0, 8].into());
     }
-    let of = |name: &str, config: &Config| Neighbour {
+    let of = |name: &str, config: &Config| config::PeerAmf {
         name: name.into(),
         amf_id: config.amf.amf_id,
         tacs: config.amf.tacs.clone(),

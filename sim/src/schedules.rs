@@ -245,8 +245,8 @@ impl Schedules {
                 }
                 LostNode::Cta => {
                     let at = (1..=span.inputs).flat_map(|at| CtaLoss::ALL.map(|how| (at, how)));
-                    let may_be = at.filter(|(at, how)| *at >= procedure.first_loss(*how));
-                    may_be.map(|loss| Losses { cta: Some(loss), ..Losses::default() }).collect()
+                    let is_allowed = at.filter(|(at, how)| *at >= procedure.first_loss(*how));
+                    is_allowed.map(|loss| Losses { cta: Some(loss), ..Losses::default() }).collect()
                 }
             };
             for losses in losses {

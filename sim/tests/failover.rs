@@ -309,7 +309,7 @@ fn is_served(stage: &Stage) -> bool {
 }
 
 /// A UE with two replicas, of which this one has got nothing since the UE registered; its CPF is lost at its service request.
-fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(UeId, u64) -> CpfReport) -> Stage {
+fn taken_over_although_one_backup_has_nothing(nth: usize, wrong: fn(UeId, u64) -> CpfReport) -> Stage {
     let mut stage = of(Sim::builder(1).cpfs(4, 2).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
@@ -322,7 +322,7 @@ fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(UeId, u64) -> 
     stage.net.settle(SECOND);
     go_idle(&mut stage.net, ue);
     let clock = stage.net.context(context.id).expect("it is there").clock;
-    stage.net.inject_from_cpf(backs, lie(context.id, clock));
+    stage.net.inject_from_cpf(backs, wrong(context.id, clock));
     stage.net.lose_cpf_at(stage.net.links_taken() + 1, CpfLoss::BeforeInput);
     stage.net.command(ue, Command::ServiceRequest);
     stage.net.settle(SECOND * 3);
@@ -332,8 +332,8 @@ fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(UeId, u64) -> 
 #[test] // what it is asked to go on with begins behind what it has
 fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_ue() {
     let found_out = [0, 1].map(|nth| {
-        let lie = |ue, clock| CpfReport::CheckpointHeld { ue, term: 1, clock };
-        let stage = taken_over_although_one_backup_has_nothing(nth, lie);
+        let wrong = |ue, clock| CpfReport::CheckpointHeld { ue, term: 1, clock };
+        let stage = taken_over_although_one_backup_has_nothing(nth, wrong);
         let replicated = stage.net.cta().replication_counters();
         assert_eq!((replicated.cpfs_lost, replicated.lost, replicated.diverged), (1, 0, 0));
         assert!(is_served(&stage), "the other one goes on with it");
@@ -344,7 +344,7 @@ fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_ue() 
 }
 
 /// A UE of which a CPF gets a state under a term that never was; then its primary is lost, unless that is the receiver.
-fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
+fn with_wrong_report(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
     let mut stage = of(Sim::builder(1).cpfs(3, 1).build(), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
@@ -373,8 +373,8 @@ fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
 #[test] // the primary stops serving it, or a replica refuses states of the current term or of later clocks: none of it costs the
 // UE anything
 fn a_replica_with_a_wrong_term_or_clock_is_detected() {
-    for (is_served_there, lie) in [(true, (9, 0)), (false, (9, 0)), (false, (1, 100)), (true, (2, 100))] {
-        let stage = lied_to(is_served_there, lie);
+    for (is_served_there, wrong) in [(true, (9, 0)), (false, (9, 0)), (false, (1, 100)), (true, (2, 100))] {
+        let stage = with_wrong_report(is_served_there, wrong);
         assert!(is_served(&stage), "it is served elsewhere: {is_served_there}");
         let replicated = stage.net.cta().replication_counters();
         assert_eq!((replicated.lost, replicated.diverged, replicated.unreadable), (0, 0, 0));

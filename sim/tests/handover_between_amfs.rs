@@ -140,13 +140,13 @@ fn the_other_core_has_another_upf() {
 
 #[test] // TS 23.502 §4.9.1.3 inter-AMF loss: each message between the two is lost, or comes twice, or is the last, or a core dies as it comes: both ways
 fn whatever_befalls_any_message_ue_and_cores_agree() {
-    let said = {
+    let sent = {
         let mut net = scene(9);
         go(&mut net, THERE);
         net.n14_messages()
     };
-    assert!(said >= 4, "context, its answer, the UE's coming, its answer");
-    for nth in 1..=said {
+    assert!(sent >= 4, "context, its answer, the UE's coming, its answer");
+    for nth in 1..=sent {
         for fate in N14Fault::ALL {
             let mut net = scene(9);
             net.inject_n14_fault(nth, fate);
@@ -196,22 +196,22 @@ fn a_message_to_the_ue_waits_for_where_it_is() {
     assert_eq!(net.ue_ref(UE).state(), MmState::Deregistered, "it was sent when the handover was cancelled");
 }
 
-#[test] // TS 23.502 §4.9.1.3 inter-AMF lie: a wrong or repeated message of a peer AMF is refused and counted, and affects no UE
+#[test] // TS 23.502 §4.9.1.3 inter-AMF fault: a wrong or repeated message of a peer AMF is refused and counted, and affects no UE
 fn a_faulty_peer_amf_is_refused_and_counted() {
     let mut net = scene(12);
     let ue = at_home(&net).expect("it is here").id;
     let relation = Relation { source: ue, token: [7; 16] };
-    let said = |body| N14 { relation, body }.to_flat();
+    let sent = |body| N14 { relation, body }.to_flat();
     // Of a handover that it has no part in.
     for body in [Body::HandoverComplete, Body::not_created(CauseRadioNetwork::Unspecified, None)] {
-        net.inject_n14(said(body).octets());
+        net.inject_n14(sent(body).octets());
     }
     for body in [Body::ReleaseUeContext, Body::RanStatus(vec![1, 2, 3])] {
-        net.inject_n14(said(body).octets());
+        net.inject_n14(sent(body).octets());
     }
     assert_eq!(net.not_taken(), [N14Error::Unknown; 2]);
     // No message at all, and a changed one.
-    let mut changed = said(Body::HandoverComplete).octets().to_vec();
+    let mut changed = sent(Body::HandoverComplete).octets().to_vec();
     changed[5] ^= 1;
     for octets in [b"GET / HTTP/1.1".as_slice(), &changed] {
         net.inject_n14(octets);

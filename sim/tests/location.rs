@@ -89,9 +89,9 @@ fn an_idle_ue_is_paged_to_be_located() {
     net.tap();
     locate(&mut net, Locate::Now);
     net.settle(SECOND);
-    let said = net.tapped();
-    assert_eq!(said.iter().filter(|m| matches!(m, Message::Paging(_))).count(), 1);
-    assert!(asked(said).is_empty(), "its gNB has reported already");
+    let messages = net.tapped();
+    assert_eq!(messages.iter().filter(|m| matches!(m, Message::Paging(_))).count(), 1);
+    assert!(asked(messages).is_empty(), "its gNB has reported already");
     assert_eq!(located(&net).len(), 1);
     no_violations(&net);
 }
@@ -277,13 +277,13 @@ fn a_wish_waits_for_the_next_connection() {
     assert!(net.tapped().is_empty(), "no UE is paged for this");
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
-    let said = net.tapped();
-    let setup = said.iter().find_map(|m| match m {
+    let messages = net.tapped();
+    let setup = messages.iter().find_map(|m| match m {
         Message::InitialContextSetupRequest(m) => Some(m.location_reporting_request_type.clone()),
         _ => None,
     });
     let expected = setup.expect("its session has data").expect("the wish stands in it");
     assert_eq!(expected.event_type, EventType::ChangeOfServeCell);
-    assert!(asked(said).is_empty());
+    assert!(asked(messages).is_empty());
     no_violations(&net);
 }

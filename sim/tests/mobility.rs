@@ -60,11 +60,11 @@ fn first_messages_that_are_cut_off() {
     let mut net = network(1);
     net.add_gnb(gnb_config(1));
     net.settle(SECOND / 10);
-    let said = rejected(&mut net, &[0x7e, 0, 0x41, 0x79]);
-    let [mm::Message::RegistrationReject(m)] = said.as_slice() else { panic!("{said:?}") };
+    let answers = rejected(&mut net, &[0x7e, 0, 0x41, 0x79]);
+    let [mm::Message::RegistrationReject(m)] = answers.as_slice() else { panic!("{answers:?}") };
     assert_eq!(m.cause, MmCause::InvalidMandatoryInformation);
-    let said = rejected(&mut net, &[0x7e, 0, 0x4c, 0x10]);
-    let [mm::Message::ServiceReject(m)] = said.as_slice() else { panic!("{said:?}") };
+    let answers = rejected(&mut net, &[0x7e, 0, 0x4c, 0x10]);
+    let [mm::Message::ServiceReject(m)] = answers.as_slice() else { panic!("{answers:?}") };
     assert_eq!(m.cause, MmCause::InvalidMandatoryInformation);
     assert_eq!(rejected(&mut net, &[0x7e, 0, 0x7f]), [], "what is no request is not answered");
     assert_eq!(net.cta().occupancy(), (0, 0));
@@ -111,7 +111,7 @@ fn errors_are_answered_by_their_cause() {
     }
 }
 
-#[test] // TS 24.501 §7.4, §4.4.4.2: strangers get no 5GMM STATUS: no UE would take it
+#[test] // TS 24.501 §7.4, §4.4.4.2: unauthenticated UEs get no 5GMM STATUS: no UE would accept it
 fn errors_of_unauthenticated_ues_are_not_answered() {
     let (mut net, ue) = one_ue(8);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 1));

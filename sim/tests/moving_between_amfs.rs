@@ -180,14 +180,14 @@ fn a_ue_without_subscription_at_the_peer_amf_keeps_its_context() {
 
 #[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss: each message between the two is lost, or comes twice, or is the last, or a core dies as it comes
 fn whatever_befalls_any_message_ue_and_cores_agree() {
-    let (before, said) = {
+    let (before, sent) = {
         let mut net = scene(26);
         let before = net.n14_messages();
         go(&mut net, THERE);
         (before, net.n14_messages())
     };
-    assert_eq!(said - before, 4, "a question, the context, the UE's registration, its sessions");
-    for nth in before + 1..=said {
+    assert_eq!(sent - before, 4, "a question, the context, the UE's registration, its sessions");
+    for nth in before + 1..=sent {
         for fate in N14Fault::ALL {
             let mut net = scene(26);
             let what = format!("message {nth} {fate:?}");
@@ -202,22 +202,22 @@ fn whatever_befalls_any_message_ue_and_cores_agree() {
     }
 }
 
-#[test] // TS 23.502 §4.2.2.2.2 inter-AMF lie: a context is only given to an AMF that presents a message protected by the UE, and taken from nobody who was not asked
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF fault: a context is only given to an AMF that presents a message protected by the UE, and only accepted from an AMF that was asked
 fn a_faulty_peer_amf_is_refused_and_counted() {
     let mut net = scene(27);
     go_idle(&mut net, UE);
     let ue = at_home(&net).expect("it is here");
     let (id, tmsi) = (ue.id, ue.amf.tmsi.expect("it has one"));
     let relation = Relation { source: id, token: [7; 16] };
-    let said = |body| N14 { relation, body }.to_flat();
+    let sent = |body| N14 { relation, body }.to_flat();
     for (tmsi, nas) in
         [(tmsi, vec![]), (tmsi, vec![0x7e, 1, 0, 0, 0, 0, 9, 0x7e, 0]), (Tmsi(!tmsi.0), vec![0x7e])]
     {
-        net.inject_n14(said(Body::TransferUeContext(Shown { tmsi, nas })).octets());
+        net.inject_n14(sent(Body::TransferUeContext(Shown { tmsi, nas })).octets());
     }
-    net.inject_n14(said(Body::UeContextNotTransferred(id)).octets());
-    net.inject_n14(said(Body::NotRegistered).octets());
-    net.inject_n14(said(Body::Registered { smf: [127, 0, 0, 9].into(), sessions: vec![] }).octets());
+    net.inject_n14(sent(Body::UeContextNotTransferred(id)).octets());
+    net.inject_n14(sent(Body::NotRegistered).octets());
+    net.inject_n14(sent(Body::Registered { smf: [127, 0, 0, 9].into(), sessions: vec![] }).octets());
     net.settle(SECOND * 3);
     net.command(UE, Command::ServiceRequest);
     net.settle(SECOND);
@@ -245,8 +245,8 @@ fn a_cta_or_a_cpf_lost_at_any_message_of_the_procedure() {
     );
 }
 
-/// Sequence numbers and ciphertexts of what the cores said to UEs, until new keys were proposed.
-fn said(net: &mut Sim) -> Vec<(u8, Vec<u8>)> {
+/// Sequence numbers and ciphertexts of the cores' messages to UEs, until new keys were proposed.
+fn sent(net: &mut Sim) -> Vec<(u8, Vec<u8>)> {
     let nas = net.tapped().into_iter().filter_map(|m| match m {
         Message::DownlinkNasTransport(m) => Some(m.nas_pdu),
         Message::InitialContextSetupRequest(m) => m.nas_pdu,
@@ -257,10 +257,10 @@ fn said(net: &mut Sim) -> Vec<(u8, Vec<u8>)> {
     nas.take_while(|nas| !proposes(nas)).filter(ciphered).map(|nas| (nas[6], nas[7..].to_vec())).collect()
 }
 
-/// Nothing else was said under a COUNT that was used.
-fn no_count_twice(said: &[(u8, Vec<u8>)], what: &str) {
+/// No other message was sent under a used COUNT.
+fn no_count_twice(sent: &[(u8, Vec<u8>)], what: &str) {
     let mut by_count = BTreeMap::new();
-    for (count, text) in said {
+    for (count, text) in sent {
         assert_eq!(by_count.entry(count).or_insert(text), &text, "{what}: sequence number {count}");
     }
 }
@@ -276,11 +276,11 @@ fn no_nas_count_is_reused_when_a_ue_returns_from_the_peer_amf() {
         net.tap();
         net.move_ue(UE, THERE);
         net.settle(Duration::from_millis(step));
-        let mut all = said(&mut net);
+        let mut all = sent(&mut net);
         let there = all.len();
         net.move_ue(UE, HERE);
         net.settle(SECOND * 100);
-        all.extend(said(&mut net));
+        all.extend(sent(&mut net));
         let what = format!("it returns after {step} ms");
         no_count_twice(&all, &what);
         assert_eq!(net.violations().0, 0, "{what}");
@@ -298,12 +298,12 @@ fn no_nas_count_is_reused_after_a_handover_that_the_source_has_not_noticed() {
     net.hand_over(UE, THERE, Via::N2);
     net.settle(SECOND * 20);
     assert!(at_home(&net).is_some() && peer_amf(&net).is_some(), "each believes that it has the UE");
-    let mut all = said(&mut net);
+    let mut all = sent(&mut net);
     let there = all.len();
     net.ue_mut(UE).faults_mut().ignore.clear();
     net.move_ue(UE, HERE);
     net.settle(SECOND * 40);
-    all.extend(said(&mut net));
+    all.extend(sent(&mut net));
     assert!(there > 0 && all.len() > there, "{there} of {}", all.len());
     no_count_twice(&all, "it returns");
     assert_eq!(net.violations().0, 0);

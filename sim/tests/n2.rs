@@ -360,9 +360,9 @@ fn what_crosses_the_release_gets_no_answer() {
         net.release(ue, CauseRadioNetwork::UserInactivity.into());
         net.command(ue, Command::Say(stray));
         net.settle(SECOND);
-        let said = net.tapped();
-        let mut said = said.iter().skip_while(|m| !matches!(m, Message::UeContextReleaseCommand(_)));
-        assert!(said.next().is_some() && said.next().is_none());
+        let messages = net.tapped();
+        let mut messages = messages.iter().skip_while(|m| !matches!(m, Message::UeContextReleaseCommand(_)));
+        assert!(messages.next().is_some() && messages.next().is_none());
         assert!(!net.ue_ref(ue).is_connected() && registered(&net, ue));
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND);

@@ -290,7 +290,7 @@ fn a_second_context_at_the_target_is_released() {
         m
     };
     // Another context of the same name of ours is released by both names, and what the target answers is not of the UE.
-    let let_go = |net: &mut Sim, id| {
+    let release = |net: &mut Sim, id| {
         say(net, TARGET, second(id));
         let heard = net.take_ngap(TARGET);
         let [Message::UeContextReleaseCommand(m)] = heard.as_slice() else { panic!("{heard:?}") };
@@ -300,9 +300,9 @@ fn a_second_context_at_the_target_is_released() {
         assert_eq!(net.take_ngap(TARGET), []);
     };
     let (mut net, id) = executing(30, &[1], false);
-    let_go(&mut net, id);
+    release(&mut net, id);
     say(&mut net, TARGET, notify(id));
-    let_go(&mut net, id);
+    release(&mut net, id);
     assert_eq!((connection(&net).amf_ue_ngap_id, connection(&net).ran_ue_ngap_id), (id, RAN_ID));
     over(&mut net);
 
@@ -311,7 +311,7 @@ fn a_second_context_at_the_target_is_released() {
     let cause = CauseRadioNetwork::HandoverCancelled;
     say(&mut net, SOURCE, HandoverCancel::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id, cause.into()));
     assert_eq!(released(&mut net, TARGET), (id, cause.into()));
-    let_go(&mut net, id);
+    release(&mut net, id);
     // Its earlier message arrives again: that context is gone already.
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
     assert_eq!(net.take_ngap(TARGET), []);
@@ -457,8 +457,8 @@ fn ran_early_status_transfer() {
     let c = connection(&net).clone();
     // A choice of the first kind without bearers: what it says is between the gNBs.
     let container = vec![0, 0, 0, 0];
-    let said = UplinkRanEarlyStatusTransfer::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, container.clone());
-    say(&mut net, SOURCE, said);
+    let status = UplinkRanEarlyStatusTransfer::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, container.clone());
+    say(&mut net, SOURCE, status);
     let heard = net.take_ngap(TARGET);
     let [Message::DownlinkRanEarlyStatusTransfer(m)] = heard.as_slice() else { panic!("{heard:?}") };
     assert_eq!((m.amf_ue_ngap_id, m.ran_ue_ngap_id), (id, RAN_ID));

@@ -54,7 +54,7 @@ fn user(net: &Sim, ue: UeIndex) -> UserId {
     card.sim.user
 }
 
-/// What the UE's broker has told it in a refusal.
+/// The broker's refusal that the UE got.
 fn broker_refusal(net: &Sim, ue: UeIndex) -> Option<Option<RefusalCause>> {
     net.ue_events(ue).iter().find_map(|(_, e)| match e {
         Event::BrokerRefused(cause) => Some(*cause),
@@ -88,13 +88,13 @@ fn a_brokers_ue_registers_with_one_question_and_without_a_challenge() {
     let supi = served(&net, ue).expect("it is served");
     assert!(supi.to_string().starts_with("nai-") && supi.to_string().ends_with("@b.example"));
     assert_eq!((net.asked(BROKER), net.granted().len()), (1, 1));
-    let said = nas_of(&net.tapped());
+    let downlink = nas_of(&net.tapped());
     assert!(
-        !said
+        !downlink
             .iter()
             .any(|m| matches!(m, mm::Message::AuthenticationRequest(_) | mm::Message::IdentityRequest(_)))
     );
-    let command = said.iter().find_map(|m| match m {
+    let command = downlink.iter().find_map(|m| match m {
         mm::Message::SecurityModeCommand(m) => Some(m),
         _ => None,
     });
@@ -304,8 +304,8 @@ fn users_of_brokers_that_are_not_served_are_refused_without_a_question() {
     let of_others = |config: &mut whimbrel_control::config::Config| {
         config.open.as_mut().unwrap().brokers = Some(["other.example".parse().unwrap()].into());
     };
-    let of_nobody = |config: &mut whimbrel_control::config::Config| config.open = None;
-    for change in [of_others, of_nobody as fn(&mut _)] {
+    let of_none = |config: &mut whimbrel_control::config::Config| config.open = None;
+    for change in [of_others, of_none as fn(&mut _)] {
         let mut config = config();
         change(&mut config);
         let (mut net, ue) = populate(Sim::builder(13).config(config).build());
@@ -317,7 +317,7 @@ fn users_of_brokers_that_are_not_served_are_refused_without_a_question() {
 }
 
 #[test] // an operator that does not trust the broker's authority serves none of its users
-fn a_broker_that_nobody_vouches_for_is_not_believed() {
+fn a_broker_without_a_certificate_is_not_believed() {
     let mut config = config();
     config.open.as_mut().unwrap().trust = Default::default();
     let (mut net, ue) = populate(Sim::builder(14).config(config).build());

@@ -23,7 +23,7 @@ use whimbrel_sim::{GnbIndex, Sim, UpfState};
 /// What the UE is at when it is surprised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Stranger,
+    Unknown,
     Authentication,
     SecurityMode,
     Accepted,
@@ -48,7 +48,7 @@ enum State {
 }
 
 const STATES: [State; 17] = [
-    State::Stranger,
+    State::Unknown,
     State::Authentication,
     State::SecurityMode,
     State::Accepted,
@@ -72,7 +72,7 @@ const STATES: [State; 17] = [
 fn in_state(state: State) -> Sim {
     let mut net = stage(Sim::builder(state as u64).build());
     let deaf = match state {
-        State::Stranger => return net,
+        State::Unknown => return net,
         State::Authentication => Some(MessageType::AuthenticationRequest),
         State::SecurityMode => Some(MessageType::SecurityModeCommand),
         State::Accepted => Some(MessageType::RegistrationAccept),

@@ -134,8 +134,8 @@ fn a_ue_is_paged_first_where_it_was_seen() {
     let (mut net, ue) = among_three_gnbs(13, MINUTE);
     net.tap();
     downlink_data(&mut net, 90);
-    let said = net.tapped();
-    let [Message::Paging(first)] = said.as_slice() else { panic!("{said:?}") };
+    let messages = net.tapped();
+    let [Message::Paging(first)] = messages.as_slice() else { panic!("{messages:?}") };
     let attempts =
         first.assistance_data_for_paging.as_ref().and_then(|a| a.paging_attempt_information.clone());
     assert_eq!(attempts.and_then(|a| a.next_paging_area_scope), Some(NextPagingAreaScope::Changed));
@@ -217,7 +217,7 @@ fn configuration_update_command_lost_once() {
     );
 }
 
-#[test] // TS 23.502 §4.2.3.3 step 4b, TS 24.501 §5.3.4: a UE is paged in its own registration area, wherever that lies
+#[test] // TS 23.502 §4.2.3.3 step 4b, TS 24.501 §5.3.4: a UE is paged in its own registration area, wherever that is
 fn paging_goes_to_the_registration_area() {
     let mut config = whimbrel_sim::default_config();
     config.amf.tacs = (1..=40).map(|n| whimbrel_ids::Tac::new(n).expect("24 bits")).collect();

@@ -171,12 +171,12 @@ fn priority_that_is_not_subscribed() {
         net.settle(SECOND);
         assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
         assert!(registered(&net, ue), "it is kept back, not thrown out");
-        let stranger = net.add_ue(whimbrel_sim::GnbIndex(0), ue_config(2));
-        net.ue_mut(stranger).faults_mut().claim = Some(claim);
-        net.command(stranger, Command::Register);
+        let unsubscribed = net.add_ue(whimbrel_sim::GnbIndex(0), ue_config(2));
+        net.ue_mut(unsubscribed).faults_mut().claim = Some(claim);
+        net.command(unsubscribed, Command::Register);
         net.settle(SECOND);
-        assert!(refused_with(&net, stranger, Reason::Mm(MmCause::Congestion)));
-        assert_eq!(net.ue_ref(stranger).state(), MmState::Deregistered);
+        assert!(refused_with(&net, unsubscribed, Reason::Mm(MmCause::Congestion)));
+        assert_eq!(net.ue_ref(unsubscribed).state(), MmState::Deregistered);
         assert_eq!(net.cta().occupancy(), (1, 0));
     }
 }

@@ -204,7 +204,7 @@ fn a_ue_with_reflective_qos_gets_no_rule() {
     no_violations(&net);
 }
 
-#[test] // TS 23.501 §5.7.5.3 told: a UE without reflective QoS gets the rules
+#[test] // TS 23.501 §5.7.5.3 signalled: a UE without reflective QoS gets the rules
 fn a_ue_without_reflective_qos_gets_the_rules() {
     let reflective = Treatment { reflective: true, ..Treatment::default() };
     let mut net = scene(3, vec![web(443)], reflective, false);

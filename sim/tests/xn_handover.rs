@@ -218,14 +218,14 @@ fn an_association_without_ng_setup_gets_no_ue() {
     let (mut net, _) = two_gnbs(10, 1);
     let mut config = gnb_config(3);
     config.supported_tas[0].tac = whimbrel_ids::Tac::new(77).expect("24 bits");
-    let stranger = net.add_gnb(config);
+    let other = net.add_gnb(config);
     net.settle(SECOND / 10);
-    net.take_over(stranger);
+    net.take_over(other);
     let before = state(&net);
     let m = path_switch_request(&net, &[1]);
-    net.inject(stranger, &octets(m));
+    net.inject(other, &octets(m));
     net.settle(SECOND / 10);
-    assert!(matches!(net.take_ngap(stranger).as_slice(), [Message::ErrorIndication(_)]));
+    assert!(matches!(net.take_ngap(other).as_slice(), [Message::ErrorIndication(_)]));
     assert_eq!(state(&net), before);
 }
 

@@ -84,7 +84,7 @@ pub struct Ambr {
 }
 
 impl Ambr {
-    /// 1 Gbit/s each way: what a UE gets where nothing else is said.
+    /// 1 Gbit/s each way: the default of a UE.
     pub const DEFAULT: Ambr =
         Ambr { uplink: BitRate { bps: 1_000_000_000 }, downlink: BitRate { bps: 1_000_000_000 } };
 }

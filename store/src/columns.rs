@@ -130,7 +130,7 @@ pub(crate) struct Header {
     place: [Option<usize>; COLUMNS.len()],
     fields: usize,
     ignored: Vec<String>,
-    /// The subscription of the row before and the fields that said it: mostly the next row's are the same.
+    /// The previous row's subscription and its fields: mostly the next row has the same.
     last: Option<(Vec<String>, Arc<Subscription>)>,
 }
 

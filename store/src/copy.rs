@@ -14,10 +14,10 @@ use crate::store::Store;
 /// Subscribers of an excerpt at most: to read them takes a millisecond.
 pub const EXCERPT_MAX: usize = 64;
 
-/// What an excerpt is of: what is named here and not in it is not there.
+/// The range of an excerpt: a subscriber in the range that is not in the excerpt does not exist.
 #[derive(Serialize, Deserialize)]
 enum Of {
-    /// All whose digits come after these, up to those.
+    /// All SUPIs after the first up to the second.
     Range { after: String, upto: Option<String> },
     /// These.
     Some(BTreeSet<String>),
@@ -38,7 +38,7 @@ struct Read {
 /// Subscribers with their keys, for another store. It is wiped when it is dropped.
 pub struct Excerpt {
     octets: Zeroizing<Vec<u8>>,
-    /// Where the next one begins; `None`: nobody comes after this one.
+    /// Where the next one begins; `None`: this is the last.
     pub last: Option<Supi>,
 }
 
@@ -57,7 +57,7 @@ impl Excerpt {
     }
 }
 
-/// What became of an excerpt that was taken over.
+/// The result of taking an excerpt over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TakenOver {
     /// Subscribers that were added or changed.
@@ -84,7 +84,7 @@ impl Store {
         Excerpt::of(Of::Some(supis.iter().map(|s| s.imsi()).collect()), &records, None)
     }
 
-    /// Has what another store's excerpt says: of the subscribers that it is of, these and no others. What is so already is not written.
+    /// Makes this store equal to another store's excerpt within its range. Equal records are not written.
     ///
     /// Errors: [`StoreError::Io`] where it is no excerpt; nothing is changed then.
     pub fn take_over(&mut self, excerpt: &[u8]) -> Result<TakenOver, StoreError> {
@@ -219,7 +219,7 @@ mod tests {
         pair.one.set_sqn_offsets(&[(supi(1), SqnOffset::new(99))]).unwrap();
         pair.one.remove(supi(2)).unwrap();
         pair.one.add(&record(9)).unwrap();
-        // Two who change their numbers: neither may be in the other's way.
+        // Two subscribers that swap their numbers: neither may block the other.
         let [three, four] = [3, 4].map(|n| record(n).msisdn);
         pair.one.edit(supi(3), |r| r.msisdn = None).unwrap();
         pair.one.edit(supi(4), |r| r.msisdn = three).unwrap();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_too_long_is_told_and_the_next_is_read() {
+    fn a_row_too_long_is_reported_and_the_next_is_read() {
         let mut text = vec![b'a'; ROW_OCTETS_MAX + 10];
         text.extend_from_slice(b"\nb\n");
         let found = rows(&text);

@@ -1,4 +1,4 @@
-//! What can go wrong with a store, each in one sentence that says what is the case and what to do.
+//! Errors of a store, each with one sentence of the fact and the remedy.
 
 use core::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use whimbrel_ids::Supi;
 use crate::import::BadLine;
 use crate::record::InvalidRecord;
 
-/// Why the store did not do what was asked. Nothing is half-done: each operation is one transaction.
+/// An error of an operation. Each operation is one transaction, so nothing is half-done.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -66,7 +66,7 @@ pub enum StoreError {
     Denied {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: Option<io::Error>,
     },
     /// The SUPI is in the store already.
@@ -85,11 +85,11 @@ pub enum StoreError {
     Io(io::Error),
     /// No random octets could be had from the system.
     NoRandomness,
-    /// Anything else that SQLite reports.
+    /// Another error of SQLite.
     Sqlite {
         /// The subscribers' file.
         path: PathBuf,
-        /// What it says.
+        /// Its message.
         source: rusqlite::Error,
     },
 }
@@ -183,7 +183,7 @@ impl From<io::Error> for StoreError {
     }
 }
 
-/// What SQLite's failure on the file at `path` means to an operator.
+/// Maps an error of SQLite on the file at `path`.
 pub(crate) fn of_sqlite(path: &Path, e: rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     // The index of the WAL finds no room for itself: SQLite has no other word for that.
@@ -200,7 +200,7 @@ pub(crate) fn of_sqlite(path: &Path, e: rusqlite::Error) -> StoreError {
     }
 }
 
-/// What the system's refusal to open or create the file at `path` means.
+/// Maps an error of opening or creating the file at `path`.
 pub(crate) fn of_file(path: &Path, e: io::Error) -> StoreError {
     let path = path.to_owned();
     match e.kind() {

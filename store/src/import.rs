@@ -226,7 +226,7 @@ impl Store {
     }
 }
 
-/// The subscribers of a CSV list, for who does not keep them in a store.
+/// The subscribers of a CSV list, without a store.
 ///
 /// Errors: [`StoreError::Import`] with the first bad line; [`StoreError::Io`].
 pub fn read_csv(input: impl BufRead) -> Result<Vec<SubscriberRecord>, StoreError> {
@@ -297,11 +297,11 @@ impl Import<'_, '_> {
             Ok(done) => done,
             Err(e) if e.is_io() => Err(StoreError::Io(e.into())),
             Err(e) => {
-                // The line is said apart; what serde_json appends to its sentence would repeat it.
+                // The line number is reported separately, so serde_json's suffix is removed.
                 let whole = e.to_string();
-                let told = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(told, _)| told);
+                let text = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(text, _)| text);
                 let line = before + (e.line() as u64).max(1);
-                self.bad.push(BadLine { line, problem: Problem::Json(told.to_owned()) });
+                self.bad.push(BadLine { line, problem: Problem::Json(text.to_owned()) });
                 Ok(())
             }
         }

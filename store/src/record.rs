@@ -219,7 +219,7 @@ serde_as_text!(Msisdn);
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Raw")]
 pub struct SubscriberRecord {
-    /// Who.
+    /// The subscriber.
     pub supi: Supi,
     /// Permanent key.
     pub k: LongTermKey,
@@ -333,7 +333,8 @@ pub(crate) fn fresh_sqn_offset() -> SqnOffset {
     sqn_offset_after(Sqn::ZERO)
 }
 
-/// The offset of a subscriber of whom another authentication centre has issued SQNs up to this one: SEQ goes on behind it.
+/// The offset of a subscriber for which another authentication centre has issued SQNs up to this one: SEQ continues after
+/// it.
 pub(crate) fn sqn_offset_after(issued: Sqn) -> SqnOffset {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     SqnOffset::with_seq_at(Instant(u64::try_from(since.as_micros()).unwrap_or(u64::MAX)), issued.seq() + 1)

@@ -21,8 +21,8 @@ const VERSION: i64 = 2;
 /// Statements kept compiled: as many as there are in this crate.
 const STATEMENTS: usize = 32;
 
-/// Layout 2. A subscription is stored once for all subscribers that have it, and its `id` is never used again.
-/// `change` is the log that tells other processes what to read anew; a `supi` of NULL means everything.
+/// Layout 2. A subscription is stored once for all subscribers that have it, and its `id` is never used again. `change`
+/// is the log from which other processes learn what to read again; a `supi` of NULL means everything.
 const LAYOUT: &str = "
     CREATE TABLE key_check (sealed BLOB NOT NULL) STRICT;
     CREATE TABLE subscription (
@@ -76,7 +76,7 @@ pub(crate) fn open(path: &Path, key_file: &Path) -> Result<(Connection, Sealer),
     }
 }
 
-/// Makes sure that the file exists with mode 0600; tells whether it is empty.
+/// Makes sure that the file exists with mode 0600; returns whether it is empty.
 fn create_private(path: &Path) -> Result<bool, StoreError> {
     let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
     let meta = file.and_then(|f| f.metadata()).map_err(|e| of_file(path, e))?;

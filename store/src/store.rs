@@ -403,7 +403,7 @@ impl<'a> Writer<'a> {
         Ok(row)
     }
 
-    /// Writes a record, and tells so; who had its MSISDN has it no longer.
+    /// Writes a record and logs the change; an earlier owner of its MSISDN loses it.
     pub(crate) fn replace(&mut self, record: &SubscriberRecord) -> Result<(), StoreError> {
         if let Some(msisdn) = &record.msisdn {
             let sql = "UPDATE subscriber SET msisdn = NULL WHERE msisdn = ?1 AND supi <> ?2";
@@ -413,7 +413,7 @@ impl<'a> Writer<'a> {
         self.log(Some(record.supi))
     }
 
-    /// Removes a subscriber, and tells so. Whether it was there.
+    /// Removes a subscriber and logs the change. Returns whether it existed.
     pub(crate) fn remove(&mut self, imsi: &str) -> Result<bool, StoreError> {
         let removed = self.run("DELETE FROM subscriber WHERE supi = ?1", [imsi])? > 0;
         if removed {
@@ -422,7 +422,7 @@ impl<'a> Writer<'a> {
         Ok(removed)
     }
 
-    /// Tells other processes that a subscriber changed, or with `None` that many did; shortens the log.
+    /// Logs for other processes that a subscriber changed, or with `None` that many did; shortens the log.
     pub(crate) fn log(&mut self, supi: Option<Supi>) -> Result<(), StoreError> {
         let supi = supi.map_or(Value::Null, |s| Value::Text(s.imsi()));
         self.run("INSERT INTO change (supi) VALUES (?1)", [supi])?;

@@ -230,7 +230,7 @@ pub struct SubscribedFlow {
     /// Which directions pass.
     #[serde(default)]
     pub gate: FlowGate,
-    /// Who sets it up.
+    /// What sets it up.
     #[serde(default)]
     pub setup: FlowSetup,
 }
@@ -252,7 +252,7 @@ pub enum FlowGate {
     Disabled,
 }
 
-/// Who sets a flow up.
+/// What sets a flow up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FlowSetup {

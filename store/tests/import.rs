@@ -42,7 +42,7 @@ fn a_hundred_thousand_lines() {
 }
 
 #[test]
-fn one_bad_line_is_told_by_its_number_and_nothing_is_applied() {
+fn one_bad_line_is_reported_by_its_number_and_nothing_is_applied() {
     let mut text = csv(1_000);
     text.insert_str(text.match_indices('\n').nth(499).unwrap().0 + 1, &format!("99970123,{K},xyz\n"));
     let problem = Problem::Record(InvalidRecord::Key("opc"));
@@ -272,7 +272,7 @@ fn record_k() -> whimbrel_security::LongTermKey {
 }
 
 #[test]
-fn a_bad_json_record_is_told_by_its_line() {
+fn a_bad_json_record_is_reported_by_its_line() {
     let good = format!(r#"{{"supi": "999701", "k": "{K}", "opc": "{K}"}}"#);
     for (text, line, says) in [
         (format!("[\n{good},\n{{\"supi\": \"x\"}}\n]"), 3, "expected a SUPI"),

@@ -13,7 +13,7 @@ use whimbrel_store::{Format, OnExisting, Store};
 const ROWS: u64 = 20_000;
 const FOLDER: &str = "WHIMBREL_STORE_TEST_FOLDER";
 
-/// The part of the process that is killed: not a test of its own unless told where to import to.
+/// The part of the process that is killed: not a test of its own unless the path to import to is given.
 #[test]
 fn import_until_killed() {
     let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else { return };

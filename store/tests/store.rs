@@ -163,7 +163,7 @@ fn edits_of_another_process_are_seen_after_a_look() {
 }
 
 #[test]
-fn more_edits_than_the_log_holds_are_told_as_all() {
+fn more_edits_than_the_log_holds_are_reported_as_all() {
     let folder = Folder::new();
     let (mut here, mut there) = (folder.store(), folder.store());
     let offsets: Vec<_> = (0..5_000).map(|_| (record(1).supi, SqnOffset::ZERO)).collect();

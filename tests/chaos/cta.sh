@@ -77,7 +77,7 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
 done
 
 judge
-takeovers=$(said "is the primary after a takeover") alone=$(said "continues without a CTA replica")
+takeovers=$(logged "is the primary after a takeover") alone=$(logged "continues without a CTA replica")
 echo "CTAs lost while they served: $killed killed, $slow while etcd was slow, $stopped stopped, $left left in order, $both with a CPF;" \
   "CTA replicas killed: $cta_replicas, from TCP alone cut off: $muted; cut off: $cut; taken over: $takeovers; continued alone: $alone"
 [ $((takeovers + alone)) -gt 0 ] || wrong "nothing happened: the run shows nothing"

@@ -53,14 +53,14 @@ gone_for=$((seconds - 46))
 [ "$gone_for" -le 60 ] || gone_for=60
 # ended_procedures: how many procedures of UEs have ended so far.
 ended_procedures() { grep -cE '^imsi-[^ ]* (Registered|SessionUp|ServiceAccepted|HandedOver|Deregistered)' "$tmp/play.log" || true; }
-before=$(said "this CTA is the primary")
-alone=$(said "continues without a CTA replica") lost=$(said "a CPF is lost")
+before=$(logged "this CTA is the primary")
+alone=$(logged "continues without a CTA replica") lost=$(logged "a CPF is lost")
 etcd_dies 1 2 3
 begun=$SECONDS
 ended_before=$(ended_procedures)
 sleep "$gone_for"
 meanwhile=$(($(ended_procedures) - ended_before))
-[ "$(said "this CTA is the primary") $(said "continues without a CTA replica") $(said "a CPF is lost")" = "$before $alone $lost" ] ||
+[ "$(logged "this CTA is the primary") $(logged "continues without a CTA replica") $(logged "a CPF is lost")" = "$before $alone $lost" ] ||
   wrong "a takeover or a loss happened without etcd"
 [ "$meanwhile" -ge $((50 * gone_for)) ] || wrong "UEs ended $meanwhile procedures in the $gone_for s without etcd"
 for n in 1 2 3; do etcd_member "$n"; done
@@ -81,6 +81,6 @@ cta "$serves"
 pairs 1
 
 judge
-echo "etcd: one of three members killed; all three away for $away s, in which UEs ended $meanwhile procedures; CTAs killed beside: 2, and taken over: $(said "is the primary after a takeover")"
-echo "{\"chaos\": \"etcd\", \"seconds\": $seconds, \"seed\": $seed, \"away_s\": $away, \"meanwhile\": $meanwhile, \"takeovers\": $(said "is the primary after a takeover")," \
+echo "etcd: one of three members killed; all three away for $away s, in which UEs ended $meanwhile procedures; CTAs killed beside: 2, and taken over: $(logged "is the primary after a takeover")"
+echo "{\"chaos\": \"etcd\", \"seconds\": $seconds, \"seed\": $seed, \"away_s\": $away, \"meanwhile\": $meanwhile, \"takeovers\": $(logged "is the primary after a takeover")," \
   "\"repeated\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"

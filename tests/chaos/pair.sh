@@ -53,12 +53,12 @@ ended() {
   kill "-$2" "${pid[$1]}"
   while kill -0 "${pid[$1]}" 2>/dev/null; do sleep 0.01; done
 }
-# said TEXT: how often both CTAs have logged it.
-said() { cat "$tmp"/one.log "$tmp"/two.log 2>/dev/null | grep -c "$1" || true; }
+# logged TEXT: how often both CTAs have logged it.
+logged() { cat "$tmp"/one.log "$tmp"/two.log 2>/dev/null | grep -c "$1" || true; }
 # pair_says TEXT N WHY: waits until they have logged it N times; WHY is the failure.
 pair_says() {
   for _ in $(seq 600); do
-    [ "$(said "$1")" -ge "$2" ] && return
+    [ "$(logged "$1")" -ge "$2" ] && return
     sleep 0.05
   done
   wrong "$3"

@@ -27,7 +27,7 @@ for _ in $(seq 100); do # it connects again after five seconds
 done
 kill -9 "${pid[incompatible]}"
 [ "$refused" -ge 2 ] || wrong "links of another version are not counted ($refused)"
-[ "$(said "a link is refused")" = 1 ] || wrong "links of another version are logged again and again"
+[ "$(logged "a link is refused")" = 1 ] || wrong "links of another version are logged again and again"
 
 # The CPFs.
 code=2

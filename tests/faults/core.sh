@@ -19,11 +19,11 @@ fi
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-mount -t tmpfs none /run # the names of network namespaces: those made here are nobody else's
+mount -t tmpfs none /run # the names of network namespaces: those made here are visible only here
 ip link set lo up
 ip link add outside type veth peer name far 2>/dev/null && ip addr add 192.0.2.10/24 dev outside &&
   ip link set outside up && ip link set far up && ip route add default via 192.0.2.1
-FAILED=0 CORE='' SAID='' TOOK=0
+FAILED=0 CORE='' LINE='' TOOK=0
 
 # ---- the core and its UEs --------------------------------------------------------------------------------------
 

@@ -6,34 +6,35 @@
 # Environment: WHIMBREL, the program to test. Needs root: it makes namespaces of its own, which are gone with it.
 set -uo pipefail
 
-WITHIN_MS=2000                        # how soon a fault must be told
+WITHIN_MS=2000                        # how soon a fault must be reported
 . "$(dirname "$0")/core.sh"
 
-# told SUBJECT PATTERN: wait until `whimbrel why SUBJECT` says something that matches, from BEGIN_MS on.
-told() {
+# explained SUBJECT PATTERN: waits until the answer of `whimbrel why SUBJECT` matches, for at most WITHIN_MS from
+# BEGIN_MS.
+explained() {
   while :; do
-    SAID=$(why "$1" | head -n 1)
+    LINE=$(why "$1" | head -n 1)
     TOOK=$(($(now_ms) - BEGIN_MS))
-    grep -qE "$2" <<<"$SAID" && return 0
+    grep -qE "$2" <<<"$LINE" && return 0
     [ "$TOOK" -lt "$WITHIN_MS" ] || return 1
     sleep 0.05
   done
 }
 
-# refused NAME SUBJECT PATTERN RAN-ARGUMENTS...: the UEs must fail, and `why` must tell it in time, with a fix.
+# refused NAME SUBJECT PATTERN RAN-ARGUMENTS...: the UEs must fail, and `why` must explain it in time, with a fix.
 refused() {
   local name=$1 subject=$2 pattern=$3
   shift 3
   BEGIN_MS=$(now_ms)
   ran "$@" &
   local ues=$! rc=0
-  if told "$subject" "$pattern.*fix: "; then
+  if explained "$subject" "$pattern.*fix: "; then
     wait "$ues" || rc=$?
-    if [ "$rc" != 0 ]; then ok "$name ($TOOK ms): \"$SAID\""; else not_ok "$name: \`whimbrel ran\` ended with 0"; fi
+    if [ "$rc" != 0 ]; then ok "$name ($TOOK ms): \"$LINE\""; else not_ok "$name: \`whimbrel ran\` ended with 0"; fi
   else
     kill "$ues" 2>/dev/null
     wait "$ues" 2>/dev/null
-    not_ok "$name: after $TOOK ms it says \"$SAID\""
+    not_ok "$name: after $TOOK ms it says \"$LINE\""
     sed 's/^/    /' "$tmp/w/ran" | head -n 20
   fi
 }
@@ -42,18 +43,18 @@ refused() {
 one_sentence() {
   local name=$1 pattern=$2 rc=0
   shift 2
-  SAID=$(cd "$tmp" && timeout 20 "$@" 2>&1 | grep -vE '^[0-9T:.-]+Z +(INFO|WARN) '; exit "${PIPESTATUS[0]}") || rc=$?
-  if [ "$rc" = 0 ] || [ "$rc" = 124 ]; then not_ok "$name: exit status $rc, \"$SAID\""; return; fi
-  if [ "$(wc -l <<<"$SAID")" != 1 ] || ! grep -qE "$pattern" <<<"$SAID"; then
-    not_ok "$name: it says \"$SAID\""
+  LINE=$(cd "$tmp" && timeout 20 "$@" 2>&1 | grep -vE '^[0-9T:.-]+Z +(INFO|WARN) '; exit "${PIPESTATUS[0]}") || rc=$?
+  if [ "$rc" = 0 ] || [ "$rc" = 124 ]; then not_ok "$name: exit status $rc, \"$LINE\""; return; fi
+  if [ "$(wc -l <<<"$LINE")" != 1 ] || ! grep -qE "$pattern" <<<"$LINE"; then
+    not_ok "$name: it says \"$LINE\""
     return
   fi
-  ok "$name: \"${SAID//$tmp\//}\""
+  ok "$name: \"${LINE//$tmp\//}\""
 }
 
 imsi() { printf 'imsi-9997000000000%02d' "$1"; }
 
-# No fault: a UE whose TUN device lies in a namespace of its own, where any program can use it.
+# No fault: a UE whose TUN device is in a namespace of its own, where any program can use it.
 any_program() {
   command -v ping >/dev/null || { echo "skip - any program: ping is not installed"; return; }
   ip netns add ue
@@ -63,12 +64,12 @@ any_program() {
     ip -n ue addr show dev wbue0 2>/dev/null | grep -q 'inet ' && break
     sleep 0.05
   done
-  SAID=$(ip netns exec ue ping -c 3 -i 0.2 -W 1 10.45.0.1 2>&1 | grep transmitted)
+  LINE=$(ip netns exec ue ping -c 3 -i 0.2 -W 1 10.45.0.1 2>&1 | grep transmitted)
   kill -INT "$ue"
   wait "$ue" || rc=$?
   ip netns del ue
-  if [ "$rc" = 0 ] && grep -q ' 0% packet loss' <<<"$SAID"; then ok "any program can use a UE's TUN device: ping: $SAID"; else
-    not_ok "any program can use a UE's TUN device: exit status $rc, ping: $SAID"
+  if [ "$rc" = 0 ] && grep -q ' 0% packet loss' <<<"$LINE"; then ok "any program can use a UE's TUN device: ping: $LINE"; else
+    not_ok "any program can use a UE's TUN device: exit status $rc, ping: $LINE"
     sed 's/^/    /' "$tmp/w/ran" | head -n 20
   fi
 }
@@ -99,22 +100,22 @@ time.sleep(60)' &
     done
     ip -n ue route replace default dev wbue0
     reached=$(python3 "$probe" 192.0.2.10 | tr '\n' ';')
-    SAID=$(ip netns exec ue python3 "$probe" 192.0.2.10 192.0.2.255 10.45.0.1 2>&1)
+    LINE=$(ip netns exec ue python3 "$probe" 192.0.2.10 192.0.2.255 10.45.0.1 2>&1)
     sleep 0.6
     if [ "$reached" = "gtpu 192.0.2.10;ngap 192.0.2.10;pfcp 192.0.2.10;tcp 192.0.2.10;" ]; then
       ok "isolation, nat $nat: the host itself reaches N2, N3, N4 and its own server"
     else not_ok "isolation, nat $nat: the host itself reaches only: $reached"; fi
-    if [ -z "$SAID" ]; then ok "isolation, nat $nat: a UE reaches none of them"; else not_ok "isolation, nat $nat: a UE reaches $(tr '\n' ';' <<<"$SAID")"; fi
-    SAID=$(ip netns exec ue ping -c 1 -W 1 10.45.0.1 2>&1 | grep transmitted)
-    if grep -q ' 0% packet loss' <<<"$SAID"; then ok "isolation, nat $nat: its router answers a ping: $SAID"; else not_ok "isolation, nat $nat: ping: $SAID"; fi
-    SAID=$(dropped ue_to_core)/$(dropped ue_to_host)
-    if [ "${SAID%/*}" -ge 8 ] && [ "${SAID#*/}" -ge 2 ]; then ok "isolation, nat $nat: $SAID packets are counted as ue_to_core/ue_to_host"; else
-      not_ok "isolation, nat $nat: counted as ue_to_core/ue_to_host: $SAID"
+    if [ -z "$LINE" ]; then ok "isolation, nat $nat: a UE reaches none of them"; else not_ok "isolation, nat $nat: a UE reaches $(tr '\n' ';' <<<"$LINE")"; fi
+    LINE=$(ip netns exec ue ping -c 1 -W 1 10.45.0.1 2>&1 | grep transmitted)
+    if grep -q ' 0% packet loss' <<<"$LINE"; then ok "isolation, nat $nat: its router answers a ping: $LINE"; else not_ok "isolation, nat $nat: ping: $LINE"; fi
+    LINE=$(dropped ue_to_core)/$(dropped ue_to_host)
+    if [ "${LINE%/*}" -ge 8 ] && [ "${LINE#*/}" -ge 2 ]; then ok "isolation, nat $nat: $LINE packets are counted as ue_to_core/ue_to_host"; else
+      not_ok "isolation, nat $nat: counted as ue_to_core/ue_to_host: $LINE"
     fi
     ip addr add 198.51.100.77/32 dev lo
     sleep 0.2
-    SAID=$(ip netns exec ue python3 "$probe" 198.51.100.77 2>&1)
-    if [ -z "$SAID" ]; then ok "isolation, nat $nat: nor an address that the host gets later"; else not_ok "isolation, nat $nat: a UE reaches a later address by $SAID"; fi
+    LINE=$(ip netns exec ue python3 "$probe" 198.51.100.77 2>&1)
+    if [ -z "$LINE" ]; then ok "isolation, nat $nat: nor an address that the host gets later"; else not_ok "isolation, nat $nat: a UE reaches a later address by $LINE"; fi
     ip addr del 198.51.100.77/32 dev lo
     kill -INT "$ue"
     wait "$ue"
@@ -167,8 +168,8 @@ empty_pool() {
   if ran "$steps"; then not_ok "empty address pool: all ten UEs got an address of eight"; return; fi
   last=$(sed -n 's/^failed: \(imsi-[0-9]*\) .*/\1/p' "$tmp/w/ran" | tail -n 1)
   BEGIN_MS=$(now_ms)
-  if told "${last:-imsi-999700000000010}" "no address is left.*fix: "; then ok "empty address pool: \"$SAID\""; else
-    not_ok "empty address pool: it says \"$SAID\""
+  if explained "${last:-imsi-999700000000010}" "no address is left.*fix: "; then ok "empty address pool: \"$LINE\""; else
+    not_ok "empty address pool: it says \"$LINE\""
   fi
 }
 
@@ -190,9 +191,9 @@ no_privilege() {
     return
   fi
   BEGIN_MS=$(now_ms)
-  if told "$(imsi 1)" "CAP_NET_ADMIN"; then ok "no privilege: \"$SAID\""; else not_ok "no privilege: it says \"$SAID\""; fi
-  SAID=$(grep -E 'CAP_NET_RAW' "$tmp/w/log" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
-  if [ -n "$SAID" ]; then ok "no privilege, SCTP: \"$SAID\""; else not_ok "no privilege, SCTP: the start-up does not name CAP_NET_RAW"; fi
+  if explained "$(imsi 1)" "CAP_NET_ADMIN"; then ok "no privilege: \"$LINE\""; else not_ok "no privilege: it says \"$LINE\""; fi
+  LINE=$(grep -E 'CAP_NET_RAW' "$tmp/w/log" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
+  if [ -n "$LINE" ]; then ok "no privilege, SCTP: \"$LINE\""; else not_ok "no privilege, SCTP: the start-up does not name CAP_NET_RAW"; fi
   if stop; then not_ok "no privilege: a core that did not carry packets ended with 0"; else ok "no privilege: it ends with an exit status of its own"; fi
 }
 
@@ -220,7 +221,7 @@ configuration() {
 
 # ---- a cluster ----------------------------------------------------------------------------------------------------
 
-# says NAME PATTERN COMMAND...: the command, which calls on, tells it in some seconds, with what to look at.
+# says NAME PATTERN COMMAND...: the command, which goes on, logs a matching line within some seconds.
 says() {
   local name=$1 pattern=$2
   shift 2
@@ -232,8 +233,8 @@ says() {
   done
   kill "$process"
   wait "$process" 2>/dev/null
-  SAID=$(grep -E "$pattern" "$tmp/w/says" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
-  if [ -n "$SAID" ]; then ok "$name: \"$SAID\""; else not_ok "$name: it says \"$(tail -n 1 "$tmp/w/says")\""; fi
+  LINE=$(grep -E "$pattern" "$tmp/w/says" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
+  if [ -n "$LINE" ]; then ok "$name: \"$LINE\""; else not_ok "$name: it says \"$(tail -n 1 "$tmp/w/says")\""; fi
 }
 
 cluster() {
@@ -244,13 +245,13 @@ cluster() {
   echo "cluster: { listen: \"$at\", key_file: $key }" >>"$tmp/w/whimbrel.yaml"
   start || { not_ok "cluster: the CTA does not start: $(tail -n 1 "$tmp/w/log")"; return; }
   local cpf=("$WHIMBREL" cpf)
-  one_sentence "CPF that nobody reaches" "^--listen: .*127.0.0.1.*address of this host" "${cpf[@]}" --cta "$at" --key-file "$key"
+  one_sentence "CPF with an unreachable address" "^--listen: .*127.0.0.1.*address of this host" "${cpf[@]}" --cta "$at" --key-file "$key"
   says "CPF with another key" "accepts.*key.*\`--key-file\`" "${cpf[@]}" --cta "$at" --listen "$here" --key-file "$other"
   one_sentence "CPF without a key" "^links at 0.0.0.0:0 .*\`--key-file\`" "${cpf[@]}" --cta "$at" --listen 0.0.0.0:0
   says "CPF of a wrong port" "accepts.*no process accepts links at this address.*\`cluster.listen\`" "${cpf[@]}" --cta 192.0.2.10:7381 --listen "$here" --key-file "$key"
   says "CPF of an unknown region" "accepts.*log says why" "${cpf[@]}" --cta "$at" --listen "$here" --key-file "$key" --region far/away
-  SAID=$(grep -o "a CPF is refused.*far/away.*cluster.other_regions.*" "$tmp/w/log")
-  if [ -n "$SAID" ]; then ok "the same at its CTA: \"$SAID\""; else not_ok "the same at its CTA: $(tail -n 1 "$tmp/w/log")"; fi
+  LINE=$(grep -o "a CPF is refused.*far/away.*cluster.other_regions.*" "$tmp/w/log")
+  if [ -n "$LINE" ]; then ok "the same at its CTA: \"$LINE\""; else not_ok "the same at its CTA: $(tail -n 1 "$tmp/w/log")"; fi
   says "CPF, etcd that is not there" "etcd does not answer.*\`--etcd\`.*no CTA is known" "${cpf[@]}" --etcd http://192.0.2.10:2379 --listen "$here" --key-file "$key"
   stop
   printf 'n2: { addresses: [192.0.2.10] }\nn4: { node_id: 192.0.2.10 }\nupfs: [{ address: "192.0.2.3:8805" }]\n' >>"$tmp/w/whimbrel.yaml"
@@ -313,8 +314,8 @@ killed() {
   if noticed ': Idle$' "$tmp/w/ran" 1000; then ok "kill -9: a gNB that says nothing notices $TOOK ms after the next start began"; else
     not_ok "kill -9: a gNB that says nothing notices nothing in $TOOK ms"
   fi
-  SAID=$(grep -E 'lost.*kept' "$tmp/w/log" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
-  if [ -n "$SAID" ]; then ok "kill -9, what is kept: \"$SAID\""; else not_ok "kill -9: the log does not say what was kept and lost"; fi
+  LINE=$(grep -E 'lost.*kept' "$tmp/w/log" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
+  if [ -n "$LINE" ]; then ok "kill -9, what is kept: \"$LINE\""; else not_ok "kill -9: the log does not say what was kept and lost"; fi
   wait "$ue" || rc=$?
   if [ "$rc" = 0 ]; then ok "kill -9: the UE registers again, opens a session, pings and leaves"; else
     not_ok "kill -9: the UE does not come back"

@@ -202,17 +202,17 @@ judge() {
   while IFS=$'\t' read -r name subject expected; do
     case " $1 " in *" $name "*) ;; *) continue ;; esac
     while :; do
-      SAID=$(why "$subject" | head -n 1 | same_each_time)
+      LINE=$(why "$subject" | head -n 1 | same_each_time)
       TOOK=$(($(now_ms) - BEGIN_MS))
-      [ "$SAID" = "$expected" ] || [ "$TOOK" -ge "$WITHIN_MS" ] && break
+      [ "$LINE" = "$expected" ] || [ "$TOOK" -ge "$WITHIN_MS" ] && break
       sleep 0.1
     done
     if [ -n "${WHY_SHOW:-}" ]; then
-      printf '| `%s` |  | `%s` | %s |\n' "$name" "$subject" "$SAID"
-    elif [ "$SAID" = "$expected" ]; then
-      ok "why, $name: \"$SAID\""
+      printf '| `%s` |  | `%s` | %s |\n' "$name" "$subject" "$LINE"
+    elif [ "$LINE" = "$expected" ]; then
+      ok "why, $name: \"$LINE\""
     else
-      not_ok "why, $name: after $TOOK ms it says \"$SAID\" and not \"$expected\""
+      not_ok "why, $name: after $TOOK ms it says \"$LINE\" and not \"$expected\""
     fi
   done < <(rows)
 }

@@ -60,7 +60,7 @@ guest_wait() {
     sleep 0.2
   done
   [ -f "$GUEST_OUT/rc" ] && return "$(cat "$GUEST_OUT/rc")"
-  echo "guest: no result after $1 s; the console said:" >&2
+  echo "guest: no result after $1 s; the console printed:" >&2
   tail -20 "$GUEST_OUT/console.log" >&2
   return 124
 }

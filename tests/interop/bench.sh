@@ -5,11 +5,11 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../needs.sh"
 
 needs_namespace
-said=$(timeout -s KILL 120 "$WHIMBREL" bench load --cpfs 2 --kill-every 1 --rates 100 --seconds 3 --ues 100) || { echo "$said"; exit 1; }
-case $said in
-  *"CPFs killed: 0;"*) echo "$said"; exit 1 ;;
+output=$(timeout -s KILL 120 "$WHIMBREL" bench load --cpfs 2 --kill-every 1 --rates 100 --seconds 3 --ues 100) || { echo "$output"; exit 1; }
+case $output in
+  *"CPFs killed: 0;"*) echo "$output"; exit 1 ;;
   *"CPFs killed: "*", lost: 0;"*) ;;
-  *) echo "$said"; exit 1 ;;
+  *) echo "$output"; exit 1 ;;
 esac
-said=$(timeout -s KILL 120 "$WHIMBREL" bench detection --carried 100 --loads 70 --intervals-ms 50 --seconds 1 --hangs 1 --ues 100) || { echo "$said"; exit 1; }
-case $said in *'"found_p50_ms":null'*) echo "$said"; exit 1 ;; esac
+output=$(timeout -s KILL 120 "$WHIMBREL" bench detection --carried 100 --loads 70 --intervals-ms 50 --seconds 1 --hangs 1 --ues 100) || { echo "$output"; exit 1; }
+case $output in *'"found_p50_ms":null'*) echo "$output"; exit 1 ;; esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The demonstration's capture, judged by tshark: everything that the core and the UEs said to each other on N2, N3 and
-# N4, with NAS in clear. It fails on a malformed packet, on an element that tshark does not know and that may not be
-# ignored, and on a protocol or message of the demonstration that the capture lacks.
+# The demonstration's capture, judged by tshark: all messages between the core and the UEs on N2, N3 and N4, with NAS in
+# clear. It fails on a malformed packet, on an element that tshark does not know and that may not be ignored, and on a
+# protocol or message of the demonstration that the capture lacks.
 #
 # Usage: demo_capture.sh               runs `$WHIMBREL demo` and judges its capture
 #        demo_capture.sh FILE.pcap     judges that capture of a demonstration with $UES UEs

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A gNB that offers fastwire beside one that does not: UEs register, use their sessions, are idle, return and hand over between the two, and
-# tshark finds nothing wrong in the core's capture, which is in ASN.1. Then a core that is told not to agree: nobody notices.
-# In a network namespace of its own.
+# tshark finds nothing wrong in the core's capture, which is in ASN.1. Then a core that is configured not to agree: the UEs are served
+# alike. In a network namespace of its own.
 #
 # Usage: fastwire.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -65,5 +65,5 @@ done
 
 start off run
 play --fastwire
-! grep -q fastwire "$tmp/off.log" || wrong "nobody was to speak fastwire"
+! grep -q fastwire "$tmp/off.log" || wrong "no gNB was to use fastwire"
 echo "8 UEs in both forms, and in ASN.1 alone where the core does not agree"

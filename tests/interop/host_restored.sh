@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The host is as it was: firewall, routes, rules, addresses and kernel settings are byte-identical before `whimbrel run` and
-# after it, where it was told to stop and where it was killed, started again and told to stop. In a network namespace of
-# its own, with settings and a firewall table of somebody else in it.
+# after it, where it was stopped, and where it was killed, started again and stopped. In a network namespace of its own,
+# with settings and a firewall table of another program in it.
 #
 # Usage: host_restored.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 #
@@ -25,7 +25,7 @@ same() {
   echo "the host is as it was $1"
 }
 
-# begins: the core, anew; its number is in `core`.
+# begins: starts the core again; its process id is in `core`.
 begins() {
   rm -f "$tmp/core.log"
   start core run
@@ -62,8 +62,8 @@ for n, address in enumerate(["127.0.0.21", "127.0.0.22"]):
             sys.exit(f"WRONG: no association: {answer.hex()}")
 own = (60, b"\0" + ipaddress.ip_address("127.0.0.1").packed)
 if ask("127.0.0.21", message(5, 99, own, started)) is not None:
-    sys.exit("WRONG: somebody speaks for the program's own SMF")
-print("the UPF answers two other SMFs on N4, and nobody in the name of its own")
+    sys.exit("WRONG: another peer is accepted as the program's own SMF")
+print("the UPF answers two other SMFs on N4, and none that pretends to be its own")
 PYTHON
 }
 

@@ -74,7 +74,7 @@ sleep 1
 before=$(uplink 127.0.0.1:8083)
 
 kill -9 "$east"
-play "while one of them is dead and nobody knows it"
+play "while one of them is dead and not yet detected"
 carried 127.0.0.1:8083 "$before"
 await core "the UPF east does not answer"
 

@@ -75,7 +75,7 @@ await south "a peer AMF is connected"
 
 ran "$tmp/play.yaml" -v >"$tmp/play.log" 2>&1 || wrong "UEs failed"
 [ "$(grep -c '^imsi-[0-9]*: HandedOver' "$tmp/play.log")" = 36 ] || wrong "not all were handed over"
-[ "$(registered north)" = 0 ] && [ "$(registered south)" = 0 ] || wrong "somebody is registered who has left"
+[ "$(registered north)" = 0 ] && [ "$(registered south)" = 0 ] || wrong "a UE that has left is still registered"
 echo "12 UEs went to the other AMF, back, and there again with their sessions, and slept and woke there"
 
 kill -9 "$south"

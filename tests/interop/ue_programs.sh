@@ -53,8 +53,8 @@ program() {
 }
 # printed WHAT TEXT
 printed() { grep -qF -- "$2" "$tmp/out" || wrong "$1: the program does not print: $2"; }
-# nobody_is_on: the core has no registered UE.
-nobody_is_on() {
+# no_ue_is_registered: the core has no registered UE.
+no_ue_is_registered() {
   for _ in $(seq 40); do
     "$WHIMBREL" ue list --json -c "$tmp/core.yaml" 2>/dev/null | grep -q '"imsi-' || return 0
     sleep 0.05
@@ -69,7 +69,7 @@ printed DNS "nameserver 203.0.113.53"
 printed DNS "nameserver 2001:db8:113::53"
 printed MTU "mtu 1380"
 grep -q '"figures"' "$tmp/out" && wrong "the report is mixed into the program's output"
-nobody_is_on
+no_ue_is_registered
 echo "a program reached the server over IPv4 and IPv6, and its exit status was ours"
 
 program 127 -- no-such-program
@@ -95,7 +95,7 @@ status=0
 wait "$held" || status=$?
 [ "$status" = 0 ] || wrong "an interrupt gives exit status $status"
 [ ! -e "/run/netns/$name" ] && [ ! -e "/etc/netns/$name" ] || wrong "the namespace is left behind"
-nobody_is_on
+no_ue_is_registered
 echo "a scenario's session was held until the interrupt, and nothing was left"
 
 # SIGTERM ends the program too.
@@ -111,5 +111,5 @@ status=0
 wait "$held" || status=$?
 [ "$status" = 130 ] || wrong "a program that SIGINT ended gives exit status $status"
 [ ! -e "/proc/$child" ] || wrong "the program outlives the run"
-nobody_is_on
+no_ue_is_registered
 echo "SIGTERM ended the program and the session"

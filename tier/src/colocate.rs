@@ -2,7 +2,7 @@
 //!
 //! 1. Scan: the counters of each region in fast memory make a histogram. Regions that are paged out are not touched.
 //! 2. Select: the cutoff is the hotness from which records fit into fast memory; the regions whose share of hot octets
-//!    lies between the watermarks are selected, and those with little left in them.
+//!    is between the watermarks are selected, and those with little left in them.
 //! 3. Move: hot records of selected regions go to regions for hot records, the others to regions for cold ones.
 //! 4. Page out: the coldest regions leave fast memory until the rest fits.
 

@@ -22,7 +22,7 @@ pub struct Config {
     pub max_octets: u64,
     /// Where cold regions go.
     pub backing: Backing,
-    /// Records are moved out of a region if its share of hot octets lies between these, in percent: below, moving is not worth the scan;
+    /// Records are moved out of a region if its share of hot octets is between these, in percent: below, moving is not worth the scan;
     /// above, the region is hot already.
     pub hot_percent: (u8, u8),
     /// Whether the cutoff bin fills what the hotter bins leave of fast memory.

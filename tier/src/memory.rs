@@ -1,9 +1,9 @@
 //! The regions' memory: mapped, read, written, paged out.
 //!
-//! Unsafe code is needed for the mappings themselves, for madvise(2) and mincore(2), and for a counter that lies beside octets of the
-//! caller in the same memory. Every method checks its range against the region, and whatever is written or counted takes
-//! `&mut self`, so that no reference given out by [`Memory::octets`] lives meanwhile: a wrong place reads wrong octets, and is
-//! never undefined behaviour.
+//! Unsafe code is needed for the mappings themselves, for madvise(2) and mincore(2), and for a counter that is stored beside octets
+//! of the caller in the same memory. Every method checks its range against the region, and whatever is written or counted takes `&mut
+//! self`, so that no reference given out by [`Memory::octets`] lives meanwhile: a wrong place reads wrong octets, and is never
+//! undefined behaviour.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -150,7 +150,7 @@ impl Memory {
         assert_ne!(from.0, to.0, "records move between regions");
         let source = self.at(from.0, from.1, span);
         let target = self.at(to.0, to.1, span);
-        // SAFETY: both ranges are mapped and lie in different mappings; `&mut self` excludes readers.
+        // SAFETY: both ranges are mapped, in different mappings; `&mut self` excludes readers.
         unsafe { target.copy_from_nonoverlapping(source, span) };
     }
 
@@ -223,7 +223,7 @@ fn map_aligned(file: Option<(libc::c_int, libc::off_t)>) -> io::Result<NonNull<u
     let first = unsafe { libc::mmap(std::ptr::null_mut(), 2 * REGION_OCTETS, readable, anonymous, -1, 0) };
     let first = not_failed(first)?;
     let before = first.as_ptr().align_offset(REGION_OCTETS);
-    // SAFETY: an aligned region lies within the two that are mapped.
+    // SAFETY: an aligned region is within the two that are mapped.
     let at = unsafe { first.add(before) };
     unmap(first, before);
     // SAFETY: as above.

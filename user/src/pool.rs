@@ -188,7 +188,7 @@ mod tests {
         let mut p = Pool::new(100, 64);
         assert!(p.take(103));
         let own: Vec<_> = (0..6).map(|index| p.take_any((index, 1)).unwrap()).collect();
-        // Who finds its own taken does not take the next one's.
+        // A session whose own address is in use does not take the next one's.
         assert_eq!(own, [100, 101, 102, 132, 104, 105]);
         p.give_back(104);
         assert_eq!(p.take_any((4, 1)), Some(104));

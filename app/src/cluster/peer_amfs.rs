@@ -60,9 +60,9 @@ impl PeerAmfs {
         let mut settings = Settings::new(PeerAmfHello(own).to_octets());
         settings.listen = config.listen;
         if let Some(file) = &config.key_file {
-            settings.keys = Key::read(file).map_err(|e| format!("neighbours.key_file: {e}"))?;
+            settings.keys = Key::read(file).map_err(|e| format!("peer_amfs.key_file: {e}"))?;
         }
-        let links = Links::open(settings).map_err(|e| format!("neighbours.listen: {e}"))?;
+        let links = Links::open(settings).map_err(|e| format!("peer_amfs.listen: {e}"))?;
         let all = config.amfs.iter().map(|n| PeerAmf {
             name: n.name.clone(),
             amf_id: n.amf_id,

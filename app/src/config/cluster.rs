@@ -134,6 +134,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             "Time between two heartbeats to a CPF: 20 ms to 1 s.",
         );
         let misses = s.value("heartbeat_misses", 3u8, "A CPF is declared lost after this many heartbeats in a row without an answer: 2 to 16.");
+        #[cfg(any(test, feature = "bench"))]
         let experiment = s.value(
             "heartbeat_experiment",
             false,
@@ -203,8 +204,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         if replicas > most {
             s.refuse("replicas", format!("{replicas} replicas of a UE are of no use"), format!("write 0 to {most}"));
         }
-        let of = if experiment { Timing::experiment } else { Timing::new };
-        let heartbeat = of(interval, misses).unwrap_or_else(|e| {
+        let heartbeat = Timing::new(interval, misses);
+        #[cfg(any(test, feature = "bench"))]
+        let heartbeat = if experiment { Timing::experiment(interval, misses) } else { heartbeat };
+        let heartbeat = heartbeat.unwrap_or_else(|e| {
             s.refuse("heartbeat_interval", e.to_string(), "write values in these bounds");
             Timing::default()
         });

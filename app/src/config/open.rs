@@ -114,7 +114,7 @@ pub(super) fn trust(s: &mut Section<'_, '_>) -> Trust {
     let revoked = s.list::<u64>("revoked", vec![], "Serial numbers of certificates that they revoked.");
     let keys = authorities.iter().map(|key| key.0).collect();
     let Some(mut trust) = Trust::new(keys) else {
-        s.refuse("authorities", "these are more than 8 authorities", "leave out those that nobody uses");
+        s.refuse("authorities", "these are more than 8 authorities", "leave out those that are not used");
         return Trust::default();
     };
     revoked.into_iter().for_each(|serial| trust.revoke(serial));

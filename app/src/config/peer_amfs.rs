@@ -27,8 +27,8 @@ pub(crate) struct PeerAmf {
 }
 
 impl PeerAmf {
-    pub(super) fn control(&self) -> control::Neighbour {
-        control::Neighbour { name: self.name.clone(), amf_id: self.amf_id, tacs: self.tacs.clone() }
+    pub(super) fn control(&self) -> control::PeerAmf {
+        control::PeerAmf { name: self.name.clone(), amf_id: self.amf_id, tacs: self.tacs.clone() }
     }
 }
 

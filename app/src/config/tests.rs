@@ -393,7 +393,7 @@ fn two_regions_of_one_name_are_refused_with_both() {
     let twice = of("north/harbour", "south/harbour");
     assert!(twice.contains("north/harbour") && twice.contains("south/harbour"), "{twice}");
     let within = of("1233", "123330");
-    assert!(within.contains("the region 123330 lies in the region 1233:"), "{within}");
+    assert!(within.contains("the region 123330 is within the region 1233:"), "{within}");
 }
 
 #[test]

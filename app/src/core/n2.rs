@@ -22,8 +22,6 @@ use crate::config::{Config, SctpChoice};
 use crate::entropy::SystemEntropy;
 use crate::unit::descriptors;
 
-/// Payload protocol identifier of NGAP (TS 38.412 §7).
-pub(super) const NGAP_PPID: u32 = 60;
 /// Streams asked of and granted to a gNB: stream 0, and enough that UEs do not wait for each other.
 const STREAMS: u16 = 32;
 

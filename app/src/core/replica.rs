@@ -13,7 +13,7 @@ use whimbrel_sctp_io::{AssociationId as SctpAssociation, Event, Events, Transpor
 use super::control_thread::{Parts, ReplicaCta, SPIN, StopRequest};
 use super::core_time::CoreTime;
 use super::early::{Early, EarlyMessages};
-use super::n2::{self, Links, NGAP_PPID};
+use super::n2::{self, Links};
 use super::subscriber_copy::SubscriberCopy;
 use super::subscribers::StoredSubscribers;
 use crate::clock;
@@ -177,13 +177,13 @@ impl Replica {
                 let Some(from) = self.links.received(association) else { return };
                 let Some(link) = self.links.link(from) else { return };
                 let octets = link.readable(octets);
-                if ppid != NGAP_PPID {
+                if ppid != whimbrel_ngap::PPID {
                     return;
                 }
                 match self.links.take(from, octets) {
                     MessageRoute::Answered(answer) => {
                         // A gNB that does not get the answer asks again.
-                        let _ = n2.send(association, 0, NGAP_PPID, &answer);
+                        let _ = n2.send(association, 0, whimbrel_ngap::PPID, &answer);
                     }
                     _ => {
                         let from = (from, link.peer.ip());

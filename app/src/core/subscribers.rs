@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_barred_and_an_unknown_subscriber_are_told_apart_and_forms_are_shared() {
+    fn a_barred_and_an_unknown_subscriber_differ_and_forms_are_shared() {
         let folder = std::env::temp_dir().join(format!("whimbrel-udm-test-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();

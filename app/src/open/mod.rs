@@ -2,7 +2,7 @@
 //! inputs of the CTA.
 //!
 //! A thread of its own holds the operator's key and the connections. An answer that does not come is an input too: it says why, and
-//! one log line says who is at fault and what to do.
+//! one log line names the party at fault and the remedy.
 
 mod address;
 mod metering;
@@ -208,7 +208,7 @@ impl Brokers {
 
 impl Drop for Brokers {
     fn drop(&mut self) {
-        // The thread ends when nobody can ask any more.
+        // The thread ends when no sender is left.
         let (unused, _) = queue::unbounded_channel();
         self.sender = unused;
         let (unused, _) = queue::unbounded_channel();
@@ -388,7 +388,7 @@ const fn word_of(reason: Unreachable) -> &'static str {
     }
 }
 
-/// One sentence: what is the case, who is at fault, what to do.
+/// One sentence: the fact, the party at fault, and the remedy.
 fn explain(domain: &Domain, reason: Unreachable, detail: &str) -> String {
     let (fault, fix) = match reason {
         Unreachable::NoAddress => (

@@ -1,6 +1,8 @@
 //! A core and a radio network of their own, for `demo` and `bench`: in a network namespace made for them, with a
 //! configuration, subscribers and servers that are gone afterwards. The host is left as it was, with root or without.
 
+#[cfg(any(test, feature = "bench"))]
+mod measured;
 pub(crate) mod open;
 mod servers;
 
@@ -22,7 +24,6 @@ use whimbrel_security::{HomeNetworkPrivateKey, UsimSqn};
 use whimbrel_store::{Format, OnExisting, Store};
 
 use crate::client::Client;
-use crate::console::Metric;
 
 pub(crate) use servers::{Gaps, NAME, Servers};
 
@@ -35,8 +36,6 @@ const API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8070);
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// How long the core may take to stop.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
-/// So old is what the metrics tell at most, and a little.
-const GAUGES: Duration = Duration::from_millis(550);
 /// The variable that says that this process is in its own namespace already.
 const INSIDE: &str = "WHIMBREL_PLAYGROUND";
 
@@ -146,17 +145,12 @@ impl SuciScheme {
 /// A key of no secret: it conceals the identities of emulated UEs only.
 const PRIVATE_KEY: [u8; 32] = [0x42; 32];
 
-/// A CPF that is a process of its own.
-struct Cpf {
-    region: &'static str,
-    process: Child,
-}
-
 /// A running core with its subscribers.
 pub(crate) struct Playground {
     folder: PathBuf,
     core: Child,
-    cpfs: Vec<Cpf>,
+    /// The CPFs that are processes of their own.
+    cpfs: Vec<Child>,
     /// How many CPFs have been started.
     begun: usize,
     /// The processor that core and CPFs run on.
@@ -204,7 +198,7 @@ impl Playground {
         playground.await_ready()?;
         for region in &wish.cpfs {
             let process = playground.spawn_cpf(region)?;
-            playground.cpfs.push(Cpf { region, process });
+            playground.cpfs.push(process);
         }
         playground.await_cpfs()?;
         Ok(playground)
@@ -234,39 +228,6 @@ impl Playground {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
-    }
-
-    /// Waits until all CPFs are connected, also those that were declared lost and rejoin, and each UE has a replica. Errors: one
-    /// sentence.
-    pub(crate) fn await_members(&self) -> Result<(), String> {
-        self.until("CPFs do not come back", |p| {
-            let ways = ["a CPF joined", "heartbeats are not answered", "a CPF is lost"];
-            let log = p.log();
-            let [came, silent, lost] = ways.map(|text| log.matches(text).count());
-            Ok(came >= self.cpfs.len() + silent + lost)
-        })?;
-        self.await_backups()
-    }
-
-    /// A CPF dies, as by `kill -9`, and another one is started in its place. Returns when that one has come, and each UE could
-    /// lose another one. Errors: one sentence.
-    pub(crate) fn lose_cpf(&mut self, nth: usize) -> Result<(), String> {
-        let Some(cpf) = self.cpfs.get_mut(nth) else {
-            return Err(format!("there is no CPF {nth}"));
-        };
-        let cannot = |e| format!("a CPF cannot be killed: {e}");
-        cpf.process.kill().map_err(cannot)?;
-        cpf.process.wait().map_err(cannot)?;
-        let region = cpf.region;
-        let process = self.spawn_cpf(region)?;
-        self.cpfs[nth].process = process;
-        self.await_cpfs()?;
-        self.await_backups()
-    }
-
-    fn await_backups(&self) -> Result<(), String> {
-        std::thread::sleep(GAUGES);
-        self.until("UEs have no replica", |p| Ok(p.client.metric(Metric::UesWithoutBackup, None)? == 0.0))
     }
 
     fn await_ready(&mut self) -> Result<(), String> {
@@ -309,16 +270,6 @@ impl Playground {
     /// The core's API.
     pub(crate) fn client(&self) -> &Client {
         &self.client
-    }
-
-    /// The core's process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.core.id()
-    }
-
-    /// The core's processes: it, and its CPFs where they are apart.
-    pub(crate) fn pids(&self) -> Vec<u32> {
-        [&self.core].into_iter().chain(self.cpfs.iter().map(|cpf| &cpf.process)).map(Child::id).collect()
     }
 
     /// Where the core takes N2.
@@ -382,7 +333,7 @@ impl Playground {
 
 impl Drop for Playground {
     fn drop(&mut self) {
-        // The functions of a unit outlive its manager, so that one is asked to end them.
+        // The other processes of a unit survive a killed manager; SIGTERM makes the manager end them.
         if self.unit && matches!(self.core.try_wait(), Ok(None)) {
             let _ = Command::new("kill").args(["-TERM", &self.core.id().to_string()]).status();
             let until = Instant::now() + STOPPED_WITHIN;
@@ -390,7 +341,7 @@ impl Drop for Playground {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        for process in self.cpfs.iter_mut().map(|cpf| &mut cpf.process).chain([&mut self.core]) {
+        for process in self.cpfs.iter_mut().chain([&mut self.core]) {
             let _ = process.kill();
             let _ = process.wait();
         }

@@ -101,7 +101,7 @@ fn admitted() -> Vec<u8> {
     transfer.to_vec()
 }
 
-/// What the source is told of it.
+/// The transfer for the source.
 fn command() -> Vec<u8> {
     let mut transfer = HandoverCommandTransfer::new();
     transfer.dl_forwarding_up_tnl_information = Some(tunnel(0x1003));

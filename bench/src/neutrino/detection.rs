@@ -12,7 +12,7 @@ use crate::plot::{Axis, Plot, Series};
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// What `whimbrel bench detection` is told.
+    /// Arguments of `whimbrel bench detection`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
@@ -47,7 +47,7 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The program's experiment; what it says is said here, and its last line is the figures.
+/// The program's experiment; its output is printed, and the last line has the figures.
 fn measure(options: &[String]) -> io::Result<Value> {
     let program = std::env::var_os("WHIMBREL").ok_or_else(|| {
         io::Error::other("WHIMBREL does not name the program that is to be measured: `./x bench` does")

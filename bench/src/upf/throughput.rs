@@ -1,6 +1,6 @@
 //! What a packet costs the pipeline, of one core and from memory: by sessions, sizes and directions.
 //!
-//! Sessions are drawn uniformly, the packets lie in more memory than the second cache has, and each burst begins with what the last
+//! Sessions are drawn uniformly, the packets occupy more memory than the second cache has, and each burst begins with what the last
 //! one left: nothing is quick because it was there already, or because the processor could begin before.
 
 mod firewall;

@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::input::Input;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 
-/// Begins to let the UE's connection go; the gNB may have asked.
+/// Starts the AN release, whether the gNB requested it or not.
 pub(crate) fn start(ue: Ue, cause: Cause) {
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::AnRelease, async move {
@@ -20,7 +20,7 @@ pub(crate) fn start(ue: Ue, cause: Cause) {
         session_resources::deactivate_all(ue, ue.smf().sessions_with_user_plane(ue)); // steps 5 to 7, on each session's lane
         let complete =
             |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::UeContextReleaseComplete(_)));
-        // Step 4. A gNB that does not complete has lost the UE all the same.
+        // Step 4. If the gNB does not answer, the UE is CM-IDLE all the same.
         let answer = ue.receive(complete, ue.config().timers.guard).await;
         if let Err(Interrupt::Superseded(_) | Interrupt::ConnectionLost) = answer {
             return; // the UE came back on a new connection before this one was gone
@@ -32,7 +32,7 @@ pub(crate) fn start(ue: Ue, cause: Cause) {
     });
 }
 
-/// The gNB wants the connection gone (TS 23.502 §4.2.6 step 1b). It does not wait for what runs over it.
+/// UE CONTEXT RELEASE REQUEST (TS 23.502 §4.2.6 step 1b). Procedures that run over the connection do not delay it.
 pub(crate) fn requested(ue: Ue, cause: Cause) {
     if ue.with(|p| p.lanes.procedure(Lane::Mobility)) == Some(Procedure::AnRelease) {
         return nas_dispatch::duplicate(ue);
@@ -41,25 +41,25 @@ pub(crate) fn requested(ue: Ue, cause: Cause) {
         return end::dismiss(ue);
     }
     if target::source_leaves(ue, &cause) {
-        return; // a UE that is on its way to another gNB is that one's
+        return; // the UE is in handover: the target gNB serves it
     }
     start(ue, cause);
 }
 
-/// A UE without connection is watched: it shows up within the periodic registration timer, or is deregistered
-/// (TS 24.501 §5.3.7, TS 23.501 §5.4.1.1). One that is not registered has nothing to come back to.
+/// Starts the timers of an idle UE: it registers within the periodic registration timer, or is deregistered (TS 24.501
+/// §5.3.7, TS 23.501 §5.4.1.1). Not for a UE that is not registered.
 pub(crate) fn begin_reachability(ue: Ue) {
     let timers = ue.config().timers;
     let now = ue.now();
     let has_sessions = !ue.smf().session_ids(ue).is_empty();
     let registered = ue.with(|p| {
-        // A UE that was here for an emergency has nothing to come back to once that is over (TS 24.501 §5.3.7).
+        // An emergency registration ends with the connection (TS 24.501 §5.3.7).
         if p.amf.emergency && !has_sessions {
             p.amf.registered = false;
         }
         if p.amf.registered {
-            p.amf.reachable_until = Some(reach::given_up_at(p, &timers, now));
-            reach::goes_idle(p, now);
+            p.amf.reachable_until = Some(reach::implicitly_deregistered_at(p, &timers, now));
+            reach::becomes_idle(p, now);
             if let Some(security) = &mut p.amf.security {
                 security.release_schedules();
             }

@@ -8,7 +8,7 @@ use whimbrel_security::KGnb;
 
 use crate::state::{AmfContext, NextHop};
 
-/// What the next gNB derives its key from.
+/// The {NH, NCC} from which the next gNB derives its key.
 #[derive(Clone)]
 pub(crate) struct Fresh {
     /// {NH, NCC}.
@@ -17,7 +17,7 @@ pub(crate) struct Fresh {
     pub(crate) new: Option<NewSecurityContextInd>,
 }
 
-/// A gNB gets its first K_gNB of this connection: the chain begins. K_gNB itself counts as NCC 0.
+/// Starts the key chain of a connection with its first K_gNB, which counts as NCC 0.
 pub(crate) fn begin_chain(amf: &mut AmfContext, k_gnb: &KGnb) {
     let of = amf.ng_ksi;
     amf.next_hop = amf.k_amf.as_ref().map(|k| NextHop { nh: k.first_nh(k_gnb), ncc: 1, of }.into());
@@ -26,14 +26,14 @@ pub(crate) fn begin_chain(amf: &mut AmfContext, k_gnb: &KGnb) {
 /// A fresh {NH, NCC} for a gNB that has taken the UE over (TS 33.501 §6.9.2.3.2). `None`: the radio was never secured on this
 /// connection.
 ///
-/// Where a newer K_AMF was taken into use since, the chain restarts from it, and the gNB gets the New Security Context Indicator.
+/// If a newer K_AMF was taken into use since, the chain restarts from it, and the gNB gets the New Security Context Indicator.
 pub(crate) fn advance_chain(amf: &mut AmfContext) -> Option<Fresh> {
     let fresh = offer_chain(amf)?;
     settle_chain(amf);
     Some(fresh)
 }
 
-/// The UE is at the gNB that got the newer K_AMF's key: the chain is that one's from here on.
+/// The UE has arrived at the gNB that got a key of the newer K_AMF: the chain continues from that K_AMF.
 pub(crate) fn settle_chain(amf: &mut AmfContext) {
     if amf.next_hop.as_ref().is_some_and(|next| next.of != amf.ng_ksi)
         && let Some(k_amf) = &amf.k_amf
@@ -43,7 +43,7 @@ pub(crate) fn settle_chain(amf: &mut AmfContext) {
     }
 }
 
-/// The same for a gNB to which the UE may come (TS 33.501 §6.9.2.3.3). A chain that restarts does so when the UE has arrived
+/// The same for a handover target (TS 33.501 §6.9.2.3.3). A restart of the chain takes effect only when the UE has arrived
 /// ([`settle_chain`]): if the UE stays, its radio still has the keys of the former K_AMF, and the next gNB needs the indicator again.
 pub(crate) fn offer_chain(amf: &mut AmfContext) -> Option<Fresh> {
     let next = amf.next_hop.as_ref()?;
@@ -60,8 +60,8 @@ pub(crate) fn offer_chain(amf: &mut AmfContext) -> Option<Fresh> {
     Some(Fresh { context, new: None })
 }
 
-/// The UE's algorithms in the form of NGAP. NAS counts algorithm 0 in its map, NGAP begins at algorithm 1
-/// (TS 38.413 §9.3.1.86; TS 33.512 §4.2.2.6.2).
+/// The UE's algorithms in NGAP's form. The first bit is algorithm 0 in NAS and algorithm 1 in NGAP (TS 38.413
+/// §9.3.1.86; TS 33.512 §4.2.2.6.2).
 pub(crate) fn ue_security_capabilities(capability: &UeSecurityCapability) -> UeSecurityCapabilities {
     let shifted = |map: u8| u16::from(map << 1) << 8;
     UeSecurityCapabilities::new(
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test] // TS 33.501 §6.9.2.1.1: the first NH is NCC 1 and stays here; each gNB gets the one after, as the UE derives it
-    fn the_chain_goes_on_step_by_step() {
+    fn the_key_chain_advances_by_one_step_per_gnb() {
         let k_amf = KAmf::new([7; 32]);
         let mut amf = secured();
         let mut nh = k_amf.first_nh(&k_amf.k_gnb(NasCount::default()));

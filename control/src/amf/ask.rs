@@ -1,4 +1,4 @@
-//! Questions to the UE: a 5GMM message that is repeated until it is answered.
+//! 5GMM requests to the UE, repeated until they are answered.
 
 use whimbrel_nas::mm;
 
@@ -19,8 +19,8 @@ pub(crate) async fn ask(
     ask_past(ue, message, security, repeated, accepts, |_| false).await
 }
 
-/// The same, where the UE may still be answering an earlier question: what is `stale` is passed over, as often as that one can have
-/// been repeated.
+/// The same, where the UE may still be answering an earlier request: inputs that `stale` recognises are ignored, as often as that
+/// request may have been repeated.
 pub(crate) async fn ask_past(
     ue: Ue,
     message: Box<mm::Message>,

@@ -20,63 +20,63 @@ use crate::state::Security;
 pub(crate) struct Authenticated {
     /// The subscriber.
     pub(crate) supi: Supi,
-    /// The key that both sides now share.
+    /// The K_AMF that both sides now share.
     pub(crate) k_amf: KAmf,
-    /// The name of that key.
+    /// Its key set identifier.
     pub(crate) ng_ksi: NgKsi,
-    /// EAP-Success, or a broker's answer, where EAP is used: the UE is still to get it.
+    /// EAP-Success, or a broker's answer, where EAP is used: it is sent to the UE in SECURITY MODE COMMAND.
     pub(crate) eap_success: Option<ie::EapMessage>,
 }
 
-/// What a UE hears that does not prove its key.
+/// The answer to a UE whose authentication failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// AUTHENTICATION REJECT.
     Rejected,
-    /// Nothing: it is served all the same (TS 24.501 §5.4.1.3.5, emergency).
+    /// None: an emergency registration goes on without authentication (TS 24.501 §5.4.1.3.5).
     Tolerated,
 }
 
-/// What became of one challenge.
+/// The outcome of one challenge.
 pub(super) enum Step {
-    /// The UE proved its key.
+    /// The UE is authenticated.
     Proved(Proof),
-    /// Its USIM found SQN out of range.
+    /// The USIM reported SQN out of range.
     Resynchronise(Resynchronisation),
-    /// The key set identifier names another key of its.
+    /// The UE has another key under this key set identifier (#71).
     KsiInUse,
-    /// It did not prove its key; with the reject to send.
+    /// The UE is not authenticated; with the reject to send.
     Failed(Refusal, Option<ie::EapMessage>),
 }
 
-/// What came of a challenge that the UE has answered rightly.
+/// The result of a challenge that the UE has answered correctly.
 pub(super) struct Proof {
     pub(super) supi: Supi,
     pub(super) k_seaf: KSeaf,
     pub(super) eap_success: Option<ie::EapMessage>,
-    /// Of the broker that is its home network.
+    /// From the broker that is its home network.
     pub(super) grant: Option<Box<SignedGrant>>,
 }
 
-/// Whose subscribers are authenticated.
+/// The home networks whose subscribers are authenticated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HomeNetworks {
-    /// This network's alone.
+    /// This network only.
     Own,
-    /// Those of brokers that are configured as well.
+    /// This network, and those of configured brokers.
     Brokers,
 }
 
-/// The identity to challenge, and whether it rests on the security context in force alone.
+/// The identity to authenticate, and where it comes from.
 pub(crate) enum Claim {
-    /// The UE has just sent it.
+    /// The UE has just sent its SUCI.
     Received(Identity),
-    /// Its context says so; where the challenge fails, it is asked first (TS 24.501 §5.4.1.3.5).
+    /// The SUPI of the UE's context; if authentication fails, the UE is identified first (TS 24.501 §5.4.1.3.5).
     Remembered(Identity),
 }
 
-/// How often one UE is challenged in one procedure: once, once more after resynchronisation, for an ngKSI in use, and
-/// under an identity asked for. A UE that fails for ever ends here.
+/// Challenges in one procedure: the first, one after resynchronisation, one for an ngKSI in use, one after
+/// identification. It bounds a UE that fails each time.
 const CHALLENGES_MAX: u8 = 4;
 
 /// The ABBA of Release 15 to 17 (TS 33.501 §A.7.1).
@@ -167,7 +167,8 @@ const FIRST_KSI: NgKsi = match NgKsi::native(0) {
     None => NgKsi::NO_KEY,
 };
 
-/// Another than the UE has in use, or it would refuse the challenge with #71 (TS 24.501 §5.4.1.3.2).
+/// A key set identifier that the UE does not use now, for else it refuses the challenge with #71 (TS 24.501
+/// §5.4.1.3.2).
 pub(super) fn next_ksi(ue: Ue, offered: NgKsi) -> NgKsi {
     let last = ue.with(|p| p.amf.ng_ksi).unwrap_or(offered);
     let next = if last.has_key() { after(last) } else { FIRST_KSI };

@@ -16,7 +16,8 @@ use crate::input::Input;
 use crate::procedure::{End, Lane, Procedure, Repeated, Ue};
 use crate::state::Security;
 
-/// Sends the network's name and time, as UEs show them. Needs no answer, and is not repeated (TS 24.501 §5.4.4.2).
+/// Sends the network's name and time, as UEs show them. It needs no acknowledgement and is not repeated (TS 24.501
+/// §5.4.4.2).
 pub(crate) fn send_network_name(ue: Ue) {
     if let Some(command) = names(ue) {
         send_nas(ue, &command.into(), Security::Current);
@@ -24,13 +25,13 @@ pub(crate) fn send_network_name(ue: Ue) {
 }
 
 /// Gives the UE a new 5G-GUTI, which it acknowledges (TS 24.501 §5.3.3, TS 33.501 §6.12.3: after a network-triggered service request, and
-/// whenever the operator's policy wants it).
+/// as the operator's policy demands).
 pub(crate) fn reallocate_guti(ue: Ue) {
     start(ue, reallocation(ue.on(Lane::Mobility)));
 }
 
 /// Sends a configuration update that the UE acknowledges.
-pub(crate) fn tell(ue: Ue, mut command: ConfigurationUpdateCommand) {
+pub(crate) fn send_command(ue: Ue, mut command: ConfigurationUpdateCommand) {
     command.update_indication = Some(ConfigurationUpdateIndication {
         acknowledgement_requested: true,
         registration_requested: false,
@@ -54,7 +55,7 @@ fn start(ue: Ue, update: impl Future<Output = Result<(), End>> + 'static) {
                     _ => end::arm_inactivity_timer(ue),
                 }
             }
-            // TS 24.501 §5.4.4.6 b: after the fifth expiry both 5G-GUTIs stay good until one is used.
+            // TS 24.501 §5.4.4.6 b: after the fifth expiry both 5G-GUTIs stay valid until the UE uses one.
             Err(End::Refused(_)) => end::arm_inactivity_timer(ue),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
         }

@@ -1,4 +1,4 @@
-//! A UE's N2 connection begins and ends: TS 23.502 §4.2.2.2.2, §4.2.3.2, §4.2.6.
+//! Start and end of a UE's N2 connection: TS 23.502 §4.2.2.2.2, §4.2.3.2, §4.2.6.
 
 use whimbrel_ids::AmfUeNgapId;
 use whimbrel_ngap::ie::{CauseRadioNetwork, UeNgapIdPair};
@@ -13,8 +13,8 @@ use crate::envelope::AssociationId;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::state::Connection;
 
-/// Takes the new connection in place of one that the UE may have had (TS 23.502 §4.2.2.2.2, §4.2.3.2): the gNB of the
-/// former gets UE CONTEXT RELEASE COMMAND, and what ran over it ends.
+/// Replaces the UE's earlier connection, if it has one (TS 23.502 §4.2.2.2.2, §4.2.3.2): the earlier gNB gets UE
+/// CONTEXT RELEASE COMMAND, and procedures over that connection end.
 pub(crate) fn adopt(
     ue: Ue,
     association: AssociationId,
@@ -52,8 +52,8 @@ pub(crate) fn adopt(
     location_reporting::found(ue);
 }
 
-/// The connection is gone, by whatever way: what ran over it is interrupted, its sessions' user planes wait, and a
-/// UE for which data arrived meanwhile is paged.
+/// The connection has ended, for any reason: its procedures are interrupted, the sessions' user planes are deactivated,
+/// and the UE is paged if downlink data wait.
 pub(crate) fn lost(ue: Ue) {
     detach(ue);
     an_release::begin_reachability(ue);
@@ -71,7 +71,7 @@ fn detach(ue: Ue) {
         p.lanes.interrupt(Lane::Mobility, Interrupt::ConnectionLost);
         p.lanes.interrupt_pending_setups(Interrupt::ConnectionLost);
         for psi in all {
-            // What lets the user plane go does not need the connection.
+            // The deactivation of a user plane does not need the connection.
             if p.lanes.procedure(Lane::Session(psi)) != Some(Procedure::UpConnectionDeactivation) {
                 p.lanes.interrupt(Lane::Session(psi), Interrupt::ConnectionLost);
             }

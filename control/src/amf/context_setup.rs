@@ -52,8 +52,8 @@ pub(crate) async fn n1_n2_message_transfer(
     Ok(())
 }
 
-/// Awaits one event after which the gNB may be asked for a session's resources. Whether it may: no handover runs, no INITIAL CONTEXT
-/// SETUP REQUEST is outstanding (another session's has gone out), nor an earlier setup of this session.
+/// Awaits one event after which the gNB may be asked for a session's resources. True when it may be asked: no handover runs, and
+/// neither an INITIAL CONTEXT SETUP REQUEST nor an earlier setup of this session is outstanding.
 async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, End> {
     handover_over(ue).await?;
     let timers = ue.config().timers;
@@ -61,7 +61,7 @@ async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, End> {
         let set_up = ue.receive(|i| matches!(i, Input::ContextSetUp), timers.gnb_answer);
         (set_up, "no answer to INITIAL CONTEXT SETUP REQUEST")
     } else if is_setup_pending(ue, psi) {
-        // The earlier setup is given up after `session_setup`, which began before this wait.
+        // The earlier setup times out after `session_setup`, which began before this wait.
         let answered =
             ue.receive(|i| matches!(i, Input::SessionSettled), timers.session_setup + timers.guard);
         (answered, "no answer to an earlier PDU SESSION RESOURCE SETUP REQUEST")
@@ -116,38 +116,38 @@ pub(crate) fn is_context_pending(ue: Ue) -> bool {
 #[must_use = "the gNB's answer is awaited with `context_answer`"]
 pub(crate) struct Awaiting;
 
-/// Brings `message` to the UE together with the user planes of `sessions`.
+/// Sends `message` to the UE and sets up the user planes of `sessions`.
 ///
-/// With a UE context where the gNB asked for one (UE Context Request) or a session needs one; without, as plain
-/// NAS transport.
+/// Uses INITIAL CONTEXT SETUP REQUEST if the gNB has requested a UE context (UE Context Request) or a session needs
+/// one, else DOWNLINK NAS TRANSPORT.
 pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) -> Option<Awaiting> {
-    // A gNB that was asked for a session and has not answered is not asked again: its answer is used when it comes.
+    // A setup that the gNB has not answered is not requested again: its answer is used when it comes.
     let sessions: Vec<PduSessionId> =
         sessions.iter().copied().filter(|&psi| !is_setup_pending(ue, psi)).collect();
     let items: Vec<Item> = sessions.iter().map(|&psi| Item { psi, n1: None }).collect();
-    let (wanted, there) = ue.with(|p| {
+    let (needs_context, has_context) = ue.with(|p| {
         let c = p.amf.connection.as_ref();
-        let there = c.is_some_and(|c| c.context_set_up || c.context_pending);
-        (c.is_some_and(|c| c.context_requested) || !sessions.is_empty(), there)
+        let has_context = c.is_some_and(|c| c.context_set_up || c.context_pending);
+        (c.is_some_and(|c| c.context_requested) || !sessions.is_empty(), has_context)
     });
-    if wanted && !there && set_up_context(ue, Some(message), &items).is_some() {
+    if needs_context && !has_context && set_up_context(ue, Some(message), &items).is_some() {
         return Some(Awaiting);
     }
-    if there && !sessions.is_empty() && is_settled(ue) {
+    if has_context && !sessions.is_empty() && is_settled(ue) {
         set_up_sessions(ue, Some(message), &items);
         sessions
             .iter()
             .for_each(|&psi| ue.smf().update_sm_context(ue, psi, SmContextUpdateData::SetupRequested));
-    } else if there {
+    } else if has_context {
         send_nas(ue, message, Security::Current);
-        sessions.iter().for_each(|&psi| ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Activate)); // each where the UE then is
+        sessions.iter().for_each(|&psi| ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Activate)); // at the gNB that serves the UE then
     } else {
         send_nas(ue, message, Security::Current);
     }
     None
 }
 
-/// Which inputs answer an INITIAL CONTEXT SETUP REQUEST.
+/// Whether an input answers an INITIAL CONTEXT SETUP REQUEST.
 pub(crate) fn is_context_answer(input: &Input) -> bool {
     let Input::Ngap(m) = input else { return false };
     matches!(**m, Message::InitialContextSetupResponse(_) | Message::InitialContextSetupFailure(_))
@@ -175,7 +175,7 @@ pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
                     (c.context_set_up, c.context_pending) = (true, false);
                 }
                 for lane in sessions.chain([Lane::Handover]) {
-                    // Those that do not wait for it give it back.
+                    // A lane that does not wait for it returns it.
                     let _ = p.lanes.deliver(lane, Input::ContextSetUp);
                 }
             });
@@ -269,7 +269,7 @@ fn nas_pdu(ue: Ue, message: Option<&mm::Message>) -> (Option<Vec<u8>>, Option<u3
     }
 }
 
-/// IMEISV as 16 digits of 4 bits, the last four digits of the serial number set to ones (TS 38.413 §9.3.1.54).
+/// Masked IMEISV: 16 digits of 4 bits, the last four digits of the serial number set to ones (TS 38.413 §9.3.1.54).
 pub(crate) fn masked(pei: whimbrel_ids::Pei) -> u64 {
     pei.digits().zip(0..).fold(0, |v, (d, i)| v << 4 | if (10..14).contains(&i) { 0xf } else { u64::from(d) })
 }

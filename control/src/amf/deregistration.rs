@@ -15,7 +15,7 @@ use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue};
 use crate::state::Security;
 
-/// The UE leaves (TS 23.502 §4.2.2.3.2). Nothing of this procedure waits: it is done in one step.
+/// UE-initiated deregistration (TS 23.502 §4.2.2.3.2). It awaits nothing, so it is done in one step.
 pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
     let switch_off = request.deregistration_type.switch_off;
     if !switch_off {
@@ -24,15 +24,16 @@ pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
     let subject = ue.with(|p| p.subject());
     let took = std::time::Duration::ZERO;
     ue.event(Event::Completed { procedure: Procedure::DeregistrationByUe, subject, took });
-    // A UE that stays on may register again at once. TS 23.502 §4.2.2.3.2 step 8 sets no time for the release.
+    // The UE may register again at once if it is not switched off. TS 23.502 §4.2.2.3.2 step 8 sets no time for the
+    // release.
     if !switch_off && ue.with(|p| p.amf.registered) {
         return end::dismiss_later(ue, end::Keys::Kept);
     }
     end::dismiss(ue);
 }
 
-/// The operator has the UE leave (TS 23.502 §4.2.2.3.3). One that is idle, or is about to be, is paged first, and dropped if
-/// it does not come.
+/// Network-initiated deregistration by the operator (TS 23.502 §4.2.2.3.3). An idle UE, or one about to be idle, is paged
+/// first, and deregistered implicitly if it does not answer.
 pub(crate) fn by_network(ue: Ue) {
     by_network_with(ue, None, Deregistered::ByOperator);
 }
@@ -44,7 +45,7 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
         return implicitly(ue, why);
     }
     if ue.with(|p| p.amf.connection.as_ref().is_none_or(|c| c.releasing)) {
-        // One whose subscription or grant ended has no service to come for: it learns that when it comes by itself.
+        // A UE whose subscription or grant has ended is not paged: its next registration is rejected.
         if matches!(
             why,
             Deregistered::BySubscription | Deregistered::GrantExpired | Deregistered::CreditUsedUp
@@ -64,9 +65,9 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
                 ue.event(Event::Completed { procedure: Procedure::DeregistrationByNetwork, subject, took });
                 implicitly(ue, why);
             }
-            // After the fifth expiry the UE is deregistered all the same (TS 24.501 §5.5.2.3.5 a).
+            // After the fifth expiry the UE is deregistered implicitly (TS 24.501 §5.5.2.3.5 a).
             Err(End::Refused(_)) => implicitly(ue, why),
-            // §5.5.2.3.5: an initial registration has taken its place.
+            // §5.5.2.3.5: superseded by an initial registration.
             Err(End::Interrupted(Interrupt::Superseded(Procedure::Registration))) => {
                 let subject = ue.with(|p| p.subject());
                 ue.event(Event::Deregistered { subject, why });
@@ -87,8 +88,8 @@ pub(crate) fn deregister_if_requested(ue: Ue) {
     }
 }
 
-/// An initial registration takes the place of the deregistration for which the UE was paged (TS 24.501 §5.5.2.3.5 d).
-pub(crate) fn begins_anew(ue: Ue) {
+/// An initial registration supersedes the deregistration for which the UE was paged (TS 24.501 §5.5.2.3.5 d).
+pub(crate) fn superseded_by_registration(ue: Ue) {
     if ue.with(|p| std::mem::take(&mut p.amf.deregistration_requested)) {
         let subject = ue.with(|p| p.subject());
         ue.event(Event::Deregistered { subject, why: Deregistered::ByOperator });
@@ -110,7 +111,7 @@ async fn request(ue: Ue, cause: Option<MmCause>, again: bool) -> Result<(), End>
     ask(ue, message, Security::Current, timer, accepts).await.map(drop)
 }
 
-/// The UE's context ends without the UE's asking.
+/// Deletes the UE's context without a request of the UE.
 pub(crate) fn implicitly(ue: Ue, why: Deregistered) {
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Deregistered { subject, why });

@@ -42,7 +42,7 @@ pub(super) async fn challenge(
                 }
                 EapVerdict::Refused(refused) => fail(ue, &server, refused, ng_ksi).await,
             },
-            // Absent under EAP-AKA' counts as wrong.
+            // An absent EAP message counts as a wrong one.
             None => fail(ue, &server, EapRefusal::WrongResponse, ng_ksi).await,
         },
         // TS 24.501 §5.4.1.2.2.10.
@@ -55,8 +55,8 @@ pub(super) async fn challenge(
     }
 }
 
-/// AUTHENTICATION REQUEST with an EAP message, repeated under T3560 (TS 24.501 §5.4.1.2.2.2). What answers an EAP request
-/// before it does not count (RFC 3748 §4.1).
+/// AUTHENTICATION REQUEST with an EAP message, repeated under T3560 (TS 24.501 §5.4.1.2.2.2). Answers to an earlier EAP
+/// request are ignored (RFC 3748 §4.1).
 async fn send(
     ue: Ue,
     eap: Vec<u8>,
@@ -69,11 +69,11 @@ async fn send(
     ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, past).await
 }
 
-/// RFC 4187 §6.3.1, §6.3.2: where the UE did not give up itself, a notification comes before EAP-Failure.
+/// RFC 4187 §6.3.1, §6.3.2: unless the UE ended the exchange itself, a notification precedes EAP-Failure.
 async fn fail(ue: Ue, server: &EapAkaPrimeServer, refused: EapRefusal, ng_ksi: NgKsi) -> Result<Step, End> {
     let notified = matches!(refused, EapRefusal::WrongResponse | EapRefusal::Malformed(_));
     if notified {
-        // Whatever it answers, the authentication has failed.
+        // Whatever the UE answers, the authentication has failed.
         let _ = send(ue, server.failure_notification(), ng_ksi, |_| false).await?;
     }
     let refusal = match refused {

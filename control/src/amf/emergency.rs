@@ -1,7 +1,8 @@
 //! Emergency services: TS 23.501 §5.16.4.1, TS 24.501 §5.5.1.2.4 emergency, TS 24.501 §5.5.1.2.6, TS 33.501 §10.2.2, TS 23.501 §5.3.4.1.1.
 //!
-//! There are none unless the operator configures them. A UE that proves its key is registered under it; one that cannot
-//! is registered only where the operator allows that too, and then without integrity or cipher (TS 33.501 §5.5.2).
+//! They are off unless the operator configures them. A UE that authenticates is registered with its keys; one that
+//! cannot is registered only if the operator allows that too, and then with null integrity and null ciphering (TS
+//! 33.501 §5.5.2).
 
 use std::rc::Rc;
 
@@ -10,7 +11,7 @@ use whimbrel_nas::mm::RegistrationRequest;
 
 use super::authentication::{Claim, Failure, HomeNetworks, authenticate};
 use super::identification::ask_suci;
-use super::security_mode::{Secured, secure_nas, secure_nothing};
+use super::security_mode::{Secured, secure_nas, secure_with_null_algorithms};
 use crate::config::Emergency;
 use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
@@ -18,11 +19,11 @@ use crate::services::nudm::Identity;
 use crate::state::Security;
 
 /// Whether a UE registers for emergency services.
-pub(crate) fn wanted(request: &RegistrationRequest) -> bool {
+pub(crate) fn is_emergency(request: &RegistrationRequest) -> bool {
     request.registration_type.kind == RegistrationKind::Emergency
 }
 
-/// All that comes before REGISTRATION ACCEPT. No area, slice or subscription is looked at (TS 23.501 §5.16.4.1).
+/// The steps before REGISTRATION ACCEPT. Area, slice and subscription are not checked (TS 23.501 §5.16.4.1).
 pub(crate) async fn admission(
     ue: Ue,
     request: Rc<RegistrationRequest>,
@@ -40,7 +41,7 @@ pub(crate) async fn admission(
     Ok(request)
 }
 
-/// From here on the UE has emergency services and nothing else; what it had before ends.
+/// Marks the UE as registered for emergency services only, and ends its other sessions.
 fn enter(ue: Ue, emergency: &Emergency) {
     super::session_resources::release_all(ue);
     if ue.with(|p| p.amf.subscription.is_some()) {
@@ -56,11 +57,11 @@ fn enter(ue: Ue, emergency: &Emergency) {
     ue.update_batch(|b| b.authenticated = true);
 }
 
-/// Keys as far as the UE has any.
+/// Authenticates the UE and secures NAS if the UE has credentials, else uses null algorithms.
 async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -> Result<Secured, End> {
     let claim = match &request.mobile_identity {
         MobileIdentity::Suci(suci) => Some(suci.clone()),
-        // A UE without USIM names its equipment (TS 24.501 §5.5.1.2.2).
+        // A UE without USIM identifies itself by its PEI (TS 24.501 §5.5.1.2.2).
         MobileIdentity::Pei(pei) => {
             ue.with(|p| p.amf.pei = Some(*pei));
             None
@@ -73,7 +74,7 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
     };
     let Some(suci) = claim else {
         return if unauthenticated {
-            secure_nothing(ue, request).await
+            secure_with_null_algorithms(ue, request).await
         } else {
             Err(Refusal::Emergency.into())
         };
@@ -88,8 +89,8 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
             ue.with(|p| p.amf.supi = Some(supi));
             Ok(secured)
         }
-        // TS 24.501 §5.4.1.3.5: the network may go on all the same.
-        Err(End::Refused(_)) if unauthenticated => secure_nothing(ue, request).await,
+        // TS 24.501 §5.4.1.3.5: the network may continue all the same.
+        Err(End::Refused(_)) if unauthenticated => secure_with_null_algorithms(ue, request).await,
         Err(end) => Err(end),
     }
 }

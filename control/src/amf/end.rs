@@ -1,4 +1,4 @@
-//! How procedures leave a UE behind.
+//! The state of a UE after its procedures: refused, deregistered, released, or deleted.
 
 use whimbrel_nas::ie::MmCause;
 use whimbrel_ngap::ie::CauseNas;
@@ -12,13 +12,13 @@ use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
 use crate::state::AmfContext;
 
-/// The UE's context ends: its sessions, its connection, its registration at the UDM, its slot.
+/// Deletes the UE's context: its sessions, its connection, its registration at the UDM, its slot.
 pub(crate) fn dismiss(ue: Ue) {
     drop(super::target::abandon(ue));
     n14::target::forget(ue);
     session_resources::forget_all(ue);
     if ue.with(|p| p.amf.subscription.is_some()) {
-        udm_client::deregister(ue); // harmless where the subscriber is registered in another slot by now
+        udm_client::deregister(ue); // no effect if the subscriber is registered in another slot by now
     }
     send_release_command(ue, CauseNas::Deregister);
     ue.with(|p| {
@@ -29,20 +29,22 @@ pub(crate) fn dismiss(ue: Ue) {
     ue.update_batch(|b| b.disposition = Disposition::Ended);
 }
 
-/// A procedure was refused: the operator learns why, and the UE's context ends.
+/// A procedure was refused: reports why and deletes the UE's context.
 pub(crate) fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
     report_refusal(ue, procedure, refusal);
     dismiss(ue);
 }
 
-/// A procedure was refused with a reject that has this cause, the last that the procedure does. What is left of the registration, and when the
-/// connection is released, the cause says to both sides. `registered`: whether the UE is, if the cause lets it.
+/// A procedure has ended with a reject of this cause. The cause decides, for UE and network alike, whether the registration stays and when
+/// the connection is released. `registered`: the UE is registered, if the cause does not end that.
 pub(crate) fn refused_with(ue: Ue, procedure: Procedure, refusal: Refusal, cause: MmCause, registered: bool) {
     report_refusal(ue, procedure, refusal);
     match (registered && stays_registered(cause), registers_again(cause)) {
         (true, true) => release_later(ue),
         (true, false) => an_release::start(ue, CauseNas::NormalRelease.into()),
-        (false, true) if ue.with(|p| p.lanes.idle_but(Lane::Mobility)) => keep_connection(ue, Keys::Removed),
+        (false, true) if ue.with(|p| p.lanes.no_other_lane_runs(Lane::Mobility)) => {
+            keep_connection(ue, Keys::Removed)
+        }
         (false, _) => dismiss(ue),
     }
 }
@@ -53,8 +55,8 @@ fn report_refusal(ue: Ue, procedure: Procedure, refusal: Refusal) {
     ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
 }
 
-/// What a UE hears and stays registered by, though it is not served here or now: it tries elsewhere, or later
-/// (TS 24.501 §5.5.1.3.5, §5.6.1.5). After all other causes it starts from an initial registration.
+/// The causes after which a UE stays registered: it tries elsewhere, or later (TS 24.501 §5.5.1.3.5, §5.6.1.5). After
+/// all other causes it starts with an initial registration.
 fn stays_registered(cause: MmCause) -> bool {
     matches!(
         cause,
@@ -65,9 +67,9 @@ fn stays_registered(cause: MmCause) -> bool {
     )
 }
 
-/// The causes upon which a UE registers again in the same cell without a pause: initially after #9 and #10 (TS 24.501 §5.5.1.3.5, §5.6.1.5), as a
-/// mobility update after #28 (§5.6.1.5). After all others it selects another cell or network, waits for T3346, T3502 or T3511, or has no USIM that
-/// is valid; and AUTHENTICATION REJECT makes the USIM invalid (§5.4.1.3.5). Their connection is released at once.
+/// The causes upon which a UE registers again in the same cell without a pause: initially after #9 and #10 (TS 24.501 §5.5.1.3.5,
+/// §5.6.1.5), as a mobility update after #28 (§5.6.1.5). After all others it selects another cell or network, waits for T3346, T3502 or
+/// T3511, or its USIM is invalid, as after AUTHENTICATION REJECT (§5.4.1.3.5): the connection is released at once.
 fn registers_again(cause: MmCause) -> bool {
     matches!(
         cause,
@@ -75,7 +77,7 @@ fn registers_again(cause: MmCause) -> bool {
     )
 }
 
-/// What becomes of the security context of a UE whose registration has ended.
+/// What is done with the security context when a registration has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
     /// Deregistration: the UE may use it when it registers again (TS 33.501 §6.8.1.1.1).
@@ -84,13 +86,13 @@ pub(crate) enum Keys {
     Removed,
 }
 
-/// The UE's registration ends now and its connection a little later, unless something still runs with the UE: then both end at once.
+/// Ends the UE's registration now and its connection a little later; if a procedure still runs, both end at once.
 pub(crate) fn dismiss_later(ue: Ue, keys: Keys) {
     if ue.with(|p| p.lanes.idle()) { keep_connection(ue, keys) } else { dismiss(ue) }
 }
 
-/// The UE's registration ends, and its connection after `release_delay`: the UE may register again on it at once. TS 24.501 §5.3.1.3 gives the
-/// network until T3540 expires in the UE. A UE that is refused once more within that time gets no more of it.
+/// Ends the UE's registration, and its connection after `release_delay`: the UE may register again on it at once. TS 24.501 §5.3.1.3 gives
+/// the network until T3540 expires in the UE. A second refusal within that time does not extend it.
 fn keep_connection(ue: Ue, keys: Keys) {
     let delay = ue.config().timers.release_delay;
     let rests = ue.with(|p| {
@@ -103,7 +105,7 @@ fn keep_connection(ue: Ue, keys: Keys) {
     if ue.with(|p| p.amf.subscription.is_some()) {
         udm_client::deregister(ue);
     }
-    // The gNB holds the resources of active sessions until its context ends or the UE registers again.
+    // The gNB keeps the resources of active sessions until its UE context ends or the UE registers again.
     session_resources::forget_inactive(ue);
     let until = Some(ue.now() + delay);
     ue.with(|p| {
@@ -126,20 +128,20 @@ fn keep_connection(ue: Ue, keys: Keys) {
             connection_until: until,
             tai: former.tai,
             seen: former.seen,
-            // The radio's keys stay as long as its context: a new K_AMF gets another name than theirs.
+            // The AS keys stay as long as the gNB's UE context: a new K_AMF gets another ngKSI than theirs.
             next_hop: former.next_hop,
             ng_ksi: former.ng_ksi,
             recently_released: former.recently_released,
             ..kept
         };
         if let Some(c) = &mut p.amf.connection {
-            // What comes next need not be protected: the UE has deleted its keys, or may have.
+            // The next message need not be protected: the UE has deleted its keys, or may have.
             (c.secured, c.follow_on) = (false, false);
         }
     });
 }
 
-/// The same of a UE that stays registered.
+/// The same for a UE that stays registered.
 fn release_later(ue: Ue) {
     let delay = ue.config().timers.release_delay;
     if delay.is_zero() || ue.smf().has_user_plane(ue) {
@@ -149,8 +151,8 @@ fn release_later(ue: Ue) {
     ue.with(|p| p.amf.connection_until = Some(now + delay));
 }
 
-/// The UE registers again on its connection in time: its gNB releases the earlier sessions. Without the keys that it had, it starts as if it
-/// had none.
+/// The UE registers again on its connection in time: its gNB releases the earlier sessions. If the UE has deleted its keys, the AMF deletes
+/// them too.
 pub(crate) fn registers_in_time(ue: Ue, protected: bool) {
     session_resources::release_all(ue);
     ue.with(|p| {
@@ -162,7 +164,7 @@ pub(crate) fn registers_in_time(ue: Ue, protected: bool) {
     });
 }
 
-/// A procedure was interrupted. Its successor takes over; without one, a UE that had not come far is forgotten.
+/// A procedure was interrupted. If no other procedure follows it, the context of an unregistered UE is deleted.
 pub(crate) fn interrupted(ue: Ue, why: Interrupt) {
     ue.with(|p| p.amf.proposed = None);
     if why == Interrupt::ConnectionLost && ue.with(|p| p.amf.connection.is_none() && !p.amf.registered) {
@@ -170,7 +172,8 @@ pub(crate) fn interrupted(ue: Ue, why: Interrupt) {
     }
 }
 
-/// A connection without active session is released when the inactivity timer expires (TS 24.501 §5.3.1.3).
+/// Starts the inactivity timer of a connection without active session: its expiry starts the AN release (TS 24.501
+/// §5.3.1.3).
 pub(crate) fn arm_inactivity_timer(ue: Ue) {
     let timers = ue.config().timers;
     let (now, active) = (ue.now(), ue.smf().has_user_plane(ue));
@@ -181,12 +184,12 @@ pub(crate) fn arm_inactivity_timer(ue: Ue) {
     });
 }
 
-/// After each input: the time of an unused connection begins when its last procedure or its last active session has ended. It
-/// restarts whenever it is used.
+/// After each input: the inactivity timer starts when the last procedure or the last active session has ended, and restarts
+/// with each use.
 pub(crate) fn watch_connection(ue: Ue) {
     let active = ue.smf().has_user_plane(ue);
     let (used, armed) = ue.with(|p| {
-        // The gNB's resources of a UE that has left go with its connection.
+        // The gNB releases the resources of a deregistered UE with its connection.
         let used = !p.awaits_release() && (!p.lanes.idle() || active);
         (used, p.amf.connection_until.is_some())
     });

@@ -9,11 +9,11 @@ use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
 use crate::state::Security;
 
-/// N5g-eir_EquipmentIdentityCheck, by the operator's list. A UE that did not tell its IMEISV with SECURITY MODE COMPLETE
-/// is asked for it, under protection, where there is a list to look it up in.
+/// N5g-eir_EquipmentIdentityCheck, by the operator's list. If the list is not empty and SECURITY MODE COMPLETE had no
+/// IMEISV, the UE is asked for it, under protection.
 pub(crate) async fn check(ue: Ue) -> Result<(), End> {
     let config = ue.config();
-    // A broker's UE hides its equipment, which would tell one of its sessions by another.
+    // A broker's UE does not reveal its equipment, which would link its sessions to each other.
     if config.amf.access.refused_equipment.is_empty() || ue.with(|p| p.amf.supi.is_some_and(|s| s.is_nai())) {
         return Ok(());
     }

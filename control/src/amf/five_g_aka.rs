@@ -20,7 +20,9 @@ pub(super) struct Challenge {
     pub(super) hxres_star: HresStar,
 }
 
-/// One challenge by a vector of this network. RES* is checked as the AUSF (TS 33.501 §6.1.3.2 step 11).
+/// One challenge by a vector of this network. HRES* is checked as the SEAF, RES* as the AUSF (TS 33.501 §6.1.3.2 steps 9 and 11). `resynchronised`: the
+/// AUTHENTICATION FAILURE that answered the challenge before this one. The UE repeats it if it got that challenge twice, after a
+/// late answer or a takeover.
 pub(super) async fn challenge(
     ue: Ue,
     supi: Supi,

@@ -1,7 +1,7 @@
 //! N2 handover within the AMF: TS 23.502 §4.9.1.3, TS 38.413 §8.4.1 to §8.4.3, §8.4.5 to §8.4.7, §8.4.9, §8.4.10.
 //!
-//! It runs on a lane of its own: what the UE is at goes on meanwhile, and what cannot wait for a UE that is on its way
-//! waits for [`super::target::handover_over`].
+//! It runs on a lane of its own beside the UE's other procedures. A procedure that needs the serving gNB awaits
+//! [`super::target::handover_over`].
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -38,21 +38,21 @@ use crate::services::nsmf::Admitted;
 use crate::state::{By, Connection, Phase, Source, Target, UeContext};
 
 /// How long the source and the forwarding tunnels are kept for packets that are still under way (TS 23.502 §4.9.1.3.3
-/// steps 6b, 14 and 15 leave it to the AMF). What a gNB buffers of a UE is on its way within a fraction of it.
+/// steps 6b, 14 and 15 leave it to the AMF). A gNB forwards what it has buffered within a fraction of it.
 pub(crate) const FORWARDING: Duration = Duration::from_secs(1);
 
-/// Why a handover came to nothing.
+/// Why a handover failed.
 pub(crate) enum Failed {
     /// `cause` goes to the source gNB, `refusal` to the operator.
     Refused {
         cause: Cause,
         refusal: Refusal,
-        /// What the target has to say to the source of it.
+        /// The target's container for the source.
         container: Option<Vec<u8>>,
-        /// The target keeps nothing of the UE.
+        /// The target has no resources for the UE.
         target_knows: bool,
     },
-    /// Something took its place.
+    /// Another procedure superseded it.
     Interrupted(Interrupt),
 }
 
@@ -61,7 +61,7 @@ impl Failed {
         Self::Refused { cause: cause.into(), refusal, container: None, target_knows: false }
     }
 
-    /// Before anybody was asked.
+    /// Before the target was asked.
     pub(crate) fn early(cause: Cause, refusal: Refusal) -> Self {
         Self::Refused { cause, refusal, container: None, target_knows: true }
     }
@@ -73,18 +73,18 @@ impl From<Interrupt> for Failed {
     }
 }
 
-/// Step 1 of §4.9.1.3.2: HANDOVER REQUIRED. `to`: the gNB that the target identity names, if it is connected here. An earlier handover gives way
-/// (TS 38.413 §8.4.1.4): its gNB has started again without cancelling it, or the UE is at another gNB by now.
+/// Step 1 of §4.9.1.3.2: HANDOVER REQUIRED. `to`: the gNB that the target identity names, if it is connected here. It supersedes an earlier
+/// handover (TS 38.413 §8.4.1.4): the source has started again without a cancel, or another gNB serves the UE by now.
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>) {
     if let Ok(tai) = to_gnb(&m) {
         location_reporting::sign(ue, || Sign::Required(m.cause.to_string(), tai));
     }
-    // No gNB of ours: one of another AMF's, perhaps.
+    // No gNB of this AMF: perhaps one of a peer AMF.
     if to.is_none()
         && let Ok(tai) = to_gnb(&m)
-        && let Some(neighbour) = ue.config().amf.peer_amf_of(tai)
+        && let Some(peer) = ue.config().amf.peer_amf_of(tai)
     {
-        return n14::source::start(ue, m, neighbour);
+        return n14::source::start(ue, m, peer);
     }
     let to = match check(ue, &m, to) {
         Ok(to) => to,
@@ -115,7 +115,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
             Err(Failed::Refused { cause, refusal, container, target_knows }) => {
                 failed(ue, cause, refusal, container, target_knows);
             }
-            // Another handover has taken its place. All other causes have released the target already.
+            // Another handover has superseded it. In all other cases the target has been released already.
             Err(Failed::Interrupted(Interrupt::Superseded(_))) => {
                 if let Some(target) = target::abandon(ue) {
                     target::over(ue, *target);
@@ -126,7 +126,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
     });
 }
 
-/// What must hold before anybody is asked (TS 38.413 §8.4.1.3, §8.4.1.4).
+/// The conditions that are checked before the target is asked (TS 38.413 §8.4.1.3, §8.4.1.4).
 fn check(
     ue: Ue,
     m: &HandoverRequired,
@@ -149,7 +149,7 @@ fn check(
     Ok(to)
 }
 
-/// The tracking area to which a gNB of this system is asked to hand over.
+/// The target tracking area of a handover within 5GS.
 pub(crate) fn to_gnb(m: &HandoverRequired) -> Result<Tai, (CauseRadioNetwork, Refusal)> {
     match m.handover_type {
         HandoverType::Intra5gs => {}
@@ -172,7 +172,7 @@ pub(crate) fn to_gnb(m: &HandoverRequired) -> Result<Tai, (CauseRadioNetwork, Re
     }
 }
 
-/// Whether the UE is fit to be handed over (TS 38.413 §8.4.1.4).
+/// Whether the UE's state allows a handover (TS 38.413 §8.4.1.4).
 pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
     let connected = ue.with(|p| {
         let there = p.amf.connection.as_ref().is_some_and(|c| c.context_set_up);
@@ -193,13 +193,13 @@ pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
     Ok(())
 }
 
-/// Gives what the UE's next gNB wants, if the UE has gone there already.
+/// Returns the PATH SWITCH REQUEST of the UE's next gNB, if the UE has moved on by Xn already.
 async fn handover(
     ue: Ue,
     m: Rc<HandoverRequired>,
     to: Rc<HandoverTarget>,
 ) -> Result<Option<Box<PathSwitchRequest>>, Failed> {
-    target::release_source(ue); // what is left of a handover before goes
+    target::release_source(ue); // of an earlier handover
     ue.with(|p| p.amf.target = Some(Target::asked_for(&to).into()));
     target::await_setups(ue, &named(&m)).await?;
     let asked = request(ue, &m, &to, None)?; // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
@@ -208,15 +208,15 @@ async fn handover(
     let admitted = ue.smf().start_forwarding(ue, admitted, direct(&m)).await?; // steps 11 and 12
     command(ue, &m, &asked, &answer, &admitted, &failed); // §4.9.1.3.3 steps 1 and 2
     let notify = notified(ue).await?; // steps 3 to 5
-    Ok(arrive(ue, &notify, &admitted, &unwanted(&answer, &admitted)).await?) // steps 7 to 13
+    Ok(arrive(ue, &notify, &admitted, &not_admitted(&answer, &admitted)).await?) // steps 7 to 13
 }
 
-/// The sessions that the source wants handed over.
+/// The sessions that HANDOVER REQUIRED lists.
 pub(crate) fn named(m: &HandoverRequired) -> Vec<PduSessionId> {
     m.pdu_session_resource_list_ho_rqd.iter().map(|i| i.pdu_session_id).collect()
 }
 
-/// Step 10: the target answers, or not.
+/// Step 10: awaits the target's answer.
 pub(crate) async fn resources(ue: Ue) -> Result<Box<HandoverRequestAcknowledge>, Failed> {
     let answers = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_)));
     match ue.receive(answers, ue.config().timers.gnb_answer).await {
@@ -252,7 +252,7 @@ fn silent() -> Failed {
     Failed::new(cause, Refusal::RadioFailure("no answer to HANDOVER REQUEST"))
 }
 
-/// The sessions that the target admits, and those that it does not, each with the cause for the source.
+/// The sessions that the target admits, and those that it does not admit, each with the cause for the source.
 pub(crate) type Sessions = (Vec<Admitted>, Vec<(PduSessionId, Cause)>);
 
 /// A session that is neither admitted nor refused is refused; one that was not asked for is passed over (TS 38.413
@@ -288,8 +288,9 @@ fn why_not_admitted(transfer: &[u8]) -> Option<Cause> {
     HandoverResourceAllocationUnsuccessfulTransfer::decode(transfer).ok().map(|t| t.cause)
 }
 
-/// What the target has taken of which nothing comes: it was not asked to, or did not take what it must.
-pub(crate) fn unwanted(answer: &HandoverRequestAcknowledge, admitted: &[Admitted]) -> Vec<PduSessionId> {
+/// The sessions that the target lists as admitted and that are not handed over: it was not asked for them, or did not
+/// accept the default flow.
+pub(crate) fn not_admitted(answer: &HandoverRequestAcknowledge, admitted: &[Admitted]) -> Vec<PduSessionId> {
     let list = answer.pdu_session_resource_admitted_list.iter().map(|i| i.pdu_session_id);
     list.filter(|psi| !admitted.iter().any(|a| a.psi == *psi)).collect()
 }
@@ -298,12 +299,12 @@ fn no_room() -> Cause {
     CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell.into()
 }
 
-/// The sessions whose packets the source can send to the target itself.
+/// The sessions for which the source has a direct forwarding path to the target.
 pub(crate) fn direct(m: &HandoverRequired) -> Vec<PduSessionId> {
     let all = m.direct_forwarding_path_availability.is_some();
     let of = |i: &PduSessionResourceItem| {
-        let said = HandoverRequiredTransfer::decode(&i.transfer).ok();
-        all || said.is_some_and(|t| t.direct_forwarding_path_availability.is_some())
+        let transfer = HandoverRequiredTransfer::decode(&i.transfer).ok();
+        all || transfer.is_some_and(|t| t.direct_forwarding_path_availability.is_some())
     };
     m.pdu_session_resource_list_ho_rqd.iter().filter(|i| of(i)).map(|i| i.pdu_session_id).collect()
 }
@@ -340,32 +341,32 @@ pub(crate) fn executing_now(ue: Ue) {
     });
 }
 
-/// §4.9.1.3.3 step 5: the UE is there, or never comes.
+/// §4.9.1.3.3 step 5: awaits HANDOVER NOTIFY.
 pub(crate) async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
     let notify = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverNotify(_)));
     match ue.receive(notify, HANDOVER_EXECUTION).await {
         Ok(Input::Ngap(m)) => match *m {
             Message::HandoverNotify(m) => Ok(m.into()),
-            _ => Err(never_came()),
+            _ => Err(ue_did_not_arrive()),
         },
-        Ok(_) | Err(Interrupt::TimedOut) => Err(never_came()),
+        Ok(_) | Err(Interrupt::TimedOut) => Err(ue_did_not_arrive()),
         Err(why) => Err(why.into()),
     }
 }
 
-pub(crate) fn never_came() -> Failed {
+pub(crate) fn ue_did_not_arrive() -> Failed {
     let refusal = Refusal::RadioFailure("no HANDOVER NOTIFY: the UE did not come to the target");
     Failed::new(CauseRadioNetwork::TngrelocoverallExpiry, refusal)
 }
 
-/// §4.9.1.3.3 steps 5 to 13: the target serves the UE, and its sessions' paths follow.
+/// §4.9.1.3.3 steps 5 to 13: the target serves the UE, and its sessions' downlink paths are switched.
 async fn arrive(
     ue: Ue,
     m: &HandoverNotify,
     admitted: &[Admitted],
-    unwanted: &[PduSessionId],
+    not_admitted: &[PduSessionId],
 ) -> Result<Option<Box<PathSwitchRequest>>, Interrupt> {
-    if let Some((association, amf_id)) = ue.with(source_that_left) {
+    if let Some((association, amf_id)) = ue.with(released_source) {
         note_released(ue, association, amf_id);
     }
     let Some((mut target, pending)) = ue.with(|p| {
@@ -378,7 +379,7 @@ async fn arrive(
             context_pending: false,
             context_requested: false,
             releasing: false,
-            ambr_sent: None, // HANDOVER REQUEST had one; it is sent again when it changes
+            ambr_sent: None, // HANDOVER REQUEST had a UE-AMBR; it is sent again when it changes
             rrc_inactive: false,
             ..(*source).clone()
         }));
@@ -398,27 +399,27 @@ async fn arrive(
     let asked = ue.smf().complete_handover(ue, admitted);
     let further = target.further.take();
     match &further {
-        // It has left again.
+        // It has moved on.
         Some(further) => {
             let next = path_switch::target(further.association, &further.request);
             ue.with(|p| p.amf.target = Some(Box::new(Target { held: target.held, ..next })));
         }
         None => target::over(ue, *target),
     }
-    for psi in unwanted {
+    for psi in not_admitted {
         release_session_resources(ue, *psi, None);
     }
     ue.smf().path_updates_answered(ue, asked).await?;
     Ok(further.map(|f| f.request))
 }
 
-/// The connection at a source that was released before the UE arrived.
-fn source_that_left(ue: &mut UeContext) -> Option<(AssociationId, AmfUeNgapId)> {
+/// The connection at the source if that was released before the UE arrived.
+fn released_source(ue: &mut UeContext) -> Option<(AssociationId, AmfUeNgapId)> {
     let (target, source) = (ue.amf.target.as_ref()?, ue.amf.connection.as_ref()?);
     target.source_lost.then_some((source.association, source.amf_ue_ngap_id))
 }
 
-/// The UE stays where it is, if that is still there.
+/// The handover failed: the source serves the UE, if it is not lost.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
     let Some(mut target) = ue.with(|p| p.amf.target.take()) else { return };
     target::reject_queued_path_switch(ue, &mut target);
@@ -447,8 +448,8 @@ pub(crate) fn refused(ue: Ue, refusal: Refusal) {
     ue.event(Event::Refused { procedure: Procedure::Handover, subject, ran_ue_ngap_id, refusal });
 }
 
-/// §4.9.1.3.3 steps 2a and 2b: what the source says of its packets' numbers goes to the target. Without a UE on its way
-/// there is no target.
+/// §4.9.1.3.3 steps 2a and 2b: forwards the PDCP status of the source to the target. It is dropped if no handover is in
+/// execution.
 pub(crate) fn ran_status_transfer(ue: Ue, m: UplinkRanStatusTransfer) {
     let Some((target, ran_id)) = executing(ue) else {
         if !n14::source::ran_status(ue, &m.into()) {
@@ -461,7 +462,7 @@ pub(crate) fn ran_status_transfer(ue: Ue, m: UplinkRanStatusTransfer) {
     emit(ue, target.association, &transfer.into(), None);
 }
 
-/// The same for a UE that keeps both connections for a while (TS 38.413 §8.4.9, §8.4.10).
+/// The same for a DAPS handover (TS 38.413 §8.4.9, §8.4.10).
 pub(crate) fn ran_early_status_transfer(ue: Ue, m: UplinkRanEarlyStatusTransfer) {
     let Some((target, ran_id)) = executing(ue) else {
         if !n14::source::ran_status(ue, &m.into()) {

@@ -18,16 +18,15 @@ use crate::procedure::Ue;
 use crate::refusal::Refusal;
 use crate::state::{By, Phase, bits};
 
-/// The sessions that the source wants handed over.
+/// The sessions that HANDOVER REQUIRED lists.
 pub(crate) struct Asked {
-    /// Those that the target was asked for.
+    /// Those in HANDOVER REQUEST.
     pub(crate) sessions: Vec<PduSessionId>,
-    /// Those that it was not, and why.
+    /// Those not in HANDOVER REQUEST, with the cause.
     pub(crate) refused: Vec<(PduSessionId, Cause)>,
 }
 
-/// Asks the target for the sessions, under keys that its source does not know (TS 33.501 §6.9.2.3.3): `keys`, where another AMF has
-/// derived them.
+/// Sends HANDOVER REQUEST with the sessions and a fresh {NH, NCC} (TS 33.501 §6.9.2.3.3): `keys`, if another AMF has derived them.
 pub(crate) fn request(
     ue: Ue,
     m: &HandoverRequired,
@@ -66,7 +65,7 @@ pub(crate) fn request(
         Some((capabilities, ambr, fresh, p.amf.allowed_nssai.clone()))
     });
     let Some((capabilities, ambr, fresh, allowed)) = ready else {
-        // What `start` has seen was gone when the handover before this one had wound up.
+        // The connection was lost while the handover before this one ended.
         let cause = CauseRadioNetwork::InteractionWithOtherProcedure;
         return Err(Failed::early(cause.into(), Refusal::Protocol("the UE's context is gone")));
     };

@@ -10,8 +10,8 @@ use crate::refusal::Refusal;
 use crate::services::nudm::Identity;
 use crate::state::Security;
 
-/// Who the UE is: from its request, or by asking. A 5G-GUTI that led nowhere, here or at the AMF that gave it, says nothing
-/// (TS 23.527 §6.2.2 of one that the AMF has lost).
+/// The UE's SUCI, from its request or by IDENTITY REQUEST. A 5G-GUTI without a context, here or at the AMF that assigned
+/// it, does not identify the UE (TS 23.527 §6.2.2).
 pub(crate) async fn identify(ue: Ue, request: &RegistrationRequest) -> Result<Identity, End> {
     if let MobileIdentity::Suci(suci) = &request.mobile_identity {
         return Ok(Identity::Suci(suci.clone()));

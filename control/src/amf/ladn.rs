@@ -9,15 +9,16 @@ use crate::config::Config;
 use crate::procedure::Ue;
 use crate::state::UeContext;
 
-/// The local data networks that the UE subscribes to, as far as they are within its registration area: those that it asks
-/// for, or all (TS 24.501 §5.5.1.2.4).
+/// The subscribed local data networks within the UE's registration area: those that it requests, or all (TS 24.501
+/// §5.5.1.2.4).
 pub(crate) fn information(ue: Ue, request: Option<&RegistrationRequest>) -> Option<LadnInformation> {
     let config = ue.config();
     let asked = request.and_then(|r| r.ladn_indication.as_ref()).filter(|l| !l.0.is_empty());
-    let wanted = |dnn: &Dnn| asked.is_none_or(|asked| asked.0.contains(dnn));
-    let there: Vec<_> = ue.with(|p| local(p, &config)).into_iter().filter(|(dnn, _)| wanted(dnn)).collect();
-    let told = there.into_iter().map(|(dnn, tais)| (dnn, tais.into_iter().collect()));
-    let information = LadnInformation(told.collect());
+    let is_requested = |dnn: &Dnn| asked.is_none_or(|asked| asked.0.contains(dnn));
+    let there: Vec<_> =
+        ue.with(|p| local(p, &config)).into_iter().filter(|(dnn, _)| is_requested(dnn)).collect();
+    let items = there.into_iter().map(|(dnn, tais)| (dnn, tais.into_iter().collect()));
+    let information = LadnInformation(items.collect());
     (!information.0.is_empty()).then_some(information)
 }
 
@@ -48,6 +49,6 @@ pub(crate) fn changed(ue: Ue) {
     if let Some(information) = information(ue, None).filter(|_| there) {
         let mut command = ConfigurationUpdateCommand::new();
         command.ladn_information = Some(information);
-        configuration_update::tell(ue, command);
+        configuration_update::send_command(ue, command);
     }
 }

@@ -1,7 +1,7 @@
 //! Location reporting: TS 38.413 §8.12.1, §8.12.2, §8.12.3; TS 23.502 §4.10; TS 23.501 §5.4.7.
 //!
-//! What the operator wants to hear stands in the UE's context, so that each gNB to which the UE comes is asked for it:
-//! in INITIAL CONTEXT SETUP REQUEST and HANDOVER REQUEST. Over Xn the source forwards it to its target (TS 23.502 §4.10).
+//! The operator's requests are part of the UE's context, so that each new gNB of the UE gets them, in INITIAL CONTEXT
+//! SETUP REQUEST and HANDOVER REQUEST. Over Xn the source forwards it to its target (TS 23.502 §4.10).
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use crate::event::{Event, Sign};
 use crate::procedure::{Ue, out_of_state};
 use crate::state::{AREAS_MAX, Locating};
 
-/// For so long a UE that cannot be asked at once is waited for: longer than it is paged.
+/// How long a request for the present location stays pending: longer than the UE is paged.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// From 1900, where time stamps begin (TS 38.413 §9.3.1.75, as in NTP), to 1970, in seconds.
+/// Seconds from 1900, the epoch of time stamps (TS 38.413 §9.3.1.75, as in NTP), to 1970.
 const NTP_TO_UNIX_S: u64 = 2_208_988_800;
 
 impl Locating {
-    /// Whether no more areas are watched than can be.
+    /// Whether the number of watched areas is within the limit.
     pub(crate) fn is_bounded(&self) -> bool {
         self.areas.len() <= AREAS_MAX
     }
@@ -45,7 +45,7 @@ impl Locating {
         self.areas.get(usize::from(reference).checked_sub(1)?).copied().flatten()
     }
 
-    /// Adds an area; gives its reference. `None`: it is watched already, or there are too many.
+    /// Adds an area and returns its reference. `None`: it is watched already, or there are too many.
     fn watch(&mut self, tai: Tai) -> Option<u8> {
         if self.areas.contains(&Some(tai)) {
             return None;
@@ -62,7 +62,7 @@ impl Locating {
         Some(Self::reference(place))
     }
 
-    /// All standing reports in one request, for a gNB that has none of them.
+    /// One request with all standing reports, for a new gNB.
     fn standing(&self) -> Option<LocationReportingRequestType> {
         let areas: Vec<AreaOfInterestItem> =
             (0..).zip(&self.areas).filter_map(|(n, t)| Some(item((*t)?, Self::reference(n)))).collect();
@@ -77,7 +77,7 @@ impl Locating {
         Some(r)
     }
 
-    /// Takes a request of the operator; returns the one for a gNB that has the earlier ones.
+    /// Stores a request of the operator; returns the one to send to a gNB that has the earlier requests.
     fn take(&mut self, wish: Locate, now: Instant) -> Option<LocationReportingRequestType> {
         match wish {
             Locate::Now => {
@@ -111,14 +111,14 @@ fn request(event: EventType) -> LocationReportingRequestType {
     LocationReportingRequestType::new(event, ReportArea::Cell)
 }
 
-/// The operator wants to know where a UE is, or no longer. An idle UE is paged for its present place; standing reports
+/// The operator requests or cancels location reports. An idle UE is paged for its present location; standing reports
 /// begin with its next connection.
 pub(crate) fn ask(ue: Ue, wish: Locate) {
     let now = ue.now();
     let request = ue.with(|p| p.amf.locating.get_or_insert_default().take(wish, now));
     match at(ue) {
         At::Gnb => request.into_iter().for_each(|r| control(ue, r)),
-        // The gNB that brought it has reported its location.
+        // The gNB has reported the UE's location with its first message.
         At::New if wish == Locate::Now => found(ue),
         At::New | At::OnItsWay if wish != Locate::Now => {
             ue.with(|p| p.amf.locating.iter_mut().for_each(|l| l.unsent |= request.is_some()));
@@ -129,15 +129,15 @@ pub(crate) fn ask(ue: Ue, wish: Locate) {
     tidy(ue);
 }
 
-/// The gNB that can be asked for a UE's location.
+/// Which gNB can be asked for a UE's location.
 enum At {
     /// Its gNB.
     Gnb,
-    /// Its gNB, once that has the UE's context.
+    /// The serving gNB, once it has the UE's context.
     New,
-    /// The gNB where it is when its handover is over.
+    /// The serving gNB after the handover.
     OnItsWay,
-    /// None: the UE is idle, or about to be.
+    /// None: the UE is idle, or in AN release.
     Rest,
 }
 
@@ -160,7 +160,7 @@ fn control(ue: Ue, request: LocationReportingRequestType) {
     }
 }
 
-/// Sends what could not be sent to the gNB before: all that is requested, or the end of the reports.
+/// Sends the requests that could not be sent before, or the cancel.
 pub(crate) fn resume(ue: Ue) {
     let Some((unsent, standing, now)) = ue.with(|p| {
         let l = p.amf.locating.as_mut()?;
@@ -177,7 +177,7 @@ pub(crate) fn resume(ue: Ue) {
     tidy(ue);
 }
 
-/// The reports that a gNB is to make as soon as it has the UE's context (§8.3.1.2).
+/// The reports to request in INITIAL CONTEXT SETUP REQUEST (§8.3.1.2).
 pub(crate) fn begin(ue: Ue) -> Option<LocationReportingRequestType> {
     ue.with(|p| {
         let l = p.amf.locating.as_mut()?;
@@ -186,12 +186,12 @@ pub(crate) fn begin(ue: Ue) -> Option<LocationReportingRequestType> {
     })
 }
 
-/// The reports that the target of a handover is to make (§8.4.2.2).
+/// The reports to request in HANDOVER REQUEST (§8.4.2.2).
 pub(crate) fn standing(ue: Ue) -> Option<LocationReportingRequestType> {
     ue.with(|p| p.amf.locating.as_ref().and_then(|l| l.standing()))
 }
 
-/// Whether an idle UE is paged to hear where it is.
+/// Whether an idle UE is paged because its location is requested.
 pub(crate) fn is_requested(ue: &crate::state::UeContext, now: Instant) -> bool {
     ue.amf.locating.as_ref().is_some_and(|l| l.now.is_some_and(|until| now < until))
 }
@@ -199,23 +199,23 @@ pub(crate) fn is_requested(ue: &crate::state::UeContext, now: Instant) -> bool {
 /// The UE has a new connection, or its handover has ended, and its gNB has reported its location.
 pub(crate) fn found(ue: Ue) {
     if taken(ue) {
-        tell(ue);
+        report(ue);
     }
 }
 
-/// Whether its present location was requested; the request is answered with that.
+/// Whether the present location was requested. Clears the request.
 fn taken(ue: Ue) -> bool {
-    let wanted = ue.with(|p| p.amf.locating.as_mut().is_some_and(|l| l.now.take().is_some()));
+    let requested = ue.with(|p| p.amf.locating.as_mut().is_some_and(|l| l.now.take().is_some()));
     tidy(ue);
-    wanted
+    requested
 }
 
-/// Without a request it holds no memory.
+/// Frees the record when no request is left.
 fn tidy(ue: Ue) {
     ue.with(|p| p.amf.locating.take_if(|l| !l.awaits() && !l.unsent));
 }
 
-fn tell(ue: Ue) {
+fn report(ue: Ue) {
     let (subject, tai, cell) =
         ue.with(|p| (p.subject(), p.amf.tai, p.amf.seen.as_ref().map(|s| s.cell.clone())));
     ue.event(Event::Located { subject, tai, cell });
@@ -233,20 +233,20 @@ fn is_awaited(ue: Ue) -> bool {
     ue.with(|p| p.amf.locating.as_ref().is_some_and(|l| l.awaits()))
 }
 
-/// LOCATION REPORT (§8.12.3.2). Its place of a UE in RRC_INACTIVE is the last known one, with its time (TS 23.501 §5.4.7).
+/// LOCATION REPORT (§8.12.3.2). For a UE in RRC_INACTIVE it has the last known location, with its time (TS 23.501 §5.4.7).
 pub(crate) fn reported(ue: Ue, m: &LocationReport) {
     if !is_awaited(ue) {
-        return out_of_state(ue); // not requested, or the report crossed the end of the reports
+        return out_of_state(ue); // not requested, or it crossed the cancel
     }
     if let Some(place) = &m.user_location_information {
         locate(ue, place);
         if let Some(then) = stamp(place) {
             ue.with(|p| p.amf.seen.iter_mut().for_each(|s| s.at = s.at.min(then)));
         }
-        tell(ue);
+        report(ue);
         sign(ue, || Sign::Reported);
     }
-    // Only requested areas are reported on; unknown references are ignored.
+    // Reports on areas that were not requested are ignored.
     for item in &m.ue_presence_in_area_of_interest_list {
         let area = ue.with(|p| p.amf.locating.as_ref()?.area(item.location_reporting_reference_id));
         let Some(area) = area else {
@@ -264,7 +264,7 @@ pub(crate) fn reported(ue: Ue, m: &LocationReport) {
     taken(ue);
 }
 
-/// LOCATION REPORTING FAILURE INDICATION (§8.12.2.2). Standing wishes stay: another gNB may be able to fulfil them.
+/// LOCATION REPORTING FAILURE INDICATION (§8.12.2.2). Standing requests stay: another gNB may be able to fulfil them.
 pub(crate) fn failed(ue: Ue, m: &LocationReportingFailureIndication) {
     if !is_awaited(ue) {
         return out_of_state(ue);
@@ -283,8 +283,8 @@ pub(crate) fn unreachable(ue: Ue) {
 }
 
 /// The cell in user location information.
-pub(crate) fn cell(told: &UserLocationInformation) -> Option<NgranCgi> {
-    match told {
+pub(crate) fn cell(location: &UserLocationInformation) -> Option<NgranCgi> {
+    match location {
         UserLocationInformation::UserLocationInformationNr(nr) => Some(NgranCgi::NrCgi(nr.nr_cgi.clone())),
         UserLocationInformation::UserLocationInformationEutra(eutra) => {
             Some(NgranCgi::EutraCgi(eutra.eutra_cgi.clone()))
@@ -293,9 +293,9 @@ pub(crate) fn cell(told: &UserLocationInformation) -> Option<NgranCgi> {
     }
 }
 
-/// When the UE was there, if not now.
-fn stamp(told: &UserLocationInformation) -> Option<Instant> {
-    let stamp = match told {
+/// The time stamp of the location, if it is not the present one.
+fn stamp(location: &UserLocationInformation) -> Option<Instant> {
+    let stamp = match location {
         UserLocationInformation::UserLocationInformationNr(nr) => nr.time_stamp,
         UserLocationInformation::UserLocationInformationEutra(eutra) => eutra.time_stamp,
         _ => None,

@@ -1,7 +1,7 @@
 //! Mobility restrictions: TS 23.501 §5.3.4.1, TS 24.501 §5.3.13, TS 24.501 §5.3.5; in NGAP TS 38.413 §9.3.1.85.
 //!
-//! Where a UE gets no service at all (forbidden areas, a radio that is barred) it is refused; where it may register but start
-//! nothing (non-allowed areas), its requests for service are refused and its registration stands.
+//! In a forbidden area, or over a barred RAT, a UE is rejected. In a non-allowed area it may register, but its service
+//! requests are rejected.
 
 use whimbrel_ids::{Tac, Tai};
 use whimbrel_nas::ie::{PartialServiceArea, PartialTaiList, ServiceAreaList};
@@ -23,7 +23,7 @@ pub(crate) fn permitted(ue: Ue, tai: Tai) -> Result<(), Refusal> {
     })
 }
 
-/// Whether the UE may start services where it is (TS 24.501 §5.3.5.2).
+/// Whether the UE may start services in its present area (TS 24.501 §5.3.5.2).
 pub(crate) fn service_allowed(ue: Ue) -> Result<(), Refusal> {
     let restricted = ue.with(|p| {
         let (tai, area) = (p.amf.tai?, restrictions(p)?.service_area.as_ref()?);
@@ -46,7 +46,7 @@ pub(crate) fn service_area_list(ue: Ue) -> Option<ServiceAreaList> {
     })
 }
 
-/// The mobility restriction list for gNBs, so that they choose no forbidden handover target.
+/// The mobility restriction list for gNBs, by which they avoid forbidden handover targets.
 pub(crate) fn mobility_restriction_list(ue: Ue) -> Option<MobilityRestrictionList> {
     let plmn = ue.config().amf.plmn;
     ue.with(|p| {

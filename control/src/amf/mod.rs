@@ -56,12 +56,13 @@ mod user_location;
 
 pub use crate::event::WarningOutcome;
 pub use crate::n14::{
-    Body, Completed, Created, Given, Keys, N14, PeerAmfId, Relation, Shown, Transferred, UeContextCreateData,
+    Body, Completed, Created, HandedOverSession, Keys, N14, PeerAmfId, Relation, Shown, Transferred,
+    UeContextCreateData,
 };
 pub use crate::state::Target;
 pub use n2::{overloaded, release_of, release_of_first, unknown_local_id};
 pub use nas::named_within;
-pub use path_switch::came_too_late;
+pub use path_switch::released_meanwhile;
 pub use ran_node::{
     Coding, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, Warning, WarningArea,
     WarningError, WarningState, WarningStatus, cbs_pages, nr_cell, reset_acknowledge,

@@ -1,4 +1,4 @@
-//! What leaves on N2: NGAP messages to the UE's gNB, and 5GMM messages in DOWNLINK NAS TRANSPORT (TS 38.413 §8.6.2).
+//! Sends on N2: NGAP messages to the UE's gNB, and 5GMM messages in DOWNLINK NAS TRANSPORT (TS 38.413 §8.6.2).
 
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId};
 use whimbrel_nas::mm;
@@ -23,7 +23,7 @@ pub(crate) fn is_releasing(ue: Ue) -> bool {
     ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.releasing))
 }
 
-/// Sends an NGAP message on the UE's connection, if it has one that is not about to go.
+/// Sends an NGAP message on the UE's connection, unless it is being released.
 pub(crate) fn send(ue: Ue, message: &Message, downlink_count: Option<u32>) {
     let connection = ue.with(|p| p.amf.connection.as_ref().filter(|c| !c.releasing).map(|c| c.association));
     if let Some(association) = connection {
@@ -48,7 +48,7 @@ pub(crate) fn send_nas(ue: Ue, message: &mm::Message, security: Security) {
     send(ue, &transport.into(), count);
 }
 
-/// The UE-AMBR for a message that sets these sessions up; `None` where the gNB has it (TS 38.413 §8.2.1.2).
+/// The UE-AMBR for a message that sets these sessions up; `None` if the gNB has it (TS 38.413 §8.2.1.2).
 pub(crate) fn ue_ambr(ue: Ue, sessions: &[PduSessionId]) -> Option<UeAggregateMaximumBitRate> {
     let (config, sum) = (ue.config(), ue.smf().ue_ambr(ue, sessions));
     ue.with(|p| {
@@ -62,7 +62,7 @@ pub(crate) fn ue_ambr(ue: Ue, sessions: &[PduSessionId]) -> Option<UeAggregateMa
     })
 }
 
-/// ERROR INDICATION for a message whose names are not those of any connection of the UE (TS 38.413 §10.6).
+/// ERROR INDICATION for a message whose NGAP identities match no connection of the UE (TS 38.413 §10.6).
 pub(crate) fn refuse_names(
     ue: Ue,
     association: AssociationId,
@@ -75,7 +75,7 @@ pub(crate) fn refuse_names(
     emit(ue, association, &answer.into(), None);
 }
 
-/// A connection is over, and its gNB has yet to hear of it, or to answer.
+/// Notes a connection that has ended and whose gNB does not know so yet.
 pub(crate) fn note_released(ue: Ue, association: AssociationId, amf_ue_ngap_id: AmfUeNgapId) {
     let now = ue.now();
     ue.with(|p| p.amf.recently_released.get_or_insert_default().add(now, association, amf_ue_ngap_id));
@@ -92,8 +92,8 @@ pub(crate) fn send_release_command(ue: Ue, cause: impl Into<Cause>) {
     ue.with(|p| p.amf.connection.iter_mut().for_each(|c| c.releasing = true));
 }
 
-/// Has a gNB let a connection go of which nothing is left here but its names. By ours alone it knows it only from our first message on; and it may
-/// call another context by that, too.
+/// UE CONTEXT RELEASE COMMAND for a connection without a context here. Both identities are sent: a gNB knows the AMF-UE-NGAP-ID only from
+/// the first downlink message on.
 pub fn release_of(amf_ue_ngap_id: AmfUeNgapId, ran_ue_ngap_id: Option<RanUeNgapId>) -> Message {
     let ids = match ran_ue_ngap_id {
         Some(ran) => UeNgapIds::UeNgapIdPair(UeNgapIdPair::new(amf_ue_ngap_id, ran)),
@@ -102,7 +102,7 @@ pub fn release_of(amf_ue_ngap_id: AmfUeNgapId, ran_ue_ngap_id: Option<RanUeNgapI
     UeContextReleaseCommand::new(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason.into()).into()
 }
 
-/// The same for one that its first message was to begin.
+/// The same for a connection whose first message was refused.
 pub fn release_of_first(octets: &[u8], connection: AmfUeNgapId) -> Message {
     release_of(connection, peek(octets).and_then(|n| n.ran_ue_ngap_id))
 }
@@ -123,11 +123,10 @@ pub fn overloaded(octets: &[u8], cause: impl Into<Cause>) -> Message {
     m.into()
 }
 
-/// More messages than the procedures of one UE have under way at once: one of the UE's and one of each session.
+/// Bound on held messages, above what the procedures of one UE send at once: one of the UE and one of each session.
 const HELD_MAX: usize = 16;
 
-/// Keeps a message for a UE that cannot be reached now: it is on its way, or at a gNB that waits for its paths. New NAS keys
-/// are not proposed while a handover gives the radio new keys (TS 33.501 §6.9.5).
+/// Holds a message while the UE is in handover. SECURITY MODE COMMAND is not sent during a handover (TS 33.501 §6.9.5).
 fn hold(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
     let Some(target) = &mut ue.amf.target else { return hold_for_transfer(ue, message, security) };
     if collision::message_meets(target.by.phase(), security) == Verdict::Proceed {
@@ -144,7 +143,8 @@ fn keep(held: &mut Vec<(mm::Message, Security)>, message: &mm::Message, security
     }
 }
 
-/// Keeps a message for a UE whose state is under way: its keys may not say anything that the target does not know of.
+/// Holds a message while the UE's context is being transferred: a COUNT that is used here would be unknown to the
+/// target.
 fn hold_for_transfer(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
     let Some(d) = ue.amf.outbound_mut() else { return false };
     if d.phase == Phase::Waiting {

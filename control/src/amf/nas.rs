@@ -15,13 +15,14 @@ use crate::state::Security;
 /// A 5GMM message that may be acted upon.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// The message; of an initial message that hid its tail in a container, the whole (TS 24.501 §4.4.6).
+    /// The message; of an initial message, the complete one from its NAS message container (TS 24.501 §4.4.6).
     pub(crate) message: mm::Message,
-    /// Its MAC was right.
+    /// Its MAC is correct.
     pub(crate) protected: bool,
-    /// A digest of an initial message's content, whatever protects it: recognises a retransmission (TS 24.501 §5.5.1.2.8).
+    /// A digest of an initial message's content without its protection: recognises a retransmission (TS 24.501
+    /// §5.5.1.2.8).
     pub(crate) content: u64,
-    /// A first message that is protected under keys that are not here, as it came: another AMF may have them.
+    /// A first message as received, if its keys are not here: another AMF may have them.
     pub(crate) sealed: Option<Box<[u8]>>,
 }
 
@@ -29,11 +30,11 @@ pub(crate) struct Received {
 pub(crate) enum First {
     /// It may be acted upon here.
     Read(Box<Received>),
-    /// It names this UE and does not prove to be from it.
+    /// It names this UE, but its MAC does not verify.
     OtherUe,
-    /// It names the UE that bears this 5G-TMSI.
+    /// It names the UE with this 5G-TMSI.
     Elsewhere(Tmsi),
-    /// It is nothing that can begin a connection.
+    /// It is no message that begins a connection.
     Unreadable(Unread),
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn receive_first(ue: Ue, octets: &[u8], known: bool, addressed: bool)
         Err(why) => return First::Unreadable(why),
     };
     if !is_initial(&message) {
-        return First::Unreadable(Dropped::OutOfState.into()); // nothing that it could answer was asked here
+        return First::Unreadable(Dropped::OutOfState.into()); // an answer to a request that was not sent on this connection
     }
     if !addressed
         && let Some(guti) = named_by(&message)
@@ -99,7 +100,7 @@ pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Unread> {
     read(ue, octets, false)
 }
 
-/// The same of one with which a connection may begin.
+/// The same for the first message of a connection.
 fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
     let header = match Envelope::parse(octets).map_err(|_| Dropped::NotNas)? {
         Envelope::PlainMm(_) => None,
@@ -116,7 +117,8 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
             return Err(Dropped::Integrity.into());
         }
         let (message, content) = whole(ue, message, count, &plain);
-        // The radio's keys begin with the message by which the UE came, or with the newest keys (TS 33.501 §6.8.1.1.2.2, §6.9.2.3.3).
+        // K_gNB is derived with the COUNT of the message that began the connection, or that took the newest keys into use (TS 33.501
+        // §6.8.1.1.2.2, §6.9.2.3.3).
         let counts = match message {
             mm::Message::RegistrationRequest(_) | mm::Message::ServiceRequest(_) => first || !secured,
             mm::Message::SecurityModeComplete(_) => true,
@@ -127,8 +129,8 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
         }
         return Ok(Received { message, protected: true, content, sealed: None });
     }
-    // Not protected, or not under keys of ours (TS 24.501 §4.4.4.3): few messages may pass, and none once protection
-    // was seen on this connection.
+    // Not protected, or not under known keys (TS 24.501 §4.4.4.3): few messages are accepted, and none once a protected
+    // message was received on this connection.
     if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.secured)) {
         return Err(if header.is_some() { Dropped::Integrity } else { Dropped::Unprotected }.into());
     }
@@ -156,8 +158,8 @@ fn open(
     Some((plain, opened.count))
 }
 
-/// Whether a message may have come under this header type (TS 24.501 §4.4.5, §4.4.6, §9.3.1): SECURITY MODE COMPLETE alone
-/// takes a new context into use, and initial messages alone are not ciphered as a whole.
+/// Whether the header type is valid for the message (TS 24.501 §4.4.5, §4.4.6, §9.3.1): only SECURITY MODE COMPLETE takes
+/// a new context into use, and only initial messages are not ciphered as a whole.
 fn fits(header: SecurityHeaderType, message: &mm::Message) -> bool {
     let completes = matches!(message, mm::Message::SecurityModeComplete(_));
     match header {
@@ -168,8 +170,8 @@ fn fits(header: SecurityHeaderType, message: &mm::Message) -> bool {
     }
 }
 
-/// An initial message shows only what is needed to find its context; the rest is ciphered in a container of its own
-/// under the COUNT of the message (TS 24.501 §4.4.6). With a digest of what it says.
+/// The complete initial message: its cleartext part only names the context, the rest is ciphered in a container under
+/// the COUNT of the message (TS 24.501 §4.4.6). With a digest of its content.
 fn whole(ue: Ue, message: mm::Message, count: NasCount, plain: &[u8]) -> (mm::Message, u64) {
     if !is_initial(&message) {
         return (message, 0);
@@ -195,12 +197,12 @@ fn whole(ue: Ue, message: mm::Message, count: NasCount, plain: &[u8]) -> (mm::Me
     }
 }
 
-/// Reads a message without protection, if it is one of those that may pass so (TS 24.501 §4.4.4.3).
+/// Reads a message without protection, if that is allowed for it (TS 24.501 §4.4.4.3).
 fn unprotected(octets: &[u8]) -> Result<(mm::Message, u64), Unread> {
     let plain = match Envelope::parse(octets).map_err(|_| Dropped::NotNas)? {
         Envelope::PlainMm(plain) => plain,
         Envelope::PlainSm(_) => return Err(Dropped::NotNas.into()),
-        // The payload can be read where it is not ciphered; a wrong MAC makes it a plain message.
+        // A payload that is not ciphered can be read; with a wrong MAC it counts as a plain message.
         Envelope::Protected(p) if p.header_type.is_ciphered() => return Err(Dropped::Integrity.into()),
         Envelope::Protected(p) => p.payload,
     };
@@ -222,8 +224,8 @@ fn unprotected(octets: &[u8]) -> Result<(mm::Message, u64), Unread> {
     }
 }
 
-/// Encodes and protects a downlink message; the COUNT that it used. `None`, with an event, where no COUNT is left:
-/// a COUNT is never used twice (TS 24.501 §4.4.3.5).
+/// Encodes and protects a downlink message; returns the COUNT used. `None`, with an event, if no COUNT is left: a COUNT
+/// is never used twice (TS 24.501 §4.4.3.5).
 pub(crate) fn protect(ue: Ue, message: &mm::Message, security: Security) -> Option<(Vec<u8>, Option<u32>)> {
     let mut plain = Vec::with_capacity(64);
     message.encode(&mut plain);

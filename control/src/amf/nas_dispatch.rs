@@ -1,4 +1,4 @@
-//! 5GMM messages, each to its procedure, and which of two that collide goes on: TS 24.501 §5.4.1.3.7, §5.4.2.7, §5.4.4.6, §5.4.6.3, §5.5.1.2.8,
+//! Dispatches 5GMM messages to their procedures and resolves collisions: TS 24.501 §5.4.1.3.7, §5.4.2.7, §5.4.4.6, §5.4.6.3, §5.5.1.2.8,
 //! §5.5.1.3.8, §5.5.2.2.7, §5.5.2.3.5, §5.6.1.8.
 
 use whimbrel_nas::ie::{MmCause, MobileIdentity, RegistrationKind};
@@ -27,15 +27,15 @@ pub(crate) fn received(ue: Ue, received: Received) {
         }
     }
     match message {
-        // §5.5.1.2.8 d, e: the same request again has REGISTRATION ACCEPT sent again if that was sent, else it changes
-        // nothing; another one starts over.
+        // §5.5.1.2.8 d, e: a repeated request has REGISTRATION ACCEPT sent again if it was sent, else it changes
+        // nothing; a different request starts over.
         Message::RegistrationRequest(_) if running == Some(Procedure::Registration) && repeated => {
             let again = Input::Mm(Box::new(message));
             if ue.with(|p| p.lanes.deliver(Lane::Mobility, again)).is_err() {
                 duplicate(ue);
             }
         }
-        // §5.5.2.3.5 d, e, f: the network's deregistration goes on; an initial registration takes its place.
+        // §5.5.2.3.5 d, e, f: the network's deregistration continues; only an initial registration supersedes it.
         Message::RegistrationRequest(ref m)
             if running == Some(Procedure::DeregistrationByNetwork)
                 && m.registration_type.kind != RegistrationKind::Initial =>
@@ -51,7 +51,7 @@ pub(crate) fn received(ue: Ue, received: Received) {
             }
             if m.registration_type.kind == RegistrationKind::Initial {
                 session_resources::release_all(ue); // §5.5.1.2.4: an initial registration begins without sessions
-                deregistration::begins_anew(ue);
+                deregistration::superseded_by_registration(ue);
             }
             registration::start(ue, Box::new(m), protected, content, sealed);
         }
@@ -66,7 +66,7 @@ pub(crate) fn received(ue: Ue, received: Received) {
         Message::ServiceRequest(_) | Message::ControlPlaneServiceRequest(_) => {
             service_request::reject_unknown_ue(ue)
         }
-        // §5.5.2.2.7 b: whatever runs, the UE leaves.
+        // §5.5.2.2.7 b: a deregistration by the UE ends any other procedure.
         Message::DeregistrationRequestUeOriginating(m) => deregistration::by_ue(ue, &m),
         Message::UlNasTransport(m) => nas_transport::uplink(ue, m),
         Message::MmStatus(_) | Message::NotificationResponse(_) => out_of_state(ue),
@@ -78,7 +78,8 @@ pub(crate) fn received(ue: Ue, received: Received) {
         | Message::RegistrationComplete(_)
         | Message::ConfigurationUpdateComplete(_)
         | Message::DeregistrationAcceptUeTerminated(_) => {
-            // §5.4.4.6 e: it answers a command whose procedure gave way to another. Which 5G-GUTI is good, the UE shows next.
+            // §5.4.4.6 e: it answers a command whose procedure was superseded. The UE's next message shows which 5G-GUTI is
+            // valid.
             let completes = matches!(message, Message::ConfigurationUpdateComplete(_));
             let stray = ue.with(|p| p.lanes.deliver(Lane::Mobility, Input::Mm(Box::new(message)))).is_err();
             if stray && completes {
@@ -88,7 +89,7 @@ pub(crate) fn received(ue: Ue, received: Received) {
                 incompatible(ue, protected);
             }
         }
-        // What only a network sends, or what no function here serves.
+        // Messages that only a network sends, or that no function here serves.
         Message::RegistrationAccept(_)
         | Message::RegistrationReject(_)
         | Message::DeregistrationAcceptUeOriginating(_)

@@ -1,5 +1,5 @@
-//! NAS transport of payloads: TS 24.501 §5.4.5, TS 23.501 §5.6.2. Session management goes to the SMF; what this network has no function
-//! for is dropped, or returned where the clause says so. Elements that a payload demands: TS 24.501 §7.7.2.
+//! NAS transport of payloads: TS 24.501 §5.4.5, TS 23.501 §5.6.2. Session management goes to the SMF; other payloads are dropped, or
+//! returned where the clause says so. IEs that a payload makes mandatory: TS 24.501 §7.7.2.
 
 use whimbrel_ids::{Dnn, PduSessionId, SNssai, Supi};
 use whimbrel_nas::ie::{GprsTimer3, MmCause, PayloadContainer, PayloadContainerType, RequestType};
@@ -41,11 +41,11 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
             not_forwarded(ue, psi, m.payload_container, MmCause::PayloadWasNotForwarded);
         }
         Some(RequestType::ExistingPduSession) if !known => {
-            create(ue, psi, &m) // its context was lost: answered by the SMF with 5GSM cause #54
+            create(ue, psi, &m) // unknown session: the SMF answers with 5GSM cause #54
         }
         // §5.4.5.2.5 a 1 iv: a session that does not exist.
         None if !known => not_forwarded(ue, psi, m.payload_container, MmCause::PayloadWasNotForwarded),
-        // §5.4.5.2.5 #28: nor is a session changed where no services may be started.
+        // §5.4.5.2.5 #28: in a non-allowed area sessions are not modified either.
         Some(RequestType::ModificationRequest) if is_barred(ue, psi) => {
             not_forwarded(ue, psi, m.payload_container, MmCause::RestrictedServiceArea);
         }
@@ -70,13 +70,13 @@ fn usage_report(ue: Ue, sealed: &[u8]) {
     ue.event(Event::UsageReported { subject, sealed: sealed.to_vec() });
 }
 
-/// Whether the UE may not start services where it is, and the session is no emergency's.
+/// Whether the UE is in a non-allowed area and the session is no emergency session.
 fn is_barred(ue: Ue, psi: PduSessionId) -> bool {
     service_allowed(ue).is_err() && ue.smf().sm_contexts(ue).iter().any(|s| s.psi == psi && !s.emergency)
 }
 
-/// Nsmf_PDUSession_CreateSMContext (TS 23.502 §4.3.2.2.1 steps 2 and 3): the AMF chooses slice and data network where the
-/// UE names none (TS 24.501 §5.4.5.2.3).
+/// Nsmf_PDUSession_CreateSMContext (TS 23.502 §4.3.2.2.1 steps 2 and 3): the AMF chooses slice and DNN if the UE names
+/// none (TS 24.501 §5.4.5.2.3).
 fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
     match choose(ue, psi, m).and_then(|chosen| uncongested(ue, chosen)) {
         Ok((s_nssai, dnn)) => {
@@ -105,8 +105,8 @@ fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
     }
 }
 
-/// An emergency session: its terms are the operator's, whatever the UE names and subscribes to (TS 23.501 §5.16.4.3).
-/// A UE has one: another takes its place.
+/// An emergency session: the operator's emergency configuration replaces the UE's request and subscription (TS 23.501
+/// §5.16.4.3). A UE has at most one: a new one replaces it.
 fn create_emergency(ue: Ue, psi: PduSessionId, payload: PayloadContainer) {
     let config = ue.config();
     let Some(emergency) = &config.amf.access.emergency else {
@@ -120,7 +120,8 @@ fn create_emergency(ue: Ue, psi: PduSessionId, payload: PayloadContainer) {
     ue.smf().create_sm_context(ue, data, &payload);
 }
 
-/// TS 24.501 §5.4.5.2.5 #22, TS 24.501 §5.4.5.2.5 #69; TS 24.501 §5.3.10, TS 24.501 §5.3.11: what is not urgent waits.
+/// TS 24.501 §5.4.5.2.5 #22, TS 24.501 §5.4.5.2.5 #69; TS 24.501 §5.3.10, TS 24.501 §5.3.11: requests without priority
+/// get a back-off timer.
 fn uncongested(ue: Ue, (s_nssai, dnn): (SNssai, Dnn)) -> Result<(SNssai, Dnn), Refusal> {
     let config = ue.config();
     let congestion = &config.amf.access.congestion;
@@ -138,11 +139,11 @@ fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn)
     let (config, contexts) = (ue.config(), ue.smf().sm_contexts(ue));
     let context = |psi: PduSessionId| contexts.iter().find(|s| s.psi == psi);
     ue.with(|p| {
-        // Registered for emergency services: no other (TS 23.501 §5.16.4.9).
+        // A UE registered for emergency services gets no other session (TS 23.501 §5.16.4.9).
         if p.amf.emergency {
             return Err(Refusal::Protocol("a session that is no emergency's, of a UE that is here for one"));
         }
-        // The successor of a session of SSC mode 3 is beside it for a while (TS 23.502 §4.3.5.2 step 4), and is of its data network.
+        // In SSC mode 3 the new session exists beside the old one for a while, with the same DNN (TS 23.502 §4.3.5.2 step 4).
         let former = m.old_pdu_session_id.and_then(context);
         let former = former.filter(|s| s.leaving);
         let room = contexts.len() < usize::from(config.limits.sessions_per_ue);

@@ -1,4 +1,4 @@
-//! NGAP messages of a UE, each to its procedure (TS 38.413 §10.4, messages at a wrong time; §10.6, that name the wrong UE).
+//! Dispatches the NGAP messages of a UE to their procedures (TS 38.413 §10.4, unexpected messages; §10.6, wrong AP IDs).
 
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 use whimbrel_nas::mm;
@@ -28,8 +28,8 @@ use crate::state::{Security, UeContext};
 
 /// The first message of a connection.
 ///
-/// It changes the UE that it names only if it proves to come from that UE; else it is of an unauthenticated UE, and runs
-/// in a slot of its own.
+/// It changes the UE that it names only if its MAC verifies under that UE's keys; else it belongs to an unauthenticated
+/// UE and runs in a slot of its own.
 pub(crate) fn initial_ue_message(
     ue: Ue,
     association: AssociationId,
@@ -43,10 +43,10 @@ pub(crate) fn initial_ue_message(
         Err(refusal) => return refuse_first(ue, association, refusal.error_indication()),
     };
     let (known, connected) = ue.with(|p| (p.amf.security.is_some(), p.amf.connection.is_some()));
-    // One whose former AMF has it still is that one's.
+    // A UE that has not arrived yet is still its former AMF's.
     let is_here = |p: &mut UeContext| p.amf.context_transfer.is_none() || p.amf.tmsi.is_some();
     let bears = |p: &mut UeContext| m.five_g_s_tmsi.is_none_or(|t| p.bears(t.tmsi)) && is_here(p);
-    // A UE that is not authenticated yet has no 5G-TMSI: a message that names it by one means the UE that had the slot before.
+    // An unauthenticated UE has no 5G-TMSI: a message with one is for the earlier UE of this slot.
     if known && !ue.with(bears) || !known && connected {
         return ue.update_batch(|b| b.disposition = Disposition::OtherUe);
     }
@@ -56,7 +56,7 @@ pub(crate) fn initial_ue_message(
         First::Unreadable(unread) => {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: unread.why });
-            // Nothing follows on such a connection: the gNB is to release it (TS 24.501 §7.2.1).
+            // The gNB is to release such a connection (TS 24.501 §7.2.1).
             refuse_first(ue, association, None);
             if let Some(answer) = unread.answer() {
                 let mut pdu = Vec::new();
@@ -84,7 +84,7 @@ fn refuse_first(ue: Ue, association: AssociationId, answer: Option<ErrorIndicati
     }
 }
 
-/// A later message of a connection. `to`: where HANDOVER REQUIRED leads.
+/// A later message of a connection. `to`: the target gNB of HANDOVER REQUIRED.
 pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Option<&HandoverTarget>) {
     let named = peek(octets);
     let ids = named.and_then(|n| Some((n.amf_ue_ngap_id?, n.ran_ue_ngap_id)));
@@ -97,7 +97,7 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Opti
             return;
         }
     };
-    // Its sender has no connection of this UE yet: it names another's.
+    // The sender has no connection of this UE yet: it names the source gNB's.
     if let Message::PathSwitchRequest(m) = message {
         return path_switch::start(ue, association, Box::new(m));
     }
@@ -106,7 +106,7 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Opti
         Ok(Side::Target) => of_target(ue, message),
         Ok(Side::Source) => of_source(ue, message),
         Err(cause) => {
-            // Those that end a connection, or are errors themselves, get no answer (TS 38.413 §10.6).
+            // Messages that end a connection, and error indications, get no answer (TS 38.413 §10.6).
             let ends = matches!(message, Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_));
             let silent =
                 ids.is_some_and(|(amf_id, _)| was_recently_released(ue, association, amf_id, ends)) || ends;
@@ -116,13 +116,14 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Opti
                 refuse_names(ue, association, cause, amf_id, ran_id);
             }
             if cause == CauseRadioNetwork::InconsistentRemoteUeNgapId {
-                lost(ue); // both sides release a connection whose identities they do not agree on (§10.6)
+                lost(ue); // both sides release a connection with inconsistent AP IDs (§10.6)
             }
         }
     }
 }
 
-/// Whether a gNB names a connection that was over before it could know. `ends`: it knows by now.
+/// Whether a message is of a connection that ended while the message was in transit. `ends`: it shows that the gNB
+/// knows by now.
 fn was_recently_released(
     ue: Ue,
     association: AssociationId,
@@ -146,13 +147,13 @@ fn was_recently_released(
 /// Which of the UE's gNBs a message came from.
 enum Side {
     Serving,
-    /// The one that takes the UE over.
+    /// The target of a handover.
     Target,
-    /// The one that it has left, which still forwards what it has.
+    /// The former one, which still forwards packets.
     Source,
 }
 
-/// The connection that a message belongs to: its association, both identities (TS 38.413 §10.6).
+/// The connection that a message belongs to, by association and both AP IDs (TS 38.413 §10.6).
 fn side(
     ue: Ue,
     association: AssociationId,
@@ -183,7 +184,7 @@ fn side(
 }
 
 /// The longest UE radio capability that is stored: segments of UECapabilityInformation make 16 of 9000 octets at most
-/// (TS 38.331 §5.7.7), and what is longer the next gNB asks the UE for.
+/// (TS 38.331 §5.7.7), if it is longer, the next gNB asks the UE for it.
 const RADIO_CAPABILITY_OCTETS_MAX: usize = 16 * 9000;
 
 fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
@@ -234,7 +235,7 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             }
             let input = Input::Ngap(Box::new(message));
             if ue.with(|p| p.lanes.deliver(Lane::Mobility, input)).is_err() {
-                // Whatever awaited it has given way: the connection is gone all the same.
+                // No procedure awaits it any more; the connection has ended all the same.
                 if is_releasing(ue) { lost(ue) } else { out_of_state(ue) }
             }
         }
@@ -248,7 +249,7 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             session_resources::n2_items(ue, m.pdu_session_resource_released_list_not, N2Outcome::Lost);
             session_resources::notified(ue, &m.pdu_session_resource_notify_list);
         }
-        // What is being repeated anyway is sent again now (TS 38.413 §8.6.4).
+        // A message that is repeated by timer is sent again at once (TS 38.413 §8.6.4).
         Message::NasNonDeliveryIndication(_) => {
             ue.event(Event::Repeated("NAS NON DELIVERY INDICATION"));
             ue.with(|p| p.lanes.undelivered());
@@ -265,12 +266,13 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
         Message::UplinkRanEarlyStatusTransfer(m) => handover::ran_early_status_transfer(ue, m),
         Message::LocationReport(m) => location_reporting::reported(ue, &m),
         Message::LocationReportingFailureIndication(m) => location_reporting::failed(ue, &m),
-        // §8.11.4: the event has the trace and its subscriber.
+        // §8.11.4: the event names the trace and the subscriber.
         Message::CellTrafficTrace(m) => {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::CellTraffic { subject, trace: m.ngran_trace_id, cell: m.ngran_cgi });
         }
-        // There is no CIoT optimisation (TS 23.501 §5.31.18): the UE is not suspended and stays as it is.
+        // There is no CIoT optimisation (TS 23.501 §5.31.18): suspend and resume requests are refused, and the UE's
+        // state stays.
         Message::UeContextSuspendRequest(m) => {
             let failure = UeContextSuspendFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, unserved());
             send(ue, &failure.into(), None);
@@ -288,7 +290,7 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
         }
-        // Of a handover that is over: a gNB that lost the AMF's endpoint says again what was not acknowledged.
+        // Of a handover that has ended: a gNB repeats unacknowledged messages after it lost the AMF's endpoint.
         Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_) | Message::HandoverNotify(_) => {
             out_of_state(ue)
         }
@@ -301,7 +303,7 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
     }
 }
 
-/// The cause of what is not to be had here, and never was.
+/// The refusal of a procedure that is not supported.
 fn unserved() -> Cause {
     CauseProtocol::MessageNotCompatibleWithReceiverState.into()
 }
@@ -324,7 +326,8 @@ pub(crate) fn uplink_nas(ue: Ue, m: UplinkNasTransport) {
     }
 }
 
-/// To the procedure that awaits it; one that a session's setup caused is for the sessions in it alone.
+/// Delivers the answer to the procedure that awaits it. The answer to a session's setup concerns only the sessions in
+/// it.
 fn context_answer(ue: Ue, message: Message) {
     let input = Input::Ngap(Box::new(message));
     if let Err(Input::Ngap(message)) = ue.with(|p| p.lanes.deliver(Lane::Mobility, input))
@@ -334,8 +337,8 @@ fn context_answer(ue: Ue, message: Message) {
     }
 }
 
-/// Messages that a UE sent before the release of its connection, and that are processed all the same. A request is repeated by the UE on the
-/// next connection, for it cannot be answered on this one.
+/// Messages from before the release of the connection that are processed all the same. Requests are not: they cannot be answered here, and
+/// the UE repeats them on its next connection.
 const fn crosses_release(message: &mm::Message) -> bool {
     matches!(
         message,
@@ -346,7 +349,7 @@ const fn crosses_release(message: &mm::Message) -> bool {
     )
 }
 
-/// A message of the target.
+/// Handles a message of the target gNB.
 fn of_target(ue: Ue, message: Message) {
     match message {
         Message::UplinkNasTransport(m) => uplink_nas(ue, m),
@@ -356,7 +359,7 @@ fn of_target(ue: Ue, message: Message) {
                 out_of_state(ue);
             }
         }
-        // It gives the UE up before it has come (TS 38.413 §8.3.2).
+        // The target releases the UE before it has arrived (TS 38.413 §8.3.2).
         Message::UeContextReleaseRequest(m) => {
             if let Some(target) = ue.with(|p| p.amf.target.as_deref().cloned()) {
                 target::release_target(ue, &target, m.cause);
@@ -373,10 +376,10 @@ fn of_target(ue: Ue, message: Message) {
     }
 }
 
-/// A message of the gNB that the UE has left.
+/// Handles a message of the former gNB.
 fn of_source(ue: Ue, message: Message) {
     match message {
-        Message::UeContextReleaseRequest(_) => target::release_source(ue), // it wants what it gets anyway
+        Message::UeContextReleaseRequest(_) => target::release_source(ue), // it is being released anyway
         Message::ErrorIndication(_) => target::source_gone(ue, |_| true),
         _ => out_of_state(ue),
     }

@@ -1,5 +1,5 @@
 //! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 38.413 §8.5; where a UE is paged first:
-//! TS 23.501 §5.4.3.2; what gNBs know of how it listens: TS 23.501 §5.4.4.2.
+//! TS 23.501 §5.4.3.2; its radio capability for paging: TS 23.501 §5.4.4.2.
 
 use whimbrel_ids::{Guti, PduSessionId, Tai};
 use whimbrel_ngap::Message;
@@ -15,10 +15,10 @@ use crate::event::Deregistered;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::services::nsmf::SmContextUpdateData;
 
-/// How often a UE is paged before it is given up; with T3513 it spans the longest common paging cycle (2.56 s) twice over.
+/// Attempts before paging fails; with T3513 they span the longest common paging cycle (2.56 s) twice.
 const PAGINGS: u8 = 4;
 
-/// The longest UE radio capability for paging that is kept: it travels in every PAGING, and is a list of bands with a few octets
+/// The longest UE radio capability for paging that is kept: it is part of every PAGING, and is a list of bands of a few octets
 /// each (TS 38.331 §6.2.2, UERadioPagingInformation).
 const CAPABILITY_OCTETS_MAX: usize = 512;
 
@@ -31,7 +31,7 @@ pub(super) fn keep_capability(ue: Ue, capability: UeRadioCapabilityForPaging) {
     }
 }
 
-/// UE CONTEXT RELEASE COMPLETE (TS 38.413 §8.3.3.2): what it recommends replaces what another gNB did.
+/// UE CONTEXT RELEASE COMPLETE (TS 38.413 §8.3.3.2): its recommendations replace those of an earlier gNB.
 pub(super) fn keep_recommended(ue: Ue, m: &UeContextReleaseComplete) {
     let recommended = m.info_on_recommended_cells_and_ran_nodes_for_paging.as_ref();
     let cells = recommended.map(|r| r.recommended_cells_for_paging.clone()).unwrap_or_default();
@@ -44,7 +44,7 @@ pub(super) fn keep_recommended(ue: Ue, m: &UeContextReleaseComplete) {
     });
 }
 
-/// Downlink packets wait for a session: its user plane is set up, after paging where the UE is idle.
+/// Downlink packets wait for a session: its user plane is set up; an idle UE is paged first.
 pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
     let (connected, releasing) = ue.with(|p| {
         let releasing = p.lanes.procedure(Lane::Mobility) == Some(Procedure::AnRelease);
@@ -52,28 +52,28 @@ pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
     });
     match (connected, releasing) {
         (_, true) => {} // once released, the UE is paged
-        // Packets that came before the UPF had the gNB's tunnel leave when it has.
+        // Packets that arrived before the UPF had the gNB's tunnel are sent when it has.
         (true, false) if ue.smf().is_coming_up(ue, psi) => {}
         (true, false) => ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Activate),
         (false, false) => page_if_awaited(ue),
     }
 }
 
-/// Pages an idle UE for which packets or the network wait, unless something with it is under way.
+/// Pages an idle UE if downlink packets, sessions or the operator wait for it, unless it is being paged.
 pub(crate) fn page_if_awaited(ue: Ue) {
     let ue = ue.on(Lane::Mobility);
     let (now, needed) = (ue.now(), ue.smf().needs_ue(ue));
-    let wanted = ue.with(|p| {
+    let page_now = ue.with(|p| {
         // A procedure that just lost the connection is about to end.
         let busy = p.lanes.procedure(Lane::Mobility).is_some_and(|l| l == Procedure::Paging);
         let awaited = needed || p.amf.deregistration_requested;
         let awaited = awaited || location_reporting::is_requested(p, now);
         p.amf.connection.is_none() && p.amf.registered && awaited && !busy
     });
-    if !wanted {
+    if !page_now {
         return;
     }
-    // TS 24.501 §5.3.6: it does not hear now; what waits for it waits on.
+    // TS 24.501 §5.3.6: MICO mode; what waits for the UE goes on waiting.
     if ue.with(|p| !reach::is_reachable(p, now)) {
         let why = "the UE does not listen to paging now (MICO mode)";
         location_reporting::unreachable(ue);
@@ -83,7 +83,8 @@ pub(crate) fn page_if_awaited(ue: Ue) {
         }
         return;
     }
-    // TS 23.501 §5.3.4.1.1, §5.6.5: it is not woken for what it may not have anywhere in its registration area.
+    // TS 23.501 §5.3.4.1.1, §5.6.5: the UE is not paged for a service that it may not use anywhere in its registration
+    // area.
     if ue.with(|p| !p.amf.deregistration_requested) && where_to_page(ue).is_empty() {
         return give_up(ue, "the UE may not have it anywhere in its registration area, so it is not paged");
     }
@@ -99,11 +100,11 @@ async fn paging(ue: Ue) {
     let near = is_near(ue);
     for attempt in 0..PAGINGS {
         page(ue, attempt, near && attempt == 0);
-        // ContextTransfer two windows of its extended cycle the UE hears nothing: the next page waits for the next one.
+        // Between two paging time windows of eDRX the UE does not listen: the next attempt waits for the next window.
         let cycle = ue.with(|p| reach::edrx_cycle(p)).unwrap_or_default();
         match ue.receive(|_| false, ue.config().timers.t3513 + cycle).await {
             Ok(_) | Err(Interrupt::TimedOut) => {} // §5.6.2.3 b
-            Err(_) => return, // it has come, or will: its own procedure goes on from here
+            Err(_) => return, // the UE has answered, or will: its own procedure continues
         }
     }
     give_up(ue, "the UE did not answer PAGING");
@@ -119,7 +120,7 @@ fn give_up(ue: Ue, why: &'static str) {
 }
 
 /// Whether the UE is paged first where it was seen last, and in its whole registration area only if it does not answer
-/// (TS 23.501 §5.4.3.2). Not so in an emergency, and not where the next page waits for a long cycle.
+/// (TS 23.501 §5.4.3.2). Not for an emergency, and not if the next attempt has to wait for a long eDRX cycle.
 fn is_near(ue: Ue) -> bool {
     let (now, near) = (ue.now(), ue.config().amf.access.paging_near);
     ue.with(|p| {
@@ -128,7 +129,7 @@ fn is_near(ue: Ue) -> bool {
     })
 }
 
-/// The tracking areas in which what waits for the UE may be had.
+/// The tracking areas in which the waiting service may be used.
 fn where_to_page(ue: Ue) -> Vec<Tai> {
     let now = ue.now();
     let everywhere = ue.with(|p| {
@@ -138,7 +139,8 @@ fn where_to_page(ue: Ue) -> Vec<Tai> {
     everywhere.unwrap_or_else(|| ue.smf().paging_area(ue))
 }
 
-/// By turns under the 5G-TMSI that the UE surely had and the one that it may have got since (TS 24.501 §5.4.4.6 b).
+/// Alternates between the 5G-TMSI that the UE confirmed and the newer one that it may have received (TS 24.501 §5.4.4.6
+/// b).
 fn page(ue: Ue, attempt: u8, near: bool) {
     let config = ue.config();
     let (former, tmsi) = ue.with(|p| (p.amf.former_tmsi, p.amf.tmsi));
@@ -168,7 +170,7 @@ fn page(ue: Ue, attempt: u8, near: bool) {
     ue.emit(Effect::Page { tais, near, cells, octets }, None);
 }
 
-/// Where the UE is likely to be: its last cell, and what its last gNB recommends.
+/// Where the UE is likely to be: its last cell, and the recommendations of its last gNB.
 fn likely(ue: Ue) -> (Vec<AmfPagingTarget>, Vec<NgranCgi>) {
     ue.with(|p| {
         let aid = p.amf.paging_aid.as_deref();
@@ -178,8 +180,8 @@ fn likely(ue: Ue) -> (Vec<AmfPagingTarget>, Vec<NgranCgi>) {
     })
 }
 
-/// The paging priority of an allocation and retention priority (TS 38.413 §8.5.1.2, §9.3.1.78): the upper eight of its fifteen
-/// levels have one each; the others are paged like everybody.
+/// The paging priority of an allocation and retention priority (TS 38.413 §8.5.1.2, §9.3.1.78): the upper eight of the fifteen
+/// levels have one each, the others none.
 fn priority(arp: u8) -> Option<PagingPriority> {
     PagingPriority::ALL.get(usize::from(arp).checked_sub(1)?).copied()
 }

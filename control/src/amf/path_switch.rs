@@ -1,7 +1,7 @@
 //! Xn handover: TS 23.502 §4.9.1.2.2 (the UPF stays), TS 38.413 §8.4.4, TS 33.501 §6.7.3.1, §6.9.2.3.2.
 //!
-//! The UE is at the target already; its sessions' paths follow. Whatever is wrong with the request is found before anything
-//! changes, so that the UE's state stands as it was.
+//! The UE is at the target already; its sessions' downlink paths are switched. The request is checked before anything
+//! changes, so that a refusal leaves the UE's state as it was.
 
 use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, RanUeNgapId};
 use whimbrel_ngap::Message;
@@ -23,10 +23,10 @@ use crate::refusal::Refusal;
 use crate::services::nsmf::Switched;
 use crate::state::{By, Connection, QueuedPathSwitch, Target};
 
-/// Step 1b: the target names the UE by the identity that its source had for it. A handover that still runs ends with that (TS 38.413 §8.4.4): the UE is
-/// at another gNB than the one it was sent to.
+/// Step 1b: the target names the UE by the identity that its source had for it. An N2 handover that still runs ends (TS 38.413 §8.4.4): the
+/// UE is at another gNB than its target.
 pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
-    // The UE came to its source through the core, and the source's word of that is under way.
+    // The UE came to its source by N2 handover, whose HANDOVER NOTIFY has not arrived yet.
     let Some(QueuedPathSwitch { association, request: m }) =
         target::further(ue, QueuedPathSwitch { association, request: m })
     else {
@@ -35,7 +35,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
     let (amf_id, ran_id) = (m.source_amf_ue_ngap_id, m.ran_ue_ngap_id);
     let target = target(association, &m);
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == amf_id)) {
-        // The UE's gNBs moved it while its connection ended here: the target learns that it has got nothing.
+        // The connection ended here while the gNBs handed the UE over: the target gets PATH SWITCH REQUEST FAILURE.
         let now = ue.now();
         if ue.with(|p| p.amf.recently_released.as_ref().is_some_and(|c| c.names(now, amf_id))) {
             return send_failure(ue, &target);
@@ -45,7 +45,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
     let worked_on = ue.with(|p| p.amf.target.as_ref().is_some_and(|t| same(t, &target)));
     if worked_on || ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| is_there(c, &target))) {
         let subject = ue.with(|p| p.subject());
-        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it is answered, or will be
+        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // the first one is answered, or will be
     }
     if let Err(refusal) = check(ue, &m) {
         send_failure(ue, &target);
@@ -55,7 +55,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
     ue.start(Lane::Handover, Procedure::PathSwitch, path_switch(ue, m, target));
 }
 
-/// The request has waited for the UE to arrive where it came from (`target::further`): the handover to there ends.
+/// The request has waited for HANDOVER NOTIFY of its source (`target::further`): that handover ends.
 pub(crate) fn go_on(ue: Ue, m: Box<PathSwitchRequest>) {
     ue.follow(Lane::Handover, Procedure::PathSwitch, async move {
         if let Some(target) = ue.with(|p| p.amf.target.take()) {
@@ -80,11 +80,11 @@ pub(crate) fn target(association: AssociationId, m: &PathSwitchRequest) -> Targe
 async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
     let began = ue.now();
     if let Err(refusal) = check(ue, &m) {
-        send_failure(ue, &target); // what this one took the place of has left nothing to switch
+        send_failure(ue, &target); // the superseded procedure has left nothing to switch
         refused(ue, refusal);
         return target::back(ue, target);
     }
-    target::release_source(ue); // what is left of a handover before goes
+    target::release_source(ue); // of an earlier handover
     ue.with(|p| p.amf.target = Some(Box::new(target)));
     match switch(ue, &m).await {
         Ok(switched) => {
@@ -92,7 +92,7 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
                 settle(ue, &m, *target, switched, began);
             }
         }
-        // All other causes have informed the target.
+        // In all other cases the target has been informed.
         Err(Interrupt::Superseded(_)) => {
             if let Some(target) = ue.with(|p| p.amf.target.take()) {
                 send_failure(ue, &target);
@@ -107,7 +107,7 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
 async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrupt> {
     target::await_setups(ue, &asked(m)).await?;
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
-        return Ok(Vec::new()); // its source was asked for its context, and has never had it
+        return Ok(Vec::new()); // its source never had a UE context
     }
     ue.smf().switch_paths(ue, &m.pdu_session_resource_to_be_switched_dl_list).await
 }
@@ -116,12 +116,13 @@ fn same(a: &Target, b: &Target) -> bool {
     a.association == b.association && a.ran_ue_ngap_id == b.ran_ue_ngap_id
 }
 
-/// The UE has come to this target before: a gNB that lost the AMF's endpoint says again what was not acknowledged.
+/// The UE is at this target already: a gNB repeats unacknowledged messages after it lost the AMF's endpoint.
 fn is_there(c: &Connection, target: &Target) -> bool {
     c.association == target.association && Some(c.ran_ue_ngap_id) == target.ran_ue_ngap_id
 }
 
-/// What must hold before anything is touched. A context that the source was asked for counts: it may have answered.
+/// The conditions that are checked before anything changes. A UE context that the source was asked for counts: its
+/// answer may be in transit.
 fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
     let connection = |p: &mut crate::state::UeContext| {
         p.amf.connection.as_ref().is_some_and(|c| {
@@ -152,7 +153,7 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
     }
 }
 
-/// Steps 7 and 8: the UPF's answers are in.
+/// Steps 7 and 8: after the UPF's answers.
 fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>, began: Instant) {
     if !switched.iter().any(|s| s.transfer.is_ok()) {
         send_failure(ue, &target);
@@ -169,7 +170,7 @@ fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>
     ue.event(Event::Completed { procedure: Procedure::PathSwitch, subject, took });
 }
 
-/// The target serves the UE from here on.
+/// The target serves the UE from now on.
 fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
     if let Some((association, amf_id)) =
         ue.with(|p| p.amf.connection.as_ref().map(|c| (c.association, c.amf_ue_ngap_id)))
@@ -206,15 +207,15 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
         let ours = p.amf.ue_security_capability.as_ref().map(ue_security_capabilities);
         Some((fresh, p.amf.allowed_nssai.clone(), ours))
     }) else {
-        return; // `check` has seen the chain
+        return; // `check` has made sure that there is a key chain
     };
     let mut answer =
         PathSwitchRequestAcknowledge::new(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, fresh.context, allowed);
     answer.new_security_context_ind = fresh.new;
     answer.core_network_assistance_information_for_inactive = rrc_inactive::assistance(ue);
     answer.rrc_inactive_transition_report_request = rrc_inactive::report_request(ue);
-    // TS 33.501 §6.7.3.1, TS 33.512 §4.2.2.4.1: a target that has other capabilities than the UE gave us gets ours, and
-    // the operator is notified.
+    // TS 33.501 §6.7.3.1, TS 33.512 §4.2.2.4.1: if the target reports other security capabilities than the AMF stores,
+    // it gets the AMF's, and an event is logged.
     if m.ue_security_capabilities != ours {
         answer.ue_security_capabilities = ours;
         let subject = ue.with(|p| p.subject());
@@ -236,7 +237,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
     send(ue, &answer.into(), None);
 }
 
-/// PATH SWITCH REQUEST FAILURE (TS 38.413 §8.4.4.3): the UE's state stands.
+/// PATH SWITCH REQUEST FAILURE (TS 38.413 §8.4.4.3): the UE's state does not change.
 pub(crate) fn send_failure(ue: Ue, target: &Target) {
     let By::PathSwitch(sessions) = &target.by else { return };
     let Some(ran_id) = target.ran_ue_ngap_id else { return };
@@ -254,14 +255,14 @@ fn failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, mut sessions: Vec<PduSessio
     failure.into()
 }
 
-/// The UE never was at the gNB from which this one has it.
+/// The refusal if the UE never was at the source that the target names.
 pub(crate) fn refuse(ue: Ue, further: &QueuedPathSwitch) {
     send_failure(ue, &target(further.association, &further.request));
     refused(ue, Refusal::RadioFailure("the handover before the path switch came to nothing"));
 }
 
-/// The answer to PATH SWITCH REQUEST for a UE that was released while it moved.
-pub fn came_too_late(m: &PathSwitchRequest) -> Message {
+/// The answer to PATH SWITCH REQUEST for a UE whose connection was released during the Xn handover.
+pub fn released_meanwhile(m: &PathSwitchRequest) -> Message {
     failure(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, asked(m))
 }
 

@@ -1,9 +1,9 @@
-//! Setups of session resources that a gNB has yet to answer: TS 38.413 §8.2.1, §8.3.1.
+//! Session resource setups that a gNB has not answered yet: TS 38.413 §8.2.1, §8.3.1.
 //!
 //! NGAP does not number its requests: an answer names the session and nothing else. The AMF therefore has at most one setup of a
 //! session outstanding at a gNB, and an answer always belongs to that setup, however late it comes. A setup whose procedure has ended
-//! is still awaited on a lane of its own, so that its answer is either used or taken back: no gNB keeps resources of a session that the
-//! SMF does not have.
+//! is still awaited on a lane of its own, so that its resources are either used or released: no gNB keeps resources of a session that
+//! the SMF does not have.
 
 use whimbrel_ids::PduSessionId;
 
@@ -41,12 +41,12 @@ pub(crate) fn session_ended(ue: Ue, psi: PduSessionId) {
     });
 }
 
-/// The gNB has answered a setup: what becomes of the resources. `None`: nothing was asked for.
+/// The gNB has answered a setup: what is done with the resources. `None`: no setup was outstanding.
 pub(crate) fn setup_answered(ue: Ue, psi: PduSessionId) -> Option<SetupUse> {
     ue.with(|p| {
         let use_of = use_of(p, psi)?;
         p.amf.connection.as_mut()?.pending_setups.retain(|s| s.psi != psi);
-        // The lane that awaits an answer which no session awaits any more; without one the input comes back.
+        // The lane that awaits answers of ended sessions; if there is none, the input is returned.
         let _ = p.lanes.deliver(Lane::PendingSetup(psi), Input::N2Sm(N2Outcome::SetUp, Vec::new()));
         Some(use_of)
     })
@@ -67,13 +67,13 @@ pub(crate) fn context_answered(ue: Ue) {
 pub(crate) fn gnb_left(ue: Ue, pending: &[PendingSetup]) {
     ue.with(|p| {
         for lane in pending.iter().flat_map(|s| [Lane::Session(s.psi), Lane::PendingSetup(s.psi)]) {
-            // A lane that does not await it gives it back.
+            // A lane that does not await it returns it.
             let _ = p.lanes.deliver(lane, Input::N2Sm(N2Outcome::GnbLeft, Vec::new()));
         }
     });
 }
 
-/// Awaits the answers that no procedure awaits any more. A gNB that is silent for longer than any setup may take is not waited for.
+/// Awaits the answers that no procedure awaits any more, for at most the longest time that a setup may take.
 pub(crate) fn await_abandoned_setups(ue: Ue) {
     let abandoned: Vec<PduSessionId> = ue.with(|p| {
         let pending = p.amf.connection.iter().flat_map(|c| &c.pending_setups);

@@ -1,9 +1,9 @@
-//! Priority: TS 23.501 §5.22.2 (by subscription), TS 23.501 §5.22.3 (by establishment cause); access identities of
-//! TS 24.501 §4.5.2; what congestion control lets pass, TS 23.501 §5.19.7.2, TS 24.501 §5.3.9.
+//! Priority: TS 23.501 §5.22.2 (by subscription), TS 23.501 §5.22.3 (by establishment cause); access identities of TS
+//! 24.501 §4.5.2; exemptions from congestion control, TS 23.501 §5.19.7.2, TS 24.501 §5.3.9.
 //!
-//! A subscriber of multimedia priority or mission critical services learns it at registration, and from then on sets
-//! connections up with the matching cause. Before the UE is authenticated the cause is trusted; afterwards its
-//! subscription decides.
+//! A subscriber of multimedia priority or mission critical services is informed at registration, and from then on uses
+//! the matching establishment cause. Before the UE is authenticated the cause is trusted; afterwards its subscription
+//! decides.
 
 use whimbrel_nas::ie::NetworkFeatureSupport;
 use whimbrel_ngap::ie::RrcEstablishmentCause;
@@ -12,12 +12,12 @@ use crate::procedure::Ue;
 use crate::refusal::Refusal;
 use crate::state::{Priority, UeContext};
 
-/// Rejects what is not urgent while the network is congested, as far as is known before the UE is authenticated.
+/// Rejects requests without priority under congestion, before the UE is authenticated.
 pub(crate) fn uncongested(ue: Ue) -> Result<(), Refusal> {
     uncongested_for(ue, |p| cause(p).is_some_and(claims_urgency))
 }
 
-/// The same of a UE whose subscription is known: it does not pass by a priority that it does not have.
+/// The same once the subscription is known: a priority that is not subscribed does not count.
 pub(crate) fn entitled(ue: Ue) -> Result<(), Refusal> {
     uncongested_for(ue, |p| {
         let subscribed = p.amf.subscription.as_ref().map(|s| s.priority).unwrap_or_default();
@@ -40,8 +40,8 @@ fn claims_urgency(cause: RrcEstablishmentCause) -> bool {
     is_urgent(cause, Priority { mps: true, mcs: true })
 }
 
-/// Emergencies, answers to paging, and access identities 11 to 15 (stored on the USIM, not in the subscription) pass; 1 and
-/// 2 where they are subscribed.
+/// Emergencies, answers to paging, and access identities 11 to 15 (stored on the USIM, not in the subscription) are exempt;
+/// 1 and 2 if they are subscribed.
 fn is_urgent(cause: RrcEstablishmentCause, subscribed: Priority) -> bool {
     match cause {
         RrcEstablishmentCause::Emergency
@@ -53,8 +53,8 @@ fn is_urgent(cause: RrcEstablishmentCause, subscribed: Priority) -> bool {
     }
 }
 
-/// Which access identities are valid here (TS 24.501 §5.5.1.2.4, §9.11.3.5).
-pub(crate) fn told(ue: Ue, features: NetworkFeatureSupport) -> NetworkFeatureSupport {
+/// Adds the valid access identities to REGISTRATION ACCEPT's features (TS 24.501 §5.5.1.2.4, §9.11.3.5).
+pub(crate) fn with_priority(ue: Ue, features: NetworkFeatureSupport) -> NetworkFeatureSupport {
     let subscribed = ue.with(|p| p.amf.subscription.as_ref().map(|s| s.priority)).unwrap_or_default();
     if subscribed == Priority::default() {
         return features;

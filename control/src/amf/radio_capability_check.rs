@@ -1,7 +1,7 @@
 //! UE radio capability check: TS 38.413 §8.14.2.2, TS 23.502 §4.2.8a: whether the UE's radio carries IMS voice here.
 //!
-//! The gNB is asked where the operator wants it, once it has the UE's context, and again when the UE's radio has changed.
-//! What it says counts from the next registration on (TS 23.501 §5.16.3.2).
+//! If configured, the gNB is asked once it has the UE's context, and again when the UE's radio capability has changed.
+//! The answer takes effect at the next registration (TS 23.501 §5.16.3.2).
 
 use whimbrel_ngap::ie::ImsVoiceSupportIndicator;
 use whimbrel_ngap::msg::{UeRadioCapabilityCheckRequest, UeRadioCapabilityCheckResponse};
@@ -10,7 +10,7 @@ use super::n2::{ids, send};
 use crate::procedure::{Ue, out_of_state};
 use crate::state::VoiceMatch;
 
-/// The UE's radio is another: what was known of it holds no longer.
+/// The UE's radio capability has changed: the earlier answer is discarded.
 pub(crate) fn forget(ue: Ue) {
     ue.with(|p| p.amf.voice_match = VoiceMatch::Unknown);
 }

@@ -1,5 +1,6 @@
-//! How an idle UE is reached: TS 24.501 §5.3.6 (MICO), TS 24.501 §5.3.7 (T3324, strictly periodic), TS 24.501 §5.3.16 (eDRX), and its paging
-//! cycle (TS 23.501 §5.4.5). What a UE asks for and this network does not have is negotiated away, never refused.
+//! Reachability of idle UEs: TS 24.501 §5.3.6 (MICO), TS 24.501 §5.3.7 (T3324, strictly periodic), TS 24.501 §5.3.16 (eDRX), and its paging
+//! cycle (TS 23.501 §5.4.5). A feature that a UE requests and this network does not offer is left out of the accept; the registration is
+//! not refused.
 
 use std::time::Duration;
 
@@ -12,11 +13,10 @@ use crate::config::{Config, Timers};
 use crate::procedure::Ue;
 use crate::state::{Reach, UeContext};
 
-/// The longest active time: what is longer is better served without MICO.
+/// The longest active time: a UE that requests more gets no MICO mode.
 const T3324_MAX: Duration = Duration::from_secs(3600);
 
-/// Agrees with the UE at each registration but a periodic one, which asks for nothing and keeps what there is
-/// (TS 24.501 §5.5.1.3.4).
+/// Negotiates with the UE at each registration but a periodic one, which keeps what was agreed (TS 24.501 §5.5.1.3.4).
 pub(crate) fn negotiate(ue: Ue, request: &RegistrationRequest, accept: &mut RegistrationAccept) {
     let config = ue.config();
     if request.registration_type.kind != RegistrationKind::PeriodicUpdating {
@@ -56,7 +56,7 @@ fn agreed(config: &Config, request: &RegistrationRequest) -> Reach {
         strictly_periodic: mico.filter(|m| m.strictly_periodic).map(|_| Instant::ZERO),
         until: None,
         drx: request.requested_drx_parameters.filter(|d| *d != DrxParameters::NotSpecified),
-        // MICO and eDRX exclude each other here: a UE that is not paged has no paging cycle.
+        // MICO mode and eDRX exclude each other here: a UE that is not paged has no paging cycle.
         edrx: extended
             .filter(|_| mico.is_none())
             .and_then(|v| v.first().copied())
@@ -64,17 +64,17 @@ fn agreed(config: &Config, request: &RegistrationRequest) -> Reach {
     }
 }
 
-/// The UE goes idle: from now it can be paged for its active time, or as long as it likes.
-pub(crate) fn goes_idle(ue: &mut UeContext, now: Instant) {
+/// The UE becomes idle: it can be paged during its active time, or without limit.
+pub(crate) fn becomes_idle(ue: &mut UeContext, now: Instant) {
     let mut reach = ue.amf.reach();
     reach.until = reach.mico.map(|active| now + active);
     ue.amf.set_reach(reach);
 }
 
-/// When a UE that goes idle now is given up, unless it shows up (TS 24.501 §5.3.7): after the mobile reachable timer, which is
-/// longer than T3512, and the implicit deregistration timer. Where the UE's T3512 runs while it is connected too, so does
-/// ours, since its last registration; one that ends while the UE is connected begins again.
-pub(crate) fn given_up_at(ue: &UeContext, timers: &Timers, now: Instant) -> Instant {
+/// When a UE that becomes idle now is deregistered implicitly (TS 24.501 §5.3.7): after the mobile reachable timer, which is
+/// longer than T3512, and the implicit deregistration timer. With the strictly periodic registration timer, the time counts
+/// from the last registration, in 5GMM-CONNECTED too; if it expires while the UE is connected, it restarts.
+pub(crate) fn implicitly_deregistered_at(ue: &UeContext, timers: &Timers, now: Instant) -> Instant {
     let reach = ue.amf.reach();
     let grace = timers.implicit_deregistration;
     let period = reach.t3512.unwrap_or(timers.t3512) + grace;
@@ -88,9 +88,9 @@ pub(crate) fn is_reachable(ue: &UeContext, now: Instant) -> bool {
     ue.amf.reach().until.is_none_or(|until| now < until)
 }
 
-/// For how long an idle UE may not be reached, if that is for longer than a paging cycle (TS 23.502 §4.2.3.3 step 2): to the next window
-/// of its extended cycle, or until it comes by itself.
-pub(crate) fn sleeps_for(ue: &UeContext, now: Instant) -> Option<Duration> {
+/// How long an idle UE may be unreachable, if longer than a paging cycle (TS 23.502 §4.2.3.3 step 2): until its next paging time window,
+/// or its next periodic registration.
+pub(crate) fn unreachable_time(ue: &UeContext, now: Instant) -> Option<Duration> {
     let amf = &ue.amf;
     if amf.connection.is_some() || !amf.registered {
         return None;
@@ -101,7 +101,7 @@ pub(crate) fn sleeps_for(ue: &UeContext, now: Instant) -> Option<Duration> {
     }
 }
 
-/// Its paging cycle for PAGING (TS 38.413 §9.3.1.90).
+/// The UE's paging DRX for PAGING (TS 38.413 §9.3.1.90).
 pub(crate) fn paging_drx(ue: &UeContext) -> Option<PagingDrx> {
     Some(match ue.amf.reach().drx? {
         DrxParameters::NotSpecified => return None,
@@ -112,7 +112,7 @@ pub(crate) fn paging_drx(ue: &UeContext) -> Option<PagingDrx> {
     })
 }
 
-/// Its extended cycle for PAGING (TS 38.413 §9.3.1.227).
+/// Its eDRX parameters for PAGING (TS 38.413 §9.3.1.227).
 pub(crate) fn paging_edrx(ue: &UeContext) -> Option<NrPagingEdrxInformation> {
     let octet = ue.amf.reach().edrx?;
     let mut information = NrPagingEdrxInformation::new(cycle(octet)?);
@@ -121,7 +121,7 @@ pub(crate) fn paging_edrx(ue: &UeContext) -> Option<NrPagingEdrxInformation> {
 }
 
 /// The extended cycle that the lower half of the octet names (TS 24.008 §10.5.5.32, table for NR), in hyperframes of
-/// 10.24 seconds. `None`: not one that NR has.
+/// 10.24 seconds. `None`: not a value of NR.
 fn cycle(octet: u8) -> Option<NrPagingEdrxCycle> {
     Some(match octet & 0x0f {
         0 => NrPagingEdrxCycle::Hfhalf,
@@ -140,7 +140,7 @@ fn cycle(octet: u8) -> Option<NrPagingEdrxCycle> {
     })
 }
 
-/// The extended cycle as a time: between two paging time windows the UE cannot be reached.
+/// The eDRX cycle as a duration: between two paging time windows the UE cannot be reached.
 pub(crate) fn edrx_cycle(ue: &UeContext) -> Option<Duration> {
     let hyperframes = match ue.amf.reach().edrx? & 0x0f {
         0 => return Some(Duration::from_millis(5120)),

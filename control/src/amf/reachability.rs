@@ -9,12 +9,12 @@ use crate::procedure::{Lane, Ue};
 use crate::state::UeContext;
 
 /// A reachability notification is requested.
-pub(crate) fn wanted(ue: Ue) {
+pub(crate) fn notify(ue: Ue) {
     ue.with(|p| p.amf.reachability_requested = p.amf.registered);
     report_if_requested(ue);
 }
 
-/// After each input: the UE has proved to be there, and has done what it came with.
+/// After each input: emits the notification once the UE is connected and its procedure has ended.
 pub(crate) fn report_if_requested(ue: Ue) {
     let due = ue.with(|p| p.amf.reachability_requested && is_there(p));
     if due {

@@ -29,8 +29,7 @@ use crate::refusal::Refusal;
 use crate::services::nudm::Identity;
 use crate::state::Security;
 
-/// Begins the registration that a message asks for.
-/// `sealed`: it as it came, where its keys are not here.
+/// Starts a registration. `sealed`: the request as received, if its keys are not here.
 pub(crate) fn start(
     ue: Ue,
     request: Box<RegistrationRequest>,
@@ -44,7 +43,7 @@ pub(crate) fn start(
         let began = ue.now();
         let kind = request.registration_type.kind;
         let initial = kind == RegistrationKind::Initial;
-        // Its earlier registration stands until this one is accepted.
+        // The earlier registration stays until this one is accepted.
         let moved = protected && !initial && kind != RegistrationKind::Emergency;
         let admitted = match admission(ue, request.into(), protected, sealed).await {
             Ok(admitted) => admitted,
@@ -61,7 +60,7 @@ pub(crate) fn start(
                     configuration_update::send_network_name(ue);
                 }
                 end::arm_inactivity_timer(ue);
-                // A gNB that had the UE's context before hears of its new 5G-GUTI and area.
+                // If the gNB had the UE's context before, it gets the new 5G-GUTI and registration area.
                 if context
                     && let Err(End::Interrupted(why)) = ue_context_modification::new_assistance(ue).await
                 {
@@ -74,29 +73,29 @@ pub(crate) fn start(
     });
 }
 
-/// What REGISTRATION ACCEPT is made of.
+/// The input of REGISTRATION ACCEPT.
 struct Admitted {
     request: Rc<RegistrationRequest>,
     tai: Tai,
-    /// None for an emergency, which is in no slice that the UE would choose.
+    /// None for an emergency registration.
     slices: Option<Slices>,
 }
 
-/// All that comes before REGISTRATION ACCEPT.
+/// The steps before REGISTRATION ACCEPT.
 async fn admission(
     ue: Ue,
     request: Rc<RegistrationRequest>,
     protected: bool,
     sealed: Option<Box<[u8]>>,
 ) -> Result<Admitted, End> {
-    if emergency::wanted(&request) {
+    if emergency::is_emergency(&request) {
         let tai = ue.with(|p| p.amf.tai).ok_or(NO_AREA)?;
         let request = emergency::admission(ue, request, protected).await?;
         return Ok(Admitted { request, tai, slices: None });
     }
     let tai = here(ue)?;
     priority::uncongested(ue)?;
-    // Steps 4 and 5: what another AMF has of the UE.
+    // Steps 4 and 5: the UE's context from another AMF.
     if !protected && let Some(brought) = n14::registration::fetch(ue, &request, sealed).await? {
         let admitted = match subscribe(ue, None).await {
             Ok(()) => judged(ue, brought.request.clone(), true, tai).await,
@@ -111,7 +110,7 @@ async fn admission(
     judged(ue, request, protected, tai).await
 }
 
-/// Identifies and authenticates the UE, and judges whether it may register here.
+/// Identifies and authenticates the UE, and checks whether it may register here.
 async fn judged(
     ue: Ue,
     request: Rc<RegistrationRequest>,
@@ -141,8 +140,8 @@ async fn judged(
 
 const NO_AREA: Refusal = Refusal::Protocol("its gNB did not tell a tracking area");
 
-/// Whether a UE that is known has to prove its key: before a NAS COUNT wraps (TS 24.501 §4.4.3.5), after an emergency
-/// registration, whose keys may not be those of the SUPI, and as often as the operator configures it (TS 33.501 §6.1.2).
+/// Whether a UE with a context is authenticated again: before a NAS COUNT wraps (TS 24.501 §4.4.3.5), after an emergency
+/// registration, whose keys may not be the subscriber's, and as often as the operator configures (TS 33.501 §6.1.2).
 fn must_authenticate(ue: Ue) -> bool {
     let policy = ue.config().amf.access.authentication;
     let now = ue.now();
@@ -152,14 +151,14 @@ fn must_authenticate(ue: Ue) -> bool {
         let often = policy.every_registrations.is_some_and(|n| amf.registrations >= n);
         let old = policy.after.is_some_and(|d| amf.authenticated_at.is_none_or(|at| now >= at + d));
         amf.registrations = amf.registrations.saturating_add(1);
-        // One that has deregistered may come with the keys of before, and the UDM has it as gone.
+        // A UE that had deregistered may use its earlier keys, but is not registered at the UDM.
         near || often || old || amf.emergency || amf.subscription.is_none()
     })
 }
 
 /// Steps 6 and 7: IDENTITY REQUEST.
 async fn identify_unknown_ue(ue: Ue, request: &RegistrationRequest) -> Result<Claim, End> {
-    started_over(request)?;
+    require_initial_registration(request)?;
     identify(ue, request).await.map(Claim::Received)
 }
 
@@ -169,21 +168,21 @@ fn own(ue: Ue) -> Result<Claim, End> {
     Ok(Claim::Remembered(Identity::Supi(supi)))
 }
 
-/// Where the UE is must be served (TS 24.501 §5.5.1.2.5).
+/// The tracking area must be served (TS 24.501 §5.5.1.2.5).
 fn here(ue: Ue) -> Result<Tai, End> {
     let tai = ue.with(|p| p.amf.tai).ok_or(NO_AREA)?;
     if ue.config().amf.serves(tai) { Ok(tai) } else { Err(Refusal::TaiNotServed(tai).into()) }
 }
 
-/// A protected request comes from a UE that registered before.
+/// A request that verified under the UE's keys proves an earlier registration.
 fn known(ue: Ue, request: Rc<RegistrationRequest>) -> Result<Rc<RegistrationRequest>, End> {
     let complete = ue.with(|p| p.amf.supi.is_some() && p.amf.subscription.is_some());
     if complete { Ok(request) } else { Err(Refusal::NoIdentity.into()) }
 }
 
-/// A periodic registration does not bring what a new context needs: the UE has to register initially
-/// (TS 24.501 §5.5.1.3.5, cause #9).
-fn started_over(request: &RegistrationRequest) -> Result<(), End> {
+/// A periodic registration lacks the IEs that a new context needs: the UE has to register initially (TS 24.501
+/// §5.5.1.3.5, cause #9).
+fn require_initial_registration(request: &RegistrationRequest) -> Result<(), End> {
     let periodic = request.registration_type.kind == RegistrationKind::PeriodicUpdating;
     if periodic && request.ue_security_capability.is_none() { Err(Refusal::NoContext.into()) } else { Ok(()) }
 }
@@ -204,7 +203,7 @@ async fn subscribe(ue: Ue, granted: Option<open_attach::Granted>) -> Result<(), 
     Ok(())
 }
 
-/// The slices of TS 23.501 §5.15.5.2.1; none that is full is given to a UE that is not in it yet (TS 23.501 §5.15.11.1).
+/// The allowed slices (TS 23.501 §5.15.5.2.1). A slice at its limit of UEs admits no further UE (TS 23.501 §5.15.11.1).
 async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<Slices, End> {
     let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
     let requested = slices::requested(ue, &request);
@@ -221,7 +220,7 @@ async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<S
         if more.is_empty() {
             return Ok(slices);
         }
-        full.extend(more); // each turn names slices that no earlier one did
+        full.extend(more); // each iteration names slices that no earlier one named
     }
 }
 
@@ -248,7 +247,7 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
         }
     });
 
-    // The gNB's answer and the UE's may come in either order.
+    // The answers of gNB and UE may come in either order.
     let mut awaiting = deliver(ue, &message, &sessions);
     let mut repeated = Repeated::new("REGISTRATION ACCEPT", "T3550", ue.config().timers.t3550);
     let mut confirmed = false;
@@ -258,7 +257,7 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
                 awaiting = None;
                 context_answered(ue, *m)?;
             }
-            // §5.5.1.2.8 d: the UE asks again; this repetition is not counted.
+            // §5.5.1.2.8 d: the UE has repeated its request; this repetition of the accept is not counted.
             Some(Input::Mm(m)) if matches!(*m, mm::Message::RegistrationRequest(_)) => {
                 send_nas(ue, &message, Security::Current);
             }
@@ -303,8 +302,8 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<Registra
     let features = NetworkFeatureSupport::default()
         .with_ims_vops_3gpp(radio_capability_check::carries_voice(ue))
         .with_emc_nr(config.amf.access.emergency.is_some());
-    m.network_feature_support = Some(priority::told(ue, features));
-    // Its pause after five attempts in vain (TS 24.501 §5.3.8).
+    m.network_feature_support = Some(priority::with_priority(ue, features));
+    // T3502: the UE's pause after five failed attempts (TS 24.501 §5.3.8).
     m.t3502 = Some(GprsTimer::from_duration(config.timers.t3502));
     if let Some(slices) = slices {
         send_slices(ue, slices, &mut m);
@@ -329,7 +328,7 @@ pub(crate) fn sessions(ue: Ue) -> PduSessionSet {
     ue.smf().session_ids(ue).into_iter().collect()
 }
 
-/// TS 24.501 §5.5.1.2.8 b, c: the accept was not confirmed, or the gNB did not take the UE's context. The UE counts as
+/// TS 24.501 §5.5.1.2.8 b, c: the accept was not confirmed, or the gNB did not take the UE's context. The UE is
 /// registered, under both its 5G-GUTIs, and its connection is released.
 fn unconfirmed(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
@@ -338,7 +337,7 @@ fn unconfirmed(ue: Ue, refusal: Refusal) {
     an_release::start(ue, CauseNas::Unspecified.into());
 }
 
-/// The UE shows one of its two 5G-TMSIs: that one it has, the other is good no more (TS 24.501 §5.5.1.2.4, §5.4.4.4).
+/// The UE uses one of its two 5G-TMSIs: the other one is no longer valid (TS 24.501 §5.5.1.2.4, §5.4.4.4).
 pub(crate) fn settle_tmsi(ue: Ue, shown: Tmsi) {
     ue.with(|p| {
         if p.amf.former_tmsi == Some(shown) {
@@ -350,7 +349,7 @@ pub(crate) fn settle_tmsi(ue: Ue, shown: Tmsi) {
 }
 
 /// TS 24.501 §5.5.1.2.5, §5.5.1.3.5: REGISTRATION REJECT, or nothing more where AUTHENTICATION REJECT was sent.
-/// `moved`: the UE was registered and stays so until this is judged.
+/// `moved`: the UE was registered before and stays so if the cause allows.
 fn reject(ue: Ue, refusal: Refusal, moved: bool) {
     if refusal.reject_was_sent() {
         return end::refused(ue, Procedure::Registration, refusal);
@@ -360,7 +359,7 @@ fn reject(ue: Ue, refusal: Refusal, moved: bool) {
     let mut m = RegistrationReject::new(cause);
     m.t3346 = refusal.back_off(&config).map(GprsTimer::from_duration);
     m.eap_message = open_attach::refusal_for_ue(ue, &refusal);
-    // A UE takes a reject without protection before it has a context (TS 24.501 §4.4.4.2).
+    // Before it has a security context, a UE accepts a reject without protection (TS 24.501 §4.4.4.2).
     send_nas(ue, &m.into(), Security::Current);
     let registered = moved && ue.with(|p| p.amf.registered);
     end::refused_with(ue, Procedure::Registration, refusal, cause, registered);

@@ -10,7 +10,7 @@ use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::Identity;
 
-/// After each message of a UE: where its COUNTs come near their end and nothing else runs, it is challenged.
+/// After each message of a UE: authenticates it again if a NAS COUNT comes near its end and no other procedure runs.
 pub(crate) fn begin_if_due(ue: Ue) {
     let due = ue.with(|p| {
         let near = p.amf.security.as_ref().is_some_and(|s| s.wrap_is_near());
@@ -33,11 +33,11 @@ fn start(ue: Ue) {
                 ue.event(Event::Completed { procedure: Procedure::Authentication, subject, took });
                 end::arm_inactivity_timer(ue);
             }
-            // A UE that does not prove its key is not the one that is registered.
+            // The UE failed authentication, so it is not the registered subscriber.
             Err(End::Refused(refusal)) if refusal.reject_was_sent() => {
                 end::refused(ue, Procedure::Authentication, refusal);
             }
-            // It does not answer: what is left of its COUNTs is for when it comes back.
+            // The UE does not answer: its remaining COUNTs are used when it comes back.
             Err(End::Refused(_)) => {
                 an_release::start(ue, whimbrel_ngap::ie::CauseNas::AuthenticationFailure.into());
             }

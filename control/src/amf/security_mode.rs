@@ -27,7 +27,7 @@ pub(crate) struct Secured {
     pub(crate) initial_message: Option<Rc<RegistrationRequest>>,
 }
 
-/// Takes the keys of an authentication into use. `again_whole`: the UE is to send its request again under them.
+/// Takes the keys of an authentication into use. `again_whole`: the UE is to repeat its complete request under them.
 pub(crate) async fn secure_nas(
     ue: Ue,
     request: Option<&RegistrationRequest>,
@@ -39,9 +39,12 @@ pub(crate) async fn secure_nas(
     command(ue, capability, algorithms, authenticated, again_whole).await
 }
 
-/// A UE that was not authenticated: null integrity and null ciphering, which is nothing but the form of security
-/// (TS 33.501 §10.2.2.2, TS 33.501 §5.5.2). Only emergency services may ask for it.
-pub(super) async fn secure_nothing(ue: Ue, request: &RegistrationRequest) -> Result<Secured, End> {
+/// Null integrity and null ciphering for a UE that is not authenticated (TS 33.501 §10.2.2.2, TS 33.501 §5.5.2). Only
+/// for emergency services.
+pub(super) async fn secure_with_null_algorithms(
+    ue: Ue,
+    request: &RegistrationRequest,
+) -> Result<Secured, End> {
     let capability = capability(ue, Some(request))?;
     let k_amf = KAmf::new([0; 32]); // a fixed value, which is no secret
     ue.with(|p| p.amf.supi = None);
@@ -50,14 +53,14 @@ pub(super) async fn secure_nothing(ue: Ue, request: &RegistrationRequest) -> Res
     command(ue, capability, algorithms, keys, true).await
 }
 
-/// As the UE sends it, or sent it before.
+/// The UE security capability in the request, or the stored one.
 fn capability(ue: Ue, request: Option<&RegistrationRequest>) -> Result<UeSecurityCapability, Refusal> {
-    let told = request.and_then(|r| r.ue_security_capability);
+    let sent = request.and_then(|r| r.ue_security_capability);
     let none = Refusal::NoCommonAlgorithm { ciphering: 0, integrity: 0 };
-    told.or_else(|| ue.with(|p| p.amf.ue_security_capability)).ok_or(none)
+    sent.or_else(|| ue.with(|p| p.amf.ue_security_capability)).ok_or(none)
 }
 
-/// The key that the command takes into use, and whose it is.
+/// The key that the command takes into use, and its subscriber.
 struct Keys {
     supi: Option<Supi>,
     k_amf: KAmf,
@@ -103,7 +106,7 @@ async fn command(
     let mut command = SecurityModeCommand::new(algorithms, ng_ksi, capability);
     let hides_equipment = supi.is_some_and(|s| s.is_nai());
     command.imeisv_request = (!hides_equipment).then_some(ImeisvRequest { requested: true });
-    // A request that came without protection is to be sent again, whole, under the new keys (RINMR).
+    // A request without protection is to be repeated, complete, under the new keys (RINMR).
     command.additional_security =
         again_whole.then(|| AdditionalSecurityInformation::default().with_retransmission_requested(true));
     if let Some(eap_success) = eap_success {
@@ -132,7 +135,7 @@ async fn command(
     }
 }
 
-/// What the completion brings along: the equipment's identity and the initial message in full.
+/// The content of SECURITY MODE COMPLETE: the IMEISV and the complete initial message.
 fn complete(ue: Ue, m: SecurityModeComplete) -> Secured {
     if let Some(MobileIdentity::Pei(pei)) = m.imeisv {
         ue.with(|p| p.amf.pei = Some(pei));
@@ -140,13 +143,14 @@ fn complete(ue: Ue, m: SecurityModeComplete) -> Secured {
     let inner = m.nas_message_container.and_then(|c| mm::Message::decode(&c).ok());
     let initial_message = match inner {
         Some(mm::Message::RegistrationRequest(m)) => Some(Rc::new(m)),
-        // TS 24.501 §5.4.2.4: another message in the container is not what was asked for.
+        // TS 24.501 §5.4.2.4: the container has to hold the requested message.
         _ => None,
     };
     Secured { initial_message }
 }
 
-/// The first of the network's algorithms that the UE has (TS 33.501 §6.7.1.1; TS 33.512 §4.2.2.3.2, §4.2.2.3.3, §4.2.2.6.1).
+/// The first of the network's algorithms that the UE supports (TS 33.501 §6.7.1.1; TS 33.512 §4.2.2.3.2, §4.2.2.3.3,
+/// §4.2.2.6.1).
 fn select(
     config: &Config,
     capability: &UeSecurityCapability,

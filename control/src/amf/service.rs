@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use whimbrel_ids::PduSessionId;
+use whimbrel_ids::{PduSessionId, Tai};
 use whimbrel_nas::sm;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 
 use super::{an_release, context_setup, end, n2, nas_transport, paging, pending_setup, reach, target};
 use crate::procedure::{End, Ue};
 use crate::services::Answer;
-use crate::services::namf::{N2SmInformation, NamfCommunication};
+use crate::services::namf::{N2SmInformation, NamfCommunication, UeState};
 use crate::state::Security;
 
 /// The AMF.
@@ -55,7 +55,34 @@ impl NamfCommunication for Amf {
 
     fn unreachable_for(&self, ue: Ue) -> Option<Duration> {
         let now = ue.now();
-        ue.with(|p| reach::sleeps_for(p, now))
+        ue.with(|p| reach::unreachable_time(p, now))
+    }
+
+    fn ue_state(&self, ue: Ue) -> UeState {
+        ue.with(|p| {
+            let connection = p.amf.connection.as_ref();
+            UeState {
+                registered: p.amf.registered,
+                connected: connection.is_some(),
+                secured: connection.is_some_and(|c| c.secured),
+                context_set_up: connection.is_some_and(|c| c.context_set_up),
+                incoming: p.amf.inbound().is_some(),
+                tai: p.amf.tai,
+            }
+        })
+    }
+
+    fn registration_area(&self, ue: Ue) -> Vec<Tai> {
+        ue.with(|p| p.amf.registration_area.to_vec())
+    }
+
+    fn user_plane_activated(&self, ue: Ue) {
+        ue.with(|p| {
+            p.amf.connection_until = None;
+            if let Some(c) = &mut p.amf.connection {
+                c.follow_on = false;
+            }
+        });
     }
 
     fn handover_over(&self, ue: Ue) -> Answer<'_, Result<(), End>> {

@@ -13,7 +13,7 @@ use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
 use crate::state::Security;
 
-/// Begins the service request that a message asks for. It came protected, from a registered UE.
+/// Starts a service request. The message was protected and from a registered UE.
 pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
     ue.with(|p| p.amf.initial_nas_digest = digest);
     let ue = ue.on(Lane::Mobility);
@@ -48,7 +48,7 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
     if !passes_restrictions(request.service_type) {
         service_allowed(ue)?;
     }
-    // TS 24.501 §5.6.1.5 #22: what the network asked for itself, and what is urgent, is served all the same.
+    // TS 24.501 §5.6.1.5 #22: answers to paging and urgent requests are served all the same.
     let own = matches!(
         request.service_type,
         ServiceType::MobileTerminatedServices
@@ -59,7 +59,7 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
         priority::entitled(ue)?;
     }
     if let Some(status) = request.pdu_session_status {
-        session_resources::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the UE has no more
+        session_resources::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the UE no longer has
     }
     let prioritised = is_prioritised(request.service_type);
     let Activation { sessions, failed } = Activation::of(ue, request.uplink_data_status, prioritised); // steps 5 to 11
@@ -76,8 +76,8 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
     Ok(())
 }
 
-/// What a UE may ask for also where it may not start services (TS 24.501 §5.3.5.2): it answers paging, has something to say
-/// that needs no user plane, or is urgent.
+/// Requests that are accepted in a non-allowed area too (TS 24.501 §5.3.5.2): answers to paging, signalling without user
+/// plane, and urgent requests.
 fn passes_restrictions(service: ServiceType) -> bool {
     matches!(service, ServiceType::MobileTerminatedServices | ServiceType::Signalling)
         || is_prioritised(service)
@@ -93,23 +93,24 @@ fn is_prioritised(service: ServiceType) -> bool {
     )
 }
 
-/// The user planes that are set up again, and those that are not.
+/// The user planes to set up, and those that are refused.
 pub(crate) struct Activation {
     /// The sessions with data, uplink or downlink, that wait for a user plane.
     pub(crate) sessions: Vec<PduSessionId>,
     pub(crate) failed: Failed,
 }
 
-/// Those that the UE asks for in vain.
+/// Sessions that the UE requests and that are refused.
 pub(crate) struct Failed {
     /// PDU session reactivation result: a set bit is a session whose user plane cannot be set up (TS 24.501 §9.11.3.42).
     pub(crate) set: PduSessionSet,
-    /// Why, where the clause has a cause for it (TS 24.501 §9.11.3.43: #28, #43).
+    /// The cause, if the clause has one (TS 24.501 §9.11.3.43: #28, #43).
     pub(crate) errors: Option<ReactivationErrors>,
 }
 
 impl Activation {
-    /// What the UE asks for and what waits for it, as far as it may be had where the UE is (TS 24.501 §5.6.1.4.1).
+    /// The sessions that the UE requests or that have waiting packets, if they may have a user plane in the present
+    /// area (TS 24.501 §5.6.1.4.1).
     pub(crate) fn of(ue: Ue, uplink_data: Option<PduSessionSet>, prioritised: bool) -> Self {
         let asked = uplink_data.unwrap_or_default();
         let mut set = asked;
@@ -137,8 +138,8 @@ impl Activation {
     }
 }
 
-/// Its gNB did not take its context (TS 38.413 §8.3.1.3, §8.3.1.4): that is no fault of the UE's. Its registration stands, the
-/// connection is released, and on T3517 it asks again (TS 24.501 §5.6.1.7 b).
+/// The gNB refused the UE context (TS 38.413 §8.3.1.3, §8.3.1.4). The UE stays registered, the connection is released, and the
+/// UE repeats its request when T3517 expires (TS 24.501 §5.6.1.7 b).
 fn not_served(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = super::n2::ids(ue).map(|(_, ran)| ran);
@@ -152,7 +153,7 @@ fn refuse(ue: Ue, refusal: Refusal) {
     end::refused_with(ue, Procedure::ServiceRequest, refusal, cause, true);
 }
 
-/// SERVICE REJECT #9 to a UE whose identity and keys are unknown: it is to register again (TS 24.501 §5.6.1.5).
+/// SERVICE REJECT #9 to an unknown UE, which then registers again (TS 24.501 §5.6.1.5).
 pub(crate) fn reject_unknown_ue(ue: Ue) {
     reject(ue, MmCause::UeIdentityCannotBeDerived, None);
     end::dismiss_later(ue, end::Keys::Removed);

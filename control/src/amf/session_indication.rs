@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::procedure::{Lane, Procedure, Ue};
 use crate::services::nsmf::Moved;
 
-/// A gNB moves its end of sessions' tunnels. It is confirmed once the UPF sends there.
+/// A gNB changes its downlink tunnels. It is confirmed once the UPF uses the new ones.
 pub(crate) fn start(ue: Ue, m: PduSessionResourceModifyIndication) {
     let ue = ue.on(Lane::Mobility);
     let procedure = Procedure::PduSessionModifyIndication;

@@ -1,5 +1,5 @@
-//! What gNBs answer and report of PDU session resources goes to the SM contexts (TS 38.413 §8.2; TS 23.502 §4.3.2.2.1 step 14), and what of the
-//! sessions ends with the UE's registration.
+//! Forwards gNBs' answers and reports of PDU session resources to the SM contexts (TS 38.413 §8.2; TS 23.502 §4.3.2.2.1 step 14), and ends
+//! sessions with the UE's registration or connection.
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_ngap::ie::PduSessionResourceItem;
@@ -28,7 +28,7 @@ pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Ou
         if ended || setup == Some(SetupUse::ReleaseSent) {
             continue;
         }
-        // A gNB that the UE has left, or that releases it, does not get the downlink tunnel: the next gNB does, unless a handover waits for this setup.
+        // The downlink tunnel is not set to a gNB that the UE has left, or that is being released, unless a handover waits for this setup.
         let serving = !(ue.with(|p| has_left(p) && !awaits_source(p)) || is_releasing(ue));
         let data = SmContextUpdateData::N2Sm { outcome, transfer: item.transfer, serving };
         ue.smf().update_sm_context(ue, psi, data);
@@ -55,33 +55,33 @@ pub(crate) fn secondary_rat_usage(ue: Ue, items: &[PduSessionResourceItem]) {
     }
 }
 
-/// The UE has only these sessions left: the others are released here too (TS 24.501 §5.5.1.3.4, §5.6.1.4.1).
+/// Releases the sessions that the UE's PDU session status does not list (TS 24.501 §5.5.1.3.4, §5.6.1.4.1).
 pub(crate) fn keep_only(ue: Ue, keep: impl Fn(PduSessionId) -> bool) {
     for psi in ue.smf().session_ids(ue).into_iter().filter(|&psi| !keep(psi)) {
         ue.smf().release_sm_context(ue, psi, SmContextReleaseData::Local);
     }
 }
 
-/// All sessions are released; the UE gets no message.
+/// Releases all sessions; the UE gets no message.
 pub(crate) fn release_all(ue: Ue) {
     keep_only(ue, |_| false);
 }
 
-/// All sessions end with the connection.
+/// Releases all sessions with the connection.
 pub(crate) fn forget_all(ue: Ue) {
     for psi in ue.smf().session_ids(ue) {
         ue.smf().release_sm_context(ue, psi, SmContextReleaseData::WithConnection);
     }
 }
 
-/// The sessions without a user plane end.
+/// Releases the sessions without a user plane.
 pub(crate) fn forget_inactive(ue: Ue) {
     for s in ue.smf().sm_contexts(ue).into_iter().filter(|s| !s.active) {
         ue.smf().release_sm_context(ue, s.psi, SmContextReleaseData::WithConnection);
     }
 }
 
-/// The connection has ended: the packets of these sessions wait in the UPF.
+/// The connection has ended: the UPF buffers the packets of these sessions.
 pub(crate) fn deactivate_all(ue: Ue, sessions: Vec<PduSessionId>) {
     for psi in sessions {
         ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Deactivate);

@@ -105,8 +105,8 @@ fn no_session_is_set_up() {
     assert!(ue.is_connected() && ue.is_idle() && ue.sessions.len() == 2);
 }
 
-#[test] // TS 38.413 §8.2.1.4, §8.3.1.4: an answer that names a session twice, one in both lists, one that nobody has, one with rubbish; and an answer that comes again
-fn an_answer_in_disorder() {
+#[test] // TS 38.413 §8.2.1.4, §8.3.1.4: an answer that names a session twice, in both lists, an unknown session, or an invalid transfer; and a repeated answer
+fn a_malformed_answer() {
     let mut harness = idle(3);
     serve(&mut harness, &[1, 2, 3]);
     let rubbish = PduSessionResourceItem::new(psi(3), vec![0xff; 3]);
@@ -142,18 +142,18 @@ fn the_gnb_does_not_answer() {
     assert!(harness.context().unwrap().amf.registered);
 }
 
-/// The UE asks for the release of its session: what its gNB is told.
+/// The UE requests the release of its session: the command for its gNB.
 fn release(harness: &mut UeHarness) -> (Batch, Box<PduSessionResourceReleaseCommand>) {
     let ask = sm::Message::new(psi(1), Pti(7), sm::ReleaseRequest::new()).to_octets();
     let container = PayloadContainer::new(ask).unwrap();
     let mut m = UlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, container);
     m.pdu_session_id = Some(psi(1));
     let batch = harness.nas(CIPHERED, m);
-    let told = n2(&batch).into_iter().find_map(|m| match m {
+    let command = n2(&batch).into_iter().find_map(|m| match m {
         Message::PduSessionResourceReleaseCommand(m) => Some(Box::new(m)),
         _ => None,
     });
-    (batch, told.expect("the gNB has the session"))
+    (batch, command.expect("the gNB has the session"))
 }
 
 fn released(harness: &mut UeHarness, sessions: &[u8]) -> Batch {
@@ -164,12 +164,12 @@ fn released(harness: &mut UeHarness, sessions: &[u8]) -> Batch {
     harness.ngap(m)
 }
 
-#[test] // TS 38.413 §8.2.2.2: the gNB lets go and takes the command to the UE, whose completion ends the session
+#[test] // TS 38.413 §8.2.2.2: the gNB releases the resources and delivers the command to the UE, whose completion ends the session
 fn a_session_is_released_at_its_gnb() {
     let mut harness = UeHarness::registered();
-    let (_, told) = release(&mut harness);
-    assert_eq!(told.pdu_session_resource_to_release_list_rel_cmd[0].pdu_session_id, psi(1));
-    assert!(told.nas_pdu.is_some());
+    let (_, command) = release(&mut harness);
+    assert_eq!(command.pdu_session_resource_to_release_list_rel_cmd[0].pdu_session_id, psi(1));
+    assert!(command.nas_pdu.is_some());
     released(&mut harness, &[1]);
     let complete = sm::Message::new(psi(1), Pti(7), sm::ReleaseComplete::new()).to_octets();
     let mut m = UlNasTransport::new(
@@ -182,8 +182,8 @@ fn a_session_is_released_at_its_gnb() {
     assert!(harness.context().unwrap().sessions.is_empty());
 }
 
-#[test] // TS 38.413 §8.2.2.4: an answer about a session that nobody has, or that nobody let go, changes nothing
-fn a_release_that_nobody_ordered() {
+#[test] // TS 38.413 §8.2.2.4: an answer about an unknown session, or without a command, changes nothing
+fn an_unexpected_release_response_changes_nothing() {
     let mut harness = UeHarness::registered();
     for sessions in [&[1][..], &[9], &[1, 9, 1]] {
         let batch = released(&mut harness, sessions);
@@ -193,7 +193,7 @@ fn a_release_that_nobody_ordered() {
 }
 
 #[test] // TS 38.413 §8.2.3.4: the same for modifications
-fn a_modification_that_nobody_ordered() {
+fn an_unexpected_modify_response_changes_nothing() {
     let mut harness = UeHarness::registered();
     let done = PduSessionResourceModifyResponseTransfer::new().to_vec();
     for transfer in [done, vec![0xff; 5], Vec::new()] {
@@ -209,8 +209,8 @@ fn a_modification_that_nobody_ordered() {
     assert_eq!(active(&harness), [1]);
 }
 
-#[test] // TS 38.413 §8.2.4.3: a notification about a session, a flow that nobody has, or of rubbish
-fn a_notification_of_what_nobody_has() {
+#[test] // TS 38.413 §8.2.4.3: a notification about an unknown session or flow, or with an invalid transfer
+fn a_notify_of_an_unknown_session_or_flow_changes_nothing() {
     let mut harness = UeHarness::registered();
     let mut transfer = PduSessionResourceNotifyTransfer::new();
     transfer.qos_flow_notify_list =
@@ -230,7 +230,7 @@ fn a_notification_of_what_nobody_has() {
     assert_eq!(active(&harness), [1]);
 }
 
-#[test] // TS 38.413 §8.3.3.4: the gNB does not complete, or completes with sessions that nobody has: the UE is idle all the same
+#[test] // TS 38.413 §8.3.3.4: the gNB does not answer, or answers with unknown sessions: the UE is idle all the same
 fn a_release_that_is_not_completed() {
     for completed in [false, true] {
         let mut harness = UeHarness::registered();
@@ -319,7 +319,7 @@ fn a_cell_traffic_trace_is_an_event() {
     assert!(batch.outputs.is_empty());
 }
 
-#[test] // TS 38.413 §9.2.2.17 to §9.2.2.19: nobody is suspended here: the gNB is refused, and the UE stays as it is
+#[test] // TS 38.413 §9.2.2.17 to §9.2.2.19: suspend is not supported: the gNB is refused, and the UE's state stays
 fn suspension_is_refused() {
     let mut harness = UeHarness::registered();
     let mut m = UeContextSuspendRequest::new(harness.connection(), RAN_ID);
@@ -332,8 +332,8 @@ fn suspension_is_refused() {
     assert_eq!(active(&harness), [1]);
 }
 
-#[test] // TS 38.413 §8.14.2.2, §8.14.1.2; TS 23.502 §4.2.8a: the gNB is asked whether the radio carries voice, once for each radio; the next registration tells the UE
-fn a_radio_that_does_not_carry_voice() {
+#[test] // TS 38.413 §8.14.2.2, §8.14.1.2; TS 23.502 §4.2.8a: the gNB is asked whether the radio carries voice, once for each radio; the next registration accept has the result
+fn a_radio_without_voice_support() {
     let mut config = config();
     (config.amf.ims_vops, config.amf.access.voice_match) = (true, true);
     let mut harness = UeHarness::registered_with(config);
@@ -354,10 +354,10 @@ fn a_radio_that_does_not_carry_voice() {
             _ => None,
         });
         harness.nas(CIPHERED, whimbrel_nas::mm::RegistrationComplete::new());
-        features.expect("told with each accept").ims_vops_3gpp()
+        features.expect("each accept has it").ims_vops_3gpp()
     };
     let batch = says(&mut harness, ImsVoiceSupportIndicator::NotSupported);
-    assert_eq!(dropped(&batch), Some(Dropped::OutOfState), "nobody asked");
+    assert_eq!(dropped(&batch), Some(Dropped::OutOfState), "not requested");
     let batch = tell(&mut harness, 1);
     let asked = n2(&batch);
     let [Message::UeRadioCapabilityCheckRequest(m)] = asked.as_slice() else { panic!("{asked:?}") };
@@ -476,8 +476,8 @@ fn a_late_context_with_a_replaced_session() {
     assert_eq!(active(&harness), [1, 2]);
 }
 
-#[test] // TS 38.413 §8.2.1.2 late: a gNB that sets up a session which has ended, or which nobody has, is told to release it
-fn a_session_that_nobody_has_is_released_at_the_gnb() {
+#[test] // TS 38.413 §8.2.1.2 late: a gNB that sets up a session which has ended, or an unknown one, is commanded to release it
+fn an_unknown_session_is_released_at_the_gnb() {
     let mut harness = UeHarness::registered();
     ask_for_session(&mut harness, 1, 0x21);
     let association = harness.association();

@@ -11,20 +11,19 @@ use crate::procedure::Ue;
 use crate::refusal::Refusal;
 use crate::state::{ALLOWED_SLICES_MAX, Subscription};
 
-/// The slices that the UE may use here, and those that it asked for in vain.
+/// The allowed and the rejected slices of a UE.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
     pub(crate) allowed: Vec<SNssai>,
     pub(crate) rejected: Vec<(SNssai, SliceRejectCause)>,
-    /// Asked for, and full for now (TS 23.501 §5.15.11.1).
+    /// Requested, but at their limit of UEs for now (TS 23.501 §5.15.11.1).
     pub(crate) full: Vec<SNssai>,
 }
 
 /// The configured NSSAI holds sixteen (TS 24.501 §9.11.3.37).
 const CONFIGURED_SLICES_MAX: usize = 16;
 
-/// The slices that a UE asks for. Without an element of its own, those that it asked for before stay (a periodic
-/// registration has none).
+/// The requested NSSAI. If the request has none, the earlier one stays (a periodic registration has none).
 pub(crate) fn requested(ue: Ue, request: &RegistrationRequest) -> Vec<SNssai> {
     if let Some(nssai) = &request.requested_nssai {
         let asked = nssai.0.iter().map(|s| s.s_nssai).collect();
@@ -33,7 +32,7 @@ pub(crate) fn requested(ue: Ue, request: &RegistrationRequest) -> Vec<SNssai> {
     ue.with(|p| p.amf.requested_nssai.to_vec())
 }
 
-/// Requested, subscribed and offered: the slices that all three name. Without one, the subscribed defaults.
+/// The slices that are requested, subscribed and offered; if there is none, the subscribed defaults.
 pub(crate) fn admit(
     config: &Config,
     subscription: &Subscription,
@@ -64,7 +63,7 @@ pub(crate) fn admit(
     }
     let mut rejected: Vec<(SNssai, SliceRejectCause)> = Vec::new();
     for &s in requested.iter().filter(|s| !usable(**s)) {
-        // One that is full is neither allowed nor rejected for good: the UE may ask again.
+        // A full slice is neither allowed nor rejected for good: the UE may ask again.
         if full.contains(&s) || rejected.iter().any(|(r, _)| *r == s) || rejected.len() == ALLOWED_SLICES_MAX
         {
             continue;
@@ -86,7 +85,7 @@ pub(crate) fn configured(config: &Config, subscription: &Subscription) -> Vec<SN
     subscribed.filter(|s| config.amf.slices.contains(s)).take(CONFIGURED_SLICES_MAX).collect()
 }
 
-/// In the form of a message. A subscriber in its home network needs no mapping (TS 24.501 §4.6.2.3).
+/// An NSSAI IE. A subscriber in its home network needs no mapping (TS 24.501 §4.6.2.3).
 pub(crate) fn nssai(slices: &[SNssai]) -> Nssai {
     Nssai(slices.iter().copied().map(MappedSNssai::from).collect())
 }
@@ -114,8 +113,8 @@ pub(crate) fn full_nssai(full: &[SNssai]) -> Option<Opaque> {
     Opaque::new(value)
 }
 
-/// The registration area (TS 24.501 §5.3.4): the tracking areas configured together in which all allowed slices are to be had
-/// (TS 23.501 §5.15.5.2.1), the UE's own first. What is forbidden to the UE is not among it.
+/// The registration area (TS 24.501 §5.3.4): the tracking areas of one configured area in which all allowed slices are
+/// available (TS 23.501 §5.15.5.2.1), the UE's own first, without forbidden areas.
 pub(crate) fn registration_area(ue: Ue, here: Tai, allowed: &[SNssai]) -> TaiList {
     let config = ue.config();
     let alike = |tai: &Tai| allowed.iter().all(|&s| config.amf.access.offers(s, *tai));
@@ -136,15 +135,15 @@ mod tests {
 
     #[test] // TS 24.501 §4.6.2.5, §9.11.3.75: octets that tshark reads as one list, a timer of 15 minutes, and the cause
     fn full_slices_as_octets() {
-        let told = full_nssai(&[SNssai::sst(1), SNssai::new(2, Some(1))]).expect("some");
+        let nssai_sent = full_nssai(&[SNssai::sst(1), SNssai::new(2, Some(1))]).expect("some");
         let fifteen_minutes = 4 << 5 | 30; // times 30 seconds
-        assert_eq!(told.to_vec(), [0x11, fifteen_minutes, 0x13, 1, 0x43, 2, 0, 0, 1]);
+        assert_eq!(nssai_sent.to_vec(), [0x11, fifteen_minutes, 0x13, 1, 0x43, 2, 0, 0, 1]);
         assert!(full_nssai(&[]).is_none());
     }
 
     #[test] // TS 24.501 §4.6.2.3: a subscriber in its home network gets no mapping
     fn no_mapping_at_home() {
-        let told = nssai(&[SNssai::sst(1), SNssai::new(2, Some(7))]);
-        assert!(told.0.iter().all(|s| *s == MappedSNssai::from(s.s_nssai)) && told.0.len() == 2);
+        let nssai_sent = nssai(&[SNssai::sst(1), SNssai::new(2, Some(7))]);
+        assert!(nssai_sent.0.iter().all(|s| *s == MappedSNssai::from(s.s_nssai)) && nssai_sent.0.len() == 2);
     }
 }

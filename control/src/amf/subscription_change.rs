@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 use crate::services::nsmf::{SmContextReleaseData, SmContextStatus};
 use crate::state::Subscription;
 
-/// Nudm_SDM_Notification. One that comes while something else runs on the UE waits until that is over.
+/// Nudm_SDM_Notification. It waits while another procedure of the UE runs.
 pub(crate) fn notified(ue: Ue) {
     if ue.with(|p| {
         p.amf.emergency || !p.amf.registered || p.grant.is_some() || p.amf.supi.is_some_and(|s| s.is_nai())
@@ -25,7 +25,7 @@ pub(crate) fn notified(ue: Ue) {
     begin_if_due(ue);
 }
 
-/// Looks what has changed as soon as nothing else runs.
+/// Reads the new subscription as soon as no other procedure runs.
 pub(crate) fn begin_if_due(ue: Ue) {
     let due = ue.with(|p| {
         p.amf.subscription_stale && p.amf.registered && p.lanes.procedure(Lane::Mobility).is_none()
@@ -56,8 +56,8 @@ fn start(ue: Ue) {
                 let cause = refusal.mm_cause(&ue.config());
                 deregistration::by_network_with(ue, Some(cause), Deregistered::BySubscription);
             }
-            // The store does not answer: what was subscribed stays. The UE does not answer: it learns at its next
-            // registration.
+            // If the store does not answer, the earlier subscription stays. If the UE does not answer, it gets the new
+            // slices at its next registration.
             Err(End::Refused(_)) => end::arm_inactivity_timer(ue),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
         }
@@ -77,16 +77,16 @@ async fn change(ue: Ue) -> Result<bool, End> {
         return Ok(false);
     }
     ue.smf().subscription_changed(ue, &old);
-    let told = slices_changed(ue, &old, &new).await?;
+    let slices_sent = slices_changed(ue, &old, &new).await?;
     let connected = ue.with(|p| p.amf.connection.is_some());
     if old.ue_ambr != new.ue_ambr && connected {
         ue_context_modification::new_ambr(ue).await?;
     }
-    Ok(told && ue.with(|p| p.amf.connection.is_some()))
+    Ok(slices_sent && ue.with(|p| p.amf.connection.is_some()))
 }
 
-/// TS 23.501 §5.15.5.2.2: sessions in slices that are allowed no more end; the UE gets its new slices and registers
-/// with them. An idle UE gets them when it registers next.
+/// TS 23.501 §5.15.5.2.2: sessions in slices that are no longer allowed end; the UE gets its new slices and registers
+/// with them. An idle UE gets them at its next registration.
 async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Result<bool, End> {
     let config = ue.config();
     let tai = ue.with(|p| p.amf.tai).ok_or(Refusal::NoContext)?;
@@ -107,8 +107,8 @@ async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Resul
     Ok(true)
 }
 
-/// Sessions that the new terms do not have any more (TS 23.502 §4.3.4.2, requested by the network). Emergency sessions are
-/// not of the subscription.
+/// Releases sessions that are no longer subscribed (TS 23.502 §4.3.4.2, requested by the network). Emergency sessions do
+/// not depend on the subscription.
 fn withdraw_sessions(ue: Ue, new: &Subscription) {
     let allowed = ue.with(|p| p.amf.allowed_nssai.clone());
     let subscribed = |s: &SmContextStatus| {

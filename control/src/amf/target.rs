@@ -1,7 +1,7 @@
-//! The gNB that takes a connected UE over, as long as it is not certain that it does.
+//! The target gNB of a handover, until the UE has arrived.
 //!
-//! A UE in handover has two N2 connections: the one that serves it, and that of the target. What is kept of the second
-//! stands in the UE's context, so that whatever ends the handover can release the target.
+//! A UE in handover has two N2 connections: the serving one, and that of the target. The second is stored in the UE's
+//! context, so that any procedure that ends the handover can release the target.
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, UeNgapIdPair, UeNgapIds};
@@ -19,10 +19,10 @@ use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
 use crate::state::{By, Connection, Phase, QueuedPathSwitch, Security, Target, UeContext};
 
-/// Awaits the end of a handover that runs: meanwhile a gNB is not asked for anything (TS 38.413 §8.4.1.2, TS 23.502
-/// §4.9.1.3.1).
+/// Awaits the end of a running handover: during it the AMF starts no NGAP procedure of the UE (TS 38.413 §8.4.1.2, TS
+/// 23.502 §4.9.1.3.1).
 pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
-    // A handover waits for its source, its target, its UE and its UPF, each for a bounded time.
+    // Bounded, as a handover waits for source, target, UE and UPF for a bounded time each.
     let timers = ue.config().timers;
     let patience = HANDOVER_EXECUTION + timers.gnb_answer + timers.guard * 4;
     while ue.with(|p| p.amf.target.is_some() || p.amf.outbound().is_some()) {
@@ -35,9 +35,9 @@ pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
     Ok(())
 }
 
-/// Awaits what is on its way up at the gNB that the UE leaves: its context, and the user planes of these sessions. What that
-/// gNB has answered may arrive later over another association (TS 23.502 §4.9.1.2.2), or its UPF has yet to
-/// answer. What is not up after the guard time is judged as it is then.
+/// Awaits the setups that are outstanding at the source gNB: the UE context and the user planes of these sessions. The
+/// source's answer may arrive later over another association (TS 23.502 §4.9.1.2.2), or the UPF's answer is awaited. After
+/// the guard time the handover goes on with what is set up then.
 pub(crate) async fn await_setups(ue: Ue, sessions: &[PduSessionId]) -> Result<(), Interrupt> {
     let until = ue.now() + ue.config().timers.guard;
     while is_context_pending(ue) || sessions.iter().any(|&psi| ue.smf().is_coming_up(ue, psi)) {
@@ -51,18 +51,18 @@ pub(crate) async fn await_setups(ue: Ue, sessions: &[PduSessionId]) -> Result<()
     Ok(())
 }
 
-/// Whether the UE has left the gNB that serves it, for one that wants its sessions' paths switched.
+/// Whether a path switch runs: the UE has left its serving gNB.
 pub(crate) fn has_left(ue: &UeContext) -> bool {
     ue.amf.target.as_ref().is_some_and(|t| matches!(t.by, By::PathSwitch(_)))
 }
 
-/// Whether a handover waits for what its source has set up ([`await_setups`]). The UPF is led there first: the last packets in the
-/// source's tunnel are end markers, for which the target waits (TS 23.502 §4.9.1.2.2 step 5).
+/// Whether a handover waits for setups at its source ([`await_setups`]). The UPF's downlink tunnel is set to the source first: the
+/// target waits for end markers in that tunnel (TS 23.502 §4.9.1.2.2 step 5).
 pub(crate) fn awaits_source(ue: &UeContext) -> bool {
     ue.lanes.awaits(Lane::Handover, &Input::SessionSettled)
 }
 
-/// The gNB that the UE has left has no connection of it any more. What is under way to it from there still passes.
+/// The former gNB has released its connection. Packets that it forwards still pass.
 pub(crate) fn source_gone(ue: Ue, is_it: impl FnOnce(&mut Connection) -> bool) {
     ue.with(|p| {
         if let Some(source) = &mut p.amf.source {
@@ -71,8 +71,8 @@ pub(crate) fn source_gone(ue: Ue, is_it: impl FnOnce(&mut Connection) -> bool) {
     });
 }
 
-/// HANDOVER CANCEL (TS 38.413 §8.4.5, TS 23.502 §4.9.1.4): the source keeps the UE. It is acknowledged also where there
-/// is nothing to cancel: both agree then.
+/// HANDOVER CANCEL (TS 38.413 §8.4.5, TS 23.502 §4.9.1.4): the source keeps the UE. It is acknowledged also if no
+/// handover runs.
 pub(crate) fn cancel(ue: Ue, m: HandoverCancel) {
     if n14::source::cancel(ue, &m) {
         return;
@@ -86,23 +86,23 @@ pub(crate) fn cancel(ue: Ue, m: HandoverCancel) {
     }
 }
 
-/// The source lets a UE go that it has sent on its way (TS 38.413 §8.3.2): its own connection ends with that, not the target's
-/// (TS 23.502 §4.9.1.3.3). The UE may arrive there all the same; where it does not, it is lost. Whether it is so.
+/// The source releases the UE during handover execution (TS 38.413 §8.3.2): its connection ends, the target's does not (TS
+/// 23.502 §4.9.1.3.3). If the UE does not arrive at the target, it is idle. Returns whether a handover is in execution.
 pub(crate) fn source_leaves(ue: Ue, cause: &Cause) -> bool {
     if n14::source::source_leaves(ue, Some(cause)) {
         return true;
     }
-    let told = ue.with(|p| {
+    let was_lost = ue.with(|p| {
         let target = p.amf.target.as_mut().filter(|t| t.by.phase() == Some(Phase::Executing))?;
         Some(std::mem::replace(&mut target.source_lost, true))
     });
-    if let (Some(false), Some((amf, ran))) = (told, ids(ue)) {
+    if let (Some(false), Some((amf, ran))) = (was_lost, ids(ue)) {
         send(ue, &release_command(UeNgapIdPair::new(amf, ran), cause.clone()).into(), None);
     }
-    told.is_some()
+    was_lost.is_some()
 }
 
-/// The target has lost the UE, or is lost itself. The UE stays where it was, if that is still there.
+/// The target has released the UE, or is lost. The source serves the UE, if it is not lost.
 pub(crate) fn gone(ue: Ue) {
     let Some(target) = take(ue) else { return };
     if target.by.is_at_source() {
@@ -113,8 +113,8 @@ pub(crate) fn gone(ue: Ue) {
     back(ue, *target);
 }
 
-/// The handover ends: the UE's connection ends, the UE is found elsewhere, or its source cancels it. The target is released.
-/// What is left of a handover before goes, too.
+/// The handover ends: the UE's connection ends, the UE is found elsewhere, or its source cancels it. The target is released,
+/// and so is the former gNB of an earlier handover.
 pub(crate) fn abandon(ue: Ue) -> Option<Box<Target>> {
     release_source(ue);
     drop(n14::source::abandon(ue));
@@ -137,15 +137,15 @@ fn take(ue: Ue) -> Option<Box<Target>> {
     Some(target)
 }
 
-/// The target never had the UE, so no gNB has it from there.
+/// The UE never was at the target, so a path switch that waits for its arrival is refused.
 pub(crate) fn reject_queued_path_switch(ue: Ue, target: &mut Target) {
     if let Some(further) = target.further.take() {
         path_switch::refuse(ue, &further);
     }
 }
 
-/// A gNB wants the path of a UE that it has from its target, from which nothing was heard yet: it waits for that. Gives it back where
-/// the UE cannot have been at the target.
+/// PATH SWITCH REQUEST for a UE that has moved on from its handover target before HANDOVER NOTIFY arrived: it waits for that.
+/// Returned if the UE cannot have been at the target.
 pub(crate) fn further(ue: Ue, further: QueuedPathSwitch) -> Option<QueuedPathSwitch> {
     enum Kept {
         Duplicate,
@@ -171,13 +171,13 @@ pub(crate) fn further(ue: Ue, further: QueuedPathSwitch) -> Option<QueuedPathSwi
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
         }
-        // The later one is where the UE is.
+        // The UE is at the gNB that asked last.
         Ok(Kept::InsteadOf(former)) => former.iter().for_each(|f| path_switch::refuse(ue, f)),
     }
     None
 }
 
-/// The UE did not come to its target.
+/// The UE did not arrive at its target.
 pub(crate) fn back(ue: Ue, target: Target) {
     if target.source_lost {
         lost(ue);
@@ -186,10 +186,10 @@ pub(crate) fn back(ue: Ue, target: Target) {
     }
 }
 
-/// The UE is at a gNB: messages held for it are sent, and waiting procedures continue.
+/// The handover has ended: held messages are sent, and waiting procedures continue.
 pub(crate) fn over(ue: Ue, target: Target) {
     for (message, security) in &target.held {
-        // Keys that are proposed no more are not proposed.
+        // A SECURITY MODE COMMAND whose procedure has ended is not sent.
         if *security != Security::Proposed || ue.with(|p| p.amf.proposed.is_some()) {
             send_nas(ue, message, *security);
         }
@@ -197,21 +197,21 @@ pub(crate) fn over(ue: Ue, target: Target) {
     go_on(ue);
 }
 
-/// What waited for the end of a handover goes on.
+/// Resumes the procedures that waited for the end of the handover.
 pub(crate) fn go_on(ue: Ue) {
-    ue.smf().handover_ended(ue); // of what went along nothing is held any more
+    ue.smf().handover_ended(ue); // the UPF sends what it has buffered
     location_reporting::resume(ue);
     let sessions = ue.smf().session_ids(ue);
     ue.with(|p| {
         for psi in sessions {
-            // Those that do not wait for it give it back.
+            // A lane that does not wait for it returns it.
             let _ = p.lanes.deliver(Lane::Session(psi), Input::HandoverOver);
         }
     });
 }
 
-/// UE CONTEXT RELEASE COMMAND to the target, with both identities where the target has given its own (TS 38.413 §8.3.3). One that was not asked
-/// knows nothing of the UE.
+/// UE CONTEXT RELEASE COMMAND to the target, with both identities if the target has assigned its own (TS 38.413 §8.3.3). Nothing is sent to
+/// a target that was not asked yet.
 pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
     if target.by.phase() == Some(Phase::Waiting) {
         return;
@@ -224,8 +224,8 @@ pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
     note_released(ue, target.association, target.amf_ue_ngap_id);
 }
 
-/// The UE has arrived: the source gNB is released once forwarded packets have passed. The UE is at rest meanwhile, so it
-/// may change its CPF, or be handed over again.
+/// The UE has arrived: the source gNB is released once forwarded packets have passed. No lane waits meanwhile, so the UE
+/// may move to another CPF or be handed over again.
 pub(crate) fn release_source_later(ue: Ue) {
     if ue.smf().is_forwarding(ue) && !ue.with(|p| has_left(p)) {
         let until = ue.now() + handover::FORWARDING;
@@ -248,8 +248,7 @@ pub(crate) fn release_source(ue: Ue) {
     }
 }
 
-/// A gNB's association, or its part for this UE, is gone: of the one that serves it, of the one that takes it over, or of
-/// both.
+/// A gNB's association, or its connection of this UE, is lost: at the serving gNB, at the target, or both.
 pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
     source_gone(ue, |c| c.association == association);
     let (serving, target) = ue.with(|p| {
@@ -266,7 +265,8 @@ pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
     }
 }
 
-/// The gNB that served the UE is lost, or has lost it. A UE that has left it already may still arrive at its target.
+/// The serving gNB, or its connection of the UE, is lost. During handover execution the UE may still arrive at the
+/// target.
 pub(crate) fn serving_lost(ue: Ue) {
     let left = ue.with(|p| match &mut p.amf.target {
         Some(target) if !target.by.is_at_source() => {
@@ -280,7 +280,7 @@ pub(crate) fn serving_lost(ue: Ue) {
     }
 }
 
-/// Whether the UE has a gNB that can be asked for something.
+/// Whether the UE has a serving gNB to which the AMF may send requests.
 pub(crate) fn is_settled(ue: Ue) -> bool {
     ids(ue).is_some() && ue.with(|p| p.amf.target.is_none() && p.amf.outbound().is_none())
 }

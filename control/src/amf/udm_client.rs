@@ -1,4 +1,4 @@
-//! What the AMF and the AUSF ask of the UDM, as calls that await their answer.
+//! Requests of AMF and AUSF to the UDM, as async calls.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) async fn subscription(ue: Ue, supi: Supi) -> Result<Arc<Subscription>
     }
 }
 
-/// A broker's user is registered under the pseudonym of its session, and no more under that of the one before.
+/// Registers a broker's user under the pseudonym of its present session in place of the former one.
 pub(crate) async fn register_guest(ue: Ue, supi: Supi, former: Option<Supi>) -> Result<(), End> {
     match ask(ue, Request::RegisterGuest { supi, former }).await? {
         Answer::GuestRegistered => Ok(()),
@@ -54,7 +54,7 @@ pub(crate) async fn register_guest(ue: Ue, supi: Supi, former: Option<Supi>) -> 
     }
 }
 
-/// Nnsacf_NSAC_NumOfUEsUpdate: those of the slices that are full.
+/// Nnsacf_NSAC_NumOfUEsUpdate: returns the slices that are full.
 pub(crate) async fn enter_slices(ue: Ue, slices: Vec<(SNssai, u32)>) -> Result<Vec<SNssai>, End> {
     match ask(ue, Request::EnterSlices(slices)).await? {
         Answer::Full(full) => Ok(full),

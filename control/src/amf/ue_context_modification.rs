@@ -1,4 +1,4 @@
-//! UE context modification: TS 38.413 §8.3.4. The gNB gets another K_gNB, another UE-AMBR, or hears how the UE is paged now.
+//! UE context modification: TS 38.413 §8.3.4. The gNB gets a new K_gNB, a new UE-AMBR, or new paging parameters of the UE.
 
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::SecurityKey;
@@ -34,8 +34,8 @@ pub(crate) async fn new_ambr(ue: Ue) -> Result<(), End> {
     answered(ue, m).await
 }
 
-/// What its gNB needs to page a UE that rests in RRC_INACTIVE, after its 5G-GUTI or registration area has changed
-/// (TS 23.502 §4.2.4.2 step 2c, §4.8.1.1). A gNB that does not take it pages in vain, and loses the UE to idle mode.
+/// Paging parameters of a UE in RRC_INACTIVE, after its 5G-GUTI or registration area has changed (TS 23.502 §4.2.4.2
+/// step 2c, §4.8.1.1). If the gNB refuses them, its paging fails and the UE becomes idle.
 pub(crate) async fn new_assistance(ue: Ue) -> Result<(), End> {
     let Some(mut m) = request(ue) else { return Ok(()) };
     m.core_network_assistance_information_for_inactive = rrc_inactive::assistance(ue);
@@ -48,7 +48,7 @@ pub(crate) async fn new_assistance(ue: Ue) -> Result<(), End> {
     }
 }
 
-/// Addressed to the gNB that has a context of the UE.
+/// The request to the gNB, if it has a UE context.
 fn request(ue: Ue) -> Option<UeContextModificationRequest> {
     let there = ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up));
     let (amf, ran) = ids(ue).filter(|_| there)?;

@@ -1,5 +1,5 @@
-//! Messages that may not be acted upon, and what answers them: TS 24.501 §7.2.1, TS 24.501 §7.4, TS 24.501 §7.5.1; a request that is
-//! wrong is rejected: TS 24.501 §5.5.1.2.8 b, TS 24.501 §5.5.1.3.8 b, TS 24.501 §5.6.1.8 b.
+//! Messages that are not accepted, and their answers: TS 24.501 §7.2.1, TS 24.501 §7.4, TS 24.501 §7.5.1; a faulty request is
+//! rejected: TS 24.501 §5.5.1.2.8 b, TS 24.501 §5.5.1.3.8 b, TS 24.501 §5.6.1.8 b.
 
 use whimbrel_nas::NasError;
 use whimbrel_nas::ie::MmCause;
@@ -7,7 +7,7 @@ use whimbrel_nas::mm::{Message, MessageType, MmStatus, RegistrationReject, Servi
 
 use crate::event::Dropped;
 
-/// Why a message was not taken.
+/// Why a message was not accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unread {
     /// For the counters.
@@ -29,15 +29,14 @@ impl From<Dropped> for Unread {
 }
 
 impl Unread {
-    /// Of octets that are no NAS message. `protected`: they came from the UE.
+    /// Of octets that are no NAS message. `protected`: their MAC verified.
     pub(super) fn of(error: &NasError, protected: bool) -> Self {
-        let told = error.message_type.zip(error.mm_cause());
-        let error = told.map(|(message_type, cause)| Erroneous { message_type, cause, protected });
+        let cause = error.message_type.zip(error.mm_cause());
+        let error = cause.map(|(message_type, cause)| Erroneous { message_type, cause, protected });
         Self { why: Dropped::NotNas, error }
     }
 
-    /// What the UE hears: of a request, that it is rejected; of anything else, 5GMM STATUS, which it takes under protection
-    /// alone (TS 24.501 §4.4.4.2).
+    /// The answer: a reject of a request, else 5GMM STATUS, which a UE accepts only protected (TS 24.501 §4.4.4.2).
     pub(super) fn answer(&self) -> Option<Message> {
         let Erroneous { message_type, cause, protected } = self.error?;
         match message_type {

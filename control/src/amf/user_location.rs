@@ -16,10 +16,10 @@ pub(crate) fn location(location: &UserLocationInformation) -> Option<Tai> {
     }
 }
 
-/// Notes where the UE is.
-pub(crate) fn locate(ue: Ue, told: &UserLocationInformation) {
+/// Stores the UE's location.
+pub(crate) fn locate(ue: Ue, reported: &UserLocationInformation) {
     let at = ue.now();
-    let (tai, cell) = (location(told), location_reporting::cell(told));
+    let (tai, cell) = (location(reported), location_reporting::cell(reported));
     ue.with(|p| {
         p.amf.moved |= tai.is_some() && p.amf.tai != tai;
         p.amf.tai = tai.or(p.amf.tai);

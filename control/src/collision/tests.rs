@@ -22,7 +22,7 @@ use crate::ue_harness::{CIPHERED, INTEGRITY, UeHarness, n2, psi, registration_re
 
 const TMSI: Tmsi = Tmsi(0x1234);
 
-/// A UE whose COUNTs run out: a request under the context in force has it authenticated anew, so that there is a time before
+/// A UE whose COUNTs run out: a request under the context in force starts an authentication, so that there is a time before
 /// REGISTRATION ACCEPT.
 fn to_be_authenticated() -> UeHarness {
     UeHarness::registered_at(NasCounts { uplink_next: (1 << 24) - 1000, downlink_next: 6 })
@@ -59,23 +59,23 @@ fn being_updated() -> (UeHarness, Batch) {
     let mut harness = UeHarness::registered();
     let batch = harness.nas(CIPHERED, service_request(ServiceType::MobileTerminatedServices));
     assert!(
-        told(&mut harness, &batch, |m| matches!(m, Message::ConfigurationUpdateCommand(_))),
+        has_downlink(&mut harness, &batch, |m| matches!(m, Message::ConfigurationUpdateCommand(_))),
         "{:?}",
         batch.events
     );
     (harness, batch)
 }
 
-fn told(harness: &mut UeHarness, batch: &Batch, what: fn(&Message) -> bool) -> bool {
+fn has_downlink(harness: &mut UeHarness, batch: &Batch, what: fn(&Message) -> bool) -> bool {
     harness.downlink(batch).iter().any(what)
 }
 
 fn accepted(harness: &mut UeHarness, batch: &Batch) -> bool {
-    told(harness, batch, |m| matches!(m, Message::RegistrationAccept(_)))
+    has_downlink(harness, batch, |m| matches!(m, Message::RegistrationAccept(_)))
 }
 
 fn deactivate_at_gnb(harness: &mut UeHarness, batch: &Batch) -> bool {
-    let accept = told(harness, batch, |m| matches!(m, Message::DeregistrationAcceptUeOriginating(_)));
+    let accept = has_downlink(harness, batch, |m| matches!(m, Message::DeregistrationAcceptUeOriginating(_)));
     accept && batch.disposition == Disposition::Ended
 }
 
@@ -129,7 +129,7 @@ fn another_request_before_the_accept() {
     let first = vector_asked(&harness, &batch).unwrap();
     let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::Initial));
     assert!(vector_asked(&harness, &batch).is_some(), "it is authenticated for the new request");
-    assert_eq!(challenge(&mut harness, first), None, "what the former awaited is nobody's any more");
+    assert_eq!(challenge(&mut harness, first), None, "no procedure awaits the answer any more");
 }
 
 #[test] // TS 24.501 §5.5.1.2.8 f, §5.5.1.2.4 sessions: a UE that is registered registers initially: without its sessions
@@ -172,7 +172,7 @@ fn a_deregistration_before_the_completion() {
     }
 }
 
-#[test] // TS 24.501 §5.4.1.3.7 e: #71, the UE has a key of that name: it is challenged anew under another
+#[test] // TS 24.501 §5.4.1.3.7 e: #71, the UE has a key of that name: it is challenged again under another
 fn a_key_name_in_use() {
     let mut harness = to_be_authenticated();
     let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
@@ -184,14 +184,14 @@ fn a_key_name_in_use() {
     assert_ne!(first, second);
 }
 
-#[test] // TS 24.501 §5.4.1.3.7 d: #26, not a challenge of 5G: the UE that its 5G-GUTI names is asked who it is
+#[test] // TS 24.501 §5.4.1.3.7 d: #26, non-5G authentication unacceptable: a UE named by its 5G-GUTI is identified
 fn a_challenge_that_is_not_of_5g() {
     let mut harness = to_be_authenticated();
     let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
     let to = vector_asked(&harness, &batch).unwrap();
     assert!(challenge(&mut harness, to).is_some());
     let batch = harness.nas(CIPHERED, AuthenticationFailure::new(MmCause::Non5gAuthenticationUnacceptable));
-    assert!(told(&mut harness, &batch, |m| matches!(m, Message::IdentityRequest(_))));
+    assert!(has_downlink(&mut harness, &batch, |m| matches!(m, Message::IdentityRequest(_))));
 }
 
 #[test] // TS 24.501 §5.5.2.3.5 c, §5.5.2.2.7 b: both sides want the UE deregistered: it gets its accept, and is
@@ -231,9 +231,9 @@ fn a_registration_during_a_configuration_update() {
 fn a_service_request_during_a_configuration_update() {
     let (mut harness, _) = being_updated();
     let batch = harness.nas(CIPHERED, service_request(ServiceType::Signalling));
-    assert!(told(&mut harness, &batch, |m| matches!(m, Message::ServiceAccept(_))));
+    assert!(has_downlink(&mut harness, &batch, |m| matches!(m, Message::ServiceAccept(_))));
     let batch = harness.nas(CIPHERED, ConfigurationUpdateComplete {});
-    assert!(!told(&mut harness, &batch, |m| matches!(m, Message::MmStatus(_))), "it was asked for");
+    assert!(!has_downlink(&mut harness, &batch, |m| matches!(m, Message::MmStatus(_))), "it was asked for");
 }
 
 #[test] // TS 24.501 §5.6.1.8 c: the same service request again changes nothing
@@ -262,7 +262,10 @@ fn a_deregistration_during_a_service_request() {
     let (mut harness, _) = serving();
     let batch = harness.nas(CIPHERED, deregistration(true));
     assert_eq!(batch.disposition, Disposition::Ended);
-    assert!(!told(&mut harness, &batch, |m| matches!(m, mm::Message::DeregistrationAcceptUeOriginating(_))));
+    assert!(!has_downlink(&mut harness, &batch, |m| matches!(
+        m,
+        mm::Message::DeregistrationAcceptUeOriginating(_)
+    )));
 }
 
 #[test] // TS 24.501 §5.4.6.3: 5GMM STATUS is not answered
@@ -329,22 +332,22 @@ fn a_release_meets_each_procedure() {
     assert_eq!(verdicts, [Proceed, Proceed, Proceed, Ignore, Ignore, Proceed, Proceed]);
 }
 
-#[test] // TS 24.501 §5.4.3.6 c: a registration while the UE is asked who it is: the same changes nothing, another starts over
+#[test] // TS 24.501 §5.4.3.6 c: a registration during identification: the same request changes nothing, another starts over
 fn a_registration_during_the_identification() {
-    let mut harness = UeHarness::stranger();
+    let mut harness = UeHarness::unknown();
     let request = registration_request(RegistrationKind::MobilityUpdating);
     let batch = harness.first_plain(request.clone());
     let asked = |m: &Message| matches!(m, Message::IdentityRequest(_));
-    assert!(told(&mut harness, &batch, asked));
+    assert!(has_downlink(&mut harness, &batch, asked));
     let batch = harness.nas_plain(request);
     assert!(duplicate(&batch), "{:?}", batch.events);
     let batch = harness.nas_plain(registration_request(RegistrationKind::Initial));
-    assert!(told(&mut harness, &batch, asked) && !batch.idle);
+    assert!(has_downlink(&mut harness, &batch, asked) && !batch.idle);
 }
 
-#[test] // TS 24.501 §5.5.1.3.5 #9: a periodic registration of a UE that nobody knows
-fn a_periodic_registration_of_a_stranger() {
-    let mut harness = UeHarness::stranger();
+#[test] // TS 24.501 §5.5.1.3.5 #9: a periodic registration of an unknown UE
+fn a_periodic_registration_of_an_unknown_ue_is_rejected() {
+    let mut harness = UeHarness::unknown();
     let mut request = registration_request(RegistrationKind::PeriodicUpdating);
     request.ue_security_capability = None;
     let batch = harness.first_plain(request);

@@ -1,4 +1,4 @@
-//! Access policies of the AMF: which UEs are admitted, how often they are authenticated, and what is rejected under congestion.
+//! Access policies of the AMF: admission, authentication, and rejection under congestion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,35 +9,36 @@ use whimbrel_nas::ie::SscMode;
 
 use crate::state::{Ambr, Arp, SessionTypes, SubscribedDnn};
 
-/// The policies; the default asks for nothing beyond the standard.
+/// The policies; by default the mandatory parts of the standard.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Access {
     /// How often a UE is authenticated again.
     pub authentication: AuthenticationPolicy,
     /// Equipment that gets no service, by the first digits of its IMEI (TS 23.501 §6.2.16, the 5G-EIR's list).
     pub refused_equipment: Vec<EquipmentPrefix>,
-    /// Tracking areas in which a slice is to be had; one that is not named is to be had everywhere
-    /// (TS 23.501 §5.15.5.2.1).
+    /// Tracking areas in which a slice is available; a slice without an entry is available everywhere (TS 23.501
+    /// §5.15.5.2.1).
     pub slice_areas: BTreeMap<SNssai, BTreeSet<Tac>>,
     /// Most UEs registered for a slice at once (network slice admission control, TS 23.501 §5.15.11).
     pub slice_ues_max: BTreeMap<SNssai, u32>,
     /// Emergency service, if there is one.
     pub emergency: Option<Emergency>,
-    /// What is kept back for congestion.
+    /// What is rejected under congestion.
     pub congestion: Congestion,
-    /// UEs may ask not to be reached while idle (TS 23.501 §5.4.1.3).
+    /// UEs may use MICO mode (TS 23.501 §5.4.1.3).
     pub mico: bool,
-    /// UEs may ask for long paging cycles (TS 23.501 §5.31.7.2).
+    /// UEs may use eDRX (TS 23.501 §5.31.7.2).
     pub edrx: bool,
     /// The longest periodic registration timer that a UE may ask for.
     pub t3512_max: Duration,
-    /// gNBs get what they need to keep UEs in RRC_INACTIVE (TS 23.501 §5.3.3.2.5).
+    /// gNBs get RRC Inactive Assistance Information (TS 23.501 §5.3.3.2.5).
     pub rrc_inactive: bool,
     /// gNBs are asked whether a UE's radio carries IMS voice (TS 23.502 §4.2.8a).
     pub voice_match: bool,
-    /// gNBs tell each change of a UE's RRC state (TS 23.502 §4.8.3).
+    /// gNBs report each change of a UE's RRC state (TS 23.502 §4.8.3).
     pub rrc_reports: bool,
-    /// A UE that was seen so lately is paged first where that was, then in its whole area (TS 23.501 §5.4.3.2).
+    /// A UE that was seen within this time is paged first in that cell, then in its whole registration area (TS 23.501
+    /// §5.4.3.2).
     pub paging_near: Duration,
 }
 
@@ -52,17 +53,17 @@ impl Default for Access {
             congestion: Congestion::default(),
             mico: true,
             edrx: true,
-            t3512_max: Duration::from_secs(3 * 24 * 3600), // a UE that is away for longer would hold its context without use
+            t3512_max: Duration::from_secs(3 * 24 * 3600), // an absent UE keeps its context for so long
             rrc_inactive: true,
-            voice_match: false, // an IMS whose UEs are known to fit needs no message for each
-            rrc_reports: false, // each is a message that only the operator reads
-            paging_near: Duration::from_secs(5 * 60), // most UEs are where they were; who drives a car is not
+            voice_match: false,                       // it costs a message for each UE
+            rrc_reports: false,                       // each is a message that only the operator reads
+            paging_near: Duration::from_secs(5 * 60), // most UEs stay in one cell for minutes; those in cars do not
         }
     }
 }
 
 impl Access {
-    /// Whether a slice is to be had in a tracking area.
+    /// Whether a slice is available in a tracking area.
     pub fn offers(&self, s_nssai: SNssai, tai: Tai) -> bool {
         self.slice_areas.get(&s_nssai).is_none_or(|tacs| tacs.contains(&tai.tac))
     }
@@ -73,12 +74,13 @@ impl Access {
     }
 }
 
-/// When the AMF has a UE authenticated beyond where it must (TS 33.501 §6.1.2, §6.12.1: the operator's policy).
+/// When the AMF authenticates a UE although the standard does not demand it (TS 33.501 §6.1.2, §6.12.1: the operator's
+/// policy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthenticationPolicy {
-    /// After so many registrations under one key; `None`: as long as the key lasts.
+    /// After this number of registrations under one key; `None`: unlimited.
     pub every_registrations: Option<u32>,
-    /// Once the key is so old, at the next registration; `None`: as long as it lasts.
+    /// At the next registration once the key is this old; `None`: unlimited.
     pub after: Option<Duration>,
 }
 
@@ -87,7 +89,7 @@ pub struct AuthenticationPolicy {
 pub struct EquipmentPrefix(Vec<u8>);
 
 impl EquipmentPrefix {
-    /// Of 8 to 14 digits as text; `None` of anything else.
+    /// From 8 to 14 digits as text; `None` for anything else.
     pub fn new(digits: &str) -> Option<Self> {
         let own: Vec<u8> = digits.bytes().filter(u8::is_ascii_digit).map(|c| c - b'0').collect();
         ((8..=14).contains(&own.len()) && own.len() == digits.len()).then_some(Self(own))
@@ -99,11 +101,10 @@ impl EquipmentPrefix {
     }
 }
 
-/// Emergency service (TS 23.501 §5.16.4). Its terms are the AMF's, not the subscriber's (§5.16.4.3).
+/// Emergency configuration data of the AMF, used instead of the subscription (TS 23.501 §5.16.4.3).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Emergency {
-    /// UEs that cannot authenticate may have it too; then NAS has neither integrity nor cipher
-    /// (TS 33.501 §5.5.2, §10.2.2).
+    /// UEs that cannot be authenticated get it too, with null integrity and null ciphering (TS 33.501 §5.5.2, §10.2.2).
     pub unauthenticated: bool,
     /// Its slice.
     pub s_nssai: SNssai,
@@ -137,14 +138,15 @@ impl Emergency {
     }
 }
 
-/// NAS level congestion control (TS 23.501 §5.19.7, TS 24.501 §5.3.9, §6.2.7, §6.2.8). Emergency and high priority pass.
+/// NAS level congestion control (TS 23.501 §5.19.7, TS 24.501 §5.3.9, §6.2.7, §6.2.8). Emergency and high priority are
+/// exempt.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Congestion {
-    /// New registrations and service requests are kept back (T3346).
+    /// New registrations and service requests are rejected (T3346).
     pub general: bool,
-    /// New sessions of these data networks are kept back (T3396).
+    /// New sessions of these data networks are rejected (T3396).
     pub dnns: BTreeSet<Dnn>,
-    /// New sessions in these slices are kept back (T3585).
+    /// New sessions in these slices are rejected (T3585).
     pub slices: BTreeSet<SNssai>,
 }
 

@@ -1,4 +1,4 @@
-//! Whom the operator serves without a contract: users of brokers (CellBricks, chapter 3).
+//! Users of brokers, whom the operator serves without a contract (CellBricks, chapter 3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use whimbrel_open::msg::{Terms, Trust};
 pub struct Open {
     /// The network identifier, where the network is a non-public one (TS 23.501 §5.30.2).
     pub nid: Option<Nid>,
-    /// Whose word on brokers is believed.
+    /// The authorities that certify brokers.
     pub trust: Trust,
-    /// On what terms users of brokers are served.
+    /// The terms on which users of brokers are served.
     pub terms: Terms,
     /// Brokers whose SAP UEs are served; `None`: those of every broker that `trust` certifies.
     pub brokers: Option<BTreeSet<Domain>>,
@@ -35,8 +35,8 @@ impl Open {
     /// Questions of one gNB where the operator says nothing: a busy gNB has some ten attaches a second, of up to two questions.
     pub const QUESTIONS_PER_GNB: u32 = 100;
 
-    /// How long a broker may take where the operator says nothing: less than T3510, 15 s, after which the UE gives up
-    /// (TS 24.501 Table 10.2.1).
+    /// Default of the time that a broker may take: less than T3510, 15 s, after which the UE gives up (TS 24.501 Table
+    /// 10.2.1).
     pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// The operator as brokers know it.

@@ -1,4 +1,4 @@
-//! What the types do not say, and procedures rely on: a peer at fault could say otherwise.
+//! Checks of decoded values that the types do not enforce and procedures rely on: a faulty peer could send others.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ const RULES_MAX: usize = 254;
 /// A session's markings: a DSCP is of six bits.
 const MARKS_MAX: usize = 64;
 
-/// The longest timer that a UE can get: 31 times 320 hours (TS 24.008 §10.5.7.4a).
+/// The longest timer value that a UE can get: 31 times 320 hours (TS 24.008 §10.5.7.4a).
 const TIMER_MAX: Duration = Duration::from_secs(31 * 320 * 3600);
 
-/// Whether there can be such a UE.
+/// Whether a decoded UE context is valid.
 pub(super) fn check(ue: &UeContext) -> Result<(), FlatError> {
     ue.id.check()?;
     let amf = &ue.amf;

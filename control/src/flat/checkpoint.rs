@@ -1,4 +1,4 @@
-//! A UE that rests, as octets.
+//! The flat form of an idle UE context.
 
 use serde::de::DeserializeOwned;
 
@@ -6,31 +6,30 @@ use super::{Flat, FlatError, Form, Frame, Writer, bounds, read, version_2, versi
 use crate::envelope::UeId;
 use crate::state::UeContext;
 
-/// Version of the form that is written: another number with every change of it.
+/// Version of the written form; it is increased with every change.
 pub(super) const VERSION: u16 = 4;
 
-/// Reads a body of one version.
+/// Decodes a body of one version.
 type Read = fn(&[u8]) -> Result<Box<UeContext>, FlatError>;
 
-/// The versions that are read: the one that is written and those before it, the last at least (DESIGN: "versions"), so that a replica of
-/// the new program takes what a primary of the old one sends. A former version has types of its own, those that changed and
-/// those around them, in a module named after it, and a `From` to today's.
+/// The versions that are read: the written one and former ones, at least the one before it (DESIGN: "versions"), so that a replica of the new
+/// program reads checkpoints from a primary of the old one. A former version has its own types, where they differ, in a
+/// module named after it, and a `From` to the present ones.
 pub(super) const VERSIONS: [(u16, Read); 3] =
     [(VERSION, open::<UeContext>), (3, open::<version_3::UeContext>), (2, open::<version_2::UeContext>)];
 
-/// Octets of a registered UE, and of each session of it, at a guess.
+/// Estimated octets of a registered UE, and of each session.
 const UE: usize = 640;
 const SESSION: usize = 192;
 
-/// The state of a UE at rest, as it travels to replicas and lies there. A replica need not look into it before it
-/// serves the UE.
+/// The state of an idle UE, as sent to replicas and stored there. A replica decodes it only when it is promoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     pub(super) flat: Flat,
     pub(super) about: About,
 }
 
-/// What a replica sees of a checkpoint: whose it is and where it stands in that UE's log. It begins the body, in
+/// The part of a checkpoint that a replica reads: its UE and its position in the UE's log. The body begins with it, in
 /// every version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 pub(super) struct About {
@@ -40,7 +39,7 @@ pub(super) struct About {
 }
 
 impl Checkpoint {
-    /// The state of a UE; `None` while a procedure runs, which has no form.
+    /// The checkpoint of a UE; `None` while a procedure runs, which cannot be encoded.
     pub fn of(ue: &UeContext) -> Option<Self> {
         if !ue.is_idle() {
             return None;
@@ -52,7 +51,7 @@ impl Checkpoint {
         Some(Self { flat, about })
     }
 
-    /// Takes a checkpoint from its octets, unread but for its frame and whose it is.
+    /// Takes a checkpoint from its octets: only the frame and the header are decoded.
     ///
     /// Errors: each [`FlatError`] but [`FlatError::OtherBase`].
     pub fn from_octets(octets: &[u8]) -> Result<Self, FlatError> {
@@ -60,7 +59,7 @@ impl Checkpoint {
         Self::from_made(Flat(octets.into()))
     }
 
-    /// Takes a checkpoint from a frame whose CRC is right.
+    /// Takes a checkpoint from a frame whose CRC is verified.
     pub(super) fn from_made(flat: Flat) -> Result<Self, FlatError> {
         let frame = Frame::unverified(Form::Checkpoint, flat.octets())?;
         known(&VERSIONS, frame.version)?;
@@ -79,7 +78,7 @@ impl Checkpoint {
         self.flat
     }
 
-    /// Whose it is.
+    /// The UE.
     pub fn ue_id(&self) -> UeId {
         self.about.ue
     }
@@ -89,7 +88,7 @@ impl Checkpoint {
         self.about.clock
     }
 
-    /// The highest terms that stamped an input in it: of the CTA, and of the UE's assignment.
+    /// The highest terms of its inputs: of the CTA, and of the UE's assignment.
     pub fn terms(&self) -> (u32, u32) {
         self.about.terms
     }
@@ -101,7 +100,7 @@ impl Checkpoint {
         self.ue_of(&VERSIONS)
     }
 
-    /// The UE, where these versions are read.
+    /// The UE, if its version is one of these.
     pub(super) fn ue_of(&self, versions: &[(u16, Read)]) -> Result<Box<UeContext>, FlatError> {
         let frame = Frame::open(Form::Checkpoint, self.octets())?;
         let ue = known(versions, frame.version)?(frame.body)?;
@@ -115,7 +114,7 @@ fn known(versions: &[(u16, Read)], version: u16) -> Result<Read, FlatError> {
     known.map(|(_, read)| *read).ok_or(FlatError::UnknownVersion(version))
 }
 
-/// A body of the version whose type this is.
+/// Decodes a body of this type's version.
 pub(super) fn open<P: DeserializeOwned + Into<UeContext>>(body: &[u8]) -> Result<Box<UeContext>, FlatError> {
     Ok(Box::new(read::<P>(body)?.into()))
 }

@@ -1,4 +1,4 @@
-//! What became of a checkpoint, against the one before it.
+//! The difference between two checkpoints.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,26 +6,26 @@ use super::checkpoint::Checkpoint;
 use super::{CRC, Flat, FlatError, Form, Frame, HEAD, Writer};
 use crate::envelope::UeId;
 
-/// Version of the form: another number with every change of it.
+/// Version of the form; it is increased with every change.
 pub(super) const VERSION: u16 = 1;
 
-/// Octets that must agree for two places to be taken as the same.
+/// Length of an anchor: octets that must match for two positions to be aligned.
 const ANCHOR: usize = size_of::<u64>();
-/// How far apart two places are looked for, in turn: most of what changes is a number, and what is put in or taken out at
-/// once, a key or a session's tunnel, is shorter than the last.
+/// Search windows, tried in turn: most changes are of a number, and insertions, as a key or a session's tunnel, are
+/// shorter than the last window.
 const WINDOWS: [usize; 2] = [16, 96];
 
-/// The step from one checkpoint of a UE to a later one. It says which octets differ, and so holds for checkpoints of
-/// any version, as long as both are of the same.
+/// The edits from one checkpoint of a UE to a later one. They work on octets, and so for any version, if both
+/// checkpoints have the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
     flat: Flat,
     head: Head,
-    /// Where in the frame its edits begin.
+    /// Offset of the edits in the frame.
     edits: usize,
 }
 
-/// ContextTransfer which checkpoints it leads. The CRCs tell them from others of the same clock.
+/// The checkpoints between which it leads. The CRCs distinguish them from others with the same clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
     ue: UeId,
@@ -33,7 +33,7 @@ struct Head {
     to: (u64, u32),
 }
 
-/// The octets that are kept of the base, those that are dropped then, and those that come in their place.
+/// One edit: octets copied from the base, then octets skipped, then octets inserted.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Edit<'a> {
     kept: u32,
@@ -42,7 +42,7 @@ pub(super) struct Edit<'a> {
     added: &'a [u8],
 }
 
-/// Reads edits as they are written, one after the other: their number, and themselves.
+/// Decodes edits one by one: their number, then each edit.
 struct Edits<'a> {
     left: u32,
     octets: &'a [u8],
@@ -69,8 +69,8 @@ impl<'a> Iterator for Edits<'a> {
 }
 
 impl Delta {
-    /// The step from `base` to `next`. `None` where `next` itself is no longer than that, or is not a later checkpoint of
-    /// the same UE.
+    /// The delta from `base` to `next`. `None` if `next` itself is no longer, or is not a later checkpoint of the same
+    /// UE.
     pub fn between(base: &Checkpoint, next: &Checkpoint) -> Option<Self> {
         let (a, b) = (base.about, next.about);
         if a.ue != b.ue || a.clock >= b.clock {
@@ -111,25 +111,25 @@ impl Delta {
         self.flat.octets()
     }
 
-    /// Whose it is.
+    /// The UE.
     pub fn ue_id(&self) -> UeId {
         self.head.ue
     }
 
-    /// Clock of the checkpoint that it begins at.
+    /// Clock of the base.
     pub fn base_clock(&self) -> u64 {
         self.head.from.0
     }
 
-    /// Clock of the checkpoint that it leads to.
+    /// Clock of the result.
     pub fn clock(&self) -> u64 {
         self.head.to.0
     }
 
-    /// The checkpoint that it leads to.
+    /// Applies it to a base.
     ///
-    /// Errors: [`FlatError::OtherBase`] unless `base` is the very checkpoint that it was made from;
-    /// [`FlatError::Damaged`] where the two do not make what was meant.
+    /// Errors: [`FlatError::OtherBase`] unless `base` is the checkpoint that it was made from;
+    /// [`FlatError::Damaged`] if the CRC of the result is wrong.
     pub fn apply(&self, base: &Checkpoint) -> Result<Checkpoint, FlatError> {
         let (old, crc) = split(base.octets()).ok_or(FlatError::OtherBase)?;
         if base.about.ue != self.head.ue || (base.about.clock, crc) != self.head.from {
@@ -140,7 +140,7 @@ impl Delta {
         let mut to = Writer::empty();
         to.reserve(old.len() + frame.len() + CRC);
         edit(old, edits, &mut to)?;
-        // What was made is what was meant if it has that CRC, which is its own: nothing of it needs to be asked twice.
+        // The CRC proves the result, so it is not checked further.
         let flat = to.end();
         if split(flat.octets()).map(|(_, crc)| crc) != Some(self.head.to.1) {
             return Err(FlatError::Damaged);
@@ -153,12 +153,12 @@ impl Delta {
     }
 }
 
-/// A checkpoint without its CRC, and that.
+/// A checkpoint split into body and CRC.
 fn split(octets: &[u8]) -> Option<(&[u8], u32)> {
     octets.split_last_chunk::<CRC>().map(|(framed, crc)| (framed, u32::from_be_bytes(*crc)))
 }
 
-/// Writes what edits make of `old`.
+/// Writes the result of edits on `old`.
 pub(super) fn edit<'a>(
     mut old: &[u8],
     edits: impl IntoIterator<Item = Result<Edit<'a>, FlatError>>,
@@ -175,8 +175,8 @@ pub(super) fn edit<'a>(
     Ok(())
 }
 
-/// What makes `new` of `old`: read once from the front, so that what moved counts as dropped and added. What both end
-/// with needs no edit.
+/// The edits that turn `old` into `new`, found in one pass from the front: moved octets count as removed and inserted.
+/// A common suffix needs no edit.
 pub(super) fn edits<'a>(old: &[u8], new: &'a [u8]) -> Vec<Edit<'a>> {
     let same = same_at_the_end(old, new);
     let (mut old, mut new) = (&old[..old.len() - same], &new[..new.len() - same]);
@@ -194,17 +194,17 @@ pub(super) fn edits<'a>(old: &[u8], new: &'a [u8]) -> Vec<Edit<'a>> {
     }
 }
 
-/// About as many edits as most procedures make.
+/// About the number of edits of most procedures.
 const EDITS: usize = 16;
 
-/// How many octets two strings begin with in common. A word at a time, as far as that goes.
+/// Length of the common prefix, compared in words.
 fn same_from_the_start(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_chunks::<ANCHOR>().0.iter().zip(b.as_chunks::<ANCHOR>().0);
     let from = ANCHOR * words.take_while(|(a, b)| a == b).count();
     from + a[from..].iter().zip(&b[from..]).take_while(|(a, b)| a == b).count()
 }
 
-/// How many octets two strings end with in common.
+/// Length of the common suffix.
 fn same_at_the_end(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_rchunks::<ANCHOR>().1.iter().rev().zip(b.as_rchunks::<ANCHOR>().1.iter().rev());
     let from = ANCHOR * words.take_while(|(a, b)| a == b).count();
@@ -213,11 +213,11 @@ fn same_at_the_end(a: &[u8], b: &[u8]) -> usize {
     from + octets.take_while(|(a, b)| a == b).count()
 }
 
-/// How far into `old`, and how far into `new`, the two are the same again: the nearest such place in a window.
+/// The nearest offsets in `old` and `new` at which the two match again, within a window.
 fn resumed(old: &[u8], new: &[u8], window: usize) -> Option<(usize, usize)> {
     let mut places = [NOWHERE; 1 << HASH_BITS];
     for (place, anchor) in anchors(old, window).enumerate().rev() {
-        places[hash(anchor)] = place as u8; // of two of one hash, the nearer
+        places[hash(anchor)] = place as u8; // of two with one hash, the nearer
     }
     let mut best: Option<(usize, usize)> = None;
     for (added, anchor) in anchors(new, window).enumerate() {
@@ -235,12 +235,12 @@ fn resumed(old: &[u8], new: &[u8], window: usize) -> Option<(usize, usize)> {
     best
 }
 
-/// Several times as many hashes as there are places in a window.
+/// Several times the number of positions in a window.
 const HASH_BITS: u32 = 8;
 /// Beyond every window.
 const NOWHERE: u8 = u8::MAX;
 
-/// The octets from each place of a window on, as many as must agree.
+/// The anchors at each position of a window.
 fn anchors(octets: &[u8], window: usize) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator {
     let octets = &octets[..octets.len().min(window + ANCHOR - 1)];
     octets.windows(ANCHOR).map(|anchor| anchor.first_chunk().map_or(0, |anchor| u64::from_le_bytes(*anchor)))

@@ -1,4 +1,4 @@
-//! Inputs and outputs between a CTA and a CPF, and the configuration that they share.
+//! Flat forms of inputs and outputs between a CTA and a CPF, and of their shared configuration.
 //!
 //! A log is replayed by the code version that began it (DESIGN: "versions"), so each of these forms has one version at
 //! a time.
@@ -9,34 +9,34 @@ use crate::envelope::{Batch, Effect, Envelope, Payload, UeId};
 use crate::n14::N14;
 use crate::upf::UPFS_MAX;
 
-/// Version of the form of an [`Envelope`]: another number with every change of it.
+/// Version of the form of an [`Envelope`]; it is increased with every change.
 pub(super) const ENVELOPE_VERSION: u16 = 3;
-/// Version of the form of a [`Batch`]: another number with every change of it.
+/// Version of the form of a [`Batch`]; it is increased with every change.
 pub(super) const BATCH_VERSION: u16 = 5;
 
-/// Version of the form of a [`Config`]: another number with every change of it.
+/// Version of the form of a [`Config`]; it is increased with every change.
 pub(super) const CONFIG_VERSION: u16 = 7;
 
-/// Version of the form of an [`N14`]: another number with every change of it. The state in it has a version of its own.
+/// Version of the form of an [`N14`]; it is increased with every change. The checkpoint in it has a version of its own.
 pub(super) const N14_VERSION: u16 = 2;
 
-/// Octets of a configuration of few data networks.
+/// Octets of a configuration with few data networks.
 const CONFIG: usize = 1024;
-/// Octets of an envelope or a batch beside the messages in it, as a rule.
+/// Typical octets of an envelope or a batch without its messages.
 const BESIDE: usize = 128;
 
 impl Envelope {
-    /// Its octets. They may hold keys: those of a vector on its way from the UDM.
+    /// Its octets. They may hold keys, of a vector from the UDM.
     pub fn to_flat(&self) -> Flat {
         Writer::frame(Form::Envelope, ENVELOPE_VERSION, self.room(), self)
     }
 
-    /// Appends its octets to what is there.
+    /// Appends its octets.
     pub fn write_flat(&self, to: &mut Vec<u8>) {
         Writer::append(Form::Envelope, ENVELOPE_VERSION, self.room(), self, to);
     }
 
-    /// How long its octets will be, at a guess.
+    /// Estimated length of its octets.
     fn room(&self) -> usize {
         let octets = match &self.payload {
             Payload::InitialUeMessage { octets, .. }
@@ -63,17 +63,17 @@ impl Envelope {
 }
 
 impl Batch {
-    /// Its octets. They may hold keys: those that a gNB is given.
+    /// Its octets. They may hold keys, for a gNB.
     pub fn to_flat(&self) -> Flat {
         Writer::frame(Form::Batch, BATCH_VERSION, self.room(), self)
     }
 
-    /// Appends its octets to what is there.
+    /// Appends its octets.
     pub fn write_flat(&self, to: &mut Vec<u8>) {
         Writer::append(Form::Batch, BATCH_VERSION, self.room(), self, to);
     }
 
-    /// How long its octets will be, at a guess.
+    /// Estimated length of its octets.
     fn room(&self) -> usize {
         let octets = |effect: &Effect| match effect {
             Effect::N2 { octets, .. }
@@ -130,7 +130,7 @@ impl N14 {
 }
 
 impl UeId {
-    /// Whether it can be anybody's.
+    /// Whether the identity is valid.
     pub(super) fn check(self) -> Result<(), FlatError> {
         if self.slot < Self::SLOTS { Ok(()) } else { Err(FlatError::Contradiction("a slot is 24 bits")) }
     }

@@ -1,21 +1,21 @@
-//! Flat forms: how a UE's state, its inputs and its outputs travel between our processes, as octets.
+//! Flat forms: the encoding of a UE's state, inputs and outputs between processes of one core.
 //!
 //! | form | of |
 //! | --- | --- |
-//! | [`Checkpoint`] | a [`UeContext`](crate::UE) that rests |
-//! | [`Delta`] | the step from one checkpoint of a UE to a later one |
+//! | [`Checkpoint`] | an idle [`UeContext`](crate::UE) |
+//! | [`Delta`] | the edits from one checkpoint of a UE to a later one |
 //! | [`Envelope::to_flat`](crate::Envelope::to_flat) | an input |
-//! | [`Batch::to_flat`](crate::Batch::to_flat) | what an input caused |
-//! | [`Config::to_flat`](crate::config::Config::to_flat) | the configuration that inputs are run under |
-//! | [`N14::to_flat`](crate::n14::N14::to_flat) | what two AMFs say to each other of a UE |
+//! | [`Batch::to_flat`](crate::Batch::to_flat) | the output of an input |
+//! | [`Config::to_flat`](crate::config::Config::to_flat) | the configuration |
+//! | [`N14::to_flat`](crate::n14::N14::to_flat) | a message between two AMFs |
 //!
-//! Every form is a frame: what it is (one octet), the version of the form (two), a body, and a CRC-32C over all of that
-//! (four; numbers are in network order). Bodies are [postcard](https://postcard.jamesmunns.com)'s, derived from the types
-//! themselves: numbers as varints, fields in their order, no names, no padding. The octets come from another process,
-//! which may run other code or be at fault: they are checked, each value against its clause, before anything is made of
-//! them, nothing larger than they are is allocated on their word, and none makes us panic.
+//! Every form is a frame: its kind (one octet), the version of the form (two), a body, and a CRC-32C over all of that
+//! (four; numbers are in network order). Bodies are [postcard](https://postcard.jamesmunns.com), derived from the types:
+//! numbers as varints, fields in order, no names, no padding. The octets come from another process, which may run other
+//! code or be faulty: each value is checked against its clause before use, allocations are bounded by the length of the
+//! octets, and no octets cause a panic.
 //!
-//! A form may hold keys: [`Flat`] is wiped when it is freed and shows its length alone in `Debug`.
+//! A form may hold keys: [`Flat`] is wiped when it is freed, and `Debug` shows only its length.
 
 mod bounds;
 mod checkpoint;
@@ -39,7 +39,7 @@ pub use checkpoint::Checkpoint;
 pub use delta::Delta;
 pub use packed::{LogOf, Packed};
 
-/// What a frame holds.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A [`Checkpoint`].
@@ -56,7 +56,7 @@ pub enum Form {
     N14 = 6,
 }
 
-/// The version of each form that this program writes to others of its cluster: a program that writes another is not understood.
+/// The version of each form that this program sends within its cluster; a program with other versions is refused.
 pub const FORMS: [u16; 5] = [
     checkpoint::VERSION,
     delta::VERSION,
@@ -65,25 +65,25 @@ pub const FORMS: [u16; 5] = [
     exchange::CONFIG_VERSION,
 ];
 
-/// Octets in front of a body.
+/// Octets before a body.
 const HEAD: usize = 3;
-/// Octets of the CRC behind it.
+/// Octets of the CRC after it.
 const CRC: usize = 4;
 
-/// Why octets are not taken.
+/// Why octets are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlatError {
-    /// They are no frame of this form.
+    /// No frame of this kind.
     NotA(Form),
-    /// The form is of a version that this program does not read.
+    /// A version that this program does not read.
     UnknownVersion(u16),
-    /// The CRC is another: octets were changed or lost under way.
+    /// Wrong CRC: octets were changed or lost in transit.
     Damaged,
-    /// The body breaks its form, or holds a value that its clause forbids.
+    /// The body does not decode, or holds a value that its clause forbids.
     Malformed,
-    /// Each value may be, but not beside the others, or not so many of them; what.
+    /// Valid values in an invalid combination or number; which.
     Contradiction(&'static str),
-    /// A delta is of another UE, or begins at another checkpoint.
+    /// A delta of another UE, or with another base.
     OtherBase,
 }
 
@@ -102,12 +102,12 @@ impl fmt::Display for FlatError {
 
 impl std::error::Error for FlatError {}
 
-/// A frame. Whoever clones it shares it. Wiped when it is freed: it may hold keys.
+/// A frame. Clones share the octets. Wiped when it is freed: it may hold keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Flat(Arc<[u8]>);
 
 impl Flat {
-    /// All of it, to be sent or kept.
+    /// All octets, to be sent or stored.
     pub fn octets(&self) -> &[u8] {
         &self.0
     }
@@ -139,32 +139,32 @@ impl fmt::Debug for Flat {
     }
 }
 
-/// Wide stores and a barrier: `zeroize()` would go octet by octet.
+/// Wide stores and a barrier: `zeroize()` writes octet by octet.
 fn wipe(octets: &mut [u8]) {
     octets.fill(0);
     zeroize::optimization_barrier(octets);
 }
 
 thread_local! {
-    /// Room in which frames are written before their length is known.
+    /// A buffer in which frames are written before their length is known.
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A frame that is longer than this gives its room back: a UE's state with a few sessions fits.
+/// A buffer that has grown beyond this is freed; a UE's state with a few sessions fits.
 const ROOM_MAX: usize = 8192;
 
-/// Collects a frame, and leaves no copy behind when it outgrows its room.
+/// Writes a frame, and wipes the old copy when the buffer grows.
 struct Writer(Vec<u8>);
 
 impl Writer {
-    /// The frame of a value; `room` is how long it will be, at a guess.
+    /// The frame of a value; `room` is its estimated length.
     fn frame<T: Serialize>(form: Form, version: u16, room: usize, value: &T) -> Flat {
         let mut to = Self::begin(form, version, room);
         to.value(value);
         to.end()
     }
 
-    /// Appends the frame of a value to what is there.
+    /// Appends the frame of a value.
     fn append<T: Serialize>(form: Form, version: u16, room: usize, value: &T, octets: &mut Vec<u8>) {
         let from = octets.len();
         let mut to = Self(std::mem::take(octets));
@@ -181,7 +181,7 @@ impl Writer {
         to
     }
 
-    /// Where a frame is put together from another one's octets.
+    /// A frame that is built from another one's octets.
     fn empty() -> Self {
         Self(ROOM.take())
     }
@@ -193,7 +193,7 @@ impl Writer {
     }
 
     fn value<T: Serialize>(&mut self, value: &T) {
-        // Serialisation fails where a sequence does not tell its length, or a type says that it cannot: none here.
+        // Serialisation fails only for a sequence of unknown length or a type that refuses it: there is none here.
         postcard::serialize_with_flavor(value, self).expect("the types of a UE can be written");
     }
 
@@ -216,7 +216,7 @@ impl Writer {
         self.0 = larger;
     }
 
-    /// Closes the frame, in a box of its own size.
+    /// Completes the frame, in a box of its exact size.
     fn end(mut self) -> Flat {
         let crc = crc32c::crc32c(&self.0);
         self.extend(&crc.to_be_bytes());
@@ -257,7 +257,7 @@ impl Flavor for &mut Writer {
     }
 }
 
-/// A frame that came: its parts, checked but for the body.
+/// A received frame: its parts, with kind and CRC checked.
 struct Frame<'a> {
     version: u16,
     body: &'a [u8],
@@ -273,7 +273,7 @@ impl<'a> Frame<'a> {
         Ok(frame)
     }
 
-    /// Of octets whose CRC was just made here.
+    /// From octets whose CRC was just computed here.
     fn unverified(form: Form, octets: &'a [u8]) -> Result<Self, FlatError> {
         let (framed, _) = octets.split_last_chunk::<CRC>().ok_or(FlatError::NotA(form))?;
         let (&[kind, v0, v1], body) = framed.split_first_chunk::<HEAD>().ok_or(FlatError::NotA(form))?;
@@ -284,14 +284,14 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A digest of a value: the same for equal ones.
+/// A digest of a value; equal values have equal digests.
 pub(crate) fn digest<T: Serialize>(value: &T) -> u32 {
     let mut to = Writer(Vec::new());
     to.value(value);
     crc32c::crc32c(&to.0)
 }
 
-/// A whole body.
+/// Decodes a complete body.
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, FlatError> {
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),
@@ -299,7 +299,7 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, FlatError> {
     }
 }
 
-/// A body of which one version alone is read.
+/// Decodes a body of which only one version is read.
 fn read_frame<T: DeserializeOwned>(form: Form, version: u16, octets: &[u8]) -> Result<T, FlatError> {
     let frame = Frame::open(form, octets)?;
     if frame.version != version {

@@ -1,4 +1,4 @@
-//! Strings of octets in derived forms: whole, not octet by octet as `serde` has them by itself.
+//! Octet strings in derived forms, written as a whole and not octet by octet, as `serde` does by default.
 
 /// `Vec<u8>`.
 pub(crate) mod owned {
@@ -29,7 +29,7 @@ pub(crate) mod shared {
         serde_as::octets(from, "a message", |octets| Some(octets.into()))
     }
 
-    /// One of them, for what may have none.
+    /// Newtype for the optional form.
     #[derive(Serialize, Deserialize)]
     pub(super) struct Shared(#[serde(with = "self")] pub(super) Arc<[u8]>);
 }

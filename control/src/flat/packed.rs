@@ -1,4 +1,4 @@
-//! An input as a log keeps it: many lie there at once, so what all inputs of a UE share is left out.
+//! An input as stored in a log: the fields that all inputs of a UE share are left out, to save memory.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use super::exchange::ENVELOPE_VERSION;
 use super::{CRC, Flat, FlatError, Form, HEAD, Writer, wipe};
 use crate::envelope::{Envelope, UeId};
 
-/// An input without its frame and without what its log knows: the code version, the UE, and the CTA's term.
-/// Wiped when it is freed, for it may hold keys; `Debug` shows its length alone.
+/// An input without its frame and without the fields of its log: code version, UE, and the CTA's term. Wiped when it is
+/// freed, for it may hold keys; `Debug` shows only its length.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Packed(Box<[u8]>);
 
-/// What all inputs of a log have in common.
+/// The fields that all inputs of a log share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOf {
     /// Version of the code that runs them.
@@ -25,7 +25,7 @@ pub struct LogOf {
 }
 
 impl LogOf {
-    /// What an envelope's octets begin with.
+    /// The header of an envelope's octets.
     fn octets(self) -> ([u8; SHARED_MAX], usize) {
         let Self { code_version, ue, cta_term } = self;
         let mut octets = [0; SHARED_MAX];
@@ -38,7 +38,7 @@ impl LogOf {
 const SHARED_MAX: usize = 5 + 5 + 3 + 5;
 
 impl Packed {
-    /// The input of a UE that was written as this frame. Nothing if it is another's, or no input's.
+    /// Packs the frame of an input of this UE. `None` if it is another UE's, or no input.
     pub fn of(flat: &Flat, of: LogOf) -> Option<Self> {
         let (shared, length) = of.octets();
         let body = flat.octets().get(HEAD..)?;
@@ -46,7 +46,7 @@ impl Packed {
         Some(Self(kept.into()))
     }
 
-    /// The same frame, in this log.
+    /// The original frame.
     pub fn to_flat(&self, of: LogOf) -> Flat {
         let (shared, length) = of.octets();
         let mut to = Writer::begin(Form::Envelope, ENVELOPE_VERSION, length + self.0.len());
@@ -57,12 +57,12 @@ impl Packed {
 
     /// The input itself.
     ///
-    /// Errors: each [`FlatError`] but [`FlatError::OtherBase`], where it came from another process.
+    /// Errors: each [`FlatError`] but [`FlatError::OtherBase`], if it came from another process.
     pub fn read(&self, of: LogOf) -> Result<Envelope, FlatError> {
         Envelope::from_flat(self.to_flat(of).octets())
     }
 
-    /// How many octets are kept.
+    /// Number of stored octets.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -14,7 +14,7 @@ use whimbrel_pfcp::rule::UsageReport;
 use super::*;
 use crate::config::Config;
 use crate::envelope::{Batch, Command, Envelope, Locate, Payload, UeId};
-use crate::n14::{Body, Completed, Created, Given, N14, Relation, Shown, Transferred};
+use crate::n14::{Body, Completed, Created, HandedOverSession, N14, Relation, Shown, Transferred};
 use crate::shard::Shard;
 use crate::state::{Ambr, AmfContext, Modification, SmContext, UeContext};
 use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
@@ -81,11 +81,11 @@ fn take(octets: &[u8]) -> Option<FlatError> {
     errors.into_iter().find_map(|e| e.err().filter(|e| !matches!(e, FlatError::NotA(_))))
 }
 
-/// What two AMFs say to each other of the UE at the desk.
+/// The N14 messages about the harness's UE.
 fn n14() -> Vec<Vec<u8>> {
     let relation = Relation { source: registered().id, token: [7; 16] };
     let (up_seid, upf) = (whimbrel_ids::Seid(9), [127, 0, 0, 8].into());
-    let given = Given { psi: psi(1), upf, up_seid, forwarding: Some(2) };
+    let given = HandedOverSession { psi: psi(1), upf, up_seid, forwarding: Some(2) };
     let bodies = [
         Body::HandoverComplete,
         Body::TransferUeContext(Shown { tmsi: whimbrel_ids::Tmsi(7), nas: vec![0x7e, 1, 2] }),
@@ -98,7 +98,7 @@ fn n14() -> Vec<Vec<u8>> {
         Body::Registered { smf: upf, sessions: vec![(psi(1), up_seid)] },
         Body::NotRegistered,
         Body::not_created(CauseRadioNetwork::UnknownTargetId, None),
-        Body::Completed(Completed::Given(vec![given])),
+        Body::Completed(Completed::HandedOver(vec![given])),
         Body::UeContextCreated(Box::new(Created {
             acknowledge: vec![1, 2, 3],
             smf: upf,
@@ -121,7 +121,7 @@ fn all() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn frames_of_every_version_are_read_and_todays_written_again() {
+fn frames_of_every_version_are_read_and_the_present_one_is_written_again() {
     assert_eq!(CHECKPOINTS.map(|(v, _)| v), checkpoint::VERSIONS.map(|(v, _)| v));
     for (version, hex) in CHECKPOINTS {
         for frame in frames(hex) {
@@ -147,7 +147,7 @@ fn frames_of_every_version_are_read_and_todays_written_again() {
 }
 
 #[test] // DESIGN: checkpoints are readable at N-1, one type per version
-fn a_checkpoint_of_the_version_before_is_read_and_one_of_another_is_not() {
+fn a_checkpoint_of_the_former_version_is_read_and_others_are_refused() {
     /// As if a former UE had had no terms.
     #[derive(Serialize, Deserialize)]
     struct Former {
@@ -225,7 +225,7 @@ fn a_longer_frame_is_refused() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn a_contradiction_is_refused() {
     let mut beyond = registered();
     beyond.id.slot = UeId::SLOTS;
     let frame = checkpoint(&beyond);
@@ -287,7 +287,7 @@ fn a_ue_with_a_procedure_in_flight_has_no_checkpoint() {
 }
 
 #[test]
-fn what_ues_have_in_common_is_shared_again_when_they_are_restored() {
+fn equal_values_are_shared_again_when_ues_are_restored() {
     let mut shard = Shard::new(Arc::new(crate::ue_harness::config()));
     let mut ue = registered();
     ue.amf.radio_capability = Some(vec![7; 900].into());
@@ -337,9 +337,9 @@ fn a_delta_leads_from_its_own_base_to_the_next_checkpoint_and_from_no_other() {
     let mut twin = base.context().unwrap();
     twin.amf.emergency = true;
     assert_eq!(delta.apply(&checkpoint(&twin)), Err(FlatError::OtherBase));
-    let mut stranger = base.context().unwrap();
-    stranger.id.generation += 1;
-    assert_eq!(delta.apply(&checkpoint(&stranger)), Err(FlatError::OtherBase));
+    let mut other = base.context().unwrap();
+    other.id.generation += 1;
+    assert_eq!(delta.apply(&checkpoint(&other)), Err(FlatError::OtherBase));
 }
 
 #[test]
@@ -351,12 +351,12 @@ fn there_is_no_delta_backwards_nor_to_another_ue_nor_where_all_is_new() {
     let mut other = next.context().unwrap();
     other.id.slot += 1;
     assert_eq!(Delta::between(&base, &checkpoint(&other)), None);
-    let nobody = checkpoint(&UeContext::new(base.ue_id()));
-    assert_eq!(Delta::between(&nobody, &next), None, "the checkpoint itself is shorter");
+    let empty = checkpoint(&UeContext::new(base.ue_id()));
+    assert_eq!(Delta::between(&empty, &next), None, "the checkpoint itself is shorter");
 }
 
 #[test]
-fn a_delta_that_lies_about_where_it_leads_is_refused() {
+fn a_delta_with_a_wrong_result_is_refused() {
     let base = checkpoint(&registered());
     let next = next(&base);
     let frame = Delta::between(&base, &next).unwrap().octets().to_vec();
@@ -385,7 +385,7 @@ fn a_registered_ue_with_one_session_and_its_inputs_are_small() {
 }
 
 #[test]
-fn what_its_clause_forbids_does_not_come_in() {
+fn a_value_that_its_clause_forbids_is_refused() {
     fn refused<T: serde::de::DeserializeOwned>(octets: &[u8]) {
         assert!(postcard::from_bytes::<T>(octets).is_err(), "{} {octets:?}", std::any::type_name::<T>());
     }
@@ -604,7 +604,7 @@ proptest! {
     }
 
     #[test]
-    fn any_two_strings_of_octets_have_a_delta_between_them(
+    fn any_octets_have_a_delta_between_them(
         old in proptest::collection::vec(0u8..3, 0..300),
         cuts in proptest::collection::vec((0usize..300, 0usize..40, proptest::collection::vec(0u8..3, 0..40)), 0..5),
     ) {

@@ -1,4 +1,4 @@
-//! Fixed words of the program in derived forms: what another process says is made one of ours again.
+//! Static strings in derived forms: a decoded string is interned.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,17 +6,17 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A word that stands in the program.
+/// A static string.
 pub(crate) type Text = &'static str;
 
-/// Words that other processes may bring along: many times those that the program has.
+/// Bound on interned strings: many times the number in the program.
 const WORDS_MAX: usize = 1024;
-/// Octets of one: a few times the longest that the program has.
+/// Bound on their length: a few times the longest in the program.
 const WORD_OCTETS_MAX: usize = 256;
-/// What stands for a word beyond these bounds.
+/// The substitute beyond these bounds.
 const UNKNOWN: Text = "(unknown)";
 
-/// The words that came, each kept once and for good. They show in no output.
+/// The interned strings, never freed. They do not affect outputs.
 static WORDS: Mutex<Words> = Mutex::new(Words(BTreeSet::new()));
 
 struct Words(BTreeSet<Text>);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_another_process_are_kept_once_and_bounded() {
+    fn strings_of_another_process_are_interned_once_and_bounded() {
         let mut words = Words(BTreeSet::new());
         assert!(std::ptr::eq(words.keep("congested"), words.keep("congested")));
         assert_eq!(words.keep("congested"), "congested");

@@ -1,4 +1,4 @@
-//! Checkpoints of version 2: packets to gNBs had no marking, UEs learnt no rules, and no rule was about an application.
+//! Checkpoints of version 2: without markings, reflective QoS and application rules.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -36,7 +36,7 @@ struct SmContext {
     arp: Arp,
     ambr: Ambr,
     flows: Vec<QosFlow>,
-    wanted: Option<Box<PendingChange>>,
+    pending_change: Option<Box<PendingChange>>,
     filters_max: u16,
     upf: UpfId,
     cp_seid: Seid,
@@ -140,7 +140,7 @@ impl From<SmContext> for state::SmContext {
             ambr: s.ambr,
             flows: s.flows.into_iter().map(Into::into).collect(),
             marks: Marks::default(),
-            pending_change: s.wanted.map(|w| Box::new((*w).into())),
+            pending_change: s.pending_change.map(|w| Box::new((*w).into())),
             filters_max: s.filters_max,
             upf: s.upf,
             cp_seid: s.cp_seid,

@@ -1,8 +1,8 @@
-//! The UE whose input runs, where the copyable handles of its procedures find it.
+//! The UE of the running input, in a thread-local, for the copyable handles of its procedures.
 //!
-//! A procedure's future lives as long as the procedure and so cannot borrow the context that it works on. It holds
-//! a [`super::Ue`] instead, a plain number, and reaches the context through this place, which is filled for the
-//! time of one input. A borrow cannot outlive the closure it is given to, nor cross an await.
+//! A procedure's future lives as long as the procedure and so cannot borrow the context that it works on. It holds a
+//! [`super::Ue`] instead, a plain number, and reaches the context through this thread-local, which is set during one
+//! input. A borrow cannot outlive the closure it is given to, nor cross an await.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -21,7 +21,7 @@ use crate::upf::UpfStates;
 /// A procedure in flight. It is never serialised: replay from the last checkpoint rebuilds it.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A procedure that is to run once its lane is free.
+/// A procedure that starts once its lane is free.
 pub(crate) struct Spawned {
     pub(crate) lane: Lane,
     pub(crate) procedure: Procedure,
@@ -47,7 +47,7 @@ thread_local! {
     static ACTIVE: RefCell<Option<Active>> = const { RefCell::new(None) };
 }
 
-/// Brings a UE in for one input.
+/// Sets the UE of an input.
 pub(crate) fn enter(
     ue: Box<UeContext>,
     queued: Vec<Spawned>,
@@ -68,11 +68,11 @@ pub(crate) fn enter(
         upfs: envelope.upfs,
         functions,
     };
-    // Whatever a panic may have left here is dropped: its UE is lost, its thread is not.
+    // Drops what a panic may have left here: the UE is lost, the thread goes on.
     ACTIVE.with_borrow_mut(|a| *a = Some(active));
 }
 
-/// Takes the UE out, with all that its input caused.
+/// Takes the UE out, with the output of its input.
 pub(crate) fn leave() -> (Box<UeContext>, Vec<Spawned>, Batch) {
     let Active { ue, queued, mut batch, .. } =
         ACTIVE.with_borrow_mut(Option::take).expect("an input that was entered is left once");
@@ -80,7 +80,7 @@ pub(crate) fn leave() -> (Box<UeContext>, Vec<Spawned>, Batch) {
     (ue, queued, batch)
 }
 
-/// Takes out what a panic left: the UE as it was when its input failed, fit to be looked at and for nothing else.
+/// Takes out the UE that a panic left: its state is inconsistent and may only be inspected.
 pub(crate) fn abandon() -> Option<Box<UeContext>> {
     ACTIVE.with_borrow_mut(Option::take).map(|a| a.ue)
 }
@@ -90,10 +90,10 @@ pub(crate) fn is_occupied() -> bool {
     ACTIVE.with_borrow(Option::is_some)
 }
 
-/// Borrows what the running input may touch.
+/// Borrows the state of the running input.
 ///
 /// # Panics
-/// Outside an input, or within another `with`: both are mistakes of ours that no input can cause.
+/// Outside an input, or within another `with`: both are programming errors that no input can cause.
 pub(crate) fn with<R>(f: impl FnOnce(&mut Active) -> R) -> R {
     ACTIVE.with_borrow_mut(|a| f(a.as_mut().expect("procedures run within an input")))
 }

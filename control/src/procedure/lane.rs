@@ -1,4 +1,4 @@
-//! Lanes: what of one UE may run at the same time, and what each awaits.
+//! Lanes: the concurrent procedures of one UE, and what each awaits.
 //!
 //! A UE has one mobility lane, one for its handover, and two per PDU session; each runs at most one procedure. Lanes are polled
 //! in their order here, so that the outputs of one input have one order everywhere.
@@ -9,16 +9,16 @@ use whimbrel_ids::{Instant, PduSessionId};
 use crate::envelope::OutputId;
 use crate::input::Input;
 
-/// A place for one procedure at a time.
+/// A lane runs one procedure at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
-    /// Registration, deregistration, service request and what else concerns the UE as a whole.
+    /// Registration, deregistration, service request and other procedures of the whole UE.
     Mobility,
-    /// The change of the gNB under a connected UE: what the UE as a whole is at goes on meanwhile.
+    /// Handover, concurrent with the mobility lane.
     Handover,
-    /// What concerns one PDU session.
+    /// Procedures of one PDU session.
     Session(PduSessionId),
-    /// The gNB's answer to a setup of a session's resources, once no procedure awaits it any more.
+    /// Awaits the gNB's answer to a session resource setup whose procedure has ended.
     PendingSetup(PduSessionId),
 }
 
@@ -72,13 +72,13 @@ pub enum Procedure {
 /// Why an await ended without its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interrupt {
-    /// Another procedure takes the lane.
+    /// Another procedure takes over the lane.
     Superseded(Procedure),
-    /// The deadline passed.
+    /// The deadline expired.
     TimedOut,
     /// The UE's N2 connection is gone.
     ConnectionLost,
-    /// The gNB could not deliver a message; only awaits that repeat their message hear of it.
+    /// The gNB could not deliver a NAS message; only for awaits that repeat their message.
     NotDelivered,
 }
 
@@ -87,20 +87,20 @@ pub(crate) enum Interrupt {
 struct Occupied {
     lane: Lane,
     procedure: Procedure,
-    /// Which inputs the procedure awaits. Set at its await.
+    /// Which inputs the procedure awaits.
     accepts: fn(&Input) -> bool,
-    /// When the await ends without one.
+    /// When the await times out.
     deadline: Option<Instant>,
-    /// The requests whose answers it awaits: the first that comes ends the await.
+    /// The requests whose answers it awaits: the first answer ends the await.
     answers: Vec<OutputId>,
-    /// The procedure repeats its message while it awaits, whenever this timer expires.
+    /// The timer at whose expiry the procedure repeats its message.
     repeats: Option<&'static str>,
     mail: Option<Result<Input, Interrupt>>,
     /// Spawned and not polled yet.
     fresh: bool,
 }
 
-/// The lanes in use, in order. At rest it is empty and holds no memory.
+/// The lanes in use, in order. Empty, without memory, for an idle UE.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lanes(Vec<Occupied>);
 
@@ -114,8 +114,8 @@ impl Lanes {
         self.0.is_empty()
     }
 
-    /// Whether no procedure runs but on this lane.
-    pub(crate) fn idle_but(&self, lane: Lane) -> bool {
+    /// Whether no procedure runs on another lane.
+    pub(crate) fn no_other_lane_runs(&self, lane: Lane) -> bool {
         self.0.iter().all(|o| o.lane == lane)
     }
 
@@ -124,7 +124,7 @@ impl Lanes {
         self.0.iter().find(|o| o.lane == lane).map(|o| o.procedure)
     }
 
-    /// Whether the procedure on `lane` awaits inputs like this one.
+    /// Whether the procedure on `lane` awaits such an input.
     pub(crate) fn awaits(&self, lane: Lane, input: &Input) -> bool {
         self.0.iter().any(|o| o.lane == lane && o.answers.is_empty() && (o.accepts)(input))
     }
@@ -146,7 +146,7 @@ impl Lanes {
         self.0.insert(at, occupied);
     }
 
-    /// The first lane that has something to do. It is taken as polled.
+    /// The first lane that is ready, which is marked as polled.
     pub(crate) fn ready(&mut self) -> Option<Lane> {
         let o = self.0.iter_mut().find(|o| o.fresh || o.mail.is_some())?;
         o.fresh = false;
@@ -156,7 +156,7 @@ impl Lanes {
     pub(crate) fn finished(&mut self, lane: Lane) {
         self.0.retain(|o| o.lane != lane);
         if lane != Lane::Handover {
-            // What does not wait for it gives it back.
+            // A lane that does not wait for it returns it.
             let _ = self.deliver(Lane::Handover, Input::SessionSettled);
             let _ = self.deliver(Lane::Mobility, Input::SessionSettled);
         }
@@ -168,7 +168,7 @@ impl Lanes {
         }
     }
 
-    /// Notes what the procedure of `lane` awaits from here on.
+    /// Stores what the procedure on `lane` awaits.
     pub(crate) fn await_input(
         &mut self,
         lane: Lane,
@@ -181,7 +181,7 @@ impl Lanes {
         (o.accepts, o.deadline, o.answers, o.repeats) = (accepts, deadline, answers, repeats);
     }
 
-    pub(crate) fn take_mail(&mut self, lane: Lane) -> Option<Result<Input, Interrupt>> {
+    pub(crate) fn take_delivered(&mut self, lane: Lane) -> Option<Result<Input, Interrupt>> {
         let o = self.find(lane)?;
         let mail = o.mail.take()?;
         o.accepts = |_| false;
@@ -189,7 +189,7 @@ impl Lanes {
         Some(mail)
     }
 
-    /// Gives an input to the procedure on `lane` if it awaits it; else gives it back.
+    /// Delivers an input to the procedure on `lane` if it awaits it; else returns it.
     pub(crate) fn deliver(&mut self, lane: Lane, input: Input) -> Result<(), Input> {
         match self.find(lane) {
             Some(o) if o.mail.is_none() && o.answers.is_empty() && (o.accepts)(&input) => {
@@ -200,7 +200,7 @@ impl Lanes {
         }
     }
 
-    /// Gives an answer to the lane that asked, if it still waits; else gives it back.
+    /// Delivers an answer to the lane that sent the request, if it still waits; else returns it.
     pub(crate) fn answer(&mut self, to: OutputId, input: Input) -> Result<(), Input> {
         match self.0.iter_mut().find(|o| o.answers.contains(&to) && o.mail.is_none()) {
             Some(o) => {
@@ -218,21 +218,22 @@ impl Lanes {
         }
     }
 
-    /// Ends all awaits of answers that no procedure awaits any more.
+    /// Ends the lanes that await answers of ended procedures.
     pub(crate) fn interrupt_pending_setups(&mut self, why: Interrupt) {
         for o in self.0.iter_mut().filter(|o| matches!(o.lane, Lane::PendingSetup(_))) {
             o.mail = Some(Err(why));
         }
     }
 
-    /// Wakes the awaits that repeat their message: one was not delivered; the report does not identify it, as it is ciphered.
+    /// Wakes the awaits that repeat their message, as one was not delivered. The report does not identify it, as it is
+    /// ciphered.
     pub(crate) fn undelivered(&mut self) {
         for o in self.0.iter_mut().filter(|o| o.repeats.is_some() && o.mail.is_none()) {
             o.mail = Some(Err(Interrupt::NotDelivered));
         }
     }
 
-    /// Ends the awaits whose deadline has come.
+    /// Ends the awaits whose deadline has expired.
     pub(crate) fn expire(&mut self, now: Instant) {
         for o in &mut self.0 {
             if o.mail.is_none() && o.deadline.is_some_and(|d| d <= now) {
@@ -241,8 +242,7 @@ impl Lanes {
         }
     }
 
-    /// The timers that run, each with when it expires: those by which a message is repeated, T3513 (TS 24.501 §10.2), and the guard
-    /// of whatever else is awaited.
+    /// The running timers with their expiry: retransmission timers, T3513 (TS 24.501 §10.2), and guards.
     pub(crate) fn timers(&self) -> impl Iterator<Item = (Lane, &'static str, Instant)> + '_ {
         self.0.iter().filter_map(|o| {
             let other = if o.procedure == Procedure::Paging { "T3513" } else { "guard" };

@@ -1,5 +1,4 @@
-//! What all procedures share: the handle of their UE, the lanes that they run on, how they end, and how a message is
-//! repeated until it is answered.
+//! Common parts of procedures: the UE handle, lanes, how procedures end, and retransmission.
 
 pub(crate) mod active;
 mod lane;
@@ -15,12 +14,12 @@ pub use lane::Procedure;
 pub(crate) use lane::{Interrupt, Lane, Lanes};
 pub(crate) use ue::Ue;
 
-/// How a procedure ended that did not complete.
+/// How a procedure ended without completing.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// It was refused, by us or by a peer.
+    /// It was refused, by the core or by a peer.
     Refused(Refusal),
-    /// Another procedure, or the loss of the connection, took its place.
+    /// Another procedure, or the loss of the connection, interrupted it.
     Interrupted(Interrupt),
 }
 
@@ -36,7 +35,8 @@ impl From<Interrupt> for End {
     }
 }
 
-/// A NAS message is sent five times in all before its procedure is aborted (TS 24.501 §5.4.1.3.7 b and its kin).
+/// A NAS message is sent five times in all before its procedure is aborted (TS 24.501 §5.4.1.3.7 b and similar
+/// clauses).
 pub(crate) const ATTEMPTS: u8 = 5;
 
 /// A message that is repeated while its timer expires.
@@ -46,12 +46,12 @@ pub(crate) struct Repeated {
     name: &'static str,
     timer: Duration,
     left: u8,
-    /// It was sent again at once, because the gNB could not deliver it.
+    /// It was repeated at once, because the gNB could not deliver it.
     hastened: bool,
 }
 
 impl Repeated {
-    /// A message that was just sent for the first time.
+    /// After the first transmission.
     pub(crate) fn new(what: &'static str, name: &'static str, timer: Duration) -> Self {
         Self { what, name, timer, left: ATTEMPTS, hastened: false }
     }
@@ -66,7 +66,7 @@ pub(crate) async fn attempt(
     loop {
         match ue.receive_repeating(accepts, repeated.name, repeated.timer).await {
             Ok(input) => return Ok(Some(input)),
-            // Sent again at once, but only once: a gNB that never delivers does not use up the attempts in a moment.
+            // Repeated at once, but only once, so that a gNB that never delivers does not exhaust the attempts.
             Err(Interrupt::NotDelivered) if repeated.hastened => {}
             Err(Interrupt::NotDelivered) => {
                 repeated.hastened = true;
@@ -86,7 +86,7 @@ pub(crate) async fn attempt(
     Ok(None)
 }
 
-/// A message does not fit the state of the UE: it is dropped, with an event.
+/// Drops a message that does not fit the state of the UE, with an event.
 pub(crate) fn out_of_state(ue: Ue) {
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Dropped { subject, why: Dropped::OutOfState });

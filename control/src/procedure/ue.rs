@@ -21,14 +21,13 @@ use crate::services::nsmf::NsmfPduSession;
 use crate::state::UeContext;
 use crate::upf::UpfStates;
 
-/// The largest future of a procedure, in octets: ten thousand UEs in the middle of a procedure stay within
-/// 40 MB.
+/// The largest future of a procedure, in octets: ten thousand UEs in a procedure need at most 40 MB.
 const FUTURE_OCTETS_MAX: usize = 4096;
 
 /// A copyable handle to the UE whose input runs, as seen from one of its lanes.
 ///
-/// It borrows the context inside [`Ue::with`] only, never across an await. Everything a procedure can observe
-/// beyond the context (time, entropy, configuration) comes from the envelope, so that a replay observes the same.
+/// It borrows the context inside [`Ue::with`] only, never across an await. Everything else that a procedure observes
+/// (time, entropy, configuration) comes from the envelope, so that a replay observes the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ue {
     lane: Lane,
@@ -77,7 +76,7 @@ impl Ue {
         })
     }
 
-    /// What is known of the UPFs as the running input arrives.
+    /// The state of the UPFs at the running input.
     pub(crate) fn upfs(self) -> UpfStates {
         active::with(|a| a.upfs)
     }
@@ -104,13 +103,13 @@ impl Ue {
         active::with(|a| a.batch.events.push(event));
     }
 
-    /// Updates the batch's fields for the CTA.
+    /// Updates the batch's fields.
     pub(crate) fn update_batch(self, f: impl FnOnce(&mut crate::envelope::Batch)) {
         active::with(|a| f(&mut a.batch));
     }
 
-    /// Starts a procedure on a lane. If one runs there, that one is interrupted and the new one begins when it has
-    /// wound up; a procedure that still waited to begin is forgotten.
+    /// Starts a procedure on a lane. A running one is interrupted, and the new one starts when it has ended; a
+    /// procedure that waited to start is dropped.
     pub(crate) fn start<F>(self, lane: Lane, procedure: Procedure, future: F)
     where
         F: Future<Output = ()> + 'static,
@@ -123,7 +122,7 @@ impl Ue {
         });
     }
 
-    /// Starts a procedure on a lane once what runs there has ended. Where one waits already, that one stays.
+    /// Starts a procedure on a lane once the running one has ended. If one waits already, that one stays.
     pub(crate) fn follow<F>(self, lane: Lane, procedure: Procedure, future: F)
     where
         F: Future<Output = ()> + 'static,
@@ -136,18 +135,18 @@ impl Ue {
         });
     }
 
-    /// What waits to begin shall not: the UE's context ends.
+    /// Drops the waiting procedures: the UE's context is being deleted.
     pub(crate) fn forget_queued(self) {
         active::with(|a| a.queued.clear());
     }
 
-    /// Awaits the next input that `accepts` names, at most for `patience`.
+    /// Awaits the next input that `accepts` matches, at most for `patience`.
     pub(crate) fn receive(self, accepts: fn(&Input) -> bool, patience: Duration) -> Receive {
         Receive { ue: self, accepts, patience, answers: Vec::new(), repeats: None, armed: false }
     }
 
-    /// Awaits the answer to a message that its sender repeats when the timer of this name expires: a report that it was not
-    /// delivered ends the await too.
+    /// Awaits the answer to a message that is repeated when the timer of this name expires; a delivery failure ends the
+    /// await too.
     pub(crate) fn receive_repeating(
         self,
         accepts: fn(&Input) -> bool,
@@ -168,8 +167,8 @@ impl Ue {
     }
 }
 
-/// An arrow of a call flow, awaited.
-#[must_use = "an arrow that nobody awaits is not received"]
+/// The await of one message of a call flow.
+#[must_use = "a message that is not awaited is not received"]
 pub(crate) struct Receive {
     ue: Ue,
     accepts: fn(&Input) -> bool,
@@ -190,7 +189,7 @@ impl Future for Receive {
             let answers = std::mem::take(&mut self.answers);
             self.ue.with(|p| p.lanes.await_input(lane, self.accepts, deadline, answers, self.repeats));
         }
-        match self.ue.with(|p| p.lanes.take_mail(lane)) {
+        match self.ue.with(|p| p.lanes.take_delivered(lane)) {
             Some(mail) => Poll::Ready(mail),
             None => Poll::Pending,
         }

@@ -1,18 +1,18 @@
-//! Namf_Communication (TS 29.518 §5.2.2): what the SMF asks of the AMF.
+//! Namf_Communication (TS 29.518 §5.2.2): the AMF's services for the SMF.
 
 use std::time::Duration;
 
-use whimbrel_ids::PduSessionId;
+use whimbrel_ids::{PduSessionId, Tai};
 use whimbrel_nas::sm;
 
 use super::Answer;
 use crate::procedure::{End, Ue};
 
-/// How long a UE may take from its source to its target: longer than the source waits (TNGRELOCoverall, TS 38.413 §9.5,
-/// is seconds), for it is the source that is to give up first.
+/// Time limit of handover execution: longer than the source's (TNGRELOCoverall, TS 38.413 §9.5, some seconds), so that
+/// the source gives up first.
 pub(crate) const HANDOVER_EXECUTION: Duration = Duration::from_secs(15);
 
-/// N2 SM information of N1N2MessageTransfer that has no answer to await (TS 29.502 §6.1.6.3.10).
+/// N2 SM information of N1N2MessageTransfer without an awaited answer (TS 29.502 §6.1.6.3.10).
 pub(crate) enum N2SmInformation {
     /// None: the 5GSM message goes in DOWNLINK NAS TRANSPORT.
     None,
@@ -20,6 +20,25 @@ pub(crate) enum N2SmInformation {
     Release,
     /// PDU_RES_MOD_REQ, with its transfer.
     Modify(Vec<u8>),
+}
+
+/// The AMF's state of a UE that its sessions depend on.
+///
+/// Deviation: TS 29.502 §6.1.6.2.2 and §6.1.6.2.11 have the AMF send it and each change; here the SMF asks, so that there is one copy.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct UeState {
+    /// 5GMM-REGISTERED.
+    pub(crate) registered: bool,
+    /// 5GMM-CONNECTED.
+    pub(crate) connected: bool,
+    /// NAS security is established on the connection.
+    pub(crate) secured: bool,
+    /// The gNB has the UE's context.
+    pub(crate) context_set_up: bool,
+    /// The UE comes from another AMF, and its sessions were not handed over yet.
+    pub(crate) incoming: bool,
+    /// The tracking area where it was last seen.
+    pub(crate) tai: Option<Tai>,
 }
 
 /// The service operations of the AMF. `ue` names the UE.
@@ -32,7 +51,8 @@ pub(crate) trait NamfCommunication: Sync {
         n1: Option<&sm::Message>,
         n2: N2SmInformation,
     );
-    /// N1N2MessageTransfer with PDU_RES_SETUP_REQ. Waits until the gNB may be asked: no handover, no other setup of it is outstanding.
+    /// N1N2MessageTransfer with PDU_RES_SETUP_REQ. Waits until the gNB may be asked: no handover runs and no other setup of the
+    /// session is outstanding.
     fn set_up_session_resources<'a>(
         &'a self,
         ue: Ue,
@@ -45,11 +65,17 @@ pub(crate) trait NamfCommunication: Sync {
     fn page_if_awaited(&self, ue: Ue);
     /// How long an idle UE cannot be paged (TS 23.502 §4.2.3.3 step 2): MICO mode or eDRX.
     fn unreachable_for(&self, ue: Ue) -> Option<Duration>;
+    /// The state of the UE.
+    fn ue_state(&self, ue: Ue) -> UeState;
+    /// The UE's registration area (TS 24.501 §5.3.4).
+    fn registration_area(&self, ue: Ue) -> Vec<Tai>;
+    /// A session has got its user plane: the connection is in use, and a follow-on request has been fulfilled.
+    fn user_plane_activated(&self, ue: Ue);
     /// Waits until no handover is in progress.
     fn handover_over(&self, ue: Ue) -> Answer<'_, Result<(), End>>;
     /// A session was used or has ended: restarts the inactivity timer of the connection (TS 24.501 §5.3.1.3).
     fn arm_inactivity_timer(&self, ue: Ue);
-    /// The last user plane was inactive for too long: AN release (TS 23.502 §4.2.6).
+    /// AN release because the last user plane was inactive for too long (TS 23.502 §4.2.6).
     fn release_for_inactivity(&self, ue: Ue);
     /// Nsmf_PDUSession_SMContextStatusNotify (TS 29.502 §5.2.2.5): the SM context was released.
     fn sm_context_released(&self, ue: Ue, psi: PduSessionId);

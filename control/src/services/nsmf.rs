@@ -1,4 +1,4 @@
-//! Nsmf_PDUSession (TS 29.502 §5.2.2): what the AMF asks of the SMF.
+//! Nsmf_PDUSession (TS 29.502 §5.2.2): the SMF's services for the AMF.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use whimbrel_ngap::transfer::HandoverCommandTransfer;
 
 use super::Answer;
 use crate::envelope::OutputId;
-use crate::n14::Given;
+use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Ue};
 use crate::state::{Ambr, IncomingSession, SmContext, Subscription, Tunnel};
 
@@ -23,9 +23,10 @@ pub(crate) struct SmContextCreateData {
     pub(crate) s_nssai: SNssai,
     /// Its data network, subscribed and configured.
     pub(crate) dnn: Dnn,
-    /// The UE believes that it has the session already.
+    /// An existing PDU session of the UE (request type).
     pub(crate) existing: bool,
-    /// It is an emergency session: the operator's terms hold, not the subscriber's (TS 23.501 §5.16.4.3).
+    /// An emergency session: the operator's emergency configuration applies, not the subscription (TS 23.501
+    /// §5.16.4.3).
     pub(crate) emergency: bool,
 }
 
@@ -35,7 +36,7 @@ pub(crate) enum SmContextUpdateData<'a> {
     N1Sm(&'a [u8]),
     /// N2 SM information: the session's part of the gNB's answer or report.
     N2Sm {
-        /// Which answer or report.
+        /// Its type.
         outcome: N2Outcome,
         /// Its transfer.
         transfer: Vec<u8>,
@@ -65,52 +66,52 @@ pub(crate) enum SmContextReleaseData {
     Command(SmCause),
 }
 
-/// What a gNB did with a session (TS 38.413 §8.2).
+/// The result of a session at a gNB (TS 38.413 §8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum N2Outcome {
-    /// Its resources are set up; the transfer names the tunnel.
+    /// Resources set up; the transfer has the tunnel.
     SetUp,
-    /// They are not; the transfer says why.
+    /// Setup failed; the transfer has the cause.
     SetupFailed,
-    /// They are changed, but for the flows that the transfer names.
+    /// Modified, except the flows listed in the transfer.
     Modified,
-    /// They are as they were; the transfer says why.
+    /// Modification failed; the transfer has the cause.
     ModifyFailed,
-    /// They are gone, as was commanded.
+    /// Released as commanded.
     Released,
-    /// They are gone without a command (PDU SESSION RESOURCE NOTIFY).
+    /// Released by the gNB (PDU SESSION RESOURCE NOTIFY).
     Lost,
-    /// The UE was handed over to another gNB before this one had answered.
+    /// The UE was handed over to another gNB before this one answered.
     GnbLeft,
 }
 
-/// A session that the target takes.
+/// A session that the target gNB admits.
 pub(crate) struct Admitted {
-    /// Which.
+    /// Its identity.
     pub(crate) psi: PduSessionId,
-    /// The transfer for the source: where to forward what it still has.
+    /// The transfer for the source, with the forwarding tunnel.
     pub(crate) command: HandoverCommandTransfer,
-    /// Where the target awaits its packets.
+    /// The downlink tunnel at the target.
     pub(crate) tunnel: Tunnel,
 }
 
-/// What became of a session whose path was to be switched: the transfer of the acknowledgement, or why not.
+/// The result of a session in a path switch: the transfer of the acknowledgement, or the cause of failure.
 pub(crate) struct Switched {
-    /// Which.
+    /// Its identity.
     pub(crate) psi: PduSessionId,
-    /// For the gNB.
+    /// The transfer for the gNB, or the cause.
     pub(crate) transfer: Result<Vec<u8>, Cause>,
 }
 
-/// What became of a session's tunnel: the transfer of the confirmation, or why it stays where it was.
+/// The result of a tunnel change: the transfer of the confirmation, or the cause of failure.
 pub(crate) struct Moved {
-    /// Which.
+    /// Its identity.
     pub(crate) psi: PduSessionId,
-    /// For the gNB.
+    /// The transfer for the gNB, or the cause.
     pub(crate) transfer: Result<Vec<u8>, Cause>,
 }
 
-/// What the AMF may know of an SM context.
+/// The AMF's view of an SM context.
 #[derive(Clone, Debug)]
 pub(crate) struct SmContextStatus {
     /// PDU session identity.
@@ -119,7 +120,7 @@ pub(crate) struct SmContextStatus {
     pub(crate) s_nssai: SNssai,
     /// Its data network.
     pub(crate) dnn: Dnn,
-    /// It is an emergency session.
+    /// An emergency session.
     pub(crate) emergency: bool,
     /// Packets flow (upCnxState ACTIVATED).
     pub(crate) active: bool,
@@ -133,13 +134,13 @@ pub(crate) struct SmContextStatus {
     pub(crate) leaving: bool,
 }
 
-/// The sessions of a UE that comes from another AMF, and what becomes of each.
+/// The sessions of a UE that comes from another AMF.
 pub(crate) struct TakenOver {
-    /// Those that can be served here.
+    /// Sessions that can be served here.
     pub(crate) sessions: BTreeMap<PduSessionId, Box<SmContext>>,
-    /// What the UPF has of them.
+    /// Their data at the UPF.
     pub(crate) coming: Vec<IncomingSession>,
-    /// Those that cannot, and why.
+    /// Sessions that cannot, with the cause.
     pub(crate) refused: Vec<(PduSessionId, Cause)>,
 }
 
@@ -162,13 +163,13 @@ pub(crate) trait NsmfPduSession: Sync {
     fn session_ids(&self, ue: Ue) -> Vec<PduSessionId>;
     /// Whether any session has, or is getting, a user plane.
     fn has_user_plane(&self, ue: Ue) -> bool;
-    /// Whether the user plane of a session is being set up: its gNB was asked, or the UPF gets the gNB's tunnel.
+    /// Whether the user plane of a session is being set up: the gNB's answer or the UPF's is outstanding.
     fn is_coming_up(&self, ue: Ue, psi: PduSessionId) -> bool;
     /// The sessions to deactivate when the N2 connection ends.
     fn sessions_with_user_plane(&self, ue: Ue) -> Vec<PduSessionId>;
     /// The sum of the session AMBRs with a user plane, and of these sessions, within the subscribed UE-AMBR (TS 23.501 §5.7.2.6).
     fn ue_ambr(&self, ue: Ue, coming: &[PduSessionId]) -> Option<Ambr>;
-    /// Why a session may have no user plane in a tracking area (TS 24.501 §5.6.1.4.1).
+    /// Why a session must not have a user plane in a tracking area (TS 24.501 §5.6.1.4.1).
     fn barred(&self, ue: Ue, psi: PduSessionId, tac: Tac) -> Option<MmCause>;
     /// Whether a session needs an idle UE: downlink packets or a modification wait.
     fn needs_ue(&self, ue: Ue) -> bool;
@@ -178,7 +179,7 @@ pub(crate) trait NsmfPduSession: Sync {
     fn paging_area(&self, ue: Ue) -> Vec<Tai>;
     /// N1N2TransferFailureNotification (TS 29.518 §5.2.2.3.2): the UE cannot be reached now; the sessions go on waiting.
     fn paging_deferred(&self, ue: Ue, why: &'static str);
-    /// The same, and what waits is discarded (TS 23.502 §4.2.3.3 step 5).
+    /// The same; the waiting packets are discarded (TS 23.502 §4.2.3.3 step 5).
     fn paging_failed(&self, ue: Ue, why: &'static str);
     /// Nudm_SDM_Notification to the SMF (TS 23.502 §4.3.3.2 step 1c): the subscription was `former`.
     fn subscription_changed(&self, ue: Ue, former: &Subscription);
@@ -205,7 +206,7 @@ pub(crate) trait NsmfPduSession: Sync {
     fn stop_forwarding(&self, ue: Ue);
     /// Whether the UPF or the gNBs forward packets of any session.
     fn is_forwarding(&self, ue: Ue) -> bool;
-    /// The handover has ended: what the UPF has buffered for it goes to the serving gNB.
+    /// The handover has ended: the UPF sends its buffered packets to the serving gNB.
     fn handover_ended(&self, ue: Ue);
 
     /// UpdateSMContext of an Xn handover (TS 23.502 §4.9.1.2.2 steps 2 to 6), with PATH SWITCH REQUEST TRANSFERs.
@@ -214,7 +215,8 @@ pub(crate) trait NsmfPduSession: Sync {
         ue: Ue,
         items: &'a [PduSessionResourceItem],
     ) -> Answer<'a, Result<Vec<Switched>, Interrupt>>;
-    /// Steps 2 and 7: the sessions that were not switched; `failed` are those that the target gNB could not set up.
+    /// Steps 2 and 7: handles the sessions that were not switched; `failed` are those that the target gNB could not set
+    /// up.
     fn not_switched(&self, ue: Ue, switched: &[Switched], failed: &[PduSessionResourceItem]);
     /// PDU SESSION RESOURCE MODIFY INDICATION (TS 38.413 §8.2.5): the gNB moves its end of tunnels.
     fn move_tunnels<'a>(
@@ -223,7 +225,7 @@ pub(crate) trait NsmfPduSession: Sync {
         items: &'a [PduSessionResourceItem],
     ) -> Answer<'a, Result<Vec<Moved>, Interrupt>>;
 
-    /// The N4 address of each session's UPF, where other SMFs reach it.
+    /// The N4 address of each session's UPF, if other SMFs reach it.
     fn session_upfs(&self, ue: Ue) -> Vec<(PduSessionId, IpAddr)>;
     /// Hands these sessions to the SMF at `smf`, each under its CP SEID there (TS 23.502 §4.9.1.3.3 steps 7 to 10).
     fn hand_over_sessions<'a>(
@@ -232,8 +234,8 @@ pub(crate) trait NsmfPduSession: Sync {
         taken: &'a [(PduSessionId, Seid)],
         smf: IpAddr,
         admitted: &'a [Admitted],
-    ) -> Answer<'a, Result<Vec<Given>, Interrupt>>;
-    /// Judges the sessions of a UE that comes from another AMF: slice, data network and UPF must be known here.
+    ) -> Answer<'a, Result<Vec<HandedOverSession>, Interrupt>>;
+    /// Checks the sessions of a UE that comes from another AMF: slice, data network and UPF must be known here.
     fn take_over_sessions(
         &self,
         ue: Ue,
@@ -243,14 +245,14 @@ pub(crate) trait NsmfPduSession: Sync {
     /// The UE has arrived; its sessions wait until the former SMF has handed them over.
     fn await_sessions(&self, ue: Ue, admitted: &[Admitted]);
     /// The former SMF has handed over the `given` ones of the sessions awaited.
-    fn sessions_handed_over(&self, ue: Ue, coming: &[IncomingSession], given: &[Given]);
-    /// The former SMF does not answer: the UPF is asked for each session.
+    fn sessions_handed_over(&self, ue: Ue, coming: &[IncomingSession], given: &[HandedOverSession]);
+    /// The former SMF does not answer: asks the UPF about each session.
     fn claim_sessions<'a>(
         &'a self,
         ue: Ue,
         coming: &'a [IncomingSession],
         admitted: &'a [Admitted],
     ) -> Answer<'a, Result<(), Interrupt>>;
-    /// The UE is gone before its sessions were handed over: the UPF deletes those that are ours.
+    /// The UE's context ends before its sessions were handed over: the UPF deletes those that are this SMF's.
     fn disown_sessions(&self, ue: Ue, coming: &[IncomingSession]);
 }

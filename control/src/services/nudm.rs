@@ -1,5 +1,5 @@
-//! Nudm_UEAuthentication, Nudm_UECM, Nudm_SDM (TS 29.503) and Nnsacf_NSAC (TS 29.536): what AMF and AUSF ask of the UDM. A request is an output
-//! of the UE, the answer a later input.
+//! Nudm_UEAuthentication, Nudm_UECM, Nudm_SDM (TS 29.503) and Nnsacf_NSAC (TS 29.536): the UDM's services for AMF and AUSF. A request is an
+//! output of the UE, the answer a later input.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use whimbrel_security::{AuthenticationVector, Auts, EapAkaPrimeVector, EapIdenti
 
 use crate::state::Subscription;
 
-/// A service operation asked of the UDM.
+/// A request to the UDM.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Nudm_UEAuthentication_Get (TS 29.503 §5.4.2): reveals the SUPI and makes a 5G home-environment vector.
+    /// Nudm_UEAuthentication_Get (TS 29.503 §5.4.2): de-conceals the SUPI and generates an authentication vector.
     GenerateAuthData {
         /// The subscriber.
         identity: Identity,
-        /// The random challenge, from the asking UE's entropy.
+        /// The random challenge, from the UE's entropy.
         rand: [u8; 16],
-        /// What the USIM sent to resynchronise (TS 33.102 §6.3.5).
+        /// The USIM's AUTS (TS 33.102 §6.3.5).
         resynchronisation: Option<Resynchronisation>,
     },
     /// Nudm_UECM_Registration and Nudm_SDM_Get in one (TS 23.502 §4.2.2.2.2 step 14).
     Register(Supi),
-    /// Nnsacf_NSAC_NumOfUEsUpdate (TS 23.501 §5.15.11): counts this UE in these slices, each with the most that it
-    /// may have; slices that it was counted in before and that are not named are left.
+    /// Nnsacf_NSAC_NumOfUEsUpdate (TS 23.501 §5.15.11): counts this UE in these slices, each with its maximum number of
+    /// UEs; the UE leaves slices that are not listed.
     EnterSlices(Vec<(SNssai, u32)>),
     /// Nudm_SDM_Get alone (TS 23.502 §4.5.1).
     Subscription(Supi),
@@ -36,13 +36,13 @@ pub enum Request {
     RegisterGuest {
         /// The pseudonym of its session.
         supi: Supi,
-        /// That of its session before, which is given up.
+        /// The pseudonym of its former session, which is deregistered.
         former: Option<Supi>,
     },
 }
 
 impl Request {
-    /// All that it says, as octets, for digests: nothing is redacted, and different requests differ.
+    /// The request as octets, for digests: not redacted, and different for different requests.
     pub(crate) fn digest_octets(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         match self {
@@ -93,16 +93,16 @@ fn write_suci(suci: &Suci, out: &mut Vec<u8>) {
     whimbrel_nas::mm::Message::from(question).encode(out);
 }
 
-/// How a subscriber is named to the UDM.
+/// The identity of a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Identity {
-    /// Concealed; the SIDF reveals it (TS 33.501 §6.12.5).
+    /// Concealed; the SIDF de-conceals it (TS 33.501 §6.12.5).
     Suci(Suci),
-    /// Already revealed.
+    /// SUPI.
     Supi(Supi),
 }
 
-/// A synchronisation failure to be repaired.
+/// Resynchronisation info.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Resynchronisation {
     /// The challenge that the USIM refused.
@@ -114,11 +114,11 @@ pub struct Resynchronisation {
 /// The UDM's answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// To [`Request::GenerateAuthData`]; a refusal says whose it is, if that was revealed.
+    /// To [`Request::GenerateAuthData`]; a refusal has the SUPI, if it was de-concealed.
     AuthData(Result<AuthData, (UdmError, Option<Supi>)>),
     /// To [`Request::Register`] and to [`Request::Subscription`].
     Registered(Result<Arc<Subscription>, UdmError>),
-    /// To [`Request::EnterSlices`]: those that are full.
+    /// To [`Request::EnterSlices`]: the slices that are full.
     Full(Vec<SNssai>),
     /// To [`Request::Deregister`].
     Deregistered,
@@ -126,37 +126,37 @@ pub enum Answer {
     GuestRegistered,
 }
 
-/// An authentication vector (TS 33.501 §6.1.3) and whose it is.
+/// An authentication vector (TS 33.501 §6.1.3) and its subscriber.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct AuthData {
     /// The subscriber.
     pub supi: Supi,
-    /// The vector, of the method that the subscriber has.
+    /// The vector, for the subscriber's method.
     pub vector: Vector,
 }
 
-/// A vector of either method. It is made for one procedure: neither is kept.
+/// A vector of either method. It is used for one procedure and not stored.
 #[derive(Clone, Serialize, Deserialize)]
 pub enum Vector {
     /// A 5G home-environment vector (TS 33.501 §6.1.3.2 step 1).
     FiveGAka(Box<AuthenticationVector>),
-    /// A transformed vector, and the identity that its keys are bound to (TS 33.501 §6.1.3.1 step 2).
+    /// A transformed vector, and the identity to which its keys are bound (TS 33.501 §6.1.3.1 step 2).
     EapAkaPrime(Box<EapAkaPrimeVector>, EapIdentity),
 }
 
-/// Redacted: a vector lets its holder impersonate the network.
+/// Redacted: with a vector the network can be impersonated.
 impl fmt::Debug for AuthData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AuthData(…)")
     }
 }
 
-/// Why the UDM has no answer (TS 29.503 §6.3.7.3).
+/// An error of the UDM (TS 29.503 §6.3.7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UdmError {
     /// No such subscriber.
     UserNotFound,
-    /// The operator barred the subscriber.
+    /// The subscriber is barred.
     Barred,
     /// The SUCI names a home-network key that is not configured.
     UnknownHomeNetworkKey(u8),
@@ -164,8 +164,8 @@ pub enum UdmError {
     OtherHomeNetwork(PlmnId),
     /// The SUCI does not decrypt: its tag is wrong or its scheme output is malformed.
     BadSchemeOutput,
-    /// AUTS does not prove to come from the subscriber's USIM.
+    /// AUTS does not verify under the subscriber's key.
     BadAuts,
-    /// The store failed; the operator's log says how.
+    /// The store failed; the log has the error.
     Unavailable,
 }

@@ -1,9 +1,9 @@
 //! The shard: runs the machines of its UEs, one input at a time, to completion.
 //!
-//! A shard is one thread's. It owns its UEs' contexts and the futures of the procedures that run on them, and
-//! touches nothing else: an [`Envelope`] comes in, a [`Batch`] goes out. While an input runs, its UE lies in a
-//! thread-local place ([`active`]) that the copyable [`Ue`] handles of its procedures reach into; between inputs
-//! it lies in its slot. No waker is needed: what a procedure awaits is a logged input, and the shard knows which.
+//! A shard belongs to one thread. It owns its UEs' contexts and the futures of their procedures, and nothing else: an
+//! [`Envelope`] comes in, a [`Batch`] goes out. While an input runs, its UE is in a thread-local ([`active`]) that the
+//! copyable [`Ue`] handles of its procedures use; between inputs it is in its slot. No waker is needed: what a
+//! procedure awaits is a logged input, and the shard knows which.
 
 mod shared;
 
@@ -19,15 +19,15 @@ use crate::state::UeContext;
 
 use shared::Shared;
 
-/// How often lanes may be polled for one input. A procedure step polls once; an input that starts procedures on
-/// all lanes and wakes each a few times stays far below. Beyond it, two lanes wake each other for ever.
+/// Bound on polls for one input, which detects lanes that wake each other forever. An input that starts procedures on
+/// all lanes and wakes each a few times stays far below.
 const POLLS_MAX: usize = 256;
 
-/// A UE at rest, and its procedures in flight.
+/// A UE between inputs, and its running procedures.
 struct Slot {
     ue: Box<UeContext>,
     tasks: Vec<(Lane, Task)>,
-    /// Procedures that wait for the one before them on their lane to wind up; at most one a lane.
+    /// Procedures that wait for the end of the earlier one on their lane; at most one per lane.
     queued: Vec<Spawned>,
 }
 
@@ -51,7 +51,7 @@ impl Shard {
         Self { config, shared: Shared::new(), slots: Vec::new(), ues: 0 }
     }
 
-    /// Puts a new version of the configuration in force for the inputs to come.
+    /// Sets the configuration for later inputs.
     pub fn configure(&mut self, config: Arc<Config>) {
         self.config = config;
     }
@@ -63,11 +63,11 @@ impl Shard {
 
     /// Runs one input of one UE to completion.
     ///
-    /// A UE whose slot is empty, or holds an older generation, begins with a fresh context. An input for a
-    /// generation that has passed is dropped (`no_effect`).
+    /// A UE whose slot is empty, or has an older generation, starts with an empty context. An input for an older
+    /// generation is dropped (`no_effect`).
     ///
     /// # Panics
-    /// If the slot of `envelope` exceeds [`UeId::SLOTS`]: the CTA promises that it does not.
+    /// If the slot of `envelope` exceeds [`UeId::SLOTS`]: the CTA ensures that it does not.
     pub fn handle(&mut self, envelope: &Envelope) -> Batch {
         let Some(mut slot) = self.take(envelope.ue) else {
             return Batch { no_effect: true, ..Batch::default() };
@@ -102,25 +102,25 @@ impl Shard {
         batch
     }
 
-    /// Buries the UE on whose input [`Shard::handle`] panicked, and gives what is left of it: enough to tell its
-    /// peers, nothing to go on with. The shard and its other UEs are as before that input.
+    /// Removes the UE on whose input [`Shard::handle`] panicked and returns what is left of its context, to release its
+    /// resources at peers. The shard and its other UEs are as before that input.
     pub fn discard_after_panic(&mut self, id: UeId) -> Option<Box<UeContext>> {
         if let Some(ue) = active::abandon() {
             self.ues -= 1;
             return Some(ue);
         }
-        // It had not come to the UE yet, or had done with it.
+        // The panic was before the UE was taken out of its slot, or after it was put back.
         let slot = self.slots.get_mut(id.slot as usize)?.take_if(|s| s.ue.id == id)?;
         self.ues -= 1;
         Some(slot.ue)
     }
 
-    /// Whether nothing is left over from an input on this thread.
+    /// Whether no UE is left in the thread-local.
     pub fn is_clean(&self) -> bool {
         !active::is_occupied()
     }
 
-    /// A look at a UE's context.
+    /// A UE's context.
     pub fn context(&self, id: UeId) -> Option<&UeContext> {
         let slot = self.slots.get(id.slot as usize)?.as_ref()?;
         (slot.ue.id == id).then_some(&*slot.ue)
@@ -131,13 +131,13 @@ impl Shard {
         self.slots.iter().flatten().map(|s| &*s.ue)
     }
 
-    /// A copy of an idle UE's context: all that a replay needs to begin. `None` while a procedure runs.
+    /// A copy of an idle UE's context, from which a replay can start. `None` while a procedure runs.
     pub fn checkpoint(&self, id: UeId) -> Option<Box<UeContext>> {
         let slot = self.slots.get(id.slot as usize)?.as_ref()?;
         (slot.ue.id == id && slot.tasks.is_empty()).then(|| slot.ue.clone())
     }
 
-    /// Puts a checkpoint in place of whatever the slot holds. What it has in common with other UEs is shared again.
+    /// Replaces the content of the slot by a checkpoint. Values that are equal to other UEs' are shared again.
     pub fn restore(&mut self, mut ue: Box<UeContext>) {
         self.shared.share_radio_capability(&mut ue);
         self.shared.share_subscription(&mut ue);
@@ -149,7 +149,7 @@ impl Shard {
         self.slots[index] = Some(Slot::at_rest(ue));
     }
 
-    /// A UE's context goes, whatever it is at.
+    /// Removes a UE's context, even while procedures run.
     pub fn forget(&mut self, id: UeId) {
         let Some(slot) = self.slots.get_mut(id.slot as usize) else { return };
         if slot.as_ref().is_some_and(|s| s.ue.id == id) {
@@ -183,7 +183,7 @@ impl Shard {
     }
 }
 
-/// Polls the lanes that have something to do, in fixed order, until none has.
+/// Polls the ready lanes, in fixed order, until none is ready.
 fn run(tasks: &mut Vec<(Lane, Task)>) {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..POLLS_MAX {

@@ -1,13 +1,13 @@
-//! What UEs have in common is kept once: UEs of one make on one radio have the same capability, a kilobyte or more
-//! each, and subscribers with the same terms the same subscription. Who shares with whom shows in no output.
+//! Values that UEs share are stored once: UEs of one model in cells of one kind have the same radio capability, of a
+//! kilobyte or more, and subscribers of one tariff the same subscription. Sharing does not affect outputs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::state::{Subscription, UeContext};
 
-/// Distinct values that are kept: makes of UEs times kinds of cells, or an operator's tariffs, with room to spare.
-/// Beyond it each UE keeps its own.
+/// Bound on distinct values: UE models times kinds of cells, or an operator's tariffs, with a margin. Beyond it each UE
+/// has its own copy.
 const SHARED_MAX: usize = 4096;
 
 /// One copy of each value that is in use.
@@ -15,7 +15,7 @@ const SHARED_MAX: usize = 4096;
 struct Kept<T: ?Sized>(BTreeSet<Arc<T>>);
 
 impl<T: ?Sized + Ord> Kept<T> {
-    /// Puts the kept copy in place of a UE's own.
+    /// Replaces a UE's copy by the shared one.
     fn share(&mut self, own: &mut Arc<T>) {
         if let Some(kept) = self.0.get(own) {
             own.clone_from(kept);
@@ -30,7 +30,7 @@ impl<T: ?Sized + Ord> Kept<T> {
     }
 }
 
-/// What the UEs of a shard have in common.
+/// The shared values of a shard's UEs.
 #[derive(Debug)]
 pub(super) struct Shared {
     radio_capabilities: Kept<[u8]>,
@@ -42,7 +42,7 @@ impl Shared {
         Self { radio_capabilities: Kept(BTreeSet::new()), subscriptions: Kept(BTreeSet::new()) }
     }
 
-    /// After an input of a UE: its radio may have told what it can do.
+    /// After an input of a UE, which may have brought its radio capability.
     pub(super) fn share_radio_capability(&mut self, ue: &mut UeContext) {
         if let Some(own) = &mut ue.amf.radio_capability
             && Arc::strong_count(own) == 1
@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// After an answer of the UDM: it comes from another process, or from a directory that shares already.
+    /// After an answer of the UDM from another process; a directory in this one shares already.
     pub(super) fn share_subscription(&mut self, ue: &mut UeContext) {
         if let Some(own) = &mut ue.amf.subscription {
             self.subscriptions.share(own);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_what_nobody_uses_goes() {
+    fn shared_values_are_bounded_and_freed_when_unused() {
         let mut all = Kept(BTreeSet::new());
         for n in 0..2 * SHARED_MAX as u32 {
             all.share(&mut Arc::<[u8]>::from(n.to_be_bytes().as_slice()));

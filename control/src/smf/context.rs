@@ -1,4 +1,4 @@
-//! What the SMF knows of a session (TS 23.502 Table 4.3.2.2.1, TS 29.502).
+//! Operations on SM contexts (TS 23.502 Table 4.3.2.2.1, TS 29.502).
 
 use std::net::IpAddr;
 
@@ -35,7 +35,7 @@ impl SmContext {
         Some(transfer)
     }
 
-    /// TS 38.413 §9.3.1.27. The rate is included where integrity may be protected.
+    /// TS 38.413 §9.3.1.27. The rate is included if integrity protection is possible.
     pub(super) fn security_indication(&self) -> Option<SecurityIndication> {
         let s = self.up_security?;
         let integrity = match s.integrity {

@@ -39,7 +39,7 @@ pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
         // §7.3.1 a: a request without transaction identity is answered with 5GSM STATUS and dropped.
         Ok(m) if !m.pti.is_assigned() => return status(ue, psi, m.pti, SmCause::InvalidPtiValue),
         Ok(sm::Message { pti, body: sm::Body::EstablishmentRequest(request), .. }) => (pti, request),
-        // §7.4: nothing else begins a session.
+        // §7.4: no other message begins a session.
         Ok(m) => return status(ue, psi, m.pti, SmCause::MessageTypeNotCompatible),
         Err(e) => return status::unreadable(ue, psi, &e),
     };
@@ -47,7 +47,7 @@ pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
         let reject = EstablishmentReject::new(SmCause::PduSessionDoesNotExist);
         return send(ue, psi, sm::Message::new(psi, pti, reject));
     }
-    // §6.4.1.7 b, §7.3.1: the same request again changes nothing while it is being worked on.
+    // §6.4.1.7 b, §7.3.1: a repeated request changes nothing while it is being processed.
     let running = ue.with(|p| p.lanes.procedure(Lane::Session(psi)));
     let again = running == Some(Procedure::PduSessionEstablishment)
         && ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.pti == pti));
@@ -63,11 +63,11 @@ pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::PduSessionEstablishment, subject, took });
-                tell(ue, psi, SessionChange::Established);
+                emit_change(ue, psi, SessionChange::Established);
             }
             Err(End::Refused(refusal)) => reject(ue, psi, pti, refusal),
             Err(End::Interrupted(Interrupt::ConnectionLost)) => n4::delete(ue, psi),
-            Err(End::Interrupted(_)) => {} // whoever took the lane has taken the session
+            Err(End::Interrupted(_)) => {} // the procedure that took the lane handles the session
         }
     });
 }
@@ -87,18 +87,18 @@ async fn establishment(
     let accept = accept(ue, psi, pti, &request, narrowed)?;
     let tunnel = match set_up(ue, psi, Some(&accept)).await {
         Ok(tunnel) => tunnel, // steps 11 to 14
-        // A gNB that refuses has not delivered the accept; one that does not answer may have.
+        // A gNB that refuses has not delivered the accept; a silent one may have.
         Err(Answer::Refused(refusal)) => return Err(refusal.into()),
         Err(Answer::Unknown(refusal)) => return Err(undo(ue, psi, refusal)),
         Err(Answer::Interrupted(why)) => return Err(why.into()),
     };
     match set_downlink_tunnel(ue, psi, &tunnel).await {
         Err(End::Refused(refusal)) => Err(undo(ue, psi, refusal)),
-        done => done, // steps 15 and 16: the gNB's tunnel reaches the UPF
+        done => done, // steps 15 and 16: the UPF gets the gNB's tunnel
     }
 }
 
-/// The UE believes that it has the session, and it carries nothing: the network releases it again (TS 24.501 §6.3.3).
+/// The UE has got the accept, but the gNB has no resources: the network releases the session again (TS 24.501 §6.3.3).
 fn undo(ue: Ue, psi: PduSessionId, refusal: Refusal) -> End {
     let cause = refusal.sm_cause(&ue.config());
     refused(ue, refusal);
@@ -106,23 +106,23 @@ fn undo(ue: Ue, psi: PduSessionId, refusal: Refusal) -> End {
     End::Interrupted(Interrupt::Superseded(Procedure::PduSessionReleaseByNetwork))
 }
 
-/// Packet filters that a UE can hold which does not say how many (TS 24.501 §6.4.1.2).
+/// Default of the packet filters that a UE supports (TS 24.501 §6.4.1.2).
 const FILTERS_OF_ANY_UE: u16 = 16;
 
-/// What a session is granted.
+/// The granted parameters of a session.
 struct Terms {
     session: SmContext,
     subscribed: SubscribedDnn,
-    /// One of two address families was asked for in vain.
+    /// The cause if only one of two requested address families is granted.
     narrowed: Option<SmCause>,
 }
 
-/// Steps 4 to 9: what the UE asks for, the subscription allows and the data network has.
+/// Steps 4 to 9: combines the UE's request, the subscription and the data network.
 fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest) -> Result<Terms, Refusal> {
     let config = ue.config();
     let network = config.smf.data_networks.get(&data.dnn);
     let network = network.ok_or_else(|| Refusal::DnnNotConfigured(data.dnn.clone()))?;
-    let here = ue.with(|p| p.amf.tai);
+    let here = ue.amf().ue_state(ue).tai;
     if let Some(tai) = here.filter(|tai| !data.emergency && area::outside(&config, &data.dnn, tai.tac)) {
         return Err(Refusal::OutOfLadn(data.dnn.clone(), tai));
     }
@@ -139,7 +139,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     };
     let (session_type, narrowed) = choose_type(request.pdu_session_type, allowed)?;
     let ssc_mode = choose_ssc_mode(request.ssc_mode, subscribed.ssc_mode, session_type)?;
-    let up_security = subscribed.up_security.or(network.up_security); // TS 23.501 §5.10.3: the subscription's first
+    let up_security = subscribed.up_security.or(network.up_security); // TS 23.501 §5.10.3: the subscription has precedence
     protectable(up_security, request.integrity_max_data_rate)?;
     let filters_max = request.max_packet_filters.map_or(FILTERS_OF_ANY_UE, |m| m.value());
     let interface_id = suggested(request).unwrap_or_else(|| interface_id(ue.random()));
@@ -188,17 +188,17 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     Ok(Terms { session, subscribed, narrowed })
 }
 
-/// A UE that cannot protect the integrity of any packet has no session that must be protected (TS 24.501 §6.4.1.4.1 #82,
-/// §9.11.4.7). A UE that can at 64 kbit/s has: its gNB gets the rate.
+/// Refuses a session with required integrity protection to a UE that does not support it (TS 24.501 §6.4.1.4.1 #82,
+/// §9.11.4.7). Support at 64 kbit/s suffices: the gNB gets the rate.
 fn protectable(policy: Option<UpSecurity>, rate: IntegrityMaxDataRate) -> Result<(), Refusal> {
     let required = policy.is_some_and(|p| p.integrity == UpProtection::Required);
     let never = rate.uplink == IntegrityDataRate::Null || rate.downlink == IntegrityDataRate::Null;
     if required && never { Err(Refusal::IntegrityRate) } else { Ok(()) }
 }
 
-/// What the UE subscribes to in this slice and data network.
+/// The subscription for this slice and data network.
 fn subscribed(ue: Ue, data: &SmContextCreateData) -> Result<SubscribedDnn, Refusal> {
-    let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
+    let subscription = ue.with(|p| p.subscription().cloned()).ok_or(Refusal::NoIdentity)?;
     let slice = subscription.slice(data.s_nssai).ok_or(Refusal::SliceNotAllowed(data.s_nssai))?;
     let subscribed = slice.dnns.iter().find(|d| d.dnn == data.dnn).cloned();
     subscribed.ok_or_else(|| Refusal::DnnNotSubscribed {
@@ -208,7 +208,7 @@ fn subscribed(ue: Ue, data: &SmContextCreateData) -> Result<SubscribedDnn, Refus
     })
 }
 
-/// The interface identifier that the UE suggests: no other host is on its link (TS 24.501 §6.4.1.3).
+/// The interface identifier that the UE suggests (TS 24.501 §6.4.1.3). It is accepted, as no other host is on the link.
 fn suggested(request: &EstablishmentRequest) -> Option<[u8; 8]> {
     match request.suggested_interface_identifier.as_ref()?.kind {
         PduAddressKind::Ipv6 { interface_id } | PduAddressKind::Ipv4v6 { interface_id, .. } => {
@@ -218,7 +218,8 @@ fn suggested(request: &EstablishmentRequest) -> Option<[u8; 8]> {
     }
 }
 
-/// One that is not made of a hardware address (RFC 7217 §5), and not zero, which is the subnet-router's (RFC 4291 §2.6.1).
+/// A random interface identifier, not derived from a hardware address (RFC 7217 §5) and not zero, which is the
+/// subnet-router's (RFC 4291 §2.6.1).
 fn interface_id(random: [u8; 16]) -> [u8; 8] {
     let mut id = [0; 8];
     id.copy_from_slice(&random[..8]);
@@ -227,37 +228,37 @@ fn interface_id(random: [u8; 16]) -> [u8; 8] {
     id
 }
 
-/// TS 24.501 §6.4.1.3: IPv4v6 is narrowed to what there is, with the cause that tells the UE not to ask for the other. A
-/// UE that leaves the type open gets what the data network is (TS 23.502 §4.3.2.2.1 step 4).
+/// TS 24.501 §6.4.1.3: IPv4v6 is narrowed to the allowed family, with the cause for that. A UE that does not name a type
+/// gets the data network's (TS 23.502 §4.3.2.2.1 step 4).
 fn choose_type(
     asked: Option<PduSessionType>,
     allowed: SessionTypes,
 ) -> Result<(PduSessionType, Option<SmCause>), Refusal> {
     let SessionTypes { ipv4, ipv6, ethernet, unstructured } = allowed;
-    let wanted = asked.unwrap_or(match allowed {
+    let requested = asked.unwrap_or(match allowed {
         SessionTypes { ipv4: false, ipv6: false, ethernet: true, .. } => PduSessionType::Ethernet,
         SessionTypes { ipv4: false, ipv6: false, unstructured: true, .. } => PduSessionType::Unstructured,
         _ => PduSessionType::Ipv4v6,
     });
-    let told = |cause| asked.map(|_| cause);
-    match wanted {
-        PduSessionType::Ipv4v6 if ipv4 && ipv6 => Ok((wanted, None)),
+    let narrowed = |cause| asked.map(|_| cause);
+    match requested {
+        PduSessionType::Ipv4v6 if ipv4 && ipv6 => Ok((requested, None)),
         PduSessionType::Ipv4v6 if ipv4 => {
-            Ok((PduSessionType::Ipv4, told(SmCause::PduSessionTypeIpv4OnlyAllowed)))
+            Ok((PduSessionType::Ipv4, narrowed(SmCause::PduSessionTypeIpv4OnlyAllowed)))
         }
         PduSessionType::Ipv4v6 if ipv6 => {
-            Ok((PduSessionType::Ipv6, told(SmCause::PduSessionTypeIpv6OnlyAllowed)))
+            Ok((PduSessionType::Ipv6, narrowed(SmCause::PduSessionTypeIpv6OnlyAllowed)))
         }
-        PduSessionType::Ipv4 if ipv4 => Ok((wanted, None)),
-        PduSessionType::Ipv6 if ipv6 => Ok((wanted, None)),
-        PduSessionType::Ethernet if ethernet => Ok((wanted, None)),
-        PduSessionType::Unstructured if unstructured => Ok((wanted, None)),
+        PduSessionType::Ipv4 if ipv4 => Ok((requested, None)),
+        PduSessionType::Ipv6 if ipv6 => Ok((requested, None)),
+        PduSessionType::Ethernet if ethernet => Ok((requested, None)),
+        PduSessionType::Unstructured if unstructured => Ok((requested, None)),
         _ => Err(Refusal::SessionType(allowed)),
     }
 }
 
-/// SSC mode 1 may be had always, mode 2 or 3 where it is the subscribed one (TS 23.501 §5.6.9.3); mode 3 is of IP sessions alone
-/// (TS 23.501 §5.6.9.2.3).
+/// SSC mode 1 is always allowed, mode 2 or 3 if it is the subscribed one (TS 23.501 §5.6.9.3); mode 3 only for IP sessions (TS
+/// 23.501 §5.6.9.2.3).
 fn choose_ssc_mode(
     asked: Option<SscMode>,
     subscribed: SscMode,
@@ -307,7 +308,7 @@ fn accept(
     })
 }
 
-/// `None` in a session that is not of IP.
+/// `None` for a session that is not of type IP.
 fn address(session: &SmContext) -> Option<PduAddress> {
     let ipv4 = session.ipv4.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED);
     let interface_id = session.interface_id;
@@ -328,7 +329,7 @@ fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
     if m.back_off_timer.is_some() {
         (m.congestion_reattempt, m.reattempt) = elsewhere(m.cause);
     }
-    // §6.4.1.4.1: which modes there are beside the refused one.
+    // §6.4.1.4.1: the allowed modes.
     m.allowed_ssc_mode = match refusal {
         Refusal::SscMode { subscribed, .. } => Some(AllowedSscMode {
             one: true,
@@ -342,9 +343,9 @@ fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
     n4::delete(ue, psi);
 }
 
-/// Where a UE that is to wait may ask meanwhile (TS 24.501 §6.4.1.4.2, §6.4.1.4.3): its wait is of this network alone where
-/// that is congested; for any other cause there is neither S1 mode nor an equivalent network to turn to. Of the causes that say
-/// themselves what may be asked for there is nothing to add.
+/// The re-attempt indicators of a reject (TS 24.501 §6.4.1.4.2, §6.4.1.4.3): a congestion back-off applies to this network
+/// only; for other causes there is neither S1 mode nor an equivalent network to try. Causes that say themselves what may be
+/// requested have no indicator.
 fn elsewhere(cause: SmCause) -> (Option<CongestionReattemptIndicator>, Option<ReattemptIndicator>) {
     match cause {
         SmCause::InsufficientResources
@@ -367,8 +368,8 @@ fn elsewhere(cause: SmCause) -> (Option<CongestionReattemptIndicator>, Option<Re
     }
 }
 
-/// The least that a UE waits which was refused for want of resources, where the operator says nothing (T3396, TS 24.501
-/// §6.2.8): long enough that a thousand of them do not come back at once, short enough that nobody calls.
+/// The default minimum of T3396 after congestion, in seconds (TS 24.501 §6.2.8): long enough that a thousand UEs do not
+/// come back at once, short enough not to be noticed as an outage.
 const CONGESTED_S: u8 = 60;
 
 /// T3396. A minute and up to four more, so that UEs that were refused together do not return together.
@@ -383,10 +384,10 @@ fn refused(ue: Ue, refusal: Refusal) {
     super::refused(ue, Procedure::PduSessionEstablishment, refusal);
 }
 
-/// Emits the change of a session.
-pub(super) fn tell(ue: Ue, psi: PduSessionId, change: SessionChange) {
-    let told = ue.with(|p| p.sessions.get(&psi).map(|s| (p.subject(), s.dnn.clone())));
-    if let Some((subject, dnn)) = told {
+/// Emits the event of a session change.
+pub(super) fn emit_change(ue: Ue, psi: PduSessionId, change: SessionChange) {
+    let session = ue.with(|p| p.sessions.get(&psi).map(|s| (p.subject(), s.dnn.clone())));
+    if let Some((subject, dnn)) = session {
         ue.event(Event::Session { subject, psi, dnn, change });
     }
 }
@@ -395,7 +396,7 @@ pub(super) fn tell(ue: Ue, psi: PduSessionId, change: SessionChange) {
 mod tests {
     use super::*;
 
-    #[test] // TS 24.501 §6.4.1.3: the UE's wish for its interface identifier is granted; zero is nobody's
+    #[test] // TS 24.501 §6.4.1.3: the suggested interface identifier is granted, unless it is zero
     fn suggested_interface_identifier() {
         let rate = whimbrel_nas::ie::IntegrityMaxDataRate {
             uplink: IntegrityDataRate::Full,
@@ -422,13 +423,13 @@ mod tests {
         for (asked, subscribed) in [(Two, One), (Three, One), (Three, Two), (Two, Three)] {
             assert_eq!(choose(Some(asked), subscribed), Err(Refusal::SscMode { asked, subscribed }));
         }
-        // Mode 3 is of IP sessions alone.
+        // Mode 3 is for IP sessions only.
         assert_eq!(choose_ssc_mode(None, Three, PduSessionType::Ethernet), Ok(One));
         assert!(choose_ssc_mode(Some(Three), Three, PduSessionType::Unstructured).is_err());
     }
 
-    #[test] // TS 24.501 §6.2.8: congestion is told with a time, which is not the same for all
-    fn those_refused_for_congestion_come_back_one_after_the_other() {
+    #[test] // TS 24.501 §6.2.8: a congestion reject has a back-off that differs between UEs
+    fn congestion_back_off_is_spread() {
         let config = crate::ue_harness::config();
         let wait = |random| back_off(&Refusal::Limit("sessions"), &config, [random; 16]);
         assert_ne!(wait(1), wait(200));
@@ -443,8 +444,8 @@ mod tests {
         }
     }
 
-    #[test] // TS 24.501 §6.4.1.3: the cause tells a UE that asked for both not to ask for the other
-    fn both_families_are_narrowed_to_what_there_is() {
+    #[test] // TS 24.501 §6.4.1.3: a UE that requested both gets the cause for the other family
+    fn ipv4v6_is_narrowed_to_the_allowed_family() {
         let allowed = |ipv4, ipv6| SessionTypes { ipv4, ipv6, ..SessionTypes::NONE };
         let both = Some(PduSessionType::Ipv4v6);
         assert_eq!(choose_type(both, allowed(true, true)), Ok((PduSessionType::Ipv4v6, None)));

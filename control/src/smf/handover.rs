@@ -23,7 +23,7 @@ use crate::refusal::Refusal;
 use crate::services::nsmf::Admitted;
 use crate::state::{DEFAULT_QFI, SmContext, Tunnel, UpState};
 
-/// What a target needs to know of a session that its source wants handed over; `None`: there is nothing to hand over.
+/// The N2 SM information for the target gNB; `None`: the session has no user plane to hand over.
 pub(crate) fn handover_required(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
     let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active));
     if !active || is_being_released(ue, psi) {
@@ -32,15 +32,15 @@ pub(crate) fn handover_required(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Ve
     super::n2_setup_info(ue, psi)
 }
 
-/// What the target says of a session that it takes. The forwarding tunnels in the command are the target's own.
+/// Reads the target's answer for an admitted session. The forwarding tunnels in the command are the target's own.
 pub(crate) fn admitted(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Admitted, Cause> {
     let t = HandoverRequestAcknowledgeTransfer::decode(transfer)
         .map_err(|_| CauseProtocol::AbstractSyntaxErrorReject)?;
     if !ue.with(|p| p.sessions.contains_key(&psi)) {
-        return Err(CauseRadioNetwork::UnknownPduSessionId.into()); // it ended while the target was at it
+        return Err(CauseRadioNetwork::UnknownPduSessionId.into()); // it ended meanwhile
     }
     if !t.qos_flow_setup_response_list.iter().any(|f| f.qos_flow_identifier == DEFAULT_QFI) {
-        return Err(CauseRadioNetwork::UnkownQosFlowId.into()); // no session without its default flow
+        return Err(CauseRadioNetwork::UnkownQosFlowId.into()); // a session needs its default flow
     }
     let tunnel = an_tunnel(&t.dl_ngu_up_tnl_information).ok_or(CauseProtocol::SemanticError)?;
     let mut command = HandoverCommandTransfer::new();
@@ -57,12 +57,12 @@ pub(crate) fn admitted(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Adm
     Ok(Admitted { psi, command, tunnel })
 }
 
-/// §4.9.1.3.2 steps 11 and 12: the UPF is ready for a UE that leaves. It holds what comes for the UE from now on, unless the
-/// operator wants all of it forwarded; and where the source does not reach the target itself, it passes on what the source forwards.
+/// §4.9.1.3.2 steps 11 and 12: prepares the UPF for the handover. It buffers downlink packets from now on, unless the operator
+/// prefers forwarding; and for indirect forwarding it relays what the source forwards.
 ///
-/// Not before the target has said that it takes the session: until then the UE is at its source, for as long as the target
-/// thinks. And not later: when HANDOVER COMMAND is with the source, the UE is gone within milliseconds, and nobody says when.
-/// A session for which the UPF has no tunnels is handed over without forwarding.
+/// Not before the target has admitted the session: until then the UE is at its source, for an unknown time. And not later:
+/// once the source has HANDOVER COMMAND, the UE leaves within milliseconds, without notice. A session for which the UPF has
+/// no tunnels is handed over without forwarding.
 pub(crate) async fn start_forwarding(
     ue: Ue,
     admitted: Vec<Admitted>,
@@ -100,7 +100,7 @@ pub(crate) async fn start_forwarding(
             continue;
         }
         if let (Err(Refusal::Upf(Some(_))), true) = (&answer, held) {
-            n4::post(ue, psi, departure(ue, psi, &[], held)); // tunnels are what it has not
+            n4::post(ue, psi, departure(ue, psi, &[], held)); // without forwarding tunnels
         }
         let ours = answer.ok().and_then(|m| m.created_pdrs.iter().map(given).collect::<Option<Vec<_>>>());
         let mut theirs = tunnels(&mut session.command);
@@ -122,12 +122,12 @@ fn departure(ue: Ue, psi: PduSessionId, targets: &[Tunnel], held: bool) -> Sessi
     n4::departure(targets, held, &marks)
 }
 
-/// A UE is about to come to another gNB, which awaits its packets there. Its UPF need not wait for us to hear that it has come: it leads
-/// them there as soon as one comes from the UE by way of that gNB (Synergy §III-C).
+/// A UE is expected at another gNB, with this downlink tunnel. The UPF does not wait for the path switch: it uses the tunnel as soon as
+/// a packet of the UE arrives from that gNB (Synergy §III-C).
 pub(crate) fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
     let config = ue.config();
     let expected = ue.with(|p| {
-        // ContextTransfer tunnels of one address nothing shows where the UE is.
+        // If both tunnels have one address, packets do not show at which gNB the UE is.
         let s = p
             .sessions
             .get_mut(&psi)
@@ -140,7 +140,7 @@ pub(crate) fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
     }
 }
 
-/// The UE stays where it was: what was held for it goes there, before anything newer.
+/// The handover failed: the buffered packets go to the source gNB, before any newer ones.
 pub(crate) fn handover_ended(ue: Ue) {
     let held: Vec<(PduSessionId, Tunnel)> = ue.with(|p| {
         let source =
@@ -152,7 +152,7 @@ pub(crate) fn handover_ended(ue: Ue) {
     }
 }
 
-/// The forwarding tunnels of a command that a UPF can stand in for, in one order.
+/// The forwarding tunnels of a command that a UPF can replace by its own, in a fixed order.
 fn tunnels(command: &mut HandoverCommandTransfer) -> Vec<&mut UpTransportLayerInformation> {
     let of_session = command
         .dl_forwarding_up_tnl_information
@@ -168,13 +168,13 @@ fn tunnels(command: &mut HandoverCommandTransfer) -> Vec<&mut UpTransportLayerIn
     of_session.chain(of_bearers).chain(&mut command.additional_ul_forwarding_up_tnl_information).collect()
 }
 
-/// The source keeps what it has.
+/// An admitted session without forwarding tunnels.
 fn unforwarded(mut session: Admitted) -> Admitted {
     session.command = HandoverCommandTransfer::new();
     session
 }
 
-/// The tunnel that the UPF chose for a forwarding rule.
+/// The UPF's tunnel of a forwarding rule.
 fn given(pdr: &CreatedPdr) -> Option<Tunnel> {
     match pdr.local_f_teid {
         Some(FTeid::Given { teid, ipv4, ipv6 }) => {
@@ -184,7 +184,7 @@ fn given(pdr: &CreatedPdr) -> Option<Tunnel> {
     }
 }
 
-/// What is to be undone if the UE stays.
+/// Stores how packets are forwarded, to end that if the handover fails.
 fn note(ue: Ue, psi: PduSessionId, forwarding: Option<u8>) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
@@ -193,12 +193,12 @@ fn note(ue: Ue, psi: PduSessionId, forwarding: Option<u8>) {
     });
 }
 
-/// Whether packets of some session are forwarded between its gNBs.
+/// Whether packets of any session are forwarded between gNBs.
 pub(crate) fn is_forwarding(ue: Ue) -> bool {
     ue.with(|p| p.sessions.values().any(|s| s.forwarding.is_some()))
 }
 
-/// §4.9.1.3.3 step 15: the UPF's forwarding tunnels are gone. Nothing waits for the answer: the CTA repeats the request.
+/// §4.9.1.3.3 step 15: releases the UPF's forwarding tunnels. Nothing waits for the answer: the CTA repeats the request.
 pub(crate) fn stop_forwarding(ue: Ue) {
     let forwarding: Vec<(PduSessionId, u8)> = ue.with(|p| {
         let sessions = p.sessions.iter_mut();
@@ -209,8 +209,8 @@ pub(crate) fn stop_forwarding(ue: Ue) {
     }
 }
 
-/// §4.9.1.3.3 steps 7 to 10: the UE is at the target, and its packets follow, those that were held first. The last in the former
-/// tunnels are end markers.
+/// §4.9.1.3.3 steps 7 to 10: the UE is at the target: switches the downlink tunnels. Buffered packets are sent first; the former
+/// tunnels get end markers.
 pub(crate) fn request_path_updates(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSessionId, (), OutputId)> {
     let mut asked = Vec::with_capacity(admitted.len());
     for Admitted { psi, tunnel, .. } in admitted {
@@ -220,14 +220,15 @@ pub(crate) fn request_path_updates(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSes
                 ue.with(|p| p.sessions.get_mut(psi).map(|s| s.active_at(*tunnel)));
                 asked.push((*psi, (), request));
             }
-            // It ended on the way, and the target does not know.
+            // It ended during the handover, which the target does not know.
             None => release_at_gnb(ue, *psi),
         }
     }
     asked
 }
 
-/// The UPF's answers. A session that it lost ends; one that did not come along waits for the UE to ask for it (step 8).
+/// The UPF's answers. A session that the UPF lost is released; one that was not handed over is deactivated until the UE
+/// requests it (step 8).
 pub(crate) async fn paths_switched(
     ue: Ue,
     asked: Vec<(PduSessionId, (), OutputId)>,

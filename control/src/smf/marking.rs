@@ -1,8 +1,8 @@
-//! Transport level marking: the DSCP that packets to a gNB bear outside (TS 23.501 §5.8.2.11.6, TS 29.244 §8.2.12).
+//! Transport level marking: the outer DSCP of packets to a gNB (TS 23.501 §5.8.2.11.6, TS 29.244 §8.2.12).
 //!
-//! A marking is a FAR's, so flows of another DSCP than the default flow's have a FAR of their own; all of them lead to the same tunnel.
-//! Which there are is settled when the session begins, by its policy of then: every change of where packets go is one of all its FARs,
-//! whatever its flows do meanwhile.
+//! A marking belongs to a FAR, so flows with another DSCP than the default flow's have a FAR of their own; all FARs lead to the same
+//! tunnel. The set of FARs is fixed when the session is established, by its policy at that time: a change of the tunnel changes all of
+//! them.
 
 use whimbrel_pfcp::ie::{FarId, TransportLevelMarking};
 
@@ -10,7 +10,7 @@ use super::rules::DOWNLINK_FAR;
 use crate::state::Marks;
 
 impl Marks {
-    /// Of a default flow and of the others that the session may have.
+    /// The markings of the default flow and of the other possible flows.
     pub(super) fn of(default: u8, others: impl Iterator<Item = u8>) -> Self {
         let mut all = vec![default];
         for dscp in others {
@@ -21,17 +21,17 @@ impl Marks {
         if all == [0] { Self::default() } else { Self(all.into()) }
     }
 
-    /// The place of a DSCP; of one that has none, the default flow's.
+    /// The index of a DSCP; the default flow's if it is not included.
     pub(super) fn place(&self, dscp: u8) -> u8 {
         let at = self.0.iter().position(|d| *d == dscp).unwrap_or(0);
         u8::try_from(at).unwrap_or(0)
     }
 
-    /// The downlink FARs, and what packets of each are marked with.
+    /// The downlink FARs with their markings.
     pub(super) fn fars(&self) -> impl Iterator<Item = (FarId, Option<TransportLevelMarking>)> {
         let none = self.0.is_empty().then_some(&0);
         (0..).zip(self.0.iter().chain(none)).map(|(place, dscp)| {
-            // Beside zeros: what had another marking would keep it.
+            // With several FARs, zero is set explicitly, for else the UPF would keep another marking.
             let marking = TransportLevelMarking { value: dscp << 2, mask: 0xfc };
             (downlink_far(place), (!self.0.is_empty()).then_some(marking))
         })
@@ -43,7 +43,7 @@ impl Marks {
     }
 }
 
-/// The FAR of a place.
+/// The FAR of an index.
 pub(super) const fn downlink_far(place: u8) -> FarId {
     FarId(DOWNLINK_FAR.0 + place as u32)
 }
@@ -52,7 +52,7 @@ pub(super) const fn downlink_far(place: u8) -> FarId {
 mod tests {
     use super::*;
 
-    #[test] // TS 29.244 §8.2.12: a session without markings has one FAR, which says nothing of them
+    #[test] // TS 29.244 §8.2.12: a session without markings has one FAR without the IE
     fn each_dscp_has_a_far() {
         let fars = |m: &Marks| m.fars().map(|(f, m)| (f.0, m.map(|m| m.value))).collect::<Vec<_>>();
         let plain = Marks::of(0, [0, 0].into_iter());

@@ -1,6 +1,6 @@
 //! The session management function (TS 23.501 §6.2.2): one file a procedure, one lane a session.
 //!
-//! The AMF calls it by the operations of [`crate::services::nsmf`], it calls the AMF by those of [`crate::services::namf`].
+//! The AMF calls it through [`crate::services::nsmf`], it calls the AMF through [`crate::services::namf`].
 
 pub(crate) mod area;
 mod context;
@@ -50,7 +50,7 @@ pub use crate::state::{
     Counted, FlowRule, Marks, Modification, PendingChange, QosFlow, SmContext, Tunnel, UpState,
 };
 pub use n4::{
-    Downlink, deletion, deletion_of_orphan, departure, gives_away, modification, no_forwarding,
+    Downlink, changes_cp_f_seid, deletion, deletion_of_orphan, departure, modification, no_forwarding,
     no_such_session,
 };
 
@@ -68,11 +68,11 @@ fn n1_message(ue: Ue, psi: PduSessionId, n1: &[u8]) {
         return status(ue, psi, message.pti, SmCause::InvalidPduSessionIdentity);
     }
     match message.body {
-        // §7.3.1: what a UE begins has a transaction identity of its own.
+        // §7.3.1: a procedure of the UE has a transaction identity.
         sm::Body::ReleaseRequest(_) | sm::Body::ModificationRequest(_) if !message.pti.is_assigned() => {
             status(ue, psi, message.pti, SmCause::InvalidPtiValue);
         }
-        // §7.3.1 c, d: another session's procedure bears the identity.
+        // §7.3.1 c, d: another session's procedure uses the identity.
         sm::Body::ReleaseRequest(_) if pti_is_taken(ue, psi, message.pti) => {
             let reject = sm::ReleaseReject::new(SmCause::PtiAlreadyInUse);
             send(ue, psi, sm::Message::new(psi, message.pti, reject));
@@ -110,16 +110,16 @@ fn n1_message(ue: Ue, psi: PduSessionId, n1: &[u8]) {
     }
 }
 
-/// What the session is at; a modification that is about to begin counts.
+/// The running procedure of a session, or a modification that is about to start.
 fn running(ue: Ue, psi: PduSessionId) -> Option<Procedure> {
     ue.with(|p| {
-        let wanted = p.sessions.get(&psi).is_some_and(|s| s.pending_change.is_some());
-        let about_to = wanted.then_some(Procedure::PduSessionModificationByNetwork);
+        let pending = p.sessions.get(&psi).is_some_and(|s| s.pending_change.is_some());
+        let about_to = pending.then_some(Procedure::PduSessionModificationByNetwork);
         p.lanes.procedure(Lane::Session(psi)).or(about_to)
     })
 }
 
-/// A procedure of a session was refused: the operator learns why.
+/// Reports a refused procedure of a session.
 fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = ue.with(|p| p.ran_ue_ngap_id());
@@ -131,7 +131,7 @@ fn send(ue: Ue, psi: PduSessionId, message: sm::Message) {
     ue.amf().n1_n2_message_transfer(ue, psi, Some(&message), N2SmInformation::None);
 }
 
-/// The session's part of a gNB's answer goes to the procedure that awaits it.
+/// Delivers the session's part of a gNB's answer to the procedure that awaits it.
 fn n2_information(ue: Ue, psi: PduSessionId, outcome: N2Outcome, transfer: Vec<u8>, serving: bool) {
     let input = Input::N2Sm(outcome, transfer);
     let Err(Input::N2Sm(_, transfer)) = ue.with(|p| p.lanes.deliver(Lane::Session(psi), input)) else {
@@ -162,7 +162,7 @@ pub(crate) fn n2_setup_info(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8
     })
 }
 
-/// Which addresses a session has: IPv4, IPv6 (TS 23.501 §5.6.10).
+/// The address families of a session: IPv4, IPv6 (TS 23.501 §5.6.10).
 fn families(session_type: PduSessionType) -> (bool, bool) {
     match session_type {
         PduSessionType::Ipv4 => (true, false),
@@ -172,9 +172,10 @@ fn families(session_type: PduSessionType) -> (bool, bool) {
     }
 }
 
-/// The UE-AMBR: that of the sessions with a user plane, these among them, up to what is subscribed (TS 23.501 §5.7.2.6).
+/// The UE-AMBR: the sum of the session AMBRs with a user plane and of these, limited by the subscription (TS 23.501
+/// §5.7.2.6).
 pub(crate) fn aggregate(ue: &UeContext, coming: &[PduSessionId]) -> Option<Ambr> {
-    let most = ue.amf.subscription.as_ref()?.ue_ambr;
+    let most = ue.subscription()?.ue_ambr;
     let counts = |s: &SmContext| s.up != UpState::Inactive || coming.contains(&s.psi);
     let all = ue.sessions.values().filter(|s| counts(s)).map(|s| s.ambr);
     let sum = all.fold(Ambr { ul_kbps: 0, dl_kbps: 0 }, |sum, a| Ambr {
@@ -184,7 +185,7 @@ pub(crate) fn aggregate(ue: &UeContext, coming: &[PduSessionId]) -> Option<Ambr>
     Some(Ambr { ul_kbps: sum.ul_kbps.min(most.ul_kbps), dl_kbps: sum.dl_kbps.min(most.dl_kbps) })
 }
 
-/// Whether some session can carry packets now.
+/// Whether any session has a user plane.
 pub(crate) fn any_active(ue: &UeContext) -> bool {
     ue.sessions.values().any(|s| s.up != UpState::Inactive)
 }

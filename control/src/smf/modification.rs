@@ -1,8 +1,8 @@
 //! PDU session modification: TS 23.502 §4.3.3.2, §4.3.5.1, TS 38.413 §8.2.3; NAS part TS 24.501 §6.3.2 (by the network), §6.4.2
 //! (by the UE).
 //!
-//! What a session is to have stands in its context ([`PendingChange`]) until UE, gNB and UPF have it. So a change that meets an
-//! idle UE, another procedure or the loss of the connection is not lost: it is made as soon as it can be.
+//! The target state of a session is in its context ([`PendingChange`]) until UE, gNB and UPF have it. So a change is not lost
+//! if the UE is idle, another procedure runs or the connection is lost: it is made as soon as possible.
 
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::{
@@ -18,7 +18,7 @@ use whimbrel_ngap::transfer::{
     PduSessionResourceModifyUnsuccessfulTransfer,
 };
 
-use super::pending_change::{policies, want, without};
+use super::pending_change::{policies, set_pending, without};
 use super::qos::{Ground, level_qos};
 use super::release::release_locally;
 use super::requested_qos::{self, Terms};
@@ -37,16 +37,17 @@ pub(crate) fn has_pending_change(ue: &UeContext) -> bool {
     ue.sessions.values().any(|s| s.pending_change.is_some())
 }
 
-/// Begins the changes that can be made now: the UE is connected, and neither it nor the session is at something else.
+/// Starts the changes that can be made now: the UE is connected, and no other procedure of it or of the session runs.
 pub(crate) fn begin_pending_changes(ue: Ue) {
     if !ue.with(|p| has_pending_change(p)) {
         return;
     }
+    let state = ue.amf().ue_state(ue);
+    let there = state.secured && state.registered;
     let ready: Vec<PduSessionId> = ue.with(|p| {
         let at_rest =
             matches!(p.lanes.procedure(Lane::Mobility), None | Some(Procedure::ConfigurationUpdate))
                 && p.lanes.procedure(Lane::Handover).is_none(); // TS 23.502 §4.9.1.2.1: not while the gNB changes
-        let there = p.amf.connection.as_ref().is_some_and(|c| c.secured) && p.amf.registered;
         let due = p.sessions.iter().filter(|(psi, s)| {
             s.pending_change.is_some() && p.lanes.procedure(Lane::Session(**psi)).is_none()
         });
@@ -61,14 +62,15 @@ fn by_network(ue: Ue, psi: PduSessionId) {
     let ue = ue.on(Lane::Session(psi));
     let procedure = Procedure::PduSessionModificationByNetwork;
     ue.start(Lane::Session(psi), procedure, async move {
-        let Some(wanted) = ue.with(|p| p.sessions.get(&psi)?.pending_change.clone()) else { return };
+        let Some(pending) = ue.with(|p| p.sessions.get(&psi)?.pending_change.clone()) else { return };
         let began = ue.now();
-        let done = modify(ue, psi, CommandToUe::by_network(), wanted).await;
+        let done = modify(ue, psi, CommandToUe::by_network(), pending).await;
         finish(ue, psi, procedure, began, done);
     });
 }
 
-/// The UE asks (TS 24.501 §6.4.2). Its request waits for what the session is at; collisions were judged before.
+/// UE-requested modification (TS 24.501 §6.4.2). It starts after the session's running procedure; collisions were
+/// resolved before.
 pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<ModificationRequest>) {
     let ue = ue.on(Lane::Session(psi));
     let procedure = Procedure::PduSessionModificationByUe;
@@ -78,14 +80,14 @@ pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<Modificati
             Ok(granted) => granted,
             Err(cause) => return refuse(ue, psi, pti, cause, procedure),
         };
-        let told = CommandToUe::in_answer(ue, psi, pti, &request);
+        let to_ue = CommandToUe::in_answer(ue, psi, pti, &request);
         drop(request);
-        want(ue, psi, |w| w.clone_from(&granted));
-        let done = modify(ue, psi, told, granted).await;
+        set_pending(ue, psi, |w| w.clone_from(&granted));
+        let done = modify(ue, psi, to_ue, granted).await;
         if let Err(End::Refused(Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. } | Refusal::Upf(_))) =
             &done
         {
-            // The UE got no command, or it does not hold (TS 24.501 §6.4.2.4).
+            // The UE got no command, or the change was undone (TS 24.501 §6.4.2.4).
             let reject = ModificationReject::new(SmCause::InsufficientResources);
             super::send(ue, psi, sm::Message::new(psi, pti, reject));
         }
@@ -93,7 +95,8 @@ pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<Modificati
     });
 }
 
-/// What the session has once the UE's request is granted (TS 24.501 §6.4.2.3). What a UE says of itself is kept.
+/// The session's target state if the UE's request is granted (TS 24.501 §6.4.2.3). The UE's capabilities in it are
+/// stored.
 fn grant(ue: Ue, psi: PduSessionId, request: &ModificationRequest) -> Result<Box<PendingChange>, SmCause> {
     let rules = request.qos_rules.as_ref().map_or(Ok(Vec::new()), QosRules::rules)?;
     let flows = request.qos_flow_descriptions.as_ref();
@@ -105,14 +108,14 @@ fn grant(ue: Ue, psi: PduSessionId, request: &ModificationRequest) -> Result<Box
         let ground = Ground { filters_max, ..Ground::of(s, &config) };
         let terms = Terms { ground, policies: policies(p, s, &config) };
         let flows = requested_qos::grant(&terms, &s.flows, &rules, &descriptions)?;
-        let wanted = Box::new(PendingChange { flows, ..PendingChange::of(s) });
+        let pending = Box::new(PendingChange { flows, ..PendingChange::of(s) });
         if let Some(s) = p.sessions.get_mut(&psi) {
             s.filters_max = filters_max;
             if let Some(rate) = request.integrity_max_data_rate {
                 s.full_rate_integrity = rate.uplink == whimbrel_nas::ie::IntegrityDataRate::Full;
             }
         }
-        Ok(wanted)
+        Ok(pending)
     })
 }
 
@@ -122,7 +125,7 @@ fn refuse(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Proced
     super::refused(ue, procedure, Refusal::Qos(cause));
 }
 
-/// Content of the command besides the change: in the answer to the UE's request, what it asked for.
+/// The command without the change: in the answer to a UE's request, the other IEs that it asked for.
 struct CommandToUe {
     pti: Pti,
     command: Option<Box<ModificationCommand>>,
@@ -148,90 +151,93 @@ impl CommandToUe {
     }
 }
 
-/// Brings a session to what it is to have: TS 23.502 §4.3.3.2 steps 2a to 12. Flows that the gNB does not take are taken
-/// back from the UE by a second round.
+/// Brings a session to its target state: TS 23.502 §4.3.3.2 steps 2a to 12. Flows that the gNB refuses are removed at
+/// the UE by a second command.
 async fn modify(
     ue: Ue,
     psi: PduSessionId,
-    mut told: CommandToUe,
-    mut wanted: Box<PendingChange>,
+    mut to_ue: CommandToUe,
+    mut pending: Box<PendingChange>,
 ) -> Result<AtGnb, End> {
     let mut at_gnb = AtGnb::default();
     loop {
-        ue.amf().handover_over(ue).await?; // the gNB is asked where the UE then is (TS 38.413 §8.4.1.2)
-        let Some(step) = Step::towards(ue, psi, &told, &wanted) else { return Ok(at_gnb) };
-        if let Err(end) = n4_half(ue, psi, &wanted, Half::Before).await {
-            return Err(unwanted(ue, psi, &wanted, end)); // step 2a: neither UE nor gNB has a command yet
+        ue.amf().handover_over(ue).await?; // then the serving gNB is asked (TS 38.413 §8.4.1.2)
+        let Some(step) = Step::towards(ue, psi, &to_ue, &pending) else { return Ok(at_gnb) };
+        if let Err(end) = n4_half(ue, psi, &pending, Half::Before).await {
+            return Err(drop_pending(ue, psi, &pending, end)); // step 2a: neither UE nor gNB has a command yet
         }
         let outcome = Box::pin(command(ue, psi, step)).await; // steps 3 to 11
         let not_taken = match outcome {
-            Ok(GnbHas::AllBut(failed)) => at_gnb.add(failed, &wanted),
+            Ok(GnbHas::AllBut(failed)) => at_gnb.add(failed, &pending),
             Ok(GnbHas::Unknown(refusal)) => {
                 at_gnb.refusal = Some(refusal);
                 Vec::new()
             }
-            Err(end) => return Err(undo(ue, psi, wanted, end)),
+            Err(end) => return Err(undo(ue, psi, pending, end)),
         };
-        if let Err(end) = n4_half(ue, psi, &wanted, Half::After).await {
-            return Err(Box::pin(take_back(ue, psi, wanted, end)).await); // step 12
+        if let Err(end) = n4_half(ue, psi, &pending, Half::After).await {
+            return Err(Box::pin(take_back(ue, psi, pending, end)).await); // step 12
         }
-        keep(ue, psi, &wanted);
+        keep(ue, psi, &pending);
         without(ue, psi, &not_taken);
-        want(ue, psi, |_| {}); // what it has it wants no more
-        wanted.flows.retain(|f| !not_taken.contains(&f.qfi));
-        told = CommandToUe::by_network();
+        set_pending(ue, psi, |_| {}); // clears the change if it is made
+        pending.flows.retain(|f| !not_taken.contains(&f.qfi));
+        to_ue = CommandToUe::by_network();
     }
 }
 
-/// UE and UPF have it.
-fn keep(ue: Ue, psi: PduSessionId, wanted: &PendingChange) {
+/// Stores the change that UE and UPF have made.
+fn keep(ue: Ue, psi: PduSessionId, pending: &PendingChange) {
     let until = ue.now() + ue.config().timers.pdu_session_address_lifetime;
     ue.with(|p| {
         let Some(s) = p.sessions.get_mut(&psi) else { return };
-        s.flows.clone_from(&wanted.flows);
-        (s.ambr, s.five_qi, s.arp) = (wanted.ambr, wanted.five_qi, wanted.arp);
-        if wanted.leaving && !s.is_leaving() {
+        s.flows.clone_from(&pending.flows);
+        (s.ambr, s.five_qi, s.arp) = (pending.ambr, pending.five_qi, pending.arp);
+        if pending.leaving && !s.is_leaving() {
             s.until = until;
         }
     });
 }
 
-/// Whether the UPF refused, and has the session as it was (TS 29.244 §6.3.3.3). One that does not answer, or has lost the session,
-/// has not: its state is unknown.
+/// Whether the UPF refused and kept the session unchanged (TS 29.244 §6.3.3.3). If it does not answer, or has lost the session,
+/// its state is unknown.
 fn stands_at_upf(end: &End) -> bool {
     let lost = whimbrel_pfcp::ie::Cause::SessionContextNotFound as u8;
     matches!(end, End::Refused(Refusal::Upf(Some(cause))) if *cause != lost)
 }
 
-/// What was refused is not tried again.
-fn unwanted(ue: Ue, psi: PduSessionId, wanted: &PendingChange, end: End) -> End {
+/// Drops a refused change, so that it is not tried again.
+fn drop_pending(ue: Ue, psi: PduSessionId, pending: &PendingChange, end: End) -> End {
     if let End::Refused(_) = end {
         ue.with(|p| {
             if let Some(s) = p.sessions.get_mut(&psi) {
-                s.pending_change = s.pending_change.take().filter(|w| **w != *wanted);
+                s.pending_change = s.pending_change.take().filter(|w| **w != *pending);
             }
         });
     }
     end
 }
 
-/// The UPF refused the second half of a change that UE and gNB have made already: they go back to what stands.
-async fn take_back(ue: Ue, psi: PduSessionId, wanted: Box<PendingChange>, end: End) -> End {
+/// The UPF refused the second half of a change that UE and gNB have made already: it is undone there.
+async fn take_back(ue: Ue, psi: PduSessionId, pending: Box<PendingChange>, end: End) -> End {
     if !stands_at_upf(&end) {
         return end; // the session ends
     }
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        Some((Change { session, flows: &wanted.flows, ambr: wanted.ambr }.undo(), PendingChange::of(session)))
+        Some((
+            Change { session, flows: &pending.flows, ambr: pending.ambr }.undo(),
+            PendingChange::of(session),
+        ))
     });
     let Some((at_upf, has)) = back else { return end };
     n4::post(ue, psi, at_upf);
-    if let Some(step) = Step::between(ue, psi, &CommandToUe::by_network(), &wanted, &has)
+    if let Some(step) = Step::between(ue, psi, &CommandToUe::by_network(), &pending, &has)
         && let Err(interrupted @ End::Interrupted(_)) = command(ue, psi, step).await
     {
         return interrupted;
     }
-    unwanted(ue, psi, &wanted, end)
+    drop_pending(ue, psi, &pending, end)
 }
 
 #[derive(Clone, Copy)]
@@ -240,10 +246,10 @@ enum Half {
     After,
 }
 
-async fn n4_half(ue: Ue, psi: PduSessionId, wanted: &PendingChange, half: Half) -> Result<(), End> {
+async fn n4_half(ue: Ue, psi: PduSessionId, pending: &PendingChange, half: Half) -> Result<(), End> {
     let request = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        let change = Change { session, flows: &wanted.flows, ambr: wanted.ambr };
+        let change = Change { session, flows: &pending.flows, ambr: pending.ambr };
         Some(match half {
             Half::Before => change.before(),
             Half::After => change.after(),
@@ -256,36 +262,37 @@ async fn n4_half(ue: Ue, psi: PduSessionId, wanted: &PendingChange, half: Half) 
     }
 }
 
-/// One round of a modification: the messages for UE and gNB.
+/// One step of a modification: the messages for UE and gNB.
 struct Step {
     command: sm::Message,
-    /// For the gNB, where it has the session and sees a difference.
+    /// For the gNB, if it has the session and its parameters change.
     transfer: Option<Vec<u8>>,
 }
 
 impl Step {
-    /// From what the session has. `None` where there is nothing to do.
-    fn towards(ue: Ue, psi: PduSessionId, told: &CommandToUe, wanted: &PendingChange) -> Option<Self> {
+    /// The step from the present state. `None` if there is nothing to do.
+    fn towards(ue: Ue, psi: PduSessionId, to_ue: &CommandToUe, pending: &PendingChange) -> Option<Self> {
         let has = ue.with(|p| p.sessions.get(&psi).map(|s| PendingChange::of(s)))?;
-        Self::between(ue, psi, told, &has, wanted)
+        Self::between(ue, psi, to_ue, &has, pending)
     }
 
     fn between(
         ue: Ue,
         psi: PduSessionId,
-        told: &CommandToUe,
+        to_ue: &CommandToUe,
         from: &PendingChange,
         to: &PendingChange,
     ) -> Option<Self> {
         let lifetime = ue.config().timers.pdu_session_address_lifetime;
+        let set_up = ue.amf().ue_state(ue).context_set_up;
         ue.with(|p| {
             let session = p.sessions.get_mut(&psi)?;
-            session.pti = told.pti;
-            if told.command.is_none() && from == to {
+            session.pti = to_ue.pti;
+            if to_ue.command.is_none() && from == to {
                 return None;
             }
             let (rules, descriptions) = differences(from, to);
-            let mut m = told.command.as_ref().map_or_else(ModificationCommand::new, |c| (**c).clone());
+            let mut m = to_ue.command.as_ref().map_or_else(ModificationCommand::new, |c| (**c).clone());
             m.qos_rules = QosRules::new(&rules);
             m.qos_flow_descriptions = QosFlowDescriptions::new(&descriptions);
             m.session_ambr = (from.ambr != to.ambr).then(|| SessionAmbr {
@@ -293,18 +300,17 @@ impl Step {
                 uplink: BitRate::from_kbps(to.ambr.ul_kbps),
             });
             if to.leaving && !from.leaving {
-                reanchoring::tell(lifetime, &mut m);
+                reanchoring::add_lifetime(lifetime, &mut m);
             }
-            let command = sm::Message::new(psi, told.pti, m);
+            let command = sm::Message::new(psi, to_ue.pti, m);
             let at_gnb = session.up == UpState::Active;
             let transfer = at_gnb.then(|| transfer(from, to)).flatten();
-            let set_up = p.amf.connection.as_ref().is_some_and(|c| c.context_set_up);
             Some(Self { command, transfer: transfer.filter(|_| set_up) })
         })
     }
 }
 
-/// The rules and descriptions for the UE (TS 24.501 §9.11.4.12, §9.11.4.13): first deletions, so that their identifiers are free.
+/// The rules and descriptions for the UE (TS 24.501 §9.11.4.12, §9.11.4.13): deletions first, so that their identifiers are free.
 fn differences(from: &PendingChange, to: &PendingChange) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
     let (mut rules, mut descriptions) = (Vec::new(), Vec::new());
     if from.five_qi != to.five_qi {
@@ -312,8 +318,8 @@ fn differences(from: &PendingChange, to: &PendingChange) -> (Vec<QosRule>, Vec<Q
         let parameters = vec![FlowParameter::FiveQi(to.five_qi)];
         descriptions.push(QosFlowDescription { qfi: DEFAULT_QFI, operation, e_bit: true, parameters });
     }
-    let told = |w: &PendingChange| w.flows.iter().filter_map(QosFlow::for_ue).collect::<Vec<_>>();
-    let (from, to) = (&told(from), &told(to));
+    let to_ue = |w: &PendingChange| w.flows.iter().filter_map(QosFlow::for_ue).collect::<Vec<_>>();
+    let (from, to) = (&to_ue(from), &to_ue(to));
     let same = |f: &QosFlow, g: &QosFlow| (f.qfi, f.name) == (g.qfi, g.name);
     for old in from {
         let new = to.iter().find(|f| same(f, old));
@@ -349,7 +355,7 @@ fn differences(from: &PendingChange, to: &PendingChange) -> (Vec<QosRule>, Vec<Q
     (rules, descriptions)
 }
 
-/// The transfer for the gNB (TS 38.413 §9.3.4.3); `None` where it would see no difference.
+/// The transfer for the gNB (TS 38.413 §9.3.4.3); `None` if its parameters do not change.
 fn transfer(from: &PendingChange, to: &PendingChange) -> Option<Vec<u8>> {
     let mut t = PduSessionResourceModifyRequestTransfer::new();
     t.pdu_session_aggregate_maximum_bit_rate = (from.ambr != to.ambr)
@@ -374,15 +380,15 @@ fn transfer(from: &PendingChange, to: &PendingChange) -> Option<Vec<u8>> {
     (t != PduSessionResourceModifyRequestTransfer::new()).then(|| t.to_vec())
 }
 
-/// What a gNB has of a change that the UE has made.
+/// The state at the gNB of a change that the UE has made.
 enum GnbHas {
-    /// All but these flows, with the cause of each.
+    /// All except these flows, with their causes.
     AllBut(Vec<(Qfi, Cause)>),
-    /// Unknown, for this reason: it gets the session again.
+    /// Unknown, for this reason: the session is set up again.
     Unknown(Refusal),
 }
 
-/// What a gNB did not take of a modification, for whoever wants to know its outcome.
+/// What a gNB refused of a modification, for its outcome.
 #[derive(Default)]
 struct AtGnb {
     failed_flows: Vec<FailedFlow>,
@@ -390,23 +396,23 @@ struct AtGnb {
 }
 
 impl AtGnb {
-    /// Notes the flows that failed in one round. Gives their identifiers.
-    fn add(&mut self, failed: Vec<(Qfi, Cause)>, wanted: &PendingChange) -> Vec<Qfi> {
+    /// Adds the flows that failed in one step. Returns their identifiers.
+    fn add(&mut self, failed: Vec<(Qfi, Cause)>, pending: &PendingChange) -> Vec<Qfi> {
         let not_taken = failed.iter().map(|(qfi, _)| *qfi).collect();
         self.failed_flows.extend(failed.into_iter().map(|(qfi, cause)| FailedFlow {
             qfi,
-            name: wanted.flows.iter().find(|f| f.qfi == qfi).map(|f| f.name),
+            name: pending.flows.iter().find(|f| f.qfi == qfi).map(|f| f.name),
             cause: cause.in_words(),
         }));
         not_taken
     }
 }
 
-/// Steps 3 to 11: UE and gNB get the command, and both answer.
+/// Steps 3 to 11: the command to UE and gNB, and their answers.
 ///
-/// After the fifth expiry of T3591 the procedure is given up (TS 24.501 §6.3.2.5 a). A gNB that has not answered by then, or says
-/// no to what the UE has, gives the session's resources up: whatever it answers later, they are set up anew as they are to be
-/// (TS 38.413 §8.2.3.3).
+/// After the fifth expiry of T3591 the procedure is aborted (TS 24.501 §6.3.2.5 a). If the gNB has not answered by then, or
+/// refuses a change that the UE has made, its resources are released and set up again with the new state, whatever it answers
+/// later (TS 38.413 §8.2.3.3).
 async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<GnbHas, End> {
     let Step { command, transfer } = step;
     let mut timer = Repeated::new("PDU SESSION MODIFICATION COMMAND", "T3591", ue.config().timers.t3591);
@@ -437,7 +443,8 @@ async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<GnbHas, End> {
                 _ => completed = true,
             },
             Ok(Some(Input::N2Sm(N2Outcome::Modified, transfer))) => not_taken = Some(failed_flows(&transfer)),
-            // The UE has it: a gNB that has not, or does not answer, is not asked again but gets the session again.
+            // The UE has made the change: a gNB that refused, or is silent, is not asked again; the session is set up
+            // there again.
             Ok(answer @ (None | Some(_))) if completed => {
                 up_connection::give_up_at_gnb(ue, psi);
                 let silent = Refusal::RadioFailure("no answer to PDU SESSION RESOURCE MODIFY REQUEST");
@@ -473,24 +480,24 @@ fn refused_by_gnb(answer: &Input) -> Refusal {
     }
 }
 
-/// The change was not made: the UPF goes back, and a gNB that has it already too. One that was refused is not tried again; one
-/// that was interrupted, and may be known to the UE, is made once it can be.
-fn undo(ue: Ue, psi: PduSessionId, wanted: Box<PendingChange>, end: End) -> End {
+/// The change was not made: undoes it at the UPF, and at the gNB if that has made it. A refused change is dropped; an
+/// interrupted one, which the UE may know, is made later.
+fn undo(ue: Ue, psi: PduSessionId, pending: Box<PendingChange>, end: End) -> End {
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        let change = Change { session, flows: &wanted.flows, ambr: wanted.ambr };
+        let change = Change { session, flows: &pending.flows, ambr: pending.ambr };
         let at_gnb = session.up == UpState::Active && matches!(end, End::Refused(_));
-        Some((change.undo(), at_gnb.then(|| transfer(&wanted, &PendingChange::of(session))).flatten()))
+        Some((change.undo(), at_gnb.then(|| transfer(&pending, &PendingChange::of(session))).flatten()))
     });
     let Some((at_upf, at_gnb)) = back else { return end };
     n4::post(ue, psi, at_upf);
     if let Some(transfer) = at_gnb {
         ue.amf().n1_n2_message_transfer(ue, psi, None, N2SmInformation::Modify(transfer));
     }
-    unwanted(ue, psi, &wanted, end)
+    drop_pending(ue, psi, &pending, end)
 }
 
-/// How a modification ended.
+/// Reports the outcome of a modification.
 fn finish(
     ue: Ue,
     psi: PduSessionId,
@@ -513,7 +520,7 @@ fn finish(
             let (gone, lost) = match &refusal {
                 // The UE does not have the session (TS 24.501 §6.3.2.4).
                 Refusal::ModificationRejected(c) => (*c == SmCause::InvalidPduSessionIdentity, false),
-                // The UPF's state is unknown: the session is set up again. One that it refused to change stands.
+                // The UPF's state is unknown: the session is set up again. If it refused the change, the session stays.
                 Refusal::Upf(_) => (false, !stands_at_upf(&End::Refused(refusal.clone()))),
                 _ => (false, false),
             };

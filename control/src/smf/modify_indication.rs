@@ -15,7 +15,7 @@ use crate::procedure::{Interrupt, Ue};
 use crate::services::nsmf::Moved;
 use crate::state::{DEFAULT_QFI, Tunnel, UpState};
 
-/// Leads each session's downlink packets into the tunnel that the gNB names now.
+/// Sets each session's downlink tunnel to the gNB's new one.
 pub(crate) async fn move_tunnels(ue: Ue, items: &[PduSessionResourceItem]) -> Result<Vec<Moved>, Interrupt> {
     let (mut moved, mut asked) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
     for (i, item) in items.iter().enumerate() {
@@ -64,7 +64,7 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
             return Err(CauseRadioNetwork::UnkownQosFlowId.into());
         }
         let mut answer = PduSessionResourceModifyConfirmTransfer::new(flows, tunnel(ours));
-        // One tunnel a session: flows that the gNB would have elsewhere stay unmoved (TS 38.413 §9.3.4.7).
+        // One tunnel per session: flows for which the gNB gives further tunnels stay in it (TS 38.413 §9.3.4.7).
         let elsewhere = asked.additional_dl_qos_flow_per_tnl_information.iter();
         let elsewhere = elsewhere.flat_map(|t| &t.associated_qos_flow_list).map(|f| f.qos_flow_identifier);
         let failed = unknown.iter().map(|q| (*q, CauseRadioNetwork::UnkownQosFlowId));

@@ -1,5 +1,5 @@
-//! The SMF's end of N4: the rules of a session (TS 29.244 §5.2, §6.3.2.2, §6.3.3.2, §6.3.4.2), and what the UPF says of them
-//! (TS 29.244 §6.3.5.3, TS 23.502 §4.4.2.2, TS 23.527 §5.3).
+//! The SMF's end of N4: the requests of a session (TS 29.244 §5.2, §6.3.2.2, §6.3.3.2, §6.3.4.2), and the UPF's reports (TS
+//! 29.244 §6.3.5.3, TS 23.502 §4.4.2.2, TS 23.527 §5.3).
 
 use std::net::IpAddr;
 
@@ -32,14 +32,14 @@ use crate::refusal::Refusal;
 use crate::state::{Marks, SubscribedDnn, Tunnel, UpState};
 use crate::upf::UpfId;
 
-/// N4 session establishment (TS 23.502 §4.4.1.2): the UPF gives the tunnel and the addresses.
+/// N4 session establishment (TS 23.502 §4.4.1.2): returns the UPF's tunnel and addresses.
 pub(super) async fn establish(ue: Ue, psi: PduSessionId, subscribed: SubscribedDnn) -> Result<(), End> {
     let mut tried = Tried::default();
     let mut refusal = None;
     loop {
         let upf = match selection::choose(ue, psi, &tried) {
             Ok(upf) => upf,
-            // No further UPF: the answer of the last one is the reason.
+            // No further UPF: the refusal is the last one's.
             Err(none) => return Err(refusal.unwrap_or(none).into()),
         };
         match establish_at(ue, psi, upf, &subscribed).await {
@@ -69,16 +69,16 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
             Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
                 established(ue, psi, &m)
             }
-            Message::SessionEstablishmentResponse(m) if goes_without_guarantees(ue, psi, &m) => continue,
+            Message::SessionEstablishmentResponse(m) if drop_gbr_flows(ue, psi, &m) => continue,
             Message::SessionEstablishmentResponse(m) => Err(refused(ue, psi, m.cause).into()),
             _ => Err(Refusal::Upf(None).into()),
         };
     }
 }
 
-/// The UPF cannot keep what is guaranteed to a flow (its rule has failed for want of resources): the session is had without its flows of
-/// guaranteed rate, as where a gNB has no room for them (TS 23.502 §4.3.2.2.1 step 16). Whether there were any.
-fn goes_without_guarantees(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> bool {
+/// The UPF lacks resources for a guaranteed bit rate: removes the session's GBR flows, as if a gNB refused them (TS 23.502 §4.3.2.2.1
+/// step 16). Returns whether there were any.
+fn drop_gbr_flows(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> bool {
     let short =
         m.cause == Cause::NoResourcesAvailable && matches!(m.failed_rule_id, Some(FailedRuleId::Qer(_)));
     short
@@ -90,7 +90,7 @@ fn goes_without_guarantees(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentRe
         })
 }
 
-/// Whether another UPF may have what this one has not: it is silent, full, overloaded, or knows nothing of an association.
+/// Whether another UPF may serve the session: this one is silent, full, overloaded, or has no association.
 fn is_of_this_upf(refusal: &Refusal) -> bool {
     const OF_IT: [Cause; 4] = [
         Cause::NoEstablishedPfcpAssociation,
@@ -105,7 +105,7 @@ fn is_of_this_upf(refusal: &Refusal) -> bool {
     }
 }
 
-/// Keeps what the UPF chose.
+/// Stores the UPF's choices.
 fn established(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> Result<(), End> {
     let seid = m.up_f_seid.map(|f| f.seid);
     let tunnel = m.created_pdrs.iter().find_map(|pdr| match pdr.local_f_teid {
@@ -146,13 +146,13 @@ fn refused(ue: Ue, psi: PduSessionId, cause: Cause) -> Refusal {
 pub enum Downlink {
     /// To the gNB.
     To(Tunnel),
-    /// To another gNB; the last that goes to the former is an end marker (TS 29.281 §5.1, TS 23.501 §5.8.2.9).
+    /// To another gNB; the former tunnel gets an end marker (TS 29.281 §5.1, TS 23.501 §5.8.2.9).
     SwitchTo(Tunnel),
-    /// Nowhere.
+    /// Dropped.
     Discard,
-    /// Into the buffer; the first packet is reported (TS 23.502 §4.2.6 step 6a).
+    /// Buffered; the first packet is reported (TS 23.502 §4.2.6 step 6a).
     Buffer,
-    /// Into the buffer, without report: the UE is in handover.
+    /// Buffered without report, during a handover.
     Hold,
 }
 
@@ -174,7 +174,7 @@ pub(super) async fn change(
     Ok(())
 }
 
-/// The request that leads a session's downlink packets elsewhere.
+/// The request that changes where a session's downlink packets go.
 pub(super) fn downlink_update(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
     ue.with(|p| {
         let none = Marks::default();
@@ -182,7 +182,7 @@ pub(super) fn downlink_update(ue: Ue, psi: PduSessionId, downlink: Downlink) -> 
     })
 }
 
-/// The request that leads the downlink packets of a session with these markings elsewhere.
+/// The same for a session with these markings.
 pub fn modification(downlink: Downlink, marks: &Marks) -> SessionModificationRequest {
     let update_fars = marks.fars().map(|(far, marking)| update_far(far, downlink, marking)).collect();
     SessionModificationRequest { update_fars, ..Default::default() }
@@ -208,7 +208,7 @@ fn update_far(far: FarId, downlink: Downlink, marking: Option<TransportLevelMark
     far
 }
 
-/// The same for when the UE has come to where they lead, as a packet of it will show.
+/// The same, to take effect when a packet of the UE shows that it has arrived at the target.
 pub(super) fn predicted(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
     SessionModificationRequest { on_arrival: Some(OnArrival), ..downlink_update(ue, psi, downlink) }
 }
@@ -224,8 +224,8 @@ fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionMod
     }
 }
 
-/// The request of a UE that is about to leave its gNB: whether its packets are held; and for tunnels in which those that its gNB
-/// forwards go on to another gNB's (TS 23.502 §4.9.1.3.2 step 11; `relay.rs` of the user plane says how it is to be asked).
+/// The request at the start of a handover: whether downlink packets are buffered, and forwarding tunnels from the source to the
+/// target (TS 23.502 §4.9.1.3.2 step 11; `relay.rs` of the user plane says how it is to be asked).
 pub fn departure(targets: &[Tunnel], held: bool, marks: &Marks) -> SessionModificationRequest {
     let mut request = match held {
         true => modification(Downlink::Hold, marks),
@@ -244,7 +244,7 @@ pub fn departure(targets: &[Tunnel], held: bool, marks: &Marks) -> SessionModifi
     request
 }
 
-/// The request that ends the first `count` of them.
+/// The request that removes the first `count` forwarding tunnels.
 pub fn no_forwarding(count: u8) -> SessionModificationRequest {
     let mut request = SessionModificationRequest::default();
     for (pdr_id, far_id) in forwarding_rules().take(count.into()) {
@@ -254,13 +254,13 @@ pub fn no_forwarding(count: u8) -> SessionModificationRequest {
     request
 }
 
-/// The rules of forwarding tunnels: numbers that no QoS flow's rule comes near.
+/// Rule identifiers of forwarding tunnels, outside the range of QoS rules.
 fn forwarding_rules() -> impl Iterator<Item = (PdrId, FarId)> {
     (0..=u8::MAX).map(|n| (PdrId(0xff00 + u16::from(n)), FarId(0xff00 + u32::from(n))))
 }
 
-/// Sends a modification whose answer is awaited with others ([`modifications_answered`]). `None`: the UPF does not have the
-/// session.
+/// Sends a modification whose answer is awaited together with others ([`modifications_answered`]). `None`: the UPF does not
+/// have the session.
 pub(super) fn ask_modification(
     ue: Ue,
     psi: PduSessionId,
@@ -271,7 +271,7 @@ pub(super) fn ask_modification(
     Some(ue.emit(Effect::N4 { upf, octets }, None))
 }
 
-/// Awaits the answers to modifications that were sent at once, in whatever order they come.
+/// Awaits the answers to concurrent modifications, in any order.
 pub(super) async fn modifications_answered<T>(
     ue: Ue,
     mut asked: Vec<(PduSessionId, T, OutputId)>,
@@ -297,17 +297,17 @@ pub(super) async fn modifications_answered<T>(
     Ok(answered)
 }
 
-/// Changes a session's rules at the UPF, and nothing waits for the answer: what was begun is taken back.
+/// Changes a session's rules at the UPF without awaiting the answer, to undo a change.
 pub(super) fn post(ue: Ue, psi: PduSessionId, request: SessionModificationRequest) {
     if !super::rule_change::is_empty(&request) {
         let _ = ask_modification(ue, psi, request);
     }
 }
 
-/// N4 session release (TS 23.502 §4.4.1.4), and the end of the session here. Nothing waits for the answer: the
-/// CTA repeats the request until the UPF has it.
+/// N4 session release (TS 23.502 §4.4.1.4), and the deletion of the SM context. The answer is not awaited: the CTA
+/// repeats the request until the UPF answers.
 pub(super) fn delete(ue: Ue, psi: PduSessionId) {
-    super::establishment::tell(ue, psi, SessionChange::Released);
+    super::establishment::emit_change(ue, psi, SessionChange::Released);
     ue.amf().sm_context_released(ue, psi);
     if let Some((upf, seid)) = ue.with(|p| p.sessions.remove(&psi).and_then(|s| Some((s.upf, s.up_seid?)))) {
         delete_at_upf(ue, upf, seid);
@@ -332,7 +332,8 @@ async fn ask(ue: Ue, upf: UpfId, seid: Option<Seid>, request: Message) -> Result
     }
 }
 
-/// An answer of the UPF: to the lane that asked. If none waits any more, what it set up is deleted.
+/// Delivers an answer of the UPF to the lane that asked. If none waits any more, a session that it established is
+/// deleted.
 pub(crate) fn answered(ue: Ue, to: OutputId, upf: UpfId, octets: Option<&[u8]>) {
     let message = octets.and_then(|o| Frame::parse(o).ok()).and_then(|f| Message::parse(&f).ok());
     let input = Input::Pfcp(to, message.map(Box::new));
@@ -342,7 +343,7 @@ pub(crate) fn answered(ue: Ue, to: OutputId, upf: UpfId, octets: Option<&[u8]>) 
     }
 }
 
-/// The UPF's session that an accepted establishment has made.
+/// The UP SEID of an accepted establishment.
 fn orphaned_session(message: &Message) -> Option<Seid> {
     match message {
         Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
@@ -352,14 +353,14 @@ fn orphaned_session(message: &Message) -> Option<Seid> {
     }
 }
 
-/// The request that takes down what an answer says was set up for a UE that is gone.
+/// The request that deletes a session that was established for a deleted UE context.
 pub fn deletion_of_orphan(octets: &[u8]) -> Option<Vec<u8>> {
     let message = Message::parse(&Frame::parse(octets).ok()?).ok()?;
     orphaned_session(&message).map(deletion)
 }
 
-/// Whether a request names another CP F-SEID, which is the first of its IEs where it has one (TS 29.244 §7.5.4.1).
-pub fn gives_away(octets: &[u8]) -> bool {
+/// Whether a request changes the CP F-SEID, which is then its first IE (TS 29.244 §7.5.4.1).
+pub fn changes_cp_f_seid(octets: &[u8]) -> bool {
     const F_SEID: [u8; 2] = 57u16.to_be_bytes(); // TS 29.244 §8.1.2
     let asks = octets.get(1) == Some(&whimbrel_pfcp::message_type::SESSION_MODIFICATION_REQUEST);
     asks && octets.get(16..18) == Some(&F_SEID)
@@ -368,7 +369,7 @@ pub fn gives_away(octets: &[u8]) -> bool {
 /// A session report (TS 29.244 §7.5.8).
 pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
     let Ok(frame) = Frame::parse(octets) else { return };
-    // One of an earlier session of this identity is not this session's, nor one of a UPF that does not have it.
+    // Reports of an earlier session with this identity, or of another UPF, are not for this session.
     let same = |psi: &PduSessionId| {
         ue.with(|p| p.sessions.get(psi).is_some_and(|s| s.upf == upf && Some(s.cp_seid) == frame.header.seid))
     };
@@ -400,7 +401,7 @@ pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
     }
 }
 
-/// Downlink packets wait for a session. Whether they do: a session with a user plane takes them.
+/// Marks that downlink packets wait for a session. Returns false if it has a user plane.
 fn await_user_plane(ue: Ue, psi: PduSessionId) -> bool {
     ue.with(|p| {
         p.sessions.get_mut(&psi).is_some_and(|s| {
@@ -419,8 +420,8 @@ fn is(f_teid: &FTeid, tunnel: Tunnel) -> bool {
     }
 }
 
-/// Extended buffering (TS 23.502 §4.2.3.3 step 2, TS 29.244 §5.2.4.2): a UE that sleeps for long is not reached before so many seconds, and
-/// and packets that arrive until then are kept without a further report.
+/// Extended buffering (TS 23.502 §4.2.3.3 step 2, TS 29.244 §5.2.4.2): the UE is not reachable for this number of seconds, and packets that
+/// arrive until then are buffered without further reports.
 fn extended(ue: Ue) -> Option<UpdateBarInReportResponse> {
     let sleeps = ue.amf().unreachable_for(ue)?;
     let packets = ue.config().smf.buffering.extended_packets;

@@ -1,4 +1,4 @@
-//! A gNB reports flows that it does not serve as agreed: TS 38.413 §8.2.4, TS 23.502 §4.3.3.2 step 1e.
+//! PDU session resource notify: TS 38.413 §8.2.4, TS 23.502 §4.3.3.2 step 1e.
 
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_ngap::ie::NotificationCause;
@@ -8,8 +8,8 @@ use super::{pending_change, up_connection};
 use crate::procedure::Ue;
 use crate::state::DEFAULT_QFI;
 
-/// Flows that the gNB released are taken from UE and UPF; of the others it is noted whether their rates are kept. A gNB
-/// that released the default flow has no use for the session's packets.
+/// Flows that the gNB released are removed at UE and UPF; for the others it is stored whether their guarantee is
+/// fulfilled. If the gNB released the default flow, the session is deactivated.
 pub(crate) fn notified(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
     let Ok(transfer) = PduSessionResourceNotifyTransfer::decode(transfer) else { return };
     ue.with(|p| {

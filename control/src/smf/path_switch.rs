@@ -15,8 +15,8 @@ use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::services::nsmf::Switched;
 use crate::state::{DEFAULT_QFI, Tunnel, UpState};
 
-/// Steps 3 and 4: each session's downlink packets go to the target; the last in the former tunnel is an end marker. Sessions
-/// are asked for at once and answered in any order.
+/// Steps 3 and 4: switches each session's downlink tunnel to the target; the former tunnel gets an end marker. The requests
+/// are sent at once and answered in any order.
 pub(crate) async fn switch_paths(
     ue: Ue,
     items: &[PduSessionResourceItem],
@@ -51,7 +51,7 @@ fn no_user_plane() -> Cause {
     CauseMisc::NotEnoughUserPlaneProcessingResources.into()
 }
 
-/// Whether a session's downlink packets can go to the tunnel that the target names; and the transfer for the target if so.
+/// Checks a session's item; returns the target's tunnel and the transfer for the target.
 fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cause> {
     let psi = item.pdu_session_id;
     if is_being_released(ue, psi) {
@@ -64,15 +64,15 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
         let session = session.ok_or(CauseRadioNetwork::UnknownPduSessionId)?;
         let asked = asked.map_err(|_| CauseProtocol::AbstractSyntaxErrorReject)?;
         if !asked.qos_flow_accepted_list.iter().any(|f| f.qos_flow_identifier == DEFAULT_QFI) {
-            return Err(CauseRadioNetwork::UnkownQosFlowId.into()); // no session without its default flow
+            return Err(CauseRadioNetwork::UnkownQosFlowId.into()); // a session needs its default flow
         }
         let to = an_tunnel(&asked.dl_ngu_up_tnl_information).ok_or(CauseProtocol::SemanticError)?;
         let mut answer = PathSwitchRequestAcknowledgeTransfer::new();
         answer.ul_ngu_up_tnl_information = session.n3.map(tunnel);
-        // TS 33.501 §6.6.1, TS 33.515 §4.2.2.1.3: a target that has another policy than ours, or none, gets ours.
-        let told = asked.user_plane_security_information.map(|i| i.security_indication);
-        answer.security_indication = session.security_indication().filter(|p| told.as_ref() != Some(p));
-        Ok((to, answer.to_vec(), told.is_some() && answer.security_indication.is_some()))
+        // TS 33.501 §6.6.1, TS 33.515 §4.2.2.1.3: a target with another policy, or none, gets the SMF's.
+        let at_target = asked.user_plane_security_information.map(|i| i.security_indication);
+        answer.security_indication = session.security_indication().filter(|p| at_target.as_ref() != Some(p));
+        Ok((to, answer.to_vec(), at_target.is_some() && answer.security_indication.is_some()))
     });
     let (to, answer, differs) = judged?;
     if differs {
@@ -82,20 +82,20 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
     Ok((to, answer))
 }
 
-/// Whether a session is on its way out.
+/// Whether a session is being released.
 pub(crate) fn is_being_released(ue: Ue, psi: PduSessionId) -> bool {
     is_releasing(ue.with(|p| p.lanes.procedure(Lane::Session(psi))))
 }
 
-/// Whether this procedure of a session releases it.
+/// Whether this procedure releases a session.
 pub(super) fn is_releasing(running: Option<Procedure>) -> bool {
     matches!(running, Some(Procedure::PduSessionReleaseByUe | Procedure::PduSessionReleaseByNetwork))
 }
 
-/// Steps 2 and 7: what becomes of the sessions that did not come along. `failed` are those that the target could not take.
+/// Steps 2 and 7: handles the sessions that were not switched. `failed` are those that the target could not set up.
 ///
-/// One that the UPF lost ends. One whose user plane the target may not protect as it must ends too. The others stay and wait
-/// for the UE to ask for them.
+/// A session that the UPF lost is released, and so is one whose security policy the target cannot fulfil. The others are
+/// deactivated until the UE requests them.
 pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionResourceItem]) {
     let at_gnb = up_connection::at_gnb(ue);
     for psi in ue.with(|p| p.sessions.keys().copied().collect::<Vec<_>>()) {
@@ -115,7 +115,7 @@ pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionRe
     }
 }
 
-/// A session ends that no gNB has: only the UE gets a message.
+/// Releases a session without resources at a gNB: only the UE gets a message.
 pub(super) fn end_without_gnb(ue: Ue, psi: PduSessionId, cause: SmCause) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {

@@ -4,23 +4,23 @@ use whimbrel_nas::ie::{Container, ExtendedPco, Ipcp, PcoDirection, PduSessionTyp
 
 use crate::config::DataNetwork;
 
-/// Most answers of one kind, so that whatever is configured, the accept fits its message.
+/// Bound on addresses of one kind, so that the accept fits its message whatever is configured.
 const SERVERS_MAX: usize = 4;
 
-/// Answers what was asked and is known; what is unknown is passed over. `None` where there is nothing to say.
+/// Answers the known containers and ignores the others. `None` if there is no answer.
 pub(super) fn answer(
     asked: Option<&ExtendedPco>,
     network: &DataNetwork,
     session_type: PduSessionType,
 ) -> Option<ExtendedPco> {
     let (v4, v6) = super::families(session_type);
-    let mut told: Vec<u16> = Vec::new();
+    let mut answered: Vec<u16> = Vec::new();
     let mut out: Vec<Container> = Vec::new();
     for container in asked?.containers(PcoDirection::FromUe) {
-        if told.contains(&container.id) {
-            continue; // one question, one answer
+        if answered.contains(&container.id) {
+            continue; // each container is answered once
         }
-        told.push(container.id);
+        answered.push(container.id);
         match container.id {
             container_id::DNS_SERVER_IPV4 if v4 => {
                 out.extend(network.dns_v4.iter().take(SERVERS_MAX).map(|&a| Container::dns_ipv4(a)));
@@ -42,7 +42,7 @@ pub(super) fn answer(
     if out.is_empty() { None } else { ExtendedPco::new(PcoDirection::ToUe, &out) }
 }
 
-/// A relic of dial-up that UEs keep: they propose 0.0.0.0 for their DNS servers and get the right ones (RFC 1877).
+/// IPCP, which UEs still use: they propose 0.0.0.0 as DNS servers and get the addresses in a Configure-Nak (RFC 1877).
 fn ipcp(container: &Container, network: &DataNetwork) -> Option<Container> {
     let asked = Ipcp::parse(&container.contents)?;
     let mut servers = network.dns_v4.iter().copied();

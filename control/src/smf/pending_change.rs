@@ -1,4 +1,4 @@
-//! What a session is to have: the wishes that a modification makes true as soon as it can (TS 23.502 §4.3.3.2 step 1).
+//! The target state of a session, which a modification applies as soon as possible (TS 23.502 §4.3.3.2 step 1).
 
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::{SmCause, SscMode};
@@ -11,8 +11,8 @@ use crate::policy::{FlowName, FlowPolicy, merged};
 use crate::procedure::Ue;
 use crate::state::{Modification, PendingChange, SmContext, UeContext};
 
-/// Changes what a session is to have. Nothing happens where that is what it has, which the answer says.
-pub(super) fn want(
+/// Changes the target state of a session. Returns an outcome if that is its present state.
+pub(super) fn set_pending(
     ue: Ue,
     psi: PduSessionId,
     change: impl FnOnce(&mut PendingChange),
@@ -20,22 +20,22 @@ pub(super) fn want(
     ue.with(|p| {
         let s = p.sessions.get_mut(&psi)?;
         let has = PendingChange::of(s);
-        // On top of what is under way, which is not lost by it.
-        let mut wanted = s.pending_change.take().map_or_else(|| has.clone(), |w| *w);
-        change(&mut wanted);
-        s.pending_change = (wanted != has).then(|| Box::new(wanted));
+        // Based on an earlier pending change, which is kept.
+        let mut target = s.pending_change.take().map_or_else(|| has.clone(), |w| *w);
+        change(&mut target);
+        s.pending_change = (target != has).then(|| Box::new(target));
         s.pending_change.is_none().then_some(SessionOutcome::Unchanged("the session is so already"))
     })
 }
 
-/// The operator changes a session (TS 23.502 §4.3.3.2 step 1d); a UE that is idle is paged. What needs no procedure, or cannot be
-/// done, is answered at once.
+/// The operator changes a session (TS 23.502 §4.3.3.2 step 1d); an idle UE is paged. An order that needs no procedure, or cannot
+/// be carried out, is answered at once.
 pub(crate) fn by_operator(ue: Ue, psi: PduSessionId, modification: Modification) {
     let at_once = match modification {
         Modification::AddFlow(name) => add_flow(ue, psi, name),
         Modification::Reanchor => match ue.with(|p| p.sessions.get(&psi).map(|s| s.ssc_mode)) {
             Some(SscMode::Two) => return release::by_network(ue, psi, SmCause::ReactivationRequested),
-            Some(SscMode::Three) => want(ue, psi, |w| w.leaving = true),
+            Some(SscMode::Three) => set_pending(ue, psi, |w| w.leaving = true),
             // TS 23.501 §5.6.9.2.1
             Some(SscMode::One) => {
                 Some(SessionOutcome::NotPossible("a session of SSC mode 1 keeps its anchor"))
@@ -43,7 +43,7 @@ pub(crate) fn by_operator(ue: Ue, psi: PduSessionId, modification: Modification)
             None => None,
         },
         Modification::RemoveFlow(name) => of_flow(ue, psi, name, |w| w.flows.retain(|f| f.name != name)),
-        Modification::Ambr(ambr) => want(ue, psi, |w| w.ambr = ambr),
+        Modification::Ambr(ambr) => set_pending(ue, psi, |w| w.ambr = ambr),
         Modification::Gate(name, gate) => of_flow(ue, psi, name, |w| {
             w.flows.iter_mut().filter(|f| f.name == name).for_each(|f| f.gate = gate);
         }),
@@ -85,13 +85,13 @@ fn add_flow(ue: Ue, psi: PduSessionId, name: FlowName) -> Option<SessionOutcome>
         Some(flow_of(policy, known, Ground::of(s, &config)).map(Some).ok_or(SessionOutcome::NotPossible(why)))
     });
     match flow? {
-        Ok(Some(flow)) => want(ue, psi, |w| w.flows.push(flow)),
+        Ok(Some(flow)) => set_pending(ue, psi, |w| w.flows.push(flow)),
         Ok(None) => None,
         Err(outcome) => Some(outcome),
     }
 }
 
-/// A change of a flow that the session has, or is about to have.
+/// A change of a flow that the session has, or that is pending.
 fn of_flow(
     ue: Ue,
     psi: PduSessionId,
@@ -101,27 +101,27 @@ fn of_flow(
     let has = ue.with(|p| {
         let session = p.sessions.get(&psi);
         session.is_some_and(|s| {
-            let wanted = s.pending_change.iter().flat_map(|w| &w.flows);
-            s.flows.iter().chain(wanted).any(|f| f.name == name)
+            let pending = s.pending_change.iter().flat_map(|w| &w.flows);
+            s.flows.iter().chain(pending).any(|f| f.name == name)
         })
     });
     if !has {
         return Some(SessionOutcome::NotPossible("the session has no flow of this name"));
     }
-    want(ue, psi, change)
+    set_pending(ue, psi, change)
 }
 
-/// A gNB could not set these flows up, or gave them up (TS 23.502 §4.3.3.2 step 1e): the session goes on without them.
+/// Removes flows that the gNB could not set up, or has released (TS 23.502 §4.3.3.2 step 1e).
 pub(super) fn without(ue: Ue, psi: PduSessionId, lost: &[Qfi]) {
     if !lost.is_empty() {
-        want(ue, psi, |w| w.flows.retain(|f| !lost.contains(&f.qfi)));
+        set_pending(ue, psi, |w| w.flows.retain(|f| !lost.contains(&f.qfi)));
     }
 }
 
-/// The flows that the policy has for a session.
+/// The flow policies of a session.
 pub(super) fn policies<'a>(p: &'a UeContext, s: &SmContext, config: &'a Config) -> Vec<&'a FlowPolicy> {
     let network = config.smf.data_networks.get(&s.dnn).map_or(&[][..], |n| &n.flows);
-    let slice = p.amf.subscription.as_ref().and_then(|sub| sub.slice(s.s_nssai));
+    let slice = p.subscription().and_then(|sub| sub.slice(s.s_nssai));
     let dnn = slice.and_then(|slice| slice.dnns.iter().find(|d| d.dnn == s.dnn));
     merged(network, dnn.map_or(&[], |d| &d.flows)).collect()
 }

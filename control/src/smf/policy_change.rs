@@ -1,10 +1,10 @@
-//! Subscription or policy change under a session that stands: it is modified (TS 23.502 §4.3.3.2 steps 1b and 1c), or released
-//! where it may not be had any more (TS 23.502 §4.3.4.2 step 1b).
+//! Subscription or policy change of an existing session: it is modified (TS 23.502 §4.3.3.2 steps 1b and 1c), or released if
+//! it is no longer allowed (TS 23.502 §4.3.4.2 step 1b).
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 
-use super::pending_change::{policies, want};
+use super::pending_change::{policies, set_pending};
 use super::qos::{Ground, Numbering, flow_of};
 use super::release;
 use crate::config::{Config, DataNetwork};
@@ -12,28 +12,28 @@ use crate::policy::{FlowPolicy, Setup};
 use crate::procedure::Ue;
 use crate::state::{Ambr, Arp, FlowRule, QosFlow, SmContext, SubscribedDnn, Subscription, UeContext};
 
-/// What becomes of a session.
+/// What is done with a session.
 enum Verdict {
-    /// It may not be had any more, or not as it is.
+    /// Release: it is no longer allowed, or not with its parameters.
     Release(SmCause),
-    /// It is to have these flows, and where these have changed, AMBR, and 5QI and priority of the default flow.
+    /// Modify: its flows and, if changed, AMBR, and 5QI and priority of the default flow.
     Change { flows: Vec<QosFlow>, ambr: Option<Ambr>, default: Option<(whimbrel_ids::FiveQi, Arp)> },
 }
 
-/// Nudm_SDM_Notification to the SMF (step 1c): the UE's subscription is no more what it was.
+/// Nudm_SDM_Notification to the SMF (step 1c): the UE's subscription has changed.
 pub(crate) fn subscription_changed(ue: Ue, former: &Subscription) {
-    bring_about(ue, Some(former));
+    apply_policies(ue, Some(former));
 }
 
 /// Npcf_SMPolicyControl_UpdateNotify (step 1b): the operator's policy of data networks is in the configuration.
 pub(crate) fn policy_changed(ue: Ue) {
-    bring_about(ue, None);
+    apply_policies(ue, None);
 }
 
-fn bring_about(ue: Ue, former: Option<&Subscription>) {
+fn apply_policies(ue: Ue, former: Option<&Subscription>) {
     let config = ue.config();
     let verdicts: Vec<(PduSessionId, Verdict)> = ue.with(|p| {
-        // An emergency session has the operator's terms; one that is being set up has the new ones, or is changed next time.
+        // Not for emergency sessions, and not for one that is being set up, which gets the new policy.
         let sessions = p.sessions.values().filter(|s| !s.emergency && s.n3.is_some());
         sessions.map(|s| (s.psi, judge(p, s, &config, former))).collect()
     });
@@ -41,7 +41,7 @@ fn bring_about(ue: Ue, former: Option<&Subscription>) {
         match verdict {
             Verdict::Release(cause) => release::withdraw(ue, psi, cause),
             Verdict::Change { flows, ambr, default } => {
-                want(ue, psi, |w| {
+                set_pending(ue, psi, |w| {
                     w.flows = flows;
                     w.ambr = ambr.unwrap_or(w.ambr);
                     (w.five_qi, w.arp) = default.unwrap_or((w.five_qi, w.arp));
@@ -54,15 +54,15 @@ fn bring_about(ue: Ue, former: Option<&Subscription>) {
 
 fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscription>) -> Verdict {
     let network = config.smf.data_networks.get(&s.dnn);
-    let now = p.amf.subscription.as_ref().and_then(|n| terms(n, s));
+    let now = p.subscription().and_then(|n| terms(n, s));
     let (Some(network), Some(now)) = (network, now) else {
         return Verdict::Release(SmCause::RegularDeactivation);
     };
-    // The UE asks again and gets what there is, or is refused with a cause.
-    if !may_be(s.session_type, network, now) || moved(s, now) {
+    // The UE sets it up again, or is rejected with a cause.
+    if !is_allowed(s.session_type, network, now) || static_address_changed(s, now) {
         return Verdict::Release(SmCause::ReactivationRequested);
     }
-    // What the operator or the policy has changed since is not undone by another change.
+    // Keeps other changes by the operator or the policy.
     let before = former.and_then(|f| terms(f, s));
     let ambr = before.filter(|b| b.session_ambr != now.session_ambr).map(|_| now.session_ambr);
     let default = before.filter(|b| (b.five_qi, b.arp) != (now.five_qi, now.arp));
@@ -74,7 +74,7 @@ fn terms<'a>(subscription: &'a Subscription, s: &SmContext) -> Option<&'a Subscr
     subscription.slice(s.s_nssai)?.dnns.iter().find(|d| d.dnn == s.dnn)
 }
 
-fn may_be(session_type: PduSessionType, network: &DataNetwork, subscribed: &SubscribedDnn) -> bool {
+fn is_allowed(session_type: PduSessionType, network: &DataNetwork, subscribed: &SubscribedDnn) -> bool {
     let types = subscribed.session_types;
     let (ipv4, ipv6) = (network.ipv4 && types.ipv4, network.ipv6 && types.ipv6);
     match session_type {
@@ -86,15 +86,15 @@ fn may_be(session_type: PduSessionType, network: &DataNetwork, subscribed: &Subs
     }
 }
 
-/// Whether the subscriber has another static address now.
-fn moved(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
+/// Whether the subscriber's static address has changed.
+fn static_address_changed(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
     let (v4, v6) = super::families(s.session_type);
     v4 && subscribed.static_ipv4.is_some_and(|a| s.ipv4 != Some(a))
         || v6 && subscribed.static_ipv6.is_some_and(|a| s.ipv6 != Some(a))
 }
 
-/// The flows that the policy has for a session: those that it has go on as the policy now says, what comes with each session is
-/// added, and what no policy has any more goes. A gate stays as it is.
+/// A session's flows under the new policy: existing ones are updated, flows for each session are added, and flows without
+/// policy are removed. Gates do not change.
 fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: Ground<'_>) -> Vec<QosFlow> {
     let standing = s.pending_change.as_ref().map_or(&s.flows, |w| &w.flows);
     let of = |f: &QosFlow| policies.iter().find(|p| p.name == f.name);
@@ -107,12 +107,12 @@ fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: Ground<'_>) -> Vec<Qos
             continue;
         }
         let others: Vec<QosFlow> = flows.iter().filter(|f| f.qfi != flow.qfi).cloned().collect();
-        // Where its filters have no room any more, it stays as it is.
+        // Unchanged if its filters no longer fit.
         let Some(new) = flow_of(policy, &others, ground) else { continue };
         let rules = renamed(new.rules, &flow.rules, &flows);
         flows[at] = QosFlow { qfi: flow.qfi, gate: flow.gate, fulfilled: flow.fulfilled, rules, ..new };
     }
-    // What the UE may not ask for any more is taken from it.
+    // Flows that the UE may no longer request are removed.
     flows.retain(|f| !f.of_ue || of(f).is_some_and(|p| p.setup == Setup::OnRequest));
     for policy in policies.iter().filter(|p| p.setup == Setup::Always) {
         if flows.iter().all(|f| f.name != policy.name) {
@@ -122,7 +122,7 @@ fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: Ground<'_>) -> Vec<Qos
     flows
 }
 
-/// New rules of a flow, of which the one of filters, and that of each application, keeps its identifier.
+/// The new rules of a flow; the rule with filters, and that of each application, keeps its identifier.
 fn renamed(new: Vec<FlowRule>, former: &[FlowRule], flows: &[QosFlow]) -> Vec<FlowRule> {
     let mut free = Numbering::new(flows).rules();
     let rules = new.into_iter().filter_map(|rule| {
@@ -132,7 +132,7 @@ fn renamed(new: Vec<FlowRule>, former: &[FlowRule], flows: &[QosFlow]) -> Vec<Fl
     rules.collect()
 }
 
-/// What a UE asked for, within what the policy now allows.
+/// The UE's requested rates, limited by the new policy.
 fn within(flow: QosFlow, policy: &FlowPolicy) -> QosFlow {
     let least =
         |a: Ambr, b: Ambr| Ambr { ul_kbps: a.ul_kbps.min(b.ul_kbps), dl_kbps: a.dl_kbps.min(b.dl_kbps) };

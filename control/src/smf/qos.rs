@@ -1,5 +1,5 @@
-//! The QoS flows of a session: what the SMF stores of them, and their form for UE and gNB (TS 23.501 §5.7.1, TS 24.501
-//! §9.11.4.12, §9.11.4.13, TS 38.413 §9.3.1.12).
+//! The QoS flows of a session: their encoding for UE and gNB (TS 23.501 §5.7.1, TS 24.501 §9.11.4.12, §9.11.4.13, TS
+//! 38.413 §9.3.1.12).
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,8 @@ pub(super) fn level_qos(
             bits(guaranteed.dl_kbps),
             bits(guaranteed.ul_kbps),
         );
-        // A gNB that cannot keep it says so instead of giving it up at once (TS 23.501 §5.7.2.4).
+        // Notification control: a gNB that cannot fulfil the guarantee notifies that before it releases the flow (TS
+        // 23.501 §5.7.2.4).
         gbr.notification_control = Some(NotificationControl::NotificationRequested);
         gbr
     });
@@ -62,14 +63,14 @@ impl QosFlow {
         level_qos(self.five_qi, self.arp, self.gbr, self.reflective)
     }
 
-    /// Whether the gNB would see a difference.
+    /// Whether the gNB's parameters differ.
     pub(super) fn differs_for_gnb(&self, other: &Self) -> bool {
         let seen = |f: &Self| (f.five_qi, f.arp, f.gbr, f.reflective);
         seen(self) != seen(other)
     }
 
-    /// Its form for the UE: none where the UE derives the rules (TS 23.501 §5.7.5.3, TS 24.501 §6.2.5.1.4), or where only the network knows
-    /// which packets there are.
+    /// Its form for the UE: none if the UE derives the rules (TS 23.501 §5.7.5.3, TS 24.501 §6.2.5.1.4), or if it has only application
+    /// rules.
     pub(super) fn for_ue(&self) -> Option<Self> {
         let rules: Vec<FlowRule> =
             self.rules.iter().filter(|r| r.application.is_none() && !self.reflective).cloned().collect();
@@ -95,7 +96,7 @@ impl QosFlow {
 }
 
 impl FlowRule {
-    /// The rule for the UE, with what is done to it.
+    /// The rule for the UE, with its operation code.
     pub(super) fn rule(&self, qfi: Qfi, operation: RuleOperation) -> QosRule {
         let binding = RuleBinding { precedence: self.precedence, segregation: false, qfi };
         let binding = (operation != RuleOperation::Delete).then_some(binding);
@@ -103,7 +104,7 @@ impl FlowRule {
     }
 }
 
-/// The default QoS rule: everything, both ways, by the default flow (TS 23.501 §5.7.1.4).
+/// The default QoS rule: match-all, bidirectional, for the default flow (TS 23.501 §5.7.1.4).
 pub(super) fn default_rule() -> QosRule {
     QosRule::match_all(DEFAULT_RULE, DEFAULT_PRECEDENCE, DEFAULT_QFI)
 }
@@ -123,7 +124,7 @@ impl SmContext {
     }
 }
 
-/// Where the next flow and rule of a session find their names.
+/// Free identifiers of a session.
 pub(super) struct Numbering<'a> {
     flows: &'a [QosFlow],
 }
@@ -159,8 +160,8 @@ impl<'a> Numbering<'a> {
 
     /// Packet filters of the UE in use, the default rule's among them.
     pub(super) fn filters(&self) -> usize {
-        let told = self.flows.iter().filter(|f| !f.reflective);
-        1 + told.flat_map(|f| &f.rules).map(|r| r.filters.len()).sum::<usize>()
+        let explicit = self.flows.iter().filter(|f| !f.reflective);
+        1 + explicit.flat_map(|f| &f.rules).map(|r| r.filters.len()).sum::<usize>()
     }
 }
 
@@ -169,25 +170,25 @@ pub(super) fn numbered(filters: impl IntoIterator<Item = PacketFilter>) -> Vec<P
     filters.into_iter().zip(0..16).map(|(f, id)| PacketFilter { id, ..f }).collect()
 }
 
-/// What flows are made within: as much of it as is a session's, and the operator's.
+/// The constraints on flows, of the session and of the operator.
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
     /// The session's type.
     pub(super) session_type: PduSessionType,
-    /// Packet filters that the UE can hold.
+    /// Packet filters that the UE supports.
     pub(super) filters_max: u16,
-    /// The UE learns rules by reflective QoS.
+    /// The UE supports reflective QoS.
     pub(super) reflects: bool,
     /// The session's markings.
     pub(super) marks: &'a Marks,
-    /// The operator's, of 5QIs.
+    /// The operator's DSCPs of 5QIs.
     pub(super) smf: &'a Smf,
-    /// What is done with flows of the data network.
+    /// Treatment of the data network's flows.
     pub(super) treatments: Option<&'a BTreeMap<FlowName, Treatment>>,
 }
 
 impl<'a> Ground<'a> {
-    /// Of a session that stands.
+    /// For an existing session.
     pub(super) fn of(s: &'a SmContext, config: &'a Config) -> Self {
         Self {
             session_type: s.session_type,
@@ -203,7 +204,7 @@ impl<'a> Ground<'a> {
         self.treatments?.get(&name)
     }
 
-    /// The place of a flow's marking.
+    /// The index of a flow's marking.
     pub(super) fn mark(&self, name: FlowName, five_qi: FiveQi) -> u8 {
         self.marks.place(dscp(self.smf, self.treatment(name), five_qi))
     }
@@ -224,8 +225,8 @@ pub(super) fn marks<'a>(
     Marks::of(smf.dscp(default), policies.map(of))
 }
 
-/// The flow that a policy makes in a session beside `flows`. `None` where none of its filters suits the session, it has no
-/// room among the UE's packet filters, or its precedence is taken.
+/// The flow of a policy in a session that has `flows`. `None` if none of its filters suits the session, the UE supports no
+/// further packet filters, or its precedence is in use.
 pub(super) fn flow_of(policy: &FlowPolicy, flows: &[QosFlow], ground: Ground<'_>) -> Option<QosFlow> {
     let suiting = policy.filters.iter().filter(|f| filter::suits(f, ground.session_type)).cloned();
     let filters = numbered(suiting);

@@ -1,8 +1,8 @@
-//! SSC mode 3: a session's successor is there before it goes (TS 23.501 §5.6.9.2.3, TS 23.502 §4.3.5.2; NAS part TS 24.501
-//! §6.3.2.2, §6.4.1.2).
+//! SSC mode 3: the new session is established before the old one is released (TS 23.501 §5.6.9.2.3, TS 23.502 §4.3.5.2;
+//! NAS part TS 24.501 §6.3.2.2, §6.4.1.2).
 //!
-//! PDU SESSION MODIFICATION COMMAND has the remaining lifetime of the session; the UE sets another up under another
-//! identity, and the former ends when the UE releases it, or with its lifetime.
+//! PDU SESSION MODIFICATION COMMAND has the remaining lifetime of the session; the UE sets up another one, and the
+//! former is released by the UE, or when its lifetime ends.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::release;
 use crate::procedure::Ue;
 use crate::state::{SmContext, UeContext};
 
-/// Step 2: the UE is to set up the session that replaces this one, and gets the remaining lifetime.
-pub(super) fn tell(lifetime: Duration, m: &mut ModificationCommand) {
+/// Step 2: requests the UE to set up the new session, with the remaining lifetime of the old one.
+pub(super) fn add_lifetime(lifetime: Duration, m: &mut ModificationCommand) {
     m.cause = Some(SmCause::ReactivationRequested);
     let seconds = u16::try_from(lifetime.as_secs()).unwrap_or(u16::MAX);
     m.extended_pco = ExtendedPco::new(PcoDirection::ToUe, &[Container::address_lifetime(seconds)]);
 }
 
-/// Step 5: sessions whose lifetime has ended are released. A UE without a replacement is to ask again.
+/// Step 5: releases sessions whose lifetime has ended. A UE without a replacement is asked to set up the session again.
 pub(crate) fn lifetimes_over(ue: Ue) {
     let now = ue.now();
     let over: Vec<(PduSessionId, SmCause)> = ue.with(|p| {

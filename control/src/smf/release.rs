@@ -14,20 +14,20 @@ use crate::services::nsmf::N2Outcome;
 use crate::state::UpState;
 use crate::upf::UpfId;
 
-/// The UE asks (TS 24.501 §6.4.3).
+/// UE-requested release (TS 24.501 §6.4.3).
 pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti) {
     start(ue, psi, pti, SmCause::RegularDeactivation, Procedure::PduSessionReleaseByUe);
 }
 
-/// The network wants the session gone (TS 24.501 §6.3.3).
+/// Network-requested release (TS 24.501 §6.3.3).
 pub(super) fn by_network(ue: Ue, psi: PduSessionId, cause: SmCause) {
     start(ue, psi, Pti::UNASSIGNED, cause, Procedure::PduSessionReleaseByNetwork);
 }
 
-/// The AMF releases a session (TS 23.502 §4.3.4.2 step 1f): a connected UE gets the command, an idle one learns it when it
-/// returns.
+/// The AMF releases a session (TS 23.502 §4.3.4.2 step 1f): a connected UE gets the command; an idle one sees it in the
+/// PDU session status when it returns.
 pub(crate) fn withdraw(ue: Ue, psi: PduSessionId, cause: SmCause) {
-    if ue.with(|p| p.amf.connection.is_some()) {
+    if ue.amf().ue_state(ue).connected {
         by_network(ue, psi, cause);
     } else {
         release_locally(ue, psi);
@@ -48,7 +48,7 @@ fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedu
             Err(End::Refused(refusal)) => {
                 Some(SessionOutcome::Refused { refusal: refusal.clone(), more: false })
             }
-            Err(End::Interrupted(_)) => None, // the end of the session says it
+            Err(End::Interrupted(_)) => None, // reported with the end of the session
         };
         outcome.into_iter().for_each(|outcome| operation::ended(ue, psi, procedure, outcome));
         n4::delete(ue, psi);
@@ -61,18 +61,18 @@ fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedu
     });
 }
 
-/// UE and gNB release the session, also where the gNB was only asked for it. After the fifth expiry of T3592 the session ends all the same (TS 24.501 §6.3.3.5 a).
+/// Commands UE and gNB to release the session, also if the gNB has not answered its setup yet. After the fifth expiry of T3592 the session
+/// ends all the same (TS 24.501 §6.3.3.5 a).
 async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up: bool) -> Result<(), End> {
     let command = sm::Message::new(psi, pti, ReleaseCommand::new(cause));
     ue.amf().handover_over(ue).await?;
     let at_gnb = ue.with(|p| {
         let session = p.sessions.get_mut(&psi);
-        let stands = session.is_some_and(|s| {
+        session.is_some_and(|s| {
             s.pti = pti;
             s.up != UpState::Inactive || coming_up
-        });
-        stands && p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)
-    });
+        })
+    }) && ue.amf().ue_state(ue).context_set_up;
     let mut timer = Repeated::new("PDU SESSION RELEASE COMMAND", "T3592", ue.config().timers.t3592);
     if at_gnb {
         ue.amf().n1_n2_message_transfer(ue, psi, Some(&command), N2SmInformation::Release);
@@ -87,7 +87,7 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up:
         };
         match attempt(ue, &mut timer, accepts).await? {
             Some(Input::Sm(_)) => return Ok(()),
-            // It was asked for the session before, and has it now.
+            // The gNB has set up the resources meanwhile.
             Some(Input::N2Sm(N2Outcome::SetUp, _)) if !at_gnb => release_at_gnb(ue, psi),
             Some(_gnb_let_go) => {}
             None => super::send(ue, psi, command.clone()),
@@ -95,14 +95,11 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up:
     }
 }
 
-/// A session ends without a message to the UE, which knows or will learn. Its gNB gets the command.
+/// Releases a session without a message to the UE. Its gNB gets the command.
 pub(crate) fn release_locally(ue: Ue, psi: PduSessionId) {
     let coming_up = up_connection::is_coming_up(ue, psi);
-    let at_gnb = ue.with(|p| {
-        let active = p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active);
-        (active || coming_up) && p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)
-    });
-    if at_gnb {
+    let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active));
+    if (active || coming_up) && ue.amf().ue_state(ue).context_set_up {
         release_at_gnb(ue, psi);
     }
     forget(ue, psi);
@@ -115,22 +112,23 @@ pub(crate) fn forget(ue: Ue, psi: PduSessionId) {
     n4::delete(ue, psi);
 }
 
-/// A UPF has lost its sessions (TS 23.527 §4.3.2): a connected UE is to ask again, the others learn it when
-/// they return.
+/// A UPF has lost its sessions (TS 23.527 §4.3.2): a connected UE is asked to set them up again; for an idle UE the
+/// release is local.
 pub(crate) fn upf_restarted(ue: Ue, upf: UpfId) {
     ue.with(|p| p.sessions.values_mut().filter(|s| s.upf == upf).for_each(|s| s.up_seid = None));
     leave_upf(ue, upf);
 }
 
-/// The sessions of a UPF end; connected UEs ask again and get another UPF (TS 29.244 §6.2.8.3).
+/// Graceful release of a UPF: connected UEs are asked to set up its sessions again, at another UPF (TS 29.244
+/// §6.2.8.3).
 pub(crate) fn leave_upf(ue: Ue, upf: UpfId) {
     let sessions: Vec<PduSessionId> =
         ue.with(|p| p.sessions.values().filter(|s| s.upf == upf).map(|s| s.psi).collect());
-    let connected = ue.with(|p| p.amf.connection.is_some());
+    let connected = ue.amf().ue_state(ue).connected;
     for psi in sessions {
         let establishing = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.n3.is_none()));
         if establishing {
-            continue; // its own procedure learns it from the request that is not answered
+            continue; // its own procedure finds that its request is not answered
         } else if connected {
             by_network(ue, psi, SmCause::ReactivationRequested);
         } else {

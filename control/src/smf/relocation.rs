@@ -1,5 +1,5 @@
-//! Sessions that go with their UE to the SMF of another AMF, and those that come: the UPF stays, and is told of the new CP F-SEID by
-//! who gives them away (TS 29.244 §7.5.4; TS 23.502 §4.9.1.3.3 steps 7 to 10).
+//! Sessions that move with their UE between the SMFs of two AMFs: the UPF stays, and gets the new CP F-SEID from the former SMF (TS
+//! 29.244 §7.5.4; TS 23.502 §4.9.1.3.3 steps 7 to 10).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,34 +10,34 @@ use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork};
 use whimbrel_pfcp::ie::FSeid;
 use whimbrel_pfcp::msg::SessionModificationRequest;
 
-use super::establishment::tell;
+use super::establishment::emit_change;
 use super::n4::{self, Downlink};
 use super::path_switch::end_without_gnb;
 use super::up_connection::{is_active, rest};
 use crate::config::Config;
 use crate::envelope::UeId;
 use crate::event::SessionChange;
-use crate::n14::Given;
+use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Ue};
 use crate::services::nsmf::{Admitted, TakenOver};
 use crate::state::{IncomingSession, SmContext, UpState};
 use crate::upf::{UpfId, UpfStates};
 
-/// Where each session is, by the address that another SMF knows its UPF by.
+/// The N4 address of each session's UPF, if other SMFs reach it.
 pub(crate) fn upfs(ue: Ue) -> Vec<(PduSessionId, IpAddr)> {
     let config = ue.config();
     let at = |s: &SmContext| Some((s.psi, config.smf.upfs.get(usize::from(s.upf.0))?.address?));
     ue.with(|p| p.sessions.values().filter_map(|s| at(s)).collect())
 }
 
-/// Gives the sessions away that another SMF takes, each under its name there. The packets of those that its gNB admits go there from now
-/// on, those of the others wait. Gives what is the other's when the UPF has agreed, with the forwarding rules that it has still.
+/// Hands sessions over to another SMF, each under its CP SEID there. Downlink packets of admitted sessions go to the target gNB from now
+/// on, those of the others are buffered. Returns the sessions for which the UPF has agreed, with the number of their forwarding rules.
 pub(crate) async fn hand_over_sessions(
     ue: Ue,
     taken: &[(PduSessionId, Seid)],
     smf: IpAddr,
     admitted: &[Admitted],
-) -> Result<Vec<Given>, Interrupt> {
+) -> Result<Vec<HandedOverSession>, Interrupt> {
     let config = ue.config();
     let mut asked = Vec::with_capacity(taken.len());
     for &(psi, seid) in taken {
@@ -49,8 +49,8 @@ pub(crate) async fn hand_over_sessions(
         };
         request.cp_f_seid = Some(FSeid::new(seid, smf));
         let Some(to) = n4::ask_modification(ue, psi, request) else { continue };
-        // From here on nothing that befalls the UE here touches it.
-        tell(ue, psi, SessionChange::Released);
+        // From now on the session is no longer part of this UE context.
+        emit_change(ue, psi, SessionChange::Released);
         if let Some(s) = ue.with(|p| p.sessions.remove(&psi)) {
             asked.push((psi, s, to));
         }
@@ -60,7 +60,7 @@ pub(crate) async fn hand_over_sessions(
         let at = config.smf.upfs.get(usize::from(s.upf.0)).and_then(|u| u.address);
         match (answer, at, s.up_seid) {
             (Ok(_), Some(upf), Some(up_seid)) => {
-                given.push(Given { psi, upf, up_seid, forwarding: s.forwarding });
+                given.push(HandedOverSession { psi, upf, up_seid, forwarding: s.forwarding });
             }
             (_, _, Some(seid)) => n4::delete_at_upf(ue, s.upf, seid),
             (_, _, None) => {}
@@ -70,7 +70,7 @@ pub(crate) async fn hand_over_sessions(
     Ok(given)
 }
 
-/// The sessions of a UE that comes: those that can be taken over, and of the others why not.
+/// The sessions of an incoming UE: those that can be taken over, and the causes for the others.
 pub(crate) fn take_over(
     ue: Ue,
     mut sessions: BTreeMap<PduSessionId, Box<SmContext>>,
@@ -91,8 +91,7 @@ pub(crate) fn take_over(
     TakenOver { sessions, coming, refused }
 }
 
-/// Whether a session can be taken over: its slice and data network are had here, and its UPF is one of ours. It is made ours but for what
-/// the UPF has.
+/// Whether a session can be taken over: slice, data network and UPF must be served here. Returns its SM context without the UPF's data.
 fn take(
     s: &mut SmContext,
     at: Option<IpAddr>,
@@ -114,7 +113,7 @@ fn take(
     Ok(IncomingSession { psi: s.psi, cp_seid, upf, up_seid })
 }
 
-/// The UE is at its gNB here: the packets of these sessions go there once they are ours, those of the others wait.
+/// The UE has arrived: the admitted sessions become active once they are handed over, the others stay inactive.
 pub(crate) fn await_sessions(ue: Ue, admitted: &[Admitted]) {
     ue.with(|p| {
         for s in p.sessions.values_mut() {
@@ -126,17 +125,17 @@ pub(crate) fn await_sessions(ue: Ue, admitted: &[Admitted]) {
     });
 }
 
-/// The sessions that are ours now, as their former SMF says. One that ended here meanwhile ends at the UPF; one that is not among them ends
-/// here, and the UE gets a release command.
-pub(crate) fn came(ue: Ue, coming: &[IncomingSession], given: &[Given]) {
+/// Takes over the sessions that the former SMF has handed over. One that was released here meanwhile is deleted at the UPF; one that is
+/// missing is released, and the UE gets a release command.
+pub(crate) fn came(ue: Ue, coming: &[IncomingSession], given: &[HandedOverSession]) {
     for c in coming {
         let stands = ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| s.cp_seid == c.cp_seid));
         let ours = given.iter().find(|g| (g.psi, g.up_seid) == (c.psi, c.up_seid));
         match (stands, ours) {
             (true, Some(g)) => {
                 own(ue, c, g.forwarding);
-                tell(ue, c.psi, SessionChange::Established);
-                rest(ue, c.psi); // the UE may have fallen asleep meanwhile
+                emit_change(ue, c.psi, SessionChange::Established);
+                rest(ue, c.psi); // the UE may be idle meanwhile
             }
             (false, Some(_)) => n4::delete_at_upf(ue, c.upf, c.up_seid),
             (true, None) => lost(ue, c),
@@ -145,7 +144,7 @@ pub(crate) fn came(ue: Ue, coming: &[IncomingSession], given: &[Given]) {
     }
 }
 
-/// The former SMF does not say which sessions are ours: the UPF does.
+/// The former SMF does not answer: asks the UPF for each session.
 pub(crate) async fn claim(
     ue: Ue,
     coming: &[IncomingSession],
@@ -170,14 +169,14 @@ pub(crate) async fn claim(
     let answers = n4::modifications_answered(ue, asked).await?;
     for (psi, c, answer) in answers {
         match answer {
-            Ok(_) => tell(ue, psi, SessionChange::Established),
+            Ok(_) => emit_change(ue, psi, SessionChange::Established),
             Err(_) => lost(ue, &c),
         }
     }
     Ok(())
 }
 
-/// The UE is gone before it was certain which sessions are ours: those that are, the UPF deletes.
+/// The UE's context ends before its sessions were handed over: the UPF deletes those that are this SMF's.
 pub(crate) fn disown(ue: Ue, coming: &[IncomingSession]) {
     coming.iter().for_each(|c| n4::delete_at_upf(ue, c.upf, c.up_seid));
 }

@@ -1,5 +1,5 @@
-//! What a UE may ask of its QoS: TS 24.501 §6.4.2.2 to §6.4.2.4. Its rules and flow descriptions are judged as a whole
-//! against what the session has and what the policy lets UEs ask for; one that is refused changes nothing.
+//! QoS requested by a UE: TS 24.501 §6.4.2.2 to §6.4.2.4. Its rules and flow descriptions are checked as a whole
+//! against the session and the policy; a refused request changes nothing.
 
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
@@ -17,24 +17,24 @@ use crate::state::{Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow};
 const SEMANTIC: SmCause = SmCause::SemanticErrorInQosOperation;
 const SYNTACTICAL: SmCause = SmCause::SyntacticalErrorInQosOperation;
 
-/// What the request is judged against.
+/// The constraints on a request.
 pub(super) struct Terms<'a> {
-    /// The session, and what the operator does with flows.
+    /// Of the session and of the operator.
     pub(super) ground: Ground<'a>,
-    /// The flows that the policy knows.
+    /// The flow policies.
     pub(super) policies: Vec<&'a FlowPolicy>,
 }
 
-/// The flows that the session has once the request is granted.
+/// The session's flows if the request is granted.
 ///
-/// Errors: the 5GSM cause of the first thing that is wrong with it or not allowed.
+/// Errors: the 5GSM cause of the first violation.
 pub(super) fn grant(
     terms: &Terms<'_>,
     flows: &[QosFlow],
     rules: &[QosRule],
     descriptions: &[QosFlowDescription],
 ) -> Result<Vec<QosFlow>, SmCause> {
-    // A session without structure has one flow (TS 23.501 §5.6.10.3).
+    // An unstructured session has one flow (TS 23.501 §5.6.10.3).
     if terms.ground.session_type == PduSessionType::Unstructured
         && !(rules.is_empty() && descriptions.is_empty())
     {
@@ -44,18 +44,18 @@ pub(super) fn grant(
     descriptions.iter().try_for_each(|d| request.describe(d))?;
     rules.iter().try_for_each(|r| request.rule(r))?;
     let Request { mut flows, .. } = request;
-    flows.retain(|f| !f.rules.is_empty()); // a flow that nothing leads to is none
+    flows.retain(|f| !f.rules.is_empty()); // a flow without rules is removed
     if Numbering::new(&flows).filters() > usize::from(terms.ground.filters_max) {
         return Err(SmCause::InsufficientResources);
     }
     Ok(flows)
 }
 
-/// A request that is being worked through.
+/// A request that is being processed.
 struct Request<'a> {
     terms: &'a Terms<'a>,
     flows: Vec<QosFlow>,
-    /// New flows, by what the UE calls them and by what they are called here.
+    /// New flows: the UE's identifier and the assigned one.
     named: Vec<(Qfi, Qfi)>,
 }
 
@@ -63,7 +63,7 @@ impl Request<'_> {
     fn describe(&mut self, d: &QosFlowDescription) -> Result<(), SmCause> {
         let known = self.flows.iter().position(|f| f.qfi == d.qfi);
         match (d.operation, known) {
-            // Create what exists, change or delete what does not; the default flow is not the UE's.
+            // Errors: to create an existing flow, to change or delete an unknown one, or to change the default flow.
             (FlowOperation::Create, Some(_)) => Err(SEMANTIC),
             (FlowOperation::Create, None) if d.qfi == DEFAULT_QFI => Err(SEMANTIC),
             (FlowOperation::Create, None) if self.named.iter().any(|n| n.0 == d.qfi) => Err(SEMANTIC),
@@ -128,7 +128,7 @@ impl Request<'_> {
 
     fn rule(&mut self, r: &QosRule) -> Result<(), SmCause> {
         if r.default || r.id == DEFAULT_RULE {
-            return Err(SEMANTIC); // there is one default rule, and it stays as it is (TS 24.501 §6.2.5.1.1.2)
+            return Err(SEMANTIC); // the default rule cannot be changed (TS 24.501 §6.2.5.1.1.2)
         }
         match &r.operation {
             RuleOperation::Create(filters) => self.create_rule(r, filters),
@@ -204,7 +204,7 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Where a rule stands that the UE may change.
+    /// The position of a rule that the UE may change.
     fn of_ue(&self, id: u8) -> Result<(usize, usize), SmCause> {
         let at = |f: &QosFlow| f.rules.iter().position(|r| r.id == id);
         let mut all = self.flows.iter().enumerate();
@@ -212,7 +212,7 @@ impl Request<'_> {
         if self.flows[flow].of_ue { Ok((flow, rule)) } else { Err(SmCause::FiveGsQosNotAccepted) }
     }
 
-    /// The flow that a new rule leads to: one that this request makes, or one of the UE's.
+    /// The flow of a new rule: one that this request creates, or one of the UE's.
     fn flow_of(&self, asked: Qfi) -> Result<usize, SmCause> {
         if asked == DEFAULT_QFI {
             return Err(SmCause::FiveGsQosNotAccepted);
@@ -236,7 +236,7 @@ impl Request<'_> {
             filter::judge(f, self.terms.ground.session_type)?;
             let same = |g: &PacketFilter| (&g.components, g.direction) == (&f.components, f.direction);
             if filters.iter().take(i).any(same) {
-                return Err(SmCause::SemanticErrorsInPacketFilters); // it can never be the one that matches
+                return Err(SmCause::SemanticErrorsInPacketFilters); // it can never match
             }
         }
         Ok(())
@@ -275,7 +275,7 @@ impl Wish {
         self.maximum.1.get_or_insert(maximum.dl_kbps);
     }
 
-    /// The rates that are granted: as requested, up to the policy's; absent ones are the policy's.
+    /// The granted rates: as requested, limited by the policy; absent ones are the policy's.
     fn within(&self, policy: &FlowPolicy) -> Result<Option<Gbr>, SmCause> {
         let Some(most) = policy.gbr else {
             let rates = [self.guaranteed.0, self.guaranteed.1];

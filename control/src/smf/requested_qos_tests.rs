@@ -139,7 +139,7 @@ fn a_5qi_that_no_policy_has_is_not_supported() {
 }
 
 #[test] // TS 24.501 §6.4.2.4: #37
-fn more_than_the_policy_allows_is_not_accepted() {
+fn rates_above_the_policy_are_not_accepted() {
     let greedy = vec![
         FlowParameter::FiveQi(FiveQi(2)),
         FlowParameter::GfbrUplink(BitRate::from_kbps(101)),
@@ -232,7 +232,7 @@ fn packet_filters_are_judged() {
 }
 
 #[test] // TS 23.501 §5.6.10.3: a session without structure has one flow
-fn an_unstructured_session_has_no_rules_to_ask_for() {
+fn an_unstructured_session_gets_no_requested_rules() {
     assert_eq!(asked_of(PduSessionType::Unstructured, &[], &[create(2)]), Err(SEMANTIC));
     assert!(asked_of(PduSessionType::Unstructured, &[], &[]).is_ok());
 }

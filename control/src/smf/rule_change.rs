@@ -1,4 +1,4 @@
-//! How a session's rules at the UPF come from one set of QoS flows to another: TS 23.502 §4.3.3.2 steps 2a and 12.
+//! The change of a session's rules at the UPF from one set of QoS flows to another: TS 23.502 §4.3.3.2 steps 2a and 12.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::policy::{FlowGate, Gbr};
 use crate::state::{Ambr, QosFlow, SmContext, Tunnel};
 
 impl Pdrs<'_> {
-    /// Those of a session that stands, with what the UPF chose.
+    /// PDRs of an existing session, with the UPF's tunnel and address.
     fn standing(s: &SmContext) -> Option<Pdrs<'_>> {
         let Tunnel { teid, address } = s.n3?;
         let (ipv4, ipv6) = match address {
@@ -28,19 +28,19 @@ impl Pdrs<'_> {
     }
 }
 
-/// The change, in two halves, so that no packet takes a way that its receiver does not know yet: first what the UE may
-/// use from now on and the core no longer does, then the reverse.
+/// The change, in two halves, so that no packet uses a flow that its receiver does not know: first new uplink rules are
+/// added and old downlink rules removed, then the reverse.
 pub(super) struct Change<'a> {
-    /// The session, with the flows that the UPF has now.
+    /// The session with its present flows.
     pub(super) session: &'a SmContext,
-    /// The flows that it is to have.
+    /// The new flows.
     pub(super) flows: &'a [QosFlow],
-    /// The AMBR that it is to have.
+    /// The new AMBR.
     pub(super) ambr: Ambr,
 }
 
 impl Change<'_> {
-    /// Before gNB and UE change: uplink rules of new flows, no more downlink rules of removed ones.
+    /// Before gNB and UE change: adds uplink rules of new flows, removes downlink rules of old ones.
     pub(super) fn before(&self) -> SessionModificationRequest {
         let mut m = SessionModificationRequest::default();
         self.add(true, &mut m);
@@ -58,7 +58,7 @@ impl Change<'_> {
         m
     }
 
-    /// After they have answered: downlink rules of what came, no more uplink rules of what went.
+    /// After their answers: adds downlink rules of new flows, removes uplink rules of old ones.
     pub(super) fn after(&self) -> SessionModificationRequest {
         let mut m = SessionModificationRequest::default();
         self.add(false, &mut m);
@@ -68,7 +68,7 @@ impl Change<'_> {
         m
     }
 
-    /// Back to what was, after `before`.
+    /// Undoes `before`.
     pub(super) fn undo(&self) -> SessionModificationRequest {
         let mut m = SessionModificationRequest::default();
         let Some(pdrs) = Pdrs::standing(self.session) else { return m };
@@ -117,13 +117,13 @@ impl Change<'_> {
         }
     }
 
-    /// The PDR that the UPF has for a rule.
+    /// The PDR identifier of a rule.
     fn standing_pdr(&self, pdrs: &Pdrs<'_>, rule: u8, uplink: bool) -> Option<CreatePdr> {
         let (flow, rule) = rules_of(&self.session.flows).find(|(_, r)| r.id == rule)?;
         pdrs.dedicated(flow, rule, uplink)
     }
 
-    /// Whether the rule has a PDR of this direction in the end.
+    /// Whether the rule has a PDR of this direction after the change.
     fn keeps(&self, pdrs: &Pdrs<'_>, rule: u8, uplink: bool) -> bool {
         rules_of(self.flows).any(|(f, r)| r.id == rule && pdrs.dedicated(f, r, uplink).is_some())
     }
@@ -135,12 +135,12 @@ fn session_rate(ambr: Ambr) -> UpdateQer {
     qer
 }
 
-/// Whether a modification says anything.
+/// Whether a modification has content.
 pub(super) fn is_empty(m: &SessionModificationRequest) -> bool {
     *m == SessionModificationRequest::default()
 }
 
-/// What of a flow its QER says.
+/// The part of a flow that its QER has.
 fn enforced(flow: &QosFlow) -> (FlowGate, Option<Gbr>, bool) {
     (flow.gate, flow.gbr, flow.reflective)
 }

@@ -23,13 +23,13 @@ use crate::policy::{DEFAULT_PRECEDENCE, FlowGate};
 use crate::state::{Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow, SmContext, SubscribedDnn};
 
 const UPLINK_FAR: FarId = FarId(1);
-/// Where packets for the UE go.
+/// The downlink FAR.
 pub(super) const DOWNLINK_FAR: FarId = FarId(2);
-/// How packets are kept while the UE is idle.
+/// The BAR for buffering while the UE is idle.
 pub(super) const BAR: BarId = BarId(1);
-/// The session's AMBR.
+/// The QER of the session AMBR.
 pub(super) const SESSION_QER: QerId = QerId(1);
-/// The session's volume.
+/// The URR of the session's volume.
 pub(super) const SESSION_URR: UrrId = UrrId(1);
 
 /// The PDR of a QoS rule in one direction.
@@ -42,8 +42,7 @@ pub(super) const fn qer_id(qfi: Qfi) -> QerId {
     QerId(1 + qfi.value() as u32)
 }
 
-/// How packets are kept for an idle UE (TS 29.244 §5.2.4). Without wishes of the operator it says nothing, and is there to be told of
-/// UEs that sleep for long.
+/// Buffering for an idle UE (TS 29.244 §5.2.4). Without configuration the BAR is empty; extended buffering changes it later.
 fn bar(b: &Buffering) -> CreateBar {
     CreateBar {
         bar_id: BAR,
@@ -79,7 +78,7 @@ pub(super) fn establishment(
 
     // The UPF chooses one tunnel for all of the session's uplink rules.
     let choose = FTeid::Choose { ipv4: true, ipv6: true, choose_id: Some(CHOOSE_ID) };
-    let address = wanted_address(s, dnn);
+    let address = requested_address(s, dnn);
     let pdrs = Pdrs { session: s, f_teid: choose, address };
     request.create_pdrs = [true, false].iter().map(|&uplink| pdrs.default(uplink)).collect();
     for pdr in request.create_pdrs.iter_mut().filter(|_| !dnn.framed_routes.is_empty()) {
@@ -91,7 +90,7 @@ pub(super) fn establishment(
 
     let mut to_network = ForwardingParameters::to(DestinationInterface::Core);
     to_network.network_instance = NetworkInstance::new(s.dnn.as_str());
-    // There is no tunnel yet: early packets wait.
+    // There is no gNB tunnel yet: packets are buffered.
     let wait = |(id, _)| CreateFar { bar_id: Some(BAR), ..CreateFar::action(id, ApplyAction::BUFF) };
     request.create_fars = vec![CreateFar::forward(UPLINK_FAR, to_network)];
     request.create_fars.extend(s.marks.fars().map(wait));
@@ -134,7 +133,7 @@ fn session_urr(reporting: UsageReporting) -> CreateUrr {
     urr
 }
 
-/// TS 23.501 §5.6.14, TS 29.244 §5.16: networks behind the UE, of the families that the session has.
+/// TS 23.501 §5.6.14, TS 29.244 §5.16: framed routes of the session's address families.
 fn frame(pdi: &mut Pdi, s: &SmContext, routes: &[(IpAddr, u8)]) {
     let (v4, v6) = super::families(s.session_type);
     for &(address, length) in routes {
@@ -146,11 +145,11 @@ fn frame(pdi: &mut Pdi, s: &SmContext, routes: &[(IpAddr, u8)]) {
     }
 }
 
-/// Names the one tunnel that the UPF is to choose for several PDRs (TS 29.244 §8.2.3).
+/// CHOOSE ID: one tunnel for several PDRs (TS 29.244 §8.2.3).
 const CHOOSE_ID: u8 = 1;
 
-/// The UE's address as the UPF is to choose or take it; none in a session that is not of IP.
-fn wanted_address(s: &SmContext, dnn: &SubscribedDnn) -> Option<UeIpAddress> {
+/// The UE IP address, static or chosen by the UPF; none for a session that is not of type IP.
+fn requested_address(s: &SmContext, dnn: &SubscribedDnn) -> Option<UeIpAddress> {
     let (v4, v6) = super::families(s.session_type);
     (v4 || v6).then(|| UeIpAddress {
         destination: true,
@@ -164,7 +163,7 @@ pub(super) fn rules_of(flows: &[QosFlow]) -> impl Iterator<Item = (&QosFlow, &Fl
     flows.iter().flat_map(|f| f.rules.iter().map(move |r| (f, r)))
 }
 
-/// Makes PDRs that share a tunnel and an address.
+/// Builds PDRs that share a tunnel and an address.
 pub(super) struct Pdrs<'a> {
     pub(super) session: &'a SmContext,
     pub(super) f_teid: FTeid,
@@ -201,7 +200,7 @@ impl Pdrs<'_> {
         self.pdr(DEFAULT_RULE, far, DEFAULT_PRECEDENCE, self.pdi(uplink), qers)
     }
 
-    /// `None` where none of the rule's filters is of the direction.
+    /// `None` if the rule has no filter of the direction.
     pub(super) fn dedicated(&self, flow: &QosFlow, rule: &FlowRule, uplink: bool) -> Option<CreatePdr> {
         let filters: Vec<&PacketFilter> = rule.filters.iter().filter(|f| filter::is_of(f, uplink)).collect();
         if filters.is_empty() && rule.application.is_none() {
@@ -214,8 +213,8 @@ impl Pdrs<'_> {
         } else {
             pdi.sdf_filters = filters.iter().map(|f| filter::sdf(f)).collect();
         }
-        // What comes by another flow than its rule's is not the rule's (TS 23.501 §5.7.1.6); of a rule that the UE does not know,
-        // it comes by the default flow.
+        // An uplink packet matches only with its rule's QFI (TS 23.501 §5.7.1.6); for a rule that the UE does not know, with the
+        // default flow's.
         pdi.qfis = match (uplink, rule.application.is_some()) {
             (true, false) => vec![flow.qfi],
             (true, true) => vec![flow.qfi, DEFAULT_QFI],
@@ -223,7 +222,7 @@ impl Pdrs<'_> {
         };
         let mut qers = vec![qer_id(flow.qfi)];
         if flow.gbr.is_none() {
-            qers.push(SESSION_QER); // a GBR flow does not count into the AMBR (TS 23.501 §5.7.2.6)
+            qers.push(SESSION_QER); // GBR flows are not part of the AMBR (TS 23.501 §5.7.2.6)
         }
         let far = (!uplink).then_some(downlink_far(flow.mark));
         Some(self.pdr(rule.id, far, rule.precedence, pdi, qers))

@@ -1,19 +1,19 @@
-//! Usage of a secondary radio: TS 38.413 §8.15.1.2, TS 23.501 §5.18.
+//! Secondary RAT usage: TS 38.413 §8.15.1.2, TS 23.501 §5.18.
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_ngap::transfer::SecondaryRatDataUsageReportTransfer;
 
 use crate::procedure::{Ue, out_of_state};
 
-/// What went over a secondary radio is counted, by session. All of it has passed the UPF, too: this is a part of what the session
-/// has used, not more of it.
+/// Counts the volume over a secondary RAT by session. The UPF has counted it too: it is a part of the session's usage, not
+/// additional.
 pub(crate) fn secondary_rat_usage(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
     let report = SecondaryRatDataUsageReportTransfer::decode(transfer).ok();
     let usage = report.and_then(|t| t.secondary_rat_usage_information);
     let (Some(usage), true) = (usage, ue.with(|p| p.sessions.contains_key(&psi))) else {
         return out_of_state(ue);
     };
-    // A report of the session as a whole contains its flows; where there is none, the flows make it up.
+    // The session's volume includes its flows; without it, the flows are summed.
     let periods = match usage.pdu_session_usage_report {
         Some(whole) => whole.pdu_session_timed_report_list,
         None => {

@@ -1,7 +1,7 @@
 //! Which UPF gets a session: TS 23.501 §6.3.3.3, TS 23.502 §4.3.2.2.1 step 8.
 //!
-//! What a UPF serves and how it stands to the others the operator says; whether it is there and how loaded it is the
-//! CTA stamps into each envelope, so that a replay chooses the same.
+//! Areas, priority and weight of UPFs are configured; availability and load are in each envelope, so that a replay
+//! selects the same UPF.
 
 use whimbrel_ids::{Dnn, PduSessionId, SNssai, Tac};
 
@@ -10,7 +10,7 @@ use crate::procedure::Ue;
 use crate::refusal::{Refusal, UPF_CONGESTED};
 use crate::upf::{UPFS_MAX, UpfId, UpfState, UpfStates};
 
-/// UPFs that were asked in vain, a bit each.
+/// UPFs that have refused, a bit each.
 #[derive(Default)]
 pub(super) struct Tried(u16);
 
@@ -24,7 +24,7 @@ impl Tried {
     }
 }
 
-/// What the session is for.
+/// The properties of the session.
 struct Wish<'a> {
     slice: SNssai,
     dnn: &'a Dnn,
@@ -40,12 +40,11 @@ pub(super) fn choose(ue: Ue, psi: PduSessionId, tried: &Tried) -> Result<UpfId, 
         && tried.0 == 0
         && upfs.iter().all(serves_all)
     {
-        return Ok(UpfId(0)); // what most operators have
+        return Ok(UpfId(0)); // the common case
     }
-    let random = ue.random();
+    let (random, tac) = (ue.random(), ue.amf().ue_state(ue).tai.map(|t| t.tac));
     ue.with(|p| {
         let s = p.sessions.get(&psi).ok_or(Refusal::Protocol("the session ended"))?;
-        let tac = p.amf.tai.map(|t| t.tac);
         let wish = Wish { slice: s.s_nssai, dnn: &s.dnn, tac, emergency: s.emergency };
         among(upfs, &states, &wish, tried, random)
     })
@@ -62,8 +61,8 @@ fn serves(upf: &Upf, wish: &Wish<'_>) -> bool {
         && (upf.tacs.is_empty() || wish.tac.is_some_and(area))
 }
 
-/// Of those that serve the session and can be used, those of the lowest priority value; of these one by weight and what
-/// their load leaves of it.
+/// Among the usable UPFs that serve the session, those with the lowest priority value; among these a random one, by
+/// weight and load.
 fn among(
     upfs: &[Upf],
     states: &UpfStates,
@@ -73,7 +72,7 @@ fn among(
 ) -> Result<UpfId, Refusal> {
     let ids = (0u8..).map(UpfId).zip(upfs);
     let there = ids.filter(|(id, upf)| serves(upf, wish) && states.get(*id).usable && !tried.contains(*id));
-    // TS 29.244 §6.2.4.3.2: a part of the requests is not sent to one in overload, drawn for each; those that matter are.
+    // TS 29.244 §6.2.4.3.2: a UPF in overload does not get a random part of the requests, except those with priority.
     let mut spared = false;
     let mut candidates: [Option<(UpfId, &Upf)>; UPFS_MAX] = [None; UPFS_MAX];
     for ((id, upf), (drawn, place)) in there.zip(random.iter().zip(&mut candidates)) {
@@ -88,7 +87,7 @@ fn among(
     let best = candidates().map(|(_, upf)| upf.priority).min();
     let best = || candidates().filter(|(_, upf)| Some(upf.priority) == best);
     let weight = |(id, upf): &(UpfId, &Upf)| {
-        // A loaded one keeps a little, so that it is not forgotten if all are.
+        // A fully loaded one keeps a small weight, for the case that all are.
         u64::from(upf.weight).max(1) * u64::from(101 - states.get(*id).load.min(100))
     };
     let total: u64 = best().map(weight).sum();
@@ -122,7 +121,7 @@ mod tests {
         Tac::new(n).unwrap()
     }
 
-    /// How often each is chosen of a thousand times.
+    /// How often each is selected in a thousand attempts.
     fn chosen(upfs: &[Upf], states: &UpfStates, emergency: bool) -> (Vec<u32>, u32) {
         let internet = dnn("internet");
         let wish = Wish { slice: SNssai::sst(1), dnn: &internet, tac: Some(tac(1)), emergency };
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test] // TS 23.501 §6.3.3: by slice, data network and area
-    fn one_that_does_not_serve_it_is_not_chosen() {
+    fn a_upf_that_does_not_serve_the_session_is_not_selected() {
         let other = |change: fn(&mut Upf)| {
             let mut other = upf("other");
             change(&mut other);
@@ -150,8 +149,8 @@ mod tests {
         assert_eq!(chosen(&[only], &UpfStates::ALL_USABLE, false), (vec![0], 1000));
     }
 
-    #[test] // TS 23.501 §6.3.3: one that is not there is not chosen
-    fn one_whose_association_is_down_is_not_chosen() {
+    #[test] // TS 23.501 §6.3.3: an unavailable one is not selected
+    fn a_upf_without_association_is_not_selected() {
         let upfs = [Upf { priority: 0, ..upf("near") }, Upf { priority: 1, ..upf("far") }];
         let mut states = UpfStates::ALL_USABLE;
         assert_eq!(chosen(&upfs, &states, false).0, [1000, 0]);
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test] // TS 23.501 §6.3.3: by weight, and by load (TS 29.244 §6.2.3)
-    fn sessions_are_shared_out_by_weight_and_load() {
+    fn sessions_are_distributed_by_weight_and_load() {
         let upfs = [Upf { weight: 300, ..upf("big") }, Upf { weight: 100, ..upf("small") }];
         let mut states = UpfStates::ALL_USABLE;
         let (counts, _) = chosen(&upfs, &states, false);
@@ -170,15 +169,15 @@ mod tests {
         states.set(UpfId(0), UpfState { usable: true, load: 90, reduction: 0 });
         let (counts, _) = chosen(&upfs, &states, false);
         assert!((200..300).contains(&counts[0]), "{counts:?}");
-        // All are full: they share still.
+        // All are full: they share equally.
         for id in [UpfId(0), UpfId(1)] {
             states.set(id, UpfState { usable: true, load: 100, reduction: 0 });
         }
         assert_eq!(chosen(&upfs, &states, false).1, 0);
     }
 
-    #[test] // TS 29.244 §6.2.4: of what is meant for one in overload the part that it names goes elsewhere, or nowhere; emergencies go
-    fn one_in_overload_is_spared() {
+    #[test] // TS 29.244 §6.2.4: the requested part of a UPF in overload goes to another UPF, or is refused; emergencies are not reduced
+    fn a_upf_in_overload_gets_fewer_sessions() {
         let mut states = UpfStates::ALL_USABLE;
         states.set(UpfId(0), UpfState { usable: true, load: 0, reduction: 40 });
         let (counts, refused) = chosen(&[upf("only")], &states, false);
@@ -189,8 +188,8 @@ mod tests {
         assert!((350..450).contains(&counts[1]) && refused == 0, "{counts:?}");
     }
 
-    #[test] // TS 23.502 §4.3.2.2.1 step 10: one that was asked in vain is not asked again
-    fn one_that_refused_is_not_asked_again() {
+    #[test] // TS 23.502 §4.3.2.2.1 step 10: one that has refused is not asked again
+    fn a_upf_that_refused_is_not_asked_again() {
         let internet = dnn("internet");
         let wish = Wish { slice: SNssai::sst(1), dnn: &internet, tac: None, emergency: false };
         let mut tried = Tried::default();

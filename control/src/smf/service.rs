@@ -11,7 +11,7 @@ use super::{
     area, establishment, handover, modification, modify_indication, notify, operation, path_switch,
     policy_change, release, relocation, secondary_rat, up_connection,
 };
-use crate::n14::Given;
+use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Lane, Ue};
 use crate::services::Answer;
 use crate::services::nsmf::{
@@ -103,8 +103,7 @@ impl NsmfPduSession for Smf {
     }
 
     fn paging_area(&self, ue: Ue) -> Vec<Tai> {
-        let config = ue.config();
-        ue.with(|p| area::where_awaited(p, &config))
+        area::where_awaited(ue)
     }
 
     fn paging_deferred(&self, ue: Ue, why: &'static str) {
@@ -191,7 +190,7 @@ impl NsmfPduSession for Smf {
         taken: &'a [(PduSessionId, Seid)],
         smf: IpAddr,
         admitted: &'a [Admitted],
-    ) -> Answer<'a, Result<Vec<Given>, Interrupt>> {
+    ) -> Answer<'a, Result<Vec<HandedOverSession>, Interrupt>> {
         Box::pin(relocation::hand_over_sessions(ue, taken, smf, admitted))
     }
 
@@ -208,7 +207,7 @@ impl NsmfPduSession for Smf {
         relocation::await_sessions(ue, admitted);
     }
 
-    fn sessions_handed_over(&self, ue: Ue, coming: &[IncomingSession], given: &[Given]) {
+    fn sessions_handed_over(&self, ue: Ue, coming: &[IncomingSession], given: &[HandedOverSession]) {
         relocation::came(ue, coming, given);
     }
 

@@ -1,5 +1,5 @@
-//! 5GSM messages that fit nothing: unknown transactions (TS 24.501 §6.2.1, §7.3.1) and sessions (TS 24.501 §7.3.2), missing or
-//! wrong mandatory elements (TS 24.501 §7.5.1), and 5GSM STATUS of either side (TS 24.501 §6.5.2, §6.5.3).
+//! Erroneous 5GSM messages: unknown transactions (TS 24.501 §6.2.1, §7.3.1) and sessions (TS 24.501 §7.3.2), missing or wrong
+//! mandatory elements (TS 24.501 §7.5.1), and 5GSM STATUS of either side (TS 24.501 §6.5.2, §6.5.3).
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::NasError;
@@ -17,15 +17,15 @@ pub(super) fn status(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) {
     send(ue, psi, Message::new(psi, pti, SmStatus::new(cause)));
 }
 
-/// The UE found fault with a message of ours (§6.5.3): it does not have the session (#43), so neither have we.
+/// 5GSM STATUS of the UE (§6.5.3): after #43 the UE does not have the session, so it is released.
 pub(super) fn received(ue: Ue, psi: PduSessionId, cause: SmCause) {
     if cause == SmCause::InvalidPduSessionIdentity {
         release_locally(ue, psi);
     }
 }
 
-/// A message that cannot be read: a request is rejected, anything else told so (§7.5.1); what is too short, or of no session,
-/// is ignored (§7.2.1, §7.3.2).
+/// A message that cannot be read: a request is rejected, any other message answered with 5GSM STATUS (§7.5.1); one that is
+/// too short, or without session identity, is ignored (§7.2.1, §7.3.2).
 pub(super) fn unreadable(ue: Ue, psi: PduSessionId, e: &NasError) {
     let Some(cause) = e.sm_cause() else { return out_of_state(ue) };
     let pti = e.sm_header.map_or(Pti::UNASSIGNED, |(_, pti)| Pti(pti));
@@ -38,8 +38,7 @@ pub(super) fn unreadable(ue: Ue, psi: PduSessionId, e: &NasError) {
     send(ue, psi, Message::new(psi, pti, body));
 }
 
-/// Whether a message is of nobody's transaction or session: then it is ignored (§7.3.1, a reserved transaction identity; §7.3.2,
-/// no session identity).
+/// Whether a message is to be ignored (§7.3.1, a reserved transaction identity; §7.3.2, no session identity).
 pub(super) fn is_unaddressed(message: &Message) -> bool {
     message.pti == Pti::RESERVED || message.pdu_session_id.is_none()
 }

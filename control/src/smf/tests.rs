@@ -1,4 +1,4 @@
-//! PDU session modification at the desk: TS 24.501 §6.3.2, §6.4.2, TS 23.502 §4.3.3.2.
+//! PDU session modification, in the UE harness: TS 24.501 §6.3.2, §6.4.2, TS 23.502 §4.3.3.2.
 
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
@@ -67,7 +67,7 @@ fn add(name: &str) -> Payload {
 }
 
 /// The 5GSM messages for the UE in these batches.
-fn told(harness: &mut UeHarness, batches: &[Batch]) -> Vec<sm::Message> {
+fn downlink_5gsm(harness: &mut UeHarness, batches: &[Batch]) -> Vec<sm::Message> {
     let transports = batches.iter().flat_map(|b| harness.downlink(b)).collect::<Vec<_>>();
     let payloads = transports.into_iter().filter_map(|m| match m {
         mm::Message::DlNasTransport(m) => Some(m.payload_container),
@@ -77,7 +77,7 @@ fn told(harness: &mut UeHarness, batches: &[Batch]) -> Vec<sm::Message> {
 }
 
 fn command(harness: &mut UeHarness, batches: &[Batch]) -> Option<(Pti, sm::ModificationCommand)> {
-    told(harness, batches).into_iter().find_map(|m| match m.body {
+    downlink_5gsm(harness, batches).into_iter().find_map(|m| match m.body {
         sm::Body::ModificationCommand(c) => Some((m.pti, c)),
         _ => None,
     })
@@ -197,7 +197,7 @@ fn with_voice() -> UeHarness {
 }
 
 #[test] // TS 23.502 §4.3.3.2: no more downlink by the flow, then gNB and UE, then no more uplink
-fn the_operator_takes_a_flow_down() {
+fn the_operator_removes_a_flow() {
     let mut harness = with_voice();
     let name = "voice".parse().unwrap();
     let remove = Command::ModifySession(psi(1), Modification::RemoveFlow(name));
@@ -226,7 +226,7 @@ fn a_gate_is_closed() {
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 5, step 6, TS 38.413 §8.2.3.3: a flow that the gNB does not take is taken back from UE and UPF
-fn a_flow_that_the_gnb_refuses_is_taken_back() {
+fn a_flow_that_the_gnb_refuses_is_removed() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     harness.settle(batch);
@@ -285,7 +285,7 @@ fn a_ue_that_does_not_have_the_session_loses_it() {
 }
 
 #[test] // TS 24.501 §6.3.2.5 a: T3591 expires five times; the session stays as it was
-fn a_command_that_is_never_answered_is_given_up() {
+fn a_command_without_an_answer_is_aborted() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     harness.settle(batch);
@@ -301,13 +301,13 @@ fn a_command_that_is_never_answered_is_given_up() {
 }
 
 #[test] // TS 24.501 §6.3.2.5 c: the UE's release takes the place of the network's modification
-fn a_release_meets_a_modification() {
+fn a_release_collides_with_a_modification() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     harness.settle(batch);
     let batches = says(&mut harness, 7, sm::ReleaseRequest::new());
     let commanded =
-        told(&mut harness, &batches).iter().any(|m| matches!(m.body, sm::Body::ReleaseCommand(_)));
+        downlink_5gsm(&mut harness, &batches).iter().any(|m| matches!(m.body, sm::Body::ReleaseCommand(_)));
     assert!(commanded);
     says(&mut harness, 7, sm::ReleaseComplete::new());
     assert!(harness.context().unwrap().sessions.is_empty());
@@ -348,7 +348,7 @@ fn a_ue_asks_for_a_flow() {
 }
 
 fn cause(harness: &mut UeHarness, batches: &[Batch]) -> Option<(Pti, SmCause)> {
-    told(harness, batches).into_iter().find_map(|m| match m.body {
+    downlink_5gsm(harness, batches).into_iter().find_map(|m| match m.body {
         sm::Body::ModificationReject(r) => Some((m.pti, r.cause)),
         _ => None,
     })
@@ -403,24 +403,24 @@ fn a_ue_sends_rules_that_cannot_be_read() {
 }
 
 #[test] // TS 24.501 §6.4.2.6 b, §6.4.2.5 b, §6.3.2.5 d: the UE's request gives way to the network's command
-fn a_request_meets_the_networks_modification() {
+fn a_request_collides_with_the_networks_modification() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     harness.settle(batch);
     let batches = says(&mut harness, 9, request(3));
-    assert!(told(&mut harness, &batches).is_empty());
+    assert!(downlink_5gsm(&mut harness, &batches).is_empty());
     modified(&mut harness, &[]);
     says(&mut harness, 0, sm::ModificationComplete::new());
     assert_eq!(flows(&harness), ["voice"]);
 }
 
-#[test] // TS 24.501 §7.3.1: a completion of a transaction that nobody has
-fn a_completion_of_another_transaction_is_told_so() {
+#[test] // TS 24.501 §7.3.1: a completion of an unknown transaction
+fn a_completion_of_another_transaction_gets_5gsm_status() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     harness.settle(batch);
     let batches = says(&mut harness, 44, sm::ModificationComplete::new());
-    let status = told(&mut harness, &batches).into_iter().find_map(|m| match m.body {
+    let status = downlink_5gsm(&mut harness, &batches).into_iter().find_map(|m| match m.body {
         sm::Body::SmStatus(s) => Some(s.cause),
         _ => None,
     });
@@ -448,11 +448,11 @@ fn a_gnb_releases_a_flow() {
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 1e, TS 23.501 §5.7.2.4, TS 38.413 §8.2.4.2: the gNB says when it cannot keep a guarantee, and when it can again
-fn a_gnb_cannot_keep_a_guarantee() {
+fn a_gnb_cannot_fulfil_a_guarantee() {
     let mut harness = with_voice();
-    for (told, kept) in [(NotificationCause::NotFulfilled, false), (NotificationCause::Fulfilled, true)] {
+    for (cause, kept) in [(NotificationCause::NotFulfilled, false), (NotificationCause::Fulfilled, true)] {
         let mut transfer = PduSessionResourceNotifyTransfer::new();
-        transfer.qos_flow_notify_list = vec![QosFlowNotifyItem::new(qfi(2), told)];
+        transfer.qos_flow_notify_list = vec![QosFlowNotifyItem::new(qfi(2), cause)];
         notify(&mut harness, &transfer);
         assert_eq!(harness.context().unwrap().sessions[&psi(1)].flows[0].fulfilled, kept);
     }
@@ -483,12 +483,12 @@ fn a_gnb_moves_its_tunnel() {
     assert_eq!((done.len(), confirm.pdu_session_resource_failed_to_modify_list_mod_cfm.len()), (1, 2));
     let transfer = PduSessionResourceModifyConfirmTransfer::decode(&done[0].transfer).unwrap();
     assert_eq!(transfer.qos_flow_modify_confirm_list, [qfi(1)]);
-    assert_eq!(transfer.qos_flow_failed_to_modify_list.len(), 1, "a flow that nobody has");
+    assert_eq!(transfer.qos_flow_failed_to_modify_list.len(), 1, "an unknown flow");
     let an = harness.context().unwrap().sessions[&psi(1)].an.clone().unwrap();
     assert_eq!(an.teid, whimbrel_ids::Teid(0x99));
 }
 
-#[test] // TS 23.502 §4.3.3.2 idle: an idle UE is paged, and told once it is there
+#[test] // TS 23.502 §4.3.3.2 idle: an idle UE is paged, and gets the command once it is connected
 fn an_idle_ue_is_paged_for_a_modification() {
     let mut harness = harness();
     let association = harness.association();
@@ -522,7 +522,7 @@ fn a_session_of_ssc_mode_2_is_moved() {
         let order = Command::ModifySession(psi(1), Modification::Reanchor);
         let batch = harness.input(Payload::Command(order));
         let batches = harness.settle(batch);
-        let cause = told(&mut harness, &batches).into_iter().find_map(|m| match m.body {
+        let cause = downlink_5gsm(&mut harness, &batches).into_iter().find_map(|m| match m.body {
             sm::Body::ReleaseCommand(c) => Some(c.cause),
             _ => None,
         });

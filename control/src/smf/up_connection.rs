@@ -9,7 +9,7 @@ use whimbrel_ngap::transfer::{
 };
 
 use super::context::an_tunnel;
-use super::establishment::tell;
+use super::establishment::emit_change;
 use super::n4::{Downlink, modify};
 use super::path_switch::is_being_released;
 use super::pending_change;
@@ -22,31 +22,31 @@ use crate::services::namf::HANDOVER_EXECUTION;
 use crate::services::nsmf::N2Outcome;
 use crate::state::{DEFAULT_QFI, SmContext, Tunnel, UeContext, UpState};
 
-/// Why a gNB gave no tunnel.
+/// Why there is no tunnel of the gNB.
 pub(super) enum Answer {
-    /// It refused, and has not delivered what was to go to the UE with it.
+    /// The gNB refused, and has not delivered the NAS message.
     Refused(Refusal),
-    /// It did not answer: its state is unknown.
+    /// The gNB did not answer: its state is unknown.
     Unknown(Refusal),
-    /// The wait was ended.
+    /// The wait was interrupted.
     Interrupted(Interrupt),
 }
 
-/// What a gNB does when it is asked for a session.
+/// A gNB's answer to a setup.
 enum GnbAnswer {
-    /// It has set its resources up: the transfer names its tunnel.
+    /// Resources are set up; the transfer has the tunnel.
     SetUp(Vec<u8>),
-    /// The UE left it before it had answered.
+    /// The UE was handed over before the answer.
     Left,
-    /// It is about to hand the UE over, and refuses for that reason (TS 38.413 §9.3.1.2).
+    /// Refused because of an imminent handover (TS 38.413 §9.3.1.2).
     HandsOver,
 }
 
-/// How often gNBs are asked for one session: a UE may be handed over twice in a row.
+/// Setup attempts for one session: a UE may be handed over twice in a row.
 const ASKED_MAX: u8 = 3;
 
-/// Has the gNB set a session's resources up, with a message to the UE, and awaits the transfer that names its tunnel. Where a handover
-/// comes between, the gNB that then serves the UE is asked (TS 23.502 §4.9.1.3.1).
+/// Requests a session's resources at the gNB, with a message to the UE, and awaits the transfer with its tunnel. After a handover
+/// meanwhile, the new serving gNB is asked (TS 23.502 §4.9.1.3.1).
 pub(super) async fn set_up(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) -> Result<Vec<u8>, Answer> {
     for asked in 1..=ASKED_MAX {
         match ue.amf().set_up_session_resources(ue, psi, n1).await {
@@ -65,7 +65,7 @@ pub(super) async fn set_up(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) 
     )))
 }
 
-/// Awaits the handover for whose sake a gNB has refused. If none comes, the gNB is asked again.
+/// Awaits the handover because of which a gNB has refused. If none starts, the gNB is asked again.
 async fn handed_over(ue: Ue) -> Result<(), Answer> {
     match ue.receive(|i| matches!(i, Input::HandoverOver), HANDOVER_EXECUTION).await {
         Ok(_) | Err(Interrupt::TimedOut) => Ok(()),
@@ -102,7 +102,7 @@ fn setup_refused(answer: &Input) -> Refusal {
     }
 }
 
-/// Whether a gNB refuses a setup because it hands the UE over.
+/// Whether a gNB refuses a setup because of a handover.
 fn is_for_handover(transfer: &[u8]) -> bool {
     let cause = PduSessionResourceSetupUnsuccessfulTransfer::decode(transfer).map(|t| t.cause);
     matches!(
@@ -115,7 +115,7 @@ fn is_for_handover(transfer: &[u8]) -> bool {
     )
 }
 
-/// Leads downlink packets into the gNB's tunnel.
+/// Sets the UPF's downlink tunnel to the gNB's.
 pub(super) async fn set_downlink_tunnel(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(), End> {
     let transfer = PduSessionResourceSetupResponseTransfer::decode(transfer).ok();
     let named = transfer.as_ref().and_then(tunnel_of);
@@ -130,12 +130,9 @@ pub(super) async fn set_downlink_tunnel(ue: Ue, psi: PduSessionId, transfer: &[u
         if let Some(s) = p.sessions.get_mut(&psi) {
             s.active_at(tunnel);
         }
-        p.amf.connection_until = None;
-        if let Some(c) = &mut p.amf.connection {
-            c.follow_on = false; // it has followed on
-        }
     });
-    // TS 23.502 §4.3.2.2.1 step 16, §4.2.3.2 step 15: UE and UPF remove the flows that the gNB does not have.
+    ue.amf().user_plane_activated(ue);
+    // TS 23.502 §4.3.2.2.1 step 16, §4.2.3.2 step 15: the flows that the gNB refused are removed at UE and UPF.
     pending_change::without(ue, psi, &failed);
     Ok(())
 }
@@ -144,17 +141,17 @@ fn tunnel_of(transfer: &PduSessionResourceSetupResponseTransfer) -> Option<Tunne
     an_tunnel(&transfer.dl_qos_flow_per_tnl_information.up_transport_layer_information)
 }
 
-/// Whether a session waits for a user plane.
+/// Whether a session is inactive, so that its user plane can be set up.
 pub(crate) fn can_be_activated(s: &SmContext) -> bool {
     s.up == UpState::Inactive && s.n3.is_some()
 }
 
-/// Whether its packets flow.
+/// Whether it has a user plane.
 pub(crate) fn is_active(s: &SmContext) -> bool {
     s.up == UpState::Active
 }
 
-/// Whether its user plane is on its way up: its gNB was asked for it, or its UPF is led there.
+/// Whether its user plane is being set up: the gNB's or the UPF's answer is outstanding.
 pub(crate) fn is_coming_up(ue: Ue, psi: PduSessionId) -> bool {
     let lane = Lane::Session(psi);
     ue.with(|p| {
@@ -163,14 +160,14 @@ pub(crate) fn is_coming_up(ue: Ue, psi: PduSessionId) -> bool {
             p.lanes.procedure(lane),
             Some(Procedure::PduSessionEstablishment | Procedure::UpConnectionActivation)
         );
-        // Before it asks its gNB it may wait for the handover, or for what the handover waits for, or for an earlier answer.
+        // A procedure that has not asked its gNB yet may itself wait for the handover, so it does not count.
         let held = [Input::HandoverOver, Input::ContextSetUp, Input::SessionSettled];
         let held = held.iter().any(|i| p.lanes.awaits(lane, i));
         has_tunnel && begun && !held
     })
 }
 
-/// The sessions whose packets go to the gNB that the UE has, or are about to: the UPF is being led there.
+/// The sessions whose downlink packets go to the serving gNB, or for which the UPF's answer to that is outstanding.
 pub(super) fn at_gnb(ue: Ue) -> Vec<PduSessionId> {
     let asked = Input::N2Sm(N2Outcome::SetUp, Vec::new());
     let all: Vec<_> = ue.with(|p| p.sessions.iter().map(|(&psi, s)| (psi, s.up)).collect());
@@ -179,7 +176,7 @@ pub(super) fn at_gnb(ue: Ue) -> Vec<PduSessionId> {
     at_gnb.map(|(psi, _)| psi).collect()
 }
 
-/// Whether downlink packets of some session wait.
+/// Whether downlink packets of any session wait.
 pub(crate) fn awaited(ue: &UeContext) -> bool {
     ue.sessions.values().any(|s| s.awaited && s.up == UpState::Inactive)
 }
@@ -193,10 +190,10 @@ pub(crate) fn awaited_priority(ue: &UeContext) -> Option<u8> {
 /// A connected UE's session has downlink packets: its user plane is set up (TS 23.502 §4.2.3.3 step 4a).
 pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     if super::area::is_barred_here(ue, psi) {
-        return give_up_waiting(ue); // TS 23.501 §5.3.4.1.1, §5.6.5: not where the UE is
+        return give_up_waiting(ue); // TS 23.501 §5.3.4.1.1, §5.6.5: not allowed in this area
     }
     if is_being_released(ue, psi) {
-        return; // what waits goes with it
+        return; // the release discards the waiting packets
     }
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
@@ -206,7 +203,8 @@ pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     });
 }
 
-/// The UE's gNB was asked for a session's user plane: its packets are made to wait no more. What else the session is at, as its release, goes on.
+/// A session's setup was requested at the gNB: awaits it, and sends its buffered packets. Another procedure of the session, as its release,
+/// goes on.
 pub(crate) fn asked_for(ue: Ue, psi: PduSessionId) {
     let lane = Lane::Session(psi);
     if matches!(ue.with(|p| p.lanes.procedure(lane)), None | Some(Procedure::UpConnectionDeactivation)) {
@@ -229,7 +227,7 @@ async fn answered(ue: Ue, psi: PduSessionId) {
 
 async fn activated(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
     match set_downlink_tunnel(ue, psi, transfer).await {
-        Ok(()) => tell(ue, psi, SessionChange::Activated),
+        Ok(()) => emit_change(ue, psi, SessionChange::Activated),
         Err(End::Refused(_)) => lost_at_upf(ue, psi),
         Err(End::Interrupted(_)) => {}
     }
@@ -245,15 +243,14 @@ pub(crate) fn give_up_waiting(ue: Ue) {
         let ue = ue.on(Lane::Session(psi));
         ue.start(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
             if modify(ue, psi, Downlink::Discard).await.is_ok() {
-                let _ = modify(ue, psi, Downlink::Buffer).await; // a UPF that is gone is found out elsewhere
+                let _ = modify(ue, psi, Downlink::Buffer).await; // the loss of the UPF is handled elsewhere
             }
         });
     }
 }
 
-/// Selective deactivation (TS 23.502 §4.3.7): the gNB gives the session's resources up, and its packets wait. The UE stays
-/// connected, and has it set up again when it has something to send.
-/// Says whether it had a user plane.
+/// Selective deactivation (TS 23.502 §4.3.7): the gNB releases the session's resources, and the UPF buffers its packets.
+/// The UE stays connected, and requests the user plane when it has data. Returns whether there was a user plane.
 pub(super) fn deactivate_at_gnb(ue: Ue, psi: PduSessionId) -> bool {
     let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active));
     if active {
@@ -263,8 +260,8 @@ pub(super) fn deactivate_at_gnb(ue: Ue, psi: PduSessionId) -> bool {
     active
 }
 
-/// No packet of a session for as long as the operator wants one to have a user plane (TS 23.502 §4.3.7, §4.2.6). The session loses it; a
-/// UE whose last one it was becomes idle. What the session is at comes first, and so does a handover.
+/// User plane inactivity of a session (TS 23.502 §4.3.7, §4.2.6): it is deactivated, and with the last one the UE becomes idle. Another
+/// procedure of the session, or a handover, has precedence.
 pub(super) fn inactive(ue: Ue, psi: PduSessionId) {
     let ue = ue.on(Lane::Session(psi));
     ue.follow(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
@@ -275,7 +272,7 @@ pub(super) fn inactive(ue: Ue, psi: PduSessionId) {
             let up = |s: &SmContext| s.up != UpState::Inactive;
             let others = p.sessions.iter().any(|(&other, s)| other != psi && up(s));
             let active = p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active);
-            (active, others, p.lanes.idle_but(Lane::Session(psi)))
+            (active, others, p.lanes.no_other_lane_runs(Lane::Session(psi)))
         });
         match (active, others || !at_rest) {
             (false, _) => {}
@@ -287,8 +284,8 @@ pub(super) fn inactive(ue: Ue, psi: PduSessionId) {
     });
 }
 
-/// The gNB's state of a session is unknown: it releases all of it, and the session is set up again when packets arrive. What
-/// the session is at goes on.
+/// The gNB's state of a session is unknown: its resources are released, and are set up again when packets arrive. The
+/// session's procedure goes on.
 pub(super) fn give_up_at_gnb(ue: Ue, psi: PduSessionId) {
     let held = ue.with(|p| {
         let session = p.sessions.get_mut(&psi).filter(|s| s.up == UpState::Active);
@@ -297,18 +294,18 @@ pub(super) fn give_up_at_gnb(ue: Ue, psi: PduSessionId) {
     if held {
         release_at_gnb(ue, psi);
         super::n4::post(ue, psi, super::n4::downlink_update(ue, psi, Downlink::Buffer));
-        tell(ue, psi, SessionChange::Deactivated);
+        emit_change(ue, psi, SessionChange::Deactivated);
     }
 }
 
-/// The gNB let a session's resources go on its own (TS 38.413 §8.2.4): its packets wait.
+/// The gNB released a session's resources on its own (TS 38.413 §8.2.4): the UPF buffers its packets.
 pub(super) fn released_by_gnb(ue: Ue, psi: PduSessionId) {
     if ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active)) {
         deactivate(ue.on(Lane::Session(psi)), psi);
     }
 }
 
-/// A gNB has set a known session up again.
+/// A gNB has set an existing session up again.
 pub(super) fn activate(ue: Ue, psi: PduSessionId, transfer: Vec<u8>) {
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
@@ -316,24 +313,25 @@ pub(super) fn activate(ue: Ue, psi: PduSessionId, transfer: Vec<u8>) {
     });
 }
 
-/// The UPF has lost the session, or does not answer: it ends, and a connected UE is to ask again (TS 23.527 §4.3.2).
+/// The UPF has lost the session, or does not answer: it is released, and a connected UE is asked to set it up again (TS
+/// 23.527 §4.3.2).
 fn lost_at_upf(ue: Ue, psi: PduSessionId) {
-    if ue.with(|p| p.amf.connection.is_some()) {
+    if ue.amf().ue_state(ue).connected {
         super::release::by_network(ue, psi, SmCause::ReactivationRequested);
     } else {
         super::n4::delete(ue, psi);
     }
 }
 
-/// A session without a connection: its packets wait in the UPF.
+/// Deactivates a session without a connection: the UPF buffers its packets.
 pub(super) fn rest(ue: Ue, psi: PduSessionId) {
     if ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Inactive)) {
         deactivate(ue.on(Lane::Session(psi)), psi);
     }
 }
 
-/// The sessions whose packets have to wait in the UPF once the connection is gone: those that flow, and those that the UPF was
-/// told to lead to the gNB without having answered. One that is being established ends instead.
+/// The sessions to deactivate when the connection ends: active ones, and those for which the UPF has not answered the gNB's
+/// tunnel. One that is being established is released instead.
 pub(crate) fn with_user_plane(ue: Ue) -> Vec<PduSessionId> {
     let mut sessions = at_gnb(ue);
     sessions.retain(|psi| ue.with(|p| p.sessions.get(psi).is_some_and(|s| s.up != UpState::Establishing)));
@@ -345,14 +343,14 @@ pub(super) fn deactivate(ue: Ue, psi: PduSessionId) {
         p.sessions.get_mut(&psi).is_none_or(|s| {
             s.inactive();
             s.up_seid.is_some()
-        }) || p.amf.inbound().is_none()
+        })
     });
-    if !ours {
-        return; // its UPF is updated when its former SMF has handed it over
+    if !ours && ue.amf().ue_state(ue).incoming {
+        return; // the UPF is updated once the former SMF has handed the session over
     }
     ue.start(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
         match modify(ue, psi, Downlink::Buffer).await {
-            Ok(()) => tell(ue, psi, SessionChange::Deactivated),
+            Ok(()) => emit_change(ue, psi, SessionChange::Deactivated),
             Err(End::Refused(_)) => lost_at_upf(ue, psi),
             Err(End::Interrupted(_)) => {}
         }

@@ -1,4 +1,4 @@
-//! What the UPF says that a session has used (TS 29.244 §5.2.2.3): each report counts once.
+//! Usage reports of the UPF (TS 29.244 §5.2.2.3): each is counted once.
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_pfcp::ie::UrSeqn;
@@ -9,7 +9,8 @@ use crate::procedure::Ue;
 use crate::state::Counted;
 
 impl Counted {
-    /// Notes a report. Returns whether it is to be counted: a report too old to be distinguished from a counted one is not.
+    /// Stores a report as seen. Returns whether it is to be counted: one too old to be distinguished from a counted one is
+    /// not.
     ///
     /// Spec: TS 29.244 §8.2.71: numbers of one URR rise by one, from report to report, and wrap.
     fn note(counted: &mut Option<Box<Self>>, UrSeqn(number): UrSeqn) -> bool {
@@ -60,13 +61,13 @@ mod tests {
     }
 
     #[test] // TS 29.244 §8.2.71
-    fn a_report_counts_once_in_whatever_order_it_comes() {
+    fn a_report_is_counted_once_in_any_order() {
         let mut counted = None;
         assert_eq!(
             counts(&mut counted, [1, 0, 1, 0, 4, 2, 4, 3, 2]),
             [true, true, false, false, true, true, false, true, false]
         );
-        // 64 further on: each of those that came is known still, and what is older counts as known.
+        // 64 later: all seen ones are still known, and older ones count as seen.
         assert_eq!(
             counts(&mut counted, [68, 4, 5, 5, 3, 68, 67, 67]),
             [true, false, true, false, false, false, true, false]

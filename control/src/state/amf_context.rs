@@ -29,7 +29,7 @@ pub struct AmfContext {
     pub registered: bool,
     /// The 5G-TMSI in force.
     pub tmsi: Option<Tmsi>,
-    /// The one before it, still good until the UE confirms the new one (TS 24.501 §5.5.1.2.4).
+    /// The former one, valid until the UE confirms the new one (TS 24.501 §5.5.1.2.4).
     pub former_tmsi: Option<Tmsi>,
     /// The security context in force.
     pub security: Option<Box<NasSecurityContext>>,
@@ -43,33 +43,33 @@ pub struct AmfContext {
     pub tai: Option<Tai>,
     /// The cell where it was last seen (TS 23.501 §5.4.7).
     pub seen: Option<Seen>,
-    /// What the operator wants to hear of its place.
+    /// The operator's location requests.
     pub(crate) locating: Option<Box<Locating>>,
-    /// It was elsewhere before, and what may be had there has yet to be judged (TS 23.501 §5.3.4.1.1, §5.6.5).
+    /// The tracking area has changed, and area restrictions are to be checked again (TS 23.501 §5.3.4.1.1, §5.6.5).
     pub(crate) moved: bool,
     /// The registration area: where the UE may move without registering, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
     pub registration_area: Box<[Tai]>,
     /// The slices that the UE may use here.
     pub allowed_nssai: Vec<SNssai>,
-    /// Those that it asked for last.
+    /// The last requested NSSAI.
     pub(crate) requested_nssai: Box<[SNssai]>,
     /// Registered for emergency services (TS 24.501 §3.1): nothing else is served.
     pub emergency: bool,
-    /// When the key in force was proved, and how many registrations it has carried since.
+    /// When the UE was authenticated with the present key, and the registrations since.
     pub(crate) authenticated_at: Option<Instant>,
     pub(crate) registrations: u32,
-    /// The UDM's notification that the subscription has changed waits to be looked into.
+    /// Nudm_SDM_Notification was received, and the change is to be applied.
     pub(crate) subscription_stale: bool,
-    /// The UE has yet to get its changed slices.
+    /// The changed slices are to be sent to the UE.
     pub(crate) slicing_changed: bool,
-    /// What was agreed on reaching it while it is idle, where that is not what is agreed with everybody.
+    /// Negotiated reachability in idle mode (MICO, eDRX), if not the default.
     pub(crate) reach: Option<Box<Reach>>,
-    /// What the subscriber may use; shared.
+    /// The subscription; shared.
     pub subscription: Option<Arc<Subscription>>,
-    /// The radio's view of the UE, stored and returned unread (TS 23.501 §5.4.4.1).
+    /// UE radio capability, stored and returned unread (TS 23.501 §5.4.4.1).
     #[serde(with = "octets::shared_or_none")]
     pub radio_capability: Option<Arc<[u8]>>,
-    /// Whether that radio carries IMS voice here.
+    /// Whether the radio supports IMS voice here.
     pub(crate) voice_match: VoiceMatch,
     /// When the UE is deregistered unless it shows up (TS 24.501 §5.3.7).
     pub reachable_until: Option<Instant>,
@@ -80,24 +80,24 @@ pub struct AmfContext {
     pub(crate) initial_nas_digest: u64,
     /// The identity that the UE claims before it is authenticated: for explanations only.
     pub(crate) claimed: Option<Supi>,
-    /// K_AMF of the context in force, from which the keys of the radio are derived.
+    /// K_AMF of the context in force, from which the AS keys are derived.
     pub(crate) k_amf: Option<KAmf>,
-    /// Its name.
+    /// Its key set identifier.
     pub ng_ksi: Option<NgKsi>,
-    /// The chain of keys of the radio.
+    /// The AS key chain.
     pub(crate) next_hop: Option<Box<NextHop>>,
-    /// The gNB that takes the UE over, while that is not certain.
+    /// The target gNB of a handover, until the UE has arrived.
     pub target: Option<Box<Target>>,
-    /// The other AMF of a handover between two. What is at something does not travel, so neither does this.
+    /// The transfer of the UE to or from a peer AMF. Not part of a checkpoint, as the UE is not idle.
     #[serde(skip)]
     pub(crate) context_transfer: Option<Box<ContextTransfer>>,
-    /// The gNB that the UE has left, while packets of it are still forwarded.
+    /// The former gNB, while packets are still forwarded.
     pub source: Option<Box<Source>>,
-    /// The connections that it had until just now and whose gNBs may not have heard so yet.
+    /// Recently released connections, whose gNBs may not know that yet.
     pub(crate) recently_released: Option<Box<RecentlyReleased>>,
-    /// Reports of gNBs that help to page it.
+    /// gNBs' assistance data for paging.
     pub(crate) paging_aid: Option<Box<PagingAid>>,
-    /// The operator wants it deregistered, and it has yet to be reached (TS 23.502 §4.2.2.3.3).
+    /// The operator has ordered its deregistration, for which it is being paged (TS 23.502 §4.2.2.3.3).
     pub(crate) deregistration_requested: bool,
     /// A reachability notification is requested (TS 23.502 §4.2.5.2).
     pub(crate) reachability_requested: bool,
@@ -106,12 +106,12 @@ pub struct AmfContext {
 }
 
 impl AmfContext {
-    /// What was agreed on reaching it while it is idle.
+    /// Negotiated reachability in idle mode.
     pub(crate) fn reach(&self) -> Reach {
         self.reach.as_deref().copied().unwrap_or_default()
     }
 
-    /// The AMF that takes the UE over, as long as its record is here.
+    /// The transfer to a peer AMF.
     pub(crate) fn outbound(&self) -> Option<&OutboundTransfer> {
         match self.context_transfer.as_deref() {
             Some(ContextTransfer::Outbound(d)) => Some(d),
@@ -126,7 +126,7 @@ impl AmfContext {
         }
     }
 
-    /// The UE does not leave. Where it may have been heard there, COUNTs of its keys may have been used.
+    /// Ends the transfer: the UE stays. Skips COUNTs that the peer AMF may have used.
     pub(crate) fn take_outbound(&mut self) -> Option<OutboundTransfer> {
         match *self.context_transfer.take_if(|b| matches!(**b, ContextTransfer::Outbound(_)))? {
             ContextTransfer::Outbound(d) => {
@@ -139,7 +139,7 @@ impl AmfContext {
         }
     }
 
-    /// The AMF that the UE comes from, as long as it is not certain what came along.
+    /// The transfer from a peer AMF.
     pub(crate) fn inbound(&self) -> Option<&InboundTransfer> {
         match self.context_transfer.as_deref() {
             Some(ContextTransfer::Inbound(a)) => Some(a),
@@ -164,43 +164,42 @@ pub struct Seen {
 /// How an idle UE is reached (TS 23.501 §5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reach {
-    /// The periodic registration timer that it was given, where that is not everybody's.
+    /// The negotiated periodic registration timer, if not the default.
     pub(crate) t3512: Option<Duration>,
-    /// It is not paged (MICO), but for this long after it went idle (T3324).
+    /// MICO mode: it is paged only for this time after it became idle (T3324).
     pub(crate) mico: Option<Duration>,
-    /// T3512 runs while it is connected too, from here on (TS 24.501 §5.3.7, strictly periodic).
+    /// Strictly periodic registration: when T3512 was started, which runs in 5GMM-CONNECTED too (TS 24.501 §5.3.7).
     pub(crate) strictly_periodic: Option<Instant>,
     /// Until when it can be paged; `None`: always.
     pub(crate) until: Option<Instant>,
-    /// Its paging cycle, where it asked for one (TS 24.501 §9.11.3.2A).
+    /// Its requested DRX (TS 24.501 §9.11.3.2A).
     pub(crate) drx: Option<DrxParameters>,
-    /// Its extended paging cycle and paging time window (TS 24.008 §10.5.5.32).
+    /// Its eDRX cycle and paging time window (TS 24.008 §10.5.5.32).
     pub(crate) edrx: Option<u8>,
 }
 
-/// The next hop that the AMF keeps of a UE whose radio is secured, and its chaining count.
+/// {NH, NCC} of a UE with AS security.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NextHop {
     pub(crate) nh: Nh,
     /// NH chaining count: three bits (TS 38.413 §9.3.1.88).
     pub(crate) ncc: u8,
-    /// Name of the K_AMF that the chain began with. The keys of the radio are those of another context if a newer one is
-    /// in force.
+    /// Key set identifier of the K_AMF with which the chain began. A newer context in force has another one.
     pub(crate) of: Option<NgKsi>,
 }
 
 /// How a downlink message is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Security {
-    /// Not at all: before there is a context (TS 24.501 §4.4.4.2 lists what UEs take so).
+    /// Not at all: before there is a context (TS 24.501 §4.4.4.2 lists the messages).
     Plain,
-    /// Integrity and cipher under the context in force; plain where there is none.
+    /// Integrity protected and ciphered under the context in force; plain if there is none.
     Current,
-    /// Integrity under the context that is being proposed (SECURITY MODE COMMAND).
+    /// Integrity protected under the proposed context (SECURITY MODE COMMAND).
     Proposed,
 }
 
-/// What is known of a UE's radio and IMS voice.
+/// The UE radio capability check for IMS voice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum VoiceMatch {
     /// No gNB was asked.
@@ -208,16 +207,17 @@ pub(crate) enum VoiceMatch {
     Unknown,
     /// The gNB is asked.
     Asked,
-    /// It carries voice.
+    /// Supported.
     Supported,
-    /// It does not.
+    /// Not supported.
     NotSupported,
 }
 
-/// Cells, and gNBs and areas, that a gNB recommends (maxnoofRecommendedCells, maxnoofRecommendedRANNodes of TS 38.413 §9.4.7).
+/// Bound on recommended cells, and on recommended RAN nodes (maxnoofRecommendedCells, maxnoofRecommendedRANNodes of TS 38.413
+/// §9.4.7).
 pub(crate) const RECOMMENDED_MAX: usize = 16;
 
-/// Reports of gNBs that help to page a UE: returned to them unread.
+/// gNBs' assistance data for paging, returned unread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PagingAid {
     /// UE radio capability for paging (TS 38.413 §9.3.1.68, TS 23.501 §5.4.4.2).
@@ -229,23 +229,23 @@ pub(crate) struct PagingAid {
 }
 
 impl PagingAid {
-    /// Whether PAGING has room for it.
+    /// Whether it fits into PAGING.
     pub(crate) fn is_bounded(&self) -> bool {
         self.recommended.len() <= RECOMMENDED_MAX && self.nodes.len() <= RECOMMENDED_MAX
     }
 }
 
-/// Areas that are watched for one UE at most; TS 38.413 §9.3.1.65 counts 64 references.
+/// Bound on watched areas of one UE; TS 38.413 §9.3.1.65 counts 64 references.
 pub(crate) const AREAS_MAX: usize = 16;
 
-/// What the operator wants to hear of a UE's place.
+/// The operator's location requests for a UE.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Locating {
-    /// Its present location is requested, until then.
+    /// The present location is requested, until this time.
     pub(crate) now: Option<Instant>,
     /// Each change of its cell.
     pub(crate) cells: bool,
-    /// Tracking areas that are watched, each under the reference of its place here.
+    /// Watched tracking areas; the index is the reference.
     pub(crate) areas: Vec<Option<Tai>>,
     /// The request could not be sent yet: the UE is in handover, or its context is being set up.
     pub(crate) unsent: bool,

@@ -1,80 +1,80 @@
-//! A UE whose context moves between this AMF and another one (TS 23.502 §4.9.1.3, §4.2.2.2.2).
+//! The transfer of a UE's context between this AMF and another one (TS 23.502 §4.9.1.3, §4.2.2.2.2).
 
 use whimbrel_ids::{PduSessionId, Seid};
 use whimbrel_nas::mm;
 
 use super::amf_context::Security;
 use super::handover::Phase;
-use crate::n14::{Given, PeerAmfId, Relation};
+use crate::n14::{HandedOverSession, PeerAmfId, Relation};
 use crate::upf::UpfId;
 
-/// What a UE's record says of the other AMF, while the UE goes over.
+/// The transfer of a UE.
 #[derive(Clone, Debug)]
 pub(crate) enum ContextTransfer {
-    /// It leaves.
+    /// To another AMF.
     Outbound(OutboundTransfer),
-    /// It comes.
+    /// From another AMF.
     Inbound(InboundTransfer),
 }
 
-/// A UE that goes over to another AMF's gNB, as long as it has a record here.
+/// A UE that moves to another AMF, while its context is here.
 #[derive(Clone, Debug)]
 pub(crate) struct OutboundTransfer {
     pub(crate) to: PeerAmfId,
     pub(crate) relation: Relation,
     pub(crate) phase: Phase,
-    /// The serving gNB is gone: the UE has nowhere else to be.
+    /// The serving gNB is lost: if the transfer fails, the UE is idle.
     pub(crate) source_lost: bool,
-    /// NAS messages that are sent if the UE stays.
+    /// Held NAS messages, sent if the UE stays.
     pub(crate) held: Vec<(mm::Message, Security)>,
-    /// It has come there, and these sessions with it.
-    pub(crate) given: Option<Vec<Given>>,
+    /// It has arrived there, with these sessions.
+    pub(crate) given: Option<Vec<HandedOverSession>>,
 }
 
 impl OutboundTransfer {
-    /// Of an idle UE that registers there.
+    /// For an idle UE that registers there.
     pub(crate) fn idle(to: PeerAmfId, relation: Relation) -> Self {
         Self { to, relation, phase: Phase::Waiting, source_lost: false, held: Vec::new(), given: None }
     }
 
-    /// Whether it is this one.
+    /// Whether it is this transfer.
     pub(crate) fn is(&self, to: PeerAmfId, relation: Relation) -> bool {
         (self.to, self.relation) == (to, relation)
     }
 
-    /// Its state is under way.
+    /// Whether its state was sent.
     pub(crate) fn executing(&mut self) {
         self.phase = Phase::Executing;
     }
 
-    /// The other AMF may have spoken to it.
+    /// Whether the other AMF may have sent messages to it.
     pub(crate) fn may_have_come(&self) -> bool {
         self.phase == Phase::Executing
     }
 }
 
-/// COUNTs that another AMF may have used before a UE's way there came to nothing: more than it says before it has keys of its own, two
-/// challenges, each five times (T3560), what it says to a message that it does not serve, a refusal. Ten such ways of which
-/// the UE hears nothing are less than a run of the sequence number, so it finds the next COUNT (TS 24.501 §4.4.3.1).
+/// COUNTs that another AMF may have used before a transfer failed: more than its messages before it has keys of its own, two
+/// challenges, each five times (T3560), a status and a reject. Ten failed transfers use less than the range of the sequence number, so
+/// the UE can still derive the next COUNT (TS 24.501 §4.4.3.1).
 pub(crate) const PEER_AMF_DOWNLINK_COUNTS: u8 = 24;
 
-/// Where a UE comes from.
+/// A UE that comes from another AMF.
 #[derive(Clone, Debug)]
 pub(crate) struct InboundTransfer {
     pub(crate) from: PeerAmfId,
     pub(crate) relation: Relation,
-    /// The sessions that come along, from when the UE is here until it is certain that they are ours.
+    /// The sessions whose handover is not confirmed yet.
     pub(crate) coming: Vec<IncomingSession>,
     pub(crate) by: ArrivalBy,
 }
 
-/// How a UE comes.
+/// The kind and state of the transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArrivalBy {
     Handover,
-    /// Idle; its context was asked for, and the relation names the question.
+    /// Idle; its context was requested, and the relation identifies the request.
     Question,
-    /// Idle, and its source has answered.
+    /// Idle; its source has answered.
     Answer,
 }
 
@@ -83,12 +83,12 @@ impl InboundTransfer {
         Self { from, relation, coming: Vec::new(), by: ArrivalBy::Handover }
     }
 
-    /// Of an idle UE, of which the source is asked.
+    /// For an idle UE whose context is requested.
     pub(crate) fn asked(from: PeerAmfId, relation: Relation) -> Self {
         Self { by: ArrivalBy::Question, ..Self::new(from, relation) }
     }
 
-    /// The source answers, and names the UE. Whether it was asked.
+    /// Stores the source's identifier of the UE from its answer. Returns whether a request was outstanding.
     pub(crate) fn answered(&mut self, from: PeerAmfId, relation: Relation) -> bool {
         let asked = (ArrivalBy::Question, self.from, self.relation.token);
         let ours = asked == (self.by, from, relation.token);
@@ -102,20 +102,20 @@ impl InboundTransfer {
         self.by == ArrivalBy::Handover
     }
 
-    /// Where the source of an idle UE hears what became of it, once it has answered.
+    /// Where the outcome is sent to, for an idle UE whose source has answered.
     pub(crate) fn status_to(&self) -> Option<(PeerAmfId, Relation)> {
         (self.by == ArrivalBy::Answer).then_some((self.from, self.relation))
     }
 }
 
-/// A session that may come, as its present SMF has it.
+/// A session to be handed over, as its present SMF has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IncomingSession {
-    /// Which.
+    /// Its identity.
     pub(crate) psi: PduSessionId,
-    /// Our name of it towards the UPF.
+    /// This SMF's CP SEID of it.
     pub(crate) cp_seid: Seid,
     pub(crate) upf: UpfId,
-    /// The UPF's session, which is not ours yet: until it is, the UE's record does not have it.
+    /// The UPF's SEID. It is stored in the UE's context only when the session was handed over.
     pub(crate) up_seid: Seid,
 }

@@ -1,7 +1,7 @@
-//! The gNB that takes a connected UE over, as long as it is not certain that it does.
+//! The target gNB of a handover, until the UE has arrived.
 //!
-//! A UE in handover has two N2 connections: the one that serves it, and that of the target. What is kept of the second
-//! stands in the UE's context, so that whatever ends the handover can release the target.
+//! A UE in handover has two N2 connections: the serving one, and that of the target. The second is stored in the UE's
+//! context, so that any procedure that ends the handover can release the target.
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId};
@@ -16,23 +16,23 @@ use crate::envelope::{AssociationId, HandoverTarget};
 pub struct Target {
     /// The gNB's association.
     pub association: AssociationId,
-    /// Our name of the UE there.
+    /// The AMF's identifier of the UE there.
     pub amf_ue_ngap_id: AmfUeNgapId,
-    /// The gNB's identity of it, once known.
+    /// The gNB's identifier of it, once known.
     pub ran_ue_ngap_id: Option<RanUeNgapId>,
-    /// The serving gNB is gone: the UE has nowhere else to be.
+    /// The serving gNB is lost: if the handover fails, the UE is idle.
     pub source_lost: bool,
-    /// How the UE comes there.
+    /// The kind of handover.
     pub(crate) by: By,
-    /// NAS messages that are sent when the handover has ended.
+    /// Held NAS messages, sent when the handover has ended.
     pub(crate) held: Vec<(mm::Message, Security)>,
-    /// The UE has gone on from here already. Nothing travels that is at something, so neither does this.
+    /// The UE has moved on by Xn already. Not part of a checkpoint, as the UE is not idle.
     #[serde(skip)]
     pub(crate) further: Option<QueuedPathSwitch>,
 }
 
 impl Target {
-    /// The gNB that a source names for a handover through the core.
+    /// The target of an N2 handover.
     pub(crate) fn asked_for(to: &HandoverTarget) -> Self {
         Self {
             association: to.association,
@@ -46,22 +46,22 @@ impl Target {
     }
 }
 
-/// A gNB to which the UE went from its target, over Xn: its PATH SWITCH REQUEST has overtaken the target's HANDOVER NOTIFY,
-/// which comes over another association, and waits for that one (TS 23.502 §4.9.1.2.2, §4.9.1.3.3 step 5).
+/// A gNB to which the UE moved from its target, over Xn: its PATH SWITCH REQUEST has overtaken the target's HANDOVER NOTIFY
+/// on another association, and waits for it (TS 23.502 §4.9.1.2.2, §4.9.1.3.3 step 5).
 #[derive(Clone, Debug)]
 pub(crate) struct QueuedPathSwitch {
     /// The gNB's association.
     pub(crate) association: AssociationId,
-    /// What it asks for.
+    /// Its request.
     pub(crate) request: Box<PathSwitchRequest>,
 }
 
-/// How a UE comes to its target.
+/// The kind of handover.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum By {
-    /// Over Xn: it is there already and wants these sessions' paths switched (TS 38.413 §8.4.4).
+    /// Xn handover: the UE is at the target, and the paths of these sessions are to be switched (TS 38.413 §8.4.4).
     PathSwitch(Vec<PduSessionId>),
-    /// Through the core (TS 38.413 §8.4.1 to §8.4.3).
+    /// N2 handover (TS 38.413 §8.4.1 to §8.4.3).
     N2(Phase),
 }
 
@@ -73,13 +73,13 @@ impl By {
         }
     }
 
-    /// Whether the UE is where it was: its source awaits the answer to HANDOVER REQUIRED.
+    /// Whether the UE is still at its source, which awaits the answer to HANDOVER REQUIRED.
     pub(crate) fn is_at_source(&self) -> bool {
         matches!(self, By::N2(Phase::Waiting | Phase::Preparing))
     }
 }
 
-/// How far an N2 handover is (TS 23.502 §4.9.1.3).
+/// The phase of an N2 handover (TS 23.502 §4.9.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Phase {
     /// The target was not asked yet: a session to be handed over is being set up at the source.

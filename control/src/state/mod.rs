@@ -1,12 +1,13 @@
-//! The plain data of a UE: what a checkpoint holds. Procedures read and write it; nothing here sends, waits or decides.
+//! The plain data of a UE: the content of a checkpoint. Procedures read and write it; the code here neither sends nor
+//! waits.
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `ue_context` | the whole |
+//! | `ue_context` | the whole UE context |
 //! | `amf_context`, `connection`, `handover`, `context_transfer` | the AMF's part |
 //! | `sm_context`, `qos_flow` | the SMF's part, one per PDU session |
-//! | `session_grant` | what its broker has granted, of a broker's user |
-//! | `subscription` | what the UDM says of the subscriber |
+//! | `session_grant` | the broker's grant, if the UE is a broker's user |
+//! | `subscription` | the subscription, from the UDM |
 
 mod amf_context;
 mod connection;

@@ -12,7 +12,7 @@ use crate::policy::{FlowGate, FlowName, Gbr};
 pub struct QosFlow {
     /// Its identifier.
     pub qfi: Qfi,
-    /// The policy that it comes from.
+    /// The name of its policy.
     pub name: FlowName,
     /// 5QI.
     pub five_qi: FiveQi,
@@ -24,11 +24,11 @@ pub struct QosFlow {
     pub gate: FlowGate,
     /// Its QoS rules.
     pub rules: Vec<FlowRule>,
-    /// The place of its DSCP among the session's markings.
+    /// The index of its DSCP in the session's markings.
     pub mark: u8,
-    /// The UE derives its uplink rules from downlink packets, and gets none (reflective QoS).
+    /// Reflective QoS: the UE derives its uplink rules and gets none.
     pub reflective: bool,
-    /// The UE asked for it, and may change it.
+    /// The UE requested it, and may change it.
     pub of_ue: bool,
     /// The gNB fulfils its guarantee, as last reported (TS 23.501 §5.7.2.4).
     pub fulfilled: bool,
@@ -39,18 +39,18 @@ pub struct QosFlow {
 pub struct FlowRule {
     /// Its identifier, 1 to 255.
     pub id: u8,
-    /// The lowest is tried first.
+    /// Precedence: the lowest is evaluated first.
     pub precedence: u8,
-    /// Which packets it takes.
+    /// Its packet filters.
     pub filters: Vec<PacketFilter>,
-    /// Instead: the packets of this application. UEs do not get it.
+    /// Instead of filters: the application whose packets match. The UE does not get such a rule.
     pub application: Option<Box<str>>,
 }
 
 /// The default rule's identifier.
 pub(crate) const DEFAULT_RULE: u8 = 1;
 
-/// The QoS flow that every session has. Its identifier is ours to choose (TS 23.501 §5.7.1.3).
+/// The default QoS flow of every session. The SMF chooses its identifier (TS 23.501 §5.7.1.3).
 pub(crate) const DEFAULT_QFI: Qfi = match Qfi::new(1) {
     Some(qfi) => qfi,
     None => panic!("1 is a QFI"),

@@ -38,52 +38,53 @@ pub struct SmContext {
     pub ambr: Ambr,
     /// QoS flows beside the default one, as UE, gNB and UPF have them.
     pub flows: Vec<QosFlow>,
-    /// What its packets to the gNB are marked with.
+    /// The outer DSCPs of its packets to the gNB.
     pub marks: Marks,
-    /// What it is to have and has not yet.
+    /// The pending change.
     pub pending_change: Option<Box<PendingChange>>,
-    /// Packet filters that the UE can hold (TS 24.501 §9.11.4.9).
+    /// Packet filters that the UE supports (TS 24.501 §9.11.4.9).
     pub filters_max: u16,
     /// The UPF that has it.
     pub upf: UpfId,
-    /// Our name of it towards the UPF.
+    /// The CP SEID.
     pub cp_seid: Seid,
-    /// The UPF's session; none before N4 was set up.
+    /// The UP SEID; none before N4 was set up.
     pub up_seid: Option<Seid>,
-    /// Where the gNB sends uplink packets.
+    /// The UPF's end of the N3 tunnel.
     pub n3: Option<Tunnel>,
-    /// Where the gNB awaits downlink packets, while it does; a session at rest holds no memory for it.
+    /// The gNB's end of the N3 tunnel, while there is a user plane; boxed, so that an inactive session needs no memory
+    /// for it.
     pub an: Option<Box<Tunnel>>,
-    /// Packets of it are forwarded between its gNBs, by so many rules of the UPF; none: directly.
+    /// Forwarding during a handover: the number of forwarding rules at the UPF; none: direct forwarding.
     pub forwarding: Option<u8>,
-    /// Whether packets can flow.
+    /// The state of the user plane.
     pub up: UpState,
-    /// Its UPF prepares for the UE to leave for another gNB. That of no UE at rest does, so no checkpoint has it.
+    /// The UPF is being prepared for a handover. A checkpoint never has it, as the UE is not idle.
     #[serde(skip)]
     pub departing: bool,
     /// Downlink packets wait for a UE that is idle.
     pub awaited: bool,
-    /// Whether its anchor stays (TS 23.501 §5.6.9).
+    /// SSC mode (TS 23.501 §5.6.9).
     pub ssc_mode: SscMode,
-    /// When it ends: never, but in SSC mode 3, once the UE was asked to set up the session that replaces it (TS 23.502 §4.3.5.2).
+    /// When it ends: only in SSC mode 3, once the UE was asked to set up the session that replaces it (TS 23.502 §4.3.5.2).
     pub until: Instant,
-    /// Its user plane is set up whenever the UE returns (TS 23.501 §5.6.13).
+    /// Always-on PDU session (TS 23.501 §5.6.13).
     pub always_on: bool,
-    /// The UE learns rules by reflective QoS (RQoS, TS 24.501 §9.11.4.1).
+    /// The UE supports reflective QoS (RQoS, TS 24.501 §9.11.4.1).
     pub reflects: bool,
-    /// The UE's radio protects integrity at any rate, not at 64 kbit/s only (TS 24.501 §9.11.4.7).
+    /// The UE supports integrity protection at full rate, not only at 64 kbit/s (TS 24.501 §9.11.4.7).
     pub full_rate_integrity: bool,
     /// The transaction of the 5GSM message that the UE is to complete.
     pub pti: Pti,
     /// Octets that the UPF reported, uplink and downlink.
     pub usage: (u64, u64),
-    /// Which of its reports are in that.
+    /// The usage reports that are counted in it.
     pub counted: Option<Box<Counted>>,
-    /// Of what it used, the octets that gNBs sent over a secondary radio, uplink and downlink.
+    /// The part of it over a secondary RAT, uplink and downlink.
     pub secondary_usage: Option<Box<(u64, u64)>>,
-    /// It is an emergency session.
+    /// An emergency session.
     pub emergency: bool,
-    /// How its user plane is to be protected, for as long as it stands (TS 33.501 §6.6.1); none: as gNBs see fit.
+    /// User plane security policy, for the lifetime of the session (TS 33.501 §6.6.1); none: the gNB decides.
     pub up_security: Option<UpSecurity>,
 }
 
@@ -93,17 +94,17 @@ impl SmContext {
         self.until != Instant::FAR_FUTURE
     }
 
-    /// A gNB takes its packets at this tunnel.
+    /// Sets the downlink tunnel.
     pub(crate) fn active_at(&mut self, an: Tunnel) {
         (self.up, self.an, self.departing, self.awaited) = (UpState::Active, Some(an.into()), false, false);
     }
 
-    /// No gNB takes its packets.
+    /// Clears the downlink tunnel.
     pub(crate) fn inactive(&mut self) {
         (self.up, self.an, self.departing) = (UpState::Inactive, None, false);
     }
 
-    /// The flow of this identifier, if it is none but the default one.
+    /// The flow with this identifier, except the default flow.
     pub fn flow(&self, qfi: Qfi) -> Option<&QosFlow> {
         self.flows.iter().find(|f| f.qfi == qfi)
     }
@@ -129,17 +130,16 @@ pub enum UpState {
     Inactive,
 }
 
-/// Which reports of a session were counted: the newest one, and those before it. They may come in another order than they
-/// were made in, the answer to a modification before a report on its way, and a UPF may say one again under another
-/// sequence number of PFCP.
+/// Which usage reports of a session were counted: the newest, and a window before it. Reports may arrive out of order,
+/// and a UPF may repeat one under another PFCP sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     pub(crate) newest: u32,
-    /// The lowest bit is the one just before the newest.
+    /// The lowest bit is for the report just before the newest.
     pub(crate) before: u64,
 }
 
-/// What a session is to have.
+/// The target state of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingChange {
     /// Its QoS flows beside the default one.
@@ -155,29 +155,29 @@ pub struct PendingChange {
 }
 
 impl PendingChange {
-    /// What a session has.
+    /// The present state of a session.
     pub(crate) fn of(s: &SmContext) -> Self {
         let (ambr, five_qi, arp) = (s.ambr, s.five_qi, s.arp);
         Self { flows: s.flows.clone(), ambr, five_qi, arp, leaving: s.is_leaving() }
     }
 }
 
-/// What an operator changes in a session.
+/// An operator's change of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Modification {
-    /// Sets up the flow that the policy has under this name.
+    /// Sets up the policy's flow of this name.
     AddFlow(FlowName),
-    /// Takes down the flow of this name.
+    /// Removes the flow of this name.
     RemoveFlow(FlowName),
-    /// Gives it this AMBR.
+    /// Sets the session AMBR.
     Ambr(Ambr),
-    /// Moves a session of SSC mode 2 or 3 to another anchor: it is released, and the UE asks anew (TS 23.502 §4.3.5.1); or
-    /// the UE asks for its successor first (TS 23.502 §4.3.5.2).
+    /// Moves a session of SSC mode 2 or 3 to another anchor: mode 2 releases it, and the UE sets it up again (TS 23.502
+    /// §4.3.5.1); in mode 3 the UE sets up the new session first (TS 23.502 §4.3.5.2).
     Reanchor,
     /// Opens or closes the gates of the flow of this name (TS 29.244 §5.4.3).
     Gate(FlowName, FlowGate),
-    /// Lets its user plane go; the UE stays connected (TS 23.502 §4.3.7).
+    /// Deactivates its user plane; the UE stays connected (TS 23.502 §4.3.7).
     Deactivate,
-    /// Ends it (TS 23.502 §4.3.4.2 step 1e).
+    /// Releases it (TS 23.502 §4.3.4.2 step 1e).
     Release,
 }

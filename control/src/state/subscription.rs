@@ -19,9 +19,9 @@ pub struct Subscription {
     pub slices: Vec<SubscribedSlice>,
     /// Index to RAT/frequency selection priority, 1 to 256 (TS 38.413 §9.3.1.61).
     pub rfsp: Option<u16>,
-    /// Where and how the UE may be.
+    /// Mobility restrictions.
     pub restrictions: MobilityRestrictions,
-    /// What it may have before others.
+    /// Priority services.
     pub priority: Priority,
 }
 
@@ -48,16 +48,16 @@ pub struct MobilityRestrictions {
     pub nr_barred: bool,
     /// Tracking areas in which the UE gets no service.
     pub forbidden_areas: Vec<Tac>,
-    /// Where the UE may start services; `None`: everywhere.
+    /// Service area restriction; `None`: none.
     pub service_area: Option<ServiceArea>,
 }
 
-/// Where a UE may start services (TS 23.501 §5.3.4.1.2).
+/// Service area restriction (TS 23.501 §5.3.4.1.2).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ServiceArea {
-    /// In these alone.
+    /// Allowed only in these areas.
     Allowed(Vec<Tac>),
-    /// Everywhere but in these.
+    /// Not allowed in these areas.
     NotAllowed(Vec<Tac>),
 }
 
@@ -85,7 +85,7 @@ pub struct Ambr {
 pub struct SubscribedSlice {
     /// Its name.
     pub s_nssai: SNssai,
-    /// Used where the UE asks for none (TS 23.501 §5.15.3).
+    /// Default: used if the UE requests none (TS 23.501 §5.15.3).
     pub default: bool,
     /// Data networks within it.
     pub dnns: Vec<SubscribedDnn>,
@@ -96,11 +96,11 @@ pub struct SubscribedSlice {
 pub struct SubscribedDnn {
     /// Its name.
     pub dnn: Dnn,
-    /// Used where the UE names none.
+    /// Default: used if the UE names none.
     pub default: bool,
     /// Session types allowed.
     pub session_types: SessionTypes,
-    /// SSC mode where the UE asks for none; mode 1 may be asked for besides (TS 23.501 §5.6.9.3).
+    /// Default SSC mode; mode 1 is allowed too (TS 23.501 §5.6.9.3).
     pub ssc_mode: SscMode,
     /// 5QI of the default QoS flow.
     pub five_qi: FiveQi,
@@ -108,15 +108,15 @@ pub struct SubscribedDnn {
     pub arp: Arp,
     /// Session aggregate maximum bit rate.
     pub session_ambr: Ambr,
-    /// The address that the subscriber always gets.
+    /// Static IPv4 address.
     pub static_ipv4: Option<Ipv4Addr>,
-    /// The /64 prefix that the subscriber always gets.
+    /// Static /64 prefix.
     pub static_ipv6: Option<Ipv6Addr>,
-    /// QoS flows on top of those of the data network.
+    /// QoS flows in addition to those of the data network.
     pub flows: Vec<FlowPolicy>,
-    /// Networks behind the UE, and the lengths of their prefixes (TS 23.501 §5.6.14).
+    /// Framed routes: networks behind the UE with prefix lengths (TS 23.501 §5.6.14).
     pub framed_routes: Vec<(IpAddr, u8)>,
-    /// How its user plane is to be protected, whatever the operator says of the data network (TS 23.501 §5.10.3).
+    /// User plane security policy; it overrides the data network's (TS 23.501 §5.10.3).
     pub up_security: Option<UpSecurity>,
 }
 
@@ -159,13 +159,13 @@ impl fmt::Display for SessionTypes {
 pub struct Arp {
     /// 1 (highest) to 15.
     pub priority: u8,
-    /// May take resources from others.
+    /// Pre-emption capability.
     pub may_preempt: bool,
-    /// May lose resources to others.
+    /// Pre-emption vulnerability.
     pub preemptable: bool,
 }
 
-/// kbit/s in bit/s, within what the information element holds (TS 38.413 §9.3.1.4: 4 Tbit/s).
+/// kbit/s in bit/s, limited to the range of the IE (TS 38.413 §9.3.1.4: 4 Tbit/s).
 pub(crate) fn bits(kbps: u64) -> u64 {
     kbps.saturating_mul(1000).min(4_000_000_000_000)
 }

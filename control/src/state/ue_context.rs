@@ -1,6 +1,7 @@
-//! The state of one UE: a small, plain, movable object, driven by an ordered log of inputs.
+//! The state of one UE: plain data, driven by an ordered log of inputs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Instant, PduSessionId, RanUeNgapId, Tmsi};
@@ -9,31 +10,32 @@ use super::amf_context::AmfContext;
 use super::connection::Connection;
 use super::session_grant::SessionGrant;
 use super::sm_context::SmContext;
+use super::subscription::Subscription;
 use crate::envelope::{Batch, N2Names, Subject, UeId};
 use crate::procedure::{Lane, Lanes};
 
-/// Everything the core knows of one UE.
+/// The state of one UE.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UeContext {
-    /// Whose slot it is.
+    /// Its slot.
     pub id: UeId,
     /// Clock of the last input.
     pub clock: u64,
-    /// The highest terms that stamped an input: of the CTA, and of the UE's assignment to its shard.
+    /// The highest terms of its inputs: of the CTA, and of the UE's assignment.
     pub terms: (u32, u32),
     /// The AMF's part.
     pub amf: AmfContext,
     /// The SMF's part, by PDU session identity.
     pub sessions: BTreeMap<PduSessionId, Box<SmContext>>,
-    /// What its broker has granted, if it is a broker's user.
+    /// The broker's grant, if the UE is a broker's user.
     pub grant: Option<Box<SessionGrant>>,
-    /// Procedures in flight.
+    /// Running procedures.
     #[serde(skip)]
     pub(crate) lanes: Lanes,
 }
 
 impl UeContext {
-    /// A UE of which nothing is known.
+    /// An empty context.
     pub fn new(id: UeId) -> Self {
         Self {
             id,
@@ -46,28 +48,33 @@ impl UeContext {
         }
     }
 
-    /// Its subscriber and equipment, as far as known.
+    /// Its subscription, as read from the UDM (Nudm_SDM_Get): one copy for AMF and SMF.
+    pub(crate) fn subscription(&self) -> Option<&Arc<Subscription>> {
+        self.amf.subscription.as_ref()
+    }
+
+    /// Its known identities.
     pub fn subject(&self) -> Subject {
         Subject { supi: self.amf.supi.or(self.amf.claimed), pei: self.amf.pei }
     }
 
-    /// The serving gNB's name of the UE, while it is connected.
+    /// The serving gNB's identifier of the UE, while it is connected.
     pub(crate) fn ran_ue_ngap_id(&self) -> Option<RanUeNgapId> {
         self.amf.connection.as_ref().map(|c| c.ran_ue_ngap_id)
     }
 
-    /// 5GMM-REGISTERED, 5GMM-CONNECTED or idle: in words, for people.
+    /// 5GMM-CONNECTED.
     pub fn is_connected(&self) -> bool {
         self.amf.connection.is_some()
     }
 
-    /// Whether nothing is left of the UE here but a connection that is released after a while: it was rejected, or has deregistered, and may
-    /// register again on it (TS 24.501 §5.3.1.3).
+    /// Whether only a connection is left of the UE that is released after a while: it was rejected, or has deregistered, and may register
+    /// again on it (TS 24.501 §5.3.1.3).
     pub fn awaits_release(&self) -> bool {
         !self.amf.registered && self.amf.connection_until.is_some() && self.amf.connection.is_some()
     }
 
-    /// Whether a 5G-TMSI names this UE.
+    /// Whether a 5G-TMSI is this UE's.
     pub(crate) fn bears(&self, tmsi: Tmsi) -> bool {
         self.amf.tmsi == Some(tmsi) || self.amf.former_tmsi == Some(tmsi)
     }
@@ -83,7 +90,7 @@ impl UeContext {
         self.lanes.procedure(Lane::Mobility).is_none().then(|| grant.until())
     }
 
-    /// The connections that it has: at the gNB that serves it, at the one that takes it over, at the one that it has left.
+    /// Its connections: at the serving gNB, at the target and at the former gNB of a handover.
     pub fn n2_names(&self) -> [Option<N2Names>; 3] {
         let of = |c: &Connection| N2Names {
             association: c.association,
@@ -99,12 +106,12 @@ impl UeContext {
         [self.amf.connection.as_deref().map(of), target, source.map(of)]
     }
 
-    /// Whether no procedure is in flight.
+    /// Whether no procedure runs.
     pub fn is_idle(&self) -> bool {
         self.lanes.idle()
     }
 
-    /// Completes the batch of an input with what holds after it.
+    /// Completes the batch of an input with the state after it.
     pub(crate) fn conclude(&self, batch: &mut Batch) {
         batch.idle = self.lanes.idle();
         let [serving, target, _] = self.n2_names();

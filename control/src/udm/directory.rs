@@ -1,4 +1,4 @@
-//! The directory: what UEs share of one subscriber, its registration and its sequence number.
+//! The directory: the state of each subscriber, its registration and its sequence number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,35 +15,35 @@ use super::{AuthMethod, AuthenticationSubscription, Subscribers};
 use crate::envelope::UeId;
 use crate::services::nudm::{Answer, AuthData, Identity, Request, Resynchronisation, UdmError, Vector};
 
-/// One subscriber's part.
+/// The entry of one subscriber.
 struct Entry {
     registered: Option<UeId>,
     sqn: Option<SqnState>,
 }
 
-/// Answers UEs' requests in the order in which the CTA brings them.
+/// Answers UEs' requests in the order in which the CTA delivers them.
 pub struct Directory {
     home: PlmnId,
     keys: HomeNetworkKeys,
     serving_network: ServingNetworkName,
     entries: BTreeMap<Supi, Entry>,
-    /// The slots in each slice that has a limit.
+    /// The UEs counted in each slice that has a limit.
     slices: BTreeMap<SNssai, BTreeSet<UeId>>,
 }
 
-/// What another directory of the same subscribers needs in order to follow this one: keys and sequence numbers stay.
+/// A snapshot for another directory of the same subscribers, without keys and sequence numbers.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Registrations {
     registered: BTreeMap<Supi, UeId>,
     slices: BTreeMap<SNssai, BTreeSet<UeId>>,
 }
 
-/// What a request led to.
+/// The result of a request.
 #[derive(Debug)]
 pub struct Outcome {
-    /// For the UE that asked.
+    /// The answer for the UE.
     pub answer: Answer,
-    /// The subscriber's former slot, whose context ends.
+    /// The subscriber's former slot, whose context is to be deleted.
     pub superseded: Option<UeId>,
 }
 
@@ -54,7 +54,7 @@ impl From<Answer> for Outcome {
 }
 
 impl Directory {
-    /// The directory of a home network, with the private keys that reveal its SUCIs.
+    /// The directory of a home network, with the private keys of its SUCIs.
     pub fn new(home: PlmnId, keys: HomeNetworkKeys) -> Self {
         Self {
             home,
@@ -71,14 +71,14 @@ impl Directory {
         Registrations { registered: registered.collect(), slices: self.slices.clone() }
     }
 
-    /// Follows another directory from there.
+    /// Takes over the snapshot of another directory.
     pub fn follow_from(&mut self, Registrations { registered, slices }: Registrations) {
         let entry = |(supi, ue)| (supi, Entry { registered: Some(ue), sqn: None });
         self.entries = registered.into_iter().map(entry).collect();
         self.slices = slices;
     }
 
-    /// Every UE that is registered, for what concerns all of them.
+    /// All registered UEs.
     pub fn all_registered(&self) -> impl Iterator<Item = UeId> + '_ {
         self.entries.values().filter_map(|e| e.registered)
     }
@@ -112,8 +112,8 @@ impl Directory {
         }
     }
 
-    /// Takes note of a request that was answered so: by another directory of the same subscribers, which this one follows. The
-    /// store is not asked, and sequence numbers are not followed: they go on from the clock and what the store keeps of them.
+    /// Applies a request and its answer from another directory of the same subscribers, of which this one is a replica. The
+    /// store is not read, and sequence numbers are not replicated: they continue from the clock and the store.
     pub fn follow(&mut self, ue: UeId, request: &Request, answer: Answer) -> Outcome {
         let mut superseded = None;
         match (request, &answer) {
@@ -148,7 +148,7 @@ impl Directory {
         };
         match supi {
             Ok(supi) => (Some(supi), self.vector(now, supi, rand, resynchronisation, subscribers)),
-            // Of another network, and not concealed: the operator may ask for it by SUPI.
+            // Of another network, and not concealed: looked up by SUPI.
             Err(e) => (in_clear(identity), Err(e)),
         }
     }
@@ -245,7 +245,7 @@ impl Directory {
         }
     }
 
-    /// Gives the subscriber's former slot.
+    /// Returns the subscriber's former slot.
     fn register(&mut self, ue: UeId, supi: Supi) -> Option<UeId> {
         let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
         let superseded = entry.registered.replace(ue).filter(|&former| former != ue);
@@ -256,7 +256,7 @@ impl Directory {
     }
 }
 
-/// The subscriber of a SUCI of the null scheme.
+/// The SUPI of a SUCI with the null scheme.
 fn in_clear(identity: &Identity) -> Option<Supi> {
     match identity {
         Identity::Supi(supi) => Some(*supi),

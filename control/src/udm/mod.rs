@@ -1,7 +1,7 @@
 //! The UDM and the ARPF: subscriptions, and authentication vectors (TS 23.501 §6.2.7, TS 29.503).
 //!
-//! A UE's machine asks with a [`Request`] among its outputs and gets an [`Answer`] as a later input. What
-//! several UEs may touch, the registration and the SQN of one subscriber, is the [`Directory`]'s alone.
+//! A UE sends a [`Request`] as an output and gets an [`Answer`] as a later input. The state that several UEs may
+//! change, the registration and the SQN of a subscriber, is in the [`Directory`].
 
 mod directory;
 
@@ -28,24 +28,24 @@ pub enum AuthMethod {
     EapAkaPrime,
 }
 
-/// What authentication needs of a subscriber (TS 29.503 §6.3.6.2.2 of the AuthenticationSubscription).
+/// Authentication data of a subscriber (TS 29.503 §6.3.6.2.2 of the AuthenticationSubscription).
 pub struct AuthenticationSubscription {
     /// The keyed functions of the subscriber's USIM.
     pub functions: AkaFunctions,
-    /// The method that is used with it.
+    /// Its authentication method.
     pub method: AuthMethod,
     /// Authentication management field; its separation bit must be set (TS 33.501 §6.1.3.2).
     pub amf: AuthenticationManagementField,
-    /// Where the sequence stands against the clock; durable.
+    /// Offset of SQN from the clock; durable.
     pub sqn_offset: SqnOffset,
 }
 
-/// Where subscribers are kept.
+/// The subscriber store.
 pub trait Subscribers {
-    /// What authentication needs.
+    /// Reads authentication data.
     fn authentication(&mut self, supi: Supi) -> Result<AuthenticationSubscription, UdmError>;
-    /// What the subscriber may use.
+    /// Reads the subscription.
     fn subscription(&mut self, supi: Supi) -> Result<Arc<Subscription>, UdmError>;
-    /// Keeps what a resynchronisation found, durably, before it is used.
+    /// Stores the SQN of a resynchronisation durably, before it is used.
     fn save_sqn_offset(&mut self, supi: Supi, offset: SqnOffset) -> Result<(), UdmError>;
 }

@@ -141,7 +141,7 @@ impl Node {
 
     fn start_at(me: MemberId, access: &Access) -> Self {
         let heard = Arc::new((Mutex::new(Heard::default()), Condvar::new()));
-        let told = heard.clone();
+        let reported = heard.clone();
         let member = Member {
             region: "1220".into(),
             address: "192.0.2.1:7000".parse().unwrap(),
@@ -150,10 +150,10 @@ impl Node {
         };
         let settings = Settings { cluster: "test".into(), me, member, lease: LEASE };
         let agent = Agent::start(settings, access, move |what| {
-            let mut heard = told.0.lock().unwrap();
+            let mut heard = reported.0.lock().unwrap();
             (heard.view, heard.incarnation) = (what.view.clone(), what.incarnation);
             heard.events.push(what.event);
-            told.1.notify_all();
+            reported.1.notify_all();
         });
         Self { agent: agent.unwrap(), heard }
     }
@@ -379,7 +379,7 @@ impl Drop for Certificates {
 /// Etcd cannot be reached, and the reason contains this.
 fn is_unreachable(node: &Node, why: &str) {
     node.until(why, |heard| {
-        heard.events.iter().any(|e| matches!(e, Event::Unreachable(told) if told.contains(why)))
+        heard.events.iter().any(|e| matches!(e, Event::Unreachable(reported) if reported.contains(why)))
     });
 }
 
@@ -495,5 +495,5 @@ fn a_user_logs_in_by_password_again_after_its_token_is_lost() {
         node.until("reached", |heard| heard.events.contains(&Event::Reached));
     }
     a.claim(Claim::Found);
-    b.until("told", |heard| heard.view.home(HOME).is_some());
+    b.until("reported", |heard| heard.view.home(HOME).is_some());
 }

@@ -76,8 +76,8 @@ pub(crate) fn write_greeting(protection: Protection, body: &[u8], out: &mut Vec<
 ///
 /// Errors: at the first octet that no greeting has.
 pub(crate) fn greeting(octets: &[u8], protection: Protection) -> Result<Option<&[u8]>, BadGreeting> {
-    for (at, (octet, wanted)) in octets.iter().zip(preamble(protection)).enumerate() {
-        if *octet != wanted {
+    for (at, (octet, expected)) in octets.iter().zip(preamble(protection)).enumerate() {
+        if *octet != expected {
             return Err(match at {
                 ..4 => BadGreeting::Foreign,
                 4 => BadGreeting::Version,

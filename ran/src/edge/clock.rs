@@ -1,10 +1,10 @@
-//! The steady clock, anchored once to the wall.
+//! The monotonic clock, set once to wall-clock time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use whimbrel_ids::Instant;
 
-/// Tells the time as the machines want it.
+/// The time for the state machines.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     anchor: std::time::Instant,

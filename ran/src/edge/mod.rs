@@ -1,7 +1,7 @@
 //! The emulated RAN on sockets: SCTP towards the AMF, GTP-U towards the UPF, TUN devices towards programs.
 //!
-//! One thread, one loop: take what came, let the machines work, send, spin briefly, then sleep until something comes or
-//! is due. Everything that decides anything is in the pure modules.
+//! One thread, one loop: receive, run the state machines, send, spin briefly, then sleep until the next input or
+//! deadline. All protocol logic is in the pure modules.
 
 mod clock;
 mod namespace;

@@ -1,6 +1,6 @@
 //! A network namespace for the TUN devices of UEs and for the programs that use them.
 //!
-//! It is entered by threads of its own, so that the rest of the process, with SCTP and GTP-U, stays where it is.
+//! Only threads of its own enter it, so that the rest of the process, with SCTP and GTP-U, stays in its namespace.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -17,21 +17,21 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 
 use super::netlink::Netlink;
 
-/// Where iproute2 keeps the names of namespaces, and what programs find there in place of files of /etc.
+/// iproute2's directories of namespace names and of their replacements for files of /etc.
 const NAMES: &str = "/run/netns";
 const SETTINGS: &str = "/etc/netns";
 const RESOLVER: &str = "/etc/resolv.conf";
-/// First line of what we write there; a file that begins otherwise is somebody else's.
+/// First line of files that this program writes there; others are not touched.
 const RESOLVER_HEAD: &str = "# Written by `whimbrel ran` from what the PDU session announced.\n";
 /// The loopback device has this index in every namespace.
 const LOOPBACK: u32 = 1;
 
-/// A namespace could not be had.
+/// A namespace could not be created or entered.
 #[derive(Debug)]
 pub struct NamespaceError {
-    /// Its name, if it is to have one.
+    /// Its name, if any.
     pub name: Option<String>,
-    /// What the system said.
+    /// The system's error.
     pub error: io::Error,
 }
 
@@ -50,13 +50,13 @@ impl fmt::Display for NamespaceError {
 
 impl std::error::Error for NamespaceError {}
 
-/// A network namespace. What was made for it is removed when it is dropped; a namespace that was there before stays.
+/// A network namespace. What was created for it is removed when it is dropped; a namespace that existed before stays.
 #[derive(Debug)]
 pub struct Namespace {
     /// Keeps it alive.
     file: File,
     name: Option<String>,
-    /// The name is ours to remove.
+    /// This program created the name, and removes it.
     made: bool,
     resolver: Mutex<Option<Resolver>>,
 }
@@ -65,19 +65,19 @@ pub struct Namespace {
 #[derive(Clone, Debug)]
 struct Resolver {
     path: PathBuf,
-    /// We wrote it, and remove it.
+    /// This program wrote it, and removes it.
     ours: bool,
 }
 
 impl Namespace {
-    /// A namespace without a name, for this process and what it starts in it. Its loopback device is up.
+    /// A namespace without a name, for this process and its children. Its loopback device is up.
     pub fn private() -> Result<Self, NamespaceError> {
         let failed = |error| NamespaceError { name: None, error };
         let file = fresh().map_err(failed)?;
         Self::with(file, None, false).map_err(failed)
     }
 
-    /// The namespace that `ip netns` knows by this name; made, if there is none. Its loopback device is up.
+    /// The namespace that `ip netns` has under this name; created if there is none. Its loopback device is up.
     pub fn named(name: &str) -> Result<Self, NamespaceError> {
         let failed = |error| NamespaceError { name: Some(name.to_owned()), error };
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
@@ -101,7 +101,7 @@ impl Namespace {
         Ok(this)
     }
 
-    /// Does something in the namespace, on a thread of its own.
+    /// Runs a function in the namespace, on a thread of its own.
     pub(super) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         let entered = || -> io::Result<T> {
             move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -111,8 +111,8 @@ impl Namespace {
             .unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace ended")))
     }
 
-    /// Names the DNS servers for programs in the namespace: in `/etc/netns/NAME/resolv.conf`, where `ip netns exec` looks too,
-    /// or for a namespace without a name in a file of our own. A file of somebody else's stays, and nothing is written.
+    /// Sets the DNS servers for programs in the namespace: in `/etc/netns/NAME/resolv.conf`, which `ip netns exec` uses too,
+    /// or for a namespace without a name in a private file. A file of another program is not changed.
     pub fn set_dns(&self, servers: &[IpAddr]) -> io::Result<()> {
         let path = match &self.name {
             Some(name) => Path::new(SETTINGS).join(name).join("resolv.conf"),
@@ -150,7 +150,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // What cannot be removed here was removed by somebody else.
+        // If this fails, another program has removed it.
         let resolver = self.resolver.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Resolver { path, ours: true }) = resolver {
             let _gone = fs::remove_file(&path);
@@ -188,14 +188,14 @@ fn publish(file: &File, path: &Path) -> io::Result<()> {
     Ok(done?)
 }
 
-/// Has the calling thread, and what it starts, find another resolv.conf.
+/// Gives the calling thread and its children another resolv.conf.
 fn replace_resolver(with: &Path) -> io::Result<()> {
     if !Path::new(RESOLVER).exists() {
         return Ok(());
     }
     // SAFETY: the flag is not CLONE_FILES; this thread alone has mounts of its own from now on, and it ends after a spawn.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
-    // What is mounted here stays here.
+    // Mounts do not propagate to other namespaces.
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     Ok(mount_bind(with, RESOLVER)?)
 }
@@ -234,7 +234,7 @@ mod tests {
             assert!(text.ends_with("nameserver 192.0.2.53\nnameserver 2001:db8::53\n"), "{text}");
         }
         assert!(!fs::read_to_string(RESOLVER).unwrap_or_default().contains("192.0.2.53"));
-        // Another one by the same name is the same, and leaves it in place.
+        // A second object for the same name does not remove it.
         drop(Namespace::named(&name).unwrap());
         assert!(path.exists() && settings.exists());
         let files: Vec<_> =
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resolv_conf_of_somebody_else_stays() {
+    fn a_resolv_conf_of_another_program_stays() {
         let name = format!("wbran-own-{}", std::process::id());
         let Ok(namespace) = Namespace::named(&name) else {
             eprintln!("skipped: a network namespace needs root");

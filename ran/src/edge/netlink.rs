@@ -56,7 +56,8 @@ impl Netlink {
         self.ask(request)
     }
 
-    /// Gives a device an address that is usable at once: nobody else is on the link.
+    /// Gives a device an address that is usable at once, without duplicate address detection: no other host is on the
+    /// link.
     pub(super) fn add_address(&self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
         let (family, octets) = match address {
             IpAddr::V4(a) => (AF_INET, a.octets().to_vec()),
@@ -68,7 +69,7 @@ impl Netlink {
         self.ask(request.attribute(IFA_LOCAL, &octets).attribute(IFA_ADDRESS, &octets))
     }
 
-    /// Leads everything of an address family to a device; of several devices, to the one with the lowest metric.
+    /// Sets a device's default route of an address family, with a metric.
     pub(super) fn add_default_route(&self, index: u32, ipv6: bool, metric: u32) -> io::Result<()> {
         let family = if ipv6 { AF_INET6 } else { AF_INET };
         // struct rtmsg: family, lengths of destination and source, type of service; table, protocol, scope, type; flags.
@@ -91,7 +92,7 @@ impl Netlink {
     }
 }
 
-/// What an acknowledgement says: its header, then zero or a negative error number.
+/// An acknowledgement: header, then zero or a negative error number.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6) == Some(&NLMSG_ERROR.to_ne_bytes()[..]);
     let code = answer.get(HEADER_OCTETS..).and_then(|rest| rest.first_chunk()).filter(|_| kind);

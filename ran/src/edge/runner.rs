@@ -30,17 +30,17 @@ use crate::ue::{self, Command, MmState, UeConfig};
 const DATAGRAM_OCTETS_MAX: usize = 65_536;
 /// Datagrams of one socket in one turn of the loop, so that signalling is not held up.
 const DATAGRAMS_A_TURN: usize = 64;
-/// How often who watches is told.
+/// Interval of progress reports.
 const PROGRESS: Duration = Duration::from_millis(200);
 
 /// A gNB and where it is.
 #[derive(Clone, Debug)]
 pub struct GnbPlace {
-    /// What it is; its GTP address is bound too.
+    /// Its configuration; its GTP address is bound too.
     pub config: GnbConfig,
     /// Its address on N2.
     pub address: IpAddr,
-    /// Its AMF, where that is another one than the others'.
+    /// Its AMF, if it has another one than the rest.
     pub amf: Option<IpAddr>,
 }
 
@@ -51,33 +51,33 @@ pub struct RunnerConfig {
     pub amf: Vec<IpAddr>,
     /// The AMF's SCTP port.
     pub amf_port: u16,
-    /// Which way SCTP goes.
+    /// The SCTP transport mode.
     pub sctp: Mode,
     /// UDP ports of SCTP encapsulation, ours and the AMF's, for [`Mode::Udp`].
     pub sctp_udp_ports: (u16, u16),
     /// The gNBs.
     pub gnbs: Vec<GnbPlace>,
-    /// The UEs; they are dealt out to the gNBs in turn.
+    /// The UEs; they are assigned to the gNBs in turn.
     pub ues: Vec<UeConfig>,
     /// What they do.
     pub scenario: Scenario,
-    /// Where ports and sequence numbers of the UEs' stacks come from.
+    /// Seed of ports and sequence numbers of the UEs' stacks.
     pub seed: u64,
-    /// Network namespace of the TUN devices; without one they are in that of the process, and no default route leads to them.
+    /// Network namespace of the TUN devices; without one they are in that of the process, without default routes.
     pub namespace: Option<Arc<Namespace>>,
-    /// Go on after the scenario as long as a TUN device is there, until stopped; then switch the UEs off.
+    /// Go on after the scenario while a TUN device exists, until stopped; then switch the UEs off.
     pub hold: bool,
     /// How long the loop spins before it sleeps: for latencies without wake-ups, at the price of a busy core.
     pub spin: Duration,
 }
 
-/// Who looks on. All methods may be left as they are.
+/// An observer of a run. All methods have defaults.
 pub trait Watch {
-    /// How many UEs have ended well, failed, and are at it; several times a second.
+    /// Numbers of UEs that have completed, failed, and are active; several times a second.
     fn progress(&mut self, completed: u64, failed: u64, playing: u64) {
         let _ = (completed, failed, playing);
     }
-    /// What comes before the arrivals begins, or one of their rates does; what came of those that have ended.
+    /// The preparation or an arrival rate begins; with the reports of those that have ended.
     fn section(&mut self, before: &[Report]) {
         let _ = before;
     }
@@ -89,7 +89,7 @@ pub trait Watch {
     fn ue(&mut self, ue: UeId, event: &ue::Event) {
         let _ = (ue, event);
     }
-    /// The same, and how UEs and gNBs stand by now.
+    /// The state of UEs and gNBs after an event.
     fn stands(&mut self, ue: UeId, cells: &Cells) {
         let _ = (ue, cells);
     }
@@ -97,36 +97,36 @@ pub trait Watch {
     fn attached(&mut self, ue: UeId, device: &str, dns: &[IpAddr]) {
         let _ = (ue, device, dns);
     }
-    /// Whether to end now, before the UEs have.
+    /// Whether to stop the run now.
     fn stop(&mut self) -> bool {
         false
     }
 }
 
-/// Nobody looks on.
+/// An observer that ignores all.
 #[derive(Clone, Copy, Debug)]
 pub struct Silent;
 
 impl Watch for Silent {}
 
-/// Why a scenario could not be run.
+/// Why a scenario could not be started.
 #[derive(Debug)]
 pub enum RunError {
     /// The scenario cannot be played.
     Scenario(ScenarioError),
-    /// SCTP has no way to the network.
+    /// SCTP has no access to the network.
     Sctp(OpenError),
-    /// Randomness for SCTP's secrets could not be had.
+    /// No randomness for SCTP's secrets.
     Random(io::Error),
     /// The GTP-U socket of a gNB could not be opened.
     Gtp(SocketAddr, io::Error),
-    /// No association with the AMF came about.
+    /// No association with the AMF could be set up.
     NoAssociation(GnbId, String),
-    /// The AMF refused a gNB; its cause in the standard's words.
+    /// The AMF refused a gNB, with this cause.
     Refused(GnbId, &'static str),
     /// The AMF did not answer NG SETUP REQUEST.
     NoAnswer(GnbId),
-    /// A TUN device could not be made.
+    /// A TUN device could not be created.
     Tun(TunError),
     /// Waiting for sockets failed.
     Poll(io::Error),
@@ -207,7 +207,7 @@ impl<'a> Runner<'a> {
 
     fn run(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
         let mut idle_since = self.clock.now();
-        let mut told = Instant::ZERO;
+        let mut reported = Instant::ZERO;
         let mut sections = 0;
         loop {
             let now = self.clock.now();
@@ -224,21 +224,21 @@ impl<'a> Runner<'a> {
             if watch.stop() {
                 return Ok(());
             }
-            if now.since(told) >= PROGRESS {
-                told = now;
+            if now.since(reported) >= PROGRESS {
+                reported = now;
                 let (completed, failed, playing) = self.player.progress();
                 watch.progress(completed, failed, playing);
             }
             if worked {
                 idle_since = now;
             } else if now.since(idle_since) >= self.config.spin {
-                self.sleep(told + PROGRESS)?;
+                self.sleep(reported + PROGRESS)?;
                 idle_since = self.clock.now();
             }
         }
     }
 
-    /// Takes what came and what is due, sends what follows; returns whether there was anything.
+    /// Handles inputs and expired timers, and sends the outputs; returns whether there were any.
     fn turn(&mut self, now: Instant, watch: &mut dyn Watch) -> Result<bool, RunError> {
         let mut worked = false;
         for i in 0..self.sites.len() {
@@ -327,7 +327,7 @@ impl<'a> Runner<'a> {
         taken > 0
     }
 
-    /// Takes what programs send, and configures devices whose sessions are ready for it.
+    /// Reads packets of programs, and configures devices whose sessions are ready.
     fn take_devices(&mut self, now: Instant, watch: &mut dyn Watch) -> Result<bool, RunError> {
         let mut taken = false;
         for ((ue, session), device) in &mut self.devices {
@@ -350,7 +350,7 @@ impl<'a> Runner<'a> {
         Ok(taken)
     }
 
-    /// Connects a gNB that has no association, or should have a further one, when its time has come.
+    /// Connects a gNB that has no association, or needs a further one, when that is due.
     fn connect(&mut self, now: Instant, i: usize) -> Result<(), RunError> {
         let Some(site) = self.sites.get_mut(i) else { return Ok(()) };
         match site.connect(now) {
@@ -359,7 +359,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Sends what the machines want sent, and makes what their events ask for.
+    /// Sends the state machines' outputs, and creates and removes devices for their events.
     fn send(&mut self, now: Instant, watch: &mut dyn Watch) -> Result<(), RunError> {
         let mut out = std::mem::take(&mut self.out);
         for output in out.drain() {
@@ -386,11 +386,11 @@ impl<'a> Runner<'a> {
                 }
                 Output::Gtpu { gnb, to, datagram } => {
                     if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
-                        // What announces a tunnel leaves before what goes through it.
+                        // Signalling that announces a tunnel is sent before packets in it.
                         if std::mem::take(&mut site.unflushed) {
                             site.transport.flush(now);
                         }
-                        // A datagram that the kernel does not take is lost, as on any network.
+                        // A datagram that the kernel refuses is lost.
                         let _lost = site.gtp.send_to(&datagram, to);
                     }
                 }
@@ -420,7 +420,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// A gNB that is not taken into service at the start ends the run; one that may try again goes on.
+    /// A gNB that is refused at the start ends the run, unless it may try again.
     fn judge_setup(&self, gnb: GnbId, event: gnb::Event) -> Result<(), RunError> {
         match event {
             gnb::Event::SetupFailed(m) if !self.started && m.time_to_wait.is_none() => {
@@ -431,7 +431,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// TUN devices come and go with the sessions.
+    /// Creates and removes TUN devices with their sessions.
     fn follow_session(&mut self, ue: UeId, event: &ue::Event) -> Result<(), RunError> {
         if !self.config.scenario.tun {
             return Ok(());
@@ -456,7 +456,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Switches the UEs off that are registered, and waits a little until the core has released them.
+    /// Switches registered UEs off, and waits briefly until the core has released them.
     fn switch_off(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         let until = self.clock.now() + PATIENCE;
@@ -479,7 +479,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Sleeps until something comes, is due, or `until`.
+    /// Sleeps until an input, a deadline, or `until`.
     fn sleep(&self, until: Instant) -> Result<(), RunError> {
         let devices = self.devices.values().filter_map(SessionDevice::next_deadline);
         let due = self
@@ -508,7 +508,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Closes the associations, and waits a little for the AMF's agreement.
+    /// Shuts the associations down, and waits briefly for the AMF.
     fn close(&mut self) {
         const PATIENCE: Duration = Duration::from_millis(500);
         let until = self.clock.now() + PATIENCE;

@@ -1,5 +1,4 @@
-//! The TUN device of a PDU session, and how it comes by its IPv6 prefix: router solicitation and advertisement (TS 23.501
-//! §5.8.2.2).
+//! The TUN device of a PDU session, and its IPv6 prefix by router solicitation and advertisement (TS 23.501 §5.8.2.2).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
@@ -18,14 +17,14 @@ use crate::user_plane::router::{advertisement, link_local, solicitation, with_in
 const SOLICITATIONS_MAX: u8 = 3;
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How far a session is from being usable by programs.
+/// Whether a session is usable by programs.
 #[derive(Debug)]
 enum State {
     /// Its IPv6 prefix is not known yet.
     Soliciting { interface_id: [u8; 8], left: u8, due: Instant },
     /// Its addresses are complete, or no router answered.
     Addressed,
-    /// Programs were told.
+    /// Reported as usable.
     Ready,
 }
 
@@ -35,7 +34,7 @@ pub(super) struct SessionDevice {
     tun: Tun,
     dns: Vec<IpAddr>,
     state: State,
-    /// It had its user plane when it was last looked at.
+    /// Whether it had a user plane at the last check.
     usable: bool,
 }
 
@@ -60,7 +59,7 @@ impl SessionDevice {
         Ok(Self { tun: Tun::open(config, namespace)?, dns, state, usable: false })
     }
 
-    /// The router solicitation that is due, once the session can carry it.
+    /// The next router solicitation, if due and the session has a user plane.
     pub(super) fn due(&mut self, now: Instant, usable: bool) -> Option<Vec<u8>> {
         self.usable = usable;
         let State::Soliciting { interface_id, left, due } = &mut self.state else { return None };
@@ -76,7 +75,7 @@ impl SessionDevice {
         Some(solicitation(link_local(*interface_id)))
     }
 
-    /// Whether programs can use it from now on; said once.
+    /// Whether programs can use it from now on; true once.
     pub(super) fn becomes_ready(&mut self, usable: bool) -> bool {
         let ready = usable && matches!(self.state, State::Addressed);
         if ready {
@@ -93,7 +92,7 @@ impl SessionDevice {
         }
     }
 
-    /// A packet from the network: for programs, unless it is the advertisement that is awaited. Errors: its prefix cannot be set.
+    /// A packet from the network: for programs, unless it is the awaited advertisement. Errors: its prefix cannot be set.
     pub(super) fn write(&mut self, packet: &[u8]) -> Result<(), TunError> {
         let State::Soliciting { interface_id, .. } = &self.state else {
             self.tun.write(packet);
@@ -122,7 +121,7 @@ impl SessionDevice {
         &self.dns
     }
 
-    /// The next packet of a program, if one waits.
+    /// The next packet of a program, if any.
     pub(super) fn read(&self, buffer: &mut [u8]) -> Option<usize> {
         self.tun.read(buffer)
     }

@@ -10,40 +10,38 @@ use whimbrel_sctp_io::{AssociationId, Config, Refusal, Settings, Transport};
 
 use super::runner::{GnbPlace, RunError, RunnerConfig};
 
-/// PPID of NGAP (TS 38.412 §7).
-const PPID_NGAP: u32 = 60;
-/// The gNBs' own SCTP ports begin here; one each, so that they may share an address. Outside of what Linux gives to
-/// programs that ask for any port (32768 to 60999).
+/// First SCTP port of gNBs; one each, so that they may share an address. Outside Linux's ephemeral range (32768 to
+/// 60999).
 const SCTP_PORTS_FROM: u16 = 61_000;
-/// Streams that a gNB asks for: stream 0, and as many beside it as the core's default.
+/// Streams that a gNB requests: stream 0, and the core's default number of further ones.
 const STREAMS: u16 = 32;
-/// What the kernel keeps of datagrams for us: a second of a thousand UEs' voice.
+/// Receive buffer: one second of voice of a thousand UEs.
 const RECEIVE_BUFFER_OCTETS: usize = 16 << 20;
 /// How long a gNB waits before it connects again.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// How long one of several endpoints is given to answer before the next is tried.
+/// How long one of several endpoints may take to answer before the next is tried.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The most endpoints that a gNB remembers (maxnoofTNLAssociations, TS 38.413 §9.2.6.7).
+/// Endpoints that a gNB stores (maxnoofTNLAssociations, TS 38.413 §9.2.6.7).
 const ENDPOINTS_MAX: usize = 32;
 
 /// Which of a gNB's associations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The one over which it is served.
+    /// The serving one.
     Serving,
-    /// The one that stands by (TS 38.412 §7).
+    /// The further one (TS 38.412 §7).
     Further,
 }
 
-/// An association, or one that is being set up.
+/// An association that is up or being set up.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     association: AssociationId,
-    /// Which of the AMF's endpoints is at the other end.
+    /// Index of the AMF's endpoint.
     endpoint: usize,
     since: Instant,
     up: bool,
-    /// What was agreed on.
+    /// The agreed parameters.
     syntax: TransferSyntax,
 }
 
@@ -53,21 +51,21 @@ pub(super) struct Site {
     pub(super) gtp: UdpSocket,
     /// The gNB offers fastwire.
     fastwire: bool,
-    /// The AMF's endpoints, each with its addresses: the one of the configuration, and those that the AMF has told of.
+    /// The AMF's endpoints, each with its addresses: the configured one, and those that the AMF has announced.
     endpoints: Vec<Vec<IpAddr>>,
     /// Their SCTP port, and their UDP port of SCTP encapsulation.
     ports: (u16, u16),
     serving: Option<Line>,
     further: Option<Line>,
-    /// Where the AMF wants a further association.
-    told: Option<usize>,
+    /// The endpoint that the AMF has announced for a further association.
+    announced: Option<usize>,
     /// The endpoint that is tried next.
     next: usize,
     /// When to connect again, the serving and the further association.
     reconnect: (Instant, Instant),
-    /// The serving association is being left: until it has ended, what is to be sent is kept here.
+    /// While the serving association is being shut down: the messages to be sent after it has ended.
     leaving: Option<Vec<(u16, Vec<u8>)>>,
-    /// What the serving association had not acknowledged when it ended.
+    /// Messages that were unacknowledged when the serving association ended.
     unacknowledged: Vec<(u16, Vec<u8>)>,
     /// Messages wait in the transport.
     pub(super) unflushed: bool,
@@ -95,7 +93,7 @@ impl Site {
         let failed = |e| RunError::Gtp(address, e);
         let gtp = UdpSocket::bind(address).map_err(failed)?;
         gtp.set_nonblocking(true).map_err(failed)?;
-        // Beyond what any program gets, where the system lets us: a loop that has much to do must not lose packets.
+        // Beyond the usual limit if the system allows it, so that a busy loop loses no packets.
         let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(&gtp, RECEIVE_BUFFER_OCTETS);
         Ok(Self {
             transport,
@@ -105,7 +103,7 @@ impl Site {
             ports: (config.amf_port, config.sctp_udp_ports.1),
             serving: None,
             further: None,
-            told: None,
+            announced: None,
             next: 0,
             reconnect: (now, now),
             leaving: None,
@@ -114,7 +112,7 @@ impl Site {
         })
     }
 
-    /// What an association is to the gNB; none: it was given up.
+    /// The role of an association; none: it was abandoned.
     pub(super) fn role(&self, association: AssociationId) -> Option<Role> {
         let is = |line: Option<Line>| line.is_some_and(|l| l.association == association);
         match (is(self.serving), is(self.further)) {
@@ -124,7 +122,7 @@ impl Site {
         }
     }
 
-    /// An association stands, and this is the AMF's adaptation code point. Gives what is agreed on.
+    /// An association is up, with the AMF's adaptation code point. Returns the agreed parameters.
     pub(super) fn up(&mut self, role: Role, adaptation: Option<u32>) -> TransferSyntax {
         let agreed = self.fastwire && adaptation == Some(fast::DIGEST);
         let syntax = if agreed { TransferSyntax::Fastwire } else { TransferSyntax::Per };
@@ -136,13 +134,13 @@ impl Site {
         syntax
     }
 
-    /// The serving association ends, and this was not acknowledged.
+    /// The serving association ends, with these unacknowledged messages.
     pub(super) fn keep(&mut self, stream: u16, octets: &[u8]) {
         self.unacknowledged.push((stream, octets.to_vec()));
     }
 
-    /// The serving association is lost. The gNB goes on over the further one, first with what was not acknowledged (RFC 9260 §11.1), or
-    /// has to be connected anew.
+    /// The serving association is lost. The gNB continues over the further one, first with the unacknowledged messages (RFC 9260
+    /// §11.1), or has to connect again.
     pub(super) fn serving_down(&mut self, now: Instant, goes_on: bool) {
         let lost = self.serving.take();
         let further = self.further.take();
@@ -150,17 +148,17 @@ impl Site {
         let kept = self.leaving.take().unwrap_or_default();
         if goes_on && further.is_some() {
             self.serving = further;
-            self.told.take_if(|told| further.is_some_and(|l| l.endpoint == *told));
+            self.announced.take_if(|announced| further.is_some_and(|l| l.endpoint == *announced));
             for (stream, octets) in lost_with_it.iter().chain(&kept) {
                 self.send(now, Role::Serving, *stream, octets);
             }
             return;
         }
-        self.told = None;
+        self.announced = None;
         if let Some(further) = further {
             self.transport.abort(now, further.association);
         }
-        // One that served comes back, perhaps; one that did not answer may be gone.
+        // An endpoint that served is tried again; for one that did not answer, the next is tried.
         if lost.is_some_and(|l| !l.up) {
             self.try_next();
         }
@@ -190,14 +188,14 @@ impl Site {
         if let Some(other) = other {
             self.transport.abort(now, other.association);
         }
-        self.told = Some(endpoint);
+        self.announced = Some(endpoint);
         self.reconnect.1 = now;
     }
 
-    /// The AMF's endpoint at this address serves no more, and may not even say so.
+    /// The AMF's endpoint at this address was removed; its association may not end by itself.
     pub(super) fn dissociate(&mut self, now: Instant, address: IpAddr) {
         let Some(endpoint) = self.endpoints.iter().position(|e| e.contains(&address)) else { return };
-        self.told.take_if(|told| *told == endpoint);
+        self.announced.take_if(|announced| *announced == endpoint);
         if let Some(further) = self.further.filter(|l| l.endpoint == endpoint) {
             self.transport.abort(now, further.association);
         }
@@ -207,7 +205,7 @@ impl Site {
         }
     }
 
-    /// The endpoint does not take the gNB in: another may.
+    /// The endpoint refused the gNB: tries another one.
     pub(super) fn refused(&mut self, now: Instant) {
         if self.endpoints.len() > 1
             && let Some(serving) = self.serving.as_mut()
@@ -221,9 +219,9 @@ impl Site {
         self.next = (self.next + 1) % self.endpoints.len().max(1);
     }
 
-    /// Sets up what is missing, when its time has come.
+    /// Sets up missing associations when that is due.
     ///
-    /// Errors: the serving association cannot even be tried.
+    /// Errors: the serving association cannot be started.
     pub(super) fn connect(&mut self, now: Instant) -> Result<(), Refusal> {
         if let Some(stuck) = self.serving.filter(|_| self.patience_ends().is_some_and(|at| at <= now)) {
             self.transport.abort(now, stuck.association);
@@ -248,10 +246,10 @@ impl Site {
 
     /// Where the further association should be set up.
     fn missing(&self) -> Option<usize> {
-        self.told.filter(|_| self.further.is_none() && self.serving.is_some_and(|l| l.up))
+        self.announced.filter(|_| self.further.is_none() && self.serving.is_some_and(|l| l.up))
     }
 
-    /// When the endpoint that does not answer is given up for another.
+    /// When the next endpoint is tried instead of a silent one.
     fn patience_ends(&self) -> Option<Instant> {
         let waiting = self.serving.filter(|l| !l.up && self.endpoints.len() > 1)?;
         Some(waiting.since + PATIENCE)
@@ -264,7 +262,7 @@ impl Site {
         Ok(Line { association, endpoint, since: now, up: false, syntax: TransferSyntax::Per })
     }
 
-    /// When there is something to do even without input.
+    /// The next deadline.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let serving = self.serving.is_none().then_some(self.reconnect.0);
         let further = self.missing().map(|_| self.reconnect.1);
@@ -272,7 +270,7 @@ impl Site {
         all.into_iter().flatten().min()
     }
 
-    /// Sends an NGAP message. What was meant for the other association goes over the one that is left.
+    /// Sends an NGAP message, over the remaining association if the intended one is lost.
     pub(super) fn send(&mut self, now: Instant, role: Role, stream: u16, octets: &[u8]) {
         if let Some(kept) = &mut self.leaving {
             return kept.push((stream, octets.to_vec()));
@@ -282,14 +280,14 @@ impl Site {
             Role::Further => self.further.or(self.serving),
         };
         let Some(Line { association, syntax, .. }) = line else { return };
-        // The gNB writes for the association that it had first.
+        // The gNB encodes for its first association.
         let per = if syntax == TransferSyntax::Per { to_per(octets) } else { None };
         let octets = per.as_deref().unwrap_or(octets);
         self.unflushed = true;
-        if self.transport.send(association, stream, PPID_NGAP, octets).is_err() {
-            // The buffer is full: what waits may go first, then it is tried once more; lost after that, as a radio loses.
+        if self.transport.send(association, stream, whimbrel_ngap::PPID, octets).is_err() {
+            // The buffer is full: flushes it and tries once more; then the message is lost.
             self.transport.flush(now);
-            let _lost = self.transport.send(association, stream, PPID_NGAP, octets);
+            let _lost = self.transport.send(association, stream, whimbrel_ngap::PPID, octets);
         }
     }
 

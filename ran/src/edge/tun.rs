@@ -19,21 +19,21 @@ use super::namespace::Namespace;
 use super::netlink::Netlink;
 
 const TUNSETIFF: Opcode = 0x4004_54ca;
-/// A packet a read, without a header before it.
+/// One packet per read, without a header.
 const IFF_TUN_NO_PI: u16 = 0x1001;
-/// Metric of the first device's default routes in a namespace: behind those that somebody set by hand.
+/// Metric of the first device's default routes in a namespace: lower precedence than manual ones.
 const METRIC: u32 = 100;
 /// `O_NONBLOCK` on Linux.
 const O_NONBLOCK: i32 = 0o4000;
 
-/// A device could not be made; says which step failed.
+/// A device could not be created; with the failed step.
 #[derive(Debug)]
 pub struct TunError {
     /// The device.
     pub name: String,
-    /// What was being done.
+    /// The step.
     pub doing: &'static str,
-    /// What the system said.
+    /// The system's error.
     pub error: io::Error,
 }
 
@@ -52,7 +52,7 @@ struct IfReq {
     data: [u8; 24],
 }
 
-/// A request that reads and writes a structure of ours.
+/// An ioctl request with a structure.
 struct Request<'a, T>(Opcode, &'a mut T);
 
 // SAFETY: TUNSETIFF takes a pointer to `ifreq`, reads and writes no more than it, and keeps no pointer; `open_here` alone makes
@@ -93,7 +93,7 @@ impl IfReq {
     }
 }
 
-/// How a device is to be.
+/// Parameters of a device.
 #[derive(Clone, Debug, Default)]
 pub struct TunConfig {
     /// Its name.
@@ -104,21 +104,21 @@ pub struct TunConfig {
     pub link_local: Option<Ipv6Addr>,
     /// Link MTU in octets.
     pub mtu: Option<u16>,
-    /// How many devices the namespace has before it, which its default routes stand back behind.
+    /// Number of earlier devices in the namespace, whose default routes have precedence.
     pub before: u32,
 }
 
-/// A TUN device; it is gone when dropped.
+/// A TUN device; it is removed when dropped.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
     config: TunConfig,
-    /// Where it is; without it, in the namespace of this process.
+    /// Its namespace; none: that of this process.
     namespace: Option<Arc<Namespace>>,
 }
 
 impl Tun {
-    /// Makes a device with the addresses of a session. Errors: the step that failed.
+    /// Creates a device with the addresses of a session. Errors: the step that failed.
     pub fn open(config: TunConfig, namespace: Option<Arc<Namespace>>) -> Result<Self, TunError> {
         let file = inside(namespace.as_deref(), &config.name, || open_here(&config, namespace.is_some()))??;
         Ok(Self { file, config, namespace })
@@ -155,18 +155,18 @@ impl Tun {
         self.file.as_fd()
     }
 
-    /// The next packet of a program, if one waits.
+    /// The next packet of a program, if any.
     pub fn read(&self, buffer: &mut [u8]) -> Option<usize> {
         (&self.file).read(buffer).ok().filter(|n| *n > 0)
     }
 
-    /// A packet for programs; one that the device does not take is lost, as on any network.
+    /// A packet for programs; one that the device refuses is lost.
     pub fn write(&self, packet: &[u8]) {
         let _lost = (&self.file).write(packet);
     }
 }
 
-/// Does something in a namespace, or in this one.
+/// Runs a function in a namespace, or in the present one.
 fn inside<T: Send>(
     namespace: Option<&Namespace>,
     name: &str,
@@ -193,7 +193,7 @@ fn open_here(config: &TunConfig, default_route: bool) -> Result<File, TunError> 
         .map_err(failed("opening /dev/net/tun"))?;
     let mut make = IfReq::new(name).with(&IFF_TUN_NO_PI.to_ne_bytes());
     request(file.as_fd(), TUNSETIFF, &mut make).map_err(failed("making it (needs CAP_NET_ADMIN)"))?;
-    // Addresses and routes are those of the session, and no others. A kernel without IPv6 has no such files.
+    // No addresses and routes but those of the session. A kernel without IPv6 has no such files.
     for (setting, value) in [("addr_gen_mode", "1"), ("accept_ra", "0")] {
         let _no_ipv6 = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/{setting}"), value);
     }

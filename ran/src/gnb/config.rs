@@ -1,4 +1,4 @@
-//! What a gNB is told to be.
+//! Configuration of a gNB.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -19,51 +19,51 @@ pub struct SupportedTa {
     pub plmns: Vec<(PlmnId, Vec<SNssai>)>,
 }
 
-/// How a gNB is set up.
+/// Configuration of a gNB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GnbConfig {
     /// Its global identifier.
     pub id: GlobalGnbId,
     /// Its name, 1 to 150 characters.
     pub name: String,
-    /// The areas that it serves; its one cell is in the first.
+    /// Its tracking areas; its one cell is in the first.
     pub supported_tas: Vec<SupportedTa>,
-    /// The paging cycle that it proposes.
+    /// Its default paging DRX.
     pub paging_drx: PagingDrx,
-    /// Where it takes GTP-U.
+    /// Its N3 address.
     pub gtp_address: IpAddr,
     /// UE radio capability that its UEs have (opaque to the core).
     pub radio_capability: Vec<u8>,
-    /// It has a path to other gNBs over which it may forward packets (TS 38.413 §9.3.1.64); without one the core forwards.
+    /// It has a direct forwarding path to other gNBs (TS 38.413 §9.3.1.64); without one the core forwards.
     pub direct_forwarding: bool,
     /// TNGRELOCprep: how long the preparation of an N2 handover may take (TS 38.413 §8.4.1); no standard value.
     pub handover_preparation: Duration,
     /// TNGRELOCoverall and TXnRELOCoverall: how long a handover may take from the command on; no standard value.
     pub handover_overall: Duration,
-    /// How long it waits for the answer to NG SETUP REQUEST; no standard value, ours is well above any honest answer.
+    /// How long it waits for the answer to NG SETUP REQUEST; no standard value, well above any normal answer time.
     pub setup_timeout: Duration,
-    /// It offers to speak `fastwire` instead of aligned PER; an AMF that cannot does not notice.
+    /// It offers `fastwire` instead of aligned PER; an AMF without it ignores the offer.
     pub fastwire: bool,
 }
 
-/// How a gNB misbehaves or what it refuses, for tests of the core.
+/// Faults and refusals of a gNB, for tests of the core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// As the target of a handover, refuse it for this cause.
+    /// As the target of a handover, refuse it with this cause.
     pub refuse_handover: Option<Cause>,
-    /// Refuse these sessions, whichever message asks for them.
+    /// Refuse these sessions in any message.
     pub refuse_sessions: Vec<PduSessionId>,
     /// As the target of an N2 handover, never answer HANDOVER REQUEST.
     pub ignore_handover_request: bool,
-    /// As the target of an N2 handover, have no packets forwarded to it.
+    /// As the target of an N2 handover, refuse forwarding.
     pub refuse_forwarding: bool,
-    /// As the target, never tell the core that the UE has arrived.
+    /// As the target, never report to the core that the UE has arrived.
     pub silent_arrival: bool,
     /// As the source of an N2 handover, cancel when HANDOVER COMMAND comes.
     pub cancel_at_command: bool,
-    /// As the source, lose the command to the UE, which then neither leaves nor is heard any more.
+    /// As the source, lose the command to the UE, which stays silent from then on.
     pub lose_command: bool,
-    /// Say these security capabilities in PATH SWITCH REQUEST, as a gNB that bids down would (TS 33.501 §6.7.3.1).
+    /// Send these security capabilities in PATH SWITCH REQUEST, as in a bidding-down attack (TS 33.501 §6.7.3.1).
     pub altered_capabilities: Option<UeSecurityCapabilities>,
 }
 
@@ -83,7 +83,7 @@ impl GnbConfig {
             supported_tas: vec![SupportedTa { tac, plmns: vec![(id.plmn, slices)] }],
             paging_drx: PagingDrx::V128,
             gtp_address,
-            // Not a decodable UE-CapabilityRAT-ContainerList: the core must hand it back as it came.
+            // Not a decodable UE-CapabilityRAT-ContainerList: the core must return it unchanged.
             radio_capability: (0u8..96).collect(),
             direct_forwarding: true,
             handover_preparation: Duration::from_secs(5),

@@ -1,7 +1,7 @@
-//! What gNBs tell one another through the core, which carries it unread: TS 38.413 §9.3.1.20, §9.3.1.21, §9.3.1.108.
+//! Transparent containers between gNBs, which the core forwards unread: TS 38.413 §9.3.1.20, §9.3.1.21, §9.3.1.108.
 //!
-//! The RRC messages inside are as short as TS 38.331 permits; what the emulated radio needs stands in a late non-critical
-//! extension of RRCReconfiguration, where decoders expect octets that they do not know.
+//! The RRC messages inside are as short as TS 38.331 permits; the emulated radio's data are in a late non-critical
+//! extension of RRCReconfiguration, which decoders skip.
 
 use whimbrel_ids::{GlobalGnbId, Qfi, RanUeNgapId};
 use whimbrel_ngap::{
@@ -15,20 +15,20 @@ use super::tunnel::Session;
 
 /// HandoverPreparationInformation without any optional part.
 const HANDOVER_PREPARATION_INFORMATION: [u8; 2] = [0, 0];
-/// What stands before the extension in HandoverCommand: RRCReconfiguration with nothing but it.
+/// The octets before the extension in HandoverCommand: RRCReconfiguration with only that extension.
 const RRC_RECONFIGURATION: [u8; 2] = [0x02, EXTENSION_OCTETS as u8];
 /// RAN UE NGAP ID, next hop chaining count and keySetChangeIndicator.
 const EXTENSION_OCTETS: usize = 5;
 
-/// One bearer whose sequence numbers of 18 bits go on at 1000 and 2000, as an independent codec (pycrate) writes it. The
-/// emulated radio has no PDCP; the core must hand on what it was given.
+/// One bearer whose sequence numbers of 18 bits continue at 1000 and 2000, encoded by an independent codec (pycrate).
+/// The emulated radio has no PDCP; the core must forward it unchanged.
 pub(super) const RAN_STATUS: [u8; 12] =
     [0x00, 0x00, 0x81, 0x03, 0xe8, 0x00, 0x02, 0x41, 0x07, 0xd0, 0x00, 0x03];
 
-/// What the UE needs to know of the target cell.
+/// The target's parameters for the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Command {
-    /// The target's name of the context.
+    /// The target's identifier of the context.
     pub(super) target: RanUeNgapId,
     /// Next hop chaining count of the target's key.
     pub(super) ncc: u8,
@@ -36,11 +36,11 @@ pub(super) struct Command {
     pub(super) key_set_change: bool,
 }
 
-/// Where that stands beside the count.
+/// Its bit beside the count.
 const KEY_SET_CHANGE: u8 = 0x80;
 
 impl Command {
-    /// In HandoverCommand: four bits that say that there is one message and no extension, its length and it.
+    /// Encodes HandoverCommand: four bits (one message, no extension), the length and the message.
     pub(super) fn to_container(self) -> Vec<u8> {
         let mut message = RRC_RECONFIGURATION.to_vec();
         message.extend_from_slice(&self.target.0.to_be_bytes());
@@ -53,7 +53,7 @@ impl Command {
         TargetToSourceTransparentContainer::new(rrc).to_vec()
     }
 
-    /// Reads it back; `None` if it is not as [`Command::to_container`] wrote it.
+    /// Decodes it; `None` if it was not written by [`Command::to_container`].
     pub(super) fn of_container(octets: &[u8]) -> Option<Self> {
         let rrc = TargetToSourceTransparentContainer::decode(octets).ok()?.rrc_container;
         let nibbles: Vec<u8> = rrc.iter().flat_map(|o| [o >> 4, o & 15]).collect();
@@ -67,7 +67,7 @@ impl Command {
     }
 }
 
-/// The source's container: the sessions, with forwarding proposed for all their flows or none.
+/// The source's container: the sessions, with forwarding proposed for all flows or none.
 pub(super) fn source_to_target(
     source: GlobalGnbId,
     target: GlobalGnbId,
@@ -91,8 +91,7 @@ pub(super) fn source_to_target(
     m.to_vec()
 }
 
-/// What the target makes of it: the flows for which forwarding is proposed, by session; `None` if it cannot be read, or is
-/// for the cell of another.
+/// The flows for which forwarding is proposed, by session; `None` if it cannot be read, or is for another cell.
 pub(super) fn forwarding_proposed(
     own: GlobalGnbId,
     octets: &[u8],

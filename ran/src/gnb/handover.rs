@@ -1,4 +1,4 @@
-//! What a handover by either way has in common: TS 38.413 §8.4, TS 38.423 §8.2.1, TS 38.300 §9.2.3.2.
+//! Common parts of N2 and Xn handover: TS 38.413 §8.4, TS 38.423 §8.2.1, TS 38.300 §9.2.3.2.
 
 use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, RanUeNgapId, Tai, Teid};
 use whimbrel_ngap::{Cause, CauseRadioNetwork, EventType};
@@ -10,47 +10,47 @@ use super::{Context, Due, Event, Gnb, Output, Tunnel, Violation, event, violatio
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId};
 
-/// Another gNB with its one cell, as neighbour relations have it (TS 38.300 §15.3.3).
+/// A neighbour gNB with its one cell (TS 38.300 §15.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Which.
+    /// Its identifier.
     pub id: GlobalGnbId,
     /// The tracking area of its cell.
     pub tai: Tai,
 }
 
-/// Which way a handover goes.
+/// The kind of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Via {
-    /// From gNB to gNB, then a path switch (TS 23.502 §4.9.1.2).
+    /// Xn handover with path switch (TS 23.502 §4.9.1.2).
     Xn,
-    /// Through the core (TS 23.502 §4.9.1.3).
+    /// N2 handover (TS 23.502 §4.9.1.3).
     N2,
 }
 
-/// What a context is at, of a handover.
+/// The handover state of a context.
 #[derive(Debug)]
 pub(super) enum Handover {
-    /// Nothing.
+    /// No handover.
     None,
-    /// Source: the target is being asked.
+    /// Source: preparation.
     Preparing { via: Via, to: Neighbour, until: Instant, asked: Vec<PduSessionId> },
     /// Source of an N2 handover: HANDOVER CANCEL was sent.
     Cancelling { until: Instant },
-    /// Source: the UE was told to go.
+    /// Source: the handover command was sent to the UE.
     Executing { via: Via, until: Instant },
-    /// Target: the UE is on its way. Over N2 the core says when it is not; a source over Xn may be gone.
+    /// Target: the UE is expected. For N2 the core cancels it; an Xn source may be lost.
     Awaiting { from: Origin, until: Option<Instant> },
     /// Target of an Xn handover: PATH SWITCH REQUEST was sent.
     Switching { from: Origin, asked: Vec<PduSessionId>, until: Instant },
 }
 
-/// Where a UE comes from.
+/// The source of a UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// Another gNB, over Xn, with its name of the context.
+    /// Another gNB, over Xn, with its identifier of the context.
     Xn(GlobalGnbId, RanUeNgapId),
-    /// The core knows.
+    /// The core.
     N2,
 }
 
@@ -68,7 +68,7 @@ impl Handover {
 }
 
 impl Context {
-    /// Why nothing reaches the UE.
+    /// The cause when the UE cannot be reached.
     pub(super) fn lost_cause(&self) -> CauseRadioNetwork {
         match self.handover {
             Handover::Executing { via: Via::Xn, .. } => CauseRadioNetwork::XnHandoverTriggered,
@@ -79,7 +79,7 @@ impl Context {
 }
 
 impl Gnb {
-    /// A UE is to go to the cell of another gNB.
+    /// Starts a handover to another gNB.
     pub(super) fn hand_over(
         &mut self,
         now: Instant,
@@ -91,7 +91,7 @@ impl Gnb {
         let cause = Cause::RadioNetwork(CauseRadioNetwork::HandoverDesirableForRadioReason);
         let context = self.of_ue(ue).filter(|c| c.set_up && !c.radio_lost && c.keys.is_some());
         let free = context.filter(|c| matches!(c.handover, Handover::None));
-        // A handover by the core moves sessions: the list of HANDOVER REQUIRED has at least one (§9.2.3.1).
+        // HANDOVER REQUIRED lists at least one session (§9.2.3.1).
         let Some(id) = free.filter(|c| !c.sessions.is_empty()).map(|c| c.ran_ue_ngap_id) else {
             return event(Event::HandoverFailed { ue, via, cause }, out);
         };
@@ -101,7 +101,7 @@ impl Gnb {
         }
     }
 
-    /// Notes what a context is at and when patience ends.
+    /// Sets the handover state and its deadline.
     pub(super) fn set_handover(&mut self, id: RanUeNgapId, handover: Handover) {
         if let Some(until) = handover.until() {
             self.due.insert((until, Due::Context(id.0)));
@@ -111,7 +111,7 @@ impl Gnb {
         }
     }
 
-    /// Source: the UE is told to go, and what comes for it goes on to the target.
+    /// Source: sends the handover command to the UE and forwards its packets to the target.
     pub(super) fn command_ue(
         &mut self,
         now: Instant,
@@ -148,7 +148,7 @@ impl Gnb {
         ));
     }
 
-    /// Target: the UE is there (RRCReconfigurationComplete, TS 38.331 §5.3.5.3).
+    /// Target: the UE has arrived (RRCReconfigurationComplete, TS 38.331 §5.3.5.3).
     pub(super) fn ue_arrived(&mut self, now: Instant, ue: UeId, id: RanUeNgapId, out: &mut Outbox<Output>) {
         let context = self.contexts.get_mut(id.0);
         let Some((context, from)) = context.and_then(|c| match c.handover {
@@ -174,13 +174,13 @@ impl Gnb {
             Origin::N2 => self.handover_notify(id, stream, out),
         }
         // The serving cell has changed (§8.12.3).
-        let wanted = self.contexts.get(id.0).and_then(|c| c.location_reporting.clone());
-        if let Some(wanted) = wanted.filter(|w| w.event_type != EventType::UePresenceInAreaOfInterest) {
-            self.report_location(id, wanted, out);
+        let requested = self.contexts.get(id.0).and_then(|c| c.location_reporting.clone());
+        if let Some(requested) = requested.filter(|w| w.event_type != EventType::UePresenceInAreaOfInterest) {
+            self.report_location(id, requested, out);
         }
     }
 
-    /// A context's patience has ended.
+    /// The deadline of a context has expired.
     pub(super) fn handover_expired(&mut self, now: Instant, id: RanUeNgapId, out: &mut Outbox<Output>) {
         let Some(context) = self.contexts.get(id.0) else { return };
         if context.handover.until().is_none_or(|until| until > now) {
@@ -214,7 +214,7 @@ impl Gnb {
         }
     }
 
-    /// TNGRELOCoverall or TXnRELOCoverall: the UE has left and nobody has said that it arrived (§8.3.2, §8.4.1).
+    /// TNGRELOCoverall or TXnRELOCoverall: the UE has left and its arrival was not reported (§8.3.2, §8.4.1).
     fn overall_expired(&mut self, id: RanUeNgapId, via: Via, out: &mut Outbox<Output>) {
         let Some(context) = self.contexts.get(id.0) else { return };
         let ue = context.ue;
@@ -227,7 +227,7 @@ impl Gnb {
         self.request_context_release(id, cause, out);
     }
 
-    /// The source changes its mind before the UE was told.
+    /// The source cancels before the command was sent to the UE.
     pub(super) fn cancel_handover(&mut self, now: Instant, ue: UeId, cause: Cause, out: &mut Outbox<Output>) {
         let Some(context) = self.of_ue(ue) else { return };
         let id = context.ran_ue_ngap_id;

@@ -38,7 +38,7 @@ pub(super) fn is_non_ue_associated(message: &Message) -> bool {
 
 impl Gnb {
     pub(super) fn association_up(&mut self, now: Instant, streams: u16, out: &mut Outbox<Output>) {
-        // A peer that set its association up anew has forgotten everybody (RFC 9260 §5.2.4.1 A).
+        // A peer that has set up its association again has lost all contexts (RFC 9260 §5.2.4.1 A).
         self.drop_all(now, Cause::Misc(CauseMisc::Unspecified), out);
         self.streams = streams.max(1);
         self.set_up(now, out);
@@ -49,7 +49,7 @@ impl Gnb {
         self.send(0, &self.config.setup_request().into(), out);
     }
 
-    /// All UEs lose their connection: without N2 the gNB cannot serve them. Over a further association it goes on.
+    /// All UEs lose their connection: without N2 the gNB cannot serve them. With a further association it continues.
     pub(super) fn association_down(&mut self, now: Instant, out: &mut Outbox<Output>) {
         if std::mem::take(&mut self.further) && self.is_up() {
             return;
@@ -59,14 +59,14 @@ impl Gnb {
         self.drop_all(now, Cause::Misc(CauseMisc::Unspecified), out);
     }
 
-    /// The first message over a further association says whose it is (TS 38.412 §7).
+    /// The first message over a further association identifies the gNB (TS 38.412 §7).
     pub(super) fn further_association_up(&mut self, out: &mut Outbox<Output>) {
         let octets = Message::from(self.config.further_association()).to_vec();
         out.push(Output::FurtherNgap { stream: 0, octets });
     }
 
-    /// Once the AMF has taken the further association for this gNB's, it may send anything over that too; the answer goes where the
-    /// message came from (TS 23.501 §5.21.1.2).
+    /// Once the AMF knows that the further association is this gNB's, it may send any message over it; the answer uses the same
+    /// association (TS 23.501 §5.21.1.2).
     pub(super) fn further_ngap(
         &mut self,
         now: Instant,
@@ -155,7 +155,7 @@ impl Gnb {
         for address in removed.filter_map(|item| address_of(&item.amf_tnl_association_address)) {
             out.push(Output::Dissociate(address));
         }
-        let added = m.amf_tnl_association_to_add_list.iter().take(1); // one stands by
+        let added = m.amf_tnl_association_to_add_list.iter().take(1); // one further association
         for address in added.filter_map(|item| address_of(&item.amf_tnl_association_address)) {
             out.push(Output::Associate(address));
         }
@@ -165,7 +165,7 @@ impl Gnb {
         self.served_guamis.retain(|g| !m.unavailable_guami_list.iter().any(|item| item.guami == *g));
     }
 
-    /// ERROR INDICATION (§8.7.5). One that finds the names of a connection wrong ends it at both sides (§10.6).
+    /// ERROR INDICATION (§8.7.5). One with wrong AP IDs ends the connection at both sides (§10.6).
     pub(super) fn error_indication(&mut self, now: Instant, m: &ErrorIndication, out: &mut Outbox<Output>) {
         let named = m.ran_ue_ngap_id.filter(|id| {
             let of_it = |c: &Context| m.amf_ue_ngap_id.is_none() || c.amf_ue_ngap_id == m.amf_ue_ngap_id;

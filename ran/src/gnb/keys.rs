@@ -8,29 +8,29 @@ const PCIS: u32 = 1008;
 /// The frequency of all cells here, as ARFCN-DL (TS 38.104 §5.4.2.1): 3.6 GHz.
 pub(crate) const ARFCN_DL: u32 = 640_000;
 
-/// The physical cell identifier of a gNB's one cell: what its neighbours have measured.
+/// The physical cell identifier of a gNB's one cell.
 pub(crate) const fn pci(gnb: GlobalGnbId) -> u16 {
     (gnb.gnb_id % PCIS) as u16
 }
 
-/// The key of a connection, and what the next one may be derived from.
+/// The key of a connection, and the pair for the next one.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     pub(super) k_gnb: KGnb,
     /// Next hop chaining count of the key in use.
     pub(super) ncc: u8,
-    /// A pair of the AMF that was not used yet.
+    /// An unused {NH, NCC} of the AMF.
     pub(super) fresh: Option<(u8, Nh)>,
 }
 
 impl Keys {
-    /// The key of an initial context: it counts as chained to no next hop (TS 33.501 §6.9.2.1.1).
+    /// The key of an initial context, with NCC 0 (TS 33.501 §6.9.2.1.1).
     pub(super) fn initial(k_gnb: [u8; 32]) -> Self {
         Self { k_gnb: KGnb::new(k_gnb), ncc: 0, fresh: None }
     }
 
-    /// The key towards the cell of another gNB with its count: by the fresh next hop if there is one, else horizontally
-    /// (TS 33.501 §6.9.2.3.1).
+    /// The key for another gNB's cell with its NCC: vertical derivation if there is a fresh NH, else horizontal (TS
+    /// 33.501 §6.9.2.3.1).
     pub(super) fn towards(&self, target: GlobalGnbId) -> Self {
         let (pci, arfcn) = (pci(target), ARFCN_DL);
         let (ncc, k_gnb) = match &self.fresh {

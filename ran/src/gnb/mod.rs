@@ -1,6 +1,6 @@
 //! One gNB as the AMF and the UPF see it: TS 38.413 from the NG-RAN node's side.
 //!
-//! The machine is pure. It checks what a gNB must check and says so loudly: [`Event::Violation`] is a failed test.
+//! The machine is pure. It checks the core's conformance: each [`Event::Violation`] fails a test.
 //!
 //! | clause of TS 38.413 | where |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | §8.6 NAS transport, §8.5 paging | `nas_transport` |
 //! | §8.3 UE context, §8.14.1 radio capability | `ue_context` |
 //! | §8.2 PDU session resources | `pdu_session` |
-//! | §8.4 handover: what both ways share, by Xn with a path switch, through the core | `handover`, `xn`, `n2_handover` |
+//! | §8.4 handover: common parts, Xn with path switch, N2 | `handover`, `xn`, `n2_handover` |
 //! | §8.2.4, §8.2.5, §8.3.5, §8.7.6, §8.8, §8.9, §8.12 | `notices` |
 //! | TS 33.501 §6.9.2 keys | `keys` |
 //! | TS 29.281 tunnels | `tunnel` |
@@ -55,67 +55,67 @@ pub use tunnel::GTPU_HEADROOM;
 pub use violation::{Violation, cause_text};
 pub use xn::{XnHandoverRequest, XnHandoverRequestAcknowledge, XnMessage};
 
-/// What happens to a gNB.
+/// Input of a gNB.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// The SCTP association stands, with so many outbound streams.
+    /// The SCTP association is up.
     AssociationUp {
         /// Outbound streams.
         streams: u16,
-        /// The transfer syntax on which both sides agreed; what comes may be in either.
+        /// The agreed transfer syntax; received messages may be in either.
         syntax: TransferSyntax,
     },
-    /// The association is lost. If a further one stands, everything goes on over that.
+    /// The association is lost. If a further one is up, the gNB continues over that.
     AssociationDown,
-    /// A further association with the AMF stands (TS 38.412 §7), with one of the endpoints of [`Output::Associate`].
+    /// A further association with the AMF is up (TS 38.412 §7), with one of the endpoints of [`Output::Associate`].
     FurtherAssociationUp,
     /// The further association is lost.
     FurtherAssociationDown,
-    /// An NGAP message came over the further association.
+    /// An NGAP message was received over the further association.
     FurtherNgap {
-        /// The SCTP stream on which it came.
+        /// Its SCTP stream.
         stream: u16,
         /// The message.
         octets: &'a [u8],
     },
-    /// An NGAP message came.
+    /// An NGAP message was received.
     Ngap {
-        /// The SCTP stream on which it came.
+        /// Its SCTP stream.
         stream: u16,
         /// The message.
         octets: &'a [u8],
     },
-    /// A datagram came to port 2152.
+    /// A datagram was received on port 2152.
     Gtpu {
-        /// From where: address and UDP port.
+        /// Source address and UDP port.
         source: (IpAddr, u16),
         /// The datagram.
         datagram: &'a [u8],
     },
-    /// Another gNB says something over Xn.
+    /// A message of another gNB over Xn.
     Xn {
-        /// Which.
+        /// Its identifier.
         from: GlobalGnbId,
-        /// What.
+        /// The message.
         message: XnMessage,
     },
-    /// A UE is to be handed over.
+    /// Start a handover.
     HandOver {
         /// The UE.
         ue: UeId,
-        /// Where to.
+        /// The target.
         to: Neighbour,
-        /// Which way.
+        /// The kind of handover.
         via: Via,
     },
-    /// A handover that is being prepared is not wanted any more, for this cause.
+    /// Cancel a handover in preparation, with this cause.
     CancelHandover(UeId, Cause),
-    /// A UE sent something.
+    /// A message of a UE.
     Radio(UeId, Up),
-    /// The UE is to be released: UE CONTEXT RELEASE REQUEST with this cause. With "radio connection with UE lost",
-    /// the UE hears no more from now on.
+    /// The UE is to be released: UE CONTEXT RELEASE REQUEST with this cause. With "radio connection with UE lost", the
+    /// UE receives nothing from now on.
     Release(UeId, Cause),
-    /// A GBR flow of a UE's session is fulfilled no more, or again: PDU SESSION RESOURCE NOTIFY.
+    /// The guarantee of a GBR flow is no longer fulfilled, or is again: PDU SESSION RESOURCE NOTIFY.
     Notify {
         /// The UE.
         ue: UeId,
@@ -126,23 +126,23 @@ pub enum Input<'a> {
         /// Whether it is fulfilled now.
         fulfilled: bool,
     },
-    /// The gNB lets a UE's session go: PDU SESSION RESOURCE NOTIFY.
+    /// Release a UE's session: PDU SESSION RESOURCE NOTIFY.
     LetSessionGo(UeId, PduSessionId),
-    /// A UE's sessions are to come through other tunnels: PDU SESSION RESOURCE MODIFY INDICATION.
+    /// Change the downlink tunnels of a UE's sessions: PDU SESSION RESOURCE MODIFY INDICATION.
     IndicateModification(UeId),
-    /// A UE goes to RRC_INACTIVE or comes back, which the core hears of where it asked to.
+    /// A UE enters or leaves RRC_INACTIVE; reported if the core has requested it.
     Inactive(UeId, bool),
-    /// These UEs are forgotten: NG RESET of part of the interface.
+    /// Drop these UEs: NG RESET of part of the interface.
     ResetSome(&'a [UeId]),
-    /// The gNB's UEs are forgotten: NG RESET of the whole interface.
+    /// Drop all UEs: NG RESET of the whole interface.
     Reset,
-    /// The gNB's areas or name have changed: RAN CONFIGURATION UPDATE.
+    /// Change the gNB's areas or name: RAN CONFIGURATION UPDATE.
     Reconfigure(GnbConfig),
-    /// Time has passed.
+    /// A timer may have expired.
     Tick,
 }
 
-/// What a gNB wants done.
+/// Output of a gNB.
 #[derive(Debug)]
 pub enum Output {
     /// Send an NGAP message.
@@ -152,9 +152,9 @@ pub enum Output {
         /// The message.
         octets: Vec<u8>,
     },
-    /// The AMF has a further endpoint here: set an association up with it, if there is none.
+    /// Set up an association with this further endpoint of the AMF, if there is none.
     Associate(IpAddr),
-    /// The AMF's endpoint here serves no more: end the association with it.
+    /// End the association with this endpoint of the AMF, which was removed.
     Dissociate(IpAddr),
     /// Send an NGAP message over the further association.
     FurtherNgap {
@@ -170,35 +170,35 @@ pub enum Output {
         /// The datagram.
         datagram: Vec<u8>,
     },
-    /// Say this to another gNB over Xn.
+    /// Send a message to another gNB over Xn.
     Xn {
-        /// Which.
+        /// Its identifier.
         to: GlobalGnbId,
-        /// What.
+        /// The message.
         message: XnMessage,
     },
-    /// Hand a packet to a UE.
+    /// A packet for a UE.
     Packet {
         /// The UE.
         ue: UeId,
         /// Its session.
         session: PduSessionId,
-        /// The QoS flow, if the datagram told.
+        /// The QoS flow, if the datagram names one.
         qfi: Option<Qfi>,
         /// Reflective QoS indicator (TS 23.501 §5.7.5).
         rqi: bool,
         /// The packet.
         packet: Vec<u8>,
     },
-    /// Hand this to a UE.
+    /// A message for a UE.
     Radio(UeId, Down),
-    /// Page: the UE of this identity, if it camps here and is idle, answers.
+    /// Page the UE with this identity.
     Page(STmsi),
-    /// Something to know.
+    /// An event.
     Event(Event),
 }
 
-/// What happened at a gNB.
+/// Event of a gNB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// NG SETUP RESPONSE: the AMF's name.
@@ -210,46 +210,46 @@ pub enum Event {
     SetupFailed(NgSetupFailure),
     /// No answer to NG SETUP REQUEST.
     SetupTimedOut,
-    /// RAN CONFIGURATION UPDATE was taken, or not.
+    /// RAN CONFIGURATION UPDATE was accepted or refused.
     Reconfigured(Result<(), Cause>),
-    /// NG RESET ACKNOWLEDGE came.
+    /// NG RESET ACKNOWLEDGE was received.
     ResetAcknowledged,
-    /// The AMF reset the interface or some of its connections: so many UEs were released.
+    /// The AMF reset the interface or some of its connections.
     ResetByAmf {
-        /// How many.
+        /// Number of released UEs.
         ues: usize,
     },
-    /// A UE's context stands, with AS security.
+    /// A UE context was set up, with AS security.
     ContextSetUp(UeId),
-    /// A UE's context is gone, for this cause.
+    /// A UE context was released, with this cause.
     ContextReleased(UeId, Cause),
-    /// At the target: a UE has come. By Xn the core has switched its path, by N2 it was told.
+    /// At the target: a handover has completed. For Xn after the path switch, for N2 after HANDOVER NOTIFY.
     HandedOver {
         /// The UE.
         ue: UeId,
-        /// Which way.
+        /// The kind of handover.
         via: Via,
         /// The sessions that the core could not switch.
         released: Vec<PduSessionId>,
     },
-    /// A handover has failed, for this cause.
+    /// A handover has failed, with this cause.
     HandoverFailed {
         /// The UE.
         ue: UeId,
-        /// Which way.
+        /// The kind of handover.
         via: Via,
         /// Why.
         cause: Cause,
     },
-    /// HANDOVER CANCEL ACKNOWLEDGE came.
+    /// HANDOVER CANCEL ACKNOWLEDGE was received.
     HandoverCancelled(UeId),
-    /// A fault has the gNB take no notice of HANDOVER REQUEST.
+    /// HANDOVER REQUEST was ignored because of a configured fault.
     HandoverRequestIgnored,
     /// GTP-U Error Indication: the peer does not know a tunnel into which packets were sent.
     TunnelUnknownToPeer(Teid),
-    /// PDU SESSION RESOURCE MODIFY CONFIRM came.
+    /// PDU SESSION RESOURCE MODIFY CONFIRM was received.
     ModificationConfirmed(UeId),
-    /// A public warning goes on the air or off it.
+    /// The broadcast of a warning starts or stops.
     Warning {
         /// Message identifier.
         message: u16,
@@ -258,31 +258,31 @@ pub enum Event {
         /// Whether it is broadcast from now on.
         on_air: bool,
     },
-    /// DOWNLINK RAN CONFIGURATION TRANSFER came, with this SON Configuration Transfer, encoded.
+    /// DOWNLINK RAN CONFIGURATION TRANSFER was received, with this encoded SON Configuration Transfer.
     ConfigurationTransferred(Vec<u8>),
-    /// PAGING came with this priority.
+    /// PAGING was received with this priority.
     PagedUrgently(PagingPriority),
-    /// A UE was not let in, since the AMF is overloaded.
+    /// A UE's connection was rejected because of AMF overload.
     Barred(UeId),
-    /// The AMF said that it is overloaded, or no longer.
+    /// OVERLOAD START or OVERLOAD STOP was received.
     Overload(bool),
-    /// The core broke the standard.
+    /// A violation of the standard by the core.
     Violation {
-        /// The UE that it hit, if it hit one.
+        /// The UE, if it concerns one.
         ue: Option<UeId>,
-        /// How.
+        /// The violation.
         violation: Violation,
     },
 }
 
-/// Where the gNB stands towards the AMF.
+/// The state of the NG interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interface {
     /// No association.
     Down,
     /// NG SETUP REQUEST was sent.
     SettingUp {
-        /// When patience ends.
+        /// The deadline of the answer.
         until: Instant,
     },
     /// Failed; to be tried again at this time.
@@ -292,7 +292,7 @@ enum Interface {
     },
     /// Refused, and not to be tried again.
     Refused,
-    /// In service.
+    /// Set up.
     Up,
 }
 
@@ -306,7 +306,7 @@ struct Context {
     stream: u16,
     /// INITIAL CONTEXT SETUP has succeeded.
     set_up: bool,
-    /// The UE does not hear any more, or not yet.
+    /// The UE does not receive: it has left, or has not arrived.
     radio_lost: bool,
     sessions: Vec<tunnel::Session>,
     /// Since AS security was set up.
@@ -316,22 +316,22 @@ struct Context {
     ambr: Option<UeAggregateMaximumBitRate>,
     allowed_nssai: Vec<SNssai>,
     handover: Handover,
-    /// At the target of an Xn handover: sessions that it did not take.
+    /// At the target of an Xn handover: sessions that were not admitted.
     refused_sessions: Vec<PduSessionId>,
-    /// DOWNLINK RAN STATUS TRANSFER came.
+    /// DOWNLINK RAN STATUS TRANSFER was received.
     status_transferred: bool,
-    /// The core wants to hear when the UE goes to RRC_INACTIVE or comes back.
+    /// The core has requested reports of RRC state transitions.
     reports_inactive: bool,
-    /// What the core wants to hear of the UE's place.
+    /// The core's location reporting request.
     location_reporting: Option<LocationReportingRequestType>,
 }
 
-/// What is due at some time.
+/// A deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// Something of a context.
+    /// Of a context.
     Context(u32),
-    /// A tunnel that outlives its context.
+    /// Of a tunnel that outlives its context.
     Passing(u32),
 }
 
@@ -340,10 +340,10 @@ enum Due {
 pub struct Gnb {
     config: GnbConfig,
     interface: Interface,
-    /// A further association stands, and the AMF has taken it for this gNB's.
+    /// A further association is up, and the AMF knows that it is this gNB's.
     further: bool,
     streams: u16,
-    /// What was agreed on for the association, or a former one: who carries the octets knows what the present one takes.
+    /// The transfer syntax of the association, or of a former one: the transport converts for the present one.
     syntax: TransferSyntax,
     served_guamis: Vec<Guami>,
     contexts: Slab<Context>,
@@ -352,10 +352,10 @@ pub struct Gnb {
     tunnels: Slab<Tunnel>,
     due: BTreeSet<(Instant, Due)>,
     faults: Faults,
-    /// What the overloaded AMF wants kept away.
+    /// The traffic reduction of the last OVERLOAD START.
     overload: Option<notices::Overload>,
     pagings: u64,
-    /// Downlink packets for which there was no way and no room, dropped.
+    /// Dropped downlink packets without a UE or buffer space.
     dropped_downlink: u64,
 }
 
@@ -380,37 +380,37 @@ impl Gnb {
         }
     }
 
-    /// How it is set up.
+    /// Its configuration.
     pub fn config(&self) -> &GnbConfig {
         &self.config
     }
 
-    /// How it misbehaves, to be changed.
+    /// Its faults, mutable.
     pub fn faults_mut(&mut self) -> &mut Faults {
         &mut self.faults
     }
 
-    /// What its neighbours know of it.
+    /// Its identity for neighbours.
     pub fn as_neighbour(&self) -> Neighbour {
         Neighbour { id: self.config.id, tai: self.config.tai() }
     }
 
-    /// How many tunnels end here: those of sessions, and those of handovers that are not over.
+    /// Number of tunnels, of sessions and of running handovers.
     pub fn tunnels(&self) -> usize {
         self.tunnels.ids().count()
     }
 
-    /// Downlink packets for which there was no way and no room, dropped.
+    /// Dropped downlink packets without a UE or buffer space.
     pub fn dropped_downlink(&self) -> u64 {
         self.dropped_downlink
     }
 
-    /// Whether NG SETUP has succeeded and the association stands.
+    /// Whether NG SETUP has succeeded and the association is up.
     pub fn is_up(&self) -> bool {
         self.interface == Interface::Up
     }
 
-    /// Whether a further association stands by.
+    /// Whether a further association is up.
     pub fn has_further(&self) -> bool {
         self.further
     }
@@ -420,12 +420,12 @@ impl Gnb {
         self.contexts.ids().count()
     }
 
-    /// How many PAGING messages came for its areas.
+    /// Number of PAGING messages for its areas.
     pub fn pagings(&self) -> u64 {
         self.pagings
     }
 
-    /// Takes one input.
+    /// Handles one input.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox<Output>) {
         match input {
             Input::AssociationUp { streams, syntax } => {
@@ -461,7 +461,7 @@ impl Gnb {
         }
     }
 
-    /// When it wants a [`Input::Tick`], if at all.
+    /// When it needs an [`Input::Tick`].
     pub fn next_deadline(&self) -> Option<Instant> {
         let own = match self.interface {
             Interface::SettingUp { until } | Interface::Waiting { until } => Some(until),
@@ -526,9 +526,9 @@ impl Gnb {
         }
     }
 
-    /// The context that a message names, with its AMF UE NGAP ID checked, or learnt from the first message.
+    /// The context of a message. The AMF UE NGAP ID is checked, or stored from the first message.
     ///
-    /// What does not fit is answered by ERROR INDICATION (§8.7.4.2, §10.6).
+    /// Unknown or inconsistent AP IDs are answered by ERROR INDICATION (§8.7.4.2, §10.6).
     fn context(
         &mut self,
         at: ReceivedMessage,
@@ -566,7 +566,7 @@ impl Gnb {
         None
     }
 
-    /// The QoS of the UE's sessions whose user plane stands here, as it was told last.
+    /// The last received QoS of the UE's active sessions.
     pub(crate) fn qos_of(&self, ue: UeId) -> impl Iterator<Item = HeldQos> {
         let kbps = |bps: u64| bps.div_ceil(1000);
         self.of_ue(ue).into_iter().flat_map(|c| &c.sessions).map(move |s| HeldQos {
@@ -591,7 +591,7 @@ impl Gnb {
         out.push(Output::Ngap { stream, octets });
     }
 
-    /// Forgets a context and its tunnels; the UE hears of it if it still listens.
+    /// Removes a context and its tunnels; the UE is released if it is still connected.
     fn drop_context(&mut self, now: Instant, id: RanUeNgapId, out: &mut Outbox<Output>) -> Option<Context> {
         let context = self.contexts.remove(id.0)?;
         self.close_tunnels(now, &context.sessions);
@@ -604,11 +604,11 @@ impl Gnb {
         Some(context)
     }
 
-    /// A new connection, of a UE that is not known yet where it is on its way here. It goes over the stream that the AMF
-    /// has chosen, or else one of the gNB's choice.
+    /// A new connection; its UE is unknown until it arrives in a handover. It uses the stream that the AMF has chosen,
+    /// else one of the gNB's choice.
     fn new_context(&mut self, ue: UeId, stream: Option<u16>) -> Option<RanUeNgapId> {
         let ue_streams = self.streams.saturating_sub(1);
-        // Stream 0 is for signalling of no UE; those above are shared out (TS 38.412 §7).
+        // Stream 0 is for non-UE-associated signalling; the others are distributed (TS 38.412 §7).
         let own = |id| if ue_streams == 0 { 0 } else { 1 + (id % u32::from(ue_streams)) as u16 };
         let id = self.contexts.insert(|id| Context {
             ue,
@@ -629,13 +629,13 @@ impl Gnb {
             reports_inactive: false,
             location_reporting: None,
         })?;
-        if ue != UeId::NOBODY {
+        if ue != UeId::NOT_ARRIVED {
             self.name_ue(ue, RanUeNgapId(id));
         }
         Some(RanUeNgapId(id))
     }
 
-    /// A connection is a UE's newest; an older one stays until the AMF releases it, but the UE has left it.
+    /// Makes a connection the UE's newest; an older one stays until the AMF releases it, without the UE.
     fn name_ue(&mut self, ue: UeId, id: RanUeNgapId) {
         if self.by_ue.len() <= ue.index() {
             self.by_ue.resize(ue.index() + 1, 0);
@@ -647,7 +647,7 @@ impl Gnb {
     }
 }
 
-/// Which message came, and on which stream.
+/// A received message and its stream.
 #[derive(Clone, Copy)]
 struct ReceivedMessage {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Handover through the core: TS 38.413 §8.4.1 to §8.4.3, §8.4.5 to §8.4.7; TS 23.502 §4.9.1.3.
+//! N2 handover: TS 38.413 §8.4.1 to §8.4.3, §8.4.5 to §8.4.7; TS 23.502 §4.9.1.3.
 
 use core::net::IpAddr;
 
@@ -16,13 +16,13 @@ use whimbrel_ngap::{
 use super::container::{self, Command, RAN_STATUS};
 use super::handover::{Handover, Origin};
 use super::keys::Keys;
-use super::pdu_session::{Refused, Wanted};
+use super::pdu_session::{Refused, RequestedSession};
 use super::tunnel::Session;
 use super::{Event, Gnb, Neighbour, Output, ReceivedMessage, Via, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::UeId;
 
-impl From<PduSessionResourceSetupItemHoReq> for Wanted {
+impl From<PduSessionResourceSetupItemHoReq> for RequestedSession {
     fn from(item: PduSessionResourceSetupItemHoReq) -> Self {
         let transfer = item.handover_request_transfer;
         Self { id: item.pdu_session_id, nas: None, s_nssai: item.s_nssai, transfer }
@@ -105,7 +105,7 @@ impl Gnb {
         self.send(stream, &m.into(), out);
     }
 
-    /// Where a session's packets go on to: the target itself, or the UPF that forwards to it.
+    /// The forwarding tunnel of a session: the target's, or the UPF's.
     fn forwarding_of(
         &self,
         ue: UeId,
@@ -191,7 +191,7 @@ impl Gnb {
             violation(None, Violation::ContainerAltered, out);
         }
         let none = Cause::RadioNetwork(CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell);
-        let Some(id) = self.new_context(UeId::NOBODY, Some(at.stream)) else {
+        let Some(id) = self.new_context(UeId::NOT_ARRIVED, Some(at.stream)) else {
             return self.handover_failure(at, amf_ue_ngap_id, none, out);
         };
         let security = m.security_context;
@@ -213,13 +213,13 @@ impl Gnb {
         }
         let (mut admitted, mut failed) = (Vec::new(), Vec::new());
         for item in m.pdu_session_resource_setup_list_ho_req {
-            let wanted = Wanted::from(item);
-            let forwarding = proposed.as_ref().is_some_and(|p| p.contains(&wanted.id));
-            match self.admit_handed_over(id, &wanted, forwarding, out) {
-                Ok(transfer) => admitted.push(PduSessionResourceItem::new(wanted.id, transfer.to_vec())),
+            let requested = RequestedSession::from(item);
+            let forwarding = proposed.as_ref().is_some_and(|p| p.contains(&requested.id));
+            match self.admit_handed_over(id, &requested, forwarding, out) {
+                Ok(transfer) => admitted.push(PduSessionResourceItem::new(requested.id, transfer.to_vec())),
                 Err(Refused(cause)) => {
                     let transfer = HandoverResourceAllocationUnsuccessfulTransfer::new(cause);
-                    failed.push(PduSessionResourceItem::new(wanted.id, transfer.to_vec()));
+                    failed.push(PduSessionResourceItem::new(requested.id, transfer.to_vec()));
                 }
             }
         }
@@ -251,14 +251,14 @@ impl Gnb {
     fn admit_handed_over(
         &mut self,
         id: RanUeNgapId,
-        wanted: &Wanted,
+        requested: &RequestedSession,
         forwarding: bool,
         out: &mut Outbox<Output>,
     ) -> Result<HandoverRequestAcknowledgeTransfer, Refused> {
-        let not_possible = self.faults.refuse_forwarding || self.forwarding_not_possible(&wanted.transfer);
-        let admitted = self.admit_session(id, wanted, out)?;
+        let not_possible = self.faults.refuse_forwarding || self.forwarding_not_possible(&requested.transfer);
+        let admitted = self.admit_session(id, requested, out)?;
         let tunnel = match forwarding && !not_possible {
-            true => self.open_forwarding(id, wanted.id).map(|teid| self.tunnel(teid)),
+            true => self.open_forwarding(id, requested.id).map(|teid| self.tunnel(teid)),
             false => None,
         };
         let flow = |qfi| {
@@ -274,7 +274,7 @@ impl Gnb {
         Ok(transfer)
     }
 
-    /// The SMF says that there is no path to forward over (§9.3.1.63).
+    /// Whether the SMF has set "data forwarding not possible" (§9.3.1.63).
     fn forwarding_not_possible(&self, transfer: &[u8]) -> bool {
         whimbrel_ngap::PduSessionResourceSetupRequestTransfer::decode(transfer)
             .is_ok_and(|t| t.data_forwarding_not_possible.is_some())
@@ -285,7 +285,7 @@ impl Gnb {
         self.send(at.stream, &HandoverFailure::new(id, cause).into(), out);
     }
 
-    /// Target: DOWNLINK RAN STATUS TRANSFER (§8.4.7): what the source had said.
+    /// Target: DOWNLINK RAN STATUS TRANSFER (§8.4.7), as sent by the source.
     pub(super) fn status_transferred(
         &mut self,
         at: ReceivedMessage,

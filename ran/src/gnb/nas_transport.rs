@@ -10,7 +10,8 @@ use crate::outbox::Outbox;
 use crate::radio::{Connect, Down, UeId};
 
 impl Gnb {
-    /// INITIAL UE MESSAGE (§8.6.1). Every connection asks for a context, as a gNB that wants to set up security does.
+    /// INITIAL UE MESSAGE (§8.6.1). Every connection requests a UE context, as a gNB does that wants AS security at
+    /// once.
     pub(super) fn initial_ue_message(&mut self, ue: UeId, connect: Connect, out: &mut Outbox<Output>) {
         if self.overload.as_mut().is_some_and(|o| o.bars(connect.cause)) {
             event(Event::Barred(ue), out);
@@ -18,7 +19,7 @@ impl Gnb {
         }
         let id = if self.is_up() { self.new_context(ue, None) } else { None };
         let Some(context) = id.and_then(|id| self.contexts.get(id.0)) else {
-            // No AMF, or no room: the UE's connection is refused.
+            // No AMF, or no free context: the UE's connection is refused.
             return out.push(Output::Radio(ue, Down::Released));
         };
         let location = self.config.location();
@@ -34,7 +35,7 @@ impl Gnb {
         let Some(context) = self.of_ue(ue).filter(|c| !c.radio_lost) else {
             return out.push(Output::Radio(ue, Down::Released));
         };
-        // Without an AMF UE NGAP ID the AMF has not answered yet; a UE that speaks twice before that is not served.
+        // Without an AMF UE NGAP ID the AMF has not answered yet, and a second message cannot be sent.
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
         let mut m = UplinkNasTransport::new(amf_ue_ngap_id, context.ran_ue_ngap_id, nas);
         m.user_location_information = Some(self.config.location());
@@ -60,7 +61,7 @@ impl Gnb {
         out.push(Output::Radio(ue, Down::Nas(m.nas_pdu)));
     }
 
-    /// Hands on a NAS message that came within another NGAP message.
+    /// Delivers a NAS message from another NGAP message.
     pub(super) fn deliver(&self, ue: UeId, nas: Option<Vec<u8>>, out: &mut Outbox<Output>) {
         let heard = self.of_ue(ue).is_some_and(|c| !c.radio_lost);
         if let Some(nas) = nas.filter(|_| heard) {

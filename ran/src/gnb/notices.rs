@@ -1,5 +1,5 @@
-//! What a gNB tells of its own accord, and what it is told beside calls: TS 38.413 §8.2.4, §8.2.5 sessions; §8.3.5 RRC
-//! inactive; §8.7.7, §8.7.8 overload; §8.8 configuration transfer; §8.9 warnings; §8.12 location.
+//! Notifications of the gNB and of the AMF: TS 38.413 §8.2.4, §8.2.5 sessions; §8.3.5 RRC inactive; §8.7.7, §8.7.8
+//! overload; §8.8 configuration transfer; §8.9 warnings; §8.12 location.
 
 use whimbrel_ids::{PduSessionId, Qfi, Teid};
 use whimbrel_ngap::{
@@ -22,7 +22,7 @@ use crate::outbox::Outbox;
 use crate::radio::UeId;
 
 impl Gnb {
-    /// PDU SESSION RESOURCE NOTIFY (§8.2.4): a GBR flow is fulfilled no more, or again.
+    /// PDU SESSION RESOURCE NOTIFY (§8.2.4): the guarantee of a GBR flow is no longer fulfilled, or is again.
     pub(super) fn notify(
         &mut self,
         ue: UeId,
@@ -42,7 +42,7 @@ impl Gnb {
         self.send(context.stream, &m.into(), out);
     }
 
-    /// PDU SESSION RESOURCE NOTIFY (§8.2.4): the gNB has let go of a session.
+    /// PDU SESSION RESOURCE NOTIFY (§8.2.4): the gNB has released a session.
     pub(super) fn let_session_go(&mut self, ue: UeId, session: PduSessionId, out: &mut Outbox<Output>) {
         let Some(context) = self.of_ue(ue) else { return };
         let (id, stream) = (context.ran_ue_ngap_id, context.stream);
@@ -58,7 +58,7 @@ impl Gnb {
         self.send(stream, &m.into(), out);
     }
 
-    /// PDU SESSION RESOURCE MODIFY INDICATION (§8.2.5): all sessions of a UE are to come through other tunnels.
+    /// PDU SESSION RESOURCE MODIFY INDICATION (§8.2.5): changes the downlink tunnels of all sessions of a UE.
     pub(super) fn indicate_modification(&mut self, ue: UeId, out: &mut Outbox<Output>) {
         let Some(context) = self.of_ue(ue).filter(|c| !c.sessions.is_empty()) else { return };
         let (id, stream) = (context.ran_ue_ngap_id, context.stream);
@@ -149,7 +149,7 @@ impl Gnb {
         }
     }
 
-    /// RRC INACTIVE TRANSITION REPORT (§8.3.5), where the core wants to know.
+    /// RRC INACTIVE TRANSITION REPORT (§8.3.5), if requested.
     pub(super) fn report_inactive(&self, ue: UeId, inactive: bool, out: &mut Outbox<Output>) {
         let Some(context) = self.of_ue(ue).filter(|c| c.reports_inactive) else { return };
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
@@ -167,16 +167,16 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        let Some(wanted) = m.location_reporting_request_type else { return };
-        match wanted.event_type {
+        let Some(requested) = m.location_reporting_request_type else { return };
+        match requested.event_type {
             EventType::Direct => {
                 let id = context.ran_ue_ngap_id;
-                self.report_location(id, wanted, out);
+                self.report_location(id, requested, out);
             }
             EventType::StopChangeOfServeCell
             | EventType::StopUePresenceInAreaOfInterest
             | EventType::CancelLocationReportingForTheUe => context.location_reporting = None,
-            _ => context.location_reporting = Some(wanted),
+            _ => context.location_reporting = Some(requested),
         }
     }
 
@@ -184,19 +184,19 @@ impl Gnb {
     pub(super) fn report_location(
         &self,
         id: whimbrel_ids::RanUeNgapId,
-        wanted: LocationReportingRequestType,
+        requested: LocationReportingRequestType,
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.contexts.get(id.0) else { return };
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
         let mut m = LocationReport::new(amf_ue_ngap_id, id);
         m.user_location_information = Some(self.config.location());
-        m.location_reporting_request_type = Some(wanted);
+        m.location_reporting_request_type = Some(requested);
         self.send(context.stream, &m.into(), out);
     }
 
-    /// OVERLOAD START and STOP (§8.7.7, §8.7.8). What it says of slices meets none of these UEs: they name no slice to their gNB
-    /// (NSSAI inclusion mode D, TS 24.501 §4.6.2.3).
+    /// OVERLOAD START and STOP (§8.7.7, §8.7.8). Its slice lists do not apply: these UEs name no slice to their gNB (NSSAI
+    /// inclusion mode D, TS 24.501 §4.6.2.3).
     pub(super) fn overloaded(&mut self, m: Option<OverloadStart>, out: &mut Outbox<Output>) {
         event(Event::Overload(m.is_some()), out);
         self.overload = m.and_then(|m| {
@@ -224,7 +224,7 @@ impl Gnb {
     }
 }
 
-/// A session goes over to its new tunnel, if that was confirmed; returns the tunnel that is not needed any more.
+/// Switches a session to its new tunnel if that was confirmed; returns the unused tunnel.
 fn take_new_tunnel(session: &mut Session, uplink: Option<(core::net::IpAddr, Teid)>) -> Option<Teid> {
     let next = session.next_downlink_teid.take()?;
     match uplink {
@@ -236,18 +236,18 @@ fn take_new_tunnel(session: &mut Session, uplink: Option<(core::net::IpAddr, Tei
     }
 }
 
-/// What an overloaded AMF wants kept away.
+/// The traffic reduction requested by an overloaded AMF.
 #[derive(Debug)]
 pub(super) struct Overload {
     action: OverloadAction,
-    /// The part of what the action names.
+    /// The percentage of the action's connections to reject.
     percent: u8,
-    /// Hundredths of a connection that were to be kept away, and were not yet.
+    /// Accumulated hundredths of connections to reject.
     owed: u8,
 }
 
 impl Overload {
-    /// Whether a connection is kept away. Of those that the action names every so many is, so that the part is met without chance.
+    /// Whether a connection is rejected. Rejections are spaced evenly, so that the percentage is met without randomness.
     pub(super) fn bars(&mut self, cause: RrcEstablishmentCause) -> bool {
         if !is_named(self.action, cause) {
             return false;
@@ -261,7 +261,7 @@ impl Overload {
     }
 }
 
-/// Whether an action is about connections of this cause (§8.7.7.2).
+/// Whether an action applies to connections with this cause (§8.7.7.2).
 fn is_named(action: OverloadAction, cause: RrcEstablishmentCause) -> bool {
     use OverloadAction as A;
     use RrcEstablishmentCause as C;

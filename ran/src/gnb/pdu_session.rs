@@ -22,29 +22,29 @@ use super::{Gnb, Output, ReceivedMessage, Violation, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId};
 
-/// A session that the AMF wants set up, in whichever message it asks.
-pub(super) struct Wanted {
+/// A session that the AMF requests, from any of the messages.
+pub(super) struct RequestedSession {
     pub(super) id: PduSessionId,
     pub(super) nas: Option<Vec<u8>>,
     pub(super) s_nssai: SNssai,
     pub(super) transfer: Vec<u8>,
 }
 
-impl From<PduSessionResourceSetupItemCxtReq> for Wanted {
+impl From<PduSessionResourceSetupItemCxtReq> for RequestedSession {
     fn from(item: PduSessionResourceSetupItemCxtReq) -> Self {
         let transfer = item.pdu_session_resource_setup_request_transfer;
         Self { id: item.pdu_session_id, nas: item.nas_pdu, s_nssai: item.s_nssai, transfer }
     }
 }
 
-impl From<PduSessionResourceSetupItemSuReq> for Wanted {
+impl From<PduSessionResourceSetupItemSuReq> for RequestedSession {
     fn from(item: PduSessionResourceSetupItemSuReq) -> Self {
         let transfer = item.pdu_session_resource_setup_request_transfer;
         Self { id: item.pdu_session_id, nas: item.pdu_session_nas_pdu, s_nssai: item.s_nssai, transfer }
     }
 }
 
-/// What came of setting up sessions.
+/// The result of setups.
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) set_up: Vec<PduSessionResourceItem>,
@@ -53,10 +53,10 @@ pub(super) struct Done {
     pub(super) nas: Vec<Vec<u8>>,
 }
 
-/// A session is not set up, for this cause.
+/// A failed setup, with its cause.
 pub(super) struct Refused(pub(super) Cause);
 
-/// A session that was taken.
+/// An admitted session.
 pub(super) struct Admitted {
     pub(super) downlink: UpTransportLayerInformation,
     pub(super) flows: Vec<Qfi>,
@@ -88,8 +88,9 @@ impl Gnb {
             violation(Some(ue), Violation::Unexpected("PduSessionResourceSetupRequest"), out);
         }
         self.deliver(ue, m.nas_pdu, out);
-        let wanted = m.pdu_session_resource_setup_list_su_req.into_iter().map(Wanted::from).collect();
-        let done = self.set_up_sessions(m.ran_ue_ngap_id, wanted, out);
+        let requested =
+            m.pdu_session_resource_setup_list_su_req.into_iter().map(RequestedSession::from).collect();
+        let done = self.set_up_sessions(m.ran_ue_ngap_id, requested, out);
         let mut answer = PduSessionResourceSetupResponse::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id);
         answer.pdu_session_resource_setup_list_su_res = done.set_up;
         answer.pdu_session_resource_failed_to_setup_list_su_res = done.failed;
@@ -102,11 +103,11 @@ impl Gnb {
     pub(super) fn set_up_sessions(
         &mut self,
         id: RanUeNgapId,
-        wanted: Vec<Wanted>,
+        requested: Vec<RequestedSession>,
         out: &mut Outbox<Output>,
     ) -> Done {
         let mut done = Done::default();
-        for w in wanted {
+        for w in requested {
             match self.set_up_session(id, &w, out) {
                 Ok(transfer) => {
                     done.set_up.push(PduSessionResourceItem::new(w.id, transfer.to_vec()));
@@ -124,7 +125,7 @@ impl Gnb {
     fn set_up_session(
         &mut self,
         id: RanUeNgapId,
-        wanted: &Wanted,
+        requested: &RequestedSession,
         out: &mut Outbox<Output>,
     ) -> Result<PduSessionResourceSetupResponseTransfer, Refused> {
         let lost = CauseRadioNetwork::RadioConnectionWithUeLost;
@@ -133,8 +134,8 @@ impl Gnb {
             return Err(context.lost_cause().into());
         }
         let ue = context.ue;
-        let admitted = self.admit_session(id, wanted, out)?;
-        out.push(Output::Radio(ue, Down::UserPlane { session: wanted.id, up: true }));
+        let admitted = self.admit_session(id, requested, out)?;
+        out.push(Output::Radio(ue, Down::UserPlane { session: requested.id, up: true }));
         let flows = admitted.flows.into_iter().map(AssociatedQosFlowItem::new).collect();
         let flows = QosFlowPerTnlInformation::new(admitted.downlink, flows);
         let mut answer = PduSessionResourceSetupResponseTransfer::new(flows);
@@ -142,27 +143,27 @@ impl Gnb {
         Ok(answer)
     }
 
-    /// Takes a session into a context, if all of it can be had.
+    /// Admits a session to a context.
     pub(super) fn admit_session(
         &mut self,
         id: RanUeNgapId,
-        wanted: &Wanted,
+        requested: &RequestedSession,
         out: &mut Outbox<Output>,
     ) -> Result<Admitted, Refused> {
         let lost = CauseRadioNetwork::RadioConnectionWithUeLost;
         let context = self.contexts.get(id.0).ok_or(lost)?;
-        let (ue, session_id) = (context.ue, wanted.id);
+        let (ue, session_id) = (context.ue, requested.id);
         if context.sessions.iter().any(|s| s.id == session_id) {
             violation(Some(ue), Violation::SessionExists(session_id), out);
             return Err(CauseRadioNetwork::MultiplePduSessionIdInstances.into());
         }
-        if !self.config.serves_slice(wanted.s_nssai) {
+        if !self.config.serves_slice(requested.s_nssai) {
             return Err(CauseRadioNetwork::SliceNotSupported.into());
         }
         if self.faults.refuse_sessions.contains(&session_id) {
             return Err(CauseRadioNetwork::RadioResourcesNotAvailable.into());
         }
-        let transfer = PduSessionResourceSetupRequestTransfer::decode(&wanted.transfer).map_err(|e| {
+        let transfer = PduSessionResourceSetupRequestTransfer::decode(&requested.transfer).map_err(|e| {
             violation(Some(ue), Violation::Transfer(session_id, e), out);
             Refused(Cause::Protocol(CauseProtocol::TransferSyntaxError))
         })?;
@@ -180,7 +181,7 @@ impl Gnb {
         let security_result = transfer.security_indication.as_ref().map(security_result);
         let session = Session {
             id: session_id,
-            s_nssai: wanted.s_nssai,
+            s_nssai: requested.s_nssai,
             downlink_teid: Teid(0),
             uplink,
             flows,
@@ -198,7 +199,7 @@ impl Gnb {
         Ok(Admitted { downlink: self.tunnel(downlink), flows, security_result })
     }
 
-    /// Puts a session into a context with a tunnel of its own; `None` if there is no room.
+    /// Adds a session with a tunnel to a context; `None` if there is no free tunnel.
     pub(super) fn keep_session(&mut self, id: RanUeNgapId, mut session: Session) -> Option<Teid> {
         self.contexts.get(id.0)?;
         let teid = Teid(self.tunnels.insert(|_| Tunnel::N3(id.0, session.id))?);
@@ -212,7 +213,7 @@ impl Gnb {
         UpTransportLayerInformation::GtpTunnel(GtpTunnel::new(self.config.transport_address(), teid))
     }
 
-    /// Where uplink packets go; the family is the one that the gNB has.
+    /// The uplink tunnel, of the gNB's address family.
     pub(super) fn peer(&self, tunnel: &UpTransportLayerInformation) -> Option<(IpAddr, Teid)> {
         let UpTransportLayerInformation::GtpTunnel(tunnel) = tunnel;
         let address = match (self.config.gtp_address, tunnel.transport_layer_address) {
@@ -325,7 +326,7 @@ impl Gnb {
     }
 }
 
-/// The flows of a session, if there are some and none is named twice.
+/// The flows of a session; an error if there are none or duplicates.
 fn flows(transfer: &PduSessionResourceSetupRequestTransfer) -> Option<Vec<Flow>> {
     let flows: Vec<Flow> = transfer
         .qos_flow_setup_request_list
@@ -336,7 +337,7 @@ fn flows(transfer: &PduSessionResourceSetupRequestTransfer) -> Option<Vec<Flow>>
     (!flows.is_empty() && !twice).then_some(flows)
 }
 
-/// Flows that are added, changed and taken away (§8.2.3.2).
+/// Adds, changes and removes flows (§8.2.3.2).
 fn modify_flows(
     now: Instant,
     ue: UeId,
@@ -352,7 +353,7 @@ fn modify_flows(
             (Some(flow), Some(parameters)) => flow.parameters = parameters,
             (Some(_), None) => {}
             (None, Some(parameters)) => session.flows.push(Flow { qfi, parameters }),
-            // A new flow without parameters: nothing can be set up for it (§9.3.4.3).
+            // A new flow without parameters cannot be set up (§9.3.4.3).
             (None, None) => violation(Some(ue), Violation::BadQosFlows(session.id), out),
         }
         answer.qos_flow_add_or_modify_response_list.push(qfi);
@@ -369,13 +370,13 @@ fn modify_flows(
     answer
 }
 
-/// The emulated radio protects user data wherever it is asked for (TS 38.413 §9.3.1.59).
-pub(super) fn security_result(wanted: &SecurityIndication) -> SecurityResult {
-    let integrity = match wanted.integrity_protection_indication {
+/// The emulated radio supports all user plane security (TS 38.413 §9.3.1.59).
+pub(super) fn security_result(requested: &SecurityIndication) -> SecurityResult {
+    let integrity = match requested.integrity_protection_indication {
         IntegrityProtectionIndication::NotNeeded => IntegrityProtectionResult::NotPerformed,
         _ => IntegrityProtectionResult::Performed,
     };
-    let confidentiality = match wanted.confidentiality_protection_indication {
+    let confidentiality = match requested.confidentiality_protection_indication {
         ConfidentialityProtectionIndication::NotNeeded => ConfidentialityProtectionResult::NotPerformed,
         _ => ConfidentialityProtectionResult::Performed,
     };

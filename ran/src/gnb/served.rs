@@ -1,4 +1,4 @@
-//! What a gNB holds of its UEs, to be compared with what the core holds of them.
+//! The gNB's view of its UEs, to be compared with the core's.
 
 use core::net::IpAddr;
 
@@ -7,18 +7,18 @@ use whimbrel_ids::{AmfUeNgapId, PduSessionId, Qfi, RanUeNgapId, Teid};
 use super::Gnb;
 use crate::radio::UeId;
 
-/// A UE that a gNB has a context of.
+/// A UE with a context at a gNB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
     /// Which.
     pub ue: UeId,
-    /// The AMF's name of the context, once it is known.
+    /// The AMF's identifier of the context, once known.
     pub amf_ue_ngap_id: Option<AmfUeNgapId>,
-    /// The gNB's name of it.
+    /// The gNB's identifier of it.
     pub ran_ue_ngap_id: RanUeNgapId,
-    /// INITIAL CONTEXT SETUP, or a handover in its place, has succeeded.
+    /// INITIAL CONTEXT SETUP, or a handover, has succeeded.
     pub set_up: bool,
-    /// The sessions whose user plane stands, in the order in which it was set up.
+    /// The active sessions, in the order of their setup.
     pub sessions: Vec<ServedSession>,
 }
 
@@ -27,9 +27,9 @@ pub struct Served {
 pub struct ServedSession {
     /// Which.
     pub id: PduSessionId,
-    /// Where its downlink packets are awaited.
+    /// Its downlink tunnel.
     pub downlink_teid: Teid,
-    /// Where its uplink packets go: address and TEID.
+    /// Its uplink tunnel: address and TEID.
     pub uplink: (IpAddr, Teid),
     /// Its QoS flows.
     pub flows: Vec<Qfi>,

@@ -1,8 +1,8 @@
-//! Things with a number of 32 bits that is not soon used again: a slot, and how often the slot was given out.
+//! A slab with 32-bit keys that are not reused soon: a slot and its generation.
 
 /// Bits of the slot: 2^20 contexts or tunnels at once, far more than a gNB has UEs.
 const SLOT_BITS: u32 = 20;
-/// The most things at once.
+/// Number of slots.
 pub(super) const SLOTS_MAX: usize = (1 << SLOT_BITS) - 1;
 
 #[derive(Debug)]
@@ -11,7 +11,7 @@ struct Slot<T> {
     item: Option<T>,
 }
 
-/// Things by number; zero is never given.
+/// A slab; key zero is never assigned.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -23,7 +23,7 @@ impl<T> Slab<T> {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Keeps what `make` returns for its number; `None` if all slots are taken.
+    /// Stores the value that `make` returns for its key; `None` if all slots are used.
     pub(super) fn insert(&mut self, make: impl FnOnce(u32) -> T) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -62,7 +62,7 @@ impl<T> Slab<T> {
         Some(item)
     }
 
-    /// The numbers in use, in the order of their slots.
+    /// The keys in use, in slot order.
     pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
         let used = |(slot, s): (usize, &Slot<T>)| {
             s.item.is_some().then_some(s.generation << SLOT_BITS | (slot as u32 + 1))

@@ -1,5 +1,4 @@
-//! The user plane of a gNB: packets of UEs into tunnels and out of them (TS 29.281, TS 38.415), and the forwarding from
-//! one gNB to another while a UE moves (TS 38.300 §9.2.3.2.3).
+//! The user plane of a gNB: tunnels (TS 29.281, TS 38.415), and forwarding during a handover (TS 38.300 §9.2.3.2.3).
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -15,17 +14,16 @@ use super::{Due, Event, Gnb, Output, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::UeId;
 
-/// Room to leave before a packet for the header of its tunnel.
+/// Headroom before a packet for its GTP-U header.
 pub const GTPU_HEADROOM: usize = whimbrel_gtpu::HEADER_OCTETS_MAX;
-/// Packets that wait in each of the two queues of a session that is being handed over: half a second at 100 Mbit/s of full
-/// packets, more than any UE here gets.
+/// Limit of each of the two queues of a session in handover: half a second of full packets at 100 Mbit/s.
 const HELD_MAX: usize = 4096;
-/// How long packets of the new path wait for the end of the old one; no standard value, ours is well over any path here, on a
-/// machine that has much else to do too.
+/// How long packets of the new path wait for the end marker of the old one; no standard value, well above the delay on a
+/// loaded test machine.
 pub(super) const REORDERING: Duration = Duration::from_secs(2);
-/// How long packets of a flow that was taken away may be on their way; no standard value.
+/// How long packets of a removed flow may be in transit; no standard value.
 pub(super) const LATE: Duration = Duration::from_secs(1);
-/// How long the source goes on forwarding after it has let go of the UE, without an end marker; no standard value.
+/// How long the source forwards after the release of the UE, without an end marker; no standard value.
 const PASSING: Duration = Duration::from_secs(2);
 
 /// A QoS flow of a session.
@@ -35,40 +33,40 @@ pub(super) struct Flow {
     pub(super) parameters: QosFlowLevelQosParameters,
 }
 
-/// A session whose radio bearers and tunnel stand.
+/// An active session.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: PduSessionId,
     pub(super) s_nssai: SNssai,
     pub(super) downlink_teid: Teid,
-    /// Where uplink packets go.
+    /// The uplink tunnel.
     pub(super) uplink: (IpAddr, Teid),
     pub(super) flows: Vec<Flow>,
-    /// Flows that were taken away, and until when their last packets may still come.
+    /// Removed flows, and until when their last packets may arrive.
     pub(super) former_flows: Vec<(Qfi, Instant)>,
     pub(super) ambr: Option<PduSessionAggregateMaximumBitRate>,
     pub(super) pdu_session_type: PduSessionType,
     pub(super) security: Option<SecurityIndication>,
-    /// The tunnel that is to take its place, while that is not confirmed.
+    /// The new tunnel, until it is confirmed.
     pub(super) next_downlink_teid: Option<Teid>,
-    /// At the source of a handover: where downlink packets go on to.
+    /// At the source of a handover: the forwarding tunnel.
     pub(super) forward_to: Option<(IpAddr, Teid)>,
-    /// At the target: where the source's packets come in.
+    /// At the target: the tunnel of forwarded packets.
     pub(super) forwarding_teid: Option<Teid>,
-    /// At the target: what waits, so that nothing overtakes.
+    /// At the target: queued packets, to keep their order.
     pub(super) reordering: Option<Box<Reordering>>,
 }
 
-/// Packets at the target of a handover that the UE may not have yet.
+/// Queued packets at the target of a handover.
 #[derive(Debug, Default)]
 pub(super) struct Reordering {
-    /// The source's, while the UE is on its way.
+    /// Forwarded ones, until the UE arrives.
     forwarded: VecDeque<Held>,
-    /// Those of the new path, while the source's may still come.
+    /// Those of the new path, until the end marker.
     direct: VecDeque<Held>,
-    /// The source's have ended.
+    /// The end marker was received.
     ended: bool,
-    /// When those of the new path wait no longer.
+    /// When the wait for the end marker ends.
     pub(super) until: Option<Instant>,
 }
 
@@ -79,21 +77,21 @@ struct Held {
     packet: Vec<u8>,
 }
 
-/// What a TEID of the gNB stands for.
+/// The use of a TEID of the gNB.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tunnel {
     /// Packets of the UPF for a session of a context.
     N3(u32, PduSessionId),
     /// Packets that the source of a handover forwards.
     Forwarded(u32, PduSessionId),
-    /// The UE has left; what still comes goes on to here.
+    /// The UE has left; packets are forwarded to this tunnel.
     Passing(IpAddr, Teid),
 }
 
 impl Gnb {
     /// Writes the tunnel's header before a UE's packet: `buffer[..at]` is headroom of at least [`GTPU_HEADROOM`]
     /// octets, the packet begins at `at`; `qfi` is the flow that the UE's rules chose. Returns the peer's address and
-    /// where the datagram begins; `None` if the session has no tunnel now.
+    /// the start of the datagram; `None` if the session has no tunnel.
     pub fn encapsulate(
         &self,
         ue: UeId,
@@ -111,7 +109,7 @@ impl Gnb {
         Some((session.uplink.0, at - taken))
     }
 
-    /// A datagram came to port 2152.
+    /// Handles a datagram to port 2152.
     pub(super) fn gtpu(
         &mut self,
         now: Instant,
@@ -149,7 +147,7 @@ impl Gnb {
             Some(&Tunnel::Passing(to, teid)) => return forward(to, teid, gtpu, out),
             None => {
                 let answer = signalling::error_indication(gtpu.teid, self.config.gtp_address, source.1);
-                // To the well-known port, whence the packet came (TS 29.281 §4.4.2).
+                // To the well-known port of the packet's source (TS 29.281 §4.4.2).
                 let to = (source.0, whimbrel_gtpu::PORT);
                 return out.push(Output::Gtpu { to, datagram: answer.as_ref().to_vec() });
             }
@@ -217,7 +215,7 @@ impl Gnb {
         }
     }
 
-    /// The UE has arrived: it gets what the source had forwarded, and more unless the end marker is still to come.
+    /// The UE has arrived: delivers the forwarded packets, and those of the new path after the end marker.
     pub(super) fn deliver_forwarded(&mut self, context: u32, out: &mut Outbox<Output>) {
         let Some(known) = self.contexts.get_mut(context) else { return };
         for session in &mut known.sessions {
@@ -231,7 +229,7 @@ impl Gnb {
         }
     }
 
-    /// Packets of the new path have waited long enough for the end marker of the old one.
+    /// The wait for the end marker has ended.
     pub(super) fn reordering_expired(&mut self, now: Instant, context: u32, out: &mut Outbox<Output>) {
         let Some(known) = self.contexts.get_mut(context) else { return };
         for session in &mut known.sessions {
@@ -245,8 +243,8 @@ impl Gnb {
         }
     }
 
-    /// Lets go of the tunnels of a context. Where packets were being forwarded they are for a while still, since the UPF's
-    /// last ones and its end marker may be on their way.
+    /// Releases the tunnels of a context. Forwarding continues for a while, since the UPF's last packets and its end
+    /// marker may be in transit.
     pub(super) fn close_tunnels(&mut self, now: Instant, sessions: &[Session]) {
         for session in sessions {
             for teid in session.forwarding_teid.iter().chain(&session.next_downlink_teid) {
@@ -265,7 +263,7 @@ impl Gnb {
     }
 }
 
-/// Ends the waiting of a session at the target; returns the forwarding tunnel, which is not needed any more.
+/// Ends the queueing of a session at the target; returns the unused forwarding tunnel.
 fn release(ue: UeId, session: &mut Session, out: &mut Outbox<Output>) -> Option<Teid> {
     for held in session.reordering.take().into_iter().flat_map(|r| r.direct) {
         deliver(ue, session.id, held, out);
@@ -285,7 +283,7 @@ fn deliver(ue: UeId, session: PduSessionId, held: Held, out: &mut Outbox<Output>
     out.push(Output::Packet { ue, session, qfi: held.qfi, rqi: held.rqi, packet: held.packet });
 }
 
-/// A packet on into the tunnel of another gNB, or of the UPF that forwards to it, with its flow.
+/// Forwards a packet into the tunnel of another gNB, or of the UPF, with its flow.
 fn forward(to: IpAddr, teid: Teid, gtpu: &Gtpu<'_>, out: &mut Outbox<Output>) {
     let header = GpduHeader::new(teid, gtpu.pdu_session);
     let mut datagram = vec![0; GTPU_HEADROOM + gtpu.payload.len()];

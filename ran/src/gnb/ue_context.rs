@@ -11,13 +11,12 @@ use whimbrel_ngap::{
 };
 
 use super::keys::Keys;
-use super::pdu_session::Wanted;
+use super::pdu_session::RequestedSession;
 use super::{Event, Gnb, Output, ReceivedMessage, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId};
 
-/// NEA1 to NEA3 or NIA1 to NIA3 as NGAP has them: the highest bits (TS 38.413 §9.3.1.86; zero bits mean that only the
-/// null algorithm is there).
+/// NEA1 to NEA3 or NIA1 to NIA3 in NGAP: the highest bits (TS 38.413 §9.3.1.86; all zero: only the null algorithm).
 const ALGORITHMS_1_TO_3: u16 = 0xe000;
 
 impl Gnb {
@@ -58,13 +57,13 @@ impl Gnb {
             context.reports_inactive = reports(m.rrc_inactive_transition_report_request.as_ref(), false);
         }
         out.push(Output::Radio(ue, Down::AsSecurity { k_gnb: m.security_key.0 }));
-        let wanted: Vec<Wanted> =
-            m.pdu_session_resource_setup_list_cxt_req.into_iter().map(Wanted::from).collect();
-        let done = self.set_up_sessions(m.ran_ue_ngap_id, wanted, out);
+        let requested: Vec<RequestedSession> =
+            m.pdu_session_resource_setup_list_cxt_req.into_iter().map(RequestedSession::from).collect();
+        let done = self.set_up_sessions(m.ran_ue_ngap_id, requested, out);
         let mut answer = InitialContextSetupResponse::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id);
         answer.pdu_session_resource_setup_list_cxt_res = done.set_up;
         answer.pdu_session_resource_failed_to_setup_list_cxt_res = done.failed;
-        // The AMF keeps the capability: only one that came without it needs to be told (§8.14.1).
+        // The capability is reported only if the request did not contain it (§8.14.1).
         if m.ue_radio_capability.is_none() {
             self.report_radio_capability(m.ran_ue_ngap_id, out);
         }
@@ -100,7 +99,7 @@ impl Gnb {
         self.send(context.stream, &m.into(), out);
     }
 
-    /// UE RADIO CAPABILITY CHECK (§8.14.2): every UE here carries voice.
+    /// UE RADIO CAPABILITY CHECK (§8.14.2): every UE here supports voice.
     pub(super) fn radio_capability_check(
         &mut self,
         at: ReceivedMessage,
@@ -142,7 +141,7 @@ impl Gnb {
         self.send(stream, &UeContextModificationResponse::new(named, m.ran_ue_ngap_id).into(), out);
     }
 
-    /// The UE does not answer any more.
+    /// The UE no longer answers.
     pub(super) fn ue_gone(&mut self, ue: UeId, out: &mut Outbox<Output>) {
         let Some(id) = self.of_ue(ue).map(|c| c.ran_ue_ngap_id) else { return };
         if let Some(context) = self.contexts.get_mut(id.0) {
@@ -199,7 +198,7 @@ impl Gnb {
             return;
         }
         let Some(context) = self.drop_context(now, ran, out) else { return };
-        // A HANDOVER REQUEST that came twice has made two of them.
+        // A duplicate HANDOVER REQUEST has created two contexts.
         if let UeNgapIds::AmfUeNgapId(_) = m.ue_ngap_ids {
             let named = |id: &u32| self.contexts.get(*id).is_some_and(|c| c.amf_ue_ngap_id == Some(amf));
             for id in self.contexts.ids().filter(named).collect::<Vec<_>>() {
@@ -215,8 +214,8 @@ impl Gnb {
     }
 }
 
-/// Whether changes of the RRC state are to be reported (TS 38.413 §9.3.1.91): each of them, or the next one, which is the
-/// same to UEs whose changes are made by hand.
+/// Whether changes of the RRC state are to be reported (TS 38.413 §9.3.1.91): each of them, or only the next one, which
+/// is treated alike here.
 pub(super) fn reports(asked: Option<&RrcInactiveTransitionReportRequest>, before: bool) -> bool {
     match asked {
         None => before,
@@ -225,8 +224,8 @@ pub(super) fn reports(asked: Option<&RrcInactiveTransitionReportRequest>, before
     }
 }
 
-/// Whether there is an integrity algorithm, and a ciphering one, or none wished for, that the gNB has too: it has all
-/// three, and takes the null cipher but not null integrity (TS 33.501 §5.3).
+/// Whether there is a common integrity algorithm and a common ciphering algorithm: the gNB has all three, and accepts
+/// null ciphering but not null integrity (TS 33.501 §5.3).
 fn has_common_algorithms(capabilities: &UeSecurityCapabilities) -> bool {
     capabilities.nr_integrity_protection_algorithms & ALGORITHMS_1_TO_3 != 0
 }

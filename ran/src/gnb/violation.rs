@@ -1,4 +1,4 @@
-//! What a core must not do to a gNB.
+//! Violations of TS 38.413 by the core.
 
 use core::fmt;
 
@@ -6,23 +6,23 @@ use whimbrel_gtpu::GtpuError;
 use whimbrel_ids::{AmfUeNgapId, DecodeError, PduSessionId, RanUeNgapId};
 use whimbrel_ngap::{Cause, Refusal};
 
-/// A breach of TS 38.413 by the core: a test or a demo in which one shows has failed.
+/// A violation of TS 38.413 by the core, which fails a test or demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// A message that cannot be taken.
+    /// A message that cannot be decoded.
     Refused(Refusal),
     /// A message for a UE that has no context here (§8.7.4, cause unknown local UE NGAP ID).
     UnknownUe {
         /// The message.
         message: &'static str,
-        /// Whom it named.
+        /// Its RAN UE NGAP ID.
         ran_ue_ngap_id: RanUeNgapId,
     },
     /// An AMF UE NGAP ID other than the one of this connection (cause inconsistent remote UE NGAP ID).
     InconsistentAmfUeNgapId {
         /// The one of the connection.
         known: AmfUeNgapId,
-        /// The one that came.
+        /// The received one.
         given: AmfUeNgapId,
     },
     /// A stream that TS 38.412 §7 keeps for the other kind of signalling, or not the stream of this UE.
@@ -32,7 +32,7 @@ pub enum Violation {
         /// The stream on which it came.
         stream: u16,
     },
-    /// A message that only a gNB sends, or an answer to what was not asked.
+    /// A message that only a gNB sends, or an unexpected answer.
     Unexpected(&'static str),
     /// NG SETUP RESPONSE without a GUAMI or a slice of the gNB's own network (§8.7.1.2).
     SetupWithoutOwnPlmn,
@@ -44,39 +44,39 @@ pub enum Violation {
     AllowedNssaiNotServed,
     /// A first session without UE Aggregate Maximum Bit Rate (§9.2.2.1, §8.2.1.2).
     MissingUeAmbr,
-    /// UE Radio Capability that is not the one that was stored.
+    /// Another UE Radio Capability than the stored one.
     RadioCapabilityAltered,
-    /// A session that stands already.
+    /// A session that exists already.
     SessionExists(PduSessionId),
-    /// A session that does not stand.
+    /// An unknown session.
     UnknownSession(PduSessionId),
     /// A transfer that cannot be read.
     Transfer(PduSessionId, DecodeError),
-    /// A tunnel that nothing can be sent into: TEID zero, or an address of a family that the gNB does not have.
+    /// An unusable tunnel: TEID zero, or an address family that the gNB does not have.
     UnusableTunnel(PduSessionId),
-    /// Flows that are not GBR, and no session AMBR (§9.3.4.1).
+    /// Non-GBR flows without a session AMBR (§9.3.4.1).
     MissingSessionAmbr(PduSessionId),
     /// No QoS flow, or one named twice.
     BadQosFlows(PduSessionId),
-    /// A request that the AMF must answer and did not.
+    /// A missing answer of the AMF.
     NoAnswer(&'static str),
-    /// A transparent container that is not as the other gNB wrote it.
+    /// A transparent container was changed.
     ContainerAltered,
-    /// A session of a handover of which the core says neither that it moves nor that it is released, or both.
+    /// A session of a handover that the core lists neither as admitted nor as released, or as both.
     SessionUnaccounted(PduSessionId),
     /// PATH SWITCH REQUEST ACKNOWLEDGE with the next hop chaining count that is in use (TS 33.501 §6.9.2.3.2).
     NextHopNotFresh,
     /// Security capabilities other than those that the core gave before (TS 33.501 §6.7.3.1).
     SecurityCapabilitiesAltered,
-    /// The gNB had them wrong, and the core did not say so (TS 33.501 §6.7.3.1).
+    /// The gNB sent wrong ones, and the core did not correct them (TS 33.501 §6.7.3.1).
     SecurityCapabilitiesNotCorrected,
-    /// Packets came over the new path, and the end of the old one was not marked (TS 23.502 §4.9.1.2.2 step 7).
+    /// Packets arrived over the new path without an end marker in the old one (TS 23.502 §4.9.1.2.2 step 7).
     MissingEndMarker(PduSessionId),
     /// A downlink packet without a QoS flow, or of one that the session does not have (TS 38.415 §5.4.1).
     DownlinkFlow(PduSessionId),
     /// GTP-U that cannot be read.
     Gtpu(GtpuError),
-    /// The AMF says that the gNB erred.
+    /// ERROR INDICATION of the AMF.
     ErrorIndicated(Option<Cause>),
     /// PAGING for areas that the gNB does not serve.
     PagedElsewhere,
@@ -142,7 +142,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A cause in the standard's words.
+/// The name of a cause.
 pub fn cause_text(cause: &Cause) -> &'static str {
     match cause {
         Cause::RadioNetwork(c) => c.as_str(),

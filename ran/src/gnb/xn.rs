@@ -1,5 +1,5 @@
-//! Handover from gNB to gNB (TS 38.423 §8.2.1, §8.2.2, §8.2.4, §8.2.7) and the path switch (TS 38.413 §8.4.4). Xn is a call
-//! between two machines of one emulated RAN: what it carries is a value, not octets.
+//! Xn handover (TS 38.423 §8.2.1, §8.2.2, §8.2.4, §8.2.7) and path switch (TS 38.413 §8.4.4). Xn messages between two gNBs
+//! of one emulated RAN are values, not octets.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -24,7 +24,7 @@ use super::{Event, Gnb, Neighbour, Output, ReceivedMessage, Via, Violation, even
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId};
 
-/// What one gNB says to another.
+/// An Xn message.
 #[derive(Clone, Debug)]
 pub enum XnMessage {
     /// HANDOVER REQUEST (TS 38.423 §9.1.1.1).
@@ -33,24 +33,24 @@ pub enum XnMessage {
     HandoverRequestAcknowledge(Box<XnHandoverRequestAcknowledge>),
     /// HANDOVER PREPARATION FAILURE (§9.1.1.3).
     HandoverPreparationFailure {
-        /// The source's name of the context.
+        /// The source's identifier of the context.
         source: RanUeNgapId,
-        /// Why.
+        /// The cause.
         cause: Cause,
     },
-    /// UE CONTEXT RELEASE (§9.1.1.5): the source may let go of the UE.
+    /// UE CONTEXT RELEASE (§9.1.1.5): the source may release the UE.
     UeContextRelease {
-        /// The source's name of the context.
+        /// The source's identifier of the context.
         source: RanUeNgapId,
     },
     /// HANDOVER CANCEL (§9.1.1.6).
     HandoverCancel {
-        /// The source's name of the context.
+        /// The source's identifier of the context.
         source: RanUeNgapId,
     },
 }
 
-/// The context of a UE on its way to another gNB.
+/// A UE context in a handover request.
 #[derive(Clone)]
 pub struct XnHandoverRequest {
     source: RanUeNgapId,
@@ -65,7 +65,7 @@ pub struct XnHandoverRequest {
     sessions: Vec<XnSession>,
 }
 
-/// Redacted: a key stands in it.
+/// Redacted: it holds a key.
 impl fmt::Debug for XnHandoverRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "XnHandoverRequest({}, {} sessions)", self.amf_ue_ngap_id, self.sessions.len())
@@ -83,7 +83,7 @@ struct XnSession {
     security: Option<SecurityIndication>,
 }
 
-/// What the target took.
+/// The sessions that the target admitted.
 #[derive(Clone, Debug)]
 pub struct XnHandoverRequestAcknowledge {
     source: RanUeNgapId,
@@ -93,7 +93,7 @@ pub struct XnHandoverRequestAcknowledge {
 }
 
 impl Gnb {
-    /// Another gNB says something.
+    /// Handles a message of another gNB.
     pub(super) fn xn(
         &mut self,
         now: Instant,
@@ -172,7 +172,7 @@ impl Gnb {
         out.push(Output::Xn { to: to.id, message: XnMessage::HandoverRequest(Box::new(request)) });
     }
 
-    /// Target: takes what it can.
+    /// Target: admits the sessions that it can.
     fn xn_admit(&mut self, now: Instant, from: GlobalGnbId, m: XnHandoverRequest, out: &mut Outbox<Output>) {
         let source = m.source;
         let refuse = |cause| XnMessage::HandoverPreparationFailure { source, cause };
@@ -180,7 +180,7 @@ impl Gnb {
         if let Some(cause) = self.faults.refuse_handover.clone() {
             return out.push(Output::Xn { to: from, message: refuse(cause) });
         }
-        let id = if self.is_up() { self.new_context(UeId::NOBODY, None) } else { None };
+        let id = if self.is_up() { self.new_context(UeId::NOT_ARRIVED, None) } else { None };
         let Some(id) = id else { return out.push(Output::Xn { to: from, message: refuse(none) }) };
         if let Some(context) = self.contexts.get_mut(id.0) {
             context.amf_ue_ngap_id = Some(m.amf_ue_ngap_id);
@@ -193,7 +193,7 @@ impl Gnb {
             context.allowed_nssai = m.allowed_nssai;
             context.location_reporting = m.location_reporting;
         }
-        // Who has not come by then is lost to its source too, which waits half as long.
+        // If the UE has not arrived by then, its source has lost it too, as it waits half as long.
         let until = Some(now + self.config.handover_overall * 2);
         self.set_handover(id, Handover::Awaiting { from: Origin::Xn(from, source), until });
         let mut admitted = Vec::new();
@@ -287,7 +287,7 @@ impl Gnb {
         self.set_handover(id, Handover::Switching { from, asked, until });
     }
 
-    /// PATH SWITCH REQUEST ACKNOWLEDGE (§8.4.4.2): the next pair of keys, and what became of the sessions.
+    /// PATH SWITCH REQUEST ACKNOWLEDGE (§8.4.4.2): the next {NH, NCC}, and the results of the sessions.
     pub(super) fn path_switched(
         &mut self,
         at: ReceivedMessage,
@@ -343,19 +343,18 @@ impl Gnb {
         event(Event::HandedOver { ue, via: Via::Xn, released }, out);
     }
 
-    /// What the core says of the UE's capabilities counts; it says it only where the gNB had it wrong (TS 33.501
-    /// §6.7.3.1).
+    /// The core sends the UE's security capabilities only if the gNB's differ from its own (TS 33.501 §6.7.3.1).
     fn judge_capabilities(
         &mut self,
         id: RanUeNgapId,
         known: Option<UeSecurityCapabilities>,
-        told: Option<UeSecurityCapabilities>,
+        received: Option<UeSecurityCapabilities>,
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.contexts.get_mut(id.0) else { return };
-        let lied = self.faults.altered_capabilities.as_ref().is_some_and(|a| Some(a) != known.as_ref());
-        match (&told, lied) {
-            (Some(told), _) if Some(told) != known.as_ref() => {
+        let altered = self.faults.altered_capabilities.as_ref().is_some_and(|a| Some(a) != known.as_ref());
+        match (&received, altered) {
+            (Some(received), _) if Some(received) != known.as_ref() => {
                 violation(Some(context.ue), Violation::SecurityCapabilitiesAltered, out);
             }
             (None, true) => {
@@ -363,7 +362,7 @@ impl Gnb {
             }
             _ => {}
         }
-        context.capabilities = told.or(known);
+        context.capabilities = received.or(known);
     }
 
     fn session_switched(

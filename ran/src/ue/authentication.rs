@@ -18,12 +18,12 @@ pub(super) struct Partial {
     pub(super) k_amf: KAmf,
     /// The challenge and its answer, while T3516 runs; a repeated challenge is answered alike.
     answered: Option<Answered>,
-    /// EAP-Success is still to come: without it the key is not taken into use (§5.4.1.2.2.4).
+    /// EAP-Success is outstanding: without it the key is not taken into use (§5.4.1.2.2.4).
     pub(super) awaits_eap_success: bool,
 }
 
 impl Partial {
-    /// Of a key that no challenge has led to.
+    /// For a key without a challenge.
     pub(super) const fn of_key(ng_ksi: NgKsi, k_amf: KAmf) -> Self {
         Self { ng_ksi, k_amf, answered: None, awaits_eap_success: false }
     }
@@ -192,21 +192,21 @@ impl Ue {
         }
     }
 
-    /// T3520 has expired: the network is taken for a false one, and the UE leaves it (§5.4.1.3.7).
+    /// T3520 has expired: the network is considered false, and the UE releases the connection (§5.4.1.3.7).
     pub(super) fn challenge_unanswered(&mut self, now: Instant, out: &mut Outbox<Output>) {
         let cause = self.refused_challenge.unwrap_or(MmCause::ProtocolErrorUnspecified);
         self.abandon(now, Reason::ChallengeRefused(cause), out);
         self.leave(now, out);
     }
 
-    /// AUTHENTICATION REJECT (§5.4.1.3.5): the subscription is not valid here; everything of it is forgotten.
+    /// AUTHENTICATION REJECT (§5.4.1.3.5): the USIM is invalid; all contexts are deleted.
     pub(super) fn authentication_reject(&mut self, now: Instant, out: &mut Outbox<Output>) {
         self.abandon(now, Reason::AuthenticationRejected, out);
         self.forget_registration();
         self.timers.start(Timer::T3540, now);
     }
 
-    /// Ends whatever mobility procedure runs, for good.
+    /// Ends the running mobility procedure without a retry.
     fn abandon(&mut self, now: Instant, reason: Reason, out: &mut Outbox<Output>) {
         let procedure = match self.state {
             MmState::RegisteredInitiated => Procedure::Registration,

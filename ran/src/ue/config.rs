@@ -1,4 +1,4 @@
-//! What a UE is told to be, and how it may misbehave.
+//! Configuration of a UE, and its faults.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use whimbrel_open::crypto::Seed;
 use whimbrel_open::user;
 use whimbrel_security::{HomeNetworkPublicKey, K, Milenage, Opc, UsimSqn};
 
-/// What UEs of one make have in common.
+/// Configuration shared by many UEs.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The network that it has selected.
@@ -22,22 +22,21 @@ pub struct Profile {
     pub home_plmn: PlmnId,
     /// Routing indicator of the USIM.
     pub routing_indicator: RoutingIndicator,
-    /// The slices that it asks for.
+    /// The requested slices.
     pub requested_nssai: Vec<SNssai>,
-    /// Its algorithms. With all bits of integrity but that of NIA0 clear it shares none with a core in order.
+    /// Its algorithms. With only NIA0 set it has no algorithm in common with a correct core.
     pub security_capability: UeSecurityCapability,
     /// Its 5GMM capability.
     pub mm_capability: MmCapability,
-    /// It asks that the connection be kept after registration.
+    /// Follow-on request.
     pub follow_on_request: bool,
-    /// It asks for DNS servers by IPCP too, as many UEs do.
+    /// It requests DNS servers by IPCP too, as many UEs do.
     pub ipcp: bool,
-    /// The SSC mode that it asks for.
+    /// The requested SSC mode.
     pub ssc_mode: SscMode,
-    /// It says that it learns QoS rules from downlink packets (RQoS, TS 24.501 §9.11.4.1). Its packets travel by the rules that it is told all
-    /// the same.
+    /// It indicates reflective QoS (RQoS, TS 24.501 §9.11.4.1), but uses only signalled rules.
     pub reflective_qos: bool,
-    /// How it misbehaves from the start, for tests of the core.
+    /// Its initial faults, for tests of the core.
     pub faults: Option<Box<Faults>>,
 }
 
@@ -60,36 +59,36 @@ impl Profile {
     }
 }
 
-/// Where a UE takes its SUCI from (TS 33.501 §6.12.2).
+/// The source of a UE's SUCI (TS 33.501 §6.12.2).
 #[derive(Clone)]
 pub enum SuciSource {
     /// The null scheme.
     Null,
-    /// Concealed for the home network, afresh whenever T3519 does not run.
+    /// Concealed for the home network, computed again whenever T3519 does not run.
     Concealed {
         /// The home network's key; it names the profile.
         key: Arc<HomeNetworkPublicKey>,
         /// Its identifier.
         key_id: u8,
-        /// What ephemeral keys are drawn from; of each UE its own.
+        /// Seed of ephemeral keys, different for each UE.
         seed: [u8; 32],
     },
-    /// One computed before, for load that must not spend time on it.
+    /// Precomputed, for load generation.
     Precomputed(Suci),
     /// A broker's SIM: each registration asks the broker by SAP (CellBricks, chapter 3.4.1), and there is no K.
     Sap(Box<SapCard>),
 }
 
-/// A SIM with keys in place of K: what a modem keeps for one broker.
+/// A broker's SIM, with keys in place of K.
 #[derive(Clone, Debug)]
 pub struct SapCard {
-    /// What the broker has issued. Its counter goes on with each request.
+    /// The broker's data. The counter increases with each request.
     pub sim: user::Sim,
-    /// What the entropy of attaches is drawn from; of each UE its own.
+    /// Seed of the entropy of attaches, different for each UE.
     pub seed: Seed,
 }
 
-/// Redacted: a seed stands in it.
+/// Redacted: it holds a seed.
 impl core::fmt::Debug for SuciSource {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
@@ -104,11 +103,11 @@ impl core::fmt::Debug for SuciSource {
 /// One UE with its USIM.
 #[derive(Clone, Debug)]
 pub struct UeConfig {
-    /// What it shares with its like.
+    /// The shared configuration.
     pub profile: Arc<Profile>,
     /// The subscription.
     pub supi: Supi,
-    /// The equipment: an IMEISV.
+    /// The IMEISV.
     pub pei: Pei,
     /// Subscriber key K.
     pub k: K,
@@ -116,7 +115,7 @@ pub struct UeConfig {
     pub opc: Opc,
     /// The sequence numbers that the USIM has accepted.
     pub sqn: UsimSqn,
-    /// Where its SUCI comes from.
+    /// The source of its SUCI.
     pub suci: SuciSource,
 }
 
@@ -126,45 +125,45 @@ impl UeConfig {
     }
 }
 
-/// How a UE misbehaves, for tests of the core. A wrong key, SQN, slice, DNN or algorithm needs nothing of this: give
-/// the UE that one.
+/// Faults of a UE, for tests of the core. A wrong key, SQN, slice, DNN or algorithm is set in its configuration
+/// instead.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// Answer challenges with a wrong RES*.
     pub wrong_res_star: bool,
-    /// Take no notice of the next so many messages of these types, as if the radio had lost them.
+    /// Ignore the next messages of these types, as if the radio had lost them.
     pub ignore: Vec<(MessageType, u32)>,
-    /// Take no notice of the next so many commands to go over to another cell, as if the radio had lost them.
+    /// Ignore the next handover commands, as if the radio had lost them.
     pub ignore_handovers: u32,
-    /// Spoil the MAC of the next so many protected messages.
+    /// Corrupt the MAC of the next protected messages.
     pub wrong_mac: u32,
-    /// Offer other security capabilities in the initial message than those that the UE expects to be replayed, as a
-    /// man in the middle who bids down would.
+    /// Send other security capabilities in the initial message than those that the UE expects to be replayed, as in a
+    /// bidding-down attack.
     pub bid_down: Option<UeSecurityCapability>,
-    /// Alter the next message before it is protected, so that what is wrong passes its integrity check.
+    /// Alter the next message before it is protected, so that it passes the integrity check.
     pub alter: Option<Alter>,
-    /// No USIM: the UE names its equipment, and takes null integrity for an emergency.
+    /// No USIM: the UE identifies itself by its PEI, and accepts null integrity for an emergency.
     pub no_usim: bool,
-    /// The establishment cause that it claims, whatever it is entitled to (TS 24.501 §4.5.6).
+    /// Its establishment cause, regardless of entitlement (TS 24.501 §4.5.6).
     pub claim: Option<RrcEstablishmentCause>,
-    /// What it asks for in its registrations beyond the usual.
+    /// Additional IEs of its registration requests.
     pub ask_for: Option<Box<AskFor>>,
-    /// It registers again on its connection at once where T3540 would have it wait for the release (TS 24.501 §5.3.1.3): after a reject that asks
-    /// for it, and after DEREGISTRATION ACCEPT if it is to register next.
+    /// It registers again on its connection at once instead of waiting for the release under T3540 (TS 24.501 §5.3.1.3): after a reject
+    /// that allows it, and after DEREGISTRATION ACCEPT if it is to register next.
     pub at_once: Option<AtOnce>,
 }
 
-/// How a UE registers that does not wait for the release of its connection.
+/// How a UE registers without waiting for the release of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtOnce {
-    /// With the keys that it still has.
+    /// Protected with its keys.
     WithKeys,
-    /// In clear: it has deleted them.
+    /// Unprotected: it has deleted its keys.
     WithoutKeys,
 }
 
 impl Faults {
-    /// A UE in order.
+    /// No faults.
     pub(super) const NONE: Self = Self {
         wrong_res_star: false,
         ignore: Vec::new(),
@@ -181,7 +180,7 @@ impl Faults {
 
 type AlterOctets = dyn Fn(&mut Vec<u8>) + Send + Sync;
 
-/// What is done to the octets of a plain message.
+/// An alteration of a plain message.
 #[derive(Clone)]
 pub struct Alter(pub Arc<AlterOctets>);
 
@@ -191,7 +190,7 @@ impl core::fmt::Debug for Alter {
     }
 }
 
-/// What a UE asks of the QoS of a session (TS 24.501 §6.4.2.2).
+/// QoS requested by a UE (TS 24.501 §6.4.2.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QosRequest {
     /// Requested QoS rules.
@@ -200,7 +199,7 @@ pub struct QosRequest {
     pub flows: Vec<QosFlowDescription>,
 }
 
-/// What only some UEs ask for in REGISTRATION REQUEST (TS 24.501 §8.2.6).
+/// Optional IEs of REGISTRATION REQUEST (TS 24.501 §8.2.6).
 #[derive(Clone, Debug, Default)]
 pub struct AskFor {
     /// MICO.
@@ -225,7 +224,7 @@ impl AskFor {
     }
 }
 
-/// A session that is wanted.
+/// A session to set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRequest {
     /// The data network; without one the network chooses.

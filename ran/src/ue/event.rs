@@ -1,4 +1,4 @@
-//! What a UE tells its owner.
+//! Events of an emulated UE.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use whimbrel_nas::ie::{
 use whimbrel_nas::mm::MessageType;
 use whimbrel_open::msg::RefusalCause;
 
-/// A procedure whose time is taken.
+/// A measured procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Procedure {
     /// Registration (TS 24.501 §5.5.1).
@@ -53,7 +53,7 @@ impl fmt::Display for Procedure {
     }
 }
 
-/// What a session gave.
+/// The parameters of an accepted session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
     /// Which session.
@@ -76,9 +76,9 @@ pub struct SessionInfo {
     pub mtu: Option<u16>,
     /// The flow of the default QoS rule.
     pub qfi: Option<Qfi>,
-    /// The QoS rules, as they stand.
+    /// The present QoS rules.
     pub rules: Vec<QosRule>,
-    /// The descriptions of the QoS flows, as they stand.
+    /// The present QoS flow descriptions.
     pub flows: Vec<QosFlowDescription>,
     /// Session AMBR, downlink and uplink, kbit/s.
     pub ambr_kbps: (u64, u64),
@@ -86,13 +86,13 @@ pub struct SessionInfo {
     pub dnn: Option<Dnn>,
     /// The slice.
     pub s_nssai: Option<SNssai>,
-    /// How long it would keep a rule that it learns (RQ timer).
+    /// RQ timer of derived rules.
     pub rq_timer: Option<Duration>,
-    /// A cause beside the acceptance, such as "IPv4 only allowed".
+    /// The cause in the accept, such as "IPv4 only allowed".
     pub cause: Option<SmCause>,
 }
 
-/// Why something was not done.
+/// Why a procedure failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The network refused, with this cause.
@@ -101,15 +101,15 @@ pub enum Reason {
     Sm(SmCause),
     /// The network refused the authentication (AUTHENTICATION REJECT).
     AuthenticationRejected,
-    /// The UE refused the network's challenge, and nothing better came.
+    /// The UE refused the network's challenge.
     ChallengeRefused(MmCause),
     /// The UE refused the SECURITY MODE COMMAND.
     SecurityModeRefused(MmCause),
-    /// No answer came in time.
+    /// Timeout.
     TimedOut,
     /// The connection was lost.
     ConnectionLost,
-    /// The gNB did not let the UE in, since the AMF is overloaded.
+    /// The gNB rejected the connection because of AMF overload.
     Barred,
     /// The state of the UE does not allow it.
     NotPossible,
@@ -137,34 +137,34 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A breach of TS 24.501 or TS 33.501 by the core, seen from the UE.
+/// A violation of TS 24.501 or TS 33.501 by the core, seen from the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// The gNB was given another K_gNB than the UE derives (TS 33.501 §6.8.1.1.2.2).
     KGnbDiffers,
     /// The target of a handover uses another key than the UE derives (TS 33.501 §6.9.2.3).
     HandoverKeyDiffers,
-    /// The AMF gave the gNB a next hop that does not belong to its chaining count (TS 33.501 §6.9.2.3.2).
+    /// The AMF gave the gNB an NH that does not match its NCC (TS 33.501 §6.9.2.3.2).
     NextHopDiffers,
     /// AS security without NAS security.
     AsSecurityTooEarly,
-    /// A message that must be protected, or that came plain although NAS was secured (TS 24.501 §4.4.4.2).
+    /// An unprotected message that must be protected (TS 24.501 §4.4.4.2).
     Unprotected(MessageType),
     /// A downlink COUNT that was used before, for another message under the same keys (TS 33.501 §6.4.3.1).
     NasCountReuse,
-    /// A message that cannot be read; its type octet, if it was reached.
+    /// A message that cannot be decoded; its type octet, if known.
     Malformed(Option<u8>),
     /// A message that only UEs send, or one that the state does not allow.
     Unexpected(MessageType),
-    /// The allowed NSSAI holds no slice that was asked for, although the registration was accepted.
+    /// The registration was accepted without any requested slice in the allowed NSSAI.
     AllowedNssai,
-    /// The registration area does not hold the UE's own area.
+    /// The registration area does not include the UE's tracking area.
     RegistrationArea,
     /// A session was accepted with a type or an address that the UE cannot use.
     SessionAddress(PduSessionId),
-    /// A downlink packet in another QoS flow than the UE's rules have for it (TS 23.501 §5.7.1.5).
+    /// A downlink packet in another QoS flow than the UE's rules demand (TS 23.501 §5.7.1.5).
     DownlinkFlow(PduSessionId),
-    /// QoS rules without a default rule, or a change of them that the UE cannot make.
+    /// QoS rules without a default rule, or an invalid change of them.
     QosRules(PduSessionId),
 }
 
@@ -202,14 +202,14 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Something that happened to a UE. `since` is when the first message of the procedure was sent.
+/// Event of a UE. `since` is when the first message of the procedure was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// REGISTRATION ACCEPT.
     Registered {
         /// When REGISTRATION REQUEST was sent.
         since: Instant,
-        /// What kind of registration it was.
+        /// The kind of registration.
         kind: RegistrationKind,
     },
     /// REGISTRATION REJECT to a broker's UE: the cause that its broker has signed. Without one the UE may try another network.
@@ -223,33 +223,33 @@ pub enum Event {
     SessionUp {
         /// When the request was sent.
         since: Instant,
-        /// What the session gave.
+        /// Its parameters.
         session: Box<SessionInfo>,
     },
-    /// PDU SESSION MODIFICATION COMMAND came, and the UE does as it says.
+    /// PDU SESSION MODIFICATION COMMAND was received and executed.
     SessionModified {
-        /// When the UE had asked for it, if it had.
+        /// When the UE requested it, if it did.
         since: Option<Instant>,
         /// The session.
         session: PduSessionId,
     },
-    /// A session is gone: released by either side, or found to be gone at the network.
+    /// A session was released by either side, or does not exist at the network.
     SessionReleased {
-        /// When the UE had asked for it, if it had.
+        /// When the UE requested it, if it did.
         since: Option<Instant>,
         /// The session.
         session: PduSessionId,
         /// The network's cause, if it sent one.
         cause: Option<SmCause>,
     },
-    /// The radio bearers of a session were set up or taken down.
+    /// The radio bearers of a session were set up or released.
     UserPlane {
         /// The session.
         session: PduSessionId,
-        /// Whether they stand.
+        /// Whether they are set up.
         up: bool,
     },
-    /// It has gone over to another cell, as it was told.
+    /// It has completed a handover.
     HandedOver {
         /// The gNB of the cell.
         to: GlobalGnbId,
@@ -258,42 +258,42 @@ pub enum Event {
     Idle,
     /// The UE is not registered any more.
     Deregistered {
-        /// When it had asked for it, if it had.
+        /// When it requested it, if it did.
         since: Option<Instant>,
-        /// The network's cause, if the network did it with one.
+        /// The network's cause, if any.
         cause: Option<MmCause>,
     },
-    /// A procedure did not succeed.
+    /// A procedure failed.
     Refused {
         /// When its first message was sent.
         since: Instant,
         /// Which.
         procedure: Procedure,
-        /// Of this session, if of one.
+        /// Its session, if any.
         session: Option<PduSessionId>,
         /// Why.
         reason: Reason,
-        /// When the UE tries again by itself, if it does.
+        /// When the UE retries, if it does.
         retry_after: Option<Duration>,
     },
-    /// It was paged and answers.
+    /// It answers paging.
     Paged,
-    /// IDENTITY REQUEST came: what the network asks for.
+    /// IDENTITY REQUEST was received, for this identity.
     IdentityAsked(IdentityType),
-    /// CONFIGURATION UPDATE COMMAND came.
+    /// CONFIGURATION UPDATE COMMAND was received.
     ConfigurationUpdated {
         /// With a new 5G-GUTI.
         new_guti: bool,
     },
-    /// 5GMM STATUS came: the core found a fault with the UE.
+    /// 5GMM STATUS was received.
     Status(MmCause),
-    /// 5GSM STATUS came.
+    /// 5GSM STATUS was received.
     SessionStatus(SmCause),
-    /// A payload came that a UE without a screen has no use for (SMS, LPP, SOR, UE policy): its type.
+    /// A payload was received that the emulated UE ignores (SMS, LPP, SOR, UE policy): its type.
     Payload(u8),
     /// A message was discarded because of its protection: wrong MAC, repeated, or no keys for it.
     Discarded(Discard),
-    /// The core broke the standard.
+    /// A violation of the standard by the core.
     Violation(Violation),
 }
 
@@ -302,7 +302,7 @@ pub enum Event {
 pub enum Discard {
     /// Its MAC is wrong.
     MacMismatch,
-    /// It came before.
+    /// It is a replay.
     Replayed,
     /// There are no keys for it.
     NoContext,

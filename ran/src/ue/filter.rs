@@ -12,8 +12,8 @@ pub(super) enum Way {
     Down,
 }
 
-/// The flow of the first rule, by precedence, one of whose filters takes the packet; `None` if none does: such a packet is
-/// not sent (TS 23.501 §5.7.1.5).
+/// The flow of the first rule, by precedence, with a matching filter; `None` if there is none: the packet is not sent (TS
+/// 23.501 §5.7.1.5).
 pub(super) fn flow_of(rules: &[QosRule], ethernet: bool, way: Way, packet: &[u8]) -> Option<Qfi> {
     let packet = if ethernet { Packet::of_frame(packet, way) } else { Packet::of_ip(packet, way) };
     let applies = |f: &PacketFilter| match f.direction {
@@ -29,7 +29,7 @@ pub(super) fn flow_of(rules: &[QosRule], ethernet: bool, way: Way, packet: &[u8]
     taking.min_by_key(|b| b.precedence).map(|b| b.qfi)
 }
 
-/// What filters look at. "Local" is the UE's side.
+/// The packet fields that filters match. "Local" is the UE's side.
 #[derive(Debug, Default)]
 struct Packet {
     local: Option<IpAddr>,

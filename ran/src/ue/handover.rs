@@ -1,4 +1,4 @@
-//! Going over to another cell, and the keys of that: TS 33.501 §6.9.2.1, §6.9.2.3.
+//! Handover and its keys: TS 33.501 §6.9.2.1, §6.9.2.3.
 
 use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, RanUeNgapId, Tai};
 use whimbrel_security::{KAmf, KGnb, Nh};
@@ -15,22 +15,21 @@ const NCCS: u8 = 8;
 pub(super) struct AsKeys {
     k_amf: KAmf,
     k_gnb: KGnb,
-    /// The count that the key in use is chained to.
+    /// NCC of the key in use.
     ncc: u8,
-    /// The newest next hop that was needed, with its count.
+    /// The newest derived NH, with its NCC.
     nh: Nh,
     nh_ncc: u8,
 }
 
 impl AsKeys {
-    /// The keys of an initial context: K_gNB counts as chained to count 0, the first next hop has count 1
-    /// (TS 33.501 §6.9.2.1.1).
+    /// The keys of an initial context: K_gNB has NCC 0, the first NH has NCC 1 (TS 33.501 §6.9.2.1.1).
     pub(super) fn initial(k_amf: &KAmf, k_gnb: KGnb) -> Self {
         let nh = k_amf.first_nh(&k_gnb);
         Self { k_amf: k_amf.clone(), k_gnb, ncc: 0, nh, nh_ncc: 1 }
     }
 
-    /// Brings the next hop to a count, step by step.
+    /// Derives the NH of an NCC, step by step.
     fn advance(&mut self, ncc: u8) {
         for _ in 0..NCCS {
             if self.nh_ncc == ncc {
@@ -41,8 +40,8 @@ impl AsKeys {
         }
     }
 
-    /// The key of a new cell: horizontally from the key in use if the count is the same, else from the next hop of the
-    /// count (TS 33.501 §6.9.2.3.4).
+    /// The key of a new cell: horizontal derivation if the NCC is the same, else from the NH of the NCC (TS 33.501
+    /// §6.9.2.3.4).
     fn go_over(&mut self, ncc: u8, pci: u16, arfcn_dl: u32) {
         if ncc == self.ncc {
             self.k_gnb = self.k_gnb.k_ng_ran_star(pci, arfcn_dl);
@@ -55,7 +54,7 @@ impl AsKeys {
 }
 
 impl Ue {
-    /// The source has told the UE to go.
+    /// Handover command.
     pub(super) fn hand_over(
         &mut self,
         now: Instant,
@@ -86,7 +85,7 @@ impl Ue {
         self.camp(now, tai, out);
     }
 
-    /// The access stratum goes over to the K_AMF that is in use now (TS 33.501 §6.9.2.3.4).
+    /// The AS keys change to the present K_AMF (TS 33.501 §6.9.2.3.4).
     pub(super) fn change_key_set(&mut self) {
         if let (Some(security), Some(count)) = (&self.security, self.k_gnb_count) {
             let k_gnb = security.k_amf.k_gnb(count);
@@ -94,14 +93,14 @@ impl Ue {
         }
     }
 
-    /// The key that the target uses must be the UE's.
+    /// Checks the target's key against the UE's.
     pub(super) fn judge_handover_key(&self, k_gnb: &[u8; 32], out: &mut Outbox<Output>) {
         if self.as_keys.as_ref().is_none_or(|keys| keys.k_gnb.octets() != k_gnb) {
             violation(Violation::HandoverKeyDiffers, out);
         }
     }
 
-    /// The pair that the AMF gave the gNB must be of the chain that the UE derives too, ahead of the one in use.
+    /// Checks the AMF's {NH, NCC} against the UE's chain; it must be ahead of the one in use.
     pub(super) fn judge_next_hop(&self, ncc: u8, nh: &[u8; 32], out: &mut Outbox<Output>) {
         let fits = self.as_keys.as_ref().is_some_and(|keys| {
             let mut ahead = keys.clone();
@@ -128,7 +127,7 @@ mod tests {
         let second = k_amf.next_nh(&k_amf.first_nh(&k_gnb));
         keys.go_over(2, 3, 4);
         assert_eq!(keys.k_gnb, second.k_ng_ran_star(3, 4));
-        // Seven steps on, the count has come round.
+        // After seven steps the NCC has wrapped.
         let mut nh = second;
         (0..7).for_each(|_| nh = k_amf.next_nh(&nh));
         keys.go_over(1, 5, 6);

@@ -1,4 +1,4 @@
-//! Who the UE says that it is: SUCI (TS 33.501 §6.12.2, Annex C) and the identification procedure (TS 24.501 §5.4.3).
+//! Identities of the UE: SUCI (TS 33.501 §6.12.2, Annex C) and the identification procedure (TS 24.501 §5.4.3).
 
 use whimbrel_ids::Instant;
 use whimbrel_nas::ie::{IdentityType, MobileIdentity, Octets, SchemeId, SchemeOutput, Suci};
@@ -8,7 +8,7 @@ use whimbrel_security::{HomeNetworkPublicKey, ProtectionScheme, kdf};
 use super::{Event, Output, SuciSource, Timer, Ue, UeConfig, event};
 use crate::outbox::Outbox;
 
-/// Function code under which ephemeral keys are drawn from a seed: one that TS 33.220 Annex B leaves to nobody.
+/// Function code under which ephemeral keys are drawn from a seed: one that TS 33.220 Annex B does not assign.
 const FC_EPHEMERAL: u8 = 0xf0;
 /// Draws of an ephemeral key before giving up; one fails in 2^32 (the order of secp256r1).
 const DRAWS_MAX: u32 = 4;
@@ -20,7 +20,7 @@ impl Ue {
         let identity = match m.identity_type {
             IdentityType::Suci if self.faults().no_usim => MobileIdentity::NoIdentity,
             IdentityType::Suci => self.suci_identity(now),
-            // A broker's UE hides its equipment, which would tell one of its sessions by another.
+            // A broker's UE does not reveal its equipment, which would link its sessions to each other.
             IdentityType::Imei | IdentityType::Imeisv if self.is_sap() => MobileIdentity::NoIdentity,
             IdentityType::Imei | IdentityType::Imeisv => MobileIdentity::Pei(self.config.pei),
             IdentityType::Guti => self.guti.map_or(MobileIdentity::NoIdentity, MobileIdentity::Guti),
@@ -30,7 +30,7 @@ impl Ue {
         self.send(IdentityResponse::new(identity), out);
     }
 
-    /// Its SUCI: the same while T3519 runs, then a fresh one.
+    /// Its SUCI: the same while T3519 runs, then a new one.
     pub(super) fn suci_identity(&mut self, now: Instant) -> MobileIdentity {
         if let Some(suci) = &self.fresh_suci {
             return MobileIdentity::Suci(suci.clone());
@@ -48,8 +48,8 @@ impl Ue {
 }
 
 impl UeConfig {
-    /// Computes the SUCI now, so that load does not spend time on it later. The UE will use it again and again, which
-    /// a real one must not (TS 33.501 §6.12.2). Nothing changes where the SUPI is not of the home network.
+    /// Computes the SUCI in advance, for load generation. The UE reuses it, which a real one must not (TS 33.501
+    /// §6.12.2). No effect if the SUPI is not of the home network.
     pub fn precompute_suci(&mut self) {
         if let Some(suci) = make_suci(self, &mut 0) {
             self.suci = SuciSource::Precomputed(suci);

@@ -1,10 +1,10 @@
 //! One UE: NAS of TS 24.501 from the UE's side, with the USIM of TS 33.102 and TS 33.501.
 //!
-//! The machine is pure: what it sends goes through a cell to an AMF, what happens to it is an [`Event`].
+//! A pure state machine: its messages go through a cell to an AMF, and it reports [`Event`]s.
 //!
 //! | clause of TS 24.501 | where |
 //! | --- | --- |
-//! | §4.4 protection of what comes and goes | `protection` |
+//! | §4.4 NAS security | `protection` |
 //! | §5.4.1, §5.4.2, §5.4.3, §5.4.4 | `authentication`, `security_mode`, `identity`, `configuration_update` |
 //! | §5.5.1, §5.5.2, §5.6.1 | `registration`, `deregistration`, `service` |
 //! | §5.4.5, §6 NAS transport and sessions | `session` |
@@ -54,7 +54,7 @@ pub use config::{
 pub use event::{Discard, Event, Procedure, Reason, SessionInfo, Violation};
 pub use timer::Timer;
 
-/// What the UE is to do.
+/// Command to a UE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Register: initially if it is not registered, else as a mobility update.
@@ -63,7 +63,7 @@ pub enum Command {
     RegisterForEmergency,
     /// Set up an emergency session.
     EstablishEmergencySession,
-    /// Do the periodic registration now.
+    /// Periodic registration now.
     PeriodicRegistration,
     /// Set up a session.
     EstablishSession(SessionRequest),
@@ -71,42 +71,42 @@ pub enum Command {
     ModifySession(PduSessionId, Box<QosRequest>),
     /// Release a session.
     ReleaseSession(PduSessionId),
-    /// Get the user plane of all sessions back: SERVICE REQUEST with uplink data status.
+    /// Activate the user plane of all sessions: SERVICE REQUEST with uplink data status.
     ServiceRequest,
     /// Deregister.
     Deregister {
-        /// It is being switched off: no answer is awaited.
+        /// Switch off: no answer is awaited.
         switch_off: bool,
     },
-    /// Send these octets as a plain 5GMM message whatever the state, protected where protection stands: for tests of the core.
+    /// Send these octets as a 5GMM message in any state, protected if security is established: for tests of the core.
     Say(Vec<u8>),
 }
 
-/// What happens to a UE.
+/// Input of a UE.
 #[derive(Debug)]
 pub enum Input {
-    /// Its owner wants something.
+    /// A command.
     Command(Command),
-    /// Its gNB sends something.
+    /// A message of its gNB.
     Radio(Down),
-    /// It camps on a cell of this area: known before anything is sent, and again whenever it moves.
+    /// It camps on a cell of this tracking area: given first, and again whenever it moves.
     Cell(Tai),
-    /// It hears its own identity paged.
+    /// It is paged.
     Paged,
-    /// Time has passed.
+    /// A timer may have expired.
     Tick,
 }
 
-/// What a UE wants done.
+/// Output of a UE.
 #[derive(Debug)]
 pub enum Output {
     /// Send this to the gNB.
     Radio(Up),
-    /// Something to know.
+    /// An event.
     Event(Event),
 }
 
-/// 5GMM main states of the UE (TS 24.501 §5.1.3.2.1), as far as they are told apart here.
+/// 5GMM main states of the UE (TS 24.501 §5.1.3.2.1), as far as distinguished here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MmState {
     /// 5GMM-DEREGISTERED.
@@ -126,11 +126,11 @@ pub enum MmState {
 struct Initial {
     /// When its first message was sent.
     since: Instant,
-    /// The whole initial message, plain, for SECURITY MODE COMPLETE (TS 24.501 §4.4.6).
+    /// The complete initial message, plain, for SECURITY MODE COMPLETE (TS 24.501 §4.4.6).
     message: Vec<u8>,
-    /// It was sent without protection, with its cleartext elements alone.
+    /// It was sent without protection, with only its cleartext IEs.
     cleartext_only: bool,
-    /// What kind, where it is a registration.
+    /// The kind of registration, if it is one.
     kind: RegistrationKind,
 }
 
@@ -139,11 +139,11 @@ struct Initial {
 pub struct Ue {
     config: UeConfig,
     usim: Usim,
-    /// How it misbehaves, where it does.
+    /// Its faults, if any.
     faults: Option<Box<Faults>>,
     state: MmState,
     connected: bool,
-    /// Protection is established on this connection: nothing is sent or taken in clear any more.
+    /// Security is established on this connection: plain messages are neither sent nor accepted.
     secure: bool,
     cell: Option<Tai>,
     guti: Option<Guti>,
@@ -153,7 +153,7 @@ pub struct Ue {
     rejected_nssai: Box<[(SNssai, SliceRejectCause)]>,
     security: Option<Security>,
     partial: Option<Partial>,
-    /// Why the UE refused the last challenge, while it awaits a better one.
+    /// Why the UE refused the last challenge, while it awaits another one.
     refused_challenge: Option<MmCause>,
     /// Why the UE refused the last SECURITY MODE COMMAND.
     refused_security_mode: Option<MmCause>,
@@ -162,24 +162,24 @@ pub struct Ue {
     /// Keys of the access stratum on this connection.
     as_keys: Option<Box<AsKeys>>,
     fresh_suci: Option<Suci>,
-    /// Its attach through a broker, where it is a broker's.
+    /// Its attach through a broker, if it is a broker's.
     sap: Sap,
     suci_counter: u32,
     initial: Option<Initial>,
-    /// What was wanted while something else ran.
+    /// Commands that wait for the running procedure.
     pending: VecDeque<Command>,
     /// Registration attempt counter (§5.5.1.2.7).
     registration_attempts: u8,
     /// Service request attempt counter (§5.6.1.7).
     service_attempts: u8,
     deregistration_attempts: u8,
-    /// Register again as soon as the connection is gone.
+    /// Register again as soon as the connection is released.
     register_again: bool,
     timers: Timers,
     t3512: core::time::Duration,
-    /// The establishment cause of an access identity that the network has told to be valid (TS 24.501 §4.5.6).
+    /// The establishment cause of a valid access identity (TS 24.501 §4.5.6).
     priority: Option<RrcEstablishmentCause>,
-    /// T3512 runs while it is connected too (TS 24.501 §5.3.7).
+    /// Strictly periodic registration: T3512 runs in connected mode too (TS 24.501 §5.3.7).
     strictly_periodic: bool,
     t3502: core::time::Duration,
     sessions: Vec<Session>,
@@ -187,7 +187,7 @@ pub struct Ue {
 }
 
 impl Ue {
-    /// A UE that is switched on and has done nothing yet.
+    /// A UE that is switched on and not registered.
     pub fn new(config: UeConfig) -> Self {
         Self {
             usim: Usim::new(config.milenage(), config.sqn.clone()),
@@ -227,17 +227,17 @@ impl Ue {
         }
     }
 
-    /// How it was set up.
+    /// Its configuration.
     pub fn config(&self) -> &UeConfig {
         &self.config
     }
 
-    /// Puts another USIM in.
+    /// Changes the USIM.
     pub fn insert(&mut self, usim: Usim) {
         self.usim = usim;
     }
 
-    /// How it misbehaves, to be changed.
+    /// Its faults, mutable.
     pub fn faults_mut(&mut self) -> &mut Faults {
         self.faults.get_or_insert_default()
     }
@@ -257,42 +257,42 @@ impl Ue {
         self.connected
     }
 
-    /// Its temporary identity.
+    /// Its 5G-GUTI.
     pub fn guti(&self) -> Option<Guti> {
         self.guti
     }
 
-    /// Its short temporary identity, by which it is paged.
+    /// Its 5G-S-TMSI, by which it is paged.
     pub fn s_tmsi(&self) -> Option<STmsi> {
         self.guti.map(Guti::s_tmsi)
     }
 
-    /// The name of its security context, and the context with the COUNTs of what comes next.
+    /// Its ngKSI and security context, with the next COUNTs.
     pub fn security(&self) -> Option<(NgKsi, &NasSecurityContext)> {
         self.security.as_ref().map(|s| (s.ng_ksi, &s.nas))
     }
 
-    /// The slices that it may use.
+    /// The allowed slices.
     pub fn allowed_nssai(&self) -> &[SNssai] {
         &self.allowed_nssai
     }
 
-    /// The slices that it was refused, and why.
+    /// The rejected slices, with causes.
     pub fn rejected_nssai(&self) -> &[(SNssai, SliceRejectCause)] {
         &self.rejected_nssai
     }
 
-    /// The tracking areas among which it need not tell where it is.
+    /// Its registration area.
     pub fn registration_area(&self) -> &TaiList {
         &self.registration_area
     }
 
-    /// Its sessions that stand, in the order in which they were set up.
+    /// Its active sessions, in the order of their setup.
     pub fn sessions(&self) -> impl Iterator<Item = &SessionInfo> {
         self.sessions.iter().filter_map(Session::info)
     }
 
-    /// The QoS flow of an uplink packet by the session's QoS rules; `None` if no rule takes it (TS 23.501 §5.7.1.5).
+    /// The QoS flow of an uplink packet by the session's QoS rules; `None` if no rule matches (TS 23.501 §5.7.1.5).
     pub fn flow_of(&self, id: PduSessionId, packet: &[u8]) -> Option<Qfi> {
         let info = self.sessions().find(|s| s.id == id)?;
         filter::flow_of(
@@ -303,7 +303,7 @@ impl Ue {
         )
     }
 
-    /// The QoS flow in which a downlink packet should come, by the session's QoS rules.
+    /// The expected QoS flow of a downlink packet, by the session's QoS rules.
     pub fn downlink_flow_of(&self, id: PduSessionId, packet: &[u8]) -> Option<Qfi> {
         let info = self.sessions().find(|s| s.id == id)?;
         filter::flow_of(
@@ -314,24 +314,24 @@ impl Ue {
         )
     }
 
-    /// Whether a request of its for a session has no answer yet.
+    /// Whether a session request is unanswered.
     pub fn awaits_session(&self) -> bool {
         self.sessions.iter().any(|s| !s.is_at_rest())
     }
 
-    /// Whether the user plane of a session stands.
+    /// Whether a session has a user plane.
     pub fn has_user_plane(&self, id: PduSessionId) -> bool {
         self.sessions.iter().any(|s| s.id == id && s.user_plane)
     }
 
-    /// Takes one input.
+    /// Handles one input.
     pub fn handle(&mut self, now: Instant, input: Input, out: &mut Outbox<Output>) {
         match input {
             Input::Command(Command::Say(plain)) => self.say(plain, out),
             Input::Command(command) => self.pending.push_back(command),
             Input::Cell(tai) => self.camp(now, tai, out),
             Input::Paged => self.paged(now, out),
-            // What a gNB said before it heard that the UE has left.
+            // A message from before the gNB knew that the UE has left.
             Input::Radio(_) if !self.connected => {}
             Input::Radio(Down::Nas(octets)) => self.receive(now, &octets, out),
             Input::Radio(Down::AsSecurity { k_gnb }) => self.as_security(&k_gnb, out),
@@ -361,7 +361,7 @@ impl Ue {
         self.meter_usage(now, out);
     }
 
-    /// When it wants a [`Input::Tick`], if at all.
+    /// When it needs an [`Input::Tick`].
     pub fn next_deadline(&self) -> Option<Instant> {
         let sessions = self.sessions.iter().map(Session::deadline);
         let next = sessions.chain(self.usage_deadline()).fold(self.timers.next(), Instant::min);
@@ -379,7 +379,7 @@ impl Ue {
                 Timer::T3519 => self.fresh_suci = None,
                 Timer::T3520 => self.challenge_unanswered(now, out),
                 Timer::T3521 => self.deregistration_timed_out(now, out),
-                // The next wish for service tries again.
+                // The next request for service tries again.
                 Timer::T3525 => self.service_attempts = 0,
                 Timer::T3540 => self.leave(now, out),
             }
@@ -387,16 +387,17 @@ impl Ue {
         self.tick_sessions(now, out);
     }
 
-    /// Does what is wanted, as far as nothing else runs (one mobility procedure at a time, TS 24.501 §5.1.3).
+    /// Starts waiting commands unless a procedure runs (one mobility procedure at a time, TS 24.501 §5.1.3).
     fn drive(&mut self, now: Instant, out: &mut Outbox<Output>) {
         while let Some(command) = self.pending.front() {
             let busy = !matches!(self.state, MmState::Deregistered | MmState::Registered);
-            // A UE that is switched off does not wait for anything.
+            // Switch-off does not wait.
             let switch_off = matches!(command, Command::Deregister { switch_off: true });
             if busy && !switch_off {
                 return;
             }
-            // After a deregistration or a reject the connection goes first: by the network, or by T3540 (§5.3.1.3).
+            // After a deregistration or a reject the connection is released first: by the network, or when T3540
+            // expires (§5.3.1.3).
             if *command == Command::Register
                 && self.state == MmState::Deregistered
                 && self.connected
@@ -458,7 +459,7 @@ impl Ue {
         }
     }
 
-    /// Sends the first message of a procedure: on the connection that stands, or with a new one.
+    /// Sends the first message of a procedure: on the present connection, or with a new one.
     fn send_initial(&mut self, nas: Vec<u8>, cause: RrcEstablishmentCause, out: &mut Outbox<Output>) {
         if self.connected {
             return out.push(Output::Radio(Up::Nas(nas)));
@@ -473,7 +474,7 @@ impl Ue {
         out.push(Output::Radio(Up::Connect(Connect { nas, cause, s_tmsi, guami })));
     }
 
-    /// Sends what it is told to, as the first message of a connection if there is none; the UE's own state stays.
+    /// Sends given octets, as the first message of a connection if there is none; the UE's state does not change.
     fn say(&mut self, plain: Vec<u8>, out: &mut Outbox<Output>) {
         if self.connected && !self.secure {
             return out.push(Output::Radio(Up::Nas(plain)));
@@ -486,14 +487,14 @@ impl Ue {
         self.send_initial(nas, RrcEstablishmentCause::MoSignalling, out);
     }
 
-    /// After a reject: one that does not wait for the release registers again now, if it is to.
+    /// After a reject: registers again now if configured not to wait for the release.
     fn register_unless_it_waits(&mut self) {
         if self.faults().at_once.is_some() && core::mem::take(&mut self.register_again) {
             self.pending.push_front(Command::Register);
         }
     }
 
-    /// Leaves the connection without a word (TS 24.501 §5.3.1.3: local release).
+    /// Local release of the connection (TS 24.501 §5.3.1.3).
     fn leave(&mut self, now: Instant, out: &mut Outbox<Output>) {
         if self.connected {
             out.push(Output::Radio(Up::Gone));
@@ -520,7 +521,7 @@ impl Ue {
         }
     }
 
-    /// The gNB released the connection, or let none begin.
+    /// The gNB released or rejected the connection.
     fn released(&mut self, now: Instant, why: Reason, out: &mut Outbox<Output>) {
         if !self.connected {
             return;
@@ -543,7 +544,7 @@ impl Ue {
         }
     }
 
-    /// Sends a 5GMM message as the connection demands: protected, or in clear as long as it is not.
+    /// Sends a 5GMM message, protected if security is established.
     fn send(&mut self, message: impl Into<Message>, out: &mut Outbox<Output>) {
         let plain = message.into().to_octets();
         let nas = if self.secure { self.protect(plain) } else { plain };

@@ -11,7 +11,7 @@ use super::handover::AsKeys;
 use super::{Discard, Event, Output, Ue, Violation, event, violation};
 use crate::outbox::Outbox;
 
-/// A 5G NAS security context that was taken into use.
+/// A 5G NAS security context in use.
 #[derive(Clone, Debug)]
 pub(super) struct Security {
     pub(super) ng_ksi: NgKsi,
@@ -20,7 +20,7 @@ pub(super) struct Security {
     pub(super) heard: Box<Heard>,
 }
 
-/// The last downlink messages that were taken: sequence number and MAC. The network may send one again, but never another one under its COUNT.
+/// The last accepted downlink messages: sequence number and MAC. The network may repeat one, but never use its COUNT for another.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heard {
     last: [Option<(u8, [u8; 4])>; 8],
@@ -33,7 +33,7 @@ impl Heard {
         self.next = (self.next + 1) % self.last.len();
     }
 
-    /// Whether another message than this was taken under its COUNT.
+    /// Whether another message was accepted under this COUNT.
     fn contradicts(&self, message: &SecurityProtected<'_>) -> bool {
         let mut of_count = self.last.iter().flatten().filter(|(n, _)| *n == message.sequence_number);
         of_count.clone().next().is_some() && of_count.all(|(_, mac)| *mac != message.mac)
@@ -41,7 +41,7 @@ impl Heard {
 }
 
 impl Ue {
-    /// Takes a NAS message from the network.
+    /// Handles a NAS message from the network.
     pub(super) fn receive(&mut self, now: Instant, octets: &[u8], out: &mut Outbox<Output>) {
         match Envelope::parse(octets) {
             Ok(Envelope::PlainMm(plain)) => self.receive_plain(now, plain, out),
@@ -74,7 +74,8 @@ impl Ue {
         let Some(security) = &mut self.security else {
             return event(Event::Discarded(Discard::NoContext), out);
         };
-        // What is ignored was lost on the radio: its COUNT is not taken, so that the same octets may come again.
+        // An ignored message counts as lost on the radio: its COUNT is not used up, so that the same octets may be
+        // repeated.
         let before = self.faults.as_ref().is_some_and(|f| !f.ignore.is_empty()).then(|| security.nas.clone());
         let mut plain = Vec::new();
         match security.nas.unprotect(octets, &mut plain) {
@@ -102,7 +103,7 @@ impl Ue {
         self.dispatch(now, message, out);
     }
 
-    /// Reads a plain message; what cannot be read is answered as §7 says.
+    /// Decodes a plain message; errors are answered as in §7.
     fn decode(&mut self, plain: &[u8], out: &mut Outbox<Output>) -> Option<Message> {
         match Message::decode(plain) {
             Ok(message) => Some(message),
@@ -116,7 +117,7 @@ impl Ue {
         }
     }
 
-    /// Whether a fault has this message lost.
+    /// Whether a configured fault drops this message.
     pub(super) fn ignores(&mut self, message_type: MessageType) -> bool {
         let ignore = self.faults.iter_mut().flat_map(|f| &mut f.ignore);
         let Some((_, left)) = ignore.into_iter().find(|(t, n)| *t == message_type && *n > 0) else {
@@ -184,8 +185,7 @@ impl Ue {
         Some((nas, count))
     }
 
-    /// The whole initial message as the value of a NAS message container, ciphered under the COUNT that the message around
-    /// it will have (§4.4.6).
+    /// The complete initial message as a NAS message container, ciphered under the COUNT of the outer message (§4.4.6).
     pub(super) fn container(&mut self, whole: &[u8]) -> Option<NasMessageContainer> {
         let security = self.security.as_mut()?;
         let count = security.nas.next_sent()?;
@@ -194,7 +194,7 @@ impl Ue {
         NasMessageContainer::new(value)
     }
 
-    /// AS security begins: the gNB's key must be the UE's.
+    /// AS security starts: checks the gNB's key against the UE's.
     pub(super) fn as_security(&mut self, k_gnb: &[u8; 32], out: &mut Outbox<Output>) {
         let (Some(security), Some(count)) = (&self.security, self.k_gnb_count) else {
             return violation(Violation::AsSecurityTooEarly, out);
@@ -207,7 +207,7 @@ impl Ue {
     }
 }
 
-/// The messages that a UE takes without protection until the network has secured the connection (§4.4.4.2).
+/// The messages that a UE accepts without protection before security is established (§4.4.4.2).
 fn may_be_plain(message: &Message) -> bool {
     match message {
         Message::IdentityRequest(m) => m.identity_type == IdentityType::Suci,

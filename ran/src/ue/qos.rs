@@ -5,7 +5,7 @@ use whimbrel_nas::sm::ModificationCommand;
 
 use super::SessionInfo;
 
-/// Makes the changes of a command. Errors: the cause with which the UE rejects the command; nothing is changed then.
+/// Applies the changes of a command. Errors: the cause with which the UE rejects the command, without a change.
 pub(super) fn apply(info: &mut SessionInfo, m: &ModificationCommand) -> Result<(), SmCause> {
     let (mut rules, mut flows) = (info.rules.clone(), info.flows.clone());
     if let Some(changes) = &m.qos_flow_descriptions {
@@ -14,7 +14,7 @@ pub(super) fn apply(info: &mut SessionInfo, m: &ModificationCommand) -> Result<(
     if let Some(changes) = &m.qos_rules {
         changes.rules()?.into_iter().try_for_each(|r| rule(&mut rules, r))?;
     }
-    // Each rule leads to a flow that is described, and no two have one precedence (§6.3.2.4 a).
+    // Each rule needs a described flow, and precedences are unique (§6.3.2.4 a).
     let leads = |r: &QosRule| r.binding.is_some_and(|b| flows.iter().any(|f| f.qfi == b.qfi));
     let precedence = |r: &QosRule| r.binding.map(|b| b.precedence);
     let twice =

@@ -34,7 +34,7 @@ impl Ue {
         let outer = cleartext(&whole);
         let message = Message::from(whole.clone()).to_octets();
         let cleartext_only = self.send_registration(whole, outer, &message, out);
-        // A repetition goes on from the time of the first attempt.
+        // A repetition keeps the time of the first attempt.
         let since = self.initial.take().filter(|_| self.registration_attempts > 0).map_or(now, |i| i.since);
         self.initial = Some(Initial { since, message, cleartext_only, kind });
         self.state = MmState::RegisteredInitiated;
@@ -64,12 +64,12 @@ impl Ue {
         }
         if !matches!(kind, RegistrationKind::Initial | RegistrationKind::Emergency) {
             m.pdu_session_status = Some(self.session_set());
-            m.uplink_data_status = Some(self.wanted_user_planes()).filter(|s| !s.is_empty());
+            m.uplink_data_status = Some(self.inactive_sessions()).filter(|s| !s.is_empty());
         }
         m
     }
 
-    /// Sends the request as §4.4.6 says; returns whether it went without protection and is not the whole message.
+    /// Sends the request as in §4.4.6; returns whether it was sent unprotected with only its cleartext IEs.
     fn send_registration(
         &mut self,
         whole: RegistrationRequest,
@@ -132,7 +132,7 @@ impl Ue {
         }
         self.rejected_nssai = m.rejected_nssai.map(|r| r.0.into()).unwrap_or_default();
         if let Some(t3512) = m.t3512 {
-            // Deactivated: so far away that it does not come.
+            // Deactivated: never expires.
             self.t3512 = t3512.duration().unwrap_or(core::time::Duration::MAX);
         }
         self.priority = m.network_feature_support.as_ref().and_then(|f| match (f.mps(), f.mcs()) {
@@ -159,17 +159,17 @@ impl Ue {
         }
     }
 
-    /// What a UE can find wrong with an acceptance.
+    /// Checks an accept.
     fn judge_accept(&self, m: &RegistrationAccept, out: &mut Outbox<Output>) {
         let asked = &self.config.profile.requested_nssai;
         let initial = self.initial.as_ref().is_some_and(|i| i.kind == RegistrationKind::Initial);
         let allowed =
             |s: &SNssai| m.allowed_nssai.as_ref().is_some_and(|a| a.0.iter().any(|x| x.s_nssai == *s));
-        // The subscribed defaults may stand in for what was asked, if that is told to be rejected (TS 23.501 §5.15.5.2.1).
-        let told = m.pending_nssai.is_some() || m.rejected_nssai.is_some();
+        // The subscribed defaults may replace the requested slices if those are listed as rejected (TS 23.501 §5.15.5.2.1).
+        let others_rejected = m.pending_nssai.is_some() || m.rejected_nssai.is_some();
         let none = m.allowed_nssai.as_ref().is_none_or(|a| a.0.is_empty());
         let others = !asked.is_empty() && !asked.iter().any(allowed);
-        if initial && others && (none || !told) {
+        if initial && others && (none || !others_rejected) {
             violation(Violation::AllowedNssai, out);
         }
         if let (Some(cell), Some(area)) = (self.cell, &m.tai_list)
@@ -189,7 +189,7 @@ impl Ue {
         if self.state != MmState::RegisteredInitiated {
             return violation(Violation::Unexpected(whimbrel_nas::mm::MessageType::RegistrationReject), out);
         }
-        // A reject after the UE's own refusal names the network's view of it; the UE's is the better one.
+        // After the UE's own refusal, its reason is more precise than the network's cause.
         let reason = match self.refused_security_mode.take() {
             Some(own) => Reason::SecurityModeRefused(own),
             None => Reason::Mm(m.cause),
@@ -202,7 +202,7 @@ impl Ue {
         let retry_after = match m.cause {
             MmCause::UeIdentityCannotBeDerived | MmCause::ImplicitlyDeregistered if !initial => {
                 self.forget_registration();
-                // The next attempt is a new one, with the SUCI, as soon as this connection is gone.
+                // The next attempt is a new one, with the SUCI, as soon as this connection is released.
                 self.register_again = true;
                 Some(core::time::Duration::ZERO)
             }
@@ -210,7 +210,7 @@ impl Ue {
                 let wait = m.t3346.and_then(|t| t.duration()).filter(|t| !t.is_zero());
                 wait.inspect(|wait| self.timers.start_for(Timer::T3346, now, *wait))
             }
-            // It is registered still, and tries elsewhere (§5.5.1.3.5).
+            // It stays registered, and tries elsewhere (§5.5.1.3.5).
             MmCause::RoamingNotAllowedInTrackingArea | MmCause::NoSuitableCellsInTrackingArea if !initial => {
                 None
             }
@@ -234,7 +234,7 @@ impl Ue {
         self.register_unless_it_waits();
     }
 
-    /// The registration came to nothing without a word of the network (§5.5.1.2.7 a to c).
+    /// The registration failed without an answer of the network (§5.5.1.2.7 a to c).
     pub(super) fn registration_failed(&mut self, now: Instant, reason: Reason, out: &mut Outbox<Output>) {
         self.timers.stop(Timer::T3510);
         let retry_after = self.pause(now);
@@ -274,7 +274,7 @@ impl Ue {
         event(Event::Refused { since, procedure, session: None, reason, retry_after }, out);
     }
 
-    /// A pause is over: the registration is tried again.
+    /// The timer has expired: repeats the registration.
     pub(super) fn registration_due(&mut self, now: Instant, out: &mut Outbox<Output>) {
         let kind = self.initial.as_ref().map_or(RegistrationKind::Initial, |i| i.kind);
         match self.state {
@@ -284,7 +284,7 @@ impl Ue {
         }
     }
 
-    /// Everything that a registration gave is forgotten, the keys too.
+    /// Deletes all data of a registration, with the keys.
     pub(super) fn forget_registration(&mut self) {
         self.guti = None;
         self.security = None;
@@ -297,7 +297,7 @@ impl Ue {
         self.registration_attempts = 0;
     }
 
-    /// The UE camps on a cell; one outside its area makes it register there (§5.5.1.3.2 a).
+    /// The UE camps on a cell; it registers if that is outside its registration area (§5.5.1.3.2 a).
     pub(super) fn camp(&mut self, now: Instant, tai: Tai, out: &mut Outbox<Output>) {
         self.cell = Some(tai);
         if self.state == MmState::Registered && !self.registration_area.contains(tai) {
@@ -305,7 +305,7 @@ impl Ue {
         }
     }
 
-    /// What waits for a registration that will not come is refused.
+    /// Fails the commands that wait for a failed registration.
     pub(super) fn fail_pending(&mut self, now: Instant, out: &mut Outbox<Output>) {
         for command in core::mem::take(&mut self.pending) {
             match command {
@@ -326,13 +326,13 @@ impl Ue {
         }
     }
 
-    /// The sessions that the UE holds to be active.
+    /// PDU session status.
     pub(super) fn session_set(&self) -> PduSessionSet {
         self.sessions().map(|s| s.id).collect()
     }
 }
 
-/// The elements that may go in clear (§4.4.6).
+/// The cleartext IEs (§4.4.6).
 fn cleartext(whole: &RegistrationRequest) -> RegistrationRequest {
     let mut m =
         RegistrationRequest::new(whole.registration_type, whole.ng_ksi, whole.mobile_identity.clone());

@@ -16,12 +16,12 @@ use super::authentication::Partial;
 use super::{Event, MmState, Output, SapCard, SuciSource, Ue, event};
 use crate::outbox::Outbox;
 
-/// Function code under which the entropy of attaches is drawn from the card's seed: one that TS 33.220 Annex B leaves to nobody.
+/// Function code under which the entropy of attaches is drawn from the card's seed: one that TS 33.220 Annex B does not assign.
 const FC_ATTACH: u8 = 0xf1;
 /// The same for usage reports.
 const FC_REPORT: u8 = 0xf2;
 
-/// An attach, and the session that came of the last one. Boxed, since few of many emulated UEs have a broker.
+/// The running attach, and the session of the last one. Boxed, since few of many emulated UEs have a broker.
 #[derive(Debug, Default)]
 pub(super) struct Sap {
     attach: Option<Box<UserAttach>>,
@@ -37,12 +37,12 @@ impl Ue {
         matches!(self.config.suci, SuciSource::Sap(_))
     }
 
-    /// What its broker has granted, once the network has proved to have that from the broker.
+    /// The broker's grant, once the network has proved that it has it.
     pub fn sap_session(&self) -> Option<&UserSession> {
         self.sap.session.as_deref()
     }
 
-    /// A registration begins: what was asked for before is of no use to it, since the network that answers may be another one.
+    /// A registration starts: an earlier request is discarded, since the network may be another one.
     pub(super) fn forget_sap(&mut self) {
         if self.is_sap() {
             (self.sap.attach, self.fresh_suci) = (None, None);
@@ -79,7 +79,7 @@ impl Ue {
         Some((session, Partial::of_key(m.ng_ksi, k_amf)))
     }
 
-    /// The MAC was right: the network has K_SEAF from the broker.
+    /// The MAC verified: the network has K_SEAF from the broker.
     pub(super) fn commit_sap(&mut self, session: TentativeSession) {
         let (Some(attach), SuciSource::Sap(card)) = (self.sap.attach.take(), &mut self.config.suci) else {
             return;
@@ -142,7 +142,8 @@ impl Ue {
         }
     }
 
-    /// The broker's word in REGISTRATION REJECT, if the UE believes it. A broker that has a new key is asked again under that.
+    /// The broker's signed refusal in REGISTRATION REJECT, if it verifies. If the broker has a new key, it is asked again
+    /// under that.
     pub(super) fn sap_refused(&mut self, eap: Option<&EapMessage>, out: &mut Outbox<Output>) {
         let Some(attach) = &self.sap.attach else { return };
         let refusal = eap.and_then(sap_message).and_then(|m| attach.refusal(m.data()).ok());

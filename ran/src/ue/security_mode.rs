@@ -63,8 +63,8 @@ impl Ue {
         self.complete_security_mode(&m, out);
     }
 
-    /// The context that the command would take into use: of the new key if it names that, else of the one in use with
-    /// other algorithms, which keeps its COUNTs (§4.4.3.1).
+    /// The context that the command would take into use: that of the new key if its ngKSI is named, else the one in use
+    /// with other algorithms and its COUNTs (§4.4.3.1).
     fn candidate(&self, m: &SecurityModeCommand, partial: Option<&Partial>) -> Option<Security> {
         let context = |k_amf: &KAmf, counts: NasCounts| {
             let ciphering = CipheringAlgorithm::from_identity(m.selected_algorithms.ciphering.value())?;
@@ -83,18 +83,18 @@ impl Ue {
         context(&current.k_amf, current.nas.counts())
     }
 
-    /// Whether the UE has both algorithms; it never takes null integrity (TS 33.501 §5.2.3).
+    /// Whether the UE supports both algorithms; it does not accept null integrity (TS 33.501 §5.2.3).
     fn supports(&self, selected: SecurityAlgorithms) -> bool {
         let own = &self.config.profile.security_capability;
         let (ciphering, integrity) = (selected.ciphering.value(), selected.integrity.value());
-        // Without a USIM there is nothing that could protect (TS 33.501 §10.2.2.2).
+        // Without a USIM there are no keys (TS 33.501 §10.2.2.2).
         if self.faults().no_usim {
             return (ciphering, integrity) == (0, 0);
         }
         integrity != 0 && own.supports_nea(ciphering) && own.supports_nia(integrity)
     }
 
-    /// SECURITY MODE COMPLETE, with the whole initial message where the network has not read it yet (§5.4.2.3).
+    /// SECURITY MODE COMPLETE, with the complete initial message if the network requests it (§5.4.2.3).
     fn complete_security_mode(&mut self, m: &SecurityModeCommand, out: &mut Outbox<Output>) {
         let mut answer = SecurityModeComplete::new();
         if m.imeisv_request.is_some_and(|r| r.requested) && !self.is_sap() {
@@ -111,7 +111,7 @@ impl Ue {
         }
     }
 
-    /// SECURITY MODE REJECT (§5.4.2.5): under the context that was in use before, if any protects the connection.
+    /// SECURITY MODE REJECT (§5.4.2.5): under the former context, if any.
     fn refuse_security_mode(&mut self, cause: MmCause, out: &mut Outbox<Output>) {
         self.refused_security_mode = Some(cause);
         self.send(SecurityModeReject::new(cause), out);

@@ -16,25 +16,25 @@ use crate::outbox::Outbox;
 const ATTEMPTS_MAX: u8 = 5;
 
 impl Ue {
-    /// PAGING named the UE (§5.6.2.2.1).
+    /// The UE is paged (§5.6.2.2.1).
     pub(super) fn paged(&mut self, now: Instant, out: &mut Outbox<Output>) {
         if self.state == MmState::Registered && !self.connected {
             event(Event::Paged, out);
-            // §5.3.9: the network itself lifts its back-off by paging.
+            // §5.3.9: paging ends the back-off.
             self.timers.stop(Timer::T3346);
             self.request_service(now, ServiceType::MobileTerminatedServices, out);
         }
     }
 
-    /// SERVICE REQUEST (§5.6.1.2). For data it asks for the user plane of all sessions.
+    /// SERVICE REQUEST (§5.6.1.2). For data it requests the user plane of all sessions.
     pub(super) fn request_service(
         &mut self,
         now: Instant,
         service_type: ServiceType,
         out: &mut Outbox<Output>,
     ) {
-        let wanted = self.wanted_user_planes();
-        let idle_wish = service_type == ServiceType::Data && self.connected && wanted.is_empty();
+        let inactive = self.inactive_sessions();
+        let idle_wish = service_type == ServiceType::Data && self.connected && inactive.is_empty();
         if idle_wish {
             return event(Event::ServiceAccepted { since: now }, out);
         }
@@ -51,7 +51,7 @@ impl Ue {
         let mut whole = cleartext.clone();
         whole.pdu_session_status = Some(self.session_set());
         whole.uplink_data_status =
-            Some(wanted).filter(|w| service_type == ServiceType::Data && !w.is_empty());
+            Some(inactive).filter(|w| service_type == ServiceType::Data && !w.is_empty());
         let message = Message::from(whole).to_octets();
         let Some(nas) = self.protect_service_request(cleartext, &message) else {
             return not_possible(now, Procedure::ServiceRequest, out);
@@ -69,7 +69,8 @@ impl Ue {
         self.timers.start(Timer::T3517, now);
     }
 
-    /// Whole and ciphered on a secured connection; else in clear with the whole message in a container (§4.4.6).
+    /// Complete and ciphered on a secured connection; else cleartext IEs with the complete message in a container
+    /// (§4.4.6).
     fn protect_service_request(&mut self, mut cleartext: ServiceRequest, whole: &[u8]) -> Option<Vec<u8>> {
         if self.connected && self.secure {
             return self
@@ -117,7 +118,7 @@ impl Ue {
                 self.state = MmState::Deregistered;
                 self.register_again = true;
             }
-            // A mobility update tells it where it may have service.
+            // A mobility update returns the areas where it may have service.
             MmCause::RestrictedServiceArea => self.register_again = self.faults().at_once.is_some(),
             MmCause::IllegalUe | MmCause::IllegalMe | MmCause::FiveGsServicesNotAllowed => {
                 self.drop_sessions(out);
@@ -143,7 +144,7 @@ impl Ue {
         self.leave(now, out);
     }
 
-    /// The request came to nothing; whoever wants service asks again, up to a limit.
+    /// The request failed; it is repeated up to a limit.
     pub(super) fn service_failed(&mut self, now: Instant, reason: Reason, out: &mut Outbox<Output>) {
         self.timers.stop(Timer::T3517);
         self.state = MmState::Registered;
@@ -161,7 +162,7 @@ impl Ue {
         event(Event::Refused { since, procedure, session: None, reason, retry_after: None }, out);
     }
 
-    /// What waits for a connection that will not come is refused.
+    /// Fails the commands that wait for a connection.
     fn fail_waiting_for_service(&mut self, now: Instant, out: &mut Outbox<Output>) {
         let waits = |c: &Command| {
             matches!(

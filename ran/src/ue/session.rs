@@ -24,10 +24,10 @@ use crate::outbox::Outbox;
 const T3580_T3582: Duration = Duration::from_secs(16);
 /// On the fifth expiry the procedure is aborted (§6.4.1.6 a, §6.4.3.5 a).
 const SENDS_MAX: u8 = 5;
-/// Packet filters that the UE can hold; the least that the element can say and more than any session here has.
+/// Supported packet filters: the minimum of the IE.
 const PACKET_FILTERS: u16 = 17;
 
-/// What a session is at.
+/// The 5GSM state of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     /// PDU SESSION ACTIVE PENDING.
@@ -49,14 +49,14 @@ pub(super) struct Session {
     pti: Pti,
     request: SessionRequest,
     emergency: bool,
-    /// The session whose successor it is (SSC mode 3).
+    /// The session that it replaces (SSC mode 3).
     former: Option<PduSessionId>,
     /// When its request was sent first.
     since: Instant,
     /// When T3580 or T3582 expires.
     until: Instant,
     sends: u8,
-    /// What is asked for, while it is.
+    /// The pending request.
     wish: Option<Box<QosRequest>>,
     info: Option<Box<SessionInfo>>,
 }
@@ -86,7 +86,7 @@ impl Ue {
         self.begin_session(now, request, false, None, out);
     }
 
-    /// The same for an emergency: the network chooses data network and slice (§6.4.1.2).
+    /// The same for an emergency: the network chooses DNN and slice (§6.4.1.2).
     pub(super) fn establish_emergency_session(&mut self, now: Instant, out: &mut Outbox<Output>) {
         let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4v6 };
         self.begin_session(now, request, true, None, out);
@@ -161,7 +161,7 @@ impl Ue {
         pti
     }
 
-    /// Sends, or sends again, the request that a session awaits the answer of.
+    /// Sends or repeats the pending request of a session.
     fn send_session_request(&mut self, now: Instant, id: PduSessionId, out: &mut Outbox<Output>) {
         let profile = self.config.profile.clone();
         let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) else { return };
@@ -219,7 +219,7 @@ impl Ue {
             return event(Event::Payload(m.payload_container_type.value()), out);
         }
         if let (Some(cause), Some(id)) = (m.cause, m.pdu_session_id) {
-            // The network could not forward the UE's own message, and gives it back.
+            // The network could not forward the UE's message, and returns it.
             let retry_after = m.back_off_timer.and_then(|t| t.duration());
             return self.session_refused(now, id, Reason::Mm(cause), retry_after, out);
         }
@@ -272,7 +272,7 @@ impl Ue {
                     self.succeed_session(now, id, out);
                 }
             }
-            // A repeated answer, or one to a transaction that is over (§7.3.1).
+            // A repeated answer, or one to an ended transaction (§7.3.1).
             _ => self.session_status(id, message.pti, SmCause::PtiMismatch, out),
         }
     }
@@ -280,7 +280,7 @@ impl Ue {
     /// §7.3.2: a message for a session that the UE does not have.
     fn session_unknown(&mut self, id: PduSessionId, message: &Message, out: &mut Outbox<Output>) {
         match message.body {
-            // The answer of before was lost: give it again, so that both sides end up without the session.
+            // The earlier answer was lost: repeats it, so that both sides release the session.
             Body::ReleaseCommand(_) => {
                 let answer = Message::new(id, message.pti, ReleaseComplete::new());
                 self.transport(&answer, None, out);
@@ -316,7 +316,7 @@ impl Ue {
         event(Event::SessionUp { since: session.since, session: Box::new(info) }, out);
     }
 
-    /// A procedure of a session did not succeed: one that was to be set up is forgotten, one to be released stays.
+    /// A session procedure failed: a session in establishment is deleted, one in release stays.
     fn session_refused(
         &mut self,
         now: Instant,
@@ -395,7 +395,7 @@ impl Ue {
         event(Event::SessionModified { since, session: id }, out);
     }
 
-    /// §6.3.2.3: a session of SSC mode 3 is to go; its successor is asked for, once.
+    /// §6.3.2.3: a session of SSC mode 3 is to be replaced; the new session is requested once.
     fn succeed_session(&mut self, now: Instant, former: PduSessionId, out: &mut Outbox<Output>) {
         if self.sessions.iter().any(|s| s.former == Some(former)) {
             return;
@@ -413,7 +413,7 @@ impl Ue {
         }
     }
 
-    /// The connection is gone, and with it every user plane; returns the sessions that had one.
+    /// The connection has ended: deactivates all user planes; returns the sessions that had one.
     pub(super) fn take_user_planes_down(&mut self) -> Vec<PduSessionId> {
         let had = self.sessions.iter_mut().filter(|s| s.user_plane);
         had.map(|s| {
@@ -423,12 +423,12 @@ impl Ue {
         .collect()
     }
 
-    /// The sessions that stand without a user plane: those of the uplink data status.
-    pub(super) fn wanted_user_planes(&self) -> PduSessionSet {
+    /// The sessions without a user plane, for the uplink data status.
+    pub(super) fn inactive_sessions(&self) -> PduSessionSet {
         self.sessions.iter().filter(|s| s.info.is_some() && !s.user_plane).map(|s| s.id).collect()
     }
 
-    /// Sessions that the network does not have any more are released (§5.5.1.3.4, §5.6.1.4).
+    /// Releases sessions that the network no longer has (§5.5.1.3.4, §5.6.1.4).
     pub(super) fn keep_sessions(&mut self, at_network: PduSessionSet, out: &mut Outbox<Output>) {
         let gone = |s: &Session| s.info.is_some() && !at_network.contains(s.id);
         for session in self.sessions.iter().filter(|s| gone(s)) {
@@ -437,7 +437,7 @@ impl Ue {
         self.sessions.retain(|s| !gone(s));
     }
 
-    /// All sessions are gone with the registration.
+    /// Releases all sessions with the registration.
     pub(super) fn drop_sessions(&mut self, out: &mut Outbox<Output>) {
         for session in core::mem::take(&mut self.sessions) {
             let event_of = match session.state {
@@ -456,7 +456,7 @@ impl Ue {
         }
     }
 
-    /// T3580 or T3582 has expired for some session (§6.4.1.6 a, §6.4.3.5 a).
+    /// T3580 or T3582 has expired for a session (§6.4.1.6 a, §6.4.3.5 a).
     pub(super) fn tick_sessions(&mut self, now: Instant, out: &mut Outbox<Output>) {
         while let Some(session) = self.sessions.iter_mut().find(|s| s.until <= now) {
             let (id, sends) = (session.id, session.sends);
@@ -466,7 +466,7 @@ impl Ue {
             } else if self.connected && self.state == MmState::Registered {
                 self.send_session_request(now, id, out);
             } else if let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) {
-                // Without a connection the request waits for one; the wait counts.
+                // Without a connection the request waits for one; the expiry counts.
                 session.sends += 1;
                 if self.state == MmState::Registered {
                     self.request_service(now, whimbrel_nas::ie::ServiceType::Signalling, out);
@@ -479,7 +479,7 @@ impl Ue {
         let releasing = self.sessions.iter().any(|s| s.id == id && s.state == State::Releasing);
         self.session_refused(now, id, Reason::TimedOut, None, out);
         if releasing {
-            // §6.4.3.5 a: the UE holds it to be released, and the network learns so by the PDU session status.
+            // §6.4.3.5 a: the UE releases it locally, and informs the network by the PDU session status.
             self.sessions.retain(|s| s.id != id);
             event(Event::SessionReleased { since: None, session: id, cause: None }, out);
         }
@@ -497,13 +497,13 @@ fn establishment_request(request: &SessionRequest, profile: &Profile) -> Establi
     m
 }
 
-/// What a UE asks for beside the address (TS 24.008 §10.5.6.3).
+/// The requested PCO parameters (TS 24.008 §10.5.6.3).
 fn pco(request: &SessionRequest, profile: &Profile) -> Vec<Container> {
     let ipv4 = matches!(request.pdu_session_type, PduSessionType::Ipv4 | PduSessionType::Ipv4v6);
     let ipv6 = matches!(request.pdu_session_type, PduSessionType::Ipv6 | PduSessionType::Ipv4v6);
     let ims = request.dnn.as_ref().is_some_and(|dnn| dnn.as_str() == "ims");
     let mut ids = Vec::new();
-    let mut ask = |wanted: bool, id| ids.extend(wanted.then_some(id));
+    let mut ask = |requested: bool, id| ids.extend(requested.then_some(id));
     ask(ipv4 || ipv6, container_id::ADDRESS_VIA_NAS);
     ask(ipv4, container_id::DNS_SERVER_IPV4);
     ask(ipv6, container_id::DNS_SERVER_IPV6);
@@ -578,7 +578,7 @@ fn take_container(info: &mut SessionInfo, container: &Container) {
     }
 }
 
-/// Adds what is not there yet.
+/// Adds missing ones.
 fn add<T: PartialEq>(list: &mut Vec<T>, item: Option<T>) {
     if let Some(item) = item.filter(|i| !list.contains(i)) {
         list.push(item);

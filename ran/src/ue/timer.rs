@@ -8,7 +8,7 @@ use whimbrel_ids::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Timer {
-    /// Back-off that the network asked for; no registration or service before it ends.
+    /// Back-off of the network; no registration or service request before it ends.
     T3346,
     /// Long pause after five failed registrations.
     T3502,
@@ -22,7 +22,7 @@ pub enum Timer {
     T3516,
     /// Awaits the answer to SERVICE REQUEST.
     T3517,
-    /// Keeps a fresh SUCI.
+    /// Lifetime of a SUCI.
     T3519,
     /// Awaits the network's reaction to a refused challenge.
     T3520,
@@ -51,8 +51,7 @@ impl Timer {
         Self::T3540,
     ];
 
-    /// The value where the network gives none; T3346 always comes with one, its value here is the least that the random
-    /// one of §5.3.9 may be.
+    /// The default value; T3346 always has one from the network, and the value here is the minimum of §5.3.9.
     pub const fn default_value(self) -> Duration {
         Duration::from_secs(match self {
             Self::T3346 => 15 * 60,
@@ -66,7 +65,7 @@ impl Timer {
     }
 }
 
-/// The timers that run.
+/// The running timers.
 #[derive(Clone, Debug)]
 pub(super) struct Timers([Instant; Timer::ALL.len()]);
 
@@ -91,7 +90,7 @@ impl Timers {
         self.0[timer as usize] != Instant::FAR_FUTURE
     }
 
-    /// Stops those of procedures; the network's back-off and the age of the SUCI outlast them.
+    /// Stops the procedure timers; T3346 and T3519 go on.
     pub(super) fn stop_procedures(&mut self) {
         for timer in Timer::ALL {
             if !matches!(timer, Timer::T3346 | Timer::T3519) {
@@ -100,7 +99,7 @@ impl Timers {
         }
     }
 
-    /// The timer that is due, which stops by that.
+    /// Removes and returns an expired timer.
     pub(super) fn expired(&mut self, now: Instant) -> Option<Timer> {
         let due = Timer::ALL.into_iter().find(|t| self.0[*t as usize] <= now)?;
         self.stop(due);

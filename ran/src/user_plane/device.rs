@@ -1,11 +1,11 @@
-//! A network card of two queues.
+//! A network device with two queues.
 
 use std::collections::VecDeque;
 
 use smoltcp::phy::{self, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
-/// Packets that wait in one direction: two full TCP windows of the stack; more would only wait longer.
+/// Queue limit per direction: two full TCP windows of the stack.
 const QUEUE_MAX: usize = 64;
 
 /// IP packets in, IP packets out.

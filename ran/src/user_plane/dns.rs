@@ -7,10 +7,10 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
 const CLASS_IN: u16 = 1;
-/// Records of an answer that are looked at: more than any answer in 512 octets can hold.
+/// Limit of evaluated records: more than 512 octets can hold.
 const RECORDS_MAX: u16 = 64;
 
-/// A query for the addresses of a name; `None` if it is no name (RFC 1035 §2.3.4: labels up to 63 octets, 255 in all).
+/// A query for the addresses of a name; `None` if it is invalid (RFC 1035 §2.3.4: labels up to 63 octets, 255 in all).
 pub(super) fn query(id: u16, name: &str, ipv6: bool) -> Option<Vec<u8>> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.is_empty() || name.len() > 253 {
@@ -31,14 +31,14 @@ pub(super) fn query(id: u16, name: &str, ipv6: bool) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// An answer: the response code, and the addresses of the kind that was asked for.
+/// An answer: the response code, and the addresses of the requested type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) rcode: u8,
     pub(super) addresses: Vec<IpAddr>,
 }
 
-/// Reads the answer to the query `id`. Errors: it is none, or another's.
+/// Decodes the answer to the query `id`. Errors: invalid, or of another query.
 pub(super) fn answer(id: u16, octets: &[u8]) -> Result<Answer, DecodeError> {
     let mut r = Reader::new(octets);
     let wrong = r.error(DecodeErrorKind::InvalidValue, "DNS header");
@@ -71,7 +71,7 @@ pub(super) fn answer(id: u16, octets: &[u8]) -> Result<Answer, DecodeError> {
     Ok(Answer { rcode: (flags & 0xf) as u8, addresses })
 }
 
-/// Passes over a name; a compression pointer ends it (RFC 1035 §4.1.4).
+/// Skips a name; a compression pointer ends it (RFC 1035 §4.1.4).
 fn skip_name(r: &mut Reader<'_>) -> Result<(), DecodeError> {
     loop {
         match r.u8("NAME")? {

@@ -1,15 +1,15 @@
-//! One HTTP/1.1 GET and its answer (RFC 9112), as much as fetching one page takes.
+//! A minimal HTTP/1.1 GET (RFC 9112).
 
-/// The request; the connection is closed behind it.
+/// The request, with `Connection: close`.
 pub(super) fn request(host: &str, path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: whimbrel-ran\r\nConnection: close\r\n\r\n")
         .into_bytes()
 }
 
-/// Octets of a head that are kept: more than any server sends before its page.
+/// Limit of the response head.
 const HEAD_OCTETS_MAX: usize = 16 * 1024;
 
-/// The answer as it comes in.
+/// An incremental parser of the response.
 #[derive(Debug, Default)]
 pub(super) struct Response {
     head: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Response {
 }
 
 impl Response {
-    /// Takes what came; `false` if it is no HTTP.
+    /// Adds received octets; `false` if they are no HTTP.
     pub(super) fn take(&mut self, mut octets: &[u8]) -> bool {
         if !self.head_ended {
             self.head.extend_from_slice(octets);
@@ -50,7 +50,7 @@ impl Response {
         self.status.is_some()
     }
 
-    /// Status and octets of the page once it is whole: by its length, or by the end of the connection.
+    /// Status and body length once complete, by Content-Length or by the end of the connection.
     pub(super) fn whole(&self, closed: bool) -> Option<(u16, u64)> {
         let by_length = self.content_length.is_some_and(|n| self.body_octets >= n);
         let by_end = closed && self.content_length.is_none();

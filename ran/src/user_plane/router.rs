@@ -1,4 +1,4 @@
-//! How a UE finds its IPv6 prefix: router solicitation and advertisement (RFC 4861 §4.1, §4.2; TS 23.501 §5.8.2.2).
+//! IPv6 prefix discovery of a UE: router solicitation and advertisement (RFC 4861 §4.1, §4.2; TS 23.501 §5.8.2.2).
 
 use core::net::Ipv6Addr;
 use core::time::Duration;
@@ -15,12 +15,12 @@ const OPTION_RDNSS: u8 = 25;
 const IPV6_OCTETS: usize = 40;
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
-/// What the network advertises to a UE.
+/// A router advertisement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterAdvertisement {
     /// The prefix of 64 bits, the rest zero.
     pub prefix: Ipv6Addr,
-    /// How long it may be used for new connections.
+    /// Its preferred lifetime.
     pub preferred: Duration,
     /// DNS servers (RFC 8106).
     pub dns: Vec<Ipv6Addr>,
@@ -52,7 +52,7 @@ pub(crate) fn solicitation(from: Ipv6Addr) -> Vec<u8> {
     packet
 }
 
-/// Whether a packet is a router advertisement; its contents if it is a right one (RFC 4861 §6.1.2).
+/// Whether a packet is a router advertisement, and its contents if valid (RFC 4861 §6.1.2).
 pub(crate) fn advertisement(packet: &[u8]) -> Option<Result<RouterAdvertisement, DecodeError>> {
     let is_icmpv6 = packet.first().is_some_and(|o| o >> 4 == 6) && packet.get(6) == Some(&NEXT_HEADER_ICMPV6);
     (is_icmpv6 && packet.get(IPV6_OCTETS) == Some(&ROUTER_ADVERTISEMENT)).then(|| read(packet))

@@ -1,4 +1,4 @@
-//! The IP stack of one session: one thing at a time, as a scenario asks for it.
+//! The IP stack of one session; it runs one task at a time.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,26 +18,25 @@ use super::dns;
 use super::http;
 use super::router::{self, RouterAdvertisement};
 
-/// Octets of a packet where the session names no MTU: Ethernet's, less the tunnel (TS 23.060 Annex C: 1358, rounded up
-/// to what common UEs take).
+/// Default MTU: Ethernet's, less the tunnel (TS 23.060 Annex C: 1358, rounded up).
 const MTU_DEFAULT: u16 = 1400;
 /// TCP window: a page of a scenario in a few round trips.
 const TCP_RECEIVE_OCTETS: usize = 64 * 1024;
 /// A request fits.
 const TCP_SEND_OCTETS: usize = 4 * 1024;
-/// When a lost echo request, query or solicitation is sent again; the pause doubles up to the usual second. Short at
-/// first, because the first packet of a session may overtake the news of its tunnel on the way to the UPF.
+/// Initial retransmission interval of echo requests, queries and solicitations; it doubles up to one second. Short at
+/// first, because the first packet of a session may arrive at the UPF before the downlink tunnel is set.
 const AGAIN_FIRST: Duration = Duration::from_millis(100);
 const AGAIN_MAX: Duration = Duration::from_secs(1);
-/// After so long a task has failed; ours, like a person's patience with a page.
+/// Timeout of a task.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The well-known port of DNS.
 const DNS_PORT: u16 = 53;
-/// The first of the ports that the stack takes for itself (RFC 6335 §6).
+/// The first ephemeral port (RFC 6335 §6).
 const PORTS_FROM: u16 = 49_152;
 const PING_DATA: &[u8] = b"whimbrel";
 
-/// The addresses that a session gave.
+/// The addresses of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// IPv4.
@@ -46,14 +45,14 @@ pub struct Addresses {
     pub interface_id: Option<[u8; 8]>,
 }
 
-/// Something to do over the session.
+/// A task over the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Find the IPv6 prefix by router solicitation.
     SolicitRouter,
     /// One ICMP echo.
     Ping {
-        /// To whom.
+        /// The destination.
         to: IpAddr,
     },
     /// The addresses of a name.
@@ -71,17 +70,17 @@ pub enum Task {
         to: IpAddr,
         /// Its port.
         port: u16,
-        /// What the Host header says.
+        /// The Host header.
         host: String,
-        /// The path, from its slash on.
+        /// The path, with its slash.
         path: String,
     },
 }
 
-/// What a task brought.
+/// The result of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The router's advertisement; the stack has its address from now on.
+    /// The router advertisement; the stack uses its prefix from now on.
     Router(RouterAdvertisement),
     /// The echo came back.
     Pong,
@@ -96,18 +95,18 @@ pub enum Outcome {
     },
 }
 
-/// Why a task brought nothing.
+/// Why a task failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskError {
-    /// Nothing came in time.
+    /// Timeout.
     TimedOut,
-    /// The name is none, or the server says so: its response code.
+    /// The name is invalid, or the server's response code is an error.
     NoSuchName(u8),
     /// The connection was refused or cut.
     Reset,
-    /// What came is no HTTP.
+    /// The response is no HTTP.
     NotHttp,
-    /// The session has no address of the family that is needed.
+    /// The session has no address of the needed family.
     NoAddress,
 }
 
@@ -159,7 +158,7 @@ fn stack_time(now: Instant) -> StackInstant {
 }
 
 impl Stack {
-    /// The stack of a session. `seed` makes its ports and sequence numbers; each session has its own.
+    /// The stack of a session. `seed` determines its ports and sequence numbers.
     pub fn new(now: Instant, addresses: Addresses, mtu: Option<u16>, seed: u64) -> Self {
         let mut device = Queues::new(usize::from(mtu.unwrap_or(MTU_DEFAULT)));
         let mut config = Config::new(HardwareAddress::Ip);
@@ -173,7 +172,7 @@ impl Stack {
                 let _full = list.push(IpCidr::new(router::link_local(id).into(), 64));
             }
         });
-        // A tunnel has no gateway; every packet goes into it, whatever its next hop is called.
+        // A tunnel has no gateway; the next hop is not used.
         if let Some(ipv4) = addresses.ipv4 {
             let _full = interface.routes_mut().add_default_ipv4_route(ipv4);
         }
@@ -191,17 +190,17 @@ impl Stack {
         }
     }
 
-    /// What the network advertised, once it has.
+    /// The router advertisement, once received.
     pub fn advertisement(&self) -> Option<&RouterAdvertisement> {
         self.advertisement.as_ref()
     }
 
-    /// Whether it does something now.
+    /// Whether a task runs.
     pub fn is_busy(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Begins a task; one that ran is dropped. [`Stack::poll`] tells its outcome.
+    /// Starts a task; a running one is dropped. [`Stack::poll`] returns its outcome.
     pub fn start(&mut self, now: Instant, task: Task) {
         self.drop_socket();
         self.next_id = self.next_id.wrapping_add(1);
@@ -217,7 +216,7 @@ impl Stack {
         });
     }
 
-    /// Takes a packet from the network.
+    /// Handles a packet from the network.
     pub fn receive(&mut self, packet: &[u8]) {
         match router::advertisement(packet) {
             Some(Ok(m)) => self.advertised(m),
@@ -237,7 +236,7 @@ impl Stack {
         self.advertisement = Some(m);
     }
 
-    /// When [`Stack::poll`] is due even if no packet comes.
+    /// When [`Stack::poll`] is due without a packet.
     pub fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
         let stack = self.interface.poll_at(stack_time(now), &self.sockets);
         let stack = stack.map(|at| Instant(u64::try_from(at.total_micros()).unwrap_or(0)).max(now));
@@ -245,7 +244,7 @@ impl Stack {
         stack.into_iter().chain(task).min()
     }
 
-    /// Works; hands packets for the network to `send`, and tells the outcome of the task once it has one.
+    /// Runs the stack; passes packets for the network to `send`, and returns the outcome of the task once it has ended.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -298,7 +297,7 @@ impl Stack {
         None
     }
 
-    /// The address from which packets to `to` would come, if the session has one of that family.
+    /// The source address for packets to `to`, if the session has one of that family.
     fn source(&self, to: IpAddr) -> Option<IpAddress> {
         let has_one = match to {
             IpAddr::V4(_) => self.addresses.ipv4.is_some(),
@@ -361,7 +360,7 @@ impl Stack {
         }
         if due {
             let Some(query) = dns::query(id, name, ipv6) else { return Some(Err(TaskError::NoSuchName(0))) };
-            // A full buffer means that the query before is still there.
+            // If the buffer is full, the earlier query is still queued.
             let _full = socket.send_slice(&query, IpEndpoint::new(server.into(), DNS_PORT));
         }
         None

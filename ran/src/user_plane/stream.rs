@@ -1,8 +1,8 @@
-//! A stream of numbered packets in both directions, to see what a UE's user plane loses, reorders, repeats and holds up:
-//! the UE's end, and the end on the data network.
+//! A stream of numbered packets in both directions, to measure loss, reordering, duplication and gaps of a UE's user
+//! plane: the UE's end, and the end in the data network.
 //!
-//! Each side counts what it receives. The data network tells its counts in each of its packets, so that the UE knows
-//! both directions. What it says is its own little protocol over UDP; all numbers are in network order.
+//! Each side counts received packets. The data network sends its counts in each of its packets, so that the UE knows
+//! both directions. The protocol is a private one over UDP; all numbers are in network order.
 
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
@@ -18,32 +18,32 @@ const DOWNLINK_OCTETS: usize = 48;
 const IPV4_UDP_OCTETS: usize = 28;
 /// UEs that one server serves; more are not answered.
 const PEERS_MAX: usize = 1 << 16;
-/// How often the UE asks for the end of its stream.
+/// Attempts of the UE to end its stream.
 const STOP_AGAIN: Duration = Duration::from_millis(200);
-/// Numbers that are remembered to tell a repeated packet from a late one.
+/// Window of stored numbers, to distinguish a duplicate from a late packet.
 const WINDOW: u64 = 64;
-/// UDP ports of UEs begin here, one each stream.
+/// First UDP port of UEs; one per stream.
 const PORTS_FROM: u16 = 0x6000;
 
-/// What came of the packets of one direction.
+/// Results of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracker {
-    /// Different packets that came.
+    /// Distinct received packets.
     pub received: u64,
-    /// The highest number that came, plus one.
+    /// The highest received number, plus one.
     pub next: u64,
-    /// Packets that came after a later one.
+    /// Reordered packets.
     pub reordered: u32,
-    /// Packets that came again.
+    /// Duplicates.
     pub duplicated: u32,
-    /// The longest time without a packet, since it was last asked to begin anew.
+    /// The longest time without a packet, since the last reset.
     pub gap: Duration,
     last: Option<Instant>,
     window: u64,
 }
 
 impl Tracker {
-    /// A packet of this number came.
+    /// Counts a received packet.
     pub fn take(&mut self, now: Instant, number: u64) {
         if let Some(last) = self.last.replace(now) {
             self.gap = self.gap.max(now.since(last));
@@ -67,7 +67,7 @@ impl Tracker {
     }
 }
 
-/// How a stream is.
+/// Parameters of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
     /// The server.
@@ -78,21 +78,21 @@ pub struct StreamConfig {
     pub octets: usize,
 }
 
-/// What came of both directions.
+/// Results of both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamReport {
     /// Packets that the UE sent.
     pub uplink_sent: u64,
-    /// What came of them.
+    /// Their results.
     pub uplink: Tracker,
     /// Packets that the data network sent.
     pub downlink_sent: u64,
-    /// What came of them.
+    /// Their results.
     pub downlink: Tracker,
 }
 
 impl StreamReport {
-    /// Packets that were lost: uplink, downlink.
+    /// Lost packets: uplink, downlink.
     pub fn lost(&self) -> (u64, u64) {
         (
             self.uplink_sent.saturating_sub(self.uplink.received),
@@ -104,7 +104,7 @@ impl StreamReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// The end is asked for, again at this time.
+    /// The end is requested; next attempt at this time.
     Stopping(Instant),
     Ended,
 }
@@ -123,7 +123,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream that begins at once; `id` tells it from the UE's other ones.
+    /// A stream that starts at once; `id` distinguishes it from the UE's other ones.
     pub fn new(now: Instant, config: StreamConfig, address: Ipv4Addr, id: u32) -> Self {
         let port = PORTS_FROM | (id & 0x0fff) as u16;
         Self {
@@ -147,41 +147,41 @@ impl Stream {
         }
     }
 
-    /// Whether a packet has come.
+    /// Whether a packet was received.
     pub fn flows(&self) -> bool {
         self.report.downlink.received > 0
     }
 
-    /// Whether its end was asked for and answered.
+    /// Whether its end was requested and answered.
     pub fn has_ended(&self) -> bool {
         self.state == State::Ended
     }
 
-    /// What came of it so far; of the uplink as far as the data network has told.
+    /// Its results so far; for the uplink as last reported by the data network.
     pub fn report(&self) -> &StreamReport {
         &self.report
     }
 
-    /// The longest gaps are looked for anew from now on.
-    pub fn begin_anew(&mut self) {
+    /// Resets the longest gaps.
+    pub fn reset_gap(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.report.uplink.gap = Duration::ZERO;
         self.report.downlink.gap = Duration::ZERO;
     }
 
-    /// Has it end.
+    /// Ends it.
     pub fn stop(&mut self, now: Instant) {
         if self.state == State::Running {
             self.state = State::Stopping(now);
         }
     }
 
-    /// A packet that has the server send one, after so long, when the stream has ended.
+    /// A packet that makes the server send one packet after this delay, once the stream has ended.
     pub fn ring(&self, after: Duration) -> Vec<u8> {
         self.packet(Kind::Ring, u32::try_from(after.as_millis()).unwrap_or(u32::MAX))
     }
 
-    /// Hands packets that are due to `send`.
+    /// Passes due packets to `send`.
     pub fn poll(&mut self, now: Instant, send: &mut dyn FnMut(Vec<u8>)) {
         match self.state {
             State::Running => {
@@ -213,7 +213,7 @@ impl Stream {
         udp(self.local, self.config.server, &payload)
     }
 
-    /// Takes a packet of the network, if it is of this stream.
+    /// Handles a packet of the network, if it belongs to this stream.
     pub fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
         let Some((from, to, payload)) = parse_udp(packet) else { return false };
         if from != self.config.server || to != self.local {
@@ -288,7 +288,7 @@ impl FromServer {
     }
 }
 
-/// The end on the data network: answers the streams of many UEs. Pure: who owns a socket feeds it.
+/// The end in the data network: answers the streams of many UEs. Pure: without sockets.
 #[derive(Debug, Default)]
 pub struct StreamServer {
     peers: BTreeMap<SocketAddr, Peer>,
@@ -304,7 +304,7 @@ struct Peer {
     number: u64,
     /// When the next packet is due, if one is.
     due: Option<Instant>,
-    /// It is one packet alone.
+    /// It sends only one packet.
     ring: bool,
 }
 
@@ -326,7 +326,7 @@ impl Peer {
 }
 
 impl StreamServer {
-    /// A datagram came; answers go to `send`.
+    /// Handles a datagram; answers go to `send`.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -375,7 +375,7 @@ impl StreamServer {
         }
     }
 
-    /// Sends what is due.
+    /// Sends due packets.
     pub fn tick(&mut self, now: Instant, send: &mut dyn FnMut(SocketAddr, Vec<u8>)) {
         while let Some((at, to)) = self.due.pop_first() {
             if at > now {
@@ -438,7 +438,7 @@ fn udp(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// From, to and payload of UDP in an IPv4 packet that is whole.
+/// Source, destination and payload of UDP in an unfragmented IPv4 packet.
 fn parse_udp(packet: &[u8]) -> Option<(SocketAddrV4, SocketAddrV4, &[u8])> {
     let (head, rest) = packet.split_first_chunk::<20>()?;
     if head[0] != 0x45 || head[9] != 17 || head[6] & 0x3f != 0 || head[7] != 0 {
@@ -477,7 +477,7 @@ mod tests {
         StreamConfig { server, interval: 20 * MS, octets: 200 }
     }
 
-    /// Runs both ends for so many milliseconds; `lose` says which packets to the UE are lost.
+    /// Runs both ends for some milliseconds; `lose` selects packets to the UE that are lost.
     fn run(stream: &mut Stream, server: &mut StreamServer, from: u64, to: u64, lose: &dyn Fn(u64) -> bool) {
         for ms in from..to {
             let now = NOW + Duration::from_millis(ms);
@@ -502,7 +502,7 @@ mod tests {
         run(&mut stream, &mut server, 0, 1000, &|_| false);
         assert!(stream.flows());
         assert_eq!(stream.report().downlink.gap, 20 * MS);
-        stream.begin_anew();
+        stream.reset_gap();
         run(&mut stream, &mut server, 1000, 2000, &|ms| (1100..1200).contains(&ms));
         assert_eq!(stream.report().downlink.gap, 120 * MS);
         assert_eq!(stream.report().uplink.gap, 20 * MS);
@@ -512,7 +512,7 @@ mod tests {
         assert_eq!(stream.report().uplink_sent, 100);
         assert_eq!(stream.report().lost(), (0, 5));
         assert_eq!(server.next_deadline(), None);
-        // One packet later, when asked for; and garbage is none.
+        // One packet later, on request; garbage is ignored.
         let ring = stream.ring(300 * MS);
         let (from, _, payload) = parse_udp(&ring).unwrap();
         server.receive(NOW, from.into(), payload, &mut |_, _| {});

@@ -1,4 +1,4 @@
-//! The stack against another one that plays the network: a host with echo, a DNS server and a web server.
+//! The stack against another one that acts as the network: a host with echo, a DNS server and a web server.
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 use whimbrel_ngap::{
     AmfConfigurationUpdate, AmfTnlAssociationToAddItem, AmfTnlAssociationToRemoveItem,
-    CpTransportLayerInformation, Message, RanConfigurationUpdateAcknowledge,
+    CpTransportLayerInformation, Message, PPID, RanConfigurationUpdateAcknowledge,
 };
 use whimbrel_ran::edge::{Clock, GnbPlace, Mode, RunnerConfig, Silent};
 use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Settings, Transport};
@@ -17,7 +17,6 @@ use crate::network::Network;
 use crate::scenario::{SOCKETS, fleet, gnb, scenario, ues};
 
 const PORT: u16 = 38412;
-const NGAP: u32 = 60;
 /// Nothing of a UE is under way after so long a silence.
 const AT_REST: Duration = Duration::from_millis(60);
 
@@ -103,37 +102,37 @@ impl Pair<'_> {
             }
             Message::AmfConfigurationUpdateAcknowledge(_) => Vec::new(),
             message => {
-                assert_eq!(host, self.serves, "{} to the host that waits", message.name());
+                assert_eq!(host, self.serves, "{} to the host that does not serve", message.name());
                 let other = self.lines[1 - host].is_some();
                 if self.end == End::Unheard && other && (self.taken > 2 || self.ends) {
                     self.ends = true;
                     return self.lost.push_back(octets.to_vec());
                 }
                 if let Some(lost) = self.lost.pop_front() {
-                    assert_eq!(octets, lost, "it comes again, before anything else");
+                    assert_eq!(octets, lost, "it is repeated first");
                 }
                 (self.taken, self.last) = (self.taken + 1, now);
                 let mut answers = self.network.ngap(stream, octets);
                 if let Message::NgSetupRequest(_) = message {
                     self.lines[host] = Some(from);
-                    answers.push((0, Self::told_of(1 - host)));
+                    answers.push((0, Self::announcement(1 - host)));
                 }
                 answers
             }
         };
         let transport = self.hosts[host].as_mut().unwrap();
         for (stream, octets) in answers {
-            transport.send(from, stream, NGAP, &octets).unwrap();
+            transport.send(from, stream, PPID, &octets).unwrap();
         }
     }
 
-    fn told_of(host: usize) -> Vec<u8> {
+    fn announcement(host: usize) -> Vec<u8> {
         let mut update = AmfConfigurationUpdate::new();
         update.amf_tnl_association_to_add_list = vec![AmfTnlAssociationToAddItem::new(information(host), 0)];
         Message::from(update).to_vec()
     }
 
-    /// Where the UEs rest and the other host is known to the gNB, the one that serves ends, and comes back as the other's other.
+    /// Once the UEs are idle and the gNB knows the other host, the serving host ends and returns as the further one.
     fn switch(&mut self, now: Instant) {
         let rests = self.end != End::Unheard && self.taken > 2 && now.since(self.last) > AT_REST;
         let (from, to) = (self.serves, 1 - self.serves);
@@ -156,9 +155,9 @@ impl Pair<'_> {
             let mut update = AmfConfigurationUpdate::new();
             update.amf_tnl_association_to_remove_list =
                 vec![AmfTnlAssociationToRemoveItem::new(information(from))];
-            transport.send(line, 0, NGAP, &Message::from(update).to_vec()).unwrap();
+            transport.send(line, 0, PPID, &Message::from(update).to_vec()).unwrap();
         }
-        transport.send(line, 0, NGAP, &Self::told_of(from)).unwrap();
+        transport.send(line, 0, PPID, &Self::announcement(from)).unwrap();
     }
 }
 
@@ -173,7 +172,7 @@ fn a_gnb_leaves_a_host_that_died_without_a_word_when_the_other_one_says_so() {
 }
 
 #[test] // RFC 9260 §11.1
-fn what_a_host_had_not_acknowledged_when_it_died_is_said_again_to_the_other() {
+fn messages_unacknowledged_by_a_failed_host_are_repeated_to_the_other() {
     goes_on(End::Unheard);
 }
 

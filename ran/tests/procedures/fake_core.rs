@@ -414,12 +414,12 @@ impl Core {
         let count = whimbrel_security::NasCount::new(self.count).unwrap();
         self.context.as_mut().unwrap().nas.apply_to_container(Direction::Uplink, count, &mut whole);
         let Ok(Mm::ServiceRequest(whole)) = Mm::decode(&whole) else { panic!("container") };
-        let wanted = whole.uplink_data_status.unwrap_or_default();
+        let requested = whole.uplink_data_status.unwrap_or_default();
         self.last_service = Some(whole);
         let mut accept = ServiceAccept::new();
         accept.pdu_session_status = Some(self.sessions);
         let nas = self.protect(accept, SecurityHeaderType::IntegrityProtectedAndCiphered);
-        self.context_setup(nas, wanted, out);
+        self.context_setup(nas, requested, out);
     }
 
     fn session(&mut self, m: mm::UlNasTransport, out: &mut Out) {
@@ -613,7 +613,7 @@ pub struct Net {
     pub gnb_events: Vec<gnb::Event>,
     packets: Vec<(PduSessionId, Vec<u8>)>,
     gtpu: Vec<(SocketAddr, Vec<u8>)>,
-    /// Datagrams from gNB to gNB are kept by, until they are let go.
+    /// Datagrams from gNB to gNB are held until they are released.
     pub hold_gtpu: Option<Vec<(usize, Vec<u8>)>>,
 }
 
@@ -735,7 +735,7 @@ impl Net {
         core::mem::take(&mut self.gtpu)
     }
 
-    /// Lets go of what was held between gNBs.
+    /// Releases the held datagrams between gNBs.
     pub fn release_gtpu(&mut self) {
         let held = self.hold_gtpu.take().unwrap_or_default();
         self.way.extend(held.into_iter().map(|(to, datagram)| OnWay::Gtpu(to, datagram)));

@@ -90,10 +90,10 @@ impl Core {
         let security = self.mobility.next(self.knobs.wrong_next_hop);
         let mut answer =
             ngap::PathSwitchRequestAcknowledge::new(amf, m.ran_ue_ngap_id, security, vec![SLICE]);
-        let told = m.ue_security_capabilities.as_ref();
+        let received = m.ue_security_capabilities.as_ref();
         answer.ue_security_capabilities = match self.knobs.believe_capabilities {
             true => None,
-            false => (told != Some(&capabilities())).then(capabilities),
+            false => (received != Some(&capabilities())).then(capabilities),
         };
         self.mobility.tunnels.clear();
         for item in &m.pdu_session_resource_to_be_switched_dl_list {

@@ -105,20 +105,23 @@ fn a_false_next_hop_is_a_violation() {
 
 #[test] // TS 33.501 §6.7.3.1: capabilities that a gNB bids down
 fn bidding_down_is_corrected_or_a_violation() {
-    let lie = UeSecurityCapabilities::new(0, 0x8000, 0, 0);
+    let altered = UeSecurityCapabilities::new(0, 0x8000, 0, 0);
     let mut net = with_sessions(1);
-    net.gnb_mut(1).faults_mut().altered_capabilities = Some(lie.clone());
+    net.gnb_mut(1).faults_mut().altered_capabilities = Some(altered.clone());
     hand_over(&mut net, Via::Xn);
-    assert_eq!(net.core.mobility.path_switch.as_ref().unwrap().ue_security_capabilities, Some(lie.clone()));
+    assert_eq!(
+        net.core.mobility.path_switch.as_ref().unwrap().ue_security_capabilities,
+        Some(altered.clone())
+    );
     net.take_events();
     net.gnb_mut(1).faults_mut().altered_capabilities = None;
     hand_over(&mut net, Via::Xn);
-    let told = &net.core.mobility.path_switch.as_ref().unwrap().ue_security_capabilities;
-    assert_eq!(*told, Some(capabilities()));
+    let returned = &net.core.mobility.path_switch.as_ref().unwrap().ue_security_capabilities;
+    assert_eq!(*returned, Some(capabilities()));
     net.take_events();
     let mut net = with_sessions(1);
     net.core.knobs.believe_capabilities = true;
-    net.gnb_mut(1).faults_mut().altered_capabilities = Some(lie);
+    net.gnb_mut(1).faults_mut().altered_capabilities = Some(altered);
     hand_over(&mut net, Via::Xn);
     assert_eq!(net.violations(), ["the gNB named false UE security capabilities, and the core took them"]);
 }

@@ -50,7 +50,7 @@ impl Network {
     fn answer(&mut self, stream: u16, octets: &[u8]) -> Vec<(u16, Vec<u8>)> {
         let message = Message::decode(octets).unwrap();
         let index = match &message {
-            Message::InitialUeMessage(m) => self.who(&m.nas_pdu),
+            Message::InitialUeMessage(m) => self.sender(&m.nas_pdu),
             _ => {
                 let id = peek(octets).and_then(|p| p.amf_ue_ngap_id);
                 id.map_or(0, |id: AmfUeNgapId| (id.value() >> 20) as usize)
@@ -71,7 +71,7 @@ impl Network {
         answers.into_iter().map(|(stream, m)| (stream, m.to_vec())).collect()
     }
 
-    fn who(&self, nas: &[u8]) -> usize {
+    fn sender(&self, nas: &[u8]) -> usize {
         let plain = match Envelope::parse(nas).unwrap() {
             Envelope::PlainMm(plain) => plain,
             Envelope::Protected(envelope) => envelope.payload,
@@ -120,7 +120,7 @@ impl Network {
         self.downlink(index, &packet)
     }
 
-    /// A packet in the tunnel of a UE. A UPF that has not been told of it yet has nowhere to send to.
+    /// A packet in the tunnel of a UE, if the UPF has it.
     fn downlink(&self, index: usize, packet: &[u8]) -> Option<Vec<u8>> {
         let flow = PduSessionInformation::Dl { qfi: Qfi::new(1).unwrap(), rqi: false, ppi: None };
         let header = GpduHeader::new(*self.tunnels.get(&index)?, Some(flow));

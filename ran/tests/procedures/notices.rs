@@ -1,4 +1,4 @@
-//! What gNBs tell of their own accord, and are told beside calls, against a scripted core.
+//! Notifications of gNBs and of the AMF, against a scripted core.
 
 use std::net::Ipv4Addr;
 
@@ -43,8 +43,8 @@ fn warnings_go_on_the_air_and_off_it() {
     net.take_events();
 }
 
-#[test] // TS 38.413 §8.7.7.2, §8.7.8.2, §9.3.1.105: all of what the action names, where no part is said
-fn an_overloaded_amf_is_obeyed() {
+#[test] // TS 38.413 §8.7.7.2, §8.7.8.2, §9.3.1.105: without a percentage, all connections of the action are rejected
+fn connections_are_rejected_after_overload_start() {
     use ngap::OverloadAction as A;
     for (action, lets_in) in [
         (A::RejectNonEmergencyMoDt, true),
@@ -59,7 +59,7 @@ fn an_overloaded_amf_is_obeyed() {
         net.command(Command::Register);
         assert_eq!(net.ue.state() == MmState::Registered, lets_in, "{action:?}");
         assert_eq!(net.gnb_events.contains(&GnbEvent::Barred(UE)), !lets_in);
-        // It is told apart from a connection that stood and was lost.
+        // It is distinguished from a connection that was lost.
         let barred = |e: &Event| matches!(e, Event::Refused { reason: Reason::Barred, .. });
         assert_eq!(net.events.iter().any(barred), !lets_in);
         net.core(|_, out| out.push((0, ngap::OverloadStop::new().into())));
@@ -70,7 +70,7 @@ fn an_overloaded_amf_is_obeyed() {
     }
 }
 
-#[test] // TS 38.413 §8.7.7.2, TS 24.501 §4.6.2.3: what is said of slices meets no UE that names none to its gNB
+#[test] // TS 38.413 §8.7.7.2, TS 24.501 §4.6.2.3: slice lists do not apply to UEs that name no slice to their gNB
 fn an_overload_of_slices_alone_keeps_no_ue_away() {
     let mut net = Net::new();
     let mut start = ngap::OverloadStart::new();
@@ -89,8 +89,8 @@ fn location_is_reported() {
     for event in [EventType::Direct, EventType::ChangeOfServeCell] {
         net.core(|core, out| {
             let mut m = ngap::LocationReportingControl::new(core.amf_ue_ngap_id, core.ran_ue_ngap_id);
-            let wanted = ngap::LocationReportingRequestType::new(event, ngap::ReportArea::Cell);
-            m.location_reporting_request_type = Some(wanted);
+            let request = ngap::LocationReportingRequestType::new(event, ngap::ReportArea::Cell);
+            m.location_reporting_request_type = Some(request);
             out.push((core.stream, m.into()));
         });
     }
@@ -140,7 +140,7 @@ fn notifications_and_a_reset_of_one_ue() {
     net.gnb(gnb::Input::Notify { ue: UE, session: one(), qfi: flow(), fulfilled: false });
     net.gnb(gnb::Input::LetSessionGo(UE, one()));
     assert!(!net.ue.has_user_plane(one()));
-    // Nobody has asked to hear of it.
+    // No report was requested.
     net.gnb(gnb::Input::Inactive(UE, true));
     net.gnb(gnb::Input::ResetSome(&[UE]));
     assert_eq!(net.core.ngap, ["PduSessionResourceNotify", "PduSessionResourceNotify", "NgReset"]);
@@ -157,9 +157,9 @@ fn modification_that_is_refused_or_not_answered() {
     let request = QosRequest { rules: Vec::new(), flows: vec![wish] };
     net.core.knobs.reject_modification = Some(SmCause::Unsupported5qiValue);
     net.command(Command::ModifySession(one(), Box::new(request.clone())));
-    let refused = |events: &[Event], wanted: Reason| {
+    let refused = |events: &[Event], expected: Reason| {
         events.iter().any(|e| {
-            matches!(e, Event::Refused { procedure: Procedure::SessionModification, reason, .. } if *reason == wanted)
+            matches!(e, Event::Refused { procedure: Procedure::SessionModification, reason, .. } if *reason == expected)
         })
     };
     assert!(refused(&net.take_events(), Reason::Sm(SmCause::Unsupported5qiValue)));

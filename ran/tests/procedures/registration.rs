@@ -296,7 +296,7 @@ fn lost_challenge() {
     net.take_events();
 }
 
-#[test] // TS 24.501 §4.4.4.2: the IMEI is not told in clear
+#[test] // TS 24.501 §4.4.4.2: the IMEI is not sent in clear
 fn identity_in_clear() {
     let mut net = Net::new();
     net.ue.faults_mut().ignore = vec![(MessageType::AuthenticationRequest, 1)];

@@ -209,7 +209,7 @@ fn what_goes_wrong_before_is_reported() {
 }
 
 #[test] // a UE that is at something still is late, and that counts
-fn a_trace_says_who_does_what_when() {
+fn a_trace_starts_procedures_at_their_times() {
     let trace = "0,0,register\n0,0,session\n0.5,1,register\n1,0,idle\n1,0,return\n2,1,switch-off\n";
     let mut scenario = scenario(r#"{"ues": 2}"#);
     scenario.arrival = ArrivalPattern::Trace(whimbrel_ran::trace::read(trace).unwrap());

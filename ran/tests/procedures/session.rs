@@ -176,7 +176,7 @@ fn service_rejected_by_a_core_that_forgot() {
     assert!(events.iter().any(|e| matches!(e, Event::Registered { .. })), "{events:?}");
 }
 
-#[test] // TS 24.501 §4.4.4.3: a service request that cannot be verified is refused, and the UE registers anew
+#[test] // TS 24.501 §4.4.4.3: a service request that cannot be verified is refused, and the UE registers again
 fn service_request_with_a_wrong_mac() {
     let mut net = with_session();
     go_idle(&mut net);
@@ -249,16 +249,16 @@ fn reset_and_loss_of_the_association() {
 }
 
 #[test] // TS 38.413 §8.7.4, §10
-fn garbage_and_strangers() {
+fn garbage_and_unknown_ues_get_error_indication() {
     let mut net = Net::registered();
     net.take_events();
     net.gnb(gnb::Input::Ngap { stream: 0, octets: &[0xff; 9] });
-    let stranger = whimbrel_ngap::DownlinkNasTransport::new(
+    let unknown = whimbrel_ngap::DownlinkNasTransport::new(
         whimbrel_ids::AmfUeNgapId::new(7).unwrap(),
         whimbrel_ids::RanUeNgapId(77),
         vec![0x7e],
     );
-    let octets = whimbrel_ngap::Message::from(stranger).to_vec();
+    let octets = whimbrel_ngap::Message::from(unknown).to_vec();
     net.gnb(gnb::Input::Ngap { stream: 1, octets: &octets });
     assert_eq!(net.core.ngap.iter().filter(|n| **n == "ErrorIndication").count(), 2);
     assert_eq!(net.violations().len(), 2);

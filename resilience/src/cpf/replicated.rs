@@ -77,6 +77,7 @@ pub struct ReplicatedCpf {
     /// The UEs in trials, by the trial's number.
     trials: BTreeMap<u64, UeId>,
     last_trial: u64,
+    #[cfg(feature = "experiments")]
     only_whole_states: bool,
 }
 
@@ -93,6 +94,7 @@ impl ReplicatedCpf {
             refused: 0,
             trials: BTreeMap::new(),
             last_trial: 0,
+            #[cfg(feature = "experiments")]
             only_whole_states: false,
         }
     }
@@ -103,6 +105,7 @@ impl ReplicatedCpf {
     }
 
     /// Sends whole checkpoints where a delta would be smaller, too: a baseline of experiments.
+    #[cfg(feature = "experiments")]
     pub fn only_whole_states(&mut self) {
         self.only_whole_states = true;
     }
@@ -191,7 +194,9 @@ impl ReplicatedCpf {
                 Some(delta) => PeerMessage::Delta { term, delta },
                 None => PeerMessage::State(State { ue, term, clock, state: state.clone() }),
             };
-            served.sent = Some(state).filter(|_| !self.only_whole_states);
+            served.sent = Some(state);
+            #[cfg(feature = "experiments")]
+            served.sent.take_if(|_| self.only_whole_states);
             out.peers.extend(served.backups.iter().map(|&to| (to, message.clone())));
         }
     }

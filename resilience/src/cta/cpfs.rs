@@ -281,7 +281,10 @@ impl Cpfs {
             self.ledgers.insert(ue, ledger);
         }
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return };
-        let ((by, term), marked) = (ledger.assignment(), ledger.mark());
+        let (by, term) = ledger.assignment();
+        #[cfg(any(test, feature = "experiments"))]
+        let marked = ledger.mark();
+        #[cfg(any(test, feature = "experiments"))]
         self.outdated(ue, marked, out);
         let log = self.log_of(ue, by);
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return };
@@ -766,7 +769,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub(super) fn session_asked(&mut self, ue: UeId, upf: UpfId, octets: &[u8]) {
         let ends = octets.get(1) == Some(&message_type::SESSION_DELETION_REQUEST);
         if let Service::Region(cpfs) = &mut self.service
-            && (ends || smf::gives_away(octets))
+            && (ends || smf::changes_cp_f_seid(octets))
             && let Some(sessions) = cpfs.deletions.get_mut(&ue)
         {
             let seid = |octets: &[u8]| octets.get(4..12).map(<[u8]>::to_vec);

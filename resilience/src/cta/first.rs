@@ -143,7 +143,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Ok(ue) => ue,
             Err(limit) => {
                 self.limited(now, Some(first.association), limit, out);
-                if self.ran.may_complain(now, first.association) {
+                if self.ran.may_send_error_indication(now, first.association) {
                     let answer = amf::overloaded(&first.octets, CauseMisc::ControlProcessingOverload);
                     send(first.association, first.stream, &answer, out);
                 }

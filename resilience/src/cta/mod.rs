@@ -32,7 +32,7 @@ use whimbrel_control::{
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
 use whimbrel_ngap::ie::TriggeringMessage;
-use whimbrel_ngap::{Message, Peek, TransferSyntax};
+use whimbrel_ngap::{Message, Peek, ProcedureCode, TransferSyntax};
 use whimbrel_security::SecurityHeaderType;
 
 use crate::link::{CpfCommand, CpfReport};
@@ -445,7 +445,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     None if self.slots.has_just_left(now, id) => {
                         // The target gNB waits for an answer; other gNBs get the release.
                         if let Ok(Message::PathSwitchRequest(m)) = Message::decode(octets) {
-                            send(association, stream, &amf::came_too_late(&m), out);
+                            send(association, stream, &amf::released_meanwhile(&m), out);
                         }
                     }
                     None => {
@@ -605,7 +605,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let begins = !matches!(batch.disposition, Disposition::OtherUe | Disposition::Elsewhere(_));
         let former = asked.filter(|_| begins).map(|a| (a.amf_ue_ngap_id, self.begun(ue, a)));
         // A gNB that asks for the UE's path may still have another connection of it, whose release keeps to its stream.
-        let left = || Some((self.slots.wanted_elsewhere(ue)?, self.slots.stream_begun(ue)));
+        let left = || Some((self.slots.path_switch_pending(ue)?, self.slots.stream_begun(ue)));
         let former = former.or_else(left);
         let (outputs, events) = (std::mem::take(&mut batch.outputs), std::mem::take(&mut batch.events));
         let Batch { disposition, connected, .. } = batch;
@@ -660,7 +660,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if !batch.no_effect {
             self.slots.note(ue, clock, &batch);
         }
-        if self.slots.wanted_elsewhere(ue).is_none() {
+        if self.slots.path_switch_pending(ue).is_none() {
             self.path_switches.settled(ue);
         }
         // The message counts as the UE's if it came over the UE's connection.
@@ -677,7 +677,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
 /// Whether this is UE CONTEXT RELEASE COMMAND of a connection other than `current`.
 fn releases_another(octets: &[u8], current: AmfUeNgapId) -> bool {
-    let release = |p: &Peek| p.procedure_code == 41 && p.kind == TriggeringMessage::InitiatingMessage;
+    let release = |p: &Peek| {
+        p.procedure_code == ProcedureCode::UE_CONTEXT_RELEASE
+            && p.kind == TriggeringMessage::InitiatingMessage
+    };
     let named = whimbrel_ngap::peek(octets).filter(release).and_then(|p| p.amf_ue_ngap_id);
     named.is_some_and(|id| id != current)
 }
@@ -690,21 +693,27 @@ fn proposes_keys(output: &Output) -> bool {
 }
 
 fn is_initial_ue_message(peek: &Peek) -> bool {
-    peek.procedure_code == 15 && peek.kind == TriggeringMessage::InitiatingMessage
+    peek.procedure_code == ProcedureCode::INITIAL_UE_MESSAGE
+        && peek.kind == TriggeringMessage::InitiatingMessage
 }
 
 fn is_handover_required(peek: &Peek) -> bool {
-    peek.procedure_code == 12 && peek.kind == TriggeringMessage::InitiatingMessage
+    peek.procedure_code == ProcedureCode::HANDOVER_PREPARATION
+        && peek.kind == TriggeringMessage::InitiatingMessage
 }
 
 fn is_handover_request_acknowledge(peek: &Peek) -> bool {
-    peek.procedure_code == 13 && peek.kind == TriggeringMessage::SuccessfulOutcome
+    peek.procedure_code == ProcedureCode::HANDOVER_RESOURCE_ALLOCATION
+        && peek.kind == TriggeringMessage::SuccessfulOutcome
 }
 
 /// UE CONTEXT RELEASE COMPLETE, or the error that there is no such context.
 fn is_answer_to_release(peek: &Peek) -> bool {
-    let complete = peek.procedure_code == 41 && peek.kind == TriggeringMessage::SuccessfulOutcome;
-    complete || peek.procedure_code == 9 && peek.kind == TriggeringMessage::InitiatingMessage
+    let complete = peek.procedure_code == ProcedureCode::UE_CONTEXT_RELEASE
+        && peek.kind == TriggeringMessage::SuccessfulOutcome;
+    complete
+        || peek.procedure_code == ProcedureCode::ERROR_INDICATION
+            && peek.kind == TriggeringMessage::InitiatingMessage
 }
 
 fn is_path_switch_request(peek: &Peek) -> bool {
@@ -714,15 +723,17 @@ fn is_path_switch_request(peek: &Peek) -> bool {
 /// In PER by its first octets, the choice and the procedure code (TS 38.413 §9.4.3), since every message that leaves is checked.
 fn is_error_indication(octets: &[u8]) -> bool {
     match TransferSyntax::of(octets) {
-        TransferSyntax::Per => octets.starts_with(&[0x00, 0x09]),
-        TransferSyntax::Fastwire => whimbrel_ngap::peek(octets)
-            .is_some_and(|p| p.procedure_code == 9 && p.kind == TriggeringMessage::InitiatingMessage),
+        TransferSyntax::Per => octets.starts_with(&[0x00, ProcedureCode::ERROR_INDICATION.0]),
+        TransferSyntax::Fastwire => whimbrel_ngap::peek(octets).is_some_and(|p| {
+            p.procedure_code == ProcedureCode::ERROR_INDICATION
+                && p.kind == TriggeringMessage::InitiatingMessage
+        }),
     }
 }
 
 /// The request, or its answer.
 fn is_of_path_switch(peek: &Peek) -> bool {
-    peek.procedure_code == 25
+    peek.procedure_code == ProcedureCode::PATH_SWITCH_REQUEST
 }
 
 fn send(association: AssociationId, stream: u16, message: &Message, out: &mut Outbox) {

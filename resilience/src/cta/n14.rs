@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
-    self, Body, Completed, Given, N14, PeerAmfId, Relation, Transferred, UeContextCreateData,
+    self, Body, Completed, HandedOverSession, N14, PeerAmfId, Relation, Transferred, UeContextCreateData,
 };
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{Checkpoint, Flat, FlatError, HandoverTarget, OutputId, Payload, UeId, UpfId};
@@ -146,13 +146,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             Body::UeContextNotTransferred(asker) => (*asker, None),
             body if body.is_of_source() => match (self.arrivals.get(from, relation), body) {
-                (Some(ue), Body::Completed(Completed::Given(given))) => {
+                (Some(ue), Body::Completed(Completed::HandedOver(given))) => {
                     given.iter().for_each(|g| self.session_came(ue, g));
                     (ue, None)
                 }
                 (Some(ue), _) => (ue, None),
                 // Sessions given for a UE that is lost here are deleted.
-                (None, Body::Completed(Completed::Given(given))) => {
+                (None, Body::Completed(Completed::HandedOver(given))) => {
                     given.iter().for_each(|g| self.end_orphan(now, g, out));
                     return Err(N14Error::Unknown);
                 }
@@ -182,18 +182,18 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         takes
     }
 
-    fn upf_of(&self, given: &Given) -> Option<UpfId> {
+    fn upf_of(&self, given: &HandedOverSession) -> Option<UpfId> {
         let mut upfs = (0u8..).map(UpfId).zip(&self.config.smf.upfs);
         upfs.find(|(_, u)| u.address == Some(given.upf)).map(|(id, _)| id)
     }
 
-    fn session_came(&mut self, ue: UeId, given: &Given) {
+    fn session_came(&mut self, ue: UeId, given: &HandedOverSession) {
         if let Some(upf) = self.upf_of(given) {
             self.session_stands(ue, upf, whimbrel_control::smf::deletion(given.up_seid));
         }
     }
 
-    fn end_orphan(&mut self, now: Instant, given: &Given, out: &mut Outbox) {
+    fn end_orphan(&mut self, now: Instant, given: &HandedOverSession, out: &mut Outbox) {
         if let Some(upf) = self.upf_of(given) {
             let (to, no_ue) = (OutputId { clock: 0, index: 0 }, UeId { slot: 0, generation: 0 });
             let deletion = whimbrel_control::smf::deletion(given.up_seid);

@@ -69,7 +69,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return;
         };
         if let Ok(Message::PathSwitchRequest(m)) = Message::decode(&octets) {
-            send(association, stream, &amf::came_too_late(&m), out);
+            send(association, stream, &amf::released_meanwhile(&m), out);
         }
     }
 }

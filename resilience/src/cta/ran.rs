@@ -146,7 +146,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         what: &'static str,
         out: &mut Outbox,
     ) -> bool {
-        let may = self.ran.may_complain(now, association);
+        let may = self.ran.may_send_error_indication(now, association);
         match may {
             true => out.ran_events.push(RanEvent::Refused { association, what: what.to_owned() }),
             false => self.limited(now, Some(association), "error_indications", out),

@@ -429,8 +429,8 @@ impl Slots {
         }
     }
 
-    /// The AMF-UE-NGAP-ID that a gNB names which asks for the UE's path.
-    pub(super) fn wanted_elsewhere(&self, ue: UeId) -> Option<AmfUeNgapId> {
+    /// The AMF-UE-NGAP-ID in the PATH SWITCH REQUEST that is being processed for the UE.
+    pub(super) fn path_switch_pending(&self, ue: UeId) -> Option<AmfUeNgapId> {
         self.entries.get(ue.slot as usize)?.elsewhere.map(|e| e.of)
     }
 

@@ -49,9 +49,7 @@ pub struct InvalidTiming;
 
 impl fmt::Display for InvalidTiming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "heartbeats take an interval of 20 ms to 1 s and a multiplier of 2 to 16 (experiments: from 1 ms, from 1)",
-        )
+        f.write_str("heartbeats take an interval of 20 ms to 1 s and a multiplier of 2 to 16")
     }
 }
 
@@ -66,7 +64,8 @@ impl Timing {
         Self::checked(interval, multiplier, Duration::from_millis(20), 2)
     }
 
-    /// As [`Self::new`], from 1 ms and from one probe: where false alarms are to be provoked. Errors: others.
+    /// As [`Self::new`], from 1 ms and from one probe: for experiments that provoke false alarms. Errors: others.
+    #[cfg(any(test, feature = "experiments"))]
     pub fn experiment(interval: Duration, multiplier: u8) -> Result<Self, InvalidTiming> {
         Self::checked(interval, multiplier, Duration::from_millis(1), 1)
     }
@@ -102,5 +101,17 @@ impl Default for Timing {
     /// 20 ms three times: a death is found in 60 to 80 ms, before a UE repeats anything.
     fn default() -> Self {
         Self { interval: Duration::from_millis(20), multiplier: 3 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timings_of_experiments_are_from_one_millisecond_and_one_probe() {
+        assert!(Timing::experiment(Duration::from_millis(1), 1).is_ok());
+        assert!(Timing::experiment(Duration::from_micros(999), 3).is_err());
+        assert!(Timing::experiment(Duration::from_millis(1), 0).is_err());
     }
 }

@@ -23,8 +23,8 @@ pub struct ReflectorCounters {
 pub struct Reflected {
     /// To be sent to where the probe came from.
     pub answer: [u8; LENGTH],
-    /// The process that declared this incarnation failed: what it served for that one it serves no more, and it counts again only after
-    /// [`Reflector::rejoin`].
+    /// The process that declared this incarnation failed: it no longer serves what it served for that one, and it is counted again only
+    /// after [`Reflector::rejoin`].
     pub replaced_by: Option<Discriminator>,
 }
 

@@ -170,7 +170,7 @@ impl View {
                 let (known, _) =
                     self.homes.get_mut(&home).filter(|(known, _)| *known != 0 && *known < revision)?;
                 *known = 0; // the next write creates it
-                let why = "it was deleted; what it said holds until it is written again".into();
+                let why = "it was deleted; its former value holds until it is written again".into();
                 Some(Change::Ignored { key: format!("home/{home}"), why })
             }
             _ => None,

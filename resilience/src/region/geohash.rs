@@ -17,7 +17,7 @@ impl Geohash {
     /// Characters at most: a cell of twenty-four is 2 m wide, less than what position services tell apart.
     pub const LENGTH_MAX: u8 = 24;
 
-    /// The cell of this length in which a place lies; degrees, north and east positive. `None`: no such place or length.
+    /// The cell of this length that contains a place; degrees, north and east positive. `None`: no such place or length.
     pub fn of(latitude: f64, longitude: f64, length: u8) -> Option<Self> {
         let earth = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
         if !earth || !(1..=Self::LENGTH_MAX).contains(&length) {
@@ -48,7 +48,7 @@ impl Geohash {
         (self.length > 1).then(|| Self { bits: self.bits >> 2, length: self.length - 1 })
     }
 
-    /// Whether the other cell is this one or lies in it.
+    /// Whether the other cell is this one or within it.
     pub fn covers(self, other: Self) -> bool {
         other.length >= self.length && other.bits >> (2 * (other.length - self.length)) == self.bits
     }
@@ -59,7 +59,7 @@ impl Geohash {
     }
 }
 
-/// The half of an interval in which a value lies: 1 is the upper one.
+/// The half of an interval that contains a value: 1 is the upper one.
 fn halve(low: &mut f64, high: &mut f64, value: f64) -> u64 {
     let middle = (*low + *high) / 2.0;
     if value >= middle {
@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cell_reads_as_it_prints_and_lies_in_its_wider_ones(
+        fn a_cell_reads_as_it_prints_and_is_within_its_wider_ones(
             latitude in -90.0..=90.0, longitude in -180.0..=180.0, length in 2..=24u8,
         ) {
             let cell = Geohash::of(latitude, longitude, length).unwrap();

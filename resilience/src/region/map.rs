@@ -21,7 +21,7 @@ pub enum CpfState {
 pub enum RegionError {
     /// Two regions have the same name.
     SameName(Region, Region),
-    /// One geohash cell lies in the other: a gNB would be in both.
+    /// One geohash cell is within the other: a gNB would be in both.
     Overlap(Region, Region),
     /// There is no such region.
     Unknown(Region),
@@ -40,7 +40,7 @@ impl fmt::Display for RegionError {
             Self::Overlap(a, b) => {
                 write!(
                     f,
-                    "the region {b} lies in the region {a}: a gNB there would be in both; leave out one"
+                    "the region {b} is within the region {a}: a gNB there would be in both; leave out one"
                 )
             }
             Self::Unknown(region) => write!(f, "no region {region} is configured"),
@@ -117,7 +117,7 @@ impl Regions {
         self.cpfs.get(&cpf).map(|(region, _)| region)
     }
 
-    /// The region in whose cell a place lies; degrees, north and east positive.
+    /// The region whose cell contains a place; degrees, north and east positive.
     pub fn at(&self, latitude: f64, longitude: f64) -> Option<&Region> {
         let place = Geohash::of(latitude, longitude, Geohash::LENGTH_MAX)?;
         self.regions.values().find(|r| r.cell().is_some_and(|cell| cell.covers(place)))

@@ -1,7 +1,7 @@
 //! Regions and rings: which CPF is a UE's primary, and which are its backups (Neutrino §4.3).
 //!
 //! - [`Region`], the unit of a deployment: some gNBs, their CTAs and a pool of CPFs. It is a [`Geohash`] cell or named by the operator, and
-//!   lies in a larger one: of a cell, the cell four times its size.
+//!   is within a larger one: of a cell, the cell four times its size.
 //! - [`Regions`], the regions of a cluster and the CPFs in them; what contradicts itself is refused there.
 //! - [`Areas`], which gNBs of a CTA are of which region, where they are of several.
 //! - [`Rings`], a CTA's view: a region's level-1 ring, of its own CPFs, picks the primary, its level-2 ring, of the larger

@@ -1,4 +1,4 @@
-//! What a region is called, and which larger one it lies in.
+//! The name of a region, and of the larger one that contains it.
 
 use core::fmt;
 use core::str::FromStr;

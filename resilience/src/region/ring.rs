@@ -15,7 +15,7 @@ pub const VIRTUAL_NODES: u16 = 256;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ring {
     members: Vec<CpfId>,
-    /// Where on the circle of 2^64 a member's points lie: position, index into `members`. In order.
+    /// The members' points on the circle of 2^64: position, index into `members`. In order.
     points: Vec<(u64, u16)>,
 }
 
@@ -60,8 +60,8 @@ impl Ring {
     }
 }
 
-/// Where a member's points lie. Different ones never coincide, since [`mix`] is a bijection; nor does one with a UE's
-/// position, whose numbers have another highest bit.
+/// The positions of a member's points. Different ones never coincide, since [`mix`] is a bijection; nor does one with a
+/// UE's position, whose numbers have another highest bit.
 fn point(member: CpfId, n: u16) -> u64 {
     mix(1 << 63 | u64::from(member.0) << 16 | u64::from(n))
 }

@@ -34,6 +34,7 @@ pub enum Marking {
     WithoutLog,
     /// When the UE begins its next procedure (Neutrino §4.2.4, point 4): a baseline of experiments, under which UEs register again without
     /// need. The log of former procedures is useless then, and is dropped with the mark.
+    #[cfg(any(test, feature = "experiments"))]
     AtNextProcedure,
 }
 
@@ -211,6 +212,7 @@ impl<I: Clone> Ledger<I> {
 
     /// Before an input: marks lagging backups under [`Marking::AtNextProcedure`], and returns them. A UE that goes on before it is known to
     /// be idle is spared, which favours the baseline.
+    #[cfg(any(test, feature = "experiments"))]
     pub fn mark(&mut self) -> Vec<Lagging> {
         if self.bounds.marking != Marking::AtNextProcedure || !self.rests() {
             return Vec::new();

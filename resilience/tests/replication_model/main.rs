@@ -4,7 +4,7 @@
 //!
 //! The transitions are the product's own: [`nodes`] has its CTA, its CTA replica and its CPFs with all that they are made of, down to the
 //! octets of every link, and real UEs' messages ([`script`]). What is the model's own stands in this file: which message arrives next, and
-//! who is lost. What a gNB receives is compared with what it receives where nothing goes wrong, octet by octet.
+//! which process is lost. What a gNB receives is compared with what it receives where nothing goes wrong, octet by octet.
 
 mod nodes;
 mod script;

@@ -1,7 +1,7 @@
-//! EAP-AKA' with both sides: RFC 9048 and RFC 4187 as TS 33.501 §6.1.3.1 and Annex F use them.
+//! Both sides of EAP-AKA': RFC 9048 and RFC 4187 as TS 33.501 §6.1.3.1 and Annex F use them.
 //!
 //! The serving network knows the SUPI from the SUCI, so there is no identity exchange, no pseudonym and no fast
-//! re-authentication: one challenge, and a notification where it fails.
+//! re-authentication: one challenge, and a notification if it fails.
 
 use whimbrel_ids::{PlmnId, Supi};
 use zeroize::{Zeroize, Zeroizing};
@@ -63,7 +63,7 @@ pub struct EapAkaPrimeVector {
     pub rand: Rand,
     /// Its token.
     pub autn: Autn,
-    /// What the UE must answer.
+    /// The expected answer of the UE.
     pub xres: Res,
     /// CK bound to the serving network.
     pub ck_prime: Ck,
@@ -153,14 +153,14 @@ pub enum EapRefusal {
     Malformed(&'static str),
 }
 
-/// What the AUSF makes of a response.
+/// The AUSF's verdict on a response.
 #[derive(Clone, Debug)]
 pub enum EapVerdict {
-    /// The UE proved its key.
+    /// Authenticated.
     Accepted(KAusf),
     /// SQN was not fresh for the USIM.
     SynchronizationFailure(Auts),
-    /// It did not.
+    /// Not authenticated.
     Refused(EapRefusal),
 }
 
@@ -217,7 +217,7 @@ impl EapAkaPrimeServer {
         }
         Ok(match p.subtype {
             Subtype::Challenge if p.res.is_none() && !p.kdfs.is_empty() => {
-                // It wants another key derivation function, and there is none (RFC 9048 §3.2).
+                // The UE requests another key derivation function, and there is none (RFC 9048 §3.2).
                 EapVerdict::Refused(EapRefusal::AuthenticationReject)
             }
             Subtype::Challenge => {
@@ -240,7 +240,7 @@ impl EapAkaPrimeServer {
                 let code = p.client_error.ok_or(Malformed("an EAP-AKA' client error without its code"))?;
                 EapVerdict::Refused(EapRefusal::ClientError(code))
             }
-            Subtype::Notification => return Err(Malformed("an EAP-AKA' notification that nobody asked for")),
+            Subtype::Notification => return Err(Malformed("an unexpected EAP-AKA' notification")),
         })
     }
 
@@ -324,7 +324,7 @@ impl EapAkaPrimePeer {
             }
             _ => return Ok(PeerAnswer::Answered(answer(Subtype::AuthenticationReject).plain())),
         }
-        // RFC 9048 §3.1: another name than that of the network which the UE is in counts as a wrong AUTN.
+        // RFC 9048 §3.1: another network name than the serving network's counts as a wrong AUTN.
         if name != self.serving_network.octets() {
             return Ok(PeerAnswer::Answered(answer(Subtype::AuthenticationReject).plain()));
         }

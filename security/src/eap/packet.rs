@@ -226,7 +226,7 @@ impl Writer {
         self.attribute(AT_AUTN, &[&[0, 0], autn])
     }
 
-    /// RES, whose length is told in bits (RFC 4187 §10.8).
+    /// RES, whose length is given in bits (RFC 4187 §10.8).
     pub(super) fn res(self, res: &[u8]) -> Self {
         let bits = (res.len() as u16) * 8;
         self.attribute(AT_RES, &[&bits.to_be_bytes(), res])
@@ -311,8 +311,8 @@ mod tests {
         assert!(Packet::parse(&twice).is_err());
     }
 
-    #[test] // RFC 4187 §8.1: attributes whose lengths lie
-    fn lengths_that_lie() {
+    #[test] // RFC 4187 §8.1: attributes with wrong lengths
+    fn wrong_lengths_are_refused() {
         let whole = challenge().mac().plain();
         for n in 0..whole.len() {
             assert!(Packet::parse(&whole[..n]).is_err(), "cut at {n}");

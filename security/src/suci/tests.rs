@@ -65,7 +65,7 @@ fn profile_b_takes_compressed_points_alone() {
 }
 
 #[test]
-fn each_failure_is_told() {
+fn each_failure_has_its_error() {
     let mut wrong = bytes(OUTPUT_A);
     *wrong.last_mut().unwrap() ^= 1;
     assert_eq!(private_a().deconceal(&wrong), Err(SuciError::TagMismatch));

@@ -34,7 +34,7 @@ fn record(n: u64) -> SubscriberRecord {
 }
 
 #[test]
-fn a_full_disk_changes_nothing_and_is_told() {
+fn a_full_disk_changes_nothing_and_is_reported() {
     let folder = Folder::new("full");
     let mut store = folder.store();
     store.add(&record(1)).unwrap();
@@ -52,7 +52,7 @@ fn a_full_disk_changes_nothing_and_is_told() {
 }
 
 #[test]
-fn a_locked_file_is_told_after_the_wait() {
+fn a_locked_database_is_reported_when_the_wait_ends() {
     let folder = Folder::new("locked");
     let (mut store, other) = (folder.store(), folder.store());
     store.db.busy_timeout(Duration::from_millis(20)).unwrap();

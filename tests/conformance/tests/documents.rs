@@ -1,4 +1,4 @@
-//! What the documents name exists: every path in back ticks of every *.md, and every command of `./x`.
+//! What the documents name exists: every path and every test in back ticks of every *.md, and every command of `./x`.
 //!
 //! The `whimbrel` commands of the documents are parsed by a test of `app/src/cli.rs`, which has the command line.
 
@@ -8,6 +8,12 @@ use std::path::{Path, PathBuf};
 
 /// Endings by which a word in back ticks is taken for a file of this tree.
 const FILE_ENDINGS: [&str; 7] = [".rs", ".md", ".sh", ".py", ".toml", ".awk", ".txt"];
+
+/// Endings of files whose names a document may use.
+const SOURCE_ENDINGS: [&str; 4] = [".rs", ".sh", ".py", ".yaml"];
+
+/// Words with so many underscores are names of this tree; shorter ones may be a protocol's or a tool's.
+const NAME_UNDERSCORES: usize = 4;
 
 #[test] // CONTRIBUTING.md: a document that names a file or a folder names one that exists
 fn paths_in_documents_exist() {
@@ -37,6 +43,25 @@ fn commands_of_x_in_documents_exist() {
             if !name.is_empty() && !known.contains(name.as_str()) {
                 unknown.push(format!("{document}: ./x {name}"));
             }
+        }
+    }
+    assert!(unknown.is_empty(), "{}", unknown.join("\n"));
+}
+
+#[test] // a document that names a test, a metric or a key names one that exists
+fn long_names_in_documents_exist() {
+    let tree = Tree::read();
+    let sources = tree.paths.iter().filter(|p| SOURCE_ENDINGS.iter().any(|e| p.ends_with(e)));
+    let text: Vec<String> = sources.map(|p| tree.text(p)).collect();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let known: BTreeSet<&str> = text.iter().flat_map(|t| t.split(|c| !is_part(c))).collect();
+    let mut unknown = Vec::new();
+    // CONTRIBUTING.md shows names that were replaced.
+    for document in tree.documents().filter(|d| *d != "CONTRIBUTING.md") {
+        let text = tree.text(document);
+        let names = words_in_back_ticks(&text).filter(|w| w.chars().all(is_part));
+        for name in names.filter(|w| w.matches('_').count() >= NAME_UNDERSCORES && !known.contains(w)) {
+            unknown.push(format!("{document}: `{name}`"));
         }
     }
     assert!(unknown.is_empty(), "{}", unknown.join("\n"));

@@ -50,10 +50,10 @@ class Gnb:
             raise Wrong(str(error)) from error
         return stream, name, ies
 
-    def next_message(self, wanted, timeout=ANSWER_S):
-        """The next message for which `wanted(name, ies)` holds: (stream, name, IEs). Others wait their turn."""
+    def next_message(self, matches, timeout=ANSWER_S):
+        """The next message for which `matches(name, ies)` holds: (stream, name, IEs). Others wait their turn."""
         for index, (stream, name, ies) in enumerate(self.waiting):
-            if wanted(name, ies):
+            if matches(name, ies):
                 return self.waiting.pop(index)
         deadline = time.monotonic() + timeout
         while True:
@@ -65,7 +65,7 @@ class Gnb:
             except (TimeoutError, socket.timeout):
                 others = ", ".join(name for _, name, _ in self.waiting)
                 raise Wrong(f"no answer within {timeout:g} s" + (f"; instead came {others}" if others else "")) from None
-            if wanted(message[1], message[2]):
+            if matches(message[1], message[2]):
                 return message
             self.waiting.append(message)
 
@@ -118,7 +118,7 @@ class Gnb:
         return self.n3
 
     def n3_receive(self, timeout=ANSWER_S):
-        """The next datagram from the UPF, and who sent it. The UPF may ask at any time whether the path stands (TS 29.281 §7.2.1)."""
+        """The next datagram from the UPF, and its sender. The UPF may ask at any time whether the path stands (TS 29.281 §7.2.1)."""
         n3 = self.n3_socket()
         n3.settimeout(timeout)
         while True:
@@ -249,7 +249,7 @@ class Link:
         # TS 38.413 §9.3.1.86: bit 1 stands for algorithm 1, unlike in NAS, where the first bit is algorithm 0.
         encryption = ngap.octets_of(ies["UESecurityCapabilities"]["nRencryptionAlgorithms"])[0]
         awaited = self.ue.capability[0] << 1 & 0xE0
-        demand(encryption & 0xE0 == awaited, f"NR encryption algorithms {encryption:#x}, the UE said {awaited:#x}")
+        demand(encryption & 0xE0 == awaited, f"NR encryption algorithms {encryption:#x}, the UE sent {awaited:#x}")
         self.security_capabilities = ies["UESecurityCapabilities"]
         answer = self.ids()
         sessions = ies.get("PDUSessionResourceSetupListCxtReq")

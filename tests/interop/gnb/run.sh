@@ -48,7 +48,7 @@ end() {
 # imsi PLMN: the subscriber of that network, 15 digits.
 imsi() { local digits=${1/\//}; printf '%s%0*d' "$digits" $((15 - ${#digits})) 1; }
 
-# core_configure PLMN: how the core is told where it is and whom it serves.
+# core_configure PLMN: configures the core's addresses and subscribers.
 core_configure() {
   rm -f "$out"/subscribers.*
   cat >"$out/whimbrel.yaml" <<YAML

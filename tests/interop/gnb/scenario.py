@@ -86,7 +86,7 @@ class Run:
 
 def registered(run, gnb, ue, kind=1, quiet=False):
     """Registration (TS 23.502 §4.2.2.2.2) from idle; the link, connected. Each of the core's choices is allowed: whether
-    to ask for the identity, to authenticate anew, to change the security context."""
+    to ask for the identity, to authenticate again, to change the security context."""
     say = (lambda text: None) if quiet else run.step
     link = gnb.link(ue)
     say("REGISTRATION REQUEST is answered")
@@ -298,7 +298,7 @@ def xn_handover(run):
     back = handover.path_switch(link, source.gnb)
     handover.end_marker(link, SESSION)
     back.ping(SESSION, address, run.options.ping, 3)
-    run.step("nothing is said to the gNB that was left")
+    run.step("the source gNB gets no message")
     other.silence()
     gone(run, back, quiet=True)
 
@@ -314,7 +314,7 @@ def n2_handover(run):
     handover.acknowledge(link)
     tunnels = handover.commanded(source)
     demand(SESSION in tunnels, "no tunnel to forward to, though the target takes what is forwarded")
-    run.step("DOWNLINK RAN STATUS TRANSFER carries what the source said")
+    run.step("DOWNLINK RAN STATUS TRANSFER carries the source's container")
     handover.pass_status(source, link)
     run.step("what the source forwards reaches the target")
     handover.forwarded(link, tunnels[SESSION], SESSION, gtpu.ping(run.options.ping, address, 5, 5))
@@ -336,7 +336,7 @@ def n2_handover(run):
 @scenario("N2 handover that comes to nothing")
 def n2_handover_refused(run):
     source, address, other = at_a_gnb_with_a_neighbour(run)
-    run.step("HANDOVER PREPARATION FAILURE for a gNB that nobody knows")
+    run.step("HANDOVER PREPARATION FAILURE for an unknown gNB")
     handover.require(source, other, gnb_id=4711)
     _, ies = source.expect("HandoverPreparationFailure")
     demand(ies["Cause"][0] == "radioNetwork", f"cause {ies['Cause']}")
@@ -357,7 +357,7 @@ def n2_handover_refused(run):
     gone(run, source, quiet=True)
 
 
-@scenario("a 5G-GUTI that nobody gave")
+@scenario("an unknown 5G-GUTI")
 def unknown_guti(run):
     gnb, ue = run.ready(), run.ue()
     ue.guti = b"\xf2" + ue.plmn() + b"\x01\x00\x41\xde\xad\xbe\xef"
@@ -369,7 +369,7 @@ def restart(run):
     gnb, ue = run.ready(), run.ue()
     old = registered(run, gnb, ue, quiet=True)
     session_opened(run, old, quiet=True)
-    run.step("it registers anew while its old context is there")
+    run.step("it registers again while its old context exists")
     again = run.ue()
     again.sqn = ue.sqn
     link = registered(run, gnb, again, quiet=True)
@@ -414,7 +414,7 @@ def wrong_res_star(run):
     good = ue.authenticate(link.nas())
     link.up(good[:-1] + bytes([good[-1] ^ 1]))
     nas = link.nas()
-    if nas[2] == 0x5B:  # TS 24.501 §5.4.1.3.5: with a 5G-GUTI the network may first ask who it is
+    if nas[2] == 0x5B:  # TS 24.501 §5.4.1.3.5: with a 5G-GUTI the network may identify the UE first
         link.up(ue.identity_response())
         nas = link.nas()
     ue.read(nas, "5GMMAuthenticationReject", protected=False)
@@ -457,7 +457,7 @@ def gtp_u(run):
     demand(kind == gtpu.ECHO_RESPONSE, f"message {kind}")
     demand(sequence == 0x1234, f"sequence number {sequence}")
     demand(gtpu.elements(rest).get(14) is not None, "no Recovery (TS 29.281 §7.2.2)")
-    run.step("ERROR INDICATION for a TEID that nobody gave")
+    run.step("ERROR INDICATION for an unknown TEID")
     stray = (teid ^ 0x5A5A5A5A) or 1
     kind, _, _, _, rest = gnb.n3_exchange(gtpu.g_pdu(stray, qfi, gtpu.ping(address, run.options.ping, 1, 1)), peer)
     demand(kind == gtpu.ERROR_INDICATION, f"message {kind}")
@@ -517,7 +517,7 @@ def bad_ngap(run):
         gnb.send_octets(octets)
         _, name, _ = gnb.next_message(lambda *_: True)
         demand(name in ("ErrorIndication", "NGSetupFailure"), f"came {name}")
-    run.step("ERROR INDICATION for an AMF-UE-NGAP-ID that nobody gave")
+    run.step("ERROR INDICATION for an unknown AMF-UE-NGAP-ID")
     stray = gnb.link(run.ue())
     stray.amf_id = 0x123456789
     stray.up(b"\x7e\x00\x67\x01\x00\x04\x2e\x01\x01\xc1\xff\xff\x91")
@@ -531,7 +531,7 @@ def bad_ngap(run):
 def bad_nas(run):
     gnb, ue = run.ready(), run.ue()
     link = registered(run, gnb, ue, quiet=True)
-    run.step("garbage as first messages of other UEs disturbs nobody")
+    run.step("garbage as first messages of other UEs does not affect this UE")
     for size in (1, 2, 3, 7, 40, 2000):
         other = gnb.link(ue)
         other.initial(os.urandom(size))

@@ -39,7 +39,7 @@ FAULTS = {
     "source addresses are not checked": "GTP-U",
     "replays are heard": "bad NAS",
     "old contexts stay": "a UE that restarts",
-    "nobody is paged": "paging",
+    "no UE is paged": "paging",
     "another UE is paged": "paging",
     "the NH is not a fresh one": "Xn handover",
     "no end marker": "Xn handover",
@@ -219,9 +219,9 @@ class StandIn:
         }, context)
 
     def prepare(self, context, ies):
-        wanted = ies["TargetID"][1]["globalRANNodeID"][1]["gNB-ID"][1][0]
+        target_id = ies["TargetID"][1]["globalRANNodeID"][1]["gNB-ID"][1][0]
         anybody = self.core.has("any gNB will do")
-        target = next((gnb for gnb in self.core.gnbs if gnb is not self and (anybody or gnb.gnb_id == wanted)), None)
+        target = next((gnb for gnb in self.core.gnbs if gnb is not self and (anybody or gnb.gnb_id == target_id)), None)
         if target is None:
             return self.answer("HandoverPreparationFailure", {"Cause": ("radioNetwork", "unknown-targetID")}, context)
         moved = copy.copy(context)
@@ -496,7 +496,7 @@ class StandIn:
         return head + teid.to_bytes(4, "big") + container + packet
 
     def page(self):
-        if self.core.has("nobody is paged"):
+        if self.core.has("no UE is paged"):
             return
         guti = self.core.user.guti
         tmsi = bytes(4) if self.core.has("another UE is paged") else guti[7:]

@@ -21,7 +21,7 @@ use crate::radio;
 const RATE: f64 = 4.0;
 /// How long a step may take, on a host whose cores others use as well.
 const PATIENCE_S: f64 = 12.0;
-/// From going to sleep to the packet that has the UE paged, and from there to the next: who wants to reach it tries again.
+/// From idle mode to the packet for which the UE is paged, and from there to the next: the sender tries again.
 const PAGED_AFTER: Duration = Duration::from_millis(60);
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -29,18 +29,18 @@ const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     pub(crate) completed: AtomicU64,
-    complaint: Mutex<Option<String>>,
+    failure: Mutex<Option<String>>,
 }
 
 impl Health {
     /// The first thing that went wrong.
-    pub(crate) fn complaint(&self) -> Option<String> {
-        self.complaint.lock().ok()?.clone()
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().ok()?.clone()
     }
 
     fn complain(&self, what: String) {
-        if let Ok(mut complaint) = self.complaint.lock() {
-            complaint.get_or_insert(what);
+        if let Ok(mut failure) = self.failure.lock() {
+            failure.get_or_insert(what);
         }
     }
 }
@@ -101,7 +101,7 @@ impl Watch for Keeper {
     }
 }
 
-/// Lets canaries play until told to stop, or until one fails. What went wrong stands in `health`.
+/// Runs canaries until `over` is set, or until one fails. The failure is in `health`.
 pub(crate) fn keep(ues: &[Subscription], seconds: f64, health: Arc<Health>, stop: Arc<AtomicBool>) {
     let ping = || Step::Ping(GATEWAY.to_string());
     let steps = vec![

@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 use whimbrel_ids::{
     AmfUeNgapId, GlobalGnbId, NrCellId, PduSessionId, PlmnId, Qfi, RanUeNgapId, Tac, Tai, Teid,
 };
-use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
     CauseRadioNetwork, DataForwardingAccepted, DirectForwardingPathAvailability, GlobalRanNodeId, GtpTunnel,
     HandoverType, NrCgi, PduSessionResourceItem, QosFlowAcceptedItem, QosFlowItemWithDataForwarding,
@@ -19,14 +18,17 @@ use whimbrel_ngap::msg::{
 use whimbrel_ngap::transfer::{
     HandoverRequestAcknowledgeTransfer, HandoverRequiredTransfer, PathSwitchRequestTransfer,
 };
+use whimbrel_ngap::{Message, ProcedureCode};
 
 use crate::mutate::Pdu;
 use crate::rng::Rng;
 
-/// Whether the sender has a name of its own for the UE, which is another than the one that served it had.
-pub(crate) fn names_anew(pdu: &Pdu) -> bool {
+/// Whether the message has a new RAN UE NGAP ID, different from the serving gNB's.
+pub(crate) fn has_new_id(pdu: &Pdu) -> bool {
     // PATH SWITCH REQUEST, and the acknowledgement of HANDOVER REQUEST (TS 38.413 §9.4.7).
-    pdu.head[1] == 25 || (pdu.head[0] == 0x20 && pdu.head[1] == 13)
+    let code = ProcedureCode(pdu.head[1]);
+    code == ProcedureCode::PATH_SWITCH_REQUEST
+        || (pdu.head[0] == 0x20 && code == ProcedureCode::HANDOVER_RESOURCE_ALLOCATION)
 }
 
 /// One of them. Names of the UE are put in by the caller.

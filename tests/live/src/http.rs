@@ -34,7 +34,7 @@ const ROUTES: [(&str, &str); 18] = [
     ("GET", "/openapi.json"),
 ];
 
-/// Path parts that name nobody, or everything.
+/// Path parts that name no subscriber, or all.
 const NAMES: [&str; 14] = [
     "",
     "%00",
@@ -139,11 +139,11 @@ fn request(rng: &mut Rng) -> (Vec<u8>, bool) {
     let (method, path) = ROUTES[rng.below(ROUTES.len())];
     let method =
         if rng.once_in(12) { ["PUT", "HEAD", "OPTIONS", "TRACE", "G\0T", ""][rng.below(6)] } else { method };
-    let nobody = format!("imsi-99970900000{:04}", rng.below(20));
+    let unknown = format!("imsi-99970900000{:04}", rng.below(20));
     let name = match rng.below(3) {
         0 => NAMES[rng.below(NAMES.len())].to_owned(),
         1 if rng.once_in(10) => "9".repeat(4096 << rng.below(4)),
-        _ => nobody,
+        _ => unknown,
     };
     let mut path = path.replace("{}", &name);
     if rng.once_in(10) {

@@ -1,4 +1,4 @@
-//! One hunt: the program, the canaries, those who misbehave, and the watch over all of them.
+//! One hunt: the program, the canaries, the attackers, and the checks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ const CANARIES: u32 = 64;
 const LOOK: Duration = Duration::from_millis(250);
 /// After this long the memory counts as warm.
 const WARM: Duration = Duration::from_secs(15);
-/// What the program may take above what it took when warm: sessions, UEs and strangers of the fuzzer are bounded by the
+/// Memory that the program may use above its warm level: sessions, UEs and unknown UEs of the fuzzer are bounded by the
 /// time for which they are remembered, and stay far under this.
 const GROWTH_KIB_MAX: u64 = 256 << 10;
 const DESCRIPTORS_MAX: u64 = 400;
@@ -55,7 +55,7 @@ pub(crate) struct Outcome {
     pub(crate) figures: Value,
 }
 
-/// Those who do things in the name of one part.
+/// The attackers of one part.
 enum Hand {
     N2(Box<Radio>, Box<Packets>),
     N3(Box<Radio>),
@@ -144,7 +144,7 @@ impl Crowd {
 struct Findings(Mutex<Option<String>>);
 
 impl Findings {
-    fn tell(&self, what: String) {
+    fn add(&self, what: String) {
         if let Ok(mut first) = self.0.lock() {
             first.get_or_insert(what);
         }
@@ -206,9 +206,9 @@ pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
         }
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
-            if let Ok((part, done, told)) = thread.join() {
+            if let Ok((part, done, of_part)) = thread.join() {
                 ops.extend(done);
-                figures.insert(part, told);
+                figures.insert(part, of_part);
             }
         }
     });
@@ -226,24 +226,24 @@ pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
     {
         eprintln!("its log could not be kept");
     }
-    let mut told = watch.figures();
-    told["canaries"] = json!(health.completed.load(Ordering::Relaxed));
-    told["seconds"] = json!(begin.elapsed().as_secs());
-    told["parts"] = json!(figures);
+    let mut report = watch.figures();
+    report["canaries"] = json!(health.completed.load(Ordering::Relaxed));
+    report["seconds"] = json!(begin.elapsed().as_secs());
+    report["parts"] = json!(figures);
     if let (None, Err(e)) = (&finding, program.stop()) {
-        findings.tell(e);
+        findings.add(e);
     }
     ops.sort_by_key(|(at, _)| *at);
     Ok(Outcome {
         finding: findings.first(),
         ops: ops.into_iter().map(|(_, done)| done).collect(),
-        figures: told,
+        figures: report,
     })
 }
 
 type DrawReport = (String, Vec<(u64, Done)>, Value);
 
-/// Draws things for one part and does them until told to stop.
+/// Draws operations for one part and performs them until `stop` is set.
 fn draw(
     part: Part,
     seed: u64,
@@ -257,7 +257,7 @@ fn draw(
     let mut hand = match Hand::open(part, crowd) {
         Ok(hand) => hand,
         Err(e) => {
-            findings.tell(format!("the fuzzer could not begin: {e}"));
+            findings.add(format!("the fuzzer could not begin: {e}"));
             return (part.name().into(), done, Value::Null);
         }
     };
@@ -267,14 +267,14 @@ fn draw(
             done.push((count.fetch_add(1, Ordering::Relaxed), Done { part, op: op.clone() }));
         }
         if let Err(e) = hand.perform(&op) {
-            findings.tell(e);
+            findings.add(e);
             break;
         }
     }
     hand.leave();
-    let mut told = hand.figures();
-    told["ops"] = json!(done.len());
-    (part.name().into(), done, told)
+    let mut figures = hand.figures();
+    figures["ops"] = json!(done.len());
+    (part.name().into(), done, figures)
 }
 
 /// Does things again, in order.
@@ -291,11 +291,11 @@ fn again(ops: &[Done], crowd: &Crowd, stop: &AtomicBool, findings: &Findings) ->
         match hand {
             Ok(mut hand) => {
                 if let Err(e) = hand.perform(op) {
-                    findings.tell(e);
+                    findings.add(e);
                 }
                 hands.insert(*part, hand);
             }
-            Err(e) => findings.tell(format!("the fuzzer could not begin: {e}")),
+            Err(e) => findings.add(format!("the fuzzer could not begin: {e}")),
         }
     }
     ("again".into(), Vec::new(), json!({ "ops": ops.len() }))
@@ -330,35 +330,35 @@ impl Watch {
 
     fn look(&mut self, program: &mut Program, health: &Health, findings: &Findings) {
         // What the program itself says of a fault comes before what canaries suffer of it.
-        if let Some(line) = program.fault_told() {
-            findings.tell(format!("the log says: {line}"));
+        if let Some(line) = program.logged_fault() {
+            findings.add(format!("the log says: {line}"));
         }
         if let Some(status) = program.ended() {
-            return findings.tell(format!("the core ended ({status}): {}", program.said()));
+            return findings.add(format!("the core ended ({status}): {}", program.log_tail()));
         }
-        if let Some(complaint) = health.complaint() {
-            findings.tell(complaint);
+        if let Some(failure) = health.failure() {
+            findings.add(failure);
         }
         let now = Instant::now();
         let completed = health.completed.load(Ordering::Relaxed);
         if completed != self.canaries.0 {
             self.canaries = (completed, now);
         } else if now - self.canaries.1 > SILENCE_MAX {
-            findings.tell(format!("no canary has ended its round for {SILENCE_MAX:?}"));
+            findings.add(format!("no canary has ended its round for {SILENCE_MAX:?}"));
         }
         self.take(program.usage());
         let warm = self.warm.map_or(u64::MAX, |w| w.resident_kib + GROWTH_KIB_MAX);
         if self.last.resident_kib > warm {
-            findings.tell(format!("the program takes {} KiB, {warm} was the bound", self.last.resident_kib));
+            findings.add(format!("the program takes {} KiB, {warm} was the bound", self.last.resident_kib));
         }
         if self.last.descriptors > DESCRIPTORS_MAX || self.last.threads > THREADS_MAX {
-            findings.tell(format!("descriptors {}, threads {}", self.last.descriptors, self.last.threads));
+            findings.add(format!("descriptors {}, threads {}", self.last.descriptors, self.last.threads));
         }
         if now - self.answered > Duration::from_secs(2) {
             self.answered = now;
             match program::metrics() {
                 Some(all) => self.refused = counted(&all),
-                None => findings.tell("the API does not give its metrics within 8 s".into()),
+                None => findings.add("the API does not give its metrics within 8 s".into()),
             }
         }
     }
@@ -387,14 +387,14 @@ impl Watch {
                 break;
             }
             if begin.elapsed() > FORGOTTEN_WITHIN {
-                findings.tell(format!("left over when everybody has gone: {}", self.left));
+                findings.add(format!("left over when everybody has gone: {}", self.left));
                 break;
             }
             std::thread::sleep(Duration::from_millis(500));
         }
         self.take(program.usage());
-        if let Some(line) = program.fault_told() {
-            findings.tell(format!("the log says: {line}"));
+        if let Some(line) = program.logged_fault() {
+            findings.add(format!("the log says: {line}"));
         }
     }
 
@@ -410,10 +410,13 @@ impl Watch {
     }
 }
 
-/// Counters that show what the core met.
+/// Counters of refused and dropped messages.
 fn counted(all: &BTreeMap<String, u64>) -> Value {
-    let told = |name: &&String| {
+    let relevant = |name: &&String| {
         ["dropped", "refused", "n2_messages_received", "n4"].iter().any(|w| name.contains(w))
     };
-    all.iter().filter(|(name, n)| told(name) && **n > 0).map(|(name, n)| (name.clone(), json!(n))).collect()
+    all.iter()
+        .filter(|(name, n)| relevant(name) && **n > 0)
+        .map(|(name, n)| (name.clone(), json!(n)))
+        .collect()
 }

@@ -39,7 +39,7 @@ const MINIMISE: Duration = Duration::from_secs(600);
 /// How long a case done again may take to show: above the canaries' patience.
 const SETTLE: Duration = Duration::from_secs(16);
 /// The same where the program itself says what went wrong: at once.
-const SETTLE_TOLD: Duration = Duration::from_secs(3);
+const SETTLE_LOGGED: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {
     match run() {
@@ -84,12 +84,12 @@ fn isolated() -> Result<ExitCode, String> {
 fn search(options: &Options) -> Result<ExitCode, String> {
     let work = Work::Draw { parts: options.parts.clone(), time: options.time };
     let outcome = hunt(&Plan { program: options.program.clone(), seed: options.seed, work })?;
-    let mut told = json!({"fuzz": "live", "seed": options.seed, "finding": outcome.finding});
-    if let (Some(told), Some(figures)) = (told.as_object_mut(), outcome.figures.as_object()) {
-        told.extend(figures.clone());
+    let mut report = json!({"fuzz": "live", "seed": options.seed, "finding": outcome.finding});
+    if let (Some(report), Some(figures)) = (report.as_object_mut(), outcome.figures.as_object()) {
+        report.extend(figures.clone());
     }
     let Some(finding) = outcome.finding else {
-        println!("{told}");
+        println!("{report}");
         return Ok(ExitCode::SUCCESS);
     };
     eprintln!("found after {} things done: {finding}", outcome.ops.len());
@@ -97,7 +97,7 @@ fn search(options: &Options) -> Result<ExitCode, String> {
     let case = Case { finding: finding.clone(), seed: options.seed, ops: outcome.ops };
     write(&file, &case)?;
     if options.minimise {
-        eprintln!("the whole lies in {}; cutting it down for {MINIMISE:?} at most", file.display());
+        eprintln!("the whole case is in {}; cutting it down for {MINIMISE:?} at most", file.display());
         let settle = settle(&finding);
         let fails = |ops: &[op::Done]| {
             let work = Work::Again { ops: ops.to_vec(), settle };
@@ -115,14 +115,14 @@ fn search(options: &Options) -> Result<ExitCode, String> {
             None => eprintln!("done again, it did not go wrong: the case is left whole"),
         }
     }
-    told["case"] = json!(file.display().to_string());
-    println!("{told}");
+    report["case"] = json!(file.display().to_string());
+    println!("{report}");
     Ok(ExitCode::FAILURE)
 }
 
 fn settle(finding: &str) -> Duration {
     if finding.starts_with("the log says") || finding.starts_with("the core ended") {
-        SETTLE_TOLD
+        SETTLE_LOGGED
     } else {
         SETTLE
     }

@@ -68,15 +68,15 @@ pub(crate) fn named(program: &Path) -> Result<bool, String> {
     // Of digits that nothing else has.
     let crowd = Crowd::from("999705837260413", "999707946138527");
     let all: Vec<Subscription> = crowd.canaries.iter().chain(&crowd.bad).cloned().collect();
-    let mut core = Program::start_telling_all(program, &all)?;
+    let mut core = Program::start_logging_all(program, &all)?;
     let (health, over) = (Arc::new(Health::default()), Arc::new(AtomicBool::new(false)));
     let keeper = {
         let (ues, health, over) = (crowd.canaries.clone(), health.clone(), over.clone());
         std::thread::spawn(move || canary::keep(&ues, 3600.0, health, over))
     };
     let mut radio = Radio::open(0, crowd.bad.get(..usize::from(UES)).unwrap_or_default(), &crowd.canaries)?;
-    let mut told = Outcomes { clean: true };
-    told.of("canaries before anything is done", judge(&mut core, &health, 0));
+    let mut outcomes = Outcomes { clean: true };
+    outcomes.of("canaries before anything is done", judge(&mut core, &health, 0));
     let before = core.usage();
     for (name, input) in INPUTS {
         input(&mut radio);
@@ -86,19 +86,20 @@ pub(crate) fn named(program: &Path) -> Result<bool, String> {
         if grown > GROWTH_KIB_MAX {
             judged = judged.and(Err(format!("the program has grown by {grown} KiB")));
         }
-        told.of(name, judged);
+        outcomes.of(name, judged);
     }
     let mut rng = Rng::new(7);
     for _ in 0..EVENING {
         radio.perform(&Part::N2.draw(&mut rng, UES, GNBS));
     }
-    told.of("an evening of everything", judge(&mut core, &health, before.descriptors + DESCRIPTORS_MORE));
+    outcomes
+        .of("a random mix of all inputs", judge(&mut core, &health, before.descriptors + DESCRIPTORS_MORE));
     radio.leave();
     over.store(true, Ordering::Relaxed);
     let _ = keeper.join();
-    told.of("nothing logged or counted shows a subscriber or a key", secret(&core, &all));
-    told.of("it stops in order", core.stop());
-    Ok(told.clean)
+    outcomes.of("nothing logged or counted shows a subscriber or a key", secret(&core, &all));
+    outcomes.of("it stops in order", core.stop());
+    Ok(outcomes.clean)
 }
 
 struct Outcomes {
@@ -117,19 +118,19 @@ impl Outcomes {
     }
 }
 
-/// Whether the program lives, told of no fault, holds no more descriptors, and serves its canaries.
+/// Whether the program runs, has logged no fault, holds no more descriptors, and serves its canaries.
 fn judge(core: &mut Program, health: &Health, descriptors_max: u64) -> Result<(), String> {
     let begin = Instant::now();
     let before = health.completed.load(Ordering::Relaxed);
     while health.completed.load(Ordering::Relaxed) < before + ROUNDS {
-        if let Some(line) = core.fault_told() {
+        if let Some(line) = core.logged_fault() {
             return Err(format!("the log says: {line}"));
         }
         if let Some(how) = core.ended() {
-            return Err(format!("the core ended ({how}): {}", core.said()));
+            return Err(format!("the core ended ({how}): {}", core.log_tail()));
         }
-        if let Some(complaint) = health.complaint() {
-            return Err(complaint);
+        if let Some(failure) = health.failure() {
+            return Err(failure);
         }
         if begin.elapsed() > PATIENCE {
             return Err(format!("canaries do not end their rounds within {PATIENCE:?}"));
@@ -153,9 +154,9 @@ fn secret(core: &Program, all: &[Subscription]) -> Result<(), String> {
     let metrics =
         program::exchange(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:8070\r\nConnection: close\r\n\r\n");
     let metrics = metrics.map_err(|e| format!("no metrics: {e}"))?;
-    let told = [("the log", logged), ("the metrics", String::from_utf8_lossy(&metrics).into_owned())];
+    let outputs = [("the log", logged), ("the metrics", String::from_utf8_lossy(&metrics).into_owned())];
     let sought = Sought::of(all);
-    for (place, text) in &told {
+    for (place, text) in &outputs {
         for line in text.lines() {
             if let Some(what) = sought.within(line) {
                 return Err(format!("{what} stands in {place}: {line}"));

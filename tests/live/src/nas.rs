@@ -71,7 +71,7 @@ pub(crate) fn valid(rng: &mut Rng, names: &Names) -> Vec<u8> {
             let inner = valid(rng, names);
             mm(0x67, &[&[0x0f, 0, (inner.len() + 4) as u8, 1, 0, inner.len() as u8][..], &inner].concat())
         }
-        // What only the network says, or nobody.
+        // Messages that only the network sends, and unassigned types.
         24 => mm(
             [0x42, 0x44, 0x4d, 0x4e, 0x54, 0x56, 0x58, 0x5b, 0x5d, 0x68, 0x47, 0x46][rng.below(12)],
             &[0; 20],

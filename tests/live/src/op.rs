@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rng::Rng;
 
-/// What a UE of the fuzzer is told to do in earnest.
+/// A genuine procedure of a UE of the fuzzer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Act {
@@ -61,19 +61,19 @@ pub(crate) enum Op {
     Twice { gnb: u8 },
     /// The gNB's next message waits until the one after it.
     Hold { gnb: u8 },
-    /// Some message of NGAP, with names of UEs of this gNB, of others, or of nobody.
+    /// Some message of NGAP, with names of UEs of this gNB, of others, or unknown.
     Ngap { gnb: u8, seed: u64 },
     /// A message of a handover, at any step and in any order, with names of UEs of this gNB or of others.
     Handover { gnb: u8, seed: u64 },
     /// The gNBs and UEs are new ones: what they had come to is forgotten on their side.
     Renew,
     /// An INITIAL UE MESSAGE by hand: some NAS message in clear or as if protected, some names.
-    Stranger { gnb: u8, seed: u64 },
+    UnknownUe { gnb: u8, seed: u64 },
     /// Something that a gNB of the fuzzer sent before, from this one.
     Again { gnb: u8, seed: u64 },
     /// SCTP misused: another payload protocol, another stream, nothing within, or far too much.
     Transport { gnb: u8, seed: u64 },
-    /// The association ends and begins anew.
+    /// The association ends and is set up again.
     Restart { gnb: u8, gracefully: bool },
     /// Packets of SCTP, altered or made up, from an address of its own.
     Sctp { seed: u64 },
@@ -140,7 +140,7 @@ impl Part {
                 20 => Op::Twice { gnb },
                 21 => Op::Hold { gnb },
                 22..=24 => Op::Ngap { gnb, seed },
-                25 | 26 => Op::Stranger { gnb, seed },
+                25 | 26 => Op::UnknownUe { gnb, seed },
                 27 => Op::Again { gnb, seed },
                 28 => Op::Sctp { seed },
                 29..=31 => Op::Handover { gnb, seed },

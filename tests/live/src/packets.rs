@@ -65,7 +65,7 @@ impl Packets {
                     let _ = self.endpoint.send(Send {
                         association,
                         stream,
-                        ppid: 60,
+                        ppid: whimbrel_ngap::PPID,
                         unordered: rng.once_in(2),
                         octets: &octets,
                     });

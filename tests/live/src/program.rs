@@ -21,7 +21,7 @@ pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
 /// How long it may take to be ready, and to stop, on a busy host.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const STOPPED_WITHIN: Duration = Duration::from_secs(15);
-/// A log longer than this is begun anew, so that hours of refusals fill no disk.
+/// A log longer than this is truncated, so that hours of refusals fill no disk.
 const LOG_OCTETS_MAX: u64 = 64 << 20;
 /// Words of a log line that no input of a peer may cause.
 const FAULTS: [&str; 4] = ["panicked at", "fault of the program", "in a panic", "thread panicked"];
@@ -62,7 +62,7 @@ impl Program {
     }
 
     /// The same, with everything logged that can be.
-    pub(crate) fn start_telling_all(program: &Path, subscribers: &[Subscription]) -> Result<Self, String> {
+    pub(crate) fn start_logging_all(program: &Path, subscribers: &[Subscription]) -> Result<Self, String> {
         Self::begin(program, subscribers, "log: { level: trace }\n")
     }
 
@@ -91,7 +91,7 @@ impl Program {
         let begin = Instant::now();
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the core ended at its start ({status}): {}", self.said()));
+                return Err(format!("the core ended at its start ({status}): {}", self.log_tail()));
             }
             if exchange(b"GET /api/v1/status HTTP/1.1\r\nHost: 127.0.0.1:8070\r\nConnection: close\r\n\r\n")
                 .is_ok()
@@ -102,7 +102,7 @@ impl Program {
                 return Ok(());
             }
             if begin.elapsed() > READY_WITHIN {
-                return Err(format!("the core is not ready after {READY_WITHIN:?}: {}", self.said()));
+                return Err(format!("the core is not ready after {READY_WITHIN:?}: {}", self.log_tail()));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -129,8 +129,8 @@ impl Program {
         fs::copy(self.folder.path().join("core.log"), to).ok().map(drop)
     }
 
-    /// What it logged, the end of it.
-    pub(crate) fn said(&self) -> String {
+    /// The end of its log.
+    pub(crate) fn log_tail(&self) -> String {
         let text = fs::read(self.folder.path().join("core.log")).unwrap_or_default();
         String::from_utf8_lossy(&text[text.len().saturating_sub(4000)..]).into_owned()
     }
@@ -147,8 +147,8 @@ impl Program {
         self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
-    /// The first line, since the last look, that no peer may cause.
-    pub(crate) fn fault_told(&mut self) -> Option<String> {
+    /// The first new log line that no peer may cause.
+    pub(crate) fn logged_fault(&mut self) -> Option<String> {
         let path = self.folder.path().join("core.log");
         let mut file = fs::File::open(&path).ok()?;
         let mut text = Vec::new();
@@ -186,7 +186,7 @@ impl Program {
         while begin.elapsed() < STOPPED_WITHIN {
             match self.child.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(format!("the core ended with {status}: {}", self.said())),
+                Ok(Some(status)) => return Err(format!("the core ended with {status}: {}", self.log_tail())),
                 Ok(None) => std::thread::sleep(Duration::from_millis(10)),
                 Err(e) => return Err(format!("the core cannot be waited for: {e}")),
             }

@@ -30,7 +30,6 @@ use crate::rng::Rng;
 /// gNBs and UEs of one part of the fuzzer.
 pub(crate) const GNBS: u8 = 3;
 pub(crate) const UES: u16 = 18;
-const PPID_NGAP: u32 = 60;
 /// Messages, names and tunnels that are remembered to be used again.
 const KEPT_MAX: usize = 64;
 /// How long a gNB waits before it connects again.
@@ -78,8 +77,8 @@ fn transport(
     Transport::open(&settings, secret, now)
 }
 
-/// INITIAL UE MESSAGE of a UE that the core does not know, and asks who it is.
-fn stranger(ran: u32) -> Vec<u8> {
+/// INITIAL UE MESSAGE of an unknown UE, which the core identifies.
+fn unknown_ue(ran: u32) -> Vec<u8> {
     let nas =
         [0x7e, 0, 0x41, 0x79, 0, 7, 0xf4, 0, 0x40, 1, 2, 3, 4, 0x2e, 4, 0xf0, 0x70, 0xf0, 0x70].to_vec();
     let cell =
@@ -142,17 +141,17 @@ pub(crate) struct Radio {
     out: Outbox<Output>,
     events: Events,
     buffer: Vec<u8>,
-    /// Pairs of what a UE was at, and what was said in its name.
+    /// Pairs of a UE's state and a message sent in its name.
     pub(crate) pairs: BTreeSet<(u8, u8, u8)>,
     /// UEs were moved so often: the next goes to the gNB after that of the last.
     moves: u16,
-    /// What the core said last to any UE.
+    /// The core's last message to any UE.
     last: u8,
     pub(crate) messages: u64,
 }
 
 impl Radio {
-    /// gNBs of their own addresses and names (`which` tells several radios apart), and UEs of these subscriptions.
+    /// gNBs of their own addresses and names (`which` distinguishes several radios), and UEs of these subscriptions.
     ///
     /// Errors: a socket that cannot be had.
     pub(crate) fn open(which: u8, ues: &[Subscription], canaries: &[Subscription]) -> Result<Self, String> {
@@ -250,7 +249,7 @@ impl Radio {
             Op::Ngap { gnb, seed } => self.ngap(gnb, &mut Rng::new(seed)),
             Op::Handover { gnb, seed } => self.handover(gnb, &mut Rng::new(seed)),
             Op::Renew => self.renew(now),
-            Op::Stranger { gnb, seed } => self.stranger(gnb, &mut Rng::new(seed)),
+            Op::UnknownUe { gnb, seed } => self.unknown_ue(gnb, &mut Rng::new(seed)),
             Op::Again { gnb, seed } => {
                 let n = Rng::new(seed).below(self.sent.len());
                 if let Some((stream, octets)) = self.sent.get(n).cloned() {
@@ -334,7 +333,7 @@ impl Radio {
         self.sent.truncate(KEPT_MAX);
     }
 
-    /// Names for a message: of this gNB, of another, mixed, near, or of nobody.
+    /// Names for a message: of this gNB, of another, mixed, near, or unknown.
     fn ids(&self, gnb: u8, rng: &mut Rng) -> (Vec<u8>, Vec<u8>) {
         let n = self.sites.len().max(1);
         let own = self.sites.get(usize::from(gnb) % n);
@@ -342,7 +341,7 @@ impl Radio {
         let of = |site: Option<&Site>, rng: &mut Rng| {
             site.and_then(|s| s.ids.get(rng.below(s.ids.len())).cloned())
         };
-        let nobody = |rng: &mut Rng| {
+        let unknown = |rng: &mut Rng| {
             let amf = AmfUeNgapId::new(rng.number() >> (24 + rng.below(38)))
                 .unwrap_or_else(|| AmfUeNgapId::new(AmfUeNgapId::MAX).expect("the largest is one"));
             values(amf, RanUeNgapId(rng.number() as u32 >> rng.below(32)))
@@ -352,7 +351,7 @@ impl Radio {
             4 => of(other, rng),
             5 => of(own, rng).zip(of(other, rng)).map(|(a, b)| (a.0, b.1)),
             6 => of(own, rng).map(|(mut amf, ran)| {
-                // Near: the names of those who came before and after.
+                // Near: the identifiers just before and after.
                 if let Some(last) = amf.last_mut() {
                     *last = last.wrapping_add([1, 2, 255, 16][rng.below(4)]);
                 }
@@ -360,7 +359,7 @@ impl Radio {
             }),
             _ => None,
         }
-        .unwrap_or_else(|| nobody(rng))
+        .unwrap_or_else(|| unknown(rng))
     }
 
     fn ngap(&mut self, gnb: u8, rng: &mut Rng) {
@@ -391,7 +390,7 @@ impl Radio {
         let (amf, ran) = self.ids(gnb, rng);
         pdu.set(ID_AMF_UE_NGAP_ID, &amf);
         pdu.set(ID_SOURCE_AMF_UE_NGAP_ID, &amf);
-        if !handover::names_anew(&pdu) || rng.once_in(4) {
+        if !handover::has_new_id(&pdu) || rng.once_in(4) {
             pdu.set(ID_RAN_UE_NGAP_ID, &ran);
         }
         let mut octets = pdu.to_octets();
@@ -401,7 +400,7 @@ impl Radio {
         self.emit(gnb, 1 + rng.below(4) as u16, &octets);
     }
 
-    fn stranger(&mut self, gnb: u8, rng: &mut Rng) {
+    fn unknown_ue(&mut self, gnb: u8, rng: &mut Rng) {
         let mut nas = match rng.below(6) {
             0 => {
                 let n = rng.below(8);
@@ -465,7 +464,7 @@ impl Radio {
     /// Sends one message over and over: as many as fit go out in one packet.
     pub(crate) fn flood(&mut self, times: usize, octets: &[u8]) {
         for n in 0..times {
-            self.raw(1, 0, PPID_NGAP, octets);
+            self.raw(1, 0, whimbrel_ngap::PPID, octets);
             if n % 500 == 0 {
                 self.pump(Duration::from_millis(1));
             }
@@ -500,7 +499,7 @@ impl Radio {
         self.reopen();
     }
 
-    /// The gNBs' endpoints begin anew.
+    /// Reopens the gNBs' endpoints.
     fn reopen(&mut self) {
         self.pump_for(Duration::from_millis(100));
         let now = self.clock.now();
@@ -525,16 +524,16 @@ impl Radio {
         self.pump_for(Duration::from_millis(200));
     }
 
-    /// A gNB brings so many UEs, and then takes nothing more that the core says to them.
+    /// A gNB starts a number of UEs, and then reads no more messages of the core.
     pub(crate) fn deaf(&mut self, ues: u32) {
         let mut thrown_away = Events::default();
         for n in 0..ues {
-            let octets = stranger(0x2000_0000 + n);
+            let octets = unknown_ue(0x2000_0000 + n);
             for _ in 0..50 {
                 let now = self.clock.now();
                 let Some(site) = self.site(2) else { return };
                 let Some(association) = site.association.filter(|_| site.up) else { return };
-                if site.transport.send(association, 1, PPID_NGAP, &octets).is_ok() {
+                if site.transport.send(association, 1, whimbrel_ngap::PPID, &octets).is_ok() {
                     site.transport.flush(now);
                     break;
                 }
@@ -558,16 +557,16 @@ impl Radio {
             |stream, ppid, octets: &[u8]| _ = site.transport.send(association, stream, ppid, octets);
         match rng.below(6) {
             0 => send(0, rng.number() as u32, &sample),
-            1 => send(rng.below(32) as u16, PPID_NGAP, &sample),
-            2 => (0..50).for_each(|_| send(0, PPID_NGAP, &[0])),
+            1 => send(rng.below(32) as u16, whimbrel_ngap::PPID, &sample),
+            2 => (0..50).for_each(|_| send(0, whimbrel_ngap::PPID, &[0])),
             3 => {
                 let n = 32_000 + rng.below(40_000);
-                send(1, PPID_NGAP, &rng.octets(n));
+                send(1, whimbrel_ngap::PPID, &rng.octets(n));
             }
-            4 => (0..200).for_each(|_| send(1, PPID_NGAP, &sample)),
+            4 => (0..200).for_each(|_| send(1, whimbrel_ngap::PPID, &sample)),
             _ => {
                 let n = 1 + rng.below(40);
-                send(0, PPID_NGAP, &rng.octets(n));
+                send(0, whimbrel_ngap::PPID, &rng.octets(n));
             }
         }
         site.transport.flush(now);
@@ -805,7 +804,7 @@ fn values(amf: AmfUeNgapId, ran: RanUeNgapId) -> (Vec<u8>, Vec<u8>) {
     (value(ID_AMF_UE_NGAP_ID), value(ID_RAN_UE_NGAP_ID))
 }
 
-/// What a message of the core tells of names.
+/// Learns the identifiers in a message of the core.
 fn learn(pdu: &Pdu, site: &mut Site, names: &mut Names, last: &mut u8) {
     if let (Some(amf), Some(ran)) = (pdu.value(ID_AMF_UE_NGAP_ID), pdu.value(ID_RAN_UE_NGAP_ID)) {
         let pair = (amf.to_vec(), ran.to_vec());
@@ -871,7 +870,7 @@ impl Site {
     fn emit(&mut self, stream: u16, octets: &[u8]) {
         if let Some(association) = self.association.filter(|_| self.up && !octets.is_empty()) {
             // A message for which there is no room is lost, as on any network.
-            let _ = self.transport.send(association, stream, PPID_NGAP, octets);
+            let _ = self.transport.send(association, stream, whimbrel_ngap::PPID, octets);
         }
     }
 }

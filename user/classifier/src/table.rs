@@ -28,7 +28,7 @@ pub(crate) fn covers(parts: &Parts, rule: &Rule) -> bool {
 }
 
 /// The hash of a packet's or rule's words: multiplications by random odd numbers, universal in the sense of Dietzfelbinger
-/// et al., so that nobody without the numbers can aim at a line.
+/// et al., so that an attacker without the numbers cannot aim at a line.
 #[inline(always)]
 pub(crate) fn hash(parts: &Parts, factors: &[u64; 3], words: &[u32; WORDS]) -> u32 {
     let mut sum = 0u64;

@@ -186,11 +186,11 @@ impl fmt::Display for StartError {
             Self::Frames { device, bridge: Some(bridge), error } => write!(
                 f,
                 "{device} could not become a port of the bridge {bridge} ({error}), so Ethernet sessions would reach \
-                 nobody: make the bridge first (ip link add {bridge} type bridge), or name none"
+                 no host: make the bridge first (ip link add {bridge} type bridge), or name none"
             ),
             Self::Frames { device, bridge: None, error } => write!(
                 f,
-                "{device} could not be brought up ({error}), so Ethernet sessions would reach nobody: run as root, with \
+                "{device} could not be brought up ({error}), so Ethernet sessions would reach no host: run as root, with \
                  CAP_NET_ADMIN, or in a user namespace (unshare -Urn)"
             ),
             Self::AfXdp(obstacle) => {

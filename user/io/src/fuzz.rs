@@ -10,7 +10,7 @@ use crate::ports::af_xdp::{frame, packet};
 ///
 /// # Panics
 ///
-/// If what was read does not lie in the frame, or comes out of the tunnel otherwise than it went in.
+/// If the packet that was read is not within the frame, or leaves the tunnel changed.
 pub fn frame(input: &[u8]) {
     let Some((kind, octets)) = input.split_first() else { return };
     let ends: [IpAddr; 2] = if kind & 1 == 0 {

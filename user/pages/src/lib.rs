@@ -27,7 +27,7 @@ pub struct Pages<T> {
     of: std::marker::PhantomData<T>,
 }
 
-// SAFETY: it owns its elements as a boxed slice does; nobody else has a pointer to them.
+// SAFETY: it owns its elements as a boxed slice does; no other code has a pointer to them.
 unsafe impl<T: Send> Send for Pages<T> {}
 // SAFETY: as above; shared, it gives out shared references alone.
 unsafe impl<T: Sync> Sync for Pages<T> {}
@@ -38,7 +38,7 @@ impl<T: Default> Pages<T> {
         let region = Region::of::<T>(len);
         // Of an element whose default panics, those before it are not dropped: leaked, never used.
         for n in 0..len {
-            // SAFETY: the region has room for `len` elements of `T`, aligned for it, and is nobody else's yet.
+            // SAFETY: the region has room for `len` elements of `T`, aligned for it, and is not shared yet.
             unsafe { region.first::<T>().add(n).write(T::default()) };
         }
         Self { region, len, of: std::marker::PhantomData }
@@ -77,14 +77,15 @@ impl<T> Deref for Pages<T> {
 impl<T> DerefMut for Pages<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; `&mut self` says that nobody else looks.
+        // SAFETY: as above; `&mut self` excludes other readers.
         unsafe { slice::from_raw_parts_mut(self.first().as_ptr(), self.len) }
     }
 }
 
 impl<T> Drop for Pages<T> {
     fn drop(&mut self) {
-        // SAFETY: all are elements, as in `deref`, and nobody uses them after this; the region itself goes when its field does.
+        // SAFETY: all are elements, as in `deref`, and no code uses them after this; the region itself goes when its field
+        // does.
         unsafe { std::ptr::drop_in_place::<[T]>(&mut **self) };
     }
 }

@@ -16,7 +16,7 @@ pub struct Octets {
     of: Option<Arc<Pages<u8>>>,
 }
 
-// SAFETY: the octets are this value's alone, as those of a box are: pieces of one memory do not overlap, and nobody looks at the whole.
+// SAFETY: the octets are this value's alone, as those of a box are: pieces of one memory do not overlap, and no code reads the whole.
 unsafe impl Send for Octets {}
 // SAFETY: as above; shared, it gives out shared references alone.
 unsafe impl Sync for Octets {}
@@ -72,7 +72,7 @@ impl Deref for Octets {
 impl DerefMut for Octets {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; `&mut self` says that nobody else looks.
+        // SAFETY: as above; `&mut self` excludes other readers.
         unsafe { slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
     }
 }

@@ -41,7 +41,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if self.mapped {
-            // SAFETY: `map` mapped so many octets there, and nobody has a reference into them any longer.
+            // SAFETY: `map` mapped this number of octets there, and no reference into them is left.
             unsafe { libc::munmap(self.at.as_ptr().cast(), whole_pages(self.layout.size())) };
         } else if self.layout.size() != 0 {
             // SAFETY: `alloc_zeroed` gave it for this layout.

@@ -11,7 +11,8 @@ use crate::config::DataNetwork;
 use crate::limits::POOL_ADDRESSES_MAX;
 use crate::rules::{masked_v4, masked_v6, upper};
 
-/// Sessions by so many numbers of a range lie in one piece, which grows as it is used; those of further numbers in large pages.
+/// The sessions of the first numbers of a range are in one allocation, which grows with use; those of further numbers in large
+/// pages.
 const NEAR: usize = 65_536;
 /// Places of a large page.
 const BLOCK: usize = PAGE_OCTETS / size_of::<Place>();

@@ -19,7 +19,7 @@ impl Packet {
         Self::in_buffer(Octets::new(PACKET_HEADROOM + octets))
     }
 
-    /// `count` of them, next to each other in large pages: for a driver, whose packets lie in more memory than its core's caches hold.
+    /// `count` of them, next to each other in large pages: for a driver, whose packets exceed its core's caches.
     pub fn many(count: usize, octets: usize) -> impl Iterator<Item = Self> {
         Octets::many(count, PACKET_HEADROOM + octets).map(Self::in_buffer)
     }

@@ -83,7 +83,7 @@ pub(crate) struct Usage {
 struct Monitoring {
     /// As the rule has it.
     at: Option<Instant>,
-    /// The same, while it lies ahead.
+    /// The same, while it is in the future.
     ahead: Option<Instant>,
     /// What was counted before it, to be reported with what comes after.
     before: Option<UsageReport>,

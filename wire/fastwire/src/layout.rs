@@ -1,11 +1,11 @@
-//! Where the fields of a table stand.
+//! The positions of a table's fields.
 
 /// Which of the two forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// FlatBuffers as every reader of it expects.
     Plain,
-    /// Alternatives of unions that hold one value stand without a table.
+    /// Alternatives of unions with a single value have no table.
     SingleValue,
 }
 
@@ -65,11 +65,11 @@ pub struct Spot {
     pub tag: usize,
 }
 
-/// The layout of one table: which of its `N` slots are there, and where. Fields are to be added by falling alignment (8, 4, 2,
-/// 1), so that no octet is lost between them.
+/// The layout of one table: which of its `N` slots are present, and their positions. Fields are to be added by falling
+/// alignment (8, 4, 2, 1), so that no octet is lost between them.
 #[derive(Clone, Debug)]
 pub struct Plan<const N: usize> {
-    /// As they stand in the vtable: offsets from the start of the table.
+    /// As in the vtable: offsets from the start of the table.
     pub(crate) entries: [[u8; 2]; N],
     /// How many of them are needed.
     pub(crate) used: usize,
@@ -125,7 +125,7 @@ impl<const N: usize> Plan<N> {
         }
     }
 
-    /// Where a field stands in the table that begins at `table`.
+    /// The position of a field in the table that begins at `table`.
     #[inline]
     pub const fn spot(&self, table: usize, slot: usize, field: Inline) -> Spot {
         let first = table + u16::from_le_bytes(self.entries[slot]) as usize;

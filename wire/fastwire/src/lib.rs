@@ -1,8 +1,8 @@
 //! FlatBuffers, and the form of it in which a union needs no table for a single value: NGAP messages in place of
 //! aligned PER, between gNBs and cores that agree on it.
 //!
-//! This crate knows the layout, as the FlatBuffers documentation describes it: offsets, vtables (one kept where two
-//! are equal), tables, vectors, strings, structs, unions, alignment. What stands in which field is not said here:
+//! This crate knows the layout, as the FlatBuffers documentation describes it: offsets, vtables (one kept where two are
+//! equal), tables, vectors, strings, structs, unions, alignment. Which field holds what is not defined here:
 //! `whimbrel-ngap` derives it from the one list of messages that its PER comes from (`Message::encode_fast`,
 //! `Message::decode_fast`, `fast::View`).
 //!
@@ -19,14 +19,14 @@
 //! # How two sides agree
 //!
 //! A gNB that can says so in the INIT of its SCTP association: an adaptation layer indication (RFC 5061 §4.2.6) whose code point is the
-//! digest of the schema, `whimbrel_ngap::fast::DIGEST`. A core whose digest is the same says it too, in its INIT ACK, and from then on
-//! both write [`Form::SingleValue`] over that association, from NG SETUP REQUEST to the last message. Who does not know the parameter skips it, as its
-//! type demands, and a core says nothing to those who did not ask, so a standard gNB or AMF never notices. Another digest is another
-//! number, and leaves the association to PER. Each association agrees for itself, anew when it is set up again.
+//! digest of the schema, `whimbrel_ngap::fast::DIGEST`. A core whose digest is the same says it too, in its INIT ACK, and from then on both
+//! write [`Form::SingleValue`] over that association, from NG SETUP REQUEST to the last message. A peer that does not know the parameter
+//! skips it, as its type demands, and a core sends it only to peers that did, so a standard gNB or AMF never notices. Another digest is
+//! another number, and leaves the association to PER. Each association negotiates for itself, again when it is set up again.
 //!
-//! Who agreed reads PER too: octets tell themselves apart. PER begins with three bits and five zeros, and a buffer of this crate with
-//! the offset of its root, [`FIRST_OCTET`], of which the low five bits are not zero. So `Message::decode` and `peek` take either, logs of
-//! inputs need no mark, and nothing is translated on its way in.
+//! Such a peer reads PER too: the first octet distinguishes the forms. PER begins with three bits and five zeros, and a buffer of this
+//! crate with the offset of its root, [`FIRST_OCTET`], of which the low five bits are not zero. So `Message::decode` and `peek` take
+//! either, logs of inputs need no mark, and nothing is translated on its way in.
 //!
 //! What it gains is the paper's where a codec builds trees, and little over the PER of `whimbrel-ngap`, whose messages take 1.17 times
 //! as long to encode and decode as in this form and are smaller (`./x bench neutrino fig19`, `fig20`). A service request takes as long in

@@ -1,4 +1,4 @@
-//! Reading octets of which nothing is trusted.
+//! Reads untrusted octets.
 
 use std::cell::Cell;
 
@@ -11,8 +11,8 @@ use crate::layout::{Form, Inline};
 pub struct Octets<'a> {
     octets: &'a [u8],
     form: Form,
-    /// How many octets the objects visited so far have, together. No object lies within another, so more than were
-    /// received means that some offset leads back.
+    /// Total octets of the objects visited so far. No object is within another, so more than were received means that
+    /// some offset leads back.
     visited: Cell<usize>,
 }
 
@@ -52,7 +52,7 @@ impl<'r, 'a> Slot<'r, 'a> {
         self.of.form
     }
 
-    /// Which alternative of a union this is; 0 for what is no union.
+    /// Which alternative of a union this is; 0 if it is no union.
     #[inline]
     pub fn tag(&self) -> u8 {
         self.tag
@@ -73,7 +73,7 @@ impl<'r, 'a> Slot<'r, 'a> {
         octets.copied().ok_or_else(|| self.error(DecodeErrorKind::Truncated))
     }
 
-    /// Where the offset that stands here leads, and that many octets more were visited.
+    /// The target of the offset stored here; adds to the visited octets.
     fn follow(&self, octets: impl FnOnce(usize) -> Option<usize>) -> Result<usize, DecodeError> {
         let distance = u32::from_le_bytes(self.get()?) as usize;
         let at = self.at.saturating_add(distance);
@@ -116,7 +116,7 @@ impl<'r, 'a> Slot<'r, 'a> {
 
     /// The text of the string that the offset here leads to.
     ///
-    /// Errors: those of [`Slot::octets`]; `InvalidValue` for what is not UTF-8.
+    /// Errors: those of [`Slot::octets`]; `InvalidValue` if it is not UTF-8.
     pub fn string(&self) -> Result<&'a str, DecodeError> {
         core::str::from_utf8(self.octets()?).map_err(|_| self.error(DecodeErrorKind::InvalidValue))
     }

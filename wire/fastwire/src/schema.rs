@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::layout::Inline;
 
-/// Declarations, each once, what is used before what uses it.
+/// Declarations, each once, in the order of their dependencies.
 #[derive(Debug, Default)]
 pub struct Schema {
     names: BTreeSet<String>,

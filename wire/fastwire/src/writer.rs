@@ -1,4 +1,4 @@
-//! Writing front to back: a table before what it points to, so that octets are appended and never moved.
+//! Writes front to back: a table before the objects to which it points, so that octets are appended and never moved.
 
 use crate::layout::{Form, Inline, Plan, Spot};
 
@@ -37,7 +37,7 @@ impl<'a> Writer<'a> {
         Spot { at: self.base, tag: 0 }
     }
 
-    /// Pads until the next octet stands `ahead` octets before a multiple of `align`, a power of two.
+    /// Pads until the next octet is `ahead` octets before a multiple of `align`, a power of two.
     #[inline]
     fn pad(&mut self, ahead: usize, align: usize) {
         let at = self.out.len() - self.base + ahead;
@@ -45,7 +45,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(&[0; 8][..short & 7]);
     }
 
-    /// Sets the offset at `spot` to what is appended next.
+    /// Sets the offset at `spot` to the next appended object.
     #[inline]
     fn point(&mut self, spot: Spot) {
         let distance = (self.out.len() - spot.at) as u32;

@@ -13,7 +13,7 @@ pub enum PduSessionInformation {
         qfi: Qfi,
         /// Reflective QoS indicator.
         rqi: bool,
-        /// Paging policy indicator, 0 to 7, where paging policies are told apart.
+        /// Paging policy indicator, 0 to 7, if paging policies are distinguished.
         ppi: Option<u8>,
     },
     /// UL PDU SESSION INFORMATION (TS 38.415 §5.5.2.2), from the gNB.

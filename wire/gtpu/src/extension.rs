@@ -18,7 +18,7 @@ impl ExtensionType {
     /// PDCP PDU number.
     pub const PDCP_PDU_NUMBER: Self = Self(0xc0);
 
-    /// The types that a UP function may meet and that this crate reads, or knows how to pass over.
+    /// The types that a UP function may receive and that this crate reads or skips.
     pub const SUPPORTED: [Self; 4] =
         [Self::PDU_SESSION_CONTAINER, Self::PDCP_PDU_NUMBER, Self::UDP_PORT, Self::SERVICE_CLASS_INDICATOR];
 

@@ -32,8 +32,8 @@ const EXTENSIONS_MAX: usize = 9;
 pub enum GtpuError {
     /// Not GTP-U version 1, or malformed: discarded.
     Malformed(DecodeError),
-    /// An extension header that must be understood is not known: discarded, and the sender is told by Supported
-    /// Extension Headers Notification (TS 29.281 §5.2.1).
+    /// An extension header that must be understood is not known: discarded, and the sender gets Supported Extension
+    /// Headers Notification (TS 29.281 §5.2.1).
     UnknownExtension(ExtensionType),
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for GtpuError {
     }
 }
 
-/// A received message: its header, checked, and what it carries.
+/// A received message: its header, checked, and its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gtpu<'a> {
     /// The tunnel; zero for path messages.
@@ -83,7 +83,7 @@ impl<'a> Gtpu<'a> {
         }
     }
 
-    /// Reads what gNBs send a million times a second: a G-PDU with a PDU session container of the uplink and nothing else.
+    /// Reads the common case: a G-PDU with an uplink PDU session container as its only extension header.
     #[inline]
     fn parse_usual(octets: &'a [u8]) -> Option<Self> {
         let (header, rest) = octets.split_first_chunk::<16>()?;
@@ -204,7 +204,7 @@ impl GpduHeader {
         Self { octets, len: 12 + n as u8 }
     }
 
-    /// The same tunnel's end marker (TS 29.281 §7.3.2): as many octets of it as [`Self::octets_len`] says.
+    /// The same tunnel's end marker (TS 29.281 §7.3.2): of [`Self::octets_len`] octets.
     pub const fn end_marker(&self) -> [u8; HEADER_OCTETS_MAX] {
         let mut octets = self.octets;
         octets[1] = message_type::END_MARKER;
@@ -219,8 +219,8 @@ impl GpduHeader {
 
     /// Writes the header so that it ends where `headroom` does, in front of a T-PDU of `payload_len` octets.
     ///
-    /// Returns how many octets it took; `None`, with nothing written, where they do not fit or the T-PDU
-    /// exceeds what the length field can say.
+    /// Returns how many octets it took; `None`, with nothing written, if they do not fit or the T-PDU exceeds the
+    /// length field.
     #[inline]
     pub fn write_before(&self, payload_len: usize, headroom: &mut [u8]) -> Option<usize> {
         let n = usize::from(self.len);

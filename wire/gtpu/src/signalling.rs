@@ -58,7 +58,7 @@ pub fn echo_request(sequence: u16) -> Octets {
     Octets::path(message_type::ECHO_REQUEST, sequence).end()
 }
 
-/// Echo Response (TS 29.281 §7.2.2). Its Recovery element says zero, and receivers ignore it.
+/// Echo Response (TS 29.281 §7.2.2). Its Recovery element is zero, and receivers ignore it.
 pub fn echo_response(sequence: u16) -> Octets {
     let mut m = Octets::path(message_type::ECHO_RESPONSE, sequence);
     m.push(&[ie::RECOVERY, 0]);
@@ -68,7 +68,7 @@ pub fn echo_response(sequence: u16) -> Octets {
 /// The sequence number of an Echo Response (TS 29.281 §7.2.2) whose length field promises more octets than came.
 ///
 /// Deviation: TS 29.281 §5.1 has the length count what follows the first eight octets, and §7.2.2 has a Recovery element there. The gNB of
-/// srsRAN 4G says 8 and sends 4 octets, which hold the sequence number; it answers all the same.
+/// srsRAN 4G sends length 8 with 4 octets, which hold the sequence number; it is accepted.
 pub fn echo_response_sequence(octets: &[u8]) -> Option<u16> {
     let (header, _) = octets.split_first_chunk::<12>()?;
     let [first, message_type, _, _, _, _, _, _, s0, s1, _, _] = *header;
@@ -101,7 +101,7 @@ pub fn error_indication(teid: Teid, arrived_at: IpAddr, udp_port: u16) -> Octets
     m.end()
 }
 
-/// What an error indication tells: the peer has no such tunnel.
+/// The content of an error indication: the peer has no such tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorIndication {
     /// The tunnel, as the peer names it.

@@ -1,4 +1,4 @@
-//! Headers and messages, octet for octet, and octets from strangers.
+//! Headers and messages, octet for octet, and untrusted octets.
 
 use std::net::IpAddr;
 

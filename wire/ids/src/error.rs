@@ -1,8 +1,8 @@
-//! What a decoder says of octets that it cannot read, and the cursor that finds out.
+//! Decoding errors, and the cursor over received octets.
 
 use core::fmt;
 
-/// Why octets could not be read as what they claim to be.
+/// The kind of a decoding error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeErrorKind {
     /// The octets end before the value does.
@@ -21,7 +21,7 @@ pub enum DecodeErrorKind {
     TrailingOctets,
 }
 
-/// Bad octets: what was wrong, in which information element, at which octet of the message.
+/// Bad octets: the kind, the information element, and the offset in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     /// What was wrong.

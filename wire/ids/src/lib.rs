@@ -1,8 +1,8 @@
 //! Identifiers of TS 23.003 and the plain units that every part shares.
 //!
-//! Nothing here knows a message. Each type has one meaning, prints as the standard writes it, and cannot hold a
-//! value that its clause forbids. What names a subscriber ([`Supi`], [`Pei`]) redacts itself in `Debug`, so that
-//! a log line or a panic does not give a UE away; `Display` prints it whole, where a person asked for it.
+//! No message is defined here. Each type has one meaning, prints as the standard writes it, and cannot hold a value
+//! that its clause forbids. What names a subscriber ([`Supi`], [`Pei`]) redacts itself in `Debug`, so that a log line
+//! or a panic does not give a UE away; `Display` prints it whole, where a person asked for it.
 
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// A text that is not the identifier it should be; `expected` says what would be.
+/// A text that is not the identifier it should be; `expected` describes a valid one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseIdError {
     /// What a right text looks like, with an example.
@@ -31,7 +31,7 @@ impl core::error::Error for ParseIdError {}
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlmnId([u8; 3]); // in the order of NAS
 
-/// What stands in place of the third digit of an MNC that has two.
+/// The filler in place of the third digit of an MNC with two.
 const FILLER: u8 = 0xf;
 
 impl PlmnId {
@@ -59,7 +59,7 @@ impl PlmnId {
     pub const fn from_ngap_octets([a, b, c]: [u8; 3]) -> Option<Self> {
         match (b >> 4, c >> 4) {
             (FILLER, _) => Self::from_nas_octets([a, b, c]),
-            (_, FILLER) => None, // the filler stands in the second octet only
+            (_, FILLER) => None, // the filler is in the second octet only
             (mnc_1, mnc_3) => Self::from_nas_octets([a, b & 0xf | mnc_3 << 4, mnc_1 | (c & 0xf) << 4]),
         }
     }

@@ -81,7 +81,7 @@ impl fmt::Debug for Teid {
     }
 }
 
-/// PFCP session endpoint identifier (TS 29.244 §7.2.2.4.2). Zero stands for "not yet known".
+/// PFCP session endpoint identifier (TS 29.244 §7.2.2.4.2). Zero means "not yet known".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Seid(pub u64);

@@ -68,7 +68,7 @@ impl Supi {
     }
 
     /// A network specific identifier; `None` if the realm is no domain name in lower case of at most 220 octets. The memory of a
-    /// realm is never freed: give only realms that somebody vouches for.
+    /// realm is never freed: pass only authenticated realms.
     pub fn from_nai(user: [u8; 16], realm: &str) -> Option<Self> {
         Some(Self(Kind::Nai { user, realm: Realm::new(realm)? }))
     }
@@ -93,7 +93,7 @@ impl Supi {
         plmn.digits().all(|d| own.next() == Some(d))
     }
 
-    /// Its value without the prefix that tells its type: what keys are bound to (TS 33.501 §A.7).
+    /// Its value without the prefix for its type: what keys are bound to (TS 33.501 §A.7).
     pub fn value(self) -> String {
         match self.0 {
             Kind::Imsi { len, value } => format!("{value:0width$}", width = usize::from(len)),
@@ -202,7 +202,7 @@ impl fmt::Display for Supi {
     }
 }
 
-/// Redacted: a SUPI in a log says where a person was.
+/// Redacted: a SUPI in a log reveals where a person was.
 impl fmt::Debug for Supi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Supi(…)")

@@ -3,7 +3,7 @@
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// Microseconds since the Unix epoch, as the edge's steady clock tells them.
+/// Microseconds since the Unix epoch, from the edge's monotonic clock.
 ///
 /// The edge anchors a monotonic clock to the wall once, at its start: time never steps back while a program runs,
 /// and still serves where a date is asked for (SQN, network time).

@@ -1,10 +1,10 @@
-//! How the information elements of a message stand in its octets: the formats of TS 24.007 §11.2.1.1 and the
-//! table that each message is written as.
+//! The encoding of information elements: the formats of TS 24.007 §11.2.1.1 and the table that each message is written
+//! as.
 //!
 //! The mandatory part is read in order and any error in it fails the message (TS 24.501 §7.5.1). The optional part is
-//! read by identifier: what is unknown or malformed is skipped, the first of repeated elements counts, any order is
-//! taken (TS 24.501 §7.6.1, TS 24.501 §7.6.2, TS 24.501 §7.6.3, TS 24.501 §7.7.1). What is long is read as far as it goes
-//! (TS 24.501 §7.2.2).
+//! read by identifier: unknown or malformed ones are skipped, the first of repeated elements counts, any order is taken
+//! (TS 24.501 §7.6.1, TS 24.501 §7.6.2, TS 24.501 §7.6.3, TS 24.501 §7.7.1). What is long is read as far as it goes (TS
+//! 24.501 §7.2.2).
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 
@@ -13,7 +13,7 @@ pub trait Ie: Sized {
     /// Reads the value; the reader ends where the element does. Octets that are left over are an extension by a
     /// later release and are ignored (TS 24.501 §7.8 read with TS 24.007 §11.4.2).
     ///
-    /// Errors: what is wrong with the value.
+    /// Errors: an invalid value.
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError>;
 
     /// Appends the value.
@@ -87,7 +87,7 @@ pub(crate) mod mandatory {
         DecodeError { kind: DecodeErrorKind::MissingMandatory, ..e }
     }
 
-    /// The error as the element's own, whatever field inside it was wrong.
+    /// The error attributed to the element, for any field inside it.
     fn named<T>(result: Result<T, DecodeError>, ie: &'static str) -> Result<T, DecodeError> {
         result.map_err(|e| DecodeError { ie, ..e })
     }
@@ -139,7 +139,7 @@ pub(crate) mod optional {
         }
     }
 
-    /// Skips an element that this message does not know, by the format that its identifier announces.
+    /// Skips an unknown element, by the format that its identifier implies.
     ///
     /// Errors: the identifier, if it demands comprehension (TS 24.007 §11.2.4: bits 8 to 5 are zero).
     pub(crate) fn skip(octet: u8, r: &mut Reader<'_>) -> Result<(), u8> {

@@ -9,7 +9,7 @@
 //! | 5GSM messages | §8.3 | [`sm::Message`]; all but SERVICE-LEVEL AUTHENTICATION … and REMOTE UE REPORT … |
 //! | security protected messages | §9.1.1, §9.3, §9.8 | [`security`] |
 //! | information elements | §9.11 | [`ie`]; those of CIoT, CAG, MBS, ATSSS, disaster roaming are carried unread |
-//! | handling of unknown and erroneous data | §7 | [`NasError`] says which cause answers |
+//! | handling of unknown and erroneous data | §7 | [`NasError`] has the cause of the answer |
 //!
 //! Optional elements that are unknown or malformed read as absent, the first of repeated ones counts, and any order is
 //! taken (§7.6, §7.7.1); an unknown element that demands comprehension fails the message (§7.5.1).

@@ -1,5 +1,5 @@
-//! The envelope of a security protected 5GMM message (TS 24.501 §9.1.1, §9.3, §9.8, §9.10). No cryptography here: who
-//! holds the keys computes the MAC and the key stream over the octets that this module names.
+//! The envelope of a security protected 5GMM message (TS 24.501 §9.1.1, §9.3, §9.8, §9.10). No cryptography here: the
+//! caller that holds the keys computes the MAC and the key stream over the octets that this module names.
 
 use whimbrel_ids::Reader;
 
@@ -57,9 +57,9 @@ pub struct SecurityProtected<'a> {
     pub mac: [u8; 4],
     /// Sequence number: the low octet of the NAS COUNT.
     pub sequence_number: u8,
-    /// The NAS message, ciphered if the header type says so.
+    /// The NAS message, ciphered or not by the header type.
     pub payload: &'a [u8],
-    /// What the MAC covers: sequence number and payload as they stand (TS 24.501 §4.4.3.3).
+    /// The octets under the MAC: sequence number and payload (TS 24.501 §4.4.3.3).
     pub authenticated: &'a [u8],
 }
 

@@ -12,7 +12,7 @@ pub use crate::msg::session_modification::*;
 pub use crate::msg::session_release::*;
 
 message_set! {
-    /// What a 5GSM message says (TS 24.501 §8.3; code points §9.7).
+    /// The body of a 5GSM message (TS 24.501 §8.3; code points §9.7).
     Body {
         0xC1 "PDU SESSION ESTABLISHMENT REQUEST" EstablishmentRequest,
         0xC2 "PDU SESSION ESTABLISHMENT ACCEPT" EstablishmentAccept,
@@ -40,7 +40,7 @@ pub struct Pti(pub u8);
 impl Pti {
     /// No procedure transaction identity assigned: the network began.
     pub const UNASSIGNED: Pti = Pti(0);
-    /// Nobody's.
+    /// Unassigned.
     pub const RESERVED: Pti = Pti(255);
 
     /// Whether it names a transaction that a UE began (1 to 254; 255 is reserved, TS 24.501 §7.3.1).
@@ -49,14 +49,14 @@ impl Pti {
     }
 }
 
-/// A 5GSM message: its header (TS 24.501 §9.1.1) and what it says.
+/// A 5GSM message: its header (TS 24.501 §9.1.1) and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// PDU session identity; `None` if none is assigned.
     pub pdu_session_id: Option<PduSessionId>,
-    /// Procedure transaction identity, as received: §7.3.1 says what the procedures answer to a wrong one.
+    /// Procedure transaction identity, as received: the procedures answer a wrong one by §7.3.1.
     pub pti: Pti,
-    /// What it says.
+    /// The body.
     pub body: Body,
 }
 

@@ -310,7 +310,7 @@ VARIANTS = {
     'CongestReattemptInd': [v(raw('01')), v(raw('00'))], 'ReattemptInd': [v(raw('01')), v(raw('02'))],
 }
 
-# By message, where one name has to be told apart from the same name elsewhere.
+# By message, where one name has to be distinguished from the same name elsewhere.
 OF_MESSAGE = {
     ('ServiceRequest', '5GSID'): [v(STMSI, 's_tmsi=1021-63-01020304')],
     ('ULNASTransport', 'PayloadContainerType'): [v(n, 'payload=%d' % n) for n in range(1, 11)] + [v(15)],
@@ -405,9 +405,9 @@ def all_of(cls, code, header, header_fields):
     mandatory, optional = elements(cls)
     base = [(n, variants(cls, n)[0]) for n in mandatory]
 
-    def write(chosen, told):
+    def write(chosen, written):
         choices = [(n, value) for n, (value, _) in chosen]
-        fields = [f for n, (_, fs) in chosen if n in told for f in fs]
+        fields = [f for n, (_, fs) in chosen if n in written for f in fs]
         emit(build(cls, header, choices), code, header_fields + fields)
 
     write(base, mandatory)

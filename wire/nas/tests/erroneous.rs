@@ -62,7 +62,7 @@ fn reserved_pdu_session_identity_is_ignored() {
     assert_eq!(e.sm_cause(), None);
 }
 
-#[test] // TS 24.501 §7.3.1: the procedures answer it, so it is told as it came
+#[test] // TS 24.501 §7.3.1: the procedures answer it, so it is decoded as received
 fn reserved_pti_is_kept() {
     let m = sm::Message::decode(&octets("2e05ffc1ffff")).unwrap();
     assert!(!m.pti.is_assigned());

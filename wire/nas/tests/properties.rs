@@ -190,7 +190,7 @@ fn establishment_accept_reads_again() {
 }
 
 #[test] // RFC 1877 in TS 24.008 §10.5.6.3: the UE asks for zeros, the network answers with a Configure-Nak
-fn ipcp_asks_for_dns_and_is_told() {
+fn ipcp_requests_dns_and_gets_it() {
     let asked = Ipcp::parse(&unhex("01000010810600000000830600000000")).unwrap();
     let answer = asked.nak_with_dns(Some(Ipv4Addr::new(9, 9, 9, 9)), None).unwrap();
     assert_eq!(answer.octets(), unhex("0300000a810609090909"));

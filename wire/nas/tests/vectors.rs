@@ -21,7 +21,7 @@ fn vectors_decode_to_what_they_say_and_encode_back() {
     for (n, line) in VECTORS.lines().enumerate().filter(|(_, l)| !l.starts_with('#')) {
         let mut words = line.split(' ');
         let (octets, title) = (unhex(words.next().unwrap()), words.next().unwrap().replace('_', " "));
-        let told =
+        let decoded =
             match Envelope::parse(&octets).unwrap() {
                 Envelope::PlainMm(o) => mm::Message::decode(o)
                     .map(|m| (m.message_type().to_string(), m.to_octets(), describe_mm(&m))),
@@ -30,7 +30,7 @@ fn vectors_decode_to_what_they_say_and_encode_back() {
                 Envelope::Protected(_) => unreachable!("vectors are plain"),
             };
         let n = n + 1;
-        match told {
+        match decoded {
             Err(e) => writeln!(wrong, "line {n}: {title}: {e}").unwrap(),
             Ok((name, again, facts)) => {
                 types.insert(name.clone());

@@ -1,4 +1,4 @@
-//! Containers of protocol IEs and of extensions, and what is said of the elements in them that cannot be taken.
+//! Containers of protocol IEs and of extensions, and the diagnostics of IEs that cannot be decoded.
 
 use whimbrel_ids::DecodeErrorKind;
 
@@ -8,7 +8,7 @@ use crate::ie::diagnostics::{Criticality, IeDiagnostic, TypeOfError};
 /// The largest number of IEs that criticality diagnostics report: maxnoofErrors (TS 38.413 §9.3.1.3).
 const ERRORS_MAX: usize = 256;
 
-/// What a message says of one of its IEs.
+/// The specification of one IE of a message.
 #[derive(Debug)]
 pub(crate) struct IeSpec {
     pub(crate) id: u16,
@@ -20,7 +20,7 @@ pub(crate) struct IeSpec {
 pub(crate) trait Body: Sized {
     /// The IEs in the order of the standard.
     const IES: &'static [IeSpec];
-    /// Reads the sequence; what was not comprehended or is missing goes to `diagnosis`.
+    /// Reads the sequence; missing IEs and those not comprehended are added to `diagnosis`.
     fn read_body(r: &mut Reader<'_>, diagnosis: &mut Diagnosis) -> Result<Self, Fault>;
     /// Writes the sequence.
     fn write_body(&self, w: &mut Writer<'_>);
@@ -50,7 +50,7 @@ impl Diagnosis {
         }
     }
 
-    /// A mandatory IE without which the message means nothing is missing, or was not understood.
+    /// A mandatory IE with criticality reject is missing, or was not comprehended.
     pub(crate) fn missing(&mut self, spec: Option<&IeSpec>) {
         self.reject = true;
         let Some(spec) = spec else { return };
@@ -73,14 +73,14 @@ impl Diagnosis {
 
 /// Walks a container of protocol IEs (TS 38.413 §9.4.7), one known IE at a time.
 ///
-/// Deviation: IEs in another order than the standard's are taken; TS 38.413 §10.3.6 counts them as a falsely constructed
-/// message. Each IE says what it is, so nothing is ambiguous, and gNBs that append what a later release inserted would else be
-/// shut out. What comes twice is ambiguous and refused.
+/// Deviation: IEs in another order than the standard's are accepted; TS 38.413 §10.3.6 counts them as a falsely constructed
+/// message. IEs are identified by their ids, so the order is not needed, and gNBs that append IEs which a later release inserted
+/// would else be refused. A repeated IE is ambiguous and refused.
 pub(crate) struct Container<'r, 'a> {
     r: &'r mut Reader<'a>,
     left: u64,
     specs: &'static [IeSpec],
-    /// Which of `specs` have come, a bit each: no message knows more than 64 IEs.
+    /// The received IEs of `specs`, a bit each: no message has more than 64 IEs.
     seen: u64,
     id: u16,
     criticality: Criticality,
@@ -109,7 +109,7 @@ impl<'r, 'a> Container<'r, 'a> {
         })
     }
 
-    /// Moves to the next IE that the message knows and gives its id; the others are judged by their criticality.
+    /// Moves to the next IE that the message defines and returns its id; unknown ones are handled by their criticality.
     pub(crate) fn next(&mut self, diagnosis: &mut Diagnosis) -> Result<Option<u16>, Fault> {
         while self.left > 0 {
             self.left -= 1;
@@ -160,7 +160,7 @@ impl<'r, 'a> Container<'r, 'a> {
     }
 }
 
-/// Reads an `iE-Extensions` container: `known` reads the extension of an id, or says that it does not know it.
+/// Reads an `iE-Extensions` container: `known` reads the extension of an id, or returns that it is unknown.
 pub(crate) fn extensions(
     r: &mut Reader<'_>,
     mut known: impl FnMut(u16, &mut Reader<'_>) -> Result<bool, Fault>,
@@ -181,12 +181,12 @@ pub(crate) fn extensions(
     Ok(())
 }
 
-/// An alternative of a later release, kept as it came.
+/// An alternative of a later release, stored unread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherChoice {
     /// The protocol IE id of the alternative.
     pub id: u16,
-    /// What its sender wants of a receiver that does not know it.
+    /// Its criticality.
     pub criticality: Criticality,
     /// Its octets, undecoded.
     pub value: Vec<u8>,

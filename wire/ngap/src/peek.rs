@@ -4,16 +4,17 @@ use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, STmsi, Tmsi};
 
 use crate::fast::{Form, View};
 use crate::ie::TriggeringMessage;
+use crate::message::ProcedureCode;
 use crate::syntax::TransferSyntax;
 
 /// The most IEs that are looked at: the longest message of TS 38.413 has fewer than 64.
 const IES_MAX: usize = 64;
 
-/// What a glance at a message tells.
+/// The parts of a message that are found without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peek {
     /// The procedure.
-    pub procedure_code: u8,
+    pub procedure_code: ProcedureCode,
     /// Which message of the procedure.
     pub kind: TriggeringMessage,
     /// The AMF's name of the UE, if the message has one at its top level.
@@ -24,8 +25,8 @@ pub struct Peek {
     pub five_g_s_tmsi: Option<STmsi>,
 }
 
-/// Finds the UE of a message in either transfer syntax; `None` for what is no NGAP message at all. It stops at what it
-/// cannot read and gives what it has: only the decoder judges.
+/// Finds the UE of a message in either transfer syntax; `None` if it is no NGAP message. It stops at the first
+/// unreadable part and returns what it has found: the decoder judges the message.
 pub fn peek(octets: &[u8]) -> Option<Peek> {
     match TransferSyntax::of(octets) {
         TransferSyntax::Per => peek_per(octets),
@@ -41,9 +42,14 @@ fn peek_per(octets: &[u8]) -> Option<Peek> {
         2 => TriggeringMessage::UnsuccessfulOutcome,
         _ => return None,
     };
-    let mut found =
-        Peek { procedure_code, kind, amf_ue_ngap_id: None, ran_ue_ngap_id: None, five_g_s_tmsi: None };
-    // What follows the length is looked at as far as it came. Of fragments, the first holds the names of the UE.
+    let mut found = Peek {
+        procedure_code: ProcedureCode(procedure_code),
+        kind,
+        amf_ue_ngap_id: None,
+        ran_ue_ngap_id: None,
+        five_g_s_tmsi: None,
+    };
+    // The content may be truncated. In fragments, the first one has the UE's AP IDs.
     let content =
         rest.get(if rest.first().is_some_and(|o| o >> 6 == 2) { 2 } else { 1 }..).unwrap_or_default();
     let Some((&[_, high, low], mut ies)) = content.split_first_chunk() else { return Some(found) };
@@ -180,7 +186,7 @@ mod tests {
         }
     }
 
-    #[test] // The source's name stands after the RAN's in PATH SWITCH REQUEST
+    #[test] // The source AMF UE NGAP ID follows the RAN UE NGAP ID in PATH SWITCH REQUEST
     fn agrees_with_the_decoder() {
         let mut s = crate::aper::sample::Source::new(38_413);
         for _ in 0..3000 {
@@ -222,9 +228,9 @@ mod tests {
         let m = Message::from(UplinkNasTransport::new(AmfUeNgapId::new(7).unwrap(), RanUeNgapId(9), vec![1]));
         let octets = m.to_vec();
         for n in 3..octets.len() {
-            assert_eq!(peek(&octets[..n]).unwrap().procedure_code, 46);
+            assert_eq!(peek(&octets[..n]).unwrap().procedure_code, ProcedureCode::UPLINK_NAS_TRANSPORT);
         }
-        // The length says more than came: the CTA still finds the UE, the decoder refuses.
+        // The length exceeds the octets: the CTA still finds the UE, the decoder refuses.
         assert_eq!(peek(&octets[..octets.len() - 1]).unwrap().ran_ue_ngap_id, Some(RanUeNgapId(9)));
     }
 }

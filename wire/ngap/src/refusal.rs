@@ -7,7 +7,7 @@ use whimbrel_ids::{AmfUeNgapId, DecodeError, DecodeErrorKind, RanUeNgapId};
 use crate::container::Diagnosis;
 use crate::fast::{Form, View};
 use crate::ie::{Cause, CauseProtocol, Criticality, CriticalityDiagnostics, IeDiagnostic, TriggeringMessage};
-use crate::message::Head;
+use crate::message::{Head, ProcedureCode};
 use crate::msg::ErrorIndication;
 use crate::peek::peek;
 
@@ -18,9 +18,9 @@ pub enum RefusalKind {
     TransferSyntax(DecodeError),
     /// A mandatory IE is missing, or something marked "reject" was not comprehended (TS 38.413 §10.3.4, §10.3.5).
     AbstractSyntaxReject,
-    /// The procedure is not known and its sender wants to be told (TS 38.413 §10.3.4.1A).
+    /// An unknown procedure with criticality notify (TS 38.413 §10.3.4.1A).
     AbstractSyntaxNotify,
-    /// The procedure is not known and its sender does not mind: nothing is answered.
+    /// An unknown procedure with criticality ignore: no answer.
     AbstractSyntaxIgnore,
     /// An IE came too often (TS 38.413 §10.3.6).
     FalselyConstructed,
@@ -32,12 +32,12 @@ pub struct Refusal {
     /// Why.
     pub kind: RefusalKind,
     /// The procedure, if the message could be read so far.
-    pub procedure_code: Option<u8>,
+    pub procedure_code: Option<ProcedureCode>,
     /// Which message of the procedure.
     pub triggering_message: Option<TriggeringMessage>,
     /// The criticality of the procedure, as its sender gave it.
     pub procedure_criticality: Option<Criticality>,
-    /// The IEs that were missing or not understood, but for those that ask to be ignored.
+    /// The IEs that were missing or not comprehended, without those of criticality ignore.
     pub ies: Vec<IeDiagnostic>,
     /// The AMF's name of the UE, if it could be read.
     pub amf_ue_ngap_id: Option<AmfUeNgapId>,
@@ -65,7 +65,7 @@ impl Refusal {
         Self::new(octets, head, kind, diagnosis.ies)
     }
 
-    /// Of octets in the fast form. Who agreed on the form has the same declarations, so whatever cannot be read breaks the syntax.
+    /// Of octets in the fast form. A peer with this form has the same declarations, so an error is one of transfer syntax.
     pub(crate) fn of_fastwire(octets: &[u8], error: DecodeError) -> Self {
         let view = View::new(octets, Form::SingleValue).ok();
         Self {
@@ -98,7 +98,7 @@ impl Refusal {
         }
     }
 
-    /// The cause to answer with; `None` where the standard answers nothing.
+    /// The cause of the answer; `None` if the standard has no answer.
     pub fn cause(&self) -> Option<Cause> {
         let cause = match self.kind {
             RefusalKind::TransferSyntax(_) => CauseProtocol::TransferSyntaxError,
@@ -113,16 +113,16 @@ impl Refusal {
     /// The diagnostics to answer with.
     pub fn criticality_diagnostics(&self) -> CriticalityDiagnostics {
         CriticalityDiagnostics {
-            procedure_code: self.procedure_code,
+            procedure_code: self.procedure_code.map(|c| c.0),
             triggering_message: self.triggering_message,
             procedure_criticality: self.procedure_criticality,
             ies: self.ies.clone(),
         }
     }
 
-    /// The ERROR INDICATION to answer with (TS 38.413 §8.7.4.2); `None` where the standard answers nothing. Where the
-    /// message begins a procedure that has a failure message, the caller sends that one instead, with
-    /// [`Refusal::cause`] and [`Refusal::criticality_diagnostics`].
+    /// The ERROR INDICATION to answer with (TS 38.413 §8.7.4.2); `None` if the standard has no answer. If the message
+    /// begins a procedure that has a failure message, the caller sends that one instead, with [`Refusal::cause`] and
+    /// [`Refusal::criticality_diagnostics`].
     pub fn error_indication(&self) -> Option<ErrorIndication> {
         let mut answer = ErrorIndication::new();
         answer.amf_ue_ngap_id = self.amf_ue_ngap_id;

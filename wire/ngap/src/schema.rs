@@ -20,7 +20,7 @@ macro_rules! codec {
     };
 }
 
-/// Whether an optional field is there; what is mandatory always is.
+/// Whether an optional field is present; a mandatory one always is.
 macro_rules! is_present {
     (opt $v:expr) => {
         $v.is_some()
@@ -33,7 +33,7 @@ macro_rules! is_present {
     };
 }
 
-/// Reads the bit that tells of an optional field.
+/// Reads the presence bit of an optional field.
 macro_rules! read_presence {
     (req $r:ident) => {
         true
@@ -43,7 +43,7 @@ macro_rules! read_presence {
     };
 }
 
-/// Writes the bit that tells of an optional field.
+/// Writes the presence bit of an optional field.
 macro_rules! write_presence {
     (req $v:expr, $w:ident) => {};
     ($kind:ident $v:expr, $w:ident) => { $w.bit(is_present!($kind $v)) };
@@ -94,7 +94,7 @@ macro_rules! sample_field {
     };
 }
 
-/// Tells the diagnosis of a mandatory field that its container did not hold.
+/// Adds the diagnostic of a missing mandatory field.
 macro_rules! note_missing {
     (req $v:ident, $d:ident, $spec:expr) => {
         if $v.is_none() {
@@ -135,7 +135,7 @@ macro_rules! constructor {
     };
     (@ $name:ident [$($p:ident: $pt:ty),*] [$($d:ident)*]) => {
         impl $name {
-            /// With the mandatory fields; what is optional is absent.
+            /// With the mandatory fields; optional ones are absent.
             #[allow(clippy::too_many_arguments, clippy::new_without_default)]
             pub fn new($($p: $pt),*) -> Self {
                 Self { $($p,)* $($d: Default::default()),* }
@@ -412,7 +412,7 @@ macro_rules! choice {
             $($( $(#[$xm])*
                 #[doc = concat!("\n\nExtension ", stringify!($xid), ", criticality ", stringify!($xcrit), ".")]
                 $x($xt), )*)?
-            $( /// An alternative of a later release, kept as it came.
+            $( /// An alternative of a later release, stored unread.
                $o($crate::container::OtherChoice), )?
         }
 

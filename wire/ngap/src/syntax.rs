@@ -24,7 +24,7 @@ impl TransferSyntax {
     }
 }
 
-/// A fastwire message in PER, for those who read nothing else; `None` for what is in PER already, or is no message.
+/// A fastwire message converted to PER; `None` if it is in PER already, or is no message.
 pub fn to_per(octets: &[u8]) -> Option<Vec<u8>> {
     let fast = TransferSyntax::of(octets) == TransferSyntax::Fastwire;
     fast.then(|| Message::decode(octets).ok()).flatten().map(|message| message.to_vec())

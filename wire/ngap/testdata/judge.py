@@ -83,10 +83,10 @@ def main():
             continue
         kind, text = fields if len(fields) == 2 else ("NGAP-PDU", fields[0])
         judged += 1
-        complaint = judge(kind, bytes.fromhex(text))
-        if complaint:
+        fault = judge(kind, bytes.fromhex(text))
+        if fault:
             failed += 1
-            print(f"{kind} {text[:400]}\n  {complaint[:1000]}")
+            print(f"{kind} {text[:400]}\n  {fault[:1000]}")
     print(f"{judged} judged, {failed} failed")
     return 1 if failed or not judged else 0
 

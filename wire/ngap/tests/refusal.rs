@@ -47,7 +47,7 @@ fn missing_ignore_is_tolerated() {
     assert_eq!(failure.cause, Cause::Misc(CauseMisc::Unspecified));
 }
 
-#[test] // TS 38.413 §10.3.5: one with criticality "reject" may not; all that miss are told
+#[test] // TS 38.413 §10.3.5: one with criticality "reject" may not; all missing ones are reported
 fn missing_reject_is_refused() {
     let refusal = Message::decode(&uplink(&[AMF_UE])).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::AbstractSyntaxReject);
@@ -134,7 +134,7 @@ fn unknown_procedures_by_criticality() {
     assert_eq!(notify.cause(), Some(CauseProtocol::AbstractSyntaxErrorIgnoreAndNotify.into()));
     let reject = refuse(REJECT);
     assert_eq!(reject.cause(), Some(CauseProtocol::AbstractSyntaxErrorReject.into()));
-    assert_eq!(reject.procedure_code, Some(200));
+    assert_eq!(reject.procedure_code, Some(ProcedureCode(200)));
     assert_eq!(reject.amf_ue_ngap_id, AmfUeNgapId::new(7));
     // Nor is there an unsuccessful outcome of NAS transport.
     assert!(Message::decode(&message(0x40, 46, REJECT, &[AMF_UE])).is_err());

@@ -1,4 +1,4 @@
-//! The type-length-value frame that every information element stands in, and the macros that spell groups out.
+//! The type-length-value encoding of information elements, and the macros for groups.
 
 use whimbrel_ids::{DecodeErrorKind, Reader};
 

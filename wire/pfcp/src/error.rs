@@ -1,4 +1,4 @@
-//! Why a message was not understood, in the words in which its sender is told.
+//! Why a message was not understood, with the cause for its sender.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind};
 
 use crate::ie::Cause;
 
-/// Bad octets in a message body: what was wrong, and the information element to name in the answer.
+/// Bad octets in a message body: the error, and the information element to name in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// What was wrong and where.

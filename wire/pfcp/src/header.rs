@@ -39,8 +39,8 @@ pub mod message_type {
 pub struct Header {
     /// Which message follows ([`message_type`]).
     pub message_type: u8,
-    /// The receiver's session; `None` for node related messages. Zero where the sender does not know it
-    /// (TS 29.244 §7.2.2.4.2).
+    /// The receiver's session; `None` for node related messages. Zero if the sender does not know it (TS 29.244
+    /// §7.2.2.4.2).
     pub seid: Option<Seid>,
     /// Sequence number, 24 bits, chosen by the sender of the request and returned in the response.
     pub sequence: u32,
@@ -106,7 +106,7 @@ impl<'a> Frame<'a> {
 }
 
 impl Header {
-    /// Begins a message in `out`; [`finish`] sets its length once the body stands. Returns where it begins.
+    /// Begins a message in `out`; [`finish`] sets its length once the body is written. Returns its start.
     pub(crate) fn begin(&self, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         let flags = u8::from(self.seid.is_some())

@@ -13,7 +13,7 @@ fn read(octets: &[u8]) -> bool {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "what was kept lies in files")]
+#[allow(clippy::disallowed_methods, reason = "saved inputs are in files")]
 fn messages_that_were_kept_are_understood_or_refused() {
     let kept = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/parse")).unwrap();
     let all: Vec<_> = kept.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();

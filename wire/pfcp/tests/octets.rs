@@ -1,4 +1,4 @@
-//! Messages to octets and back; octets from strangers.
+//! Messages to octets and back; untrusted octets.
 
 mod common;
 
@@ -98,13 +98,13 @@ fn wrong_mandatory_value_is_incorrect() {
 }
 
 #[test] // TS 29.244 §7.6.4
-fn unknown_message_type_is_told_apart() {
+fn unknown_message_type_is_distinguished() {
     let e = parse(&message(99, &[])).unwrap_err();
     assert_eq!((e.decode.kind, e.offending_ie), (DecodeErrorKind::Unknown, 0));
 }
 
 #[test] // TS 29.244 §7.6.2
-fn later_version_is_told_apart() {
+fn later_version_is_distinguished() {
     let e = Frame::parse(&[0x40, 1, 0, 4, 0, 0, 9, 0]).unwrap_err();
     assert_eq!(e, HeaderError::Version { sequence: 9 });
 }

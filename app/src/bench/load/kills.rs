@@ -1,18 +1,18 @@
-//! CPFs that die while the load is on, and what UEs had of it.
+//! Kills CPFs during the load, and reads how the UEs fared.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::REGION;
 use crate::console::Metric;
 use crate::playground::Playground;
 
-/// How often it is looked whether the load has begun, or ended.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often the start and the end of the load are checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Kills one CPF after the other, one every so often, from when the load is on until it is over. Gives how many. Errors: one
-/// sentence.
+/// Kills the CPFs in turn, one `every` interval while the load runs. Returns how many. Errors: one sentence.
 pub(super) fn kill(
     playground: &mut Playground,
     every: Duration,
@@ -22,14 +22,14 @@ pub(super) fn kill(
     let of = playground.pids().len() - 1;
     let (mut killed, mut due) = (0, None);
     while !over.load(Ordering::Acquire) {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
         if !on.load(Ordering::Acquire) || of == 0 {
             continue;
         }
-        // The first one after half of it: a short run sees one too.
+        // The first one after half an interval, so that a short run has one too.
         let at = *due.get_or_insert_with(|| Instant::now() + every / 2);
         if Instant::now() >= at {
-            playground.lose_cpf(killed as usize % of)?;
+            playground.kill_cpf(killed as usize % of, REGION)?;
             killed += 1;
             due = Some((at + every).max(Instant::now()));
         }

@@ -125,7 +125,7 @@ impl CpfProcess {
         }
     }
 
-    /// Tells the CTA now and then which messages it need not keep.
+    /// Acknowledges received messages to the CTA from time to time, so that it can drop them.
     fn confirm_messages(&mut self) {
         let Some(m) = self.membership.as_mut().filter(|m| m.keep && m.orphaned.is_none()) else { return };
         let taken = m.end.taken();
@@ -135,7 +135,7 @@ impl CpfProcess {
         }
     }
 
-    /// Tells the CTA under which number this CPF is registered in etcd, whose list the rings follow.
+    /// Sends the CTA the number under which this CPF is registered in etcd, whose list the rings follow.
     fn announce_listing(&mut self) {
         let Some(number) = self.discovery.as_ref().and_then(|d| d.listed) else { return };
         let Some(m) = self.membership.as_mut().filter(|m| m.orphaned.is_none()) else { return };

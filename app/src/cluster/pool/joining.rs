@@ -60,7 +60,8 @@ impl Pool {
         for ResumingCpf { link, life, id, has } in resuming {
             self.resume(now, link, life, id, has);
         }
-        // The others may hang on a former primary that hangs itself. A connection from here tells them of the takeover.
+        // The others may hang on a former primary that hangs itself. A connection from here informs them of the
+        // takeover.
         let unaware = self.members.by_id.iter().filter(|(_, m)| m.link.is_none());
         for (id, at) in unaware.map(|(id, m)| (*id, m.address)).collect::<Vec<_>>() {
             self.reconnection.calling.insert(self.links.connect(now, at), id);

@@ -108,7 +108,7 @@ impl Pool {
         self.announce_replica(None);
     }
 
-    /// Tells CPFs where a replica is reached that can take over at any moment, or that there is none.
+    /// Sends CPFs the address of the CTA replica that can take over at any moment, or that there is none.
     pub(crate) fn announce_replica(&mut self, at: Option<SocketAddr>) {
         if self.replica.reached_at != at {
             self.replica.reached_at = at;

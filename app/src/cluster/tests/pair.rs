@@ -91,7 +91,7 @@ fn pair(of: &PairOf, listed: bool) -> PairPrimary {
     )
 }
 
-#[test] // SIGSTOP and SIGCONT: the CTA replica has taken over meanwhile, and its earlier confirmation lies in the socket
+#[test] // SIGSTOP and SIGCONT: the CTA replica has taken over meanwhile, and its earlier confirmation is still in the socket
 fn a_confirmation_from_before_the_primary_was_held_up_releases_no_output() {
     let mut pool = pool_of_pair();
     let (mut active, mut pair) = (serving(&pool), pair(&pair_of(None), false));

@@ -231,7 +231,7 @@ fn add(name: &str, fields: &Fields, config: &BrokerFile) -> Done {
     let file = fields.sim.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.sim.json")));
     let profile =
         serde_json::to_string_pretty(&SimProfile::new(&sim, &private)).map_err(|e| e.to_string())?;
-    // The profile first: a user whose key nobody has would be of no use.
+    // The profile first: a user without a stored key could not attach.
     files::write_private(&file, &(profile + "\n"))?;
     if let Err(e) = storage.add_users(&[NamedUser { name: name.into(), id, user }]) {
         let _ = std::fs::remove_file(&file);

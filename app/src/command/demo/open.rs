@@ -18,7 +18,7 @@ use crate::playground::{NAME, Servers};
 /// Rounds: each UE is at each operator once.
 const ROUNDS: usize = OPERATORS;
 
-/// Nobody looks on.
+/// An observer that ignores all.
 struct Unwatched;
 
 impl Watch for Unwatched {}

@@ -5,15 +5,11 @@ use std::sync::Arc;
 use whimbrel_control::{AssociationId, UeId, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_ngap::ie::UePagingIdentity;
-use whimbrel_ngap::{Message, peek, to_per};
+use whimbrel_ngap::{Message, ProcedureCode, peek, to_per};
 use whimbrel_pfcp::{Frame, message_type};
 
 use super::ControlLoop;
 use crate::console::{Interface, Names};
-
-/// Procedure codes of messages that concern a UE without naming it by NGAP IDs (TS 38.413 §9.4.7).
-const INITIAL_UE_MESSAGE: u8 = 15;
-const PAGING: u8 = 24;
 
 impl ControlLoop {
     /// Keeps an N2 message of a UE for the console.
@@ -24,10 +20,10 @@ impl ControlLoop {
             ue: peek.amf_ue_ngap_id.and_then(|id| cta.find_connection(id)),
             slot: peek.amf_ue_ngap_id.map(|id| id.value() as u32 & (UeId::SLOTS - 1)),
             ran: peek.ran_ue_ngap_id.map(|id| (name, id)),
-            begins: peek.procedure_code == INITIAL_UE_MESSAGE,
+            begins: peek.procedure_code == ProcedureCode::INITIAL_UE_MESSAGE,
             exchange: None,
         };
-        if peek.procedure_code == PAGING {
+        if peek.procedure_code == ProcedureCode::PAGING {
             let Ok(Message::Paging(paging)) = Message::decode(octets) else { return };
             let UePagingIdentity::FiveGSTmsi(id) = paging.ue_paging_identity;
             names.ue = cta.find_tmsi(id.tmsi);

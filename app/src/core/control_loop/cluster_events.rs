@@ -79,7 +79,7 @@ impl ControlLoop {
         transport.flush(now);
     }
 
-    /// Tells gNBs that they need not wait for the host that this one replaced (TS 38.413 §8.7.3.2).
+    /// Requests gNBs to remove their associations with the host that this one replaced (TS 38.413 §8.7.3.2).
     pub(super) fn announce_takeover(&mut self, now: Instant) {
         let former = self.role.pair().map_or(&[][..], |pair| pair.primary.former());
         if !former.is_empty() {

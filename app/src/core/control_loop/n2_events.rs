@@ -14,7 +14,7 @@ use whimbrel_sctp_io::{Adopted, AssociationId as SctpAssociation, Event, Events,
 
 use super::ControlLoop;
 use crate::console::Metric;
-use crate::core::n2::{self, Links, NGAP_PPID};
+use crate::core::n2::{self, Links};
 
 /// A gNB that takes no data at all for this long has stopped, and its association is aborted. A slow gNB takes what it has room for.
 const N2_STALLED: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ impl ControlLoop {
             }
             Event::Data { association, stream, ppid, octets } => {
                 let Some(physical) = self.n2.links.received(association) else { return };
-                if ppid != NGAP_PPID {
+                if ppid != whimbrel_ngap::PPID {
                     self.console.metrics.add(Metric::N2ForeignPpid, 1);
                     return;
                 }
@@ -146,7 +146,7 @@ impl ControlLoop {
             MessageRoute::Answered(answer) => {
                 if let Some(transport) = &mut self.n2.transport {
                     // A gNB that does not get the answer asks again.
-                    let _ = transport.send(link.sctp, 0, NGAP_PPID, &answer);
+                    let _ = transport.send(link.sctp, 0, whimbrel_ngap::PPID, &answer);
                 }
                 // A gNB that was expected after the takeover has come.
                 return self.announce_takeover(now);
@@ -162,7 +162,7 @@ impl ControlLoop {
     pub(super) fn send_ngap(&mut self, now: Instant, name: AssociationId, stream: u16, octets: &[u8]) {
         let (Some(link), Some(transport)) = (self.n2.links.get(name), &mut self.n2.transport) else { return };
         let octets = &*link.agreed(octets);
-        match transport.send(link.sctp, link.stream(stream), NGAP_PPID, octets) {
+        match transport.send(link.sctp, link.stream(stream), whimbrel_ngap::PPID, octets) {
             Ok(()) => {
                 self.n2.links.took(now, name, true);
                 self.console.metrics.add(Metric::N2Sent, 1);

@@ -80,7 +80,8 @@ impl ControlLoop {
             return; // the new primary has this endpoint from now on
         }
         let Some(transport) = self.n2.transport.as_mut().filter(|_| pair.replaced) else { return };
-        // The new primary tells gNBs to leave this CTA. Those that are not connected to it learn it by the end of their association.
+        // The new primary requests gNBs to remove this CTA. Those that are not connected to it learn it by the end of their
+        // association.
         let until = clock::now() + GNBS_LEAVE_WITHIN;
         while self.n2.links.all().next().is_some() && clock::now() < until && !stop.is_at_once() {
             let now = clock::now();

@@ -1,8 +1,7 @@
 //! One codec in the place of another. The core reads and writes NGAP with its own codec, in ASN.1 or, where gNBs agreed on it, in
 //! fastwire; where a conventional one is to be measured, the time that this takes for the very same message is added to the core's, and
-//! the time of our own is taken off. The transfers within a message are
-//! ASN.1 too: the SMF reads what a gNB says of its sessions, and writes what it is told. What gNBs say to one another through the core in
-//! transparent containers, and NAS, the core does not read by ASN.1.
+//! the time of our own is taken off. The transfers within a message are ASN.1 too: the SMF reads and writes the transfers of gNBs.
+//! Containers between gNBs through the core transparent containers, and NAS, the core does not read by ASN.1.
 
 use std::hint::black_box;
 

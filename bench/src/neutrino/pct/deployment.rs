@@ -15,7 +15,7 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Batch, Effect, Envelope, Prf, UeContext, UeId, UpfId};
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, SNssai, Seid, Tac};
 use whimbrel_ngap::ie::TriggeringMessage;
-use whimbrel_ngap::{Peek, TransferSyntax};
+use whimbrel_ngap::{Peek, ProcedureCode, TransferSyntax};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down as RadioDown, Outbox, UeId as RadioUe, Up as RadioUp, gnb};
 use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, Record};
@@ -143,7 +143,7 @@ pub(super) struct Loss {
     pub(super) hit: BTreeMap<u32, Option<u64>>,
     /// The UEs that it served and that had begun something, done or not.
     pub(super) begun: usize,
-    /// When the last UE had somebody else.
+    /// When the last UE was served by another CPF.
     pub(super) last_served: u64,
     /// How long the CTA looked for the UEs that were waiting, and asked for them elsewhere.
     pub(super) looked: u64,
@@ -219,9 +219,9 @@ pub(super) struct Deployment {
     pub(super) watches_log: bool,
     /// The most octets that were logged at once.
     pub(super) most_logged: usize,
-    /// Octets that CPFs said to each other since that began.
+    /// Octets between CPFs since the measurement began.
     pub(super) between_cpfs: u64,
-    /// The messages that are carried, if anybody wants them.
+    /// The carried messages, if they are recorded.
     pub(super) tap: Option<Tap>,
     /// What reading and writing NGAP took since [`Self::measure`] began, where the codec is not our own.
     pub(super) codecs: Cost,
@@ -511,10 +511,10 @@ impl Deployment {
         let to = match self.scheme.change {
             Change::None => None,
             Change::ToReplica => backs.first().copied(),
-            Change::ToStranger => {
-                let strangers = self.members.keys().filter(|id| **id != serves && !backs.contains(id));
-                let strangers: Vec<CpfId> = strangers.copied().collect();
-                strangers.get(ue.slot as usize / GNBS % strangers.len().max(1)).copied()
+            Change::ToOther => {
+                let others = self.members.keys().filter(|id| **id != serves && !backs.contains(id));
+                let others: Vec<CpfId> = others.copied().collect();
+                others.get(ue.slot as usize / GNBS % others.len().max(1)).copied()
             }
         };
         to.map(|to| (ue, to))
@@ -537,7 +537,7 @@ impl Deployment {
             cta_replicas += took;
             cost += timed(|| cta.active.acknowledged(held, &mut out)).1;
         }
-        let (told, packed): (Vec<_>, _) =
+        let (to_cpfs, packed): (Vec<_>, _) =
             timed(|| out.cpfs.drain(..).map(|(to, down)| (to, octets_down(down))).collect());
         let thread = thread % self.cta_cores.len();
         let done = charge(self.charged, self.now, &mut self.cta_cores[thread], cost + packed);
@@ -558,10 +558,10 @@ impl Deployment {
             self.send(at, Travelling::ToGnb { gnb, stream, octets, of });
         }
         out.pfcp.into_iter().for_each(|(_, octets)| self.send(at, Travelling::ToUpf { octets, of }));
-        told.into_iter().for_each(|(to, octets)| self.send(at, Travelling::Down(to, octets)));
+        to_cpfs.into_iter().for_each(|(to, octets)| self.send(at, Travelling::Down(to, octets)));
     }
 
-    /// When what a thread of the CTA has done may leave: when its CTA replica has said that it holds the inputs.
+    /// When what a thread of the CTA has done may leave: when its CTA replica has acknowledged the inputs.
     fn replicated(&mut self, thread: usize, done: u64, work: u64) -> u64 {
         if self.cta_replica.is_none() || work == 0 {
             return done;
@@ -622,7 +622,7 @@ impl Deployment {
         self.cpf_takes_and(to, work, |_, _| 0);
     }
 
-    /// A CPF works, and then `more` tells what else that costs, in nanoseconds. Gives when what it says leaves.
+    /// Runs work on a CPF; `more` returns further cost, in nanoseconds. Returns when its outputs leave.
     fn cpf_takes_and(
         &mut self,
         to: CpfId,
@@ -653,9 +653,9 @@ impl Deployment {
             let (outcome, cost) = timed(|| self.sandbox.handle(read_trial(&octets), |_, _| {}));
             assert_eq!(outcome, Ok(Some(trial)), "no input does harm here");
             sandboxed += if self.charged { cost } else { 0 };
-            let told = self.there(sandboxed);
-            self.loss.trials.push(told - leaves);
-            self.send(told, Travelling::TrialOutcome(to, trial));
+            let arrives = self.there(sandboxed);
+            self.loss.trials.push(arrives - leaves);
+            self.send(arrives, Travelling::TrialOutcome(to, trial));
         }
         Some(leaves)
     }
@@ -730,8 +730,8 @@ impl Deployment {
         }
     }
 
-    /// UEs whose state nobody had: they registered anew.
-    pub(super) fn registered_anew(&self) -> u64 {
+    /// UEs whose state was lost: they registered again.
+    pub(super) fn registered_again(&self) -> u64 {
         self.cta.cta().replication_counters().lost
     }
 
@@ -795,7 +795,7 @@ impl Deployment {
             }
         }
         if released && self.progress.is_under_way(n) {
-            self.progress.attaches_anew(n);
+            self.progress.attaches_again(n);
             self.ue(n, ue::Input::Command(Command::Register));
         }
     }
@@ -884,7 +884,8 @@ fn asks_for_context(octets: &[u8]) -> bool {
 }
 
 fn is_handover_required(peek: &Peek) -> bool {
-    peek.procedure_code == 12 && peek.kind == TriggeringMessage::InitiatingMessage
+    peek.procedure_code == ProcedureCode::HANDOVER_PREPARATION
+        && peek.kind == TriggeringMessage::InitiatingMessage
 }
 
 /// A successful outcome.

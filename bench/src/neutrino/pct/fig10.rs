@@ -26,7 +26,7 @@ struct Hit {
     times: Times,
     /// From the loss to the first that another CPF did for the UE.
     recovery: Times,
-    /// From the loss until the last UE had somebody else.
+    /// From the loss until the last UE was served elsewhere.
     last: Times,
     /// What recovery is made of.
     looked: Times,
@@ -36,7 +36,7 @@ struct Hit {
 pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     println!("figure 10: handovers through the core whose CPF dies meanwhile; detection takes no time");
     println!(
-        "paper: below 60,000 a second Neutrino is up to 5.6 times as fast as an existing EPC, whose UEs attach anew"
+        "paper: below 60,000 a second Neutrino is up to 5.6 times as fast as an existing EPC, whose UEs attach again"
     );
     println!("{}", options.deployment());
     println!("       other UEs of the CPF that died do not attach meanwhile, which favours `existing`\n");
@@ -65,13 +65,13 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
             p50[2] / p50[0],
         );
         println!(
-            "          ours goes on after {:.0} us in the median, {:.0} at p99 (aim: under 1000); the last UE has somebody else after {:.0} us",
+            "          ours goes on after {:.0} us in the median, {:.0} at p99 (aim: under 1000); the last UE is served elsewhere after {:.0} us",
             ours.recovery.quantile(0.5),
             ours.recovery.quantile(0.99),
             ours.last.quantile(0.5),
         );
         println!(
-            "          of that the CTA takes {:.0} us to look who waits and to ask for them elsewhere, and a trial {:.0}, links included",
+            "          of that the CTA takes {:.0} us to find the waiting UEs and to assign them elsewhere, and a trial {:.0}, links included",
             ours.looked.quantile(0.5),
             ours.trials.quantile(0.5),
         );

@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         HOST_NS / 1_000_000
     );
     println!(
-        "       100 Mbit/s of radio; 750 kB of a video, 2 MB of a page, and no work in UE or host (the paper tells none of this: its content is replayed)\n"
+        "       100 Mbit/s of radio; 750 kB of a video, 2 MB of a page, and no work in UE or host (not in the paper: its content is replayed)\n"
     );
     let schemes = [OURS, EXISTING, EXISTING_LEAN];
     let rates: &[f64] = if options.quick { &[20e3] } else { &[40e3, 80e3, 120e3, 160e3, 200e3] };

@@ -24,7 +24,7 @@ pub(crate) fn fig7(options: &Options, plots: &Path) -> io::Result<()> {
     println!(
         "paper: up to 120,000 a second Neutrino's median is 2.3 times as fast as that of an existing EPC, 1.3 times DPCM, 3.4 times SkyCore;"
     );
-    println!("       from 140,000 on existing EPC and SkyCore do not keep up, from 200,000 on nobody does");
+    println!("       from 140,000 on existing EPC and SkyCore do not keep up, from 200,000 on none does");
     let schemes =
         [OURS, EXISTING, DPCM, SKYCORE, OURS_FASTWIRE, OURS_CONVENTIONAL, EXISTING_LEAN, ONE_PROCESS];
     let rates = [
@@ -156,7 +156,7 @@ fn medians(all: &[Swept], compared: &Compared) -> Option<[Medians; 2]> {
     let lean = [EXISTING_LEAN, EXISTING_CHANGE_LEAN]
         .into_iter()
         .find_map(|scheme| all.iter().position(|s| s.scheme == scheme))?;
-    // Ours in several processes, and where handovers change nobody.
+    // Ours in several processes, with handovers that do not change the CPF.
     let ours = all.iter().position(|s| s.scheme == OURS)?;
     let of = |p50: &[f64]| Medians {
         existing: p50[BASELINE],

@@ -12,7 +12,7 @@ use super::scheme::{EXISTING, EXISTING_LEAN, OURS};
 use super::sweep::{ready, round};
 use crate::plot::{Axis, Plot, Series};
 
-/// Within this a burst begins, in nanoseconds: clocks of UEs that are told the same time.
+/// The start of a burst is spread over this, in nanoseconds: UEs' clocks with the same set time.
 const WITHIN_NS: u64 = 10_000_000;
 
 pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {

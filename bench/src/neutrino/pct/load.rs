@@ -43,7 +43,7 @@ impl Progress {
         self.0.insert(ue, Run { procedure, from: at, until: at, done: false });
     }
 
-    /// The time has come for a procedure. Whether the UE is to begin it: who was lost before, and attaches, goes on with that.
+    /// A procedure is due. Returns whether the UE starts it: a UE that was lost before and attaches goes on with that.
     pub(super) fn begins(&mut self, ue: u32, procedure: Procedure, at: u64) -> bool {
         let before = self.0.get(&ue).map(|r| (r.done, r.procedure));
         match before {
@@ -89,8 +89,8 @@ impl Progress {
         self.0.get(&ue).filter(|r| r.done).map(|r| r.until - r.from)
     }
 
-    /// The UE's procedure was lost with who served it: it attaches, which counts until that is done.
-    pub(super) fn attaches_anew(&mut self, ue: u32) {
+    /// The UE's procedure was lost with its CPF: it attaches, which is counted until that is done.
+    pub(super) fn attaches_again(&mut self, ue: u32) {
         if let Some(run) = self.0.get_mut(&ue) {
             run.procedure = Procedure::Attach;
         }
@@ -154,7 +154,7 @@ pub(super) fn uniform(rng: &mut Rng, ues: Range<u32>, count: u32, per_s: f64) ->
     arrivals.collect()
 }
 
-/// So many UEs begin within so many nanoseconds, evenly: told by one clock.
+/// A number of UEs start within some nanoseconds, evenly: triggered by one clock.
 pub(super) fn burst(ues: u32, within: u64) -> Vec<(u64, u32)> {
     (0..ues).map(|n| (u64::from(n) * within / u64::from(ues.max(1)), n)).collect()
 }

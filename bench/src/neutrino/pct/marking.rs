@@ -1,6 +1,6 @@
-//! Who must register anew when a CPF dies in a UE's second procedure, while the state that the first one led to is on its way to
-//! backups in other regions: under the paper's rule (Neutrino §4.2.4, point 4: such a backup is outdated) and under ours (the log leads on from what it
-//! holds).
+//! Which UEs must register again when a CPF dies in a UE's second procedure, while the state after the first one is on its way to backups
+//! in other regions: under the paper's rule (Neutrino §4.2.4, point 4: such a backup is outdated) and under ours (the log leads on from
+//! what it holds).
 
 use serde_json::{Value, json};
 use whimbrel_sim::Rng;
@@ -21,9 +21,9 @@ const DISTANCES_MS: [u64; 3] = [0, 3, 10];
 
 /// What became of the UEs of the CPFs that died.
 struct Became {
-    /// Those that had asked for service by then, and how many of them registered anew.
+    /// Those that had requested service by then, and how many of them registered again.
     begun: usize,
-    anew: u64,
+    again: u64,
     /// Completion times of those that were in the middle of it.
     times: Times,
 }
@@ -33,7 +33,7 @@ pub(super) fn compare(options: &Options) -> Value {
     let schemes = [OURS, OURS_MARKED];
     let losses = if options.quick { 1 } else { 20 };
     println!(
-        "\nues that ask for service {} to {} ms before a handover; a CPF dies meanwhile: how many of its UEs that had begun register anew, and the \
+        "\nues that ask for service {} to {} ms before a handover; a CPF dies meanwhile: how many of its UEs that had begun register again, and the \
          median of those that it hit in the middle of something, by how much longer states take to backups",
         PAUSE_NS[0] as f64 / 1e6,
         PAUSE_NS[1] / 1_000_000,
@@ -43,16 +43,16 @@ pub(super) fn compare(options: &Options) -> Value {
         let became = schemes.map(|scheme| lose(scheme, options, ms * 1_000_000, losses));
         let cells = schemes.iter().zip(&became).map(|(scheme, b)| {
             let median = match b.times.len() {
-                0 => "nobody in the middle".to_owned(),
+                0 => "none in the middle".to_owned(),
                 hit => format!("{:.0} us of {hit}", b.times.quantile(0.5)),
             };
-            format!("; {}: {} of {}, {median}", scheme.name, b.anew, b.begun)
+            format!("; {}: {} of {}, {median}", scheme.name, b.again, b.begun)
         });
         println!("{ms:>6} ms{}", cells.collect::<String>());
         rows.push(json!({
             "to_backups_ms": ms,
             "had_begun": became.each_ref().map(|b| b.begun),
-            "register_anew": became.each_ref().map(|b| b.anew),
+            "register_again": became.each_ref().map(|b| b.again),
             "hit": became.each_ref().map(|b| b.times.len()),
             "p50_us": became.each_ref().map(|b| round(b.times.quantile(0.5))),
             "incomplete": became.each_ref().map(|b| b.times.failed),
@@ -64,7 +64,7 @@ pub(super) fn compare(options: &Options) -> Value {
 fn lose(scheme: Scheme, options: &Options, to_backups_ns: u64, losses: u64) -> Became {
     let count = (PER_S * (BEFORE_NS + AFTER_NS) as f64 / 1e9) as u32;
     let [shortest, longest] = PAUSE_NS;
-    let (mut times, mut begun, mut anew) = (Vec::new(), 0, 0);
+    let (mut times, mut begun, mut again) = (Vec::new(), 0, 0);
     for loss in 0..losses {
         let mut region = ready(scheme, Procedure::Handover, count);
         region.release_all();
@@ -79,11 +79,11 @@ fn lose(scheme: Scheme, options: &Options, to_backups_ns: u64, losses: u64) -> B
             })
             .collect();
         begins.sort_unstable_by_key(|(at, ..)| *at);
-        let before = region.registered_anew();
+        let before = region.registered_again();
         region.measure_each(&begins, &[(longest + BEFORE_NS, region.any_cpf())]);
         times.extend(region.loss.hit.keys().map(|ue| region.progress.time(*ue)));
         begun += region.loss.begun;
-        anew += region.registered_anew() - before;
+        again += region.registered_again() - before;
     }
-    Became { begun, anew, times: times.into_iter().collect() }
+    Became { begun, again, times: times.into_iter().collect() }
 }

@@ -131,13 +131,13 @@ impl Parts {
             ("without links", without_links, 0.0),
             ("with SCTP and sealed links in both", Some(with_links), beside),
         ];
-        let mut told = BTreeMap::new();
+        let mut ratios = BTreeMap::new();
         for (case, medians, more) in cases {
             let Some([now, at_most]) = medians.map(|m| m.times(lean, more)) else { continue };
             println!(
                 "{case}: ours is {now:.2} times as fast as `existing`; with a codec, log and replicas that took no time at all it would be {at_most:.2}"
             );
-            told.insert(case, [round(now), round(at_most)]);
+            ratios.insert(case, [round(now), round(at_most)]);
         }
         json!({
             "us": {
@@ -145,7 +145,7 @@ impl Parts {
                 "sctp": round(sctp), "links": round(links),
             },
             "codec_share": round(codec / with_links.existing),
-            "times_as_fast_now_and_at_most": told,
+            "times_as_fast_now_and_at_most": ratios,
         })
     }
 }
@@ -169,7 +169,7 @@ fn in_memory(tap: &Tap, procedure: Procedure) -> [f64; 3] {
     let downlink: Vec<Vec<u8>> = protected(&tap.down).map(|plain| vec![0; plain]).collect();
     let network = context(Side::Network);
     let mut nas = || {
-        // Its keys are expanded anew, as those of a UE that was idle.
+        // Its keys are expanded again, as those of a UE that was idle.
         let (mut context, mut out) = (network.clone(), Vec::with_capacity(512));
         for message in &uplink {
             let taken = context.unprotect(black_box(message), &mut out);
@@ -271,7 +271,7 @@ impl End {
     }
 
     fn send(&mut self, association: AssociationId, octets: &[u8]) {
-        let send = Send { association, stream: 1, ppid: 60, unordered: false, octets };
+        let send = Send { association, stream: 1, ppid: whimbrel_ngap::PPID, unordered: false, octets };
         self.endpoint.send(send).expect("there is room");
     }
 

@@ -24,7 +24,7 @@ pub(super) enum Change {
     /// One that has the UE's state: the fast form.
     ToReplica,
     /// One that has to get it first: the default form.
-    ToStranger,
+    ToOther,
 }
 
 /// One way to build the control plane.
@@ -79,7 +79,7 @@ pub(super) const OURS_WHOLE: Scheme = Scheme { name: "ours, whole states", whole
 pub(super) const OURS_CONVENTIONAL: Scheme =
     Scheme { name: "ours, conventional codec", codec: Codec::Conventional, ..OURS };
 
-/// An existing core: the conventional codec, nothing is kept or copied, UEs attach anew after a failure.
+/// An existing core: the conventional codec, nothing is kept or copied, UEs attach again after a failure.
 pub(super) const EXISTING: Scheme = Scheme {
     name: "existing",
     codec: Codec::Conventional,
@@ -125,16 +125,16 @@ pub(super) const PER_MESSAGE: Scheme =
     Scheme { name: "at every message", replication: Replication::EveryMessage, ..OURS };
 
 /// Ours, where a handover changes the CPF and the state has to travel first.
-pub(super) const OURS_DEFAULT: Scheme = Scheme { name: "ours, default", change: Change::ToStranger, ..OURS };
+pub(super) const OURS_DEFAULT: Scheme = Scheme { name: "ours, default", change: Change::ToOther, ..OURS };
 
 /// Ours, where a handover leads to a CPF that has the state.
 pub(super) const OURS_FAST: Scheme = Scheme { name: "ours, fast", change: Change::ToReplica, ..OURS };
 
 /// An existing core where a handover changes the CPF.
-pub(super) const EXISTING_CHANGE: Scheme = Scheme { change: Change::ToStranger, ..EXISTING };
+pub(super) const EXISTING_CHANGE: Scheme = Scheme { change: Change::ToOther, ..EXISTING };
 
 /// The same with our codec.
-pub(super) const EXISTING_CHANGE_LEAN: Scheme = Scheme { change: Change::ToStranger, ..EXISTING_LEAN };
+pub(super) const EXISTING_CHANGE_LEAN: Scheme = Scheme { change: Change::ToOther, ..EXISTING_LEAN };
 
 impl Scheme {
     /// What is kept of UEs' logs.

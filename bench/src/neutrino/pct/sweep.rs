@@ -22,7 +22,7 @@ pub(super) struct Point {
     /// Microseconds of processor time a procedure: the CTA's and the CPFs'.
     pub(super) cta_us: f64,
     pub(super) cpf_us: f64,
-    /// Octets that CPFs said to each other for a procedure.
+    /// Octets between CPFs for a procedure.
     pub(super) between_cpfs: f64,
 }
 

@@ -1,7 +1,7 @@
 //! A UE moves between this AMF and another one (TS 23.502 §4.9.1.3, §4.2.2.2.2); the messages are in [`crate::n14`].
 //!
-//! In a handover [`source`] is the side that the UE leaves, [`target`] the one that it comes to; [`registration`] has both sides of an idle
-//! UE's move.
+//! In a handover [`source`] is the AMF that the UE leaves, [`target`] the one that it comes to; [`registration`] has both sides for an idle
+//! UE.
 
 pub(crate) mod registration;
 pub(crate) mod source;
@@ -12,13 +12,13 @@ use crate::input::Input;
 use crate::n14::{Body, N14, PeerAmfId, Relation};
 use crate::procedure::{Lane, Ue, out_of_state};
 
-/// Says something to a neighbour.
-fn say(ue: Ue, to: PeerAmfId, relation: Relation, body: Body) {
+/// Sends a message to a peer AMF.
+fn send_n14(ue: Ue, to: PeerAmfId, relation: Relation, body: Body) {
     let octets = N14 { relation, body }.to_flat();
     ue.emit(Effect::PeerAmf { to, octets }, None);
 }
 
-/// Gives what a neighbour says to the procedure that awaits it: a handover's, or a registration's.
+/// Delivers a peer AMF's message to the procedure that awaits it, a handover or a registration.
 fn deliver(ue: Ue, body: Body) {
     let input = Input::PeerAmf(body.into());
     let stray = ue.with(|p| {
@@ -29,7 +29,7 @@ fn deliver(ue: Ue, body: Body) {
     }
 }
 
-/// A message of a peer AMF about this UE. `to`: the gNB that CREATE UE CONTEXT names, if it is connected here.
+/// A message of a peer AMF about this UE. `to`: the target gNB of CREATE UE CONTEXT, if it is connected here.
 pub(crate) fn received(ue: Ue, from: PeerAmfId, octets: &[u8], to: Option<&HandoverTarget>) {
     let Ok(N14 { relation, body }) = N14::from_octets(octets) else { return out_of_state(ue) };
     match body {
@@ -38,7 +38,7 @@ pub(crate) fn received(ue: Ue, from: PeerAmfId, octets: &[u8], to: Option<&Hando
         body @ (Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)) => {
             registration::answered(ue, from, relation, body);
         }
-        body if body.is_of_source() => target::said(ue, from, relation, body),
-        body => source::said(ue, from, relation, body),
+        body if body.is_of_source() => target::handle(ue, from, relation, body),
+        body => source::handle(ue, from, relation, body),
     }
 }

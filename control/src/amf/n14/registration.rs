@@ -1,8 +1,8 @@
 //! A UE that presents another AMF's 5G-GUTI registers here: its context is fetched from there, with its keys and sessions, so that it need not be
 //! identified (TS 23.502 §4.2.2.2.2 steps 4, 5, 10, TS 29.518 §5.2.2.2.1, §5.2.2.2.2, TS 33.501 §6.9.3).
 //!
-//! The former AMF returns a context only for a request that the UE has protected under its keys, and keeps the UE until it is informed that the
-//! UE is registered. If anything fails before, the UE is identified like any unknown UE.
+//! The former AMF returns a context only for a request that verifies under the UE's keys, and keeps the UE until it is informed that the UE
+//! is registered. If anything fails before, the UE is identified like any unknown UE.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use whimbrel_nas::mm::{self, RegistrationRequest};
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_security::NasSecurityContext;
 
-use super::say;
+use super::send_n14;
 use super::source::{self, alone};
 use super::target::{PATIENCE, completed, record};
 use crate::amf::connection::lost;
@@ -37,15 +37,15 @@ const REGISTRATION: Duration = Duration::from_secs(60);
 
 // The former AMF.
 
-/// Step 4: UEContextTransfer. The UE has come to a cell of the AMF that asks, if what is shown is the UE's.
+/// Step 4: UEContextTransfer. It proves that the UE is in a cell of the requesting AMF if the request in it verifies.
 pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) {
     let asker = relation.source;
     let relation = Relation { source: ue.with(|p| p.id), ..relation };
     if ue.with(|p| p.amf.outbound().is_some_and(|d| d.is(to, relation))) {
-        return super::deliver(ue, Body::TransferUeContext(shown)); // it has not heard the answer
+        return super::deliver(ue, Body::TransferUeContext(shown)); // the answer was lost
     }
     let Some(before) = ue.with(|p| signed(p, &shown.nas)) else {
-        return say(ue, to, relation, Body::UeContextNotTransferred(asker));
+        return send_n14(ue, to, relation, Body::UeContextNotTransferred(asker));
     };
     if let Some((association, name)) =
         ue.with(|p| p.amf.connection.as_ref().map(|c| (c.association, c.amf_ue_ngap_id)))
@@ -62,7 +62,7 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
         let give = || give(ue, to, relation, asker, before.clone());
         if alone(ue, Lane::Mobility).await.is_err() || !give() {
             if let Some(d) = ue.with(|p| p.amf.take_outbound()) {
-                say(ue, to, relation, Body::UeContextNotTransferred(asker));
+                send_n14(ue, to, relation, Body::UeContextNotTransferred(asker));
                 source::over(ue, &d);
             }
             return;
@@ -73,10 +73,10 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
                 ue.event(Event::Completed { procedure: Procedure::UeContextTransfer, subject, took });
                 source::repeat_answer(ue, source::REPEAT_ANSWER).await;
             }
-            Err(told) => {
+            Err(peer_knows) => {
                 if let Some(d) = ue.with(|p| p.amf.take_outbound()) {
-                    if !told {
-                        say(ue, to, relation, Body::ReleaseUeContext);
+                    if !peer_knows {
+                        send_n14(ue, to, relation, Body::ReleaseUeContext);
                     }
                     source::over(ue, &d);
                 }
@@ -85,7 +85,7 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
     });
 }
 
-/// Whether the UE has protected this message. Returns its security context as it was before, and takes the message's COUNT.
+/// Verifies the message under the UE's keys and advances the uplink COUNT. Returns the security context as it was before.
 fn signed(p: &mut UeContext, nas: &[u8]) -> Option<Box<NasSecurityContext>> {
     let free =
         p.amf.registered && !p.amf.emergency && p.amf.context_transfer.is_none() && p.amf.target.is_none();
@@ -95,7 +95,7 @@ fn signed(p: &mut UeContext, nas: &[u8]) -> Option<Box<NasSecurityContext>> {
     Some(before)
 }
 
-/// Step 5: the UE's state.
+/// Step 5: sends the UE's state.
 fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasSecurityContext>) -> bool {
     let upfs = ue.smf().session_upfs(ue);
     let transferred = ue.with(|p| {
@@ -108,20 +108,20 @@ fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasS
     });
     match transferred {
         Some(transferred) => {
-            say(ue, to, relation, Body::UeContextTransferred(transferred.into()));
+            send_n14(ue, to, relation, Body::UeContextTransferred(transferred.into()));
             true
         }
         None => false,
     }
 }
 
-/// Step 10: RegistrationStatusUpdate. The sessions that the other AMF takes are its own from now on; the others end with the record. What it
-/// asks once more it is given again. `Err`: the UE stays; the value is whether the other AMF has reported that.
+/// Step 10: RegistrationStatusUpdate. The sessions that the peer AMF takes are its own from now on; the others end with the UE's context. A
+/// repeated request is answered again. `Err`: the UE stays here; the value is whether the peer AMF has reported that.
 async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
     let until = ue.now() + REGISTRATION;
-    let told = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::Registered { .. } | Body::NotRegistered | Body::TransferUeContext(_)));
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::Registered { .. } | Body::NotRegistered | Body::TransferUeContext(_)));
     loop {
-        let Ok(Input::PeerAmf(body)) = ue.receive(told, until.since(ue.now())).await else {
+        let Ok(Input::PeerAmf(body)) = ue.receive(answers, until.since(ue.now())).await else {
             return Err(false);
         };
         match *body {
@@ -138,16 +138,16 @@ async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
 
 // The AMF to which the UE comes.
 
-/// What a UE has brought along.
+/// The context that was transferred for a UE.
 pub(crate) struct Brought {
-    /// The request, read under its keys.
+    /// The UE's request, deciphered with its keys.
     pub(crate) request: Rc<RegistrationRequest>,
     sessions: BTreeMap<PduSessionId, Box<SmContext>>,
     coming: Vec<IncomingSession>,
 }
 
-/// Steps 4 and 5, if the UE presents the 5G-GUTI of a peer AMF. `None`: the UE has to be identified.
-/// `sealed`: the request as it came.
+/// Steps 4 and 5, if the UE presents the 5G-GUTI of a peer AMF. `None`: the UE has to be identified. `sealed`: the
+/// request as received.
 pub(crate) async fn fetch(
     ue: Ue,
     request: &RegistrationRequest,
@@ -155,9 +155,9 @@ pub(crate) async fn fetch(
 ) -> Result<Option<Brought>, End> {
     let (Some(nas), MobileIdentity::Guti(guti)) = (sealed, &request.mobile_identity) else { return Ok(None) };
     let config = ue.config();
-    let neighbours = (0u8..).map(PeerAmfId).zip(&config.amf.peer_amfs);
+    let peers = (0u8..).map(PeerAmfId).zip(&config.amf.peer_amfs);
     let of_guti = |amf_id| guti.guami.plmn == config.amf.plmn && guti.guami.amf_id == amf_id;
-    let Some((to, _)) = neighbours.into_iter().find(|(_, n)| of_guti(n.amf_id)) else { return Ok(None) };
+    let Some((to, _)) = peers.into_iter().find(|(_, n)| of_guti(n.amf_id)) else { return Ok(None) };
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
     ue.with(|p| {
         p.amf.context_transfer = Some(ContextTransfer::Inbound(InboundTransfer::asked(to, relation)).into())
@@ -179,12 +179,12 @@ pub(crate) async fn fetch(
     Ok(brought)
 }
 
-/// The former AMF is asked until it answers: what it is asked, or answers, may be lost with a CTA.
+/// The request is repeated until the former AMF answers: a request or an answer may be lost with a CTA.
 async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) -> Result<Input, Interrupt> {
     let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)));
     let until = ue.now() + ue.config().timers.guard;
     loop {
-        say(ue, to, relation, Body::TransferUeContext(shown.clone()));
+        send_n14(ue, to, relation, Body::TransferUeContext(shown.clone()));
         match ue.receive(answers, PATIENCE.min(until.since(ue.now()))).await {
             Err(Interrupt::TimedOut) if ue.now() < until => {}
             answer => return answer,
@@ -192,7 +192,7 @@ async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) ->
     }
 }
 
-/// The UE's record is made of the received context, if its keys verify the request.
+/// Takes the received context over if its keys verify the request.
 fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
     let config = ue.config();
     let UeContext { amf, sessions, grant, .. } =
@@ -232,7 +232,7 @@ fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
     Some(Brought { request: Rc::new(request), sessions, coming })
 }
 
-/// Step 10: the UE is this AMF's, and so are its sessions.
+/// Step 10: the UE and its sessions are taken over.
 pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
     let Brought { sessions, coming, .. } = brought;
     let Some((from, relation)) = ue.with(|p| {
@@ -243,28 +243,28 @@ pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
     }) else {
         return Ok(());
     };
-    ue.smf().await_sessions(ue, &[]); // its packets wait
+    ue.smf().await_sessions(ue, &[]); // the UPF buffers its packets
     let smf = ue.config().smf.node_id;
     let taken: Vec<(PduSessionId, _)> = coming.iter().map(|c| (c.psi, c.cp_seid)).collect();
     let status = || Body::Registered { smf, sessions: taken.clone() };
-    say(ue, from, relation, status());
+    send_n14(ue, from, relation, status());
     let answer = completed(ue, (from, relation), status).await;
     ue.with(|p| p.amf.context_transfer = None);
     let answer = answer.inspect_err(|_| {
-        // What follows, or nothing, begins without them: those that are ours by now, the UPF deletes.
+        // The registration goes on without these sessions. If they are this AMF's by now, the UPF deletes them.
         ue.with(|p| p.sessions.clear());
         ue.smf().disown_sessions(ue, &coming);
     })?;
     match answer {
-        Some(Completed::Given(given)) => ue.smf().sessions_handed_over(ue, &coming, &given),
-        // The source has given it up meanwhile, and kept what the UE had.
+        Some(Completed::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &coming, &given),
+        // The source has given the transfer up meanwhile and keeps the sessions.
         Some(Completed::Cancelled) => ue.with(|p| p.sessions.clear()),
         Some(Completed::Gone) | None => ue.smf().claim_sessions(ue, &coming, &[]).await?,
     }
     Ok(())
 }
 
-/// The UE is not registered here with what it has brought.
+/// The UE is not registered here with the transferred context.
 pub(crate) fn not_here(ue: Ue) {
     let from = ue.with(|p| {
         let to = p.amf.inbound()?.status_to();
@@ -274,11 +274,11 @@ pub(crate) fn not_here(ue: Ue) {
         to
     });
     if let Some((from, relation)) = from {
-        say(ue, from, relation, Body::NotRegistered);
+        send_n14(ue, from, relation, Body::NotRegistered);
     }
 }
 
-/// The former AMF answers. It is known by what was drawn for the question.
+/// The former AMF's answer, recognised by the random number of the request.
 pub(crate) fn answered(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
     let ours = ue.with(|p| match p.amf.context_transfer.as_deref_mut() {
         Some(ContextTransfer::Inbound(a)) => a.answered(from, relation),
@@ -288,7 +288,7 @@ pub(crate) fn answered(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) 
         return super::deliver(ue, body);
     }
     if matches!(body, Body::UeContextTransferred(_)) {
-        say(ue, from, relation, Body::NotRegistered); // too late
+        send_n14(ue, from, relation, Body::NotRegistered); // too late
     }
     out_of_state(ue);
 }

@@ -1,6 +1,6 @@
 //! The AMF that a UE leaves: TS 23.502 §4.9.1.3, TS 29.518 §5.2.2.2.3, TS 33.501 §6.9.2.3.3.
 //!
-//! Until the target says that the UE has come, it is here: whatever goes wrong before costs the handover alone.
+//! Until the target reports that the UE has arrived, this AMF serves it: a failure before that only ends the handover.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use whimbrel_ngap::msg::{
     HandoverCancel, HandoverCancelAcknowledge, HandoverFailure, HandoverRequestAcknowledge, HandoverRequired,
 };
 
-use super::say;
+use super::send_n14;
 use crate::amf::as_security::{offer_chain, settle_chain};
 use crate::amf::connection::lost;
 use crate::amf::handover::{self, FORWARDING, Failed};
@@ -24,7 +24,9 @@ use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::flat::{self, Checkpoint};
 use crate::input::Input;
-use crate::n14::{Body, Completed, Created, Given, Keys, PeerAmfId, Relation, UeContextCreateData};
+use crate::n14::{
+    Body, Completed, Created, HandedOverSession, Keys, PeerAmfId, Relation, UeContextCreateData,
+};
 use crate::procedure::{Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
@@ -36,8 +38,8 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
         handover::preparation_failure(ue, cause.into(), None);
         return handover::refused(ue, refusal);
     }
-    let told = |d: &OutboundTransfer| d.phase == Phase::Executing && d.to == to;
-    if ue.with(|p| p.amf.outbound().is_some_and(told)) {
+    let commanded = |d: &OutboundTransfer| d.phase == Phase::Executing && d.to == to;
+    if ue.with(|p| p.amf.outbound().is_some_and(commanded)) {
         let subject = ue.with(|p| p.subject());
         return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it has its HANDOVER COMMAND
     }
@@ -49,7 +51,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
             Err(Failed::Refused { cause, refusal, container, target_knows }) => {
                 failed(ue, cause, refusal, container, target_knows);
             }
-            // Another handover has taken its place. All other causes have released the target already.
+            // Another handover has superseded it. In all other cases the target has been released already.
             Err(Failed::Interrupted(Interrupt::Superseded(_))) => {
                 if let Some(d) = abandon(ue) {
                     over(ue, &d);
@@ -64,14 +66,14 @@ fn check(ue: Ue, m: &HandoverRequired) -> Result<(), (CauseRadioNetwork, Refusal
     let tai = handover::to_gnb(m)?;
     permitted(ue, tai).map_err(|refusal| (CauseRadioNetwork::HoTargetNotAllowed, refusal))?;
     if ue.with(|p| p.amf.emergency) {
-        let what = Refusal::Protocol("HANDOVER REQUIRED to another AMF for a UE whose keys may be nobody's");
+        let what = Refusal::Protocol("HANDOVER REQUIRED to another AMF for a UE that is not authenticated");
         return Err((CauseRadioNetwork::HoTargetNotAllowed, what));
     }
     handover::ready(ue)
 }
 
 async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Failed> {
-    target::release_source(ue); // what is left of a handover before goes
+    target::release_source(ue); // of an earlier handover
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
     ue.with(|p| {
         p.amf.context_transfer = Some(ContextTransfer::Outbound(OutboundTransfer::idle(to, relation)).into())
@@ -82,8 +84,8 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Fa
     let (answer, created) = created(ue).await?; // steps 9 to 12
     let (admitted, refused) = handover::admit(ue, &asked, &answer)?;
     let admitted = ue.smf().start_forwarding(ue, admitted, handover::direct(&m)).await?;
-    if ue.with(|p| !p.lanes.idle_but(Lane::Handover) || standing(p) != before) {
-        return Err(busy()); // the target has another state of the UE than it has now
+    if ue.with(|p| !p.lanes.no_other_lane_runs(Lane::Handover) || standing(p) != before) {
+        return Err(busy()); // the UE's state has changed since it was sent to the target
     }
     handover::command(ue, &m, &asked, &answer, &admitted, &refused); // §4.9.1.3.3 step 1
     phase(ue, Phase::Executing);
@@ -93,10 +95,10 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Fa
     Ok(())
 }
 
-/// A UE travels at rest: what it is at on other lanes ends first.
+/// Only an idle UE context can be transferred: waits until the UE's other lanes are free.
 pub(super) async fn alone(ue: Ue, lane: Lane) -> Result<(), Failed> {
     let until = ue.now() + ue.config().timers.guard;
-    while !ue.with(|p| p.lanes.idle_but(lane)) {
+    while !ue.with(|p| p.lanes.no_other_lane_runs(lane)) {
         match ue.receive(|i| matches!(i, Input::SessionSettled), until.since(ue.now())).await {
             Ok(_) => {}
             Err(Interrupt::TimedOut) => {
@@ -127,8 +129,8 @@ fn standing(p: &UeContext) -> u32 {
             s
         })
         .collect();
-    let said = p.amf.security.as_ref().map(|s| s.counts().downlink_next);
-    flat::digest(&(sessions, said, p.amf.tmsi, p.amf.ng_ksi, &p.amf.allowed_nssai))
+    let downlink_next = p.amf.security.as_ref().map(|s| s.counts().downlink_next);
+    flat::digest(&(sessions, downlink_next, p.amf.tmsi, p.amf.ng_ksi, &p.amf.allowed_nssai))
 }
 
 /// The UE's state, with the keys for its next gNB.
@@ -156,7 +158,12 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
     };
     let mut required = Vec::new();
     Message::from(m.clone()).encode(&mut required);
-    say(ue, to, relation, Body::CreateUeContext(UeContextCreateData { state, required, keys, upfs }.into()));
+    send_n14(
+        ue,
+        to,
+        relation,
+        Body::CreateUeContext(UeContextCreateData { state, required, keys, upfs }.into()),
+    );
     phase(ue, Phase::Preparing);
     let refused = refused.into_iter().map(|psi| (psi, unknown())).collect();
     Ok((Asked { sessions, refused }, standing))
@@ -164,7 +171,7 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
 
 async fn created(ue: Ue) -> Result<(Box<HandoverRequestAcknowledge>, Box<Created>), Failed> {
     let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::UeContextCreated(_) | Body::UeContextNotCreated(_)));
-    // The target looks the subscription up before it asks its gNB.
+    // The target reads the subscription before it asks its gNB.
     let timers = ue.config().timers;
     match ue.receive(answers, timers.guard + timers.gnb_answer).await {
         Ok(Input::PeerAmf(body)) => match *body {
@@ -184,7 +191,7 @@ fn silent(what: &'static str) -> Failed {
     Failed::new(CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem, Refusal::RadioFailure(what))
 }
 
-/// The target does not take the UE, with the cause that it or its gNB gives (TS 38.413 §8.4.2.3).
+/// The target refuses the UE, with its cause or its gNB's (TS 38.413 §8.4.2.3).
 fn not_created(failure: &[u8]) -> Failed {
     let refusal = Refusal::RadioFailure("the other AMF does not take the UE");
     match Message::decode(failure) {
@@ -199,36 +206,36 @@ fn not_created(failure: &[u8]) -> Failed {
     }
 }
 
-/// §4.9.1.3.3 step 6: the UE is there, or never comes.
+/// §4.9.1.3.3 step 6: awaits the target's report that the UE has arrived.
 async fn arrived(ue: Ue) -> Result<(), Failed> {
-    let told = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::HandoverComplete | Body::UeContextNotCreated(_)));
-    match ue.receive(told, HANDOVER_EXECUTION).await {
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::HandoverComplete | Body::UeContextNotCreated(_)));
+    match ue.receive(answers, HANDOVER_EXECUTION).await {
         Ok(Input::PeerAmf(body)) => match *body {
             Body::HandoverComplete => Ok(()),
             Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
-            _ => Err(handover::never_came()),
+            _ => Err(handover::ue_did_not_arrive()),
         },
-        Ok(_) | Err(Interrupt::TimedOut) => Err(handover::never_came()),
+        Ok(_) | Err(Interrupt::TimedOut) => Err(handover::ue_did_not_arrive()),
         Err(why) => Err(why.into()),
     }
 }
 
-/// The UE is the target's, and nothing that comes from now on is for it.
-pub(super) fn settle(ue: Ue, given: Vec<Given>) {
-    let said = ue.with(|p| {
+/// The target serves the UE from now on: answers HANDOVER COMPLETE and discards held messages.
+pub(super) fn settle(ue: Ue, given: Vec<HandedOverSession>) {
+    let peer = ue.with(|p| {
         p.amf.registered = false;
         let d = p.amf.outbound_mut()?;
         d.given = Some(given.clone());
         d.held.clear();
         Some((d.to, d.relation))
     });
-    if let Some((to, relation)) = said {
-        say(ue, to, relation, Body::Completed(Completed::Given(given)));
+    if let Some((to, relation)) = peer {
+        send_n14(ue, to, relation, Body::Completed(Completed::HandedOver(given)));
     }
 }
 
-/// §4.9.1.3.3 step 14: the gNB that the UE has left lets go of it, after what is still under way has passed. Whatever of the UE has
-/// not gone along ends with its record.
+/// §4.9.1.3.3 step 14: the source gNB is released once forwarded packets have passed. Sessions that were not handed over end with
+/// the UE's context.
 async fn left(ue: Ue, began: Instant) {
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Completed { procedure: Procedure::Handover, subject, took: ue.now().since(began) });
@@ -236,7 +243,7 @@ async fn left(ue: Ue, began: Instant) {
     send_release_command(ue, CauseRadioNetwork::SuccessfulHandover);
 }
 
-/// The target hears which sessions are its own as often as it asks.
+/// Repeats the answer to the target as often as it asks.
 pub(super) async fn repeat_answer(ue: Ue, patience: Duration) {
     let until = ue.now() + patience;
     while ue.now() < until {
@@ -247,19 +254,19 @@ pub(super) async fn repeat_answer(ue: Ue, patience: Duration) {
             Some((d.to, d.relation, d.given.clone()?))
         });
         if let Some((to, relation, given)) = answer {
-            say(ue, to, relation, Body::Completed(Completed::Given(given)));
+            send_n14(ue, to, relation, Body::Completed(Completed::HandedOver(given)));
         }
     }
 }
 
-/// How long the target is answered again that has not heard which sessions are its own.
+/// How long a repeated request of the target is answered.
 pub(super) const REPEAT_ANSWER: Duration = Duration::from_secs(3);
 
-/// The UE stays where it is, if that is still there.
+/// The handover failed: the source serves the UE, if it is not lost.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
     let Some(d) = ue.with(|p| p.amf.take_outbound()) else { return };
     if !target_knows && d.phase != Phase::Waiting {
-        say(ue, d.to, d.relation, Body::ReleaseUeContext);
+        send_n14(ue, d.to, d.relation, Body::ReleaseUeContext);
     }
     if d.phase != Phase::Executing {
         handover::preparation_failure(ue, cause, container);
@@ -269,7 +276,7 @@ fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, ta
     back(ue, &d);
 }
 
-/// HANDOVER CANCEL of a UE that was to leave (TS 23.502 §4.9.1.4); whether it was.
+/// HANDOVER CANCEL of an inter-AMF handover (TS 23.502 §4.9.1.4). Returns whether there was one.
 pub(crate) fn cancel(ue: Ue, m: &HandoverCancel) -> bool {
     if !ue.with(|p| p.amf.outbound().is_some_and(|d| d.given.is_none())) {
         return false;
@@ -292,7 +299,7 @@ pub(crate) fn abandon(ue: Ue) -> Option<OutboundTransfer> {
         Some(d)
     })?;
     if d.phase != Phase::Waiting {
-        say(ue, d.to, d.relation, Body::ReleaseUeContext);
+        send_n14(ue, d.to, d.relation, Body::ReleaseUeContext);
     }
     ue.smf().stop_forwarding(ue);
     Some(d)
@@ -312,25 +319,26 @@ pub(super) fn over(ue: Ue, d: &OutboundTransfer) {
     target::go_on(ue);
 }
 
-/// The source gNB releases the UE, or is lost: the UE may arrive all the same. Returns whether a transfer is in progress.
+/// The source gNB releases the UE, or is lost: the UE may still arrive at the target. Returns whether a transfer is in
+/// progress.
 pub(crate) fn source_leaves(ue: Ue, cause: Option<&Cause>) -> bool {
-    let told = ue.with(|p| {
+    let was_lost = ue.with(|p| {
         let d = p.amf.outbound_mut().filter(|d| d.phase == Phase::Executing && d.given.is_none())?;
         Some(std::mem::replace(&mut d.source_lost, true))
     });
-    if let (Some(false), Some(cause), Some((amf, ran))) = (told, cause, ids(ue)) {
+    if let (Some(false), Some(cause), Some((amf, ran))) = (was_lost, cause, ids(ue)) {
         send(ue, &release_command(UeNgapIdPair::new(amf, ran), cause.clone()).into(), None);
     }
-    told.is_some()
+    was_lost.is_some()
 }
 
-/// The same, of the gNB of this association.
+/// The same for the loss of an association.
 pub(crate) fn source_lost(ue: Ue, association: AssociationId) -> bool {
     let serving = ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.association == association));
     serving && source_leaves(ue, None)
 }
 
-/// §4.9.1.3.3 steps 2a and 2b, over the target. Whether there is one.
+/// §4.9.1.3.3 steps 2a and 2b, by way of the target AMF. Returns whether such a handover is in execution.
 pub(crate) fn ran_status(ue: Ue, message: &Message) -> bool {
     let to = ue.with(|p| {
         let d = p.amf.outbound().filter(|d| d.phase == Phase::Executing)?;
@@ -339,21 +347,21 @@ pub(crate) fn ran_status(ue: Ue, message: &Message) -> bool {
     if let Some((to, relation)) = to {
         let mut octets = Vec::new();
         message.encode(&mut octets);
-        say(ue, to, relation, Body::RanStatus(octets));
+        send_n14(ue, to, relation, Body::RanStatus(octets));
     }
     to.is_some()
 }
 
-/// The target says something of a handover.
-pub(crate) fn said(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
+/// Handles a message of the target AMF.
+pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
     let ours = ue.with(|p| p.amf.outbound().is_some_and(|d| d.is(from, relation)));
     if !ours {
-        // Of one that is off.
+        // Of a handover that was cancelled.
         return match body {
             Body::HandoverComplete | Body::Registered { .. } => {
-                say(ue, from, relation, Body::Completed(Completed::Cancelled))
+                send_n14(ue, from, relation, Body::Completed(Completed::Cancelled))
             }
-            Body::UeContextCreated(_) => say(ue, from, relation, Body::ReleaseUeContext),
+            Body::UeContextCreated(_) => send_n14(ue, from, relation, Body::ReleaseUeContext),
             _ => out_of_state(ue),
         };
     }

@@ -1,7 +1,7 @@
 //! The AMF that a UE comes to: TS 23.502 §4.9.1.3, TS 29.518 §5.2.2.2.3.
 //!
-//! Until its gNB says HANDOVER NOTIFY, the UE is the source's, and what is here of it ends without a trace. Its subscription is what the
-//! UDM says here, not what the source says.
+//! Until HANDOVER NOTIFY the source AMF serves the UE, and a failure deletes all that is stored here. The subscription is read from the
+//! UDM, not taken from the source.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use whimbrel_ngap::msg::{
 };
 use whimbrel_ngap::transfer::HandoverResourceAllocationUnsuccessfulTransfer;
 
-use super::{registration, say};
+use super::{registration, send_n14};
 use crate::amf::as_security::Fresh;
 use crate::amf::context_setup::release_session_resources;
 use crate::amf::handover::{self, Failed};
@@ -56,19 +56,19 @@ impl Keys {
 /// The peer AMF that awaits our answers, and the relation that they are about.
 type To = (PeerAmfId, Relation);
 
-/// What the procedure knows beside the UE's record.
+/// The procedure's data besides the UE's context.
 struct Prepared {
     required: HandoverRequired,
     to: HandoverTarget,
     keys: Fresh,
-    /// The connection that the UE had, of which the next one has what is the UE's.
+    /// The connection at the source; its UE-related fields are copied to the new one.
     connection: Connection,
     coming: Vec<IncomingSession>,
-    /// Sessions that cannot be had here, and why.
+    /// Sessions that are not served here, with the cause.
     refused: Vec<(PduSessionId, Cause)>,
 }
 
-/// CREATE UE CONTEXT. `to`: where HANDOVER REQUIRED in it leads, if anywhere.
+/// CREATE UE CONTEXT. `to`: the target gNB of the HANDOVER REQUIRED in it, if it is connected here.
 pub(crate) fn create(
     ue: Ue,
     from: PeerAmfId,
@@ -77,7 +77,7 @@ pub(crate) fn create(
     to: Option<HandoverTarget>,
 ) {
     if ue.with(|p| p.amf.supi.is_some()) {
-        return out_of_state(ue); // only a slot of its own is for a UE that comes
+        return out_of_state(ue); // an incoming UE gets a slot of its own
     }
     let arrival = (from, relation);
     let prepared = match prepare(ue, &context, to) {
@@ -113,7 +113,7 @@ pub(crate) fn create(
                 not_created(ue, arrival, cause, container);
                 ended(ue, refusal);
             }
-            // The source has called it off, or the gNB is lost.
+            // The source has cancelled it, or the gNB is lost.
             Err(Failed::Interrupted(_)) => {
                 let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
                 not_created(ue, arrival, cause.into(), None);
@@ -123,7 +123,7 @@ pub(crate) fn create(
     });
 }
 
-/// What must hold of a context that comes (TS 23.502 §4.9.1.3.2 steps 3 and 4). The UE's record is made of it.
+/// Checks a received context (TS 23.502 §4.9.1.3.2 steps 3 and 4) and takes it over.
 fn prepare(
     ue: Ue,
     context: &UeContextCreateData,
@@ -173,7 +173,8 @@ fn prepare(
     Ok(Prepared { required, to, keys: context.keys.fresh(), connection, coming, refused })
 }
 
-/// What the UE brings along. Names, timers and places are the source's; it gets others here when it registers.
+/// The part of the source's context that is kept. Identities, timers and areas are assigned again when the UE
+/// registers.
 pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> AmfContext {
     AmfContext {
         supi: amf.supi,
@@ -196,7 +197,7 @@ pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> A
     }
 }
 
-/// Steps 4 to 12: the gNB is asked, the source AMF gets the answer, and the UE is awaited.
+/// Steps 4 to 12: asks the gNB, answers the source AMF, and awaits the UE.
 async fn ready(
     ue: Ue,
     (from, relation): To,
@@ -223,7 +224,7 @@ async fn ready(
     Message::from((*answer).clone()).encode(&mut acknowledge);
     let sessions = prepared.coming.iter().map(|c| (c.psi, c.cp_seid)).collect();
     let created = Created { acknowledge, smf: ue.config().smf.node_id, sessions };
-    say(ue, from, relation, Body::UeContextCreated(created.into()));
+    send_n14(ue, from, relation, Body::UeContextCreated(created.into()));
     handover::executing_now(ue);
     let notify = handover::notified(ue).await?;
     Ok((answer, admitted, notify))
@@ -246,7 +247,7 @@ async fn subscribed(ue: Ue) -> Result<(), Failed> {
     permitted(ue, tai).map_err(|refusal| failed(CauseRadioNetwork::HoTargetNotAllowed.into(), refusal))
 }
 
-/// HANDOVER NOTIFY: from here on the UE is this AMF's (§4.9.1.3.3 steps 5 to 11).
+/// HANDOVER NOTIFY: from now on this AMF serves the UE (§4.9.1.3.3 steps 5 to 11).
 async fn arrive(
     ue: Ue,
     (from, relation): To,
@@ -284,16 +285,16 @@ async fn arrive(
     if let Some(l) = m.user_location_information.as_ref().filter(|l| location(l).is_some()) {
         locate(ue, l);
     }
-    say(ue, from, relation, Body::HandoverComplete);
+    send_n14(ue, from, relation, Body::HandoverComplete);
     target::over(ue, *target);
-    for psi in handover::unwanted(answer, admitted) {
+    for psi in handover::not_admitted(answer, admitted) {
         release_session_resources(ue, psi, None);
     }
     if let Some(supi) = ue.with(|p| p.amf.supi) {
         udm_client::register(ue, supi).await?; // Nudm_UECM_Registration
     }
     match completed(ue, (from, relation), || Body::HandoverComplete).await? {
-        Some(Completed::Given(given)) => ue.smf().sessions_handed_over(ue, &prepared.coming, &given),
+        Some(Completed::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &prepared.coming, &given),
         Some(Completed::Cancelled) => {
             return Err(Refusal::RadioFailure("the source AMF had called the handover off").into());
         }
@@ -306,11 +307,11 @@ async fn arrive(
 const ATTEMPTS: u8 = 3;
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// N2InfoNotify or RegistrationStatusUpdate is repeated until it is answered; `None`: the source is not there.
+/// N2InfoNotify or RegistrationStatusUpdate is repeated until it is answered; `None`: the source does not answer.
 pub(super) async fn completed(
     ue: Ue,
     (from, relation): To,
-    told: impl Fn() -> Body,
+    message: impl Fn() -> Body,
 ) -> Result<Option<Completed>, Interrupt> {
     let answer = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::Completed(_)));
     for attempt in 1..=ATTEMPTS {
@@ -321,7 +322,7 @@ pub(super) async fn completed(
             },
             Ok(_) => return Ok(None),
             Err(Interrupt::TimedOut) if attempt < ATTEMPTS => {
-                say(ue, from, relation, told());
+                send_n14(ue, from, relation, message());
             }
             Err(Interrupt::TimedOut) => {}
             Err(other) => return Err(other),
@@ -330,7 +331,7 @@ pub(super) async fn completed(
     Ok(None)
 }
 
-/// The UE has come, with what came along. Its sessions' forwarding tunnels go after what is still under way has passed.
+/// The handover has succeeded. The forwarding tunnels are released once forwarded packets have passed.
 fn came(ue: Ue, began: Instant) {
     ue.with(|p| p.amf.context_transfer = None);
     let subject = ue.with(|p| p.subject());
@@ -339,7 +340,7 @@ fn came(ue: Ue, began: Instant) {
     target::release_source_later(ue);
 }
 
-/// The UE is not this AMF's. Its sessions at UPFs are not either, so nothing is asked of those.
+/// The handover failed before the UE arrived. The source SMF still has its sessions, so the UPFs get no request.
 fn ended(ue: Ue, refusal: Refusal) {
     ue.with(|p| {
         p.sessions.clear();
@@ -349,10 +350,11 @@ fn ended(ue: Ue, refusal: Refusal) {
 }
 
 fn not_created(ue: Ue, (from, relation): To, cause: Cause, container: Option<Vec<u8>>) {
-    say(ue, from, relation, Body::not_created(cause, container));
+    send_n14(ue, from, relation, Body::not_created(cause, container));
 }
 
-/// The UE's record ends. Sessions of which it is not certain yet whose they are end at their UPF if they are ours.
+/// Deletes the UE's context. If the source has not reported yet which sessions it has handed over, the UPF deletes
+/// those that are this SMF's.
 pub(crate) fn forget(ue: Ue) {
     let coming = ue.with(|p| p.amf.inbound().map(|a| a.coming.clone())).unwrap_or_default();
     if coming.is_empty() {
@@ -361,15 +363,15 @@ pub(crate) fn forget(ue: Ue) {
     ue.smf().disown_sessions(ue, &coming);
 }
 
-/// The source says something of a handover.
-pub(crate) fn said(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
+/// Handles a message of the source AMF.
+pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
     let ours = ue.with(|p| p.amf.inbound().is_some_and(|a| (a.from, a.relation) == (from, relation)));
     if !ours {
-        return out_of_state(ue); // of one that is over
+        return out_of_state(ue); // of a handover that has ended
     }
     match body {
         Body::RanStatus(octets) => ran_status(ue, &octets),
-        // The UE has come meanwhile: HANDOVER COMPLETE is under way, and its answer decides.
+        // The UE has arrived meanwhile: HANDOVER COMPLETE was sent, and its answer decides.
         Body::ReleaseUeContext if ue.with(|p| p.amf.target.is_none()) => {}
         Body::ReleaseUeContext => drop(target::abandon(ue)),
         body => super::deliver(ue, body),

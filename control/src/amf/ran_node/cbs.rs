@@ -30,7 +30,8 @@ const PAGE_OCTETS: usize = 82;
 /// Pages of one message (TS 23.041 §9.4.2.2.5).
 const PAGES_MAX: usize = 15;
 
-/// A text as pages: their number, then for each 82 octets and how many of them count. `None` if it does not fit, or is empty.
+/// A text as pages: their number, then for each 82 octets and how many of them are used. `None` if it does not fit, or is
+/// empty.
 pub fn cbs_pages(text: &str) -> Option<(Coding, Vec<u8>)> {
     let coding = Coding::of(text);
     let pages: Vec<Vec<u8>> = match coding {
@@ -56,8 +57,8 @@ pub fn cbs_pages(text: &str) -> Option<(Coding, Vec<u8>)> {
     Some((coding, out))
 }
 
-/// Septets packed into octets, least significant bits first (TS 23.038 §6.1.2.2.1). A septet of room at the end is a carriage
-/// return, for it would read as `@`.
+/// Septets packed into octets, least significant bits first (TS 23.038 §6.1.2.2.1). Seven unused bits at the end are filled
+/// with a carriage return: zeros would read as `@`.
 fn packed(septets: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(PAGE_OCTETS);
     let (mut bits, mut held) = (0u32, 0u32);
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test] // TS 23.041 §9.4.2.2.5
-    fn what_does_not_fit_is_refused() {
+    fn a_text_that_does_not_fit_is_refused() {
         assert!(cbs_pages("").is_none());
         assert!(cbs_pages(&"a".repeat(93 * 15)).is_some());
         assert!(cbs_pages(&"a".repeat(93 * 15 + 1)).is_none());

@@ -9,9 +9,10 @@ use crate::envelope::AssociationId;
 use crate::event::RanEvent;
 
 impl RanNodes {
-    /// §8.8.1.2: the content goes unread to the node that it names, as DOWNLINK RAN CONFIGURATION TRANSFER (§8.8.2.2).
+    /// §8.8.1.2: the content is forwarded unread to the node that it names, in DOWNLINK RAN CONFIGURATION TRANSFER
+    /// (§8.8.2.2).
     ///
-    /// What cannot be delivered is dropped: the procedure knows no failure.
+    /// If it cannot be delivered it is dropped: the procedure has no failure message.
     pub(super) fn configuration_transfer(
         &mut self,
         association: AssociationId,
@@ -20,7 +21,7 @@ impl RanNodes {
     ) {
         let dropped = |what| RanEvent::Unserved { association, what };
         let Some(son) = m.son_configuration_transfer_ul else {
-            // EN-DC and inter-system transfers lead to MMEs, of which there are none here.
+            // EN-DC and inter-system transfers are for MMEs, of which there are none here.
             return out.events.push(dropped("a configuration transfer that names no NG-RAN node"));
         };
         let Some(ends) = SonConfigurationTransferEnds::read(&son) else {

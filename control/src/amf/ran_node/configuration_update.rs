@@ -14,7 +14,7 @@ use whimbrel_ngap::msg::{
     AmfConfigurationUpdate, AmfConfigurationUpdateFailure, RanConfigurationUpdate,
     RanConfigurationUpdateAcknowledge, RanConfigurationUpdateFailure,
 };
-use whimbrel_ngap::{Message, Refusal, RefusalKind};
+use whimbrel_ngap::{Message, ProcedureCode, Refusal, RefusalKind};
 
 use super::setup::{RETRY_AFTER, check_supported, gnb_id, node_name};
 use super::{ANSWER_WITHIN, RanNode, RanNodes, RanOutput};
@@ -22,41 +22,38 @@ use crate::config::{Amf, Config};
 use crate::envelope::AssociationId;
 use crate::event::RanEvent;
 
-/// Procedure code of RAN Configuration Update (TS 38.413 §9.4.7).
-const RAN_CONFIGURATION_UPDATE: u8 = 35;
-
-/// How often a gNB that asks for time is asked again before it keeps what it has.
+/// How often an update is repeated for a gNB that answers with a time to wait.
 const ATTEMPTS: u8 = 5;
 
-/// An AMF CONFIGURATION UPDATE under way to one gNB.
+/// An AMF CONFIGURATION UPDATE that one gNB has not answered.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Update {
-    /// When the answer is given up, or the update sent again.
+    /// When the wait for the answer ends, or the update is repeated.
     pub(super) due: Instant,
-    /// It waits to be sent again, as the gNB wished.
+    /// It is repeated after the time to wait of the gNB.
     waits: bool,
     /// The configuration changed again meanwhile.
     stale: bool,
     attempts: u8,
 }
 
-/// Endpoints that gNBs are to have further associations with, and earlier ones that they are to remove.
+/// Endpoints that gNBs are to add, and earlier ones that they are to remove.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Endpoints {
     present: Vec<IpAddr>,
     former: Vec<IpAddr>,
-    /// Those that were such and serve now.
+    /// Former further endpoints that serve now.
     serving: Vec<IpAddr>,
 }
 
 /// The most that one message names (maxnoofTNLAssociations, TS 38.413 §9.2.6.7).
 const ENDPOINTS_MAX: usize = 32;
 
-/// The weight of an endpoint that serves: any but zero, as it serves alone.
+/// The weight of the serving endpoint: any value but zero, as it serves alone.
 const WEIGHT: u8 = 255;
 
 impl RanNodes {
-    /// §8.7.2.2: all of it is taken, or nothing.
+    /// §8.7.2.2: the update is accepted as a whole or not at all.
     pub(super) fn ran_configuration_update(
         &mut self,
         association: AssociationId,
@@ -121,7 +118,7 @@ impl RanNodes {
     /// gNBs (§8.7.3.1).
     pub fn configure(&mut self, now: Instant, config: Arc<Config>) -> RanOutput {
         let mut out = RanOutput::default();
-        let changed = told(&self.config.amf) != told(&config.amf);
+        let changed = setup_response_content(&self.config.amf) != setup_response_content(&config.amf);
         self.config = config;
         for node in self.nodes.values_mut() {
             node.serve(&self.config);
@@ -135,7 +132,7 @@ impl RanNodes {
         out
     }
 
-    /// This AMF is reached at other endpoints too from now on (TS 23.501 §5.21.1.2), as where a second host would take over.
+    /// Sets the AMF's further endpoints (TS 23.501 §5.21.1.2): those of a host that would take over.
     pub fn endpoints(&mut self, now: Instant, mut endpoints: Vec<IpAddr>) -> RanOutput {
         let mut out = RanOutput::default();
         endpoints.truncate(ENDPOINTS_MAX);
@@ -151,9 +148,8 @@ impl RanNodes {
         out
     }
 
-    /// The host behind `lost` has failed, and one behind the other endpoints serves: gNBs are to end their associations with the former
-    /// (§8.7.3.2), which may not have ended by itself. That is not held up by an update that is still unanswered: the answer may
-    /// have gone down with that host. Once more does no harm.
+    /// The host behind `lost` has failed, and another one has taken over: gNBs are to remove their associations with it (§8.7.3.2). The
+    /// update does not wait for an earlier one that is unanswered: the answer may be lost with that host.
     pub fn taken_over(&mut self, now: Instant, lost: Vec<IpAddr>) -> RanOutput {
         let mut out = RanOutput::default();
         let Endpoints { present, former, serving } = &mut self.endpoints;
@@ -174,14 +170,14 @@ impl RanNodes {
         out
     }
 
-    /// Sends a gNB that has just set up the other endpoints.
-    pub(super) fn tell_endpoints(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
+    /// Sends the further endpoints to a gNB that has just set up.
+    pub(super) fn send_endpoints(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
         if !self.endpoints.present.is_empty() {
             self.send_update(now, association, 1, out);
         }
     }
 
-    /// Sends the update, whole; while one is unanswered, the next waits (§8.7.3.1: one at a time).
+    /// Sends the complete update; while one is unanswered, the next waits (§8.7.3.1: one at a time).
     fn send_update(&mut self, now: Instant, association: AssociationId, attempts: u8, out: &mut RanOutput) {
         let Some(node) = self.nodes.get_mut(&association) else { return };
         if let Some(update) = node.update.as_mut().filter(|u| !u.waits) {
@@ -196,7 +192,7 @@ impl RanNodes {
         update.relative_amf_capacity = Some(amf.relative_capacity);
         update.plmn_support_list = vec![PlmnSupportItem::new(amf.plmn, amf.slices.clone())];
         let Endpoints { present, former, serving } = &self.endpoints;
-        // The weight decides between endpoints that serve at a time (TS 23.501 §5.21.1.3): one that waits gets none.
+        // The weight distributes load among serving endpoints (TS 23.501 §5.21.1.3): one that does not serve gets zero.
         let add = |a: &IpAddr| AmfTnlAssociationToAddItem::new(endpoint(*a), 0);
         update.amf_tnl_association_to_add_list = present.iter().map(add).collect();
         let remove = |a: &IpAddr| AmfTnlAssociationToRemoveItem::new(endpoint(*a));
@@ -219,7 +215,7 @@ impl RanNodes {
         }
     }
 
-    /// §8.7.3.3: again after the time that the gNB wished; without one it keeps what it has.
+    /// §8.7.3.3: repeats the update after the gNB's time to wait; without one, the update is given up.
     pub(super) fn update_refused(
         &mut self,
         now: Instant,
@@ -248,7 +244,7 @@ impl RanNodes {
             if update.waits || update.stale {
                 self.send_update(now, association, update.attempts.saturating_add(1), out);
             } else {
-                // SCTP has delivered it or the association ends: it is not repeated.
+                // SCTP delivers it or the association ends, so it is not repeated.
                 let cause = "it did not answer".to_owned();
                 out.events.push(RanEvent::UpdateRefused { association, cause, again: false });
             }
@@ -264,7 +260,7 @@ fn endpoint(address: IpAddr) -> CpTransportLayerInformation {
 }
 
 /// The content of NG SETUP RESPONSE.
-fn told(amf: &Amf) -> impl PartialEq + '_ {
+fn setup_response_content(amf: &Amf) -> impl PartialEq + '_ {
     (&amf.name, amf.guami(), amf.relative_capacity, &amf.slices)
 }
 
@@ -282,7 +278,7 @@ fn time_to_wait(wait: TimeToWait) -> Duration {
 
 /// RAN CONFIGURATION UPDATE FAILURE for an update that could not be taken (§8.7.2.4, §10.3.5); `None` if it was none.
 pub(super) fn failure_of(refusal: &Refusal) -> Option<Message> {
-    let update = refusal.procedure_code == Some(RAN_CONFIGURATION_UPDATE)
+    let update = refusal.procedure_code == Some(ProcedureCode::RAN_CONFIGURATION_UPDATE)
         && refusal.triggering_message == Some(TriggeringMessage::InitiatingMessage);
     if !update || matches!(refusal.kind, RefusalKind::TransferSyntax(_)) {
         return None;

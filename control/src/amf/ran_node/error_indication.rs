@@ -1,4 +1,4 @@
-//! Error Indication of what concerns no UE: TS 38.413 §8.7.5, §10.5.
+//! Error Indication that concerns no UE: TS 38.413 §8.7.5, §10.5.
 
 use whimbrel_ids::Instant;
 use whimbrel_ngap::ie::Cause;
@@ -8,11 +8,11 @@ use super::{RanNodes, RanOutput};
 use crate::envelope::AssociationId;
 use crate::event::RanEvent;
 
-/// ERROR INDICATIONs a second that one gNB gets: two ends that answer each other's errors do not fill the link.
+/// ERROR INDICATIONs a second to one gNB: bounds two peers that answer each other's errors.
 const SENT_PER_S: u32 = 100;
 
-/// ERROR INDICATIONs a second of one gNB that are logged: a faulty gNB does not fill the log.
-const TOLD_PER_S: u32 = 10;
+/// Logged ERROR INDICATIONs a second of one gNB: a faulty gNB does not fill the log.
+const LOGGED_PER_S: u32 = 10;
 
 /// An ERROR INDICATION for a message that names no UE, or a wrong one.
 pub(crate) fn error_indication(cause: impl Into<Cause>) -> ErrorIndication {
@@ -22,7 +22,7 @@ pub(crate) fn error_indication(cause: impl Into<Cause>) -> ErrorIndication {
 }
 
 impl RanNodes {
-    /// A gNB found fault with a message of ours. It is never answered (§10.3.1).
+    /// ERROR INDICATION from a gNB. It is never answered (§10.3.1).
     pub(super) fn error_indicated(
         &mut self,
         now: Instant,
@@ -30,8 +30,9 @@ impl RanNodes {
         m: &ErrorIndication,
         out: &mut RanOutput,
     ) {
-        let told = self.nodes.get_mut(&association).is_some_and(|n| n.errors_told.take(now, TOLD_PER_S));
-        if !told {
+        let logged =
+            self.nodes.get_mut(&association).is_some_and(|n| n.errors_logged.take(now, LOGGED_PER_S));
+        if !logged {
             let limit = "error_indications_received";
             return out.events.push(RanEvent::Limited { association: Some(association), limit });
         }
@@ -39,13 +40,13 @@ impl RanNodes {
         out.events.push(RanEvent::ErrorIndication { association, cause });
     }
 
-    /// Whether a gNB may be sent one more ERROR INDICATION; one too many is counted.
-    pub fn may_complain(&mut self, now: Instant, association: AssociationId) -> bool {
+    /// Whether a gNB may be sent one more ERROR INDICATION.
+    pub fn may_send_error_indication(&mut self, now: Instant, association: AssociationId) -> bool {
         self.nodes.get_mut(&association).is_some_and(|n| n.errors_sent.take(now, SENT_PER_S))
     }
 
-    /// Finds fault with a gNB's message.
-    pub(super) fn complain(
+    /// Answers a faulty message with ERROR INDICATION and reports it.
+    pub(super) fn refuse_message(
         &mut self,
         now: Instant,
         association: AssociationId,
@@ -53,7 +54,7 @@ impl RanNodes {
         what: &str,
         out: &mut RanOutput,
     ) {
-        if !self.may_complain(now, association) {
+        if !self.may_send_error_indication(now, association) {
             let limit = "error_indications";
             return out.events.push(RanEvent::Limited { association: Some(association), limit });
         }

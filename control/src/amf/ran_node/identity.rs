@@ -1,12 +1,12 @@
 //! Two gNBs under one Global RAN Node ID (TS 38.413 §9.3.1.5).
 //!
-//! NG SETUP on a new association, under an identity that is set up on another one, is what a gNB does that has lost its power and its
-//! state (§8.7.1.1, TS 23.527 §6.2.2): it takes over the identity at once, and the former association counts as not set up.
+//! A gNB that has restarted without its state sends NG SETUP on a new association under the identity of an older one (§8.7.1.1, TS
+//! 23.527 §6.2.2): the new association takes the identity over at once, and the former one counts as not set up.
 //!
-//! A gNB that restarted says nothing over its former association, and SCTP soon finds that dead. If a message comes over it all the same, or
-//! if it still stands when NG SETUP is due there, two gNBs are alive under one identity. The identity is *contested* from then on: the gNB
-//! that has it keeps it as long as its association stands, and NG SETUP under it on any other association is refused, with a time to
-//! wait. So two gNBs displace each other once, and not for ever.
+//! A restarted gNB is silent on its former association, which SCTP soon aborts. If a message arrives over it all the same, or if it still
+//! stands when NG SETUP is due there, two gNBs use one identity. The identity is *contested* from then on: the gNB that has it keeps it as
+//! long as its association stands, and NG SETUP under it on any other association is refused, with a time to wait. So two gNBs displace
+//! each other only once.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::event::RanEvent;
 const CONTESTED_FOR: Duration = Duration::from_secs(600);
 
 impl RanNodes {
-    /// The association that keeps this identity from the gNB that asks for it on another one.
+    /// The association that holds a contested identity, for which NG SETUP on another one is refused.
     pub(super) fn holder_of_contested(
         &mut self,
         now: Instant,
@@ -34,14 +34,14 @@ impl RanNodes {
         Some(holder)
     }
 
-    /// Something came over an association, or it still stands when a dead one would not: if its identity was taken over, there are two
-    /// gNBs that have it.
+    /// A message came over an association, or it still stands when a dead one would not: if its identity was taken over, two gNBs use
+    /// that identity.
     pub(super) fn is_alive(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
         let displaced = self.nodes.get_mut(&association).and_then(|n| n.displaced.take());
         let Some(gnb) = displaced else { return };
         let Some(holder) = self.find(gnb) else { return };
         self.contested.retain(|_, until| now < *until);
-        // Each needs two associations that are set up; a conflict beyond the limit of gNBs is reported and not remembered.
+        // Each conflict needs two associations that are set up; beyond the limit of gNBs it is reported but not stored.
         if self.contested.len() < self.config.limits.ran_nodes as usize {
             self.contested.insert(gnb, now + CONTESTED_FOR);
         }

@@ -1,4 +1,4 @@
-//! The AMF's side of a gNB: what its UEs share, one machine per association (TS 38.413 §8.7 to §8.10).
+//! The AMF's state of gNBs: non-UE-associated procedures, one entry per association (TS 38.413 §8.7 to §8.10).
 //!
 //! | clause | where |
 //! | --- | --- |
@@ -55,35 +55,37 @@ pub use warning::{Warning, WarningArea, WarningError, WarningState, WarningStatu
 
 pub(crate) use error_indication::error_indication;
 
-/// One gNB, as one of its associations shows it.
+/// A gNB, as seen from one of its associations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RanNode {
     /// Its identity, once NG SETUP was accepted.
     pub gnb: Option<GlobalGnbId>,
-    /// What it calls itself.
+    /// Its RAN node name.
     pub name: Option<String>,
     /// The tracking areas that it broadcasts for the served network and that are served.
     pub tacs: Vec<Tac>,
     /// The slices that it supports there.
     pub slices: Vec<SNssai>,
-    /// The paging cycle that it uses where a UE has none of its own.
+    /// Its default paging DRX.
     pub default_paging_drx: PagingDrx,
-    /// A further association of a gNB that is set up on another one (TS 38.412 §7): nothing is sent to it that concerns no UE.
+    /// A further association of a gNB that is set up on another one (TS 38.412 §7): non-UE-associated messages are not sent on
+    /// it.
     pub further: bool,
     /// Whether OVERLOAD START is in force there.
     pub overloaded: bool,
     /// All areas that it broadcasts for the served network, with their slices: a later configuration may serve more of them.
     broadcast: Vec<(Tac, Vec<SNssai>)>,
-    /// When the association came up, or NG SETUP is due to have come.
+    /// When the association came up, or by when NG SETUP is due.
     setup_due: Option<Instant>,
-    /// The identity that was set up here until another association took it over; nothing has come from here since.
+    /// The identity that was set up here until another association took it over; no message has come over this one
+    /// since.
     displaced: Option<GlobalGnbId>,
     update: Option<Update>,
     resets: Resets,
-    /// First messages that it may send, and ERROR INDICATIONs that it gets and that are logged of it.
+    /// Rate limits: its first messages, ERROR INDICATIONs sent to it, and logged ERROR INDICATIONs from it.
     first_messages: Rate,
     errors_sent: Rate,
-    errors_told: Rate,
+    errors_logged: Rate,
 }
 
 impl RanNode {
@@ -103,11 +105,12 @@ impl RanNode {
             resets: Resets::default(),
             first_messages: Rate::default(),
             errors_sent: Rate::default(),
-            errors_told: Rate::default(),
+            errors_logged: Rate::default(),
         }
     }
 
-    /// Whether one of these is it, its area, or a cell of it. An NR cell's identity begins with its gNB's (TS 38.413 §9.3.1.7).
+    /// Whether one of these is this gNB, its area, or a cell of it. An NR cell identity begins with the gNB's (TS 38.413
+    /// §9.3.1.7).
     pub fn is_near(&self, near: &[AmfPagingTarget], cells: &[NgranCgi]) -> bool {
         let Some(gnb) = self.gnb else { return false };
         let named = |t: &AmfPagingTarget| match t {
@@ -125,7 +128,7 @@ impl RanNode {
         near.iter().any(named) || cells.iter().any(cell)
     }
 
-    /// Whether it hears what concerns no UE over this association.
+    /// Whether non-UE-associated messages are sent to the gNB over this association.
     fn serves(&self) -> bool {
         self.gnb.is_some() && !self.further
     }
@@ -138,26 +141,26 @@ pub struct RanNodes {
     nodes: BTreeMap<AssociationId, RanNode>,
     overload: Overload,
     warnings: Warnings,
-    /// How many associations stand on which no gNB has set up.
+    /// Number of associations without NG SETUP.
     waiting: u32,
     endpoints: Endpoints,
-    /// Identities under which two gNBs were alive at once, and until when the one that is set up keeps the other away.
+    /// Contested identities, and until when NG SETUP of the second gNB is refused.
     contested: BTreeMap<GlobalGnbId, Instant>,
 }
 
-/// What a gNB's message, the time or an operator caused.
+/// The effects of a gNB's message, a timer or an operator's order.
 #[derive(Debug, Default)]
 pub struct RanOutput {
-    /// Messages that concern no UE; they leave on stream 0.
+    /// Non-UE-associated messages, sent on stream 0.
     pub messages: Vec<(AssociationId, Message)>,
     /// What happened.
     pub events: Vec<RanEvent>,
-    /// UEs whose connections are gone.
+    /// UEs whose connections have ended.
     pub reset: Option<Reset>,
-    /// Other associations of the same gNB, which have lost it: a gNB that lost its power comes back on a new one before
-    /// SCTP finds out about the old ones.
+    /// Earlier associations of the same gNB: a gNB that restarts sets up a new one before SCTP has found the old ones
+    /// dead.
     pub superseded: Vec<AssociationId>,
-    /// Associations to be aborted: their peers keep none of the rules.
+    /// Associations to be aborted: the peer breaks the rules of NG Setup.
     pub abort: Vec<AssociationId>,
 }
 
@@ -166,16 +169,16 @@ pub struct RanOutput {
 pub struct Reset {
     /// Which of its UEs' connections.
     pub what: ResetType,
-    /// The gNB waits for NG RESET ACKNOWLEDGE, which follows the last of them.
+    /// NG RESET ACKNOWLEDGE is sent after the last of them.
     pub acknowledge: bool,
     /// The side that started it.
     pub by: ResetBy,
 }
 
-/// A message that begins something of a gNB is answered within this, as any sane one is (the guard of UEs' procedures).
+/// How long a gNB's answer is awaited (as the guard of UEs' procedures).
 const ANSWER_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// NG SETUP comes first on an association (TS 38.413 §8.7.1.1), and within this time: an SCTP association alone serves no UE.
+/// NG SETUP has to come first on an association (TS 38.413 §8.7.1.1), and within this time.
 const SETUP_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
 
 impl RanNodes {
@@ -204,7 +207,8 @@ impl RanNodes {
         out
     }
 
-    /// An association lost its gNB to another one. SCTP has it still, until the peer closes it or the time is over.
+    /// Another association has taken over the gNB of this one. SCTP keeps it until the peer closes it or NG SETUP is
+    /// due.
     pub fn supersede(&mut self, now: Instant, association: AssociationId) -> RanEvent {
         let displaced = self.nodes.get(&association).and_then(|n| n.gnb);
         let event = self.down(association);
@@ -234,7 +238,7 @@ impl RanNodes {
         self.nodes.get(&association)
     }
 
-    /// The association over which a gNB hears what concerns no UE.
+    /// The association for non-UE-associated messages to a gNB.
     pub fn find(&self, gnb: GlobalGnbId) -> Option<AssociationId> {
         self.nodes.iter().find(|(_, n)| n.serves() && n.gnb == Some(gnb)).map(|(a, _)| *a)
     }
@@ -272,13 +276,14 @@ impl RanNodes {
         Some((association, self.nodes.get(&association)?))
     }
 
-    /// Whether a gNB may bring one more first message of a UE: one gNB's flood does not starve the others.
+    /// Whether one more INITIAL UE MESSAGE of a gNB is within its rate limit, so that one gNB's flood does not starve
+    /// the others.
     pub fn admit_first_message(&mut self, now: Instant, association: AssociationId) -> bool {
         let per_s = self.config.limits.first_messages_per_s;
         self.nodes.get_mut(&association).is_some_and(|n| n.first_messages.take(now, per_s))
     }
 
-    /// A message that concerns no single UE.
+    /// Handles a non-UE-associated message.
     pub fn handle(&mut self, now: Instant, association: AssociationId, message: Message) -> RanOutput {
         let mut out = RanOutput::default();
         self.is_alive(now, association, &mut out);
@@ -309,12 +314,12 @@ impl RanNodes {
                 nrppa::without_lmf(association, &mut out)
             }
             other => {
-                // Only what its sender could have meant as a request is answered; a late answer is not.
+                // Requests get an answer; late answers do not.
                 let begins = other.kind() == whimbrel_ngap::ie::TriggeringMessage::InitiatingMessage;
                 let what = "a message that this state does not await";
                 let answer =
                     begins.then(|| error_indication(CauseProtocol::MessageNotCompatibleWithReceiverState));
-                self.complain(now, association, answer, what, &mut out);
+                self.refuse_message(now, association, answer, what, &mut out);
             }
         }
         out
@@ -330,19 +335,19 @@ impl RanNodes {
             out.messages.push((association, failure));
             out.events.push(RanEvent::Refused { association, what: refusal.to_string() });
         } else {
-            self.complain(now, association, refusal.error_indication(), &refusal.to_string(), &mut out);
+            self.refuse_message(now, association, refusal.error_indication(), &refusal.to_string(), &mut out);
         }
         out
     }
 
-    /// The AMF stops: gNBs get AMF STATUS INDICATION, and keep new UEs from it (§8.7.6.2).
+    /// The AMF stops: gNBs get AMF STATUS INDICATION and select another AMF for new UEs (§8.7.6.2).
     pub fn retire(&self) -> RanOutput {
         let gone = || AmfStatusIndication::new(vec![UnavailableGuamiItem::new(self.config.amf.guami())]);
         let messages = self.serving().map(|(association, _)| (association, gone().into())).collect();
         RanOutput { messages, ..RanOutput::default() }
     }
 
-    /// Looks for what is due.
+    /// Handles expired timers.
     pub fn tick(&mut self, now: Instant) -> RanOutput {
         let mut out = RanOutput::default();
         for (&association, node) in &mut self.nodes {
@@ -362,7 +367,7 @@ impl RanNodes {
         out
     }
 
-    /// When [`RanNodes::tick`] has something to do.
+    /// When [`RanNodes::tick`] is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         let nodes = self.nodes.values().flat_map(|n| {
             [n.setup_due, n.update.as_ref().map(|u| u.due), n.resets.due()].into_iter().flatten()

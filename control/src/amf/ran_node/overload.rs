@@ -1,9 +1,9 @@
 //! Overload Start and Stop: TS 38.413 §8.7.7, §8.7.8, TS 23.501 §5.19.5.2.
 //!
-//! The rule: what is fullest of the UEs' table, the share of unauthenticated UEs and the time that messages wait decides. At or
-//! above one threshold gNBs get OVERLOAD START, and OVERLOAD STOP when all have stayed below a lower
-//! one for a while. The time that messages wait has to stay above its threshold for several samples: one late turn of the core is a
-//! stall of its host, and no load. The operator can overrule it either way.
+//! Three loads are compared with thresholds: the UE table, the table of unauthenticated UEs, and the time that messages wait. gNBs
+//! get OVERLOAD START when one load reaches its upper threshold, and OVERLOAD STOP when all have stayed below their lower
+//! thresholds for a while. The waiting time counts only after several samples in a row: a single late one is a stall of the host.
+//! The operator can overrule the decision.
 
 use std::time::Duration;
 
@@ -17,39 +17,39 @@ use crate::config::OverloadRule;
 use crate::envelope::AssociationId;
 use crate::event::RanEvent;
 
-/// How full the core is.
+/// The loads that decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// Slots in use, in percent of `limits.ues`.
     pub ues_percent: u8,
-    /// UEs that did not authenticate yet, in percent of `limits.unauthenticated_ues`.
+    /// UEs that are not authenticated yet, in percent of `limits.unauthenticated_ues`.
     pub unauthenticated_ues_percent: u8,
-    /// How long a message waits before it is looked at.
+    /// How long a message waits before it is processed.
     pub delay: Duration,
 }
 
 /// The source of the decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OverloadOrder {
-    /// The rule.
+    /// The thresholds.
     #[default]
     ByRule,
-    /// The operator wants it, whatever the load.
+    /// The operator has ordered overload, whatever the load.
     Start,
-    /// The operator wants none, whatever the load.
+    /// The operator has ordered no overload, whatever the load.
     Stop,
 }
 
-/// Where the core stands.
+/// The overload state.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Overload {
     order: OverloadOrder,
     on: bool,
     /// Samples in a row in which messages waited too long.
     late: u8,
-    /// Below the lower thresholds since then.
+    /// All loads are below the lower thresholds since this time.
     calm_since: Option<Instant>,
-    /// Until this the load stays below them and the overload is over.
+    /// When the overload ends if the loads stay below them.
     over_at: Option<Instant>,
 }
 
@@ -82,7 +82,7 @@ impl RanNodes {
         self.overload.order
     }
 
-    /// The operator decides, or lets the rule decide again.
+    /// Sets or clears the operator's order.
     pub fn order_overload(&mut self, order: OverloadOrder) -> RanOutput {
         let mut out = RanOutput::default();
         self.overload.order = order;
@@ -94,14 +94,14 @@ impl RanNodes {
         out
     }
 
-    /// The load with a new sample of the time that messages wait; one comes each half second, or each turn of the core that takes longer.
+    /// Updates the load with a new sample of the waiting time; one is taken each half second.
     pub fn waited(&mut self, now: Instant, load: Load) -> RanOutput {
         let is_late = load.delay >= self.config.overload.start_delay;
         self.overload.late = if is_late { self.overload.late.saturating_add(1) } else { 0 };
         self.loaded(now, load)
     }
 
-    /// The load as it is now; its delay is that of the last sample.
+    /// Updates the load with the last sample of the waiting time.
     pub fn loaded(&mut self, now: Instant, load: Load) -> RanOutput {
         let mut out = RanOutput::default();
         if self.overload.order != OverloadOrder::ByRule {
@@ -134,12 +134,12 @@ impl RanNodes {
         out.events.push(RanEvent::Overload { on });
         let all: Vec<AssociationId> = self.serving().map(|(a, _)| a).collect();
         for association in all {
-            self.tell_overload(association, out);
+            self.send_overload_state(association, out);
         }
     }
 
     /// Sends a gNB the message that it lacks: OVERLOAD START or OVERLOAD STOP.
-    pub(super) fn tell_overload(&mut self, association: AssociationId, out: &mut RanOutput) {
+    pub(super) fn send_overload_state(&mut self, association: AssociationId, out: &mut RanOutput) {
         let (on, reduction) = (self.overload.on, self.config.overload.reduction_percent);
         let Some(node) = self.nodes.get_mut(&association).filter(|n| RanNode::serves(n)) else { return };
         if std::mem::replace(&mut node.overloaded, on) == on {
@@ -149,8 +149,8 @@ impl RanNodes {
             return out.messages.push((association, OverloadStop::new().into()));
         }
         let mut start = OverloadStart::new();
-        // New connections for data are what a core in trouble can do without: emergencies, priority and those that are paged
-        // go on (TS 38.413 §9.3.1.105).
+        // New connections for data are rejected first; emergencies, high priority and answers to paging are permitted (TS
+        // 38.413 §9.3.1.105).
         let action = OverloadAction::PermitHighPrioritySessionsAndMobileTerminatedServicesOnly;
         start.amf_overload_response = Some(OverloadResponse::OverloadAction(action));
         start.amf_traffic_load_reduction_indication = Some(reduction.clamp(1, 99));

@@ -1,12 +1,12 @@
-//! So many a second, and as many at once: a token bucket.
+//! A token bucket: a rate per second, with a burst of one second.
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
-/// One bucket. It begins full.
+/// A bucket; it starts full.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Rate {
-    /// When the bucket would be full again, were nothing more taken.
+    /// When the bucket will be full again if nothing more is taken.
     full_at: Instant,
 }
 
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_gives_its_second_at_once_and_then_its_rate() {
+    fn a_bucket_allows_a_burst_of_one_second_and_then_its_rate() {
         let mut rate = Rate::default();
         let at = |ms: u64| Instant(5_000_000 + ms * 1000);
         assert_eq!((0..500).filter(|_| rate.take(at(0), 100)).count(), 100);

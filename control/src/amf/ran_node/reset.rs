@@ -12,13 +12,13 @@ use super::{ANSWER_WITHIN, RanNodes, RanOutput, Reset};
 use crate::envelope::AssociationId;
 use crate::event::{RanEvent, ResetBy};
 
-/// How many of our resets a gNB may leave unanswered before the next one resets everything.
+/// Unanswered resets of the AMF after which the next one resets the whole interface.
 const UNANSWERED_MAX: usize = 16;
 
 /// The most connections that one partial reset names (maxnoofNGConnectionsToReset, TS 38.413 §9.3.1.148).
 const CONNECTIONS_MAX: usize = 65_536;
 
-/// Resets of ours that a gNB has not acknowledged, oldest first, and how often each was sent.
+/// Resets sent to a gNB that it has not acknowledged, oldest first, and how often each was sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Resets(VecDeque<Sent>);
 
@@ -35,12 +35,13 @@ impl Resets {
     }
 }
 
-/// §8.7.4.2.2: what the gNB drops is dropped here, then acknowledged.
+/// §8.7.4.2.2: the connections are released here, then the reset is acknowledged.
 pub(super) fn by_gnb(m: NgReset, out: &mut RanOutput) {
     out.reset = Some(Reset { what: m.reset_type, acknowledge: true, by: ResetBy::Gnb });
 }
 
-/// The acknowledgement of a gNB's reset, once its last UE was released: it names what the reset named, known or not.
+/// The acknowledgement of a gNB's reset, sent after the last release: it lists the same connections as the reset, known
+/// or not.
 pub fn reset_acknowledge(reset: ResetType) -> Message {
     let list: Vec<UeAssociatedLogicalNgConnectionItem> = match reset {
         ResetType::NgInterface(_) => Vec::new(),
@@ -52,7 +53,7 @@ pub fn reset_acknowledge(reset: ResetType) -> Message {
 }
 
 impl RanNodes {
-    /// §8.7.4.2.1: the operator has the gNB drop these connections; an empty list stands for all of them.
+    /// §8.7.4.2.1: the operator resets these connections of a gNB; an empty list means all.
     pub fn reset(
         &mut self,
         now: Instant,
@@ -69,7 +70,7 @@ impl RanNodes {
             false => ResetType::PartOfNgInterface(connections),
         };
         if whole {
-            // It contains all of the unanswered ones.
+            // It includes all unanswered resets.
             node.resets.0.clear();
             out.reset = Some(Reset { what: what.clone(), acknowledge: false, by: ResetBy::Operator });
         }
@@ -91,7 +92,7 @@ impl RanNodes {
         }
     }
 
-    /// A reset is repeated once; a gNB that does not answer then is not waited for.
+    /// A reset is repeated once; after that no answer is awaited.
     pub(super) fn resets_due(&mut self, now: Instant, out: &mut RanOutput) {
         for (&association, node) in &mut self.nodes {
             while node.resets.due().is_some_and(|due| due <= now)

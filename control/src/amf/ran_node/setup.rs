@@ -1,5 +1,5 @@
-//! NG Setup: TS 38.413 §8.7.1; the relative capacity in it is TS 23.501 §5.19.3. After a restart of the AMF all begins here
-//! (TS 23.527 §6.2.1).
+//! NG Setup: TS 38.413 §8.7.1; the relative capacity in it is TS 23.501 §5.19.3. After a restart of the AMF all gNBs set up
+//! again (TS 23.527 §6.2.1).
 
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_ngap::ie::{
@@ -7,15 +7,12 @@ use whimbrel_ngap::ie::{
     ResetType, ServedGuamiItem, SupportedTaItem, TimeToWait, TriggeringMessage,
 };
 use whimbrel_ngap::msg::{NgSetupFailure, NgSetupRequest, NgSetupResponse};
-use whimbrel_ngap::{Message, Refusal, RefusalKind};
+use whimbrel_ngap::{Message, ProcedureCode, Refusal, RefusalKind};
 
 use super::{RanNode, RanNodes, RanOutput, Reset};
 use crate::config::Config;
 use crate::envelope::AssociationId;
 use crate::event::{RanEvent, ResetBy, SetupRefusal};
-
-/// Procedure code of NG Setup (TS 38.413 §9.4.7).
-const NG_SETUP: u8 = 21;
 
 impl RanNodes {
     pub(super) fn ng_setup(
@@ -36,7 +33,7 @@ impl RanNodes {
         out.messages.push((association, self.ng_setup_response().into()));
         let name = node_name(request.ran_node_name.as_ref(), request.extended_ran_node_name.as_ref());
         out.events.push(RanEvent::Up { association, gnb, name: name.clone() });
-        // A second NG SETUP on a live association starts over: earlier connections are gone (§8.7.1.1).
+        // A second NG SETUP on an association starts over: earlier connections end (§8.7.1.1).
         if self.is_set_up(association) {
             let what = ResetType::NgInterface(ResetAll::ResetAll);
             out.reset = Some(Reset { what, acknowledge: false, by: ResetBy::Gnb });
@@ -51,15 +48,15 @@ impl RanNodes {
         }
         let mut node = RanNode::new(None);
         if let Some(before) = self.nodes.get(&association) {
-            // The limits of a peer outlast its reconnection.
-            (node.first_messages, node.errors_sent, node.errors_told) =
-                (before.first_messages, before.errors_sent, before.errors_told);
+            // A peer's rate limits survive its reconnection.
+            (node.first_messages, node.errors_sent, node.errors_logged) =
+                (before.first_messages, before.errors_sent, before.errors_logged);
         }
         (node.gnb, node.name, node.default_paging_drx) = (Some(gnb), name, request.default_paging_drx);
         offer.into_node(&mut node);
         self.nodes.insert(association, node);
-        self.tell_endpoints(now, association, out);
-        self.tell_overload(association, out);
+        self.send_endpoints(now, association, out);
+        self.send_overload_state(association, out);
         self.reload_warnings(now, association, out);
     }
 
@@ -104,12 +101,13 @@ fn refuse(
     out.events.push(RanEvent::SetupRefused { association, gnb, why });
 }
 
-/// When a refused gNB may try again: soon enough for whoever mends its configuration, seldom enough for the log.
+/// The time to wait of a refused gNB: short enough for an operator who corrects its configuration, long enough for the
+/// log.
 pub(super) const RETRY_AFTER: TimeToWait = TimeToWait::V10s;
 
 /// NG SETUP FAILURE for a request that could not be taken (§8.7.1.4, §10.3.5); `None` if it was none.
 pub(super) fn failure_of(refusal: &Refusal) -> Option<Message> {
-    let request = refusal.procedure_code == Some(NG_SETUP)
+    let request = refusal.procedure_code == Some(ProcedureCode::NG_SETUP)
         && refusal.triggering_message == Some(TriggeringMessage::InitiatingMessage);
     if !request || matches!(refusal.kind, RefusalKind::TransferSyntax(_)) {
         return None; // §10.2: a transfer syntax error is answered by ERROR INDICATION
@@ -138,7 +136,7 @@ pub(super) fn node_name(
     utf8.or(visible).or(name).cloned()
 }
 
-/// What a gNB broadcasts for the served network, and what of it is served.
+/// The areas and slices that a gNB broadcasts for the served PLMN, and those of them that are served.
 pub(super) struct Offer {
     broadcast: Vec<(Tac, Vec<SNssai>)>,
     tacs: Vec<Tac>,
@@ -146,7 +144,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// What of it this configuration serves.
+    /// The part that this configuration serves.
     fn of(config: &Config, broadcast: Vec<(Tac, Vec<SNssai>)>) -> Self {
         let served = || broadcast.iter().filter(|(tac, _)| config.amf.tacs.contains(tac));
         let mut tacs: Vec<Tac> = served().map(|(tac, _)| *tac).collect();
@@ -170,8 +168,8 @@ impl RanNode {
     }
 }
 
-/// What of a gNB's supported areas and slices is served here (§8.7.1.4): at least one tracking area of the served network,
-/// with at least one slice in common.
+/// The served part of a gNB's areas and slices (§8.7.1.4): at least one tracking area of the served PLMN, with at least
+/// one common slice.
 pub(super) fn check_supported(
     config: &Config,
     list: &[SupportedTaItem],

@@ -86,8 +86,8 @@ fn setup_with_octets_missing_from_a_plmn_or_a_tac_is_answered_and_leaves_nothing
     assert!(refused > 10, "{refused}");
 }
 
-#[test] // TS 38.413 §8.7.1.2: the gNB learns who serves it, what, and how much of its UEs are wanted here
-fn setup_is_answered_with_who_serves() {
+#[test] // TS 38.413 §8.7.1.2: NG SETUP RESPONSE has the AMF's name, served GUAMIs, slices and relative capacity
+fn ng_setup_response_names_the_amf() {
     let mut nodes = RanNodes::new(Arc::new(config()));
     nodes.up(at(0), on(1));
     let out = nodes.handle(at(0), on(1), request(1).into());
@@ -113,7 +113,7 @@ fn setup_without_any_ie_is_answered_with_its_failure_and_the_missing_ies() {
 }
 
 #[test] // TS 38.413 §8.7.1.4
-fn setup_with_areas_in_abundance_keeps_only_what_is_served() {
+fn setup_with_many_areas_stores_only_served_ones() {
     let mut many = request(1);
     many.supported_ta_list = (1..=256).map(|t| area(t, vec![SNssai::sst(1)])).collect();
     let mut nodes = RanNodes::new(Arc::new(config()));
@@ -140,7 +140,7 @@ fn setup_of_extreme_identities() {
 }
 
 #[test] // TS 38.413 §8.7.1.1
-fn setup_of_a_gnb_that_is_up_elsewhere_takes_its_place_and_is_told() {
+fn ng_setup_on_a_new_association_takes_the_identity_over_and_is_reported() {
     let mut nodes = nodes(2);
     nodes.up(at(1), on(9));
     let out = nodes.handle(at(1), on(9), request(1).into());
@@ -200,7 +200,7 @@ fn a_gnb_that_restarted_is_served_at_once() {
 
 #[test] // TS 38.413 §8.7.1.4 identity: two gNBs under one identity displace each other once; the second one gets a time to wait
 fn a_gnb_is_refused_while_another_one_has_its_identity_and_both_are_alive() {
-    // The first one speaks after it was displaced: by NG SETUP, by anything else, or by octets that nobody can read.
+    // The first one speaks after it was displaced: by NG SETUP, by another message, or by unreadable octets.
     let speaks: [fn(&mut RanNodes) -> RanOutput; 2] =
         [|nodes| nodes.handle(at(2), on(1), ErrorIndication::new().into()), |nodes| octets(nodes, 1, &[0])];
     let contested = RanEvent::IdentityContested { gnb: gnb(1), holder: on(9), other: on(1) };
@@ -219,14 +219,14 @@ fn a_gnb_is_refused_while_another_one_has_its_identity_and_both_are_alive() {
 }
 
 #[test] // TS 38.413 §8.7.1.1: one that says nothing, and whose association still stands when NG SETUP is due, is alive too
-fn an_association_that_outlives_its_takeover_shows_a_second_gnb() {
+fn an_association_that_survives_a_takeover_shows_a_second_gnb() {
     let mut nodes = taken_over();
     let out = nodes.tick(at(31));
     let contested = RanEvent::IdentityContested { gnb: gnb(1), holder: on(9), other: on(1) };
     assert_eq!(out.events, [contested, RanEvent::NeverSetUp { association: on(1) }]);
     assert_eq!(out.abort, [on(1)]);
     nodes.down(on(1));
-    let out = sets_up(&mut nodes, 32, 20); // it connects anew
+    let out = sets_up(&mut nodes, 32, 20); // it connects again
     assert!(is_refused_for(&out, 9), "{out:?}");
     // As often as it comes, for longer than an identity stays contested without a second gNB.
     for minute in 1..30 {
@@ -330,7 +330,7 @@ fn ran_configuration_update_with_octets_missing_changes_all_or_nothing() {
     }
 }
 
-#[test] // TS 38.413 §8.7.1.4, §8.7.2.4: counts and lengths that lie, areas of nothing, slices of nothing
+#[test] // TS 38.413 §8.7.1.4, §8.7.2.4: wrong counts and lengths, empty areas, empty slices
 fn setup_and_update_with_each_octet_at_its_extremes() {
     let mut update = RanConfigurationUpdate::new();
     update.supported_ta_list = vec![area(1, vec![SNssai::sst(1)])];
@@ -367,7 +367,7 @@ fn a_further_association_joins_by_ran_configuration_update() {
     let mut update = RanConfigurationUpdate::new();
     update.global_ran_node_id = Some(GlobalRanNodeId::GlobalGnbId(gnb(2)));
     let out = nodes.handle(at(1), on(7), update.clone().into());
-    assert!(matches!(only(&out), Message::RanConfigurationUpdateFailure(_)), "of a gNB that nobody knows");
+    assert!(matches!(only(&out), Message::RanConfigurationUpdateFailure(_)), "of an unknown gNB");
     update.global_ran_node_id = Some(GlobalRanNodeId::GlobalGnbId(gnb(1)));
     let out = nodes.handle(at(1), on(7), update.into());
     assert!(matches!(only(&out), Message::RanConfigurationUpdateAcknowledge(_)));
@@ -401,34 +401,34 @@ fn amf_configuration_update_goes_to_every_gnb_when_something_changed() {
     assert_eq!(m.relative_amf_capacity, Some(8));
     let out = nodes.handle(at(2), on(1), AmfConfigurationUpdateAcknowledge::new().into());
     assert!(out.messages.is_empty() && out.events == [RanEvent::UpdateTaken { association: on(1) }]);
-    // One that nobody awaits.
+    // An unexpected one.
     let out = nodes.handle(at(2), on(1), AmfConfigurationUpdateAcknowledge::new().into());
     assert!(out.messages.is_empty() && out.events.is_empty());
 }
 
 #[test] // TS 38.413 §8.7.3.2, TS 23.501 §5.21.1.2
-fn gnbs_are_told_of_further_endpoints_and_of_those_that_are_none_any_more() {
+fn amf_configuration_update_adds_and_removes_further_endpoints() {
     let mut nodes = nodes(1);
     let [first, second] = [2, 3].map(|n| IpAddr::from([10, 0, 0, n]));
-    let told = |out: &RanOutput| -> (usize, usize) {
+    let updates = |out: &RanOutput| -> (usize, usize) {
         let Some((_, Message::AmfConfigurationUpdate(m))) = out.messages.last() else { panic!("{out:?}") };
         (m.amf_tnl_association_to_add_list.len(), m.amf_tnl_association_to_remove_list.len())
     };
-    assert_eq!(told(&nodes.endpoints(at(1), vec![first])), (1, 0));
+    assert_eq!(updates(&nodes.endpoints(at(1), vec![first])), (1, 0));
     nodes.handle(at(1), on(1), AmfConfigurationUpdateAcknowledge::new().into());
     nodes.up(at(2), on(7));
-    assert_eq!(told(&nodes.handle(at(2), on(7), request(7).into())), (1, 0), "with its NG SETUP RESPONSE");
-    assert_eq!(told(&nodes.endpoints(at(3), vec![second])), (1, 1));
+    assert_eq!(updates(&nodes.handle(at(2), on(7), request(7).into())), (1, 0), "with its NG SETUP RESPONSE");
+    assert_eq!(updates(&nodes.endpoints(at(3), vec![second])), (1, 1));
     nodes.handle(at(3), on(1), AmfConfigurationUpdateAcknowledge::new().into());
-    assert_eq!(told(&nodes.endpoints(at(4), vec![first, second])), (2, 0), "it is one again");
+    assert_eq!(updates(&nodes.endpoints(at(4), vec![first, second])), (2, 0), "it is one again");
 }
 
 #[test] // TS 38.413 §8.7.3.2: also while an update is unanswered, which the lost host may have sent or heard answered
-fn gnbs_end_their_association_with_a_host_that_is_gone() {
+fn gnbs_remove_their_association_with_a_failed_host() {
     let mut nodes = nodes(2);
     let [first, second] = [2, 3].map(|n| IpAddr::from([10, 0, 0, n]));
     let lists = |out: &RanOutput| -> (usize, usize, usize) {
-        assert_eq!(out.messages.len(), 2, "each gNB is told");
+        assert_eq!(out.messages.len(), 2, "each gNB gets it");
         let (_, Message::AmfConfigurationUpdate(m)) = &out.messages[0] else { panic!("{out:?}") };
         let updated = &m.amf_tnl_association_to_update_list;
         assert!(updated.iter().all(|item| item.tnl_address_weight_factor > Some(0)), "it serves");
@@ -446,7 +446,7 @@ fn gnbs_end_their_association_with_a_host_that_is_gone() {
 }
 
 #[test] // TS 38.413 §8.7.3.3
-fn amf_configuration_update_failure_with_time_to_wait_is_tried_again_so_often() {
+fn amf_configuration_update_is_repeated_after_time_to_wait_up_to_a_limit() {
     let mut nodes = nodes(1);
     let mut now = 1;
     let mut sent = nodes.configure(at(now), heavier(7)).messages.len();
@@ -496,16 +496,16 @@ fn connection(amf: u64) -> UeAssociatedLogicalNgConnectionItem {
 }
 
 #[test] // TS 38.413 §10.3.1: it is never answered, and what is not looked at is counted
-fn a_gnb_that_complains_about_everything() {
+fn a_flood_of_error_indications_is_not_logged() {
     let mut nodes = nodes(1);
-    let complaints = (0..25).flat_map(|_| {
+    let indications = (0..25).flat_map(|_| {
         let out = nodes.handle(at(1), on(1), ErrorIndication::new().into());
         assert!(out.messages.is_empty());
         out.events
     });
-    let (told, beyond): (Vec<_>, Vec<_>) =
-        complaints.partition(|e| matches!(e, RanEvent::ErrorIndication { .. }));
-    assert_eq!((told.len(), beyond.len()), (10, 15));
+    let (logged, beyond): (Vec<_>, Vec<_>) =
+        indications.partition(|e| matches!(e, RanEvent::ErrorIndication { .. }));
+    assert_eq!((logged.len(), beyond.len()), (10, 15));
     assert!(
         beyond.iter().all(|e| matches!(e, RanEvent::Limited { limit: "error_indications_received", .. }))
     );
@@ -542,18 +542,18 @@ fn many_unanswered_partial_resets_become_a_whole_one() {
 }
 
 #[test] // TS 38.413 §8.7.5.2, §10.5: an ERROR INDICATION is never answered by another
-fn two_ends_that_complain_of_each_other_do_not_go_on_for_ever() {
+fn mutual_error_indications_are_rate_limited() {
     let mut nodes = nodes(1);
     let answers: usize = (0..1000).map(|_| octets(&mut nodes, 1, &[0]).messages.len()).sum();
     assert_eq!(answers, 100, "a second's worth");
-    let told: usize = (0..1000)
+    let logged: usize = (0..1000)
         .map(|_| {
             let out = nodes.handle(at(1), on(1), ErrorIndication::new().into());
             assert!(out.messages.is_empty(), "an ERROR INDICATION is not answered");
             out.events.iter().filter(|e| matches!(e, RanEvent::ErrorIndication { .. })).count()
         })
         .sum();
-    assert_eq!(told, 10);
+    assert_eq!(logged, 10);
 }
 
 fn load(ues_percent: u8, delay_ms: u64) -> Load {
@@ -582,12 +582,12 @@ fn overload_begins_and_ends_by_its_rule() {
 }
 
 #[test] // TS 23.501 §5.19.5.2: overload is what lasts; a host that stands still for 650 ms is not overloaded afterwards
-fn a_single_late_turn_begins_no_overload() {
+fn a_single_late_sample_starts_no_overload() {
     let mut nodes = nodes(1);
     for s in 1..30 {
         let delay_ms = if s % 3 == 0 { 1 } else { 650 }; // late twice, then in time
         assert!(nodes.waited(at(s), load(0, delay_ms)).messages.is_empty());
-        // The load is judged anew whenever a table fills, without a new sample.
+        // The load is judged again whenever a table fills, without a new sample.
         assert!(nodes.loaded(at(s), load(s as u8, delay_ms)).messages.is_empty());
     }
     assert!(!nodes.is_overloaded());
@@ -604,7 +604,7 @@ fn a_single_late_turn_begins_no_overload() {
 }
 
 #[test] // TS 38.413 §8.7.7.2
-fn a_gnb_that_sets_up_during_an_overload_is_told() {
+fn a_gnb_that_sets_up_during_an_overload_gets_overload_start() {
     let mut nodes = nodes(1);
     nodes.order_overload(OverloadOrder::Start);
     nodes.up(at(1), on(2));
@@ -643,7 +643,7 @@ fn a_configuration_transfer_goes_to_the_gnb_that_it_names() {
 }
 
 #[test] // TS 38.413 §8.8.1.2
-fn a_configuration_transfer_to_nobody_is_dropped_and_counted() {
+fn a_configuration_transfer_to_an_unknown_gnb_is_dropped_and_counted() {
     let mut nodes = nodes(2);
     let n3iwf = GlobalN3iwfId::new(PlmnId::TEST, N3iwfId::N3iwfId(7));
     let ng_enb = GlobalNgEnbId::new(PlmnId::TEST, NgEnbId::MacroNgEnbId(7));
@@ -672,7 +672,7 @@ fn nrppa_of_no_ue_is_dropped_and_counted() {
 }
 
 #[test] // TS 38.413 §8.7.6.2: an AMF that goes says so to every gNB that has set up, once each
-fn an_amf_that_goes_says_so() {
+fn an_amf_that_stops_sends_amf_status_indication() {
     let mut nodes = nodes(2);
     nodes.up(at(1), on(9));
     let out = nodes.retire();
@@ -714,7 +714,7 @@ fn outcomes(nodes: &RanNodes) -> Vec<WarningOutcome> {
 }
 
 #[test] // TS 38.413 §8.9.1.2
-fn a_warning_goes_to_the_gnbs_of_its_area_and_what_became_of_it_is_known() {
+fn a_warning_is_sent_to_the_gnbs_of_its_area_and_their_answers_are_stored() {
     let mut nodes = nodes(3);
     let (n, out) = nodes.warn(at(1), warning(1, WarningArea::Everywhere)).expect("sent");
     assert_eq!((n, out.messages.len()), (3, 3));
@@ -742,7 +742,7 @@ fn a_warning_goes_to_the_gnbs_of_its_area_and_what_became_of_it_is_known() {
     );
 }
 
-#[test] // TS 38.413 §8.9.1.2: answers that nobody asked for
+#[test] // TS 38.413 §8.9.1.2: unexpected answers
 fn an_answer_to_no_warning_changes_nothing() {
     let mut nodes = nodes(2);
     nodes.warn(at(1), warning(1, WarningArea::Cells(vec![cell_of(1)]))).expect("sent");
@@ -772,7 +772,7 @@ fn a_warning_is_cancelled_where_it_was_sent() {
 }
 
 #[test] // TS 38.413 §8.9.3.2, TS 23.041 §9.1.3.4.5
-fn cells_that_come_back_get_what_is_in_force() {
+fn restarted_cells_get_the_active_warnings() {
     let mut nodes = nodes(1);
     nodes.warn(at(1), warning(1, WarningArea::Everywhere)).expect("sent");
     nodes.warn(at(1), warning(2, WarningArea::Everywhere)).expect("sent");
@@ -791,7 +791,7 @@ fn cells_that_come_back_get_what_is_in_force() {
 }
 
 #[test] // TS 38.413 §8.9.4.2
-fn cells_that_fail_are_told() {
+fn failed_cells_are_reported() {
     let mut nodes = nodes(1);
     nodes.warn(at(1), warning(1, WarningArea::Everywhere)).expect("sent");
     let cells = PwsFailedCellIdList::NrCgiPwsFailedList(vec![cell_of(1)]);
@@ -802,7 +802,7 @@ fn cells_that_fail_are_told() {
 }
 
 #[test] // TS 23.041 §9.4.1.2.1
-fn warnings_are_bounded_and_what_is_over_makes_room() {
+fn ended_warnings_make_room_for_new_ones() {
     let mut nodes = nodes(1);
     for n in 0..64 {
         nodes.warn(at(1), warning(n, WarningArea::Everywhere)).expect("sent");
@@ -854,13 +854,13 @@ fn before_setup_every_message_is_refused_and_changes_nothing() {
         let silent = !begins || matches!(message, Message::ErrorIndication(_));
         let out = nodes.handle(at(1), on(5), message);
         assert!(out.reset.is_none() && out.superseded.is_empty() && !nodes.is_set_up(on(5)), "{name}");
-        assert!(out.messages.iter().all(|(to, _)| *to == on(5)), "nobody else hears of it");
+        assert!(out.messages.iter().all(|(to, _)| *to == on(5)), "no other gNB gets it");
         assert_eq!(out.messages.is_empty(), silent, "{name}");
     }
 }
 
 #[test] // TS 38.413 §10.4: what is not awaited
-fn after_setup_what_nobody_asked_for_harms_nobody() {
+fn unexpected_messages_after_setup_change_nothing() {
     for message in of_itself() {
         let mut nodes = nodes(2);
         let name = message.name();

@@ -19,10 +19,10 @@ use super::{ANSWER_WITHIN, RanNode, RanNodes, RanOutput};
 use crate::envelope::AssociationId;
 use crate::event::{RanEvent, WarningOutcome};
 
-/// Warnings that are remembered, in force or over: more than a network under siege has at once.
+/// Warnings that are stored, active or ended.
 const WARNINGS_MAX: usize = 64;
 
-/// Areas or cells of one warning; what NGAP could carry (65 535) would not fit into one SCTP message of any gNB.
+/// Areas or cells of one warning. NGAP's maximum (65 535) would not fit into one SCTP message.
 const AREAS_MAX: usize = 4096;
 
 /// A warning message (TS 38.413 §9.2.8.1).
@@ -30,7 +30,7 @@ const AREAS_MAX: usize = 4096;
 pub struct Warning {
     /// What kind of warning (TS 23.041 §9.4.1.2.2).
     pub message_identifier: u16,
-    /// Which one of that kind; a new number is a new warning (TS 23.041 §9.4.1.2.1).
+    /// Its serial number; a new number is a new warning (TS 23.041 §9.4.1.2.1).
     pub serial_number: u16,
     /// Where it is broadcast.
     pub area: WarningArea,
@@ -44,7 +44,7 @@ pub struct Warning {
     pub data_coding_scheme: Option<u8>,
     /// The pages, see [`super::cbs_pages`]; empty: none.
     pub contents: Vec<u8>,
-    /// Beside what is broadcast already, not in its place (TS 38.413 §9.3.1.46).
+    /// Concurrent with earlier warnings, not instead of them (TS 38.413 §9.3.1.46).
     pub concurrent: bool,
 }
 
@@ -70,7 +70,7 @@ pub enum WarningError {
     TooLong,
     /// Nothing to be broadcast: neither a warning type nor contents.
     Empty,
-    /// So many warnings are in force already.
+    /// The maximum number of warnings is active already.
     Limit,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for WarningOutcome {
     }
 }
 
-/// Where a warning stands.
+/// The state of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarningState {
     /// It is broadcast.
@@ -99,16 +99,16 @@ pub enum WarningState {
     Cancelled,
 }
 
-/// A warning with what is known of it.
+/// A warning with its state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WarningStatus {
     /// The warning.
     pub warning: Warning,
     /// When it was sent.
     pub sent: Instant,
-    /// Where it stands.
+    /// Its state.
     pub state: WarningState,
-    /// What became of it at each gNB.
+    /// Its outcome at each gNB.
     pub outcomes: BTreeMap<GlobalGnbId, WarningOutcome>,
     /// Until then answers are awaited.
     answers_due: Option<Instant>,
@@ -131,7 +131,7 @@ impl Warnings {
         self.0.iter().flat_map(|w| [w.answers_due, w.until]).flatten().min()
     }
 
-    /// Makes room: what is over goes first, the oldest first.
+    /// Makes room: removes the oldest ended warning first.
     fn make_room(&mut self) -> Result<(), WarningError> {
         if self.0.len() < WARNINGS_MAX {
             return Ok(());
@@ -228,7 +228,7 @@ impl RanNodes {
             return Err(WarningError::NoGnb);
         }
         let (id, serial) = (warning.message_identifier, warning.serial_number);
-        // The same warning again takes the former's place.
+        // A repeated warning replaces the former.
         self.warnings.0.retain(|w| (w.warning.message_identifier, w.warning.serial_number) != (id, serial));
         self.warnings.make_room()?;
         let mut outcomes = BTreeMap::new();
@@ -330,7 +330,7 @@ impl RanNodes {
         });
     }
 
-    /// §8.9.3: cells came back without their warnings, which they get again (TS 23.041 §9.1.3.4.5).
+    /// PWS Restart Indication (§8.9.3): cells have lost their warnings, which are sent again (TS 23.041 §9.1.3.4.5).
     pub(super) fn pws_restarted(
         &mut self,
         now: Instant,
@@ -346,7 +346,7 @@ impl RanNodes {
         self.reload_warnings(now, association, out);
     }
 
-    /// §8.9.4: cells do not broadcast any more.
+    /// PWS Failure Indication (§8.9.4): cells have stopped broadcasting.
     pub(super) fn pws_failed(
         &mut self,
         association: AssociationId,
@@ -366,7 +366,7 @@ impl RanNodes {
         }
     }
 
-    /// What is in force in a gNB's area goes to it: it has set up, or has lost it.
+    /// Sends the active warnings of its area to a gNB that has set up, or has lost them.
     pub(super) fn reload_warnings(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
         let Some(node) = self.nodes.get(&association).filter(|n| RanNode::serves(n)) else { return };
         let Some(gnb) = node.gnb else { return };

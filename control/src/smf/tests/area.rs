@@ -1,4 +1,5 @@
-//! Where a session's packets may flow, at the desk: TS 23.501 §5.3.4.1.1, §5.6.5, TS 24.501 §5.3.5, §6.2.6.
+//! Service areas and local area data networks, in the UE harness: TS 23.501 §5.3.4.1.1, §5.6.5, TS 24.501 §5.3.5,
+//! §6.2.6.
 
 use std::sync::Arc;
 
@@ -200,7 +201,7 @@ fn a_data_network_becomes_local() {
         harness.shard.configure(Arc::new(local(&[7], release)));
         let batch = harness.input(Payload::Command(Command::PolicyChanged));
         let batches = harness.settle(batch);
-        let cause = told(&mut harness, &batches).into_iter().find_map(|m| match m.body {
+        let cause = downlink_5gsm(&mut harness, &batches).into_iter().find_map(|m| match m.body {
             sm::Body::ReleaseCommand(c) => Some(c.cause),
             _ => None,
         });
@@ -229,10 +230,10 @@ fn register(harness: &mut UeHarness, asked: Option<LadnIndication>) -> Box<Regis
     Box::new(accept.unwrap())
 }
 
-#[test] // TS 24.501 §5.5.1.3.4, §6.2.6, TS 23.501 §5.6.5: the UE is told where its local data networks are, within its registration area
-fn a_ue_is_told_of_local_data_networks() {
+#[test] // TS 24.501 §5.5.1.3.4, §6.2.6, TS 23.501 §5.6.5: LADN information lists the local data networks within the registration area
+fn ladn_information_is_limited_to_the_registration_area() {
     let internet = || "internet".parse::<whimbrel_ids::Dnn>().unwrap();
-    for (tacs, asked, told) in [
+    for (tacs, asked, expected) in [
         (&[1, 9][..], None, true),
         (&[1], Some(vec![]), true),
         (&[1], Some(vec![internet()]), true),
@@ -242,7 +243,7 @@ fn a_ue_is_told_of_local_data_networks() {
         let mut harness = UeHarness::registered_with(local(tacs, false));
         let accept = register(&mut harness, asked.map(LadnIndication));
         let information = accept.ladn_information.map(|l| l.0);
-        assert_eq!(information.is_some(), told, "{tacs:?}");
+        assert_eq!(information.is_some(), expected, "{tacs:?}");
         if let Some([(dnn, area)]) = information.as_deref() {
             let here = harness.context().unwrap().amf.tai.unwrap();
             assert!(*dnn == internet() && area.contains(here));
@@ -251,8 +252,8 @@ fn a_ue_is_told_of_local_data_networks() {
     }
 }
 
-#[test] // TS 24.501 §5.4.4.2: CONFIGURATION UPDATE COMMAND tells a UE that is there of another local data network
-fn a_ue_is_told_of_another_local_data_network() {
+#[test] // TS 24.501 §5.4.4.2: CONFIGURATION UPDATE COMMAND has the changed LADN information for a connected UE
+fn a_connected_ue_gets_changed_ladn_information() {
     let mut harness = UeHarness::registered();
     harness.shard.configure(Arc::new(local(&[1], false)));
     let batch = harness.input(Payload::Command(Command::PolicyChanged));
@@ -286,7 +287,7 @@ fn establishment() -> sm::EstablishmentRequest {
 fn a_session_outside_its_local_area() {
     let mut harness = UeHarness::registered_with(local(&[7], false));
     let batches = asks(&mut harness, 2, RequestType::InitialRequest, establishment());
-    let cause = told(&mut harness, &batches).into_iter().find_map(|m| match m.body {
+    let cause = downlink_5gsm(&mut harness, &batches).into_iter().find_map(|m| match m.body {
         sm::Body::EstablishmentReject(m) => Some(m.cause),
         _ => None,
     });
@@ -308,5 +309,7 @@ fn session_management_in_a_non_allowed_area() {
     assert_eq!(returned(2, RequestType::InitialRequest, establishment().into()), refused);
     assert_eq!(returned(1, RequestType::ModificationRequest, sm::ModificationRequest::new().into()), refused);
     let octets = says(&mut harness, 6, sm::ReleaseRequest::new());
-    assert!(told(&mut harness, &octets).iter().any(|m| matches!(m.body, sm::Body::ReleaseCommand(_))));
+    assert!(
+        downlink_5gsm(&mut harness, &octets).iter().any(|m| matches!(m.body, sm::Body::ReleaseCommand(_)))
+    );
 }

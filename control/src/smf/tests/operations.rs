@@ -101,8 +101,8 @@ fn a_rejection_by_the_ue_is_reported_with_its_cause() {
     assert!(text.contains("PDU SESSION MODIFICATION COMMAND REJECT, 5GSM cause #44 ("), "{text}");
 }
 
-#[test] // TS 23.501 §5.6.9.2.1; an order without effect is answered, or who gave it would wait in vain
-fn an_order_that_changes_nothing_is_answered_at_once() {
+#[test] // TS 23.501 §5.6.9.2.1; an order without effect is answered too
+fn an_order_without_effect_is_answered_at_once() {
     let mut harness = harness();
     let flow = |name: &str| name.parse().unwrap();
     let gate = FlowGate { uplink: true, downlink: true };

@@ -45,7 +45,7 @@ fn asks(harness: &mut UeHarness, request: EstablishmentRequest) -> Batch {
 }
 
 fn rejected(harness: &mut UeHarness, batch: &Batch) -> Option<EstablishmentReject> {
-    told(harness, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
+    downlink_5gsm(harness, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
         sm::Body::EstablishmentReject(m) => Some(m),
         _ => None,
     })
@@ -60,7 +60,7 @@ fn returned(harness: &mut UeHarness, batch: &Batch) -> Option<DlNasTransport> {
 }
 
 fn status(harness: &mut UeHarness, batch: &Batch) -> Option<SmCause> {
-    told(harness, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
+    downlink_5gsm(harness, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
         sm::Body::SmStatus(m) => Some(m.cause),
         _ => None,
     })
@@ -120,8 +120,10 @@ fn a_wait_for_another_cause() {
     let batch = upf_refuses(&mut harness, &batch, PfcpCause::SystemFailure);
     let m = rejected(&mut harness, &batch).unwrap();
     assert_eq!((m.cause, m.back_off_timer.unwrap().duration()), (SmCause::NetworkFailure, Some(wait)));
-    let told = m.reattempt.unwrap();
-    assert!(told.not_in_s1_mode() && told.not_in_equivalent_plmn() && m.congestion_reattempt.is_none());
+    let reattempt = m.reattempt.unwrap();
+    assert!(
+        reattempt.not_in_s1_mode() && reattempt.not_in_equivalent_plmn() && m.congestion_reattempt.is_none()
+    );
     // A cause that says itself what may be asked for.
     let mut request = wish();
     request.pdu_session_type = Some(PduSessionType::Ethernet);
@@ -144,7 +146,7 @@ fn narrowed_to_ipv6() {
 }
 
 #[test] // TS 24.501 §6.4.1.4.1 #27, TS 23.502 §4.3.2.2.1 emergency: the emergency data network is not configured; no subscription is asked
-fn an_emergency_data_network_that_is_not_there() {
+fn an_emergency_data_network_that_is_not_configured() {
     let mut harness = with(|c| c.amf.access.emergency = Some(emergency("sos")));
     let batch = sends(&mut harness, 2, Some(RequestType::InitialEmergencyRequest), 5, wish());
     assert_eq!(rejected(&mut harness, &batch).unwrap().cause, SmCause::MissingOrUnknownDnn);
@@ -172,21 +174,21 @@ fn an_emergency_session_exists_already() {
 }
 
 #[test] // TS 24.501 §6.4.1.4.1 #28: no type is to be had at all
-fn no_type_is_to_be_had() {
+fn no_session_type_is_allowed() {
     let mut harness =
         subscribed(UeHarness::registered(), |s| s.slices[0].dnns[0].session_types = SessionTypes::NONE);
     let batch = asks(&mut harness, wish());
     assert_eq!(rejected(&mut harness, &batch).unwrap().cause, SmCause::UnknownPduSessionType);
 }
 
-#[test] // TS 24.501 §6.4.1.4.1 #54, §5.4.5.2.6 b, TS 23.502 §4.3.2.2.1 existing: a session that the UE believes to have, and nobody has
-fn an_existing_session_that_nobody_has() {
+#[test] // TS 24.501 §6.4.1.4.1 #54, §5.4.5.2.6 b, TS 23.502 §4.3.2.2.1 existing: an existing session of the UE that the network does not have
+fn an_existing_session_without_context_is_rejected() {
     let mut harness = UeHarness::registered();
     let batch = sends(&mut harness, 2, Some(RequestType::ExistingPduSession), 5, wish());
     assert_eq!(rejected(&mut harness, &batch).unwrap().cause, SmCause::PduSessionDoesNotExist);
 }
 
-#[test] // TS 24.501 §6.4.1.4.1 #68: an SSC mode that is not subscribed: those that are, are told
+#[test] // TS 24.501 §6.4.1.4.1 #68: an SSC mode that is not subscribed: the reject lists those that are
 fn an_ssc_mode_that_is_not_subscribed() {
     for (subscribed_mode, asked) in [(SscMode::One, SscMode::Two), (SscMode::Three, SscMode::Two)] {
         let mut harness =
@@ -238,11 +240,11 @@ fn the_same_request_again() {
     assert!(!first.outputs.is_empty() && second.outputs.is_empty());
     assert_eq!(harness.context().unwrap().sessions[&psi(2)].cp_seid, seid);
     let other = sends(&mut harness, 2, Some(RequestType::InitialRequest), 6, wish());
-    assert!(!other.outputs.is_empty(), "another request begins anew");
+    assert!(!other.outputs.is_empty(), "another request starts over");
 }
 
-#[test] // TS 24.501 §6.4.1.7 d, §7.3.2: no session identity: ignored; another than its envelope's: told so
-fn an_identity_that_is_none() {
+#[test] // TS 24.501 §6.4.1.7 d, §7.3.2: no session identity: ignored; another than its envelope's: 5GSM STATUS
+fn an_invalid_session_identity() {
     let mut harness = UeHarness::registered();
     let mut octets = sm::Message::new(psi(2), Pti(5), wish()).to_octets();
     octets[1] = 0;
@@ -263,7 +265,7 @@ fn a_reserved_transaction() {
 }
 
 #[test] // TS 24.501 §7.5.1: a request without what it must have, or with an element that demands comprehension, is rejected with #96
-fn requests_that_cannot_be_read() {
+fn unreadable_requests_are_rejected() {
     let mut harness = UeHarness::registered();
     let mut octets = sm::Message::new(psi(2), Pti(5), wish()).to_octets();
     octets.truncate(4);
@@ -285,7 +287,7 @@ fn requests_that_cannot_be_read() {
 }
 
 fn release_rejected(harness: &mut UeHarness, batch: &Batch) -> Option<SmCause> {
-    told(harness, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
+    downlink_5gsm(harness, std::slice::from_ref(batch)).into_iter().find_map(|m| match m.body {
         sm::Body::ReleaseReject(m) => Some(m.cause),
         _ => None,
     })
@@ -304,8 +306,8 @@ fn a_release_under_another_sessions_transaction() {
     assert_eq!(release_rejected(&mut harness, &batch), Some(SmCause::PtiAlreadyInUse));
 }
 
-#[test] // TS 23.501 §5.6.2, TS 24.501 §6.4.2.6 a, §6.4.3.6 a, §5.4.5.2.6 c, §5.4.5.2.5 #90: what concerns a session that nobody has comes back
-fn a_session_that_nobody_has() {
+#[test] // TS 23.501 §5.6.2, TS 24.501 §6.4.2.6 a, §6.4.3.6 a, §5.4.5.2.6 c, §5.4.5.2.5 #90: a message of an unknown session is returned
+fn a_message_of_an_unknown_session_is_returned() {
     for body in [sm::Body::from(sm::ModificationRequest::new()), sm::ReleaseRequest::new().into()] {
         let mut harness = UeHarness::registered();
         let batch = sends(&mut harness, 2, None, 5, body.clone());
@@ -324,7 +326,7 @@ fn too_many_sessions() {
     assert_eq!(harness.context().unwrap().sessions.len(), 1);
 }
 
-#[test] // TS 24.501 §5.4.5.2.3, §7.7.2: 5GSM goes to the SMF whatever its request type; without a session identity, which it must have then, the UE is told #100
+#[test] // TS 24.501 §5.4.5.2.3, §7.7.2: 5GSM goes to the SMF whatever its request type; without the mandatory session identity, the UE gets #100
 fn nas_transport_of_5gsm() {
     let mut harness = UeHarness::registered();
     let batch =
@@ -335,11 +337,11 @@ fn nas_transport_of_5gsm() {
     let mut m = transport(1, None, sm::Message::new(psi(1), Pti(5), sm::ReleaseRequest::new()).to_octets());
     m.pdu_session_id = None;
     let batch = harness.nas(CIPHERED, m);
-    let told = harness.downlink(&batch).into_iter().find_map(|m| match m {
+    let cause = harness.downlink(&batch).into_iter().find_map(|m| match m {
         mm::Message::MmStatus(m) => Some(m.cause),
         _ => None,
     });
-    assert_eq!(told, Some(MmCause::ConditionalIeError));
+    assert_eq!(cause, Some(MmCause::ConditionalIeError));
 }
 
 #[test] // TS 24.501 §5.4.5.3.1: 5GSM to the UE names its session, and no cause
@@ -363,7 +365,7 @@ fn a_release_by_the_network_goes_on() {
         let batch = harness.input(Payload::Command(order));
         harness.settle(batch);
         let batches = says(&mut harness, 9, body);
-        assert!(told(&mut harness, &batches).is_empty());
+        assert!(downlink_5gsm(&mut harness, &batches).is_empty());
         says(&mut harness, 0, sm::ReleaseComplete::new());
         assert!(harness.context().unwrap().sessions.is_empty());
     }
@@ -398,7 +400,7 @@ fn a_connected_ues_user_plane_is_set_up_for_packets() {
 }
 
 #[test] // TS 23.502 §4.3.4.2 step 1d: the gNB gave the session's resources up: its packets wait, and the UE keeps it
-fn a_gnb_gives_a_session_up() {
+fn a_gnb_releases_a_session() {
     use whimbrel_ngap::transfer::PduSessionResourceNotifyReleasedTransfer;
     let mut harness = harness();
     let cause = CauseRadioNetwork::RadioResourcesNotAvailable;
@@ -408,11 +410,11 @@ fn a_gnb_gives_a_session_up() {
     let batch = harness.ngap(m);
     let batches = harness.settle(batch);
     assert_eq!(harness.context().unwrap().sessions[&psi(1)].up, crate::state::UpState::Inactive);
-    assert!(told(&mut harness, &batches).is_empty());
+    assert!(downlink_5gsm(&mut harness, &batches).is_empty());
 }
 
 #[test] // TS 23.502 §4.2.3.2 step 12, step 14: the gNB sets one of two sessions up: that one's packets flow, the other waits
-fn a_gnb_brings_one_session_of_two_up() {
+fn a_gnb_sets_up_one_session_of_two() {
     use whimbrel_nas::ie::{PduSessionSet, ServiceType};
     use whimbrel_ngap::msg::InitialContextSetupResponse;
     use whimbrel_ngap::transfer::{

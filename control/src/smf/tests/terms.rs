@@ -29,7 +29,7 @@ fn order(harness: &mut UeHarness, modification: Modification) -> Vec<Batch> {
 }
 
 fn released(harness: &mut UeHarness, batches: &[Batch]) -> Option<SmCause> {
-    told(harness, batches).into_iter().find_map(|m| match m.body {
+    downlink_5gsm(harness, batches).into_iter().find_map(|m| match m.body {
         sm::Body::ReleaseCommand(c) => Some(c.cause),
         _ => None,
     })
@@ -41,7 +41,7 @@ fn given_up(batches: &[Batch]) -> bool {
 }
 
 /// The UPF answers the requests of a batch with this cause.
-fn upf_says(harness: &mut UeHarness, batch: &Batch, cause: PfcpCause) -> Batch {
+fn upf_refuses_with(harness: &mut UeHarness, batch: &Batch, cause: PfcpCause) -> Batch {
     let clock = harness.clock();
     let asked = |o: &crate::envelope::Output| matches!(o.effect, Effect::N4 { .. });
     let index = batch.outputs.iter().position(asked).unwrap() as u16;
@@ -70,7 +70,7 @@ fn a_session_of_ssc_mode_3_gets_a_lifetime() {
     let batches = says(&mut harness, 0, sm::ModificationComplete::new());
     assert!(harness.context().unwrap().is_idle() && session(&harness).is_leaving());
     let again = order(&mut harness, Modification::Reanchor);
-    assert!(command(&mut harness, &again).is_none(), "it is told once");
+    assert!(command(&mut harness, &again).is_none(), "it is sent once");
     let batch = harness.expire(batches.last().unwrap());
     assert_eq!(released(&mut harness, &[batch]), Some(SmCause::ReactivationRequested));
     says(&mut harness, 0, sm::ReleaseComplete::new());
@@ -98,7 +98,7 @@ fn a_ue_that_is_silent_does_not_move() {
     assert!(!session(&harness).is_leaving() && session(&harness).up == UpState::Active);
 }
 
-#[test] // TS 23.502 §4.3.5.2 step 5: the lifetime of an idle UE's session ends: nobody is woken for it
+#[test] // TS 23.502 §4.3.5.2 step 5: the lifetime of an idle UE's session ends: the UE is not paged
 fn an_idle_ues_former_session_ends() {
     let mut harness = altered(harness(), three);
     order(&mut harness, Modification::Reanchor);
@@ -175,8 +175,8 @@ fn flows_of_the_subscription_follow_it() {
     assert!(flows(&harness).is_empty() && session(&harness).pending_change.is_none());
 }
 
-#[test] // TS 23.502 §4.3.4.2 step 1b, TS 24.501 §6.3.3.2: what may not be had any more ends; the UE asks anew where it may be had otherwise
-fn sessions_that_the_new_terms_do_not_have_end() {
+#[test] // TS 23.502 §4.3.4.2 step 1b, TS 24.501 §6.3.3.2: a session that is no longer subscribed ends; the UE asks again if it may have it otherwise
+fn sessions_that_are_no_longer_subscribed_are_released() {
     let mut one = harness();
     let batches = subscribed(&mut one, |s| s.slices[0].dnns.clear());
     assert_eq!(released(&mut one, &batches), Some(SmCause::RegularDeactivation));
@@ -217,7 +217,7 @@ fn another_policy_changes_the_session() {
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 1b: what a UE asked for stays within what the policy lets UEs have
-fn another_policy_for_what_ues_ask() {
+fn a_changed_policy_limits_flows_that_ues_requested() {
     let mut harness = harness();
     says(&mut harness, 9, request(3));
     modified(&mut harness, &[]);
@@ -264,11 +264,11 @@ fn the_operator_ends_an_idle_ues_session() {
     assert!(batches.iter().flat_map(n2).next().is_none());
 }
 
-#[test] // TS 23.502 §4.3.3.2 step 2a, TS 29.244 §6.3.3.3: the UPF refuses the change before anybody was told: all stays as it was
+#[test] // TS 23.502 §4.3.3.2 step 2a, TS 29.244 §6.3.3.3: the UPF refuses the change first: all stays as it was
 fn a_upf_that_refuses_a_change_keeps_the_session() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
-    let batch = upf_says(&mut harness, &batch, PfcpCause::NoResourcesAvailable);
+    let batch = upf_refuses_with(&mut harness, &batch, PfcpCause::NoResourcesAvailable);
     assert!(n2(&batch).is_empty());
     assert!(matches!(refusals(&[batch])[..], [Refusal::Upf(Some(_))]));
     let s = session(&harness);
@@ -276,11 +276,11 @@ fn a_upf_that_refuses_a_change_keeps_the_session() {
     assert!(harness.context().unwrap().is_idle());
 }
 
-#[test] // TS 24.501 §6.4.2.4: the same, asked for by the UE: it is told, and keeps its session
+#[test] // TS 24.501 §6.4.2.4: the same, requested by the UE: it gets a reject, and keeps its session
 fn a_upf_that_refuses_what_the_ue_asks_for() {
     let mut harness = harness();
     let batch = harness.nas(CIPHERED, uplink(9, request(3)));
-    let batch = upf_says(&mut harness, &batch, PfcpCause::RuleCreationModificationFailure);
+    let batch = upf_refuses_with(&mut harness, &batch, PfcpCause::RuleCreationModificationFailure);
     assert_eq!(
         cause(&mut harness, std::slice::from_ref(&batch)),
         Some((Pti(9), SmCause::InsufficientResources))
@@ -295,7 +295,7 @@ fn a_upf_that_refuses_the_second_half() {
     harness.settle(batch);
     modified(&mut harness, &[]);
     let batch = harness.nas(CIPHERED, uplink(0, sm::ModificationComplete::new()));
-    let batch = upf_says(&mut harness, &batch, PfcpCause::NoResourcesAvailable);
+    let batch = upf_refuses_with(&mut harness, &batch, PfcpCause::NoResourcesAvailable);
     let batches = harness.settle(batch);
     assert_eq!(pdrs(&batches).1, [3], "the UPF goes back");
     assert_eq!(asked(&batches).unwrap().qos_flow_to_release_list.len(), 1);
@@ -308,16 +308,16 @@ fn a_upf_that_refuses_the_second_half() {
     assert!(s.flows.is_empty() && s.pending_change.is_none() && s.up == UpState::Active);
 }
 
-#[test] // TS 23.527 §4.3.2: a UPF that has lost the session: it begins anew
+#[test] // TS 23.527 §4.3.2: a UPF has lost the session: the session is set up again
 fn a_upf_that_has_lost_the_session() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
-    let batch = upf_says(&mut harness, &batch, PfcpCause::SessionContextNotFound);
+    let batch = upf_refuses_with(&mut harness, &batch, PfcpCause::SessionContextNotFound);
     assert_eq!(released(&mut harness, &[batch]), Some(SmCause::ReactivationRequested));
 }
 
-#[test] // TS 38.413 §8.2.3.3, TS 24.501 §6.3.2.5 a: a gNB that has not answered when T3591 gives up gets the session anew, whatever it answers then
-fn a_gnb_that_answers_after_t3591_gave_up() {
+#[test] // TS 38.413 §8.2.3.3, TS 24.501 §6.3.2.5 a: for a gNB that has not answered at the last expiry of T3591 the session is set up again, whatever it answers later
+fn a_gnb_that_answers_after_the_last_expiry_of_t3591() {
     let mut harness = harness();
     let batch = harness.input(add("voice"));
     let mut batches = harness.settle(batch);
@@ -333,7 +333,7 @@ fn a_gnb_that_answers_after_t3591_gave_up() {
     assert!(session(&harness).flows.is_empty() && session(&harness).up == UpState::Inactive);
 }
 
-#[test] // TS 38.413 §8.2.3.3: the UE has the change and its gNB is silent, or says no: the gNB gets the session anew, with the change
+#[test] // TS 38.413 §8.2.3.3: the UE has accepted the change and its gNB is silent, or refuses: the session is set up again at the gNB, with the change
 fn a_gnb_that_does_not_follow_the_ue() {
     for silent in [true, false] {
         let mut harness = harness();
@@ -360,16 +360,16 @@ fn a_gnb_that_does_not_follow_the_ue() {
     }
 }
 
-#[test] // TS 23.502 §4.3.7, TS 23.501 §5.6.8: the gNB gives one session up, its packets wait, the UE stays and is not told
-fn a_user_plane_is_let_go() {
+#[test] // TS 23.502 §4.3.7, TS 23.501 §5.6.8: the gNB gives one session up, its packets wait, the UE stays connected and gets no message
+fn a_user_plane_is_deactivated() {
     let mut harness = harness();
     let batches = order(&mut harness, Modification::Deactivate);
-    assert!(given_up(&batches) && told(&mut harness, &batches).is_empty());
+    assert!(given_up(&batches) && downlink_5gsm(&mut harness, &batches).is_empty());
     assert_eq!(session(&harness).up, UpState::Inactive);
     let mut m = PduSessionResourceReleaseResponse::new(harness.connection(), RAN_ID);
     m.pdu_session_resource_released_list_rel_res = vec![PduSessionResourceItem::new(psi(1), vec![0])];
     let batch = harness.ngap(m);
     assert!(batch.outputs.is_empty() && harness.context().unwrap().amf.connection.is_some());
     let again = order(&mut harness, Modification::Deactivate);
-    assert!(again.iter().all(|b| b.outputs.is_empty()), "there is nothing to let go");
+    assert!(again.iter().all(|b| b.outputs.is_empty()), "there is nothing to release");
 }

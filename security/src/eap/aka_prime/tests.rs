@@ -106,8 +106,8 @@ fn authentication_reject() {
     let rejected = EapRefusal::AuthenticationReject;
     assert!(matches!(server.judge(&response), EapVerdict::Refused(r) if r == rejected));
     let elsewhere = ServingNetworkName::new("001/01".parse().unwrap());
-    let abroad = EapAkaPrimePeer::new(supi(), PlmnId::TEST, elsewhere);
-    let Some(PeerAnswer::Answered(response)) = abroad.answer(&mut usim(), &server.challenge()) else {
+    let other_network = EapAkaPrimePeer::new(supi(), PlmnId::TEST, elsewhere);
+    let Some(PeerAnswer::Answered(response)) = other_network.answer(&mut usim(), &server.challenge()) else {
         panic!("the UE refuses");
     };
     assert!(matches!(server.judge(&response), EapVerdict::Refused(r) if r == rejected));

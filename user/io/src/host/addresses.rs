@@ -33,7 +33,7 @@ pub(crate) fn now() -> io::Result<HostAddresses> {
         for answer in netlink.query(Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &fixed))? {
             all.extend(addresses_of(&answer));
         }
-        // struct rtmsg: family, lengths of destination and source, type of service, table, who made it, scope, type, flags.
+        // struct rtmsg: family, lengths of destination and source, type of service, table, origin, scope, type, flags.
         let fixed = [family as u8, 0, 0, 0, libc::RT_TABLE_LOCAL, 0, 0, 0, 0, 0, 0, 0];
         let routes = match netlink.query(Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &fixed)) {
             // A family without a route has no table yet, or is switched off.

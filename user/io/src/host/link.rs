@@ -96,7 +96,7 @@ fn await_local_route(address: Ipv6Addr) {
 
 /// struct rtmsg: a network that is reached by the device.
 fn route(index: u32, first: u32, prefix: u8) -> Request {
-    // Family, lengths of destination and source, type of service, table, who made it, scope, kind; then flags.
+    // Family, lengths of destination and source, type of service, table, origin, scope, kind; then flags.
     let fixed = [
         [libc::AF_INET as u8, prefix, 0, 0],
         [libc::RT_TABLE_MAIN, libc::RTPROT_STATIC, libc::RT_SCOPE_LINK, libc::RTN_UNICAST],

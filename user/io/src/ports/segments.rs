@@ -192,7 +192,7 @@ impl Segments {
         self.long.is_empty()
     }
 
-    /// Takes a long packet, which lies in two parts; false if it is not what its offload says.
+    /// Takes a long packet, which is in two parts; false if it is not what its offload says.
     pub(crate) fn put(&mut self, dn: DnIndex, offload: Offload, parts: [&[u8]; 2]) -> bool {
         let mut octets = self.spare.pop().unwrap_or_default();
         octets.clear();

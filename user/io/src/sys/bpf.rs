@@ -67,7 +67,7 @@ const LICENSE: &CStr = c"Apache-2.0";
 /// SAFETY: the addresses among `fields` must be those of memory that the command may read or write as linux/bpf.h says,
 /// and that lives through the call.
 unsafe fn call<const N: usize>(command: libc::c_long, mut fields: [u32; N]) -> io::Result<libc::c_int> {
-    // SAFETY: `fields` is as many octets as said; what it points to is the caller's promise.
+    // SAFETY: `fields` is as many octets as given; what it points to is the caller's promise.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, fields.as_mut_ptr(), size_of_val(&fields)) };
     super::check(result as libc::c_int)
 }
@@ -151,7 +151,7 @@ pub(crate) struct SharedArray<T> {
     of: PhantomData<T>,
 }
 
-// SAFETY: the mapping is owned, bound to no thread, and all that lies in it is atomic.
+// SAFETY: the mapping is owned, bound to no thread, and all its contents are atomic.
 unsafe impl<T: Sharable> Send for SharedArray<T> {}
 // SAFETY: likewise.
 unsafe impl<T: Sharable> Sync for SharedArray<T> {}
@@ -175,8 +175,8 @@ impl<T: Sharable> std::ops::Deref for SharedArray<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: so many entries are mapped as long as `self` lives, at a page's start; any octets are a `T`, and who else
-        // writes them, writes whole words, as `Sharable` demands to be done here.
+        // SAFETY: so many entries are mapped as long as `self` lives, at a page's start; any octets are a `T`, and any
+        // other writes them, writes whole words, as `Sharable` demands to be done here.
         unsafe { std::slice::from_raw_parts(self.memory.start.cast::<T>().as_ptr(), self.entries) }
     }
 }
@@ -293,7 +293,7 @@ impl Program {
             0,
         ]);
         fields[16] = LIVE_FRAMES;
-        // SAFETY: the frame is as many readable octets as said and lives through the call.
+        // SAFETY: the frame is as many readable octets as given and lives through the call.
         unsafe { call(code::PROG_TEST_RUN, fields) }.map(drop)
     }
 }
@@ -312,7 +312,7 @@ impl Program {
         let (octets, room) = (frame.len() as u32, out.len() as u32);
         // prog_fd, retval, data_size_in, data_size_out, data_in, data_out, repeat, duration.
         let mut fields = [self.0.as_raw_fd() as u32, 0, octets, room, d0, d1, o0, o1, 1, 0];
-        // SAFETY: the frame is as many readable octets as said, the other buffer as many writable ones, and both live through the
+        // SAFETY: the frame is as many readable octets as given, the other buffer as many writable ones, and both live through the
         // call, which also writes the verdict and a length into `fields`.
         let result = unsafe {
             libc::syscall(libc::SYS_bpf, code::PROG_TEST_RUN, fields.as_mut_ptr(), size_of_val(&fields))

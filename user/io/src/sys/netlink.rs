@@ -112,7 +112,7 @@ impl Netlink {
         // SAFETY: for this plain C struct all zeroes are a value.
         let mut name: libc::sockaddr_nl = unsafe { zeroed() };
         (name.nl_family, name.nl_groups) = (libc::AF_NETLINK as _, groups);
-        // SAFETY: the name is as many octets as said and lives through the call.
+        // SAFETY: the name is as many octets as given and lives through the call.
         super::check(unsafe {
             libc::bind(self.socket.as_raw_fd(), (&raw const name).cast(), size_of_val(&name) as _)
         })
@@ -124,7 +124,7 @@ impl Netlink {
         let mut octets = [0u8; 8192];
         loop {
             let (fd, room) = (self.socket.as_raw_fd(), octets.as_mut_ptr().cast());
-            // SAFETY: `octets` is as many writable octets as said.
+            // SAFETY: `octets` is as many writable octets as given.
             let n = unsafe { libc::recv(fd, room, octets.len(), libc::MSG_DONTWAIT) };
             if n < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ENOBUFS) {
                 return;
@@ -178,7 +178,7 @@ impl Netlink {
             message.extend_from_slice(&r);
             message.resize(message.len().next_multiple_of(4), 0);
         }
-        // SAFETY: `message` is as many readable octets as said.
+        // SAFETY: `message` is as many readable octets as given.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -191,7 +191,7 @@ impl Netlink {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let mut answer = vec![0u8; ANSWER_OCTETS_MAX];
-        // SAFETY: `answer` is as many writable octets as said.
+        // SAFETY: `answer` is as many writable octets as given.
         let n = unsafe { libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
         if n < 0 {
             return Err(io::Error::last_os_error());

@@ -35,7 +35,7 @@ impl<T> Ring<T> {
     /// The place is the caller's.
     unsafe fn change(&self, number: usize, value: &mut T) {
         let place = self.places[number & (self.places.len() - 1)].get();
-        // SAFETY: nobody else touches the place, as the caller promises, and `value` lies elsewhere: it is borrowed.
+        // SAFETY: no other code accesses the place, as the caller promises, and `value` is elsewhere: it is borrowed.
         unsafe { std::ptr::swap(place, value) };
     }
 }

@@ -66,8 +66,8 @@ impl<T: Copy> Ring<T> {
     }
 
     fn word(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: the kernel said that a word of the ring is there, inside what is mapped as long as `self` lives; the
-        // kernel touches it as an atomic too.
+        // SAFETY: the kernel reported that a word of the ring is there, inside what is mapped as long as `self` lives;
+        // the kernel touches it as an atomic too.
         unsafe { self.mapping.start.add(offset as usize).cast().as_ref() }
     }
 
@@ -246,7 +246,7 @@ impl Xsk {
             sxdp_queue_id: queue,
             sxdp_shared_umem_fd: 0,
         };
-        // SAFETY: the address is as long as said and lives through the call.
+        // SAFETY: the address is as long as given and lives through the call.
         super::check(unsafe {
             libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as _)
         })?;
@@ -311,7 +311,7 @@ impl Xsk {
     /// What in the driver has received the last frame; `None` where that cannot be polled.
     fn napi(&self) -> Option<NonZeroU32> {
         let (mut id, mut octets) = (0u32, size_of::<u32>() as libc::socklen_t);
-        // SAFETY: the value is as many writable octets as said.
+        // SAFETY: the value is as many writable octets as given.
         super::check(unsafe {
             libc::getsockopt(
                 self.socket.as_raw_fd(),
@@ -357,7 +357,7 @@ impl Xsk {
         }
         let Some(start) = transmit.stock.pop() else { return false };
         let octets = self.frame_octets as usize;
-        // SAFETY: the frame lies inside the memory, and is ours as long as it is in neither stock nor ring.
+        // SAFETY: the frame is inside the memory, and is ours as long as it is in neither stock nor ring.
         let frame =
             unsafe { std::slice::from_raw_parts_mut(self.memory.start.add(start as usize).as_ptr(), octets) };
         let len = write(frame).min(octets) as u32;
@@ -427,7 +427,7 @@ fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
 /// Sets an option of the socket.
 fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let (value, octets): (*const T, _) = (value, size_of::<T>() as libc::socklen_t);
-    // SAFETY: the value is as many readable octets as said.
+    // SAFETY: the value is as many readable octets as given.
     super::check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value.cast(), octets) })
         .map(drop)
 }
@@ -435,7 +435,7 @@ fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &
 /// Reads an option of the socket. `T` is a plain C struct, of which the kernel fills the part that it knows.
 fn get<T>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> io::Result<()> {
     let (value, mut octets): (*mut T, _) = (value, size_of::<T>() as libc::socklen_t);
-    // SAFETY: the value is as many writable octets as said.
+    // SAFETY: the value is as many writable octets as given.
     super::check(unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, value.cast(), &mut octets)
     })
@@ -487,7 +487,7 @@ pub(crate) mod tests {
         let mut c = Consumer(ring(4));
         assert_eq!(c.pop(), None);
         for i in 0..4 {
-            // SAFETY: the test plays the kernel; nobody else touches the entry.
+            // SAFETY: the test plays the kernel; no other code accesses the entry.
             unsafe { c.0.entry(i).write(u64::from(i) * 10) };
         }
         step(&c.0, 0, 3);

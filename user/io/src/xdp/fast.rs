@@ -1,7 +1,7 @@
-//! The fast path's part of the program: decides on packets of offloaded sessions, rewrites them and sends them to the other side, all in
-//! the driver. An unusual packet is left as it is and goes up to the pipeline.
+//! The fast path's part of the XDP program: it judges packets of offloaded sessions, rewrites them and sends them to the other side, all
+//! in the driver. An unusual packet is passed unchanged to the pipeline.
 //!
-//! The order of what is looked at is `whimbrel_user`'s for a plain session, and so is what is counted; the tests of
+//! Checks and counters are in the same order as in `whimbrel_user` for a plain session; the tests of
 //! [`super::reference`] compare both, packet for packet.
 
 use std::mem::offset_of;
@@ -19,7 +19,7 @@ use super::headers::{
 };
 use super::steer::{ETHERNET, Pool, UDP, expect, half, kind, within, word};
 
-/// What all programs of the fast path share.
+/// Parameters shared by all programs of the fast path.
 #[derive(Clone, Debug)]
 pub(crate) struct Fast {
     /// Descriptors of maps: sessions ([`FastEntry`]), sessions by UE ([`AtomicU64`]: index and one), by IPv4 address and by IPv6
@@ -32,11 +32,11 @@ pub(crate) struct Fast {
     pub(crate) counters: i32,
     /// The words of [`DestinationFilter`].
     pub(crate) suspects: i32,
-    /// How a TEID leads to its session.
+    /// How the session of a TEID is found.
     pub(crate) teids: Teids,
-    /// UEs' addresses, and networks that UEs do not reach.
+    /// UEs' addresses, and destinations that are denied to UEs.
     pub(crate) pools: Vec<Pool>,
-    /// Where those of a pool begin among `ues`, or `prefixes`.
+    /// Index of a pool's first address in `ues`, or `prefixes`.
     pub(crate) places: Vec<(Pool, u32)>,
     pub(crate) time: Time,
     /// N3.
@@ -51,16 +51,16 @@ impl Fast {
     }
 }
 
-/// Where the time comes from.
+/// The source of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Time {
-    /// The kernel's monotonic clock as it was at its last tick, and so many microseconds. Buckets fill in the same steps, which are short
-    /// beside what they hold; and to ask for the time of now would cost as much as the lock does, for it waits for memory too.
+    /// The kernel's monotonic clock at its last tick, plus this offset in microseconds. Token buckets fill in the same steps, which are
+    /// small compared with their size; reading the exact time costs as much as the lock, as it waits for memory too.
     Kernel {
-        /// To the pipeline's clock.
+        /// Offset to the pipeline's clock.
         offset_us: u64,
     },
-    /// The descriptor of a map that says it.
+    /// The descriptor of a map with the time.
     #[cfg(test)]
     Test(i32),
 }
@@ -69,7 +69,7 @@ pub(crate) enum Time {
 /// the address is not known); the address from which they go, and the number of the interface above it.
 pub(crate) type Hop = [AtomicU64; 2];
 
-/// What programs on one processor have counted, by [`slot`].
+/// Counters of one processor, by [`slot`].
 pub(crate) type Counted = [AtomicU64; slot::COUNT];
 
 /// Places in [`Counted`].
@@ -82,7 +82,7 @@ pub(crate) mod slot {
     pub(crate) const UL_DROPPED: usize = 4;
     /// Drops of packets to UEs, likewise.
     pub(crate) const DL_DROPPED: usize = 8;
-    /// Packets that were counted and found no room for their headers.
+    /// Counted packets that were dropped for lack of headroom.
     pub(crate) const NO_ROOM: usize = 12;
     pub(crate) const COUNT: usize = 16;
 }
@@ -91,7 +91,7 @@ pub(crate) mod slot {
 pub(crate) const DROPS: [DropReason; 4] =
     [DropReason::QfiMismatch, DropReason::SpoofedSource, DropReason::GateClosed, DropReason::RateExceeded];
 
-/// Helpers of linux/bpf.h, none of which is kept for GPL programs.
+/// Helpers of linux/bpf.h, none of which is restricted to GPL programs.
 mod helper {
     pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
     pub(super) const GET_SMP_PROCESSOR_ID: i32 = 8;
@@ -106,7 +106,7 @@ const XDP_DROP: i32 = 1;
 const LOOKS: i32 = 64;
 /// Microseconds in which every bucket fills: half an hour, so that a rate times this is less than 64 bits.
 const FILLED_IN_US: u32 = i32::MAX as u32;
-/// A packet from the UE by no QoS flow.
+/// A packet from the UE without a QoS flow.
 const NO_FLOW: i32 = 0x100;
 
 // Places on the stack.
@@ -120,7 +120,7 @@ const HOP_DEVICE: i16 = -26;
 const HEADER: i16 = -40;
 /// Octets of the UE's packet.
 const OCTETS: i16 = -48;
-/// Of a packet from the UE its tunnel, with the address of whoever sent it behind it; of one to the UE the gNB's, likewise.
+/// Of a packet from the UE: its tunnel, followed by the sender's address. Of one to the UE: the gNB's tunnel and address.
 const TEID: i16 = -56;
 const GNB: i16 = -52;
 const CONTAINER: i16 = -64;
@@ -128,7 +128,7 @@ const TOS: i16 = -60;
 const IDENTIFICATION: i16 = -72;
 /// The session's entry.
 const ENTRY: i16 = -80;
-/// Of a packet to the UE, where its address is among the UEs.
+/// Of a packet to the UE: the index of its address among the UEs.
 const PLACE: i16 = -88;
 /// The second word of the UE's prefix.
 const PREFIX: i16 = -84;
@@ -185,7 +185,7 @@ macro_rules! field {
 
 /// A datagram to N3 over IPv4, of which the headers of IP and UDP are there: `R2` is the frame, `R3` its end, `R6` the context.
 ///
-/// Whatever is not decided on goes to `up`, where only `R6` is left.
+/// A packet that is not judged here goes to `up`, where only `R6` is valid.
 pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     let (extended, inner, four) = (a.label(), a.label(), a.label());
     // Two headers, the longer GTP-U header, and the UE's packet's.
@@ -282,7 +282,7 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.combine(Reg::R5, Do::Add, Reg::R1);
     a.add(Reg::R7, 8);
     a.jump_if_reg(Reg::R5, When::Greater, Reg::R7, up);
-    // From UE to UE, and to what is denied, the pipeline judges.
+    // Packets to UEs and to denied destinations go to the pipeline.
     for pool in fast.pools.iter().filter(|p| p.first.is_ipv4() == v4) {
         let other = a.label();
         for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {
@@ -315,7 +315,7 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.load(Size::W, Reg::R1, Reg::R9, field!(teid));
     a.load(Size::W, Reg::R2, Reg::Frame, TEID);
     a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, held.other);
-    // From elsewhere than the session's gNB the pipeline looks closer.
+    // Packets from another address than the session's gNB go to the pipeline.
     a.load(Size::W, Reg::R1, Reg::R9, field!(gnb_ipv4));
     a.load(Size::W, Reg::R2, Reg::Frame, GNB);
     a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, held.other);
@@ -357,12 +357,11 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     }
 }
 
-/// Goes on only with a UE's packet at `R9` whose destination is one that UEs surely reach: the pipeline judges the others. `R8` and `R9`
-/// stay.
+/// Continues only with a UE's packet at `R9` whose destination is certainly allowed; others go to the pipeline. `R8` and `R9` stay.
 fn suspected(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     let destination = if v4 { 16 } else { 24 };
     if v4 {
-        // No data network has them: whimbrel_user's `is_special`. Those of IPv6 are seen to with the source.
+        // Addresses of no data network: `is_special` of whimbrel_user. Those of IPv6 are checked with the source.
         a.load(Size::B, Reg::R4, Reg::R9, destination);
         for first in [0, 127] {
             a.jump_if(Reg::R4, When::Equal, first, up);
@@ -393,7 +392,7 @@ fn suspected(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.jump_if(Reg::R4, When::NotEqual, 0, up);
 }
 
-/// A packet of the session whose entry is at `R9` goes up, and those behind it are to.
+/// A packet of the session whose entry is at `R9` goes up, and so must the following ones.
 fn leave_word(a: &mut Assembler, up: Label) {
     a.set(Reg::R2, 1);
     a.add_shared(Reg::R9, field!(passed), Reg::R2);
@@ -401,7 +400,7 @@ fn leave_word(a: &mut Assembler, up: Label) {
     a.jump(up);
 }
 
-/// Goes on only if the session at a register is that of the UE's address, or of the prefix whose first word a register has.
+/// Continues only if the session at a register has the UE's address, or the prefix whose first word is in a register.
 fn is_ues(a: &mut Assembler, v4: bool, entry: Reg, first: Reg, other: Label) {
     let field = if v4 { field!(ue_ipv4) } else { field!(ue_ipv6) };
     a.load(Size::W, Reg::R1, entry, field);
@@ -546,18 +545,18 @@ pub(super) fn place(a: &mut Assembler, pool: &Pool, first: u32, down: Label) {
     a.jump(down);
 }
 
-/// A session whose lock the program has, and ways out.
+/// A session whose lock the program holds, and the exits.
 struct Held {
-    /// The packet is another session's, and goes up.
+    /// The packet belongs to another session, and goes up.
     other: Label,
-    /// Nothing has changed: the packet goes up, and those behind it do.
+    /// Nothing has changed: the packet goes up, and so do the following ones.
     up: Label,
     /// It is dropped, by [`DROPS`].
     drops: [Label; DROPS.len()],
 }
 
 impl Held {
-    /// Takes the lock of the session at `R9`, or goes up; a session that is watched has that counted. `R7` to `R9` stay.
+    /// Takes the lock of the session at `R9`, or goes up; for a watched session that is counted. `R7` to `R9` stay.
     fn lock(a: &mut Assembler, up: Label) -> Self {
         let (again, taken, not_watched) = (a.label(), a.label(), a.label());
         let held = Self { other: a.label(), up: a.label(), drops: DROPS.map(|_| a.label()) };
@@ -583,7 +582,7 @@ impl Held {
         held
     }
 
-    /// What the ways out lead to.
+    /// The code of the exits.
     fn finish(self, a: &mut Assembler, fast: &Fast, way: Way, up: Label) {
         let dropped = a.label();
         for (i, label) in self.drops.into_iter().enumerate().skip(way.first_drop) {
@@ -611,7 +610,7 @@ impl Held {
     }
 }
 
-/// Gives the lock of the session at `R9` away, after all that was written under it.
+/// Releases the lock of the session at `R9`, after all writes under it.
 fn unlock(a: &mut Assembler, to: u32) {
     #[cfg(target_arch = "x86_64")] // whose stores are seen in their order
     a.store_value(Size::W, Reg::R9, field!(state), to as i32);
@@ -622,7 +621,7 @@ fn unlock(a: &mut Assembler, to: u32) {
     }
 }
 
-/// Room, gate, next hop, rate and account of the session at `R9`; afterwards `R8` is the octets of the UE's packet.
+/// Headroom, gate, next hop, rate and usage of the session at `R9`; afterwards `R8` is the octets of the UE's packet.
 fn pass(a: &mut Assembler, fast: &Fast, way: Way, held: &Held) {
     let (filled, unpoliced, counted, later) = (a.label(), a.label(), a.label(), a.label());
     a.load(Size::D, Reg::R8, Reg::Frame, OCTETS);
@@ -664,7 +663,7 @@ fn pass(a: &mut Assembler, fast: &Fast, way: Way, held: &Held) {
         a.jump_if(Reg::R2, When::Equal, FastEntry::UNPOLICED, none);
         a.load(Size::W, Reg::R4, Reg::R9, field!(window_us));
         a.combine(Reg::R4, Do::Multiply, Reg::R2);
-        a.jump_if_value(Reg::R4, When::Equal, 0, deep); // nothing passes
+        a.jump_if_value(Reg::R4, When::Equal, 0, deep); // rate zero
         a.set(Reg::R3, FastEntry::DEPTH_MIN as i32);
         a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, deep);
         a.copy(Reg::R4, Reg::R3);
@@ -720,7 +719,7 @@ fn count(a: &mut Assembler, fast: &Fast, way: Way, up: Label) {
     a.store(Size::D, Reg::R0, at + 8, Reg::R1);
 }
 
-/// `R0` = what is counted on this processor. There is a place for each processor, so the way up is never taken.
+/// `R0` = the counters of this processor. There is an entry for each processor, so the exit `up` is never taken.
 fn counters(a: &mut Assembler, fast: &Fast, up: Label) {
     a.call(helper::GET_SMP_PROCESSOR_ID);
     a.store(Size::W, Reg::Frame, KEY, Reg::R0);
@@ -734,7 +733,7 @@ fn add(a: &mut Assembler, at: i16, value: i32) {
     a.store(Size::D, Reg::R0, at, Reg::R1);
 }
 
-/// A packet that was counted and is lost: the driver left no room in front of it.
+/// A counted packet is dropped: the driver has left no headroom.
 fn no_room(a: &mut Assembler, fast: &Fast, leave: Label, up: Label) {
     a.place(leave);
     counters(a, fast, up);
@@ -752,21 +751,20 @@ fn look_up(a: &mut Assembler, map: i32, none: Label) {
     a.jump_if_value(Reg::R0, When::Equal, 0, none);
 }
 
-/// Keeps the frame and its end, with what is known of its octets, through calls.
+/// Saves the frame and its end over calls, so that the verifier knows its bounds.
 fn keep_frame(a: &mut Assembler) {
     a.copy(Reg::R7, Reg::R2);
     a.copy(Reg::R8, Reg::R3);
 }
 
-/// What [`keep_frame`] has kept.
+/// Restores what [`keep_frame`] has saved.
 fn take_frame(a: &mut Assembler) {
     a.copy(Reg::R2, Reg::R7);
     a.copy(Reg::R3, Reg::R8);
 }
 
-/// Notes the entry of the session whose index is on the stack, and asks for both its lines: they come while the headers are looked at.
-/// The lock waits for all that was asked for before it, and what comes after waits for the lock, so that otherwise one line would come
-/// after the other.
+/// Stores the entry of the session whose index is on the stack, and prefetches both its cache lines while the headers are checked. The
+/// lock waits for earlier loads, and later loads wait for the lock, so that otherwise the lines would be loaded one after the other.
 fn fetch(a: &mut Assembler, fast: &Fast, up: Label) {
     look_up(a, fast.sessions, up);
     a.store(Size::D, Reg::Frame, ENTRY, Reg::R0);
@@ -774,7 +772,7 @@ fn fetch(a: &mut Assembler, fast: &Fast, up: Label) {
     a.load(Size::W, Reg::R1, Reg::R0, field!(state));
 }
 
-/// Notes the time.
+/// Stores the time.
 fn now(a: &mut Assembler, fast: &Fast, up: Label) {
     let _ = up; // of a test alone
     match fast.time {
@@ -798,7 +796,7 @@ fn now(a: &mut Assembler, fast: &Fast, up: Label) {
     a.store(Size::D, Reg::Frame, NOW, Reg::R0);
 }
 
-/// The header of IPv4 towards the gNB. Whoever is on the way may fragment the packet, as with any other kind of I/O.
+/// The header of IPv4 towards the gNB. Routers may fragment the packet, as with any other kind of I/O.
 fn ip_header(a: &mut Assembler, fast: &Fast) {
     let at = ETHERNET;
     a.store_value(Size::B, Reg::R2, at, 0x45);

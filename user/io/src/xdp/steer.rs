@@ -1,4 +1,4 @@
-//! The program that gives frames of the user plane to AF_XDP sockets, and everything else to the kernel.
+//! The XDP program that redirects frames of the user plane to AF_XDP sockets and passes all others to the kernel.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,12 +7,12 @@ use super::fast::{self, Fast};
 use crate::gre::Tunnel;
 use crate::sys::bpf::Instruction;
 
-/// What is taken from the kernel on an Ethernet interface, of frames of one VLAN or without a tag.
+/// The frames that are redirected on an Ethernet interface, of one VLAN or untagged.
 #[derive(Clone, Debug)]
 pub(crate) struct Steered {
     /// The VLAN.
     pub(crate) vlan: Option<u16>,
-    /// The interface's own Ethernet address; frames to others are the kernel's affair.
+    /// The interface's own Ethernet address; frames to other addresses are passed to the kernel.
     pub(crate) mac: [u8; 6],
     /// N3: whole, unfragmented datagrams without IP options to these addresses and this port.
     pub(crate) ipv4: Option<Ipv4Addr>,
@@ -25,13 +25,13 @@ pub(crate) struct Steered {
     pub(crate) tunnels: Vec<(Tunnel, Vec<Pool>)>,
 }
 
-/// UEs' addresses of a data network. What the kernel must answer is left to it: packets without IPv4 options that
-/// are too long for UEs, have no hops left, or are to the host's own address among them.
+/// UEs' addresses of a data network. Packets that the kernel must answer are passed to it: those that are too long for
+/// UEs, have no hops left, or are for the host's own address in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
     /// The first address of all.
     pub(crate) first: IpAddr,
-    /// Bits of it that all have.
+    /// Prefix length.
     pub(crate) prefix: u8,
     /// The host's own.
     pub(crate) gateway: IpAddr,
@@ -40,12 +40,12 @@ pub(crate) struct Pool {
 }
 
 impl Steered {
-    /// Nothing yet.
+    /// Empty.
     pub(crate) fn new(mac: [u8; 6], vlan: Option<u16>, port: u16) -> Self {
         Self { vlan, mac, ipv4: None, ipv6: None, port, pools: Vec::new(), tunnels: Vec::new() }
     }
 
-    /// The addresses of N3 among some that are given.
+    /// Sets the addresses of N3.
     pub(crate) fn with_addresses(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         for address in addresses {
             match address {
@@ -71,7 +71,7 @@ impl Pool {
         }
     }
 
-    /// Words of its first address and of its mask, as the program loads them.
+    /// Words of its first address and of its mask, in the program's byte order.
     pub(super) fn words(&self) -> Vec<(u32, u32)> {
         let octets = octets(self.first);
         let mask = |i: usize| {
@@ -115,7 +115,7 @@ pub(super) fn half(octets: [u8; 2]) -> u32 {
     u16::from_ne_bytes(octets).into()
 }
 
-/// Where fields of an IP header are in a frame.
+/// Offsets of IP header fields in a frame.
 #[derive(Clone, Copy)]
 struct Layout {
     start: i16,
@@ -147,13 +147,13 @@ impl Layout {
     }
 }
 
-/// What names the family of a packet: in Ethernet and in GRE.
+/// EtherType of a family, in Ethernet and in GRE.
 pub(super) fn kind(v4: bool) -> u32 {
     half(if v4 { [0x08, 0x00] } else { [0x86, 0xdd] })
 }
 
-/// The program: what is steered goes to the socket that `sockets`, a map by queue, has for the frame's queue, or to the
-/// kernel where it has none. Before that the fast path has what is without a tag, if there is one. Panics: if nothing is steered.
+/// The program: selected frames go to the socket of the frame's queue in the map `sockets`, or to the kernel if there is none.
+/// The fast path, if any, gets untagged frames first. Panics: if nothing is selected.
 pub(crate) fn program(to: &[Steered], sockets: i32, fast: Option<&Fast>) -> Vec<Instruction> {
     assert!(!to.is_empty(), "something is steered");
     let mut a = Assembler::default();
@@ -190,7 +190,7 @@ pub(crate) fn program(to: &[Steered], sockets: i32, fast: Option<&Fast>) -> Vec<
     a.finish()
 }
 
-/// Where the program goes with a frame.
+/// Jump targets of the program.
 struct Labels {
     pass: Label,
     take: Label,
@@ -201,7 +201,7 @@ struct Labels {
 /// Whether a family is IPv4.
 const FAMILIES: [bool; 2] = [true, false];
 
-/// Decides on frames of one VLAN, or without a tag; goes to `other` with those of others.
+/// Judges frames of one VLAN, or untagged ones; jumps to `other` for other frames.
 fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, other: Label) {
     let &Labels { pass, take, down } = labels;
     let of_pool = |a: &mut Assembler, at: &Layout, p: &Pool, down| match fast
@@ -268,22 +268,22 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
     a.jump(pass);
 }
 
-/// Goes on only with the whole of an IPv4 packet: no more fragments of it, and the first.
+/// Continues only with an unfragmented IPv4 packet.
 fn unfragmented(a: &mut Assembler, at: &Layout, pass: Label) {
     a.load(Size::H, Reg::R5, Reg::R2, at.start + 6);
     a.and(Reg::R5, half([0x3f, 0xff]) as i32);
     a.jump_if(Reg::R5, When::NotEqual, 0, pass);
 }
 
-/// Goes on only with a UDP datagram to the port.
+/// Continues only with a UDP datagram to the port.
 fn port(a: &mut Assembler, at: &Layout, port: u16, pass: Label) {
     within(a, at.payload + 8, pass);
     expect(a, Size::B, at.protocol, UDP, pass);
     expect(a, Size::H, at.payload + 2, half(port.to_be_bytes()), pass);
 }
 
-/// Takes what comes by a tunnel to UEs, leaves what the kernel must answer to its own end of it, and goes on with what is not the
-/// tunnel's.
+/// Redirects packets of a tunnel to UEs, passes those that the kernel must answer, and continues with frames that are not of the
+/// tunnel.
 fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>), take: Label, pass: Label) {
     let other = a.label();
     expect(a, Size::B, at.protocol, GRE, other);
@@ -315,7 +315,7 @@ fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>),
     a.place(other);
 }
 
-/// Takes what is for UEs of a pool, leaves to the kernel what it must answer, and goes on with the rest.
+/// Redirects packets to UEs of a pool, passes those that the kernel must answer, and continues with the rest.
 fn pool(a: &mut Assembler, at: &Layout, pool: &Pool, take: &mut dyn FnMut(&mut Assembler), pass: Label) {
     let (other, ue, alive) = (a.label(), a.label(), a.label());
     for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {
@@ -337,21 +337,21 @@ fn pool(a: &mut Assembler, at: &Layout, pool: &Pool, take: &mut dyn FnMut(&mut A
     a.place(other);
 }
 
-/// Goes on only if the frame has this address there.
+/// Continues only if the frame has this address there.
 fn expect_address(a: &mut Assembler, at: i16, address: IpAddr, other: Label) {
     for (i, octets) in octets(address).chunks(4).enumerate() {
         expect(a, Size::W, at + 4 * i as i16, word(octets), other);
     }
 }
 
-/// Goes on only if the frame has as many octets.
+/// Continues only if the frame has this many octets.
 pub(super) fn within(a: &mut Assembler, octets: i16, pass: Label) {
     a.copy(Reg::R4, Reg::R2);
     a.add(Reg::R4, octets.into());
     a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, pass);
 }
 
-/// Goes on only if the frame has this value there.
+/// Continues only if the frame has this value there.
 pub(super) fn expect(a: &mut Assembler, size: Size, offset: i16, value: u32, pass: Label) {
     a.load(size, Reg::R5, Reg::R2, offset);
     a.jump_if(Reg::R5, When::NotEqual, value, pass);
@@ -368,7 +368,7 @@ mod tests {
     const XDP_REDIRECT: u32 = 4;
     const PASS: u32 = XDP_PASS as u32;
 
-    /// A frame with a UDP datagram to port 2152, as the program wants it.
+    /// A frame with a UDP datagram to port 2152, as the program expects it.
     fn frame(v4: bool) -> Vec<u8> {
         let mut f = [&MAC[..], &[2, 0, 0, 0, 0, 9]].concat();
         if v4 {
@@ -384,7 +384,7 @@ mod tests {
         f
     }
 
-    /// A map with a socket for the first queue; `None`, with a sentence, where the host does not permit it.
+    /// A map with a socket for the first queue; `None`, with a printed reason, if the host does not permit it.
     fn sockets() -> Option<(SocketMap, OwnedFd)> {
         let sockets = match SocketMap::new(4) {
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -605,7 +605,7 @@ mod tests {
                     ("too long", wrapped(t, &inner("10.45.0.2", 1401, 9)), false),
                     ("no hops left", wrapped(t, &inner("10.45.0.2", 100, 2)), false),
                     ("a checksum", checksummed, false),
-                    ("a fragment", fragment, !v4), // IPv6 has something else there
+                    ("a fragment", fragment, !v4), // IPv6 has another field there
                 ];
                 for (what, frame, taken) in cases {
                     let verdict = it.verdict(&frame).unwrap();

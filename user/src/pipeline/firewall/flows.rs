@@ -1,7 +1,7 @@
-//! The flows that stand: found by their ends, in order of their last packet, bounded in all and for each UE.
+//! The table of flows: looked up by endpoints, ordered by last packet, bounded in total and for each UE.
 //!
-//! All memory is taken at the start and touched when it is used. Flows of one kind have one timeout, so that in a list by last packet
-//! the first is the next to end.
+//! All memory is reserved at the start and touched when it is used. Flows of one kind have one timeout, so that in a list by last
+//! packet the first expires first.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::firewall::Timeouts;
 /// No flow, no mapping.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Both ends of a flow, as the UE has them. Where the protocol has no ports they are zero; an ICMP query's identifier is the UE's.
+/// Both endpoints of a flow, as the UE sees them. Ports are zero if the protocol has none; an ICMP query's identifier is the UE's
+/// port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     /// IPv4 addresses as mapped ones.
@@ -37,7 +38,7 @@ pub(super) enum Class {
 
 const CLASSES: usize = 5;
 
-/// A secret hash: UEs and their servers choose what is hashed.
+/// A keyed hash, since UEs and their servers choose its input.
 #[derive(Clone, Copy)]
 pub(super) struct Hash([u64; 2]);
 
@@ -53,7 +54,7 @@ impl Hash {
         Self([next(), next() | 1])
     }
 
-    /// Of some words.
+    /// The hash of some words.
     #[inline]
     pub(super) fn of(self, words: &[u64]) -> u64 {
         let Self([mut h, factor]) = self;
@@ -70,7 +71,7 @@ impl Hash {
     }
 }
 
-/// Neighbours in a list.
+/// Links of a list.
 #[derive(Clone, Copy)]
 struct Links {
     before: u32,
@@ -79,14 +80,14 @@ struct Links {
 
 const ALONE: Links = Links { before: NIL, behind: NIL };
 
-/// The two lists that a flow is in.
+/// The two lists of a flow.
 #[derive(Clone, Copy)]
 enum By {
     Class,
     Ue,
 }
 
-/// The ends of a list; the first is the one whose last packet is longest ago.
+/// The ends of a list; the first has the oldest last packet.
 #[derive(Clone, Copy)]
 struct List {
     first: u32,
@@ -99,7 +100,7 @@ const EMPTY: List = List { first: NIL, last: NIL };
 pub(super) struct Flow {
     pub(super) key: Key,
     last_packet: Instant,
-    /// The place of its mapping, or [`NIL`] where it is not translated.
+    /// The index of its mapping, or [`NIL`] if it is not translated.
     pub(super) mapping: u32,
     pub(super) session: u32,
     next_in_bucket: u32,
@@ -110,20 +111,20 @@ pub(super) struct Flow {
 
 const _: () = assert!(size_of::<Flow>() <= 96);
 
-/// What a session has.
+/// The flows of a session.
 #[derive(Clone, Copy)]
 struct Share {
     list: List,
     flows: u32,
 }
 
-/// All of them.
+/// The flows.
 pub(super) struct Flows {
     hash: Hash,
     buckets: Box<[u32]>,
     flows: Vec<Flow>,
     max: usize,
-    /// Places that are free among `flows`, linked by `next_in_bucket`.
+    /// Free entries of `flows`, linked by `next_in_bucket`.
     free: u32,
     standing: usize,
     classes: [List; CLASSES],
@@ -138,7 +139,7 @@ impl Flows {
         let Timeouts { udp, tcp, tcp_transitory, icmp, other } = *timeouts;
         Self {
             hash,
-            // Zero is no flow, so that an empty table is untouched memory.
+            // Index zero is no flow, so that an empty table is untouched memory.
             buckets: vec![0; max.next_power_of_two()].into(),
             flows: Vec::with_capacity(max),
             max,
@@ -159,7 +160,7 @@ impl Flows {
         self.standing == self.max
     }
 
-    /// Makes room for what a session may have: not in the way of a packet.
+    /// Allocates the tables of a session, not while a packet is processed.
     pub(super) fn welcome(&mut self, session: u32) {
         let needed = session as usize + 1;
         if self.shares.len() < needed {
@@ -190,7 +191,7 @@ impl Flows {
         }
     }
 
-    /// When a flow ends if nothing comes.
+    /// When a flow expires.
     fn end(&self, flow: &Flow) -> Instant {
         flow.last_packet + self.timeouts[flow.class as usize]
     }
@@ -199,12 +200,12 @@ impl Flows {
         self.get(at).is_none_or(|f| self.end(f) <= now)
     }
 
-    /// A flow whose time is over, if there is one.
+    /// An expired flow, if any.
     pub(super) fn over(&self, now: Instant) -> Option<u32> {
         self.classes.iter().map(|l| l.first).find(|first| *first != NIL && self.is_over(*first, now))
     }
 
-    /// The one whose time would be over first.
+    /// The flow that expires first.
     pub(super) fn next_over(&self) -> Option<u32> {
         let first = |l: &List| self.get(l.first).map(|f| (self.end(f), l.first));
         self.classes.iter().filter_map(first).min_by_key(|(end, _)| *end).map(|(_, at)| at)
@@ -215,12 +216,12 @@ impl Flows {
         self.shares.get(session as usize).map_or(0, |s| s.flows)
     }
 
-    /// The one of a session whose last packet is longest ago.
+    /// The session's flow with the oldest last packet.
     pub(super) fn oldest_of(&self, session: u32) -> Option<u32> {
         self.shares.get(session as usize).map(|s| s.list.first).filter(|first| *first != NIL)
     }
 
-    /// Begins a flow that does not stand; there is room, and the session is known. `None` if not.
+    /// Adds a new flow. `None` if there is no room, or the session is unknown.
     pub(super) fn begin(
         &mut self,
         now: Instant,
@@ -256,7 +257,7 @@ impl Flows {
         Some(at)
     }
 
-    /// A packet of the flow.
+    /// Notes a packet of the flow.
     pub(super) fn touch(&mut self, now: Instant, at: u32, class: Class) {
         self.unlink(By::Class, at);
         self.unlink(By::Ue, at);
@@ -267,7 +268,7 @@ impl Flows {
         self.append(By::Ue, at);
     }
 
-    /// Ends a flow; its mapping.
+    /// Removes a flow; returns its mapping.
     pub(super) fn remove(&mut self, at: u32) -> u32 {
         let Some(flow) = self.get(at) else { return NIL };
         let (bucket, next, session, mapping) =

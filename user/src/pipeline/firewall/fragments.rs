@@ -1,6 +1,6 @@
-//! What later fragments belong to: they have no ports, so the first one leaves word (RFC 4787 §11).
+//! The flows of later fragments: they have no ports, so the verdict on the first one is stored (RFC 4787 §11).
 //!
-//! Fragments that come before their first one are dropped and counted. A place that another packet takes is lost for the former one's.
+//! Fragments that arrive before their first one are dropped and counted. An entry may be overwritten by another packet's.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::flows::Hash;
 use crate::limits::FRAGMENTED_MAX;
 use crate::pipeline::inner::{Inner, protocol};
 
-/// Time for the later fragments: as long as a host waits at least (RFC 1122 §3.3.2).
+/// How long later fragments are accepted: the minimum reassembly time of a host (RFC 1122 §3.3.2).
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A part of a packet.
+/// A fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pipeline) struct Fragment {
     pub(in crate::pipeline) identification: u32,
@@ -22,7 +22,7 @@ pub(in crate::pipeline) struct Fragment {
 }
 
 impl Fragment {
-    /// What part an IP packet is; `None` if it is whole.
+    /// The fragment that an IP packet is; `None` if it is unfragmented.
     pub(in crate::pipeline) fn of(p: &[u8], inner: &Inner) -> Option<Self> {
         match inner.source {
             IpAddr::V4(_) => {
@@ -43,7 +43,7 @@ impl Fragment {
                 let rest: &[u8; 8] = p.get(at..)?.first_chunk()?;
                 let field = u16::from_be_bytes([rest[2], rest[3]]);
                 let identification = u32::from_be_bytes([rest[4], rest[5], rest[6], rest[7]]);
-                // One without offset and without more is whole (RFC 6946).
+                // Without offset and more-fragments flag it is an atomic fragment (RFC 6946).
                 return (field & !6 != 0).then_some(Self { identification, is_first: field >> 3 == 0 });
             }
             (header, at) = (*p.get(at)?, at + (usize::from(*p.get(at + 1)?) + 1) * 8);
@@ -52,10 +52,10 @@ impl Fragment {
     }
 }
 
-/// What the first fragment met.
+/// The verdict on the first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word {
-    /// The address to be written, if one is: the source of a UE's packet, the destination of one to it.
+    /// The translated address, if any: the source of a UE's packet, the destination of one to it.
     pub(super) address: Option<IpAddr>,
 }
 
@@ -68,7 +68,7 @@ struct Awaited {
     protocol: u8,
     until: Instant,
     session: u32,
-    /// Of the session, when its first fragment passed.
+    /// The session's generation when the first fragment passed.
     life: u32,
     word: Word,
 }
@@ -77,7 +77,7 @@ struct Awaited {
 pub(super) struct Fragments {
     hash: Hash,
     places: Box<[Option<Awaited>]>,
-    /// By session: how many have ended at its place.
+    /// Generation of each session's index.
     lives: Vec<u32>,
 }
 
@@ -86,7 +86,7 @@ impl Fragments {
         Self { hash, places: vec![None; FRAGMENTED_MAX].into(), lives: Vec::new() }
     }
 
-    /// Makes room for a session: not in the way of a packet.
+    /// Allocates for a session, not while a packet is processed.
     pub(super) fn welcome(&mut self, session: u32) {
         let needed = session as usize + 1;
         if self.lives.len() < needed {
@@ -94,7 +94,7 @@ impl Fragments {
         }
     }
 
-    /// Nothing more of a session is awaited: what comes for its addresses is another's.
+    /// Forgets a session's fragments: its addresses may be another's from now on.
     pub(super) fn forget(&mut self, session: u32) {
         if let Some(life) = self.lives.get_mut(session as usize) {
             *life = life.wrapping_add(1);
@@ -130,7 +130,7 @@ impl Fragments {
         });
     }
 
-    /// What a later fragment's first one met, as it came.
+    /// The verdict for a later fragment, from its first one.
     pub(super) fn find(&self, now: Instant, inner: &Inner, f: Fragment) -> Option<Word> {
         let a = self.places[self.place(inner, f)].as_ref()?;
         let is = a.source == inner.source

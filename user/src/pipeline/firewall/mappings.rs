@@ -1,9 +1,9 @@
-//! Which outside address and port stands for which of a UE's (RFC 3022, RFC 4787 §4, RFC 6056).
+//! Address and port mappings of UEs (RFC 3022, RFC 4787 §4, RFC 6056).
 //!
-//! A mapping is of a UE's address and port alone, wherever it sends to, and stands as long as a flow of it. A UE always has the same
-//! outside address; its ports are drawn by chance, for UDP even ones for even ones (RFC 4787 §4.2.2).
+//! Mapping is endpoint-independent, and lasts as long as one of its flows. A UE always has the same outside address; its ports are
+//! random, for UDP with the parity of the UE's port (RFC 4787 §4.2.2).
 //!
-//! Where there are several shards, the bits of a port above the lowest name the one that gave it out.
+//! With several shards, the bits of a port above the lowest identify the shard that assigned it.
 
 use std::net::Ipv4Addr;
 
@@ -12,14 +12,14 @@ use crate::firewall::Nat;
 use crate::pipeline::inner::protocol;
 use crate::pipeline::shard::{Shard, shard_of};
 
-/// The first port that is given out: those below are for servers.
+/// The first assigned port: lower ones are for servers.
 const PORT_FIRST: u16 = 1_024;
-/// Ports that are looked at for a free one. With nine tenths in use one in 10^46 searches fails.
+/// Attempts to find a free port. With nine tenths in use one in 10^46 searches fails.
 const LOOKS: u32 = 1_024;
 
 const _: () = assert!((PORT_FIRST as u32).is_multiple_of(2 * crate::limits::SHARDS_MAX as u32));
 
-/// A UE's end of its flows.
+/// A UE's endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inside {
     pub(super) ue: Ipv4Addr,
@@ -27,7 +27,7 @@ pub(super) struct Inside {
     pub(super) kind: Kind,
 }
 
-/// What has ports of its own.
+/// Protocols, each with its own port space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -63,18 +63,18 @@ pub(super) struct Mappings {
     hash: Hash,
     shard: Shard,
     addresses: Box<[Ipv4Addr]>,
-    /// By address, kind and port: the mapping's place and one, or zero.
+    /// By address, protocol and port: the mapping's index plus one, or zero.
     ports: Box<[u32]>,
     buckets: Box<[u32]>,
     mappings: Vec<Mapping>,
     max: usize,
     free: u32,
     standing: usize,
-    /// Ports of each session.
+    /// Number of ports of each session.
     used: Vec<u16>,
     ports_per_ue: u16,
     pub(super) reachable: bool,
-    /// State of the generator of ports.
+    /// State of the port generator.
     random: u64,
 }
 
@@ -120,7 +120,7 @@ impl Mappings {
         }
     }
 
-    /// Whether a packet to that address is to be translated.
+    /// Whether packets to this address are translated.
     pub(super) fn holds(&self, address: Ipv4Addr) -> bool {
         self.address(address).is_some()
     }
@@ -150,7 +150,7 @@ impl Mappings {
         }
     }
 
-    /// The mapping of an outside port, and the UE's end.
+    /// The mapping of an outside port, and the UE's endpoint.
     pub(super) fn behind(&self, outside: Ipv4Addr, kind: Kind, port: u16) -> Option<(u32, Inside)> {
         let at = self.ports[self.place(self.address(outside)?, kind, port)].checked_sub(1)?;
         self.mappings.get(at as usize).map(|m| (at, m.inside))
@@ -162,7 +162,7 @@ impl Mappings {
         Some((*self.addresses.get(usize::from(m.address))?, m.port))
     }
 
-    /// Whether a session has all the ports that it may have.
+    /// Whether a session is at its limit of ports.
     pub(super) fn has_all(&self, session: u32) -> bool {
         self.used.get(session as usize).is_none_or(|n| *n >= self.ports_per_ue)
     }
@@ -172,13 +172,13 @@ impl Mappings {
         self.hash.of(&[self.random])
     }
 
-    /// The shard that gave out a port, if it is not this one.
+    /// The shard that assigned a port, if it is another one.
     pub(super) fn shard_of(&self, port: u16) -> Option<u8> {
         let shard = shard_of(u64::from(port >> 1), self.shard.of());
         (shard != self.shard.number()).then_some(shard)
     }
 
-    /// A free port of an outside address, and its place.
+    /// A free port of an outside address, and its index.
     fn free_port(&mut self, address: usize, inside: &Inside) -> Option<(u16, usize)> {
         // Of each stride of ports two are this shard's, one even and one odd.
         let stride = 2 * u32::from(self.shard.of());
@@ -198,7 +198,7 @@ impl Mappings {
         (0..LOOKS).map(look).find(|(_, place)| self.ports[*place] == 0)
     }
 
-    /// Makes a mapping for a UE's port that has none; `None` if no port is free.
+    /// Adds a mapping for a UE's port; `None` if no port is free.
     pub(super) fn add(&mut self, inside: Inside, session: u32) -> Option<u32> {
         if self.standing == self.max || self.has_all(session) {
             return None;
@@ -226,14 +226,14 @@ impl Mappings {
         Some(at)
     }
 
-    /// One more flow has it.
+    /// A further flow uses it.
     pub(super) fn begin(&mut self, at: u32) {
         if let Some(m) = self.mappings.get_mut(at as usize) {
             m.flows += 1;
         }
     }
 
-    /// One flow less has it; without any it ends.
+    /// A flow no longer uses it; the mapping ends with its last flow.
     pub(super) fn end(&mut self, at: u32) {
         let Some(m) = self.mappings.get_mut(at as usize) else { return };
         m.flows = m.flows.saturating_sub(1);

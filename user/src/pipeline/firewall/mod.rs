@@ -1,13 +1,13 @@
 //! The firewall of a data network: a stateful firewall and, for IPv4 UEs, address translation.
 //!
-//! A packet of a flow that stands passes. One that would begin a flow meets the operator's rules, as conditions of the classifier; what no
-//! rule decides passes if a UE sends it. So what is outside may answer, and begin what it is allowed to.
+//! A packet of an existing flow passes. One that would start a flow is judged by the operator's rules, which are conditions of the
+//! classifier; without a matching rule it passes if a UE sends it. So outside hosts may answer, and start flows that a rule permits.
 //!
-//! Spec: RFC 4787 (UDP), RFC 5382 and RFC 7857 (TCP), RFC 5508 (ICMP); RFC 6092 is what the IPv6 part comes to.
+//! Spec: RFC 4787 (UDP), RFC 5382 and RFC 7857 (TCP), RFC 5508 (ICMP); RFC 6092 for the IPv6 part.
 //!
-//! A UE's packet is judged when its FAR would have it leave, before rates and accounts ([`N6Firewall::leave`]). A packet from outside is
-//! judged when its session is found ([`N6Firewall::ue_of`], [`N6Firewall::enter`]), before that session's rules, so what is held for a UE has
-//! passed already. Flows belong to sessions: another UE that gets the address of one that has gone has none of its flows.
+//! A UE's packet is judged when its FAR forwards it to N6, before rates and usage ([`N6Firewall::leave`]). A packet from outside is judged
+//! when its session is found ([`N6Firewall::ue_of`], [`N6Firewall::enter`]), before that session's rules, so buffered packets have passed
+//! already. Flows belong to sessions: a UE that gets the address of an ended session has none of its flows.
 
 mod flows;
 mod fragments;
@@ -34,11 +34,11 @@ use mappings::{Inside, Kind, Mappings};
 use rewrite::{End, checksum, readdress, sum_icmp, transport_octets_min};
 use tcp::Tcp;
 
-/// Flows whose time is over that a packet clears away at most: twice what one begins, so that none are left for long.
+/// Bound on expired flows that one packet removes: twice the number that it can start, so that they do not accumulate.
 const SWEPT_BY_PACKET: usize = 4;
 /// The same between bursts.
 const SWEPT_BY_TICK: usize = 256;
-/// A UE's own flows that give way at most so that one more of its ports is free.
+/// Bound on a UE's flows that are evicted to free one of its ports.
 const EVICTED_FOR_PORT: usize = 16;
 
 /// The two sides, as [`Fields::source_interface`].
@@ -51,7 +51,7 @@ mod icmp {
     pub(super) const ECHO: u8 = 8;
     pub(super) const TIMESTAMP: u8 = 13;
     pub(super) const TIMESTAMP_REPLY: u8 = 14;
-    /// Destination unreachable, time exceeded, parameter problem: what says where a packet ended.
+    /// Destination unreachable, time exceeded, parameter problem: ICMP errors.
     pub(super) const ERRORS: [u8; 3] = [3, 11, 12];
     pub(super) const V6_ECHO: u8 = 128;
     pub(super) const V6_ECHO_REPLY: u8 = 129;
@@ -59,14 +59,14 @@ mod icmp {
     pub(super) const V6_ERRORS: std::ops::RangeInclusive<u8> = 1..=4;
 }
 
-/// What a packet is to a firewall.
+/// A packet as the firewall sees it.
 #[derive(Clone, Copy)]
 enum Sort {
-    /// Of a flow.
+    /// A packet of a flow.
     Flow {
         /// Source and destination port; of an ICMP query, its identifier twice.
         ports: (u16, u16),
-        /// Whether it may begin a flow, as far as its protocol says: what only answers may not.
+        /// Whether its protocol allows it to start a flow: an answer cannot.
         begins: bool,
     },
     /// An ICMP error.
@@ -81,16 +81,16 @@ pub(super) enum Behind {
     Ue(IpAddr),
     /// None, or the packet cannot be attributed to a UE.
     NoUe(DropReason),
-    /// Whoever it is, a session of this shard has the outside port.
+    /// The outside port belongs to a session of this shard.
     Shard(u8),
-    /// A later fragment, whose first one may have been another shard's.
+    /// A later fragment, whose first one may have been handled by another shard.
     Unknown,
 }
 
-/// One data network's, and one shard's: a session's flows are where the session is.
+/// The firewall of one data network in one shard: a session's flows are in the session's shard.
 pub(super) struct N6Firewall {
     rules: Classifier,
-    /// By place: whether a rule permits.
+    /// By index: whether a rule permits.
     permits: Box<[bool]>,
     between_ues: bool,
     ues: Box<[(u128, u8)]>,
@@ -150,12 +150,12 @@ impl N6Firewall {
         })
     }
 
-    /// What it counted.
+    /// Its counters.
     pub(super) fn counters(&self) -> &FirewallCounters {
         &self.counters
     }
 
-    /// Makes room for a session: not in the way of a packet.
+    /// Allocates for a session, not while a packet is processed.
     pub(super) fn welcome(&mut self, session: u32) {
         self.flows.welcome(session);
         self.fragments.welcome(session);
@@ -172,7 +172,7 @@ impl N6Firewall {
         self.fragments.forget(session);
     }
 
-    /// Ends flows whose time is over.
+    /// Removes expired flows.
     pub(super) fn tick(&mut self, now: Instant) {
         self.sweep(now, SWEPT_BY_TICK);
     }
@@ -197,7 +197,7 @@ impl N6Firewall {
         self.counters.ports = self.mappings.as_ref().map_or(0, |m| m.len() as u64);
     }
 
-    /// A flow that stands.
+    /// An existing flow.
     fn standing(&mut self, now: Instant, key: &Key) -> Option<u32> {
         let at = self.flows.find(key)?;
         if self.flows.is_over(at, now) {
@@ -268,7 +268,7 @@ impl N6Firewall {
         self.mappings.as_ref().filter(|_| mapping != NIL)?.outside(mapping)
     }
 
-    /// The UE that a packet from outside is for: its destination, unless that is translated.
+    /// The UE of a packet from outside, by its destination address, or by the mapping if that is translated.
     pub(super) fn ue_of(&self, now: Instant, inner: &Inner, p: &[u8]) -> Behind {
         let itself = Behind::Ue(inner.destination);
         let (Some(m), IpAddr::V4(to)) = (&self.mappings, inner.destination) else { return itself };
@@ -298,7 +298,8 @@ impl N6Firewall {
         }
     }
 
-    /// A packet comes from the data network for a UE of this session, whose address [`Self::ue_of`] has returned. The packet as it is now.
+    /// A packet comes from the data network for a UE of this session, whose address [`Self::ue_of`] has returned. Returns the packet as
+    /// translated.
     pub(super) fn enter(
         &mut self,
         now: Instant,
@@ -329,7 +330,7 @@ impl N6Firewall {
         let own_port = behind.map_or(ports.1, |(_, inside)| inside.port);
         let key = key_of(ue, inner.source, (own_port, ports.0), inner.protocol);
         match self.standing(now, &key) {
-            // Whoever knows the UE's own address has not seen the flow.
+            // A host that sends to the UE's inside address cannot have seen the flow.
             Some(at) if self.flows.get(at).is_some_and(|f| f.mapping != behind.map_or(NIL, |(m, _)| m)) => {
                 return Err(DropReason::FirewallUnasked);
             }
@@ -337,7 +338,7 @@ impl N6Firewall {
             None => {
                 let gone = |m: &Mappings| behind.is_some_and(|(_, inside)| m.find(&inside).is_none());
                 if self.mappings.as_ref().is_some_and(gone) {
-                    return Err(DropReason::FirewallUnasked); // with its last flow, just now
+                    return Err(DropReason::FirewallUnasked); // the mapping has just ended with its last flow
                 }
                 let rule_ports = inner.ports().map(|(from, _)| (from, own_port));
                 let reachable = behind.is_some() && self.mappings.as_ref().is_some_and(|m| m.reachable);
@@ -356,7 +357,7 @@ impl N6Firewall {
         Ok(self.readdressed(ue, behind.map(|(_, inside)| inside.port), inner, packet))
     }
 
-    /// Writes the UE's address, and port, where others stand.
+    /// Replaces the destination by the UE's address and port.
     fn readdressed(&mut self, ue: IpAddr, port: Option<u16>, inner: &Inner, packet: &mut Packet) -> Inner {
         let IpAddr::V4(to) = ue else { return *inner };
         if ue == inner.destination {
@@ -368,7 +369,7 @@ impl N6Firewall {
         Inner::parse(packet.octets()).unwrap_or(*inner)
     }
 
-    /// What the rules say of a packet that would begin a flow; `None`: nothing.
+    /// The rules' verdict on a packet that would start a flow; `None`: no rule matches.
     fn judge(
         &mut self,
         side: u8,
@@ -412,7 +413,7 @@ impl N6Firewall {
         })
     }
 
-    /// Begins a flow, translated if `inside` is given; others give way where there is no room.
+    /// Starts a flow, translated if `inside` is given; evicts others if there is no room.
     fn begin(
         &mut self,
         now: Instant,
@@ -422,7 +423,7 @@ impl N6Firewall {
         flags: u8,
         from_ue: bool,
     ) -> Result<u32, DropReason> {
-        // Flows that give way do not take with them what this one goes by.
+        // Keeps the mapping of this flow while others are evicted.
         let found = inside.and_then(|i| self.mappings.as_ref()?.find(&i));
         self.hold(found);
         if self.flows.of_session(session) >= self.flows_per_ue
@@ -446,7 +447,7 @@ impl N6Firewall {
         };
         let tcp = if key.protocol == protocol::TCP { Tcp::begin(flags, from_ue) } else { Tcp::default() };
         let class = class_of(key.protocol, tcp);
-        // There is room: one has given way.
+        // There is room after the eviction.
         let at = self.flows.begin(now, key, class, session, mapping, tcp).ok_or(DropReason::FirewallState)?;
         self.counters.flows_begun += 1;
         self.count_standing();
@@ -460,7 +461,7 @@ impl N6Firewall {
         }
     }
 
-    /// A new mapping for a UE's port. A UE that has all its ports loses those that it used longest ago.
+    /// A new mapping for a UE's port. A UE at its limit loses the ports that it used longest ago.
     fn mapping(&mut self, inside: Inside, session: u32) -> Result<u32, DropReason> {
         for _ in 0..=EVICTED_FOR_PORT {
             let Some(m) = &mut self.mappings else { break };
@@ -478,7 +479,7 @@ impl N6Firewall {
         self.end(at);
     }
 
-    /// A packet of a flow that stands passes; the flow.
+    /// A packet of an existing flow passes; returns the flow.
     fn go_on(&mut self, now: Instant, at: u32, inner: &Inner, packet: &Packet, from_ue: bool) -> u32 {
         let Some(flow) = self.flows.get_mut(at) else { return at };
         if inner.protocol == protocol::TCP {
@@ -506,7 +507,7 @@ impl N6Firewall {
             let p = packet.octets_mut();
             readdress(p, about.begins_at, &about.inner, End::Destination, address, Some(port));
             sum_icmp(p, inner.payload_at);
-            // A router behind the UE speaks for itself.
+            // The error is from a router behind the UE.
             if own.is_some() {
                 readdress(p, 0, inner, End::Source, address, None);
             }
@@ -514,7 +515,7 @@ impl N6Firewall {
         Ok(())
     }
 
-    /// RFC 5508 §4.2: an error about a packet that a UE sent, from whoever could not pass it on.
+    /// RFC 5508 §4.2: an error about a packet that a UE sent, from a router or the destination.
     fn error_enters(
         &mut self,
         now: Instant,
@@ -609,12 +610,12 @@ fn identifier(inner: &Inner, p: &[u8]) -> Option<u16> {
     p.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
 }
 
-/// The flags of a TCP segment; of anything else nothing is asked.
+/// The flags of a TCP segment; none for other protocols.
 fn tcp_flags(inner: &Inner, p: &[u8]) -> u8 {
     p.get(inner.payload_at + 13).copied().unwrap_or(0)
 }
 
-/// What a packet is. Errors: a transport header that is not all there.
+/// Classifies a packet. Errors: a truncated transport header.
 fn sort(inner: &Inner, p: &[u8], from_ue: bool) -> Result<Sort, DropReason> {
     if let Some(f) = Fragment::of(p, inner)
         && !f.is_first

@@ -1,17 +1,17 @@
-//! Writing other addresses and ports into IPv4 packets; checksums follow word by word (RFC 1624).
+//! Rewrites addresses and ports of IPv4 packets with incremental checksums (RFC 1624).
 
 use std::net::Ipv4Addr;
 
 use crate::pipeline::inner::{Inner, protocol};
 
-/// An end of a packet.
+/// Source or destination.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Source,
     Destination,
 }
 
-/// Where a checksum stands, and whether zero means that there is none (RFC 768).
+/// The offset of a checksum, and whether zero means that there is none (RFC 768).
 #[derive(Clone, Copy)]
 struct Sum {
     at: usize,
@@ -49,7 +49,7 @@ fn put(p: &mut [u8], at: usize, new: u16, sums: &[Option<Sum>]) {
     }
 }
 
-/// Octets that a transport header must have in the first fragment, or it is no packet that can be looked at (RFC 1858 §3).
+/// Minimum octets of a transport header in the first fragment (RFC 1858 §3).
 pub(super) const fn transport_octets_min(protocol: u8) -> usize {
     match protocol {
         protocol::TCP => 20,
@@ -60,7 +60,7 @@ pub(super) const fn transport_octets_min(protocol: u8) -> usize {
 
 /// Writes an end's address and, if given, its port or identifier.
 ///
-/// `begins_at`: where the IPv4 packet begins. It may be cut, so that its checksum is not there.
+/// `begins_at`: where the IPv4 packet begins. It may be truncated, so that its checksum is missing.
 pub(super) fn readdress(
     p: &mut [u8],
     begins_at: usize,
@@ -95,7 +95,7 @@ pub(super) fn readdress(
     put(p, at, port, &[sum]);
 }
 
-/// The Internet checksum of octets (RFC 1071): zero over what contains its own, rightly.
+/// The Internet checksum of octets (RFC 1071): zero over octets that contain a correct one.
 pub(super) fn checksum(octets: &[u8]) -> u16 {
     let words = octets.chunks(2).map(|w| u64::from(u16::from_be_bytes([w[0], *w.get(1).unwrap_or(&0)])));
     let mut sum: u64 = words.sum();

@@ -1,4 +1,4 @@
-//! How far a TCP connection is: enough to tell one that lasts from one that is opening or ending (RFC 5382 §5, RFC 7857 §2).
+//! The state of a TCP connection: transitory or established (RFC 5382 §5, RFC 7857 §2).
 //!
 //! Sequence numbers are not followed: a guessed reset shortens a connection's time, and its next segment restores it.
 
@@ -16,29 +16,29 @@ const FIN_UE: u8 = 4;
 const FIN_OUTSIDE: u8 = 8;
 const RESET: u8 = 16;
 const OPEN: u8 = 32;
-/// Its beginning was not seen: the UPF, or the flow's place, is younger than the connection.
+/// Its handshake was not seen: the flow is newer than the connection.
 const FOUND: u8 = 64;
 
-/// What was seen of a connection.
+/// The flags seen on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tcp(u8);
 
 impl Tcp {
-    /// Whether a segment may begin a flow. A UE's may be of a connection that is older than the flow, for the UE may reconnect
-    /// all the same; what ends a connection begins none.
+    /// Whether a segment may start a flow. A UE's segment may belong to a connection that is older than the flow; FIN and RST
+    /// start none.
     pub(super) fn may_begin(flags: u8, from_ue: bool) -> bool {
         let greets = flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
         let goes_on = flags & (flag::SYN | flag::RST | flag::FIN) == 0 && flags & flag::ACK != 0;
         greets || (from_ue && goes_on)
     }
 
-    /// A connection by its first segment.
+    /// The state after the first segment.
     pub(super) fn begin(flags: u8, from_ue: bool) -> Self {
         let found = if flags & flag::SYN == 0 { FOUND } else { 0 };
         Self(found).after(flags, from_ue)
     }
 
-    /// After a segment.
+    /// The state after a further segment.
     pub(super) fn after(self, flags: u8, from_ue: bool) -> Self {
         let Self(mut seen) = self;
         let (syn, fin) = if from_ue { (SYN_UE, FIN_UE) } else { (SYN_OUTSIDE, FIN_OUTSIDE) };
@@ -47,7 +47,7 @@ impl Tcp {
         }
         if flags & flag::SYN != 0 {
             if self.is_ending() && flags & flag::ACK == 0 {
-                seen = 0; // the same ports, once more
+                seen = 0; // the ports are reused
             }
             return Self(seen | syn);
         }
@@ -69,7 +69,7 @@ impl Tcp {
         self.0 & RESET != 0 || self.0 & (FIN_UE | FIN_OUTSIDE) == FIN_UE | FIN_OUTSIDE
     }
 
-    /// Whether its ends have greeted each other, and neither both have parted nor one has broken it off.
+    /// Whether the handshake is complete, and there was neither a RST nor a FIN of both sides.
     pub(super) fn lasts(self) -> bool {
         self.0 & OPEN != 0 && !self.is_ending()
     }

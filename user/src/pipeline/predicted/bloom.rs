@@ -1,16 +1,16 @@
-//! Eight Bloom filters in parallel (Synergy §III-C, figure 8): bit n of every octet is filter n's, so that a look into all of them
-//! is a look into one.
+//! Eight Bloom filters in parallel (Synergy §III-C, figure 8): bit n of every octet belongs to filter n, so that one lookup covers
+//! all filters.
 //!
-//! A look costs one cache line: the positions of a key all lie in the line that its hash names.
+//! A lookup costs one cache line: all positions of a key are in the line that its hash selects.
 
 use whimbrel_prefetch::prefetch;
 
 /// Filters, one of each period: the bits of an octet.
 pub(super) const FILTERS: u32 = u8::BITS;
-/// Positions of a key. With [`POSITIONS_PER_KEY`] more would fill the filters faster than they would tell keys apart.
+/// Positions of a key. With [`POSITIONS_PER_KEY`], more would increase the false positives.
 const HASHES: u32 = 4;
-/// Positions that a filter has for each key that it is made for: one look-up in some two hundred is a false positive, with all eight
-/// filters full; the paper has one in seventy.
+/// Positions of a filter for each of its keys: one lookup in some two hundred is a false positive with all eight filters full; in
+/// the paper one in seventy.
 const POSITIONS_PER_KEY: usize = 24;
 /// Positions of a cache line, and bits of a hash that choose one.
 const LINE: usize = 64;
@@ -26,7 +26,7 @@ pub(super) struct Bloom {
 }
 
 impl Bloom {
-    /// Each for so many keys.
+    /// Filters for this number of keys each.
     pub(super) fn new(keys: usize) -> Self {
         let lines = (keys * POSITIONS_PER_KEY).div_ceil(LINE).next_power_of_two();
         Self { lines: vec![Line([0; LINE]); lines].into() }
@@ -36,7 +36,7 @@ impl Bloom {
         (hash >> (u64::BITS / 2)) as usize & (self.lines.len() - 1)
     }
 
-    /// Puts the key of a hash into one filter.
+    /// Adds the key of a hash to one filter.
     pub(super) fn put(&mut self, filter: u32, hash: u64) {
         let at = self.line(hash);
         for position in positions(hash) {
@@ -51,13 +51,13 @@ impl Bloom {
         positions(hash).fold(u8::MAX, |filters, position| filters & line[position]) != 0
     }
 
-    /// Begins to load what [`Self::has`] reads.
+    /// Prefetches what [`Self::has`] reads.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         prefetch(&self.lines[self.line(hash)]);
     }
 
-    /// Empties one filter.
+    /// Clears one filter.
     pub(super) fn clear(&mut self, filter: u32) {
         for octet in self.lines.iter_mut().flat_map(|l| &mut l.0) {
             *octet &= !(1 << filter);
@@ -65,7 +65,7 @@ impl Bloom {
     }
 }
 
-/// Where in its line a key is.
+/// The positions of a key in its line.
 #[inline]
 fn positions(hash: u64) -> impl Iterator<Item = usize> {
     (0..HASHES).map(move |n| (hash >> (n * LINE_BITS)) as usize % LINE)

@@ -1,20 +1,19 @@
-//! Predicted handovers (Synergy §III-C, figures 8 and 10): rules that a session will have when its UE arrives, kept until a packet
-//! shows that it has.
+//! Predicted handovers (Synergy §III-C, figures 8 and 10): rules of a session that take effect when a packet shows that its UE has
+//! arrived.
 //!
-//! A prediction is of a UE that comes to this UPF, or to another gNB of it. Its rules are those that the SMF prepared, the
-//! target's tunnel among them, none of them guessed: only *when* they begin is left to the packets. They begin
+//! A prediction concerns a UE that comes to this UPF, or to another gNB of it. Its rules, with the target's tunnel, are
+//! the SMF's; packets only determine *when* they take effect:
 //!
-//! - with the first packet that no session here has, but the prediction, by its tunnel or by its UE's address. From a gNB it must
-//!   come from one that the rules forward to, where they name one. Whether packets to the UE are forwarded or held until more is
-//!   known is the rules' word;
-//! - where the session stands, with the first packet from the UE by way of the gNB that the rules forward to: the UE is there.
-//!   Nothing that comes from the network shows that.
+//! - if there is no session yet, with the first packet whose tunnel or UE address only the prediction has. A packet from a gNB has to come
+//!   from one to which the rules forward, if they name one. The rules decide whether packets to the UE are forwarded or buffered;
+//! - if the session exists, with the first packet from the UE by way of the gNB to which the rules forward. Packets from the
+//!   network do not show that the UE has arrived.
 //!
-//! The packet is decided on by the new rules at once, while [`Report::Arrived`] goes the slow way to UPF-C: it is what of the paper's
-//! clone the slow path needs. What UPF-C says later of a session ends its prediction, and stands.
+//! The new rules apply to this packet already, while [`Report::Arrived`] takes the slow path to UPF-C. A later command of UPF-C for
+//! the session ends its prediction.
 //!
-//! Eight Bloom filters, one for each of the last periods of 625 ms, stand in front of the table: packets of no prediction, unknown senders'
-//! mostly, touch one cache line more for all predictions. A prediction lives until its filter's turn comes again, 4.4 to 5 s.
+//! Eight Bloom filters, one for each of the last periods of 625 ms, are checked before the table: packets without a prediction cost one
+//! additional cache line. A prediction lives until its filter is reused, 4.4 to 5 s.
 //!
 //! [`Report::Arrived`]: crate::exchange::Report::Arrived
 
@@ -36,24 +35,24 @@ use crate::session_id::{SessionId, mix};
 use bloom::{Bloom, FILTERS};
 use table::Table;
 
-/// How long one filter takes predictions (Synergy §III-C.3).
+/// The period of one filter (Synergy §III-C.3).
 const PERIOD: Duration = Duration::from_millis(625);
-/// Keys of a prediction: its tunnel on N3 and its UE's address. Those that have more share with those that have fewer.
+/// Keys of a prediction: its tunnel on N3 and its UE's address. An average.
 const KEYS: usize = 2;
-/// Predictions that are past, taken out of the table at each look at it: more than come with it.
+/// Bound on expired predictions removed at each addition: more than are added.
 const REMOVED_AT_ONCE: usize = 8;
 
 struct Prediction {
     period: u64,
-    /// `None` when it has come true, or was taken back.
+    /// `None` once it has taken effect, or was cancelled.
     future: Option<Future>,
 }
 
-/// A session as it will be.
+/// The predicted session.
 pub(super) struct Future {
     pub(super) session: SessionId,
     pub(super) rules: Arc<SessionRules>,
-    /// What else is to be done then, once.
+    /// Further actions when it takes effect.
     pub(super) effects: Effects,
 }
 
@@ -69,7 +68,7 @@ impl Future {
         self.rules.is_led_to(key)
     }
 
-    /// Whether a packet from there may show that the UE has arrived.
+    /// Whether a packet from this gNB may show that the UE has arrived.
     fn is_by(&self, peer: IpAddr) -> bool {
         let mut peers = self.rules.remote_tunnels().map(|(_, peer)| peer).peekable();
         peers.peek().is_none() || peers.any(|p| p == peer)
@@ -87,17 +86,17 @@ pub(super) struct Predictions {
     by_session: BTreeMap<u32, u64>,
     period: u64,
     seed: u64,
-    /// For a measurement: every look goes to the table.
+    /// For measurements: every lookup goes to the table.
     unfiltered: bool,
 }
 
-/// What became of a look.
+/// The result of a lookup.
 enum Look {
     /// This prediction.
     Found(u64),
-    /// The filters know the key, the table does not.
+    /// A false positive of the filters.
     FalsePositive,
-    /// The filters do not know it.
+    /// Not in the filters.
     Nothing,
 }
 
@@ -133,7 +132,7 @@ impl Predictions {
         self.all.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Empties the filters whose turn comes, and begins to forget what was only in them.
+    /// Clears expired filters, and starts to remove their predictions from the table.
     fn advance(&mut self, now: Instant) {
         let period = period_of(now).max(self.period);
         if let Some(filters) = &mut self.filters {
@@ -168,14 +167,14 @@ impl Predictions {
         Some(future)
     }
 
-    /// What was predicted of the session at this place is so no longer.
+    /// Cancels the prediction of the session at this index.
     pub(super) fn forget_session(&mut self, index: u32) {
         if let Some(number) = self.by_session.get(&index).copied() {
             self.forget(number);
         }
     }
 
-    /// Takes a prediction, in the place of what was predicted of that session before; false if there are too many.
+    /// Adds a prediction, replacing an earlier one of that session; false if there are too many.
     fn put(&mut self, now: Instant, future: Future) -> bool {
         self.advance(now);
         self.forget_session(future.session.index);
@@ -195,7 +194,7 @@ impl Predictions {
         true
     }
 
-    /// Begins to load what [`Self::look`] reads first.
+    /// Prefetches what [`Self::look`] reads first.
     pub(super) fn prefetch(&self, key: SessionKey) {
         let hash = self.hash(key);
         match (&self.filters, &self.table) {
@@ -205,7 +204,7 @@ impl Predictions {
         }
     }
 
-    /// Looks for the prediction that a packet's key leads to.
+    /// Looks up the prediction of a packet's key.
     fn look(&mut self, now: Instant, key: SessionKey) -> Look {
         self.advance(now);
         let hash = self.hash(key);
@@ -223,13 +222,13 @@ impl Predictions {
     }
 }
 
-/// Whether its filter still stands.
+/// Whether its filter is still in use.
 fn is_alive(p: &Prediction, period: u64) -> bool {
     p.period + u64::from(FILTERS) > period
 }
 
 impl UpfU {
-    /// A prediction of UPF-C.
+    /// Handles a prediction from UPF-C.
     pub(super) fn predict(&mut self, now: Instant, future: Future) {
         let SessionId { index, generation } = future.session;
         let stands = self.sessions.generation(index) == Some(generation);
@@ -241,7 +240,7 @@ impl UpfU {
         }
     }
 
-    /// A packet that no session has: whether a prediction has it, whose session stands from now on. `peer`: the gNB that sent it.
+    /// A packet without a session: if a prediction matches, its session is installed. `peer`: the gNB that sent it.
     #[cold]
     pub(super) fn comes_true(&mut self, now: Instant, key: SessionKey, peer: Option<IpAddr>) -> bool {
         let number = match self.predictions.look(now, key) {
@@ -267,7 +266,8 @@ impl UpfU {
         shown
     }
 
-    /// A packet from the UE of a session of which something is predicted, by way of `peer`: its future begins if it is there.
+    /// A packet from the UE of a session with a prediction, by way of `peer`: the predicted rules take effect if `peer` is
+    /// the target.
     #[cold]
     pub(super) fn may_have_moved(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) {
         let Some(session) = self.sessions.get(index) else { return };
@@ -285,14 +285,14 @@ impl UpfU {
         }
     }
 
-    /// What was predicted is so from now on.
+    /// Applies a prediction.
     fn begin(&mut self, now: Instant, Future { session, rules, effects }: Future) {
         self.shared.counters.predictions_true += 1;
         self.put(now, session, rules, effects);
         self.shared.report(Report::Arrived { session });
     }
 
-    /// For a measurement: looks go to the table without a filter in front of it, or with it again.
+    /// For measurements: disables or enables the filters.
     #[cfg(any(test, feature = "samples"))]
     pub fn lookup_unfiltered(&mut self, unfiltered: bool) {
         self.predictions.unfiltered = unfiltered;
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
     use crate::config::DnIndex;
 
-    /// Of a session with a tunnel of its own.
+    /// A prediction of a session with its own tunnel.
     fn future(index: u32) -> Future {
         let mut rules = SessionRules::empty(DnIndex(0));
         rules.tunnels[0] = Teid(index + 1);

@@ -1,8 +1,8 @@
-//! The prediction table: from a tunnel or an address that packets bear to a prediction.
+//! The prediction table: from a packet's tunnel or address to a prediction.
 
 use whimbrel_prefetch::prefetch;
 
-/// A place. Open addressing, so that a look is one cache line, mostly.
+/// An entry. Open addressing, so that a lookup mostly costs one cache line.
 #[derive(Clone, Copy)]
 struct Place {
     hash: u64,
@@ -11,7 +11,7 @@ struct Place {
 }
 
 const NOTHING: u64 = u64::MAX;
-/// Places of an empty table.
+/// Initial size.
 const PLACES_MIN: usize = 64;
 
 /// From hashes to the numbers of predictions.
@@ -29,7 +29,7 @@ impl Table {
         self.places.len() - 1
     }
 
-    /// Puts a key's prediction there.
+    /// Adds the prediction of a key.
     pub(super) fn put(&mut self, hash: u64, number: u64) {
         if self.len * 2 >= self.places.len() {
             self.grow();
@@ -42,7 +42,7 @@ impl Table {
         self.len += 1;
     }
 
-    /// Twice the places, at once: predictions come by the thousand a second, and it happens a dozen times in a UPF's life.
+    /// Doubles the table, at once: it happens a dozen times in a UPF's life.
     fn grow(&mut self) {
         let places = (self.places.len() * 2).max(PLACES_MIN);
         let old = std::mem::replace(&mut self.places, vec![Place { hash: 0, number: NOTHING }; places]);
@@ -52,7 +52,7 @@ impl Table {
         }
     }
 
-    /// The prediction of a key. `is_it` says whether a prediction of the same hash is the one: hashes may be equal.
+    /// The prediction of a key. `is_it` checks an entry with the same hash.
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
         if self.len == 0 {
             return None;
@@ -70,14 +70,14 @@ impl Table {
         }
     }
 
-    /// Begins to load what [`Self::find`] reads.
+    /// Prefetches what [`Self::find`] reads.
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(place) = self.places.get(hash as usize & self.places.len().wrapping_sub(1)) {
             prefetch(place);
         }
     }
 
-    /// Takes a key's prediction out; what stands behind it moves up, so that a look never passes over holes.
+    /// Removes a key's prediction; following entries move up, so that there are no gaps.
     pub(super) fn remove(&mut self, hash: u64, number: u64) {
         if self.len == 0 {
             return;
@@ -97,7 +97,7 @@ impl Table {
             if place.number == NOTHING {
                 break;
             }
-            // It may move up unless that would be before the place that it hashes to.
+            // It may move up unless that would be before its hash position.
             let from_home = at.wrapping_sub(place.hash as usize) & mask;
             if from_home >= (at.wrapping_sub(hole) & mask) {
                 self.places[hole] = place;

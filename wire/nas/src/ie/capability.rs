@@ -88,12 +88,12 @@ impl UeSecurityCapability {
         self.octets[1]
     }
 
-    /// The EPS encryption algorithms, identifier 0 in the highest bit; none if not told.
+    /// The EPS encryption algorithms, identifier 0 in the highest bit; none if absent.
     pub const fn eea(&self) -> u8 {
         self.octets[2]
     }
 
-    /// The EPS integrity algorithms, identifier 0 in the highest bit; none if not told.
+    /// The EPS integrity algorithms, identifier 0 in the highest bit; none if absent.
     pub const fn eia(&self) -> u8 {
         self.octets[3]
     }

@@ -36,7 +36,7 @@ macro_rules! causes {
         }
 
         impl Ie for $name {
-            /// An undefined value is taken as "protocol error, unspecified", as the clause says.
+            /// An undefined value is taken as "protocol error, unspecified", by its clause.
             fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
                 Ok(Self::from_u8(r.u8(stringify!($name))?).unwrap_or(Self::ProtocolErrorUnspecified))
             }

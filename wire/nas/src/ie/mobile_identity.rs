@@ -12,7 +12,7 @@ use crate::codec::Ie;
 
 const IE: &str = "5GS mobile identity";
 
-/// The longest scheme output or NAI: what a length of two octets leaves behind the eight octets of a SUCI's head.
+/// The longest scheme output or NAI: the maximum of a length of two octets less the eight octets of a SUCI's head.
 const SUCI_PART_LEN_MAX: usize = 65535 - 8;
 
 code_half! {
@@ -33,7 +33,7 @@ code_half! {
     }
 }
 
-/// Who the UE says that it is (TS 24.501 §9.11.3.4).
+/// 5GS mobile identity (TS 24.501 §9.11.3.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MobileIdentity {
     /// It has no identity to offer.
@@ -204,7 +204,7 @@ impl Msin {
         self.digits.get(..usize::from(self.len)).unwrap_or(&self.digits)
     }
 
-    /// What a SUPI of this network has behind the digits of the network; `None` if it is of another, or has nothing.
+    /// The MSIN of a SUPI of this network; `None` if it is of another, or empty.
     pub fn of(supi: Supi, plmn: PlmnId) -> Option<Self> {
         let msin = Self::from_digits(supi.digits().skip(plmn.digits().count()))?;
         supi.is_of(plmn).then_some(msin)
@@ -236,7 +236,7 @@ impl fmt::Debug for Msin {
     }
 }
 
-/// Redacted where the subscriber's number stands in clear.
+/// Redacted if the subscriber's number is in clear.
 impl fmt::Debug for SchemeOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -248,7 +248,7 @@ impl fmt::Debug for SchemeOutput {
     }
 }
 
-/// Redacted where the subscriber's name stands in clear.
+/// Redacted if the subscriber's name is in clear.
 impl fmt::Debug for Suci {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -369,7 +369,7 @@ impl Ie for MobileIdentity {
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            // Without identity the digits' places are zero and the even number of them is said.
+            // Without identity the digits are zero, with the indication of an even number.
             Self::NoIdentity => out.extend_from_slice(&[0x00]),
             Self::Suci(suci) => suci.encode(out),
             Self::Guti(guti) => {
@@ -412,7 +412,7 @@ fn decode_guti(r: &mut Reader<'_>) -> Result<Guti, DecodeError> {
 mod tests {
     use super::*;
 
-    #[test] // TS 33.501 Annex C.3.2: what is concealed is the MSIN in BCD
+    #[test] // TS 33.501 Annex C.3.2: the concealed part is the MSIN in BCD
     fn msin_of_odd_and_even_length_in_bcd() {
         let plmn: PlmnId = "310410".parse().unwrap();
         let supi: Supi = "310410123456789".parse().unwrap();

@@ -63,7 +63,7 @@ pub use timer::{GprsTimer, GprsTimer3};
 
 /// EPS NAS message container (TS 24.501 §9.11.3.24): a whole EPS NAS message.
 pub type EpsNasMessageContainer = Octets<1, 65535>;
-/// NAS message container (TS 24.501 §9.11.3.33): a whole 5GMM message, ciphered or plain as its clause says.
+/// NAS message container (TS 24.501 §9.11.3.33): a whole 5GMM message, ciphered or plain by its clause.
 pub type NasMessageContainer = Octets<1, 65535>;
 /// SOR transparent container (TS 24.501 §9.11.3.51); an acknowledgement has 17 octets.
 pub type SorContainer = Octets<17, 65535>;

@@ -5,10 +5,10 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader, SNssai};
 use crate::codec::Ie;
 
 const IE: &str = "S-NSSAI";
-/// SD that stands for "no SD associated" where the octets of one must be present (TS 23.003 §28.4.2).
+/// SD value for "no SD associated" if the octets must be present (TS 23.003 §28.4.2).
 const NO_SD: [u8; 3] = [0xff; 3];
 
-/// A slice of the serving network and, for a roamer, the slice of the home network that it stands for.
+/// A slice of the serving network and, for a roamer, the mapped slice of the home network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MappedSNssai {
     /// The slice in the serving network.
@@ -35,7 +35,7 @@ fn push_sd(s: SNssai, out: &mut Vec<u8>) {
 }
 
 impl Ie for MappedSNssai {
-    /// The length tells which parts there are: 1, 2, 4, 5 or 8 octets.
+    /// The length determines the present parts: 1, 2, 4, 5 or 8 octets.
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let len = r.remaining();
         let at = r.error(DecodeErrorKind::InvalidLength, IE);

@@ -44,7 +44,7 @@ impl<const MIN: usize, const MAX: usize> fmt::Debug for Octets<MIN, MAX> {
 }
 
 impl<const MIN: usize, const MAX: usize> Ie for Octets<MIN, MAX> {
-    /// More than `MAX` octets are refused: what is carried unread must not be cut.
+    /// More than `MAX` octets are refused: an opaque value must not be truncated.
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let at = r.error(DecodeErrorKind::InvalidLength, "value");
         if r.remaining() > MAX {
@@ -135,7 +135,7 @@ macro_rules! bit_octets {
 
         impl crate::codec::Ie for $name {
             fn decode(r: &mut whimbrel_ids::Reader<'_>) -> Result<Self, whimbrel_ids::DecodeError> {
-                // Octets beyond those that the clause knows are spare, or of a later release.
+                // Octets beyond the clause's are spare, or of a later release.
                 let octets = r.take_rest();
                 let kept = octets.get(..$max).unwrap_or(octets);
                 let short = r.error(whimbrel_ids::DecodeErrorKind::InvalidLength, stringify!($name));

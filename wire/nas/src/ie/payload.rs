@@ -61,7 +61,7 @@ impl HalfIe for PayloadContainerType {
     }
 }
 
-/// Payload container contents (TS 24.501 §9.11.3.39): whatever the type says.
+/// Payload container contents (TS 24.501 §9.11.3.39), by the type.
 pub type PayloadContainer = Octets<1, 65535>;
 
 code_half! {
@@ -84,7 +84,7 @@ code_half! {
 
 /// Optional elements in one entry of multiple payloads: four bits count them.
 const ENTRY_OPTIONAL_MAX: usize = 15;
-/// Contents of one entry: what its length of two octets leaves beside its head and its optional elements.
+/// Contents of one entry: the maximum of its length of two octets less its head and its optional elements.
 const ENTRY_CONTENTS_MAX: usize = 65535 - 1 - ENTRY_OPTIONAL_MAX * 257;
 /// Entries in multiple payloads: one octet counts them.
 const ENTRIES_MAX: usize = 255;

@@ -38,7 +38,7 @@ pub mod container_id {
     pub const PDU_SESSION_ADDRESS_LIFETIME: u16 = 0x001e;
 }
 
-/// From whom the options come: a few containers are coded by direction.
+/// The sender of the options: a few containers are coded by direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PcoDirection {
     /// From the UE.
@@ -133,7 +133,7 @@ impl ExtendedPco {
     /// The first octet: no extension, PPP for use with IP PDU session type.
     const HEAD: u8 = 0x80;
 
-    /// Of containers; `None` if they do not fit, or one is longer than its length field can say.
+    /// Of containers; `None` if they do not fit, or one exceeds its length field.
     pub fn new(direction: PcoDirection, containers: &[Container]) -> Option<Self> {
         let mut octets = vec![Self::HEAD];
         for container in containers {
@@ -182,7 +182,7 @@ impl Ie for ExtendedPco {
     }
 }
 
-/// An IPCP packet as UEs use it: to ask for the DNS servers and to be told (RFC 1332, options of RFC 1877).
+/// An IPCP packet as UEs use it: to request the DNS servers and to get them (RFC 1332, options of RFC 1877).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ipcp {
     /// Code: 1 Configure-Request, 2 Configure-Ack, 3 Configure-Nak, 4 Configure-Reject.
@@ -218,7 +218,7 @@ impl Ipcp {
         Some(Self { code, identifier, options })
     }
 
-    /// The octets of the packet; an option longer than its length field can say is left out.
+    /// The octets of the packet; an option that exceeds its length field is left out.
     pub fn octets(&self) -> Vec<u8> {
         let mut out = vec![self.code, self.identifier, 0, 0];
         for (kind, value) in &self.options {

@@ -168,7 +168,7 @@ impl BitRate {
     /// next prefix.
     const UNIT_MAX: u8 = 25;
 
-    /// kbit/s of a unit, 1 to 25; other values are read as their clause says.
+    /// kbit/s of a unit, 1 to 25; other values are read by their clause.
     const fn unit_kbps(unit: u8) -> u64 {
         let unit = if unit == 0 {
             return 0;
@@ -250,7 +250,7 @@ pub enum PduAddressKind {
 pub struct PduAddress {
     /// The address.
     pub kind: PduAddressKind,
-    /// The SMF's IPv6 link-local address, which a wireline residential gateway is told.
+    /// The SMF's IPv6 link-local address, for a wireline residential gateway.
     pub smf_link_local: Option<[u8; 16]>,
 }
 

@@ -1,7 +1,7 @@
 //! QoS rules (TS 24.501 §9.11.4.13).
 //!
-//! The element keeps its octets; what is wrong inside them is answered by a 5GSM cause of the procedure
-//! (§6.3.2.4, §6.4.1.3, §6.4.2.4), not by §7, so reading them is a step of its own.
+//! The element keeps its octets; errors inside are answered by a 5GSM cause of the procedure (§6.3.2.4, §6.4.1.3,
+//! §6.4.2.4), not by §7, so reading them is a step of its own.
 
 use whimbrel_ids::{DecodeError, Qfi, Reader};
 

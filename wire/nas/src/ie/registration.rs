@@ -72,7 +72,7 @@ pub struct RegistrationResult {
 }
 
 impl RegistrationResult {
-    /// Registered over these accesses, and nothing else.
+    /// Registered over these accesses, without further flags.
     pub const fn over(registered: Accesses) -> Self {
         Self {
             registered,

@@ -8,7 +8,7 @@ use super::Octets;
 use super::octets::{bit_half, bit_octets};
 use crate::codec::{HalfIe, Ie};
 
-/// NAS key set identifier, ngKSI (TS 24.501 §9.11.3.32): names a security context, or says that there is none.
+/// NAS key set identifier, ngKSI (TS 24.501 §9.11.3.32): identifies a security context, or none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NgKsi(u8);
 
@@ -154,7 +154,7 @@ bit_octets! {
     }
 }
 
-/// ABBA: what the key hierarchy binds to keep new features from being bid down (TS 24.501 §9.11.3.10).
+/// ABBA: an input of the key hierarchy against bidding down of new features (TS 24.501 §9.11.3.10).
 pub type Abba = Octets<2, 255>;
 
 /// EAP message (TS 24.501 §9.11.2.2): 4 to 1500 octets.

@@ -59,7 +59,7 @@ pub struct UniversalTime {
 }
 
 impl UniversalTime {
-    /// Of seconds since the Unix epoch; only the last two digits of the year are told.
+    /// Of seconds since the Unix epoch; only the last two digits of the year are encoded.
     pub const fn from_unix_secs(secs: u64, zone: TimeZone) -> Self {
         // The civil calendar from a count of days, by 400-year eras that begin on 1 March.
         let of_day = secs % 86_400;
@@ -109,7 +109,7 @@ impl Ie for UniversalTime {
     }
 }
 
-/// Network daylight saving time (TS 24.008 §10.5.3.12): what the local time zone already contains.
+/// Network daylight saving time (TS 24.008 §10.5.3.12): the adjustment that is part of the local time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DaylightSaving {

@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         Fault::Syntax(DecodeError::new(kind, self.ie, self.offset()))
     }
 
-    /// Whether nothing is left but the bits that fill the last octet.
+    /// Whether only padding bits of the last octet are left.
     #[cfg(feature = "serde")]
     pub(crate) fn is_at_last_octet(&self) -> bool {
         self.at.div_ceil(8) >= self.octets.len()
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         if n == 0 {
             return Ok(0);
         }
-        // Most are few, and stand in one octet.
+        // Most fields are within one octet.
         let end = self.at % 8 + n as usize;
         if end > 8 {
             return self.bits_of_many(n);
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from(*octet) >> (8 - end) & ((1 << n) - 1))
     }
 
-    /// Bits that stand in several octets.
+    /// Bits in several octets.
     #[inline]
     fn bits_of_many(&mut self, n: u32) -> Result<u64, Fault> {
         let (from, end) = (self.at / 8, self.at % 8 + n as usize);
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from(window >> (32 - end) & ((1 << n) - 1)))
     }
 
-    /// Bits that stand in more than three octets, or in more than there are.
+    /// Bits in more than three octets, or beyond the end.
     fn bits_of_octets(&mut self, n: u32) -> Result<u64, Fault> {
         let mut v = 0u64;
         let mut left = n as usize;
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         if v > span { Err(self.fault(DecodeErrorKind::InvalidValue)) } else { Ok(lo + v) }
     }
 
-    /// A whole number that says how many octets it has (X.691 §11.5.7.4).
+    /// A whole number with its length in octets (X.691 §11.5.7.4).
     fn indefinite(&mut self, span: u64) -> Result<u64, Fault> {
         let n = 1 + self.bits(bits_for(u64::from(octets_for(span))))?;
         if n > 8 {
@@ -292,7 +292,7 @@ impl<'a> Reader<'a> {
         f(&mut Reader::new(&octets, base, self.ie))
     }
 
-    /// The extension additions of a sequence that this release does not know: a bit map and open types, skipped.
+    /// Skips the unknown extension additions of a sequence: a bit map and open types.
     pub(crate) fn skip_additions(&mut self) -> Result<(), Fault> {
         let n = if self.bit()? {
             match self.length()? {
@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a length determinant says.
+/// A length determinant.
 enum Length {
     /// This many, and no more.
     Whole(usize),

@@ -100,7 +100,7 @@ fn strings() {
     assert_eq!(read::<String, StringExt<1, 150>>(&[0, 0, 0xc5]), Err(Fault::NotComprehended));
 }
 
-#[test] // X.691 §11.9.3.8: fragments of 16 K, then the rest, which may be nothing
+#[test] // X.691 §11.9.3.8: fragments of 16 K, then the rest, which may be empty
 fn fragments() {
     for (n, head, tail) in [(16_383, vec![0xbf, 0xff], 0), (16_384, vec![0xc1], 1), (70_000, vec![0xc4], 2)] {
         let v = vec![7; n];

@@ -74,7 +74,7 @@ impl<'a> Writer<'a> {
         self.octets(&v.to_be_bytes()[8 - n.min(8) as usize..]);
     }
 
-    /// A constrained whole number, `lo..=hi` (X.691 §11.5). What lies outside is our own bug; it is clamped.
+    /// A constrained whole number, `lo..=hi` (X.691 §11.5). A value outside is a bug of the caller; it is clamped.
     #[inline]
     pub(crate) fn whole(&mut self, v: u64, lo: u64, hi: u64) {
         debug_assert!((lo..=hi).contains(&v), "{v} is not within {lo}..={hi}");

@@ -68,7 +68,7 @@ structs! {
         let ([a, b, c], [d, e, f]) = (v.plmn.ngap_octets(), v.tac.octets());
         [a, b, c, d, e, f]
     }, |[a, b, c, d, e, f]| Some(Tai { plmn: PlmnId::from_ngap_octets([a, b, c])?, tac: Tac::from_octets([d, e, f]) });
-    // TS 23.003 §28.4.2: an SD of all ones says that there is none.
+    // TS 23.003 §28.4.2: an SD of all ones means that there is none.
     SNssai: 4 1 "sst: ubyte; sd: [ubyte:3];", |v| {
         let [_, a, b, c] = v.sd().unwrap_or(0xff_ffff).to_be_bytes();
         [v.sst, a, b, c]

@@ -6,8 +6,8 @@
 //! numbered [`number`]`(procedure, outcome)`. Identifiers of fixed length are structs. A choice within a list or
 //! within a choice has a table around it.
 //!
-//! A peer of another release is not to be understood in part: who negotiates the form knows that both sides have
-//! the same declarations, so that an alternative or value that is unknown here is an error, whatever its criticality.
+//! Messages of another release are not decoded in part: the negotiation ensures that both sides have the same
+//! declarations, so that an alternative or value that is unknown here is an error, whatever its criticality.
 
 #[macro_use]
 mod schema;
@@ -24,13 +24,13 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind};
 use crate::aper::codec::{self, Int, Own};
 use crate::container::OtherChoice;
 use crate::ie::{Criticality, TriggeringMessage};
-use crate::message::Message;
+use crate::message::{Message, ProcedureCode};
 
 /// A form for values of type `T`.
 pub(crate) trait Fast<T> {
     /// What the value is to the table that holds it.
     const INLINE: Inline;
-    /// Writes the value where its table has a place for it, and appends what it points to.
+    /// Writes the value into its field of the table, and appends the objects to which it points.
     fn put(v: &T, spot: Spot, w: &mut Writer<'_>);
     /// Reads the value.
     fn get(slot: Slot<'_, '_>) -> Result<T, DecodeError>;
@@ -38,7 +38,7 @@ pub(crate) trait Fast<T> {
     fn declare(s: &mut Schema) -> String;
 }
 
-/// Messages: where their fields stand.
+/// The field positions of a message.
 pub(crate) trait Places {
     /// Protocol IE ids, each with its slot.
     const PLACES: &'static [(u16, usize)];
@@ -48,11 +48,11 @@ pub(crate) trait Places {
 pub const OTHER: u8 = 255;
 
 /// The number of a message in the union of all.
-pub const fn number(procedure_code: u8, kind: TriggeringMessage) -> u8 {
-    procedure_code * 3 + kind as u8 + 1
+pub const fn number(procedure_code: ProcedureCode, kind: TriggeringMessage) -> u8 {
+    procedure_code.0 * 3 + kind as u8 + 1
 }
 
-/// Where a value within a choice stands.
+/// The form of a value within a choice.
 enum Arm {
     /// In the place of the offset: it is one, or no larger.
     Here,
@@ -199,7 +199,7 @@ impl Message {
 
     /// Reads a message in the fast form.
     ///
-    /// Errors: [`DecodeError`], also for what is unknown or missing: both sides have the same declarations.
+    /// Errors: [`DecodeError`], also for unknown or missing fields: both sides have the same declarations.
     pub fn decode_fast(octets: &[u8], form: Form) -> Result<Message, DecodeError> {
         Self::get_body(Self::body(&Octets::new(octets, form))?)
     }
@@ -211,10 +211,11 @@ impl Message {
     }
 }
 
-/// What two sides compare before they speak the form: a digest of all declarations. It is the SCTP adaptation code point (RFC 5061
+/// A digest of all declarations, which both sides compare before they use the form. It is the SCTP adaptation code point (RFC 5061
 /// §4.2.6) by which they find out.
 ///
-/// Another list of messages or fields, or another layout, is another number: `wire/fastwire/tests/independent.rs` says which.
+/// Another list of messages or fields, or another layout, has another digest: `wire/fastwire/tests/independent.rs` checks its
+/// value.
 pub const DIGEST: u32 = 0xced8_5b37;
 
 /// The digest of a schema, for single-value unions: FNV-1a over the name of the layout and the text.

@@ -94,7 +94,7 @@ macro_rules! fast_table {
     };
 }
 
-/// Where the fields of a message stand, by protocol IE id.
+/// The field positions of a message, by protocol IE id.
 macro_rules! fast_places {
     ($name:ident { $( $id:literal $t:ty, $c:ty; )* }) => {
         impl $crate::fast::Places for $name {
@@ -132,7 +132,7 @@ macro_rules! fast_enumerated {
     };
 }
 
-/// A choice as a union: the alternatives in order, then the one that keeps what is unknown.
+/// A choice as a union: the alternatives in order, then the one for unknown alternatives.
 macro_rules! fast_choice {
     ($name:ident { $( $v:ident: $t:ty, $c:ty; )* } { $($o:ident)? }) => {
         impl $crate::fast::Fast<$name> for $crate::aper::codec::Own {

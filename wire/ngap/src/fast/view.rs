@@ -1,4 +1,4 @@
-//! A message looked at where it lies.
+//! A view of a message in its buffer.
 
 use whimbrel_fastwire::{Form, Inline, Octets, Table};
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
@@ -6,7 +6,7 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind};
 use super::{Fast, optional};
 use crate::aper::codec::Own;
 use crate::ie::{TriggeringMessage, UeNgapIds};
-use crate::message::Message;
+use crate::message::{Message, ProcedureCode};
 use crate::peek::{
     ID_AMF_UE_NGAP_ID, ID_FIVE_G_S_TMSI, ID_RAN_UE_NGAP_ID, ID_SOURCE_AMF_UE_NGAP_ID, ID_UE_NGAP_IDS, Peek,
 };
@@ -14,7 +14,7 @@ use crate::peek::{
 /// The protocol IE id of `NAS-PDU`.
 const ID_NAS_PDU: u16 = 38;
 
-/// A received message in the fast form: a field is read when it is asked for, octet strings where they lie.
+/// A received message in the fast form: fields are read on access, octet strings in place.
 #[derive(Debug)]
 pub struct View<'a> {
     octets: &'a [u8],
@@ -35,8 +35,8 @@ impl<'a> View<'a> {
     }
 
     /// The code of the message's procedure.
-    pub fn procedure_code(&self) -> u8 {
-        (self.number - 1) / 3
+    pub fn procedure_code(&self) -> ProcedureCode {
+        ProcedureCode((self.number - 1) / 3)
     }
 
     /// Which message of its procedure this is.
@@ -55,7 +55,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What a glance tells of its UE, as [`crate::peek`] does for PER.
+    /// The identities of its UE, as [`crate::peek`] does for PER.
     pub fn peek(&self) -> Peek {
         let mut found = Peek {
             procedure_code: self.procedure_code(),

@@ -1,4 +1,4 @@
-//! What an AMF says of itself: names, GUAMIs, slices, load.
+//! IEs of an AMF: names, GUAMIs, slices, load.
 
 use whimbrel_ids::{Guami, PlmnId, SNssai};
 

@@ -1,4 +1,4 @@
-//! What the core tells of a UE so that the radio can serve it better.
+//! Assistance information of the core about a UE.
 
 use whimbrel_ids::Tai;
 
@@ -96,7 +96,7 @@ sequence! {
     pub struct ExpectedUeMovingTrajectoryItem {
         /// `nGRAN-CGI`.
         req ngran_cgi: NgranCgi,
-        /// `timeStayedInCell`. In seconds; 4095 stands for that and more.
+        /// `timeStayedInCell`. In seconds; 4095 means that or more.
         opt time_stayed_in_cell: u16 as Int<0, 4095>,
     }
 }
@@ -113,7 +113,7 @@ sequence! {
 pub(crate) struct Period;
 
 impl Period {
-    /// 181 stands for more than 180 s.
+    /// 181 means more than 180 s.
     const fn is_root(v: u8) -> bool {
         matches!(v, 1..=30 | 40 | 50 | 60 | 80 | 100 | 120 | 150 | 180 | 181)
     }

@@ -177,7 +177,7 @@ impl Aper for STmsi {
     }
 }
 
-/// The wire has room for 0 to 255; what is not an identity of TS 24.007 §11.2.3.1b is not comprehended.
+/// The encoding allows 0 to 255; a value that is no identity of TS 24.007 §11.2.3.1b is not comprehended.
 impl Aper for PduSessionId {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
         let v: u8 = <Int<0, 255>>::read(r)?;

@@ -1,4 +1,4 @@
-//! Whom to page, where and how.
+//! IEs of paging: the UE, the areas and the parameters.
 
 use whimbrel_ids::{STmsi, Tai};
 
@@ -55,7 +55,7 @@ sequence! {
     pub struct RecommendedCellItem {
         /// `nGRAN-CGI`.
         req ngran_cgi: NgranCgi,
-        /// `timeStayedInCell`. In seconds; 4095 stands for that and more.
+        /// `timeStayedInCell`. In seconds; 4095 means that or more.
         opt time_stayed_in_cell: u16 as Int<0, 4095>,
     }
 }

@@ -27,7 +27,7 @@ enumerated! {
 }
 
 sequence! {
-    /// Security Indication: what the core asks of user plane security (TS 38.413 §9.3.1.27).
+    /// Security Indication: the user plane security policy (TS 38.413 §9.3.1.27).
     pub struct SecurityIndication {
         /// `integrityProtectionIndication`.
         req integrity_protection_indication: IntegrityProtectionIndication,

@@ -1,11 +1,11 @@
-//! SON Configuration Transfer (TS 38.413 §9.3.3.6): its ends. What it carries goes on unread.
+//! SON Configuration Transfer (TS 38.413 §9.3.3.6): source and target. Its content is forwarded unread.
 
 use whimbrel_ids::Tai;
 
 use crate::aper::{Aper, Fault, Reader, Writer};
 use crate::ie::GlobalRanNodeId;
 
-/// From whom a SON configuration transfer comes, and to whom it goes.
+/// Source and target of a SON configuration transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SonConfigurationTransferEnds {
     /// Target RAN Node ID.

@@ -1,5 +1,4 @@
-//! N2 SM information: what the SMF and the RAN say to one another of a session, carried by the AMF unread
-//! (TS 38.413 §9.3.4).
+//! N2 SM information: transfers between SMF and RAN, which the AMF forwards unread (TS 38.413 §9.3.4).
 
 mod handover;
 mod path_switch_request;

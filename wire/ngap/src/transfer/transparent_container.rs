@@ -1,4 +1,4 @@
-//! What one NG-RAN node tells another through the core, which carries it unread (TS 38.413 §9.3.1.20, §9.3.1.21).
+//! Transparent containers between NG-RAN nodes, which the core forwards unread (TS 38.413 §9.3.1.20, §9.3.1.21).
 
 use whimbrel_ids::{PduSessionId, Qfi};
 

@@ -33,7 +33,7 @@ pub struct UeIpAddress {
     pub destination: bool,
     /// IPv4 address.
     pub ipv4: Option<Choice<Ipv4Addr>>,
-    /// IPv6 prefix, as an address; its length is 64 unless said otherwise.
+    /// IPv6 prefix, as an address; its length is 64 unless given.
     pub ipv6: Option<Choice<Ipv6Addr>>,
     /// IPv6D: bits by which the prefix is shorter than 64 for prefix delegation.
     pub ipv6_prefix_delegation_bits: Option<u8>,

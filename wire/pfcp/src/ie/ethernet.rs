@@ -8,7 +8,7 @@ use crate::error::Error;
 flags! {
     /// TS 29.244 §8.2.99.
     pub struct EthernetFilterProperties(u8, 1): "Ethernet Filter Properties" {
-        /// The filter stands for both directions.
+        /// The filter is bidirectional.
         BIDE = 5 / 1,
     }
 }

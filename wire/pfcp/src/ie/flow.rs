@@ -17,8 +17,7 @@ pub struct SdfFilter {
     pub security_parameter_index: Option<u32>,
     /// IPv6 flow label, 20 bits.
     pub flow_label: Option<u32>,
-    /// Names the filter; one of the same name elsewhere in the session stands for the same filter, both
-    /// directions.
+    /// Identifies the filter; the same identifier elsewhere in the session refers to the same filter, both directions.
     pub filter_id: Option<u32>,
 }
 

@@ -34,8 +34,8 @@ macro_rules! framed_route {
                 (self.address.into(), self.length)
             }
 
-            /// A prefix, whatever follows it: gateway and metrics concern whoever is there (RFC 2865 §5.22, RFC 3162 §2.5).
-            /// Without a length it is one address.
+            /// The prefix; gateway and metrics after it are ignored (RFC 2865 §5.22, RFC 3162 §2.5). Without a length it is
+            /// one address.
             fn from_text(text: &str) -> Option<Self> {
                 let prefix = text.split_ascii_whitespace().next()?;
                 let (address, length) = match prefix.split_once('/') {

@@ -1,5 +1,4 @@
-//! The values of information elements (TS 29.244 §8.2). Code points stand where the elements are used: in
-//! the groups.
+//! The values of information elements (TS 29.244 §8.2). Code points are where the elements are used: in the groups.
 
 mod addresses;
 mod cause;

@@ -1,4 +1,4 @@
-//! Who speaks: Node ID and F-SEID.
+//! Node ID and F-SEID.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -44,13 +44,13 @@ number! {
     pub struct DurationMeasurement(u32): "Duration Measurement";
     /// Orders the usage reports of one URR within a session (TS 29.244 §8.2.71).
     pub struct UrSeqn(u32): "UR-SEQN";
-    /// Seconds without any packet after which the CP function is told (TS 29.244 §8.2.83).
+    /// User plane inactivity timer: seconds without packets before the report (TS 29.244 §8.2.83).
     pub struct UserPlaneInactivityTimer(u32): "User Plane Inactivity Timer";
     /// Ties the QERs of one policed aggregate across sessions (TS 29.244 §8.2.10).
     pub struct QerCorrelationId(u32): "QER Correlation ID";
     /// Window over which rates are averaged, milliseconds (TS 29.244 §8.2.115).
     pub struct AveragingWindow(u32): "Averaging Window";
-    /// Delay before the CP function is told of downlink data, units of 50 ms (TS 29.244 §8.2.28).
+    /// Downlink data notification delay, units of 50 ms (TS 29.244 §8.2.28).
     pub struct DownlinkDataNotificationDelay(u8): "Downlink Data Notification Delay";
     /// Packets that the CP function suggests to buffer (TS 29.244 §8.2.100).
     pub struct SuggestedBufferingPacketsCount(u8): "Suggested Buffering Packets Count";

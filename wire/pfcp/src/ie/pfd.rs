@@ -1,4 +1,4 @@
-//! PFD Contents: how an application's packets are told.
+//! PFD Contents: how an application's packets are detected.
 
 use whimbrel_ids::{DecodeErrorKind, Reader};
 
@@ -10,19 +10,19 @@ use crate::ie::identity::text;
 const VALUES_MAX: usize = 32;
 /// Octets of a value, at most: a domain name has 255, a flow description of eight ports each way fewer than 300.
 const VALUE_OCTETS_MAX: usize = 448;
-/// The same of what is not understood here.
+/// Octets of custom content, at most; it is not interpreted here.
 const CUSTOM_OCTETS_MAX: usize = 4_096;
 
-/// One packet flow description (TS 29.244 §8.2.39). Of each kind that it names, one value must be met.
+/// One packet flow description (TS 29.244 §8.2.39). A packet matches if it meets one value of each kind given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PfdContents {
     /// IPFilterRules, as of an SDF filter.
     pub flow_descriptions: Vec<Box<str>>,
     /// Significant parts of URLs.
     pub urls: Vec<Box<str>>,
-    /// Domain names, and where they stand.
+    /// Domain names, and the protocol field that has them.
     pub domain_names: Vec<PfdDomainName>,
-    /// What operator and vendor have agreed on.
+    /// Custom content of operator and vendor.
     pub custom: Option<Box<[u8]>>,
 }
 
@@ -79,7 +79,7 @@ fn further<T>(
     Ok(())
 }
 
-/// What stands behind the name: text, or no octets where nothing is said.
+/// The value after the name: text, or no octets if there is none.
 fn protocol(r: &mut Reader<'_>) -> Result<Option<Box<str>>, Error> {
     Ok(Some(word(r)?).filter(|w| !w.is_empty()))
 }

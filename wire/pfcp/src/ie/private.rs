@@ -8,9 +8,9 @@ use crate::error::Error;
 /// Whose they are: the number that RFC 5612 keeps for examples, for the project has none of its own.
 const ENTERPRISE_ID: u16 = 32473;
 
-/// The request is for the time when its UE arrives, as the CP function will send it then: its rules wait until a packet shows that
-/// the UE has come by way of where they lead. A UP function that does not know this element would begin with them at once, so it is sent
-/// to those alone that are known to know it.
+/// The request is for the time when its UE arrives, as the CP function will send it then: its rules wait until a packet shows that the
+/// UE has come by way of where they lead. A UP function that does not know this element would apply them at once, so it is only sent to
+/// UP functions that are known to support it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnArrival;
 

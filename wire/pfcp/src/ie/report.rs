@@ -1,4 +1,4 @@
-//! Elements of reports, and what a UP function tells of its user-plane addresses.
+//! IEs of reports, and User Plane IP Resource Information.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -20,7 +20,7 @@ grouped! {
         89 => cp_function_features: conditional CpFunctionFeatures,
         /// Its user-plane addresses, as peers of release 15 tell them.
         116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
-        /// Where else its SMF may speak from.
+        /// Further source addresses of its SMF.
         178 => alternative_smf_ip_addresses: many AlternativeSmfIpAddress,
         /// Asks that the sessions of an earlier association be kept.
         183 => session_retention_information: optional SessionRetentionInformation,
@@ -59,13 +59,13 @@ grouped! {
         43 => up_function_features: optional UpFunctionFeatures,
         /// What it can do as a CP function, now.
         89 => cp_function_features: optional CpFunctionFeatures,
-        /// The UP function asks to be released.
+        /// The UP function requests the release of the association.
         111 => pfcp_association_release_request: conditional ReleaseFlags,
         /// How long it grants for that.
         112 => graceful_release_period: conditional PackedTimer,
         /// Its user-plane addresses, as peers of release 15 tell them.
         116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
-        /// Where else its SMF may speak from.
+        /// Further source addresses of its SMF.
         178 => alternative_smf_ip_addresses: many AlternativeSmfIpAddress,
     }
 

@@ -110,8 +110,8 @@ messages! {
     SessionReportResponse(SessionReportResponse) = SESSION_REPORT_RESPONSE,
 }
 
-/// What a session message of a UP function tells of its load (types 51 and 54), without reading the rest. What cannot be
-/// read counts as absent (TS 29.244 §7.6.7).
+/// Load and overload information of a session message (types 51 and 54), without reading the rest. What cannot be read
+/// counts as absent (TS 29.244 §7.6.7).
 pub fn control_information(
     frame: &Frame<'_>,
 ) -> (Option<LoadControlInformation>, Option<OverloadControlInformation>) {

@@ -1,4 +1,4 @@
-//! PFD management: how the applications are told that rules name (TS 29.244 §6.2.5).
+//! PFD management: how packets of applications are detected (TS 29.244 §6.2.5).
 
 use crate::codec::grouped;
 use crate::ie::{ApplicationId, Cause, NodeId, OffendingIe, PfdContents};
@@ -7,7 +7,7 @@ grouped! {
     /// PFCP PFD Management Request (table 7.4.3.1-1). Without any application, all PFDs go.
     #[derive(Default)]
     pub struct PfdManagementRequest: "PFD Management Request" {
-        /// The applications that are told of; of others nothing changes.
+        /// The provisioned applications; others do not change.
         58 => applications: many ApplicationPfds,
         /// The sender.
         60 => node_id: optional NodeId,

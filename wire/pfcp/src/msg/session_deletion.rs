@@ -6,7 +6,7 @@ use crate::ie::{Cause, OffendingIe};
 use crate::rule::UsageReport;
 
 grouped! {
-    /// Session Deletion Request (TS 29.244 §7.5.6): the header says it all.
+    /// Session Deletion Request (TS 29.244 §7.5.6): only a header.
     #[derive(Default)]
     pub struct SessionDeletionRequest: "Session Deletion Request" {}
 
@@ -18,7 +18,7 @@ grouped! {
         40 => offending_ie: conditional OffendingIe,
         /// How loaded the UP function is.
         51 => load_control_information: optional LoadControlInformation,
-        /// What it asks to be spared.
+        /// Overload control information.
         54 => overload_control_information: optional OverloadControlInformation,
         /// Last usage of every usage rule.
         79 => usage_reports: many UsageReport,

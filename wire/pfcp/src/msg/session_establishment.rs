@@ -33,7 +33,7 @@ grouped! {
         127 => create_traffic_endpoints: many CreateTrafficEndpoint,
         /// Type of the PDU session.
         113 => pdn_type: conditional PdnType,
-        /// Silence after which the CP function is told.
+        /// User plane inactivity timer.
         117 => user_plane_inactivity_timer: optional UserPlaneInactivityTimer,
         /// Whose session it is.
         141 => user_id: optional UserId,
@@ -59,7 +59,7 @@ grouped! {
         8 => created_pdrs: many CreatedPdr,
         /// How loaded the UP function is.
         51 => load_control_information: optional LoadControlInformation,
-        /// What it asks to be spared.
+        /// Overload control information.
         54 => overload_control_information: optional OverloadControlInformation,
         /// The rule that failed.
         114 => failed_rule_id: conditional FailedRuleId,

@@ -58,7 +58,7 @@ grouped! {
         49 => pfcpsmreq_flags: conditional SessionModificationFlags,
         /// Usage rules to report at once.
         77 => query_urrs: many QueryUrr,
-        /// Silence after which the CP function is told.
+        /// User plane inactivity timer.
         117 => user_plane_inactivity_timer: conditional UserPlaneInactivityTimer,
         /// Correlates the reports with this query.
         125 => query_urr_reference: optional QueryUrrReference,
@@ -76,7 +76,7 @@ grouped! {
         8 => created_pdrs: many CreatedPdr,
         /// How loaded the UP function is.
         51 => load_control_information: optional LoadControlInformation,
-        /// What it asks to be spared.
+        /// Overload control information.
         54 => overload_control_information: optional OverloadControlInformation,
         /// Usage asked for, or of rules removed.
         78 => usage_reports: many UsageReport,

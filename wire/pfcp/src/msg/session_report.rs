@@ -17,11 +17,11 @@ grouped! {
         83 => downlink_data_report: conditional DownlinkDataReport,
         /// Usage.
         80 => usage_reports: many UsageReport,
-        /// A tunnel that its other end does not know.
+        /// A tunnel that is unknown at its other end.
         99 => error_indication_report: conditional ErrorIndicationReport,
         /// How loaded the UP function is.
         51 => load_control_information: optional LoadControlInformation,
-        /// What it asks to be spared.
+        /// Overload control information.
         54 => overload_control_information: optional OverloadControlInformation,
         /// Whether the UP function has deleted the session.
         161 => pfcpsrreq_flags: optional SessionReportRequestFlags,

@@ -8,9 +8,9 @@ grouped! {
     pub struct CreateBar: "Create BAR" {
         /// The rule.
         88 => bar_id: required BarId,
-        /// Delay before the CP function is told.
+        /// Downlink data notification delay.
         46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
-        /// Packets suggested to be kept.
+        /// Suggested number of buffered packets.
         140 => suggested_buffering_packets_count: conditional SuggestedBufferingPacketsCount,
     }
 
@@ -18,9 +18,9 @@ grouped! {
     pub struct UpdateBar: "Update BAR" {
         /// The rule.
         88 => bar_id: required BarId,
-        /// Delay before the CP function is told.
+        /// Downlink data notification delay.
         46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
-        /// Packets suggested to be kept.
+        /// Suggested number of buffered packets.
         140 => suggested_buffering_packets_count: conditional SuggestedBufferingPacketsCount,
     }
 
@@ -28,11 +28,11 @@ grouped! {
     pub struct UpdateBarInReportResponse: "Update BAR" {
         /// The rule.
         88 => bar_id: required BarId,
-        /// Delay before the CP function is told.
+        /// Downlink data notification delay.
         46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
         /// How long to buffer.
         47 => dl_buffering_duration: conditional PackedTimer,
-        /// Packets suggested to be kept.
+        /// Suggested number of buffered packets.
         140 => suggested_buffering_packets_count: conditional SuggestedBufferingPacketsCount,
     }
 

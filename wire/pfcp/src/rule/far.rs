@@ -106,7 +106,7 @@ impl ForwardingParameters {
 }
 
 impl UpdateForwardingParameters {
-    /// An update that changes nothing yet.
+    /// An empty update.
     pub const fn new() -> Self {
         Self {
             destination_interface: None,
@@ -152,7 +152,7 @@ impl CreateFar {
 }
 
 impl UpdateFar {
-    /// An update that changes nothing yet.
+    /// An empty update.
     pub const fn new(far_id: FarId) -> Self {
         Self { far_id, apply_action: None, update_forwarding_parameters: None, bar_id: None }
     }

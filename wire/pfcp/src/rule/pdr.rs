@@ -21,7 +21,7 @@ grouped! {
         2 => pdi: required Pdi,
         /// Which outer header matching packets lose.
         95 => outer_header_removal: conditional OuterHeaderRemoval,
-        /// What becomes of them; absent only where predefined rules say so.
+        /// The FAR; absent only with predefined rules.
         108 => far_id: conditional FarId,
         /// Where they are counted.
         81 => urr_ids: many UrrId,
@@ -37,7 +37,7 @@ grouped! {
     pub struct Pdi: "PDI" {
         /// Side from which the packet comes.
         20 => source_interface: required SourceInterface,
-        /// Tunnel by which it comes; absent where a traffic endpoint says it.
+        /// Tunnel by which it comes; absent if a traffic endpoint has it.
         21 => f_teid: conditional FTeid,
         /// Network by which it comes.
         22 => network_instance: conditional NetworkInstance,
@@ -67,7 +67,7 @@ grouped! {
     pub struct EthernetPacketFilter: "Ethernet Packet Filter" {
         /// Its name.
         138 => ethernet_filter_id: conditional EthernetFilterId,
-        /// Whether it stands for both directions.
+        /// Whether it is bidirectional.
         139 => ethernet_filter_properties: conditional EthernetFilterProperties,
         /// Addresses.
         133 => mac_addresses: many MacAddress,
@@ -81,7 +81,7 @@ grouped! {
         23 => sdf_filters: many SdfFilter,
     }
 
-    /// Created PDR (table 7.5.3.2-1): what the UP function chose for a PDR.
+    /// Created PDR (table 7.5.3.2-1): the UP function's choices for a PDR.
     pub struct CreatedPdr: "Created PDR" {
         /// The rule.
         56 => pdr_id: required PdrId,
@@ -159,7 +159,7 @@ impl CreatePdr {
 }
 
 impl UpdatePdr {
-    /// An update that changes nothing yet.
+    /// An empty update.
     pub const fn new(pdr_id: PdrId) -> Self {
         Self {
             pdr_id,

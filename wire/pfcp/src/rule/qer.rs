@@ -75,7 +75,7 @@ impl CreateQer {
 }
 
 impl UpdateQer {
-    /// An update that changes nothing yet.
+    /// An empty update.
     pub const fn new(qer_id: QerId) -> Self {
         Self {
             qer_id,

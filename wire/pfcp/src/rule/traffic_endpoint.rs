@@ -1,4 +1,4 @@
-//! Traffic endpoints: tunnel, network instance and UE address said once for several PDRs.
+//! Traffic endpoints: tunnel, network instance and UE address shared by several PDRs.
 
 use crate::codec::grouped;
 use crate::ie::{FTeid, NetworkInstance, TrafficEndpointId, UeIpAddress};

@@ -96,13 +96,13 @@ grouped! {
     /// Ethernet Traffic Information (table 7.5.8.3-3).
     #[derive(Default)]
     pub struct EthernetTrafficInformation: "Ethernet Traffic Information" {
-        /// Addresses that began to be used.
+        /// Addresses newly in use.
         144 => mac_addresses_detected: many MacAddresses,
         /// Addresses that are no longer used.
         145 => mac_addresses_removed: many MacAddresses,
     }
 
-    /// Application Detection Information (table 7.5.8.3-2). What identifies one instance of the application is not told.
+    /// Application Detection Information (table 7.5.8.3-2). The instance of the application is not reported.
     pub struct ApplicationDetectionInformation: "Application Detection Information" {
         /// The application.
         24 => application_id: required ApplicationId,
@@ -168,7 +168,7 @@ impl CreateUrr {
 }
 
 impl UpdateUrr {
-    /// An update that changes nothing yet.
+    /// An empty update.
     pub const fn new(urr_id: UrrId) -> Self {
         Self {
             urr_id,

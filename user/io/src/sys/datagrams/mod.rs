@@ -148,7 +148,7 @@ impl Datagrams {
     pub(crate) fn lost(&self) -> u64 {
         let mut figures = [0u32; libc::SK_MEMINFO_DROPS as usize + 1];
         let mut octets = size_of_val(&figures) as libc::socklen_t;
-        // SAFETY: the figures are as many writable octets as said.
+        // SAFETY: the figures are as many writable octets as given.
         let result = unsafe {
             libc::getsockopt(
                 self.socket.as_raw_fd(),

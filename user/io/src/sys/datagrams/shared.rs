@@ -37,7 +37,7 @@ pub(super) fn bind_shared(address: SocketAddr) -> io::Result<UdpSocket> {
     // SAFETY: for this plain C struct all zeroes are a value.
     let mut name: libc::sockaddr_storage = unsafe { zeroed() };
     let octets = set_address(&mut name, address);
-    // SAFETY: the name is as many octets as said and lives through the call.
+    // SAFETY: the name is as many octets as given and lives through the call.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), octets as _) })?;
     Ok(socket.into())
 }
