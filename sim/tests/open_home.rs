@@ -72,11 +72,11 @@ fn an_ordinary_ue_of_a_broker_registers_by_5g_aka_with_the_broker_as_its_home() 
         assert_eq!(net.asked(BROKER), 2, "a challenge, and the key for the response");
         let grant = only_grant(&net);
         assert!(grant.is_of_ordinary_ue() && grant.credit_micros == 2_000);
-        let said = nas_of(&net.tapped());
+        let sent = nas_of(&net.tapped());
         let challenged = |m: &mm::Message| matches!(m, mm::Message::AuthenticationRequest(_));
-        assert_eq!(said.iter().filter(|m| challenged(m)).count(), 1);
+        assert_eq!(sent.iter().filter(|m| challenged(m)).count(), 1);
         let plain = |m: &mm::Message| matches!(m, mm::Message::SecurityModeCommand(m) if m.eap_message.is_none() && m.imeisv_request.is_some());
-        assert!(said.iter().any(plain), "the UE sees what it sees everywhere");
+        assert!(sent.iter().any(plain), "the UE sees what it sees everywhere");
         assert!(
             core_events(&net).any(|e| matches!(e, CoreEvent::Granted { broker, .. } if broker == BROKER))
         );
@@ -123,8 +123,8 @@ fn an_ordinary_ue_that_is_known_is_authenticated_again_by_its_supi() {
         net.settle(SECOND);
     }
     assert!(registered(&net, ue) && net.asked(BROKER) == 4, "{} questions", net.asked(BROKER));
-    let said = nas_of(&net.tapped());
-    assert!(!said.iter().any(|m| matches!(m, mm::Message::IdentityRequest(_))));
+    let sent = nas_of(&net.tapped());
+    assert!(!sent.iter().any(|m| matches!(m, mm::Message::IdentityRequest(_))));
     assert_eq!(net.cta().registered(), 1);
     no_violations(&net);
 }
@@ -190,11 +190,11 @@ fn a_sap_ue_is_never_challenged() {
     net.tap();
     net.command(sap, Command::Register);
     net.settle(SECOND * 30);
-    let said = nas_of(&net.tapped());
+    let sent = nas_of(&net.tapped());
     let falls_back = |m: &mm::Message| {
         matches!(m, mm::Message::AuthenticationRequest(_) | mm::Message::IdentityRequest(_))
     };
-    assert!(!said.is_empty() && !said.iter().any(falls_back), "{said:?}");
+    assert!(!sent.is_empty() && !sent.iter().any(falls_back), "{sent:?}");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn a_grant_that_expires_ends_the_registration_and_another_may_follow() {
         net.broker_mut(BROKER).config.policy.validity_s = 24 * 3_600;
         net.advance(SECOND * 10);
         assert_eq!(deregistered(&net), [Deregistered::GrantExpired]);
-        assert!(registered(&net, ue) && net.granted().len() == 2, "the broker has decided anew");
+        assert!(registered(&net, ue) && net.granted().len() == 2, "the broker has decided again");
         assert_eq!(net.cta().registered(), 1);
         no_violations(&net);
     }

@@ -1,6 +1,6 @@
 //! A broker's user is served as long as its broker's grant lasts (CellBricks, chapter 3.4.1): until the end of its validity, and for what
 //! its credit pays. Then the UE is deregistered with "re-registration required" (TS 24.501 §5.5.2.3.1): it registers again, and the broker
-//! decides anew. An idle UE is deregistered without a message, and learns it when it comes (TS 24.501 §5.3.7).
+//! decides again. An idle UE is deregistered without a message, and learns it when it comes (TS 24.501 §5.3.7).
 
 use super::deregistration;
 use crate::event::Deregistered;

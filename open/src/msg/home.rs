@@ -34,7 +34,7 @@ pub enum Subscriber {
     },
 }
 
-/// Redacted: a SUPI says who somebody is.
+/// Redacted: a SUPI identifies a person.
 impl core::fmt::Debug for Subscriber {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Subscriber(…)")
@@ -104,10 +104,10 @@ impl core::fmt::Debug for Resynchronisation {
     }
 }
 
-/// Who T is, what it offers, and its signature.
+/// The operator that asks, what it offers, and its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// Who T is.
+    /// T.
     pub certificate: Certificate,
     /// What T offers.
     pub terms: Terms,
@@ -222,7 +222,7 @@ impl VectorQuestion {
 pub struct VectorRequest {
     /// The question.
     pub question: VectorQuestion,
-    /// Who asks.
+    /// The asker.
     pub asker: Asker,
 }
 
@@ -272,7 +272,7 @@ impl ConfirmationQuestion {
 pub struct Confirmation {
     /// The question.
     pub question: ConfirmationQuestion,
-    /// Who asks.
+    /// The asker.
     pub asker: Asker,
 }
 

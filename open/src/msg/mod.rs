@@ -52,7 +52,7 @@ pub(crate) enum MessageType {
 }
 
 impl MessageType {
-    /// Whether octets are of this type, as far as their first says.
+    /// Whether octets are of this type, by the first of them.
     pub(crate) fn begins(self, octets: &[u8]) -> bool {
         octets.first() == Some(&(self as u8))
     }

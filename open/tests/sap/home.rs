@@ -255,7 +255,7 @@ fn an_operator_that_is_not_authenticated_learns_nothing() {
     let mut forged = asked.clone();
     let last = forged.len() - 1;
     forged[last] ^= 1;
-    for (octets, cause) in [(forged, Rejection::OperatorSignature), (vec![8, 1], Rejection::Malformed)] {
+    for (octets, cause) in [(forged, Rejection::OperatorSignature), (vec![14, 1], Rejection::Malformed)] {
         let (answer, _, _) = net.answer(&octets);
         assert_eq!(attach.challenge(&answer, &trust(), NOW), Err(OperatorError::Rejected(cause)));
     }

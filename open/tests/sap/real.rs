@@ -198,7 +198,7 @@ impl Real {
                 self.grants.push((grant, orders, answer_u));
                 (Verdict::Granted, String::new())
             }
-            BrokerEvent::Challenged { .. } => panic!("nobody asks for a challenge"),
+            BrokerEvent::Challenged { .. } => panic!("no request here is for a challenge"),
         }
     }
 

@@ -44,6 +44,10 @@ impl Ue {
         m: &AuthenticationRequest,
         out: &mut Outbox<Output>,
     ) {
+        if self.is_sap() {
+            // A broker's SIM has no K, so that no network can make its UE an ordinary one.
+            return self.refuse_challenge(now, MmCause::MacFailure, None, out);
+        }
         if let Some(eap) = &m.eap_message {
             return self.eap_request(now, m, eap, out);
         }

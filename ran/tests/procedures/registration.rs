@@ -6,7 +6,11 @@ use crate::fake_core::{NOW, Net, SLICE};
 use whimbrel_ids::SNssai;
 use whimbrel_nas::ie::{IdentityType, MmCause, MobileIdentity, RegistrationKind, UeSecurityCapability};
 use whimbrel_nas::mm::MessageType;
-use whimbrel_ran::ue::{Command, Event, MmState, Procedure, Reason, SuciSource, Timer};
+use whimbrel_open::crypto::{PrivateKey, Seed, SigningKey};
+use whimbrel_open::id::UserId;
+use whimbrel_open::msg::EpochKey;
+use whimbrel_open::user::Sim;
+use whimbrel_ran::ue::{Command, Event, MmState, Procedure, Reason, SapCard, SuciSource, Timer};
 use whimbrel_security::{HomeNetworkPrivateKey, K, Sqn, UsimSqn};
 
 fn refusals(events: &[Event]) -> Vec<Reason> {
@@ -141,6 +145,25 @@ fn forged_challenge_is_followed_by_a_right_one() {
     net.core.knobs.forged_challenges = 2;
     net.command(Command::Register);
     assert!(net.core.uplink.ends_with(&[MessageType::AuthenticationFailure; 2]));
+}
+
+#[test] // CellBricks: a UE of class 3 is never made to fall back to class 2
+fn a_sap_ue_refuses_every_challenge() {
+    let signing = SigningKey::new(&[1; 32]);
+    let sim = Sim {
+        user: UserId([2; 16]),
+        broker: "b.example".parse().unwrap(),
+        broker_key: signing.verifying_key(),
+        epoch: EpochKey { id: 1, public: PrivateKey::new([3; 32]).share() },
+        signing,
+        counter: 0,
+        ticket: None,
+    };
+    let mut net =
+        Net::with(|c| c.suci = SuciSource::Sap(Box::new(SapCard { sim, seed: Seed::new([4; 32]) })));
+    net.command(Command::Register);
+    assert_eq!(net.core.uplink, [MessageType::RegistrationRequest, MessageType::AuthenticationFailure]);
+    assert_eq!(net.ue.state(), MmState::Deregistered);
 }
 
 #[test] // TS 24.501 §5.4.1.3.7 e: the UE's SQN is far ahead, the core resynchronises

@@ -18,7 +18,7 @@ use super::{Cta, Entropy, Inspect, Outbox};
 pub(super) struct Questions(BTreeMap<Option<AssociationId>, Rate>);
 
 impl Questions {
-    /// An association ended: the next one begins anew.
+    /// An association ended: the next one begins with a full budget.
     pub(super) fn lost(&mut self, association: AssociationId) {
         self.0.remove(&Some(association));
     }
