@@ -144,11 +144,8 @@ impl Manager {
             _lock: lock,
         };
         manager.open_api()?;
-        let functions = manager.functions();
-        for function in functions {
-            if !manager.members.contains_key(&function) {
-                manager.add(function);
-            }
+        for function in missing(manager.config.unit.cpfs, &manager.members()) {
+            manager.add(function);
         }
         // The first CTA serves first: gNBs are configured with its endpoint.
         let alone = manager.service.records(Records::home).is_none();
@@ -158,12 +155,6 @@ impl Manager {
         }
         manager.start_due();
         Ok(manager)
-    }
-
-    /// The functions of this unit, in the order in which they start.
-    fn functions(&self) -> Vec<Function> {
-        let cpfs = (1..=self.config.unit.cpfs).map(Function::Cpf);
-        [Function::Upf, Function::Cta(1), Function::Cta(2)].into_iter().chain(cpfs).collect()
     }
 
     /// Opens the API's listener, unless a function of the manager before holds it.
@@ -461,7 +452,13 @@ impl Manager {
                 up_s: m.process.as_ref().map_or(0, |_| m.since.elapsed().as_secs()),
             }
         });
-        Status { manager: std::process::id() as i32, functions: functions.collect(), descriptors, refused }
+        Status {
+            manager: std::process::id() as i32,
+            functions: functions.collect(),
+            descriptors,
+            refused,
+            renews: self.renews.is_some(),
+        }
     }
 
     /// Replaces a function by the program that is in force: it is asked to end, and its successor starts at once.
@@ -568,6 +565,16 @@ fn has_ended(process: &Process) -> bool {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
 }
 
+/// The functions that a unit with so many CPFs lacks beside these, in the order in which they start. After an upgrade its CPFs have other
+/// numbers than at first.
+fn missing(cpfs: u16, there: &[Function]) -> Vec<Function> {
+    let is_cpf = |function: &&Function| matches!(function, Function::Cpf(_));
+    let lacking = usize::from(cpfs).saturating_sub(there.iter().filter(is_cpf).count());
+    let is_free = |function: &Function| !there.contains(function);
+    let others = [Function::Upf, Function::Cta(1), Function::Cta(2)].into_iter().filter(is_free);
+    others.chain((1..=u16::MAX).map(Function::Cpf).filter(is_free).take(lacking)).collect()
+}
+
 /// The program that this process runs. Errors: one sentence.
 pub(super) fn own_program() -> Result<PathBuf, String> {
     std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))
@@ -610,4 +617,18 @@ fn records_of(directory: &Directory, members: &BTreeMap<Function, Member>) -> Re
     }
     let unit: [u8; 8] = SystemEntropy::new()?.octets();
     Ok(Records::new(u64::from_ne_bytes(unit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manager_starts_what_the_functions_that_it_adopts_lack_and_no_cpf_too_many() {
+        use Function::{Cpf, Cta, Upf};
+        assert_eq!(missing(2, &[]), [Upf, Cta(1), Cta(2), Cpf(1), Cpf(2)]);
+        assert_eq!(missing(2, &[Upf, Cta(1), Cta(2), Cpf(3), Cpf(4)]), [], "after an upgrade");
+        assert_eq!(missing(3, &[Upf, Cta(2), Cpf(1), Cpf(4)]), [Cta(1), Cpf(2)]);
+        assert_eq!(missing(2, &[Upf, Cta(1), Cta(2), Cpf(1), Cpf(2), Cpf(3)]), [], "amid an upgrade");
+    }
 }
