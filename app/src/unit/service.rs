@@ -518,8 +518,6 @@ mod tests {
         assert_eq!((home.primary.cta, Some(home.primary)), (1, unit.service.records(|r| r.cta(1))));
         unit.service.ended(unit.me);
         assert_eq!(unit.service.records(|r| r.cta(1)), None);
-        let notices = |e: &Event| matches!(e, Event::Changed(_) | Event::Expelled(_));
-        assert!(until(&notices), "a watch reports it at once");
         let saved: Records =
             serde_json::from_slice(&std::fs::read(unit.directory.records()).unwrap()).unwrap();
         assert_eq!(saved.home(), Some(home), "the next manager knows the primary");
