@@ -5,7 +5,7 @@
 //! has a pseudonym, the same in each line, that only the holder of the key file can resolve.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,8 @@ const OCTETS_MAX: u64 = 16 << 20;
 pub(crate) struct Access<'a> {
     /// Address of the API's client, or user of this host.
     pub(crate) caller: &'a str,
+    /// The user or API token, where the API knows one.
+    pub(crate) user: Option<&'a str>,
     /// What was requested, without variable parts.
     pub(crate) request: &'a str,
     /// The subscriber that it is about, if it is about one.
@@ -50,8 +52,9 @@ pub(crate) fn record(path: &Path, store: Option<&Store>, access: &Access<'_>) {
         store?.pseudonym(&text)
     });
     let subscriber = subscriber.as_deref().unwrap_or("-");
+    let user = access.user.map(|user| format!(" user={user}")).unwrap_or_default();
     let line = format!(
-        "{} caller={} request={:?} subscriber={subscriber} outcome={}\n",
+        "{} caller={}{user} request={:?} subscriber={subscriber} outcome={}\n",
         clock::rfc3339(clock::now()),
         access.caller,
         access.request,
@@ -61,6 +64,28 @@ pub(crate) fn record(path: &Path, store: Option<&Store>, access: &Access<'_>) {
     if let Err(e) = append(&file, line.as_bytes()) {
         warn!("an access to personal data could not be recorded in {}: {e}", file.display());
     }
+}
+
+/// Octets of the log's end that are read for its newest lines.
+const READ_MAX: u64 = 1 << 20;
+
+/// The newest lines, newest first; none if there is no log yet.
+pub(crate) fn newest(store: &Path, limit: usize) -> std::io::Result<Vec<String>> {
+    let mut file = match fs::File::open(file_of(store)) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(READ_MAX)))?;
+    let mut octets = Vec::new();
+    file.take(READ_MAX).read_to_end(&mut octets)?;
+    let text = String::from_utf8_lossy(&octets);
+    // The first line may have lost its beginning.
+    let whole = text.lines().skip(usize::from(length > READ_MAX));
+    let mut lines: Vec<String> = whole.map(str::to_owned).collect();
+    lines.reverse();
+    lines.truncate(limit);
+    Ok(lines)
 }
 
 fn append(file: &Path, line: &[u8]) -> std::io::Result<()> {
@@ -86,6 +111,7 @@ mod tests {
         let file = folder.join("s.db.audit");
         let access = Access {
             caller: "uid=0",
+            user: None,
             request: "show",
             subscriber: Some("imsi-999700000000001"),
             outcome: "200",
@@ -94,6 +120,9 @@ mod tests {
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.ends_with("caller=uid=0 request=\"show\" subscriber=- outcome=200\n"), "{text}");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        record(&folder.join("s.db"), None, &Access { user: Some("anna"), ..access });
+        let newest = newest(&folder.join("s.db"), 1).unwrap();
+        assert!(newest.len() == 1 && newest[0].contains("caller=uid=0 user=anna request="), "{newest:?}");
         fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(OCTETS_MAX).unwrap();
         record(&folder.join("s.db"), None, &access);
         record(&folder.join("s.db"), None, &access);

@@ -116,6 +116,11 @@ enum Command {
         #[command(subcommand)]
         command: SessionCommand,
     },
+    /// Print a one-time link to the console of the running core (docs/console.md).
+    Console {
+        #[command(flatten)]
+        at: Running,
+    },
     /// Show a live view of gNBs, UEs, procedures, throughput and refusals.
     Top {
         /// Print one frame as text.
@@ -230,13 +235,15 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn client(&self) -> Result<Client, String> {
-        let address = match self.api {
-            Some(address) => address,
-            None => {
-                config::load(self.config.config_file.as_deref()).map_err(|e| e.to_string())?.0.api.address
+        let config = config::load(self.config.config_file.as_deref()).map_err(|e| e.to_string());
+        match (self.api, config) {
+            (Some(address), Ok((config, _))) => Ok(Client::new(address).of_core(&config.store.path)),
+            (Some(address), Err(_)) => Ok(Client::new(address)),
+            (None, config) => {
+                let (config, _) = config?;
+                Ok(Client::new(config.api.address).of_core(&config.store.path))
             }
-        };
-        Ok(Client::new(address))
+        }
     }
 }
 
@@ -299,6 +306,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         },
         Command::Overload { order, at } => command::radio::overload(at.client()?, order.as_deref()),
         Command::Reload { at } => command::radio::reload(at.client()?),
+        Command::Console { at } => command::console::run(&at.client()?, at.json),
         Command::Top { once, at } => command::top::run(at.client()?, once),
     };
     done.map(|()| ExitCode::SUCCESS)

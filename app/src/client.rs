@@ -1,12 +1,24 @@
 //! Client of the HTTP API of a running program, for `why`, `ue`, `gnb`, `top` and the other commands.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error as TlsError,
+    SignatureScheme, StreamOwned,
+};
 
+use crate::api::{certificate_file, local_token_file};
 use crate::console::Metric;
 
 /// Most octets of an answer: a page of a thousand UEs has a tenth of it.
@@ -15,17 +27,45 @@ const ANSWER_OCTETS_MAX: u64 = 64 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
+/// An API token in this variable is used instead of the token file of this host.
+const TOKEN_VARIABLE: &str = "WHIMBREL_TOKEN";
+
 /// The API of a running program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Client {
     address: SocketAddr,
     answer_within: Duration,
+    /// The store of the core: its token and certificate are beside it. `None` for a program without users.
+    store: Option<PathBuf>,
 }
 
 impl Client {
     /// The API at an address.
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self { address, answer_within: ANSWER_WITHIN }
+        Self { address, answer_within: ANSWER_WITHIN, store: None }
+    }
+
+    /// The same, of the core with that store.
+    pub(crate) fn of_core(self, store: &Path) -> Self {
+        Self { store: Some(store.to_path_buf()), ..self }
+    }
+
+    /// Where the console is: `https://192.0.2.1:8070`.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.speaks_tls() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// A core's API does where it listens beyond loopback.
+    fn speaks_tls(&self) -> bool {
+        self.store.is_some() && !self.address.ip().is_loopback()
+    }
+
+    /// What the core knows this host's commands by.
+    fn token(&self) -> Option<String> {
+        let given = std::env::var(TOKEN_VARIABLE).ok().filter(|t| !t.is_empty());
+        let of_file = || fs::read_to_string(local_token_file(self.store.as_deref()?)).ok();
+        given.or_else(of_file).map(|t| t.trim().to_owned())
     }
 
     /// The same, for requests whose answer may take this many seconds longer.
@@ -73,22 +113,38 @@ impl Client {
     fn ask_with<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> Result<T, String> {
         let octets = self.exchange(method, path, body).map_err(|e| match e.kind() {
             std::io::ErrorKind::ConnectionRefused => format!(
-                "no core answers at http://{}: start it with `whimbrel run`, or name its configuration with -c",
-                self.address
+                "no core answers at {}: start it with `whimbrel run`, or name its configuration with -c",
+                self.url()
             ),
-            _ => format!("the core at http://{} does not answer: {e}", self.address),
+            _ => format!("the core at {} does not answer: {e}", self.url()),
         })?;
-        let strange = || format!("the server at http://{} is not whimbrel", self.address);
+        let strange = || format!("the server at {} is not whimbrel", self.url());
         let end = octets.windows(4).position(|w| w == b"\r\n\r\n").ok_or_else(strange)?;
         let (head, body) = (&octets[..end], &octets[end + 4..]);
         let status = head.get(9..12).and_then(|s| std::str::from_utf8(s).ok()?.parse::<u16>().ok());
         match status.ok_or_else(strange)? {
             200..=299 if body.is_empty() => serde_json::from_str("null").map_err(|_| strange()),
             200..=299 => serde_json::from_slice(body).map_err(|_| strange()),
+            401 => Err(self.without_token()),
             status => {
                 let problem: Value = serde_json::from_slice(body).unwrap_or_default();
                 Err(problem["detail"].as_str().map_or(format!("HTTP status {status}"), str::to_string))
             }
+        }
+    }
+
+    /// Why the core does not know this command.
+    fn without_token(&self) -> String {
+        let file =
+            self.store.as_deref().map(local_token_file).filter(|_| std::env::var(TOKEN_VARIABLE).is_err());
+        match file {
+            Some(file) => format!(
+                "the core at {} does not accept the token file {}: run this command as the core's user and name its \
+                 configuration with -c, or set {TOKEN_VARIABLE} to an API token",
+                self.url(),
+                file.display()
+            ),
+            None => format!("the core at {} does not accept the token in {TOKEN_VARIABLE}", self.url()),
         }
     }
 
@@ -98,14 +154,92 @@ impl Client {
         stream.set_write_timeout(Some(ANSWER_WITHIN))?;
         let host = self.address;
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+        let token =
+            self.token().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{kind}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{kind}Content-Length: {length}\r\n\r\n{body}"
         );
-        stream.write_all(head.as_bytes())?;
-        let mut octets = Vec::new();
-        stream.take(ANSWER_OCTETS_MAX).read_to_end(&mut octets)?;
-        Ok(octets)
+        match self.store.as_deref().filter(|_| self.speaks_tls()) {
+            Some(store) => whole(&mut tls(stream, self.address, &certificate_file(store))?, &head),
+            None => whole(&mut stream, &head),
+        }
+    }
+}
+
+/// Sends a request and reads the answer to its end.
+fn whole(stream: &mut (impl Read + Write), head: &str) -> std::io::Result<Vec<u8>> {
+    stream.write_all(head.as_bytes())?;
+    let mut octets = Vec::new();
+    match stream.take(ANSWER_OCTETS_MAX).read_to_end(&mut octets) {
+        // A core that stops closes its connections without a TLS close_notify.
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof && !octets.is_empty() => Ok(octets),
+        read => read.map(|_| octets),
+    }
+}
+
+/// TLS to a server that has exactly this certificate.
+fn tls(
+    stream: TcpStream,
+    to: SocketAddr,
+    file: &Path,
+) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let other = |e: &dyn std::fmt::Display| std::io::Error::other(format!("{}: {e}", file.display()));
+    let certificate = CertificateDer::from_pem_file(file).map_err(|e| other(&e))?;
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| other(&e))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Pinned { certificate, provider }))
+        .with_no_client_auth();
+    let connection =
+        ClientConnection::new(Arc::new(config), ServerName::from(to.ip())).map_err(|e| other(&e))?;
+    Ok(StreamOwned::new(connection, stream))
+}
+
+/// Trusts one certificate, which is stored on this host, whatever its names and its authority.
+#[derive(Debug)]
+struct Pinned {
+    certificate: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        match *end_entity == self.certificate {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(CertificateError::UnknownIssuer.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -74,6 +74,11 @@ impl Observer {
         self.gnbs.insert(association, Peer::new(format!("gnb-at-{peer}"), peer));
     }
 
+    /// The gNB of an association, as sentences name it.
+    pub(crate) fn gnb(&self, association: AssociationId) -> Arc<str> {
+        self.gnbs.get(&association).map_or_else(|| "gNB".into(), |peer| peer.name.clone())
+    }
+
     /// A gNB was connected to the CTA that this one replaced.
     pub(crate) fn inherits(&mut self, association: AssociationId, gnb: GlobalGnbId) {
         self.gnbs.insert(association, Peer::new(format!("gnb-{gnb}"), ""));

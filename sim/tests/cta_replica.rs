@@ -6,9 +6,9 @@ use crate::common::stage::session;
 use crate::common::*;
 use std::sync::Arc;
 
-use whimbrel_control::Prf;
 use whimbrel_control::event::Event;
 use whimbrel_control::udm::Directory;
+use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb::Event as GnbEvent;
 use whimbrel_ran::ue::Command;
@@ -332,4 +332,58 @@ fn time_for_ues_continues_by_the_former_ctas_clock() {
         active.handle(due, Input::Tick, &mut out);
         assert_eq!(out.pfcp.len(), 1, "{ahead}: it is asked again");
     }
+}
+
+/// A message that cannot be decoded: it is answered with ERROR INDICATION (TS 38.413 §10.2).
+const UNREADABLE: [u8; 3] = [0xff; 3];
+
+#[test] // the next primary sends none again that its endpoint knows to have left
+fn an_ngap_message_has_one_mark_in_the_primary_and_its_replica() {
+    let association = AssociationId(0);
+    let mut active = cta();
+    let mut out = Outbox::default();
+    active.handle(NOW, Input::AssociationUp { association, outbound_streams: 2 }, &mut out);
+    active.handle(NOW, Input::Ngap(association, 0, &UNREADABLE), &mut out);
+    let alone = active.take_marks();
+    assert_eq!((alone.len(), out.ngap.len()), (1, 1));
+    let snapshot = active.snapshot().expect("it has no CTA replica");
+    let mut cta_replica = cta_replica_of(snapshot.octets()).expect("it follows");
+    active.wait();
+    out = Outbox::default();
+    for _ in 0..3 {
+        let record = active.handle(NOW, Input::Ngap(association, 0, &UNREADABLE), &mut out);
+        cta_replica.take(record.expect("it goes to the CTA replica").octets()).expect("it follows");
+    }
+    assert_eq!((out.ngap.len(), active.take_marks()), (0, vec![]), "they wait");
+    active.acknowledged(cta_replica.held() - 1, &mut out);
+    let left = active.take_marks();
+    assert_eq!((out.ngap.len(), left.len()), (2, 2));
+    let (mut active, first) = cta_replica.take_over();
+    let doubtful = active.take_marks();
+    assert_eq!((first.ngap.len(), &doubtful[..2]), (3, &left[..]));
+    assert!(alone.iter().chain(&doubtful).is_sorted_by(|a, b| a < b), "they grow through a takeover");
+    active.handle(NOW, Input::Ngap(association, 0, &UNREADABLE), &mut out);
+    assert!(active.take_marks()[0] > doubtful[2]);
+}
+
+#[test]
+fn a_cta_replica_knows_which_messages_of_an_association_it_has() {
+    let association = AssociationId(0);
+    let mut active = cta();
+    let mut out = Outbox::default();
+    active.handle(NOW, Input::AssociationUp { association, outbound_streams: 2 }, &mut out);
+    let snapshot = active.snapshot().expect("it has no CTA replica");
+    let mut cta_replica = cta_replica_of(snapshot.octets()).expect("it follows");
+    let mut take = |active: &mut PrimaryCta<_, _>, input| {
+        let record = active.handle(NOW, input, &mut out).expect("it goes to the CTA replica");
+        cta_replica.take(record.octets()).expect("it follows");
+        cta_replica.received().get(&association).copied()
+    };
+    assert_eq!(take(&mut active, Input::Tick), None);
+    active.received(association, 7);
+    assert_eq!(take(&mut active, Input::Ngap(association, 0, &UNREADABLE)), Some(7));
+    assert_eq!(take(&mut active, Input::Tick), Some(7));
+    active.received(association, 9);
+    assert_eq!(take(&mut active, Input::Ngap(association, 0, &UNREADABLE)), Some(9));
+    assert_eq!(take(&mut active, Input::AssociationDown(association)), None);
 }

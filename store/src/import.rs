@@ -19,7 +19,7 @@ use crate::record::{InvalidRecord, Raw, SubscriberRecord};
 use crate::store::{Store, Writer};
 
 /// Bad lines that one report names; after these, reading stops.
-pub const BAD_LINES_MAX: usize = 20;
+pub const BAD_LINES_MAX: usize = 100;
 /// How a list of subscribers is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {

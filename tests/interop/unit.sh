@@ -69,7 +69,7 @@ grep -q 'unit.directory' "$tmp/bad" || wrong "a directory that cannot be made is
 victim=$(process primary)
 kill -9 "$victim"
 for _ in $(seq 20); do
-  curl -sf --max-time 3 http://127.0.0.1:8081/api/v1/status >/dev/null || wrong "the API does not answer during a takeover"
+  curl -sf --max-time 3 http://127.0.0.1:8081/metrics >/dev/null || wrong "the API does not answer during a takeover"
 done
 complete "$victim"
 grep -q "is the primary after a takeover" "$tmp/unit.log" || wrong "no CTA has taken over"
@@ -78,7 +78,7 @@ grep -q "is the primary after a takeover" "$tmp/unit.log" || wrong "no CTA has t
 before=$(unit | awk '$3 ~ /^[0-9]+$/ { print $3 }' | sort)
 kill -9 "$manager"
 wait "$manager" 2>/dev/null || true
-curl -sf --max-time 3 http://127.0.0.1:8081/api/v1/status >/dev/null || wrong "the functions end with their manager"
+curl -sf --max-time 3 http://127.0.0.1:8081/metrics >/dev/null || wrong "the functions end with their manager"
 manager
 complete
 [ "$before" = "$(unit | awk '$3 ~ /^[0-9]+$/ { print $3 }' | sort)" ] || wrong "the next manager does not adopt the functions"

@@ -137,7 +137,7 @@ pub struct Recording {
     pub octets: Vec<u8>,
 }
 
-/// How many octets that recur make somebody known again.
+/// How many octets must recur for a user or an operator to be recognised by them.
 const RECURRING: usize = 8;
 
 /// A line of the ledger: a message or a store of a party.

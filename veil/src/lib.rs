@@ -9,7 +9,7 @@
 //! | issuing keys in an append-only log with witnesses | [`log`] |
 //! | messages, in octets | [`msg`]; `MESSAGES.md` specifies them |
 //! | B: issues tokens, opens session groups, grants | [`broker`] |
-//! | O: wallet of tokens, open session group, attach | [`wallet`], [`operator`] |
+//! | O: wallet of tokens, which token is broadcast, attach | [`wallet`], [`rotation`], [`operator`] |
 //! | U: attach | [`user`] |
 //! | which party sees which field | [`ledger`] |
 //! | how O reaches B | [`channel`] |
@@ -25,6 +25,7 @@ pub mod ledger;
 pub mod log;
 pub mod msg;
 pub mod operator;
+pub mod rotation;
 pub mod token;
 pub mod user;
 pub mod voprf;

@@ -10,11 +10,11 @@ use whimbrel_control::udm::Ambr;
 use whimbrel_ids::{PduSessionId, Supi, Tac, Tai};
 
 use super::Shared;
-use super::operations;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
+use super::{operations, why};
 use crate::clock;
-use crate::console::{Command, Component, Condition, EventRecord, Metric, ProcedureName, UesRequest};
+use crate::console::{Command, Component, Condition, Metric, ProcedureName, UePage, UesRequest};
 
 /// Items of one page.
 const PAGE_MAX: usize = 1000;
@@ -58,7 +58,7 @@ pub(crate) struct ProcedureStatus {
 }
 
 /// Traffic since the start.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Throughput {
     pub(crate) ul_packets: u64,
     pub(crate) ul_octets: u64,
@@ -145,6 +145,10 @@ pub(super) async fn gnbs(shared: Arc<Shared>, _: Request) -> Answer {
 pub(super) async fn ues(shared: Arc<Shared>, request: Request) -> Answer {
     let after = request.query.get("after").map(|text| supi(text)).transpose()?;
     let limit = page(&request)?;
+    if let Some(text) = request.query.get("find").map(|t| t.trim()).filter(|t| !t.is_empty()) {
+        let (ues, next) = why::found(&shared, text, after, limit).await?;
+        return Reply::json(&UePage { ues, next });
+    }
     let asked = UesRequest { after, limit };
     Reply::json(&shared.console.commands.ask(|reply| Command::ListUes(asked, reply)).await?)
 }
@@ -249,13 +253,6 @@ fn modification(request: &Request) -> Result<Modification, Problem> {
 pub(super) async fn refusals(shared: Arc<Shared>, request: Request) -> Answer {
     let limit = page(&request)?;
     Reply::json(&shared.console.histories(|h| h.newest(limit)))
-}
-
-pub(super) async fn events(shared: Arc<Shared>, request: Request) -> Answer {
-    let since = request.number("since", 0)?;
-    let limit = page(&request)?;
-    let events: Vec<EventRecord> = shared.console.events(|e| e.since(since, limit));
-    Reply::json(&events)
 }
 
 pub(super) async fn metrics(shared: Arc<Shared>, _: Request) -> Answer {

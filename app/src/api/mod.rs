@@ -1,17 +1,28 @@
 //! The HTTP API: the state of the program as JSON, orders, and the subscribers.
 //!
-//! hyper's HTTP/1.1 on a current-thread runtime, on a thread of its own, with a table of routes of ours: a dozen
-//! routes need no framework, and every refusal is one problem document (RFC 9457). Bodies, headers, connections and
-//! times are bounded. It serves without the core, so that it can show what is missing.
+//! axum finds the route of a request, over hyper's HTTP/1.1 on a current-thread runtime, on a thread of its own. The table of routes
+//! (routes.rs) says what each route needs; every refusal is one problem document (RFC 9457). Bodies, headers, connections and times are
+//! bounded. It serves without the core, so that it can show what is missing.
+//!
+//! `openapi.json` is written by hand, not derived: the handlers answer with types of this crate and of the store, so that derivation would
+//! add macros to all of them. Tests compare it with the routes and with real answers instead.
 
+mod alarms;
+mod assets;
+mod audit;
+mod auth;
 mod handlers;
+mod live;
 mod operations;
+mod patience;
 mod port_owner;
 mod problem;
 mod ran;
 mod routes;
 mod server;
+mod signalling;
 mod subscribers;
+mod tls;
 mod uri;
 mod why;
 
@@ -25,9 +36,12 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 use whimbrel_store::Store;
 
+use self::auth::Auth;
+
 use crate::config::{self, Config};
 use crate::console::Console;
 
+pub(crate) use auth::local_token_file;
 #[cfg(test)]
 pub(crate) use handlers::Throughput;
 pub(crate) use handlers::{ProcedureStatus, Status};
@@ -35,6 +49,7 @@ pub(crate) use port_owner::cannot_listen;
 #[cfg(test)]
 use server::Server;
 pub(crate) use server::{start, start_on};
+pub(crate) use tls::certificate_file;
 pub(crate) use why::WhyAnswer;
 
 /// What the handlers work on.
@@ -51,34 +66,45 @@ pub(crate) struct Shared {
     names: Mutex<Option<Store>>,
     /// One import at a time: its body is large.
     imports: Semaphore,
+    /// Event streams at once.
+    streams: Arc<Semaphore>,
+    /// Users, tokens and sessions.
+    auth: Auth,
+    /// Whether it speaks TLS.
+    tls: bool,
 }
 
 impl Shared {
     /// Over a console, for a configuration.
     pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, file: Option<PathBuf>) -> Arc<Self> {
-        Arc::new(Self {
+        let tls = !config.api.address.ip().is_loopback();
+        Arc::new(Self::over(console, config, file, tls))
+    }
+
+    /// Over the console of a CPF, which has no configuration, no users, and nothing of a UE to show.
+    pub(crate) fn of_cpf(console: Arc<Console>, address: SocketAddr) -> Arc<Self> {
+        let mut config = config::default();
+        config.api.address = address;
+        Arc::new(Self { is_core: false, ..Self::over(console, Arc::new(config), None, false) })
+    }
+
+    fn over(console: Arc<Console>, config: Arc<Config>, file: Option<PathBuf>, tls: bool) -> Self {
+        Self {
             console,
-            config,
             is_core: true,
             file,
             store: Mutex::default(),
             names: Mutex::default(),
             imports: Semaphore::new(1),
-        })
+            streams: Arc::new(Semaphore::new(live::STREAMS_MAX)),
+            auth: Auth::new(auth::accounts_file(&config.store.path)),
+            tls,
+            config,
+        }
     }
 
-    /// Over the console of a CPF, which has no configuration.
-    pub(crate) fn of_cpf(console: Arc<Console>, address: SocketAddr) -> Arc<Self> {
-        let mut config = config::default();
-        config.api.address = address;
-        Arc::new(Self {
-            console,
-            config: Arc::new(config),
-            is_core: false,
-            file: None,
-            store: Mutex::default(),
-            names: Mutex::default(),
-            imports: Semaphore::new(1),
-        })
+    /// Whether the API speaks TLS: it does where it listens beyond loopback.
+    fn is_tls(&self) -> bool {
+        self.tls
     }
 }

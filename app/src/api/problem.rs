@@ -13,11 +13,28 @@ pub(crate) struct Problem {
     pub(crate) title: String,
     /// This occurrence, in a sentence with its fix.
     pub(crate) detail: String,
+    /// Of an import: what is wrong with each line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) lines: Vec<LineProblem>,
+}
+
+/// What is wrong with a line of an import.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LineProblem {
+    /// Its number, from 1.
+    pub(crate) line: u64,
+    /// What is wrong.
+    pub(crate) problem: String,
 }
 
 impl Problem {
     fn new(status: u16, title: &str, detail: impl Into<String>) -> Self {
-        Self { status, title: title.into(), detail: detail.into() }
+        Self { status, title: title.into(), detail: detail.into(), lines: Vec::new() }
+    }
+
+    /// The same with what is wrong with each line.
+    pub(crate) fn with_lines(self, lines: Vec<LineProblem>) -> Self {
+        Self { lines, ..self }
     }
 
     /// Its HTTP status.
@@ -30,7 +47,12 @@ impl Problem {
         Self::new(400, "Bad request", detail)
     }
 
-    /// The request comes from where it may not.
+    /// The request has no login, or one that is not valid.
+    pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
+        Self::new(401, "Unauthorized", detail)
+    }
+
+    /// The request comes from a foreign page, or its sender lacks the permission.
     pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(403, "Forbidden", detail)
     }
@@ -55,6 +77,11 @@ impl Problem {
         Self::new(409, "Conflict", detail)
     }
 
+    /// What was to be changed is not what the caller saw.
+    pub(crate) fn precondition_failed(detail: impl Into<String>) -> Self {
+        Self::new(412, "Precondition failed", detail)
+    }
+
     /// The body is larger than the route takes.
     pub(crate) fn too_large(most: usize) -> Self {
         Self::new(413, "Content too large", format!("at most {most} octets are taken here"))
@@ -68,6 +95,11 @@ impl Problem {
     /// The content is well-formed and wrong.
     pub(crate) fn unprocessable(detail: impl Into<String>) -> Self {
         Self::new(422, "Unprocessable content", detail)
+    }
+
+    /// The caller has to wait.
+    pub(crate) fn too_many(detail: impl Into<String>) -> Self {
+        Self::new(429, "Too many requests", detail)
     }
 
     /// Something failed here.

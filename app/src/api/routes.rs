@@ -1,18 +1,20 @@
-//! The table of routes, and how a request finds its own.
+//! The table of routes: what each needs, and what it answers. axum finds the route of a request (server.rs).
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http_body_util::Full;
+use axum::body::Body;
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Method, StatusCode};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, StatusCode};
 
+use super::auth::{self, Caller, Scope};
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
-use super::{Shared, handlers, operations, ran, uri, why};
+use super::{Shared, alarms, audit, handlers, live, operations, ran, signalling, uri, why};
 
 /// Octets of a body where the route says nothing else: one subscriber is under 2 KB.
 pub(super) const BODY_OCTETS_MAX: usize = 256 << 10;
@@ -25,14 +27,29 @@ pub(super) struct Request {
     pub(super) query: BTreeMap<String, String>,
     /// Media type of the body, without its parameters.
     pub(super) content_type: String,
+    pub(super) headers: HeaderMap,
     /// The body.
     pub(super) body: Bytes,
+    /// Where it came from.
+    pub(super) peer: SocketAddr,
+    /// Its sender; `None` where the route needs no login.
+    pub(super) caller: Option<Caller>,
 }
 
 impl Request {
     /// The `n`th variable part of the path.
     pub(super) fn param(&self, n: usize) -> &str {
         self.params.get(n).map_or("", String::as_str)
+    }
+
+    /// Whether its sender may do something further.
+    pub(super) fn may(&self, scope: Scope) -> bool {
+        self.caller.as_ref().is_some_and(|c| c.may(scope))
+    }
+
+    /// A header as text; empty if there is none.
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
     }
 
     /// A number of the query.
@@ -47,24 +64,29 @@ impl Request {
 pub(super) struct Reply {
     status: StatusCode,
     content_type: &'static str,
-    body: Vec<u8>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Body,
 }
 
 impl Reply {
+    fn new(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Self {
+        Self { status, content_type, headers: Vec::new(), body: body.into() }
+    }
+
     /// A value as JSON.
     pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<Self, Problem> {
         let body = serde_json::to_vec(value).map_err(|e| Problem::internal(e.to_string()))?;
-        Ok(Self { status: StatusCode::OK, content_type: "application/json", body })
+        Ok(Self::new(StatusCode::OK, "application/json", body))
     }
 
     /// A text of that type.
-    pub(super) fn text(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
-        Self { status: StatusCode::OK, content_type, body: body.into() }
+    pub(super) fn text(content_type: &'static str, body: impl Into<Body>) -> Self {
+        Self::new(StatusCode::OK, content_type, body)
     }
 
     /// Done, with nothing to say.
     pub(super) fn empty() -> Self {
-        Self { status: StatusCode::NO_CONTENT, content_type: "", body: Vec::new() }
+        Self::new(StatusCode::NO_CONTENT, "", Body::empty())
     }
 
     /// Its status.
@@ -78,15 +100,31 @@ impl Reply {
         self
     }
 
-    /// As hyper sends it.
-    pub(super) fn into_response(self) -> hyper::Response<Full<Bytes>> {
-        let mut response = hyper::Response::new(Full::new(Bytes::from(self.body)));
+    /// The same with a further header.
+    pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// As it is sent.
+    pub(super) fn into_response(self) -> axum::response::Response {
+        let mut response = axum::response::Response::new(self.body);
         *response.status_mut() = self.status;
+        let headers = response.headers_mut();
         if !self.content_type.is_empty() {
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         }
-        response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-        response.headers_mut().insert("cache-control", HeaderValue::from_static("no-store"));
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("cache-control", "no-store"),
+            ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
+            ("x-frame-options", "DENY"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        self.headers.into_iter().for_each(|(name, value)| drop(headers.insert(name, value)));
         response
     }
 }
@@ -95,17 +133,38 @@ impl From<Problem> for Reply {
     fn from(problem: Problem) -> Self {
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self { status, content_type: "application/problem+json", body }
+        let reply = Self::new(status, "application/problem+json", body);
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                reply.header(hyper::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+            }
+            _ => reply,
+        }
     }
 }
 
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send>>;
+
+/// What a route asks of the sender of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// Nothing: it shows nothing of this core, or is the way to log in.
+    Nothing,
+    /// Only to be known.
+    Login,
+    /// The scope `metrics`; on a loopback address nothing, for Prometheus.
+    Metrics,
+    /// A scope.
+    May(Scope),
+}
 
 /// One route.
 pub(super) struct Route {
     pub(super) method: Method,
     /// `{name}` stands for one part.
     pub(super) path: &'static str,
+    /// What its sender must be allowed to do.
+    pub(super) needs: Needs,
     /// Octets of its body at most.
     pub(super) body_max: usize,
     pub(super) handler: fn(Arc<Shared>, Request) -> Answer,
@@ -114,75 +173,90 @@ pub(super) struct Route {
 impl Route {
     /// Whether it shows or changes what is personal: subscribers, and UEs by their subscribers' names.
     pub(super) fn is_personal(&self) -> bool {
-        const PERSONAL: [&str; 6] = ["ues", "why", "refusals", "events", "subscribers", "operations"];
+        const PERSONAL: [&str; 7] =
+            ["ues", "why", "refusals", "events", "alarms", "subscribers", "operations"];
         self.path
             .strip_prefix("/api/v1/")
             .is_some_and(|p| PERSONAL.contains(&p.split('/').next().unwrap_or(p)))
     }
+
+    /// Whether each access is recorded in the audit log: what is personal, and whatever changes something.
+    pub(super) fn is_audited(&self) -> bool {
+        self.is_personal() || self.method != Method::GET || self.needs == Needs::May(Scope::Admin)
+    }
 }
 
 macro_rules! route {
-    ($method:ident $path:literal $handler:path) => {
-        route!($method $path $handler, BODY_OCTETS_MAX)
+    ($method:ident $path:literal $needs:expr, $handler:path) => {
+        route!($method $path $needs, $handler, BODY_OCTETS_MAX)
     };
-    ($method:ident $path:literal $handler:path, $body_max:expr) => {
+    ($method:ident $path:literal $needs:expr, $handler:path, $body_max:expr) => {
         Route {
             method: Method::$method,
             path: $path,
+            needs: $needs,
             body_max: $body_max,
             handler: |shared, request| Box::pin($handler(shared, request)),
         }
     };
 }
 
+const READ: Needs = Needs::May(Scope::Read);
+const OPERATE: Needs = Needs::May(Scope::Operate);
+const PROVISION: Needs = Needs::May(Scope::Subscribers);
+const ADMIN: Needs = Needs::May(Scope::Admin);
+
 /// Every route that there is; `openapi.json` describes each, and a test holds them together.
 pub(super) static ROUTES: &[Route] = &[
-    route!(GET "/api/v1/status" handlers::status),
-    route!(GET "/api/v1/gnbs" handlers::gnbs),
-    route!(POST "/api/v1/gnbs/{gnb}/reset" ran::reset),
-    route!(GET "/api/v1/warnings" ran::warnings),
-    route!(POST "/api/v1/warnings" ran::warn),
-    route!(DELETE "/api/v1/warnings/{message_identifier}/{serial_number}" ran::cancel),
-    route!(GET "/api/v1/overload" ran::overload),
-    route!(POST "/api/v1/overload/{order}" ran::order_overload),
-    route!(POST "/api/v1/reload" ran::reload),
-    route!(GET "/api/v1/ues" handlers::ues),
-    route!(GET "/api/v1/ues/{supi}" handlers::ue),
-    route!(POST "/api/v1/ues/{supi}/deregister" handlers::deregister),
-    route!(POST "/api/v1/ues/{supi}/reachability" handlers::notify_reachable),
-    route!(POST "/api/v1/ues/{supi}/locate" handlers::locate),
-    route!(POST "/api/v1/ues/{supi}/sessions/{id}/modify" handlers::modify_session),
-    route!(GET "/api/v1/operations" operations::list),
-    route!(GET "/api/v1/operations/{id}" operations::show),
-    route!(GET "/api/v1/why/{subject}" why::why),
-    route!(GET "/api/v1/refusals" handlers::refusals),
-    route!(GET "/api/v1/events" handlers::events),
-    route!(GET "/api/v1/subscribers" subscribers::list),
-    route!(POST "/api/v1/subscribers" subscribers::add),
-    route!(POST "/api/v1/subscribers/import" subscribers::import, IMPORT_OCTETS_MAX),
-    route!(GET "/api/v1/subscribers/{supi}" subscribers::show),
-    route!(PATCH "/api/v1/subscribers/{supi}" subscribers::edit),
-    route!(DELETE "/api/v1/subscribers/{supi}" subscribers::remove),
-    route!(GET "/metrics" handlers::metrics),
-    route!(GET "/openapi.json" handlers::openapi),
+    route!(GET "/api/v1/session" Needs::Login, auth::handlers::me),
+    route!(POST "/api/v1/session" Needs::Nothing, auth::handlers::login),
+    route!(DELETE "/api/v1/session" Needs::Login, auth::handlers::logout),
+    route!(PUT "/api/v1/session/password" Needs::Login, auth::handlers::change_password),
+    route!(POST "/api/v1/links" ADMIN, auth::handlers::link),
+    route!(GET "/api/v1/users" ADMIN, auth::handlers::users),
+    route!(POST "/api/v1/users" ADMIN, auth::handlers::add_user),
+    route!(PATCH "/api/v1/users/{name}" ADMIN, auth::handlers::edit_user),
+    route!(DELETE "/api/v1/users/{name}" ADMIN, auth::handlers::remove_user),
+    route!(GET "/api/v1/tokens" ADMIN, auth::handlers::tokens),
+    route!(POST "/api/v1/tokens" ADMIN, auth::handlers::add_token),
+    route!(DELETE "/api/v1/tokens/{name}" ADMIN, auth::handlers::remove_token),
+    route!(GET "/api/v1/audit" ADMIN, audit::list),
+    route!(GET "/api/v1/status" READ, handlers::status),
+    route!(GET "/api/v1/alarms" READ, alarms::list),
+    route!(GET "/api/v1/gnbs" READ, handlers::gnbs),
+    route!(POST "/api/v1/gnbs/{gnb}/reset" OPERATE, ran::reset),
+    route!(GET "/api/v1/warnings" READ, ran::warnings),
+    route!(POST "/api/v1/warnings" OPERATE, ran::warn),
+    route!(DELETE "/api/v1/warnings/{message_identifier}/{serial_number}" OPERATE, ran::cancel),
+    route!(GET "/api/v1/overload" READ, ran::overload),
+    route!(POST "/api/v1/overload/{order}" OPERATE, ran::order_overload),
+    route!(POST "/api/v1/reload" OPERATE, ran::reload),
+    route!(GET "/api/v1/ues" READ, handlers::ues),
+    route!(GET "/api/v1/ues/{supi}" READ, handlers::ue),
+    route!(GET "/api/v1/ues/{supi}/signalling" READ, signalling::list),
+    route!(POST "/api/v1/ues/{supi}/deregister" OPERATE, handlers::deregister),
+    route!(POST "/api/v1/ues/{supi}/reachability" OPERATE, handlers::notify_reachable),
+    route!(POST "/api/v1/ues/{supi}/locate" OPERATE, handlers::locate),
+    route!(POST "/api/v1/ues/{supi}/sessions/{id}/modify" OPERATE, handlers::modify_session),
+    route!(GET "/api/v1/operations" READ, operations::list),
+    route!(GET "/api/v1/operations/{id}" READ, operations::show),
+    route!(GET "/api/v1/why/{subject}" READ, why::why),
+    route!(GET "/api/v1/refusals" READ, handlers::refusals),
+    route!(GET "/api/v1/events" READ, live::events),
+    route!(GET "/api/v1/subscribers" READ, subscribers::list),
+    route!(POST "/api/v1/subscribers" PROVISION, subscribers::add),
+    route!(POST "/api/v1/subscribers/import" PROVISION, subscribers::import, IMPORT_OCTETS_MAX),
+    route!(GET "/api/v1/subscribers/{supi}" READ, subscribers::show),
+    route!(PATCH "/api/v1/subscribers/{supi}" PROVISION, subscribers::edit),
+    route!(DELETE "/api/v1/subscribers/{supi}" PROVISION, subscribers::remove),
+    route!(GET "/metrics" Needs::Metrics, handlers::metrics),
+    route!(GET "/openapi.json" Needs::Nothing, handlers::openapi),
 ];
 
-/// Finds the route of a method and a path, with the path's variable parts.
-pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<String>), Problem> {
-    let mut allowed = Vec::new();
-    for route in ROUTES {
-        let Some(params) = uri::matches(route.path, path) else { continue };
-        if route.method == *method || (*method == Method::HEAD && route.method == Method::GET) {
-            let params =
-                params.ok_or_else(|| Problem::bad_request("the path is not percent-encoded UTF-8"))?;
-            return Ok((route, params));
-        }
-        allowed.push(route.method.as_str());
-    }
-    if allowed.is_empty() {
-        return Err(Problem::not_found("no such path; GET /openapi.json lists them"));
-    }
-    Err(Problem::method_not_allowed(&allowed.join(", ")))
+/// The methods of a path, where it is a path of ours.
+pub(super) fn methods_of(path: &str) -> Vec<&'static str> {
+    let fits = ROUTES.iter().filter(|r| uri::matches(r.path, path).is_some());
+    fits.map(|r| r.method.as_str()).collect()
 }
 
 /// A query's names and values.
@@ -195,14 +269,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_find_their_route() {
-        let (route, params) = find(&Method::GET, "/api/v1/why/999%2F70-1").unwrap();
-        assert_eq!((route.path, params), ("/api/v1/why/{subject}", vec!["999/70-1".to_string()]));
-        assert_eq!(find(&Method::PUT, "/api/v1/status").err().unwrap().status, 405);
-        assert_eq!(find(&Method::GET, "/api/v1/why/").err().unwrap().status, 404);
-        assert_eq!(find(&Method::GET, "/api/v1/why/%ff").err().unwrap().status, 400);
-        assert_eq!(find(&Method::GET, "/api/v1/why/%f").err().unwrap().status, 400);
-        assert_eq!(find(&Method::GET, "").err().unwrap().status, 404);
+    fn methods_of_a_path_are_listed() {
+        assert_eq!(methods_of("/api/v1/subscribers/x"), ["GET", "PATCH", "DELETE"]);
+        assert!(methods_of("/api/v1/why/").is_empty() && methods_of("").is_empty());
+    }
+
+    #[test] // TS 33.117 §4.2.3.4.1: no function is usable without authentication, but those that begin it
+    fn routes_that_need_no_login_show_nothing_of_the_core() {
+        let open: Vec<&str> = ROUTES.iter().filter(|r| r.needs == Needs::Nothing).map(|r| r.path).collect();
+        assert_eq!(open, ["/api/v1/session", "/openapi.json"]);
+        for route in ROUTES.iter().filter(|r| r.method != Method::GET && r.path != "/api/v1/session") {
+            assert_ne!(route.needs, READ, "{} {} changes something", route.method, route.path);
+        }
     }
 
     #[test]

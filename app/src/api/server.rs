@@ -1,27 +1,37 @@
-//! The server: one thread, bounded connections, headers, bodies and times.
+//! The server: one thread, bounded connections, headers, bodies and times; TLS beyond loopback.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
+use axum::Router;
+use axum::extract::{Request as HttpRequest, State};
+use axum::response::Response;
+use axum::routing::{MethodFilter, on};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper::{HeaderMap, Method};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tracing::info;
 
+use super::auth::{Caller, Peer};
+use super::patience::Patient;
 use super::problem::Problem;
-use super::routes::{self, BODY_OCTETS_MAX, Reply, Request, Route};
-use super::{Shared, port_owner, subscribers};
+use super::routes::{self, BODY_OCTETS_MAX, Needs, ROUTES, Reply, Request, Route};
+use super::{Shared, assets, port_owner, subscribers, tls, uri};
 use crate::console::{Component, Condition, Metric};
 
 /// Connections at once: some operators, a dashboard, a Prometheus; further ones wait in the backlog.
 const CONNECTIONS_MAX: usize = 128;
-/// A client that takes longer for its header blocks a connection that others need.
+/// A client that takes longer for its header, or for the TLS handshake, blocks a connection that others need.
 const HEADER_WITHIN: Duration = Duration::from_secs(5);
 /// From the end of the header to the end of the answer; an import of 100,000 subscribers takes seconds.
 const REQUEST_WITHIN: Duration = Duration::from_secs(60);
@@ -66,16 +76,36 @@ pub(crate) fn start_on(
     let cannot = |e: std::io::Error| format!("the API cannot run on {address}: {e}");
     listener.set_nonblocking(true).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
+    let store = &shared.config.store.path;
+    let acceptor = match shared.is_tls() {
+        true => Some(TlsAcceptor::from(tls::server(store, address.ip())?)),
+        false => None,
+    };
+    if shared.is_core {
+        // Not before the port is ours: a second start must not take the token from under the first.
+        shared.auth.issue_local_token(store)?;
+        if shared.auth.is_without_users() {
+            info!(
+                "the console has no user yet: `whimbrel console` prints a one-time link that makes the first"
+            );
+        }
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let (stop, stopped) = watch::channel(false);
-    let serve = move || runtime.block_on(accept(listener, shared, stopped));
+    let serve = move || runtime.block_on(accept(listener, acceptor, shared, stopped));
     let thread = std::thread::Builder::new().name("api".into()).spawn(serve).map_err(cannot)?;
     Ok(Server { address, stop, thread: Some(thread) })
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+async fn accept(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    mut stopped: watch::Receiver<bool>,
+) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let router = TowerToHyperService::new(router(shared.clone()));
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else { return };
         let stream = tokio::select! {
@@ -88,58 +118,159 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let (shared, mut stopped) = (shared.clone(), stopped.clone());
+        let (shared, router, stopped) = (shared.clone(), router.clone(), stopped.clone());
+        let acceptor = acceptor.clone();
         tokio::spawn(async move {
-            let service = service_fn(|request| answer(shared.clone(), peer, request));
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(HEADER_WITHIN).max_buf_size(HEADER_OCTETS_MAX);
-            let connection = http.serve_connection(TokioIo::new(stream), service);
-            tokio::pin!(connection);
+            let _permit = permit;
             // If the connection breaks, there is no client left to answer.
-            tokio::select! {
-                _ = connection.as_mut() => {}
-                _ = stopped.changed() => {
-                    connection.as_mut().graceful_shutdown();
-                    let _ = tokio::time::timeout(STOP_WITHIN, connection).await;
+            match acceptor {
+                None => serve(Patient::new(stream), peer, shared, router, stopped).await,
+                Some(acceptor) => {
+                    if let Ok(Some(stream)) = tokio::time::timeout(HEADER_WITHIN, tls(stream, acceptor)).await
+                    {
+                        serve(stream, peer, shared, router, stopped).await;
+                    }
                 }
             }
-            drop(permit);
         });
     }
     let all = room.acquire_many(CONNECTIONS_MAX as u32);
     let _ = tokio::time::timeout(STOP_WITHIN, all).await;
 }
 
-async fn answer(
-    shared: Arc<Shared>,
-    peer: SocketAddr,
-    request: hyper::Request<Incoming>,
-) -> Result<hyper::Response<Full<Bytes>>, Infallible> {
-    shared.console.metrics.add(Metric::ApiRequests, 1);
-    let handled = tokio::time::timeout(REQUEST_WITHIN, handle(shared.clone(), peer, request)).await;
-    let reply = match handled {
-        Ok(Ok(reply)) => reply,
-        Ok(Err(problem)) => {
-            shared.console.metrics.add(Metric::ApiRefused, 1);
-            problem.into()
-        }
-        Err(_) => {
-            shared.console.metrics.add(Metric::ApiRefused, 1);
-            Problem::timeout(format!("not done within {} s", REQUEST_WITHIN.as_secs())).into()
-        }
-    };
-    Ok(reply.into_response())
+type TlsStream = tokio_rustls::server::TlsStream<Patient<TcpStream>>;
+
+/// The TLS handshake. A client that sends a request in clear gets an answer that says so.
+async fn tls(stream: TcpStream, acceptor: TlsAcceptor) -> Option<TlsStream> {
+    /// The first octet of a TLS record with a handshake message (RFC 8446 §5.1).
+    const HANDSHAKE: u8 = 22;
+    let mut first = [0];
+    if stream.peek(&mut first).await.ok()? == 1 && first[0] != HANDSHAKE {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut stream = stream;
+        // What has come is read: a connection that is closed with unread octets would lose the answer.
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).await;
+        let problem = Problem::bad_request(IN_CLEAR);
+        let body = serde_json::to_string(&problem).unwrap_or_default();
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        );
+        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.shutdown().await;
+        return None;
+    }
+    acceptor.accept(Patient::new(stream)).await.ok()
 }
 
-async fn handle(
-    shared: Arc<Shared>,
+/// The answer to a request in clear where TLS is spoken.
+const IN_CLEAR: &str = "beyond loopback the API speaks HTTPS only: write https:// instead of http://";
+
+async fn serve<S>(
+    stream: S,
     peer: SocketAddr,
-    request: hyper::Request<Incoming>,
-) -> Result<Reply, Problem> {
+    shared: Arc<Shared>,
+    router: TowerToHyperService<Router>,
+    mut stopped: watch::Receiver<bool>,
+) where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let service = service_fn(|request| answer(&shared, &router, peer, request));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_WITHIN).max_buf_size(HEADER_OCTETS_MAX);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        _ = stopped.changed() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(STOP_WITHIN, connection).await;
+        }
+    }
+}
+
+async fn answer(
+    shared: &Shared,
+    router: &TowerToHyperService<Router>,
+    peer: SocketAddr,
+    mut request: hyper::Request<Incoming>,
+) -> Result<Response, Infallible> {
+    shared.console.metrics.add(Metric::ApiRequests, 1);
+    request.extensions_mut().insert(Peer(peer));
+    let response = match tokio::time::timeout(REQUEST_WITHIN, router.call(request)).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(never)) => match never {},
+        Err(_) => refusal(Problem::timeout(format!("not done within {} s", REQUEST_WITHIN.as_secs()))),
+    };
+    if !response.status().is_success() && response.status() != hyper::StatusCode::NOT_MODIFIED {
+        shared.console.metrics.add(Metric::ApiRefused, 1);
+    }
+    Ok(response)
+}
+
+fn refusal(problem: Problem) -> Response {
+    Reply::from(problem).into_response()
+}
+
+/// The routes of the table, and the console's files.
+fn router(shared: Arc<Shared>) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        // The table names only methods that axum knows.
+        let Ok(filter) = MethodFilter::try_from(route.method.clone()) else { continue };
+        let handler = move |State(shared): State<Arc<Shared>>, request: HttpRequest| async move {
+            let handled = handle(shared, route, request).await;
+            handled.unwrap_or_else(Reply::from).into_response()
+        };
+        router = router.route(route.path, on(filter, handler));
+    }
+    let otherwise = |State(shared): State<Arc<Shared>>, request: HttpRequest| async move {
+        match from_here(request.headers(), shared.config.api.address) {
+            Ok(()) => otherwise(&shared, &request).unwrap_or_else(Reply::from).into_response(),
+            Err(problem) => refusal(problem),
+        }
+    };
+    router.fallback(otherwise).method_not_allowed_fallback(otherwise).with_state(shared)
+}
+
+/// A request of no route: one of the console's files, or a mistake.
+fn otherwise(shared: &Shared, request: &HttpRequest) -> Result<Reply, Problem> {
+    let path = request.uri().path();
+    let methods = routes::methods_of(path);
+    if !methods.is_empty() {
+        return Err(Problem::method_not_allowed(&methods.join(", ")));
+    }
+    if shared.is_core
+        && let Some(file) = assets::find(path)
+    {
+        return match *request.method() {
+            Method::GET | Method::HEAD => Ok(file.reply(request.headers())),
+            _ => Err(Problem::method_not_allowed("GET")),
+        };
+    }
+    Err(Problem::not_found("no such path; GET /openapi.json lists them"))
+}
+
+async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest) -> Result<Reply, Problem> {
     let (head, body) = request.into_parts();
+    let peer = head.extensions.get::<Peer>().map_or_else(|| SocketAddr::from(([0; 4], 0)), |p| p.0);
     from_here(&head.headers, shared.config.api.address)?;
-    let (route, params) = routes::find(&head.method, head.uri.path())?;
+    let params = uri::matches(route.path, head.uri.path()).flatten();
+    let params = params.ok_or_else(|| Problem::bad_request("the path is not percent-encoded UTF-8"))?;
     serves(&shared, route)?;
+    let caller = match caller(&shared, route, &head.method, &head.headers) {
+        Ok(caller) => caller,
+        Err(problem) => {
+            if route.is_audited() {
+                let what = format!("{} {}", head.method, route.path);
+                let (status, subscriber) = (problem.status(), params.first().cloned());
+                subscribers::accessed(&shared, peer.to_string(), None, what, subscriber, status).await;
+            }
+            return Err(problem);
+        }
+    };
     let query = routes::query(head.uri.query().unwrap_or_default())?;
     let content_type = head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -159,15 +290,56 @@ async fn handle(
             return Err(Problem::unsupported(&TAKEN.join(" or ")));
         }
     }
-    if !route.is_personal() {
-        return (route.handler)(shared.clone(), Request { params, query, content_type, body }).await;
+    let name = caller.as_ref().map(|c| c.name.clone());
+    let subscriber = match route.is_personal() {
+        true => params.first().cloned().or_else(|| subscribers::named_by(&body)),
+        false => None,
+    };
+    let request = Request { params, query, content_type, headers: head.headers, body, peer, caller };
+    if !route.is_audited() {
+        return (route.handler)(shared.clone(), request).await;
     }
-    let subscriber = params.first().cloned().or_else(|| subscribers::named_by(&body));
-    let answer = (route.handler)(shared.clone(), Request { params, query, content_type, body }).await;
+    let answer = (route.handler)(shared.clone(), request).await;
     let outcome = answer.as_ref().map_or_else(Problem::status, Reply::status);
     let what = format!("{} {}", head.method, route.path);
-    subscribers::accessed(&shared, peer.to_string(), what, subscriber, outcome).await;
+    subscribers::accessed(&shared, peer.to_string(), name, what, subscriber, outcome).await;
     answer
+}
+
+/// The sender of a request, if the route allows it.
+fn caller(
+    shared: &Shared,
+    route: &Route,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Option<Caller>, Problem> {
+    // A CPF has no users: it shows its own condition, and nothing of a UE.
+    if !shared.is_core || route.needs == Needs::Nothing {
+        return Ok(None);
+    }
+    let caller = shared.auth.caller(method, headers);
+    if route.needs == Needs::Metrics && !shared.is_tls() {
+        // A dashboard's session may be over.
+        return Ok(caller.ok().flatten());
+    }
+    let caller = caller?.ok_or_else(|| {
+        Problem::unauthorized(
+            "this needs a login, or `Authorization: Bearer TOKEN`; commands on the core's host use the token file beside the store",
+        )
+    })?;
+    let needed = match route.needs {
+        Needs::May(scope) => scope,
+        Needs::Metrics => super::auth::Scope::Metrics,
+        Needs::Login | Needs::Nothing => return Ok(Some(caller)),
+    };
+    match caller.may(needed) {
+        true => Ok(Some(caller)),
+        false => Err(Problem::forbidden(format!(
+            "{} may not do this: it needs the scope `{}`",
+            caller.name,
+            needed.word()
+        ))),
+    }
 }
 
 /// A CTA replica has no UEs to show, and its subscribers are copied from the primary: its answers would be wrong, and changes would be
@@ -185,10 +357,9 @@ fn serves(shared: &Shared, route: &Route) -> Result<(), Problem> {
     }
     let is_other = |c: &&Component| c.name == "cta" && c.condition != Condition::Up;
     let other = shared.console.components(|c| c.all().find(is_other).map(|c| c.detail.clone()));
+    let is_own = ITS_OWN.contains(&route.path) || matches!(route.needs, Needs::Login | Needs::Nothing);
     match other {
-        Some(detail) if !ITS_OWN.contains(&route.path) => {
-            Err(Problem::unavailable(format!("{detail}; ask the primary")))
-        }
+        Some(detail) if !is_own => Err(Problem::unavailable(format!("{detail}; ask the primary"))),
         _ => Ok(()),
     }
 }
@@ -200,7 +371,7 @@ async fn turn(shared: &Shared) -> Result<tokio::sync::SemaphorePermit<'_>, Probl
         .map_err(|_| Problem::unavailable("the API is stopping"))
 }
 
-/// Refuses requests that a browser sends for a foreign web page, because the API has no authentication.
+/// Refuses requests that a browser sends for a foreign web page: a second defence beside tokens and cookies of this site alone.
 fn from_here(headers: &HeaderMap, listens: SocketAddr) -> Result<(), Problem> {
     let host = headers.get(HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let name = match host.rsplit_once(':') {

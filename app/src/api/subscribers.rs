@@ -4,15 +4,17 @@ use std::io::Cursor;
 use std::sync::{Arc, PoisonError};
 
 use hyper::StatusCode;
+use hyper::header::{ETAG, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::warn;
 use whimbrel_ids::Supi;
-use whimbrel_store::{Format, OnExisting, Store, StoreError, SubscriberRecord};
+use whimbrel_store::{Format, OnExisting, Store, StoreError, SubscriberRecord, WithSecrets};
+use zeroize::Zeroizing;
 
 use super::Shared;
 use super::handlers::{page, supi};
-use super::problem::Problem;
+use super::problem::{LineProblem, Problem};
 use super::routes::{Reply, Request};
 use crate::audit::{self, Access};
 use crate::subscribers::{EditError, is_of, open, patch, record_of};
@@ -58,7 +60,8 @@ async fn with_store<R: Send + 'static>(
 /// Records an access to personal data.
 pub(super) async fn accessed(
     shared: &Arc<Shared>,
-    caller: String,
+    address: String,
+    user: Option<String>,
     what: String,
     subscriber: Option<String>,
     outcome: u16,
@@ -70,8 +73,13 @@ pub(super) async fn accessed(
             *names = open(&shared.config.store).ok();
         }
         let outcome = outcome.to_string();
-        let access =
-            Access { caller: &caller, request: &what, subscriber: subscriber.as_deref(), outcome: &outcome };
+        let access = Access {
+            caller: &address,
+            user: user.as_deref(),
+            request: &what,
+            subscriber: subscriber.as_deref(),
+            outcome: &outcome,
+        };
         audit::record(&shared.config.store.path, names.as_ref(), &access);
     });
     if recorded.await.is_err() {
@@ -104,7 +112,35 @@ pub(super) async fn list(shared: Arc<Shared>, request: Request) -> Answer {
 pub(super) async fn show(shared: Arc<Shared>, request: Request) -> Answer {
     let supi = supi(request.param(0))?;
     let found = with_store(&shared, move |store| Ok(store.get(supi)?)).await?;
-    Reply::json(&*found.ok_or_else(|| Problem::from(StoreError::Unknown(supi)))?)
+    tagged(&*found.ok_or_else(|| Problem::from(StoreError::Unknown(supi)))?)
+}
+
+/// A record with the tag by which a later change names it (RFC 9110 §8.8.3).
+fn tagged(record: &SubscriberRecord) -> Answer {
+    let tag = HeaderValue::try_from(tag(record)).map_err(|e| Problem::internal(e.to_string()))?;
+    Ok(Reply::json(record)?.header(ETAG, tag))
+}
+
+/// A tag that changes with the record, keys included: a digest, from which no key follows.
+fn tag(record: &SubscriberRecord) -> String {
+    let octets = Zeroizing::new(serde_json::to_vec(&WithSecrets(record)).unwrap_or_default());
+    let digest = ring::digest::digest(&ring::digest::SHA256, &octets);
+    let first: String = digest.as_ref().iter().take(12).map(|o| format!("{o:02x}")).collect();
+    format!("\"{first}\"")
+}
+
+/// Refuses a change of a record that is not the one that the caller saw (RFC 9110 §13.1.1), if it names one.
+fn unchanged(store: &mut Store, supi: Supi, if_match: &str) -> Result<(), Problem> {
+    if if_match.is_empty() || if_match == "*" {
+        return Ok(());
+    }
+    let record = store.get(supi)?.ok_or(StoreError::Unknown(supi))?;
+    if if_match.split(',').any(|t| t.trim() == tag(&record)) {
+        return Ok(());
+    }
+    Err(Problem::precondition_failed(format!(
+        "{supi} was changed by another user after you read it: read it again, and make your change to what it is now"
+    )))
 }
 
 pub(super) async fn add(shared: Arc<Shared>, request: Request) -> Answer {
@@ -121,18 +157,25 @@ pub(super) async fn edit(shared: Arc<Shared>, request: Request) -> Answer {
     let Value::Object(changes) = json(&request)? else {
         return Err(Problem::bad_request("the body must be a JSON object with what changes (RFC 7396)"));
     };
+    let if_match = request.header("if-match").to_owned();
     let edited = with_store(&shared, move |store| {
+        unchanged(store, supi, &if_match)?;
         patch(store, supi, &changes).map_err(|e| match e {
             EditError::Store(e) => e.into(),
             EditError::Invalid(_) => Problem::unprocessable(e.to_string()),
         })
     });
-    Reply::json(&edited.await?)
+    tagged(&edited.await?)
 }
 
 pub(super) async fn remove(shared: Arc<Shared>, request: Request) -> Answer {
     let supi = supi(request.param(0))?;
-    with_store(&shared, move |store| Ok(store.remove(supi)?)).await?;
+    let if_match = request.header("if-match").to_owned();
+    with_store(&shared, move |store| {
+        unchanged(store, supi, &if_match)?;
+        Ok(store.remove(supi)?)
+    })
+    .await?;
     Ok(Reply::empty())
 }
 
@@ -144,6 +187,17 @@ struct Imported {
     skipped: u64,
     ignored_columns: Vec<String>,
     other_plmn: u64,
+}
+
+/// What was wrong with an import, line by line.
+fn import_problem(e: StoreError) -> Problem {
+    let lines = match &e {
+        StoreError::Import(lines) => {
+            lines.iter().map(|l| LineProblem { line: l.line, problem: l.problem.to_string() }).collect()
+        }
+        _ => Vec::new(),
+    };
+    Problem::from(e).with_lines(lines)
 }
 
 pub(super) async fn import(shared: Arc<Shared>, request: Request) -> Answer {
@@ -158,7 +212,7 @@ pub(super) async fn import(shared: Arc<Shared>, request: Request) -> Answer {
     let done = with_store(&shared, move |store| {
         let mut other_plmn = 0;
         let mut each = |supi| other_plmn += u64::from(!is_of(supi, served));
-        let done = store.import(Cursor::new(body), format, on_existing, &mut each)?;
+        let done = store.import(Cursor::new(body), format, on_existing, &mut each).map_err(import_problem)?;
         Ok(Imported {
             added: done.added,
             replaced: done.replaced,

@@ -1,9 +1,11 @@
 //! The API over its socket, as a client meets it; and `openapi.json` against what is really answered.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -22,6 +24,8 @@ use whimbrel_control::amf::{OverloadOrder, WarningError};
 use whimbrel_control::{Event, Procedure, Refusal, SessionOutcome, Subject, UeEvent, UeId};
 
 mod hostile;
+mod live;
+mod login;
 
 const UE: &str = "imsi-999700000000001";
 
@@ -48,6 +52,7 @@ fn served() -> (Served, Arc<Console>) {
     let config = Arc::new(config);
     let console = Console::new(clock::now()).unwrap();
     let server = start("127.0.0.1:0".parse().unwrap(), Shared::new(console.clone(), config, None)).unwrap();
+    know(server.address, folder.path());
     console.components(|c| c.set("n2", Condition::Up, "SCTP (raw) on 127.0.0.1 port 38412"));
     let served = Arc::downgrade(&console);
     std::thread::spawn(move || {
@@ -112,6 +117,7 @@ fn control(console: &Console, command: Command) {
             reply.send((gnb.gnb_id == 1).then(|| begin(Target::Reset(gnb)))).is_ok()
         }
         Command::Reconfigure(_) => true,
+        Command::OpenNas(_, messages, reply) => reply.send(vec![None; messages.len()]).is_ok(),
         // The gNB refuses at once.
         Command::ModifySession(supi, psi, modification, reply) => {
             let has = supi.to_string() == UE && psi.value() == 1;
@@ -186,7 +192,38 @@ fn raw(address: SocketAddr, octets: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// The local tokens of the servers that run now: tests send them as this host's commands do.
+static TOKENS: Mutex<BTreeMap<SocketAddr, String>> = Mutex::new(BTreeMap::new());
+
+fn know(address: SocketAddr, folder: &Path) {
+    let token = std::fs::read_to_string(folder.join("subscribers.db.token")).unwrap();
+    TOKENS.lock().unwrap().insert(address, token);
+}
+
+fn token(address: SocketAddr) -> String {
+    TOKENS.lock().unwrap()[&address].clone()
+}
+
+/// A request of this host's commands.
 fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
+    let headers = format!("Authorization: Bearer {}\r\n{headers}", token(address));
+    ask_unauthenticated(address, method, path, &headers, body)
+}
+
+/// A request with these headers alone.
+fn ask_unauthenticated(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> (u16, Value) {
+    let (status, _, body) = answer(address, method, path, headers, body);
+    (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+}
+
+/// Status, header and body of an answer.
+fn answer(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u16, String, String) {
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
@@ -194,8 +231,8 @@ fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str)
     let answer = raw(address, request.as_bytes());
     let status =
         answer.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"));
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    (status, serde_json::from_str(body).unwrap_or(Value::String(body.into())))
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    (status, head.to_ascii_lowercase(), body.into())
 }
 
 fn get(address: SocketAddr, path: &str) -> (u16, Value) {
@@ -283,6 +320,13 @@ fn answers_conform_to_the_openapi_document() {
         ("/api/v1/events?since=0", "/api/v1/events"),
         ("/api/v1/warnings", "/api/v1/warnings"),
         ("/api/v1/overload", "/api/v1/overload"),
+        ("/api/v1/alarms", "/api/v1/alarms"),
+        ("/api/v1/session", "/api/v1/session"),
+        ("/api/v1/users", "/api/v1/users"),
+        ("/api/v1/tokens", "/api/v1/tokens"),
+        ("/api/v1/audit?limit=3", "/api/v1/audit"),
+        ("/api/v1/ues?find=999700000000001", "/api/v1/ues"),
+        ("/api/v1/ues/999700000000001/signalling", "/api/v1/ues/{supi}/signalling"),
         ("/openapi.json", "/openapi.json"),
     ] {
         let (status, body) = get(server.address, path);
@@ -363,7 +407,7 @@ fn bad_input_gets_a_problem_document_and_the_next_request_is_served() {
     let (server, console) = served();
     let address = server.address;
     for (path, status) in [
-        ("/", 404),
+        ("/console/", 404),
         ("/api/v1/nothing", 404),
         ("/api/v1/ues/imsi-12", 400),
         ("/api/v1/ues/%ff%fe", 400),
@@ -391,11 +435,15 @@ fn requests_of_foreign_web_pages_are_refused() {
     let a = server.address;
     assert_eq!(ask(a, "GET", "/api/v1/status", "Origin: http://evil.example\r\n", "").0, 403);
     assert_eq!(ask(a, "GET", "/api/v1/status", &format!("Origin: http://{a}\r\n"), "").0, 200);
-    let rebound =
-        raw(a, b"GET /api/v1/status HTTP/1.1\r\nHost: evil.example:8070\r\nConnection: close\r\n\r\n");
-    assert!(rebound.starts_with("HTTP/1.1 403"), "{rebound}");
-    let local = raw(a, b"GET /api/v1/status HTTP/1.1\r\nHost: localhost:8070\r\nConnection: close\r\n\r\n");
-    assert!(local.starts_with("HTTP/1.1 200"), "{local}");
+    let of = |host: &str| {
+        let token = token(a);
+        let head = format!(
+            "GET /api/v1/status HTTP/1.1\r\nHost: {host}:8070\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
+        raw(a, head.as_bytes())
+    };
+    assert!(of("evil.example").starts_with("HTTP/1.1 403"), "{}", of("evil.example"));
+    assert!(of("localhost").starts_with("HTTP/1.1 200"), "{}", of("localhost"));
 }
 
 #[test]
@@ -415,8 +463,12 @@ fn garbage_on_the_socket_disturbs_no_other_client() {
 fn without_the_control_thread_the_state_is_still_shown() {
     let console = Console::new(clock::now()).unwrap();
     console.components(|c| c.set("n2", Condition::Down, "no SCTP"));
-    let shared = Shared::new(console, Arc::new(config::default()), None);
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config::default();
+    config.store.path = folder.path().join("subscribers.db");
+    let shared = Shared::new(console, Arc::new(config), None);
     let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
+    know(server.address, folder.path());
     let (status, body) = get(server.address, "/api/v1/status");
     assert_eq!((status, body["condition"].as_str()), (200, Some("down")));
     let (status, body) = get(server.address, "/api/v1/gnbs");

@@ -55,13 +55,13 @@ pub(crate) fn run(o: &Options) -> Done {
     }
     let ue: UeView = client.get(&path)?;
     if ue.mode == "connected" || o.current {
-        ask(client, &path, &ue.supi)?;
+        ask(&client, &path, &ue.supi)?;
     }
     place(&client.get(&path)?, o.at.json)
 }
 
 /// Requests a location report from the UE's gNB.
-fn ask(client: Client, path: &str, supi: &str) -> Done {
+fn ask(client: &Client, path: &str, supi: &str) -> Done {
     let mut since = client.get::<Status>("/api/v1/status")?.last_event;
     client.post(&format!("{path}/locate"))?;
     let begun = Instant::now();

@@ -2,6 +2,7 @@
 
 pub(crate) mod broker;
 pub(crate) mod check;
+pub(crate) mod console;
 pub(crate) mod cpf;
 pub(crate) mod demo;
 pub(crate) mod locate;

@@ -169,7 +169,6 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         store,
         entropy,
         n2,
-        adopted: Vec::new(),
         remembered_in: mark.as_ref().map(|mark| mark.file().to_path_buf()),
         upf,
         smf_n4,
@@ -261,12 +260,12 @@ fn open_shared_n2(parts: &mut Parts) -> Result<(), String> {
         _ => core::inherit_n2(&config, &mut parts.entropy),
     };
     match inherited {
-        Ok(Successor { transport, adopted, refused }) => {
+        Ok(Successor { transport, refused }) => {
             for (slot, defect) in refused {
                 warn!(slot, "an association of a gNB is not continued, and the gNB connects again: {defect}");
             }
             show_n2(&config, &console, &transport);
-            (parts.n2, parts.adopted) = (Some(transport), adopted);
+            parts.n2 = Some(transport);
         }
         Err(sentence) => {
             warn!("gNBs connect again when a CTA of this unit dies: {sentence}");

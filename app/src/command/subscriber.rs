@@ -182,7 +182,7 @@ fn open(file: &ConfigFile, what: &str, subjects: &[Supi]) -> Result<Store, Strin
     let store = subscribers::open(&config.store)?;
     let (caller, request) = (audit::user(), format!("subscriber {what}"));
     let record = |subscriber: Option<&str>| {
-        let access = Access { caller: &caller, request: &request, subscriber, outcome: "begun" };
+        let access = Access { caller: &caller, user: None, request: &request, subscriber, outcome: "begun" };
         audit::record(&config.store.path, Some(&store), &access);
     };
     subjects.iter().for_each(|supi| record(Some(&supi.to_string())));

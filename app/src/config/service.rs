@@ -18,6 +18,8 @@ pub(crate) struct Store {
 pub(crate) struct Api {
     pub(crate) address: SocketAddr,
     pub(crate) metrics: bool,
+    /// Memory for the UEs' signalling, in MiB.
+    pub(crate) signalling_mib: u32,
 }
 
 /// What is logged, and how.
@@ -66,7 +68,7 @@ pub(super) fn store(root: &mut Section<'_, '_>) -> Store {
 pub(super) fn api(root: &mut Section<'_, '_>) -> Api {
     root.section(
         "api",
-        "HTTP API: state, orders, subscribers, `why`, metrics. It has no authentication: keep it on a loopback address.",
+        "HTTP API and console: state, orders, subscribers, `why`, metrics (docs/console.md). Users log in; beyond loopback it speaks HTTPS only.",
         |s| Api {
             address: s.value(
                 "address",
@@ -74,8 +76,21 @@ pub(super) fn api(root: &mut Section<'_, '_>) -> Api {
                 "Address and TCP port; commands such as `whimbrel why` connect to it too.",
             ),
             metrics: s.value("metrics", true, "Serve /metrics in the Prometheus format (docs/metrics.md)."),
+            signalling_mib: signalling(s),
         },
     )
+}
+
+/// Most memory for signalling: an hour of a network with 100 registrations a second.
+const SIGNALLING_MIB_MAX: u32 = 4096;
+
+fn signalling(s: &mut Section<'_, '_>) -> u32 {
+    let doc = "Memory for the messages of UEs that the console shows, in MiB: 16 hold some 80,000 messages. 0: none is kept.";
+    let mib = s.value("signalling_mib", 16u32, doc);
+    if mib > SIGNALLING_MIB_MAX {
+        s.refuse("signalling_mib", format!("is above {SIGNALLING_MIB_MAX}"), "write less");
+    }
+    mib
 }
 
 pub(super) fn log(root: &mut Section<'_, '_>) -> Log {

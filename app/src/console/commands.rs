@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
-use whimbrel_control::Locate;
 use whimbrel_control::amf::{OverloadOrder, Warning, WarningError};
 use whimbrel_control::smf::Modification;
+use whimbrel_control::{Locate, UeId};
 use whimbrel_ids::{GlobalGnbId, PduSessionId, Supi};
 
 use super::locked;
@@ -58,6 +58,8 @@ pub(crate) enum Command {
     ResetGnb(GlobalGnbId, oneshot::Sender<Option<u64>>),
     /// Put a new version of the configuration in force, except for keys that need a restart.
     Reconfigure(Box<Config>),
+    /// Decipher NAS messages that a UE sent (`true`) or got, as far as they are under its keys of now. No key leaves the control thread.
+    OpenNas(UeId, Vec<(bool, Vec<u8>)>, oneshot::Sender<Vec<Option<Vec<u8>>>>),
     /// Modify a session (TS 23.502 §4.3.3.2). Answer: the operation; `None` if there is no such session.
     ModifySession(Supi, PduSessionId, Modification, oneshot::Sender<Option<u64>>),
 }

@@ -474,6 +474,48 @@ impl Histories {
         entries.take(limit).collect()
     }
 
+    /// Number of the newest event, repetitions included.
+    pub(crate) fn last(&self) -> u64 {
+        self.touched
+    }
+
+    /// The subjects of the events numbered above `seq`, at most `limit`, oldest first, each with the number of its last event.
+    pub(crate) fn changed_since(&self, seq: u64, limit: usize) -> Vec<(u64, Name)> {
+        let of_class = |by_age: &BTreeMap<u64, Name>| {
+            let newer = by_age.range(seq.saturating_add(1)..).take(limit);
+            newer.map(|(seq, name)| (*seq, name.clone())).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = self.by_age.iter().flat_map(of_class).collect();
+        all.sort_unstable_by_key(|(seq, _)| *seq);
+        all.truncate(limit);
+        all
+    }
+
+    /// What is wrong now, newest first, each with its time: gNBs that are down or refused, and UEs with a refusal that no success has
+    /// closed. At most `limit` of gNBs and of UEs.
+    pub(crate) fn troubled(&self, limit: usize) -> Vec<(Name, Instant)> {
+        let gnbs =
+            [Class::Gnb, Class::UnprovenGnb].into_iter().flat_map(|c| self.by_age[c as usize].values().rev());
+        let down = gnbs.filter_map(|name| {
+            let history = self.all.get(name)?;
+            let state = history.state().filter(|e| matches!(e.what, Happened::Down(_)));
+            Some((name.clone(), state.or_else(|| history.open())?.last))
+        });
+        let mut found: Vec<_> = down.take(limit).collect();
+        let mut ues: Vec<(Name, Instant)> = Vec::new();
+        for (seq, name) in self.refusals.iter().rev() {
+            let open = self.all.get(name).and_then(History::open).filter(|e| e.seq == *seq);
+            if let Some(entry) = open.filter(|_| !matches!(name, Name::Gnb(_))) {
+                ues.push((name.clone(), entry.last));
+                if ues.len() == limit {
+                    break;
+                }
+            }
+        }
+        found.append(&mut ues);
+        found
+    }
+
     /// Whether histories were deleted to make room.
     pub(crate) fn is_incomplete(&self) -> bool {
         self.forgotten
@@ -589,6 +631,24 @@ mod tests {
         histories.registered(Instant(6), &ue(1), id, Some(&gnb()));
         let state = histories.of(&ue(1)).unwrap().state().unwrap().clone();
         assert_eq!((state.first, state.count), (Instant(3), 1), "a periodic registration is not recorded");
+    }
+
+    #[test]
+    fn what_is_wrong_now_is_listed_until_it_is_closed() {
+        let mut histories = Histories::default();
+        let gnb_name = Name::Gnb(gnb());
+        histories.push(Instant(1), &ue(1), None, refused(&ue(1), "a", ClosedBy::Registration));
+        histories.push(Instant(2), &ue(1), None, refused(&ue(1), "b", ClosedBy::Registration));
+        histories.push(Instant(3), &gnb_name, None, Happened::Up("hall".into()));
+        assert_eq!(histories.troubled(9), [(ue(1), Instant(2))], "once for each UE");
+        assert_eq!(histories.changed_since(1, 9), [(2, ue(1)), (3, gnb_name.clone())]);
+        assert_eq!(histories.changed_since(0, 1), [(2, ue(1))]);
+        assert!(histories.changed_since(histories.last(), 9).is_empty());
+        histories.push(Instant(4), &gnb_name, None, Happened::Down("it left".into()));
+        assert_eq!(histories.troubled(9), [(gnb_name.clone(), Instant(4)), (ue(1), Instant(2))]);
+        histories.registered(Instant(5), &ue(1), UeId { slot: 1, generation: 0 }, None);
+        histories.push(Instant(6), &gnb_name, None, Happened::Up("hall".into()));
+        assert!(histories.troubled(9).is_empty());
     }
 
     #[test]

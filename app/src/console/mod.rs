@@ -10,6 +10,7 @@ mod events;
 mod history;
 mod metrics;
 mod operations;
+mod signalling;
 mod view;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,10 +26,14 @@ pub(crate) use metrics::{Metric, Metrics, NasDropReason, ProcedureName, Sample, 
 #[cfg(test)]
 pub(crate) use operations::Finding;
 pub(crate) use operations::{OperationState, OperationView, Operations, Target};
+pub(crate) use signalling::{Interface, Message, Names, Signalling};
 pub(crate) use view::{
     FlowView, GnbView, OverloadView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView,
     WarningAtGnb, WarningView,
 };
+
+/// Octets of signalling that are kept where the configuration says nothing else: some 80,000 messages, or 4,000 registrations.
+const SIGNALLING_OCTETS: usize = 16 << 20;
 
 /// State that the control thread, the API and the commands share.
 ///
@@ -46,6 +51,7 @@ pub(crate) struct Console {
     events: Mutex<Events>,
     histories: Mutex<Histories>,
     control: Mutex<Option<Arc<Config>>>,
+    signalling: Mutex<Signalling>,
 }
 
 impl Console {
@@ -60,6 +66,7 @@ impl Console {
             events: Mutex::default(),
             histories: Mutex::default(),
             control: Mutex::default(),
+            signalling: Mutex::new(Signalling::new(SIGNALLING_OCTETS)),
         }))
     }
 
@@ -76,6 +83,11 @@ impl Console {
     /// Recent history of UEs and gNBs.
     pub(crate) fn histories<R>(&self, with: impl FnOnce(&mut Histories) -> R) -> R {
         with(&mut locked(&self.histories))
+    }
+
+    /// Recent signalling of UEs.
+    pub(crate) fn signalling<R>(&self, with: impl FnOnce(&mut Signalling) -> R) -> R {
+        with(&mut locked(&self.signalling))
     }
 
     /// The control plane's configuration that is in force; none: this process has no control plane.

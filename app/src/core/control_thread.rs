@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tracing::error;
 use whimbrel_resilience::cta_replica::CtaReplica;
-use whimbrel_sctp_io::{Adopted, Transport};
+use whimbrel_sctp_io::Transport;
 use whimbrel_store::Store;
 
 use super::control_loop::{ControlLoop, Serves};
@@ -92,8 +92,6 @@ pub(crate) struct Parts {
     pub(crate) entropy: SystemEntropy,
     /// N2; `None` where the host has no way for SCTP: N4 and the console are served all the same.
     pub(crate) n2: Option<Transport>,
-    /// Associations of the primary before this one, which N2 is to continue.
-    pub(crate) adopted: Vec<Adopted>,
     /// The file that keeps the SCTP associations for the next start, should this program be killed.
     pub(crate) remembered_in: Option<PathBuf>,
     /// The UPF; `None` where the host has no way for packets, so that no session can be established with it.

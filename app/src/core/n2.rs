@@ -12,8 +12,8 @@ use whimbrel_ids::{GlobalGnbId, Instant};
 use whimbrel_ngap::{TransferSyntax, fast, to_per};
 use whimbrel_resilience::cta_replica::{Associations, LocalAssociation, MessageRoute};
 use whimbrel_sctp_io::{
-    Adopted, AssociationId as SctpAssociation, Events, Inheritance, Mode, OpenError, Settings, Sockets,
-    Successor, Transport, create_store,
+    AssociationId as SctpAssociation, Events, Inheritance, Mode, OpenError, Settings, Sockets, Successor,
+    Transport, create_store,
 };
 
 use super::control_thread::StopRequest;
@@ -96,6 +96,7 @@ pub(crate) fn inherit_n2(config: &Config, entropy: &mut SystemEntropy) -> Result
 const N2_SOCKETS: &str = "cta/n2 ";
 const N2_STORE: &str = "cta/n2-associations";
 
+/// SCTP as the configuration asks for it.
 fn settings(config: &Config) -> Settings {
     let mut endpoint = whimbrel_sctp_io::Config::new(config.n2.port);
     // A wildcard stands for all addresses, as the empty list does there.
@@ -117,6 +118,19 @@ fn settings(config: &Config) -> Settings {
     };
     settings
 }
+
+/// What an association is labelled with for the next primary: its name.
+pub(super) fn label(name: AssociationId) -> u64 {
+    LABELLED | u64::from(name.0)
+}
+
+/// The name that a label stands for; `None` if the association has none yet.
+pub(super) fn labelled(label: u64) -> Option<AssociationId> {
+    (label & LABELLED != 0).then_some(AssociationId(label as u32))
+}
+
+/// Tells a label from none.
+const LABELLED: u64 = 1 << 32;
 
 /// Ends every association, so that gNBs learn at once that this AMF stops (RFC 9260 §9): by SHUTDOWN, and by ABORT where DATA is still
 /// unacknowledged or the gNB silent after [`ENDED_WITHIN`], or at once if the stop is not to wait.
@@ -191,19 +205,24 @@ impl Links {
         physical
     }
 
-    /// An association of the primary before this CTA goes on under its name; so many of its messages have been received.
-    pub(crate) fn adopt(
+    /// An association goes on here after so many messages: its gNB restarted it, or this CTA has it from the former primary.
+    pub(crate) fn continues(
         &mut self,
         now: Instant,
-        adopted: &Adopted,
-        syntax: TransferSyntax,
-        name: AssociationId,
-    ) {
-        let peer = SocketAddr::new(adopted.primary.remote, adopted.peer_port);
-        let physical = self.up(now, adopted.association, peer, adopted.outbound_streams, syntax);
+        sctp: SctpAssociation,
+        peer: SocketAddr,
+        (outbound_streams, syntax): (u16, TransferSyntax),
+        received: u64,
+    ) -> LocalAssociation {
+        let physical = self.up(now, sctp, peer, outbound_streams, syntax);
         if let Some(link) = self.links.get_mut(&physical) {
-            link.received = adopted.released;
+            link.received = received;
         }
+        physical
+    }
+
+    /// An association of the former primary keeps its name.
+    pub(crate) fn keep_name(&mut self, physical: LocalAssociation, name: AssociationId) {
         self.names.name(physical, name);
     }
 

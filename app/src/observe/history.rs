@@ -49,6 +49,11 @@ impl Observer {
     pub(super) fn remember(&self, now: Instant, happened: &UeEvent) {
         let gnb = happened.on.and_then(|a| self.gnbs.get(&a)).map(|p| p.name.clone());
         let (gnb, ue) = (gnb.as_ref(), happened.ue);
+        if let Event::Completed { subject, .. } | Event::Refused { subject, .. } = &happened.event
+            && let Some(supi) = subject.supi
+        {
+            self.console.signalling(|s| s.name(supi, ue));
+        }
         match &happened.event {
             Event::Completed { procedure, subject, .. } => {
                 let name = name(ue, subject);

@@ -187,13 +187,14 @@ impl Playground {
         fs::write(&configuration, yaml(&folder, &(more + &unit)))
             .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
         let core = spawn(&folder, &configuration, wish)?;
+        let client = Client::new(API).of_core(&folder.join("whimbrel.db"));
         let mut playground = Self {
             folder,
             core,
             cpfs: Vec::new(),
             begun: 0,
             cpu: wish.core_cpu,
-            client: Client::new(API),
+            client,
             subscriptions,
             gnbs: wish.gnbs,
             suci: wish.suci,

@@ -159,7 +159,7 @@ impl OpenPlayground {
             playground.operators.push(operator);
         }
         for operator in &mut playground.operators {
-            let client = operator.client;
+            let client = &operator.client;
             let ready = move || {
                 client.get::<Value>("/api/v1/status").is_ok_and(|s| s["ready"].as_bool().unwrap_or(true))
             };
@@ -214,7 +214,8 @@ impl OpenPlayground {
         let arguments = ["broker", "run", "--config", &file.display().to_string()];
         let mut process = Process::start(name, &arguments, &self.folder)?;
         let client = Client::new(admin);
-        process.until("does not serve", move || client.reading("whimbrel_broker_users").is_ok())?;
+        let ready = client.clone();
+        process.until("does not serve", move || ready.reading("whimbrel_broker_users").is_ok())?;
         Ok((Broker { process, domain, address, client, key, epoch }, made.certificate))
     }
 
@@ -262,7 +263,8 @@ impl OpenPlayground {
         files::write_public(&file, &yaml)?;
         let arguments = ["run", "--strict", "--config", &file.display().to_string()];
         let process = Process::start(name, &arguments, &self.folder)?;
-        Ok(Operator { process, id, amf: host.into(), gateway, nth, gnbs, client: Client::new(api) })
+        let client = Client::new(api).of_core(&folder.join("whimbrel.db"));
+        Ok(Operator { process, id, amf: host.into(), gateway, nth, gnbs, client })
     }
 
     /// The UEs that are at an operator in a round: all are at each operator once in [`OPERATORS`] rounds.

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use whimbrel_ids::Instant;
-use whimbrel_sctp::{Adopted, AssociationId, Defect, Endpoint, Layout, Resume, Store, UserNotes};
+use whimbrel_sctp::{Adopted, AssociationId, Defect, Endpoint, Layout, Store, UserNotes};
 
 use crate::guard::PortGuard;
 use crate::packets::{PacketTransport, Socket, open_sockets, refuse_beside_kernel_sctp};
@@ -88,11 +88,8 @@ pub struct Inheritance {
 
 /// A transport that takes the place of another one.
 pub struct Successor {
-    /// It serves the sockets.
+    /// It serves the sockets, and [has adopted](Transport::take_adopted) associations.
     pub transport: Transport,
-    /// The associations that it continues: each is to be [resumed](Transport::resume), or aborted, and then all are to be
-    /// [settled](Transport::settle).
-    pub adopted: Vec<Adopted>,
     /// Associations whose saved state is damaged, and why: their peers set up others.
     pub refused: Vec<(u32, Defect)>,
 }
@@ -117,14 +114,21 @@ impl Transport {
         let mut packets = PacketTransport::over(mode, (sockets, Vec::new()), endpoint, Some(store));
         let (adopted, refused) = packets.adopt(now);
         let report = Report { chosen: mode, obstacles: Vec::new(), limits: Vec::new() };
-        let transport = Self { inner: Inner::Packets(Box::new(packets)), report };
-        Ok(Successor { transport, adopted, refused })
+        let transport = Self { inner: Inner::Packets(Box::new(packets)), report, adopted: Some(adopted) };
+        Ok(Successor { transport, refused })
     }
 
-    /// An adopted association goes on; its messages are among the next events.
-    pub fn resume(&mut self, now: Instant, association: AssociationId, how: Resume) {
+    /// The associations that it continues: each is to be [resumed](Transport::resume) or aborted, and then they are to be
+    /// [settled](Transport::settle). `None`: it has inherited nothing, or they were taken.
+    pub fn take_adopted(&mut self) -> Option<Vec<Adopted>> {
+        self.adopted.take()
+    }
+
+    /// An adopted association goes on. The user has its first `messages` messages; the others, if they were not released, are among the next
+    /// events.
+    pub fn resume(&mut self, now: Instant, association: AssociationId, messages: u64) {
         if let Inner::Packets(t) = &mut self.inner {
-            t.resume(now, association, how);
+            t.resume(now, association, messages);
         }
     }
 

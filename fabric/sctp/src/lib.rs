@@ -33,7 +33,7 @@ pub use report::{Mode, Obstacle, OpenError, Report};
 pub use store::create_store;
 pub use whimbrel_sctp::{
     Adopted, AssociationId, Config, Counters, Defect, DownReason, Event, Events, Former, Path, Refusal,
-    Resume, Status, UserNotes,
+    Status, UserNotes,
 };
 
 use kernel::KernelTransport;
@@ -92,6 +92,8 @@ enum Inner {
 pub struct Transport {
     inner: Inner,
     report: Report,
+    /// Associations of the process before this one, until they are taken.
+    adopted: Option<Vec<Adopted>>,
 }
 
 impl Transport {
@@ -114,7 +116,8 @@ impl Transport {
             };
             match opened {
                 Ok(inner) => {
-                    return Ok(Self { inner, report: Report { chosen: *mode, obstacles, limits } });
+                    let report = Report { chosen: *mode, obstacles, limits };
+                    return Ok(Self { inner, report, adopted: None });
                 }
                 // A port that is taken is taken: another way around it would only hide that.
                 Err(o) if o.errno == Some(libc::EADDRINUSE) => {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use whimbrel_ids::Instant;
 use whimbrel_sctp::{
     Adopted, AssociationId, Connect, Counters, Defect, Endpoint, Events, Former, Input, Outbox, Packets,
-    Path, Refusal, Resume, Send, Store,
+    Path, Refusal, Send, Store,
 };
 
 use crate::guard::PortGuard;
@@ -184,8 +184,8 @@ impl PacketTransport {
         (adopted, refused)
     }
 
-    pub(crate) fn resume(&mut self, now: Instant, association: AssociationId, how: Resume) {
-        self.endpoint.resume(now, association, how, &mut self.out);
+    pub(crate) fn resume(&mut self, now: Instant, association: AssociationId, messages: u64) {
+        self.endpoint.resume(now, association, messages, &mut self.out);
     }
 
     /// All that is continued is resumed: a successor continues from here.

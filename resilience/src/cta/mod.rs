@@ -358,6 +358,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.slots.by_tmsi(tmsi)
     }
 
+    /// The UE that an AMF-UE-NGAP-ID of ours names (TS 38.413 §9.3.3.1).
+    pub fn find_connection(&self, id: AmfUeNgapId) -> Option<UeId> {
+        self.slots.by_amf_ue_ngap_id(id)
+    }
+
     /// Slots in use, and those of them that hold a UE which did not authenticate yet.
     pub fn occupancy(&self) -> (usize, u32) {
         (self.slots.used(), self.slots.unauthenticated_ues())

@@ -106,10 +106,6 @@ impl Associations {
         let mut bound: BTreeMap<GlobalGnbId, AssociationId> = BTreeMap::new();
         let mut down = Vec::new();
         for (name, gnb) in names {
-            if self.names.contains_key(&name) {
-                bound.extend(gnb.map(|gnb| (gnb, name)));
-                continue; // its association outlives the CTA that had it
-            }
             match gnb {
                 Some(gnb) if !bound.contains_key(&gnb) => {
                     bound.insert(gnb, name);
@@ -219,17 +215,6 @@ mod tests {
             "it comes as a new one"
         );
         assert_eq!(here.next_deadline(), None);
-    }
-
-    #[test]
-    fn an_association_that_outlives_its_cta_keeps_its_name_and_its_gnb_is_not_awaited() {
-        let mut here = Associations::default();
-        here.name(LocalAssociation(1), AssociationId(7));
-        let names = [(AssociationId(7), Some(gnb(1))), (AssociationId(8), Some(gnb(2)))];
-        assert_eq!(here.take_over(NOW, names), []);
-        assert_eq!(here.take(LocalAssociation(1), &[0]), MessageRoute::ToAssociation(AssociationId(7)));
-        assert!(!here.awaits(AssociationId(7)) && here.awaits(AssociationId(8)));
-        assert_eq!(here.tick(NOW + GRACE), [AssociationId(8)]);
     }
 
     #[test]

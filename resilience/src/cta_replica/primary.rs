@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use whimbrel_control::AssociationId;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
 
@@ -20,7 +21,14 @@ pub struct PrimaryCta<S, E, I = ()> {
     unsettled: BTreeSet<CpfId>,
     /// How far the UEs' time is ahead of this host's, in microseconds.
     ahead_us: i64,
+    /// The message that the next input is.
+    received: Option<(AssociationId, u64)>,
+    /// Inputs whose NGAP messages have left since [`PrimaryCta::take_marks`], and how many each.
+    ngap_left: Vec<(u64, usize)>,
 }
+
+/// Room in a mark for the messages of one input.
+const MESSAGES_PER_INPUT_BITS: u32 = 16;
 
 /// An input's outputs, until the replica holds the input.
 struct Held {
@@ -28,6 +36,13 @@ struct Held {
     /// The CPF that sent the input, if one did.
     from: Option<CpfId>,
     out: Outbox,
+}
+
+impl Held {
+    fn ngap_left(&self) -> Option<(u64, usize)> {
+        let messages = self.out.ngap.len();
+        (messages > 0).then_some((self.number, messages))
+    }
 }
 
 struct Replicated {
@@ -55,7 +70,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     }
 
     pub(super) fn of(machine: Machine<S, E, I>, unsettled: BTreeSet<CpfId>, ahead_us: i64) -> Self {
-        Self { machine, replicated: None, unsettled, ahead_us }
+        let (received, ngap_left) = (None, Vec::new());
+        Self { machine, replicated: None, unsettled, ahead_us, received, ngap_left }
     }
 
     /// The UEs' time: that of the host where they began, continued through takeovers.
@@ -131,10 +147,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
 
     fn step(&mut self, now: Instant, step: Step<'_>, out: &mut Outbox) -> (OrderOutcome, Option<Record>) {
         let now = self.time(now).max(self.machine.now);
+        let received = self.received.take();
         if let Step::CpfLost(cpf) = step {
             self.unsettled.remove(&cpf);
         }
         let Some(replicated) = &mut self.replicated else {
+            let before = out.ngap.len();
             let ordered = if self.unsettled.is_empty() {
                 self.machine.run(now, step, ExternalSource::Live, out).ordered
             } else {
@@ -143,10 +161,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
                 self.leave(caused, out);
                 outcome.ordered
             };
+            let messages = out.ngap.len() - before;
+            self.ngap_left.extend((messages > 0).then_some((self.machine.number, messages)));
             return (ordered, None);
         };
         let number = self.machine.number + 1;
-        let draft = Draft::new(Head::new(replicated.left, Some((number, now))), &step);
+        let head = Head::new(replicated.left, Some((number, now))).with_received(received);
+        let draft = Draft::new(head, &step);
         let from = step.sender().filter(|cpf| self.machine.cta.trusts(*cpf));
         let mut caused = Outbox::default();
         let outcome = self.machine.run(now, step, ExternalSource::Recorded(Default::default()), &mut caused);
@@ -173,6 +194,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
             if let Some(from) = held.from {
                 *replicated.taken.entry(from).or_default() += 1;
             }
+            self.ngap_left.extend(held.ngap_left());
             caused.append(held.out);
         }
         self.leave(caused, out);
@@ -212,8 +234,29 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     pub fn alone(&mut self, out: &mut Outbox) {
         let Some(mut replicated) = self.replicated.take() else { return };
         let mut caused = Outbox::default();
-        replicated.gate.open().for_each(|held| caused.append(held.out));
+        for held in replicated.gate.open() {
+            self.ngap_left.extend(held.ngap_left());
+            caused.append(held.out);
+        }
         self.leave(caused, out);
+    }
+
+    /// The next input is this message of an association, by its number there: a replica that takes over knows which messages it has.
+    pub fn received(&mut self, association: AssociationId, number: u64) {
+        self.received = Some((association, number));
+    }
+
+    /// The marks of the NGAP messages that have left since the last call, one each, in their order. Marks only grow, also through a takeover:
+    /// that of a message is the same in the primary and in its replica.
+    pub fn take_marks(&mut self) -> Vec<u64> {
+        let marks = |(number, messages): (u64, usize)| {
+            (1..=messages).map(move |nth| (number << MESSAGES_PER_INPUT_BITS) + nth as u64)
+        };
+        self.ngap_left.drain(..).flat_map(marks).collect()
+    }
+
+    pub(super) fn set_ngap_left(&mut self, ngap_left: Vec<(u64, usize)>) {
+        self.ngap_left = ngap_left;
     }
 
     fn leave(&mut self, mut caused: Outbox, out: &mut Outbox) {

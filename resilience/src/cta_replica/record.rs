@@ -48,11 +48,17 @@ pub(super) struct Head {
     pub(super) left: u64,
     /// The input's number and time. `None`: the record carries `left` alone.
     pub(super) input: Option<(u64, Instant)>,
+    /// The input is the message of this number of an association.
+    pub(super) received: Option<(AssociationId, u64)>,
 }
 
 impl Head {
     pub(super) fn new(left: u64, input: Option<(u64, Instant)>) -> Self {
-        Self { code: CodeVersion::own(), left, input }
+        Self { code: CodeVersion::own(), left, input, received: None }
+    }
+
+    pub(super) fn with_received(self, received: Option<(AssociationId, u64)>) -> Self {
+        Self { received, ..self }
     }
 }
 

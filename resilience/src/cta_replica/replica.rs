@@ -1,12 +1,13 @@
 //! The CTA replica.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use whimbrel_control::AssociationId;
 use whimbrel_control::udm::{Directory, Subscribers};
 use whimbrel_ids::Instant;
 
 use super::machine::{Machine, Outcome};
-use super::record::{Beside, Shape, Snapshot, read};
+use super::record::{Beside, Shape, Snapshot, Step, read};
 use super::{PrimaryCta, ReplicaFault};
 use crate::cta::ExternalSource;
 use crate::{Cta, Entropy, Inspect, Outbox};
@@ -17,6 +18,8 @@ pub struct CtaReplica<S, E, I = ()> {
     /// Outputs that are not known to have left the primary.
     doubtful: VecDeque<(u64, Outbox)>,
     fault: Option<ReplicaFault>,
+    /// The last message that it has of each association, by its number there.
+    received: BTreeMap<AssociationId, u64>,
     /// How far the primary's clock is ahead of this host's, in microseconds, and the input at which that was measured.
     ahead_us: i64,
     timed: Option<u64>,
@@ -36,7 +39,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
         let (state, Beside { links, number, now }) = Snapshot::read(snapshot)?;
         let cta = Cta::from_state(state, directory, subscribers, entropy, inspect);
         let machine = Machine { cta, links, number, now, replicable: true };
-        Ok(Self { machine, doubtful: VecDeque::new(), fault: None, ahead_us: 0, timed: None })
+        let (doubtful, received) = (VecDeque::new(), BTreeMap::new());
+        Ok(Self { machine, doubtful, fault: None, received, ahead_us: 0, timed: None })
     }
 
     /// The CTA itself.
@@ -79,6 +83,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
         if number != self.machine.number + 1 {
             return Err(ReplicaFault::OutOfOrder);
         }
+        let down = if let Step::AssociationDown(name) = &step { Some(*name) } else { None };
         let mut out = Outbox::default();
         let Outcome { outside, .. } = self.machine.run(now, step, ExternalSource::Replayed(taken), &mut out);
         let exhausted = matches!(outside, ExternalSource::Replayed(rest) if rest.is_empty());
@@ -86,11 +91,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
             return Err(ReplicaFault::Diverged);
         }
         self.doubtful.push_back((number, out));
+        self.received.extend(head.received);
+        if let Some(down) = down {
+            self.received.remove(&down);
+        }
         Ok(number)
     }
 
     /// Takes over; it is certain that the former primary's outputs do not leave any more. The outbox leaves first: all that the former
-    /// primary may not have sent.
+    /// primary may not have sent. [`PrimaryCta::take_marks`] has the marks of its NGAP messages, for an edge that knows which of them have
+    /// left.
     ///
     /// It may have sent the newest of them. A PFCP request is known by its number, and answered again. NGAP has no such number, but a
     /// message that comes twice is not processed twice: NAS messages are dropped by their COUNT (TS 33.501 §6.4.3.1), and a challenge is
@@ -100,13 +110,21 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
     ///
     /// Deviation: the first design sent N2 messages at most once, and in doubt not at all.
     pub fn take_over(mut self) -> (PrimaryCta<S, E, I>, Outbox) {
-        let mut first = Outbox::default();
-        for (_, out) in std::mem::take(&mut self.doubtful) {
+        let (mut first, mut ngap_left) = (Outbox::default(), Vec::new());
+        for (number, out) in std::mem::take(&mut self.doubtful) {
+            ngap_left.push((number, out.ngap.len()));
             first.append(out);
         }
         first.cpfs.clear(); // their links have them, and are resumed
         let unsettled = self.machine.cta.trusted().collect();
-        (PrimaryCta::of(self.machine, unsettled, self.ahead_us), first)
+        let mut primary = PrimaryCta::of(self.machine, unsettled, self.ahead_us);
+        primary.set_ngap_left(ngap_left);
+        (primary, first)
+    }
+
+    /// How many messages of each association this replica has, of those that came since its snapshot.
+    pub fn received(&self) -> &BTreeMap<AssociationId, u64> {
+        &self.received
     }
 
     /// The outputs of the newest input here, which do not leave.

@@ -132,6 +132,25 @@ fn a_container_is_deciphered_under_its_messages_count() {
 }
 
 #[test]
+fn past_messages_are_read_again_under_the_same_keys_alone() {
+    let (mut amf, mut ue) = pair();
+    let messages: Vec<_> = (0..600).map(|_| sent(&mut ue, CIPHERED)).collect();
+    for message in &messages {
+        amf.unprotect(message, &mut Vec::new()).unwrap();
+    }
+    let counts = amf.counts();
+    for message in &messages[100..] {
+        assert_eq!(amf.read_again(Direction::Uplink, message).as_deref(), Some(&PLAIN[..]));
+    }
+    assert_eq!(amf.read_again(Direction::Uplink, &messages[0]), None, "too old to tell its COUNT");
+    assert_eq!(amf.read_again(Direction::Downlink, &messages[599]), None);
+    let mut altered = messages[599].clone();
+    altered[9] ^= 1;
+    assert_eq!(amf.read_again(Direction::Uplink, &altered), None);
+    assert_eq!(amf.counts(), counts, "nothing changes");
+}
+
+#[test]
 fn what_is_no_protected_message_is_named() {
     let (mut amf, _) = pair();
     for (octets, ie) in [

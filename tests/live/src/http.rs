@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use crate::mutate;
-use crate::program::{API, status};
+use crate::program::{API, TOKEN, status, with_token};
 use crate::rng::Rng;
 
 /// Connections that are kept open and slow at once: fewer than the API takes, so that others can be judged.
@@ -13,11 +13,12 @@ const SLOW_MAX: usize = 60;
 /// How long an answer may take, on a busy host. The API itself ends a request after 60 s at most.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const ROUTES: [(&str, &str); 16] = [
+const ROUTES: [(&str, &str); 18] = [
     ("GET", "/api/v1/status"),
     ("GET", "/api/v1/gnbs"),
     ("GET", "/api/v1/ues?limit=10"),
     ("GET", "/api/v1/ues/{}"),
+    ("GET", "/api/v1/ues/{}/signalling"),
     ("POST", "/api/v1/ues/{}/deregister"),
     ("GET", "/api/v1/why/{}"),
     ("GET", "/api/v1/refusals?limit=5"),
@@ -28,6 +29,7 @@ const ROUTES: [(&str, &str); 16] = [
     ("GET", "/api/v1/subscribers/{}"),
     ("PATCH", "/api/v1/subscribers/{}"),
     ("DELETE", "/api/v1/subscribers/{}"),
+    ("POST", "/api/v1/session"),
     ("GET", "/metrics"),
     ("GET", "/openapi.json"),
 ];
@@ -108,7 +110,7 @@ impl Clients {
             self.slow.truncate(SLOW_MAX);
             return Ok(());
         }
-        let sent = stream.write_all(&octets);
+        let sent = stream.write_all(&with_token(&octets));
         if fate == 1 {
             return Ok(()); // Gone before the answer.
         }
@@ -160,6 +162,9 @@ fn request(rng: &mut Rng) -> (Vec<u8>, bool) {
     }
     let content_type = TYPES[rng.below(TYPES.len())];
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {API}\r\nConnection: close\r\n");
+    if !rng.once_in(20) {
+        head.push_str(&format!("Authorization: Bearer {TOKEN}\r\n"));
+    }
     if !content_type.is_empty() {
         head.push_str(&format!("Content-Type: {content_type}\r\n"));
     }

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -24,6 +25,20 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(15);
 const LOG_OCTETS_MAX: u64 = 64 << 20;
 /// Words of a log line that no input of a peer may cause.
 const FAULTS: [&str; 4] = ["panicked at", "fault of the program", "in a panic", "thread panicked"];
+
+/// Stands in requests for the token of this host's commands, which is another one at each start of the core.
+pub(crate) const TOKEN: &str = "TOKEN-OF-THIS-HOST";
+/// That token, once the core is ready.
+static LOCAL_TOKEN: Mutex<String> = Mutex::new(String::new());
+
+/// A request with the token in its place.
+pub(crate) fn with_token(octets: &[u8]) -> Vec<u8> {
+    let token = LOCAL_TOKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    match octets.windows(TOKEN.len()).position(|w| w == TOKEN.as_bytes()) {
+        Some(at) => [&octets[..at], token.as_bytes(), &octets[at + TOKEN.len()..]].concat(),
+        None => octets.to_vec(),
+    }
+}
 
 /// The running program.
 pub(crate) struct Program {
@@ -81,6 +96,9 @@ impl Program {
             if exchange(b"GET /api/v1/status HTTP/1.1\r\nHost: 127.0.0.1:8070\r\nConnection: close\r\n\r\n")
                 .is_ok()
             {
+                let token = fs::read_to_string(self.folder.path().join("whimbrel.db.token"));
+                *LOCAL_TOKEN.lock().unwrap_or_else(PoisonError::into_inner) =
+                    token.map_err(|e| format!("the core's token file: {e}"))?;
                 return Ok(());
             }
             if begin.elapsed() > READY_WITHIN {
@@ -95,11 +113,11 @@ impl Program {
         let lines = subscribers.iter().map(|s| format!("{},{},{}\n", s.supi, hex(&s.k), hex(&s.opc)));
         let csv: String = std::iter::once("supi,k,opc\n".to_owned()).chain(lines).collect();
         let head = format!(
-            "POST /api/v1/subscribers/import HTTP/1.1\r\nHost: {API}\r\nContent-Type: text/csv\r\n\
+            "POST /api/v1/subscribers/import HTTP/1.1\r\nHost: {API}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: text/csv\r\n\
              Connection: close\r\nContent-Length: {}\r\n\r\n{csv}",
             csv.len()
         );
-        match exchange(head.as_bytes()) {
+        match exchange(&with_token(head.as_bytes())) {
             Ok(answer) if status(&answer).is_some_and(|s| (200..300).contains(&s)) => Ok(()),
             Ok(answer) => Err(format!("the subscribers were refused: {}", String::from_utf8_lossy(&answer))),
             Err(e) => Err(format!("the subscribers could not be given: {e}")),

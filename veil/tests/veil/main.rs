@@ -7,5 +7,6 @@ mod kept;
 mod ledger;
 mod messages;
 mod model;
+mod rotation;
 mod tokens;
 mod world;

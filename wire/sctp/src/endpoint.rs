@@ -138,17 +138,8 @@ pub struct Adopted {
     pub adaptation: Option<u32>,
     /// Messages that it delivered since it was set up.
     pub messages: u64,
-    /// Those of them that the user has released: [`Resume::After`] none delivers all others again.
+    /// How many of them were released.
     pub released: u64,
-}
-
-/// How an adopted association goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resume {
-    /// The user knows it, and has its first so many messages; the others follow as [`Event::Data`].
-    After(u64),
-    /// The user does not know it: [`Event::Up`] comes, then the messages that were not released.
-    AsNew,
 }
 
 /// How an association stands.
@@ -437,21 +428,15 @@ impl Endpoint {
         Ok(Some(adopted))
     }
 
-    /// An adopted association goes on: its messages follow as events, and what was under way leaves again at the next flush.
-    pub fn resume(&mut self, now: Instant, association: AssociationId, how: Resume, out: &mut Outbox) {
+    /// An adopted association goes on. The user has its first `messages` messages; the others, if they were not released, follow as events.
+    /// What was under way leaves again at the next flush.
+    pub fn resume(&mut self, now: Instant, association: AssociationId, messages: u64, out: &mut Outbox) {
         if find(&mut self.slots, association).is_none() {
             return;
         }
         let hold = self.config.hold_acknowledgements;
         self.with(Some(association.slot), now, out, |a, cx| {
-            let has = match how {
-                Resume::After(messages) => messages,
-                Resume::AsNew => {
-                    a.announce(cx.out);
-                    0
-                }
-            };
-            a.rx.resume(has, hold, a.id, &mut cx.out.events);
+            a.rx.resume(messages, hold, a.id, &mut cx.out.events);
         });
     }
 

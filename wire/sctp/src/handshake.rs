@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::association::{Association, Context, Identity, State};
 use crate::config::Config;
 use crate::cookie::{Cookie, PEER_ADDRESSES_MAX};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, UserNotes};
 use crate::outbox::{DownReason, Event, Outbox, Path};
 use crate::packet::{
     Chunk, Init, Packet, Parameters, Unknown, be32, cause, kind, parameter, read_address, write_address,
@@ -398,6 +398,7 @@ impl Endpoint {
             let local = (cookie.local_tag, cookie.local_tsn);
             a.reset(local, (cookie.peer_tag, cookie.peer_tsn), cookie.peer_rwnd, cx);
             a.state = State::Established;
+            a.notes = UserNotes::default(); // they were of the association before
             a.primary = a.heard_on(cookie.path);
             if let Some(p) = a.paths.get_mut(a.primary) {
                 p.confirmed = true;

@@ -10,7 +10,7 @@ use sim::replaced::{Bank, Dies, Replaced, SECRET};
 use sim::{Net, PORT, Weather};
 use whimbrel_ids::Instant;
 use whimbrel_sctp::{
-    AssociationId, Config, Defect, DownReason, Endpoint, Input, Layout, Outbox, Resume, Saved, Send, State,
+    AssociationId, Config, Defect, DownReason, Endpoint, Input, Layout, Outbox, Saved, Send, State,
 };
 
 const STREAMS: u16 = 5;
@@ -229,7 +229,7 @@ fn adopted(bank: &Bank, config: &Config, now: Instant) -> Result<bool, Defect> {
     let adopted = endpoint.adopt(now, 0, bank)?;
     if let Some(adopted) = &adopted {
         let mut out = Outbox::default();
-        endpoint.resume(now, adopted.association, Resume::AsNew, &mut out);
+        endpoint.resume(now, adopted.association, 0, &mut out);
         for second in 0..10 {
             let now = now + Duration::from_secs(second);
             endpoint.handle(now, Input::Tick, &mut out);
@@ -381,19 +381,40 @@ fn a_cookie_of_the_former_endpoint_is_good() {
 }
 
 #[test]
-fn a_user_that_does_not_know_an_association_gets_it_as_a_new_one() {
+fn messages_that_the_user_does_not_have_follow_and_no_others() {
     let (bank, config, now) = a_store();
-    let mut endpoint = Endpoint::successor(config, SECRET, 1, now);
-    let adopted = endpoint.adopt(now, 0, &bank).unwrap().unwrap();
-    assert_eq!((adopted.notes.mark, adopted.peer_port), (4, PORT));
-    let mut out = Outbox::default();
-    endpoint.resume(now, adopted.association, Resume::AsNew, &mut out);
-    let mut events = out.events.iter();
-    assert!(matches!(events.next(), Some(whimbrel_sctp::Event::Up { .. })));
-    let data = events.filter(|e| matches!(e, whimbrel_sctp::Event::Data { .. })).count() as u64;
-    assert!(
-        data > 0 && data == adopted.messages,
-        "{data} of {} messages, none of them released",
-        adopted.messages
-    );
+    for has in 0..3 {
+        let mut endpoint = Endpoint::successor(config.clone(), SECRET, 1, now);
+        let adopted = endpoint.adopt(now, 0, &bank).unwrap().unwrap();
+        assert_eq!((adopted.notes.mark, adopted.peer_port, adopted.released), (4, PORT, 0));
+        let mut out = Outbox::default();
+        endpoint.resume(now, adopted.association, has, &mut out);
+        let data =
+            out.events.iter().filter(|e| matches!(e, whimbrel_sctp::Event::Data { .. })).count() as u64;
+        assert!(adopted.messages > 0);
+        assert_eq!(data, adopted.messages.saturating_sub(has));
+    }
+}
+
+#[test] // RFC 9260 §5.2.4.1 A: the successor does not take the peer's new life for its former one
+fn what_the_user_kept_with_an_association_ends_when_its_peer_restarts() {
+    let mut net = Net::new(13);
+    add(&mut net, false, Dies::Never);
+    add(&mut net, false, Dies::Never);
+    net.connect(0, 1);
+    net.run(Duration::from_millis(100));
+    let server = net.nodes[1].up().unwrap();
+    net.nodes[1].endpoint.set_label(server, 7);
+    net.nodes[0].replaced = None;
+    net.reboot(0);
+    net.connect(0, 1);
+    net.run(Duration::from_millis(100));
+    assert!(net.nodes[1].seen.iter().any(|s| matches!(s, sim::Seen::Restarted(_))));
+    assert_eq!(net.nodes[1].endpoint.notes(server), Some(Default::default()));
+    net.nodes[1].replace(net.now, &mut Outbox::default());
+    net.run(Duration::from_millis(100));
+    let up = net.nodes[0].up().unwrap();
+    send(&mut net, 0, up, 1, 1, &message(0, 0, 100));
+    net.run(Duration::from_millis(100));
+    assert_eq!(net.nodes[1].messages(), 1);
 }

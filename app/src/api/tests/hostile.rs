@@ -108,7 +108,8 @@ fn a_body_announced_of_100_mb_is_not_waited_for() {
     let (server, _console) = served();
     let a = server.address;
     let head = format!(
-        "POST /api/v1/subscribers HTTP/1.1\r\nHost: {a}\r\nConnection: close\r\n{JSON}Content-Length: 104857600\r\n\r\n"
+        "POST /api/v1/subscribers HTTP/1.1\r\nHost: {a}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n{JSON}Content-Length: 104857600\r\n\r\n",
+        token(a)
     );
     let answer = raw(a, &[head.as_bytes(), &vec![b' '; 600 << 10]].concat());
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
@@ -163,8 +164,10 @@ fn a_slow_import_does_not_hold_up_the_next_for_long() {
     let (server, _console) = served();
     let a = server.address;
     let mut slow = TcpStream::connect(a).unwrap();
-    let head =
-        format!("POST /api/v1/subscribers/import HTTP/1.1\r\nHost: {a}\r\nContent-Length: 1000\r\n\r\nsupi");
+    let head = format!(
+        "POST /api/v1/subscribers/import HTTP/1.1\r\nHost: {a}\r\nAuthorization: Bearer {}\r\nContent-Length: 1000\r\n\r\nsupi",
+        token(a)
+    );
     slow.write_all(head.as_bytes()).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     let csv = "Content-Type: text/csv\r\n";

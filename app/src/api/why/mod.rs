@@ -2,7 +2,7 @@
 
 mod gnb;
 mod silence;
-mod subject;
+pub(super) mod subject;
 mod ue;
 
 use std::net::IpAddr;
@@ -72,7 +72,7 @@ pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
 }
 
 /// About a UE that is known by another name than its SUPI.
-async fn remembered(shared: &Arc<Shared>, name: &Name, text: &str) -> WhyAnswer {
+pub(super) async fn remembered(shared: &Arc<Shared>, name: &Name, text: &str) -> WhyAnswer {
     match name {
         Name::Ue(supi) => ue::answer(shared, *supi).await,
         Name::Gnb(id) => gnb::answer(shared, id).await,
@@ -85,15 +85,19 @@ async fn remembered(shared: &Arc<Shared>, name: &Name, text: &str) -> WhyAnswer 
     }
 }
 
+/// A name as the API shows it, and understands it.
+pub(super) fn shown(name: &Name) -> String {
+    match name {
+        Name::Ue(supi) => supi.to_string(),
+        Name::Equipment(pei) => pei.to_string(),
+        Name::Unidentified(ue) => format!("ue-{:x}.{:x}", ue.slot, ue.generation),
+        Name::Gnb(id) => id.to_string(),
+    }
+}
+
 /// About a UE's address in one of its sessions, or a gNB's address.
 async fn of_address(shared: &Arc<Shared>, address: IpAddr, text: &str) -> WhyAnswer {
-    let has = |ue: &UeView| {
-        let own = address.to_string();
-        ue.sessions.iter().any(|s| {
-            let prefix = s.ipv6.as_deref().and_then(|p| p.split_once('/')).and_then(|(p, _)| p.parse().ok());
-            s.ipv4.as_deref() == Some(&own) || prefix.is_some_and(|p: IpAddr| same_prefix(p, address))
-        })
-    };
+    let has = |ue: &UeView| has_address(ue, address);
     if let Some(gnb) = gnbs(shared).await.into_iter().find(|g| host(&g.address) == Some(address)) {
         return gnb::answer(shared, &format!("gnb-{}", gnb.id)).await;
     }
@@ -163,6 +167,66 @@ async fn search(shared: &Shared, fits: impl Fn(&UeView) -> bool) -> Option<Supi>
         after = Some(page.next?.parse().ok()?);
     }
     None
+}
+
+/// The UEs that a text means, in the order of their SUPI, and where to go on: by SUPI, IMEI, 5G-GUTI, address, gNB, or a part of these.
+pub(super) async fn found(
+    shared: &Shared,
+    text: &str,
+    mut after: Option<Supi>,
+    limit: usize,
+) -> Result<(Vec<UeView>, Option<String>), super::problem::Problem> {
+    let lower = text.to_ascii_lowercase();
+    let subject = Subject::parse(text);
+    let named = gnbs(shared)
+        .await
+        .into_iter()
+        .filter(|g| g.name.as_ref().is_some_and(|n| n.to_ascii_lowercase().contains(&lower)));
+    let named: Vec<String> = named.map(|g| format!("gnb-{}", g.id)).collect();
+    let fits = |ue: &UeView| {
+        let has =
+            |field: &Option<String>| field.as_ref().is_some_and(|f| f.to_ascii_lowercase().contains(&lower));
+        let meant = match &subject {
+            Subject::Equipment(pei) => ue.pei.as_deref() == Some(pei),
+            Subject::Tmsi(tmsi) => ue.tmsi.as_deref() == Some(tmsi),
+            Subject::Gnb(id) => ue.gnb.as_deref().and_then(|g| g.strip_prefix("gnb-")) == Some(id),
+            Subject::Address(address) => has_address(ue, *address),
+            Subject::Ue(_) | Subject::Unidentified(_) | Subject::Part(_) | Subject::Other => false,
+        };
+        let at_named = ue.gnb.as_ref().is_some_and(|g| named.contains(g));
+        let address = ue.sessions.iter().any(|s| has(&s.ipv4) || has(&s.ipv6));
+        meant
+            || at_named
+            || ue.supi.contains(&lower)
+            || has(&ue.pei)
+            || has(&ue.tmsi)
+            || has(&ue.gnb)
+            || address
+    };
+    let mut all = Vec::new();
+    for _ in 0..LOOKED_AT_MAX / PAGE {
+        let asked = UesRequest { after, limit: PAGE };
+        let page = shared.console.commands.ask(|reply| Command::ListUes(asked, reply)).await?;
+        for ue in page.ues.into_iter().filter(|ue| fits(ue)) {
+            all.push(ue);
+            if all.len() == limit {
+                let next = all.last().map(|ue| ue.supi.clone());
+                return Ok((all, next));
+            }
+        }
+        let Some(next) = page.next else { break };
+        after = next.parse().ok();
+    }
+    Ok((all, None))
+}
+
+/// Whether a UE has an address in one of its sessions.
+fn has_address(ue: &UeView, address: IpAddr) -> bool {
+    let own = address.to_string();
+    ue.sessions.iter().any(|s| {
+        let prefix = s.ipv6.as_deref().and_then(|p| p.split_once('/')).and_then(|(p, _)| p.parse().ok());
+        s.ipv4.as_deref() == Some(&own) || prefix.is_some_and(|p: IpAddr| same_prefix(p, address))
+    })
 }
 
 /// The history, newest first, one line an event.

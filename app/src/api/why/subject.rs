@@ -10,7 +10,7 @@ const PARTS: [&str; 10] = ["n2", "n3", "n4", "n6", "upf", "store", "api", "cta",
 
 /// The subject, by the form of the name.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Subject {
+pub(in crate::api) enum Subject {
     /// `imsi-999700000000001`, or its digits.
     Ue(Supi),
     /// `imei-…` or `imeisv-…`; 16 digits alone are an IMEISV.
@@ -31,7 +31,7 @@ pub(super) enum Subject {
 
 impl Subject {
     /// By the form of a name.
-    pub(super) fn parse(text: &str) -> Self {
+    pub(in crate::api) fn parse(text: &str) -> Self {
         let lower = text.to_ascii_lowercase();
         if let Some(part) = PARTS.iter().find(|p| **p == lower) {
             return Self::Part(part);

@@ -1,12 +1,64 @@
-//! What of N2, N3 and N4 goes into the capture file.
+//! What of N2, N3 and N4 goes into the capture file, and of N2 and N4 into the UEs' signalling.
 
-use whimbrel_control::AssociationId;
+use std::sync::Arc;
+
+use whimbrel_control::{AssociationId, UeId, UpfId};
 use whimbrel_ids::Instant;
-use whimbrel_ngap::to_per;
+use whimbrel_ngap::ie::UePagingIdentity;
+use whimbrel_ngap::{Message, peek, to_per};
+use whimbrel_pfcp::{Frame, message_type};
 
 use super::ControlLoop;
+use crate::console::{Interface, Names};
+
+/// Procedure codes of messages that concern a UE without naming it by NGAP IDs (TS 38.413 §9.4.7).
+const INITIAL_UE_MESSAGE: u8 = 15;
+const PAGING: u8 = 24;
 
 impl ControlLoop {
+    /// Keeps an N2 message of a UE for the console.
+    pub(super) fn keep_ngap(&self, now: Instant, name: AssociationId, octets: &[u8], received: bool) {
+        let Some(peek) = peek(octets) else { return };
+        let cta = self.active.cta();
+        let mut names = Names {
+            ue: peek.amf_ue_ngap_id.and_then(|id| cta.find_connection(id)),
+            slot: peek.amf_ue_ngap_id.map(|id| id.value() as u32 & (UeId::SLOTS - 1)),
+            ran: peek.ran_ue_ngap_id.map(|id| (name, id)),
+            begins: peek.procedure_code == INITIAL_UE_MESSAGE,
+            exchange: None,
+        };
+        if peek.procedure_code == PAGING {
+            let Ok(Message::Paging(paging)) = Message::decode(octets) else { return };
+            let UePagingIdentity::FiveGSTmsi(id) = paging.ue_paging_identity;
+            names.ue = cta.find_tmsi(id.tmsi);
+        }
+        if names.ue.is_none() && names.slot.is_none() && !names.begins {
+            return; // of the gNB
+        }
+        let peer = self.observer.gnb(name);
+        self.console.signalling(|s| s.push(now, (Interface::N2, received), peer, names, octets));
+    }
+
+    /// Keeps an N4 message of a session for the console.
+    pub(super) fn keep_pfcp(&self, now: Instant, upf: UpfId, octets: &[u8], received: bool) {
+        let Ok(Frame { header, .. }) = Frame::parse(octets) else { return };
+        let by_upf = match header.message_type {
+            message_type::SESSION_REPORT_REQUEST | message_type::SESSION_REPORT_RESPONSE => true,
+            message_type::SESSION_ESTABLISHMENT_REQUEST..=message_type::SESSION_DELETION_RESPONSE => false,
+            _ => return,
+        };
+        let names = Names {
+            // The receiver's SEID: that of the SMF names the UE.
+            ue: header.seid.filter(|_| received).and_then(UeId::from_seid).map(|(ue, _)| ue),
+            exchange: Some((upf.0, header.sequence, by_upf)),
+            begins: received == by_upf,
+            ..Names::default()
+        };
+        let known = self.active.cta().config().smf.upfs.get(usize::from(upf.0)).map(|u| u.name.as_str());
+        let peer: Arc<str> = known.unwrap_or("UPF").into();
+        self.console.signalling(|s| s.push(now, (Interface::N4, received), peer, names, octets));
+    }
+
     pub(super) fn capture_ngap(
         &mut self,
         now: Instant,

@@ -3,22 +3,24 @@
 use std::net::IpAddr;
 
 use tracing::{info, warn};
+use whimbrel_control::AssociationId;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica::Record;
 use whimbrel_resilience::link::ToCtaReplica;
 use whimbrel_resilience::membership::CtaInstance;
+use whimbrel_resilience::region::Rings;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Input, Order, Outbox};
+use whimbrel_resilience::{Input, Order};
+use whimbrel_sctp_io::{Adopted, Transport};
 use whimbrel_store::Changes;
 
-use super::{ControlLoop, Role};
+use super::{ControlLoop, Role, TakenOver};
 use crate::cluster::{PairEvent, PoolEvent};
-use crate::core::early::Early;
 use crate::core::subscriber_copy::SubscriberFeed;
 
 impl ControlLoop {
     /// The primary of a pair begins to serve: gNBs and CPFs of the former primary continue with it.
-    pub(super) fn begin(&mut self, now: Instant, taken_over: Option<(Outbox, Vec<Early>)>) {
+    pub(super) fn begin(&mut self, now: Instant, taken_over: Option<TakenOver>) {
         let Role::Pair(pair) = &self.role else { return };
         let (term, rings, pool) = (pair.primary.term(), pair.pool.rings(), &pair.pool);
         let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !pool.knows(*cpf)).collect();
@@ -27,8 +29,14 @@ impl ControlLoop {
         for (name, gnb) in &gnbs {
             gnb.iter().for_each(|gnb| self.observer.inherits(*name, *gnb));
         }
+        if let Some(adopted) = self.n2.transport.as_mut().and_then(Transport::take_adopted) {
+            let names: Vec<AssociationId> = gnbs.into_iter().map(|(name, _)| name).collect();
+            self.n2.links.take_over(now, term, []);
+            let Some(taken_over) = taken_over else { return self.refuse_associations(now, adopted) };
+            return self.begin_with(now, adopted, &names, (taken_over, rings, lost));
+        }
         let down = self.n2.links.take_over(now, term, gnbs);
-        let Some((first, early)) = taken_over else { return };
+        let Some(TakenOver { first, early, .. }) = taken_over else { return };
         self.announce_takeover(now);
         self.out.append(first);
         self.deliver(now);
@@ -39,6 +47,36 @@ impl ControlLoop {
             self.n2_message(now, physical, stream, &octets);
         }
         self.deliver(now);
+    }
+
+    /// This CTA goes on with the associations of the former primary on this host, so gNBs notice nothing.
+    fn begin_with(
+        &mut self,
+        now: Instant,
+        adopted: Vec<Adopted>,
+        names: &[AssociationId],
+        (taken_over, rings, lost): (TakenOver, Rings, Vec<CpfId>),
+    ) {
+        let TakenOver { mut first, received, .. } = taken_over;
+        let (count, marks) = (adopted.len(), self.active.take_marks());
+        let down = self.continue_associations(now, adopted, names, &received);
+        info!(associations = count, lost = down.len(), "the associations of gNBs go on");
+        let (messages, marks) = self.unsent(std::mem::take(&mut first.ngap), marks);
+        self.send_marked(now, messages, &marks);
+        self.out.append(first);
+        self.deliver(now);
+        self.handle_input(now, Input::Rings(rings));
+        lost.into_iter().for_each(|cpf| self.cpf_lost(now, cpf));
+        down.into_iter().for_each(|name| self.handle_input(now, Input::AssociationDown(name)));
+        self.deliver(now);
+    }
+
+    /// Nothing is known of the UEs behind these associations: gNBs learn at once that they have to set up others.
+    fn refuse_associations(&mut self, now: Instant, adopted: Vec<Adopted>) {
+        let Some(transport) = &mut self.n2.transport else { return };
+        transport.settle();
+        adopted.iter().for_each(|a| transport.abort(now, a.association));
+        transport.flush(now);
     }
 
     /// Tells gNBs that they need not wait for the host that this one replaced (TS 38.413 §8.7.3.2).

@@ -11,15 +11,15 @@ mod operations;
 mod role;
 mod step_down;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use whimbrel_control::UpfId;
 use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_control::udm::Directory;
+use whimbrel_control::{AssociationId, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica;
 use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
@@ -30,6 +30,7 @@ use self::n2_events::N2;
 use self::role::{PairRole, Role};
 use super::control_thread::{Cta, Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
+use super::early::Early;
 use super::n2::Links;
 use super::replica::TakeoverState;
 use super::smf_n4::SmfN4;
@@ -61,6 +62,16 @@ pub(super) enum Serves {
     Region(Box<Pool>),
     /// The same, as the primary of a pair.
     Pair(Box<TakeoverState>),
+}
+
+/// What a CTA that has taken over has of the former primary.
+struct TakenOver {
+    /// What that one may not have sent.
+    first: Outbox,
+    /// Messages of gNBs that may have been for it.
+    early: Vec<Early>,
+    /// The last message that the replica had of each association, if it came since the snapshot.
+    received: BTreeMap<AssociationId, u64>,
 }
 
 /// The UPFs that this process's SMF uses.
@@ -161,8 +172,9 @@ impl ControlLoop {
                         pool.rings(),
                     )),
                     Some(cta_replica) => {
+                        let received = cta_replica.received().clone();
                         let (active, first) = cta_replica.take_over();
-                        taken_over = Some((first, early));
+                        taken_over = Some(TakenOver { first, early, received });
                         active
                     }
                 };
@@ -172,6 +184,8 @@ impl ControlLoop {
             }
         };
         let version = control.version;
+        let signalling_octets = (parts.config.api.signalling_mib as usize) << 20;
+        parts.console.signalling(|s| s.limit(signalling_octets));
         let peer_amfs = PeerAmfs::open(&parts.config.peer_amfs, control.amf.amf_id, now)?;
         let open = parts.config.open.as_ref().filter(|_| !upf_only);
         let brokers =
@@ -204,7 +218,6 @@ impl ControlLoop {
             config: parts.config,
             console: parts.console,
         };
-        control_loop.adopt(now, parts.adopted, taken_over.is_some());
         control_loop.begin(now, taken_over);
         Ok(control_loop)
     }
@@ -320,6 +333,7 @@ impl ControlLoop {
             if let (Some(capture), Some(n4)) = (&mut self.capture, &self.upfs.n4) {
                 capture.udp(now, from, n4.at(), &octets);
             }
+            self.keep_pfcp(now, upf, &octets, true);
             self.handle_input(now, Input::Pfcp(upf, &octets));
             busy = true;
         }
@@ -335,6 +349,7 @@ impl ControlLoop {
                     continue;
                 }
                 self.capture_pfcp(now, &octets, false);
+                self.keep_pfcp(now, upf, &octets, false);
                 if let Some(upf) = &mut self.upfs.local {
                     upf.pfcp(now, &octets, &mut self.upfs.answers);
                 }
@@ -345,13 +360,13 @@ impl ControlLoop {
             for octets in std::mem::take(&mut self.upfs.answers) {
                 self.capture_pfcp(now, &octets, true);
                 if let Some(local_id) = self.upfs.local_id {
+                    self.keep_pfcp(now, local_id, &octets, true);
                     self.handle_input(now, Input::Pfcp(local_id, &octets));
                 }
             }
         }
-        for (association, stream, octets) in std::mem::take(&mut self.out.ngap) {
-            self.send_ngap(now, association, stream, &octets);
-        }
+        let (messages, marks) = (std::mem::take(&mut self.out.ngap), self.active.take_marks());
+        self.send_marked(now, messages, &marks);
         for association in std::mem::take(&mut self.out.abort) {
             self.abort(now, association);
         }
@@ -402,6 +417,7 @@ impl ControlLoop {
         if let Some(capture) = &mut self.capture {
             capture.udp(now, n4.at(), to, octets);
         }
+        self.keep_pfcp(now, upf, octets, false);
     }
 
     /// Waits until something arrives or is due.

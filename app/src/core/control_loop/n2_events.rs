@@ -1,6 +1,7 @@
 //! N2 in the control loop: what SCTP reports, and the NGAP messages that leave.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use whimbrel_control::AssociationId;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::Input;
 use whimbrel_resilience::cta_replica::{LocalAssociation, MessageRoute};
-use whimbrel_sctp_io::{Adopted, AssociationId as SctpAssociation, Event, Events, Former, Resume, Transport};
+use whimbrel_sctp_io::{Adopted, AssociationId as SctpAssociation, Event, Events, Former, Transport};
 
 use super::ControlLoop;
 use crate::console::Metric;
@@ -18,14 +19,8 @@ use crate::core::n2::{self, Links, NGAP_PPID};
 /// A gNB that takes no data at all for this long has stopped, and its association is aborted. A slow gNB takes what it has room for.
 const N2_STALLED: Duration = Duration::from_secs(10);
 
-/// What a successor reads of an association that has a name: zero stands for none.
-fn label_of(name: AssociationId) -> u64 {
-    1 << 32 | u64::from(name.0)
-}
-
-fn name_of(label: u64) -> Option<AssociationId> {
-    (label >> 32 == 1).then_some(AssociationId(label as u32))
-}
+/// An NGAP message that leaves: association, stream, octets.
+type NgapMessage = (AssociationId, u16, Vec<u8>);
 
 /// N2: its transport, and what is known of the associations.
 pub(super) struct N2 {
@@ -55,35 +50,6 @@ impl N2 {
 }
 
 impl ControlLoop {
-    /// Continues the associations of the primary that this CTA replaces. `knows`: it has the primary's state; without that, gNBs have to set
-    /// up again.
-    pub(super) fn adopt(&mut self, now: Instant, adopted: Vec<Adopted>, knows: bool) {
-        let Some(transport) = &mut self.n2.transport else { return };
-        if adopted.is_empty() {
-            return transport.settle();
-        }
-        let mut continued = 0;
-        for former in &adopted {
-            let known =
-                |name: &AssociationId| self.active.cta().ran_nodes().iter().any(|(of, _)| of == *name);
-            match name_of(former.notes.label).filter(known) {
-                Some(name) if knows => {
-                    continued += 1;
-                    let peer = n2::peer(&[former.primary.remote], former.peer_port);
-                    let syntax = n2::syntax(self.config.n2.fastwire, peer, former.adaptation);
-                    self.n2.links.adopt(now, former, syntax, name);
-                    // What the primary before had not released may be unknown to this one. What it knows, it drops as a duplicate.
-                    transport.resume(now, former.association, Resume::After(0));
-                }
-                _ if knows => transport.resume(now, former.association, Resume::AsNew),
-                _ => transport.abort(now, former.association),
-            }
-        }
-        transport.settle();
-        let (all, others) = (adopted.len(), adopted.len() - continued);
-        info!(continued, others, "this CTA goes on with {all} associations of gNBs");
-    }
-
     /// Takes what SCTP reports. Returns whether there was anything.
     pub(super) fn receive_n2(&mut self, now: Instant) -> bool {
         let Some(transport) = &mut self.n2.transport else { return false };
@@ -135,7 +101,10 @@ impl ControlLoop {
                     self.deliver(now); // the end of the former association comes before the new one
                 }
                 let syntax = n2::syntax(self.config.n2.fastwire, link.peer, adaptation);
-                let physical = self.n2.links.up(now, association, link.peer, outbound_streams, syntax);
+                // SCTP counts the association's messages on.
+                let agreed = (outbound_streams, syntax);
+                let links = &mut self.n2.links;
+                let physical = links.continues(now, association, link.peer, agreed, link.received);
                 self.new_association(now, physical);
             }
             Event::PathDown { remote, .. } => warn!(%remote, "a path of an SCTP association does not answer"),
@@ -147,11 +116,11 @@ impl ControlLoop {
     }
 
     /// An association is a new one to the CTA.
-    fn new_association(&mut self, now: Instant, physical: LocalAssociation) -> AssociationId {
+    pub(super) fn new_association(&mut self, now: Instant, physical: LocalAssociation) -> AssociationId {
         let name = self.n2.links.name_it(physical);
         if let Some(link) = self.n2.links.link(physical) {
             if let Some(transport) = &mut self.n2.transport {
-                transport.set_label(link.sctp, label_of(name));
+                transport.set_label(link.sctp, n2::label(name));
             }
             self.observer.association_up(name, &link.peer.to_string());
             let outbound_streams = link.outbound_streams;
@@ -185,6 +154,8 @@ impl ControlLoop {
             MessageRoute::Dropped => return,
         };
         self.capture_ngap(now, name, stream, received, true);
+        self.active.received(name, link.received);
+        self.keep_ngap(now, name, octets, true);
         self.handle_input(now, Input::Ngap(name, stream, octets));
     }
 
@@ -197,6 +168,7 @@ impl ControlLoop {
                 self.console.metrics.add(Metric::N2Sent, 1);
                 self.console.metrics.add(Metric::N2SentBytes, octets.len() as u64);
                 self.capture_ngap(now, name, stream, octets, false);
+                self.keep_ngap(now, name, octets, false);
             }
             Err(refusal) => {
                 // The procedures that wait for this gNB's answer end by their timers.
@@ -213,6 +185,61 @@ impl ControlLoop {
                 }
             }
         }
+    }
+
+    /// Sends NGAP messages in order, with the mark of each: the next primary sends none again that has one up to that of its association.
+    pub(super) fn send_marked(&mut self, now: Instant, messages: Vec<NgapMessage>, marks: &[u64]) {
+        for (at, (name, stream, octets)) in messages.into_iter().enumerate() {
+            self.send_ngap(now, name, stream, &octets);
+            if let (Some(mark), Some(link)) = (marks.get(at), self.n2.links.get(name))
+                && let Some(transport) = &mut self.n2.transport
+            {
+                transport.set_mark(link.sctp, *mark);
+            }
+        }
+    }
+
+    /// Continues the associations that N2 has from the former primary, after the messages that its replica, this CTA, `received`. Returns the names
+    /// of gNBs whose association did not come along.
+    pub(super) fn continue_associations(
+        &mut self,
+        now: Instant,
+        adopted: Vec<Adopted>,
+        names: &[AssociationId],
+        received: &BTreeMap<AssociationId, u64>,
+    ) -> Vec<AssociationId> {
+        let mut down: BTreeSet<AssociationId> = names.iter().copied().collect();
+        for a in adopted {
+            let peer = SocketAddr::new(a.primary.remote, a.peer_port);
+            let syntax = n2::syntax(self.config.n2.fastwire, peer, a.adaptation);
+            let name = n2::labelled(a.notes.label).filter(|name| down.remove(name));
+            let has =
+                name.and_then(|name| received.get(&name)).map_or(a.released, |has| a.released.max(*has));
+            let agreed = (a.outbound_streams, syntax);
+            let physical = self.n2.links.continues(now, a.association, peer, agreed, has);
+            match name {
+                Some(name) => self.n2.links.keep_name(physical, name),
+                // The former primary was lost before its replica had the association.
+                None => drop(self.new_association(now, physical)),
+            }
+            if let Some(transport) = &mut self.n2.transport {
+                transport.resume(now, a.association, has);
+            }
+        }
+        if let Some(transport) = &mut self.n2.transport {
+            transport.settle();
+        }
+        down.into_iter().collect()
+    }
+
+    /// Of the messages that the former primary may not have sent, those that it has not, and their marks.
+    pub(super) fn unsent(&self, messages: Vec<NgapMessage>, marks: Vec<u64>) -> (Vec<NgapMessage>, Vec<u64>) {
+        let sent = |name: AssociationId| {
+            let link = self.n2.links.get(name)?;
+            Some(self.n2.transport.as_ref()?.notes(link.sctp)?.mark)
+        };
+        let both = messages.into_iter().zip(marks);
+        both.filter(|((name, ..), mark)| sent(*name).is_none_or(|sent| *mark > sent)).unzip()
     }
 
     /// Aborts an SCTP association. The CTA has forgotten it, or the caller reports it down.

@@ -8,6 +8,7 @@ use whimbrel_control::{UeId, UeSummary};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_resilience::link::UeQuery;
 use whimbrel_resilience::{Input, Order, OrderOutcome};
+use whimbrel_security::Direction;
 
 use super::ControlLoop;
 use crate::cluster::UeQueryReply;
@@ -67,6 +68,7 @@ impl ControlLoop {
                 let begin = || self.console.operations.begin(now, format!("gnb-{gnb}"), Target::Reset(gnb));
                 reply.send(is_up.then(begin)).is_ok()
             }
+            Command::OpenNas(ue, messages, reply) => reply.send(self.open_nas(ue, &messages)).is_ok(),
             Command::Reconfigure(config) => {
                 self.reconfigure(now, &config);
                 true
@@ -77,6 +79,16 @@ impl ControlLoop {
                 true
             }
         };
+    }
+
+    /// Deciphers NAS messages under the keys that a UE of this process has now.
+    fn open_nas(&self, ue: UeId, messages: &[(bool, Vec<u8>)]) -> Vec<Option<Vec<u8>>> {
+        let context = self.active.cta().context(ue);
+        let open = |(uplink, octets): &(bool, Vec<u8>)| {
+            let direction = if *uplink { Direction::Uplink } else { Direction::Downlink };
+            context?.amf.security.as_deref()?.read_again(direction, octets)
+        };
+        messages.iter().map(open).collect()
     }
 
     /// Puts in force what can change while UEs are registered: timers, limits, refusals, data networks, and what gNBs and UEs get.

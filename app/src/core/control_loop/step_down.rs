@@ -48,7 +48,6 @@ impl ControlLoop {
             config,
             console,
             n2: n2.transport,
-            adopted: Vec::new(),
             remembered_in: n2.remembered_in,
             at_promotion: None,
         };

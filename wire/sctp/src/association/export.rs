@@ -4,7 +4,6 @@
 //! does not get an answer to it sends again (RFC 9260 §6.3, §5.1.6, §8.3).
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
 use core::time::Duration;
 use whimbrel_ids::{Instant, Reader};
@@ -16,7 +15,7 @@ use crate::cookie::{PEER_ADDRESSES_MAX, read_ip, write_ip};
 use crate::endpoint::UserNotes;
 use crate::export::record::Record;
 use crate::export::{Defect, HEAD_PREFIX_OCTETS, Layout, Progress, Saved, Store};
-use crate::outbox::{AssociationId, Event, Outbox, Path};
+use crate::outbox::{AssociationId, Path};
 use crate::path::{Measured, PathState};
 use crate::receive::{self, Receiver};
 use crate::send::{self, Sender};
@@ -158,22 +157,6 @@ impl Association {
             schedule_heartbeat(p, now, config);
         }
         Ok(a)
-    }
-
-    /// Announces a continued association as if it had just been set up.
-    pub(crate) fn announce(&self, out: &mut Outbox) {
-        let mut peer: Vec<IpAddr> = self.paths.iter().map(|p| p.path.remote).collect();
-        if self.primary < peer.len() {
-            peer.swap(0, self.primary);
-        }
-        out.events.push(Event::Up {
-            association: self.id,
-            peer: &peer,
-            peer_port: self.peer_port,
-            inbound_streams: self.inbound_streams,
-            outbound_streams: self.outbound_streams,
-            adaptation: self.adaptation,
-        });
     }
 }
 

@@ -215,7 +215,18 @@ impl Association {
         for p in &mut self.paths {
             timers::schedule_heartbeat(p, cx.now, cx.config);
         }
-        self.announce(cx.out);
+        let mut peer: Vec<IpAddr> = self.paths.iter().map(|p| p.path.remote).collect();
+        if self.primary < peer.len() {
+            peer.swap(0, self.primary);
+        }
+        cx.out.events.push(Event::Up {
+            association: self.id,
+            peer: &peer,
+            peer_port: self.peer_port,
+            inbound_streams: self.inbound_streams,
+            outbound_streams: self.outbound_streams,
+            adaptation: self.adaptation,
+        });
     }
 
     /// The association is over; the endpoint frees its slot.

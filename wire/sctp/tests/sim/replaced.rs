@@ -1,7 +1,7 @@
 //! Endpoints that die and are replaced by one that continues from what was exported.
 
 use whimbrel_ids::Instant;
-use whimbrel_sctp::{Adopted, AssociationId, Config, Defect, Endpoint, Layout, Outbox, Resume, Saved, Store};
+use whimbrel_sctp::{Adopted, AssociationId, Config, Defect, Endpoint, Event, Layout, Outbox, Saved, Store};
 
 use super::{Node, Random, Seen};
 
@@ -130,9 +130,8 @@ impl Node {
 
     /// Replaces the endpoint by one that continues.
     pub fn replace(&mut self, now: Instant, out: &mut Outbox) {
-        let delivered_now = |out: &Outbox| {
-            out.events.iter().filter(|e| matches!(e, whimbrel_sctp::Event::Data { .. })).count() as u64
-        };
+        let delivered_now =
+            |out: &Outbox| out.events.iter().filter(|e| matches!(e, Event::Data { .. })).count() as u64;
         let seen = self.messages() + delivered_now(out);
         let known = self.up().is_some();
         let Some(s) = &mut self.replaced else { return };
@@ -147,9 +146,20 @@ impl Node {
         self.endpoint = Endpoint::successor(s.config.clone(), SECRET, s.deaths, now);
         for slot in 0..former.slots() {
             match self.endpoint.adopt(now, slot, former) {
-                Ok(Some(Adopted { association, .. })) => {
-                    let how = if known { Resume::After(seen) } else { Resume::AsNew };
-                    self.endpoint.resume(now, association, how, out);
+                Ok(Some(Adopted {
+                    association, primary, peer_port, outbound_streams, adaptation, ..
+                })) => {
+                    if !known {
+                        out.events.push(Event::Up {
+                            association,
+                            peer: &[primary.remote],
+                            peer_port,
+                            inbound_streams: outbound_streams,
+                            outbound_streams,
+                            adaptation,
+                        });
+                    }
+                    self.endpoint.resume(now, association, seen, out);
                 }
                 Ok(None) => {}
                 Err(defect) => s.refused.push(defect),

@@ -1,0 +1,142 @@
+//! Users and API tokens, in a file that only the core's own user can read.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::password::Hashed;
+use super::{Role, Scope};
+
+/// Users and tokens at most: a company's operators, with room.
+pub(super) const USERS_MAX: usize = 256;
+pub(super) const TOKENS_MAX: usize = 256;
+
+/// A user.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct User {
+    pub(super) name: String,
+    pub(super) role: Role,
+    pub(super) password: Hashed,
+    /// When it was made, RFC 3339.
+    pub(super) created: String,
+}
+
+/// An API token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Token {
+    pub(super) name: String,
+    pub(super) scopes: Vec<Scope>,
+    /// SHA-256 of the token, in hexadecimal digits: a token has 256 bits of its own, so no slow hash is needed.
+    pub(super) digest: String,
+    /// The maker.
+    pub(super) by: String,
+    /// When, RFC 3339.
+    pub(super) created: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    users: Vec<User>,
+    tokens: Vec<Token>,
+}
+
+/// The file and what it holds.
+pub(super) struct Accounts {
+    file: PathBuf,
+    kept: Option<Kept>,
+}
+
+impl Accounts {
+    pub(super) fn new(file: PathBuf) -> Self {
+        Self { file, kept: None }
+    }
+
+    /// Reads the file at first use. Errors: one sentence; then only this host's commands are served.
+    pub(super) fn load(&mut self) -> Result<(), String> {
+        if self.kept.is_some() {
+            return Ok(());
+        }
+        let kept = match fs::read(&self.file) {
+            Ok(octets) => serde_json::from_slice(&octets)
+                .map_err(|e| format!("{} does not hold users: {e}", self.file.display()))?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Kept::default(),
+            Err(e) => return Err(format!("{} cannot be read: {e}", self.file.display())),
+        };
+        self.kept = Some(kept);
+        Ok(())
+    }
+
+    pub(super) fn users(&self) -> &[User] {
+        self.kept.as_ref().map(|k| k.users.as_slice()).unwrap_or_default()
+    }
+
+    pub(super) fn tokens(&self) -> &[Token] {
+        self.kept.as_ref().map(|k| k.tokens.as_slice()).unwrap_or_default()
+    }
+
+    pub(super) fn user(&self, name: &str) -> Option<&User> {
+        self.users().iter().find(|u| u.name == name)
+    }
+
+    /// Changes the users and tokens, and the file with them. Errors: one sentence; nothing is changed then.
+    pub(super) fn change(
+        &mut self,
+        change: impl FnOnce(&mut Vec<User>, &mut Vec<Token>),
+    ) -> Result<(), String> {
+        self.load()?;
+        let mut kept = self.kept.clone().unwrap_or_default();
+        change(&mut kept.users, &mut kept.tokens);
+        self.write(&kept).map_err(|e| format!("{} cannot be written: {e}", self.file.display()))?;
+        self.kept = Some(kept);
+        Ok(())
+    }
+
+    /// All or nothing: a full disk or a crash leaves the file as it was.
+    fn write(&self, kept: &Kept) -> std::io::Result<()> {
+        let mut new = self.file.as_os_str().to_owned();
+        new.push(".new");
+        let new = PathBuf::from(new);
+        let _ = fs::remove_file(&new);
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec(kept)?)?;
+        file.sync_all()?;
+        fs::rename(&new, &self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn anna() -> User {
+        let password = Hashed::of("correct horse").unwrap();
+        User { name: "anna".into(), role: Role::Admin, password, created: String::new() }
+    }
+
+    #[test]
+    fn accounts_are_read_back_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("s.db.accounts");
+        let mut accounts = Accounts::new(file.clone());
+        accounts.change(|users, _| users.push(anna())).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let mut again = Accounts::new(file.clone());
+        again.load().unwrap();
+        assert!(again.user("anna").is_some_and(|u| u.password.fits("correct horse")));
+        fs::write(&file, "{").unwrap();
+        assert!(Accounts::new(file).load().unwrap_err().contains("does not hold users"));
+    }
+
+    #[test]
+    fn a_change_that_cannot_be_written_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut accounts = Accounts::new(folder.path().join("none/s.db.accounts"));
+        assert!(accounts.change(|users, _| users.push(anna())).unwrap_err().contains("cannot be written"));
+        assert!(accounts.users().is_empty());
+    }
+}

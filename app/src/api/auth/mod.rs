@@ -1,0 +1,307 @@
+//! Access to the API: users with passwords, API tokens, and the commands of this host.
+//!
+//! - A **user** logs in with a password (Argon2id) and gets a session: a cookie that scripts of the page cannot read, and a CSRF token that
+//!   each change has to repeat in a header.
+//! - An **API token** is for programs; it has scopes and is shown once.
+//! - The **local token** is in a file beside the store that the core's own user alone can read, and is new at each start. Commands such as
+//!   `whimbrel ue list` use it, so that they need no set-up.
+//! - A **one-time link**, which `whimbrel console` prints, begins a session without a password. It makes the first user.
+//!
+//! Of passwords and tokens only digests are kept.
+
+mod accounts;
+pub(super) mod handlers;
+mod password;
+mod sessions;
+mod throttle;
+
+use std::fs;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hyper::header::{AUTHORIZATION, COOKIE};
+use hyper::{HeaderMap, Method};
+use ring::digest::{SHA256, digest};
+use rustix::rand::{GetRandomFlags, getrandom};
+use serde::{Deserialize, Serialize};
+use whimbrel_ids::Instant;
+
+use self::accounts::Accounts;
+use self::sessions::{Links, Sessions};
+use self::throttle::Throttle;
+use super::problem::Problem;
+use crate::clock;
+
+/// The session's cookie.
+const COOKIE_NAME: &str = "whimbrel_session";
+/// The header in which a change that a page makes repeats its session's CSRF token.
+const CSRF_HEADER: &str = "x-csrf-token";
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scope {
+    /// Read `/metrics`.
+    Metrics,
+    /// Read the state of the core: UEs, gNBs, sessions, events, subscribers without their keys.
+    Read,
+    /// Read deciphered NAS messages.
+    Nas,
+    /// Give orders to UEs, gNBs and the core.
+    Operate,
+    /// Add, edit, import and remove subscribers.
+    Subscribers,
+    /// Manage users and API tokens, and read the audit log.
+    Admin,
+}
+
+impl Scope {
+    pub(super) const ALL: [Self; 6] =
+        [Self::Metrics, Self::Read, Self::Nas, Self::Operate, Self::Subscribers, Self::Admin];
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Metrics => "metrics",
+            Self::Read => "read",
+            Self::Nas => "nas",
+            Self::Operate => "operate",
+            Self::Subscribers => "subscribers",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// A set of scopes that a user has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    /// Sees everything but deciphered NAS messages and the audit log; changes nothing.
+    Viewer,
+    /// Gives orders and manages subscribers.
+    Operator,
+    /// Manages users and API tokens, too.
+    Admin,
+}
+
+impl Role {
+    pub(super) fn scopes(self) -> &'static [Scope] {
+        match self {
+            Self::Viewer => &[Scope::Metrics, Scope::Read],
+            Self::Operator => &[Scope::Metrics, Scope::Read, Scope::Nas, Scope::Operate, Scope::Subscribers],
+            Self::Admin => &Scope::ALL,
+        }
+    }
+}
+
+/// The sender of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    /// Name of the user or the API token; `local` for this host's commands.
+    pub(super) name: String,
+    pub(super) scopes: Vec<Scope>,
+    /// The session, where the caller has one.
+    session: Option<Digest>,
+}
+
+impl Caller {
+    pub(super) fn may(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope)
+    }
+}
+
+/// The digest under which a token or a session is kept.
+type Digest = [u8; 32];
+
+fn digest_of(text: &str) -> Digest {
+    let mut out = [0; 32];
+    out.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+    out
+}
+
+/// Compares in a time that does not depend on where two digests differ.
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
+/// A secret of 256 bits in hexadecimal digits.
+fn secret() -> Result<String, Problem> {
+    Ok(hex(&random::<32>()?))
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Problem> {
+    let mut out = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        match getrandom(&mut out[filled..], GetRandomFlags::empty()) {
+            Ok(n) => filled += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(Problem::unavailable(format!("the system gives no random octets: {e}"))),
+        }
+    }
+    Ok(out)
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|o| format!("{o:02x}")).collect()
+}
+
+/// Users, tokens, sessions.
+pub(super) struct Auth {
+    accounts: Mutex<Accounts>,
+    sessions: Mutex<Sessions>,
+    links: Mutex<Links>,
+    throttle: Mutex<Throttle>,
+    /// Digest of the local token, once the API listens.
+    local: Mutex<Option<Digest>>,
+    /// One password at a time is hashed: each takes 19 MiB.
+    hashing: tokio::sync::Semaphore,
+}
+
+impl Auth {
+    /// With the accounts in a file, which is made when the first user is.
+    pub(super) fn new(file: PathBuf) -> Self {
+        Self {
+            accounts: Mutex::new(Accounts::new(file)),
+            sessions: Mutex::default(),
+            links: Mutex::default(),
+            throttle: Mutex::default(),
+            local: Mutex::default(),
+            hashing: tokio::sync::Semaphore::new(1),
+        }
+    }
+
+    fn accounts(&self) -> Result<MutexGuard<'_, Accounts>, Problem> {
+        let mut accounts = locked(&self.accounts);
+        accounts.load().map_err(Problem::unavailable)?;
+        Ok(accounts)
+    }
+
+    /// Whether there is no user yet.
+    pub(super) fn is_without_users(&self) -> bool {
+        self.accounts().is_ok_and(|a| a.users().is_empty())
+    }
+
+    /// Makes a new local token and writes it into its file. Errors: one sentence.
+    pub(super) fn issue_local_token(&self, store: &Path) -> Result<(), String> {
+        let token = secret().map_err(|p| p.detail)?;
+        let file = local_token_file(store);
+        let cannot = |e: std::io::Error| {
+            format!("the token of this host's commands cannot be written to {}: {e}", file.display())
+        };
+        // A file of another owner or mode is replaced, not written to.
+        match fs::remove_file(&file) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(cannot(e)),
+            Ok(()) | Err(_) => {}
+        }
+        let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
+        made.and_then(|mut f| f.write_all(token.as_bytes())).map_err(cannot)?;
+        *locked(&self.local) = Some(digest_of(&token));
+        Ok(())
+    }
+
+    /// The sender of a request. `None`: it has no login. Errors: what it names is not, or no longer, valid.
+    pub(super) fn caller(&self, method: &Method, headers: &HeaderMap) -> Result<Option<Caller>, Problem> {
+        let now = clock::now();
+        if let Some(authorization) = headers.get(AUTHORIZATION) {
+            let token = authorization.to_str().ok().and_then(|v| v.strip_prefix("Bearer "));
+            let token = token.ok_or_else(|| Problem::unauthorized("send `Authorization: Bearer TOKEN`"))?;
+            return self.of_token(token.trim()).map(Some);
+        }
+        let Some(cookie) = cookie(headers) else { return Ok(None) };
+        let session = digest_of(cookie);
+        let mut sessions = locked(&self.sessions);
+        let Some(found) = sessions.find(now, &session) else {
+            return Err(Problem::unauthorized("the session has ended: log in again"));
+        };
+        let safe = matches!(*method, Method::GET | Method::HEAD);
+        let csrf = headers.get(CSRF_HEADER).map(hyper::header::HeaderValue::as_bytes).unwrap_or_default();
+        if !safe && !is_same(csrf, found.csrf.as_bytes()) {
+            return Err(Problem::forbidden(
+                "the request does not repeat its session's CSRF token (X-CSRF-Token)",
+            ));
+        }
+        let (name, scopes) = (found.user.clone(), found.role.scopes().to_vec());
+        Ok(Some(Caller { name, scopes, session: Some(session) }))
+    }
+
+    fn of_token(&self, token: &str) -> Result<Caller, Problem> {
+        let digest = digest_of(token);
+        if locked(&self.local).is_some_and(|local| is_same(&local, &digest)) {
+            return Ok(Caller { name: "local".into(), scopes: Scope::ALL.to_vec(), session: None });
+        }
+        let accounts = self.accounts()?;
+        let found = accounts.tokens().iter().find(|t| is_same(t.digest.as_bytes(), hex(&digest).as_bytes()));
+        match found {
+            Some(token) => {
+                let name = format!("token:{}", token.name);
+                Ok(Caller { name, scopes: token.scopes.clone(), session: None })
+            }
+            None => Err(Problem::unauthorized(
+                "this token is not, or no longer, valid; the token of this host's commands changes at each start of the core",
+            )),
+        }
+    }
+
+    /// Whether the caller may go on: long answers ask now and then. Does not count as a use of the session.
+    pub(super) fn is_still_valid(&self, caller: &Caller) -> bool {
+        caller.session.is_none_or(|session| locked(&self.sessions).is_alive(clock::now(), &session))
+    }
+}
+
+/// The file of the local token of the core with that store.
+pub(crate) fn local_token_file(store: &Path) -> PathBuf {
+    beside(store, ".token")
+}
+
+/// The file with the users and API tokens.
+pub(super) fn accounts_file(store: &Path) -> PathBuf {
+    beside(store, ".accounts")
+}
+
+/// A file beside the store.
+pub(super) fn beside(store: &Path, suffix: &str) -> PathBuf {
+    let mut name = store.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let all = headers.get_all(COOKIE).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(';'));
+    all.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == COOKIE_NAME).map(|(_, v)| v)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+fn seconds_left(until: Instant, now: Instant) -> u64 {
+    until.since(now).as_secs() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cookie_is_found_among_others() {
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, "a=b; whimbrel_session=xyz; c=d".parse().unwrap());
+        assert_eq!(cookie(&headers), Some("xyz"));
+        headers.insert(COOKIE, "not_whimbrel_session=xyz".parse().unwrap());
+        assert_eq!(cookie(&headers), None);
+    }
+
+    #[test]
+    fn a_role_has_the_scopes_of_those_below_it() {
+        let has = |role: Role, of: Role| of.scopes().iter().all(|s| role.scopes().contains(s));
+        assert!(has(Role::Admin, Role::Operator) && has(Role::Operator, Role::Viewer));
+        assert!(!has(Role::Viewer, Role::Operator) && !has(Role::Operator, Role::Admin));
+    }
+}

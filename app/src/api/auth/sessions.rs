@@ -1,0 +1,142 @@
+//! Sessions of users, and one-time links that begin one. In memory: a restart of the core ends all.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+
+use super::{Digest, Role};
+
+/// Without a request for this long, a session ends.
+const IDLE_MAX: Duration = Duration::from_secs(12 * 3600);
+/// However much it is used, a session ends after this time.
+pub(super) const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Sessions at once; the one unused for the longest time ends first.
+const SESSIONS_MAX: usize = 256;
+/// How long a one-time link may wait.
+pub(super) const LINK_AGE_MAX: Duration = Duration::from_secs(600);
+const LINKS_MAX: usize = 16;
+
+/// One session.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) user: String,
+    pub(super) role: Role,
+    pub(super) csrf: String,
+    begun: Instant,
+    used: Instant,
+}
+
+impl Session {
+    pub(super) fn new(user: &str, role: Role, csrf: String, now: Instant) -> Self {
+        Self { user: user.into(), role, csrf, begun: now, used: now }
+    }
+
+    fn is_alive(&self, now: Instant) -> bool {
+        now.since(self.used) < IDLE_MAX && now.since(self.begun) < AGE_MAX
+    }
+}
+
+/// All sessions, by the digest of their cookie.
+#[derive(Default)]
+pub(super) struct Sessions(BTreeMap<Digest, Session>);
+
+impl Sessions {
+    pub(super) fn begin(&mut self, now: Instant, id: Digest, session: Session) {
+        self.0.retain(|_, s| s.is_alive(now));
+        if self.0.len() >= SESSIONS_MAX
+            && let Some(idlest) = self.0.iter().min_by_key(|(_, s)| s.used).map(|(id, _)| *id)
+        {
+            self.0.remove(&idlest);
+        }
+        self.0.insert(id, session);
+    }
+
+    /// A session that is alive; this counts as a use of it.
+    pub(super) fn find(&mut self, now: Instant, id: &Digest) -> Option<&Session> {
+        let session = self.0.get_mut(id).filter(|s| s.is_alive(now))?;
+        session.used = now;
+        Some(session)
+    }
+
+    pub(super) fn is_alive(&self, now: Instant, id: &Digest) -> bool {
+        self.0.get(id).is_some_and(|s| s.is_alive(now))
+    }
+
+    pub(super) fn end(&mut self, id: &Digest) {
+        self.0.remove(id);
+    }
+
+    /// Ends the sessions of a user, but not the one that is named.
+    pub(super) fn end_all_of(&mut self, user: &str, but: Option<Digest>) {
+        self.0.retain(|id, s| s.user != user || Some(*id) == but);
+    }
+}
+
+/// One-time links by the digest of their secret, with the time of their end.
+#[derive(Default)]
+pub(super) struct Links(BTreeMap<Digest, Instant>);
+
+impl Links {
+    pub(super) fn add(&mut self, now: Instant, link: Digest) {
+        self.0.retain(|_, until| *until > now);
+        if self.0.len() >= LINKS_MAX
+            && let Some(oldest) = self.0.iter().min_by_key(|(_, until)| **until).map(|(link, _)| *link)
+        {
+            self.0.remove(&oldest);
+        }
+        self.0.insert(link, now + LINK_AGE_MAX);
+    }
+
+    /// Whether there is such a link; there is none afterwards.
+    pub(super) fn take(&mut self, now: Instant, link: &Digest) -> bool {
+        self.0.remove(link).is_some_and(|until| until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(hours: u64) -> Instant {
+        Instant(hours * 3_600_000_000)
+    }
+
+    #[test]
+    fn a_session_ends_when_it_is_idle_or_old() {
+        let mut sessions = Sessions::default();
+        let new = |hours| Session::new("anna", Role::Viewer, String::new(), at(hours));
+        sessions.begin(at(0), [1; 32], new(0));
+        assert!(sessions.find(at(11), &[1; 32]).is_some() && sessions.find(at(22), &[1; 32]).is_some());
+        assert!(sessions.find(at(34), &[1; 32]).is_none());
+        sessions.begin(at(40), [2; 32], new(40));
+        for hour in 40..40 + 7 * 24 {
+            assert!(sessions.find(at(hour), &[2; 32]).is_some(), "{hour}");
+        }
+        assert!(sessions.find(at(40 + 7 * 24), &[2; 32]).is_none());
+    }
+
+    #[test]
+    fn sessions_are_bounded_and_end_with_their_user() {
+        let mut sessions = Sessions::default();
+        for i in 0..=SESSIONS_MAX as u64 {
+            let mut id = [0; 32];
+            id[..8].copy_from_slice(&i.to_be_bytes());
+            sessions.begin(Instant(i), id, Session::new("anna", Role::Viewer, String::new(), Instant(i)));
+        }
+        assert_eq!(sessions.0.len(), SESSIONS_MAX);
+        assert!(!sessions.is_alive(Instant(999), &[0; 32]), "the one unused for the longest time ended");
+        let kept = *sessions.0.keys().next().unwrap();
+        sessions.end_all_of("anna", Some(kept));
+        assert_eq!(sessions.0.len(), 1);
+    }
+
+    #[test]
+    fn a_link_works_once_and_for_ten_minutes() {
+        let mut links = Links::default();
+        links.add(at(0), [1; 32]);
+        links.add(at(0), [2; 32]);
+        assert!(links.take(at(0), &[1; 32]) && !links.take(at(0), &[1; 32]));
+        assert!(!links.take(at(0) + LINK_AGE_MAX, &[2; 32]));
+    }
+}

@@ -1,0 +1,271 @@
+//! Live events: `GET /api/v1/events` as server-sent events, resumed by `Last-Event-ID`; or a page of past events as JSON.
+//!
+//! A stream has no queue. It looks at the console ten times a second and sends what is new since where its client stands, so that its
+//! memory is one chunk, however slow the client. A client that does not read is cut off (patience.rs) and resumes where it was, or gets
+//! `reset` if what it missed is gone.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::body::{Bytes, Frame};
+use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Sleep;
+use whimbrel_control::UeId;
+
+use super::auth::Caller;
+use super::handlers::{Answer, Throughput, page};
+use super::problem::Problem;
+use super::routes::{Reply, Request};
+use super::{Shared, signalling, why};
+use crate::console::{EventRecord, Metric};
+
+/// Event streams at once; a page has one.
+pub(super) const STREAMS_MAX: usize = 32;
+/// How often the console is looked at: an arrow is on its way within a tenth of a second.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Looks between two reports of the counts, if they changed.
+const LOOKS_PER_COUNT: u64 = 10;
+/// Looks between two comments that keep the connection alive through proxies.
+const LOOKS_PER_COMMENT: u64 = 150;
+/// Events of one look; the rest follows at the next one.
+const PER_LOOK_MAX: usize = 200;
+
+/// Past events as JSON, or a stream of new ones, as the client accepts.
+pub(super) async fn events(shared: Arc<Shared>, request: Request) -> Answer {
+    if request.header("accept").split(',').any(|t| t.trim().starts_with("text/event-stream")) {
+        return stream(&shared, &request);
+    }
+    let since = request.number("since", 0)?;
+    let limit = page(&request)?;
+    let events: Vec<EventRecord> = shared.console.events(|e| e.since(since, limit));
+    Reply::json(&events)
+}
+
+fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
+    let permit = shared.streams.clone().try_acquire_owned().map_err(|_| {
+        Problem::unavailable(format!("{STREAMS_MAX} event streams are open, which is the limit: close one"))
+    })?;
+    let watched = request.query.get("ue").cloned();
+    if let Some(ue) = &watched {
+        signalling::ues(shared, ue)?;
+    }
+    let resumes = match request.header("last-event-id") {
+        "" => request.query.get("last_event_id").map_or("", String::as_str),
+        header => header,
+    };
+    let now = Place::newest(shared);
+    let known = resumes.parse::<Place>().ok().filter(|place| place.is_within(&now));
+    let mut stream = Stream {
+        shared: shared.clone(),
+        caller: request.caller.clone(),
+        place: known.unwrap_or(now),
+        watched,
+        signalling_sent: None,
+        counts: None,
+        looks: 0,
+        sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        chunk: String::new(),
+        _permit: permit,
+    };
+    if !resumes.is_empty() && known.is_none() {
+        stream.chunk += "event: reset\ndata: {}\n\n";
+    }
+    Ok(Reply::text("text/event-stream", Body::new(stream)))
+}
+
+/// Where a client stands: `PROCESS-EVENTS-CHANGES`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// When the core started: numbers of another run mean nothing here.
+    run: u64,
+    events: u64,
+    changes: u64,
+}
+
+impl Place {
+    fn newest(shared: &Shared) -> Self {
+        let console = &shared.console;
+        Self {
+            run: console.started.0,
+            events: console.events(|e| e.last()),
+            changes: console.histories(|h| h.last()),
+        }
+    }
+
+    fn is_within(&self, now: &Self) -> bool {
+        self.run == now.run && self.events <= now.events && self.changes <= now.changes
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:x}-{}-{}", self.run, self.events, self.changes)
+    }
+}
+
+impl std::str::FromStr for Place {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split('-');
+        let run = parts.next().and_then(|p| u64::from_str_radix(p, 16).ok()).ok_or(())?;
+        let mut number = || parts.next().and_then(|p| p.parse().ok()).ok_or(());
+        let place = Self { run, events: number()?, changes: number()? };
+        parts.next().is_none().then_some(place).ok_or(())
+    }
+}
+
+/// The counts of the overview.
+#[derive(Clone, Copy, PartialEq, Serialize)]
+struct Counts {
+    gnbs: u64,
+    ues: u64,
+    ues_registered: u64,
+    ues_connected: u64,
+    pdu_sessions: u64,
+    throughput: Throughput,
+}
+
+/// A UE or gNB that changed.
+#[derive(Serialize)]
+struct Changed {
+    subject: String,
+}
+
+/// New messages in the signalling of the UE that is watched.
+#[derive(Serialize)]
+struct NewSignalling<'a> {
+    ue: &'a str,
+    last: u64,
+}
+
+/// The body of a stream.
+struct Stream {
+    shared: Arc<Shared>,
+    caller: Option<Caller>,
+    place: Place,
+    /// The UE whose signalling is watched.
+    watched: Option<String>,
+    signalling_sent: Option<u64>,
+    counts: Option<Counts>,
+    looks: u64,
+    sleep: Pin<Box<Sleep>>,
+    chunk: String,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Stream {
+    fn add(&mut self, event: &str, data: &impl Serialize) {
+        let data = serde_json::to_string(data).unwrap_or_default();
+        self.chunk += &format!("id: {}\nevent: {event}\ndata: {data}\n\n", self.place);
+    }
+
+    /// Adds what is new to the chunk. Returns whether the stream goes on.
+    fn look(&mut self) -> bool {
+        let looks = self.looks;
+        self.looks += 1;
+        let shared = self.shared.clone();
+        let console = &shared.console;
+        if looks.is_multiple_of(LOOKS_PER_COUNT) {
+            if self.caller.as_ref().is_some_and(|c| !shared.auth.is_still_valid(c)) {
+                return false;
+            }
+            let m = &console.metrics;
+            let counts = Counts {
+                gnbs: m.value(Metric::Gnbs),
+                ues: m.value(Metric::Ues),
+                ues_registered: m.value(Metric::UesRegistered),
+                ues_connected: m.value(Metric::UesConnected),
+                pdu_sessions: m.value(Metric::PduSessions),
+                throughput: Throughput {
+                    ul_packets: m.sample(Metric::N3UlPackets),
+                    ul_octets: m.sample(Metric::N3UlBytes),
+                    dl_packets: m.sample(Metric::N3DlPackets),
+                    dl_octets: m.sample(Metric::N3DlBytes),
+                    // These grow with every heartbeat, and are not on the page.
+                    n2_received: 0,
+                    n2_sent: 0,
+                },
+            };
+            if self.counts.replace(counts) != Some(counts) {
+                self.add("counts", &counts);
+            }
+        }
+        let events = console.events(|e| e.since(self.place.events, PER_LOOK_MAX));
+        if events.first().is_some_and(|e| e.seq > self.place.events + 1) {
+            self.chunk += "event: reset\ndata: {}\n\n";
+        }
+        for event in events {
+            self.place.events = event.seq;
+            self.add("event", &event);
+        }
+        for (seq, name) in console.histories(|h| h.changed_since(self.place.changes, PER_LOOK_MAX)) {
+            self.place.changes = seq;
+            let kind = if matches!(name, crate::console::Name::Gnb(_)) { "gnb" } else { "ue" };
+            self.add(kind, &Changed { subject: why::shown(&name) });
+        }
+        self.look_at_signalling();
+        if self.chunk.is_empty() && looks % LOOKS_PER_COMMENT == LOOKS_PER_COMMENT - 1 {
+            self.chunk += ": \n\n";
+        }
+        true
+    }
+
+    fn look_at_signalling(&mut self) {
+        let Some(watched) = self.watched.take() else { return };
+        let ues: Vec<UeId> = signalling::ues(&self.shared, &watched).unwrap_or_default();
+        let last = self.shared.console.signalling(|s| s.newest_of(&ues));
+        if self.signalling_sent.replace(last) != Some(last) && last > 0 {
+            self.add("signalling", &NewSignalling { ue: &watched, last });
+        }
+        self.watched = Some(watched);
+    }
+}
+
+impl hyper::body::Body for Stream {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        loop {
+            if !self.chunk.is_empty() {
+                let chunk = std::mem::take(&mut self.chunk);
+                return Poll::Ready(Some(Ok(Frame::data(chunk.into()))));
+            }
+            match self.sleep.as_mut().poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(()) => {}
+            }
+            let next = tokio::time::Instant::now() + LOOK_EVERY;
+            self.sleep.as_mut().reset(next);
+            if !self.look() {
+                return Poll::Ready(None);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_back_and_another_runs_is_none() {
+        let place = Place { run: 0x12ab, events: 7, changes: 9 };
+        assert_eq!(place.to_string().parse(), Ok(place));
+        for wrong in ["", "12ab", "12ab-7", "12ab-7-9-1", "12ab-x-9", "-1-2"] {
+            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+        }
+        let now = Place { events: 8, ..place };
+        assert!(place.is_within(&now) && !now.is_within(&place));
+        assert!(!Place { run: 1, ..place }.is_within(&now));
+    }
+}

@@ -1,0 +1,314 @@
+//! The signalling of a UE, decoded: each message with its name, its clause and its fields.
+//!
+//! NAS is deciphered for callers with the scope `nas`, by the control thread, which has the keys; no key comes here. What is ciphered under
+//! former keys, and what CPFs of a cluster ciphered, is shown as ciphered.
+
+mod clauses;
+mod tree;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use serde::Serialize;
+use whimbrel_control::UeId;
+use whimbrel_nas::{EPD_5GMM, EPD_5GSM, Envelope, mm, sm};
+use whimbrel_ngap::transfer as t;
+use whimbrel_pfcp::Frame;
+
+use self::tree::{Field, fields, words};
+use super::Shared;
+use super::auth::Scope;
+use super::handlers::{Answer, page};
+use super::problem::Problem;
+use super::routes::{Reply, Request};
+use super::why::subject::Subject;
+use crate::clock;
+use crate::console::{Command, Interface, Message};
+
+/// Messages that are read within messages, one in the other: NGAP, NAS, 5GSM, and a container.
+const DEPTH_MAX: usize = 6;
+
+/// A UE's messages.
+#[derive(Serialize)]
+struct Ladder {
+    messages: Vec<Arrow>,
+    /// Where to go on: the `after` of the next request.
+    last: u64,
+    /// Whether older messages were dropped to make room.
+    dropped: bool,
+}
+
+/// One message.
+#[derive(Serialize)]
+struct Arrow {
+    seq: u64,
+    /// When, RFC 3339 with microseconds.
+    at: String,
+    /// `N2` or `N4`.
+    interface: &'static str,
+    from: String,
+    to: String,
+    /// Its name in the standard's words.
+    name: String,
+    /// The clause that defines it.
+    clause: String,
+    /// The NAS messages in it, from the outside in.
+    nas: Vec<Nas>,
+    octets: usize,
+    fields: Vec<Field>,
+}
+
+/// A NAS message within a message.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Nas {
+    name: String,
+    clause: String,
+    /// How it is protected: `plain`, `integrity protected`, `ciphered`.
+    protection: &'static str,
+}
+
+/// The UEs that a name in a path means.
+pub(super) fn ues(shared: &Shared, text: &str) -> Result<Vec<UeId>, Problem> {
+    match Subject::parse(text) {
+        Subject::Ue(supi) => Ok(shared.console.signalling(|s| s.ues_of(supi))),
+        Subject::Unidentified(ue) => Ok(vec![ue]),
+        _ => Err(Problem::bad_request("name the UE by its SUPI, or as logs do (ue-1a.2)")),
+    }
+}
+
+pub(super) async fn list(shared: Arc<Shared>, request: Request) -> Answer {
+    let (after, limit) = (request.number("after", 0)?, page(&request)?);
+    let ues = ues(&shared, request.param(0))?;
+    let found = shared.console.signalling(|s| s.of(&ues, after, limit));
+    let mut arrows: Vec<(Decoded, &Message)> = found.messages.iter().map(|m| (decoded(m), m)).collect();
+    if request.may(Scope::Nas) {
+        for ue in ues {
+            decipher(&shared, ue, &mut arrows).await?;
+        }
+    }
+    let messages = arrows.into_iter().map(|(decoded, message)| arrow(decoded, message)).collect();
+    Reply::json(&Ladder { messages, last: found.last, dropped: found.dropped })
+}
+
+/// Has the control thread decipher what is still ciphered in the messages of a UE.
+async fn decipher(shared: &Shared, ue: UeId, arrows: &mut [(Decoded, &Message)]) -> Result<(), Problem> {
+    let mut places = Vec::new();
+    let mut ciphered = Vec::new();
+    for (i, (decoded, message)) in arrows.iter().enumerate().filter(|(_, (_, m))| m.ue == Some(ue)) {
+        for octets in &decoded.ciphered {
+            places.push(i);
+            ciphered.push((message.received, octets.clone()));
+        }
+    }
+    if ciphered.is_empty() {
+        return Ok(());
+    }
+    let asked = ciphered.clone();
+    let opened = shared.console.commands.ask(|reply| Command::OpenNas(ue, asked, reply)).await?;
+    for ((place, (_, octets)), plain) in places.into_iter().zip(ciphered).zip(opened) {
+        let (Some((decoded, _)), Some(plain)) = (arrows.get_mut(place), plain) else { continue };
+        let mut nas = Vec::new();
+        let inner = nas_fields(&plain, "ciphered", 0, &mut nas, &mut Vec::new());
+        put(&mut decoded.fields, &octets, &inner);
+        // What stood for it gives way to what it says.
+        if let Some(at) = decoded.nas.iter().position(|n| n.name == CIPHERED) {
+            decoded.nas.splice(at..=at, nas);
+        }
+    }
+    Ok(())
+}
+
+/// Puts the fields of a message that was deciphered to the octets that it was.
+fn put(fields: &mut [Field], octets: &[u8], inner: &[Field]) {
+    for field in fields {
+        if field.octets == octets {
+            field.fields = inner.to_vec();
+        } else {
+            put(&mut field.fields, octets, inner);
+        }
+    }
+}
+
+/// The name of a NAS message that cannot be read.
+const CIPHERED: &str = "ciphered NAS message";
+
+/// What a message says, as far as it is in clear.
+#[derive(Default)]
+struct Decoded {
+    name: String,
+    clause: String,
+    nas: Vec<Nas>,
+    fields: Vec<Field>,
+    /// NAS messages that are ciphered.
+    ciphered: Vec<Vec<u8>>,
+}
+
+fn arrow(decoded: Decoded, message: &Message) -> Arrow {
+    let (interface, core) = match message.interface {
+        Interface::N2 => ("N2", "AMF"),
+        Interface::N4 => ("N4", "SMF"),
+    };
+    let (peer, core) = (message.peer.to_string(), core.to_string());
+    let (from, to) = if message.received { (peer, core) } else { (core, peer) };
+    let at = clock::rfc3339(message.at);
+    let at = format!("{}{:03}Z", at.trim_end_matches('Z'), message.at.0 % 1000);
+    let octets = message.octets.len();
+    let Decoded { name, clause, nas, fields, .. } = decoded;
+    Arrow { seq: message.seq, at, interface, from, to, name, clause, nas, octets, fields }
+}
+
+fn decoded(message: &Message) -> Decoded {
+    match message.interface {
+        Interface::N2 => ngap(&message.octets),
+        Interface::N4 => pfcp(&message.octets),
+    }
+}
+
+/// What could not be decoded.
+fn unreadable(kind: &str, why: &dyn std::fmt::Display, octets: &[u8]) -> Decoded {
+    let hex: String = octets.iter().map(|o| format!("{o:02x}")).collect();
+    let fields = vec![Field::new("why", why.to_string()), Field::new("octets", hex)];
+    Decoded { name: format!("unreadable {kind} message"), fields, ..Decoded::default() }
+}
+
+fn ngap(octets: &[u8]) -> Decoded {
+    let message = match whimbrel_ngap::Message::decode(octets) {
+        Ok(message) => message,
+        Err(refusal) => return unreadable("NGAP", &format!("{refusal:?}"), octets),
+    };
+    let known = clauses::NGAP.iter().find(|(name, ..)| *name == message.name());
+    let (name, clause) = known.map_or_else(
+        || (words(message.name()), String::new()),
+        |(_, name, clause)| (name.to_string(), format!("TS 38.413 §{clause}")),
+    );
+    let mut decoded = Decoded { name, clause, fields: fields(&message), ..Decoded::default() };
+    within(&mut decoded.fields, 0, &mut decoded.nas, &mut decoded.ciphered);
+    decoded
+}
+
+fn pfcp(octets: &[u8]) -> Decoded {
+    let read = Frame::parse(octets).map_err(|e| format!("{e:?}"));
+    let read =
+        read.and_then(|f| whimbrel_pfcp::Message::parse(&f).map(|m| (f, m)).map_err(|e| format!("{e:?}")));
+    let (frame, message) = match read {
+        Ok(read) => read,
+        Err(why) => return unreadable("PFCP", &why, octets),
+    };
+    let debug = format!("{message:?}");
+    let kind = debug.split('(').next().unwrap_or_default();
+    let known = clauses::PFCP.iter().find(|(name, ..)| *name == kind);
+    let (name, clause) = known.map_or_else(
+        || (words(kind), String::new()),
+        |(_, name, clause)| (name.to_string(), format!("TS 29.244 §{clause}")),
+    );
+    let seid = frame.header.seid.map_or_else(String::new, |seid| format!("{:016x}", seid.0));
+    let header = [Field::new("SEID", seid), Field::new("sequence number", frame.header.sequence.to_string())];
+    let all = header.into_iter().filter(|f| !f.value.is_empty()).chain(fields(&message)).collect();
+    Decoded { name, clause, fields: all, ..Decoded::default() }
+}
+
+/// Reads on in the octets of fields that carry messages.
+fn within(fields: &mut [Field], depth: usize, nas: &mut Vec<Nas>, ciphered: &mut Vec<Vec<u8>>) {
+    if depth > DEPTH_MAX {
+        return;
+    }
+    for field in fields {
+        let octets = std::mem::take(&mut field.octets);
+        if octets.is_empty() {
+            within(&mut field.fields, depth, nas, ciphered);
+        } else if matches!(octets[..], [EPD_5GMM | EPD_5GSM, _, _, ..]) && !field.name.ends_with("transfer") {
+            field.fields = nas_fields(&octets, "", depth + 1, nas, ciphered);
+        } else if let Some(inner) = transfer(&field.name, &octets) {
+            field.fields = inner;
+            within(&mut field.fields, depth + 1, nas, ciphered);
+        }
+        field.octets = octets;
+    }
+}
+
+/// The fields of a NAS message. `protection`: how the message around it protects it.
+fn nas_fields(
+    octets: &[u8],
+    protection: &'static str,
+    depth: usize,
+    nas: &mut Vec<Nas>,
+    ciphered: &mut Vec<Vec<u8>>,
+) -> Vec<Field> {
+    if depth > DEPTH_MAX {
+        return Vec::new();
+    }
+    let named = |name: String, kind: &str, protection| {
+        let clause = clauses::NAS.iter().find(|(n, _)| *n == kind);
+        Nas { name, clause: clause.map(|(_, c)| format!("TS 24.501 §{c}")).unwrap_or_default(), protection }
+    };
+    let or_plain = if protection.is_empty() { "plain" } else { protection };
+    let mut all = match Envelope::parse(octets) {
+        Ok(Envelope::PlainMm(plain)) => match mm::Message::decode(plain) {
+            Ok(message) => {
+                nas.push(named(message.message_type().to_string(), &kind(&message), or_plain));
+                fields(&message)
+            }
+            Err(e) => vec![Field::new("why it cannot be read", format!("{e}"))],
+        },
+        Ok(Envelope::PlainSm(plain)) => match sm::Message::decode(plain) {
+            Ok(message) => {
+                nas.push(named(message.body.message_type().to_string(), &kind(&message.body), or_plain));
+                fields(&message)
+            }
+            Err(e) => vec![Field::new("why it cannot be read", format!("{e}"))],
+        },
+        // Null ciphering shows in that the payload is a message.
+        Ok(Envelope::Protected(p))
+            if !p.header_type.is_ciphered() || mm::Message::decode(p.payload).is_ok() =>
+        {
+            // What is within was read with it.
+            return nas_fields(p.payload, "integrity protected", depth + 1, nas, ciphered);
+        }
+        Ok(Envelope::Protected(p)) => {
+            nas.push(Nas {
+                name: CIPHERED.into(),
+                clause: "TS 24.501 §9.1.1".into(),
+                protection: "ciphered",
+            });
+            ciphered.push(octets.to_vec());
+            vec![Field::new("sequence number", p.sequence_number.to_string())]
+        }
+        Err(e) => vec![Field::new("why it cannot be read", format!("{e}"))],
+    };
+    within(&mut all, depth + 1, nas, ciphered);
+    all
+}
+
+/// The name of a message's type.
+fn kind(message: &impl Debug) -> String {
+    format!("{message:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+/// The fields of N2 SM information, by the name of the element that carries it (TS 38.413 §9.3.4).
+fn transfer(name: &str, octets: &[u8]) -> Option<Vec<Field>> {
+    macro_rules! of {
+        ($($name:literal $type:ident),* $(,)?) => {
+            match name {
+                $($name => t::$type::decode(octets).ok().map(|m| fields(&m)),)*
+                _ => None,
+            }
+        };
+    }
+    of! {
+        "PDU session resource setup request transfer" PduSessionResourceSetupRequestTransfer,
+        "PDU session resource setup response transfer" PduSessionResourceSetupResponseTransfer,
+        "PDU session resource setup unsuccessful transfer" PduSessionResourceSetupUnsuccessfulTransfer,
+        "PDU session resource modify request transfer" PduSessionResourceModifyRequestTransfer,
+        "PDU session resource modify response transfer" PduSessionResourceModifyResponseTransfer,
+        "PDU session resource release command transfer" PduSessionResourceReleaseCommandTransfer,
+        "PDU session resource release response transfer" PduSessionResourceReleaseResponseTransfer,
+        "path switch request transfer" PathSwitchRequestTransfer,
+        "path switch request acknowledge transfer" PathSwitchRequestAcknowledgeTransfer,
+        "handover required transfer" HandoverRequiredTransfer,
+        "handover request acknowledge transfer" HandoverRequestAcknowledgeTransfer,
+        "handover command transfer" HandoverCommandTransfer,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,325 @@
+//! Login, sessions, roles, tokens, one-time links; TLS beyond loopback; the audit log's names.
+
+use super::*;
+
+const JSON: &str = "Content-Type: application/json\r\n";
+const PASSWORD: &str = "a curlew in the mud";
+
+/// A session: its cookie and its CSRF token, as headers.
+struct Session {
+    cookie: String,
+    csrf: String,
+}
+
+impl Session {
+    fn get(&self, a: SocketAddr, path: &str) -> (u16, Value) {
+        ask_unauthenticated(a, "GET", path, &self.cookie, "")
+    }
+
+    fn send(&self, a: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
+        ask_unauthenticated(a, method, path, &format!("{}{}{JSON}", self.cookie, self.csrf), body)
+    }
+}
+
+fn log_in(a: SocketAddr, body: &str) -> Result<Session, u16> {
+    let (status, head, body) = answer(a, "POST", "/api/v1/session", JSON, body);
+    if status != 200 {
+        return Err(status);
+    }
+    let cookie = head.split("set-cookie: ").nth(1).and_then(|c| c.split(';').next()).unwrap().to_string();
+    assert!(head.contains("httponly; samesite=strict; max-age=") && !head.contains("; secure"), "{head}");
+    let me: Value = serde_json::from_str(&body).unwrap();
+    let csrf = format!("X-CSRF-Token: {}\r\n", me["csrf"].as_str().unwrap());
+    Ok(Session { cookie: format!("Cookie: {cookie}\r\n"), csrf })
+}
+
+fn by_password(a: SocketAddr, name: &str, password: &str) -> Result<Session, u16> {
+    log_in(a, &serde_json::json!({ "name": name, "password": password }).to_string())
+}
+
+fn make_user(a: SocketAddr, name: &str, role: &str) {
+    let body = serde_json::json!({ "name": name, "role": role, "password": PASSWORD }).to_string();
+    let (status, answer) = ask(a, "POST", "/api/v1/users", JSON, &body);
+    assert_eq!(status, 201, "{answer}");
+}
+
+#[test] // TS 33.117 §4.2.3.4.1.1
+fn nothing_of_the_core_is_shown_without_a_login() {
+    let (server, _console) = served();
+    let a = server.address;
+    for route in ROUTES {
+        let path = route.path.replace("{supi}", UE).replace(['{', '}'], "");
+        let (status, body) = ask_unauthenticated(a, route.method.as_str(), &path, JSON, "");
+        let open = ["/metrics", "/openapi.json"].contains(&route.path);
+        let expected = match (open, route.path, route.method.as_str()) {
+            (true, ..) => 200,
+            (_, "/api/v1/session", "POST") => 400,
+            _ => 401,
+        };
+        assert_eq!(status, expected, "{} {path}: {body}", route.method);
+        for wrong in
+            ["Authorization: Bearer x\r\n", "Authorization: Basic eDp4\r\n", "Cookie: whimbrel_session=x\r\n"]
+        {
+            let (status, _) =
+                ask_unauthenticated(a, route.method.as_str(), &path, &format!("{wrong}{JSON}"), "");
+            assert!(status == 401 || status == expected, "{} {path} {wrong}: {status}", route.method);
+        }
+    }
+}
+
+#[test]
+fn a_one_time_link_makes_the_first_admin_and_works_once() {
+    let (server, _console) = served();
+    let a = server.address;
+    assert_eq!(ask_unauthenticated(a, "POST", "/api/v1/links", "", "").0, 401);
+    let (status, link) = ask(a, "POST", "/api/v1/links", "", "");
+    assert_eq!(status, 201);
+    conforms(&openapi(), &serde_json::json!({"$ref": "#/components/schemas/Link"}), &link, "link");
+    let secret = link["path"].as_str().unwrap().strip_prefix("/#/link/").unwrap();
+    let body = format!("{{\"link\": \"{secret}\"}}");
+    let session = log_in(a, &body).unwrap();
+    assert_eq!(log_in(a, &body).err(), Some(401), "it was used");
+    assert_eq!(session.get(a, "/api/v1/session").1["without_users"], true);
+    let user = |role: &str, password: &str| {
+        serde_json::json!({ "name": "anna", "role": role, "password": password }).to_string()
+    };
+    assert_eq!(
+        session.send(a, "POST", "/api/v1/users", &user("viewer", PASSWORD)).0,
+        422,
+        "not the first one"
+    );
+    assert_eq!(session.send(a, "POST", "/api/v1/users", &user("admin", "short")).0, 422);
+    assert_eq!(session.send(a, "POST", "/api/v1/users", &user("admin", PASSWORD)).0, 201);
+    assert_eq!(session.send(a, "POST", "/api/v1/users", &user("admin", PASSWORD)).0, 409);
+    for name in ["local", "", "a b", "x\ny", "<script>"] {
+        let body = serde_json::json!({ "name": name, "role": "viewer", "password": PASSWORD }).to_string();
+        assert_eq!(session.send(a, "POST", "/api/v1/users", &body).0, 422, "{name:?}");
+    }
+    assert_eq!(session.send(a, "POST", "/api/v1/links", "").0, 403, "only the core's host makes links");
+    let anna = by_password(a, "anna", PASSWORD).unwrap();
+    assert_eq!(anna.get(a, "/api/v1/users").1[0]["name"], "anna");
+    assert!(!anna.get(a, "/api/v1/users").1.to_string().contains("hash"));
+    assert_eq!(anna.send(a, "DELETE", "/api/v1/users/anna", "").0, 409, "the only admin");
+}
+
+#[test]
+fn a_change_needs_the_sessions_csrf_token_and_ends_with_the_session() {
+    let (server, _console) = served();
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    let anna = by_password(a, "anna", PASSWORD).unwrap();
+    let path = format!("/api/v1/ues/{UE}/deregister");
+    assert_eq!(ask_unauthenticated(a, "POST", &path, &anna.cookie, "").0, 403);
+    let wrong = format!("{}X-CSRF-Token: {}\r\n", anna.cookie, "0".repeat(64));
+    assert_eq!(ask_unauthenticated(a, "POST", &path, &wrong, "").0, 403);
+    assert_eq!(anna.send(a, "POST", &path, "").0, 202);
+    assert_eq!(anna.send(a, "DELETE", "/api/v1/session", "").0, 204);
+    assert_eq!(anna.get(a, "/api/v1/status").0, 401);
+}
+
+#[test]
+fn a_role_bounds_what_a_user_does() {
+    let (server, _console) = served();
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    make_user(a, "olaf", "operator");
+    make_user(a, "vera", "viewer");
+    let (olaf, vera) = (by_password(a, "olaf", PASSWORD).unwrap(), by_password(a, "vera", PASSWORD).unwrap());
+    let order = format!("/api/v1/ues/{UE}/deregister");
+    assert_eq!((vera.get(a, "/api/v1/ues").0, vera.send(a, "POST", &order, "").0), (200, 403));
+    assert_eq!((olaf.get(a, "/api/v1/ues").0, olaf.send(a, "POST", &order, "").0), (200, 202));
+    let subscriber = format!("{{\"supi\": \"{UE}\", \"k\": \"{K}\", \"opc\": \"{K}\"}}");
+    assert_eq!(vera.send(a, "POST", "/api/v1/subscribers", &subscriber).0, 403);
+    assert_eq!(olaf.send(a, "POST", "/api/v1/subscribers", &subscriber).0, 201);
+    for path in ["/api/v1/users", "/api/v1/tokens", "/api/v1/audit"] {
+        assert_eq!((vera.get(a, path).0, olaf.get(a, path).0), (403, 403), "{path}");
+    }
+    // A change of the role ends the sessions that had the old one.
+    assert_eq!(ask(a, "PATCH", "/api/v1/users/olaf", JSON, "{\"role\": \"viewer\"}").0, 200);
+    assert_eq!(olaf.get(a, "/api/v1/ues").0, 401);
+    let new = serde_json::json!({ "old": PASSWORD, "new": "another long one" }).to_string();
+    assert_eq!(vera.send(a, "PUT", "/api/v1/session/password", &new.replace(PASSWORD, "wrong")).0, 403);
+    assert_eq!(vera.send(a, "PUT", "/api/v1/session/password", &new).0, 204);
+    assert!(by_password(a, "vera", PASSWORD).is_err() && by_password(a, "vera", "another long one").is_ok());
+}
+
+const K: &str = "465b5ce8b199b49faa5f0a2ee238a6bc";
+
+#[test]
+fn a_token_has_its_scopes_until_it_is_removed() {
+    let (server, _console) = served();
+    let a = server.address;
+    let make = |scopes: &str| {
+        ask(a, "POST", "/api/v1/tokens", JSON, &format!("{{\"name\": \"grafana\", \"scopes\": [{scopes}]}}"))
+    };
+    assert_eq!((make("").0, make("\"everything\"").0), (422, 400));
+    let (status, made) = make("\"read\"");
+    assert_eq!(status, 201, "{made}");
+    let header = format!("Authorization: Bearer {}\r\n", made["token"].as_str().unwrap());
+    assert_eq!(ask_unauthenticated(a, "GET", "/api/v1/ues", &header, "").0, 200);
+    assert_eq!(ask_unauthenticated(a, "POST", &format!("/api/v1/ues/{UE}/deregister"), &header, "").0, 403);
+    assert_eq!(ask_unauthenticated(a, "GET", "/api/v1/tokens", &header, "").0, 403);
+    let (_, all) = get(a, "/api/v1/tokens");
+    conforms(
+        &openapi(),
+        &serde_json::json!({"type": "array", "items": {"$ref": "#/components/schemas/Token"}}),
+        &all,
+        "all",
+    );
+    assert!(all[0]["token"].is_null(), "it is shown once");
+    let kept = std::fs::read_to_string(server.folder.path().join("subscribers.db.accounts")).unwrap();
+    assert!(!kept.contains(made["token"].as_str().unwrap()), "only its digest is kept");
+    assert_eq!(ask(a, "DELETE", "/api/v1/tokens/grafana", "", "").0, 204);
+    assert_eq!(ask_unauthenticated(a, "GET", "/api/v1/ues", &header, "").0, 401);
+}
+
+#[test] // TS 33.117 §4.2.3.4.5: brute force
+fn failed_logins_have_to_wait() {
+    let (server, _console) = served();
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    for _ in 0..5 {
+        assert_eq!(by_password(a, "anna", "wrong").err(), Some(401));
+    }
+    assert_eq!(by_password(a, "anna", PASSWORD).err(), Some(429), "the right one waits, too");
+    assert_eq!(by_password(a, "unknown", PASSWORD).err(), Some(429), "the address waits with any name");
+    assert_eq!(get(a, "/api/v1/status").0, 200, "a caller that is logged in does not wait");
+}
+
+#[test] // TS 33.117 §4.2.3.2.4
+fn the_audit_log_names_the_user_and_no_secret() {
+    let (server, _console) = served();
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    let anna = by_password(a, "anna", PASSWORD).unwrap();
+    anna.get(a, &format!("/api/v1/ues/{UE}"));
+    anna.send(a, "POST", &format!("/api/v1/ues/{UE}/deregister"), "");
+    let _ = by_password(a, "anna", "not the password");
+    ask_unauthenticated(a, "GET", "/api/v1/subscribers", "", "");
+    let (status, lines) = anna.get(a, "/api/v1/audit?limit=10");
+    let text = lines.to_string();
+    assert_eq!(status, 200, "{text}");
+    for part in [
+        " user=anna request=\\\"GET /api/v1/ues/{supi}\\\" subscriber=",
+        " user=anna request=\\\"POST /api/v1/ues/{supi}/deregister\\\"",
+        " user=local request=\\\"POST /api/v1/users\\\" subscriber=- outcome=201",
+        "request=\\\"POST /api/v1/session\\\" subscriber=- outcome=401",
+        "request=\\\"GET /api/v1/subscribers\\\" subscriber=- outcome=401",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for secret in [PASSWORD, "not the password", UE, &token(a)] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
+}
+
+#[test]
+fn the_local_token_is_private_and_new_at_each_start() {
+    use std::os::unix::fs::PermissionsExt;
+    let (server, _console) = served();
+    let file = server.folder.path().join("subscribers.db.token");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let first = token(server.address);
+    let mut config = config::default();
+    config.store.path = server.folder.path().join("subscribers.db");
+    let console = Console::new(clock::now()).unwrap();
+    // A second start that finds the port taken leaves the token to the first.
+    let shared = Shared::new(console.clone(), Arc::new(config.clone()), None);
+    assert!(start(server.address, shared).is_err());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), first);
+    let shared = Shared::new(console, Arc::new(config), None);
+    let second = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
+    assert_ne!(std::fs::read_to_string(&file).unwrap(), first);
+    drop(second);
+}
+
+#[test]
+fn beyond_loopback_only_https_is_spoken_and_the_cookie_is_secure() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config::default();
+    config.store.path = folder.path().join("subscribers.db");
+    config.store.key_file = folder.path().join("subscribers.key");
+    config.api.address = "0.0.0.0:0".parse().unwrap();
+    let shared = Shared::new(Console::new(clock::now()).unwrap(), Arc::new(config.clone()), None);
+    let server = start(config.api.address, shared).unwrap();
+    let local = SocketAddr::from(([127, 0, 0, 1], server.address.port()));
+    let (status, problem) = ask_unauthenticated(local, "GET", "/api/v1/status", "", "");
+    assert_eq!(
+        (status, problem["detail"].as_str()),
+        (400, Some("beyond loopback the API speaks HTTPS only: write https:// instead of http://"))
+    );
+    let client = crate::client::Client::new(server.address).of_core(&config.store.path);
+    assert!(client.url().starts_with("https://"));
+    let status: Value = client.get("/api/v1/status").unwrap();
+    assert_eq!(status["plmn"], "999/70");
+    // Even the metrics need a login there.
+    let without = crate::client::Client::new(server.address).of_core(&folder.path().join("none.db"));
+    assert!(without.get::<Value>("/api/v1/status").is_err(), "it does not trust the certificate");
+    std::fs::remove_file(folder.path().join("subscribers.db.token")).unwrap();
+    assert!(client.get::<Value>("/metrics").unwrap_err().contains("token file"));
+}
+
+#[test] // TS 33.117 §4.2.5: nothing but the page's own files runs in it, and no other page frames it
+fn answers_carry_the_headers_that_protect_the_browser() {
+    let (server, _console) = served();
+    let a = server.address;
+    for path in ["/", "/console/app.js", "/api/v1/status", "/api/v1/nothing"] {
+        let (_, head, _) = answer(a, "GET", path, "", "");
+        for header in [
+            "content-security-policy: default-src 'none'",
+            "frame-ancestors 'none'",
+            "x-content-type-options: nosniff",
+            "x-frame-options: deny",
+            "referrer-policy: no-referrer",
+        ] {
+            assert!(head.contains(header), "{path} {header}: {head}");
+        }
+        assert!(!head.contains("unsafe-inline") && !head.contains("unsafe-eval"), "{head}");
+    }
+    let (status, head, _) = answer(a, "GET", "/console/style.css", "", "");
+    assert_eq!(status, 200);
+    let tag = head.split("etag: ").nth(1).and_then(|t| t.lines().next()).unwrap();
+    assert_eq!(answer(a, "GET", "/console/style.css", &format!("If-None-Match: {tag}\r\n"), "").0, 304);
+    assert_eq!(answer(a, "POST", "/console/style.css", "", "").0, 405);
+}
+
+#[test] // RFC 9110 §13.1.1: two operators edit the same subscriber
+fn a_change_of_what_another_user_changed_is_refused_and_nothing_is_lost() {
+    let (server, _console) = served();
+    let a = server.address;
+    let body = format!("{{\"supi\": \"{UE}\", \"k\": \"{K}\", \"opc\": \"{K}\"}}");
+    assert_eq!(ask(a, "POST", "/api/v1/subscribers", JSON, &body).0, 201);
+    let path = format!("/api/v1/subscribers/{UE}");
+    let own = format!("Authorization: Bearer {}\r\n", token(a));
+    let tag = || {
+        let (_, head, _) = answer(a, "GET", &path, &own, "");
+        format!("If-Match: {}\r\n{JSON}", head.split("etag: ").nth(1).and_then(|t| t.lines().next()).unwrap())
+    };
+    let first = tag();
+    assert_eq!(ask(a, "PATCH", &path, &first, "{\"status\": \"barred\"}").0, 200);
+    let (status, problem) = ask(a, "PATCH", &path, &first, "{\"msisdn\": \"491701234567\"}");
+    assert_eq!(status, 412, "{problem}");
+    assert_eq!(ask(a, "DELETE", &path, &first, "").0, 412);
+    assert_eq!(get(a, &path).1["status"], "barred");
+    // A change of the keys alone is a change as well, and the tag shows none of them.
+    let second = tag();
+    assert_eq!(ask(a, "PATCH", &path, JSON, "{\"k\": \"00112233445566778899aabbccddeeff\"}").0, 200);
+    assert_eq!(ask(a, "PATCH", &path, &second, "{\"msisdn\": \"491701234567\"}").0, 412);
+    assert_eq!(ask(a, "PATCH", &path, &tag(), "{\"msisdn\": \"491701234567\"}").0, 200);
+}
+
+#[test]
+fn an_import_reports_each_wrong_line() {
+    let (server, _console) = served();
+    let row = |i: u64| match i % 100 {
+        0 => format!("9997000000{i:05},{K},zebra\n"),
+        _ => format!("9997000000{i:05},{K},{K}\n"),
+    };
+    let list: String = std::iter::once("supi,k,opc\n".to_string()).chain((1..=3700).map(row)).collect();
+    let (status, problem) =
+        ask(server.address, "POST", "/api/v1/subscribers/import", "Content-Type: text/csv\r\n", &list);
+    let lines = problem["lines"].as_array().unwrap();
+    assert_eq!((status, lines.len(), lines[0]["line"].as_u64()), (422, 37, Some(101)), "{problem}");
+    conforms(&openapi(), &serde_json::json!({"$ref": "#/components/schemas/Problem"}), &problem, "problem");
+    assert!(!problem.to_string().contains(K), "keys do not leave");
+}
