@@ -29,7 +29,7 @@ manager() {
 process() { unit | awk -v what="$1" '$1 == what || $2 == what { print $3; exit }'; }
 # complete [OTHER]: waits until all functions run and the primary has a replica; the process OTHER is gone.
 complete() {
-  for _ in $(seq 200); do
+  for _ in $(seq 400); do
     unit >"$tmp/state" 2>/dev/null || true
     if grep -q ' primary ' "$tmp/state" && grep -q ' replica ' "$tmp/state" && ! grep -qE ' (starting|leaving|given-up) ' "$tmp/state" &&
       ! grep -qw "${1:-none}" "$tmp/state"; then return; fi
@@ -47,7 +47,13 @@ trap leave EXIT
 
 manager
 complete
-curl -sf http://127.0.0.1:8081/metrics | grep -q '^whimbrel_upf_sessions ' || wrong "the counters of the UPF are not shown"
+shown=
+for _ in $(seq 100); do # the UPF's counters are half a second old at most
+  shown=$(curl -sf http://127.0.0.1:8081/metrics | grep '^whimbrel_upf_sessions ' || true)
+  [ -z "$shown" ] || break
+  sleep 0.05
+done
+[ -n "$shown" ] || wrong "the counters of the UPF are not shown"
 "$WHIMBREL" top --once --config "$tmp/unit.yaml" >/dev/null || wrong "whimbrel top does not work on a unit"
 
 # Two managers.
@@ -93,6 +99,8 @@ kill -TERM "$manager"
 wait "$manager" || wrong "the manager does not end in order"
 [ -z "$(ip -o link show | grep whimbrel)" ] || wrong "a device of the UPF is left behind"
 for number in $(awk '$3 ~ /^[0-9]+$/ { print $3 }' "$tmp/state"); do
-  [ ! -e "/proc/$number" ] || wrong "a function runs without a manager"
+  grep -qsE '^State:\s+[^ZX]' "/proc/$number/status" || continue
+  sleep 1 # one that was killed may take a moment
+  ! grep -qsE '^State:\s+[^ZX]' "/proc/$number/status" || wrong "a function runs without a manager"
 done
 echo "a unit: API during a takeover, adoption, another version, orderly end"

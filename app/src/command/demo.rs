@@ -35,6 +35,9 @@ pub(crate) struct Options {
     /// Write the core's packets of N2, N3 and N4 to this pcap file.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
+    /// Program that replaces the functions in the scenario survive; default: this one.
+    #[arg(long, value_name = "FILE")]
+    upgrade_to: Option<PathBuf>,
     /// Use null ciphering (NEA0), so that NAS is readable in the capture.
     #[arg(long)]
     null_cipher: bool,

@@ -84,6 +84,7 @@ mod tests {
             functions: vec![function("upf", Some(17)), function("cpf-1", None)],
             descriptors: vec!["cta/api".into()],
             refused: 1,
+            renews: false,
         };
         assert_eq!(
             text(&status),

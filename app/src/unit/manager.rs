@@ -42,6 +42,10 @@ const ENDED_WITHIN: Duration = Duration::from_secs(15);
 const ANSWERED_WITHIN: Duration = Duration::from_millis(200);
 /// How long the first CTA has to serve before the second one may.
 const FIRST_SERVES_WITHIN: Duration = Duration::from_secs(3);
+/// How long a CTA may take to become the replica: a copy of a hundred thousand UEs takes seconds.
+const USED_WITHIN: Duration = Duration::from_secs(60);
+/// How long a CTA that another one has replaced may take to end.
+const REPLACED_ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// The longest time without a look at what is due.
 const CHECKED_EVERY: Duration = Duration::from_millis(500);
 
@@ -58,6 +62,9 @@ struct Member {
     leaves: bool,
     /// It is asked to end, and starts again at once.
     replaced: bool,
+    /// A CTA: since when it has neither served nor been the replica, and whether this process has served.
+    unused: Option<Instant>,
+    served: bool,
     ended: u64,
 }
 
@@ -120,7 +127,7 @@ impl Manager {
                 |run: &Run| members.values().any(|m| m.process.as_ref().is_some_and(|p| p.run == *run));
             records.holders().filter(|run| !runs(run)).collect()
         });
-        gone.into_iter().for_each(|run| service.ended(Function::Upf, run));
+        gone.into_iter().for_each(|run| service.ended(run));
         let mut manager = Self {
             directory,
             config,
@@ -137,11 +144,8 @@ impl Manager {
             _lock: lock,
         };
         manager.open_api()?;
-        let functions = manager.functions();
-        for function in functions {
-            if !manager.members.contains_key(&function) {
-                manager.add(function);
-            }
+        for function in missing(manager.config.unit.cpfs, &manager.members()) {
+            manager.add(function);
         }
         // The first CTA serves first: gNBs are configured with its endpoint.
         let alone = manager.service.records(Records::home).is_none();
@@ -151,12 +155,6 @@ impl Manager {
         }
         manager.start_due();
         Ok(manager)
-    }
-
-    /// The functions of this unit, in the order in which they start.
-    fn functions(&self) -> Vec<Function> {
-        let cpfs = (1..=self.config.unit.cpfs).map(Function::Cpf);
-        [Function::Upf, Function::Cta(1), Function::Cta(2)].into_iter().chain(cpfs).collect()
     }
 
     /// Opens the API's listener, unless a function of the manager before holds it.
@@ -188,6 +186,8 @@ impl Manager {
             due: Some(now),
             leaves: false,
             replaced: false,
+            unused: None,
+            served: false,
             ended: 0,
         };
         self.members.insert(function, member);
@@ -232,7 +232,7 @@ impl Manager {
                 Ok(run)
             });
             let Some(member) = self.members.get_mut(&function) else { continue };
-            (member.due, member.since) = (None, now);
+            (member.due, member.since, member.served) = (None, now, false);
             match admitted {
                 Ok(run) => {
                     info!(%function, process = run.pid, "a function is started");
@@ -288,7 +288,7 @@ impl Manager {
             let Some(member) = self.members.get_mut(&function) else { continue };
             let (Some(process), lived) = (member.process.take(), member.since.elapsed()) else { continue };
             let run = process.run;
-            self.service.ended(function, run);
+            self.service.ended(run);
             let status = process.reap();
             if std::mem::take(&mut member.replaced) {
                 info!(%function, process = run.pid, "a function has ended, as it was asked to ({status})");
@@ -305,6 +305,31 @@ impl Manager {
         }
     }
 
+    /// A CTA that neither serves nor replicates the one that serves hangs, most likely since it served itself: it is killed, so that there is a
+    /// replica again, and because no third CTA may continue its associations. One of other code waits as it should.
+    fn end_hanging_ctas(&mut self) {
+        let Some(home) = self.service.records(Records::home).filter(|_| self.upgrade.is_none()) else {
+            return;
+        };
+        let primary = self.service.code_of(Function::Cta(home.primary.cta));
+        for (function, member) in &mut self.members {
+            let (Function::Cta(n), Some(process)) = (function, &member.process) else { continue };
+            let cta = self.service.records(|records| records.cta(*n));
+            member.served |= cta == Some(home.primary);
+            let is_used = cta.is_some() && (cta == Some(home.primary) || cta == home.cta_replica);
+            if is_used || self.service.code_of(*function) != primary || primary.is_none() {
+                member.unused = None;
+                continue;
+            }
+            let since = *member.unused.get_or_insert_with(Instant::now);
+            if since.elapsed() >= if member.served { REPLACED_ENDS_WITHIN } else { USED_WITHIN } {
+                warn!(%function, process = process.run.pid, "a CTA neither serves nor becomes the replica: it is killed and started again");
+                process.signal(Signal::KILL);
+                member.unused = None;
+            }
+        }
+    }
+
     /// Manages until a signal comes. Errors: one sentence.
     pub(super) fn run(&mut self, signals: &mut UnixStream) -> Result<(), String> {
         signals.set_nonblocking(true).map_err(|e| format!("signals cannot be awaited: {e}"))?;
@@ -315,6 +340,7 @@ impl Manager {
                 _ => {}
             }
             self.witness();
+            self.end_hanging_ctas();
             self.start_second_cta();
             self.start_due();
             while let Ok(order) = self.orders.try_recv() {
@@ -426,7 +452,13 @@ impl Manager {
                 up_s: m.process.as_ref().map_or(0, |_| m.since.elapsed().as_secs()),
             }
         });
-        Status { manager: std::process::id() as i32, functions: functions.collect(), descriptors, refused }
+        Status {
+            manager: std::process::id() as i32,
+            functions: functions.collect(),
+            descriptors,
+            refused,
+            renews: self.renews.is_some(),
+        }
     }
 
     /// Replaces a function by the program that is in force: it is asked to end, and its successor starts at once.
@@ -451,6 +483,11 @@ impl Manager {
         info!(program = %self.program.display(), "the manager replaces itself");
         let error = std::os::unix::process::CommandExt::exec(&mut command);
         error!("the manager cannot replace itself, and continues as it is: {error}");
+    }
+
+    /// Whether both CTAs have one SCTP endpoint.
+    pub(super) fn shares_n2(&self) -> bool {
+        self.config.unit.replica_n2_addresses.is_empty()
     }
 
     /// Whether each UE could lose another CPF, as the primary CTA says.
@@ -492,12 +529,12 @@ impl Manager {
         for function in ctas.into_iter().chain([Function::Upf]) {
             self.end(function, signals, &mut at_once);
         }
-        for (function, member) in std::mem::take(&mut self.members) {
+        for member in std::mem::take(&mut self.members).into_values() {
             if let Some(process) = member.process {
                 let run = process.run;
                 process.signal(Signal::KILL);
                 process.reap();
-                self.service.ended(function, run);
+                self.service.ended(run);
             }
         }
         self.directory.clear();
@@ -519,13 +556,23 @@ impl Manager {
         let run = process.run;
         let status = process.reap();
         info!(%function, process = run.pid, "a function has ended ({status})");
-        self.service.ended(function, run);
+        self.service.ended(run);
     }
 }
 
 fn has_ended(process: &Process) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+}
+
+/// The functions that a unit with so many CPFs lacks beside these, in the order in which they start. After an upgrade its CPFs have other
+/// numbers than at first.
+fn missing(cpfs: u16, there: &[Function]) -> Vec<Function> {
+    let is_cpf = |function: &&Function| matches!(function, Function::Cpf(_));
+    let lacking = usize::from(cpfs).saturating_sub(there.iter().filter(is_cpf).count());
+    let is_free = |function: &Function| !there.contains(function);
+    let others = [Function::Upf, Function::Cta(1), Function::Cta(2)].into_iter().filter(is_free);
+    others.chain((1..=u16::MAX).map(Function::Cpf).filter(is_free).take(lacking)).collect()
 }
 
 /// The program that this process runs. Errors: one sentence.
@@ -547,6 +594,8 @@ fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
             due: None,
             leaves: false,
             replaced: false,
+            unused: None,
+            served: false,
             ended: 0,
         };
         Some((function.parse().ok()?, member))
@@ -568,4 +617,18 @@ fn records_of(directory: &Directory, members: &BTreeMap<Function, Member>) -> Re
     }
     let unit: [u8; 8] = SystemEntropy::new()?.octets();
     Ok(Records::new(u64::from_ne_bytes(unit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manager_starts_what_the_functions_that_it_adopts_lack_and_no_cpf_too_many() {
+        use Function::{Cpf, Cta, Upf};
+        assert_eq!(missing(2, &[]), [Upf, Cta(1), Cta(2), Cpf(1), Cpf(2)]);
+        assert_eq!(missing(2, &[Upf, Cta(1), Cta(2), Cpf(3), Cpf(4)]), [], "after an upgrade");
+        assert_eq!(missing(3, &[Upf, Cta(2), Cpf(1), Cpf(4)]), [Cta(1), Cpf(2)]);
+        assert_eq!(missing(2, &[Upf, Cta(1), Cta(2), Cpf(1), Cpf(2), Cpf(3)]), [], "amid an upgrade");
+    }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Status {
     pub(crate) descriptors: Vec<String>,
     /// Connections that were refused.
     pub(crate) refused: u64,
+    /// The manager is about to replace itself.
+    pub(crate) renews: bool,
 }
 
 /// One function.

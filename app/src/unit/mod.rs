@@ -19,7 +19,7 @@ mod upgrade;
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::info;
 
@@ -76,7 +76,17 @@ pub(crate) fn upgrade(
         last = String::from_utf8_lossy(&line).into_owned();
         say(&last)?;
     }
-    if last.starts_with("done") { Ok(()) } else { Err("the upgrade did not come to its end".into()) }
+    if !last.starts_with("done") {
+        return Err("the upgrade did not come to its end".into());
+    }
+    let until = Instant::now() + ANSWERED_WITHIN;
+    while status(directory).is_ok_and(|status| status.renews) || status(directory).is_err() {
+        if Instant::now() >= until {
+            return Err("the functions are replaced, but the manager does not answer".into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 fn ask(directory: &Path, subject: Subject, within: Duration) -> Result<UnixStream, String> {

