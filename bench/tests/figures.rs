@@ -191,3 +191,8 @@ fn bricks_attach() {
 fn bricks_broker() {
     run("bricks", "broker", &["--quick"]);
 }
+
+#[test]
+fn loca_tokens() {
+    run("loca", "tokens", &["--quick"]);
+}

@@ -1,0 +1,31 @@
+//! LOCA ("Location-oblivious cellular architecture", chapter 4 of the dissertation that the crate `open` follows): an operator (O)
+//! serves a user (U) of a broker (B); O knows where U is and not its identity, B knows the
+//! identity and neither the place nor the operator.
+//!
+//! | part | here |
+//! | --- | --- |
+//! | oblivious function of the tokens, RFC 9497 | [`voprf`] |
+//! | tokens, and H(token) | [`token`] |
+//! | issuing keys in an append-only log with witnesses | [`log`] |
+//! | messages, in octets | [`msg`]; `MESSAGES.md` specifies them |
+//! | B: issues tokens, opens session groups, grants | [`broker`] |
+//! | O: wallet of tokens, open session group, attach | [`wallet`], [`operator`] |
+//! | U: attach | [`user`] |
+//! | which party sees which field | [`ledger`] |
+//! | how O reaches B | [`channel`] |
+//! | signatures, HPKE, keys | [`crypto`] |
+//!
+//! Time, octets and entropy come in; octets, keys and refusals go out.
+#![forbid(unsafe_code)]
+
+pub mod broker;
+pub mod channel;
+pub mod crypto;
+pub mod ledger;
+pub mod log;
+pub mod msg;
+pub mod operator;
+pub mod token;
+pub mod user;
+pub mod voprf;
+pub mod wallet;

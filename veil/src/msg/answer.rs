@@ -1,0 +1,461 @@
+//! B's answers: to Ô, the challenge to U, U's response and failure, and refusals.
+
+use core::net::IpAddr;
+
+use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
+use whimbrel_open::crypto::{PrivateKey, Seed, Share, Signature};
+use whimbrel_open::id::Domain;
+use whimbrel_open::msg::{EpochKey, Filter};
+use zeroize::Zeroizing;
+
+use super::grant::SignedGrant;
+use super::request::AnswerKey;
+use super::{
+    MessageType, causes, emit_domain, emit_key, emit_part, read_domain, read_flag, read_key, read_part,
+    read_signature, whole,
+};
+use crate::crypto::{Response, Signed, SigningKey, TAG_OCTETS, VerifyingKey, open, seal};
+use crate::token::TokenHash;
+
+/// `info` of the HPKE context from B to O.
+const ORDERS_INFO: &[u8] = b"VEIL-v1 orders";
+/// `info` of the HPKE context of a failure, from U to B.
+const FAILURE_INFO: &[u8] = b"VEIL-v1 failure";
+
+/// What B seals to O.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OperatorOrders {
+    /// Half of the shared secret; U's response completes it.
+    pub half: [u8; 32],
+    /// Whether O must intercept the session.
+    pub intercept: bool,
+    /// How often O asks B for orders that come later (the location of an emergency call, an intercept that begins), in seconds: B
+    /// cannot reach O by itself.
+    pub poll_s: u16,
+    /// What O must drop; at most [`OperatorOrders::FILTERS_MAX`], and those of the user's class.
+    pub filters: Vec<Filter>,
+}
+
+impl core::fmt::Debug for OperatorOrders {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("OperatorOrders(…)")
+    }
+}
+
+impl OperatorOrders {
+    /// The most filters of a session.
+    pub const FILTERS_MAX: usize = 8;
+    /// All are of one length when sealed, so that an eavesdropper of the channel does not see which sessions have filters.
+    const OCTETS: usize = 32 + 1 + 2 + 1 + Self::FILTERS_MAX * 18;
+    /// Octets of the sealed orders.
+    pub const SEALED_OCTETS: usize = 32 + Self::OCTETS + TAG_OCTETS;
+
+    /// Seals them to O's share, for the request that `key` names. `None` if the share is of small order.
+    pub fn seal(&self, share: &Share, key: &AnswerKey, seed: &Seed) -> Option<Box<[u8]>> {
+        let (enc, sealed, _) = seal(share, ORDERS_INFO, seed, |_| (self.to_octets(), key.0.to_vec()))?;
+        Some([&enc[..], &sealed].concat().into())
+    }
+
+    /// Opens them with O's ephemeral key. `None` if they were not sealed to it for the request that `key` names.
+    pub fn open(private: &PrivateKey, key: &AnswerKey, sealed: &[u8]) -> Option<Self> {
+        let (enc, sealed) = sealed.split_first_chunk::<32>()?;
+        let (plain, _) = open(private, enc, ORDERS_INFO, sealed, &key.0)?;
+        Self::parse(&plain).ok()
+    }
+
+    /// Its octets. Panics on more filters than the bound.
+    pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
+        assert!(self.filters.len() <= Self::FILTERS_MAX);
+        let mut out = Zeroizing::new(Vec::with_capacity(Self::OCTETS));
+        out.extend_from_slice(&self.half);
+        out.push(u8::from(self.intercept));
+        out.extend_from_slice(&self.poll_s.to_be_bytes());
+        out.push(self.filters.len() as u8);
+        for filter in &self.filters {
+            match filter.address() {
+                IpAddr::V4(a) => {
+                    out.push(4);
+                    out.extend_from_slice(&a.octets());
+                }
+                IpAddr::V6(a) => {
+                    out.push(6);
+                    out.extend_from_slice(&a.octets());
+                }
+            }
+            out.push(filter.prefix());
+        }
+        out.resize(Self::OCTETS, 0);
+        out
+    }
+
+    /// Parses them. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        const IE: &str = "orders";
+        if octets.len() != Self::OCTETS {
+            return Err(DecodeError::new(DecodeErrorKind::InvalidLength, IE, 0));
+        }
+        whole(octets, |r| {
+            let half = r.array(IE)?;
+            let (intercept, poll_s) = (read_flag(r, "intercept")?, r.u16("poll")?);
+            let too_many = r.error(DecodeErrorKind::TooMany, "filters");
+            let count = usize::from(r.u8(IE)?);
+            if count > Self::FILTERS_MAX {
+                return Err(too_many);
+            }
+            let mut filters = Vec::with_capacity(count);
+            for _ in 0..count {
+                let invalid = r.error(DecodeErrorKind::InvalidValue, "filter");
+                let address = match r.u8(IE)? {
+                    4 => IpAddr::from(r.array::<4>(IE)?),
+                    6 => IpAddr::from(r.array::<16>(IE)?),
+                    _ => return Err(invalid),
+                };
+                filters.push(Filter::new(address, r.u8(IE)?).ok_or(invalid)?);
+            }
+            let padding = r.error(DecodeErrorKind::InvalidValue, "padding");
+            if r.take_rest().iter().any(|octet| *octet != 0) {
+                return Err(padding);
+            }
+            Ok(Self { half, intercept, poll_s, filters })
+        })
+    }
+}
+
+/// What B seals to U.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserAnswer {
+    /// The grant.
+    pub grant: SignedGrant,
+    /// Half of the shared secret.
+    pub half: [u8; 32],
+    /// What U's response is for.
+    pub challenge: [u8; 32],
+    /// B's current epoch key, if U used a former one.
+    pub next_key: Option<EpochKey>,
+}
+
+impl core::fmt::Debug for UserAnswer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("UserAnswer(…)")
+    }
+}
+
+impl UserAnswer {
+    const OCTETS_MAX: usize = SignedGrant::OCTETS_MAX + 32 + 32 + 34;
+
+    /// Its octets. Absent parts are filled up: O must not see whether U used a former key, by which it would know some UEs again.
+    pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
+        let mut out = Zeroizing::new(Vec::with_capacity(Self::OCTETS_MAX));
+        out.extend_from_slice(&self.grant.to_octets());
+        out.extend_from_slice(&self.half);
+        out.extend_from_slice(&self.challenge);
+        emit_key(self.next_key.as_ref(), &mut out);
+        if self.next_key.is_none() {
+            out.extend_from_slice(&[0; 33]);
+        }
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            let grant = SignedGrant::read(r)?;
+            let (half, challenge, next_key) = (r.array("half")?, r.array("challenge")?, read_key(r)?);
+            let padding = r.error(DecodeErrorKind::InvalidValue, "padding");
+            if next_key.is_none() && r.array::<33>("padding")? != [0; 33] {
+                return Err(padding);
+            }
+            Ok(Self { grant, half, challenge, next_key })
+        })
+    }
+}
+
+/// The challenge as U receives it: sealed under a key that only U and B can derive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Challenge {
+    /// Random, for the key of this challenge.
+    pub salt: [u8; 16],
+    /// A sealed [`UserAnswer`].
+    pub sealed: Box<[u8]>,
+}
+
+impl Challenge {
+    /// The longest.
+    pub const OCTETS_MAX: usize = 2 + 16 + 2 + UserAnswer::OCTETS_MAX + TAG_OCTETS;
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::Challenge.begin();
+        out.extend_from_slice(&self.salt);
+        emit_part(&self.sealed, &mut out);
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            MessageType::Challenge.read(r)?;
+            let salt = r.array("salt")?;
+            let sealed = read_part(r, UserAnswer::OCTETS_MAX + TAG_OCTETS, "sealed challenge")?.into();
+            Ok(Self { salt, sealed })
+        })
+    }
+}
+
+impl Response {
+    /// Octets of the message.
+    pub const MESSAGE_OCTETS: usize = 2 + 32;
+
+    /// The message from U to O.
+    pub fn to_message(&self) -> Vec<u8> {
+        let mut out = MessageType::Response.begin();
+        out.extend_from_slice(self.octets());
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            MessageType::Response.read(r)?;
+            Ok(Self::new(r.array("response")?))
+        })
+    }
+}
+
+causes! {
+    /// Why U does not accept a challenge. Only B learns it: to O all failures are alike.
+    FailureCause, "failure cause" {
+        /// It was not sealed for this request: a challenge of another attach, perhaps of another UE.
+        Sealed = 1, "the challenge was not sealed for this request";
+        /// The grant in it is not what U asked for.
+        Grant = 2, "the grant is not the one that the user asked for";
+        /// The grant is not valid now.
+        NotValidNow = 3, "the grant is not valid now";
+    }
+}
+
+/// U's failure, sealed to B. All are of one length and look random.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    key_id: u8,
+    enc: [u8; 32],
+    sealed: Box<[u8; 1 + 32 + TAG_OCTETS]>,
+}
+
+impl Failure {
+    /// Octets of every failure.
+    pub const OCTETS: usize = 2 + 1 + 32 + 33 + TAG_OCTETS;
+
+    /// Seals one; `None` if the broker's key is of small order.
+    pub fn seal(key: &EpochKey, cause: FailureCause, request: &[u8; 32], seed: &Seed) -> Option<Self> {
+        let (enc, sealed, _) = seal(&key.public, FAILURE_INFO, seed, |_| {
+            let mut plain = Zeroizing::new(vec![cause as u8]);
+            plain.extend_from_slice(request);
+            (plain, Vec::new())
+        })?;
+        let sealed = <Vec<u8>>::from(sealed).try_into().expect("a failure is of one length");
+        Some(Self { key_id: key.id, enc, sealed: Box::new(sealed) })
+    }
+
+    /// Which of the broker's keys it is sealed to.
+    pub const fn key_id(&self) -> u8 {
+        self.key_id
+    }
+
+    /// The cause and H(U's request). `None` if it was sealed to another key or altered.
+    pub fn open(&self, key: &PrivateKey) -> Option<(FailureCause, [u8; 32])> {
+        let (plain, _) = open(key, &self.enc, FAILURE_INFO, &self.sealed[..], &[])?;
+        whole(&plain, |r| Ok((FailureCause::read(r)?, r.array("request")?))).ok()
+    }
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::Failure.begin();
+        out.push(self.key_id);
+        out.extend_from_slice(&self.enc);
+        out.extend_from_slice(&self.sealed[..]);
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        const IE: &str = "failure";
+        whole(octets, |r| {
+            MessageType::Failure.read(r)?;
+            Ok(Self { key_id: r.u8(IE)?, enc: r.array(IE)?, sealed: Box::new(r.array(IE)?) })
+        })
+    }
+}
+
+causes! {
+    /// Why B refuses a request of the owner of an open session group. B signs it.
+    RefusalCause, "refusal cause" {
+        /// The request is sealed to a key that B no longer has, or never had.
+        UnknownKey = 1, "the request is sealed to a key that the broker does not have";
+        /// The sealed part does not open, or holds no vector.
+        Envelope = 2, "the sealed part of the request does not open";
+        /// Unknown, revoked, or not the user's signature: O must not learn which.
+        User = 3, "the broker does not take the request for one of its users'";
+        /// U heard another token than the one of this session group.
+        OtherToken = 4, "the user heard another token";
+        /// The counter of the SIM was used for another request.
+        CounterUsed = 5, "the counter of the SIM was used for another request";
+        /// The ephemeral share of U or O is of small order.
+        WeakShare = 6, "an ephemeral share is of small order";
+    }
+}
+
+causes! {
+    /// Why B rejects what has no open session group. Not signed.
+    Rejection, "rejection cause" {
+        /// The octets are no request.
+        Malformed = 1, "the request is malformed";
+        /// The request is for another broker.
+        OtherBroker = 2, "the request is for another broker";
+        /// No token has opened this session group.
+        UnknownGroup = 3, "no token has opened this session group";
+        /// The session group takes no more UEs.
+        GroupOver = 4, "the session group is over";
+        /// The signature is not under the token's key.
+        TokenSignature = 5, "the signature is not under the token's key";
+    }
+}
+
+/// B's signed refusal, for U too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedRefusal {
+    /// Which broker refuses.
+    pub broker: Domain,
+    /// Why.
+    pub cause: RefusalCause,
+    /// The session group that asked.
+    pub group: TokenHash,
+    /// H(U's request).
+    pub request: [u8; 32],
+    /// B's current key, with the cause that needs it.
+    pub key: Option<EpochKey>,
+    /// B's signature.
+    pub signature: Signature,
+}
+
+impl SignedRefusal {
+    /// The longest.
+    pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 1 + 32 + 32 + 34 + 64;
+
+    /// Signs one.
+    pub fn sign(
+        broker: Domain,
+        cause: RefusalCause,
+        group: TokenHash,
+        request: [u8; 32],
+        key: Option<EpochKey>,
+        signing: &SigningKey,
+    ) -> Self {
+        let mut refusal = Self { broker, cause, group, request, key, signature: Signature([0; 64]) };
+        refusal.signature = signing.sign(Signed::Refusal, &refusal.signed_octets());
+        refusal
+    }
+
+    /// Whether the owner of `key` signed it.
+    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
+        key.verifies(Signed::Refusal, &self.signed_octets(), &self.signature)
+    }
+
+    fn signed_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::Refusal.begin();
+        emit_domain(&self.broker, &mut out);
+        out.push(self.cause as u8);
+        out.extend_from_slice(&self.group.0);
+        out.extend_from_slice(&self.request);
+        emit_key(self.key.as_ref(), &mut out);
+        out
+    }
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = self.signed_octets();
+        out.extend_from_slice(&self.signature.0);
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, Self::read)
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        MessageType::Refusal.read(r)?;
+        let (broker, cause) = (read_domain(r)?, RefusalCause::read(r)?);
+        let (group, request) = (TokenHash(r.array("group")?), r.array("request")?);
+        Ok(Self { broker, cause, group, request, key: read_key(r)?, signature: read_signature(r)? })
+    }
+}
+
+/// B's answer to Ô.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer(pub AnswerBody);
+
+/// What B answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerBody {
+    /// O may serve, once U has responded.
+    Granted {
+        /// The grant.
+        grant: SignedGrant,
+        /// Sealed [`OperatorOrders`].
+        orders: Box<[u8]>,
+        /// For U.
+        challenge: Challenge,
+    },
+    /// B refuses.
+    Refused(SignedRefusal),
+    /// B rejects.
+    Rejected(Rejection),
+}
+
+impl Answer {
+    /// The longest.
+    pub const OCTETS_MAX: usize =
+        2 + 1 + 2 + SignedGrant::OCTETS_MAX + 2 + OperatorOrders::SEALED_OCTETS + 2 + Challenge::OCTETS_MAX;
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::Answer.begin();
+        match &self.0 {
+            AnswerBody::Granted { grant, orders, challenge } => {
+                out.push(1);
+                emit_part(&grant.to_octets(), &mut out);
+                emit_part(orders, &mut out);
+                emit_part(&challenge.to_octets(), &mut out);
+            }
+            AnswerBody::Refused(refusal) => {
+                out.push(2);
+                emit_part(&refusal.to_octets(), &mut out);
+            }
+            AnswerBody::Rejected(cause) => out.extend_from_slice(&[3, *cause as u8]),
+        }
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            MessageType::Answer.read(r)?;
+            let unknown = r.error(DecodeErrorKind::Unknown, "answer");
+            Ok(Self(match r.u8("answer")? {
+                1 => AnswerBody::Granted {
+                    grant: SignedGrant::parse(read_part(r, SignedGrant::OCTETS_MAX, "grant")?)?,
+                    orders: read_part(r, OperatorOrders::SEALED_OCTETS, "orders")?.into(),
+                    challenge: Challenge::parse(read_part(r, Challenge::OCTETS_MAX, "challenge")?)?,
+                },
+                2 => AnswerBody::Refused(SignedRefusal::parse(read_part(
+                    r,
+                    SignedRefusal::OCTETS_MAX,
+                    "refusal",
+                )?)?),
+                3 => AnswerBody::Rejected(Rejection::read(r)?),
+                _ => return Err(unknown),
+            }))
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! The grant: B's signed word, in clear, that the owner of a token may serve one session of one of B's users.
+
+use whimbrel_ids::{DecodeError, PlmnId, Reader};
+use whimbrel_open::crypto::{Share, Signature};
+use whimbrel_open::id::{Domain, Pseudonym};
+use whimbrel_open::msg::{Qos, Validity};
+
+use super::{
+    MessageType, emit_domain, read_domain, read_flag, read_plmn, read_signature, read_validity, whole,
+};
+use crate::crypto::{Signed, SigningKey, VerifyingKey, transcript};
+use crate::token::TokenHash;
+
+/// What B grants. What in it depends on the user is one of a few classes, since O must not know a user again by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// B.
+    pub broker: Domain,
+    /// The PLMN that O broadcasts and whose serving network name stands in the keys: B's, whichever operator serves.
+    pub network: PlmnId,
+    /// The user part of the session's SUPI: random.
+    pub pseudonym: Pseudonym,
+    /// The session group.
+    pub group: TokenHash,
+    /// The QoS of the user's class.
+    pub qos: Qos,
+    /// When O may serve.
+    pub validity: Validity,
+    /// The octets after which O asks B whether the session may go on; absent for post-paid users. All slices are equal: an exact
+    /// remainder would link sessions.
+    pub slice_octets: Option<u64>,
+    /// H(U's request).
+    pub request: [u8; 32],
+    /// U's ephemeral share, for O.
+    pub user_share: Share,
+    /// O's ephemeral share, for U.
+    pub operator_share: Share,
+    /// SHA-256 of the part sealed to O, so that O's orders (intercept, filters) are B's and can be proven to be.
+    pub orders: [u8; 32],
+    /// HXRES: by what O checks U's response.
+    pub expected: [u8; 32],
+}
+
+impl Grant {
+    /// The octets that B signs.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::Grant.begin();
+        emit_domain(&self.broker, &mut out);
+        out.extend_from_slice(&self.network.nas_octets());
+        out.extend_from_slice(&self.pseudonym.0);
+        out.extend_from_slice(&self.group.0);
+        out.extend_from_slice(&self.qos.ul_kbps.to_be_bytes());
+        out.extend_from_slice(&self.qos.dl_kbps.to_be_bytes());
+        out.push(self.qos.five_qi);
+        out.extend_from_slice(&self.validity.from.to_be_bytes());
+        out.extend_from_slice(&self.validity.until.to_be_bytes());
+        match self.slice_octets {
+            None => out.push(0),
+            Some(octets) => {
+                out.push(1);
+                out.extend_from_slice(&octets.to_be_bytes());
+            }
+        }
+        let parts = [&self.request, &self.user_share.0, &self.operator_share.0, &self.orders, &self.expected];
+        parts.into_iter().for_each(|part| out.extend_from_slice(part));
+        out
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        const IE: &str = "grant";
+        MessageType::Grant.read(r)?;
+        Ok(Self {
+            broker: read_domain(r)?,
+            network: read_plmn(r)?,
+            pseudonym: Pseudonym(r.array(IE)?),
+            group: TokenHash(r.array(IE)?),
+            qos: Qos { ul_kbps: r.u32(IE)?, dl_kbps: r.u32(IE)?, five_qi: r.u8(IE)? },
+            validity: read_validity(r)?,
+            slice_octets: match read_flag(r, "quota")? {
+                false => None,
+                true => Some(r.u64("quota")?),
+            },
+            request: r.array(IE)?,
+            user_share: Share(r.array(IE)?),
+            operator_share: Share(r.array(IE)?),
+            orders: r.array(IE)?,
+            expected: r.array(IE)?,
+        })
+    }
+
+    /// H(H(U's request) ‖ grant ‖ serving network): what K_SEAF is bound to.
+    pub fn transcript(&self) -> [u8; 32] {
+        transcript(&self.request, &self.to_octets(), self.network)
+    }
+
+    /// The SUPI of the session.
+    pub fn supi(&self) -> String {
+        self.pseudonym.nai(&self.broker)
+    }
+}
+
+/// A grant with B's signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedGrant {
+    /// The grant.
+    pub grant: Grant,
+    /// B's signature.
+    pub signature: Signature,
+}
+
+impl SignedGrant {
+    /// The longest.
+    pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 3 + 16 + 32 + 9 + 16 + 9 + 5 * 32 + 64;
+
+    /// Signs a grant.
+    pub fn sign(grant: Grant, key: &SigningKey) -> Self {
+        let signature = key.sign(Signed::Grant, &grant.to_octets());
+        Self { grant, signature }
+    }
+
+    /// Whether the owner of `key` signed it.
+    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
+        key.verifies(Signed::Grant, &self.grant.to_octets(), &self.signature)
+    }
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = self.grant.to_octets();
+        out.extend_from_slice(&self.signature.0);
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, Self::read)
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { grant: Grant::read(r)?, signature: read_signature(r)? })
+    }
+}

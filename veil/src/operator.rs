@@ -1,0 +1,280 @@
+//! O: an open session group, and the attach of one UE in it (chapter 4.4.2, steps i, iii and v).
+//!
+//! ```text
+//! OperatorAttach ── answer ──► Challenging ── respond ──► OperatorSession
+//! ```
+//! The machine that attaches knows no token, since tokens change many times in a minute: [`Question::sign`] is done where the group is, and
+//! B's answer names it.
+
+use whimbrel_ids::{DecodeError, Instant, PlmnId};
+use whimbrel_open::crypto::{KSeaf, PrivateKey, Seed, Share};
+use whimbrel_open::id::Domain;
+use whimbrel_open::msg::Filter;
+
+use crate::crypto::{Response, SigningKey, VerifyingKey, attach_key, draw, hash};
+use crate::msg::{
+    Answer, AnswerBody, AnswerKey, Challenge, OperatorOrders, OperatorRequest, Rejection, SignedGrant,
+    SignedRefusal, UserRequest, emit_part, read_part, whole,
+};
+use crate::token::TokenHash;
+use crate::user::is_valid_now;
+
+/// Which broker O serves, and how O knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contract {
+    /// The broker.
+    pub broker: Domain,
+    /// Under which it signs.
+    pub broker_key: VerifyingKey,
+    /// Its PLMN, which O broadcasts.
+    pub network: PlmnId,
+}
+
+/// An open session group: the token's key, and until when UEs attach.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub(crate) hash: TokenHash,
+    pub(crate) signing: SigningKey,
+    pub(crate) until: u64,
+}
+
+impl Group {
+    /// H(token), for the broadcast.
+    pub const fn hash(&self) -> TokenHash {
+        self.hash
+    }
+
+    /// Until when UEs may attach in it, in seconds since the Unix epoch.
+    pub const fn until(&self) -> u64 {
+        self.until
+    }
+}
+
+/// Why O does not serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperatorError {
+    /// The octets are no answer.
+    Malformed(DecodeError),
+    /// The broker does not know the session group.
+    Rejected(Rejection),
+    /// The broker refuses; U may have its word.
+    Refused(Box<SignedRefusal>),
+    /// The broker did not sign it.
+    BrokerSignature,
+    /// It is of another broker than the one asked.
+    OtherBroker,
+    /// The serving network is not the broker's.
+    OtherNetwork,
+    /// It is for another session group.
+    OtherGroup,
+    /// It is for another request.
+    OtherRequest,
+    /// It names another ephemeral share than O's.
+    OtherShare,
+    /// The grant is not valid now.
+    NotValidNow,
+    /// The sealed part is not the one that the grant names.
+    OtherOrders,
+    /// The sealed part does not open, or holds no orders.
+    Orders,
+    /// U's response is not the one that B expects.
+    Response,
+    /// U's share is of small order.
+    WeakShare,
+}
+
+impl core::fmt::Display for OperatorError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Malformed(e) => return write!(f, "{e}"),
+            Self::Rejected(cause) => return write!(f, "the broker rejects the request: {cause}"),
+            Self::Refused(refusal) => return write!(f, "{} refuses: {}", refusal.broker, refusal.cause),
+            Self::BrokerSignature => "the broker's signature is wrong",
+            Self::OtherBroker => "the answer is of another broker than the one asked",
+            Self::OtherNetwork => "the serving network of the grant is not the broker's",
+            Self::OtherGroup => "the answer is for another session group",
+            Self::OtherRequest => "the answer is for another request",
+            Self::OtherShare => "the answer names another ephemeral share",
+            Self::NotValidNow => "the grant is not valid now",
+            Self::OtherOrders => "the broker's orders are not those that its grant names",
+            Self::Orders => "the broker's orders do not open",
+            Self::Response => "the user's response is not the one that the broker expects",
+            Self::WeakShare => "the user's ephemeral share is of small order",
+        })
+    }
+}
+
+impl core::error::Error for OperatorError {}
+
+impl From<DecodeError> for OperatorError {
+    fn from(e: DecodeError) -> Self {
+        Self::Malformed(e)
+    }
+}
+
+/// What O asks a broker, before it is signed under the key of the token that U heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// U's request.
+    pub request: UserRequest,
+    /// O's ephemeral share.
+    pub share: Share,
+}
+
+impl Question {
+    /// The octets for the broker, in a session group. `None` if U heard another token.
+    pub fn sign(&self, group: &Group) -> Option<Vec<u8>> {
+        let request =
+            || OperatorRequest::signed(self.request.clone(), group.hash, self.share, &group.signing);
+        self.request.is_for(&group.hash).then(|| request().to_octets())
+    }
+
+    /// Its octets, for processes of O's.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        emit_part(&self.request.to_octets(), &mut out);
+        out.extend_from_slice(&self.share.0);
+        out
+    }
+
+    /// Parses them. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            let request = UserRequest::parse(read_part(r, UserRequest::OCTETS_MAX, "user request")?)?;
+            Ok(Self { request, share: Share(r.array("share")?) })
+        })
+    }
+}
+
+/// O has asked and waits. What it has asked is a function of the request and the seed, so a replica that has these asks the same.
+#[derive(Debug)]
+pub struct OperatorAttach {
+    contract: Contract,
+    request: UserRequest,
+    private: PrivateKey,
+}
+
+impl OperatorAttach {
+    /// Passes on U's request. Gives what is to be signed and sent. Errors: the request is for another broker.
+    pub fn ask(
+        contract: Contract,
+        request: UserRequest,
+        seed: &Seed,
+    ) -> Result<(Self, Question), OperatorError> {
+        if *request.broker() != contract.broker {
+            return Err(OperatorError::OtherBroker);
+        }
+        let private = PrivateKey::new(*draw(seed, "ephemeral key"));
+        let share = private.share();
+        let attach = Self { contract, request: request.clone(), private };
+        Ok((attach, Question { request, share }))
+    }
+
+    /// Checks the broker's answer. An answer that fails a check changes nothing.
+    pub fn answer(&self, octets: &[u8], now: Instant) -> Result<Challenging, OperatorError> {
+        match Answer::parse(octets)?.0 {
+            AnswerBody::Rejected(cause) => Err(OperatorError::Rejected(cause)),
+            AnswerBody::Refused(refusal) => Err(self.refused(refusal)),
+            AnswerBody::Granted { grant, orders, challenge } => {
+                self.check(&grant, &orders, now)?;
+                let key = AnswerKey::new(&grant.grant.request, &grant.grant.group, &self.private.share());
+                let orders =
+                    OperatorOrders::open(&self.private, &key, &orders).ok_or(OperatorError::Orders)?;
+                Ok(Challenging { private: self.private.clone(), grant, orders, challenge })
+            }
+        }
+    }
+
+    fn refused(&self, refusal: SignedRefusal) -> OperatorError {
+        if !refusal.is_signed_by(&self.contract.broker_key) {
+            OperatorError::BrokerSignature
+        } else if refusal.broker != self.contract.broker {
+            OperatorError::OtherBroker
+        } else if !self.request.is_for(&refusal.group) {
+            OperatorError::OtherGroup
+        } else if refusal.request != self.request.hash() {
+            OperatorError::OtherRequest
+        } else {
+            OperatorError::Refused(Box::new(refusal))
+        }
+    }
+
+    fn check(&self, signed: &SignedGrant, orders: &[u8], now: Instant) -> Result<(), OperatorError> {
+        let (grant, contract) = (&signed.grant, &self.contract);
+        let checks = [
+            (signed.is_signed_by(&contract.broker_key), OperatorError::BrokerSignature),
+            (grant.broker == contract.broker, OperatorError::OtherBroker),
+            (grant.network == contract.network, OperatorError::OtherNetwork),
+            (self.request.is_for(&grant.group), OperatorError::OtherGroup),
+            (grant.request == self.request.hash(), OperatorError::OtherRequest),
+            (grant.operator_share == self.private.share(), OperatorError::OtherShare),
+            (is_valid_now(&grant.validity, now), OperatorError::NotValidNow),
+            (grant.orders == hash(&[orders]), OperatorError::OtherOrders),
+        ];
+        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
+    }
+}
+
+/// B has granted, and O waits for U's response: without it O has no key.
+#[derive(Debug)]
+pub struct Challenging {
+    private: PrivateKey,
+    grant: SignedGrant,
+    orders: OperatorOrders,
+    challenge: Challenge,
+}
+
+impl Challenging {
+    /// For U.
+    pub const fn challenge(&self) -> &Challenge {
+        &self.challenge
+    }
+
+    /// The grant.
+    pub const fn grant(&self) -> &SignedGrant {
+        &self.grant
+    }
+
+    /// Checks U's response and derives K_SEAF. A response that fails changes nothing.
+    pub fn respond(&self, response: &Response) -> Result<OperatorSession, OperatorError> {
+        let grant = &self.grant.grant;
+        if response.expected() != grant.expected {
+            return Err(OperatorError::Response);
+        }
+        let transcript = grant.transcript();
+        let k_seaf = attach_key(&self.orders.half, response, &self.private, &grant.user_share, &transcript)
+            .ok_or(OperatorError::WeakShare)?;
+        let OperatorOrders { intercept, poll_s, filters, .. } = self.orders.clone();
+        let (grant, presence) = (self.grant.clone(), response.clone());
+        Ok(OperatorSession { grant, presence, k_seaf, intercept, poll_s, filters })
+    }
+}
+
+/// What O has of an attach.
+#[derive(Debug)]
+pub struct OperatorSession {
+    /// What O shows to a judge.
+    pub grant: SignedGrant,
+    /// U's response, by which O shows B that U was there.
+    pub presence: Response,
+    /// Where the 5G key hierarchy starts.
+    pub k_seaf: KSeaf,
+    /// Whether O must intercept.
+    pub intercept: bool,
+    /// How often O asks B for later orders, in seconds.
+    pub poll_s: u16,
+    /// What O must drop.
+    pub filters: Vec<Filter>,
+}
+
+impl OperatorSession {
+    /// What O stores of the session in the course of it, in octets: what the ledger looks at.
+    pub fn record(&self) -> Vec<u8> {
+        let mut out = self.grant.to_octets();
+        out.extend_from_slice(self.presence.octets());
+        out.extend_from_slice(self.k_seaf.octets());
+        out.extend_from_slice(&[u8::from(self.intercept)]);
+        out.extend_from_slice(&self.poll_s.to_be_bytes());
+        out
+    }
+}

@@ -1,0 +1,69 @@
+//! Tokens: what O shows B in place of its name (Ô of chapter 4.4.1).
+//!
+//! A token is a fresh Ed25519 key of O's and an epoch. B makes it good with the oblivious function of that epoch's issuing key
+//! without seeing it, and knows it again, without knowing whose it is, by the output, which both sides can compute and which never
+//! travels. The key signs everything that O later asks in the token's session group.
+
+use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
+
+use crate::crypto::{VerifyingKey, hash};
+use crate::voprf::Element;
+
+/// Tokens in a batch. All wallets ask for as many, so that a batch says nothing of how many tokens an operator needs.
+pub const BATCH: usize = 64;
+
+/// H(token): what O broadcasts, and the name of the token's session group.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TokenHash(pub [u8; 32]);
+
+impl TokenHash {
+    /// The first octets, by which O finds the token that a request is for.
+    pub const fn tag(&self) -> [u8; 4] {
+        let [a, b, c, d, ..] = self.0;
+        [a, b, c, d]
+    }
+}
+
+impl core::fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let [a, b, c, d] = self.tag();
+        write!(f, "TokenHash({a:02x}{b:02x}{c:02x}{d:02x}…)")
+    }
+}
+
+/// A token, without the secrets that belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The epoch of the issuing key.
+    pub epoch: u32,
+    /// O's fresh key.
+    pub key: VerifyingKey,
+}
+
+impl Token {
+    /// Octets of a token.
+    pub const OCTETS: usize = 4 + 32;
+
+    /// The input of the oblivious function: it names the issuing key, so that a token is good for one issuer and one epoch.
+    pub fn input(&self, issuer: &Element) -> Vec<u8> {
+        let epoch = self.epoch.to_be_bytes();
+        [&b"VEIL-v1 token\0"[..], issuer.octets(), &epoch, &self.key.octets()].concat()
+    }
+
+    /// H(token).
+    pub fn hash(&self, issuer: &Element) -> TokenHash {
+        TokenHash(hash(&[b"VEIL-v1 token hash\0", &self.input(issuer)]))
+    }
+
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.epoch.to_be_bytes());
+        out.extend_from_slice(&self.key.octets());
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let epoch = r.u32("epoch")?;
+        let invalid = r.error(DecodeErrorKind::InvalidValue, "token key");
+        let key = VerifyingKey::from_octets(r.array("token key")?).ok_or(invalid)?;
+        Ok(Self { epoch, key })
+    }
+}

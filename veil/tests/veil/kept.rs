@@ -1,0 +1,24 @@
+//! What is worth keeping of what the fuzzers try: `fuzz/seeds/<target>`, whole, cut and damaged.
+
+use crate::messages::read_as_every_message;
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "what was kept is in files")]
+fn messages_that_were_kept_are_understood_or_refused() {
+    let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds");
+    let folders = std::fs::read_dir(seeds).unwrap().map(|folder| folder.unwrap().path());
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let all: Vec<_> = files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    let understood = all.iter().filter(|octets| read_as_every_message(octets) > 0).count();
+    assert!(understood >= 14 && understood < all.len(), "{understood} of {}", all.len());
+    for octets in &all {
+        // Batches have 64 alike elements, and reading one takes a while.
+        let step = if octets.len() > 1_024 { 97 } else { 1 };
+        for at in (0..octets.len()).step_by(step) {
+            read_as_every_message(&octets[..at]);
+            let mut damaged = octets.clone();
+            damaged[at] ^= 0x80;
+            read_as_every_message(&damaged);
+        }
+    }
+}
