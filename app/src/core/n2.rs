@@ -127,7 +127,7 @@ pub(super) fn labelled(label: u64) -> Option<AssociationId> {
     (label & LABELLED != 0).then_some(AssociationId(label as u32))
 }
 
-/// Tells a label from none.
+/// Set in each label, so that zero is none.
 const LABELLED: u64 = 1 << 32;
 
 /// Ends every association, so that gNBs learn at once that this AMF stops (RFC 9260 §9): by SHUTDOWN, and by ABORT where DATA is still
@@ -368,6 +368,22 @@ mod tests {
         assert_eq!([0, 1, 31].map(|s| link(32).stream(s)), [0, 1, 31]);
         assert_eq!([0, 1, 3, 4, 31].map(|s| link(4).stream(s)), [0, 1, 3, 1, 1]);
         assert_eq!([0, 7].map(|s| link(1).stream(s)), [0, 0]);
+    }
+
+    #[test] // SCTP counts an association's messages through a restart of its gNB and through a takeover, and so do releases
+    fn an_association_that_goes_on_counts_its_messages_on() {
+        let mut links = Links::default();
+        let sctp = SctpAssociation { slot: 3, generation: 1 };
+        let peer: SocketAddr = ([127, 0, 1, 1], 61_000).into();
+        let name = AssociationId(7);
+        assert_eq!(
+            (labelled(label(name)), labelled(label(AssociationId(0))), labelled(0)),
+            (Some(name), Some(AssociationId(0)), None)
+        );
+        let physical = links.continues(Instant(1), sctp, peer, (32, TransferSyntax::Per), 40);
+        links.keep_name(physical, name);
+        assert_eq!(links.received(sctp), Some(physical));
+        assert_eq!(links.get(name).map(|link| link.received), Some(41));
     }
 
     #[test]

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use whimbrel_nas::ie::RegistrationKind;
-use whimbrel_ran::UeId;
+use whimbrel_ran::cells::GnbId;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
 use whimbrel_ran::ue;
+use whimbrel_ran::{UeId, gnb};
 use whimbrel_sctp_io::Mode;
 
 use super::{Done, Options, print, table};
@@ -71,16 +72,20 @@ struct Outcome {
     complete: Duration,
     registrations: u64,
     sessions: u64,
+    associations: u64,
 }
 
-/// What the UEs report.
+/// What the UEs and gNBs report.
 #[derive(Default)]
 struct Noticed {
     /// Initial registrations of UEs that had registered before.
     registrations: u64,
     /// Sessions that ended although no UE asked for it.
     sessions: u64,
+    /// NG Setups of gNBs that had been set up before: their association had ended.
+    associations: u64,
     registered: BTreeMap<UeId, u32>,
+    set_up: BTreeMap<GnbId, u32>,
 }
 
 struct Observer<'a> {
@@ -89,6 +94,15 @@ struct Observer<'a> {
 }
 
 impl Watch for Observer<'_> {
+    fn gnb(&mut self, gnb: GnbId, event: &gnb::Event) {
+        if let gnb::Event::SetUp { .. } = event {
+            let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
+            let times = noticed.set_up.entry(gnb).or_default();
+            *times += 1;
+            noticed.associations += u64::from(*times > 1);
+        }
+    }
+
     fn ue(&mut self, ue: UeId, event: &ue::Event) {
         let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
@@ -176,9 +190,10 @@ pub(super) fn run(options: &Options) -> Done {
     show(&outcomes, report)?;
     let again: u64 = outcomes.iter().map(|o| o.registrations).sum();
     let lost: u64 = outcomes.iter().map(|o| o.sessions).sum();
-    if again + lost + report.failed > 0 {
+    let ended: u64 = outcomes.iter().map(|o| o.associations).sum();
+    if again + lost + ended + report.failed > 0 {
         return Err(format!(
-            "{again} UEs registered again, {lost} sessions were lost, {} UEs failed at a step\n{log}",
+            "{again} UEs registered again, {lost} sessions were lost, {ended} associations ended, {} UEs failed at a step\n{log}",
             report.failed
         ));
     }
@@ -196,11 +211,19 @@ fn show(outcomes: &[Outcome], report: &Report) -> Done {
                 o.complete.as_millis().to_string(),
                 o.registrations.to_string(),
                 o.sessions.to_string(),
+                o.associations.to_string(),
             ]
         })
         .collect();
-    let heads =
-        ["killed", "UEs", "longest gap ms", "complete again ms", "registrations again", "sessions lost"];
+    let heads = [
+        "killed",
+        "UEs",
+        "longest gap ms",
+        "complete again ms",
+        "registrations again",
+        "sessions lost",
+        "associations ended",
+    ];
     print(&table(&heads, &rows))?;
     for failure in report.failures.iter().take(10) {
         print(&format!("failed: {} at step {}: {}\n", failure.supi, failure.step, failure.reason))?;
@@ -212,7 +235,7 @@ fn show(outcomes: &[Outcome], report: &Report) -> Done {
         .iter()
         .map(|o| {
             let of = json!({"longest_gap_ms": o.gap.as_millis() as u64, "complete_ms": o.complete.as_millis() as u64,
-                "registrations": o.registrations, "sessions_lost": o.sessions});
+                "registrations": o.registrations, "sessions_lost": o.sessions, "associations_ended": o.associations});
             (o.blow.name().to_owned(), of)
         })
         .collect();
@@ -257,15 +280,16 @@ fn blows(
         std::thread::sleep(WATCHED.saturating_sub(begun.elapsed()).max(Duration::from_millis(500)));
         let (gap, ues) = gaps.longest();
         let after = seen(noticed);
-        let (registrations, sessions) = (after.0 - before.0, after.1 - before.1);
-        outcomes.push(Outcome { blow, gap, ues, complete, registrations, sessions });
+        let [registrations, sessions, associations] = [0, 1, 2].map(|n: usize| after[n] - before[n]);
+        outcomes.push(Outcome { blow, gap, ues, complete, registrations, sessions, associations });
     }
     Ok(outcomes)
 }
 
-fn seen(noticed: &Mutex<Noticed>) -> (u64, u64) {
+/// Registrations and sessions of UEs, and associations of gNBs, that are none of the scenario's.
+fn seen(noticed: &Mutex<Noticed>) -> [u64; 3] {
     let noticed = noticed.lock().unwrap_or_else(PoisonError::into_inner);
-    (noticed.registrations, noticed.sessions)
+    [noticed.registrations, noticed.sessions, noticed.associations]
 }
 
 /// Sends a signal to the first function of the unit that this is true of. Returns the number of its process. Errors: there is none.

@@ -53,6 +53,11 @@ impl ControlLoop {
     /// Takes what SCTP reports. Returns whether there was anything.
     pub(super) fn receive_n2(&mut self, now: Instant) -> bool {
         let Some(transport) = &mut self.n2.transport else { return false };
+        if transport.is_fenced()
+            && let Some(pair) = self.role.pair_mut()
+        {
+            pair.replaced = true; // this process was frozen, and the other CTA of the unit has its associations
+        }
         let mut events = std::mem::take(&mut self.n2.events);
         transport.drain(now, &mut events);
         let busy = !events.is_empty();
