@@ -111,6 +111,23 @@ impl Teids {
         Some(self.teid_of(word)).filter(|t| *t != Teid(0))
     }
 
+    /// The tag of a TEID: generation of its session, and tunnels given before it, as far as the tag has bits.
+    fn tag_of(&self, teid: Teid) -> u32 {
+        self.permuted(teid) >> self.index_mask.count_ones()
+    }
+
+    /// How many tunnels a session of this generation was given before this one.
+    pub(crate) fn given_before(&self, session: SessionId, teid: Teid) -> u16 {
+        let tags = u32::MAX >> self.index_mask.count_ones();
+        (self.tag_of(teid).wrapping_sub(session.generation) & tags) as u16
+    }
+
+    /// The generation, like `other` as far as the tag leaves it open, of a session whose first tunnel is this one.
+    pub(crate) fn generation_of(&self, teid: Teid, other: u32) -> u32 {
+        let tags = u32::MAX >> self.index_mask.count_ones();
+        other & !tags | self.tag_of(teid)
+    }
+
     /// Where the session of a TEID would stand.
     #[inline]
     pub fn index_of(&self, teid: Teid) -> u32 {
@@ -201,6 +218,18 @@ mod tests {
             let all: BTreeSet<_> = (0..names).map(name).collect();
             assert_eq!(all.len(), names as usize);
             assert_eq!(name(names), name(0));
+        }
+    }
+
+    #[test] // TS 23.527 §4.3: a session that is restored has the tunnels that it had
+    fn a_session_of_a_tunnel_that_is_given_has_it_as_its_first_and_goes_on_from_there() {
+        for (sessions_max, teid) in [(1000, Teid(0xdead_beef)), (SESSIONS_MAX - 1, Teid(7))] {
+            let teids = Teids::new(sessions_max, 42);
+            let generation = teids.generation_of(teid, 0x1234_5678);
+            let id = SessionId { index: teids.index_of(teid), generation };
+            assert_eq!((teids.teid(id, 0), teids.given_before(id, teid)), (Some(teid), 0));
+            let third = teids.teid(id, 2).unwrap();
+            assert_eq!(teids.given_before(id, third), 2);
         }
     }
 

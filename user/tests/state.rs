@@ -546,3 +546,51 @@ fn a_clock_that_was_set_back_delays_nothing_for_long() {
     it.net.advance(it.net.now + Duration::from_secs(60));
     assert_eq!(it.net.reports().len(), 1);
 }
+
+/// A session as an SMF asks a UPF that has lost it to restore it (TS 23.527 §4.3, TS 29.244 table 7.5.2.1-1).
+fn restoration(s: &Session, cp_seid: u64) -> SessionEstablishmentRequest {
+    let mut m = establishment(cp_seid, true, true);
+    m.pfcpsereq_flags = Some(SessionEstablishmentFlags::RESTI);
+    m.create_pdrs[0].pdi.f_teid = Some(FTeid::given(s.teid, UPF.into()));
+    for pdr in &mut m.create_pdrs {
+        let ue = &mut pdr.pdi.ue_ip_addresses[0];
+        (ue.ipv4, ue.ipv6) = (s.ipv4.map(Choice::Given), s.ipv6.map(Choice::Given));
+    }
+    let to_gnb = ForwardingParameters {
+        outer_header_creation: Some(OuterHeaderCreation::gtpu(GNB_TEID, GNB.ip())),
+        ..ForwardingParameters::to(DestinationInterface::Access)
+    };
+    m.create_fars[1] = CreateFar::forward(FarId(2), to_gnb);
+    m
+}
+
+#[test] // TS 23.527 §4.3: without its state, a UPF takes sessions back with the tunnels and addresses that they had
+fn a_session_that_was_lost_is_restored_with_its_tunnel_and_addresses() {
+    let mut net = Net::new();
+    let all: Vec<_> = (1..=3).map(|n| net.session(n, true, true)).collect();
+    // It begins without sessions, and with the same key of TEIDs.
+    let mut net = Net::new();
+    for (n, s) in (1..).zip(&all) {
+        let r = net.establish(restoration(s, n));
+        assert_eq!(r.cause, Cause::RequestAccepted, "{r:?}");
+        assert!(r.created_pdrs.is_empty(), "nothing was chosen");
+        let up = net.uplink(s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 9)).0;
+        assert_eq!(up, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+        assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 9)).0, Verdict::Send(to_gnb()));
+    }
+    // A tunnel is restored once, and a new session gets another one.
+    assert_eq!(net.establish(restoration(&all[0], 9)).cause, Cause::PfcpSessionRestorationFailure);
+    let new = net.session(10, true, true);
+    assert!(all.iter().all(|s| s.teid != new.teid && s.ipv4 != new.ipv4));
+    assert_eq!(net.upf.c.session_count(), 4);
+}
+
+#[test] // TS 29.244 §5.5.3: the UPF chooses F-TEIDs, but for a restoration
+fn a_tunnel_that_an_smf_gives_is_taken_for_a_restoration_alone() {
+    let mut net = Net::new();
+    let s = net.session(1, true, true);
+    net.delete(&s);
+    let m = SessionEstablishmentRequest { pfcpsereq_flags: None, ..restoration(&s, 2) };
+    assert_eq!(net.establish(m).cause, Cause::InvalidFTeidAllocationOption);
+    assert_eq!(net.upf.c.free_addresses(DnIndex(0)), Net::new().upf.c.free_addresses(DnIndex(0)));
+}

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use whimbrel_ids::{Instant, Seid};
-use whimbrel_pfcp::ie::{Cause, Choice, FSeid, OffendingIe};
+use whimbrel_ids::{Instant, Seid, Teid};
+use whimbrel_pfcp::ie::{Cause, Choice, FSeid, FTeid, OffendingIe, SessionEstablishmentFlags};
 use whimbrel_pfcp::msg::{SessionEstablishmentRequest, SessionEstablishmentResponse};
 
 use super::arrival::When;
@@ -122,9 +122,14 @@ impl UpfC {
         let known = self.sessions.of_cp(association, &m.cp_f_seid);
         let known =
             known.filter(|id| self.sessions.get(*id).is_some_and(|s| s.rules.data_network == network));
-        let session = match known {
-            Some(id) => id,
-            None => {
+        let restores = m.pfcpsereq_flags.is_some_and(|f| f.has(SessionEstablishmentFlags::RESTI));
+        let session = match (known, former_tunnel(m).filter(|_| restores)) {
+            (Some(id), _) => id,
+            (None, Some(teid)) => {
+                let teids = self.config.teids();
+                self.sessions.vacant_with(&teids, teid).ok_or(RuleRefusal::TunnelInUse)?
+            }
+            (None, None) => {
                 // A switch joins Ethernet sessions, and the longest prefix is looked for among all routes: of one shard.
                 let routed = m
                     .create_pdrs
@@ -143,6 +148,7 @@ impl UpfC {
         let state = StateRoom::of(self.keeper.as_ref(), known.is_some());
         let mut allocator =
             Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools);
+        allocator.restores = restores;
         match allocator
             .establish(&mut draft, m)
             .and_then(|()| draft.close())
@@ -156,4 +162,14 @@ impl UpfC {
             }
         }
     }
+}
+
+/// The first F-TEID that a request gives.
+fn former_tunnel(m: &SessionEstablishmentRequest) -> Option<Teid> {
+    let of_pdrs = m.create_pdrs.iter().filter_map(|p| p.pdi.f_teid);
+    let mut all = of_pdrs.chain(m.create_traffic_endpoints.iter().filter_map(|e| e.local_f_teid));
+    all.find_map(|f| match f {
+        FTeid::Given { teid, .. } => Some(teid),
+        FTeid::Choose { .. } => None,
+    })
 }

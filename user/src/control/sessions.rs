@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use whimbrel_ids::{Instant, Seid};
+use whimbrel_ids::{Instant, Seid, Teid};
 use whimbrel_pfcp::ie::FSeid;
 
 use super::admission::Promised;
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::pipeline::shard_of;
 use crate::pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6, Pool, Pools};
 use crate::rules::{NetworkPools, SessionRules, upper};
-use crate::session_id::{SessionId, mix};
+use crate::session_id::{SessionId, Teids, mix};
 
 /// Former rules that wait until no packet thread uses them: with a thousand filters each, two hundred megabytes.
 const RETIRED_MAX: usize = 1_024;
@@ -200,6 +200,22 @@ impl Sessions {
         Some(SessionId { index, generation: self.generations[index as usize] })
     }
 
+    /// The place of a session that is restored with a tunnel that it had; `None` if another one has it, or there is no such place.
+    pub(super) fn vacant_with(&mut self, teids: &Teids, teid: Teid) -> Option<SessionId> {
+        let index = teids.index_of(teid);
+        if index >= self.sessions_max {
+            return None;
+        }
+        while self.slots.len() <= index as usize {
+            let made = self.slots.len() as u32;
+            self.slots.push(None);
+            self.generations.push(self.first_generation(made));
+            self.free_of(made).push_back(made);
+        }
+        let generation = teids.generation_of(teid, self.generations[index as usize]);
+        self.slots[index as usize].is_none().then_some(SessionId { index, generation })
+    }
+
     fn shards(&self) -> u8 {
         self.free.len() as u8
     }
@@ -263,11 +279,14 @@ impl Sessions {
             self.promised = self.promised.without(Promised::of(&old.rules));
             self.retired.put(old.rules);
         } else {
-            // `vacant` gave the front of the list, and nothing came between.
+            // `vacant` gave the front of the list, and nothing came between; a restored session takes its own place.
             let free = self.free_of(id.index);
             if free.front() == Some(&id.index) {
                 free.pop_front();
+            } else {
+                free.retain(|index| *index != id.index);
             }
+            self.generations[id.index as usize] = id.generation;
             self.len += 1;
         }
         self.touch(id.index);

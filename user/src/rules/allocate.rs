@@ -32,6 +32,8 @@ pub(crate) struct Allocator<'a> {
     pools: &'a mut [NetworkPools],
     /// Which of the network's reserved pools the session's addresses come from.
     pub(super) reserved: Option<usize>,
+    /// The session stood before: it has the tunnels that the request gives.
+    pub(crate) restores: bool,
     took_ipv4: Option<Ipv4Addr>,
     took_ipv6: Option<Ipv6Addr>,
     pub(super) created_pdrs: Vec<CreatedPdr>,
@@ -60,6 +62,7 @@ impl<'a> Allocator<'a> {
             session,
             pools,
             reserved: None,
+            restores: false,
             took_ipv4: None,
             took_ipv6: None,
             created_pdrs: Vec::new(),
@@ -117,6 +120,9 @@ impl<'a> Allocator<'a> {
     ) -> Result<(Teid, Option<FTeid>), RuleRefusal> {
         let (ipv4, ipv6, choose_id) = match *f {
             FTeid::Given { teid, .. } if d.base.tunnels().any(|t| t == teid) => return Ok((teid, None)),
+            FTeid::Given { teid, .. } if self.restores => {
+                return Ok((self.former_tunnel(d, teid, id)?, None));
+            }
             FTeid::Given { .. } => return Err(RuleRefusal::FTeidOfCp(id)),
             FTeid::Choose { ipv4, ipv6, choose_id } => (ipv4, ipv6, choose_id),
         };
@@ -131,6 +137,19 @@ impl<'a> Allocator<'a> {
             None => self.new_tunnel(d).ok_or(RuleRefusal::TooManyTunnels(id))?,
         };
         Ok((teid, Some(FTeid::Given { teid, ipv4, ipv6 })))
+    }
+
+    /// A tunnel that the session had before the UPF lost it (TS 23.527 §4.3).
+    fn former_tunnel(&self, d: &mut Draft, teid: Teid, id: PdrId) -> Result<Teid, RuleRefusal> {
+        let teids = self.config.teids();
+        if teids.index_of(teid) != self.session.index {
+            return Err(RuleRefusal::TunnelInUse);
+        }
+        let n = d.base.tunnels.iter().position(|t| t.0 == 0).ok_or(RuleRefusal::TooManyTunnels(id))?;
+        d.base.tunnels[n] = teid;
+        let given = teids.given_before(self.session, teid).wrapping_add(1);
+        d.base.tunnels_given = d.base.tunnels_given.max(given);
+        Ok(teid)
     }
 
     fn new_tunnel(&self, d: &mut Draft) -> Option<Teid> {

@@ -82,6 +82,8 @@ pub enum RuleRefusal {
     CpSeid,
     /// All sessions are in use.
     NoSession,
+    /// A session that is to be restored has a tunnel which another one has now, or that this UPF cannot have.
+    TunnelInUse,
     /// The state that is kept for a successor has no room for it.
     StateFull,
 }
@@ -158,6 +160,7 @@ impl RuleRefusal {
             Self::Duplication(f) => (Cause::ServiceNotSupported, Some(ie::DUPLICATING_PARAMETERS), far(f)),
             Self::PdnType => (Cause::ServiceNotSupported, Some(ie::PDN_TYPE), None),
             Self::CpSeid => (Cause::MandatoryIeIncorrect, Some(ie::F_SEID), None),
+            Self::TunnelInUse => (Cause::PfcpSessionRestorationFailure, Some(ie::F_TEID), None),
             Self::NoSession | Self::StateFull => (Cause::NoResourcesAvailable, None, None),
         }
     }
@@ -235,6 +238,9 @@ impl fmt::Display for RuleRefusal {
                 f.write_str("the data network does not carry sessions of that type (unstructured, Ethernet)")
             }
             Self::CpSeid => f.write_str("the SMF's own SEID is zero, which names no session"),
+            Self::TunnelInUse => {
+                f.write_str("a tunnel of a session that is to be restored is in use, or cannot be had")
+            }
             Self::StateFull => f.write_str("the UPF's state file is full"),
             Self::NoSession => f.write_str("all sessions of the UPF are in use"),
         }

@@ -78,6 +78,13 @@ flags! {
         /// Notify of the first discarded packet.
         DDPN = 6 / 3,
     }
+    /// Kinds of session establishment (table 8.1.2-1, type 186).
+    pub struct SessionEstablishmentFlags(u8, 1): "PFCPSEReq-Flags" {
+        /// Restoration: the session stood before; the F-TEIDs and UE addresses are those that it had.
+        RESTI = 5 / 1,
+        /// Usage of the session is to be reported together.
+        SUMPC = 5 / 2,
+    }
     /// Flags of a Session Modification Request (TS 29.244 §8.2.31).
     pub struct SessionModificationFlags(u8, 1): "PFCPSMReq-Flags" {
         /// Drop the packets buffered for the session.

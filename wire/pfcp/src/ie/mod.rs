@@ -27,8 +27,9 @@ pub use features::{CpFunctionFeatures, UpFunctionFeatures};
 pub use flow::{ApplicationId, SdfFilter};
 pub use forwarding::{
     ApplyAction, DestinationInterface, ForwardingPolicy, InterfaceType, OuterHeaderCreation,
-    OuterHeaderRemoval, OuterHeaderRemovalDescription, PdnType, SessionModificationFlags,
-    SessionReportRequestFlags, SessionReportResponseFlags, SourceInterface, TransportLevelMarking,
+    OuterHeaderRemoval, OuterHeaderRemovalDescription, PdnType, SessionEstablishmentFlags,
+    SessionModificationFlags, SessionReportRequestFlags, SessionReportResponseFlags, SourceInterface,
+    TransportLevelMarking,
 };
 pub use framed::{FramedIpv6Route, FramedRoute, Network};
 pub use identity::{NetworkInstance, PredefinedRules, UeIpAddressPoolIdentity};

@@ -5,7 +5,8 @@ use whimbrel_ids::{Dnn, SNssai};
 use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
 use crate::ie::{
-    Cause, FSeid, FailedRuleId, NodeId, OffendingIe, OnArrival, PdnType, UserId, UserPlaneInactivityTimer,
+    Cause, FSeid, FailedRuleId, NodeId, OffendingIe, OnArrival, PdnType, SessionEstablishmentFlags, UserId,
+    UserPlaneInactivityTimer,
 };
 use crate::rule::{
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, CreatedPdr,
@@ -41,6 +42,8 @@ grouped! {
         159 => apn_dnn: optional Dnn,
         /// Its slice.
         257 => s_nssai: conditional SNssai,
+        /// What kind of establishment it is.
+        186 => pfcpsereq_flags: conditional SessionEstablishmentFlags,
         /// The rules begin when the UE arrives.
         0x8001 => on_arrival: optional OnArrival,
     }
@@ -85,6 +88,7 @@ impl SessionEstablishmentRequest {
             user_id: None,
             apn_dnn: None,
             s_nssai: None,
+            pfcpsereq_flags: None,
             on_arrival: None,
         }
     }

@@ -148,6 +148,7 @@ pub(crate) fn establishment() -> SessionEstablishmentRequest {
         }),
         apn_dnn: Some("internet.mnc070".parse().unwrap()),
         s_nssai: Some(SNssai::new(1, Some(0xabcdef))),
+        pfcpsereq_flags: Some(SessionEstablishmentFlags::RESTI),
         ..SessionEstablishmentRequest::new(
             node(),
             FSeid { seid: Seid(0x1122_3344_5566_7788), ipv4: Some(GNB), ipv6: Some(V6) },
