@@ -9,7 +9,7 @@ use whimbrel_ngap::{Message, peek, to_per};
 use whimbrel_pfcp::{Frame, message_type};
 
 use super::ControlLoop;
-use crate::console::{Interface, Names};
+use crate::console::{Interface, Names, Signalling};
 
 /// Procedure codes of messages that concern a UE without naming it by NGAP IDs (TS 38.413 §9.4.7).
 const INITIAL_UE_MESSAGE: u8 = 15;
@@ -36,7 +36,14 @@ impl ControlLoop {
             return; // of the gNB
         }
         let peer = self.observer.gnb(name);
-        self.console.signalling(|s| s.push(now, (Interface::N2, received), peer, names, octets));
+        let push = |s: &mut Signalling| s.push(now, (Interface::N2, received), peer, names, octets);
+        let unnamed = self.console.signalling(push);
+        // The context names its subscriber before the first procedure has ended.
+        if let Some(ue) = unnamed
+            && let Some(supi) = cta.context(ue).and_then(|context| context.subject().supi)
+        {
+            self.console.signalling(|s| s.name(supi, ue));
+        }
     }
 
     /// Keeps an N4 message of a session for the console.
