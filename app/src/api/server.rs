@@ -290,7 +290,10 @@ async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest
             return Err(Problem::unsupported(&TAKEN.join(" or ")));
         }
     }
-    let name = caller.as_ref().map(|c| c.name.clone());
+    let name = match &caller {
+        Some(caller) => Some(caller.name.clone()),
+        None => shared.auth.user_in_login(&body),
+    };
     let subscriber = match route.is_personal() {
         true => params.first().cloned().or_else(|| subscribers::named_by(&body)),
         false => None,

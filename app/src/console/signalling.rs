@@ -66,6 +66,8 @@ pub(crate) struct Names {
 #[derive(Clone, Copy, Default)]
 struct Chain {
     generation: u16,
+    /// Whether its subscriber is known.
+    named: bool,
     newest: u64,
 }
 
@@ -125,7 +127,7 @@ impl Signalling {
         self.octets_max > 0
     }
 
-    /// Adds a message.
+    /// Adds a message. Returns its UE if that has no subscriber yet.
     pub(crate) fn push(
         &mut self,
         at: Instant,
@@ -133,9 +135,9 @@ impl Signalling {
         peer: Arc<str>,
         names: Names,
         octets: &[u8],
-    ) {
+    ) -> Option<UeId> {
         if !self.is_on() {
-            return;
+            return None;
         }
         self.pushed += 1;
         let seq = self.pushed;
@@ -183,6 +185,8 @@ impl Signalling {
                 }
             }
         }
+        let is_unnamed = |ue: &UeId| self.chains.get(ue.slot as usize).is_some_and(|c| !c.named);
+        ue.filter(is_unnamed)
     }
 
     /// A message turns out to be of a UE.
@@ -196,18 +200,23 @@ impl Signalling {
             self.former.insert(UeId { slot: ue.slot, generation: chain.generation }, chain.newest);
             self.prune();
         }
-        let before = if chain.generation == ue.generation { chain.newest } else { 0 };
+        let is_same = chain.generation == ue.generation;
+        let before = if is_same { chain.newest } else { 0 };
         let attached = self.attached + 1;
         let Some(message) = self.get_mut(seq).filter(|m| m.ue.is_none()) else { return };
         (message.ue, message.before, message.attached) = (Some(ue), before, attached);
         self.attached = attached;
-        self.chains[slot] = Chain { generation: ue.generation, newest: seq };
+        self.chains[slot] = Chain { generation: ue.generation, named: is_same && chain.named, newest: seq };
     }
 
     /// A UE is one of this subscriber's.
     pub(crate) fn name(&mut self, supi: Supi, ue: UeId) {
         if !self.is_on() {
             return;
+        }
+        let chain = self.chains.get_mut(ue.slot as usize).filter(|c| c.generation == ue.generation);
+        if let Some(chain) = chain {
+            chain.named = true;
         }
         let ues = self.names.entry(supi).or_default();
         if ues.back() == Some(&ue) {
@@ -334,6 +343,11 @@ mod tests {
         assert!(octets(&s, &[UE], 0).is_empty());
         push(&mut s, SENT, Names { ran, ..of(UE) }, 3);
         assert_eq!(octets(&s, &[UE], 0), [1, 3]);
+        // Its subscriber is asked for until it is known.
+        let unnamed = |s: &mut Signalling| s.push(Instant(0), SENT, "gnb".into(), of(UE), &[9]);
+        assert_eq!(unnamed(&mut s), Some(UE));
+        s.name("imsi-999700000000001".parse().unwrap(), UE);
+        assert_eq!(unnamed(&mut s), None);
         let last = s.of(&[UE], 0, 100).last;
         push(&mut s, SENT, of(UE), 4);
         assert_eq!(octets(&s, &[UE], last), [4]);

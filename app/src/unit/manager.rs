@@ -492,7 +492,7 @@ impl Manager {
 
     /// Whether each UE could lose another CPF, as the primary CTA says.
     pub(super) fn all_ues_have_replicas(&self) -> bool {
-        let client = Client::new(self.config.api.address);
+        let client = Client::new(self.config.api.address).of_core(&self.config.store.path);
         client.metric(Metric::UesWithoutBackup, None).is_ok_and(|ues| ues == 0.0)
     }
 

@@ -184,6 +184,16 @@ impl Auth {
         self.accounts().is_ok_and(|a| a.users().is_empty())
     }
 
+    /// The user that the body of a login names, if there is one of that name: what else is typed there may be a password.
+    pub(super) fn user_in_login(&self, body: &[u8]) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Named {
+            name: String,
+        }
+        let Named { name } = serde_json::from_slice(body).ok()?;
+        Some(self.accounts().ok()?.user(&name)?.name.clone())
+    }
+
     /// Makes a new local token and writes it into its file. Errors: one sentence.
     pub(super) fn issue_local_token(&self, store: &Path) -> Result<(), String> {
         let token = secret().map_err(|p| p.detail)?;

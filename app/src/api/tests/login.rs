@@ -203,7 +203,7 @@ fn the_audit_log_names_the_user_and_no_secret() {
         " user=anna request=\\\"GET /api/v1/ues/{supi}\\\" subscriber=",
         " user=anna request=\\\"POST /api/v1/ues/{supi}/deregister\\\"",
         " user=local request=\\\"POST /api/v1/users\\\" subscriber=- outcome=201",
-        "request=\\\"POST /api/v1/session\\\" subscriber=- outcome=401",
+        " user=anna request=\\\"POST /api/v1/session\\\" subscriber=- outcome=401",
         "request=\\\"GET /api/v1/subscribers\\\" subscriber=- outcome=401",
     ] {
         assert!(text.contains(part), "{part}: {text}");

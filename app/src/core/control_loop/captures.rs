@@ -9,7 +9,7 @@ use whimbrel_ngap::{Message, ProcedureCode, peek, to_per};
 use whimbrel_pfcp::{Frame, message_type};
 
 use super::ControlLoop;
-use crate::console::{Interface, Names};
+use crate::console::{Interface, Names, Signalling};
 
 impl ControlLoop {
     /// Keeps an N2 message of a UE for the console.
@@ -32,7 +32,14 @@ impl ControlLoop {
             return; // of the gNB
         }
         let peer = self.observer.gnb(name);
-        self.console.signalling(|s| s.push(now, (Interface::N2, received), peer, names, octets));
+        let push = |s: &mut Signalling| s.push(now, (Interface::N2, received), peer, names, octets);
+        let unnamed = self.console.signalling(push);
+        // The context names its subscriber before the first procedure has ended.
+        if let Some(ue) = unnamed
+            && let Some(supi) = cta.context(ue).and_then(|context| context.subject().supi)
+        {
+            self.console.signalling(|s| s.name(supi, ue));
+        }
     }
 
     /// Keeps an N4 message of a session for the console.
