@@ -51,6 +51,10 @@ impl Ue {
         if let Some(eap) = &m.eap_message {
             return self.eap_request(now, m, eap, out);
         }
+        if self.is_veil() {
+            // It has no K, and so takes no network for one that has.
+            return self.refuse_challenge(now, MmCause::MacFailure, None, out);
+        }
         let (Some(rand), Some(autn)) = (m.rand, m.autn) else {
             return self.refuse_challenge(now, MmCause::InvalidMandatoryInformation, None, out);
         };
@@ -100,6 +104,9 @@ impl Ue {
         eap: &EapMessage,
         out: &mut Outbox<Output>,
     ) {
+        if self.is_veil() {
+            return self.veil_challenge(now, m, eap, out);
+        }
         if let Some(Answered::Eap { request, response }) = self.answered()
             && request == eap
         {
@@ -136,7 +143,13 @@ impl Ue {
         }
     }
 
-    fn answer_eap(&mut self, response: EapMessage, out: &mut Outbox<Output>) {
+    /// A challenge is answered: its answer is kept for a repetition until T3516 expires.
+    pub(super) fn begin_t3516(&mut self, now: Instant) {
+        self.timers.stop(Timer::T3520);
+        self.timers.start(Timer::T3516, now);
+    }
+
+    pub(super) fn answer_eap(&mut self, response: EapMessage, out: &mut Outbox<Output>) {
         let mut answer = AuthenticationResponse::new();
         answer.eap_message = Some(response);
         self.send(answer, out);
@@ -175,7 +188,7 @@ impl Ue {
     }
 
     /// AUTHENTICATION FAILURE (§5.4.1.3.6, §5.4.1.3.7 c to f).
-    fn refuse_challenge(
+    pub(super) fn refuse_challenge(
         &mut self,
         now: Instant,
         cause: MmCause,

@@ -77,6 +77,8 @@ pub enum SuciSource {
     Precomputed(Suci),
     /// A broker's SIM: each registration asks the broker by SAP (CellBricks, chapter 3.4.1), and there is no K.
     Sap(Box<SapCard>),
+    /// A broker's SIM of a UE that attaches veiled (LOCA, chapter 4.4.2).
+    Veil(Box<VeilCard>),
 }
 
 /// A broker's SIM, with keys in place of K.
@@ -88,6 +90,25 @@ pub struct SapCard {
     pub seed: Seed,
 }
 
+/// A SIM for veiled attaches, and the token that the UE's cell broadcasts.
+#[derive(Clone, Debug)]
+pub struct VeilCard {
+    /// What the broker has issued. Its counter goes on with each request.
+    pub sim: whimbrel_veil::user::Sim,
+    /// What the entropy of attaches is drawn from; of each UE its own.
+    pub seed: Seed,
+    /// H(token) of the operator that the UE hears.
+    pub(super) token: Option<whimbrel_veil::token::TokenHash>,
+    pub(super) state: super::veil::Veil,
+}
+
+impl VeilCard {
+    /// Of a UE that hears no token yet.
+    pub fn new(sim: whimbrel_veil::user::Sim, seed: Seed) -> Self {
+        Self { sim, seed, token: None, state: Default::default() }
+    }
+}
+
 /// Redacted: it holds a seed.
 impl core::fmt::Debug for SuciSource {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -96,6 +117,7 @@ impl core::fmt::Debug for SuciSource {
             Self::Concealed { key_id, .. } => write!(f, "Concealed {{ key_id: {key_id}, .. }}"),
             Self::Precomputed(suci) => write!(f, "Precomputed({suci:?})"),
             Self::Sap(card) => write!(f, "Sap({})", card.sim.broker),
+            Self::Veil(card) => write!(f, "Veil({})", card.sim.broker),
         }
     }
 }

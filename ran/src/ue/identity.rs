@@ -21,7 +21,7 @@ impl Ue {
             IdentityType::Suci if self.faults().no_usim => MobileIdentity::NoIdentity,
             IdentityType::Suci => self.suci_identity(now),
             // A broker's UE does not reveal its equipment, which would link its sessions to each other.
-            IdentityType::Imei | IdentityType::Imeisv if self.is_sap() => MobileIdentity::NoIdentity,
+            IdentityType::Imei | IdentityType::Imeisv if self.hides_equipment() => MobileIdentity::NoIdentity,
             IdentityType::Imei | IdentityType::Imeisv => MobileIdentity::Pei(self.config.pei),
             IdentityType::Guti => self.guti.map_or(MobileIdentity::NoIdentity, MobileIdentity::Guti),
             IdentityType::STmsi => self.s_tmsi().map_or(MobileIdentity::NoIdentity, MobileIdentity::STmsi),
@@ -35,7 +35,11 @@ impl Ue {
         if let Some(suci) = &self.fresh_suci {
             return MobileIdentity::Suci(suci.clone());
         }
-        let suci = if self.is_sap() { self.begin_sap() } else { self.make_suci() };
+        let suci = match &self.config.suci {
+            SuciSource::Sap(_) => self.begin_sap(),
+            SuciSource::Veil(_) => self.begin_veil(),
+            _ => self.make_suci(),
+        };
         let Some(suci) = suci else { return MobileIdentity::NoIdentity };
         self.fresh_suci = Some(suci.clone());
         self.timers.start(Timer::T3519, now);
@@ -62,7 +66,7 @@ fn make_suci(config: &UeConfig, counter: &mut u32) -> Option<Suci> {
     match &config.suci {
         SuciSource::Null => Suci::null(config.supi, profile.home_plmn, profile.routing_indicator),
         SuciSource::Precomputed(suci) => Some(suci.clone()),
-        SuciSource::Sap(_) => None, // each is another request to the broker
+        SuciSource::Sap(_) | SuciSource::Veil(_) => None, // each is another request to the broker
         SuciSource::Concealed { key, key_id, seed } => {
             let msin = whimbrel_security::suci::msin_of_supi(profile.home_plmn, config.supi)?;
             let output = (0..DRAWS_MAX).find_map(|_| {

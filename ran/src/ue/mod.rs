@@ -9,6 +9,7 @@
 //! | §5.5.1, §5.5.2, §5.6.1 | `registration`, `deregistration`, `service` |
 //! | §5.4.5, §6 NAS transport and sessions | `session` |
 //! | attach and usage reports through a broker (CellBricks, chapter 3.4) | `sap` |
+//! | veiled attach (LOCA, chapter 4.4.2) | `veil` |
 //! | TS 33.501 §6.9.2 handover and its keys | `handover` |
 //! | §10.2 timers | `timer` |
 
@@ -28,6 +29,7 @@ mod security_mode;
 mod service;
 mod session;
 mod timer;
+mod veil;
 
 use std::collections::VecDeque;
 
@@ -50,6 +52,7 @@ use timer::Timers;
 
 pub use config::{
     Alter, AskFor, AtOnce, Faults, Profile, QosRequest, SapCard, SessionRequest, SuciSource, UeConfig,
+    VeilCard,
 };
 pub use event::{Discard, Event, Procedure, Reason, SessionInfo, Violation};
 pub use timer::Timer;

@@ -30,6 +30,9 @@ impl Ue {
         self.timers.stop(Timer::T3512);
         self.timers.stop(Timer::T3540);
         self.forget_sap();
+        if kind == RegistrationKind::Initial {
+            self.begin_unknown();
+        }
         let whole = self.registration_request(now, kind);
         let outer = cleartext(&whole);
         let message = Message::from(whole.clone()).to_octets();
@@ -197,6 +200,7 @@ impl Ue {
         self.timers.stop(Timer::T3510);
         self.timers.stop(Timer::T3520);
         self.sap_refused(m.eap_message.as_ref(), out);
+        self.veil_refused(m.eap_message.as_ref());
         let begins = |k| matches!(k, RegistrationKind::Initial | RegistrationKind::Emergency);
         let initial = self.initial.as_ref().is_none_or(|i| begins(i.kind));
         let retry_after = match m.cause {

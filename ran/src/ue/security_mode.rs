@@ -54,6 +54,9 @@ impl Ue {
         if let Some((session, _)) = tentative {
             self.commit_sap(session);
         }
+        if self.partial.as_ref().is_some_and(|p| p.ng_ksi == m.ng_ksi) {
+            self.commit_veil();
+        }
         self.security = Some(security);
         self.partial = None;
         self.secure = true;
@@ -97,7 +100,7 @@ impl Ue {
     /// SECURITY MODE COMPLETE, with the complete initial message if the network requests it (§5.4.2.3).
     fn complete_security_mode(&mut self, m: &SecurityModeCommand, out: &mut Outbox<Output>) {
         let mut answer = SecurityModeComplete::new();
-        if m.imeisv_request.is_some_and(|r| r.requested) && !self.is_sap() {
+        if m.imeisv_request.is_some_and(|r| r.requested) && !self.hides_equipment() {
             answer.imeisv = Some(MobileIdentity::Pei(self.config.pei));
         }
         let again = m.additional_security.as_ref().is_some_and(|a| a.retransmission_requested());

@@ -111,6 +111,8 @@ pub struct Core {
     pub imeisv: Option<MobileIdentity>,
     pub last_service: Option<ServiceRequest>,
     pub session_request: Option<(sm::EstablishmentRequest, mm::UlNasTransport)>,
+    /// What serves veiled UEs.
+    pub veil: Option<Box<crate::veil::Serving>>,
 }
 
 pub type Out = Vec<(u16, Message)>;
@@ -144,6 +146,7 @@ impl Core {
             imeisv: None,
             last_service: None,
             session_request: None,
+            veil: None,
         }
     }
 
@@ -231,6 +234,15 @@ impl Core {
     fn mm(&mut self, message: Mm, protected: bool, out: &mut Out) {
         match message {
             Mm::RegistrationRequest(m) => self.registration(m, protected, out),
+            Mm::AuthenticationResponse(m) if self.veil.is_some() => {
+                match self.veil.as_mut().unwrap().respond(m.eap_message.as_ref().unwrap()) {
+                    Some(k_amf) => self.secure_with(k_amf, EapMessage::new(vec![3, 7, 0, 4]), out),
+                    None => {
+                        self.downlink_plain(AuthenticationReject::new(), out);
+                        self.release(out);
+                    }
+                }
+            }
             Mm::AuthenticationResponse(m) => {
                 let vector = self.vector.clone().unwrap();
                 let res_star = whimbrel_security::ResStar::new(m.res_star.unwrap().0);
@@ -300,6 +312,13 @@ impl Core {
             return self.release(out);
         }
         self.capability = m.ue_security_capability.or(self.capability);
+        if !protected && let (Some(veil), MobileIdentity::Suci(suci)) = (&mut self.veil, &m.mobile_identity) {
+            let abba = ie::Abba::new([0, 0]).unwrap();
+            self.ng_ksi = (self.ng_ksi + 1) % 7;
+            let mut request = AuthenticationRequest::new(NgKsi::native(self.ng_ksi).unwrap(), abba);
+            request.eap_message = Some(veil.challenge(suci));
+            return self.downlink_plain(request, out);
+        }
         if !protected {
             return self.challenge(out);
         }
@@ -343,6 +362,10 @@ impl Core {
 
     fn secure(&mut self, vector: &AuthenticationVector, out: &mut Out) {
         let k_amf = vector.k_seaf.k_amf(self.supi, Abba::RELEASE_15);
+        self.secure_with(k_amf, None, out);
+    }
+
+    fn secure_with(&mut self, k_amf: KAmf, eap: Option<EapMessage>, out: &mut Out) {
         let ciphering = self.knobs.ciphering.unwrap_or(ie::CipheringAlgorithm::Nea2);
         let integrity = self.knobs.integrity.unwrap_or(ie::IntegrityAlgorithm::Nia2);
         let nas = NasSecurityContext::new(
@@ -358,6 +381,7 @@ impl Core {
         let capability = self.knobs.altered_capabilities.or(self.capability).unwrap();
         let algorithms = SecurityAlgorithms { ciphering, integrity };
         let mut m = SecurityModeCommand::new(algorithms, ng_ksi, capability);
+        m.eap_message = eap;
         m.imeisv_request = Some(ImeisvRequest { requested: true });
         m.additional_security =
             Some(AdditionalSecurityInformation::default().with_retransmission_requested(true));

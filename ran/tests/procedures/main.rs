@@ -13,3 +13,4 @@ mod registration;
 mod robustness;
 mod scenario;
 mod session;
+mod veil;
