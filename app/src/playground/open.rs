@@ -110,10 +110,9 @@ pub(crate) struct Operator {
 
 impl Operator {
     fn until_ready(&mut self) -> Result<(), String> {
-        let client = self.client.clone();
-        let ready =
-            move || client.get::<Value>("/api/v1/status").is_ok_and(|s| s["ready"].as_bool().unwrap_or(true));
-        self.process.until("is not ready", ready)
+        let Self { process, client, .. } = self;
+        let is_ready = |s: Value| s["ready"].as_bool().unwrap_or(true);
+        process.until("is not ready", || client.get::<Value>("/api/v1/status").is_ok_and(is_ready))
     }
 
     /// Its gNBs.
