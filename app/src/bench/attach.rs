@@ -1,5 +1,5 @@
-//! `bench attach`: open load at rising rates. UEs arrive by the clock, whether or not those before are done, and
-//! latency counts from when a UE was to arrive: a core that falls behind cannot hide it.
+//! `bench attach`: open load at rising rates. UEs arrive by the clock, whether or not earlier ones have finished, and
+//! latency counts from the scheduled arrival, so that a core that falls behind cannot hide it.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// gNBs.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=100))]
     gnbs: u8,
-    /// What the SUCIs are concealed with; they are computed beforehand.
+    /// Protection scheme of the SUCIs, which are computed beforehand.
     #[arg(long, value_enum, default_value_t = SuciScheme::Null)]
     suci: SuciScheme,
     /// Registrations alone, without sessions.
@@ -31,10 +31,10 @@ pub(crate) struct Options {
     registrations: bool,
 }
 
-/// A rate is carried if all UEs got on and the slowest hundredth of them within this, in microseconds.
+/// A rate is carried if all UEs registered and the 99th percentile of their latencies is at most this, in microseconds.
 pub(super) const CARRIED_P99_US: u64 = 100_000;
 
-/// What one rate gave.
+/// The results of one rate.
 struct Run {
     rate: u32,
     clean: bool,
@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Done {
         let carried = is_carried(&run);
         runs.push(run);
         if !carried {
-            break; // above the knee nothing is learnt
+            break; // higher rates show nothing new
         }
     }
     let knee = runs.iter().filter(|r| is_carried(r)).map(|r| r.rate).max().unwrap_or(0);
@@ -96,7 +96,7 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
     let spent = cpu_time(playground.pid()).saturating_sub(before);
     let status: Status = playground.client().get("/api/v1/status")?;
     let report = reports.into_iter().next().ok_or("no UE arrived")?;
-    drop(playground); // with tens of thousands of UEs on it, an orderly end would take longer than the run
+    drop(playground); // with tens of thousands of UEs, an orderly stop would take longer than the run
     Ok(Run {
         rate,
         clean: report.is_clean(),
@@ -106,7 +106,7 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
     })
 }
 
-/// Room for all UEs of a run.
+/// An address pool for all UEs of a run.
 pub(super) fn pools() -> String {
     "data_networks: [{ dnn: internet, ipv4_pool: 10.32.0.0/12, dns: [10.32.0.1] }]\n".to_owned()
 }

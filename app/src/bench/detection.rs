@@ -1,5 +1,5 @@
-//! `bench detection`: how soon a CPF that hangs is found, against how often one that lives is accused, over the interval of
-//! heartbeats and at loads. All of it is the program: a CTA, two CPFs, gNBs and UEs at service requests.
+//! `bench detection`: the time to detect a CPF that hangs, and the false alarms, over the interval of heartbeats and at
+//! several loads. It runs the program itself: a CTA, two CPFs, and gNBs and UEs that make service requests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,22 +15,22 @@ use super::{processors, runner, scenario, session, stay_on};
 use crate::command::{Done, print};
 use crate::playground::{Playground, SuciScheme, Wish};
 
-/// 12 ms find a death within 50 ms; 20 ms are the default.
+/// With 12 ms a failure is found within 50 ms; 20 ms is the default.
 const INTERVALS_MS: [u64; 7] = [1, 2, 5, 10, 12, 20, 50];
 /// Heartbeats without an answer after which a CPF is declared lost.
 const MISSES: u8 = 3;
-/// The log line of the CTA for it.
-const SILENT: &str = "heartbeats are not answered";
-/// The load has to be on for so long before anything counts.
-const WARM: Duration = Duration::from_millis(500);
-/// A process that hangs is found within this; by the slowest heartbeats it takes a fifth of a second.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The line that the CTA logs then.
+const UNANSWERED: &str = "heartbeats are not answered";
+/// How long the load runs before anything is counted.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// Waiting time for the detection; with the longest interval it takes 0.2 s.
+const DETECTED_WITHIN: Duration = Duration::from_secs(10);
 /// The region of the CPFs.
 const REGION: &str = "load/home";
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Seconds for which false alarms are counted, at each interval and load.
+    /// Seconds for which false alarms are counted at each interval and load.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
     /// How often a CPF is made to hang.
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     ues: u32,
 }
 
-/// What came of one interval and load.
+/// The results for one interval and load.
 struct Figure {
     load: u32,
     interval_ms: u64,
@@ -59,7 +59,7 @@ struct Figure {
 }
 
 impl Figure {
-    /// Median and longest time; not a number if false alarms left no CPF to hang.
+    /// Median and longest detection time; NaN if false alarms left no CPF to stop.
     fn found(&self) -> (f64, f64) {
         let mut sorted = self.found_ms.clone();
         sorted.sort_by(f64::total_cmp);
@@ -67,7 +67,7 @@ impl Figure {
         (at(sorted.len() / 2), at(sorted.len().saturating_sub(1)))
     }
 
-    /// Within this one that hangs is found: the last answered heartbeat may have been answered as late as the next was due.
+    /// A hanging CPF is found within this time: the last answer may have come as late as the next heartbeat was due.
     fn bound_ms(&self) -> u64 {
         self.interval_ms * (u64::from(MISSES) + 1)
     }
@@ -103,7 +103,7 @@ pub(crate) fn run(options: &Options) -> Done {
     print(&format!("{}\n", line(options, carried, &figures)))
 }
 
-/// What the paper's successor asks for: no false alarm at 70 % load by heartbeats that find a death within 50 ms.
+/// Requirement beyond the paper: no false alarm at 70 % load with heartbeats that find a failure within 50 ms.
 fn verdict(figures: &[Figure]) -> String {
     let asked = figures.iter().filter(|f| f.load == 70 && (40..=50).contains(&f.bound_ms()));
     asked
@@ -188,7 +188,7 @@ impl Watch for Until<'_> {
     }
 }
 
-/// Service requests a second that such a cluster carries here.
+/// Service requests per second that such a cluster carries on this host.
 fn carried_by(options: &Options, core_cpu: Option<u32>) -> Result<u32, String> {
     let playground = playground(options, core_cpu, 20)?;
     let rates = (1..=40).map(|n| f64::from(n) * 500.0).collect();
@@ -222,7 +222,7 @@ fn one(
             while !on.load(Ordering::Acquire) && !over.load(Ordering::Acquire) {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            std::thread::sleep(WARM);
+            std::thread::sleep(WARM_UP);
             let watched = watch(options, playground);
             over.store(true, Ordering::Release);
             watched
@@ -236,17 +236,17 @@ fn one(
     Ok(Figure { load, interval_ms, found_ms, false_alarms })
 }
 
-/// Counts false alarms, then has CPFs hang: after how many milliseconds each is found.
+/// Counts false alarms, then stops CPFs with SIGSTOP. Returns the milliseconds until each was detected.
 fn watch(options: &Options, playground: &Playground) -> Result<(Vec<f64>, usize), String> {
-    let before = accused(playground).len();
+    let before = unanswered_at(playground).len();
     std::thread::sleep(Duration::from_secs(options.seconds.into()));
-    let false_alarms = accused(playground).len() - before;
+    let false_alarms = unanswered_at(playground).len() - before;
     let mut found = Vec::new();
     for n in 0..options.hangs {
         if playground.await_members().is_err() {
-            break; // they are taken for dead again and again
+            break; // false alarms keep the CPFs from staying connected
         }
-        let known = accused(playground).len();
+        let known = unanswered_at(playground).len();
         let (hung, at) = (playground.pids()[1 + n as usize % 2], SystemTime::now());
         signal(hung, "STOP")?;
         let logged = first_after(playground, known);
@@ -264,15 +264,15 @@ fn signal(pid: u32, name: &str) -> Result<(), String> {
     }
 }
 
-/// When the CTA logged that heartbeats are not answered, in microseconds of the day.
-fn accused(playground: &Playground) -> Vec<u64> {
-    playground.log().lines().filter(|line| line.contains(SILENT)).filter_map(time_of_day).collect()
+/// When the CTA logged that heartbeats are not answered, in microseconds since midnight.
+fn unanswered_at(playground: &Playground) -> Vec<u64> {
+    playground.log().lines().filter(|line| line.contains(UNANSWERED)).filter_map(time_of_day).collect()
 }
 
 fn first_after(playground: &Playground, known: usize) -> Result<u64, String> {
     let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
-        if let Some(at) = accused(playground).get(known) {
+    while begin.elapsed() < DETECTED_WITHIN {
+        if let Some(at) = unanswered_at(playground).get(known) {
             return Ok(*at);
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -280,7 +280,7 @@ fn first_after(playground: &Playground, known: usize) -> Result<u64, String> {
     Err(format!("a CPF that hangs is not found: {}", playground.log()))
 }
 
-/// `2026-11-23T09:37:01.123456Z …`, in microseconds of the day.
+/// The time in a log line `2026-11-23T09:37:01.123456Z …`, in microseconds since midnight.
 fn time_of_day(line: &str) -> Option<u64> {
     let (_, time) = line.split_once('T')?;
     let (hours, rest) = (time.get(..2)?, time.get(3..)?);
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_log_also_over_midnight() {
+    fn times_are_read_from_the_log_also_over_midnight() {
         let line = "2026-11-23T09:37:01.123456Z  WARN heartbeats are not answered who=cpf-1";
         let us = time_of_day(line).unwrap();
         assert_eq!(us, ((9 * 60 + 37) * 60 + 1) * 1_000_000 + 123_456);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_detector_that_is_asked_for_is_judged_at_its_load() {
+    fn the_verdict_is_for_the_required_interval_and_load() {
         let figure = |load, interval_ms, false_alarms| Figure {
             load,
             interval_ms,

@@ -1,4 +1,4 @@
-//! `bench memory`: what a registered UE with one session weighs in the core.
+//! `bench memory`: the core's memory per registered UE with one session.
 
 use clap::Args;
 use serde_json::json;

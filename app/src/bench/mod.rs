@@ -42,7 +42,7 @@ pub(crate) fn run(bench: &Bench) -> Done {
     }
 }
 
-/// The processor that the core has for itself, and the one of the generator; none where there is only one.
+/// The processor for the core alone, and the one for the generator; `None` if there is only one processor.
 fn processors() -> (Option<u32>, Option<u32>) {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     if available < 2 { (None, None) } else { (Some(1), Some(0)) }
@@ -94,7 +94,7 @@ fn runner(playground: &Playground, scenario: Scenario) -> RunnerConfig {
     }
 }
 
-/// Time that all threads of a process have run, system calls and softirqs in their name included.
+/// CPU time of all threads of a process, with system calls and the softirqs that are accounted to it.
 fn cpu_time(pid: u32) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let ran = tasks.filter_map(|t| fs::read_to_string(t.path().join("schedstat")).ok());

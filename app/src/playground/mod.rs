@@ -1,5 +1,5 @@
-//! A core and a radio network of their own, for `demo` and `bench`: in a network namespace made for them, with a
-//! configuration, subscribers and servers that are gone afterwards. The host is left as it was, with root or without.
+//! A temporary core and radio network for `demo` and `bench`, in a network namespace of their own, with a
+//! configuration, subscribers and servers that are removed afterwards. The host is not changed, with root or without.
 
 #[cfg(any(test, feature = "bench"))]
 mod measured;
@@ -27,19 +27,20 @@ use crate::client::Client;
 
 pub(crate) use servers::{Gaps, NAME, Servers};
 
-/// The core's end of the data network: its DNS and web server are the playground's.
+/// The core's address in the data network, where the playground's DNS and web servers listen.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
-/// Where the core is, on N2, N3 and its API.
+/// The core's address on N2 and N3.
 const CORE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
 const API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8070);
-/// How long the core may take to be ready; it takes a tenth of a second.
+/// Time limit for the core's start, which takes 0.1 s.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// How long the core may take to stop.
+/// Time limit for the core's stop.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
-/// The variable that says that this process is in its own namespace already.
+/// The environment variable that is set in a process that runs in its own namespace.
 const INSIDE: &str = "WHIMBREL_PLAYGROUND";
 
-/// Runs this command again in namespaces of its own and returns how that went, or returns `None` if it is there already.
+/// Runs this command again in namespaces of its own and returns its exit status, or returns `None` if this process is
+/// there already.
 ///
 /// Without root it becomes root of a user namespace, where the host permits that. Errors: one sentence.
 pub(crate) fn isolate() -> Result<Option<ExitStatus>, String> {
@@ -77,24 +78,24 @@ fn loopback_up() -> Result<(), String> {
     }
 }
 
-/// What a playground is to have.
+/// The parts of a playground.
 pub(crate) struct Wish {
     /// UEs with a subscription.
     pub(crate) ues: u32,
     /// gNBs.
     pub(crate) gnbs: u8,
-    /// More of the configuration, as YAML.
+    /// Additional configuration, as YAML.
     pub(crate) configuration: String,
-    /// Write what the core sends and receives here.
+    /// The file to capture the core's messages to.
     pub(crate) capture: Option<PathBuf>,
     /// The processor that the core alone runs on.
     pub(crate) core_cpu: Option<u32>,
-    /// What UEs conceal their identity with.
+    /// The protection scheme of the UEs' SUCIs.
     pub(crate) suci: SuciScheme,
-    /// The slices that all may use; the first is the default.
+    /// The slices of all subscriptions; the first is the default.
     pub(crate) slices: Vec<SNssai>,
-    /// The regions of CPFs that are processes of their own, on the core's processor: one for each time that a region is named. The
-    /// configuration says where they come to, and which gNBs are where.
+    /// One CPF, as a process of its own on the core's processor, is started for each region in this list. The configuration has
+    /// the address that they connect to and the regions of the gNBs.
     pub(crate) cpfs: Vec<&'static str>,
     /// The core is a unit: [`Playground::unit_directory`].
     pub(crate) unit: bool,
@@ -142,7 +143,7 @@ impl SuciScheme {
     }
 }
 
-/// A key of no secret: it conceals the identities of emulated UEs only.
+/// Not a secret: it conceals the identities of emulated UEs only.
 const PRIVATE_KEY: [u8; 32] = [0x42; 32];
 
 /// A running core with its subscribers.
@@ -165,7 +166,7 @@ pub(crate) struct Playground {
 }
 
 impl Playground {
-    /// Makes the subscribers and starts the core. Errors: one sentence, with what the core log.
+    /// Makes the subscribers and starts the core. Errors: one sentence, with the core's log.
     pub(crate) fn start(wish: &Wish) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("whimbrel-playground-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
@@ -214,7 +215,7 @@ impl Playground {
         command.spawn().map_err(|e| format!("a CPF cannot be started: {e}"))
     }
 
-    /// Waits until all that were started have come.
+    /// Waits until all CPFs that were started have joined.
     fn await_cpfs(&self) -> Result<(), String> {
         self.until("CPFs do not connect", |p| Ok(p.log().matches("a CPF joined").count() >= p.begun))
     }
@@ -253,7 +254,7 @@ impl Playground {
         unit_of(&self.folder)
     }
 
-    /// The core's process, the manager where it is a unit, dies as by `kill -9`, and another one is started. Errors: one sentence.
+    /// Kills the core's process (of a unit: the manager) as `kill -9` does and starts another one. Errors: one sentence.
     pub(crate) fn lose_core(&mut self, wish: &Wish) -> Result<(), String> {
         let cannot = |e| format!("the core cannot be killed: {e}");
         self.core.kill().map_err(cannot)?;
@@ -262,7 +263,7 @@ impl Playground {
         Ok(())
     }
 
-    /// What the core logged.
+    /// The core's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("core.log")).unwrap_or_default().trim().to_owned()
     }
@@ -272,7 +273,7 @@ impl Playground {
         &self.client
     }
 
-    /// Where the core takes N2.
+    /// The core's N2 address.
     pub(crate) fn amf(&self) -> IpAddr {
         CORE.into()
     }
@@ -289,7 +290,7 @@ impl Playground {
             .collect()
     }
 
-    /// The UEs; what they conceal is computed here, not when they register.
+    /// The UEs; their SUCIs are computed here, not when they register.
     pub(crate) fn ues(&self) -> Vec<UeConfig> {
         let mut profile = Profile::new(PlmnId::TEST, self.slices.clone());
         profile.follow_on_request = true;
@@ -315,7 +316,7 @@ impl Playground {
         self.subscriptions.iter().map(ue).collect()
     }
 
-    /// Stops the core as an operator would. Errors: it did not end in order.
+    /// Stops the core with SIGTERM. Errors: it exited with a failure or did not exit.
     pub(crate) fn stop(mut self) -> Result<(), String> {
         let _ = Command::new("kill").args(["-TERM", &self.core.id().to_string()]).status();
         let begin = Instant::now();
@@ -419,7 +420,7 @@ fn unit_of(folder: &Path) -> PathBuf {
     folder.join("unit")
 }
 
-/// This program, on the processor that is the core's.
+/// A command that runs this program, on the given processor.
 fn this_program(cpu: Option<u32>) -> Result<Command, String> {
     let me = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
     let Some(cpu) = cpu else { return Ok(Command::new(me)) };

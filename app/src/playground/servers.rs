@@ -11,17 +11,17 @@ use whimbrel_ran::user_plane::StreamServer;
 
 /// The name that UEs resolve.
 pub(crate) const NAME: &str = "www.whimbrel.test";
-/// What UEs fetch.
+/// The page that UEs fetch.
 const PAGE: &str = "<!doctype html><title>Whimbrel</title><p>A UE reads this through its PDU session.</p>\n";
 /// Octets of `/picture`.
 const PICTURE_OCTETS: usize = 128 << 10;
 /// UDP port of the streams.
 const STREAM_PORT: u16 = 5001;
-/// What the kernel keeps of packets for the streams' server.
+/// Receive buffer of the streams' socket, in octets.
 const RECEIVE_BUFFER_OCTETS: usize = 16 << 20;
-/// The longest that the streams' server waits for a packet.
+/// Longest receive timeout of the streams' socket.
 const STREAM_WAIT: Duration = Duration::from_millis(20);
-/// The address is there once the core has made its device.
+/// The address exists once the core has made its TUN device.
 const BIND_WITHIN: Duration = Duration::from_secs(5);
 
 /// The running servers; they end with the process.
@@ -30,7 +30,7 @@ pub(crate) struct Servers {
     gaps: Gaps,
 }
 
-/// When each UE's last packet of a stream came, and the longest time between two of any UE.
+/// The arrival time of each UE's last packet, and the longest time between two packets of one UE.
 #[derive(Clone, Default)]
 pub(crate) struct Gaps(Arc<Mutex<(BTreeMap<SocketAddr, Instant>, Duration)>>);
 
@@ -43,7 +43,8 @@ impl Gaps {
         }
     }
 
-    /// The longest time without a packet of a UE since the last call, and how many UEs send: one that is silent still counts.
+    /// The longest time without a packet of some UE since the last call, and the number of UEs that have sent: also a UE that
+    /// has stopped counts.
     pub(crate) fn longest(&self) -> (Duration, usize) {
         let now = Instant::now();
         let mut gaps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +54,7 @@ impl Gaps {
     }
 }
 
-/// How often each was asked.
+/// Number of requests to each server.
 #[derive(Default)]
 struct Served {
     names: AtomicU64,
@@ -76,7 +77,7 @@ impl Servers {
         Ok(Self { served, gaps })
     }
 
-    /// The gaps of the streams at this end.
+    /// The gaps in the received streams.
     pub(crate) fn gaps(&self) -> Gaps {
         self.gaps.clone()
     }
@@ -100,9 +101,9 @@ fn bind<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, String>
     }
 }
 
-/// The other end of the UEs' streams.
+/// Serves the UEs' streams.
 fn streams(socket: &UdpSocket, gaps: &Gaps) {
-    // A machine that has much to do must not lose packets here: it is the core that is looked at.
+    // Large, so that no packet is lost here on a busy host: the core is measured.
     let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER_OCTETS);
     let clock = whimbrel_ran::edge::Clock::default();
     let mut server = StreamServer::default();
@@ -114,7 +115,7 @@ fn streams(socket: &UdpSocket, gaps: &Gaps) {
         let now = clock.now();
         server.tick(now, &mut send);
         let wait = server.next_deadline().map_or(STREAM_WAIT, |at| at.since(clock.now()).min(STREAM_WAIT));
-        // Zero would mean to wait for ever.
+        // Zero would mean no timeout.
         let _ = socket.set_read_timeout(Some(wait.max(Duration::from_micros(100))));
         if let Ok((n, from)) = socket.recv_from(&mut octets) {
             gaps.received(from);
@@ -123,7 +124,7 @@ fn streams(socket: &UdpSocket, gaps: &Gaps) {
     }
 }
 
-/// Answers every question for an IPv4 address with ours, and every other with nothing (RFC 1035 §4).
+/// Answers every query for an A record with our address, and every other query without a record (RFC 1035 §4).
 fn resolve(socket: &UdpSocket, address: Ipv4Addr, count: &AtomicU64) {
     let mut octets = [0; 512];
     while let Ok((n, from)) = socket.recv_from(&mut octets) {

@@ -43,7 +43,7 @@ pub(super) struct Kills {
     taken_over: f64,
     replayed: f64,
     pub(super) lost: f64,
-    /// UEs with a procedure under way or a message soon after, and how long they waited: median, slowest hundredth, slowest.
+    /// UEs with a procedure in progress or a message soon after, and how long they waited: median, 99th percentile, maximum.
     recovered: f64,
     recovery_us: [f64; 3],
     /// Longest time until each UE of a lost CPF had a new primary.

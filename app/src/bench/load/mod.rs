@@ -1,6 +1,6 @@
-//! `bench load`: one procedure, or a trace, as open load on a core of its own: at rising rates until a rate is not carried,
-//! in bursts, or by the trace. The latency of a procedure counts from when it was due, so that neither a core nor a generator that falls
-//! behind can hide it; the lateness of the generator is reported too.
+//! `bench load`: one procedure, or a trace, as open load on a new core: at rising rates until a rate is not carried, in bursts, or by
+//! the trace. The latency of a procedure counts from when it was due, so that neither a core nor a generator that falls behind can hide
+//! it; the lateness of the generator is reported too.
 
 mod kills;
 mod table;
@@ -58,22 +58,22 @@ impl Procedure {
     }
 }
 
-/// How a UE's state reaches the CPF of the target region of a handover.
+/// How the state of a UE gets to the CPF of the target region in a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// It is there: each region has the replicas of the other one's UEs.
+    /// The target has it already: each region holds replicas of the other region's UEs.
     Fast,
     /// It is sent with the handover: there are no replicas.
     Default,
 }
 
-/// The region of CPFs, where there is one.
+/// The region of the CPFs, if there is only one.
 const REGION: &str = "load/home";
 /// The two regions; every second gNB is in the second.
 const REGIONS: [&str; 2] = ["load/west", "load/east"];
 
 impl Form {
-    /// A cluster of both regions, as configuration.
+    /// The configuration of a cluster of both regions.
     fn cluster(self, gnbs: u8) -> String {
         let east: Vec<String> = (2..=gnbs).step_by(2).map(|n| n.to_string()).collect();
         let replicas = u8::from(self == Self::Fast);
@@ -134,26 +134,26 @@ pub(crate) struct Options {
     registered: bool,
 }
 
-/// What one rate, the bursts or the trace gave.
+/// The results of one rate, of the bursts or of the trace.
 struct Run {
     report: Report,
-    /// What the core's processes ran meanwhile.
-    core: Ran,
-    /// Real time.
+    /// CPU time of the core's processes meanwhile.
+    core: CpuTimes,
+    /// Elapsed time.
     took: Duration,
 }
 
 /// Processor time of the core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Ran {
+struct CpuTimes {
     /// Of all its processes.
     all: Duration,
-    /// Of its CPFs, where they are processes of their own.
+    /// Of its CPFs, if they are processes of their own.
     cpfs: Duration,
 }
 
-impl Ran {
-    /// By now. The CTA, or the one process that there is, is the first of these.
+impl CpuTimes {
+    /// Up to now. The first process is the CTA, or the only process.
     fn of(pids: &[u32]) -> Self {
         let time = |pids: &[u32]| pids.iter().map(|pid| cpu_time(*pid)).sum();
         Self { all: time(pids), cpfs: time(pids.get(1..).unwrap_or_default()) }
@@ -164,11 +164,11 @@ impl Ran {
     }
 }
 
-/// Looks at the clocks when a section begins, and ends the run after one that was not carried.
+/// Reads the CPU times when a section begins, and ends the run after a section that was not carried.
 struct Clocks<'a> {
     core: Vec<u32>,
-    sections: Vec<(Instant, Ran)>,
-    /// How many of these come before the load.
+    sections: Vec<(Instant, CpuTimes)>,
+    /// Number of sections before the load.
     before: usize,
     /// The load is on.
     on: &'a AtomicBool,
@@ -177,7 +177,7 @@ struct Clocks<'a> {
 
 impl Clocks<'_> {
     fn look(&mut self) {
-        self.sections.push((Instant::now(), Ran::of(&self.core)));
+        self.sections.push((Instant::now(), CpuTimes::of(&self.core)));
     }
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn run(options: &Options) -> Done {
     table::print_all(options, &runs, moved, kills)
 }
 
-/// A region of so many CPFs, as configuration.
+/// The configuration of one region with this number of CPFs.
 fn pool_of(cpfs: u8) -> String {
     format!("cluster: {{ listen: \"127.0.0.1:7380\", region: {REGION}, replicas: {} }}\n", u8::from(cpfs > 1))
 }
@@ -275,7 +275,7 @@ impl Moved {
     }
 }
 
-/// The sections that came to their end, each with its report.
+/// The completed sections, each with its report.
 fn runs(reports: Vec<Report>, clocks: &Clocks<'_>) -> Result<Vec<Run>, String> {
     let measured = clocks.sections.get(clocks.before..).unwrap_or_default();
     if reports.len() >= measured.len() {
@@ -343,36 +343,36 @@ mod tests {
         Report { rate, arrived, completed: arrived, elapsed: Duration::from_secs(1), ..Report::default() }
     }
 
-    /// Clocks that were looked at so often, a second after each other; the core ran a tenth of it.
-    fn looked(times: u32, before: usize) -> Clocks<'static> {
+    /// CPU times that were read this many times, one second apart; the core ran for a tenth of the time.
+    fn clocks_read(times: u32, before: usize) -> Clocks<'static> {
         static ON: AtomicBool = AtomicBool::new(false);
         let begin = Instant::now();
-        let ran = |n: u32| Ran { all: Duration::from_millis(100) * n, cpfs: Duration::ZERO };
+        let ran = |n: u32| CpuTimes { all: Duration::from_millis(100) * n, cpfs: Duration::ZERO };
         let sections = (0..times).map(|n| (begin + Duration::from_secs(n.into()), ran(n))).collect();
         Clocks { core: vec![0], sections, before, on: &ON, enough: false }
     }
 
     #[test]
-    fn each_rate_has_its_time_and_what_came_before_has_none() {
+    fn each_rate_has_a_cpu_time_and_the_preparation_has_none() {
         let rates = vec![report(Some(10.0), 10), report(Some(20.0), 20)];
-        let runs = runs(rates, &looked(4, 1)).unwrap();
+        let runs = runs(rates, &clocks_read(4, 1)).unwrap();
         assert_eq!(runs.iter().map(table::core_us).collect::<Vec<_>>(), [Some(10_000.0), Some(5000.0)]);
     }
 
     #[test]
-    fn a_rate_that_has_only_begun_does_not_count() {
+    fn an_unfinished_rate_is_not_reported() {
         let begun = Report { elapsed: Duration::ZERO, ..report(Some(20.0), 1) };
-        assert_eq!(runs(vec![report(Some(10.0), 10), begun], &looked(3, 0)).unwrap().len(), 1);
+        assert_eq!(runs(vec![report(Some(10.0), 10), begun], &clocks_read(3, 0)).unwrap().len(), 1);
     }
 
     #[test]
     fn ues_that_fail_before_the_load_begins_are_reported() {
         let failed = Report { failed: 1, ..report(Some(10.0), 10) };
-        assert!(runs(vec![failed, report(Some(10.0), 10)], &looked(3, 1)).is_err());
+        assert!(runs(vec![failed, report(Some(10.0), 10)], &clocks_read(3, 1)).is_err());
     }
 
     #[test]
-    fn a_rate_is_judged_by_its_slowest_and_bursts_by_whether_all_got_on() {
+    fn a_rate_is_carried_by_its_99th_percentile_and_bursts_by_completion() {
         assert!(is_carried(&report(Some(10.0), 10)) && is_carried(&report(None, 10)));
         for rate in [Some(10.0), None] {
             assert!(!is_carried(&Report { failed: 1, ..report(rate, 10) }));

@@ -1,4 +1,4 @@
-//! What `bench load` says: a line for each rate and step, what became of those that were killed, and one line of JSON.
+//! The output of `bench load`: a line for each rate and step, the figures of the killed CPFs, and one line of JSON.
 
 use serde_json::{Value, json};
 use whimbrel_ran::report::{Report, StepReport};
@@ -6,7 +6,7 @@ use whimbrel_ran::report::{Report, StepReport};
 use super::{CARRIED_P99_US, Kills, Moved, Options, Run, what};
 use crate::command::{Done, print};
 
-/// A load is carried if every UE got on, and a rate if the slowest hundredth did so within a tenth of a second.
+/// A load is carried if no UE failed, and a rate if also the 99th percentile is at most 0.1 s.
 pub(in crate::bench) fn is_carried(report: &Report) -> bool {
     let slow = |s: &StepReport| report.rate.is_some() && s.latency.quantile_micros(0.99) >= CARRIED_P99_US;
     report.is_clean() && !report.steps.values().any(slow)
@@ -92,13 +92,13 @@ fn rows(run: &Run) -> String {
     text
 }
 
-/// Time of the core's processes for one arrival; `None`: it is not known.
+/// CPU time of the core's processes for one arrival; `None` if it is not known.
 pub(super) fn core_us(run: &Run) -> Option<f64> {
     let us = run.core.all.as_secs_f64() * 1e6 / run.report.arrived.max(1) as f64;
     (us > 0.0).then_some(us)
 }
 
-/// The same of its CPFs, where they are processes of their own.
+/// The same for its CPFs, if they are processes of their own.
 fn cpf_us(run: &Run) -> Option<f64> {
     let us = run.core.cpfs.as_secs_f64() * 1e6 / run.report.arrived.max(1) as f64;
     (us > 0.0).then_some(us)
