@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{Dnn, PlmnId, SNssai, Supi};
+use whimbrel_ids::{Dnn, PlmnId, SNssai};
 use whimbrel_open::id::{Domain, Nid, OperatorId};
 use whimbrel_open::msg::{Terms, Trust};
 
@@ -42,11 +42,6 @@ impl Open {
     /// The operator as brokers know it.
     pub fn operator(&self, plmn: PlmnId) -> OperatorId {
         OperatorId { plmn, nid: self.nid }
-    }
-
-    /// Whether a UE of this SUPI is a broker's: by SAP, or an ordinary one of a PLMN that is a broker's.
-    pub fn is_guest(&self, supi: Supi) -> bool {
-        supi.is_nai() || self.homes.keys().any(|plmn| supi.is_of(*plmn))
     }
 
     /// Whether SAP UEs of this broker are served.

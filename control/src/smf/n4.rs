@@ -54,13 +54,11 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
     let config = ue.config();
     loop {
         let request = ue.with(|p| {
-            let open = config.open.as_ref().filter(|o| p.amf.supi.is_some_and(|supi| o.is_guest(supi)));
-            let cycle = open.map(|o| o.terms.report_cycle_s);
             let s = p.sessions.get_mut(&psi)?;
             s.upf = upf;
             let inactivity = config.timers.session_inactivity;
-            let threshold = p.grant.as_ref().filter(|_| !s.emergency).and_then(|g| g.report_threshold());
-            let reporting = rules::UsageReporting { threshold, cycle_s: cycle.filter(|s| *s > 0) };
+            let paid = p.grant.as_ref().filter(|_| !s.emergency);
+            let reporting = paid.map(|g| g.usage_reporting()).unwrap_or_default();
             let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
             Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting))
         });

@@ -20,7 +20,9 @@ use super::marking::downlink_far;
 use crate::config::Buffering;
 use crate::filter;
 use crate::policy::{DEFAULT_PRECEDENCE, FlowGate};
-use crate::state::{Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow, SmContext, SubscribedDnn};
+use crate::state::{
+    Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow, SmContext, SubscribedDnn, UsageReporting,
+};
 
 const UPLINK_FAR: FarId = FarId(1);
 /// The downlink FAR.
@@ -106,15 +108,6 @@ pub(super) fn establishment(
     request.create_qers.extend(s.flows.iter().map(create_qer));
     request.create_urrs = vec![session_urr(reporting)];
     request
-}
-
-/// When the UPF reports a session's volume before the session ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct UsageReporting {
-    /// After so many octets.
-    pub(super) threshold: Option<u64>,
-    /// In cycles of so many seconds, because a broker pays by them.
-    pub(super) cycle_s: Option<u16>,
 }
 
 /// The session's volume (TS 29.244 §5.2.2.2.1).

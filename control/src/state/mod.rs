@@ -24,6 +24,7 @@ pub use connection::{Connection, RELEASE_GRACE, Source};
 pub use handover::Target;
 pub use qos_flow::{FlowRule, Marks, QosFlow};
 pub use session_grant::SessionGrant;
+pub(crate) use session_grant::UsageReporting;
 pub use sm_context::{Counted, Modification, PendingChange, SmContext, Tunnel, UpState};
 pub use subscription::{
     Ambr, Arp, MobilityRestrictions, Priority, ServiceArea, SessionTypes, SubscribedDnn, SubscribedSlice,

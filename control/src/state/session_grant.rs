@@ -4,6 +4,15 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_open::msg::SignedGrant;
 
+/// When a UPF reports a session's volume before the session ends (TS 29.244 §5.2.2.2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UsageReporting {
+    /// After so many octets.
+    pub(crate) threshold: Option<u64>,
+    /// In cycles of so many seconds, because a broker pays by them.
+    pub(crate) cycle_s: Option<u16>,
+}
+
 /// A broker's grant, under which a UE is registered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionGrant {
@@ -41,8 +50,14 @@ impl SessionGrant {
         !free && self.cost_micros() >= self.grant.grant.credit_micros
     }
 
+    /// When UPFs report a session's usage before the session ends.
+    pub(crate) fn usage_reporting(&self) -> UsageReporting {
+        let cycle_s = Some(self.grant.grant.terms.report_cycle_s).filter(|seconds| *seconds > 0);
+        UsageReporting { threshold: self.report_threshold(), cycle_s }
+    }
+
     /// After how many octets a UPF is to report; `None` where they cost nothing.
-    pub fn report_threshold(&self) -> Option<u64> {
+    fn report_threshold(&self) -> Option<u64> {
         let price = &self.grant.grant.terms.price;
         let dearest = u64::from(price.ul_micros_per_mib.max(price.dl_micros_per_mib));
         let part = self.grant.grant.credit_micros / Self::CREDIT_PARTS;

@@ -166,7 +166,7 @@ pub struct Ue {
     as_keys: Option<Box<AsKeys>>,
     fresh_suci: Option<Suci>,
     /// Its attach through a broker, if it is a broker's.
-    sap: Sap,
+    sap: Box<Sap>,
     suci_counter: u32,
     initial: Option<Initial>,
     /// Commands that wait for the running procedure.
@@ -212,7 +212,7 @@ impl Ue {
             k_gnb_count: None,
             as_keys: None,
             fresh_suci: None,
-            sap: Sap::default(),
+            sap: Box::default(),
             suci_counter: 0,
             initial: None,
             pending: VecDeque::new(),
