@@ -59,7 +59,7 @@ impl Accounting {
 
     /// A session was granted to a user.
     pub fn granted(&mut self, grant: &Grant, user: UserId) {
-        self.accounts.open(OpenSession::of_grant(grant, user, false));
+        self.accounts.open(OpenSession::of_grant(grant, user));
     }
 
     /// Forgets what is settled.

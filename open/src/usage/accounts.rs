@@ -57,7 +57,7 @@ pub struct OpenSession {
 
 impl OpenSession {
     /// Of a grant to one of B's users.
-    pub fn of_grant(grant: &Grant, user: UserId, word_only: bool) -> Self {
+    pub fn of_grant(grant: &Grant, user: UserId) -> Self {
         Self {
             pseudonym: grant.pseudonym,
             user,
@@ -66,7 +66,7 @@ impl OpenSession {
             qos: grant.qos,
             credit_micros: grant.credit_micros,
             validity_s: (grant.validity.from, grant.validity.until),
-            word_only,
+            word_only: grant.is_of_ordinary_ue(),
         }
     }
 }

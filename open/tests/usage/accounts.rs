@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use whimbrel_open::id::{OperatorId, Pseudonym};
-use whimbrel_open::msg::Price;
+use whimbrel_open::msg::{Grant, Price};
 use whimbrel_open::usage::*;
 
 use crate::parties::*;
@@ -165,7 +165,7 @@ fn no_session_is_paid_above_its_credit() {
 #[test] // class 2 is paid on T's reports to a small cap
 fn an_ordinary_ue_is_paid_for_on_the_operators_word_up_to_the_cap() {
     let mut accounts = Accounts::new(domain(), PayRule::DEFAULT);
-    accounts.open(OpenSession::of_grant(&grant(), USER, true));
+    accounts.open(OpenSession::of_grant(&Grant { user_share: Grant::NO_SHARE, ..grant() }, USER));
     let first = deliver(&mut accounts, of_operator(10, 0, 100 * MIB)).receipt.unwrap();
     assert_eq!((first.verdict, first.totals.micros), (Verdict::OperatorsWord, 20_000));
     let second = deliver(&mut accounts, of_operator(20, 0, 1_000 * MIB)).receipt.unwrap();

@@ -75,7 +75,7 @@ pub(crate) fn grant() -> Grant {
         validity: Validity { from: BEGUN_S, until: BEGUN_S + 3_600 },
         credit_micros: 1_000_000,
         request: [0; 32],
-        user_share: Share([0; 32]),
+        user_share: Share([1; 32]),
         operator_share: Share([0; 32]),
         orders: [0; 32],
     }
@@ -108,7 +108,7 @@ pub(crate) fn signed(report: Report) -> SignedReport {
 
 pub(crate) fn accounts() -> Accounts {
     let mut accounts = Accounts::new(domain(), PayRule::DEFAULT);
-    accounts.open(OpenSession::of_grant(&grant(), USER, false));
+    accounts.open(OpenSession::of_grant(&grant(), USER));
     accounts
 }
 
