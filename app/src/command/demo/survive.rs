@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 use whimbrel_nas::ie::RegistrationKind;
 use whimbrel_ran::cells::GnbId;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
@@ -305,8 +305,8 @@ fn signal(
     Ok(Some(pid.as_raw_nonzero().get()))
 }
 
-/// Waits until each function runs, in another process than the one that was killed, the primary CTA has a replica, and so has each UE.
-/// Errors: it takes too long.
+/// Waits until each function runs, in another process than the one that was killed, all CPFs have joined the primary CTA, it has a replica,
+/// and so has each UE. Errors: it takes too long.
 fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
     let is_complete = |status: &Status| {
         let all =
@@ -317,10 +317,18 @@ fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
     };
     let directory = playground.unit_directory();
     let without_replica = || playground.client().metric(Metric::UesWithoutBackup, None);
+    // A CPF runs some time before the CTA uses it.
+    let cpfs_joined = || {
+        let status = playground.client().get::<Value>("/api/v1/status");
+        status.is_ok_and(|s| {
+            let mut parts = s["components"].as_array().into_iter().flatten();
+            parts.any(|c| c["name"] == "cpfs" && c["condition"] == "up")
+        })
+    };
     let until = Instant::now() + COMPLETE_WITHIN;
     while Instant::now() < until {
         let complete = unit::status(&directory).is_ok_and(|status| is_complete(&status));
-        if complete && without_replica().is_ok_and(|ues| ues == 0.0) {
+        if complete && cpfs_joined() && without_replica().is_ok_and(|ues| ues == 0.0) {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(10));
