@@ -86,9 +86,11 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     let (median, slow) = (quantile(0.5).copied(), quantile(0.99).copied());
     let rate = share(detected.len(), runs);
     println!(
-        "an operator that adds 1 % to noise of up to {} % a report: found within {REPORTS} reports of each of {USERS} users in {:.2} % of {runs} runs (goal: all); median {median:?}, 99 % {slow:?}",
+        "an operator that adds 1 % to noise of up to {} % a report: found within {REPORTS} reports of each of {USERS} users in {:.2} % of {runs} runs (goal: all); median {} reports, 99 % {}",
         NOISE_PPM as f64 / 1e4,
         100.0 * rate,
+        median.unwrap_or(REPORTS),
+        slow.unwrap_or(REPORTS),
     );
     println!("false alarms of an honest one: {alarms:.5} (goal: under {FALSE_ALARMS_MAX})");
     let mut constant = Vec::new();
