@@ -353,10 +353,10 @@ fn show_n2(config: &Config, console: &Console, transport: &Transport) {
     let fell_back = report.chosen == Mode::Udp && config.n2.sctp == config::SctpChoice::Auto;
     let limited = fell_back || !report.limits.is_empty();
     let reasons = report.obstacles.iter().map(ToString::to_string).filter(|_| fell_back);
-    let told: Vec<String> = std::iter::once(place).chain(reasons).chain(report.limits.clone()).collect();
+    let parts: Vec<String> = std::iter::once(place).chain(reasons).chain(report.limits.clone()).collect();
     let condition = if limited { Condition::Limited } else { Condition::Up };
     console.components(|c| {
-        c.set("n2", condition, told.iter().map(|t| t.trim_end_matches('.')).collect::<Vec<_>>().join("; "))
+        c.set("n2", condition, parts.iter().map(|t| t.trim_end_matches('.')).collect::<Vec<_>>().join("; "))
     });
 }
 

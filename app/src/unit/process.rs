@@ -1,4 +1,4 @@
-//! A process of a unit: its start, and its end by a pidfd, whoever started it.
+//! A process of a unit: its start, and its end by a pidfd, also of a process that a former manager started.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Users of brokers, whom the operator serves without a contract (CellBricks, chapter 3).
+//! Users of brokers, served by the operator without a contract (CellBricks, chapter 3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

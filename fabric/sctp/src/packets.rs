@@ -228,7 +228,7 @@ impl PacketTransport {
         if let Some(store) = self.store.as_mut().filter(|_| !self.fenced) {
             self.endpoint.export(store);
         }
-        // After the export: whoever takes the store over now reads what these packets depend on.
+        // After the export: a process that takes the store over now reads the state that these packets depend on.
         if !self.owns_store() {
             self.out.packets.clear();
         }

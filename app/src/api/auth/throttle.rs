@@ -11,7 +11,7 @@ const FREE: u32 = 5;
 const WAIT_MAX: Duration = Duration::from_secs(300);
 /// Without a failure for this long, an entry is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
-/// Entries at most. The oldest goes first: whoever fills the table has to fail a thousand times for it.
+/// Maximum number of entries. The oldest is dropped first: an attacker needs a thousand failed logins to fill the table.
 const ENTRIES_MAX: usize = 1024;
 
 struct Failures {
