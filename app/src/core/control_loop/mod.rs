@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, UpfId};
+use whimbrel_control::{AssociationId, Event, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica;
 use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
@@ -31,6 +31,7 @@ use self::role::{PairRole, Role};
 use super::control_thread::{Cta, Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
 use super::early::Early;
+use super::foresight::Foresight;
 use super::n2::Links;
 use super::replica::TakeoverState;
 use super::smf_n4::SmfN4;
@@ -108,6 +109,8 @@ pub(super) struct ControlLoop {
     peer_amfs: Option<PeerAmfs>,
     /// The brokers whose users are served.
     brokers: Option<Brokers>,
+    /// The prediction of handovers.
+    foresight: Option<Foresight>,
     n2: N2,
     capture: Option<Capture>,
     /// Reused from turn to turn.
@@ -190,6 +193,7 @@ impl ControlLoop {
         let open = parts.config.open.as_ref().filter(|_| !upf_only);
         let brokers =
             open.map(|open| Brokers::start(&parts.config, open, parts.console.clone())).transpose()?;
+        let foresight = if upf_only { None } else { Foresight::open(&parts.config, now)? };
         let observer = Observer::new(parts.console.clone(), control, parts.config.log.supi);
         let mut local = parts.upf;
         if let (Some(upf), Some(Ok(_))) = (&mut local, &capture) {
@@ -202,6 +206,7 @@ impl ControlLoop {
             upfs: Upfs { local, local_id, n4: parts.smf_n4, answers: Vec::new() },
             peer_amfs,
             brokers,
+            foresight,
             n2: N2 {
                 transport: parts.n2,
                 links,
@@ -300,6 +305,7 @@ impl ControlLoop {
         }
         busy |= self.receive_from_external_upfs(now);
         self.capture_datagrams();
+        self.foresee(now);
         self.deliver(now);
         if now >= self.timing.housekeeping {
             self.housekeeping(now);
@@ -323,6 +329,13 @@ impl ControlLoop {
             self.timing.turned = clock::now();
         }
         busy
+    }
+
+    /// Predictions that are due become inputs of their UEs' machines.
+    fn foresee(&mut self, now: Instant) {
+        for (ue, gnb, tai) in self.foresight.as_mut().map(|f| f.due(now)).unwrap_or_default() {
+            self.handle_input(now, Input::Predicted(ue, gnb, tai));
+        }
     }
 
     /// Takes what external UPFs sent, a bounded number of datagrams. Returns whether there were any.
@@ -409,6 +422,13 @@ impl ControlLoop {
         }
         for event in self.out.events.drain(..) {
             self.brokers.iter_mut().for_each(|b| b.event(now, &event));
+            if let Some(foresight) = &mut self.foresight {
+                foresight.event(now, &event, self.active.cta().ran_nodes());
+            }
+            // Signs are for the predictor; they are reported only where the operator wants them.
+            if matches!(event.event, Event::Sign { .. }) && !self.config.handover.signs {
+                continue;
+            }
             self.observer.ue(now, &event);
         }
         for (upf, change) in self.out.upfs.drain(..) {
