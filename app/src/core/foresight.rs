@@ -181,3 +181,37 @@ fn of_key(key: u64) -> UeId {
 fn ms(now: Instant) -> u64 {
     now.0 / 1_000
 }
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_ids::{NrCellId, PlmnId, Tac};
+    use whimbrel_ngap::ie::NrCgi;
+
+    use super::*;
+
+    fn cell_of(gnb: u64, cell: u64) -> NgranCgi {
+        NgranCgi::NrCgi(NrCgi::new(PlmnId::TEST, NrCellId::new(gnb << 8 | cell).unwrap()))
+    }
+
+    #[test]
+    fn a_gnb_is_believed_for_a_bounded_number_of_its_own_cells() {
+        let mut config = crate::config::default();
+        assert!(Foresight::open(&config, Instant(0)).unwrap().is_none(), "it is off by default");
+        config.foresight.enabled = true;
+        let mut foresight = Foresight::open(&config, Instant(0)).unwrap().unwrap();
+        let gnb = GlobalGnbId::new(PlmnId::TEST, 7, 28).unwrap();
+        let tai = Tai { plmn: PlmnId::TEST, tac: Tac::new(1).unwrap() };
+        assert_eq!(foresight.cell(&cell_of(8, 1), gnb, tai), None, "it is another gNB's");
+        let own: Vec<_> = (0..256).map(|cell| foresight.cell(&cell_of(7, cell), gnb, tai)).collect();
+        assert!(own.iter().all(Option::is_some));
+        let few = GlobalGnbId::new(PlmnId::TEST, 0, 22).unwrap();
+        let beyond = (0..300).filter_map(|cell| foresight.cell(&cell_of(0, cell), few, tai)).count();
+        assert_eq!(beyond, CELLS_PER_GNB_MAX as usize);
+    }
+
+    #[test]
+    fn a_ue_has_its_number_back() {
+        let ue = UeId { slot: UeId::SLOTS - 1, generation: 65_535 };
+        assert_eq!(of_key(key(ue)), ue);
+    }
+}
