@@ -10,6 +10,7 @@ use whimbrel_resilience::CodeVersion;
 
 use crate::client::Client;
 use crate::command::broker::BrokerCommand;
+use crate::command::foresight::ForesightCommand;
 use crate::command::open::OpenCommand;
 use crate::command::operation::Waiting;
 use crate::command::subscriber::SubscriberCommand;
@@ -64,6 +65,11 @@ enum Command {
     Broker {
         #[command(subcommand)]
         command: BrokerCommand,
+    },
+    /// Prediction of handovers: its state, and predictors in files (docs/foresight.md).
+    Foresight {
+        #[command(subcommand)]
+        command: ForesightCommand,
     },
     /// Keys and SAP certificates of operators, brokers and authorities (docs/open.md).
     Open {
@@ -275,6 +281,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Check { file } => command::check::run(file.as_deref()),
         Command::Config => command::print(&config::defaults()),
         Command::Broker { command } => command::broker::run(command),
+        Command::Foresight { command } => command::foresight::run(&command),
         Command::Open { command } => command::open::run(command),
         Command::Metrics => command::print(&crate::console::metrics_page()),
         Command::Subscriber { command } => command::subscriber::run(command),

@@ -169,6 +169,8 @@ impl Observer {
                     Sign::Reported => format!("It is in cell {cell} of TAI {tai}."),
                     Sign::Required(cause, to) => format!("Its gNB wants it to go to TAI {to}: {cause}."),
                     Sign::Arrived => format!("It has come to cell {cell} of TAI {tai}."),
+                    Sign::Connected => format!("It is connected in cell {cell} of TAI {tai}."),
+                    Sign::Prepared => "The target of its predicted handover is prepared.".into(),
                 };
                 self.event(now, Level::Debug, "sign", &shown(ue, subject), text);
             }

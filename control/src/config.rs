@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{AmfId, Dnn, FiveQi, Guami, PlmnId, SNssai, Tac, Tai};
+use whimbrel_ids::{AmfId, Dnn, FiveQi, Guami, PlmnId, SNssai, Supi, Tac, Tai};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 use crate::n14::PeerAmfId;
@@ -77,6 +77,19 @@ pub struct Amf {
     pub signs: bool,
     /// Other AMFs of this network, by [`PeerAmfId`].
     pub peer_amfs: Vec<PeerAmf>,
+    /// Whose handovers are predicted, and how they are prepared.
+    pub prediction: Prediction,
+}
+
+/// Prediction of handovers (Synergy §III-C).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Ask gNBs for the container of a predicted handover, so that its target is prepared too. gNBs need an extension of ours for that.
+    pub early_containers: bool,
+    /// UEs with a session of one of these data networks are not predicted.
+    pub excluded_dnns: Vec<Dnn>,
+    /// These subscribers are not predicted.
+    pub excluded_supis: Vec<Supi>,
 }
 
 /// Another AMF of this network, to which connected UEs are handed over (TS 23.502 §4.9.1.3).

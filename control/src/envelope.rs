@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{
-    AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Seid, Supi, Tac, Tai, Tmsi,
+    AmfUeNgapId, GlobalGnbId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Seid, Supi, Tac, Tai, Tmsi,
 };
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi};
@@ -192,6 +192,15 @@ pub enum Payload {
         /// The answer.
         answer: open::Answer,
     },
+    /// The handover predictor expects the UE at this gNB within some seconds (Synergy §III-C).
+    Predicted {
+        /// The gNB, as if HANDOVER REQUIRED named it.
+        target: HandoverTarget,
+        /// Its identity.
+        gnb: GlobalGnbId,
+        /// The tracking area there.
+        tai: Tai,
+    },
 }
 
 impl Payload {
@@ -205,7 +214,11 @@ impl Payload {
             | Self::PfcpReport { octets, .. } => octets.len(),
             Self::PfcpAnswer { octets, .. } => octets.as_ref().map_or(0, |o| o.len()),
             Self::Broker { answer: open::Answer::Octets(octets), .. } => octets.len(),
-            Self::Broker { .. } | Self::Udm { .. } | Self::Tick | Self::Command(_) => 0,
+            Self::Broker { .. }
+            | Self::Udm { .. }
+            | Self::Tick
+            | Self::Command(_)
+            | Self::Predicted { .. } => 0,
         }
     }
 

@@ -209,6 +209,10 @@ pub enum Sign {
     Required(String, Tai),
     /// A handover has completed (HANDOVER NOTIFY, PATH SWITCH REQUEST).
     Arrived,
+    /// A gNB has set up the context of a UE that was idle: after a registration, a service request or paging.
+    Connected,
+    /// The target gNB of a predicted handover is prepared.
+    Prepared,
 }
 
 /// A change of a session.

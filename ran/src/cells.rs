@@ -409,6 +409,9 @@ impl Cells {
                         && let Some(i) = self.gnbs.iter().position(|g| g.config().id == *to)
                     {
                         slot.gnb = GnbId(i as u16);
+                        if let Some((_, stream)) = &mut slot.stream {
+                            stream.at_target();
+                        }
                     }
                     self.jobs.push_back(Job::ToGnb(id, up));
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, UeEvent, UeId};
-use whimbrel_ids::GlobalGnbId;
+use whimbrel_ids::{GlobalGnbId, Tai};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_resilience::cta_replica::PrimaryCta;
 use whimbrel_resilience::{Cta, Input, Order, OrderOutcome, Outbox, Restored, StoredUes, ToStore};
@@ -52,6 +52,11 @@ impl Sim {
     /// An operator's order about a UE.
     pub fn order(&mut self, ue: UeId, command: CoreCommand) {
         self.cta_input(Input::Command(ue, command));
+    }
+
+    /// The predictor expects a UE at a gNB.
+    pub fn predict(&mut self, ue: UeId, gnb: GlobalGnbId, tai: Tai) {
+        self.cta_input(Input::Predicted(ue, gnb, tai));
     }
 
     /// The operator resets a gNB's connections.

@@ -600,6 +600,7 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::Rings(_) => "change of the rings",
         Input::PeerAmf(..) => "N14 message",
         Input::Broker(..) => "answer of a broker",
+        Input::Predicted(..) => "a prediction",
         Input::Tick | Input::Waited(_) => "time",
     }
 }

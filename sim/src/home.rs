@@ -149,6 +149,7 @@ pub fn default_config() -> Config {
             network_name: NetworkName { full: "Whimbrel".to_owned(), short: "Whimbrel".to_owned() },
             peer_amfs: Vec::new(),
             signs: false,
+            prediction: Default::default(),
             ims_vops: true,
             time_zone_quarters: 4,
             access: Access::default(),

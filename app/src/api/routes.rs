@@ -229,6 +229,7 @@ pub(super) static ROUTES: &[Route] = &[
     route!(POST "/api/v1/warnings" OPERATE, ran::warn),
     route!(DELETE "/api/v1/warnings/{message_identifier}/{serial_number}" OPERATE, ran::cancel),
     route!(GET "/api/v1/overload" READ, ran::overload),
+    route!(GET "/api/v1/foresight" READ, ran::foresight),
     route!(POST "/api/v1/overload/{order}" OPERATE, ran::order_overload),
     route!(POST "/api/v1/reload" OPERATE, ran::reload),
     route!(GET "/api/v1/ues" READ, handlers::ues),

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod console;
 pub(crate) mod cpf;
 pub(crate) mod demo;
+pub(crate) mod foresight;
 pub(crate) mod locate;
 pub(crate) mod open;
 pub(crate) mod operation;

@@ -13,6 +13,7 @@ mod data_network;
 mod detection;
 mod firewall;
 mod flow;
+mod foresight;
 mod handover;
 mod home_network_key;
 mod interfaces;
@@ -91,6 +92,7 @@ pub(crate) struct Config {
     pub(crate) open: Option<open::Open>,
     pub(crate) peer_amfs: PeerAmfs,
     pub(crate) handover: handover::Handover,
+    pub(crate) foresight: foresight::Foresight,
     pub(crate) markings: BTreeMap<FiveQi, u8>,
     pub(crate) downlink_data: whimbrel_control::config::Buffering,
     pub(crate) store: Store,
@@ -192,7 +194,7 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "unit" unit, "open" open, "store" store, "api" api, "log" log,
+        "cluster" cluster, "foresight" foresight, "unit" unit, "open" open, "store" store, "api" api, "log" log,
     );
     Ok(Reloaded { config, kept })
 }
@@ -236,6 +238,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         open: open::read(&mut root),
         peer_amfs: peer_amfs::read(&mut root),
         handover: handover::read(&mut root),
+        foresight: foresight::read(&mut root),
         markings: flow::markings(&mut root),
         downlink_data: flow::downlink_data(&mut root),
         store: service::store(&mut root),

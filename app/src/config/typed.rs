@@ -37,7 +37,17 @@ impl Config {
                     short: amf.network_name_short.clone(),
                 },
                 peer_amfs: self.peer_amfs.amfs.iter().map(super::peer_amfs::PeerAmf::control).collect(),
-                signs: self.handover.signs,
+                signs: self.handover.signs || self.foresight.enabled,
+                prediction: control::Prediction {
+                    early_containers: self.foresight.early_containers,
+                    excluded_dnns: self
+                        .data_networks
+                        .iter()
+                        .filter(|n| !n.predicted)
+                        .map(|n| n.dnn.clone())
+                        .collect(),
+                    excluded_supis: self.foresight.excluded.clone(),
+                },
                 ims_vops: amf.ims_vops,
                 time_zone_quarters: amf.time_zone.0,
                 access: self.access.control(),
@@ -69,7 +79,8 @@ impl Config {
 
     /// The UPFs of this core's sessions: those of the file, or the one of this program.
     pub(crate) fn upfs(&self) -> Vec<Upf> {
-        if self.upfs.is_empty() { vec![Upf::here()] } else { self.upfs.clone() }
+        let all = if self.upfs.is_empty() { vec![Upf::here()] } else { self.upfs.clone() };
+        all.into_iter().map(|upf| upf.predicting(self.foresight.enabled)).collect()
     }
 
     /// The keys that reveal SUCIs. A key that is none was refused when the file was read.

@@ -28,8 +28,8 @@ pub(crate) use operations::Finding;
 pub(crate) use operations::{OperationState, OperationView, Operations, Target};
 pub(crate) use signalling::{Interface, Message, Names, Signalling};
 pub(crate) use view::{
-    FlowView, GnbView, OverloadView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView,
-    WarningAtGnb, WarningView,
+    FlowView, ForesightView, GnbView, OverloadView, RatesView, SessionView, TimerView, TunnelView, UePage,
+    UeView, WarningAtGnb, WarningView,
 };
 
 /// Octets of signalling that are kept where the configuration says nothing else: some 80,000 messages, or 4,000 registrations.

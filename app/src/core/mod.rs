@@ -4,6 +4,7 @@ mod control_loop;
 mod control_thread;
 mod core_time;
 mod early;
+mod foresight;
 mod n2;
 mod n4;
 mod replica;

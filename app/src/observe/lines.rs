@@ -184,6 +184,8 @@ fn ue_events() -> Vec<Event> {
         sign(Sign::Reported),
         sign(Sign::Required("radioNetwork user-inactivity".into(), tai())),
         sign(Sign::Arrived),
+        sign(Sign::Connected),
+        sign(Sign::Prepared),
         operation(SessionOutcome::Completed { failed_flows: vec![flow], not_at_gnb: None, more: false }),
         operation(SessionOutcome::Refused { refusal: by_gnb(), more: false }),
     ];

@@ -31,6 +31,7 @@ mod open_home;
 pub(crate) mod paging;
 mod path_switch;
 pub(crate) mod pending_setup;
+pub(crate) mod predicted_handover;
 mod priority;
 mod radio_capability_check;
 mod ran_node;

@@ -26,9 +26,9 @@ const CHECKPOINTS: [(u16, &str); 3] = [
     (3, include_str!("testdata/checkpoint-3.hex")),
     (2, include_str!("testdata/checkpoint-2.hex")),
 ];
-const ENVELOPES: &str = include_str!("testdata/envelope-3.hex");
-const BATCHES: &str = include_str!("testdata/batch-5.hex");
-const CONFIGS: &str = include_str!("testdata/config-7.hex");
+const ENVELOPES: &str = include_str!("testdata/envelope-4.hex");
+const BATCHES: &str = include_str!("testdata/batch-6.hex");
+const CONFIGS: &str = include_str!("testdata/config-8.hex");
 
 fn frames(hex: &str) -> Vec<Vec<u8>> {
     let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();

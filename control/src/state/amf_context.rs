@@ -11,7 +11,7 @@ use whimbrel_security::{KAmf, NasCount, NasSecurityContext, Nh};
 
 use super::connection::{Connection, RecentlyReleased, Source};
 use super::context_transfer::{ContextTransfer, InboundTransfer, OutboundTransfer, PEER_AMF_DOWNLINK_COUNTS};
-use super::handover::Target;
+use super::handover::{PredictedHandover, Target};
 use super::subscription::Subscription;
 use crate::flat::octets;
 
@@ -88,6 +88,9 @@ pub struct AmfContext {
     pub(crate) next_hop: Option<Box<NextHop>>,
     /// The target gNB of a handover, until the UE has arrived.
     pub target: Option<Box<Target>>,
+    /// The gNB where the UE is expected soon. Not part of a checkpoint, as the UE is not idle meanwhile.
+    #[serde(skip)]
+    pub(crate) predicted: Option<Box<PredictedHandover>>,
     /// The transfer of the UE to or from a peer AMF. Not part of a checkpoint, as the UE is not idle.
     #[serde(skip)]
     pub(crate) context_transfer: Option<Box<ContextTransfer>>,

@@ -35,6 +35,6 @@ pub use ue_context::UeContext;
 pub(crate) use amf_context::{ALLOWED_SLICES_MAX, AREAS_MAX, Locating, NextHop, Reach, Security, VoiceMatch};
 pub(crate) use connection::{PendingSetup, SetupUse};
 pub(crate) use context_transfer::{ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer};
-pub(crate) use handover::{By, Phase, QueuedPathSwitch};
+pub(crate) use handover::{Asked, By, Phase, PredictedHandover, PredictedRequest, QueuedPathSwitch};
 pub(crate) use qos_flow::{DEFAULT_QFI, DEFAULT_RULE};
 pub(crate) use subscription::bits;

@@ -97,7 +97,9 @@ impl UeContext {
             amf_ue_ngap_id: c.amf_ue_ngap_id,
             ran_ue_ngap_id: Some(c.ran_ue_ngap_id),
         };
-        let target = self.amf.target.as_ref().map(|t| N2Names {
+        // A predicted target that was asked has a connection too.
+        let predicted = self.amf.predicted.as_ref().filter(|p| p.request.is_some()).map(|p| &p.target);
+        let target = self.amf.target.as_deref().or(predicted).map(|t| N2Names {
             association: t.association,
             amf_ue_ngap_id: t.amf_ue_ngap_id,
             ran_ue_ngap_id: t.ran_ue_ngap_id,
@@ -108,12 +110,12 @@ impl UeContext {
 
     /// Whether no procedure runs.
     pub fn is_idle(&self) -> bool {
-        self.lanes.idle()
+        self.lanes.idle() && self.amf.predicted.is_none()
     }
 
     /// Completes the batch of an input with the state after it.
     pub(crate) fn conclude(&self, batch: &mut Batch) {
-        batch.idle = self.lanes.idle();
+        batch.idle = self.is_idle();
         let [serving, target, _] = self.n2_names();
         (batch.connected, batch.target) = (serving, target);
         batch.upfs = self.sessions.values().map(|s| s.upf).collect();
@@ -122,6 +124,7 @@ impl UeContext {
             self.amf.reachable_until,
             self.amf.connection_until,
             self.amf.source.as_ref().and_then(|s| s.until),
+            self.amf.predicted.as_ref().map(|p| p.until),
             self.leaving_until(),
             self.grant_until(),
         ];

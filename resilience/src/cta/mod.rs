@@ -31,7 +31,7 @@ use whimbrel_control::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output, OutputId,
     Payload, Prf, RanEvent, UeContext, UeEvent, UeId, UpfId,
 };
-use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
+use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, Supi, Tai, Tmsi};
 use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Message, Peek, ProcedureCode, TransferSyntax};
 use whimbrel_security::SecurityHeaderType;
@@ -101,6 +101,8 @@ pub enum Input<'a> {
     PeerAmf(PeerAmfId, &'a [u8]),
     /// What came of a question to a broker ([`Outbox::brokers`]).
     Broker(UeId, OutputId, open::Answer),
+    /// The predictor expects a UE at this gNB, in this tracking area, within seconds (Synergy §III-C).
+    Predicted(UeId, GlobalGnbId, Tai),
     /// Time passed.
     Tick,
 }
@@ -298,6 +300,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Move(ue, to) => self.move_ue(now, ue, to, out),
             Input::PeerAmf(from, octets) => self.neighbour(now, from, octets, out),
             Input::Broker(ue, to, answer) => self.inbox.push_back((ue, Payload::Broker { to, answer })),
+            Input::Predicted(ue, gnb, tai) => self.predicted(ue, gnb, tai),
             Input::Tick => self.tick(now, out),
         }
         self.run(now, out);
@@ -514,6 +517,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.comes_to(now, ue, target.association, out);
         }
         Payload::HandoverRequired { association, octets, target }
+    }
+
+    /// A prediction, with the target as HANDOVER REQUIRED would get it. For a UE or a gNB that is gone it has no effect.
+    fn predicted(&mut self, ue: UeId, gnb: GlobalGnbId, tai: Tai) {
+        let Some(association) = self.ran.find(gnb) else { return };
+        let Some(node) = self.ran.get(association) else { return };
+        let (tacs, slices) = (node.tacs.clone(), node.slices.clone());
+        let Some(amf_ue_ngap_id) = self.slots.target_connection(ue) else { return };
+        let target = HandoverTarget { association, amf_ue_ngap_id, tacs, slices };
+        self.inbox.push_back((ue, Payload::Predicted { target, gnb, tai }));
     }
 
     fn tick(&mut self, now: Instant, out: &mut Outbox) {

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+pub(super) use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
 use whimbrel_nas::ie::RegistrationKind;
 use whimbrel_ran::cells::GnbId;
@@ -332,7 +333,7 @@ fn seen(noticed: &Mutex<Noticed>) -> [u64; 3] {
 }
 
 /// Sends a signal to the first function of the unit that this is true of. Returns the number of its process. Errors: there is none.
-fn signal(
+pub(super) fn signal(
     directory: &Path,
     signal: Signal,
     is: impl Fn(&unit::FunctionStatus) -> bool,
@@ -346,7 +347,7 @@ fn signal(
 
 /// Waits until each function runs, in another process than the one that was killed, all CPFs have joined the primary CTA, it has a replica,
 /// and so has each UE. Errors: it takes too long.
-fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
+pub(super) fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
     let is_complete = |status: &Status| {
         let all =
             status.functions.iter().all(|f| matches!(f.state.as_str(), "running" | "primary" | "replica"));

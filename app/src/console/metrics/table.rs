@@ -173,6 +173,12 @@ metrics! {
         UpfFastPathSessions "whimbrel_upf_fast_path_sessions" Gauge None Part [] "" "Sessions whose packets the fast path forwards.";
         RouterAdvertisements "whimbrel_router_advertisements_total" Counter None Part [] "" "IPv6 Router Advertisements sent to UEs.";
     }
+    "Prediction of handovers" {
+        ForesightPredictions "whimbrel_foresight_predictions_total" Counter None Part ["outcome"] "" "Predictions of handovers: `made`, and of these `hit`, `miss`, `late`, `expired`; `refused` beyond the bound; `prepared` targets (docs/foresight.md).";
+        ForesightUnpredicted "whimbrel_foresight_unpredicted_total" Counter None Part [] "" "Handovers without a prediction.";
+        ForesightUes "whimbrel_foresight_ues" Gauge None Part [] "" "UEs that are followed.";
+        ForesightLive "whimbrel_foresight_live" Gauge None Part [] "" "Predictions that live.";
+    }
     "N4" {
         N4Received "whimbrel_n4_received_total" Counter None Part [] "" "PFCP messages that the UPF received from SMFs of other hosts.";
         N4Sent "whimbrel_n4_sent_total" Counter None Part [] "" "PFCP messages that the UPF sent to SMFs of other hosts.";

@@ -12,6 +12,7 @@ use crate::aftermath;
 use crate::capture::Capture;
 use crate::cluster::{PairPrimary, PeerAmfs, Pool};
 use crate::console::{Component, Condition, Metric, Sample};
+use crate::core::foresight::Foresight;
 use crate::core::smf_n4::SmfN4;
 use crate::core::upf::LocalUpf;
 use crate::core::view;
@@ -41,6 +42,9 @@ impl ControlLoop {
                 c.set("cta", Condition::Up, "this CTA is the primary");
                 c.set("cta_replica", condition, detail);
             });
+        }
+        if let Some((condition, detail)) = self.foresight.as_ref().map(Foresight::condition) {
+            self.console.components(|c| c.set("foresight", condition, detail));
         }
         self.remember_associations();
         let waited = std::mem::take(&mut self.timing.longest_turn);
@@ -140,7 +144,15 @@ impl ControlLoop {
         let pair = pair.into_iter().flat_map(|pair| self.pair_samples(&pair.primary, &pair.pool));
         let peer_amfs = self.peer_amfs.iter().flat_map(PeerAmfs::samples);
         let brokers = self.brokers.iter().flat_map(Brokers::samples);
-        upf.chain(n4).chain(replication).chain(peer_amfs).chain(brokers).chain(pair).chain(bounds).collect()
+        let foresight = self.foresight.iter().flat_map(Foresight::samples);
+        upf.chain(n4)
+            .chain(foresight)
+            .chain(replication)
+            .chain(peer_amfs)
+            .chain(brokers)
+            .chain(pair)
+            .chain(bounds)
+            .collect()
     }
 
     fn pair_samples(&self, primary: &PairPrimary, pool: &Pool) -> [Sample; 4] {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, UpfId};
+use whimbrel_control::{AssociationId, Event, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica;
 use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
@@ -31,6 +31,7 @@ use self::role::{PairRole, Role};
 use super::control_thread::{Cta, Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
 use super::early::Early;
+use super::foresight::Foresight;
 use super::n2::Links;
 use super::replica::TakeoverState;
 use super::smf_n4::SmfN4;
@@ -115,6 +116,8 @@ pub(super) struct ControlLoop {
     brokers: Option<Brokers>,
     /// Registered UEs on the disk, for the next start.
     stored_ues: Option<StoredUeFile>,
+    /// The prediction of handovers.
+    foresight: Option<Foresight>,
     n2: N2,
     /// CPFs are awaited, and N2 opens at that time at the latest: gNBs would send UEs that nothing serves. `None`: N2 is open.
     n2_opens_by: Option<Instant>,
@@ -205,6 +208,7 @@ impl ControlLoop {
         let open = parts.config.open.as_ref().filter(|_| !upf_only);
         let brokers =
             open.map(|open| Brokers::start(&parts.config, open, parts.console.clone())).transpose()?;
+        let foresight = if upf_only { None } else { Foresight::open(&parts.config, now)? };
         let observer = Observer::new(parts.console.clone(), control, parts.config.log.supi);
         let mut local = parts.upf;
         if let (Some(upf), Some(Ok(_))) = (&mut local, &capture) {
@@ -218,6 +222,7 @@ impl ControlLoop {
             peer_amfs,
             brokers,
             stored_ues,
+            foresight,
             n2: N2 {
                 transport: parts.n2,
                 links,
@@ -321,6 +326,7 @@ impl ControlLoop {
         }
         busy |= self.receive_from_external_upfs(now);
         self.capture_datagrams();
+        self.foresee(now);
         self.deliver(now);
         if now >= self.timing.housekeeping {
             self.housekeeping(now);
@@ -351,6 +357,13 @@ impl ControlLoop {
         let waits = |by: Instant| now < by && self.active.cta().trusted_cpfs().next().is_none();
         self.n2_opens_by = self.n2_opens_by.filter(|by| waits(*by));
         self.n2_opens_by.is_none()
+    }
+
+    /// Predictions that are due become inputs of their UEs' machines.
+    fn foresee(&mut self, now: Instant) {
+        for (ue, gnb, tai) in self.foresight.as_mut().map(|f| f.due(now)).unwrap_or_default() {
+            self.handle_input(now, Input::Predicted(ue, gnb, tai));
+        }
     }
 
     /// Takes what external UPFs sent, a bounded number of datagrams. Returns whether there were any.
@@ -442,6 +455,13 @@ impl ControlLoop {
         }
         for event in self.out.events.drain(..) {
             self.brokers.iter_mut().for_each(|b| b.event(now, &event));
+            if let Some(foresight) = &mut self.foresight {
+                foresight.event(now, &event, self.active.cta().ran_nodes());
+            }
+            // Signs are for the predictor; they are reported only where the operator wants them.
+            if matches!(event.event, Event::Sign { .. }) && !self.config.handover.signs {
+                continue;
+            }
             self.observer.ue(now, &event);
         }
         for (upf, change) in self.out.upfs.drain(..) {
