@@ -56,6 +56,6 @@ pub use procedure::Procedure;
 pub use refusal::Refusal;
 pub use remedy::{Present, Remedy, Subscriber};
 pub use shard::Shard;
-pub use state::{AmfContext, Connection, RELEASE_GRACE, Seen, SessionGrant, Source, UeContext};
+pub use state::{AmfContext, Connection, RELEASE_GRACE, Seen, SessionGrant, Source, UeContext, VeilSession};
 pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

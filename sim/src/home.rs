@@ -163,6 +163,7 @@ pub fn default_config() -> Config {
         },
         overload: Default::default(),
         open: None,
+        veil: None,
         timers: Timers::default(),
         refusals: BTreeMap::new(),
         limits: Limits::default(),

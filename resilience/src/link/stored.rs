@@ -20,7 +20,7 @@ use crate::membership::CtaInstance;
 use crate::replication::CpfId;
 
 /// As `LINK_VERSION` has them: another file with another version.
-const STORED: (u16, &str) = (13, include_str!("testdata/messages-13.txt"));
+const STORED: (u16, &str) = (14, include_str!("testdata/messages-14.txt"));
 /// UEs as an operator may want to see them.
 const UES: &str = include_str!("../../../control/src/flat/testdata/checkpoint-2.hex");
 
