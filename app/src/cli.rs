@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::command::broker::BrokerCommand;
 use crate::command::open::OpenCommand;
 use crate::command::operation::Waiting;
+use crate::command::relay::RelayCommand;
 use crate::command::subscriber::SubscriberCommand;
 use crate::command::{self, Done};
 use crate::config;
@@ -69,6 +70,11 @@ enum Command {
     Open {
         #[command(subcommand)]
         command: OpenCommand,
+    },
+    /// Relays between operators and the broker of veiled UEs (docs/veil.md).
+    Relay {
+        #[command(subcommand)]
+        command: RelayCommand,
     },
     /// Print the reference of all metrics as Markdown (docs/metrics.md).
     Metrics,
@@ -276,6 +282,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Config => command::print(&config::defaults()),
         Command::Broker { command } => command::broker::run(command),
         Command::Open { command } => command::open::run(command),
+        Command::Relay { command } => command::relay::run(command),
         Command::Metrics => command::print(&crate::console::metrics_page()),
         Command::Subscriber { command } => command::subscriber::run(command),
         Command::Why { subject, at } => command::why::run(at.client()?, &subject, at.json),

@@ -2,6 +2,7 @@
 
 mod open;
 mod survive;
+mod veil;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -41,6 +42,9 @@ pub(crate) struct Options {
     /// Use null ciphering (NEA0), so that NAS is readable in the capture.
     #[arg(long)]
     null_cipher: bool,
+    /// In the scenario veil: let operators reach the broker without relays. The ledger finds it.
+    #[arg(long)]
+    direct: bool,
 }
 
 /// The scenarios of the demo.
@@ -54,6 +58,8 @@ enum Which {
     Survive,
     /// Users of two brokers who move among three operators without a contract (docs/open.md).
     Open,
+    /// Veiled users of one broker who move between two operators; prints what each party has learnt (docs/veil.md).
+    Veil,
 }
 
 /// The city, as the file in the tree has it.
@@ -67,6 +73,7 @@ pub(crate) fn run(options: &Options) -> Done {
     }
     match options.scenario {
         Which::Open => return open::run(options),
+        Which::Veil => return veil::run(options),
         Which::Survive => return survive::run(options),
         Which::FirstLight | Which::City => {}
     }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_control::config::Config as ControlConfig;
+use whimbrel_control::open::Request;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, UpfId};
 use whimbrel_ids::Instant;
@@ -45,6 +46,7 @@ use crate::console::Console;
 use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 use crate::open::Brokers;
+use crate::veil::Veil;
 
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
 const N4_PER_TURN_MAX: usize = 64;
@@ -108,6 +110,8 @@ pub(super) struct ControlLoop {
     peer_amfs: Option<PeerAmfs>,
     /// The brokers whose users are served.
     brokers: Option<Brokers>,
+    /// The broker of veiled UEs.
+    veil: Option<Veil>,
     n2: N2,
     capture: Option<Capture>,
     /// Reused from turn to turn.
@@ -190,6 +194,8 @@ impl ControlLoop {
         let open = parts.config.open.as_ref().filter(|_| !upf_only);
         let brokers =
             open.map(|open| Brokers::start(&parts.config, open, parts.console.clone())).transpose()?;
+        let veil = parts.config.veil.as_ref().filter(|_| !upf_only);
+        let veil = veil.map(|veil| Veil::start(&parts.config, veil, parts.console.clone())).transpose()?;
         let observer = Observer::new(parts.console.clone(), control, parts.config.log.supi);
         let mut local = parts.upf;
         if let (Some(upf), Some(Ok(_))) = (&mut local, &capture) {
@@ -202,6 +208,7 @@ impl ControlLoop {
             upfs: Upfs { local, local_id, n4: parts.smf_n4, answers: Vec::new() },
             peer_amfs,
             brokers,
+            veil,
             n2: N2 {
                 transport: parts.n2,
                 links,
@@ -346,6 +353,9 @@ impl ControlLoop {
         if let Some(brokers) = &mut self.brokers {
             brokers.pfcp(now, octets);
         }
+        if let Some(veil) = &mut self.veil {
+            veil.pfcp(octets);
+        }
     }
 
     /// Takes the CTA's outputs to their receivers, and the local UPF's answers back to the CTA, until none is left.
@@ -392,8 +402,13 @@ impl ControlLoop {
             self.out.n14.drain(..).for_each(|(to, message)| peer_amfs.send(to, message.octets()));
             self.out.n14_errors.drain(..).for_each(|(from, why)| peer_amfs.message_rejected(from, why));
         }
-        if let Some(brokers) = &mut self.brokers {
-            self.out.brokers.drain(..).for_each(|question| brokers.ask(question));
+        for (ue, to, request) in self.out.brokers.drain(..) {
+            match (request, &mut self.brokers, &mut self.veil) {
+                (Request::Sap(question), Some(brokers), _) => brokers.ask((ue, to, question)),
+                (Request::Veil(question), _, Some(veil)) => veil.ask(ue, to, question),
+                // A machine asks only what is configured.
+                (Request::Sap(_), None, _) | (Request::Veil(_), _, None) => {}
+            }
         }
         self.observe(now);
     }
@@ -409,6 +424,7 @@ impl ControlLoop {
         }
         for event in self.out.events.drain(..) {
             self.brokers.iter_mut().for_each(|b| b.event(now, &event));
+            self.veil.iter_mut().for_each(|veil| veil.event(&event));
             self.observer.ue(now, &event);
         }
         for (upf, change) in self.out.upfs.drain(..) {
