@@ -13,6 +13,7 @@ use crate::command::broker::BrokerCommand;
 use crate::command::foresight::ForesightCommand;
 use crate::command::open::OpenCommand;
 use crate::command::operation::Waiting;
+use crate::command::relay::RelayCommand;
 use crate::command::subscriber::SubscriberCommand;
 use crate::command::{self, Done};
 use crate::config;
@@ -75,6 +76,11 @@ enum Command {
     Open {
         #[command(subcommand)]
         command: OpenCommand,
+    },
+    /// Relays between operators and the broker of veiled UEs (docs/veil.md).
+    Relay {
+        #[command(subcommand)]
+        command: RelayCommand,
     },
     /// Print the reference of all metrics as Markdown (docs/metrics.md).
     Metrics,
@@ -283,6 +289,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Broker { command } => command::broker::run(command),
         Command::Foresight { command } => command::foresight::run(&command),
         Command::Open { command } => command::open::run(command),
+        Command::Relay { command } => command::relay::run(command),
         Command::Metrics => command::print(&crate::console::metrics_page()),
         Command::Subscriber { command } => command::subscriber::run(command),
         Command::Why { subject, at } => command::why::run(at.client()?, &subject, at.json),

@@ -23,6 +23,7 @@ mod open;
 mod playground;
 mod subscribers;
 mod unit;
+mod veil;
 
 use std::process::ExitCode;
 

@@ -189,6 +189,14 @@ impl Observer {
                 let text = format!("Broker {broker} has granted it a session.");
                 self.event(now, Level::Info, "grant", &shown(ue, subject), text);
             }
+            Event::VeilGranted { subject, broker, .. } => {
+                debug!(subject = %self.logged(ue, subject), broker, "a broker has granted a session to a veiled UE");
+                let text = format!("Broker {broker} has granted it a session, without naming its user.");
+                self.event(now, Level::Info, "grant", &shown(ue, subject), text);
+            }
+            Event::VeilFailed { .. } => {
+                debug!(ue = %pseudonym(ue), "a veiled UE did not accept its broker's challenge; its broker alone can read why");
+            }
             Event::UsageReported { subject, .. } => {
                 debug!(subject = %self.logged(ue, subject), "a usage report for the UE's broker came");
             }

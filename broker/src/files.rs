@@ -60,11 +60,11 @@ pub fn make_key(path: &Path) -> Result<SigningKey, String> {
 
 /// Reads a signing key. Errors: one sentence, also if others can read the file.
 pub fn read_key(path: &Path) -> Result<SigningKey, String> {
-    read_seed(path).map(|seed| SigningKey::new(&seed))
+    read_secret(path).map(|octets| SigningKey::new(&octets))
 }
 
-/// The octets of a signing key. Errors: as those of [`read_key`].
-pub fn read_seed(path: &Path) -> Result<Zeroizing<[u8; 32]>, String> {
+/// Reads the 32 octets of a private key. Errors: one sentence, also if others can read the file.
+pub fn read_secret(path: &Path) -> Result<Zeroizing<[u8; 32]>, String> {
     let meta = fs::metadata(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
     if meta.permissions().mode() & 0o077 != 0 {
         return Err(format!("others can read {0}; run chmod 600 {0}", path.display()));

@@ -6,6 +6,7 @@
 mod access;
 mod areas;
 mod open;
+mod veil;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,6 +23,7 @@ use crate::refusal::RefusalKind;
 pub use access::{Access, AuthenticationPolicy, Congestion, Emergency, EquipmentPrefix};
 pub use areas::Areas;
 pub use open::Open;
+pub use veil::Veil;
 
 /// The whole configuration of the control plane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,6 +44,8 @@ pub struct Config {
     pub overload: OverloadRule,
     /// Users of brokers, if they are served.
     pub open: Option<Open>,
+    /// Veiled UEs, if they are served.
+    pub veil: Option<Veil>,
 }
 
 /// The AMF: its identity and service area (TS 23.501 §5.9.4, §5.15).

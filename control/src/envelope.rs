@@ -423,7 +423,7 @@ impl Output {
             Effect::Page { octets, .. } => digest(5, octets),
             Effect::Udm(request) => digest(4, &request.digest_octets()),
             Effect::PeerAmf { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
-            Effect::Broker(request) => digest(7, &request.0.to_octets()),
+            Effect::Broker(request) => digest(7, &request.to_octets()),
         }
     }
 }

@@ -94,6 +94,7 @@ pub(crate) fn config() -> Config {
         },
         overload: Default::default(),
         open: None,
+        veil: None,
         timers: Timers::default(),
         refusals: BTreeMap::new(),
         limits: Limits::default(),

@@ -618,7 +618,7 @@ fn octets_of(out: &Outbox) -> Vec<u8> {
     }
     for (ue, to, request) in &out.brokers {
         octets.extend(format!("{ue:?} {to:?}").as_bytes());
-        octets.extend(request.0.to_octets());
+        octets.extend(format!("{request:?}").bytes());
     }
     for (upf, message) in &out.pfcp {
         octets.extend([&[upf.0], message.as_slice()].concat());

@@ -164,6 +164,7 @@ pub fn default_config() -> Config {
         },
         overload: Default::default(),
         open: None,
+        veil: None,
         timers: Timers::default(),
         refusals: BTreeMap::new(),
         limits: Limits::default(),

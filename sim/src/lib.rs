@@ -34,6 +34,7 @@ mod trace;
 mod traffic;
 mod ues;
 mod user_plane;
+mod veil;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -77,6 +78,7 @@ pub use rng::Rng;
 pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
 pub use traffic::udp;
 use ues::UeNode;
+pub use veil::{VEIL_BROKER, veil_config};
 
 pub use user_plane::UpfState;
 use user_plane::{UpfNode, UserPlane};
@@ -128,6 +130,8 @@ pub struct Sim {
     peer_amf: Option<Box<PeerAmf>>,
     /// Brokers, and the operator as they know it.
     brokers: open::Brokers,
+    /// The broker of veiled UEs, and the operator's wallet.
+    veil: Option<Box<veil::Veil>>,
     user_plane: UserPlane,
     ran: Ran,
     queue: Queue,
@@ -167,6 +171,7 @@ impl Sim {
             },
             peer_amf: None,
             brokers: open::Brokers::default(),
+            veil: None,
             user_plane,
             ran: Ran::default(),
             queue: Queue::default(),

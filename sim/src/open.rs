@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use whimbrel_control::config::{Config, Open};
 use whimbrel_control::open::{Answer, Request, Unreachable};
-use whimbrel_control::{OutputId, UeId};
+use whimbrel_control::{OutputId, UeContext, UeId};
 use whimbrel_ids::{PlmnId, SNssai, Supi};
 use whimbrel_open::broker::{Broker, BrokerConfig, BrokerEvent, Home, HomeUser, Policy, Record, User};
 use whimbrel_open::crypto::{PrivateKey, Seed, SigningKey, hash};
@@ -20,6 +20,7 @@ use whimbrel_ran::ue::{SapCard, SuciSource, UeConfig};
 use whimbrel_resilience::Input;
 use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey, Milenage, Sqn};
 
+use crate::veil::VEIL_BROKER;
 use crate::{GnbIndex, InFlight, Sim, UeIndex, ue_config};
 
 /// Least and greatest latency of the way to a broker, in microseconds: a data centre of the region.
@@ -266,18 +267,25 @@ impl Sim {
     /// Questions leave a CTA's host, signed.
     pub(crate) fn sap_leaves(&mut self, host: u64, questions: Vec<(UeId, OutputId, Request)>) {
         for (ue, to, request) in questions {
+            let question = match request {
+                Request::Sap(question) => question,
+                Request::Veil(question) => {
+                    self.veil_leaves(host, ue, to, &question);
+                    continue;
+                }
+            };
             let open = self.config.open.clone().expect("only an operator with brokers asks");
             let (signing, id) = (key("operator"), open.operator(self.config.amf.plmn));
             let subject = Subject::Operator(id);
             let certificate =
                 Certificate::issue(&key("authority"), subject, signing.verifying_key(), VALIDITY, 1);
             let operator = Operator::new(certificate, signing, open.trust, open.terms).expect("its own key");
-            let (broker, octets) = (request.0.broker().clone(), request.0.sign(&operator, self.now));
+            let (broker, octets) = (question.broker().clone(), question.sign(&operator, self.now));
             self.over_sap(Duration::ZERO, OverSap::Question { host, ue, to, broker, octets });
         }
     }
 
-    fn over_sap(&mut self, after: Duration, message: OverSap) {
+    pub(crate) fn over_sap(&mut self, after: Duration, message: OverSap) {
         let (least, greatest) = LATENCY_MICROS;
         let latency = Duration::from_micros(least + self.rng.below(greatest - least));
         self.send(self.now + after + latency, InFlight::Sap(message));
@@ -302,6 +310,9 @@ impl Sim {
         let mut entropy = [0; 32];
         entropy[..16].copy_from_slice(&self.rng.octets());
         entropy[16..].copy_from_slice(&self.rng.octets());
+        if domain.as_str() == VEIL_BROKER {
+            return self.veil_is_asked(octets, entropy);
+        }
         let Some(node) = self.brokers.nodes.get_mut(domain) else {
             return Some((Duration::ZERO, Answer::Unreachable(Unreachable::NoAddress)));
         };
@@ -341,7 +352,9 @@ impl Sim {
         let mut used = BTreeSet::new();
         let home = home_plmn();
         let guests = self.contexts().filter(|c| c.amf.supi.is_some_and(|s| s.is_nai() || s.is_of(home)));
-        for context in guests.filter(|c| c.amf.registered || !c.sessions.is_empty()) {
+        self.check_veil_grants();
+        let served = |c: &&UeContext| c.veil.is_none() && (c.amf.registered || !c.sessions.is_empty());
+        for context in guests.filter(served) {
             let Some(held) = &context.grant else { panic!("{:?} is served without a grant", context.id) };
             let grant = &held.grant.grant;
             assert_eq!(

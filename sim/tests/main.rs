@@ -65,6 +65,7 @@ mod treatment;
 mod upf;
 mod upgrade;
 mod user_inactivity;
+mod veil;
 mod xn_handover;
 
 /// A scenario that is not named above would never run.

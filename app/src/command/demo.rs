@@ -3,6 +3,7 @@
 mod commute;
 mod open;
 mod survive;
+mod veil;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -45,6 +46,9 @@ pub(crate) struct Options {
     /// Use null ciphering (NEA0), so that NAS is readable in the capture.
     #[arg(long)]
     null_cipher: bool,
+    /// In the scenario veil: let operators reach the broker without relays. The ledger finds it.
+    #[arg(long)]
+    direct: bool,
 }
 
 /// The scenarios of the demo.
@@ -60,6 +64,8 @@ enum Which {
     Open,
     /// UEs drive among sixteen gNBs, without prediction of handovers and with it (docs/foresight.md).
     Commute,
+    /// Veiled users of one broker who move between two operators; prints what each party has learnt (docs/veil.md).
+    Veil,
 }
 
 /// The city, as the file in the tree has it.
@@ -73,6 +79,7 @@ pub(crate) fn run(options: &Options) -> Done {
     }
     match options.scenario {
         Which::Open => return open::run(options),
+        Which::Veil => return veil::run(options),
         Which::Survive => return survive::run(options),
         Which::Commute => return commute::run(options),
         Which::FirstLight | Which::City => {}

@@ -209,7 +209,7 @@ fn trips_of(text: &str, antennas: BTreeMap<u64, Point>) -> Result<Read, (usize, 
 }
 
 fn train(options: &Train) -> Done {
-    let seed = files::read_seed(&options.key)?;
+    let seed = files::read_secret(&options.key)?;
     let Read { trips, cells } = options.from.read(0)?;
     let mut relations = Relations::default();
     trips.iter().for_each(|trip| relations.add(trip));

@@ -32,6 +32,7 @@ pub(crate) mod typed;
 mod unit;
 mod upf;
 pub(crate) mod value;
+pub(crate) mod veil;
 pub(crate) mod yaml;
 
 #[cfg(test)]
@@ -90,6 +91,7 @@ pub(crate) struct Config {
     pub(crate) cluster: Cluster,
     pub(crate) unit: unit::Unit,
     pub(crate) open: Option<open::Open>,
+    pub(crate) veil: Option<veil::Veil>,
     pub(crate) peer_amfs: PeerAmfs,
     pub(crate) handover: handover::Handover,
     pub(crate) foresight: foresight::Foresight,
@@ -194,7 +196,7 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "foresight" foresight, "unit" unit, "open" open, "store" store, "api" api, "log" log,
+        "cluster" cluster, "foresight" foresight, "unit" unit, "open" open, "veil" veil, "store" store, "api" api, "log" log,
     );
     Ok(Reloaded { config, kept })
 }
@@ -236,6 +238,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         cluster: cluster::read(&mut root),
         unit: unit::read(&mut root),
         open: open::read(&mut root),
+        veil: veil::read(&mut root),
         peer_amfs: peer_amfs::read(&mut root),
         handover: handover::read(&mut root),
         foresight: foresight::read(&mut root),

@@ -74,6 +74,7 @@ impl Config {
             },
             overload: self.overload,
             open: self.open.as_ref().map(super::open::Open::control),
+            veil: self.veil.as_ref().map(super::veil::Veil::control),
         }
     }
 

@@ -5,6 +5,7 @@
 mod measured;
 pub(crate) mod open;
 mod servers;
+pub(crate) mod veil;
 
 use std::fmt::Write as _;
 use std::fs;

@@ -158,7 +158,7 @@ pub(crate) fn registers_in_time(ue: Ue, protected: bool) {
     session_resources::release_all(ue);
     ue.with(|p| {
         p.amf.connection_until = None;
-        p.grant = None; // it gets another with its registration
+        (p.grant, p.veil) = (None, None); // it gets another with its registration
         if !protected {
             (p.amf.supi, p.amf.pei, p.amf.security, p.amf.k_amf) = (None, None, None, None);
         }

@@ -54,6 +54,7 @@ mod udm_client;
 mod ue_context_modification;
 mod unread;
 mod user_location;
+mod veil_attach;
 
 pub use crate::event::WarningOutcome;
 pub use crate::n14::{

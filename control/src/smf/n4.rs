@@ -57,8 +57,9 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
             let s = p.sessions.get_mut(&psi)?;
             s.upf = upf;
             let inactivity = config.timers.session_inactivity;
-            let paid = p.grant.as_ref().filter(|_| !s.emergency);
-            let reporting = paid.map(|g| g.usage_reporting()).unwrap_or_default();
+            let open = p.grant.as_ref().map(|grant| grant.usage_reporting());
+            let paid = open.or(p.veil.as_ref().map(|session| session.usage_reporting()));
+            let reporting = paid.filter(|_| !s.emergency).unwrap_or_default();
             let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
             Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting))
         });

@@ -11,6 +11,7 @@ use super::connection::Connection;
 use super::session_grant::SessionGrant;
 use super::sm_context::SmContext;
 use super::subscription::Subscription;
+use super::veil_session::VeilSession;
 use crate::envelope::{Batch, N2Names, Subject, UeId};
 use crate::procedure::{Lane, Lanes};
 
@@ -29,6 +30,8 @@ pub struct UeContext {
     pub sessions: BTreeMap<PduSessionId, Box<SmContext>>,
     /// The broker's grant, if the UE is a broker's user.
     pub grant: Option<Box<SessionGrant>>,
+    /// The broker's grant, if the UE attached veiled.
+    pub veil: Option<Box<VeilSession>>,
     /// Running procedures.
     #[serde(skip)]
     pub(crate) lanes: Lanes,
@@ -44,6 +47,7 @@ impl UeContext {
             amf: AmfContext::default(),
             sessions: BTreeMap::new(),
             grant: None,
+            veil: None,
             lanes: Lanes::default(),
         }
     }
@@ -86,8 +90,9 @@ impl UeContext {
 
     /// When its broker's grant ends. While a procedure of mobility management runs, that waits for the procedure's end.
     fn grant_until(&self) -> Option<Instant> {
-        let grant = self.grant.as_ref().filter(|_| self.amf.registered)?;
-        self.lanes.procedure(Lane::Mobility).is_none().then(|| grant.until())
+        let open = self.grant.as_ref().map(|grant| grant.until());
+        let until = open.or(self.veil.as_ref().map(|session| session.until()))?;
+        (self.amf.registered && self.lanes.procedure(Lane::Mobility).is_none()).then_some(until)
     }
 
     /// Its connections: at the serving gNB, at the target and at the former gNB of a handover.

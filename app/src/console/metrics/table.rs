@@ -257,6 +257,11 @@ metrics! {
         BrokerQuestions "whimbrel_broker_questions_total" Counter None Part [] "" "Requests sent to brokers.";
         BrokerAnswers "whimbrel_broker_answers_total" Counter None Part [] "" "Answers of brokers.";
         BrokerUnreachable "whimbrel_broker_unreachable_total" Counter None Part ["reason"] "" "Requests that a broker did not answer.";
+        VeilQuestions "whimbrel_veil_questions_total" Counter None Part [] "" "Requests of veiled UEs for their broker.";
+        VeilAnswers "whimbrel_veil_answers_total" Counter None Part [] "" "Answers of their broker.";
+        VeilGroups "whimbrel_veil_tokens_broadcast_total" Counter None Part [] "" "Tokens broadcast, each of which has opened a session group.";
+        VeilReports "whimbrel_veil_reports_total" Counter None Part [] "" "Sessions of veiled UEs that were reported.";
+        VeilTokens "whimbrel_veil_tokens" Gauge None Part [] "" "Tokens in the wallet that are not spent.";
     }
     "A CPF (`whimbrel cpf --api`)" {
         CpfInService "whimbrel_cpf_in_service" Gauge None Part [] "" "1 while a CTA uses this CPF, else 0.";

@@ -18,6 +18,7 @@ use crate::core::upf::LocalUpf;
 use crate::core::view;
 use crate::open::Brokers;
 use crate::unit::{Function, Place, UpfReport};
+use crate::veil::Veil;
 
 /// How often the store is asked for edits, the gauges are set and the capture is written to disk.
 pub(super) const HOUSEKEEPING: Duration = Duration::from_millis(500);
@@ -144,6 +145,7 @@ impl ControlLoop {
         let pair = pair.into_iter().flat_map(|pair| self.pair_samples(&pair.primary, &pair.pool));
         let peer_amfs = self.peer_amfs.iter().flat_map(PeerAmfs::samples);
         let brokers = self.brokers.iter().flat_map(Brokers::samples);
+        let brokers = brokers.chain(self.veil.iter().flat_map(Veil::samples));
         let foresight = self.foresight.iter().flat_map(Foresight::samples);
         upf.chain(n4)
             .chain(foresight)

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_control::config::Config as ControlConfig;
+use whimbrel_control::open::Request;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Event, UpfId};
 use whimbrel_ids::Instant;
@@ -48,6 +49,7 @@ use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 use crate::open::Brokers;
 use crate::unit::descriptors;
+use crate::veil::Veil;
 
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
 const N4_PER_TURN_MAX: usize = 64;
@@ -118,6 +120,8 @@ pub(super) struct ControlLoop {
     stored_ues: Option<StoredUeFile>,
     /// The prediction of handovers.
     foresight: Option<Foresight>,
+    /// The broker of veiled UEs.
+    veil: Option<Veil>,
     n2: N2,
     /// CPFs are awaited, and N2 opens at that time at the latest: gNBs would send UEs that nothing serves. `None`: N2 is open.
     n2_opens_by: Option<Instant>,
@@ -209,6 +213,8 @@ impl ControlLoop {
         let brokers =
             open.map(|open| Brokers::start(&parts.config, open, parts.console.clone())).transpose()?;
         let foresight = if upf_only { None } else { Foresight::open(&parts.config, now)? };
+        let veil = parts.config.veil.as_ref().filter(|_| !upf_only);
+        let veil = veil.map(|veil| Veil::start(&parts.config, veil, parts.console.clone())).transpose()?;
         let observer = Observer::new(parts.console.clone(), control, parts.config.log.supi);
         let mut local = parts.upf;
         if let (Some(upf), Some(Ok(_))) = (&mut local, &capture) {
@@ -223,6 +229,7 @@ impl ControlLoop {
             brokers,
             stored_ues,
             foresight,
+            veil,
             n2: N2 {
                 transport: parts.n2,
                 links,
@@ -387,6 +394,9 @@ impl ControlLoop {
         if let Some(brokers) = &mut self.brokers {
             brokers.pfcp(now, octets);
         }
+        if let Some(veil) = &mut self.veil {
+            veil.pfcp(octets);
+        }
     }
 
     /// Takes the CTA's outputs to their receivers, and the local UPF's answers back to the CTA, until none is left.
@@ -438,8 +448,13 @@ impl ControlLoop {
                 file.take(stored);
             }
         }
-        if let Some(brokers) = &mut self.brokers {
-            self.out.brokers.drain(..).for_each(|question| brokers.ask(question));
+        for (ue, to, request) in self.out.brokers.drain(..) {
+            match (request, &mut self.brokers, &mut self.veil) {
+                (Request::Sap(question), Some(brokers), _) => brokers.ask((ue, to, question)),
+                (Request::Veil(question), _, Some(veil)) => veil.ask(ue, to, question),
+                // A machine asks only what is configured.
+                (Request::Sap(_), None, _) | (Request::Veil(_), _, None) => {}
+            }
         }
         self.observe(now);
     }
@@ -455,6 +470,7 @@ impl ControlLoop {
         }
         for event in self.out.events.drain(..) {
             self.brokers.iter_mut().for_each(|b| b.event(now, &event));
+            self.veil.iter_mut().for_each(|veil| veil.event(&event));
             if let Some(foresight) = &mut self.foresight {
                 foresight.event(now, &event, self.active.cta().ran_nodes());
             }
