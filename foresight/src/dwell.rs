@@ -72,7 +72,7 @@ mod tests {
         for stay_ms in [30_000, 31_000, 29_000, 90_000] {
             dwell.learn(&history, 10_000 + stay_ms);
         }
-        let after = |ms| dwell.leaves_within(&history, 10_000 + ms, 5_000);
+        let after = |ms: u64| dwell.leaves_within(&history, 10_000 + ms, 5_000);
         assert_eq!(after(1_000), 0.0);
         assert!(after(27_000) > 0.7, "{}", after(27_000));
         assert_eq!(after(60_000), 0.0);

@@ -406,12 +406,12 @@ mod tests {
         let mut forecaster = Forecaster::new(None);
         drive(&mut forecaster, 200);
         assert!(!forecaster.drifts());
-        // From now on the UE drives the other way round.
+        // From now on the UE turns round where it drove on.
         let begin = forecaster.tracks[&7].history.serving().map_or(0, |(_, since)| since);
         let mut drifted = false;
-        for step in 1..60 {
+        for step in 1..120 {
             let at = begin + step * 3_000;
-            forecaster.served(7, [100, 103, 102, 101][(step % 4) as usize], true, at);
+            forecaster.served(7, [101, 100][(step % 2) as usize], true, at);
             (0..6).for_each(|slice| drop(forecaster.due(at + slice * SLICE_MS)));
             drifted |= forecaster.drifts();
         }
