@@ -26,7 +26,7 @@ use whimbrel_veil::user::Sim as Card;
 use whimbrel_veil::voprf::IssuerKey;
 use whimbrel_veil::wallet::{Wallet, WalletConfig};
 
-use crate::open::{BrokerLoss, BrokerState, OverSap};
+use crate::open::{BrokerLoss, BrokerState, Asker, OverSap};
 use crate::{EPOCH, GnbIndex, Sim, UeIndex, ue_config};
 
 /// The domain of the broker of veiled UEs.
@@ -240,14 +240,11 @@ impl Sim {
     pub(crate) fn veil_leaves(&mut self, host: u64, ue: UeId, to: OutputId, question: &VeilQuestion) {
         let (now, broker) = (self.now, question.request.broker().clone());
         let open = self.veil_mut().groups.iter().filter(|group| now.as_secs() <= group.until());
-        let message = match open.filter_map(|group| question.sign(group)).next() {
-            Some(octets) => OverSap::Question { host, ue, to, broker, octets },
-            None => OverSap::Answer { host, ue, to, answer: Answer::Unreachable(Unreachable::NoToken) },
-        };
-        match message {
-            // The answer comes from the same host.
-            OverSap::Answer { answer, .. } => self.cta_input(Input::Broker(ue, to, answer)),
-            question => self.over_sap(core::time::Duration::ZERO, question),
+        let signed = open.filter_map(|group| question.sign(group)).next();
+        let from = Asker { host, ue, to };
+        match signed {
+            Some(octets) => self.over_sap(core::time::Duration::ZERO, OverSap::Question { from, broker, octets }),
+            None => self.sap_answered(from, Answer::Unreachable(Unreachable::NoToken)),
         }
     }
 

@@ -41,6 +41,7 @@ mod network_run;
 mod not_ip;
 mod open;
 mod open_home;
+mod open_run;
 mod out_of_state;
 mod outdated;
 mod packets_in_handover;
