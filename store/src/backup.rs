@@ -14,21 +14,25 @@ pub const LAYOUT: i64 = schema::VERSION;
 
 impl Store {
     /// Copies the file, as of one moment, to a new file with mode 0600. Other processes read and write meanwhile. The copy is one
-    /// file, without a WAL; the keys in it stay sealed under the key file.
+    /// file, without a WAL; the keys in it stay sealed under the key file. Returns how many subscribers it has.
     ///
-    /// Errors: [`StoreError::DiskFull`] and others; the new file is removed then.
-    pub fn copy_to(&self, to: &Path) -> Result<(), StoreError> {
+    /// Errors: [`StoreError::DiskFull`] and others; nothing is left of the new file then.
+    pub fn copy_to(&self, to: &Path) -> Result<u64, StoreError> {
         if !schema::create_private(to)? {
             return Err(of_file(to, std::io::ErrorKind::AlreadyExists.into()));
         }
         let copied = self.copy_into(to);
         if copied.is_err() {
-            let _ = std::fs::remove_file(to);
+            for end in ["", "-wal", "-shm"] {
+                let mut left = to.as_os_str().to_owned();
+                left.push(end);
+                let _ = std::fs::remove_file(left);
+            }
         }
         copied
     }
 
-    fn copy_into(&self, to: &Path) -> Result<(), StoreError> {
+    fn copy_into(&self, to: &Path) -> Result<u64, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let failed = |e| of_sqlite(to, e);
         let mut copy = Connection::open_with_flags(to, flags).map_err(failed)?;
@@ -42,7 +46,10 @@ impl Store {
             }
         }
         copy.pragma_update(None, "journal_mode", "DELETE").map_err(failed)?;
-        copy.close().map_err(|(_, e)| failed(e))
+        let count =
+            copy.query_row("SELECT count(*) FROM subscriber", [], |r| r.get::<_, i64>(0)).map_err(failed)?;
+        copy.close().map_err(|(_, e)| failed(e))?;
+        Ok(count.unsigned_abs())
     }
 }
 

@@ -21,7 +21,7 @@ fn a_copy_of_a_store_in_use_is_one_file_with_what_was_committed() {
     // Another process is in the middle of a transaction.
     let other = Connection::open(folder.db()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE; DELETE FROM subscriber").unwrap();
-    store.copy_to(&elsewhere.db()).unwrap();
+    assert_eq!(store.copy_to(&elsewhere.db()).unwrap(), 2_000);
     other.execute_batch("ROLLBACK").unwrap();
     let files: Vec<_> =
         std::fs::read_dir(elsewhere.path()).unwrap().flatten().map(|f| f.file_name()).collect();
