@@ -205,7 +205,7 @@ impl Observer {
         }
     }
 
-    /// Exports a procedure that ended as a span, where traces are wanted.
+    /// Exports a procedure that ended as a span, where a collector is configured.
     fn trace(
         &self,
         now: Instant,

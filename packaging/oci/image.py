@@ -13,6 +13,7 @@ import os
 import platform
 import subprocess
 import tarfile
+import tempfile
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 USER = 10001
@@ -43,13 +44,9 @@ def libraries(program):
 
 def stripped(program):
     """The program without its debugging information."""
-    copy = program + ".stripped"
-    subprocess.run(["strip", "--strip-debug", "-o", copy, program], check=True)
-    try:
-        with open(copy, "rb") as file:
-            return file.read()
-    finally:
-        os.remove(copy)
+    with tempfile.NamedTemporaryFile() as copy:
+        subprocess.run(["strip", "--strip-debug", "-o", copy.name, program], check=True)
+        return copy.read()
 
 
 def layer(program):

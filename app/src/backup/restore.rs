@@ -19,6 +19,7 @@ use super::{
 };
 use crate::api::{accounts_file, api_key_file, certificate_file};
 use crate::archive::{ReadError, Reader};
+use crate::core::stored_ues;
 use crate::{config, subscribers};
 
 /// Behind the name of a file that is not in its place yet.
@@ -216,7 +217,7 @@ impl Plan<'_> {
                 key.display()
             ));
         }
-        let beside = config::Store { path: staged.staged.clone(), key_file: key.clone() };
+        let beside = config::Store { path: staged.staged.clone(), key_file: key.clone(), ..place.clone() };
         let opened = subscribers::open(&beside)?;
         opened.verify().map_err(|e| e.to_string())?;
         let count = opened.count().map_err(|e| e.to_string())?;
@@ -250,8 +251,9 @@ impl Plan<'_> {
     /// Puts the files in their places. Returns the former ones that were set aside.
     fn exchange(&self, store: &Path) -> Result<Vec<PathBuf>, String> {
         let Some(journal) = &self.journal else { return Ok(Vec::new()) };
-        // What SQLite keeps beside a store must not be applied to another one.
-        let leftovers = ["-wal", "-shm"].map(|end| suffixed(store, end));
+        // What SQLite keeps beside a store must not be applied to another one; and UEs that were registered with the former
+        // subscribers have to register again.
+        let leftovers = [suffixed(store, "-wal"), suffixed(store, "-shm"), stored_ues::path_of(store)];
         let mut entries: Vec<Entry> = leftovers
             .into_iter()
             .filter(|file| file.exists())

@@ -84,13 +84,18 @@ fn a_backup_of_a_store_in_use_restores_users_keys_and_subscribers() {
     drop(core);
     host.add(TWO);
     fs::write(host.path("w.db.accounts"), "{}").unwrap();
+    fs::write(host.path("w.ues"), "UEs of the core that was stopped").unwrap();
     let done = host.restore(&archive).unwrap();
     assert_eq!((done.subscribers, done.kept_configuration), (1, true));
     assert_eq!(host.store().count().unwrap(), 1);
     assert_eq!(fs::read_to_string(host.path("w.db.accounts")).unwrap(), "{\"users\":[],\"tokens\":[]}");
+    assert!(!host.path("w.ues").exists(), "UEs of the former store register again");
     // What was there is beside it, whole.
-    let former =
-        config::Store { path: host.path("w.db.before-restore"), key_file: host.path("w.key.before-restore") };
+    let former = config::Store {
+        path: host.path("w.db.before-restore"),
+        key_file: host.path("w.key.before-restore"),
+        ..host.config().store
+    };
     assert_eq!(subscribers::open(&former).unwrap().count().unwrap(), 2);
     assert!(!host.names().iter().any(|name| name.contains(".restoring") || name.ends_with(".restore")));
 }
