@@ -24,6 +24,7 @@ use crate::console::{
     RefusalRecord,
 };
 use crate::log_limiter::LogLimiter;
+use crate::otlp::Span;
 
 /// Reports events to the outside. One per control thread.
 pub(crate) struct Observer {
@@ -110,11 +111,14 @@ impl Observer {
                 let name = name_of(*procedure);
                 self.completed(now, name, *took);
                 let us = (*took + self.turn).as_micros() as u64;
+                self.trace(now, happened, name, subject, *took, None);
                 debug!(subject = %self.logged(ue, subject), procedure = name.word(), us, "completed");
             }
             Event::Refused { procedure, subject, ran_ue_ngap_id, refusal } => {
                 let on = happened.on.and_then(|a| self.gnbs.get(&a)).map(|p| p.name.clone());
                 self.refused(now, ue, *procedure, subject, *ran_ue_ngap_id, on, refusal);
+                let why = refusal.to_string();
+                self.trace(now, happened, name_of(*procedure), subject, Duration::ZERO, Some(why));
             }
             Event::Session { subject, psi, dnn, change } => {
                 let what = session_word(*change);
@@ -208,6 +212,31 @@ impl Observer {
                 self.console.metrics.add(Metric::NasRetransmitted, 1);
                 debug!(ue = %pseudonym(ue), message, "sent again: no answer came");
             }
+        }
+    }
+
+    /// Exports a procedure that ended as a span, where a collector is configured.
+    fn trace(
+        &self,
+        now: Instant,
+        happened: &UeEvent,
+        procedure: ProcedureName,
+        subject: &Subject,
+        took: Duration,
+        refusal: Option<String>,
+    ) {
+        let Some(traces) = self.console.traces.get() else { return };
+        let span = Span {
+            procedure: procedure.word(),
+            ue: pseudonym(happened.ue),
+            supi: subject.supi.filter(|_| self.log_supi).map(|supi| supi.to_string()),
+            gnb: happened.on.and_then(|a| self.gnbs.get(&a)).map(|peer| peer.name.clone()),
+            begin: Instant(now.0.saturating_sub(took.as_micros() as u64)),
+            end: now + self.turn,
+            refusal,
+        };
+        if !traces.offer(span) {
+            self.console.metrics.add(Metric::TraceSpansLost, 1);
         }
     }
 

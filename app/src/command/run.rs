@@ -102,6 +102,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     let store = subscribers::open(&config.store)?;
     let count = store.count().map_err(|e| e.to_string())?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
+    crate::otlp::start(&config.otlp, &console)?;
     let shared = Shared::new(console.clone(), config.clone(), file.clone());
     let api = match &place {
         None => {

@@ -102,7 +102,7 @@ pub(super) fn home_network_keys(read: &[HomeNetworkKey]) -> HomeNetworkKeys {
 }
 
 /// A private key of its octets; `None` if they are no key of the scheme.
-pub(super) fn private_key(scheme: Scheme, octets: [u8; 32]) -> Option<HomeNetworkPrivateKey> {
+pub(crate) fn private_key(scheme: Scheme, octets: [u8; 32]) -> Option<HomeNetworkPrivateKey> {
     match scheme {
         Scheme::A => Some(HomeNetworkPrivateKey::profile_a(octets)),
         Scheme::B => HomeNetworkPrivateKey::profile_b(&octets).ok(),

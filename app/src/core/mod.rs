@@ -9,7 +9,7 @@ mod n2;
 mod n4;
 mod replica;
 mod smf_n4;
-mod stored_ues;
+pub(crate) mod stored_ues;
 mod subscriber_copy;
 mod subscribers;
 mod upf;

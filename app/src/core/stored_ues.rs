@@ -47,7 +47,7 @@ struct Collected {
 }
 
 /// Where the file is.
-pub(super) fn path_of(store: &Path) -> PathBuf {
+pub(crate) fn path_of(store: &Path) -> PathBuf {
     store.with_extension("ues")
 }
 

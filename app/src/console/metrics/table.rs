@@ -87,6 +87,8 @@ metrics! {
         ApiRequests "whimbrel_api_requests_total" Counter None Console [] "" "HTTP requests to the API.";
         ApiRefused "whimbrel_api_refused_total" Counter None Console [] "" "HTTP requests that the API answered with an error.";
         CaptureLost "whimbrel_capture_lost_total" Counter None Part [] "" "N3 datagrams that a running capture lacks because its writer was too slow.";
+        TraceSpansSent "whimbrel_trace_spans_sent_total" Counter None Console [] "" "Spans of procedures that the collector accepted (`otlp.endpoint`).";
+        TraceSpansLost "whimbrel_trace_spans_lost_total" Counter None Console [] "" "Spans of procedures dropped because the collector did not accept them, or their queue was full.";
         LimitReached "whimbrel_limit_reached_total" Counter None Part ["limit"] "" "Times that a limit was reached, by limit (docs/limits.md). What exceeds it is dropped or refused; of logs, served and not kept.";
     }
     "gNBs, UEs and procedures" {
@@ -405,8 +407,8 @@ mod tests {
     #[test]
     fn documents_and_scripts_name_metrics_that_exist() {
         let mut all = vec![root().join("README.md")];
-        for folder in ["docs", "tests", "app"] {
-            files(&root().join(folder), &[".md", ".sh", ".py", ".awk"], &mut all);
+        for folder in ["docs", "tests", "app", "packaging"] {
+            files(&root().join(folder), &[".md", ".sh", ".py", ".awk", ".yml", ".json"], &mut all);
         }
         let mut found = 0;
         for file in all {
