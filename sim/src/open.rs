@@ -65,9 +65,9 @@ impl BrokerLoss {
 /// The question that an answer is to: the CTA's host that asked, the UE, and its output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
-    host: u64,
-    ue: UeId,
-    to: OutputId,
+    pub(crate) host: u64,
+    pub(crate) ue: UeId,
+    pub(crate) to: OutputId,
 }
 
 /// A message between a CTA's host and a broker.

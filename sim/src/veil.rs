@@ -13,7 +13,6 @@ use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, Pseudonym, UserId};
 use whimbrel_open::msg::{Certificate, Qos, Subject, Trust, Validity};
 use whimbrel_ran::ue::{SuciSource, VeilCard};
-use whimbrel_resilience::Input;
 use whimbrel_veil::broker::{
     Broker, BrokerConfig, BrokerEvent, BrokerOutput, Class, Counters, Policy, Record, User,
 };
@@ -26,7 +25,7 @@ use whimbrel_veil::user::Sim as Card;
 use whimbrel_veil::voprf::IssuerKey;
 use whimbrel_veil::wallet::{Wallet, WalletConfig};
 
-use crate::open::{BrokerLoss, BrokerState, Asker, OverSap};
+use crate::open::{Asker, BrokerLoss, BrokerState, OverSap};
 use crate::{EPOCH, GnbIndex, Sim, UeIndex, ue_config};
 
 /// The domain of the broker of veiled UEs.
@@ -243,7 +242,9 @@ impl Sim {
         let signed = open.filter_map(|group| question.sign(group)).next();
         let from = Asker { host, ue, to };
         match signed {
-            Some(octets) => self.over_sap(core::time::Duration::ZERO, OverSap::Question { from, broker, octets }),
+            Some(octets) => {
+                self.over_sap(core::time::Duration::ZERO, OverSap::Question { from, broker, octets })
+            }
             None => self.sap_answered(from, Answer::Unreachable(Unreachable::NoToken)),
         }
     }

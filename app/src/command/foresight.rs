@@ -1,6 +1,7 @@
 //! `whimbrel foresight show|train|eval`: the prediction of handovers.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -191,9 +192,9 @@ fn trips_of(text: &str, antennas: BTreeMap<u64, Point>) -> Result<Read, (usize, 
         };
         let at_ms: u64 = ms.parse().map_err(|_| (number, format!("`{ms}` is no time in milliseconds")))?;
         let cell = name(cell).map_err(|what| (number, what))?;
-        if !numbers.contains_key(&cell) {
+        if let Entry::Vacant(unknown) = numbers.entry(cell) {
             let next = u16::try_from(cells.len()).map_err(|_| (number, "there are too many cells".into()))?;
-            numbers.insert(cell, Cell(next));
+            unknown.insert(Cell(next));
             cells.push((cell, position.unwrap_or_default()));
         }
         let sample = Sample { at_ms, position: position.unwrap_or_default(), cell: numbers[&cell] };

@@ -280,10 +280,13 @@ fn a_revoked_user_does_not_get_an_earlier_answer_again() {
     assert!(matches!(event, BrokerEvent::Refused { cause: RefusalCause::UserRevoked, .. }), "{event:?}");
 }
 
+/// Bars a user, or no longer.
+type Bar = fn(&mut Broker, bool);
+
 #[test]
 fn a_request_that_was_refused_is_not_granted_when_the_reason_is_gone() {
     let too_dear = Price::new(*b"EUR", 100, 199).unwrap();
-    let bars: [(fn(&mut Broker, bool), RefusalCause); 2] = [
+    let bars: [(Bar, RefusalCause); 2] = [
         (|broker, bars| broker.set_suspect(ALICE, bars), RefusalCause::UserRevoked),
         (
             |broker, bars| {
