@@ -175,6 +175,11 @@ impl StoredUeFile {
         self.writer = None; // it ends when it has written
         let collected = self.collected.take().unwrap_or_default();
         let ues = collected.ues.len();
+        if ues == 0 && registered == 0 {
+            // A file of a kill is of UEs that have left since.
+            let _ = SealedLog::remove(&self.path);
+            return false;
+        }
         let records = collected.ues.into_values().filter_map(ToStore::record);
         let records: Vec<Vec<u8>> = std::iter::once(amf.record()).chain(records).collect();
         let records = records.iter().map(Vec::as_slice);
