@@ -66,7 +66,7 @@ fn all_are_served(net: &mut Sim, ues: &[UeIndex]) {
     no_violations(net);
 }
 
-#[test] // TS 23.527 §4.3; TS 33.501 §6.4.3.1: the same keys and COUNTs, addresses and tunnels go on
+#[test] // TS 23.527 §4.3 restored; TS 33.501 §6.4.3.1: the same keys and COUNTs, addresses and tunnels go on
 fn ues_stay_registered_through_a_restart_in_order() {
     for cpfs in [0, 1, 2] {
         let (mut net, ues) = with_sessions(1, cpfs);

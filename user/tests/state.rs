@@ -609,3 +609,15 @@ fn no_error_indication_is_sent_while_sessions_may_be_restored() {
     net.uplink(&s, &packet);
     assert_eq!(sent(&net), 1);
 }
+
+#[test] // a gNB may still send packets of the run before
+fn a_upf_that_starts_again_with_its_key_does_not_give_the_same_f_teids_again() {
+    let mut net = Net::new();
+    let teids = |net: &mut Net| [1, 2, 3].map(|n| net.session(n, true, false).teid);
+    let before = teids(&mut net);
+    let config = net.upf.c.config().clone();
+    let mut net = Net::on(Upf::new(config, net.now + Duration::from_secs(2)).unwrap());
+    net.associate();
+    let after = teids(&mut net);
+    assert!(before.iter().all(|teid| !after.contains(teid)), "{before:?}, {after:?}");
+}

@@ -63,7 +63,7 @@ fn cluster_of_pair(pair: PairOf) -> Cluster {
 }
 
 /// The same, of a CTA in a pair.
-fn pool_of_pair() -> Pool {
+pub(super) fn pool_of_pair() -> Pool {
     let config = config::default();
     let lease = Duration::from_secs(5);
     let pair = PairOf { etcd: Access::default(), name: "test".into(), number: 1, home: 1, lease, host: None };

@@ -19,7 +19,7 @@ use whimbrel_store::{SealedLog, SealedLogError};
 use crate::config::{KeepUes, Store};
 use crate::console::{Console, Metric};
 
-/// A log that is so many times as long as the UEs in it is written anew.
+/// A log that is so many times as long as the UEs in it is written again.
 const LENGTH_MAX: u64 = 4;
 /// But not one that is shorter than this: it is read in some milliseconds.
 const LENGTH_SHORT: u64 = 4 << 20;
@@ -149,7 +149,7 @@ impl StoredUeFile {
                 writer.write(changed);
                 Some(false)
             }
-            // It begins, or has failed and begins anew.
+            // It begins, or has failed and begins again.
             _ => {
                 let begun = Writer::start(self.path.clone(), self.key_file.clone(), amf, console.clone());
                 self.writer = begun.inspect_err(|sentence| error!("{sentence}")).ok();
@@ -175,6 +175,11 @@ impl StoredUeFile {
         self.writer = None; // it ends when it has written
         let collected = self.collected.take().unwrap_or_default();
         let ues = collected.ues.len();
+        if ues == 0 && registered == 0 {
+            // A file of a kill is of UEs that have left since.
+            let _ = SealedLog::remove(&self.path);
+            return false;
+        }
         let records = collected.ues.into_values().filter_map(ToStore::record);
         let records: Vec<Vec<u8>> = std::iter::once(amf.record()).chain(records).collect();
         let records = records.iter().map(Vec::as_slice);

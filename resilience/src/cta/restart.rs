@@ -1,7 +1,7 @@
 //! UEs across a restart of the core: what is stored of each, and a CTA that begins with those that were stored.
 //!
 //! The edge writes what stands in [`Outbox::stored`] to a disk. A UE is stored by its checkpoint and what the CTA knows of its slot, so that its 5G-GUTI
-//! leads to it again. Its clock begins anew: no log, and no answer of a peer, reaches beyond the restart.
+//! leads to it again. Its clock begins again: no log, and no answer of a peer, reaches beyond the restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -37,7 +37,7 @@ impl fmt::Debug for StoredAmf {
 #[derive(Clone, Serialize, Deserialize)]
 pub struct StoredUe {
     slot: StoredSlot,
-    /// It is what the UE has been told last, as far as this CTA knows.
+    /// The UE was sent nothing that this state lacks, as far as this CTA knows.
     current: bool,
     context: Vec<u8>,
 }
@@ -154,7 +154,7 @@ pub struct Restored {
     pub refused: usize,
 }
 
-/// UEs that were restored and have not been told so yet: they wait for a CPF, and their sessions for their UPFs.
+/// UEs that were restored and have had no input yet: they wait for a CPF, and their sessions for their UPFs.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Restoring {
     ues: bool,
@@ -211,7 +211,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         };
         let Some(ledger) = cpfs.ledgers.get(&state.ue_id()) else { return };
         if ledger.assignment() == (from, term) {
-            // Inputs that the CPF had not run yet change what the UE is told: its keys are doubtful then.
+            // What the UE is sent for inputs that the CPF had not run yet is not in it: the keys are doubtful then.
             let current = state.clock() == ledger.clock() && ledger.released() == ledger.clock();
             out.stored.extend(stored(self.slots.stored(state.ue_id()), &state, current));
         }

@@ -33,7 +33,7 @@ use crate::event::Event;
 use crate::exchange::{Change, Report, Token};
 use crate::limits::WAITING_MAX;
 use crate::rules::{Far, Known};
-use crate::session_id::SessionId;
+use crate::session_id::{SessionId, mix};
 use association::Associations;
 use kept::Keeper;
 pub use kept::Restored;
@@ -110,12 +110,14 @@ impl UpfC {
     /// A UP function that starts at `now`. Errors: what [`Config::check`] finds.
     pub fn new(config: Config, now: Instant) -> Result<Self, ConfigError> {
         config.check()?;
+        // The key of F-TEIDs may be that of an earlier run, whose TEIDs and sequence numbers are not to be repeated at once.
+        let run = mix(config.seed ^ mix(now.0));
         Ok(Self {
             recovery: RecoveryTimeStamp::at(now),
             associations: Associations::default(),
-            sessions: Sessions::new(&config),
+            sessions: Sessions::new(&config, run),
             replies: Replies::default(),
-            requests: Requests::new(config.seed),
+            requests: Requests::new(run),
             waiting: BTreeMap::new(),
             next_token: 0,
             provisional: BTreeSet::new(),

@@ -80,7 +80,7 @@ pub(super) struct Kept {
 }
 
 impl Sessions {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &Config, run: u64) -> Self {
         let pools = config.data_networks.iter().map(|dn| {
             let ipv4 = dn.all_ipv4_pools().map(|p| {
                 // Nor the broadcast address.
@@ -100,7 +100,7 @@ impl Sessions {
             pools: pools.collect(),
             retired: Retired::default(),
             sessions_max: config.sessions_max,
-            seed: config.seed,
+            seed: run,
             len: 0,
             promised: Promised::default(),
             touched: None,

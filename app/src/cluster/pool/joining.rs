@@ -348,3 +348,43 @@ impl Pool {
         self.update_rings();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use whimbrel_resilience::link::CpfTable;
+
+    use super::*;
+    use crate::clock;
+    use crate::cluster::tests::pool_of_pair;
+
+    #[test] // a unit had no CTA replica for two seconds after each takeover
+    fn a_cta_replica_is_accepted_as_soon_as_all_cpfs_have_reconnected() {
+        let (mut pool, now) = (pool_of_pair(), clock::now());
+        let at: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let cpf = CpfEntry {
+            id: CpfId(1),
+            address: at,
+            region: "home/site".into(),
+            code: CodeVersion::own(),
+            draining: false,
+            listed: None,
+        };
+        pool.take_over(now, CpfTable { life: 7, newest: 1, members: vec![cpf] }, Vec::new());
+        let accepts = |pool: &mut Pool, after_ms| {
+            pool.end_reconnection(now + Duration::from_millis(after_ms));
+            pool.reconnection.until.is_none()
+        };
+        assert!(!accepts(&mut pool, 500), "the CPF has not reconnected");
+        let link = pool.links.connect(now, at);
+        let connected = |pool: &mut Pool, link| pool.members.by_id.get_mut(&CpfId(1)).unwrap().link = link;
+        connected(&mut pool, Some(link));
+        assert!(!accepts(&mut pool, 600), "its link may end at once");
+        connected(&mut pool, None);
+        assert!(!accepts(&mut pool, 700), "it does");
+        connected(&mut pool, Some(link));
+        assert!(!accepts(&mut pool, 800));
+        assert!(accepts(&mut pool, 900));
+    }
+}
