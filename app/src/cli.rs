@@ -112,6 +112,11 @@ enum Command {
         #[command(flatten)]
         at: Running,
     },
+    /// Show where UE contexts are, in fast and slow memory, and what they would cost without records (docs/memory.md).
+    Memory {
+        #[command(flatten)]
+        at: Running,
+    },
     /// Modify or release PDU sessions of the running core.
     Session {
         #[command(subcommand)]
@@ -308,6 +313,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         },
         Command::Overload { order, at } => command::radio::overload(at.client()?, order.as_deref()),
         Command::Reload { at } => command::radio::reload(at.client()?),
+        Command::Memory { at } => command::memory::run(&at.client()?, at.json),
         Command::Console { at } => command::console::run(&at.client()?, at.json),
         Command::Top { once, at } => command::top::run(at.client()?, once),
     };

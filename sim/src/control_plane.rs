@@ -23,6 +23,8 @@ pub(crate) struct ControlPlane {
     pub(crate) pair: Pair,
     /// The CPFs, unless the CTA runs the UEs itself.
     pub(crate) cluster: Option<Cluster>,
+    /// UEs rest after each input.
+    pub(crate) resting: bool,
 }
 
 impl Sim {
@@ -75,7 +77,7 @@ impl Sim {
         let entropy = (Prf::new(&self.rng.octets()), 0);
         self.queue.messages.retain(|_, t| !matches!(t, InFlight::Link(_)));
         self.control.cluster = self.control.cluster.take().map(|c| c.restarted(&config));
-        let cluster = self.control.cluster.as_ref();
+        let cluster = (self.control.cluster.as_ref(), self.control.resting);
         let cta = new_cta(self.now, &config, &self.home_keys, home, entropy, recorder, cluster);
         self.control.cta = PrimaryCta::new(cta);
         self.observer.core_restarted();

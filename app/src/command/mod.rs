@@ -6,6 +6,7 @@ pub(crate) mod console;
 pub(crate) mod cpf;
 pub(crate) mod demo;
 pub(crate) mod locate;
+pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod operation;
 pub(crate) mod radio;

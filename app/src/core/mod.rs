@@ -7,9 +7,11 @@ mod early;
 mod n2;
 mod n4;
 mod replica;
+mod rest_heap;
 mod smf_n4;
 mod subscriber_copy;
 mod subscribers;
+mod ue_memory;
 mod upf;
 mod view;
 

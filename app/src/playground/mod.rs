@@ -99,6 +99,8 @@ pub(crate) struct Wish {
     pub(crate) cpfs: Vec<&'static str>,
     /// The core is a unit: [`Playground::unit_directory`].
     pub(crate) unit: bool,
+    /// Registered, idle UEs that are added like those that register first.
+    pub(crate) added_ues: u32,
 }
 
 /// The protection scheme of the UEs' SUCIs (TS 33.501 Annex C).
@@ -263,6 +265,11 @@ impl Playground {
         Ok(())
     }
 
+    /// The process id of the core.
+    pub(crate) fn core_pid(&self) -> u32 {
+        self.core.id()
+    }
+
     /// The core's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("core.log")).unwrap_or_default().trim().to_owned()
@@ -411,6 +418,9 @@ fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, Stri
     command.arg("run").arg(if wish.unit { "--unit" } else { "--strict" }).arg("--config").arg(configuration);
     if let Some(capture) = &wish.capture {
         command.arg("--capture").arg(capture);
+    }
+    if wish.added_ues > 0 {
+        command.args(["--added-ues", &wish.added_ues.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().map_err(|e| format!("the core cannot be started: {e}"))

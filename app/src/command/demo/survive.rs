@@ -128,7 +128,7 @@ pub(super) fn run(options: &Options) -> Done {
     let mut scenario = read.map_err(|(at, what)| format!("survive.yaml:{at}: {what}"))?;
     let groups = scenario.groups.len().max(1) as u32;
     for (i, group) in scenario.groups.iter_mut().enumerate() {
-        group.ues = options.ues / groups + u32::from((i as u32) < options.ues % groups);
+        group.ues = options.ues() / groups + u32::from((i as u32) < options.ues() % groups);
     }
     scenario.groups.retain(|group| group.ues > 0);
     scenario.gnbs = options.gnbs.max(2).into();
@@ -142,6 +142,7 @@ pub(super) fn run(options: &Options) -> Done {
         suci: SuciScheme::Null,
         cpfs: Vec::new(),
         unit: true,
+        added_ues: 0,
     };
     if options.capture.is_some() {
         return Err("a unit writes no capture: leave --capture out".into());

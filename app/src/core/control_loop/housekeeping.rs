@@ -42,6 +42,9 @@ impl ControlLoop {
                 c.set("cta_replica", condition, detail);
             });
         }
+        if let Some(memory) = &self.memory {
+            memory.adjust();
+        }
         self.remember_associations();
         let waited = std::mem::take(&mut self.timing.longest_turn);
         self.handle_input(now, Input::Waited(waited));
@@ -131,7 +134,16 @@ impl ControlLoop {
         let pair = pair.into_iter().flat_map(|pair| self.pair_samples(&pair.primary, &pair.pool));
         let peer_amfs = self.peer_amfs.iter().flat_map(PeerAmfs::samples);
         let brokers = self.brokers.iter().flat_map(Brokers::samples);
-        upf.chain(n4).chain(replication).chain(peer_amfs).chain(brokers).chain(pair).chain(bounds).collect()
+        let cpf = self.active.cta().cpf();
+        let memory = self.memory.iter().flat_map(|memory| memory.samples(cpf)).chain(self.added_ues.sample());
+        upf.chain(n4)
+            .chain(memory)
+            .chain(replication)
+            .chain(peer_amfs)
+            .chain(brokers)
+            .chain(pair)
+            .chain(bounds)
+            .collect()
     }
 
     fn pair_samples(&self, primary: &PairPrimary, pool: &Pool) -> [Sample; 4] {
