@@ -2,6 +2,7 @@
 //! active; beside them UEs that register, set up sessions and move (docs/memory.md).
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -31,9 +32,10 @@ const IDLE_S: f64 = 1.0;
 /// Arrivals of active UEs: all of them in this time, but not more in a second than this.
 const ARRIVALS_WITHIN_S: u32 = 4;
 const ARRIVALS_PER_S_MAX: u32 = 500;
-/// How long it may take until one more UE is added, and until records have left memory.
+/// How long it may take until one more UE is added.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(60);
-const SETTLED_WITHIN: Duration = Duration::from_secs(90);
+/// After so long without less memory, no more records leave it.
+const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// An observer that ignores all.
 struct Unwatched;
@@ -150,30 +152,33 @@ fn in_playground(
     await_added(playground, idle)?;
     let added_in = begun.elapsed();
     let value = |metric, label: Option<&str>| playground.client().metric(metric, label).map(|v| v as u64);
-    let until = Instant::now() + SETTLED_WITHIN;
     let limit = value(Metric::MemoryLimit, None)?;
     // The last UEs rest, and cold records leave memory.
-    while rests
-        && (value(Metric::UesAtRest, None)? < u64::from(idle) || resident(playground) > limit)
-        && Instant::now() < until
-    {
+    let (mut least, mut since) = (u64::MAX, Instant::now());
+    while rests && since.elapsed() < SETTLED_WITHIN {
+        let (now, at_rest) = (resident(playground), value(Metric::UesAtRest, None)?);
+        if now <= limit && at_rest >= u64::from(idle) {
+            break;
+        }
+        if now < least - least / 100 {
+            (least, since) = (now, Instant::now());
+        }
         std::thread::sleep(Duration::from_millis(200));
     }
     let loaded = resident(playground);
     let rate = (options.active / ARRIVALS_WITHIN_S).clamp(1, ARRIVALS_PER_S_MAX);
+    let over = AtomicBool::new(false);
     let report = std::thread::scope(|scope| {
-        let over = std::sync::atomic::AtomicBool::new(false);
-        let over = &over;
-        let watch = scope.spawn(move || {
+        let watch = scope.spawn(|| {
             let mut most = 0;
-            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+            while !over.load(Ordering::Relaxed) {
                 most = most.max(resident(playground));
                 std::thread::sleep(Duration::from_millis(100));
             }
             most
         });
         let report = play(playground, active, ArrivalPattern::Rate(rate.into()), steps());
-        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        over.store(true, Ordering::Relaxed);
         report.map(|report| (report, watch.join().unwrap_or(0)))
     });
     let (report, most) = report?;
@@ -221,7 +226,6 @@ fn steps() -> Vec<Step> {
         Step::Idle,
         Step::Wait(IDLE_S),
         Step::PeriodicRegistration,
-        Step::Return,
         Step::Deregister,
     ]
 }
