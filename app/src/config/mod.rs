@@ -55,7 +55,7 @@ pub(crate) use memory::{Memory, Slow};
 pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
-pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};
+pub(crate) use service::{Api, KeepUes, Log, LogFormat, LogLevel, Store};
 pub(crate) use timers::Timers;
 pub(crate) use unit::conflict as unit_conflict;
 pub(crate) use upf::Upf;

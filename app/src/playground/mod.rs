@@ -14,6 +14,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
 use whimbrel_ran::edge::GnbPlace;
@@ -181,7 +182,7 @@ impl Playground {
             true => format!("unit: {{ directory: {} }}\n", unit_of(&folder).display()),
             false => String::new(),
         };
-        fs::write(&configuration, yaml(&folder, &(more + &unit)))
+        fs::write(&configuration, yaml(&folder, wish.added_ues > 0, &(more + &unit)))
             .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
         let core = spawn(&folder, &configuration, wish)?;
         let client = Client::new(API).of_core(&folder.join("whimbrel.db"));
@@ -268,6 +269,19 @@ impl Playground {
     /// The process id of the core.
     pub(crate) fn core_pid(&self) -> u32 {
         self.core.id()
+    }
+
+    /// Stops the core in order, as `systemctl restart` does, and starts it again. Errors: one sentence.
+    pub(crate) fn restart_core(&mut self, wish: &Wish) -> Result<(), String> {
+        let cannot = |e| format!("the core cannot be stopped: {e}");
+        let pid = Pid::from_child(&self.core);
+        kill_process(pid, Signal::TERM).map_err(|e| format!("the core cannot be stopped: {e}"))?;
+        let status = self.core.wait().map_err(cannot)?;
+        if !status.success() {
+            return Err(format!("the core ended with {status}: {}", self.log()));
+        }
+        self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
+        Ok(())
     }
 
     /// The core's log.
@@ -397,10 +411,12 @@ fn hex(octets: &[u8]) -> String {
     })
 }
 
-fn yaml(folder: &Path, more: &str) -> String {
+fn yaml(folder: &Path, added_ues: bool, more: &str) -> String {
     let folder = folder.display();
+    // Added UEs are of one run.
+    let keep_ues = if added_ues { "never" } else { "on-stop" };
     format!(
-        "store: {{ path: {folder}/whimbrel.db, key_file: {folder}/whimbrel.key }}\n\
+        "store: {{ path: {folder}/whimbrel.db, key_file: {folder}/whimbrel.key, keep_ues: {keep_ues} }}\n\
          n2: {{ addresses: [{CORE}] }}\n\
          n3: {{ address: {CORE} }}\n\
          n6:\n  nat: false\n  forwarding: false\n  allow:\n\

@@ -114,7 +114,14 @@ impl Shard {
     /// If there is a store already.
     pub fn set_rest_store(&mut self, store: Box<dyn RestStore>, after: Duration) {
         assert!(self.resting.is_none(), "the store of a shard is set once");
-        self.resting = Some(Resting::new(store, after).into());
+        let mut resting = Resting::new(store, after);
+        for (index, slot) in (0..).zip(&mut self.slots) {
+            if let Slot::Decoded(decoded) = slot {
+                decoded.listed = true;
+                resting.waiting.push_back(index);
+            }
+        }
+        self.resting = Some(resting.into());
     }
 
     /// How many UEs have a context.
@@ -223,6 +230,18 @@ impl Shard {
             Slot::AtRest(at) => self.resting.as_ref()?.view(index, at),
             Slot::Free | Slot::Running(_) => None,
         }
+    }
+
+    /// All UEs by their slots, in slot order. No record is read.
+    pub fn ids(&self) -> impl Iterator<Item = UeId> {
+        let used = (0..).zip(&self.slots);
+        used.filter_map(|(slot, content)| Some(UeId { slot, generation: content.generation()? }))
+    }
+
+    /// Whether a UE is stored as a record.
+    pub fn is_at_rest(&self, id: UeId) -> bool {
+        let slot = self.slots.get(id.slot as usize);
+        matches!(slot, Some(Slot::AtRest(at)) if at.generation == id.generation)
     }
 
     /// The subscriber of each UE that has one, and whether it is registered, in slot order. No record is read, except of a UE

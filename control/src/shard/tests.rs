@@ -64,7 +64,16 @@ fn a_ue_rests_when_it_had_no_input_for_a_while() {
 }
 
 #[test]
-fn a_ue_at_rest_is_as_it_was_for_all_who_ask() {
+fn ues_that_a_shard_has_before_its_store_rest_too() {
+    let mut shard = Shard::new(Arc::new(config()));
+    shard.restore(ue(3));
+    shard.set_rest_store(Box::new(RestVec::default()), Duration::from_secs(1));
+    shard.rest_idle(Instant(1 << 50), 10);
+    assert!(shard.is_at_rest(id(3)));
+}
+
+#[test]
+fn a_ue_at_rest_is_as_it_was_for_all_readers() {
     let mut shard = at_rest(0..3);
     assert_eq!(shard.rest_counters().unwrap().at_rest, 3);
     for slot in 0..3 {
@@ -73,6 +82,8 @@ fn a_ue_at_rest_is_as_it_was_for_all_who_ask() {
         assert_eq!(checkpoint(&shard.checkpoint(id(slot)).unwrap()), before);
     }
     assert_eq!(shard.iter().count(), 3);
+    assert_eq!(shard.ids().collect::<Vec<_>>(), [0, 1, 2].map(id));
+    assert!(shard.is_at_rest(id(2)) && !shard.is_at_rest(UeId { generation: 0, ..id(2) }));
     let stale = UeId { generation: 0, ..id(1) };
     assert!(shard.context(stale).is_none() && shard.checkpoint(stale).is_none());
     let listed: Vec<_> =

@@ -47,6 +47,11 @@ impl Cpf {
         self.shard.iter()
     }
 
+    /// The same, by their slots: no record of a UE at rest is read.
+    pub(crate) fn ue_ids(&self) -> impl Iterator<Item = UeId> {
+        self.shard.ids()
+    }
+
     /// One UE.
     pub fn context(&self, id: UeId) -> Option<&UeContext> {
         self.shard.context(id)
@@ -106,7 +111,10 @@ impl Cpf {
 
     /// A UE's state, if no procedure of it runs.
     pub(crate) fn checkpoint(&self, ue: UeId) -> Option<Checkpoint> {
-        Checkpoint::of(self.shard.context(ue)?)
+        match self.shard.is_at_rest(ue) {
+            true => Checkpoint::of(&*self.shard.checkpoint(ue)?),
+            false => Checkpoint::of(self.shard.context(ue)?),
+        }
     }
 
     /// Restores a UE's context.
