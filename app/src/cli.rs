@@ -149,6 +149,11 @@ enum Command {
     LogLevel(command::log_level::Options),
     /// Write what a support request needs into one file, without keys, tokens and identities.
     SupportBundle(command::support_bundle::Options),
+    /// Show where UE contexts are, in fast and slow memory, and what they would cost without records (docs/memory.md).
+    Memory {
+        #[command(flatten)]
+        at: Running,
+    },
     /// Modify or release PDU sessions of the running core.
     Session {
         #[command(subcommand)]
@@ -364,6 +369,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Reload { at } => command::radio::reload(at.client()?),
         Command::LogLevel(options) => command::log_level::run(&options),
         Command::SupportBundle(options) => command::support_bundle::run(&options),
+        Command::Memory { at } => command::memory::run(&at.client()?, at.json),
         Command::Console { at } => command::console::run(&at.client()?, at.json),
         Command::Top { once, at } => command::top::run(at.client()?, once),
     };

@@ -5,6 +5,7 @@
 //! | [`envelope`] | input and output of a UE's state machine |
 //! | `state` | the plain data of a UE, which checkpoints hold |
 //! | [`Shard`] | runs the machines of one thread's UEs |
+//! | [`RestStore`] | where the records of UEs at rest are stored |
 //! | [`flat`] | the encoding of UEs, inputs and outputs between processes |
 //! | `dispatch`, `collision` | which procedure an input belongs to, and how it affects running ones |
 //! | [`amf`], [`smf`], [`udm`] | the procedures, one file each, each laid beside its clause |
@@ -57,7 +58,7 @@ pub use procedure::Procedure;
 pub use refusal::Refusal;
 pub use remedy::{Present, Remedy, Subscriber};
 pub use restart::RESTORED_CLOCK;
-pub use shard::Shard;
+pub use shard::{RestCounters, RestPlace, RestStore, RestVec, Shard};
 pub use state::{AmfContext, Connection, RELEASE_GRACE, Seen, SessionGrant, Source, UeContext, VeilSession};
 pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use whimbrel_ids::{
     AmfId, AmfUeNgapId, Dnn, FiveQi, Instant, NrCellId, PduSessionId, PlmnId, RanUeNgapId, SNssai, STmsi,
@@ -24,7 +25,7 @@ use whimbrel_security::{
 use crate::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
 use crate::envelope::{AssociationId, Batch, Effect, Envelope, OutputId, Payload, UeId};
 use crate::flat::{Checkpoint, Flat, FlatError};
-use crate::shard::Shard;
+use crate::shard::{RestVec, Shard};
 use crate::state::{
     Ambr, Arp, Connection, SessionTypes, SmContext, SubscribedDnn, SubscribedSlice, Subscription, Tunnel,
     UeContext, UpState,
@@ -191,8 +192,11 @@ impl UeHarness {
     }
 
     pub(crate) fn with(config: Config) -> Self {
+        // UEs rest as soon and as often as they can: no test may notice.
+        let mut shard = Shard::new(Arc::new(config));
+        shard.set_rest_store(Box::new(RestVec::default()), Duration::ZERO);
         Self {
-            shard: Shard::new(Arc::new(config)),
+            shard,
             id: UeId { slot: 4, generation: 1 },
             keys: keys(Side::Ue, NasCounts::default()),
             terms: (1, 1),

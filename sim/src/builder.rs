@@ -1,13 +1,14 @@
 //! Builds a [`Sim`]: one CTA that runs the UEs itself, or with CPFs in one region or several, or with a CTA replica.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use whimbrel_control::Prf;
 use whimbrel_control::config::Config;
 use whimbrel_control::udm::Directory;
+use whimbrel_control::{Prf, RestVec};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::region::{Areas, Region};
-use whimbrel_resilience::{Cta, Input, LogLimits};
+use whimbrel_resilience::{Cpf, Cta, Input, LogLimits};
 use whimbrel_security::HomeNetworkKeys;
 
 use crate::region::Cluster;
@@ -24,6 +25,10 @@ enum Cpfs {
     Regions(Vec<Region>, Areas, usize),
 }
 
+/// The environment variable with which UEs rest after each input in every run of a test program: `WHIMBREL_SIM_RESTING=1`. No result
+/// depends on it.
+const RESTING: &str = "WHIMBREL_SIM_RESTING";
+
 /// Builds a [`Sim`]; see [`Sim::builder`].
 #[derive(Clone, Debug)]
 pub struct SimBuilder {
@@ -35,6 +40,7 @@ pub struct SimBuilder {
     logs: LogLimits,
     cta_replica: bool,
     recorded: bool,
+    resting: bool,
 }
 
 impl Sim {
@@ -49,6 +55,7 @@ impl Sim {
             logs: LogLimits::default(),
             cta_replica: false,
             recorded: false,
+            resting: std::env::var_os(RESTING).is_some(),
         }
     }
 }
@@ -95,6 +102,11 @@ impl SimBuilder {
         Self { recorded: true, ..self }
     }
 
+    /// Each UE rests after each input in which it is registered and idle, and records of UEs at rest move after each input.
+    pub fn resting(self) -> Self {
+        Self { resting: true, ..self }
+    }
+
     /// The network. Its UPFs are up.
     ///
     /// # Panics
@@ -108,8 +120,9 @@ impl SimBuilder {
                 Some(Cluster::spread(&config, places[0].clone(), &places, areas, replicas))
             }
         };
-        let cluster = cluster.map(|cluster| cluster.with_logs(self.logs));
-        let mut sim = Sim::new(Rng::new(self.seed), config, self.faults, self.home_keys, cluster);
+        let cluster = cluster.map(|cluster| cluster.with_logs(self.logs).with_resting(self.resting));
+        let mut sim =
+            Sim::new(Rng::new(self.seed), config, self.faults, self.home_keys, cluster, self.resting);
         sim.cta_input(Input::Tick);
         assert!(sim.cta().upf_is_up(), "the UPF answers the association setup");
         sim.recorder().on = self.recorded;
@@ -129,14 +142,21 @@ pub(crate) fn new_cta(
     home: Home,
     entropy: (Prf, u64),
     recorder: Recorder,
-    cluster: Option<&Cluster>,
+    (cluster, resting): (Option<&Cluster>, bool),
 ) -> Cta<Home, (Prf, u64), Recorder> {
     let directory = Directory::new(config.amf.plmn, home_keys.clone());
     let Some(cluster) = cluster else {
-        return Cta::new(config.clone(), directory, home, entropy, recorder, now);
+        let mut cta = Cta::new(config.clone(), directory, home, entropy, recorder, now);
+        cta.cpf_mut().filter(|_| resting).into_iter().for_each(rest_after_each_input);
+        return cta;
     };
     let rings = cluster.rings();
     let mut cta = Cta::of_region(config.clone(), directory, home, entropy, recorder, rings, now);
     cta.set_log_limits(cluster.logs);
     cta
+}
+
+/// UEs rest as soon and as often as they can.
+pub(crate) fn rest_after_each_input(cpf: &mut Cpf) {
+    cpf.set_rest_store(Box::new(RestVec::default()), Duration::ZERO);
 }

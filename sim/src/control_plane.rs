@@ -24,6 +24,8 @@ pub(crate) struct ControlPlane {
     pub(crate) pair: Pair,
     /// The CPFs, unless the CTA runs the UEs itself.
     pub(crate) cluster: Option<Cluster>,
+    /// UEs rest after each input.
+    pub(crate) resting: bool,
     /// The records of UEs on the disk.
     pub(crate) disk: Vec<Vec<u8>>,
 }
@@ -114,7 +116,7 @@ impl Sim {
         let entropy = (Prf::new(&self.rng.octets()), 0);
         self.queue.messages.retain(|_, t| !matches!(t, InFlight::Link(_)));
         self.control.cluster = self.control.cluster.take().map(|c| c.restarted(&config));
-        let cluster = self.control.cluster.as_ref();
+        let cluster = (self.control.cluster.as_ref(), self.control.resting);
         let mut cta = new_cta(self.now, &config, &self.home_keys, home, entropy, recorder, cluster);
         let mut restored = Restored::default();
         if let Some(exact) = exact {

@@ -149,10 +149,11 @@ impl Sim {
         faults: Faults,
         home_keys: HomeNetworkKeys,
         cluster: Option<Cluster>,
+        resting: bool,
     ) -> Self {
         let entropy = (Prf::new(&rng.octets()), 0);
         let (home, recorder) = (Home::default(), Recorder::default());
-        let cta = new_cta(EPOCH, &config, &home_keys, home, entropy, recorder, cluster.as_ref());
+        let cta = new_cta(EPOCH, &config, &home_keys, home, entropy, recorder, (cluster.as_ref(), resting));
         let upfs = (0u8..).zip(&config.smf.upfs).map(|(n, _)| {
             let config = home::nth_upf_config(n, rng.draw());
             let upf = Upf::new(config, EPOCH).expect("the default UPF configuration holds");
@@ -169,6 +170,7 @@ impl Sim {
                 cta: PrimaryCta::new(cta),
                 pair: Pair::default(),
                 cluster,
+                resting,
                 disk: Vec::new(),
             },
             peer_amf: None,

@@ -110,17 +110,13 @@ impl NetworkRun {
     pub fn new(seed: u64, plan: NetworkPlan) -> Self {
         let mut config = default_config();
         config.amf.tacs = (1..=plan.areas).map(tac).collect();
+        let builder = Sim::builder(seed).config(config).faults(plan.faults);
+        // In every other run UEs rest after each input.
+        let builder = if seed % 2 == 1 { builder.resting() } else { builder };
         let mut net = match plan.cpfs {
-            None => Sim::builder(seed).config(config).faults(plan.faults).build(),
-            Some(c) if c.replicated => Sim::builder(seed)
-                .config(config)
-                .faults(plan.faults)
-                .cpfs(c.number, c.replicas)
-                .cta_replica()
-                .build(),
-            Some(c) => {
-                Sim::builder(seed).config(config).faults(plan.faults).cpfs(c.number, c.replicas).build()
-            }
+            None => builder.build(),
+            Some(c) if c.replicated => builder.cpfs(c.number, c.replicas).cta_replica().build(),
+            Some(c) => builder.cpfs(c.number, c.replicas).build(),
         };
         net.discard_events();
         let mut rng = Rng::new(seed ^ 0xc0_0171);

@@ -16,6 +16,7 @@ use whimbrel_resilience::{
     TrialOutcome,
 };
 
+use crate::builder::rest_after_each_input;
 use crate::partition::{Cut, Survivor};
 use crate::{CtaLoss, InFlight, Sim};
 
@@ -220,6 +221,8 @@ pub(crate) struct Cluster {
     replicas: usize,
     /// What the CTA stores of UEs' logs.
     pub(crate) logs: LogLimits,
+    /// UEs rest after each input.
+    resting: bool,
     /// Links keep the order of messages: the next one arrives no earlier than this.
     ordered: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
     /// Messages that CPFs have taken.
@@ -304,6 +307,7 @@ impl Cluster {
             region,
             replicas,
             logs: LogLimits::default(),
+            resting: false,
             ordered: BTreeMap::new(),
             taken: 0,
             losses: Vec::new(),
@@ -342,7 +346,23 @@ impl Cluster {
 
     /// As many CPFs, without UEs.
     pub(crate) fn restarted(self, config: &Arc<Config>) -> Self {
-        Self { logs: self.logs, ..Self::new(config, self.newest, self.replicas) }
+        Self { logs: self.logs, ..Self::new(config, self.newest, self.replicas) }.with_resting(self.resting)
+    }
+
+    /// The same, with UEs that rest after each input.
+    pub(crate) fn with_resting(mut self, resting: bool) -> Self {
+        self.resting = resting;
+        self.members.values_mut().filter(|_| resting).for_each(|cpf| rest_after_each_input(cpf.cpf_mut()));
+        self
+    }
+
+    /// A CPF without UEs.
+    fn new_member(&self, config: Arc<Config>) -> ReplicatedCpf {
+        let mut cpf = ReplicatedCpf::new(config);
+        if self.resting {
+            rest_after_each_input(cpf.cpf_mut());
+        }
+        cpf
     }
 
     /// Whether a CPF's output shows that it ran the poisoned input.
@@ -679,7 +699,8 @@ impl Sim {
         cluster.newest += 1;
         let id = CpfId(cluster.newest);
         cluster.regions.join(id, place).expect("it is new");
-        cluster.members.insert(id, ReplicatedCpf::new(self.config.clone()));
+        let cpf = cluster.new_member(self.config.clone());
+        cluster.members.insert(id, cpf);
         cluster.ends.insert(id, LinkEnd::default());
         cluster.came.insert(id, self.now);
         let rings = cluster.rings();
@@ -717,7 +738,8 @@ impl Sim {
             let id = CpfId(cluster.newest);
             cluster.regions.join(id, &cluster.region).expect("it is new");
             cluster.regions.runs(id, code);
-            cluster.members.insert(id, ReplicatedCpf::new(self.config.clone()).of_code(code));
+            let cpf = cluster.new_member(self.config.clone()).of_code(code);
+            cluster.members.insert(id, cpf);
             cluster.ends.insert(id, LinkEnd::default());
         }
         let rings = cluster.rings();

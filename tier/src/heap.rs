@@ -216,6 +216,20 @@ impl Heap {
         Ok(self.memory.octets(region, offset, usize::from(header.len)))
     }
 
+    /// A record's octets, without counting: for readers that say nothing of how often the record is used, as lists and copies.
+    ///
+    /// # Errors
+    /// [`Error::NotHere`].
+    pub fn peek(&self, owner: Owner, at: Place) -> Result<&[u8], Error> {
+        let header = self.find(owner, at)?;
+        Ok(self.memory.octets(at.region(), at.offset(), usize::from(header.len)))
+    }
+
+    /// Sets how much fast memory regions may take; the next colocation cycle pages out what is too much.
+    pub fn set_fast_octets(&mut self, fast_octets: u64) {
+        self.config.fast_octets = fast_octets;
+    }
+
     /// Rewrites a record; returns its new place.
     ///
     /// # Errors
@@ -264,6 +278,18 @@ impl Heap {
             slow_octets: octets(|state| state == State::Slow),
             ..self.stats
         }
+    }
+
+    /// The counts in [`Heap::stats`] that need no pass over the regions: of octets it has none.
+    #[must_use]
+    pub fn stats_of_reads(&self) -> Stats {
+        self.stats
+    }
+
+    /// Whether records were read in slow memory that the next slice moves to fast memory.
+    #[must_use]
+    pub fn has_promotions(&self) -> bool {
+        !self.promotions.is_empty()
     }
 
     /// Octets of the heap that the kernel has in memory now, by mincore(2): for reports, since it asks for every page.

@@ -8,6 +8,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -52,7 +53,9 @@ impl Memory {
         let file = match backing {
             Backing::None | Backing::Swap => None,
             Backing::File(path) => {
-                let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+                // Records may hold secrets: other users may not read the file while it has a name.
+                let mut options = OpenOptions::new();
+                let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
                 std::fs::remove_file(path)?;
                 Some(file)
             }

@@ -32,6 +32,18 @@ impl Place {
         NonZeroU32::new(region << UNIT_BITS | unit).map(Self)
     }
 
+    /// As a number, for a table that stores places of several kinds.
+    #[must_use]
+    pub fn number(self) -> NonZeroU32 {
+        self.0
+    }
+
+    /// The place of a number that [`Place::number`] gave. A place without a record is refused when it is used.
+    #[must_use]
+    pub fn from_number(number: NonZeroU32) -> Self {
+        Self(number)
+    }
+
     pub(crate) fn region(self) -> usize {
         (self.0.get() >> UNIT_BITS) as usize
     }

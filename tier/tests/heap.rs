@@ -217,6 +217,18 @@ fn counters_at_their_end_are_halved_and_records_stay_apart() {
 }
 
 #[test]
+fn a_record_that_is_only_peeked_at_is_read_by_its_number_and_not_counted() {
+    let mut heap = Heap::new(Config::new(u64::MAX, Backing::None), Activation::one_in(1)).expect("a heap");
+    let place = heap.insert(7, b"record").expect("room");
+    let again = Place::from_number(place.number());
+    assert_eq!(heap.peek(7, again).expect("it is there"), b"record");
+    assert_eq!(heap.stats_of_reads().fast_reads, 0);
+    assert!(heap.peek(8, again).is_err(), "another owner's");
+    assert_eq!(heap.read(7, again).expect("it is there"), b"record");
+    assert_eq!((heap.stats_of_reads().fast_reads, heap.has_promotions()), (1, false));
+}
+
+#[test]
 fn outside_of_a_window_no_read_is_counted() {
     let activation = Activation::one_in(2);
     activation.next_period();

@@ -82,6 +82,7 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
         suci: options.suci,
         slices: vec![whimbrel_ids::SNssai::sst(1)],
         unit: false,
+        added_ues: 0,
         cpfs: Vec::new(),
     };
     let playground = Playground::start(&wish)?;
@@ -90,10 +91,10 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
         steps.push(session());
     }
     let config = runner(&playground, scenario(ues, options.gnbs, ArrivalPattern::Rate(rate.into()), steps));
-    let before = cpu_time(playground.pid());
+    let before = cpu_time(playground.core_pid());
     let reports =
         edge::run(&config, &mut Silent).map_err(|e| format!("{e}\nlog of the core: {}", playground.log()))?;
-    let spent = cpu_time(playground.pid()).saturating_sub(before);
+    let spent = cpu_time(playground.core_pid()).saturating_sub(before);
     let status: Status = playground.client().get("/api/v1/status")?;
     let report = reports.into_iter().next().ok_or("no UE arrived")?;
     drop(playground); // with tens of thousands of UEs, an orderly stop would take longer than the run

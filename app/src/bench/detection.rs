@@ -145,6 +145,7 @@ fn playground(options: &Options, core_cpu: Option<u32>, interval_ms: u64) -> Res
         suci: SuciScheme::Null,
         slices: vec![whimbrel_ids::SNssai::sst(1)],
         unit: false,
+        added_ues: 0,
         cpfs: vec![REGION; 2],
     })
 }

@@ -32,18 +32,19 @@ pub(crate) fn run(options: &Options) -> Done {
         suci: SuciScheme::Null,
         slices: vec![whimbrel_ids::SNssai::sst(1)],
         unit: false,
+        added_ues: 0,
         cpfs: Vec::new(),
     };
     print(&format!("{} UEs register, open a session each and go idle\n", options.ues))?;
     let playground = Playground::start(&wish)?;
-    let before = resident(playground.pid());
+    let before = resident(playground.core_pid());
     let steps = vec![Step::Register, session(), Step::Idle];
     let config =
         runner(&playground, scenario(options.ues, 4, ArrivalPattern::Rate(options.rate.into()), steps));
     let mut shown = Shown(0);
     let reports =
         edge::run(&config, &mut shown).map_err(|e| format!("{e}\nlog of the core: {}", playground.log()))?;
-    let after = resident(playground.pid());
+    let after = resident(playground.core_pid());
     let report = reports.first().ok_or("no UE arrived")?;
     let octets = after.saturating_sub(before) / report.completed.max(1);
     print(&format!(

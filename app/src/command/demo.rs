@@ -2,6 +2,7 @@
 
 mod commute;
 mod open;
+mod sleepers;
 mod survive;
 mod veil;
 
@@ -28,9 +29,19 @@ pub(crate) struct Options {
     /// Duration of the scenarios city and commute in seconds.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Number of UEs, which all start at once; the city has its own number.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
-    ues: u32,
+    /// Number of UEs, which all start at once, 1 to 5000 (default: 100); the city has its own number. In sleepers: of idle UEs, up to
+    /// 16000000 (default: 1000000).
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
+    ues: Option<u32>,
+    /// Number of active UEs in sleepers.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    active: u32,
+    /// Memory of the core in sleepers, in MiB; default: a fifth of what the UEs need as they are.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
+    memory_mib: Option<u32>,
+    /// Slow tier in sleepers: file, zram (its swap has to be on) or none.
+    #[arg(long, default_value = "file", value_parser = ["file", "zram", "none"])]
+    slow: String,
     /// Number of gNBs; the city has its own number.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=100))]
     gnbs: u8,
@@ -51,6 +62,17 @@ pub(crate) struct Options {
     direct: bool,
 }
 
+impl Options {
+    /// UEs of the scenarios in which all of them are active.
+    fn ues(&self) -> u32 {
+        self.ues.unwrap_or(UES)
+    }
+}
+
+/// UEs by default, and the most that one host serves in a demonstration.
+const UES: u32 = 100;
+const UES_MAX: u32 = 5000;
+
 /// The scenarios of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Which {
@@ -60,6 +82,8 @@ enum Which {
     City,
     /// UEs send, receive and move while each process of a unit is killed in turn (docs/unit.md).
     Survive,
+    /// A million registered UEs that are idle, in memory that does not hold them as they are; active UEs beside them (docs/memory.md).
+    Sleepers,
     /// Users of two brokers who move among three operators without a contract (docs/open.md).
     Open,
     /// UEs drive among sixteen gNBs, without prediction of handovers and with it (docs/foresight.md).
@@ -74,6 +98,9 @@ const CITY: &str = include_str!("../../../ran/scenarios/city.yaml");
 const CITY_SLICES: [&str; 2] = ["1", "1-0000aa"];
 
 pub(crate) fn run(options: &Options) -> Done {
+    if options.scenario != Which::Sleepers && options.ues() > UES_MAX {
+        return Err(format!("{} UEs are too many for this scenario: {UES_MAX} at most", options.ues()));
+    }
     if let Some(status) = playground::isolate()? {
         return if status.success() { Ok(()) } else { Err(String::new()) };
     }
@@ -82,6 +109,7 @@ pub(crate) fn run(options: &Options) -> Done {
         Which::Veil => return veil::run(options),
         Which::Survive => return survive::run(options),
         Which::Commute => return commute::run(options),
+        Which::Sleepers => return sleepers::run(options),
         Which::FirstLight | Which::City => {}
     }
     // The flow is one that UEs of a city ask for.
@@ -105,6 +133,7 @@ pub(crate) fn run(options: &Options) -> Done {
         core_cpu: None,
         suci: SuciScheme::Null,
         unit: false,
+        added_ues: 0,
         cpfs: Vec::new(),
     };
     let playground = Playground::start(&wish)?;
@@ -176,7 +205,7 @@ fn scenario(options: &Options) -> Result<Scenario, String> {
     let session =
         SessionStep { dnn: Some("internet".into()), s_nssai: None, pdu_session_type: SessionType::Ipv4 };
     Ok(Scenario {
-        ues: options.ues,
+        ues: options.ues(),
         gnbs: u16::from(options.gnbs),
         before: Vec::new(),
         before_rate: 500.0,

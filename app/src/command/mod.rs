@@ -11,6 +11,7 @@ pub(crate) mod gnb_config;
 pub(crate) mod import;
 pub(crate) mod locate;
 pub(crate) mod log_level;
+pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod operation;
 pub(crate) mod radio;

@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// Exit if a part of the core cannot serve, instead of reporting it by the API.
     #[arg(long)]
     strict: bool,
+    /// Add so many registered, idle UEs, each like one of those that register first: for demonstrations (`whimbrel demo`).
+    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
+    added_ues: u32,
 }
 
 #[derive(Args)]
@@ -174,6 +177,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         upf,
         smf_n4,
         capture,
+        added_ues: options.added_ues,
         at_promotion: config.cluster.host().map(|host| primary_of_unit(host, shared)),
     };
     let control = core::start(parts, deployment)?;

@@ -19,6 +19,7 @@ mod home_network_key;
 mod interfaces;
 pub(crate) mod isolation;
 mod limits;
+mod memory;
 pub(crate) mod open;
 mod overload;
 mod peer_amfs;
@@ -51,6 +52,7 @@ pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
 pub(crate) use limits::Limits;
+pub(crate) use memory::{Memory, Slow};
 #[cfg(test)]
 pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;
@@ -102,6 +104,7 @@ pub(crate) struct Config {
     pub(crate) log: Log,
     pub(crate) otlp: Otlp,
     pub(crate) limits: Limits,
+    pub(crate) memory: Memory,
     pub(crate) overload: whimbrel_control::config::OverloadRule,
     pub(crate) refusals: Vec<(RefusalKind, RefusalAnswer)>,
     /// What this process is in a unit; the rest is configured for that.
@@ -252,7 +255,7 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
         "cluster" cluster, "foresight" foresight, "unit" unit, "open" open, "veil" veil, "store" store, "api" api, "log" log,
-        "otlp" otlp,
+        "otlp" otlp, "memory" memory,
     );
     Ok(Reloaded { config, kept })
 }
@@ -305,6 +308,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         log: service::log(&mut root),
         otlp: service::otlp(&mut root),
         limits: limits::read(&mut root),
+        memory: memory::read(&mut root),
         overload: overload::read(&mut root),
         refusals: refusals::read(&mut root),
         place: None,

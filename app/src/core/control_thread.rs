@@ -99,6 +99,8 @@ pub(crate) struct Parts {
     /// N4 with external UPFs, if any are configured.
     pub(crate) smf_n4: Option<SmfN4>,
     pub(crate) capture: Option<PathBuf>,
+    /// UEs that are added like those that register, for a demonstration.
+    pub(crate) added_ues: u32,
     /// What a CTA of a unit opens when it becomes the primary, because the primary before it had it.
     pub(crate) at_promotion: Option<Opening>,
 }

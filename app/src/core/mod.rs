@@ -8,10 +8,12 @@ mod foresight;
 mod n2;
 mod n4;
 mod replica;
+mod rest_heap;
 mod smf_n4;
 pub(crate) mod stored_ues;
 mod subscriber_copy;
 mod subscribers;
+mod ue_memory;
 mod upf;
 mod view;
 

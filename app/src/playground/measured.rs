@@ -10,11 +10,6 @@ use crate::console::Metric;
 const METRICS_AGE: Duration = Duration::from_millis(550);
 
 impl Playground {
-    /// The process id of the core.
-    pub(crate) fn pid(&self) -> u32 {
-        self.core.id()
-    }
-
     /// The process ids of the core and of its CPFs, if those are processes of their own. The core's is the first.
     pub(crate) fn pids(&self) -> Vec<u32> {
         [&self.core].into_iter().chain(&self.cpfs).map(Child::id).collect()

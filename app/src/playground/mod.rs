@@ -101,6 +101,8 @@ pub(crate) struct Wish {
     pub(crate) cpfs: Vec<&'static str>,
     /// The core is a unit: [`Playground::unit_directory`].
     pub(crate) unit: bool,
+    /// Registered, idle UEs that are added like those that register first.
+    pub(crate) added_ues: u32,
 }
 
 /// The protection scheme of the UEs' SUCIs (TS 33.501 Annex C).
@@ -181,7 +183,7 @@ impl Playground {
             true => format!("unit: {{ directory: {} }}\n", unit_of(&folder).display()),
             false => String::new(),
         };
-        fs::write(&configuration, yaml(&folder, &(more + &unit)))
+        fs::write(&configuration, yaml(&folder, wish.added_ues > 0, &(more + &unit)))
             .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
         let core = spawn(&folder, &configuration, wish)?;
         let client = Client::new(API).of_core(&folder.join("whimbrel.db"));
@@ -263,6 +265,11 @@ impl Playground {
         self.core.wait().map_err(cannot)?;
         self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
         Ok(())
+    }
+
+    /// The process id of the core.
+    pub(crate) fn core_pid(&self) -> u32 {
+        self.core.id()
     }
 
     /// Stops the core in order, as `systemctl restart` does, and starts it again. Errors: one sentence.
@@ -405,10 +412,12 @@ fn hex(octets: &[u8]) -> String {
     })
 }
 
-fn yaml(folder: &Path, more: &str) -> String {
+fn yaml(folder: &Path, added_ues: bool, more: &str) -> String {
     let folder = folder.display();
+    // Added UEs are of one run.
+    let keep_ues = if added_ues { "never" } else { "on-stop" };
     format!(
-        "store: {{ path: {folder}/whimbrel.db, key_file: {folder}/whimbrel.key }}\n\
+        "store: {{ path: {folder}/whimbrel.db, key_file: {folder}/whimbrel.key, keep_ues: {keep_ues} }}\n\
          n2: {{ addresses: [{CORE}] }}\n\
          n3: {{ address: {CORE} }}\n\
          n6:\n  nat: false\n  forwarding: false\n  allow:\n\
@@ -426,6 +435,9 @@ fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, Stri
     command.arg("run").arg(if wish.unit { "--unit" } else { "--strict" }).arg("--config").arg(configuration);
     if let Some(capture) = &wish.capture {
         command.arg("--capture").arg(capture);
+    }
+    if wish.added_ues > 0 {
+        command.args(["--added-ues", &wish.added_ues.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().map_err(|e| format!("the core cannot be started: {e}"))

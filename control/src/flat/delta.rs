@@ -36,20 +36,20 @@ struct Head {
 /// One edit: octets copied from the base, then octets skipped, then octets inserted.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Edit<'a> {
-    kept: u32,
-    dropped: u32,
+    pub(super) kept: u32,
+    pub(super) dropped: u32,
     #[serde(borrow)]
-    added: &'a [u8],
+    pub(super) added: &'a [u8],
 }
 
 /// Decodes edits one by one: their number, then each edit.
-struct Edits<'a> {
+pub(super) struct Edits<'a> {
     left: u32,
     octets: &'a [u8],
 }
 
 impl<'a> Edits<'a> {
-    fn of(octets: &'a [u8]) -> Result<Self, FlatError> {
+    pub(super) fn of(octets: &'a [u8]) -> Result<Self, FlatError> {
         let (left, octets) = postcard::take_from_bytes(octets).map_err(|_| FlatError::Malformed)?;
         Ok(Self { left, octets })
     }

@@ -17,6 +17,7 @@
 //!
 //! A form may hold keys: [`Flat`] is wiped when it is freed, and `Debug` shows only its length.
 
+pub(crate) mod at_rest;
 mod bounds;
 mod checkpoint;
 mod delta;

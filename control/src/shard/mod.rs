@@ -4,11 +4,18 @@
 //! [`Envelope`] comes in, a [`Batch`] goes out. While an input runs, its UE is in a thread-local ([`active`]) that the
 //! copyable [`Ue`] handles of its procedures use; between inputs it is in its slot. No waker is needed: what a
 //! procedure awaits is a logged input, and the shard knows which.
+//!
+//! A UE that has no input for a while rests: its slot has the place of a record in a [`RestStore`] ([`Shard::set_rest_store`]). Outputs
+//! do not depend on it.
 
+mod rest;
 mod shared;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use whimbrel_ids::{Instant, Supi};
 
 use crate::config::Config;
 use crate::dispatch;
@@ -17,23 +24,66 @@ use crate::procedure::active::{self, Spawned, Task};
 use crate::procedure::{Lane, Ue};
 use crate::state::UeContext;
 
+use rest::{AtRest, Resting, is_due};
+pub use rest::{RestCounters, RestPlace, RestStore, RestVec};
 use shared::Shared;
 
 /// Bound on polls for one input, which detects lanes that wake each other forever. An input that starts procedures on
 /// all lanes and wakes each a few times stays far below.
 const POLLS_MAX: usize = 256;
 
+/// Records that move after an input, where UEs rest after each.
+const RELOCATED_MAX: usize = 16;
+
+/// What is in a slot between two inputs of its UE.
+#[derive(Default)]
+enum Slot {
+    /// No UE.
+    #[default]
+    Free,
+    /// A UE whose context is decoded.
+    Decoded(Box<Decoded>),
+    /// A UE that is stored as a record.
+    AtRest(AtRest),
+    /// An input of the UE runs; the place of its former record.
+    Running(Option<RestPlace>),
+}
+
 /// A UE between inputs, and its running procedures.
-struct Slot {
+struct Decoded {
     ue: Box<UeContext>,
     tasks: Vec<(Lane, Task)>,
     /// Procedures that wait for the end of the earlier one on their lane; at most one per lane.
     queued: Vec<Spawned>,
+    /// Its former record, which is rewritten when it rests again.
+    record: Option<RestPlace>,
+    last_input: Instant,
+    /// Its slot is in the list of those that may rest.
+    listed: bool,
+}
+
+impl Decoded {
+    fn new(ue: Box<UeContext>) -> Self {
+        let (tasks, queued) = (Vec::new(), Vec::new());
+        Self { ue, tasks, queued, record: None, last_input: Instant::ZERO, listed: false }
+    }
+
+    /// Whether it can be stored as a record. A UE that is not registered is gone soon.
+    fn can_rest(&self) -> bool {
+        self.tasks.is_empty()
+            && self.queued.is_empty()
+            && self.ue.amf.registered
+            && self.ue.is_complete_at_rest()
+    }
 }
 
 impl Slot {
-    fn at_rest(ue: Box<UeContext>) -> Self {
-        Self { ue, tasks: Vec::new(), queued: Vec::new() }
+    fn generation(&self) -> Option<u16> {
+        match self {
+            Self::Decoded(decoded) => Some(decoded.ue.id.generation),
+            Self::AtRest(at) => Some(at.generation),
+            Self::Free | Self::Running(_) => None,
+        }
     }
 }
 
@@ -41,14 +91,15 @@ impl Slot {
 pub struct Shard {
     config: Arc<Config>,
     shared: Shared,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Slot>,
     ues: usize,
+    resting: Option<Box<Resting>>,
 }
 
 impl Shard {
     /// A shard without UEs.
     pub fn new(config: Arc<Config>) -> Self {
-        Self { config, shared: Shared::new(), slots: Vec::new(), ues: 0 }
+        Self { config, shared: Shared::new(), slots: Vec::new(), ues: 0, resting: None }
     }
 
     /// Sets the configuration for later inputs.
@@ -56,9 +107,31 @@ impl Shard {
         self.config = config;
     }
 
+    /// Sets the store for UEs at rest, before any UE rests. UEs rest after `after` without input, in [`Shard::rest_idle`]; if that is
+    /// zero, they rest after each input, and records move after each input as well.
+    ///
+    /// # Panics
+    /// If there is a store already.
+    pub fn set_rest_store(&mut self, store: Box<dyn RestStore>, after: Duration) {
+        assert!(self.resting.is_none(), "the store of a shard is set once");
+        let mut resting = Resting::new(store, after);
+        for (index, slot) in (0..).zip(&mut self.slots) {
+            if let Slot::Decoded(decoded) = slot {
+                decoded.listed = true;
+                resting.waiting.push_back(index);
+            }
+        }
+        self.resting = Some(resting.into());
+    }
+
     /// How many UEs have a context.
     pub fn ues(&self) -> usize {
         self.ues
+    }
+
+    /// What is at rest; `None` without a store.
+    pub fn rest_counters(&self) -> Option<RestCounters> {
+        self.resting.as_ref().map(|resting| resting.counters(self.ues))
     }
 
     /// Runs one input of one UE to completion.
@@ -69,24 +142,26 @@ impl Shard {
     /// # Panics
     /// If the slot of `envelope` exceeds [`UeId::SLOTS`]: the CTA ensures that it does not.
     pub fn handle(&mut self, envelope: &Envelope) -> Batch {
+        let index = envelope.ue.slot as usize;
         let Some(mut slot) = self.take(envelope.ue) else {
             return Batch { no_effect: true, ..Batch::default() };
         };
         let terms = (envelope.cta_term, envelope.owner_term);
         if terms.0 < slot.ue.terms.0 || terms.1 < slot.ue.terms.1 {
             // A CTA, or an assignment, that has been replaced (DESIGN: "terms and fencing").
-            self.slots[envelope.ue.slot as usize] = Some(slot);
+            self.put(index, slot);
             return Batch { no_effect: true, ..Batch::default() };
         }
         assert!(envelope.clock > slot.ue.clock, "the CTA's clock runs forwards");
         (slot.ue.clock, slot.ue.terms) = (envelope.clock, terms);
 
-        active::enter(slot.ue, slot.queued, self.config.clone(), envelope, dispatch::NETWORK_FUNCTIONS);
+        let Decoded { ue, mut tasks, queued, record, listed, .. } = *slot;
+        active::enter(ue, queued, self.config.clone(), envelope, dispatch::NETWORK_FUNCTIONS);
         dispatch::admit(Ue::new(Lane::Mobility), &envelope.payload);
-        run(&mut slot.tasks);
+        run(&mut tasks);
         if active::with(|a| a.batch.disposition == Disposition::Keep) {
             dispatch::housekeeping(Ue::new(Lane::Mobility));
-            run(&mut slot.tasks);
+            run(&mut tasks);
         }
         let (mut ue, queued, batch) = active::leave();
         self.shared.share_radio_capability(&mut ue);
@@ -96,8 +171,10 @@ impl Shard {
 
         if matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_)) {
             self.ues -= 1;
+            self.empty(index);
         } else {
-            self.slots[envelope.ue.slot as usize] = Some(Slot { ue, tasks: slot.tasks, queued });
+            let decoded = Decoded { ue, tasks, queued, record, last_input: envelope.time, listed };
+            self.put(index, decoded.into());
         }
         batch
     }
@@ -105,14 +182,27 @@ impl Shard {
     /// Removes the UE on whose input [`Shard::handle`] panicked and returns what is left of its context, to release its
     /// resources at peers. The shard and its other UEs are as before that input.
     pub fn discard_after_panic(&mut self, id: UeId) -> Option<Box<UeContext>> {
+        let index = id.slot as usize;
         if let Some(ue) = active::abandon() {
             self.ues -= 1;
+            self.empty(index);
             return Some(ue);
         }
-        // The panic was before the UE was taken out of its slot, or after it was put back.
-        let slot = self.slots.get_mut(id.slot as usize)?.take_if(|s| s.ue.id == id)?;
+        // The panic was before the procedures ran, or after they did.
+        self.wake(id);
+        let slot = self.slots.get_mut(index)?;
+        let (ue, record) = match std::mem::take(slot) {
+            Slot::Decoded(decoded) if decoded.ue.id == id => (Some(decoded.ue), decoded.record),
+            Slot::Running(record) => (None, record),
+            other => {
+                *slot = other;
+                return None;
+            }
+        };
+        *slot = Slot::Running(record);
         self.ues -= 1;
-        Some(slot.ue)
+        self.empty(index);
+        ue
     }
 
     /// Whether no UE is left in the thread-local.
@@ -120,21 +210,60 @@ impl Shard {
         !active::is_occupied()
     }
 
-    /// A UE's context.
+    /// A UE's context. That of a UE at rest is decoded, and dropped before the next input.
     pub fn context(&self, id: UeId) -> Option<&UeContext> {
-        let slot = self.slots.get(id.slot as usize)?.as_ref()?;
-        (slot.ue.id == id).then_some(&*slot.ue)
+        let slot = self.slots.get(id.slot as usize)?;
+        if slot.generation() != Some(id.generation) {
+            return None;
+        }
+        self.read(id.slot, slot)
     }
 
-    /// All UEs, in slot order.
+    /// All UEs, in slot order. This reads every record: for tests, and where UEs do not rest.
     pub fn iter(&self) -> impl Iterator<Item = &UeContext> {
-        self.slots.iter().flatten().map(|s| &*s.ue)
+        (0..).zip(&self.slots).filter_map(|(index, slot)| self.read(index, slot))
+    }
+
+    fn read<'a>(&self, index: u32, slot: &'a Slot) -> Option<&'a UeContext> {
+        match slot {
+            Slot::Decoded(decoded) => Some(&decoded.ue),
+            Slot::AtRest(at) => self.resting.as_ref()?.view(index, at),
+            Slot::Free | Slot::Running(_) => None,
+        }
+    }
+
+    /// All UEs by their slots, in slot order. No record is read.
+    pub fn ids(&self) -> impl Iterator<Item = UeId> {
+        let used = (0..).zip(&self.slots);
+        used.filter_map(|(slot, content)| Some(UeId { slot, generation: content.generation()? }))
+    }
+
+    /// Whether a UE is stored as a record.
+    pub fn is_at_rest(&self, id: UeId) -> bool {
+        let slot = self.slots.get(id.slot as usize);
+        matches!(slot, Some(Slot::AtRest(at)) if at.generation == id.generation)
+    }
+
+    /// The subscriber of each UE that has one, and whether it is registered, in slot order. No record is read, except of a UE
+    /// without an IMSI.
+    pub fn subscribers(&self) -> impl Iterator<Item = (Supi, bool, UeId)> {
+        (0..).zip(&self.slots).filter_map(|(index, slot)| {
+            if let Slot::AtRest(at) = slot
+                && let Some(supi) = at.imsi()
+            {
+                return Some((supi, true, UeId { slot: index, generation: at.generation }));
+            }
+            self.read(index, slot).and_then(|ue| Some((ue.amf.supi?, ue.amf.registered, ue.id)))
+        })
     }
 
     /// A copy of an idle UE's context, from which a replay can start. `None` while a procedure runs.
     pub fn checkpoint(&self, id: UeId) -> Option<Box<UeContext>> {
-        let slot = self.slots.get(id.slot as usize)?.as_ref()?;
-        (slot.ue.id == id && slot.tasks.is_empty()).then(|| slot.ue.clone())
+        match self.slots.get(id.slot as usize)? {
+            Slot::Decoded(slot) => (slot.ue.id == id && slot.tasks.is_empty()).then(|| slot.ue.clone()),
+            Slot::AtRest(at) if at.generation == id.generation => self.resting.as_ref()?.decode(id.slot, at),
+            _ => None,
+        }
     }
 
     /// Replaces the content of the slot by a checkpoint. Values that are equal to other UEs' are shared again.
@@ -143,41 +272,177 @@ impl Shard {
         self.shared.share_subscription(&mut ue);
         let index = ue.id.slot as usize;
         self.reserve(index);
-        if self.slots[index].is_none() {
+        if let Slot::Free = self.slots[index] {
             self.ues += 1;
         }
-        self.slots[index] = Some(Slot::at_rest(ue));
+        self.empty(index);
+        self.put(index, Decoded::new(ue).into());
     }
 
     /// Removes a UE's context, even while procedures run.
     pub fn forget(&mut self, id: UeId) {
-        let Some(slot) = self.slots.get_mut(id.slot as usize) else { return };
-        if slot.as_ref().is_some_and(|s| s.ue.id == id) {
-            *slot = None;
+        let slot = self.slots.get(id.slot as usize);
+        if slot.is_some_and(|s| s.generation() == Some(id.generation)) {
+            self.empty(id.slot as usize);
             self.ues -= 1;
         }
+    }
+
+    /// Decodes a UE at rest, as its next input does.
+    pub fn wake(&mut self, id: UeId) {
+        let index = id.slot as usize;
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(resting) = &mut self.resting else { return };
+        let Slot::AtRest(at) = slot else { return };
+        if at.generation != id.generation {
+            return;
+        }
+        let (place, woken) = (at.place, resting.wake(id.slot, at));
+        match woken {
+            Some(ue) => {
+                let mut decoded = Decoded::new(ue);
+                decoded.record = Some(place);
+                *slot = Slot::Decoded(decoded.into());
+            }
+            None => {
+                *slot = Slot::Running(Some(place));
+                self.empty(index);
+                self.ues -= 1;
+            }
+        }
+    }
+
+    /// Stores UEs that had no input for a while; looks at so many at most.
+    pub fn rest_idle(&mut self, now: Instant, ues_max: usize) {
+        let waiting = self.resting.as_ref().map_or(0, |resting| resting.waiting.len());
+        for _ in 0..waiting.min(ues_max) {
+            let Some(resting) = &mut self.resting else { return };
+            let Some(index) = resting.waiting.pop_front() else { return };
+            let Slot::Decoded(decoded) = &mut self.slots[index as usize] else { continue };
+            if !is_due(decoded.last_input, resting.after, now) {
+                resting.waiting.push_back(index); // it had an input since it was listed
+            } else if !self.rest(index as usize)
+                && let Slot::Decoded(decoded) = &mut self.slots[index as usize]
+            {
+                decoded.listed = false; // until its next input
+            }
+        }
+    }
+
+    /// Stores a UE now, if it can rest.
+    pub fn rest_now(&mut self, id: UeId) {
+        let slot = self.slots.get(id.slot as usize);
+        if slot.is_some_and(|slot| slot.generation() == Some(id.generation)) {
+            self.rest(id.slot as usize);
+        }
+    }
+
+    /// Moves records between fast and slow memory, about so many; the slots get their new places.
+    pub fn relocate(&mut self, records_max: usize) {
+        let Some(resting) = &mut self.resting else { return };
+        let slots = &mut self.slots;
+        resting.store.relocate(records_max, &mut |index, place| match slots.get_mut(index as usize) {
+            Some(Slot::AtRest(at)) => at.place = place,
+            Some(Slot::Decoded(decoded)) => decoded.record = Some(place),
+            Some(Slot::Running(record)) => *record = Some(place),
+            Some(Slot::Free) | None => {}
+        });
+    }
+
+    /// Returns whether the UE in a slot rests now.
+    fn rest(&mut self, index: usize) -> bool {
+        let Some(resting) = &mut self.resting else { return false };
+        let Slot::Decoded(decoded) = &mut self.slots[index] else { return false };
+        if !decoded.can_rest() {
+            return false;
+        }
+        let Some(at) = resting.store(&mut decoded.ue, decoded.record) else { return false };
+        #[cfg(debug_assertions)]
+        {
+            let read = resting.decode(index as u32, &at).expect("a record is read as it was written");
+            assert_eq!(
+                crate::flat::digest(&read),
+                crate::flat::digest(&decoded.ue),
+                "a UE at rest is as it was"
+            );
+        }
+        self.slots[index] = Slot::AtRest(at);
+        true
     }
 
     fn reserve(&mut self, index: usize) {
         assert!(index < UeId::SLOTS as usize, "a slot is 24 bits");
         if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, || None);
+            self.slots.resize_with(index + 1, Slot::default);
         }
     }
 
-    fn take(&mut self, id: UeId) -> Option<Slot> {
-        self.reserve(id.slot as usize);
-        match self.slots[id.slot as usize].take() {
-            Some(slot) if slot.ue.id == id => Some(slot),
-            Some(newer) if newer.ue.id.generation.wrapping_sub(id.generation) < 1 << 15 => {
-                self.slots[id.slot as usize] = Some(newer);
-                None
+    /// Puts a UE back into its slot.
+    fn put(&mut self, index: usize, mut decoded: Box<Decoded>) {
+        let Some(resting) = &mut self.resting else {
+            self.slots[index] = Slot::Decoded(decoded);
+            return;
+        };
+        let at_once = resting.after.is_zero();
+        if !at_once && !decoded.listed {
+            decoded.listed = true;
+            resting.waiting.push_back(index as u32);
+        }
+        self.slots[index] = Slot::Decoded(decoded);
+        if at_once {
+            self.rest(index);
+            self.relocate(RELOCATED_MAX);
+        }
+    }
+
+    /// Frees a slot, with the record of its UE.
+    fn empty(&mut self, index: usize) {
+        let slot = std::mem::take(&mut self.slots[index]);
+        let Some(resting) = &mut self.resting else { return };
+        match slot {
+            Slot::AtRest(at) => resting.discard(index as u32, &at),
+            Slot::Decoded(decoded) => {
+                decoded.record.into_iter().for_each(|at| resting.store.remove(index as u32, at));
             }
+            Slot::Running(record) => {
+                record.into_iter().for_each(|at| resting.store.remove(index as u32, at));
+            }
+            Slot::Free => {}
+        }
+    }
+
+    /// Takes a UE out of its slot, for an input. `None` if a newer UE has the slot.
+    fn take(&mut self, id: UeId) -> Option<Box<Decoded>> {
+        let index = id.slot as usize;
+        self.reserve(index);
+        self.drop_views();
+        self.wake(id);
+        match self.slots[index].generation() {
+            Some(generation) if generation == id.generation => {}
+            Some(newer) if newer.wrapping_sub(id.generation) < 1 << 15 => return None,
             older => {
                 if older.is_none() {
                     self.ues += 1;
                 }
-                Some(Slot::at_rest(Box::new(UeContext::new(id))))
+                self.empty(index);
+                self.slots[index] = Slot::Running(None);
+                return Some(Decoded::new(Box::new(UeContext::new(id))).into());
+            }
+        }
+        match std::mem::take(&mut self.slots[index]) {
+            Slot::Decoded(decoded) => {
+                self.slots[index] = Slot::Running(decoded.record);
+                Some(decoded)
+            }
+            _ => None, // `wake` has decoded it
+        }
+    }
+
+    fn drop_views(&mut self) {
+        let Some(resting) = &mut self.resting else { return };
+        for index in resting.take_viewed() {
+            if let Some(Slot::AtRest(at)) = self.slots.get_mut(index as usize) {
+                at.view.take();
             }
         }
     }
@@ -203,3 +468,6 @@ fn run(tasks: &mut Vec<(Lane, Task)>) {
     }
     panic!("the lanes of one UE woke each other {POLLS_MAX} times for one input");
 }
+
+#[cfg(test)]
+mod tests;

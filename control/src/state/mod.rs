@@ -10,6 +10,7 @@
 //! | `subscription` | the subscription, from the UDM |
 
 mod amf_context;
+mod another;
 mod connection;
 mod context_transfer;
 mod handover;

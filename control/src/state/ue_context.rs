@@ -118,6 +118,21 @@ impl UeContext {
         self.lanes.idle() && self.amf.predicted.is_none()
     }
 
+    /// Whether its stored form has all of it: what only running procedures need is not stored.
+    pub(crate) fn is_complete_at_rest(&self) -> bool {
+        self.is_idle()
+            && self.amf.context_transfer.is_none()
+            && self.amf.connection.as_ref().is_none_or(|c| c.pending_setups.is_empty())
+            && self.sessions.values().all(|s| !s.departing)
+    }
+
+    /// What a CTA stores of a UE that was authenticated and has no input yet.
+    pub fn as_batch(&self) -> Batch {
+        let mut batch = Batch { authenticated: true, ..Batch::default() };
+        self.conclude(&mut batch);
+        batch
+    }
+
     /// Completes the batch of an input with the state after it.
     pub(crate) fn conclude(&self, batch: &mut Batch) {
         batch.idle = self.is_idle();

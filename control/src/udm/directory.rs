@@ -27,6 +27,8 @@ pub struct Directory {
     keys: HomeNetworkKeys,
     serving_network: ServingNetworkName,
     entries: BTreeMap<Supi, Entry>,
+    /// How many of them are registered.
+    registered: usize,
     /// The UEs counted in each slice that has a limit.
     slices: BTreeMap<SNssai, BTreeSet<UeId>>,
 }
@@ -61,6 +63,7 @@ impl Directory {
             keys,
             serving_network: ServingNetworkName::new(home),
             entries: BTreeMap::new(),
+            registered: 0,
             slices: BTreeMap::new(),
         }
     }
@@ -75,6 +78,7 @@ impl Directory {
     pub fn follow_from(&mut self, Registrations { registered, slices }: Registrations) {
         let entry = |(supi, ue)| (supi, Entry { registered: Some(ue), sqn: None });
         self.entries = registered.into_iter().map(entry).collect();
+        self.registered = self.entries.len();
         self.slices = slices;
     }
 
@@ -89,6 +93,11 @@ impl Directory {
     /// All registered UEs.
     pub fn all_registered(&self) -> impl Iterator<Item = UeId> + '_ {
         self.entries.values().filter_map(|e| e.registered)
+    }
+
+    /// How many subscribers are registered.
+    pub fn registrations_count(&self) -> usize {
+        self.registered
     }
 
     /// The UE under which a subscriber is registered.
@@ -247,6 +256,7 @@ impl Directory {
             && entry.registered == Some(ue)
         {
             entry.registered = None;
+            self.registered -= 1;
             if entry.sqn.is_none() {
                 self.entries.remove(&supi); // a broker's user, of which nothing is left
             }
@@ -256,7 +266,9 @@ impl Directory {
     /// Returns the subscriber's former slot.
     fn register(&mut self, ue: UeId, supi: Supi) -> Option<UeId> {
         let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
-        let superseded = entry.registered.replace(ue).filter(|&former| former != ue);
+        let former = entry.registered.replace(ue);
+        self.registered += usize::from(former.is_none());
+        let superseded = former.filter(|&former| former != ue);
         if let Some(former) = superseded {
             self.leave_slices(former);
         }

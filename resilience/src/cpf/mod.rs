@@ -9,15 +9,16 @@ mod watchdog;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Request;
 use whimbrel_control::{
-    AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Output, Payload, Shard,
-    UeContext, UeId, UeSummary, amf, smf,
+    AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Output, Payload, RestCounters,
+    RestStore, Shard, UeContext, UeId, UeSummary, amf, smf,
 };
-use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, Supi};
+use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Supi};
 
 use crate::link::UeQuery;
 
@@ -46,6 +47,11 @@ impl Cpf {
         self.shard.iter()
     }
 
+    /// The same, by their slots: no record of a UE at rest is read.
+    pub(crate) fn ue_ids(&self) -> impl Iterator<Item = UeId> {
+        self.shard.ids()
+    }
+
     /// One UE.
     pub fn context(&self, id: UeId) -> Option<&UeContext> {
         self.shard.context(id)
@@ -57,27 +63,70 @@ impl Cpf {
         if let UeQuery::Page(_, 0) = which {
             return Vec::new(); // a page without entries only checks that the CPF answers
         }
-        let known = self.shard.iter().filter_map(|p| Some((p.amf.supi?, p)));
-        let mut ues: Vec<(Supi, &UeContext)> = match which {
-            UeQuery::Subscriber(supi) => known.filter(|(s, _)| *s == supi).collect(),
-            UeQuery::Page(after, _) => known.filter(|(s, _)| after.is_none_or(|a| *s > a)).collect(),
+        let (after, limit) = match which {
+            UeQuery::Page(after, limit) => (after, limit as usize),
+            UeQuery::Subscriber(supi) => {
+                let of_it = self.shard.subscribers().filter(|(s, ..)| *s == supi);
+                let mut ues: Vec<(bool, UeId)> = of_it.map(|(_, registered, id)| (!registered, id)).collect();
+                ues.sort();
+                return self.summaries(ues.into_iter().map(|(_, id)| id));
+            }
         };
-        ues.sort_by_key(|(supi, p)| (*supi, !p.amf.registered));
-        if let UeQuery::Page(_, limit) = which {
-            ues.dedup_by_key(|(supi, _)| *supi);
-            ues.truncate(limit as usize);
+        // The first subscribers of the page: UEs at rest are found without their records, and a page does not grow with their number.
+        let mut page: BTreeMap<Supi, (bool, UeId)> = BTreeMap::new();
+        for (supi, registered, id) in self.shard.subscribers().filter(|(s, ..)| after.is_none_or(|a| *s > a))
+        {
+            if page.len() == limit && page.last_key_value().is_some_and(|(last, _)| *last < supi) {
+                continue;
+            }
+            let ue = (!registered, id);
+            page.entry(supi).and_modify(|first| *first = ue.min(*first)).or_insert(ue);
+            if page.len() > limit {
+                page.pop_last();
+            }
         }
-        ues.into_iter().map(|(_, p)| UeSummary::of(p)).collect()
+        self.summaries(page.into_values().map(|(_, id)| id))
+    }
+
+    fn summaries(&self, ues: impl Iterator<Item = UeId>) -> Vec<UeSummary> {
+        ues.filter_map(|id| self.shard.context(id)).map(UeSummary::of).collect()
+    }
+
+    /// Sets where UEs at rest are stored, and after how much time without input they rest ([`Shard::set_rest_store`]).
+    pub fn set_rest_store(&mut self, store: Box<dyn RestStore>, after: Duration) {
+        self.shard.set_rest_store(store, after);
+    }
+
+    /// Stores UEs that had no input for a while, looking at `ues_max`, and moves about `records_max` records between fast and slow
+    /// memory. For the time between two inputs: no output depends on it.
+    pub fn rest(&mut self, now: Instant, ues_max: usize, records_max: usize) {
+        self.shard.rest_idle(now, ues_max);
+        self.shard.relocate(records_max);
+    }
+
+    /// What is at rest; `None` if UEs do not rest.
+    pub fn rest_counters(&self) -> Option<RestCounters> {
+        self.shard.rest_counters()
     }
 
     /// A UE's state, if no procedure of it runs.
     pub(crate) fn checkpoint(&self, ue: UeId) -> Option<Checkpoint> {
-        Checkpoint::of(self.shard.context(ue)?)
+        match self.shard.is_at_rest(ue) {
+            true => Checkpoint::of(&*self.shard.checkpoint(ue)?),
+            false => Checkpoint::of(self.shard.context(ue)?),
+        }
     }
 
     /// Restores a UE's context.
     pub(crate) fn restore(&mut self, state: Box<UeContext>) {
         self.shard.restore(state);
+    }
+
+    /// Restores a UE's context that has no input soon: it rests at once.
+    pub(crate) fn restore_at_rest(&mut self, state: Box<UeContext>) {
+        let ue = state.id;
+        self.shard.restore(state);
+        self.shard.rest_now(ue);
     }
 
     /// Drops a UE's context.
@@ -95,6 +144,7 @@ impl Cpf {
     /// If the UE's procedures panic on it, the UE context is discarded, its resources at peers are released, and the other UEs continue (TS
     /// 33.117 §4.4.4).
     pub fn run(&mut self, envelope: &Envelope) -> Batch {
+        self.shard.wake(envelope.ue);
         let before = self.shard.context(envelope.ue).map(UeContext::n2_names).unwrap_or_default();
         // The shard can be used after a panic: the UE's context is discarded.
         let shard = AssertUnwindSafe(&mut self.shard);

@@ -118,6 +118,11 @@ impl ReplicatedCpf {
         &self.cpf
     }
 
+    /// The same, to let UEs rest between two inputs.
+    pub fn cpf_mut(&mut self) -> &mut Cpf {
+        &mut self.cpf
+    }
+
     /// Answers an operator's query over the UEs of which it is the primary.
     pub fn show(&self, which: UeQuery) -> Vec<UeSummary> {
         self.cpf.show(which)

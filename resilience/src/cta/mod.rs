@@ -26,7 +26,7 @@ use whimbrel_control::amf::{self, Load, PeerAmfId, RanNodes};
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::open;
-use whimbrel_control::udm::{Directory, Subscribers};
+use whimbrel_control::udm::{Answer, Directory, Request, Subscribers};
 use whimbrel_control::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output, OutputId,
     Payload, Prf, RanEvent, UeContext, UeEvent, UeId, UpfId,
@@ -367,6 +367,31 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
+    /// The same, to let UEs rest between two inputs.
+    pub fn cpf_mut(&mut self) -> Option<&mut Cpf> {
+        match &mut self.service {
+            Service::Here(cpf) => Some(cpf),
+            Service::Region(_) => None,
+        }
+    }
+
+    /// Adds a UE as a registration and the release of its connection leave it: for demonstrations and benchmarks with more UEs than can
+    /// register in the time. `make` gets the UE's slot and 5G-TMSI. Returns `false` at the limit of UEs, or if UEs are served elsewhere.
+    pub fn add_idle_ue(&mut self, now: Instant, make: impl FnOnce(UeId, Tmsi) -> Box<UeContext>) -> bool {
+        let Service::Here(cpf) = &mut self.service else { return false };
+        let Some(id) = self.slots.allocate(self.config.limits.ues, AssociationId(0)) else { return false };
+        let ue = make(id, self.slots.tmsi(id));
+        self.slots.stamp(id, now);
+        self.slots.tmsi_taken(id);
+        self.slots.note(id, ue.clock, &ue.as_batch());
+        if let (Some(supi), Some(subscription)) = (ue.amf.supi, ue.amf.subscription.clone()) {
+            let registered = Answer::Registered(Ok(subscription));
+            self.directory.follow(id, &Request::Register(supi), registered);
+        }
+        cpf.restore_at_rest(ue);
+        true
+    }
+
     /// The UE of a subscriber that is registered.
     pub fn find(&self, supi: Supi) -> Option<UeId> {
         self.directory.registered(supi)
@@ -389,7 +414,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// UEs that are registered.
     pub fn registered(&self) -> usize {
-        self.directory.all_registered().count()
+        self.directory.registrations_count()
     }
 
     /// UEs with a connection.

@@ -189,7 +189,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let changed = self.unstored.replace(BTreeSet::new());
                 let ues: Vec<UeId> = match changed.filter(|_| !all) {
                     Some(changed) => changed.into_iter().collect(),
-                    None => cpf.contexts().map(|ue| ue.id).collect(),
+                    None => cpf.ue_ids().collect(),
                 };
                 for ue in ues {
                     if let Some(state) = cpf.checkpoint(ue) {

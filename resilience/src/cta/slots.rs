@@ -1,50 +1,190 @@
 //! The table of UEs: which UE has which slot, and what the CTA stores of each.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+use std::ops::{Deref, DerefMut, RangeInclusive};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 use whimbrel_control::{AssociationId, Batch, N2Names, Output, Prf, RELEASE_GRACE, UeId, UpfSet};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
-/// What the CTA stores of one UE.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+/// What the CTA stores of one UE. Most UEs are idle: what only others have is in a box.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "StoredEntry", into = "StoredEntry")]
 pub(super) struct Entry {
+    clock: u64,
+    time: Instant,
+    /// [`Instant::FAR_FUTURE`]: none.
+    deadline: Instant,
+    /// The last connection of the slot's former UE, and when that UE was released.
+    former: (u16, Instant),
+    /// Digest of the message that began its connection.
+    first: u64,
+    radio: Radio,
+    /// The gNBs of its former connections.
+    left: Left,
+    /// The association of its last message.
+    heard_on: Option<AssociationId>,
+    /// The downlink NAS COUNT that was used last.
+    downlink_count: Option<u32>,
     generation: u16,
     /// Distinguishes the N2 connections of one slot within the AMF-UE-NGAP-ID.
     connection: u16,
+    /// The UPFs of its sessions.
+    upfs: UpfSet,
+    /// The stream of its connection: both directions keep to the one that the gNB chose (TS 38.412 §7).
+    stream: u16,
     /// Distinguishes the 5G-TMSIs of one slot.
     tmsi_tag: u8,
     /// The UE was assigned a 5G-TMSI; before that no message can name it.
     named: bool,
     used: bool,
+}
+
+const _: () = assert!(size_of::<Entry>() <= 104, "what an idle UE takes");
+
+/// What the CTA stores of a UE that is at a gNB, or is not authenticated yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct AtGnb {
     /// The gNB of a UE that is not authenticated yet.
     unauthenticated_at: Option<AssociationId>,
-    /// The last connection of the slot's former UE, and when that UE was released.
-    former: (u16, Instant),
     /// Its connection.
     at: Option<N2Names>,
-    /// Digest of the message that began its connection.
-    first: u64,
     /// The connection at the gNB that takes it over.
     target: Option<N2Names>,
     /// Both NGAP IDs of the context that a gNB made last at HANDOVER REQUEST.
     made: Option<(AmfUeNgapId, RanUeNgapId)>,
-    /// The UPFs of its sessions.
+    elsewhere: Option<Elsewhere>,
+}
+
+/// An [`AtGnb`], without memory while all of it is absent.
+#[derive(Clone, Debug, Default)]
+struct Radio(Option<Box<AtGnb>>);
+
+impl Radio {
+    const NOWHERE: AtGnb =
+        AtGnb { unauthenticated_at: None, at: None, target: None, made: None, elsewhere: None };
+
+    fn shrink(&mut self) {
+        self.0.take_if(|held| **held == Self::NOWHERE);
+    }
+}
+
+impl Deref for Radio {
+    type Target = AtGnb;
+
+    fn deref(&self) -> &AtGnb {
+        self.0.as_deref().unwrap_or(&Self::NOWHERE)
+    }
+}
+
+impl DerefMut for Radio {
+    fn deref_mut(&mut self) -> &mut AtGnb {
+        self.0.get_or_insert_with(|| Self::NOWHERE.into())
+    }
+}
+
+/// The gNBs of a UE's former connections, the newest first: their messages may still arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Left([AssociationId; LEFT_MAX]);
+
+impl Left {
+    /// No association.
+    const NONE: AssociationId = AssociationId(u32::MAX);
+
+    fn contains(self, association: AssociationId) -> bool {
+        self.0.contains(&association)
+    }
+
+    fn add(&mut self, association: AssociationId) {
+        let at = self.0.iter().position(|&a| a == association).unwrap_or(LEFT_MAX - 1);
+        self.0[..=at].rotate_right(1);
+        self.0[0] = association;
+    }
+}
+
+impl Default for Left {
+    fn default() -> Self {
+        Self([Self::NONE; LEFT_MAX])
+    }
+}
+
+/// An entry as a CTA replica gets it.
+#[derive(Serialize, Deserialize)]
+struct StoredEntry {
+    generation: u16,
+    connection: u16,
+    tmsi_tag: u8,
+    named: bool,
+    used: bool,
+    unauthenticated_at: Option<AssociationId>,
+    former: (u16, Instant),
+    at: Option<N2Names>,
+    first: u64,
+    target: Option<N2Names>,
+    made: Option<(AmfUeNgapId, RanUeNgapId)>,
     upfs: UpfSet,
-    /// The association of its last message.
     heard_on: Option<AssociationId>,
-    /// The stream of its connection: both directions keep to the one that the gNB chose (TS 38.412 §7).
     stream: u16,
     elsewhere: Option<Elsewhere>,
-    /// The gNBs of its former connections, the newest first: their messages may still arrive.
     left: [Option<AssociationId>; LEFT_MAX],
-    /// The downlink NAS COUNT that was used last.
     downlink_count: Option<u32>,
     clock: u64,
     time: Instant,
     deadline: Option<Instant>,
+}
+
+impl From<Entry> for StoredEntry {
+    fn from(e: Entry) -> Self {
+        let AtGnb { unauthenticated_at, at, target, made, elsewhere } = *e.radio;
+        Self {
+            generation: e.generation,
+            connection: e.connection,
+            tmsi_tag: e.tmsi_tag,
+            named: e.named,
+            used: e.used,
+            unauthenticated_at,
+            former: e.former,
+            at,
+            first: e.first,
+            target,
+            made,
+            upfs: e.upfs,
+            heard_on: e.heard_on,
+            stream: e.stream,
+            elsewhere,
+            left: e.left.0.map(|association| Some(association).filter(|a| *a != Left::NONE)),
+            downlink_count: e.downlink_count,
+            clock: e.clock,
+            time: e.time,
+            deadline: e.deadline(),
+        }
+    }
+}
+
+impl From<StoredEntry> for Entry {
+    fn from(e: StoredEntry) -> Self {
+        let (unauthenticated_at, at, target) = (e.unauthenticated_at, e.at, e.target);
+        let held = AtGnb { unauthenticated_at, at, target, made: e.made, elsewhere: e.elsewhere };
+        Self {
+            clock: e.clock,
+            time: e.time,
+            deadline: e.deadline.unwrap_or(Instant::FAR_FUTURE),
+            former: e.former,
+            first: e.first,
+            radio: Radio((held != Radio::NOWHERE).then(|| held.into())),
+            left: Left(e.left.map(|association| association.unwrap_or(Left::NONE))),
+            heard_on: e.heard_on,
+            downlink_count: e.downlink_count,
+            generation: e.generation,
+            connection: e.connection,
+            upfs: e.upfs,
+            stream: e.stream,
+            tmsi_tag: e.tmsi_tag,
+            named: e.named,
+            used: e.used,
+        }
+    }
 }
 
 /// As many former connections as the UE context keeps.
@@ -55,7 +195,7 @@ const LEFT_MAX: usize = 4;
 const REJECTED_SEARCHED_MAX: usize = 16;
 
 /// A gNB without a connection of the UE has sent PATH SWITCH REQUEST.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Elsewhere {
     association: AssociationId,
     /// The connection that it names.
@@ -70,35 +210,32 @@ impl Entry {
     /// One that no UE has had.
     fn vacant() -> Self {
         Self {
+            clock: 0,
+            time: Instant::ZERO,
+            deadline: Instant::FAR_FUTURE,
+            former: (0, Instant::ZERO),
+            first: 0,
+            radio: Radio::default(),
+            left: Left::default(),
+            heard_on: None,
+            downlink_count: None,
             generation: 0,
             connection: 0,
+            upfs: UpfSet::default(),
+            stream: 0,
             tmsi_tag: 0,
             named: false,
             used: false,
-            unauthenticated_at: None,
-            former: (0, Instant::ZERO),
-            at: None,
-            first: 0,
-            target: None,
-            made: None,
-            upfs: UpfSet::default(),
-            heard_on: None,
-            stream: 0,
-            elsewhere: None,
-            left: [None; LEFT_MAX],
-            downlink_count: None,
-            clock: 0,
-            time: Instant::ZERO,
-            deadline: None,
         }
     }
 
     /// A connection has ended.
     fn leave(&mut self, connection: Option<N2Names>) {
-        let Some(N2Names { association, .. }) = connection else { return };
-        let at = self.left.iter().position(|&a| a == Some(association)).unwrap_or(LEFT_MAX - 1);
-        self.left[..=at].rotate_right(1);
-        self.left[0] = Some(association);
+        connection.into_iter().for_each(|names| self.left.add(names.association));
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Some(self.deadline).filter(|at| *at != Instant::FAR_FUTURE)
     }
 }
 
@@ -240,8 +377,8 @@ impl Slots {
         let due = self.deadlines.range(..=(now + delay, u32::MAX)).take(REJECTED_SEARCHED_MAX);
         let slot = due.map(|&(_, slot)| slot).find(|&slot| {
             let e = &self.entries[slot as usize];
-            e.unauthenticated_at.is_some_and(|on| of.is_none_or(|of| of == on))
-                && e.deadline == Some(e.time + delay)
+            e.radio.unauthenticated_at.is_some_and(|on| of.is_none_or(|of| of == on))
+                && e.deadline == e.time + delay
         });
         self.occupant(slot?)
     }
@@ -267,11 +404,12 @@ impl Slots {
         let e = &mut self.entries[slot as usize];
         e.used = true;
         e.named = false;
-        e.unauthenticated_at = Some(association);
         e.generation = e.generation.wrapping_add(1);
         e.former = (e.connection, e.time);
-        (e.clock, e.at, e.target, e.made, e.heard_on) = (0, None, None, None, None);
-        (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), [None; LEFT_MAX], None);
+        let AtGnb { elsewhere, .. } = *e.radio;
+        *e.radio = AtGnb { unauthenticated_at: Some(association), elsewhere, ..Radio::NOWHERE };
+        (e.clock, e.heard_on) = (0, None);
+        (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), Left::default(), None);
         let generation = e.generation;
         self.unauthenticated_ues += 1;
         *self.unauthenticated_ues_on.entry(association).or_default() += 1;
@@ -292,7 +430,10 @@ impl Slots {
 
     /// The UE is authenticated, or gone.
     fn no_longer_unauthenticated(&mut self, slot: u32) {
-        let Some(association) = self.entries[slot as usize].unauthenticated_at.take() else { return };
+        let radio = &mut self.entries[slot as usize].radio;
+        let Some(association) = radio.unauthenticated_at else { return };
+        radio.unauthenticated_at = None;
+        radio.shrink();
         self.unauthenticated_ues -= 1;
         if let Some(n) = self.unauthenticated_ues_on.get_mut(&association) {
             *n -= 1;
@@ -304,10 +445,11 @@ impl Slots {
 
     fn set_connection(&mut self, slot: u32, at: Option<N2Names>) {
         let e = &mut self.entries[slot as usize];
-        if e.at == at {
+        if e.radio.at == at {
             return;
         }
-        let before = std::mem::replace(&mut e.at, at);
+        let before = std::mem::replace(&mut e.radio.at, at);
+        e.radio.shrink();
         e.leave(before);
         if let Some(before) = before.and_then(ran_name)
             && self.by_ran.get(&before) == Some(&slot)
@@ -325,10 +467,14 @@ impl Slots {
         let of = |target: Option<N2Names>, elsewhere: Option<Elsewhere>| {
             [target.map(|t| t.association), elsewhere.map(|e| e.association)].into_iter().flatten()
         };
-        let (before, after) = (of(e.target, e.elsewhere), of(target, elsewhere));
-        let former = std::mem::replace(&mut e.target, target);
-        e.elsewhere = elsewhere;
-        if e.target != former {
+        let former = e.radio.target;
+        if (former, e.radio.elsewhere) == (target, elsewhere) {
+            return;
+        }
+        let (before, after) = (of(former, e.radio.elsewhere), of(target, elsewhere));
+        (e.radio.target, e.radio.elsewhere) = (target, elsewhere);
+        e.radio.shrink();
+        if target != former {
             e.leave(former);
         }
         for association in before {
@@ -408,7 +554,9 @@ impl Slots {
             e.former.0 = e.former.0.wrapping_add(1);
         }
         let id = connection_id(e.connection, ue.slot);
-        e.made.take_if(|(of_before, _)| *of_before == id);
+        if e.radio.made.is_some_and(|(of_before, _)| of_before == id) {
+            e.radio.made = None;
+        }
         Some(id)
     }
 
@@ -420,32 +568,30 @@ impl Slots {
     /// The UE's connections: at the serving gNB, and at the target gNB.
     pub(super) fn names(&self, ue: UeId) -> impl Iterator<Item = N2Names> + use<> {
         let e = self.entries.get(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation);
-        e.map_or([None; 2], |e| [e.at, e.target]).into_iter().flatten()
+        e.map_or([None; 2], |e| [e.radio.at, e.radio.target]).into_iter().flatten()
     }
 
     /// Whether a gNB has a connection of the UE, asks for one, or recently had one.
     pub(super) fn concerns(&self, ue: UeId, association: AssociationId) -> bool {
         let e = self.entries.get(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation);
         e.is_some_and(|e| {
-            let now = [e.at, e.target].map(|names| names.map(|n| n.association));
-            let asks = e.elsewhere.map(|e| e.association);
-            now.contains(&Some(association))
-                || asks == Some(association)
-                || e.left.contains(&Some(association))
+            let now = [e.radio.at, e.radio.target].map(|names| names.map(|n| n.association));
+            let asks = e.radio.elsewhere.map(|e| e.association);
+            now.contains(&Some(association)) || asks == Some(association) || e.left.contains(association)
         })
     }
 
     /// The target gNB has made a context for the UE.
     pub(super) fn made(&mut self, ue: UeId, ours: AmfUeNgapId, theirs: RanUeNgapId) {
-        let is_target = |e: &&mut Entry| e.target.is_some_and(|t| t.amf_ue_ngap_id == ours);
+        let is_target = |e: &&mut Entry| e.radio.target.is_some_and(|t| t.amf_ue_ngap_id == ours);
         if let Some(e) = self.entry(ue).filter(is_target) {
-            e.made = Some((ours, theirs));
+            e.radio.made = Some((ours, theirs));
         }
     }
 
     /// Whether a gNB refers to a second context that it made under the same AMF-UE-NGAP-ID.
     pub(super) fn is_made_twice(&self, ue: UeId, ours: AmfUeNgapId, theirs: RanUeNgapId) -> bool {
-        let made = self.entries.get(ue.slot as usize).and_then(|e| e.made);
+        let made = self.entries.get(ue.slot as usize).and_then(|e| e.radio.made);
         let is_its = |n: N2Names| n.amf_ue_ngap_id == ours && n.ran_ue_ngap_id == Some(theirs);
         made.is_some_and(|made| made.0 == ours && made.1 != theirs) && !self.names(ue).any(is_its)
     }
@@ -493,22 +639,22 @@ impl Slots {
         stream: u16,
     ) {
         if let Some(e) = self.entry(ue) {
-            let (target, before) = (e.target, e.clock);
+            let (target, before) = (e.radio.target, e.clock);
             self.set_coming(ue.slot, target, Some(Elsewhere { association, of, stream, before }));
         }
     }
 
     /// The AMF-UE-NGAP-ID in the PATH SWITCH REQUEST that is being processed for the UE.
     pub(super) fn path_switch_pending(&self, ue: UeId) -> Option<AmfUeNgapId> {
-        self.entries.get(ue.slot as usize)?.elsewhere.map(|e| e.of)
+        self.entries.get(ue.slot as usize)?.radio.elsewhere.map(|e| e.of)
     }
 
     /// The stream of the UE's messages on an association.
     pub(super) fn stream(&self, ue: UeId, association: AssociationId) -> u16 {
-        self.entries.get(ue.slot as usize).map_or(0, |e| match e.elsewhere {
+        self.entries.get(ue.slot as usize).map_or(0, |e| match e.radio.elsewhere {
             Some(elsewhere)
                 if elsewhere.association == association
-                    && e.at.is_none_or(|n| n.association != association) =>
+                    && e.radio.at.is_none_or(|n| n.association != association) =>
             {
                 elsewhere.stream
             }
@@ -541,12 +687,12 @@ impl Slots {
     pub(super) fn note(&mut self, ue: UeId, clock: u64, batch: &Batch) {
         let Some(e) = self.entry(ue) else { return };
         let association = batch.connected.map(|n| n.association);
-        if e.at.map(|n| n.association) != association
-            && let Some(elsewhere) = e.elsewhere.filter(|e| Some(e.association) == association)
+        if e.radio.at.map(|n| n.association) != association
+            && let Some(elsewhere) = e.radio.elsewhere.filter(|e| Some(e.association) == association)
         {
             e.stream = elsewhere.stream;
         }
-        let elsewhere = e.elsewhere.filter(|e| batch.target.is_some() || e.before >= clock);
+        let elsewhere = e.radio.elsewhere.filter(|e| batch.target.is_some() || e.before >= clock);
         e.upfs = batch.upfs;
         self.set_connection(ue.slot, batch.connected);
         self.set_coming(ue.slot, batch.target, elsewhere);
@@ -558,16 +704,18 @@ impl Slots {
 
     fn set_deadline(&mut self, slot: u32, deadline: Option<Instant>) {
         let e = &mut self.entries[slot as usize];
-        if e.deadline == deadline {
+        let deadline = deadline.filter(|at| *at != Instant::FAR_FUTURE);
+        let former = e.deadline();
+        if former == deadline {
             return;
         }
-        if let Some(before) = e.deadline {
+        if let Some(before) = former {
             self.deadlines.remove(&(before, slot));
         }
         if let Some(at) = deadline {
             self.deadlines.insert((at, slot));
         }
-        e.deadline = deadline;
+        e.deadline = deadline.unwrap_or(Instant::FAR_FUTURE);
     }
 
     /// The earliest deadline of a UE.

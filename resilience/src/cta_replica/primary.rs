@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_control::AssociationId;
 use whimbrel_control::udm::Subscribers;
-use whimbrel_ids::Instant;
+use whimbrel_control::{AssociationId, UeContext, UeId};
+use whimbrel_ids::{Instant, Tmsi};
 
 use super::machine::{Machine, Outcome};
 use super::record::{Draft, Head, Record, Shape, Snapshot, Step};
 use crate::cta::ExternalSource;
 use crate::link::CpfCommand;
 use crate::replication::{CpfId, Gate};
-use crate::{Cta, Entropy, Input, Inspect, Order, OrderOutcome, Outbox};
+use crate::{Cpf, Cta, Entropy, Input, Inspect, Order, OrderOutcome, Outbox};
 
 /// The primary CTA, alone or with a replica.
 pub struct PrimaryCta<S, E, I = ()> {
@@ -92,6 +92,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     /// The subscribers.
     pub fn subscribers(&mut self) -> &mut S {
         self.machine.cta.subscribers()
+    }
+
+    /// Its UEs, where it runs them itself, to let them rest between two inputs.
+    pub fn cpf_mut(&mut self) -> Option<&mut Cpf> {
+        self.machine.cta.cpf_mut()
+    }
+
+    /// Adds a UE without inputs ([`Cta::add_idle_ue`]).
+    pub fn add_idle_ue(&mut self, now: Instant, make: impl FnOnce(UeId, Tmsi) -> Box<UeContext>) -> bool {
+        self.machine.cta.add_idle_ue(now, make)
     }
 
     /// The observer of every input.

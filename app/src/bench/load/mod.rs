@@ -219,6 +219,7 @@ pub(crate) fn run(options: &Options) -> Done {
         slices: vec![whimbrel_ids::SNssai::sst(1)],
         cpfs,
         unit: false,
+        added_ues: 0,
     };
     let mut playground = Playground::start(&wish)?;
     print(&format!("{}, {} UEs, {} gNBs; microseconds\n", what(options), scenario.ues, options.gnbs))?;

@@ -150,7 +150,8 @@ pub(super) fn run(options: &Options) -> Done {
     }
     print(&format!(
         "{} UEs drive among {GNBS} gNBs for {} s, without prediction and with it; a CPF is killed in the middle\n",
-        options.ues, options.seconds
+        options.ues(),
+        options.seconds
     ))?;
     let mut servers = None;
     let without = drive(options, false, &mut servers)?;
@@ -181,7 +182,7 @@ fn plots(options: &Options) -> Option<PathBuf> {
 
 /// `servers`: those of the data network, which both drives use.
 fn drive(options: &Options, predicting: bool, servers: &mut Option<Servers>) -> Result<Drive, String> {
-    let scenario = scenario(options.ues, options.seconds);
+    let scenario = scenario(options.ues(), options.seconds);
     let wish = Wish {
         ues: scenario.count(),
         gnbs: GNBS as u8,
@@ -194,6 +195,7 @@ fn drive(options: &Options, predicting: bool, servers: &mut Option<Servers>) -> 
         core_cpu: None,
         suci: SuciScheme::Null,
         cpfs: Vec::new(),
+        added_ues: 0,
         unit: true,
     };
     let playground = Playground::start(&wish)?;

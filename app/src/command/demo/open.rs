@@ -28,13 +28,13 @@ pub(super) fn run(options: &Options) -> Done {
         "starting {OPERATORS} operators and {BROKERS} brokers in a network namespace of their own; no operator has a contract with a broker\n"
     ))?;
     let gnbs = options.gnbs.div_ceil(OPERATORS as u8);
-    let mut playground = OpenPlayground::start(options.ues, gnbs)?;
+    let mut playground = OpenPlayground::start(options.ues(), gnbs)?;
     let servers =
         playground.operators.iter().map(|o| Servers::start(o.gateway)).collect::<Result<Vec<_>, _>>()?;
     print(&format!(
         "{} SAP UEs, which attach in one round trip to the broker, and {} ordinary UEs with a USIM of the broker: attach, session, DNS, \
          page, deregister; then to the next operator\n",
-        options.ues as usize - playground.ordinary(),
+        options.ues() as usize - playground.ordinary(),
         playground.ordinary()
     ))?;
     let mut reports: Vec<Vec<Report>> = (0..OPERATORS).map(|_| Vec::new()).collect();
@@ -50,7 +50,7 @@ pub(super) fn run(options: &Options) -> Done {
         left += operator.client.get::<serde_json::Value>("/api/v1/ues")?["total"].as_u64().unwrap_or(0);
     }
     let pages: u64 = servers.iter().map(|s| s.served().1).sum();
-    let billed = billing::run(&mut playground, u64::from(options.ues) * ROUNDS as u64);
+    let billed = billing::run(&mut playground, u64::from(options.ues()) * ROUNDS as u64);
     let logged = playground.logged();
     let ids: Vec<String> = playground.operators.iter().map(|o| o.id.to_string()).collect();
     let ordinary = playground.ordinary();
@@ -65,7 +65,7 @@ pub(super) fn run(options: &Options) -> Done {
     }
     let granted: u64 = grants.iter().map(|(_, n)| n).sum();
     let line = json!({"bench": "open", "figures": {
-        "operators": OPERATORS, "brokers": BROKERS, "ues": options.ues, "class_2_ues": ordinary, "attaches": summary.attaches,
+        "operators": OPERATORS, "brokers": BROKERS, "ues": options.ues(), "class_2_ues": ordinary, "attaches": summary.attaches,
         "grants": granted, "failed": summary.failed, "violations": summary.violated, "pages": pages,
         "attach_us_p50": summary.attach_us_p50, "attach_us_p99": summary.attach_us_p99,
     }});
@@ -76,7 +76,7 @@ pub(super) fn run(options: &Options) -> Done {
             "{failed} UEs failed, {violated} violations, {left} UEs are left in the cores\n{logged}"
         ));
     }
-    let expected = u64::from(options.ues) * ROUNDS as u64;
+    let expected = u64::from(options.ues()) * ROUNDS as u64;
     if granted != expected || pages != expected {
         return Err(format!(
             "{granted} grants and {pages} pages, but {expected} attaches were due\n{logged}"

@@ -143,7 +143,7 @@ impl Watch for Observer<'_> {
 
 pub(super) fn run(options: &Options) -> Done {
     let wish = Wish {
-        ues: options.ues,
+        ues: options.ues(),
         gnbs: options.gnbs.max(2),
         slices: ["1"].iter().filter_map(|s| s.parse().ok()).collect(),
         configuration: format!("data_networks: [{{ dnn: internet, dns: [{GATEWAY}] }}]\n"),
@@ -152,6 +152,7 @@ pub(super) fn run(options: &Options) -> Done {
         suci: SuciScheme::Null,
         cpfs: Vec::new(),
         unit: true,
+        added_ues: 0,
     };
     if options.capture.is_some() {
         return Err("a unit writes no capture: leave --capture out".into());

@@ -72,22 +72,26 @@ impl Watch for Director {
     }
 }
 
+/// UEs by default.
+const UES: u32 = 40;
+
 pub(super) fn run(options: &Options) -> Done {
     let gnbs = options.gnbs.div_ceil(OPERATORS as u8).max(2);
     print(&format!(
         "starting {OPERATORS} operators with {gnbs} gNBs each, a broker, a relay and a gateway in a network namespace of their own\n"
     ))?;
-    let mut playground = VeilPlayground::start(options.ues, gnbs, options.direct)?;
+    let ues = options.ues.unwrap_or(UES);
+    let mut playground = VeilPlayground::start(ues, gnbs, options.direct)?;
     let servers =
         playground.operators.iter().map(|o| Servers::start(o.gateway)).collect::<Result<Vec<_>, _>>()?;
     print(&format!(
         "{} veiled UEs: attach, session, DNS, page, deregister, again at the same tower, then at the other operator; a CPF of each operator is \
          killed in the second round\n",
-        options.ues
+        ues
     ))?;
     let played = play_all(&mut playground);
     let Played { reports, seen, shown } = played.map_err(|e| format!("{e}\n{}", playground.logged()))?;
-    let expected = u64::from(options.ues) * (ROUNDS * ATTACHES) as u64;
+    let expected = u64::from(ues) * (ROUNDS * ATTACHES) as u64;
     let counted = counts(&playground, expected)?;
     let billed = playground.billed()?;
     let pages: u64 = servers.iter().map(|s| s.served().1).sum();

@@ -106,6 +106,21 @@ metrics! {
         LocationReports "whimbrel_location_reports_total" Counter None Console [] "" "LOCATION REPORT messages that answer a request of the core.";
         LocationFailures "whimbrel_location_failures_total" Counter None Console [] "" "Requests for the location of a UE that failed.";
     }
+    "Memory of UEs" {
+        MemoryLimit "whimbrel_memory_limit_bytes" Gauge Bytes Part [] "" "Memory that this process may take (`memory.limit`).";
+        UesAtRest "whimbrel_ues_at_rest" Gauge None Part [] "" "UEs that are stored as records, since they had no messages for `memory.rest_after`.";
+        UeRecords "whimbrel_ue_records_bytes" Gauge Bytes Part [] "" "Octets of these records.";
+        UeMemory "whimbrel_ue_memory_bytes" Gauge Bytes Part ["tier"] "" "Octets of the regions that hold records, by tier: fast (memory), slow (zram or file).";
+        UeRecordReads "whimbrel_ue_record_reads_total" Counter None Part ["tier"] "" "Records that were read for a message of their UEs, by tier.";
+        UesStored "whimbrel_ues_stored_total" Counter None Part [] "" "Times that a UE was stored as a record.";
+        UeRecordsMoved "whimbrel_ue_records_moved_total" Counter None Part [] "" "Records that were moved to records of the same hotness.";
+        UeRecordStall "whimbrel_ue_record_stall_seconds_total" Counter Seconds Part [] "" "Time that messages waited for records in the slow tier.";
+        UeRecordStallLongest "whimbrel_ue_record_stall_longest_seconds" Gauge Seconds Part [] "" "The longest of these waits.";
+        UeRelocationLongest "whimbrel_ue_relocation_longest_seconds" Gauge Seconds Part [] "" "The longest time that messages waited while records were moved.";
+        UesNotStored "whimbrel_ues_not_stored_total" Counter None Part [] "" "Times that there was no room for a record, and the UE stayed in memory as it was.";
+        UesAdded "whimbrel_ues_added_total" Counter None Part [] "" "UEs that were added like those that had registered, for a demonstration.";
+        UeRecordsDamaged "whimbrel_ue_records_damaged_total" Counter None Part [] "" "Records that were not read as they were written: their UEs have to register again.";
+    }
     "N2" {
         N2Received "whimbrel_n2_messages_received_total" Counter None Console [] "" "NGAP messages received.";
         N2Sent "whimbrel_n2_messages_sent_total" Counter None Console [] "" "NGAP messages sent.";

@@ -47,6 +47,9 @@ impl ControlLoop {
         if let Some((condition, detail)) = self.foresight.as_ref().map(Foresight::condition) {
             self.console.components(|c| c.set("foresight", condition, detail));
         }
+        if let Some(memory) = &self.memory {
+            memory.adjust();
+        }
         self.remember_associations();
         let waited = std::mem::take(&mut self.timing.longest_turn);
         self.handle_input(now, Input::Waited(waited));
@@ -147,8 +150,11 @@ impl ControlLoop {
         let brokers = self.brokers.iter().flat_map(Brokers::samples);
         let brokers = brokers.chain(self.veil.iter().flat_map(Veil::samples));
         let foresight = self.foresight.iter().flat_map(Foresight::samples);
+        let cpf = self.active.cta().cpf();
+        let memory = self.memory.iter().flat_map(|memory| memory.samples(cpf)).chain(self.added_ues.sample());
         upf.chain(n4)
             .chain(foresight)
+            .chain(memory)
             .chain(replication)
             .chain(peer_amfs)
             .chain(brokers)

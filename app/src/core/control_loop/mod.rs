@@ -39,6 +39,7 @@ use super::smf_n4::SmfN4;
 use super::stored_ues::StoredUeFile;
 use super::subscriber_copy::SubscriberFeed;
 use super::subscribers::StoredSubscribers;
+use super::ue_memory::{AddedUes, UeMemory};
 use super::upf::LocalUpf;
 use crate::capture::Capture;
 use crate::clock;
@@ -58,7 +59,7 @@ const N4_PER_TURN_MAX: usize = 64;
 const CPFS_JOIN_WITHIN: Duration = Duration::from_secs(2);
 
 /// The CTA while it is the primary.
-type PrimaryCta = cta_replica::PrimaryCta<StoredSubscribers, SystemEntropy, CoreTime>;
+pub(super) type PrimaryCta = cta_replica::PrimaryCta<StoredSubscribers, SystemEntropy, CoreTime>;
 
 /// What the control loop is to serve.
 pub(super) enum Serves {
@@ -112,6 +113,9 @@ pub(super) struct ControlLoop {
     active: PrimaryCta,
     role: Role,
     upfs: Upfs,
+    /// The memory of UEs at rest; `None`: UEs do not rest.
+    memory: Option<UeMemory>,
+    added_ues: AddedUes,
     /// The links to other AMFs of this network (N14).
     peer_amfs: Option<PeerAmfs>,
     /// The brokers whose users are served.
@@ -165,7 +169,7 @@ impl ControlLoop {
             cta.set_log_limits(cluster.logs());
             cta
         };
-        let (active, role) = match serves {
+        let (mut active, role) = match serves {
             Serves::UpfOnly | Serves::Single => {
                 let mut cta = Cta::new(control.clone(), directory, subscribers, entropy, core_time, now);
                 stored_ues.iter_mut().for_each(|file| file.restore(now, &mut cta, &parts.console));
@@ -205,6 +209,9 @@ impl ControlLoop {
                 (active, Role::Pair(Box::new(pair)))
             }
         };
+        let single = matches!(role, Role::Single) && !upf_only;
+        let cpf = active.cpf_mut().filter(|_| single);
+        let memory = UeMemory::start(&parts.config, cpf, &parts.console);
         let version = control.version;
         let signalling_octets = (parts.config.api.signalling_mib as usize) << 20;
         parts.console.signalling(|s| s.limit(signalling_octets));
@@ -224,6 +231,8 @@ impl ControlLoop {
             observer,
             active,
             role,
+            memory,
+            added_ues: AddedUes::new(parts.added_ues),
             upfs: Upfs { local, local_id, n4: parts.smf_n4, answers: Vec::new() },
             peer_amfs,
             brokers,
@@ -353,6 +362,11 @@ impl ControlLoop {
         }
         let observer = &self.observer;
         self.active.inspect().end(|procedure, spent| observer.worked(procedure, spent));
+        if let Some(memory) = &mut self.memory {
+            let more = memory.turn(now, busy, self.active.cpf_mut());
+            busy |= more;
+        }
+        busy |= self.added_ues.turn(now, &mut self.active);
         if self.role.pair().is_some() {
             self.timing.turned = clock::now();
         }

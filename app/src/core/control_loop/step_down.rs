@@ -54,6 +54,7 @@ impl ControlLoop {
             console,
             n2: n2.transport,
             remembered_in: n2.remembered_in,
+            added_ues: 0,
             at_promotion: None,
         };
         Ok((parts, Box::new(replica)))

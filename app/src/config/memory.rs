@@ -1,0 +1,152 @@
+//! Memory of UE contexts, and where those go that are seldom used.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Config;
+use super::section::{Pass, Section};
+use super::value::{Value, words};
+
+/// The least memory: a core without UEs takes half of it.
+const LIMIT_MIN: u64 = 64 << 20;
+
+/// Where UEs at rest are stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    /// The memory of this process; `None`: UEs do not rest.
+    pub(crate) limit: Option<Octets>,
+    pub(crate) slow: Slow,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) rest_after: Duration,
+}
+
+/// The slow tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slow {
+    /// There is none.
+    None,
+    /// Compressed memory, as swap of the kernel.
+    Zram,
+    /// A file.
+    File,
+}
+
+words!(Slow { Slow::None = "none", Slow::Zram = "zram", Slow::File = "file", });
+
+/// A number of octets, written with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Octets(pub(crate) u64);
+
+impl Octets {
+    const UNITS: [(&'static str, u32); 3] = [("MiB", 20), ("GiB", 30), ("TiB", 40)];
+}
+
+impl Value for Octets {
+    fn read(text: &str) -> Result<Self, String> {
+        let read = || {
+            let text = text.trim();
+            let (unit, shift) = Self::UNITS.into_iter().find(|(unit, _)| text.ends_with(unit))?;
+            let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+            number.checked_mul(1 << shift).map(Self)
+        };
+        read().ok_or_else(|| "a whole number with its unit, MiB, GiB or TiB, such as 8 GiB".into())
+    }
+
+    fn show(&self) -> String {
+        let fits = Self::UNITS.into_iter().rev().find(|(_, shift)| self.0 >> shift << shift == self.0);
+        let (unit, shift) = fits.unwrap_or(Self::UNITS[0]);
+        format!("{} {unit}", self.0 >> shift)
+    }
+}
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Memory {
+    let doc = "Memory of UE contexts (docs/memory.md). With a limit, a UE without messages for `rest_after` is stored as a record of some \
+               hundred octets, and records that are seldom used leave memory for the slow tier.";
+    root.section("memory", doc, |s| {
+        let memory = Memory {
+            limit: s.optional(
+                "limit",
+                "8 GiB",
+                "Memory of this process, 64 MiB or more. Beyond it, records that are seldom used go to the slow tier. Nothing is refused: \
+                 where the slow tier is full, missing or fails, they stay in memory.",
+            ),
+            slow: s.value(
+                "slow",
+                Slow::None,
+                "The slow tier: zram (the kernel's swap, which has to be on), file, or none: all records stay in memory.",
+            ),
+            file: s.optional(
+                "file",
+                "/var/lib/whimbrel/ues",
+                "Path of the file with `slow: file`, by default beside the store. It is created at each start and has no name once it is \
+                 open. It holds keys of UEs: the file system must be one of this host, encrypted if the host may be stolen.",
+            ),
+            rest_after: s.value("rest_after", Duration::from_secs(2), "A UE rests after this time without messages, 100ms to 1h."),
+        };
+        if memory.limit.is_some_and(|limit| limit.0 < LIMIT_MIN) {
+            s.refuse("limit", "a core needs more memory".to_owned(), format!("write {} or more", Octets(LIMIT_MIN).show()));
+        }
+        if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&memory.rest_after) {
+            s.refuse("rest_after", "it is out of bounds".to_owned(), "write 100ms to 1h");
+        }
+        memory
+    })
+}
+
+/// Reports contradictions with other keys.
+pub(super) fn check(config: &Config, pass: &mut Pass) {
+    let memory = &config.memory;
+    if memory.limit.is_none() && memory.slow != Slow::None {
+        let what = format!("a slow tier ({}) is not used without a limit", memory.slow.show());
+        pass.refuse("memory.slow", what, "write `limit`, such as 8 GiB, or leave `slow` out");
+    }
+    let cluster = config.cluster.listen.is_some() || config.cluster.pair.is_some() || config.unit.enabled;
+    if memory.limit.is_some() && cluster {
+        let what = "UEs are served by CPFs that are other processes, whose UEs do not rest";
+        pass.refuse("memory.limit", what, "leave it out, or serve UEs in this process");
+    }
+    if memory.file.is_some() && memory.slow != Slow::File {
+        pass.refuse("memory.file", "the slow tier is no file", "write `slow: file`, or leave `file` out");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn octets_carry_their_unit() {
+        for (text, octets) in
+            [("64 MiB", 64 << 20), ("8GiB", 8 << 30), ("1536 MiB", 3 << 29), ("2 TiB", 2 << 40)]
+        {
+            let read = Octets::read(text).unwrap();
+            assert_eq!(read.0, octets, "{text}");
+            assert_eq!(Octets::read(&read.show()), Ok(read));
+        }
+        assert_eq!(Octets(3 << 29).show(), "1536 MiB");
+        for bad in ["8", "8 GB", "-1 GiB", "99999999999999 TiB", "GiB", ""] {
+            assert!(Octets::read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_a_memory_limit_is_named_with_its_key() {
+        for (yaml, key) in [
+            ("memory: { slow: file }", "memory.slow"),
+            ("memory: { limit: 8 GiB, file: /x }", "memory.file"),
+            ("memory: { limit: 1 MiB }", "memory.limit"),
+            ("memory: { limit: 8 GiB, rest_after: 1ms }", "memory.rest_after"),
+            ("memory: { limit: 8 GiB, slow: zarm }", "zram"),
+            ("memory: { limit: 8 }", "GiB"),
+            ("memory: { limit: 8 GiB }\nunit: { enabled: true }", "memory.limit"),
+        ] {
+            let problems = crate::config::parse(yaml, Path::new("m.yaml")).unwrap_err().to_string();
+            assert!(problems.contains(key), "{yaml}: {problems}");
+        }
+        for good in ["memory: { limit: 8 GiB, slow: file, file: /x }", "memory: { limit: 64 MiB }", ""] {
+            assert!(crate::config::parse(good, Path::new("m.yaml")).is_ok(), "{good}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Lets UEs rest between two turns of the control loop, and keeps the process within its memory (`memory.limit`).
+
+use std::fs;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tracing::warn;
+use whimbrel_control::{Prf, UeId};
+use whimbrel_ids::{Instant, Supi};
+use whimbrel_resilience::Cpf;
+use whimbrel_tier::Backing;
+
+use super::rest_heap::{RestHeap, RestHeapState};
+use crate::config::{Config, Memory, Slow};
+use crate::console::{Condition, Console, Metric, Sample};
+
+/// Time between two slices of work while messages arrive.
+const SLICE_EVERY: Duration = Duration::from_millis(1);
+/// UEs that are looked at in a slice: more go idle in a second only with more than 30,000 connections released in it.
+const UES_PER_SLICE: usize = 32;
+/// Records that are looked at in a slice: some hundred microseconds.
+const RECORDS_PER_SLICE: usize = 1000;
+/// Regions get at least so much, however much the rest of the process takes.
+const FAST_MIN: u64 = 32 << 20;
+
+/// The memory of UEs at rest.
+pub(super) struct UeMemory {
+    limit: u64,
+    heap: Rc<RestHeapState>,
+    next_slice: Instant,
+}
+
+impl UeMemory {
+    /// Gives the CPF of this process its store for UEs at rest, if a limit is configured.
+    pub(super) fn start(config: &Config, cpf: Option<&mut Cpf>, console: &Console) -> Option<Self> {
+        let (limit, cpf) = (config.memory.limit?.0, cpf?);
+        let (backing, fault) = backing(&config.memory, &config.store.path);
+        let opened = RestHeap::new(limit, backing).or_else(|e| {
+            warn!("UEs at rest stay in memory: the file for them cannot be created: {e}");
+            RestHeap::new(limit, Backing::None).map(|opened| (opened.0, opened.1))
+        });
+        let (heap, state) = opened.ok()?;
+        cpf.set_rest_store(Box::new(heap), config.memory.rest_after);
+        let (condition, detail) = match fault {
+            Some(sentence) => {
+                warn!("UEs at rest stay in memory: {sentence}");
+                (Condition::Limited, sentence)
+            }
+            None => (Condition::Up, format!("UEs rest after {:?}", config.memory.rest_after)),
+        };
+        console.components(|c| c.set("memory", condition, detail));
+        Some(Self { limit, heap: state, next_slice: Instant::ZERO })
+    }
+
+    /// Works for some hundred microseconds at most. Returns whether there is more to do.
+    pub(super) fn turn(&mut self, now: Instant, busy: bool, cpf: Option<&mut Cpf>) -> bool {
+        let Some(cpf) = cpf.filter(|_| !busy || now >= self.next_slice) else { return false };
+        self.next_slice = now + SLICE_EVERY;
+        cpf.rest(now, UES_PER_SLICE, RECORDS_PER_SLICE);
+        self.heap.is_busy.get()
+    }
+
+    /// Sets what regions may take of the limit: what the rest of the process leaves.
+    pub(super) fn adjust(&self) {
+        let rest = resident().saturating_sub(self.heap.stats.get().fast_octets);
+        self.heap.fast_octets.set(self.limit.saturating_sub(rest).max(FAST_MIN));
+    }
+
+    pub(super) fn samples(&self, cpf: Option<&Cpf>) -> Vec<Sample> {
+        let counters = cpf.and_then(Cpf::rest_counters).unwrap_or_default();
+        let (heap, stats) = (&self.heap, self.heap.stats.get());
+        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
+        let one = |metric, value| Sample { metric, label: None, value };
+        let of = |metric, label: &str, value| Sample { metric, label: Some(label.into()), value };
+        vec![
+            one(Metric::MemoryLimit, self.limit),
+            one(Metric::UesAtRest, counters.at_rest),
+            one(Metric::UeRecords, counters.record_octets),
+            of(Metric::UeMemory, "fast", stats.fast_octets),
+            of(Metric::UeMemory, "slow", stats.slow_octets),
+            of(Metric::UeRecordReads, "fast", stats.fast_reads),
+            of(Metric::UeRecordReads, "slow", stats.slow_reads),
+            one(Metric::UesStored, counters.stored),
+            one(Metric::UeRecordsMoved, stats.moved),
+            one(Metric::UeRecordStall, micros(heap.stalled.get())),
+            one(Metric::UeRecordStallLongest, micros(heap.longest_stall.get())),
+            one(Metric::UeRelocationLongest, micros(heap.longest_slice.get())),
+            one(Metric::UesNotStored, counters.no_room),
+            one(Metric::UeRecordsDamaged, counters.damaged),
+        ]
+    }
+}
+
+/// Where cold records go, and why they cannot go where the configuration says.
+fn backing(memory: &Memory, store: &std::path::Path) -> (Backing, Option<String>) {
+    match memory.slow {
+        Slow::None => (Backing::None, None),
+        Slow::Zram => match fs::read_to_string("/proc/swaps") {
+            Ok(swaps) if swaps.contains("zram") => (Backing::Swap, None),
+            _ => (Backing::None, Some("`memory.slow` is zram, and the host has no swap on zram".into())),
+        },
+        Slow::File => {
+            let beside = || -> PathBuf { store.with_extension(format!("ues-{}", std::process::id())) };
+            (Backing::File(memory.file.clone().unwrap_or_else(beside)), None)
+        }
+    }
+}
+
+/// Octets of this process in memory.
+fn resident() -> u64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+/// UE contexts that are added for a demonstration or a measurement, each like one of the UEs that have registered.
+pub(super) struct AddedUes {
+    prf: Prf,
+    /// UEs that have registered and rest.
+    like: Vec<UeId>,
+    next: u32,
+    of: u32,
+}
+
+impl AddedUes {
+    /// UEs that are added between two turns.
+    const PER_TURN: u32 = 100;
+    /// The digits of the first SUPI: behind all that a store has.
+    const FIRST: u64 = 999_705_000_000_000;
+
+    pub(super) fn new(of: u32) -> Self {
+        Self { prf: Prf::new(b"UEs of a network"), like: Vec::new(), next: 0, of }
+    }
+
+    /// Adds some. Returns whether more are to be added now.
+    pub(super) fn turn(&mut self, now: Instant, active: &mut super::control_loop::PrimaryCta) -> bool {
+        if self.next == self.of {
+            return false;
+        }
+        if self.like.is_empty() {
+            let cta = active.cta();
+            if cta.registered() < Self::LIKE || cta.connected() > 0 {
+                return false;
+            }
+            let idle = cta.contexts().filter(|ue| ue.is_idle() && !ue.is_connected());
+            self.like = idle.map(|ue| ue.id).collect();
+            if self.like.is_empty() {
+                return false;
+            }
+        }
+        for n in self.next..self.of.min(self.next + Self::PER_TURN) {
+            let like = self.like[n as usize % self.like.len()];
+            let Some(like) = active.cta().cpf().and_then(|cpf| cpf.context(like)).cloned() else { continue };
+            let supi = (Self::FIRST + u64::from(n)).to_string().parse::<Supi>();
+            let (Ok(supi), prf) = (supi, &self.prf) else { continue };
+            if !active.add_idle_ue(now, |id, tmsi| like.another(id, n.into(), supi, tmsi, prf)) {
+                warn!("no more than {n} UEs are added: the limit of UEs is reached");
+                self.of = n;
+                return false;
+            }
+            self.next = n + 1;
+        }
+        true
+    }
+
+    /// How many UEs have to be registered before UEs like them are added.
+    const LIKE: usize = 16;
+
+    pub(super) fn sample(&self) -> Option<Sample> {
+        (self.of > 0).then(|| Sample { metric: Metric::UesAdded, label: None, value: self.next.into() })
+    }
+}
