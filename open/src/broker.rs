@@ -351,7 +351,7 @@ impl Broker {
         let (id, request) = (user.vector.user, &authentic.request);
         let barred = user.profile.revoked || self.suspects.contains(&id);
         let key = AnswerKey::new(&request.request.hash(), authentic.id, &request.terms, &request.share);
-        // A grant that was given is not given again to a user who is barred since.
+        // A grant that was given is not given again to a user that is barred since.
         let is_fresh = user.vector.counter > user.profile.counter;
         if barred && !is_fresh {
             return self.refuse(&authentic, RefusalCause::UserRevoked, Some(id));

@@ -4,6 +4,7 @@ mod attach;
 mod billing;
 mod broker;
 mod forwarder;
+mod mobility;
 mod parties;
 
 use std::io;
@@ -22,6 +23,8 @@ pub(crate) enum Experiment {
     Broker(broker::Options),
     /// Lying operators and users that a broker finds, and false alarms (chapter 3.4.3).
     Billing(billing::Options),
+    /// A download through the move to another operator, by the kernel's MPTCP (table 3.1, figures 3.8 and 3.9).
+    Mobility(mobility::Options),
 }
 
 /// Runs an experiment; for tests with so little to measure that it shows nothing but that it can be drawn.
@@ -33,12 +36,14 @@ pub(crate) fn run(mut experiment: Experiment, quick: bool, plots: &Path) -> io::
             Experiment::Attach(options) => options.quick(),
             Experiment::Broker(options) => options.quick(),
             Experiment::Billing(options) => options.quick(),
+            Experiment::Mobility(options) => options.quick(),
         }
     }
     match &experiment {
         Experiment::Attach(options) => attach::run(options, plots),
         Experiment::Broker(options) => broker::run(options, plots),
         Experiment::Billing(options) => billing::run(options, plots),
+        Experiment::Mobility(options) => mobility::run(options, plots),
     }
 }
 

@@ -13,7 +13,7 @@ mod population;
 pub(crate) mod smf;
 mod threads;
 mod throughput;
-mod xdp;
+pub(crate) mod xdp;
 
 use std::io;
 use std::path::Path;

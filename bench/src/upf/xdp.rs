@@ -239,7 +239,7 @@ fn floors(options: &Options, ran: &Namespace, network: &Namespace) -> io::Result
 }
 
 /// Runs the program again in a network namespace of its own, if it is not there yet: whether all went well there.
-pub(super) fn again_inside() -> io::Result<Option<bool>> {
+pub(crate) fn again_inside() -> io::Result<Option<bool>> {
     if std::env::var_os(INSIDE).is_some() {
         return Ok(None);
     }
@@ -250,10 +250,10 @@ pub(super) fn again_inside() -> io::Result<Option<bool>> {
 }
 
 /// A network namespace beside ours, kept alive by a process in it.
-pub(super) struct Namespace(Child);
+pub(crate) struct Namespace(Child);
 
 impl Namespace {
-    fn new(set_up: &str) -> io::Result<Self> {
+    pub(crate) fn new(set_up: &str) -> io::Result<Self> {
         let child = Command::new("unshare").args(["-n", "sleep", "3600"]).spawn()?;
         let (pid, own) = (child.id(), fs::read_link("/proc/self/ns/net")?);
         let end = Instant::now() + Duration::from_secs(5);
@@ -273,12 +273,12 @@ impl Namespace {
         packets.ok_or_else(|| io::Error::other(format!("no figures of {interface}")))
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
     /// Runs commands in it.
-    pub(super) fn sh(&self, commands: &str) -> io::Result<()> {
+    pub(crate) fn sh(&self, commands: &str) -> io::Result<()> {
         sh(&format!("nsenter -t {} -n sh -ec '{commands}'", self.0.id()))
     }
 
@@ -295,7 +295,7 @@ impl Namespace {
     }
 
     /// Moves the calling thread there.
-    pub(super) fn enter(pid: u32) -> io::Result<()> {
+    pub(crate) fn enter(pid: u32) -> io::Result<()> {
         let namespace = fs::File::open(format!("/proc/{pid}/ns/net"))?;
         Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
     }

@@ -11,7 +11,7 @@ use whimbrel_open::msg::{Grant, RefusalCause};
 use whimbrel_ran::ue::{Event, MmState, SuciSource};
 
 use super::brokers::OperatorIndex;
-use super::{Forwarded, OpenRun, Told};
+use super::{Accepted, Forwarded, OpenRun};
 use crate::agree::served_as;
 
 /// What UPFs have forwarded and need not have reported yet, in octets: the least volume after which a report is due.
@@ -48,7 +48,7 @@ impl OpenRun {
             match event.event {
                 CoreEvent::Deregistered { subject, why } => self.deregistered(at, subject.supi, why),
                 CoreEvent::Refused { procedure: Procedure::Registration, subject, .. } => {
-                    self.ended(at, |told| Some(told.supi) == subject.supi);
+                    self.ended(at, |accepted| Some(accepted.supi) == subject.supi);
                 }
                 _ => {}
             }
@@ -82,16 +82,16 @@ impl OpenRun {
             Deregistered::StateLost => {
                 let known: BTreeSet<Supi> =
                     self.operators[at].net.contexts().filter_map(|c| c.amf.supi).collect();
-                self.ended(at, |told| !known.contains(&told.supi));
+                self.ended(at, |accepted| !known.contains(&accepted.supi));
             }
-            _ => self.ended(at, |told| Some(told.supi) == supi),
+            _ => self.ended(at, |accepted| Some(accepted.supi) == supi),
         }
     }
 
     /// An operator has ended registrations.
-    fn ended(&mut self, at: OperatorIndex, which: impl Fn(&Told) -> bool) {
-        let told = self.subscribers.iter_mut().filter(|s| s.at == at).filter_map(|s| s.told.as_mut());
-        told.filter(|told| which(told)).for_each(|told| told.ended = true);
+    fn ended(&mut self, at: OperatorIndex, which: impl Fn(&Accepted) -> bool) {
+        let accepted = self.subscribers.iter_mut().filter(|s| s.at == at).filter_map(|s| s.accepted.as_mut());
+        accepted.filter(|accepted| which(accepted)).for_each(|accepted| accepted.ended = true);
     }
 
     fn ue_events(&mut self, n: usize) {
@@ -115,7 +115,7 @@ impl OpenRun {
                         "a signed refusal is final: UE {n} is served on a request that was refused, {:?}",
                         subscriber.refused
                     );
-                    subscriber.told = served_as(context).map(|supi| Told { supi, ended: false });
+                    subscriber.accepted = served_as(context).map(|supi| Accepted { supi, ended: false });
                 }
                 Event::BrokerRefused(Some(cause)) => {
                     self.counts.refused_ues += 1;
@@ -150,22 +150,20 @@ impl OpenRun {
         }
     }
 
-    /// Read your writes: what REGISTRATION ACCEPT told a UE is so at the operator and at the broker.
+    /// Read your writes: what REGISTRATION ACCEPT says to a UE is so at the operator and at the broker.
     fn check_written(&self, at: OperatorIndex) {
         let net = &self.operators[at].net;
         for (n, subscriber) in self.subscribers.iter().enumerate().filter(|(_, s)| s.at == at) {
             let ue = net.ue_ref(self.ue(n));
-            let Some(told) = subscriber.told.filter(|t| !t.ended) else { continue };
+            let Some(accepted) = subscriber.accepted.filter(|t| !t.ended) else { continue };
             if ue.state() != MmState::Registered {
                 continue;
             }
             // A UE that has new keys, and awaits another REGISTRATION ACCEPT, has two names.
-            let names = [Some(told.supi), served_as(ue)];
+            let names = [Some(accepted.supi), served_as(ue)];
             let known = net.contexts().find(|c| c.amf.registered && names.contains(&c.amf.supi));
             let Some(known) = known else {
-                panic!(
-                    "read your writes: UE {n} was told that it is registered, and the operator does not know it"
-                );
+                panic!("read your writes: UE {n} has REGISTRATION ACCEPT, and the operator does not know it");
             };
             let Some(held) = &known.grant else { continue };
             if let Some(session) = ue.sap_session().filter(|_| known.amf.supi == served_as(ue)) {

@@ -132,9 +132,9 @@ struct Operator {
     spared_until: Instant,
 }
 
-/// What a UE was told by REGISTRATION ACCEPT.
+/// The registration that a UE has by REGISTRATION ACCEPT.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Accepted {
     supi: Supi,
     /// The network has ended the registration since, or refused to continue it.
     ended: bool,
@@ -145,7 +145,7 @@ struct Subscriber {
     /// Its identity at the broker, if it is a SAP UE.
     user: Option<UserId>,
     at: OperatorIndex,
-    told: Option<Told>,
+    accepted: Option<Accepted>,
     /// The counter of the last request that its broker has refused, and why.
     refused: Option<(u64, RefusalCause)>,
 }
@@ -311,7 +311,7 @@ impl OpenRun {
                 operator.net.lose_power(ue);
             }
         }
-        self.subscribers.push(Subscriber { broker, user, at, told: None, refused: None });
+        self.subscribers.push(Subscriber { broker, user, at, accepted: None, refused: None });
     }
 
     /// From half to one and a half times `mean` after now.
@@ -469,7 +469,7 @@ impl OpenRun {
         operator.net.switch_on(ue);
         operator.net.command(ue, Command::Register);
         let subscriber = &mut self.subscribers[n];
-        (subscriber.at, subscriber.told) = (to, None);
+        (subscriber.at, subscriber.accepted) = (to, None);
         self.observe(to);
     }
 
@@ -557,7 +557,7 @@ impl OpenRun {
             lose_key(&mut config);
             net.replace_ue(ue, config);
         }
-        self.subscribers[n].told = None;
+        self.subscribers[n].accepted = None;
     }
 
     /// All parties run until then.
@@ -658,7 +658,7 @@ impl OpenRun {
         let net = &self.operators[subscriber.at].net;
         let served = crate::agree::served_as(net.ue_ref(self.ue(n)));
         net.ue_ref(self.ue(n)).state() == MmState::Registered
-            && subscriber.told.is_some_and(|told| !told.ended && Some(told.supi) == served)
+            && subscriber.accepted.is_some_and(|accepted| !accepted.ended && Some(accepted.supi) == served)
             && net.contexts().any(|c| c.amf.registered && c.amf.supi == served)
     }
 }
