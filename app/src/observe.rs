@@ -727,6 +727,7 @@ fn name_of(procedure: Procedure) -> ProcedureName {
             ProcedureName::UpConnectionActivation
         }
         Procedure::UpConnectionDeactivation => ProcedureName::UpConnectionDeactivation,
+        Procedure::SessionRestoration => ProcedureName::SessionRestoration,
     }
 }
 

@@ -92,6 +92,7 @@ fn handle_command(ue: Ue, command: Command) {
         Command::Expected(psi, at) => smf::handover::expect(ue, psi, at),
         Command::UpfRestarted(upf) => smf::release::upf_restarted(ue, upf),
         Command::LeaveUpf(upf) => smf::release::leave_upf(ue, upf),
+        Command::RestoreSessions(upf) => smf::restoration::restore_sessions(ue, upf),
         #[cfg(feature = "fault-injection")]
         Command::Panic => ue.with(|_| panic!("a fault was injected")),
     }

@@ -260,6 +260,8 @@ pub enum Command {
     LeaveUpf(UpfId),
     /// The handover predictor expects the UE at another gNB soon; with the downlink tunnel of a session there (Synergy §III-C).
     Expected(PduSessionId, Tunnel),
+    /// A UPF is connected again after a restart of the core: it gets the UE's sessions (TS 23.527 §4.3).
+    RestoreSessions(UpfId),
     /// Panics: tests that the CTA survives a fault of the program.
     #[cfg(feature = "fault-injection")]
     Panic,

@@ -178,7 +178,7 @@ impl Sim {
         self.control.cta.wait(); // it has it at once
         let directory = Directory::new(self.config.amf.plmn, self.home_keys.clone());
         let entropy = (Prf::new(&self.rng.octets()), 0);
-        let recorder = self.control.cta.inspect().restarted();
+        let recorder = self.control.cta.inspect().restarted(false);
         let cta_replica = CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, recorder);
         self.control.pair.cta_replica = Some(cta_replica.expect("a snapshot is read as it was written"));
         self.control.pair.cta_replicas += 1;

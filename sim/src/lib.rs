@@ -163,7 +163,12 @@ impl Sim {
             config,
             faults,
             home_keys,
-            control: ControlPlane { cta: PrimaryCta::new(cta), pair: Pair::default(), cluster },
+            control: ControlPlane {
+                cta: PrimaryCta::new(cta),
+                pair: Pair::default(),
+                cluster,
+                disk: Vec::new(),
+            },
             peer_amf: None,
             brokers: open::Brokers::default(),
             veil: None,

@@ -99,6 +99,8 @@ impl Link {
                 CpfCommand::Released(_) => "notice of released outputs",
                 CpfCommand::Forget { .. } => "notice that a UE is gone",
                 CpfCommand::Configure(_) => "configuration",
+                CpfCommand::Hold { .. } => "restored state",
+                CpfCommand::Store { .. } => "order to store UEs",
             },
             Self::Peer(_, _, message) => match message {
                 PeerMessage::State(_) => "state",

@@ -9,6 +9,7 @@ mod bad_n2;
 mod bad_nas;
 mod causes;
 mod chaos;
+mod core_restart;
 mod crowd;
 mod cta_replica;
 mod deltas;

@@ -28,6 +28,7 @@ mod open5gs;
 mod record;
 mod schema;
 mod seal;
+mod sealed_log;
 mod store;
 mod subscription;
 mod text;
@@ -41,6 +42,7 @@ pub use import::{BAD_LINES_MAX, BadLine, Format, Imported, OnExisting, Problem, 
 pub use record::{
     Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, WithSecrets,
 };
+pub use sealed_log::{SealedLog, SealedLogError, SealedRecords};
 pub use store::{PAGE_MAX, Store};
 pub use subscription::{
     AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, FILTERS_MAX, FLOWS_MAX, FRAMED_ROUTES_MAX, FlowGate,

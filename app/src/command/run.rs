@@ -382,7 +382,8 @@ fn user_plane(
     if let Some(at) = config.n4.listen {
         info!("N4: PFCP for other SMFs on {at}");
     }
-    let seed = u64::from_ne_bytes(entropy.octets());
+    let fresh = u64::from_ne_bytes(entropy.octets());
+    let seed = core::kept_seed(config, fresh);
     match LocalUpf::start(config, seed, n4, alone, inherited) {
         Ok(upf) => {
             let at = format!("GTP-U on {} port {}, by {}", config.n3.address, config.n3.port, upf.n3_io());

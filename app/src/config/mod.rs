@@ -54,7 +54,7 @@ pub(crate) use limits::Limits;
 pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
-pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};
+pub(crate) use service::{Api, KeepUes, Log, LogFormat, LogLevel, Store};
 pub(crate) use timers::Timers;
 pub(crate) use unit::conflict as unit_conflict;
 pub(crate) use upf::Upf;

@@ -11,6 +11,15 @@ use super::value::words;
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
     pub(crate) key_file: PathBuf,
+    pub(crate) keep_ues: KeepUes,
+}
+
+/// When UEs are written to the disk, so that they stay registered through a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeepUes {
+    Never,
+    OnStop,
+    Always,
 }
 
 /// The HTTP API.
@@ -52,6 +61,7 @@ words! { LogLevel {
     LogLevel::Error = "error", LogLevel::Warn = "warn", LogLevel::Info = "info", LogLevel::Debug = "debug",
     LogLevel::Trace = "trace",
 } }
+words! { KeepUes { KeepUes::Never = "never", KeepUes::OnStop = "on-stop", KeepUes::Always = "always", } }
 words! { LogFormat { LogFormat::Text = "text", LogFormat::Json = "json", } }
 
 pub(super) fn store(root: &mut Section<'_, '_>) -> Store {
@@ -61,6 +71,12 @@ pub(super) fn store(root: &mut Section<'_, '_>) -> Store {
             "key_file",
             "whimbrel.key".into(),
             "Key file, created with the database. If it is lost, so are the subscribers' keys: keep a copy elsewhere.",
+        ),
+        keep_ues: s.value(
+            "keep_ues",
+            KeepUes::OnStop,
+            "When registered UEs and their sessions are written beside the database, encrypted, for the next start (docs/unit.md): never; on-stop, when \
+             the core is stopped in order; or always, which also keeps them when it is killed.",
         ),
     })
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,19 @@ pub(crate) const N4: &str = "cta/n4";
 pub(crate) const UPF_N4: &str = "upf/n4";
 /// How the names of the UPF's sockets of N3 and of its devices begin; numbers follow.
 pub(crate) const UPF_PORTS: &str = "upf/port-";
+
+/// Between two beats, by which the manager knows that this process runs.
+const BEAT: Duration = Duration::from_millis(100);
+/// Looks in a row at which the control thread may have made no turn; it makes two a second at least.
+const STILL_MAX: u32 = 15;
+
+/// Turns of the control thread; 0: this process has none.
+static TURNS: AtomicU64 = AtomicU64::new(0);
+
+/// The control thread has made a turn.
+pub(crate) fn turned() {
+    TURNS.fetch_add(1, Ordering::Relaxed);
+}
 
 /// Between two attempts to reach the manager.
 const RETRY: Duration = Duration::from_millis(50);
@@ -92,11 +106,29 @@ pub(crate) fn join(place: &Place) -> Result<(), String> {
             }
         })
         .map_err(|e| format!("the thread that talks to the unit's manager cannot be started: {e}"))?;
+    let beats = std::thread::Builder::new().name("beat".into()).spawn(beat);
+    beats.map_err(|e| {
+        format!("the thread that shows the unit's manager that this one runs cannot be started: {e}")
+    })?;
     let waited = CHANGED.wait_timeout_while(held(), JOINED_WITHIN, |held| !held.joined);
     if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
         return Err("the unit's manager does not answer, so this function has no descriptors".into());
     }
     Ok(())
+}
+
+/// Sends the manager a line without descriptors now and then, as long as the control thread makes turns.
+fn beat() {
+    let (mut seen, mut still) = (0, 0);
+    loop {
+        std::thread::sleep(BEAT);
+        let turns = TURNS.load(Ordering::Relaxed);
+        still = if turns == seen && turns > 0 { still + 1 } else { 0 };
+        seen = turns;
+        if let Some(manager) = held().manager.as_ref().filter(|_| still < STILL_MAX) {
+            channel::beat(manager);
+        }
+    }
 }
 
 /// One connection to the manager, until it ends.

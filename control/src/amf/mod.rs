@@ -34,7 +34,7 @@ pub(crate) mod pending_setup;
 mod priority;
 mod radio_capability_check;
 mod ran_node;
-mod reach;
+pub(crate) mod reach;
 pub(crate) mod reachability;
 mod registration;
 pub(crate) mod rekeying;

@@ -55,7 +55,7 @@ pub struct AmfContext {
     pub(crate) requested_nssai: Box<[SNssai]>,
     /// Registered for emergency services (TS 24.501 §3.1): nothing else is served.
     pub emergency: bool,
-    /// When the UE was authenticated with the present key, and the registrations since.
+    /// When the UE was authenticated with the present key, and the registrations since. [`Instant::ZERO`]: the keys are doubtful.
     pub(crate) authenticated_at: Option<Instant>,
     pub(crate) registrations: u32,
     /// Nudm_SDM_Notification was received, and the change is to be applied.
@@ -106,6 +106,12 @@ pub struct AmfContext {
 }
 
 impl AmfContext {
+    /// The core was killed, and COUNTs may have been used that this context does not show: nothing is protected under its keys any more, and the UE
+    /// is authenticated before it is served (TS 33.501 §6.4.3.1).
+    pub(crate) fn keys_are_doubtful(&self) -> bool {
+        self.authenticated_at == Some(Instant::ZERO)
+    }
+
     /// Negotiated reachability in idle mode.
     pub(crate) fn reach(&self) -> Reach {
         self.reach.as_deref().copied().unwrap_or_default()

@@ -12,12 +12,13 @@ mod path_switches;
 mod questions;
 mod ran;
 mod recovery;
+mod restart;
 mod scan;
 mod slots;
 mod snapshot;
 mod upfs;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ use path_switches::PathSwitches;
 use questions::Questions;
 use ran::{Bounds, Resetting};
 pub use recovery::TakeoverTime;
+use restart::Restoring;
+pub use restart::{RestoreError, Restored, StoredAmf, StoredUe, StoredUes, ToStore};
 use slots::Slots;
 pub(crate) use snapshot::{State, StateOf};
 use upfs::Upfs;
@@ -131,6 +134,8 @@ pub struct Outbox {
     pub n14_errors: Vec<(PeerAmfId, N14Error)>,
     /// SCTP associations to abort; the CTA has dropped them.
     pub abort: Vec<AssociationId>,
+    /// UEs to store for the next start of the core ([`Order::StoreUes`]).
+    pub stored: Vec<ToStore>,
 }
 
 impl Outbox {
@@ -149,6 +154,7 @@ impl Outbox {
         self.brokers.append(&mut later.brokers);
         self.n14_errors.append(&mut later.n14_errors);
         self.abort.append(&mut later.abort);
+        self.stored.append(&mut later.stored);
     }
 }
 
@@ -214,6 +220,9 @@ pub struct Cta<S, E, I = ()> {
     arrivals: Arrivals,
     /// Questions to brokers.
     questions: Questions,
+    /// UEs of this process that have changed since UEs were stored last. `None`: none were.
+    unstored: Option<BTreeSet<UeId>>,
+    restoring: Restoring,
 }
 
 /// The CTA's term, stamped into envelopes.
@@ -252,6 +261,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             resetting: Vec::new(),
             arrivals: Arrivals::default(),
             questions: Questions::default(),
+            unstored: None,
+            restoring: Restoring::default(),
         }
     }
 
@@ -659,6 +670,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         // the stream of its request.
         if !batch.no_effect {
             self.slots.note(ue, clock, &batch);
+            if let Some(unstored) = &mut self.unstored {
+                unstored.insert(ue);
+            }
         }
         if self.slots.path_switch_pending(ue).is_none() {
             self.path_switches.settled(ue);

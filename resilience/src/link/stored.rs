@@ -49,6 +49,8 @@ fn to_cpf() -> Vec<CommandHead> {
         CommandHead::Peers(vec![(CpfId(1), at(7)), (CpfId(2), ([0; 16], 1).into())]),
         CommandHead::ListUes { ask: 1, which: UeQuery::Page(supi, 100) },
         CommandHead::ListUes { ask: 2, which: UeQuery::Subscriber(supi.expect("a SUPI")) },
+        CommandHead::Hold { ue: UE, term: 7 },
+        CommandHead::Store { all: true },
     ]
 }
 
@@ -72,6 +74,8 @@ fn to_cta() -> Vec<ReportHead> {
         ReportHead::Poisoned { ue: UE, term: 3, inputs: (8, 9) },
         ReportHead::UeList { ask: 3, ues },
         ReportHead::CheckpointUnusable { ue: UE, term: 3 },
+        ReportHead::Stored { term: 7 },
+        ReportHead::AllStored,
     ]
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::Input;
+use whimbrel_resilience::{Input, Order};
 use whimbrel_store::Changes;
 
 use super::ControlLoop;
@@ -49,6 +49,7 @@ impl ControlLoop {
         if now >= self.timing.census {
             self.count_ues(now);
         }
+        self.store_ues(now);
         self.refresh_subscribers(now);
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");
@@ -86,6 +87,14 @@ impl ControlLoop {
         metrics.set(Metric::UesRegistered, census.registered);
         metrics.set(Metric::UesConnected, census.connected);
         self.timing.census = now + CENSUS_PER_UE * u32::try_from(census.ues).unwrap_or(u32::MAX);
+    }
+
+    /// Has the UEs that have changed written to the disk, if the configuration asks for it; UEs do not wait for that.
+    fn store_ues(&mut self, now: Instant) {
+        let Some(file) = &mut self.stored_ues else { return };
+        if let Some(all) = file.turn(&self.console, self.active.cta().stored_amf()) {
+            self.execute(now, Order::StoreUes { all });
+        }
     }
 
     /// Reads edits of the subscriber store that other processes made.

@@ -35,6 +35,7 @@ use super::early::Early;
 use super::n2::Links;
 use super::replica::TakeoverState;
 use super::smf_n4::SmfN4;
+use super::stored_ues::StoredUeFile;
 use super::subscriber_copy::SubscriberFeed;
 use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
@@ -46,10 +47,14 @@ use crate::console::Console;
 use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 use crate::open::Brokers;
+use crate::unit::descriptors;
 use crate::veil::Veil;
 
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
 const N4_PER_TURN_MAX: usize = 64;
+
+/// How long N2 may stay closed at the start because no CPF has joined: they join within a tenth of a second.
+const CPFS_JOIN_WITHIN: Duration = Duration::from_secs(2);
 
 /// The CTA while it is the primary.
 type PrimaryCta = cta_replica::PrimaryCta<StoredSubscribers, SystemEntropy, CoreTime>;
@@ -112,7 +117,11 @@ pub(super) struct ControlLoop {
     brokers: Option<Brokers>,
     /// The broker of veiled UEs.
     veil: Option<Veil>,
+    /// Registered UEs on the disk, for the next start.
+    stored_ues: Option<StoredUeFile>,
     n2: N2,
+    /// CPFs are awaited, and N2 opens at that time at the latest: gNBs would send UEs that nothing serves. `None`: N2 is open.
+    n2_opens_by: Option<Instant>,
     capture: Option<Capture>,
     /// Reused from turn to turn.
     out: Outbox,
@@ -141,6 +150,12 @@ impl ControlLoop {
         let subscribers = StoredSubscribers::new(parts.store);
         let (mut entropy, core_time) = (parts.entropy, CoreTime::default());
         let (mut links, mut taken_over) = (Links::default(), None);
+        let mut stored_ues = match &serves {
+            Serves::UpfOnly => None,
+            // Each CTA of two hosts has a store of its own, and the other one may have served since.
+            Serves::Pair(_) if cluster.host().is_none() => None,
+            Serves::Single | Serves::Region(_) | Serves::Pair(_) => StoredUeFile::of(&parts.config.store),
+        };
         let of_region = |control: &Arc<ControlConfig>, directory, subscribers, entropy, core_time, rings| {
             let mut cta =
                 Cta::of_region(control.clone(), directory, subscribers, entropy, core_time, rings, now);
@@ -149,11 +164,13 @@ impl ControlLoop {
         };
         let (active, role) = match serves {
             Serves::UpfOnly | Serves::Single => {
-                let cta = Cta::new(control.clone(), directory, subscribers, entropy, core_time, now);
+                let mut cta = Cta::new(control.clone(), directory, subscribers, entropy, core_time, now);
+                stored_ues.iter_mut().for_each(|file| file.restore(now, &mut cta, &parts.console));
                 (PrimaryCta::without_cta_replica(cta), Role::Single)
             }
             Serves::Region(pool) => {
-                let cta = of_region(&control, directory, subscribers, entropy, core_time, pool.rings());
+                let mut cta = of_region(&control, directory, subscribers, entropy, core_time, pool.rings());
+                stored_ues.iter_mut().for_each(|file| file.restore(now, &mut cta, &parts.console));
                 (PrimaryCta::without_cta_replica(cta), Role::Region(pool))
             }
             Serves::Pair(takeover) => {
@@ -167,14 +184,12 @@ impl ControlLoop {
                 let (pool, primary) =
                     promotion.enter(now, cluster, control.clone(), &mut entropy, console)?;
                 let active = match cta_replica {
-                    None => PrimaryCta::new(of_region(
-                        &control,
-                        directory,
-                        subscribers,
-                        entropy,
-                        core_time,
-                        pool.rings(),
-                    )),
+                    None => {
+                        let rings = pool.rings();
+                        let mut cta = of_region(&control, directory, subscribers, entropy, core_time, rings);
+                        stored_ues.iter_mut().for_each(|file| file.restore(now, &mut cta, &parts.console));
+                        PrimaryCta::new(cta)
+                    }
                     Some(cta_replica) => {
                         let received = cta_replica.received().clone();
                         let (active, first) = cta_replica.take_over();
@@ -209,6 +224,7 @@ impl ControlLoop {
             peer_amfs,
             brokers,
             veil,
+            stored_ues,
             n2: N2 {
                 transport: parts.n2,
                 links,
@@ -218,6 +234,7 @@ impl ControlLoop {
                 holds_acknowledgements: false,
                 unacknowledged: VecDeque::new(),
             },
+            n2_opens_by: None,
             capture: capture.transpose()?,
             out: Outbox::default(),
             timing: Timing { housekeeping: now, census: now, turned: now, longest_turn: Duration::ZERO },
@@ -225,6 +242,9 @@ impl ControlLoop {
             config: parts.config,
             console: parts.console,
         };
+        if let (Role::Region(_) | Role::Pair(_), None) = (&control_loop.role, &taken_over) {
+            control_loop.n2_opens_by = Some(now + CPFS_JOIN_WITHIN);
+        }
         control_loop.begin(now, taken_over);
         Ok(control_loop)
     }
@@ -283,13 +303,14 @@ impl ControlLoop {
 
     /// One turn. Returns whether anything arrived.
     fn turn(&mut self, now: Instant) -> bool {
+        descriptors::turned();
         self.active.inspect().begin();
         if let Role::Pair(pair) = &mut self.role
             && pair.primary.was_away(now.since(self.timing.turned), self.active.last(), self.active.waiting())
         {
             self.timing.housekeeping = now; // its input goes to the CTA replica, which has to confirm it
         }
-        let mut busy = self.receive_n2(now);
+        let mut busy = self.n2_is_open(now) && self.receive_n2(now);
         while let Some(command) = self.console.commands.take() {
             self.command(now, command);
             busy = true;
@@ -330,6 +351,13 @@ impl ControlLoop {
             self.timing.turned = clock::now();
         }
         busy
+    }
+
+    /// Whether gNBs are listened to: from when the first CPF has joined.
+    fn n2_is_open(&mut self, now: Instant) -> bool {
+        let waits = |by: Instant| now < by && self.active.cta().trusted_cpfs().next().is_none();
+        self.n2_opens_by = self.n2_opens_by.filter(|by| waits(*by));
+        self.n2_opens_by.is_none()
     }
 
     /// Takes what external UPFs sent, a bounded number of datagrams. Returns whether there were any.
@@ -402,6 +430,11 @@ impl ControlLoop {
             self.out.n14.drain(..).for_each(|(to, message)| peer_amfs.send(to, message.octets()));
             self.out.n14_errors.drain(..).for_each(|(from, why)| peer_amfs.message_rejected(from, why));
         }
+        for stored in self.out.stored.drain(..) {
+            if let Some(file) = &mut self.stored_ues {
+                file.take(stored);
+            }
+        }
         for (ue, to, request) in self.out.brokers.drain(..) {
             match (request, &mut self.brokers, &mut self.veil) {
                 (Request::Sap(question), Some(brokers), _) => brokers.ask((ue, to, question)),
@@ -447,10 +480,12 @@ impl ControlLoop {
     fn block(&self, now: Instant) {
         let (pool, pair) = (self.role.pool(), self.role.pair());
         let feed = pair.and_then(|pair| pair.feed.as_ref());
+        let n2 = self.n2.transport.as_ref().filter(|_| self.n2_opens_by.is_none());
         let deadlines = [
             Some(self.active.next_deadline()),
             self.upfs.local.as_ref().and_then(LocalUpf::next_deadline),
-            self.n2.transport.as_ref().and_then(Transport::next_deadline),
+            n2.and_then(Transport::next_deadline),
+            self.n2_opens_by,
             pool.and_then(Pool::next_deadline),
             self.peer_amfs.as_ref().and_then(PeerAmfs::next_deadline),
             self.n2.links.next_deadline(),
@@ -464,7 +499,7 @@ impl ControlLoop {
             return;
         }
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
-        let n2 = self.n2.transport.as_ref().map(Transport::fds).unwrap_or_default();
+        let n2 = n2.map(Transport::fds).unwrap_or_default();
         let fds = std::iter::once(self.console.commands.wake_fd())
             .chain(self.upfs.local.iter().flat_map(LocalUpf::fds))
             .chain(self.upfs.n4.as_ref().map(AsFd::as_fd))
