@@ -131,8 +131,10 @@ pub(crate) struct CpfProcess {
 impl CpfProcess {
     /// Opens its sockets. Errors: one sentence.
     pub(crate) fn open(mut settings: Settings) -> Result<Self, String> {
-        let links = Links::open(super::settings(settings.listen, Role::Cpf, settings.key_file.as_deref())?)
-            .map_err(|e| format!("--listen: {e}"))?;
+        let mut links =
+            Links::open(super::settings(settings.listen, Role::Cpf, settings.key_file.as_deref())?)
+                .map_err(|e| format!("--listen: {e}"))?;
+        super::share_memory(&mut links);
         settings.listen = links.local_addr().unwrap_or(settings.listen);
         let at_etcd = settings.at_etcd.take();
         let discovery = at_etcd
