@@ -183,7 +183,7 @@ impl Manager {
     /// Creates the memory through which functions reach each other, unless a function of the manager before holds it: [`Self::open_api`] has
     /// waited for one.
     fn open_pool(&self) {
-        if self.service.keeps(descriptors::POOL) {
+        if !self.config.unit.shared_memory || self.service.keeps(descriptors::POOL) {
             return;
         }
         match whimbrel_shm::create() {
@@ -248,7 +248,7 @@ impl Manager {
                 continue;
             };
             let mut command = self.command(function, &program);
-            match area {
+            match area.filter(|_| self.config.unit.shared_memory) {
                 Some(area) => command.env(AREA, area.to_string()),
                 None => command.env_remove(AREA),
             };

@@ -224,9 +224,12 @@ impl Links {
     /// Closes a link. What waits is still written as far as the connection takes it at once; no event follows.
     pub fn close(&mut self, link: LinkId) {
         if let Some(mut connection) = self.connections.remove(&link) {
-            if let (Some(ring), Some(rings)) = (&mut connection.ring_out, &mut self.rings) {
-                let _ = ring.flush(&mut rings.pool.port);
-                rings.pool.port.end(ring.peer(), false);
+            if let Some(rings) = &mut self.rings {
+                if let Some(ring) = &mut connection.ring_out {
+                    let _ = ring.flush(&mut rings.pool.port);
+                    rings.pool.port.end(ring.peer(), false);
+                }
+                connection.ring_in.iter_mut().for_each(|ring| ring.end(&mut rings.pool.port));
             }
             let _ = connection.flush(&mut self.counters);
         }
@@ -389,9 +392,10 @@ impl Links {
 
     /// Ends a link, or rejects a pending one.
     fn finish(&mut self, link: LinkId, reason: DownReason, events: &mut Events) {
-        let Some(connection) = self.connections.remove(&link) else { return };
+        let Some(mut connection) = self.connections.remove(&link) else { return };
         self.counters.ended(reason);
         if let Some(rings) = &mut self.rings {
+            connection.ring_in.iter_mut().for_each(|ring| ring.end(&mut rings.pool.port));
             // After its end of the connection is closed, a peer reads nothing more.
             let gone = matches!(reason, DownReason::Closed | DownReason::Truncated | DownReason::Broken);
             if let Some(ring) = &connection.ring_out {

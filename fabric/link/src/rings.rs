@@ -155,6 +155,11 @@ impl RingIn {
         port.has_arrived(&self.receiver)
     }
 
+    /// The link has ended: what was taken is confirmed, so that the peer may use the ring for another one.
+    pub(crate) fn end<M: Memory>(&mut self, port: &mut Port<M>) {
+        port.confirm_all(&mut self.receiver);
+    }
+
     /// Why the link ends when the peer closes it now.
     pub(crate) fn closed(&self, reason: DownReason) -> DownReason {
         if self.incomplete.is_empty() { reason } else { DownReason::Truncated }

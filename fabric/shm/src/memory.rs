@@ -68,7 +68,14 @@ impl Mapping {
 
     /// The word at a place that may be written.
     pub(crate) fn writable(&self, at: usize) -> Option<&AtomicU64> {
-        if self.writable.contains(&at) { self.words().get(at) } else { None }
+        self.writable_range(at, 1).first()
+    }
+
+    /// So many words that may be written; none if any of them may not.
+    pub(crate) fn writable_range(&self, at: usize, words: usize) -> &[AtomicU64] {
+        let end = at.saturating_add(words);
+        let is_writable = self.writable.start <= at && end <= self.writable.end;
+        if is_writable { self.words().get(at..end).unwrap_or_default() } else { &[] }
     }
 }
 

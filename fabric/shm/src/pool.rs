@@ -9,7 +9,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::layout::Layout;
 use crate::memory::{Mapping, sealed_file};
-use crate::port::{Memory, Port};
+use crate::port::{Memory, Port, padded};
 
 /// The first word of a pool: its form.
 const FORM: u64 = u64::from_be_bytes(*b"wpool\0\0\x01");
@@ -77,6 +77,25 @@ impl Memory for Pooled {
 
     fn store(&self, at: usize, value: u64) {
         if let Some(word) = self.mapping.writable(at) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    fn read(&self, at: usize, into: &mut [u8]) {
+        let words = self.mapping.words().get(at..).unwrap_or_default();
+        for (octets, word) in into.chunks_mut(8).zip(words) {
+            let word = word.load(Ordering::Relaxed).to_ne_bytes();
+            match <&mut [u8; 8]>::try_from(&mut *octets) {
+                Ok(octets) => *octets = word,
+                Err(_) => octets.copy_from_slice(&word[..octets.len()]),
+            }
+        }
+    }
+
+    fn write(&self, at: usize, octets: &[u8]) {
+        let words = self.mapping.writable_range(at, octets.len().div_ceil(8));
+        for (octets, word) in octets.chunks(8).zip(words) {
+            let value = octets.try_into().map_or_else(|_| padded(octets), u64::from_ne_bytes);
             word.store(value, Ordering::Relaxed);
         }
     }

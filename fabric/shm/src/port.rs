@@ -8,7 +8,10 @@ use crate::layout::Layout;
 /// Of a descriptor's first word: more pieces of this frame follow.
 const MORE: u64 = 1 << 31;
 /// Blocks of a ring that may be read already before the sender looks: few, so that the same blocks are used again while they are cached.
-const LOOKED_AFTER: u32 = 16;
+const LOOKED_AFTER: u32 = 32;
+
+/// The part of a ring that may be taken before the sender learns it: it sends into the rest meanwhile.
+const CONFIRMED_AFTER: u32 = 16;
 
 /// The memory of a pool, and its bells.
 pub trait Memory {
@@ -16,6 +19,18 @@ pub trait Memory {
     fn load(&self, at: usize) -> u64;
     /// Sets a word of the own area, relaxed; without effect elsewhere.
     fn store(&self, at: usize, value: u64);
+    /// Copies words out, each as by [`Self::load`].
+    fn read(&self, at: usize, into: &mut [u8]) {
+        for (at, octets) in (at..).zip(into.chunks_mut(8)) {
+            octets.copy_from_slice(&self.load(at).to_ne_bytes()[..octets.len()]);
+        }
+    }
+    /// Copies words in, each as by [`Self::store`].
+    fn write(&self, at: usize, octets: &[u8]) {
+        for (at, octets) in (at..).zip(octets.chunks(8)) {
+            self.store(at, padded(octets));
+        }
+    }
     /// As [`std::sync::atomic::fence`].
     fn fence(&self, order: Ordering);
     /// Rings the bell of a function.
@@ -84,6 +99,15 @@ pub struct Port<M> {
     /// Free blocks of which some were used before; the last one that was freed is used first.
     free: Vec<u32>,
     sleep: Cell<u64>,
+}
+
+/// The last octets of a frame, as a word.
+pub(crate) fn padded(octets: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    for (to, from) in word.iter_mut().zip(octets) {
+        *to = *from;
+    }
+    u64::from_ne_bytes(word)
 }
 
 const fn word(generation: u32, low: u32) -> u64 {
@@ -232,15 +256,7 @@ impl<M: Memory> Port<M> {
         let offset = block as usize * self.layout.block_octets();
         let at = self.layout.slab(self.own) + block as usize * self.layout.block_words;
         let octets = octets.get(..self.layout.block_octets()).unwrap_or(octets);
-        let (words, rest) = octets.as_chunks::<8>();
-        for (at, octets) in (at..).zip(words) {
-            self.memory.store(at, u64::from_ne_bytes(*octets));
-        }
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            self.memory.store(at + words.len(), u64::from_ne_bytes(last));
-        }
+        self.memory.write(at, octets);
         let Some(sender) = self.senders.get_mut(peer) else { return Ok(false) };
         let at = self.layout.descriptor(self.own, peer, sender.head);
         let more = if last { 0 } else { MORE };
@@ -329,19 +345,26 @@ impl<M: Memory> Port<M> {
         {
             return Err(Fault::Rubbish);
         }
-        let words = layout.slab(receiver.peer) + offset / 8..;
         let begin = into.len();
         into.resize(begin + length, 0);
-        for (at, octets) in words.zip(into.get_mut(begin..).unwrap_or_default().chunks_mut(8)) {
-            let word = self.memory.load(at).to_ne_bytes();
-            octets.copy_from_slice(&word[..octets.len()]);
-        }
+        let words = layout.slab(receiver.peer) + offset / 8;
+        self.memory.read(words, into.get_mut(begin..).unwrap_or_default());
         receiver.tail = receiver.tail.wrapping_add(1);
         Ok(Some(is_last))
     }
 
-    /// Lets the peer use the blocks again that were taken, and wakes it if it waits for room.
+    /// Lets the peer use the blocks again that were taken, and wakes it if it waits for room. A few may wait for the next time: they keep no
+    /// peer from sending.
     pub fn confirm(&mut self, receiver: &mut Receiver) {
+        if receiver.tail.wrapping_sub(receiver.confirmed)
+            >= (self.layout.ring as u32 / CONFIRMED_AFTER).max(1)
+        {
+            self.confirm_all(receiver);
+        }
+    }
+
+    /// The same for all of them, when the link ends.
+    pub fn confirm_all(&mut self, receiver: &mut Receiver) {
         if receiver.tail == receiver.confirmed {
             return;
         }
