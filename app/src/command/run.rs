@@ -1,4 +1,4 @@
-//! `whimbrel run`: starts what the host has, says what is missing, and ends in order.
+//! `whimbrel run`: starts the parts that the host can serve, reports the others, and stops in order.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -29,12 +29,12 @@ use crate::{clock, logging, subscribers};
 pub(crate) struct Options {
     #[command(flatten)]
     config: ConfigFile,
-    /// Write N2, N3 and N4 to this pcap file, as they would have been on the wire.
+    /// Write N2, N3 and N4 to this pcap file, as on the wire.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
     #[command(flatten)]
     function: FunctionOptions,
-    /// End at once if a part of the core cannot serve, instead of showing it by the API.
+    /// Exit if a part of the core cannot serve, instead of reporting it by the API.
     #[arg(long)]
     strict: bool,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Options {
 pub(crate) struct RunOptions {
     #[command(flatten)]
     options: Options,
-    /// Run as a unit: CTA, its replica, CPFs and UPF as processes, of which each may die (docs/unit.md).
+    /// Run as a unit: CTA, its replica, CPFs and UPF as processes; any of them may be killed (docs/unit.md).
     #[arg(long, conflicts_with = "capture")]
     unit: bool,
 }
@@ -52,7 +52,7 @@ pub(crate) struct RunOptions {
 pub(crate) struct UpfOptions {
     #[command(flatten)]
     options: Options,
-    /// Keep the sessions in this file of a memory file system, such as /run/whimbrel/upf.state, and go on with those that are in it.
+    /// Keep the sessions in this file of a memory file system, such as /run/whimbrel/upf.state, and continue those that are in it.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 }
@@ -85,7 +85,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         ));
     }
     let config = Arc::new(config);
-    // Signals first, so that an early one ends in order as well.
+    // Signals first, so that an early one stops the program in order too.
     let mut signals = signals()?;
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
@@ -109,7 +109,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
             info!(address = %api.address, "the API listens");
             Some(api)
         }
-        // The primary of a unit has the API.
+        // The primary CTA of a unit serves the API.
         Some(_) => None,
     };
     let path = config.store.path.display();
@@ -122,7 +122,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     } else {
         core::open_smf_n4(&config, None).map_err(|(at, e)| smf_cannot_listen(at, &e))?
     };
-    // Where all UPFs are elsewhere, this host needs no way for packets.
+    // If all UPFs are elsewhere, this host forwards no packets.
     let wanted = upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
     let state = place.as_ref().map(|place| place.directory.upf_state()).or(state);
     let upf = match wanted {
@@ -137,7 +137,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     if options.strict && ((n2.is_none() && !upf_alone && !shares_n2) || (upf.is_none() && wanted)) {
         return Err(degraded(&console));
     }
-    // Set last, so that a second start that finds the ports taken says nothing of a kill.
+    // Last, so that a second start that finds the ports in use does not report a kill.
     let mark = match RunMark::set(&config.store.path) {
         _ if place.is_some() => None, // the functions of a unit have one store, and another one is there when one is killed
         Ok((mark, left)) => {
@@ -217,7 +217,7 @@ fn deployment(
             Ok(pool.map_or(Deployment::Single, |pool| Deployment::Region(Box::new(pool))))
         }
         Some(pair) => {
-            // gNBs have no second endpoint to connect to where both CTAs have the same.
+            // If both CTAs have the same endpoint, gNBs have no second one to connect to.
             let shares_n2 = pair.host.is_some_and(|host| host.shares_n2);
             let addresses = if shares_n2 { Vec::new() } else { config.n2.addresses.clone() };
             let endpoints = (addresses, config.n4.node_id);
@@ -227,10 +227,10 @@ fn deployment(
     }
 }
 
-/// How long a CTA of a unit that hands over may keep what its successor opens.
+/// How long a CTA of a unit that hands over may keep the sockets that its successor opens.
 const RELEASED_WITHIN: Duration = Duration::from_secs(3);
 
-/// What the primary of a unit has alone: the SMF's N4, the API, and N2 if the CTAs have one endpoint.
+/// What only the primary CTA of a unit serves: the SMF's N4, the API, and N2 if the CTAs have one endpoint.
 fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
     Box::new(move |parts: &mut Parts| {
         let config = parts.config.clone();
@@ -254,7 +254,7 @@ fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
 /// Opens N2 with the associations of the primary before, where the SCTP implementation permits that. Errors: a sentence.
 fn open_shared_n2(parts: &mut Parts) -> Result<(), String> {
     let (config, console) = (parts.config.clone(), parts.console.clone());
-    // The kernel's associations end with the process that has them.
+    // The kernel's associations end with their process.
     let inherited = match config.n2.sctp {
         SctpChoice::Kernel => Err("`n2.sctp` is kernel".into()),
         _ => core::inherit_n2(&config, &mut parts.entropy),
@@ -271,7 +271,7 @@ fn open_shared_n2(parts: &mut Parts) -> Result<(), String> {
             warn!("gNBs connect again when a CTA of this unit dies: {sentence}");
             parts.n2 = retried(|| n2(&config, &console, &mut parts.entropy))?;
             let place = config.place.as_ref().ok_or("this process is in no unit")?;
-            // gNBs learn at once that their association with the CTA before is gone.
+            // gNBs learn at once that their association with the former CTA has ended.
             let (mark, left) = RunMark::set(&place.directory.associations())
                 .map_err(|e| format!("the associations of gNBs cannot be written down: {e}"))?;
             for former in left.iter().flatten() {
@@ -284,7 +284,7 @@ fn open_shared_n2(parts: &mut Parts) -> Result<(), String> {
     Ok(())
 }
 
-/// Tries again what the CTA that hands over may still have.
+/// Retries to open what the CTA that hands over may not have closed yet.
 fn retried<T>(mut open: impl FnMut() -> Result<T, String>) -> Result<T, String> {
     let until = std::time::Instant::now() + RELEASED_WITHIN;
     loop {
@@ -295,7 +295,7 @@ fn retried<T>(mut open: impl FnMut() -> Result<T, String>) -> Result<T, String> 
     }
 }
 
-/// SIGHUP: the configuration is read anew.
+/// SIGHUP: reloads the configuration.
 fn reload_now(running: &Config, file: Option<&std::path::Path>, console: &Console) {
     match config::reload(running, file) {
         Ok(config::Reloaded { config, kept }) => {
@@ -310,7 +310,7 @@ fn reload_now(running: &Config, file: Option<&std::path::Path>, console: &Consol
     }
 }
 
-/// What did not serve, a sentence each.
+/// The parts that do not serve, one sentence each.
 fn degraded(console: &Console) -> String {
     let sentences: Vec<String> = console.components(|c| {
         c.all()
@@ -321,8 +321,8 @@ fn degraded(console: &Console) -> String {
     sentences.join("\n")
 }
 
-/// Opens N2 in the way that the host has. What a change of the configuration would heal ends the start; what the host
-/// does not have is shown.
+/// Opens N2 in the way that the host has. Errors that a change of the configuration would mend end the start; what the host
+/// lacks is reported.
 fn n2(config: &Config, console: &Console, entropy: &mut SystemEntropy) -> Result<Option<Transport>, String> {
     match core::open_n2(config, entropy) {
         Ok(transport) => {
@@ -339,7 +339,7 @@ fn n2(config: &Config, console: &Console, entropy: &mut SystemEntropy) -> Result
     }
 }
 
-/// Logs how N2 is opened, and shows it.
+/// Logs and reports how N2 is opened.
 fn show_n2(config: &Config, console: &Console, transport: &Transport) {
     let report = transport.report();
     let addresses: Vec<String> = config.n2.addresses.iter().map(ToString::to_string).collect();
@@ -349,7 +349,7 @@ fn show_n2(config: &Config, console: &Console, transport: &Transport) {
         info!("{obstacle}");
     }
     report.limits.iter().for_each(|limit| warn!("{limit}"));
-    // UDP was nobody's wish: gNBs do not speak it.
+    // UDP was not configured: it is the fallback, which gNBs do not speak.
     let fell_back = report.chosen == Mode::Udp && config.n2.sctp == config::SctpChoice::Auto;
     let limited = fell_back || !report.limits.is_empty();
     let reasons = report.obstacles.iter().map(ToString::to_string).filter(|_| fell_back);
@@ -364,8 +364,8 @@ fn smf_cannot_listen(at: std::net::SocketAddr, e: &std::io::Error) -> String {
     api::cannot_listen("n4.node_id", "UDP", at, e)
 }
 
-/// Starts the user plane. What a change of the configuration would heal ends the start; what the host does not have or
-/// does not permit is shown.
+/// Starts the user plane. Errors that a change of the configuration would mend end the start; what the host lacks or
+/// forbids is reported.
 fn user_plane(
     config: &Config,
     console: &Console,
@@ -446,7 +446,7 @@ fn wrong(config: &Config, e: &OpenError) -> String {
     decisive.flatten().unwrap_or_else(|| e.to_string())
 }
 
-/// A stream that gets an octet for each SIGINT and SIGTERM.
+/// A stream that receives an octet for each SIGINT and SIGTERM.
 pub(crate) fn signals() -> Result<UnixStream, String> {
     let cannot = |e: std::io::Error| format!("signals cannot be awaited: {e}");
     let (read, write) = UnixStream::pair().map_err(cannot)?;
@@ -457,15 +457,15 @@ pub(crate) fn signals() -> Result<UnixStream, String> {
     Ok(read)
 }
 
-/// How long the control thread has to end once it is not to wait for anybody any more.
+/// How long the control thread has to end once it waits for no peer any more.
 const ENDS_AT_ONCE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Has the control thread end in order. A second signal has it end without waiting for anybody, and ends the program if it does not.
+/// Stops the control thread in order. After a second signal it waits for no peer, and if it does not end, the program is ended.
 fn stop(control: ControlThread, signals: &mut UnixStream) {
     control.ask_to_stop();
     let mut octet = [0];
     let mut ends_by: Option<std::time::Instant> = None;
-    // A failure leaves the time between two looks as it was.
+    // On failure the polling interval stays as it was.
     let _ = signals.set_read_timeout(Some(Duration::from_millis(5)));
     while control.is_alive() {
         if signals.read(&mut octet).is_ok_and(|octets| octets > 0) && ends_by.is_none() {

@@ -177,7 +177,7 @@ message! { Answer answer "answer" {
 mod tests {
     use super::*;
 
-    fn all_forms_hold_the_same<F: Form + PartialEq>() {
+    fn all_forms_hold_the_same<F: Form + PartialEq + std::fmt::Debug>() {
         let message = F::sample();
         let json = serde_json::to_vec(&message).unwrap();
         assert_eq!(serde_json::from_slice::<F>(&json).unwrap(), message);

@@ -58,36 +58,16 @@ pub(super) struct Cpfs {
     /// The code version of each of them, and of lost CPFs whose UEs have not all been taken over yet.
     pub(super) code: BTreeMap<CpfId, CodeVersion>,
     pub(super) ledgers: BTreeMap<UeId, Ledger<Packed>>,
-    /// The UEs with inputs in the log or without an answer, and the octets in the log of each.
-    pub(super) logged: BTreeMap<UeId, usize>,
-    /// The sum of these octets.
-    kept: usize,
-    /// The log limits that were reached and have not been reported yet.
-    #[serde(skip)]
-    full: Vec<&'static str>,
+    pub(super) logged: Logged,
     /// The UEs that would be lost with their primary: they began without a backup, their new backup has not confirmed the checkpoint at
     /// which the log begins, or a full log was discarded.
     pub(super) without_backup: BTreeSet<UeId>,
     /// Batches received from each CPF.
     pub(super) taken: BTreeMap<CpfId, u64>,
     pub(super) waiting: Waiting,
-    /// When to look next for UEs whose backups are late, and how far the current round has come.
-    pub(super) scan: Instant,
-    #[serde(skip)]
-    pub(super) round: Option<Round>,
-    /// Rounds over all UEs that are due after a CPF was lost or has joined: the last UE that each round has examined; and the time of the
-    /// next slice.
-    unexamined: VecDeque<Option<UeId>>,
-    look: Instant,
-    /// UEs of a lost CPF that have a running procedure and wait for no answer: they come before the round.
-    behind: VecDeque<UeId>,
-    /// How long takeovers take, for metrics. Not part of a snapshot.
-    #[serde(skip)]
-    recovery: Recovery,
-    /// UEs that are moving to another CPF.
-    pub(super) moving: BTreeMap<UeId, Moving>,
-    /// When moves began, oldest first; completed moves are still listed.
-    pub(super) moves_begun: VecDeque<(Instant, UeId)>,
+    pub(super) late_backups: LateBackups,
+    after_loss: AfterLoss,
+    pub(super) moves: Moves,
     /// UEs in a region other than the CTA's own.
     pub(super) away: BTreeMap<UeId, Region>,
     /// UEs with backups that are dismissed as soon as others have the checkpoint: late ones, and those of a region that the UE has left.
@@ -97,6 +77,50 @@ pub(super) struct Cpfs {
     pub(super) counts: ReplicationCounters,
     /// Violations that have been reported: each is reported once per CPF.
     reported: BTreeSet<(CpfId, ProtocolViolation)>,
+}
+
+/// The UEs with inputs in the log or without an answer.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Logged {
+    /// The octets in the log of each.
+    pub(super) ues: BTreeMap<UeId, usize>,
+    /// The sum of these octets.
+    octets: usize,
+    /// The log limits that were reached and have not been reported yet.
+    #[serde(skip)]
+    limits_reached: Vec<&'static str>,
+}
+
+/// The search for UEs whose backups are late.
+#[derive(Serialize, Deserialize)]
+pub(super) struct LateBackups {
+    /// When it goes on.
+    pub(super) next: Instant,
+    /// How far the current round has come.
+    #[serde(skip)]
+    pub(super) round: Option<Round>,
+}
+
+/// The work that follows the loss or the joining of a CPF.
+#[derive(Serialize, Deserialize)]
+struct AfterLoss {
+    /// Rounds over all UEs that are due: the last UE that each has examined.
+    rounds: VecDeque<Option<UeId>>,
+    /// When the next slice is due.
+    next: Instant,
+    /// UEs of a lost CPF that have a running procedure and wait for no answer: they come before the round.
+    first: VecDeque<UeId>,
+    /// How long takeovers take, for metrics. Not part of a snapshot.
+    #[serde(skip)]
+    recovery: Recovery,
+}
+
+/// UEs that are moving to another CPF.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Moves {
+    pub(super) ues: BTreeMap<UeId, Moving>,
+    /// When moves began, oldest first; completed moves are still listed.
+    pub(super) begun: VecDeque<(Instant, UeId)>,
 }
 
 /// CPFs that hold checkpoints back until they learn how many of their batches were released. Only these get a report.
@@ -203,20 +227,18 @@ impl Cpfs {
             draining: Draining::default(),
             logs: LogLimits::default(),
             ledgers: BTreeMap::new(),
-            logged: BTreeMap::new(),
-            kept: 0,
-            full: Vec::new(),
+            logged: Logged::default(),
             without_backup: BTreeSet::new(),
             taken: BTreeMap::new(),
             waiting: Waiting::default(),
-            scan: now + BETWEEN_ROUNDS,
-            round: None,
-            unexamined: VecDeque::new(),
-            look: now,
-            behind: VecDeque::new(),
-            recovery: Recovery::default(),
-            moving: BTreeMap::new(),
-            moves_begun: VecDeque::new(),
+            late_backups: LateBackups { next: now + BETWEEN_ROUNDS, round: None },
+            after_loss: AfterLoss {
+                rounds: VecDeque::new(),
+                next: now,
+                first: VecDeque::new(),
+                recovery: Recovery::default(),
+            },
+            moves: Moves::default(),
             away: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             deletions: BTreeMap::new(),
@@ -254,13 +276,13 @@ impl Cpfs {
     /// Logs an input and sends it to the UE's primary. Returns whether the UE is lost: no CPF has a usable checkpoint.
     fn submit(&mut self, envelope: Envelope, out: &mut Outbox) -> bool {
         let ue = envelope.ue;
-        if !self.unexamined.is_empty() {
+        if !self.after_loss.rounds.is_empty() {
             let before = self.counts.taken_over;
             if self.fail_over(ue, out) {
                 return true;
             }
             if self.counts.taken_over > before {
-                self.recovery.ue_waits(ue, envelope.time);
+                self.after_loss.recovery.ue_waits(ue, envelope.time);
             }
         }
         if let Some(envelope) = self.waits(envelope, out) {
@@ -299,14 +321,14 @@ impl Cpfs {
         out.cpfs.push((by, CpfCommand::RunLogged(input)));
         let mut full = full.map(|lagging| ("log", lagging));
         self.pruned(ue);
-        if self.kept > self.logs.octets
+        if self.logged.octets > self.logs.octets
             && let Some(ledger) = self.ledgers.get_mut(&ue)
         {
             full = Some(("logs", ledger.give_up_log()));
             self.pruned(ue);
         }
         if let Some((limit, lagging)) = full {
-            self.full.push(limit);
+            self.logged.limits_reached.push(limit);
             self.outdated(ue, lagging, out);
         } else if self.ledgers.get(&ue).is_some_and(Ledger::is_half_full) {
             self.scan(now, ue, HASTE.min(self.logs.outdated_after), out);
@@ -379,10 +401,10 @@ impl Cpfs {
         let ledger = self.ledgers.get(&ue).filter(|l| l.inputs() > 0 || l.released() < l.clock());
         let octets = ledger.map(Ledger::octets);
         let before = match octets {
-            Some(octets) => self.logged.insert(ue, octets),
-            None => self.logged.remove(&ue),
+            Some(octets) => self.logged.ues.insert(ue, octets),
+            None => self.logged.ues.remove(&ue),
         };
-        self.kept = self.kept + octets.unwrap_or(0) - before.unwrap_or(0);
+        self.logged.octets = self.logged.octets + octets.unwrap_or(0) - before.unwrap_or(0);
     }
 
     /// A CPF is lost. UEs that wait for its answer are taken over now, the others in slices or when they send a message, those with a
@@ -396,24 +418,24 @@ impl Cpfs {
         self.taken.remove(&dead);
         self.waiting.lost(dead);
         self.draining.lost(dead);
-        self.unexamined.push_back(None);
-        self.recovery.begins(now, self.unexamined.len());
-        self.look = now + BETWEEN_SLICES;
-        let ledgers = self.logged.keys().filter_map(|ue| Some((*ue, self.ledgers.get(ue)?)));
+        self.after_loss.rounds.push_back(None);
+        self.after_loss.recovery.begins(now, self.after_loss.rounds.len());
+        self.after_loss.next = now + BETWEEN_SLICES;
+        let ledgers = self.logged.ues.keys().filter_map(|ue| Some((*ue, self.ledgers.get(ue)?)));
         let served = ledgers.filter(|(_, l)| l.assignment().0 == dead);
         let (unanswered, behind): (Vec<_>, Vec<_>) = served.partition(|(_, l)| l.released() < l.clock());
-        self.behind.extend(behind.into_iter().map(|(ue, _)| ue));
+        self.after_loss.first.extend(behind.into_iter().map(|(ue, _)| ue));
         let unanswered: Vec<UeId> = unanswered.into_iter().map(|(ue, _)| ue).collect();
-        unanswered.iter().for_each(|&ue| self.recovery.ue_waits(ue, now));
+        unanswered.iter().for_each(|&ue| self.after_loss.recovery.ue_waits(ue, now));
         unanswered.into_iter().filter(|&ue| self.fail_over(ue, out)).collect()
     }
 
     /// The next slice of takeovers and new backups after a loss. Returns the UEs without a usable checkpoint.
     fn fail_over_more(&mut self, now: Instant, out: &mut Outbox) -> Vec<UeId> {
-        if now < self.look {
+        if now < self.after_loss.next {
             return Vec::new();
         }
-        self.look = now + BETWEEN_SLICES;
+        self.after_loss.next = now + BETWEEN_SLICES;
         let done = |counts: &ReplicationCounters, out: &Outbox| {
             counts.replayed + counts.taken_over + out.cpfs.len() as u64
         };
@@ -429,24 +451,24 @@ impl Cpfs {
                 lost.push(ue);
             }
         }
-        out.takeover_times.extend(self.recovery.completed(now));
+        out.takeover_times.extend(self.after_loss.recovery.completed(now));
         lost
     }
 
     /// The next UE that a loss may affect.
     fn next_unexamined(&mut self) -> Option<UeId> {
-        if let Some(ue) = self.behind.pop_front() {
+        if let Some(ue) = self.after_loss.first.pop_front() {
             return Some(ue);
         }
         loop {
-            let after = self.unexamined.front_mut()?;
+            let after = self.after_loss.rounds.front_mut()?;
             let next = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
             if let Some((ue, _)) = self.ledgers.range(next).next() {
                 *after = Some(*ue);
                 return Some(*ue);
             }
-            self.unexamined.pop_front();
-            self.recovery.round_ended();
+            self.after_loss.rounds.pop_front();
+            self.after_loss.recovery.round_ended();
         }
     }
 
@@ -524,8 +546,8 @@ impl Cpfs {
     /// A UE is gone. Returns the requests that delete its sessions at UPFs.
     fn forget(&mut self, ue: UeId, out: &mut Outbox) -> Vec<(UpfId, Vec<u8>)> {
         self.without_backup.remove(&ue);
-        self.recovery.forget(ue);
-        self.moving.remove(&ue);
+        self.after_loss.recovery.forget(ue);
+        self.moves.ues.remove(&ue);
         self.away.remove(&ue);
         self.unsettled.remove(&ue);
         if let Some(ledger) = self.ledgers.remove(&ue) {
@@ -543,7 +565,7 @@ impl Cpfs {
 
     /// Whether an input of the UE has been sent whose outputs have not left.
     fn is_at_work(&self, ue: UeId) -> bool {
-        let held = self.moving.get(&ue).is_some_and(|m| !m.held.is_empty());
+        let held = self.moves.ues.get(&ue).is_some_and(|m| !m.held.is_empty());
         held || self.ledgers.get(&ue).is_some_and(|l| l.released() < l.clock())
     }
 }
@@ -601,7 +623,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.progress(ue, out);
                 match verdict {
                     Verdict::Release => {
-                        out.takeover_times.extend(cpfs.recovery.ue_answered(ue, now));
+                        out.takeover_times.extend(cpfs.after_loss.recovery.ue_answered(ue, now));
                         if !self.ran(now, (ue, clock), sender, *batch, out)
                             && let Service::Region(cpfs) = &mut self.service
                         {
@@ -689,7 +711,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if let Service::Region(cpfs) = &mut self.service {
             let before = cpfs.trusted.len();
             cpfs.trusted.extend(rings.members());
-            if cpfs.unexamined.is_empty() {
+            if cpfs.after_loss.rounds.is_empty() {
                 cpfs.code.retain(|cpf, _| cpfs.trusted.contains(cpf));
             }
             cpfs.code.extend(rings.members().filter_map(|cpf| Some((cpf, rings.code_of(cpf)?))));
@@ -697,8 +719,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             cpfs.drain_unlisted(now);
             if cpfs.trusted.len() > before && !cpfs.ledgers.is_empty() {
                 // A CPF has joined: UEs may lack a backup since the last loss, or since they began.
-                cpfs.unexamined.push_back(None);
-                cpfs.look = now + BETWEEN_SLICES;
+                cpfs.after_loss.rounds.push_back(None);
+                cpfs.after_loss.next = now + BETWEEN_SLICES;
             }
         }
     }
@@ -834,8 +856,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Service::Here(_) => Instant::FAR_FUTURE,
             Service::Region(cpfs) => {
                 let without_backup = cpfs.rings.has_more() && !cpfs.without_backup.is_empty();
-                let scan = (!cpfs.logged.is_empty() || without_backup).then_some(cpfs.scan);
-                let look = (!cpfs.unexamined.is_empty()).then_some(cpfs.look);
+                let scan = (!cpfs.logged.ues.is_empty() || without_backup).then_some(cpfs.late_backups.next);
+                let look = (!cpfs.after_loss.rounds.is_empty()).then_some(cpfs.after_loss.next);
                 let due = scan.into_iter().chain(look).chain(cpfs.draining.due()).chain(cpfs.moves_due());
                 due.min().unwrap_or(Instant::FAR_FUTURE)
             }
@@ -845,7 +867,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Sends waiting CPFs how many of their batches were released, once per input.
     pub(super) fn report_released(&mut self, now: Instant, out: &mut Outbox) {
         if let Service::Region(cpfs) = &mut self.service {
-            for limit in std::mem::take(&mut cpfs.full) {
+            for limit in std::mem::take(&mut cpfs.logged.limits_reached) {
                 self.limited(now, None, limit, out);
             }
         }
@@ -854,7 +876,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             let released = cpfs.taken.get(&member).copied().unwrap_or(0);
             out.cpfs.push((member, CpfCommand::Released(released)));
         }
-        if !cpfs.unexamined.is_empty() {
+        if !cpfs.after_loss.rounds.is_empty() {
             out.cpfs.retain(|(to, _)| cpfs.trusted.contains(to));
         }
     }
@@ -906,7 +928,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub fn without_backup(&self) -> usize {
         match &self.service {
             Service::Here(_) => 0,
-            Service::Region(c) => c.without_backup.len() + c.behind.len() + c.unexamined.len(),
+            Service::Region(c) => {
+                c.without_backup.len() + c.after_loss.first.len() + c.after_loss.rounds.len()
+            }
         }
     }
 
@@ -914,13 +938,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub fn logged(&self) -> (usize, usize) {
         match &self.service {
             Service::Here(_) => (0, 0),
-            Service::Region(cpfs) => (cpfs.kept, cpfs.logged.len()),
+            Service::Region(cpfs) => (cpfs.logged.octets, cpfs.logged.ues.len()),
         }
     }
 
     /// Whether UEs remain to be examined after a CPF was lost or has joined.
     pub fn is_failing_over(&self) -> bool {
-        matches!(&self.service, Service::Region(cpfs) if !cpfs.unexamined.is_empty())
+        matches!(&self.service, Service::Region(cpfs) if !cpfs.after_loss.rounds.is_empty())
     }
 
     /// Counters of replication.

@@ -39,7 +39,7 @@ pub(super) struct Moving {
 impl Cpfs {
     pub(super) fn begin_to_move(&mut self, now: Instant, ue: UeId, to: CpfId, out: &mut Outbox) {
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return };
-        if !self.trusted.contains(&to) || ledger.assignment().0 == to || self.moving.contains_key(&ue) {
+        if !self.trusted.contains(&to) || ledger.assignment().0 == to || self.moves.ues.contains_key(&ue) {
             return;
         }
         let keep = ledger.backups().any(|backup| backup == to);
@@ -47,8 +47,8 @@ impl Cpfs {
             ledger.add_backup(to);
             serve(ue, ledger, &mut self.waiting, out);
         }
-        self.moving.insert(ue, Moving { to, since: now, keep, held: Vec::new() });
-        self.moves_begun.push_back((now, ue));
+        self.moves.ues.insert(ue, Moving { to, since: now, keep, held: Vec::new() });
+        self.moves.begun.push_back((now, ue));
         if self.try_to_move(ue, out) {
             self.counts.moved_fast += 1;
         }
@@ -109,7 +109,7 @@ impl Cpfs {
         {
             let code = |c: &CpfId| self.code.get(c);
             let has = backs.iter().filter(|c| ledger.holds(**c) && code(c) == code(&primary)).count();
-            let spared = has >= self.rings.backups() && !self.moving.contains_key(&ue);
+            let spared = has >= self.rings.backups() && !self.moves.ues.contains_key(&ue);
             if !spared || !ledger.remove_backup(last) {
                 settled = false;
                 break;
@@ -141,7 +141,7 @@ impl Cpfs {
 
     /// Completes the UE's move if the target holds its checkpoint. Returns whether it did.
     fn try_to_move(&mut self, ue: UeId, out: &mut Outbox) -> bool {
-        let Some(&Moving { to, keep, .. }) = self.moving.get(&ue) else { return false };
+        let Some(&Moving { to, keep, .. }) = self.moves.ues.get(&ue) else { return false };
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         let (former, _) = ledger.assignment();
         if !ledger.move_to(to, keep) {
@@ -181,7 +181,7 @@ impl Cpfs {
     /// Holds an input back if no procedure of its UE runs and the checkpoint is on its way. Returns the input if it need not wait.
     pub(super) fn waits(&mut self, envelope: Envelope, out: &mut Outbox) -> Option<Envelope> {
         let ue = envelope.ue;
-        let Some(moving) = self.moving.get_mut(&ue) else { return Some(envelope) };
+        let Some(moving) = self.moves.ues.get_mut(&ue) else { return Some(envelope) };
         if moving.held.is_empty() && !self.ledgers.get(&ue).is_some_and(|l| l.rests()) {
             return Some(envelope); // a running procedure ends where it began
         }
@@ -194,15 +194,15 @@ impl Cpfs {
 
     /// Ends the move: held inputs go to the primary.
     pub(super) fn stop_moving(&mut self, ue: UeId, out: &mut Outbox) {
-        let held = self.moving.remove(&ue).map(|m| m.held).unwrap_or_default();
+        let held = self.moves.ues.remove(&ue).map(|m| m.held).unwrap_or_default();
         held.into_iter().for_each(|envelope| self.hand_over(envelope, out));
     }
 
     /// Gives up moves whose checkpoint did not arrive in time.
     pub(super) fn give_up_moves(&mut self, now: Instant, out: &mut Outbox) {
-        while let Some((since, ue)) = self.moves_begun.front().copied().filter(|m| m.0 + PATIENCE <= now) {
-            self.moves_begun.pop_front();
-            if self.moving.get(&ue).is_some_and(|m| m.since == since) {
+        while let Some((since, ue)) = self.moves.begun.front().copied().filter(|m| m.0 + PATIENCE <= now) {
+            self.moves.begun.pop_front();
+            if self.moves.ues.get(&ue).is_some_and(|m| m.since == since) {
                 self.counts.moves_given_up += 1;
                 self.stop_moving(ue, out);
             }
@@ -211,7 +211,7 @@ impl Cpfs {
 
     /// When [`Self::give_up_moves`] has something to do.
     pub(super) fn moves_due(&self) -> Option<Instant> {
-        self.moves_begun.front().map(|(since, _)| *since + PATIENCE)
+        self.moves.begun.front().map(|(since, _)| *since + PATIENCE)
     }
 }
 

@@ -32,16 +32,16 @@ pub(super) struct Round {
 impl Cpfs {
     /// As a snapshot holds it.
     pub(super) fn as_it_travels(&mut self) -> &Self {
-        self.round = None;
+        self.late_backups.round = None;
         self
     }
 
     /// Examines the next UEs for late backups, first those without a usable backup.
     pub(super) fn scan_more(&mut self, now: Instant, out: &mut Outbox) {
-        if now < self.scan {
+        if now < self.late_backups.next {
             return;
         }
-        let mut round = self.round.take().unwrap_or_else(|| {
+        let mut round = self.late_backups.round.take().unwrap_or_else(|| {
             self.waiting.await_release.extend(&self.trusted);
             Round::default()
         });
@@ -49,7 +49,7 @@ impl Cpfs {
         let mut work = 0;
         while work < SLICE {
             let Some((ue, patience)) = self.next_scanned(&mut round) else {
-                self.scan = now + pause;
+                self.late_backups.next = now + pause;
                 return;
             };
             work += 1;
@@ -58,12 +58,12 @@ impl Cpfs {
                 round.relieved += 1;
             }
             if round.relieved == RELIEVED_MAX {
-                self.scan = now + pause.min(SOONER);
+                self.late_backups.next = now + pause.min(SOONER);
                 return;
             }
         }
-        self.scan = now + BETWEEN_SLICES;
-        self.round = Some(round);
+        self.late_backups.next = now + BETWEEN_SLICES;
+        self.late_backups.round = Some(round);
     }
 
     /// The next UE of a round, and how long its backups may be late.
@@ -81,7 +81,7 @@ impl Cpfs {
             }
             (round.without_backup, round.after) = (true, None);
         }
-        let (ue, _) = self.logged.range(further(round.after)).next()?;
+        let (ue, _) = self.logged.ues.range(further(round.after)).next()?;
         round.after = Some(*ue);
         Some((*ue, patience))
     }
@@ -142,11 +142,11 @@ pub(super) mod tests {
             let mut out = Outbox::default();
             cpfs.scan_more(now, &mut out);
             (slices, longest) = (slices + 1, longest.max(out.cpfs.len()));
-            if cpfs.round.is_none() {
+            if cpfs.late_backups.round.is_none() {
                 return (slices, longest);
             }
-            assert_eq!(cpfs.scan, now + BETWEEN_SLICES);
-            now = cpfs.scan;
+            assert_eq!(cpfs.late_backups.next, now + BETWEEN_SLICES);
+            now = cpfs.late_backups.next;
         }
     }
 
@@ -156,7 +156,7 @@ pub(super) mod tests {
     fn many_ues_are_examined_in_slices() {
         let mut cpfs = cpfs(2, 10 * SLICE as u32);
         assert_eq!(round(&mut cpfs, LATE), (11, 0), "no CPF could become a backup");
-        assert_eq!(cpfs.scan, cpfs.scan.max(LATE + BETWEEN_ROUNDS));
+        assert_eq!(cpfs.late_backups.next, cpfs.late_backups.next.max(LATE + BETWEEN_ROUNDS));
     }
 
     #[test]
@@ -171,11 +171,11 @@ pub(super) mod tests {
                 "{slices}, {longest}"
             );
             assert_eq!(cpfs.unsettled.len(), relieved * RELIEVED_MAX);
-            assert!(cpfs.scan < now + BETWEEN_ROUNDS);
-            now = cpfs.scan;
+            assert!(cpfs.late_backups.next < now + BETWEEN_ROUNDS);
+            now = cpfs.late_backups.next;
         }
         round(&mut cpfs, now);
-        assert_eq!(cpfs.scan, cpfs.scan.max(now + BETWEEN_ROUNDS), "no UE is left");
+        assert_eq!(cpfs.late_backups.next, cpfs.late_backups.next.max(now + BETWEEN_ROUNDS), "no UE is left");
     }
 
     #[test] // else a CTA replica that begins in the middle of one would not follow
@@ -184,13 +184,16 @@ pub(super) mod tests {
         cpfs.scan_more(LATE, &mut Outbox::default());
         let (mut other, _): (Cpfs, _) =
             postcard::take_from_bytes(&postcard::to_allocvec(cpfs.as_it_travels()).unwrap()).unwrap();
-        let mut now = cpfs.scan;
+        let mut now = cpfs.late_backups.next;
         for _ in 0..100 {
             let (mut here, mut there) = (Outbox::default(), Outbox::default());
             cpfs.scan_more(now, &mut here);
             other.scan_more(now, &mut there);
-            assert_eq!((here.cpfs.len(), cpfs.scan), (there.cpfs.len(), other.scan));
-            now = cpfs.scan;
+            assert_eq!(
+                (here.cpfs.len(), cpfs.late_backups.next),
+                (there.cpfs.len(), other.late_backups.next)
+            );
+            now = cpfs.late_backups.next;
         }
     }
 
@@ -214,7 +217,7 @@ pub(super) mod tests {
                 let begun = std::time::Instant::now();
                 cpfs.scan_more(now, &mut out);
                 longest = longest.max(begun.elapsed());
-                (now, slices) = (cpfs.scan, slices + 1);
+                (now, slices) = (cpfs.late_backups.next, slices + 1);
             }
             println!("100,000 late UEs, {of}: {slices} slices, the longest {longest:?}");
         }

@@ -146,6 +146,40 @@ struct Pending {
     proposed: Option<Home>,
 }
 
+/// What is known of etcd.
+#[derive(Debug, Default)]
+struct Etcd {
+    /// The identity of the cluster that is believed, and its highest revision.
+    known: Option<(u64, u64)>,
+    reachable: Option<bool>,
+    /// Another cluster answers in its place, which has been reported.
+    replaced: bool,
+}
+
+/// Requests to etcd.
+#[derive(Debug)]
+struct Requests {
+    /// How many there have been: the number of the last one.
+    count: u64,
+    /// The one that waits for its answer.
+    flight: Option<Flight>,
+    watch: Option<u64>,
+    /// When the next one may be sent.
+    not_before: Instant,
+}
+
+/// The record of this process in etcd.
+#[derive(Debug)]
+struct Listing {
+    lease: Option<Lease>,
+    incarnation: Option<Incarnation>,
+    /// The revision of the record, if it is listed.
+    revision: Option<u64>,
+    join_at: Instant,
+    /// Another process has our name, which has been reported.
+    occupied: bool,
+}
+
 /// One process's side of membership. One request is under way at a time, beside the watch.
 #[derive(Debug)]
 pub struct Membership {
@@ -156,20 +190,9 @@ pub struct Membership {
     desired: Member,
     new_life: bool,
     view: View,
-    /// The etcd that is believed, and how far it was.
-    etcd: Option<(u64, u64)>,
-    reachable: Option<bool>,
-    replaced: bool,
-    requests: u64,
-    flight: Option<Flight>,
-    watch: Option<u64>,
-    not_before: Instant,
-    lease: Option<Lease>,
-    incarnation: Option<Incarnation>,
-    /// The revision of our record, if it is listed.
-    listed: Option<u64>,
-    join_at: Instant,
-    occupied: bool,
+    etcd: Etcd,
+    requests: Requests,
+    listing: Listing,
     claims: VecDeque<Pending>,
     leaving: bool,
     left: bool,
@@ -185,18 +208,15 @@ impl Membership {
             desired: settings.member,
             new_life: false,
             view: View::default(),
-            etcd: None,
-            reachable: None,
-            replaced: false,
-            requests: 0,
-            flight: None,
-            watch: None,
-            not_before: Instant::ZERO,
-            lease: None,
-            incarnation: None,
-            listed: None,
-            join_at: Instant::ZERO,
-            occupied: false,
+            etcd: Etcd::default(),
+            requests: Requests { count: 0, flight: None, watch: None, not_before: Instant::ZERO },
+            listing: Listing {
+                lease: None,
+                incarnation: None,
+                revision: None,
+                join_at: Instant::ZERO,
+                occupied: false,
+            },
             claims: VecDeque::new(),
             leaving: false,
             left: false,
@@ -210,21 +230,21 @@ impl Membership {
 
     /// Which life this is; `None` before the process was listed for the first time.
     pub fn incarnation(&self) -> Option<Incarnation> {
-        self.incarnation
+        self.listing.incarnation
     }
 
     /// Takes an input.
     pub fn handle(&mut self, now: Instant, input: Input, out: &mut Outbox) {
         match input {
             Input::Tick => {
-                if let Some(flight) = &self.flight
+                if let Some(flight) = &self.requests.flight
                     && now >= flight.sent + ANSWER_PATIENCE
                 {
                     self.failed(now, "no answer in time".into(), out);
                 }
             }
             Input::Answered(id, answer) => {
-                if let Some(flight) = self.flight.take_if(|flight| flight.id == id) {
+                if let Some(flight) = self.requests.flight.take_if(|flight| flight.id == id) {
                     match answer {
                         Ok(answered) => self.answered(now, flight, answered, out),
                         Err(Failure::Unreachable(why)) => self.failed(now, why, out),
@@ -232,15 +252,15 @@ impl Membership {
                     }
                 }
             }
-            Input::Watched(id, changes) if self.watch == Some(id) => {
+            Input::Watched(id, changes) if self.requests.watch == Some(id) => {
                 changes.into_iter().for_each(|change| self.watched(change, out));
                 self.own_record(out);
             }
             Input::Watched(..) => {}
             Input::WatchEnded(id) => {
-                if self.watch == Some(id) {
-                    self.watch = None;
-                    self.not_before = self.not_before.max(now + RETRY / 5);
+                if self.requests.watch == Some(id) {
+                    self.requests.watch = None;
+                    self.requests.not_before = self.requests.not_before.max(now + RETRY / 5);
                 }
             }
             Input::Command(command) => self.command(now, command, out),
@@ -252,11 +272,16 @@ impl Membership {
 
     /// When [`Input::Tick`] is due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let work = match &self.flight {
+        let work = match &self.requests.flight {
             Some(flight) => Some(flight.sent + ANSWER_PATIENCE),
-            None => self.work().map(|(at, _)| at.max(self.not_before)).min(),
+            None => self.work().map(|(at, _)| at.max(self.requests.not_before)).min(),
         };
-        let doubt = self.lease.as_ref().filter(|l| !l.doubted && self.listed.is_some()).map(|l| l.until);
+        let doubt = self
+            .listing
+            .lease
+            .as_ref()
+            .filter(|l| !l.doubted && self.listing.revision.is_some())
+            .map(|l| l.until);
         let claim = self.claims.iter().map(|c| c.refused_at).min();
         [work, doubt, claim].into_iter().flatten().min()
     }
@@ -284,27 +309,28 @@ impl Membership {
     /// What there is to do, the most pressing first, and from when on.
     fn work(&self) -> impl Iterator<Item = (Instant, Purpose)> {
         const NOW: Instant = Instant::ZERO;
-        let lease = self.lease.as_ref();
-        let joined = lease.is_some() && self.listed.is_some();
+        let lease = self.listing.lease.as_ref();
+        let joined = lease.is_some() && self.listing.revision.is_some();
         let work = [
-            self.watch.is_none().then_some((NOW, Purpose::List)),
+            self.requests.watch.is_none().then_some((NOW, Purpose::List)),
             (lease.is_some() && self.leaving).then_some((NOW, Purpose::Revoke)),
             (lease.is_none() && !self.leaving).then_some((NOW, Purpose::Grant)),
             lease.map(|l| (l.renew_at, Purpose::KeepAlive)),
-            (lease.is_some() && self.listed.is_none()).then_some((self.join_at, Purpose::Join)),
+            (lease.is_some() && self.listing.revision.is_none())
+                .then_some((self.listing.join_at, Purpose::Join)),
             (joined
                 && (self.new_life || self.view.member(self.me).is_some_and(|l| l.member != self.desired)))
             .then_some((NOW, Purpose::Update)),
             self.claims.front().map(|claim| (NOW, if claim.looked { Purpose::Claim } else { Purpose::Look })),
         ];
         // Nothing is done on a view that is not known to be today's.
-        let enough = if self.watch.is_none() { 1 } else { work.len() };
+        let enough = if self.requests.watch.is_none() { 1 } else { work.len() };
         let done = self.left;
         work.into_iter().take(enough).flatten().filter(move |_| !done)
     }
 
     fn go(&mut self, now: Instant, out: &mut Outbox) {
-        while self.flight.is_none() && now >= self.not_before {
+        while self.requests.flight.is_none() && now >= self.requests.not_before {
             let Some((_, purpose)) = self.work().find(|(at, _)| *at <= now) else { break };
             let Some(request) = self.request(&purpose, out) else { continue };
             let swap = match &request {
@@ -312,24 +338,24 @@ impl Membership {
                 _ => None,
             };
             let id = self.ask(request, out);
-            let furthest = self.etcd.map_or(0, |(_, furthest)| furthest);
-            self.flight = Some(Flight { id, purpose, sent: now, furthest, swap });
+            let furthest = self.etcd.known.map_or(0, |(_, furthest)| furthest);
+            self.requests.flight = Some(Flight { id, purpose, sent: now, furthest, swap });
         }
-        if self.leaving && self.lease.is_none() && self.flight.is_none() && !self.left {
+        if self.leaving && self.listing.lease.is_none() && self.requests.flight.is_none() && !self.left {
             self.left = true;
             out.events.push(Event::Left);
         }
     }
 
     fn ask(&mut self, request: Request, out: &mut Outbox) -> u64 {
-        self.requests += 1;
-        out.requests.push((self.requests, request));
-        self.requests
+        self.requests.count += 1;
+        out.requests.push((self.requests.count, request));
+        self.requests.count
     }
 
     /// The request for a purpose; `None`: it has found its end without one.
     fn request(&mut self, purpose: &Purpose, out: &mut Outbox) -> Option<Request> {
-        let lease = self.lease.as_ref().map_or(0, |l| l.id);
+        let lease = self.listing.lease.as_ref().map_or(0, |l| l.id);
         let ttl_s = u32::try_from(self.ttl.as_secs()).unwrap_or(u32::MAX).max(1);
         Some(match purpose {
             Purpose::List | Purpose::Look => Request::List { prefix: self.prefix.clone() },
@@ -337,11 +363,11 @@ impl Membership {
             Purpose::KeepAlive => Request::KeepAlive { lease },
             Purpose::Revoke => Request::Revoke { lease },
             Purpose::Join | Purpose::Update => {
-                let incarnation = if self.new_life { None } else { self.incarnation.map(|i| i.0) };
+                let incarnation = if self.new_life { None } else { self.listing.incarnation.map(|i| i.0) };
                 let record = MemberRecord { member: self.desired.clone(), incarnation };
                 let value = serde_json::to_vec(&record).expect("a record of plain values");
                 let key = Key::Member(self.me).write(&self.prefix);
-                Request::Swap { key, expected: self.listed.unwrap_or(0), value, lease }
+                Request::Swap { key, expected: self.listing.revision.unwrap_or(0), value, lease }
             }
             Purpose::Claim => match self.claim()? {
                 Ok(request) => request,
@@ -357,7 +383,7 @@ impl Membership {
     /// The first claim's request, or how the claim ended.
     fn claim(&mut self) -> Option<Result<Request, Event>> {
         let Pending { home, claim, proposed, .. } = self.claims.front_mut()?;
-        let (MemberId::Cta(cta), Some(incarnation)) = (self.me, self.incarnation) else {
+        let (MemberId::Cta(cta), Some(incarnation)) = (self.me, self.listing.incarnation) else {
             return Some(Err(Event::Refused(*home, ClaimError::NotYours)));
         };
         let me = CtaInstance { cta, incarnation };
@@ -376,21 +402,21 @@ impl Membership {
         let Answered { cluster, revision, answer } = answered;
         // Lists and swaps are answered by the majority; what one etcd alone says of its revision may be behind.
         let agreed = matches!(answer, Answer::Listed(_) | Answer::Swapped | Answer::Differs(_));
-        let (known, _) = *self.etcd.get_or_insert((cluster, 0));
+        let (known, _) = *self.etcd.known.get_or_insert((cluster, 0));
         if cluster != known || agreed && revision < flight.furthest {
-            self.watch = None;
-            self.not_before = now + RETRY;
-            if !std::mem::replace(&mut self.replaced, true) {
+            self.requests.watch = None;
+            self.requests.not_before = now + RETRY;
+            if !std::mem::replace(&mut self.etcd.replaced, true) {
                 out.events.push(Event::Replaced);
             }
             return;
         }
-        self.replaced = false;
+        self.etcd.replaced = false;
         if agreed {
             self.heard_of(revision);
         }
-        if self.reachable != Some(true) {
-            self.reachable = Some(true);
+        if self.etcd.reachable != Some(true) {
+            self.etcd.reachable = Some(true);
             out.events.push(Event::Reached);
         }
         match (flight.purpose, answer) {
@@ -401,25 +427,25 @@ impl Membership {
                 self.claims.iter_mut().for_each(|claim| claim.looked = true);
                 if purpose == Purpose::List {
                     let watch = Request::Watch { prefix: self.prefix.clone(), from: revision + 1 };
-                    self.watch = Some(self.ask(watch, out));
+                    self.requests.watch = Some(self.ask(watch, out));
                 }
             }
             (Purpose::Grant, Answer::Granted { lease, ttl_s }) => {
-                self.lease = Some(Lease::new(lease, flight.sent, ttl_s));
+                self.listing.lease = Some(Lease::new(lease, flight.sent, ttl_s));
             }
             (Purpose::KeepAlive, Answer::KeptAlive { ttl_s: 0 }) => self.lease_gone(out),
             (Purpose::KeepAlive, Answer::KeptAlive { ttl_s }) => {
-                let Some(lease) = &mut self.lease else { return };
+                let Some(lease) = &mut self.listing.lease else { return };
                 if lease.doubted
-                    && let Some(incarnation) = self.incarnation
+                    && let Some(incarnation) = self.listing.incarnation
                 {
                     out.events.push(Event::Renewed(incarnation));
                 }
                 *lease = Lease::new(lease.id, flight.sent, ttl_s);
             }
             (Purpose::Revoke, Answer::Revoked) => {
-                self.lease = None;
-                self.listed = None;
+                self.listing.lease = None;
+                self.listing.revision = None;
             }
             (Purpose::Join | Purpose::Update, Answer::Swapped) => {
                 self.written(flight.swap, revision, out);
@@ -462,28 +488,31 @@ impl Membership {
     }
 
     fn heard_of(&mut self, revision: u64) {
-        if let Some((_, furthest)) = &mut self.etcd {
+        if let Some((_, furthest)) = &mut self.etcd.known {
             *furthest = revision.max(*furthest);
         }
     }
 
     fn changed(&mut self, change: Change, out: &mut Outbox) {
         if matches!(change, Change::Gone(id, _) if id == self.me) {
-            (self.occupied, self.join_at) = (false, Instant::ZERO);
+            (self.listing.occupied, self.listing.join_at) = (false, Instant::ZERO);
         }
         out.events.push(Event::Changed(change));
     }
 
     /// Is our record still there, and ours?
     fn own_record(&mut self, out: &mut Outbox) {
-        let writing =
-            self.flight.as_ref().is_some_and(|f| matches!(f.purpose, Purpose::Join | Purpose::Update));
-        if self.listed.is_none() || writing {
+        let writing = self
+            .requests
+            .flight
+            .as_ref()
+            .is_some_and(|f| matches!(f.purpose, Purpose::Join | Purpose::Update));
+        if self.listing.revision.is_none() || writing {
             return; // its answer will tell
         }
         match self.view.member(self.me) {
-            Some(listed) if Some(listed.incarnation) == self.incarnation => {
-                self.listed = Some(listed.revision())
+            Some(listed) if Some(listed.incarnation) == self.listing.incarnation => {
+                self.listing.revision = Some(listed.revision())
             }
             _ => self.expelled(out),
         }
@@ -491,19 +520,19 @@ impl Membership {
 
     /// Our record was written at this revision.
     fn joined(&mut self, revision: u64, out: &mut Outbox) {
-        self.occupied = false;
-        let before = self.listed.replace(revision);
+        self.listing.occupied = false;
+        let before = self.listing.revision.replace(revision);
         let Some(incarnation) = self.view.member(self.me).map(|listed| listed.incarnation) else { return };
-        self.new_life &= Some(incarnation) == self.incarnation;
-        if before.is_none() || self.incarnation != Some(incarnation) {
-            self.incarnation = Some(incarnation);
+        self.new_life &= Some(incarnation) == self.listing.incarnation;
+        if before.is_none() || self.listing.incarnation != Some(incarnation) {
+            self.listing.incarnation = Some(incarnation);
             out.events.push(Event::Joined(incarnation));
         }
     }
 
     /// Something else stands where our record was to be written.
     fn differs(&mut self, now: Instant, present: Option<Kv>, out: &mut Outbox) {
-        let ours = |kv: &Kv| self.lease.as_ref().is_some_and(|lease| lease.id == kv.lease);
+        let ours = |kv: &Kv| self.listing.lease.as_ref().is_some_and(|lease| lease.id == kv.lease);
         let Some(kv) = present else {
             self.expelled(out); // deleted meanwhile
             return;
@@ -515,20 +544,20 @@ impl Membership {
             return;
         }
         self.expelled(out);
-        self.join_at = now + RETRY;
-        if !std::mem::replace(&mut self.occupied, true) {
+        self.listing.join_at = now + RETRY;
+        if !std::mem::replace(&mut self.listing.occupied, true) {
             let by = self.view.member(self.me).map_or(Incarnation(0), |listed| listed.incarnation);
             out.events.push(Event::Occupied(by));
         }
     }
 
     fn lease_gone(&mut self, out: &mut Outbox) {
-        self.lease = None;
+        self.listing.lease = None;
         self.expelled(out);
     }
 
     fn expelled(&mut self, out: &mut Outbox) {
-        if let (Some(_), Some(incarnation)) = (self.listed.take(), self.incarnation)
+        if let (Some(_), Some(incarnation)) = (self.listing.revision.take(), self.listing.incarnation)
             && !self.leaving
         {
             out.events.push(Event::Expelled(incarnation));
@@ -537,18 +566,19 @@ impl Membership {
 
     /// A request failed. All records are asked for again, of whichever etcd answers.
     fn failed(&mut self, now: Instant, why: String, out: &mut Outbox) {
-        self.flight = None;
-        self.watch = None;
+        self.requests.flight = None;
+        self.requests.watch = None;
         self.claims.iter_mut().for_each(|claim| claim.looked = false);
-        self.not_before = now + RETRY;
-        if self.reachable != Some(false) {
-            self.reachable = Some(false);
+        self.requests.not_before = now + RETRY;
+        if self.etcd.reachable != Some(false) {
+            self.etcd.reachable = Some(false);
             out.events.push(Event::Unreachable(why));
         }
     }
 
     fn doubt(&mut self, now: Instant, out: &mut Outbox) {
-        if let (Some(lease), Some(_), Some(incarnation)) = (&mut self.lease, self.listed, self.incarnation)
+        if let (Some(lease), Some(_), Some(incarnation)) =
+            (&mut self.listing.lease, self.listing.revision, self.listing.incarnation)
             && now >= lease.until
             && !std::mem::replace(&mut lease.doubted, true)
         {

@@ -1,4 +1,4 @@
-//! What an endpoint is told once, at its start.
+//! The settings of an endpoint.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ pub struct Config {
     pub port: u16,
     /// Our addresses. With two or more, those that suit the peer are listed in INIT and INIT ACK (multihoming).
     pub local_addresses: Vec<IpAddr>,
-    /// Whether an INIT out of the blue may open an association (a server). Default: yes.
+    /// Whether a peer's INIT may open an association (a server). Default: yes.
     pub accept_inbound: bool,
     /// Outbound streams asked for. Default 32: stream 0 and enough others to keep UEs from waiting for each other.
     pub outbound_streams: u16,
@@ -25,7 +25,7 @@ pub struct Config {
     pub rto_min: Duration,
     /// Largest RTO. Deviation: 10 s instead of 60 s, so that a peer's return is noticed within seconds.
     pub rto_max: Duration,
-    /// Idle time between HEARTBEATs of a path, beside its RTO. Deviation: 10 s instead of 30 s, so that a dead gNB is
+    /// Idle time between HEARTBEATs of a path, to which its RTO is added. Deviation: 10 s instead of 30 s, so that a dead gNB is
     /// noticed sooner. Zero switches heartbeats of confirmed paths off.
     ///
     /// A peer on one path that falls silent is noticed after at most this interval, one RTO, and `association_max_retrans` + 1
@@ -38,9 +38,9 @@ pub struct Config {
     pub path_max_retrans: u32,
     /// INIT or COOKIE ECHO retransmissions before a connect fails. Default 8.
     pub init_max_retrans: u32,
-    /// How long a state cookie is good. Default 60 s (RFC 9260 §16).
+    /// How long a state cookie is valid. Default 60 s (RFC 9260 §16).
     pub cookie_life: Duration,
-    /// How long a SACK may wait for company. Default zero: DATA is acknowledged at the next flush, because peers that
+    /// How long a SACK may be delayed. Default zero: DATA is acknowledged at the next flush, because peers that
     /// leave Nagle's algorithm on hold their next message until the last is acknowledged.
     pub sack_delay: Duration,
     /// Most octets held for one association, out of order or unassembled; the window offered. Default 256 KiB.
@@ -52,13 +52,13 @@ pub struct Config {
     pub burst_packets_max: u16,
     /// Most associations at once. Default 4096.
     pub associations_max: usize,
-    /// Whether DATA is acknowledged only as far as the user releases it ([`Endpoint::release`](crate::Endpoint::release)), which it has to
+    /// Whether DATA is acknowledged only after the user has released it ([`Endpoint::release`](crate::Endpoint::release)), which it must
     /// do within a small part of a peer's smallest RTO. Default: no.
     pub hold_acknowledgements: bool,
-    /// What this endpoint and its peers may agree on for the protocol above, as an adaptation code point (RFC 5061 §4.2.6): who connects says
-    /// it, and who is connected to says it to those who said the same, so that peers who never heard of it never do. Default: none.
+    /// Adaptation code point by which this endpoint and its peers agree on the upper-layer protocol (RFC 5061 §4.2.6). The side that connects
+    /// sends it; the other side sends it only to peers that sent the same, so that peers without it see nothing new. Default: none.
     pub adaptation: Option<u32>,
-    /// Whether what was not acknowledged is handed back when an association ends
+    /// Whether unacknowledged messages are handed back when an association ends
     /// ([`Event::Unacknowledged`](crate::Event::Unacknowledged)). Default: no.
     pub return_unacknowledged: bool,
     /// Whether a successor may continue the associations ([`Endpoint::export`](crate::Endpoint::export)), which has to be called then.
@@ -96,9 +96,9 @@ impl Config {
         }
     }
 
-    /// The same settings with every value inside what the protocol can carry.
+    /// The same settings with each value limited to what the protocol can carry.
     pub(crate) fn sane(mut self) -> Self {
-        /// The smallest IPv6 MTU less some room; below it INIT ACK and its cookie would not fit.
+        /// Slightly less than the smallest IPv6 MTU; below it INIT ACK and its cookie would not fit.
         const MTU_OCTETS_MIN: u16 = 576;
         self.mtu_octets = self.mtu_octets.max(MTU_OCTETS_MIN);
         self.outbound_streams = self.outbound_streams.max(1);

@@ -13,7 +13,7 @@ const MAC_LEN: usize = 32;
 /// Most addresses of one peer that we keep. Two or three are usual; eight leave room and keep a cookie in a packet.
 pub(crate) const PEER_ADDRESSES_MAX: usize = 8;
 
-/// All that INIT and INIT ACK settled, so that nothing needs to be kept until the cookie returns.
+/// What INIT and INIT ACK have agreed on, so that no state is needed until the cookie returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cookie {
     pub(crate) created: Instant,
@@ -59,7 +59,7 @@ impl Prf {
         Self { mac: Hmac::new(&key.into()), draws: u64::from(generation) << 40 }
     }
 
-    /// Sixteen octets that nobody without the secret can guess.
+    /// Sixteen octets that cannot be guessed without the secret.
     fn draw(&mut self) -> [u32; 4] {
         self.draws += 1;
         let mut mac = self.mac.clone();
@@ -97,7 +97,7 @@ impl Prf {
         out.extend_from_slice(&mac);
     }
 
-    /// Reads a cookie back; `None` if we did not sign it. Its age is for the caller to judge.
+    /// Reads a cookie; `None` if we did not sign it. The caller checks its age.
     pub(crate) fn open(&self, octets: &[u8]) -> Option<Cookie> {
         let (body, mac) = octets.split_at_checked(octets.len().checked_sub(MAC_LEN)?)?;
         self.cookie_mac(body).verify_slice(mac).ok()?;

@@ -1,4 +1,4 @@
-//! The endpoint: many associations behind one port, told apart by address, port and tag (RFC 9260 §8.4, §8.5).
+//! The endpoint: many associations behind one port, distinguished by address, port and tag (RFC 9260 §8.4, §8.5).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
 use crate::packet::{BadPacket, Chunk, Packet, Parameters, T_BIT, cause, kind, write_chunk};
 use crate::path::{PathState, suitable_local};
 
-/// What happens to an endpoint.
+/// An input of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// A packet arrived, from its SCTP common header on.
@@ -25,11 +25,11 @@ pub enum Input<'a> {
         /// The packet.
         octets: &'a [u8],
     },
-    /// Open an association. [`Endpoint::connect`] does the same and returns its name.
+    /// Open an association. [`Endpoint::connect`] does the same and returns its identifier.
     Connect(Connect<'a>),
-    /// Send a message. [`Endpoint::send`] does the same and returns its refusal.
+    /// Send a message. [`Endpoint::send`] does the same and returns the error.
     Send(Send<'a>),
-    /// Close gracefully: what is queued is delivered first.
+    /// Close gracefully: queued messages are delivered first.
     Shutdown {
         /// Which.
         association: AssociationId,
@@ -43,10 +43,10 @@ pub enum Input<'a> {
     /// DATA or the peer's answer is outstanding, is aborted (§9.1), as is one whose handshake is not complete. New
     /// associations are refused from now on.
     Stop {
-        /// The latest time at which a peer learns of it.
+        /// When associations that are still up are aborted.
         by: Instant,
     },
-    /// Time passed: handles what is due.
+    /// Time has passed: runs the timers that are due.
     Tick,
 }
 
@@ -64,7 +64,7 @@ pub struct Connect<'a> {
 /// A message to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Send<'a> {
-    /// To whom.
+    /// The association.
     pub association: AssociationId,
     /// Stream identifier.
     pub stream: u16,
@@ -76,20 +76,20 @@ pub struct Send<'a> {
     pub octets: &'a [u8],
 }
 
-/// What was seen, in numbers that only grow.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets handed in.
     pub packets: u64,
     /// Dropped: wrong checksum.
     pub bad_checksum: u64,
-    /// Dropped: too short, or chunks that contradict themselves.
+    /// Dropped: too short, or with inconsistent chunk lengths.
     pub malformed: u64,
     /// Ignored: for another port.
     pub foreign: u64,
     /// Dropped: a verification tag that is not the association's (RFC 9260 §8.5).
     pub bad_tag: u64,
-    /// Of no association (RFC 9260 §8.4).
+    /// Packets of no association (RFC 9260 §8.4).
     pub out_of_the_blue: u64,
     /// Dropped: a cookie that we did not sign.
     pub bad_cookie: u64,
@@ -99,36 +99,36 @@ pub struct Counters {
     pub data_chunks_retransmitted: u64,
 }
 
-/// What a successor of this endpoint needs to end an association that it knows nothing of.
+/// What a successor of this endpoint needs to abort an association of which it has no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Former {
-    /// The path that DATA took first.
+    /// The primary path.
     pub path: Path,
     /// Our SCTP port.
     pub local_port: u16,
     /// The peer's SCTP port.
     pub peer_port: u16,
-    /// The verification tag that the peer takes.
+    /// The verification tag that the peer expects.
     pub peer_tag: u32,
 }
 
-/// What the user keeps with an association: it is exported with it, as one.
+/// What the user stores with an association: it is exported together with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UserNotes {
-    /// Any name; zero if the user has set none.
+    /// Any number; zero if the user has set none.
     pub label: u64,
-    /// The last of the user's outputs that was queued, or dropped, by a number that only grows.
+    /// The number of the user's last output that was queued or dropped; it only grows.
     pub mark: u64,
 }
 
-/// An association of a former endpoint that this one goes on with.
+/// An association of a former endpoint that this one continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adopted {
-    /// Its name, as it was.
+    /// Its identifier, unchanged.
     pub association: AssociationId,
-    /// What the user kept with it.
+    /// What the user has stored with it.
     pub notes: UserNotes,
-    /// The path that DATA takes first.
+    /// The primary path.
     pub primary: Path,
     /// The peer's SCTP port.
     pub peer_port: u16,
@@ -136,26 +136,26 @@ pub struct Adopted {
     pub outbound_streams: u16,
     /// The peer's adaptation code point.
     pub adaptation: Option<u32>,
-    /// Messages that it delivered since it was set up.
+    /// Messages delivered since it was set up.
     pub messages: u64,
     /// How many of them were released.
     pub released: u64,
 }
 
-/// How an association stands.
+/// The state of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// State of RFC 9260 §4.
     pub state: State,
-    /// The path that DATA takes first.
+    /// The primary path.
     pub primary: Path,
-    /// How many paths there are, and how many answer.
+    /// How many paths there are, and how many of them are active.
     pub paths: (usize, usize),
     /// Smoothed round-trip time of the primary path, once measured.
     pub srtt: Option<Duration>,
     /// Congestion window of the primary path.
     pub cwnd_octets: usize,
-    /// Octets queued or under way, with their overhead, counted against the send buffer.
+    /// Octets queued or in flight, with their overhead, as counted against the send buffer.
     pub queued_octets: usize,
 }
 
@@ -198,8 +198,7 @@ impl Endpoint {
         Self::successor(config, secret, 0, now)
     }
 
-    /// An endpoint that takes the place of others with this secret, `generation` of them, so that cookies they gave are good here. It draws other
-    /// tags and TSNs.
+    /// An endpoint that succeeds `generation` others with the same secret: their cookies are valid here. Its tags and TSNs differ from theirs.
     pub fn successor(config: Config, secret: [u8; 32], generation: u32, _now: Instant) -> Self {
         Self {
             config: config.sane(),
@@ -250,7 +249,7 @@ impl Endpoint {
         self.timers.first().map(|(t, _)| *t)
     }
 
-    /// Sends what waits: acknowledgements, DATA and replies, bundled per association.
+    /// Sends what is pending: acknowledgements, DATA and replies, bundled per association.
     pub fn flush(&mut self, now: Instant, out: &mut Outbox) {
         while let Some(slot) = self.dirty.pop() {
             let Self { config, prf, counters, slots, changed, .. } = self;
@@ -318,8 +317,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// From now on what comes is acknowledged only when it is released, or again at once. What came before is as it was: acknowledged, or about
-    /// to be.
+    /// Whether messages that arrive from now on are acknowledged only when they are released. Earlier messages are not affected.
     pub fn hold_acknowledgements(&mut self, hold: bool) {
         self.config.hold_acknowledgements = hold;
         let Self { slots, dirty, .. } = self;
@@ -331,13 +329,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether acknowledgements wait for the user.
+    /// Whether acknowledgements wait for the user's release.
     pub fn holds_acknowledgements(&self) -> bool {
         self.config.hold_acknowledgements
     }
 
-    /// The user answers for the first `messages` messages of an association, counted since [`Event::Up`], a restart of the peer included: they
-    /// may be acknowledged, which the next flush does. A stale name, and what was released before, change nothing.
+    /// Releases the first `messages` messages of an association, counted since [`Event::Up`] (restarts of the peer included): the next flush
+    /// acknowledges them. A stale identifier and messages that were released before have no effect.
     pub fn release(&mut self, association: AssociationId, messages: u64) {
         let Self { slots, dirty, .. } = self;
         let Some(a) = find(slots, association) else { return };
@@ -347,17 +345,17 @@ impl Endpoint {
         }
     }
 
-    /// Keeps this name with an association. A stale one changes nothing.
+    /// Stores this number with an association. A stale identifier has no effect.
     pub fn set_label(&mut self, association: AssociationId, label: u64) {
         self.with_notes(association, |notes| notes.label = label);
     }
 
-    /// Keeps this mark with an association, together with what was queued so far. A stale name changes nothing.
+    /// Stores this mark with an association, together with what was queued so far. A stale identifier has no effect.
     pub fn set_mark(&mut self, association: AssociationId, mark: u64) {
         self.with_notes(association, |notes| notes.mark = mark);
     }
 
-    /// What the user keeps with an association; `None` if it is gone.
+    /// What the user has stored with an association; `None` if it has ended.
     pub fn notes(&self, association: AssociationId) -> Option<UserNotes> {
         let slot = self.slots.get(association.slot as usize)?;
         Some(slot.association.as_deref().filter(|_| slot.generation == association.generation)?.notes)
@@ -392,10 +390,10 @@ impl Endpoint {
         }
     }
 
-    /// Continues the association in a slot of a former endpoint's store; `None` if there is none. No event is made and
-    /// nothing leaves before [`Endpoint::resume`], which comes before any packet.
+    /// Continues the association in a slot of a former endpoint's store; `None` if there is none. It makes no event and sends nothing before
+    /// [`Endpoint::resume`], which has to be called before any packet is handled.
     ///
-    /// Errors: why it cannot be continued. Its peer finds out by the first packet that it sends (RFC 9260 §8.4), and sets up another one.
+    /// Errors: why it cannot be continued. The peer's next packet is answered by ABORT (RFC 9260 §8.4), and the peer sets up another one.
     pub fn adopt(&mut self, now: Instant, slot: u32, saved: &impl Saved) -> Result<Option<Adopted>, Defect> {
         let Some(head) = export::read_head(slot, saved)? else { return Ok(None) };
         let a = Association::restore(slot, &head, saved, now, &self.config)?;
@@ -428,8 +426,8 @@ impl Endpoint {
         Ok(Some(adopted))
     }
 
-    /// An adopted association goes on. The user has its first `messages` messages; the others, if they were not released, follow as events.
-    /// What was under way leaves again at the next flush.
+    /// Resumes an adopted association. The user has its first `messages` messages; later ones that were not released follow as events.
+    /// Packets in flight are sent again at the next flush.
     pub fn resume(&mut self, now: Instant, association: AssociationId, messages: u64, out: &mut Outbox) {
         if find(&mut self.slots, association).is_none() {
             return;
@@ -440,7 +438,7 @@ impl Endpoint {
         });
     }
 
-    /// How an association stands; `None` if it is gone.
+    /// The state of an association; `None` if it has ended.
     pub fn status(&self, association: AssociationId) -> Option<Status> {
         let slot = self.slots.get(association.slot as usize)?;
         let a = slot.association.as_deref().filter(|_| slot.generation == association.generation)?;
@@ -455,7 +453,7 @@ impl Endpoint {
         })
     }
 
-    /// The associations there are.
+    /// All associations.
     pub fn associations(&self) -> impl Iterator<Item = AssociationId> {
         self.slots.iter().filter_map(|s| s.association.as_deref().map(|a| a.id))
     }
@@ -470,8 +468,8 @@ impl Endpoint {
         })
     }
 
-    /// Sends ABORT for an association of the endpoint before this one, which its peer may have still: it learns of the restart at once, and not
-    /// with the next packet that it sends (RFC 9260 §8.4). A peer that has it no more ignores the packet, for its tag is wrong (§8.5.1).
+    /// Sends ABORT for an association of the former endpoint that the peer may still have, so that the peer learns of the restart at once and not
+    /// only with its next packet (RFC 9260 §8.4). A peer without that association ignores the packet by its tag (§8.5.1).
     pub fn abort_former(&self, former: &Former, out: &mut Outbox) {
         let Former { path, local_port, peer_port, peer_tag } = *former;
         if peer_tag == 0 || self.slot_of(local_port, peer_port, path.remote).is_some() {
@@ -482,7 +480,7 @@ impl Endpoint {
         out.packets.close(path);
     }
 
-    /// What was seen so far.
+    /// The counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -662,7 +660,7 @@ impl Endpoint {
         }
     }
 
-    /// Makes the association known under each of its peer's addresses.
+    /// Enters the association under each of its peer's addresses.
     pub(crate) fn register(&mut self, slot: u32) {
         let Some(a) = self.slots.get(slot as usize).and_then(|s| s.association.as_deref()) else { return };
         for p in &a.paths {

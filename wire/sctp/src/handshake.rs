@@ -17,7 +17,7 @@ use whimbrel_ids::Instant;
 /// Most octets of unrecognized parameters returned in one INIT ACK: what is left of a small packet beside a cookie.
 const UNRECOGNIZED_OCTETS_MAX: usize = 256;
 
-/// What the parameters of an INIT or INIT ACK said.
+/// The parameters of an INIT or INIT ACK.
 #[derive(Default)]
 struct Offer<'a> {
     addresses: Vec<IpAddr>,
@@ -91,7 +91,7 @@ pub(crate) fn write_init(a: &mut Association, config: &Config) {
     });
 }
 
-/// Says our adaptation code point (RFC 5061 §4.2.6).
+/// Writes our adaptation code point (RFC 5061 §4.2.6).
 fn write_adaptation(o: &mut Vec<u8>, adaptation: Option<u32>) {
     if let Some(code_point) = adaptation {
         write_parameter(o, parameter::ADAPTATION_LAYER_INDICATION, |o| {
@@ -168,7 +168,7 @@ impl Endpoint {
             // Before the peer's INIT ACK we cannot know all its addresses (RFC 9260 §5.2.1).
             let known = |address: &IpAddr| a.state == State::CookieWait || a.path_to(*address).is_some();
             if !known(&path.remote) || !offer.addresses.iter().all(known) {
-                // Who adds addresses could take an association over (RFC 9260 §5.2.2).
+                // A sender that adds addresses could take an association over (RFC 9260 §5.2.2).
                 let mut info = Vec::new();
                 for address in offer.addresses.iter().filter(|x| !known(x)) {
                     write_address(&mut info, *address);

@@ -9,10 +9,10 @@
 //! | Multihomed peers, heartbeats, path verification and failover | §5.4, §6.4, §8 |
 //! | Packets out of the blue, verification tags | §8.4, §8.5 |
 //! | Graceful and abortive close | §9 |
-//! | Adaptation layer indication, told to peers who indicate the same | RFC 5061 §4.2.6 |
+//! | Adaptation layer indication, sent to peers that indicate the same | RFC 5061 §4.2.6 |
 //! | Unsent and unacknowledged messages handed back when an association ends | §11.1 |
 //! | Acknowledgements that wait for the user, which may be answerable for what is acknowledged | beside it |
-//! | Associations that another endpoint goes on with when this one is gone | beside it |
+//! | Associations that another endpoint continues when this one has ended | beside it |
 //!
 //! | Not supported | Why |
 //! |---|---|

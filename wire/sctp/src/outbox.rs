@@ -1,4 +1,4 @@
-//! What an endpoint says: packets for the network, events for its user.
+//! The outputs of an endpoint: packets for the network, events for its user.
 //!
 //! Both keep their octets in one growing buffer that is reused, so a steady state allocates nothing.
 
@@ -6,7 +6,7 @@ use core::fmt;
 use core::ops::Range;
 use std::net::IpAddr;
 
-/// The way of a packet: our address, the peer's, and the peer's UDP port where SCTP is encapsulated (RFC 6951).
+/// Source and destination of a packet: our address, the peer's, and the peer's UDP port where SCTP is encapsulated (RFC 6951).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     /// Our address; unspecified leaves the choice to routing.
@@ -17,7 +17,7 @@ pub struct Path {
     pub udp_port: u16,
 }
 
-/// Name of an association: its slot, and how often that slot was used before. A stale one is refused, never confused.
+/// Identifier of an association: its slot, and how often that slot was used before. A stale one is recognized and refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AssociationId {
     /// Position in the endpoint's table.
@@ -37,7 +37,7 @@ impl fmt::Display for AssociationId {
 pub enum DownReason {
     /// Graceful shutdown by either side (RFC 9260 §9.2).
     Shutdown,
-    /// We aborted, as asked.
+    /// Aborted by the user.
     Aborted,
     /// The peer aborted; the first error cause that it gave, if any (RFC 9260 §3.3.10).
     AbortedByPeer {
@@ -48,7 +48,7 @@ pub enum DownReason {
     Lost,
     /// The peer never answered our INIT or COOKIE ECHO (RFC 9260 §4, §5.1.6).
     NoAnswer,
-    /// The peer broke the protocol so that nothing can go on.
+    /// The peer violated the protocol in a way that ends the association.
     ProtocolViolation,
     /// The peer filled all memory that an association may have.
     OutOfResource,
@@ -69,10 +69,10 @@ impl fmt::Display for DownReason {
     }
 }
 
-/// Why a request of the user was not taken. Nothing was changed.
+/// Why a request of the user was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No such association (any more).
+    /// There is no such association, or it has ended.
     UnknownAssociation,
     /// The association is not established: not yet, or it is closing.
     NotEstablished,
@@ -104,12 +104,12 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// Something that the user of the endpoint should know.
+/// An event for the endpoint's user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// An association is established.
     Up {
-        /// Its name.
+        /// The association.
         association: AssociationId,
         /// The peer's addresses; the first is the primary path.
         peer: &'a [IpAddr],
@@ -119,12 +119,12 @@ pub enum Event<'a> {
         inbound_streams: u16,
         /// How many streams we may send on.
         outbound_streams: u16,
-        /// The peer's adaptation code point, if it says one (RFC 5061 §4.2.6): agreed on if it is ours.
+        /// The peer's adaptation code point, if it sent one (RFC 5061 §4.2.6): agreed on if it equals ours.
         adaptation: Option<u32>,
     },
-    /// A whole message arrived, in its stream's order unless it was sent unordered.
+    /// A whole message has arrived, in its stream's order unless it was sent unordered.
     Data {
-        /// From whom.
+        /// The association.
         association: AssociationId,
         /// Stream identifier.
         stream: u16,
@@ -133,10 +133,10 @@ pub enum Event<'a> {
         /// The message.
         octets: &'a [u8],
     },
-    /// A message that the peer has not acknowledged, or not got: it precedes [`Event::Down`], each whole and in the order in which they were
-    /// sent (RFC 9260 §11.1.1 L and M). The peer may have had it all the same.
+    /// A message that the peer has not acknowledged, or that was not sent. These events precede [`Event::Down`], one per message, in sending order
+    /// (RFC 9260 §11.1.1 L and M). The peer may have received it nevertheless.
     Unacknowledged {
-        /// To whom.
+        /// The association.
         association: AssociationId,
         /// Stream identifier.
         stream: u16,
@@ -145,26 +145,26 @@ pub enum Event<'a> {
         /// The message.
         octets: &'a [u8],
     },
-    /// The association is gone; its name is stale from now on.
+    /// The association has ended; its identifier is stale from now on.
     Down {
-        /// Its name.
+        /// The association.
         association: AssociationId,
         /// Why.
         reason: DownReason,
     },
-    /// The peer lost its state and set the association up anew under the same name; what was queued for it is gone
+    /// The peer has restarted: it lost its state and set the association up again, under the same identifier. What was queued for it is discarded
     /// (RFC 9260 §5.2.4.1 action A).
     Restarted {
-        /// Its name.
+        /// The association.
         association: AssociationId,
         /// How many streams the peer may send on now.
         inbound_streams: u16,
         /// How many streams we may send on now.
         outbound_streams: u16,
-        /// The peer's adaptation code point, as it says it now.
+        /// The peer's adaptation code point now.
         adaptation: Option<u32>,
     },
-    /// A path of a multihomed (or the only path of any) association stopped answering (RFC 9260 §8.2).
+    /// A path does not answer any more (RFC 9260 §8.2).
     PathDown {
         /// The association.
         association: AssociationId,
@@ -180,14 +180,14 @@ pub enum Event<'a> {
     },
     /// An [`Input`](crate::Input) was refused.
     Refused {
-        /// The association that was named, if any.
+        /// The association, if one was named.
         association: Option<AssociationId>,
         /// Why.
         refusal: Refusal,
     },
 }
 
-/// How an event is kept: its octets and addresses lie in the buffers beside it.
+/// A stored event: its octets and addresses are in the buffers beside it.
 #[derive(Clone, Debug)]
 enum Record {
     Up {
@@ -213,7 +213,7 @@ enum Record {
     Plain(Event<'static>),
 }
 
-/// Events in the order in which they happened, with the octets that they bring.
+/// Events in the order in which they happened, with their octets.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     records: Vec<Record>,
@@ -227,12 +227,12 @@ impl Events {
         self.records.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Forgets all, keeps the memory.
+    /// Empties it, and keeps the memory.
     pub fn clear(&mut self) {
         self.records.clear();
         self.octets.clear();
@@ -266,7 +266,7 @@ impl Events {
         })
     }
 
-    /// Adds any event, copying what it borrows.
+    /// Adds an event and copies what it borrows.
     pub fn push(&mut self, event: Event<'_>) {
         let record = match event {
             Event::Up { association, peer, peer_port, inbound_streams, outbound_streams, adaptation } => {
@@ -333,12 +333,12 @@ impl Packets {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Forgets all, keeps the memory.
+    /// Empties it, and keeps the memory.
     pub fn clear(&mut self) {
         self.list.clear();
         self.octets.clear();
@@ -369,7 +369,7 @@ impl Packets {
         &mut self.octets
     }
 
-    /// Sets the checksum of the packet being written (RFC 9260 §6.8) and lets it go.
+    /// Sets the checksum of the packet being written (RFC 9260 §6.8) and completes it.
     pub(crate) fn close(&mut self, path: Path) {
         let packet = &mut self.octets[self.start..];
         let checksum = crc32c::crc32c(packet).to_le_bytes();
@@ -379,7 +379,7 @@ impl Packets {
     }
 }
 
-/// All that an endpoint says.
+/// The outputs of an endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Outbox {
     /// For the user.

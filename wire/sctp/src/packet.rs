@@ -67,7 +67,7 @@ pub(crate) mod cause {
     pub(crate) const PROTOCOL_VIOLATION: u16 = 13;
 }
 
-/// Why a packet was not even looked into.
+/// Why a packet was dropped unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadPacket {
     Malformed,

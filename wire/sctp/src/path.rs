@@ -45,9 +45,9 @@ pub(crate) struct PathState {
     pub(crate) cwnd: usize,
     pub(crate) ssthresh: usize,
     partial_acked: usize,
-    /// Octets of user data under way.
+    /// Octets of user data in flight.
     pub(crate) flight: usize,
-    /// Scratch of one SACK: octets under way before it, octets that it acknowledged, whether it told of a loss.
+    /// While one SACK is handled: octets in flight before it, octets that it acknowledged, whether it reported a loss.
     pub(crate) flight_before: usize,
     pub(crate) acked_now: usize,
     pub(crate) lost_now: bool,
@@ -138,7 +138,7 @@ impl PathState {
         self.partial_acked = 0;
     }
 
-    /// A loss was told by gaps (RFC 9260 §7.2.4).
+    /// Gap reports have shown a loss (RFC 9260 §7.2.4).
     pub(crate) fn fast_retransmit(&mut self) {
         self.ssthresh = (self.cwnd / 2).max(4 * self.packet_max);
         self.cwnd = self.ssthresh;

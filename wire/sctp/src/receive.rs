@@ -60,23 +60,23 @@ struct Held {
     user: Vec<u8>,
 }
 
-/// What became of a DATA chunk.
+/// The outcome of a DATA chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Taken, or a duplicate, or dropped for lack of room.
+    /// Accepted, a duplicate, or dropped for lack of room.
     Fine,
-    /// Taken, but for a stream that does not exist.
+    /// Accepted, but for a stream that does not exist.
     InvalidStream,
-    /// The memory of the association is exhausted and nothing that may still come would free it.
+    /// The association's memory is exhausted, and no chunk that may still arrive would free any.
     OutOfResource,
 }
 
-/// A message that the user has.
+/// A message that was delivered to the user.
 #[derive(Clone, Debug)]
 struct Delivered {
     /// Its last TSN.
     last: u64,
-    /// What it counts against the window until it is released.
+    /// The octets it takes from the window until it is released.
     octets: usize,
     stream: u16,
     ppid: u32,
@@ -94,11 +94,11 @@ pub(crate) struct Continued {
     pub(crate) next_ssn: Vec<u16>,
 }
 
-/// What the user has not released, and what is acknowledged meanwhile.
+/// What the user has not released yet, and what is acknowledged meanwhile.
 #[derive(Clone, Debug)]
 struct Hold {
-    /// What was released, and what is nobody's to release: fragments before the last one of their message, which brings them back
-    /// if it is not acknowledged.
+    /// What was released, and fragments before the last one of their message, which need no release: they are sent again
+    /// if the last one is not acknowledged.
     acknowledged: Tsns,
     /// The newest messages.
     delivered: VecDeque<Delivered>,
@@ -110,7 +110,7 @@ impl Hold {
         Self { acknowledged: received.clone(), delivered: VecDeque::new(), octets: 0 }
     }
 
-    /// Bounded by the window, which each of the gaps between takes its part of.
+    /// Bounded by the window, of which each gap takes a part.
     fn acknowledge(&mut self, tsn: u64) {
         self.acknowledged.add(tsn, usize::MAX);
     }
@@ -121,7 +121,7 @@ pub(crate) struct Receiver {
     received: Tsns,
     /// Messages that were delivered.
     messages: u64,
-    /// Acknowledgements wait for the user.
+    /// Acknowledgements wait for the user's release.
     hold: Option<Hold>,
     /// Fragments by TSN.
     fragments: BTreeMap<u64, Held>,
@@ -179,7 +179,7 @@ impl Receiver {
         self.hold.as_ref().map_or(&self.received, |h| &h.acknowledged)
     }
 
-    /// Has acknowledgements wait for the user from here, or no longer.
+    /// Whether acknowledgements wait for the user's release from now on.
     pub(crate) fn hold(&mut self, hold: bool) {
         match (hold, &self.hold) {
             (true, None) => self.hold = Some(Hold::over(&self.received)),
@@ -191,7 +191,7 @@ impl Receiver {
         }
     }
 
-    /// The user has done with the first so many messages.
+    /// The user has released the first `messages` messages.
     pub(crate) fn release(&mut self, messages: u64) {
         let Some(hold) = &mut self.hold else { return };
         let rest = self.messages.saturating_sub(messages);

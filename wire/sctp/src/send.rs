@@ -1,4 +1,4 @@
-//! The sending half: fragmentation, the queue, what is under way, and what a SACK says of it (RFC 9260 §6.1-6.3, §7.2).
+//! The sending half: fragmentation, the queue, the data in flight, and SACK processing (RFC 9260 §6.1-6.3, §7.2).
 
 use std::collections::VecDeque;
 
@@ -95,7 +95,7 @@ pub(crate) struct Sender {
     /// In fast recovery until this TSN is acknowledged.
     recovery: Option<u32>,
     spare: Vec<Vec<u8>>,
-    /// What was acknowledged of the message whose end was not.
+    /// The acknowledged part of a message whose end is not acknowledged.
     begun: Vec<u8>,
     /// Chunks that were ever queued.
     chunks: u64,
@@ -150,7 +150,7 @@ impl Sender {
         }
     }
 
-    /// The record of what was acknowledged of the message whose end was not.
+    /// The record of the acknowledged part of a message whose end is not acknowledged.
     pub(crate) fn write_begun(&self, out: &mut Vec<u8>) {
         if !self.begun.is_empty() {
             Record::of(Kind::Begun, &self.begun).write(out);
@@ -211,7 +211,7 @@ impl Sender {
         }
         let tsn = self.cum_acked.wrapping_add(1).wrapping_add(ahead);
         chunk.octets[4..8].copy_from_slice(&tsn.to_be_bytes());
-        // One transmission at least was made, so its time says nothing of the round trip (RFC 9260 §6.3.1 C5).
+        // The former endpoint has sent it, at an unknown time: it does not measure the round trip (RFC 9260 §6.3.1 C5).
         (chunk.fate, chunk.transmissions) = (Fate::Lost, 1);
         self.lost += 1;
         self.flight.push_back(chunk);
@@ -252,7 +252,7 @@ impl Sender {
         if octets.is_empty() {
             return Err(Refusal::EmptyMessage);
         }
-        // Before the peer answered, streams beyond the agreed ones cannot be told; Config's bound holds.
+        // Before the peer has answered, the agreed number of streams is not known; the configured number applies.
         let Some(ssn) = self.next_ssn.get_mut(usize::from(stream)) else {
             return Err(Refusal::InvalidStream);
         };
@@ -459,7 +459,7 @@ impl Sender {
         }
     }
 
-    /// Applies gap ack blocks, and takes back what an earlier SACK said and this one does not (RFC 9260 §6.2.1 D ii).
+    /// Applies gap ack blocks, and revokes those of an earlier SACK that this one lacks (RFC 9260 §6.2.1 D ii).
     fn gap_ack(&mut self, blocks: &[u8], round: &mut Round, paths: &mut [PathState]) {
         let mut blocks = blocks.chunks_exact(4).filter_map(|b| {
             let (start, end) = (be16(b, 0)?, be16(b, 2)?);

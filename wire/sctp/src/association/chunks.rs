@@ -92,7 +92,7 @@ impl Association {
             self.abort(cause::PROTOCOL_VIOLATION, &[], DownReason::ProtocolViolation, cx);
             return;
         }
-        // A closed window that is still told is a living peer (RFC 9260 §6.1 A).
+        // A peer that still advertises a closed window is alive (RFC 9260 §6.1 A).
         if acked.progress || self.tx.peer_rwnd == 0 {
             self.errors = 0;
         }

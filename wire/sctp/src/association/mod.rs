@@ -78,7 +78,7 @@ pub(crate) struct Association {
     pub(crate) local_port: u16,
     pub(crate) peer_port: u16,
     pub(crate) local_tag: u32,
-    /// Zero until the peer told it.
+    /// Zero until the peer has sent it.
     pub(crate) peer_tag: u32,
     pub(crate) local_initial_tsn: u32,
     pub(crate) inbound_streams: u16,
@@ -202,7 +202,7 @@ impl Association {
         }
     }
 
-    /// The association is open: stops T1 and tells the user.
+    /// The association is established: stops T1 and makes the event.
     pub(crate) fn established(&mut self, cx: &mut Context<'_>) {
         self.state = State::Established;
         self.t1 = None;

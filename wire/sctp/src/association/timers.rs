@@ -106,7 +106,7 @@ impl Association {
         }
     }
 
-    /// The information is the path's index and a nonce that only who reads the address can return (RFC 9260 §5.4).
+    /// The information is the path's index and a nonce that only the receiver at that address can return (RFC 9260 §5.4).
     fn send_heartbeat(&mut self, i: usize, cx: &mut Context<'_>) {
         let nonce = cx.prf.nonce();
         let Some(p) = self.paths.get_mut(i) else { return };
@@ -130,7 +130,7 @@ impl Association {
             p.active = false;
             cx.out.events.push(Event::PathDown { association: self.id, remote: p.path.remote });
         }
-        // An address that was never confirmed says nothing of the peer (RFC 9260 §5.4).
+        // An address that was never confirmed is no evidence about the peer (RFC 9260 §5.4).
         if p.confirmed {
             self.errors = self.errors.saturating_add(1);
         }

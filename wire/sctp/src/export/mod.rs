@@ -1,4 +1,4 @@
-//! The state of associations for a successor: what another endpoint needs to go on with them when this one is gone.
+//! The state of associations for a successor: what another endpoint needs to continue them when this one has ended.
 //!
 //! [`Endpoint::export`](crate::Endpoint::export) writes what has changed into memory that outlives the process, before the packets that depend
 //! on it leave; [`Endpoint::adopt`](crate::Endpoint::adopt) reads it. The order of writes makes it safe at each instant:
@@ -8,7 +8,7 @@
 //! 3. One store of eight octets, the *word*, publishes it.
 //!
 //! A process that dies in 1 or 2 leaves the former state published, and none of the packets of the new one has left. Head and journal have
-//! checksums, and the word names the head: memory that was overwritten is refused, never taken for an older state, whose packets may have
+//! checksums, and the word names the head: overwritten memory is refused and never read as an older state, whose packets may have
 //! left.
 //!
 //! ```text
@@ -199,7 +199,7 @@ impl Progress {
         self.published = true;
     }
 
-    /// The association is gone.
+    /// The association has ended.
     pub(crate) fn withdraw(&mut self, slot: u32, store: &mut impl Store) {
         if core::mem::take(&mut self.published) {
             store.publish(slot, 0);

@@ -5,7 +5,7 @@ use whimbrel_ids::Reader;
 /// The kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What was acknowledged of a message whose end was not.
+    /// The acknowledged part of a message whose end is not acknowledged.
     Begun = 1,
     /// A DATA chunk, whole and padded, was queued.
     Queued = 2,
