@@ -49,7 +49,7 @@ pub(super) fn run_as_replica(
         early: EarlyMessages::default(),
         events: Events::default(),
     };
-    let mut spin_until = Instant::ZERO;
+    let mut spin = Spin::new(SPIN);
     while !stop.is_asked() {
         let now = clock::now();
         replica.receive_n2(now);
@@ -57,7 +57,7 @@ pub(super) fn run_as_replica(
         while replica.parts.console.commands.take().is_some() {}
         let events = replica.pair.turn(now);
         if !events.is_empty() {
-            spin_until = now + SPIN;
+            spin.came(now);
         }
         for event in events {
             match event {
@@ -81,7 +81,7 @@ pub(super) fn run_as_replica(
         if let Some(n2) = &mut replica.parts.n2 {
             n2.flush(now);
         }
-        if clock::now() < spin_until {
+        if spin.looks_again(clock::now()) {
             std::hint::spin_loop();
         } else {
             replica.block(clock::now());

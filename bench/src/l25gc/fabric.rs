@@ -9,11 +9,11 @@ use std::time::{Duration, Instant as Clock};
 
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::json;
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
-use whimbrel_shm::{Pool, create};
+use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings, Spin};
+use whimbrel_shm::{Pool, Receiver, create};
 
 use super::{finish, round};
 use crate::measure::median;
@@ -50,6 +50,7 @@ pub(super) struct End {
     link: LinkId,
     events: Events,
     begun: Clock,
+    spin: Spin,
 }
 
 /// When an end that finds nothing sleeps.
@@ -67,8 +68,7 @@ impl End {
     }
 
     /// Receives what is there. Returns whether `each` got a frame.
-    fn receive(&mut self, mut each: impl FnMut(&mut Links, LinkId, &[u8])) -> io::Result<bool> {
-        let now = self.now();
+    fn receive(&mut self, now: Instant, mut each: impl FnMut(&mut Links, LinkId, &[u8])) -> io::Result<bool> {
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
         let mut came = false;
@@ -105,13 +105,16 @@ impl End {
     fn trip<R>(&mut self, frame: &[u8], waits: Waits, mut read: impl FnMut(&[u8]) -> R) -> io::Result<R> {
         self.links.send(self.link, frame);
         self.links.flush();
-        let (mut answer, begun) = (None, Clock::now());
+        let mut answer = None;
+        self.spin.came(self.now());
         loop {
-            self.receive(|_, _, octets| answer = Some(read(octets)))?;
+            let now = self.now();
+            self.receive(now, |_, _, octets| answer = Some(read(octets)))?;
             if let Some(answer) = answer {
+                self.spin.came(now);
                 return Ok(answer);
             }
-            if waits == Waits::AtOnce || begun.elapsed() >= SPIN {
+            if waits == Waits::AtOnce || !self.spin.looks_again(now) {
                 self.sleep();
             }
         }
@@ -147,7 +150,7 @@ impl Ends {
         let at = far.local_addr().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let link = near.connect(Instant(1), at);
         let begun = Clock::now();
-        let end = |links| End { links, link, events: Events::default(), begun };
+        let end = |links| End { links, link, events: Events::default(), begun, spin: Spin::new(SPIN) };
         let (mut near, mut far) = (end(near), end(far));
         let wanted = usize::from(shared);
         let (mut ready, since) = (false, Clock::now());
@@ -155,8 +158,8 @@ impl Ends {
             if since.elapsed() > LINKED_WITHIN {
                 return Err(io::Error::other("the link does not stand in time"));
             }
-            near.receive(|_, _, _| {})?;
-            far.receive(|_, _, _| {})?;
+            near.receive(near.now(), |_, _, _| {})?;
+            far.receive(far.now(), |_, _, _| {})?;
             let counters = (near.links.counters(), far.links.counters());
             ready = (counters.0.up, counters.1.up) == (1, 1)
                 && (near.links.shared(), far.links.shared()) == (wanted, wanted);
@@ -171,7 +174,7 @@ impl Ends {
         stop: &'scope AtomicBool,
         answer: impl FnMut(&[u8], &mut Vec<u8>) + Send + 'scope,
     ) {
-        self.serve_as(threads, stop, Waits::Soon, None, answer);
+        self.serve_as(threads, stop, Waits::Soon, processors()[1], answer);
     }
 
     fn serve_as<'scope>(
@@ -179,22 +182,23 @@ impl Ends {
         threads: &'scope std::thread::Scope<'scope, '_>,
         stop: &'scope AtomicBool,
         waits: Waits,
-        processor: Option<usize>,
+        processor: usize,
         mut answer: impl FnMut(&[u8], &mut Vec<u8>) + Send + 'scope,
     ) {
         let Some(mut far) = self.far.take() else { return };
         threads.spawn(move || {
-            processor.into_iter().for_each(pin);
-            let (mut out, mut last) = (Vec::new(), Clock::now());
+            pin(processor);
+            let mut out = Vec::new();
             while !stop.load(Ordering::Acquire) {
-                let came = far.receive(|links, link, octets| {
+                let now = far.now();
+                let came = far.receive(now, |links, link, octets| {
                     out.clear();
                     answer(octets, &mut out);
                     links.send(link, &out);
                 });
                 match came {
-                    Ok(true) => last = Clock::now(),
-                    Ok(false) if waits == Waits::AtOnce || last.elapsed() >= SPIN => far.sleep(),
+                    Ok(true) => far.spin.came(now),
+                    Ok(false) if waits == Waits::AtOnce || !far.spin.looks_again(now) => far.sleep(),
                     Ok(false) => std::hint::spin_loop(),
                     Err(_) => return,
                 }
@@ -204,21 +208,85 @@ impl Ends {
 }
 
 /// Lets this thread run on one processor.
-fn pin(processor: usize) {
+pub(super) fn pin(processor: usize) {
     let mut set = CpuSet::new();
     set.set(processor);
     // Where that is forbidden, the scheduler chooses.
     let _ = sched_setaffinity(None, &set);
 }
 
-/// Median microseconds of a round trip.
-fn trips(options: &Options, shared: bool, waits: Waits, processor: Option<usize>) -> io::Result<[f64; 2]> {
+/// The processors that the two ends run on: two of them where there are two.
+pub(super) fn processors() -> [usize; 2] {
+    let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+    [0, last.min(1)]
+}
+
+fn with_p99(mut samples: Vec<f64>) -> [f64; 2] {
+    samples.sort_by(f64::total_cmp);
+    let p99 = samples.get(samples.len() * 99 / 100).copied().unwrap_or(f64::NAN);
+    [median(samples), p99]
+}
+
+/// Takes one frame, if one is there.
+fn take(pool: &mut Pool, from: &mut Receiver, into: &mut Vec<u8>) -> io::Result<bool> {
+    into.clear();
+    let came = pool.port.take(from, into).map_err(|_| io::ErrorKind::InvalidData)?;
+    pool.port.confirm(from);
+    Ok(came.is_some())
+}
+
+fn send(pool: &mut Pool, to: usize, octets: &[u8]) -> io::Result<()> {
+    pool.port.push(to, octets, true).map_err(|_| io::ErrorKind::InvalidData)?;
+    pool.port.publish(to);
+    Ok(())
+}
+
+/// Median microseconds of a round trip of the rings alone, without links, and p99; both ends are busy.
+fn bare_trips(options: &Options) -> io::Result<[f64; 2]> {
+    let made = create()?;
+    let open = |area| {
+        let bells = made.bells.iter().map(|bell| bell.try_clone()).collect::<io::Result<_>>()?;
+        Pool::open(&made.memory, bells, area).map_err(io::Error::other)
+    };
+    let (mut near, mut far) = (open(0)?, open(1)?);
+    let [there, back] = [near.port.begin(1), far.port.begin(0)].map(Option::unwrap_or_default);
+    let (mut from_far, mut from_near) = (near.port.receiver(1, back), far.port.receiver(0, there));
+    let stop = AtomicBool::new(false);
+    let samples = std::thread::scope(|threads| {
+        let stop = &stop;
+        threads.spawn(move || -> io::Result<()> {
+            pin(processors()[1]);
+            let mut octets = Vec::new();
+            while !stop.load(Ordering::Acquire) {
+                if take(&mut far, &mut from_near, &mut octets)? {
+                    send(&mut far, 0, &octets)?;
+                }
+            }
+            Ok(())
+        });
+        let (mut samples, mut octets) = (Vec::with_capacity(options.trips), Vec::new());
+        let outcome = (0..options.trips).try_for_each(|_| -> io::Result<()> {
+            let begun = Clock::now();
+            send(&mut near, 1, &FRAME)?;
+            while !take(&mut near, &mut from_far, &mut octets)? {
+                std::hint::spin_loop();
+            }
+            samples.push(begun.elapsed().as_nanos() as f64 / 1000.0);
+            Ok(())
+        });
+        stop.store(true, Ordering::Release);
+        outcome.map(|()| samples)
+    });
+    Ok(with_p99(samples?))
+}
+
+/// The same through links. `on`: the processors of both ends.
+fn trips(options: &Options, shared: bool, waits: Waits, on: [usize; 2]) -> io::Result<[f64; 2]> {
     let stop = AtomicBool::new(false);
     let mut ends = Ends::new(shared)?;
-    let before = sched_getaffinity(None)?;
+    pin(on[0]);
     let samples = std::thread::scope(|threads| {
-        ends.serve_as(threads, &stop, waits, processor, |octets, out| out.extend_from_slice(octets));
-        processor.into_iter().for_each(pin);
+        ends.serve_as(threads, &stop, waits, on[1], |octets, out| out.extend_from_slice(octets));
         let mut samples = Vec::with_capacity(options.trips);
         let outcome = (0..options.trips).try_for_each(|_| {
             let begun = Clock::now();
@@ -229,28 +297,30 @@ fn trips(options: &Options, shared: bool, waits: Waits, processor: Option<usize>
         stop.store(true, Ordering::Release);
         outcome.map(|()| samples)
     });
-    let _ = sched_setaffinity(None, &before);
-    let mut samples = samples?;
-    samples.sort_by(f64::total_cmp);
-    let p99 = samples.get(samples.len() * 99 / 100).copied().unwrap_or(f64::NAN);
-    Ok([median(samples), p99])
+    Ok(with_p99(samples?))
 }
 
 pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
-    let spinning = [trips(options, false, Waits::Soon, None)?, trips(options, true, Waits::Soon, None)?];
+    pin(processors()[0]);
+    let bare = bare_trips(options)?;
+    let two = processors();
+    let spinning = [trips(options, false, Waits::Soon, two)?, trips(options, true, Waits::Soon, two)?];
     let waking =
-        [trips(options, false, Waits::AtOnce, Some(0))?, trips(options, true, Waits::AtOnce, Some(0))?];
+        [trips(options, false, Waits::AtOnce, [0, 0])?, trips(options, true, Waits::AtOnce, [0, 0])?];
+    let one = [trips(options, false, Waits::Soon, [0, 0])?, trips(options, true, Waits::Soon, [0, 0])?];
     let [sealed, shared] = links_of_a_service_request();
     println!("microseconds of a round trip of 200 octets, median and p99:");
     println!("{:44}{:>20}{:>20}", "", "sealed socket", "shared memory");
     let rows = [
         ("both ends busy", &spinning, GOALS[0]),
         ("each wakes the other, on one processor", &waking, GOALS[1]),
+        ("as the program waits, on one processor", &one, GOALS[1]),
     ];
     for (name, [socket, memory], goal) in rows {
         let cell = |[p50, p99]: &[f64; 2]| format!("{p50:>11.2} {p99:>8.1}");
         println!("{name:44}{}{}   (aim: {goal})", cell(socket), cell(memory));
     }
+    println!("the rings alone, both ends busy: {:.2}, p99 {:.1}   (aim: {})", bare[0], bare[1], GOALS[0]);
     println!(
         "a service request's messages between CTA and CPF, one at a time, processor time of both ends: {sealed:.1} us over sealed sockets, {shared:.1} \
          through shared memory (aim: {} more than in one process, where they take none)",
@@ -274,7 +344,7 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     finish(
         "fabric",
         &json!({
-            "busy": of(spinning), "waking": of(waking), "aims_us": GOALS,
+            "rings_p50_us": round(bare[0]), "busy": of(spinning), "waking": of(waking), "one_processor": of(one), "aims_us": GOALS,
             "service_request": { "socket_us": round(sealed), "shared_us": round(shared) },
         }),
     );

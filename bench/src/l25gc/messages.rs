@@ -17,7 +17,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 
-use super::fabric::{End, Ends};
+use super::fabric::{End, Ends, pin, processors};
 use super::forms::{Answer, Form, N1N2MessageTransfer, PostSmContexts, UeAuthentications, UpdateSmContexts};
 use super::{finish, round};
 use crate::measure::median;
@@ -54,9 +54,10 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         "paper: shared memory is 13 times as fast as HTTP in the mean of selected messages (figure 9); all of figure 6's forms but shared memory\n       take serialization, copies, and the kernel's sockets"
     );
     println!(
-        "here:  microseconds of a request with its answer, from a value to a value at both ends, median of {}",
+        "here:  microseconds of a request with its answer, from a value to a value at both ends, median of {};\n       each function has a processor of its own where there are two",
         options.exchanges
     );
+    pin(processors()[0]);
     let rows = [
         measure::<PostSmContexts>(options)?,
         measure::<UpdateSmContexts>(options)?,
@@ -188,6 +189,7 @@ fn serve_http<'scope, F: Form>(
     listener.set_nonblocking(true)?;
     let at = listener.local_addr()?;
     threads.spawn(move || -> io::Result<()> {
+        pin(processors()[1]);
         runtime()?.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             while !stop.load(Ordering::Acquire) {
@@ -282,6 +284,7 @@ fn serve_socket<'scope, F: Form>(threads: &'scope std::thread::Scope<'scope, '_>
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let at = listener.local_addr()?;
     threads.spawn(move || -> io::Result<()> {
+        pin(processors()[1]);
         let (mut stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
         let (mut builder, mut came) = (FlatBufferBuilder::new(), Vec::new());

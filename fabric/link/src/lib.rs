@@ -60,6 +60,7 @@ mod protocol;
 mod rings;
 mod seal;
 mod socket;
+mod spin;
 
 use core::time::Duration;
 use std::io;
@@ -71,6 +72,7 @@ use frame::Place;
 pub use frame::HELLO_OCTETS_MAX;
 pub use key::{KEYS_MAX, Key, KeyError};
 pub use links::Links;
+pub use spin::Spin;
 
 /// Name of a link, never used again by one [`Links`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
