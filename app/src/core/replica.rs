@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
+use whimbrel_link::Spin;
 use whimbrel_resilience::cta_replica::MessageRoute;
 use whimbrel_sctp_io::{AssociationId as SctpAssociation, Event, Events, Transport};
 

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Clock};
 
@@ -64,7 +65,7 @@ enum Waits {
 
 impl End {
     fn now(&self) -> Instant {
-        Instant(1 + self.begun.elapsed().as_nanos() as u64)
+        Instant(1) + self.begun.elapsed()
     }
 
     /// Receives what is there. Returns whether `each` got a frame.
@@ -217,8 +218,10 @@ pub(super) fn pin(processor: usize) {
 
 /// The processors that the two ends run on: two of them where there are two.
 pub(super) fn processors() -> [usize; 2] {
-    let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
-    [0, last.min(1)]
+    // Asked once: a thread that runs on one processor sees no other.
+    static LAST: OnceLock<usize> = OnceLock::new();
+    let last = LAST.get_or_init(|| std::thread::available_parallelism().map_or(0, |n| usize::from(n) - 1));
+    [0, (*last).min(1)]
 }
 
 fn with_p99(mut samples: Vec<f64>) -> [f64; 2] {
