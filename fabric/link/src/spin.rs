@@ -76,7 +76,9 @@ mod tests {
     #[test]
     fn a_message_that_comes_while_a_process_looks_has_it_look_after_each_message() {
         let (mut spin, mut now) = (Spin::new(LONGEST), Instant(1_000_000));
-        (0..16).for_each(|_| drop(pause(&mut spin, &mut now)));
+        for _ in 0..16 {
+            pause(&mut spin, &mut now);
+        }
         spin.came(now);
         assert!(spin.looks_again(now));
         for _ in 0..FRUITLESS_MAX {
