@@ -139,7 +139,7 @@ fn measure<F: Form>(options: &Options) -> io::Result<[f64; 5]> {
                     move || {
                         out.clear();
                         request.write_flat(&mut out);
-                        let sum = near.exchange(&out, |answer| Answer::read_flat(answer))?;
+                        let sum = near.exchange(&out, Answer::read_flat)?;
                         black_box(sum).ok_or(io::ErrorKind::InvalidData.into()).map(drop)
                     }
                 }),
