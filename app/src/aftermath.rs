@@ -64,8 +64,8 @@ impl Drop for RunMark {
 /// The log line about a predecessor that was killed.
 pub(crate) fn warning(subscribers: u64) -> String {
     format!(
-        "the previous run of this program was killed: its registrations and sessions are lost, so gNBs connect and UEs register \
-         again; its {subscribers} subscribers with their keys and sequence numbers are kept; its devices and routes on this \
+        "the previous run of this program was killed: its registrations and sessions are lost, unless `store.keep_ues` is always, so gNBs \
+         connect and UEs register again; its {subscribers} subscribers with their keys and sequence numbers are kept; its devices and routes on this \
          host are restored"
     )
 }

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use whimbrel_resilience::CodeVersion;
 
 use crate::client::Client;
 use crate::command::broker::BrokerCommand;
+use crate::command::foresight::ForesightCommand;
 use crate::command::open::OpenCommand;
 use crate::command::operation::Waiting;
+use crate::command::relay::RelayCommand;
 use crate::command::subscriber::SubscriberCommand;
 use crate::command::{self, Done};
 use crate::config;
@@ -65,10 +67,20 @@ enum Command {
         #[command(subcommand)]
         command: BrokerCommand,
     },
+    /// Prediction of handovers: its state, and predictors in files (docs/foresight.md).
+    Foresight {
+        #[command(subcommand)]
+        command: ForesightCommand,
+    },
     /// Keys and SAP certificates of operators, brokers and authorities (docs/open.md).
     Open {
         #[command(subcommand)]
         command: OpenCommand,
+    },
+    /// Relays between operators and the broker of veiled UEs (docs/veil.md).
+    Relay {
+        #[command(subcommand)]
+        command: RelayCommand,
     },
     /// Print the reference of all metrics as Markdown (docs/metrics.md).
     Metrics,
@@ -76,6 +88,27 @@ enum Command {
     Subscriber {
         #[command(subcommand)]
         command: SubscriberCommand,
+    },
+    /// Print a shell's completions of this command line.
+    Completions { shell: clap_complete::Shell },
+    /// Write the manual pages into a folder.
+    #[command(hide = true)]
+    Man { folder: PathBuf },
+    /// Import the subscribers of another core from its exported database.
+    Import {
+        #[command(subcommand)]
+        command: command::import::ImportCommand,
+    },
+    /// Write a backup: subscribers, keys, users, configuration (docs/backup.md). The core may run.
+    Backup(command::backup::BackupOptions),
+    /// Restore a backup. The core must not run; what was there is kept beside it.
+    Restore(command::backup::RestoreOptions),
+    /// Bring the subscribers' store to the layout of this release, or back to the one before.
+    Migrate(command::backup::MigrateOptions),
+    /// Print configurations of emulated gNBs and UEs that attach to this core.
+    GnbConfig {
+        #[command(subcommand)]
+        command: command::gnb_config::GnbConfigCommand,
     },
     /// Explain why a UE is not registered or a gNB not set up, and how to fix it.
     Why {
@@ -112,6 +145,10 @@ enum Command {
         #[command(flatten)]
         at: Running,
     },
+    /// Show or set the level of the running core's log.
+    LogLevel(command::log_level::Options),
+    /// Write what a support request needs into one file, without keys, tokens and identities.
+    SupportBundle(command::support_bundle::Options),
     /// Modify or release PDU sessions of the running core.
     Session {
         #[command(subcommand)]
@@ -235,6 +272,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// The configuration file that is used, if there is one.
+    pub(crate) fn config_file(&self) -> Option<PathBuf> {
+        self.config.config_file.clone().or_else(config::found)
+    }
+
     pub(crate) fn client(&self) -> Result<Client, String> {
         let config = config::load(self.config.config_file.as_deref()).map_err(|e| e.to_string());
         match (self.api, config) {
@@ -275,9 +317,21 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Check { file } => command::check::run(file.as_deref()),
         Command::Config => command::print(&config::defaults()),
         Command::Broker { command } => command::broker::run(command),
+        Command::Foresight { command } => command::foresight::run(&command),
         Command::Open { command } => command::open::run(command),
+        Command::Relay { command } => command::relay::run(command),
         Command::Metrics => command::print(&crate::console::metrics_page()),
         Command::Subscriber { command } => command::subscriber::run(command),
+        Command::Completions { shell } => completions(shell),
+        Command::Man { folder } => {
+            let written = clap_mangen::generate_to(Cli::command(), &folder);
+            written.map_err(|e| format!("{} cannot be written: {e}", folder.display()))
+        }
+        Command::Import { command } => command::import::run(&command),
+        Command::Backup(options) => command::backup::backup(&options),
+        Command::Restore(options) => command::backup::restore(&options),
+        Command::Migrate(options) => command::backup::migrate(&options),
+        Command::GnbConfig { command } => command::gnb_config::run(&command),
         Command::Why { subject, at } => command::why::run(at.client()?, &subject, at.json),
         Command::Ue { command: UeCommand::List { at } } => command::show::ues(at.client()?, at.json),
         Command::Ue { command: UeCommand::Show { supi, at } } => {
@@ -308,21 +362,42 @@ fn command(command: Command) -> Result<ExitCode, String> {
         },
         Command::Overload { order, at } => command::radio::overload(at.client()?, order.as_deref()),
         Command::Reload { at } => command::radio::reload(at.client()?),
+        Command::LogLevel(options) => command::log_level::run(&options),
+        Command::SupportBundle(options) => command::support_bundle::run(&options),
         Command::Console { at } => command::console::run(&at.client()?, at.json),
         Command::Top { once, at } => command::top::run(at.client()?, once),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
 
+/// Prints a shell's completions.
+fn completions(shell: clap_complete::Shell) -> Done {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "whimbrel", &mut text);
+    command::print(&String::from_utf8_lossy(&text))
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn each_command_has_a_manual_page_and_completions() {
+        let folder = tempfile::tempdir().unwrap();
+        clap_mangen::generate_to(Cli::command(), folder.path()).unwrap();
+        for page in ["whimbrel.1", "whimbrel-backup.1", "whimbrel-subscriber-import.1"] {
+            assert!(folder.path().join(page).exists(), "{page}");
+        }
+        for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "whimbrel", &mut text);
+            assert!(String::from_utf8(text).unwrap().contains("support-bundle"), "{shell}");
+        }
     }
 
     #[test] // CONTRIBUTING.md: a document that shows a command shows one that exists, with options that it has

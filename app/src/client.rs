@@ -93,6 +93,13 @@ impl Client {
         self.ask_with(method, path, &body.map(Value::to_string).unwrap_or_default())
     }
 
+    /// The body of `/metrics`. Errors: one sentence.
+    pub(crate) fn metrics(&self) -> Result<String, String> {
+        let octets = self.exchange("GET", "/metrics", "").map_err(|e| format!("no metrics: {e}"))?;
+        let text = String::from_utf8_lossy(&octets);
+        text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).ok_or_else(|| "no metrics".into())
+    }
+
     /// A metric's reading, of its series with this label value; 0 if `/metrics` has none. Errors: one sentence.
     pub(crate) fn metric(&self, metric: Metric, label: Option<&str>) -> Result<f64, String> {
         self.reading(&metric.series(label))

@@ -6,19 +6,25 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use tracing::error;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::config::{Log, LogFormat, LogLevel};
 
 /// Lines that wait for the writer: a second of the busiest debug log.
 const LINES_WAITING_MAX: usize = 8192;
+
+/// The level in force, once the program logs.
+static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Where lines go. Dropped, it lets the last of them be written.
 pub(crate) struct Logging {
@@ -46,13 +52,15 @@ pub(crate) fn start_as(log: Log, function: Option<&str>) -> Result<Logging, Stri
         .name("log".into())
         .spawn(move || write(&lines, &lost, &mut io::stderr()))
         .map_err(|e| cannot(&e))?;
-    let format =
-        tracing_subscriber::fmt().with_max_level(level(log.level)).with_target(false).with_ansi(false);
+    let (filter, handle) = reload::Layer::new(filter(log.level));
+    let registry = tracing_subscriber::registry().with(filter);
+    let lines = fmt::layer().with_target(false).with_ansi(false).with_writer(writer);
     let set = match log.format {
-        LogFormat::Text => format.with_writer(writer).try_init(),
-        LogFormat::Json => format.json().flatten_event(true).with_writer(writer).try_init(),
+        LogFormat::Text => registry.with(lines).try_init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
     };
     set.map_err(|e| cannot(&e))?;
+    let _ = LEVEL.set(handle);
     std::panic::set_hook(Box::new(log_panic));
     Ok(Logging { sender: Some(sender), thread: Some(thread) })
 }
@@ -84,7 +92,19 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-fn level(level: LogLevel) -> LevelFilter {
+/// The level in force; `None` if nothing is logged.
+pub(crate) fn level() -> Option<LogLevel> {
+    let filter = LEVEL.get()?.clone_current()?;
+    LogLevel::ALL.into_iter().find(|level| self::filter(*level) == filter)
+}
+
+/// Sets the level until the next start. Errors: nothing is logged by this process.
+pub(crate) fn set_level(level: LogLevel) -> Result<(), String> {
+    let handle = LEVEL.get().ok_or("this process writes no log")?;
+    handle.reload(filter(level)).map_err(|e| format!("the level cannot be set: {e}"))
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
     match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -144,6 +164,24 @@ impl<'a> MakeWriter<'a> for Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_level_that_is_set_is_in_force_for_later_lines() {
+        // The filter that `start` installs, with a counter in place of the writer.
+        let (filter, handle) = reload::Layer::<_, Registry>::new(filter(LogLevel::Info));
+        let (sender, lines) = sync_channel(8);
+        let writer = Writer { sender, lost: Arc::default(), prefix: "".into(), cut: 0 };
+        let log = tracing_subscriber::registry().with(filter).with(fmt::layer().with_writer(writer));
+        tracing::subscriber::with_default(log, || {
+            tracing::debug!("one");
+            handle.reload(super::filter(LogLevel::Debug)).unwrap();
+            tracing::debug!("two");
+            handle.reload(super::filter(LogLevel::Error)).unwrap();
+            tracing::info!("three");
+        });
+        let text: Vec<String> = lines.try_iter().map(|line| String::from_utf8(line).unwrap()).collect();
+        assert!(text.len() == 1 && text[0].contains("two"), "{text:?}");
+    }
 
     #[test]
     fn a_blocked_terminal_blocks_no_thread_and_lost_lines_are_counted() {

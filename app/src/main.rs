@@ -2,7 +2,9 @@
 
 mod aftermath;
 mod api;
+mod archive;
 mod audit;
+mod backup;
 #[cfg(any(test, feature = "bench"))]
 mod bench;
 mod capture;
@@ -20,9 +22,12 @@ mod log_limiter;
 mod logging;
 mod observe;
 mod open;
+mod otlp;
 mod playground;
 mod subscribers;
+mod support_bundle;
 mod unit;
+mod veil;
 
 use std::process::ExitCode;
 

@@ -24,6 +24,7 @@ use crate::console::{
     RefusalRecord,
 };
 use crate::log_limiter::LogLimiter;
+use crate::otlp::Span;
 
 /// Reports events to the outside. One per control thread.
 pub(crate) struct Observer {
@@ -110,11 +111,14 @@ impl Observer {
                 let name = name_of(*procedure);
                 self.completed(now, name, *took);
                 let us = (*took + self.turn).as_micros() as u64;
+                self.trace(now, happened, name, subject, *took, None);
                 debug!(subject = %self.logged(ue, subject), procedure = name.word(), us, "completed");
             }
             Event::Refused { procedure, subject, ran_ue_ngap_id, refusal } => {
                 let on = happened.on.and_then(|a| self.gnbs.get(&a)).map(|p| p.name.clone());
                 self.refused(now, ue, *procedure, subject, *ran_ue_ngap_id, on, refusal);
+                let why = refusal.to_string();
+                self.trace(now, happened, name_of(*procedure), subject, Duration::ZERO, Some(why));
             }
             Event::Session { subject, psi, dnn, change } => {
                 let what = session_word(*change);
@@ -169,6 +173,8 @@ impl Observer {
                     Sign::Reported => format!("It is in cell {cell} of TAI {tai}."),
                     Sign::Required(cause, to) => format!("Its gNB wants it to go to TAI {to}: {cause}."),
                     Sign::Arrived => format!("It has come to cell {cell} of TAI {tai}."),
+                    Sign::Connected => format!("It is connected in cell {cell} of TAI {tai}."),
+                    Sign::Prepared => "The target of its predicted handover is prepared.".into(),
                 };
                 self.event(now, Level::Debug, "sign", &shown(ue, subject), text);
             }
@@ -187,6 +193,14 @@ impl Observer {
                 let text = format!("Broker {broker} has granted it a session.");
                 self.event(now, Level::Info, "grant", &shown(ue, subject), text);
             }
+            Event::VeilGranted { subject, broker, .. } => {
+                debug!(subject = %self.logged(ue, subject), broker, "a broker has granted a session to a veiled UE");
+                let text = format!("Broker {broker} has granted it a session, without naming its user.");
+                self.event(now, Level::Info, "grant", &shown(ue, subject), text);
+            }
+            Event::VeilFailed { .. } => {
+                debug!(ue = %pseudonym(ue), "a veiled UE did not accept its broker's challenge; its broker alone can read why");
+            }
             Event::UsageReported { subject, .. } => {
                 debug!(subject = %self.logged(ue, subject), "a usage report for the UE's broker came");
             }
@@ -198,6 +212,31 @@ impl Observer {
                 self.console.metrics.add(Metric::NasRetransmitted, 1);
                 debug!(ue = %pseudonym(ue), message, "sent again: no answer came");
             }
+        }
+    }
+
+    /// Exports a procedure that ended as a span, where a collector is configured.
+    fn trace(
+        &self,
+        now: Instant,
+        happened: &UeEvent,
+        procedure: ProcedureName,
+        subject: &Subject,
+        took: Duration,
+        refusal: Option<String>,
+    ) {
+        let Some(traces) = self.console.traces.get() else { return };
+        let span = Span {
+            procedure: procedure.word(),
+            ue: pseudonym(happened.ue),
+            supi: subject.supi.filter(|_| self.log_supi).map(|supi| supi.to_string()),
+            gnb: happened.on.and_then(|a| self.gnbs.get(&a)).map(|peer| peer.name.clone()),
+            begin: Instant(now.0.saturating_sub(took.as_micros() as u64)),
+            end: now + self.turn,
+            refusal,
+        };
+        if !traces.offer(span) {
+            self.console.metrics.add(Metric::TraceSpansLost, 1);
         }
     }
 
@@ -719,6 +758,7 @@ fn name_of(procedure: Procedure) -> ProcedureName {
             ProcedureName::UpConnectionActivation
         }
         Procedure::UpConnectionDeactivation => ProcedureName::UpConnectionDeactivation,
+        Procedure::SessionRestoration => ProcedureName::SessionRestoration,
     }
 }
 

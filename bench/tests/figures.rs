@@ -144,6 +144,12 @@ fn user_plane_flows() {
 }
 
 #[test]
+fn user_plane_harvest() {
+    let output = user_plane("harvest");
+    assert!(output.contains("inference") && output.contains("aggregation"), "{output}");
+}
+
+#[test]
 fn user_plane_handover() {
     let output = user_plane("handover");
     let last: serde_json::Value =

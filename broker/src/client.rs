@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -12,7 +12,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -20,6 +20,7 @@ use tokio_rustls::rustls::{self, CertificateError, ClientConfig};
 use whimbrel_open::id::Domain;
 use whimbrel_open::usage::DeliveryAnswer;
 
+use crate::veil::Place;
 use crate::{ATTACH_PATH, MEDIA_TYPE, USAGE_PATH};
 
 /// Brokers to which connections are kept. Past this, the one that was used least recently is closed.
@@ -95,6 +96,8 @@ struct Link {
 /// The connections. Used within a tokio runtime.
 pub struct Client {
     connector: TlsConnector,
+    /// Where connections come from; `None`: the address that the route has.
+    source: Option<IpAddr>,
     links: std::sync::Mutex<Links>,
 }
 
@@ -114,7 +117,12 @@ impl fmt::Debug for Client {
 impl Client {
     /// With what TLS trusts.
     pub fn new(tls: Arc<ClientConfig>) -> Self {
-        Self { connector: TlsConnector::from(tls), links: std::sync::Mutex::default() }
+        Self { connector: TlsConnector::from(tls), source: None, links: std::sync::Mutex::default() }
+    }
+
+    /// The same from this address, where the host has several.
+    pub fn from_address(self, source: Option<IpAddr>) -> Self {
+        Self { source, ..self }
     }
 
     /// Makes the connection to a broker before it is needed.
@@ -142,6 +150,17 @@ impl Client {
         within: Duration,
     ) -> Result<Vec<u8>, AskError> {
         self.ask_at((USAGE_PATH, DeliveryAnswer::OCTETS_MAX), domain, at, octets, within).await
+    }
+
+    /// Sends a request to a path and waits for an answer of so many octets at most.
+    pub async fn post(
+        &self,
+        path: (&str, usize),
+        to: &Place,
+        octets: &[u8],
+        within: Duration,
+    ) -> Result<Vec<u8>, AskError> {
+        self.ask_at(path, &to.domain, to.address, octets, within).await
     }
 
     async fn ask_at(
@@ -203,8 +222,15 @@ impl Client {
         Ok(sender)
     }
 
+    async fn reach(&self, at: SocketAddr) -> std::io::Result<TcpStream> {
+        let Some(source) = self.source else { return TcpStream::connect(at).await };
+        let socket = if source.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.bind(SocketAddr::new(source, 0))?;
+        socket.connect(at).await
+    }
+
     async fn connect(&self, domain: &Domain, at: SocketAddr) -> Result<Sender, AskError> {
-        let stream = TcpStream::connect(at).await.map_err(|e| AskError::Unreachable(at, e.to_string()))?;
+        let stream = self.reach(at).await.map_err(|e| AskError::Unreachable(at, e.to_string()))?;
         // A request is one small packet that must not wait for more.
         let _ = stream.set_nodelay(true);
         let name = ServerName::try_from(domain.as_str().to_owned())

@@ -60,6 +60,11 @@ pub fn make_key(path: &Path) -> Result<SigningKey, String> {
 
 /// Reads a signing key. Errors: one sentence, also if others can read the file.
 pub fn read_key(path: &Path) -> Result<SigningKey, String> {
+    read_secret(path).map(|octets| SigningKey::new(&octets))
+}
+
+/// Reads the 32 octets of a private key. Errors: one sentence, also if others can read the file.
+pub fn read_secret(path: &Path) -> Result<Zeroizing<[u8; 32]>, String> {
     let meta = fs::metadata(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
     if meta.permissions().mode() & 0o077 != 0 {
         return Err(format!("others can read {0}; run chmod 600 {0}", path.display()));
@@ -68,7 +73,7 @@ pub fn read_key(path: &Path) -> Result<SigningKey, String> {
     let octets: &[u8; 32] = octets[..]
         .try_into()
         .map_err(|_| format!("{} does not hold a key of 64 hexadecimal digits", path.display()))?;
-    Ok(SigningKey::new(octets))
+    Ok(Zeroizing::new(*octets))
 }
 
 /// A public key of 64 hexadecimal digits.

@@ -11,6 +11,7 @@
 //! | the operator's warm connection to a broker | [`client`] |
 //! | keys and certificates in files, the profile of a SIM | [`files`], [`profile`] |
 //! | X.509 certificates of TLS | [`tls`] |
+//! | veiled users: tokens, grants to unknown operators, relays | [`veil`] |
 //!
 //! An edge crate: it has sockets, threads, a clock and randomness. The decisions are those of `whimbrel_open::broker`.
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@ pub mod server;
 pub mod statement;
 pub mod storage;
 pub mod tls;
+pub mod veil;
 
 pub use clock::now;
 pub use hex::{hex, unhex};

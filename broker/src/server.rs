@@ -1,5 +1,7 @@
 //! The broker's listeners: HTTP/2 over TLS 1.3 for operators, HTTP/1.1 for health and metrics.
 
+use core::future::Future;
+use core::pin::Pin;
 use core::time::Duration;
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -23,6 +25,9 @@ use whimbrel_open::msg::{AuthReqT, Confirmation, VectorRequest};
 use whimbrel_open::usage::Delivery;
 
 use crate::engine::Entrance;
+use crate::metrics::Metrics;
+use crate::veil::Kind;
+use crate::veil::engine::VeilEntrance;
 use crate::{ATTACH_PATH, MEDIA_TYPE, USAGE_PATH};
 
 /// Connections at once: each operator keeps a few open. Further ones wait in the backlog.
@@ -53,7 +58,7 @@ const _: () =
 pub struct Server {
     /// Where operators connect.
     pub address: SocketAddr,
-    /// Where health and metrics are.
+    /// Where health and metrics are; of a relay, which has none, where its requests go.
     pub admin: SocketAddr,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
@@ -68,12 +73,55 @@ impl Drop for Server {
     }
 }
 
+/// What answers a request: of which connection it came, and from which address.
+pub(crate) type Handler = Arc<
+    dyn Fn(
+            (Peer, SocketAddr),
+            Request<Incoming>,
+        ) -> Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, HttpRefusal>> + Send>>
+        + Send
+        + Sync,
+>;
+
+/// Where requests of SAP go, and those of veiled users if they are served.
+#[derive(Clone, Debug)]
+pub struct Entrances {
+    /// SAP.
+    pub open: Entrance,
+    /// Veiled users.
+    pub veil: Option<VeilEntrance>,
+}
+
+impl From<Entrance> for Entrances {
+    fn from(open: Entrance) -> Self {
+        Self { open, veil: None }
+    }
+}
+
 /// Starts both. Errors: one sentence that names the address.
 pub fn start(
     listen: SocketAddr,
     admin: SocketAddr,
     tls: Arc<ServerConfig>,
-    entrance: Entrance,
+    entrances: impl Into<Entrances>,
+) -> Result<Server, String> {
+    let entrances = entrances.into();
+    let metrics = entrances.open.metrics.clone();
+    let of = entrances.clone();
+    let handler: Handler = Arc::new(move |from, request| {
+        let entrances = of.clone();
+        Box::pin(async move { exchange(&entrances, from, request).await })
+    });
+    start_with(listen, Some((admin, entrances)), tls, handler, metrics)
+}
+
+/// Starts a listener for `handler`, and one for health and metrics if there are any. Errors: one sentence that names the address.
+pub(crate) fn start_with(
+    listen: SocketAddr,
+    admin: Option<(SocketAddr, Entrances)>,
+    tls: Arc<ServerConfig>,
+    handler: Handler,
+    metrics: Arc<Metrics>,
 ) -> Result<Server, String> {
     let bind = |at: SocketAddr, key: &str| {
         let failed = |e| format!("the broker cannot listen on {at} (TCP): {e}; choose another `{key}`");
@@ -81,19 +129,26 @@ pub fn start(
         listener.set_nonblocking(true).map_err(failed)?;
         Ok::<_, String>((listener.local_addr().map_err(failed)?, listener))
     };
-    let ((address, operators), (admin, checks)) = (bind(listen, "listen")?, bind(admin, "admin.address")?);
+    let (address, operators) = bind(listen, "listen")?;
+    let admin = admin.map(|(at, entrances)| Ok::<_, String>((bind(at, "admin.address")?, entrances)));
+    let admin = admin.transpose()?;
+    let admin_address = admin.as_ref().map(|((at, _), _)| *at);
     let cannot = |e: std::io::Error| format!("the broker cannot serve on {address}: {e}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let (stop, stopped) = watch::channel(false);
     let serve = move || {
         runtime.block_on(async {
-            let admin = tokio::spawn(accept_admin(checks, entrance.clone(), stopped.clone()));
-            accept(operators, tls, entrance, stopped).await;
-            let _ = admin.await;
+            let admin = admin.map(|((_, checks), entrances)| {
+                tokio::spawn(accept_admin(checks, entrances, stopped.clone()))
+            });
+            accept(operators, tls, (handler, metrics), stopped).await;
+            if let Some(admin) = admin {
+                let _ = admin.await;
+            }
         });
     };
     let thread = std::thread::Builder::new().name("broker-http".into()).spawn(serve).map_err(cannot)?;
-    Ok(Server { address, admin, stop, thread: Some(thread) })
+    Ok(Server { address, admin: admin_address.unwrap_or(address), stop, thread: Some(thread) })
 }
 
 /// The next connection; `None` at a stop.
@@ -117,7 +172,7 @@ async fn next(
 async fn accept(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
-    entrance: Entrance,
+    (handler, metrics): (Handler, Arc<Metrics>),
     mut stopped: watch::Receiver<bool>,
 ) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
@@ -127,22 +182,23 @@ async fn accept(
         let Ok(permit) = room.clone().acquire_owned().await else { return };
         let Some((stream, from)) = next(&listener, &mut stopped).await else { break };
         peers += 1;
-        let (peer, entrance, stopped) = (Peer(peers), entrance.clone(), stopped.clone());
+        let peer = Peer(peers);
+        let (handler, metrics, stopped) = (handler.clone(), metrics.clone(), stopped.clone());
         let acceptor = acceptor.clone();
         tokio::spawn(async move {
             // Answers are a few hundred octets that must not wait for more.
             let _ = stream.set_nodelay(true);
             match tokio::time::timeout(HANDSHAKE_WITHIN, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
-                    entrance.metrics.connected();
-                    serve(stream, peer, &entrance, stopped).await;
-                    entrance.metrics.disconnected();
+                    metrics.connected();
+                    serve(stream, (peer, from), (&handler, &metrics), stopped).await;
+                    metrics.disconnected();
                 }
                 Ok(Err(e)) => {
-                    entrance.metrics.tls_failed();
+                    metrics.tls_failed();
                     tracing::debug!("the TLS handshake with {from} failed: {e}");
                 }
-                Err(_) => entrance.metrics.tls_failed(),
+                Err(_) => metrics.tls_failed(),
             }
             drop(permit);
         });
@@ -152,15 +208,15 @@ async fn accept(
 
 async fn serve(
     stream: tokio_rustls::server::TlsStream<TcpStream>,
-    peer: Peer,
-    entrance: &Entrance,
+    from: (Peer, SocketAddr),
+    (handler, metrics): (&Handler, &Arc<Metrics>),
     mut stopped: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |request| {
-        let entrance = entrance.clone();
+        let (handler, metrics) = (handler.clone(), metrics.clone());
         async move {
-            let response = exchange(&entrance, peer, request).await.unwrap_or_else(|refusal| {
-                entrance.metrics.http_refused();
+            let response = handler(from, request).await.unwrap_or_else(|refusal| {
+                metrics.http_refused();
                 refusal.response()
             });
             Ok::<_, Infallible>(response)
@@ -183,8 +239,8 @@ async fn serve(
     }
 }
 
-/// A request that SAP does not see.
-struct HttpRefusal(StatusCode, &'static str);
+/// A request that no machine sees.
+pub(crate) struct HttpRefusal(pub(crate) StatusCode, pub(crate) &'static str);
 
 impl HttpRefusal {
     fn response(self) -> Response<Full<Bytes>> {
@@ -196,16 +252,29 @@ impl HttpRefusal {
     }
 }
 
+/// What a path leads to.
+enum Target {
+    Attach,
+    Usage,
+    Veil(Kind),
+}
+
 async fn exchange(
-    entrance: &Entrance,
-    peer: Peer,
+    entrances: &Entrances,
+    (peer, from): (Peer, SocketAddr),
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, HttpRefusal> {
-    let is_usage = request.uri().path() == USAGE_PATH;
-    if !is_usage && request.uri().path() != ATTACH_PATH {
-        let what = "the paths here are /sap/v1/attach and /sap/v1/usage";
-        return Err(HttpRefusal(StatusCode::NOT_FOUND, what));
-    }
+    let target = match request.uri().path() {
+        ATTACH_PATH => Target::Attach,
+        USAGE_PATH => Target::Usage,
+        other => match Kind::of_path(other).filter(|_| entrances.veil.is_some()) {
+            Some(kind) => Target::Veil(kind),
+            None => {
+                let what = "the paths here are /sap/v1/attach and /sap/v1/usage";
+                return Err(HttpRefusal(StatusCode::NOT_FOUND, what));
+            }
+        },
+    };
     if request.method() != Method::POST {
         return Err(HttpRefusal(StatusCode::METHOD_NOT_ALLOWED, "attaches and reports are sent by POST"));
     }
@@ -213,7 +282,11 @@ async fn exchange(
         let what = "the body is a SAP message of type application/octet-stream";
         return Err(HttpRefusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
     }
-    let octets_max = if is_usage { Delivery::OCTETS_MAX } else { BODY_OCTETS_MAX };
+    let octets_max = match target {
+        Target::Attach => BODY_OCTETS_MAX,
+        Target::Usage => Delivery::OCTETS_MAX,
+        Target::Veil(kind) => kind.octets_max(),
+    };
     let body = Limited::new(request.into_body(), octets_max).collect();
     let octets = match tokio::time::timeout(BODY_WITHIN, body).await {
         Ok(Ok(body)) => body.to_bytes().to_vec(),
@@ -225,16 +298,25 @@ async fn exchange(
         Err(_) => return Err(HttpRefusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     };
     let busy = || HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "the broker has no room now");
-    let asked = if is_usage { entrance.deliver(octets) } else { entrance.ask(peer, octets) };
+    let asked = match target {
+        Target::Attach => entrances.open.ask(peer, octets),
+        Target::Usage => entrances.open.deliver(octets),
+        Target::Veil(kind) => {
+            entrances.veil.as_ref().and_then(|veil| veil.ask(kind, from.to_string(), octets))
+        }
+    };
     let answer = asked.ok_or_else(busy)?;
     match tokio::time::timeout(ANSWER_WITHIN, answer).await {
-        Ok(Ok(octets)) => {
-            let mut response = Response::new(Full::new(Bytes::from(octets)));
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-            Ok(response)
-        }
+        Ok(Ok(octets)) => Ok(octets_response(octets)),
         Ok(Err(_)) | Err(_) => Err(busy()),
     }
+}
+
+/// The octets of an answer.
+pub(crate) fn octets_response(octets: Vec<u8>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(octets)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    response
 }
 
 fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
@@ -244,7 +326,7 @@ fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     response
 }
 
-async fn accept_admin(listener: TcpListener, entrance: Entrance, mut stopped: watch::Receiver<bool>) {
+async fn accept_admin(listener: TcpListener, entrances: Entrances, mut stopped: watch::Receiver<bool>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         warn!("health and metrics are not served: the listener cannot be watched");
         return;
@@ -253,10 +335,10 @@ async fn accept_admin(listener: TcpListener, entrance: Entrance, mut stopped: wa
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else { return };
         let Some((stream, _)) = next(&listener, &mut stopped).await else { return };
-        let (entrance, mut stopped) = (entrance.clone(), stopped.clone());
+        let (entrances, mut stopped) = (entrances.clone(), stopped.clone());
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
-                let response = admin(&entrance, &request);
+                let response = admin(&entrances, &request);
                 async move { Ok::<_, Infallible>(response) }
             });
             let mut http = http1::Builder::new();
@@ -271,14 +353,23 @@ async fn accept_admin(listener: TcpListener, entrance: Entrance, mut stopped: wa
     }
 }
 
-fn admin(entrance: &Entrance, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+fn admin(entrances: &Entrances, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is served here\n".into());
     }
-    match (request.uri().path(), entrance.metrics.problem()) {
+    let metrics = &entrances.open.metrics;
+    match (request.uri().path(), metrics.problem()) {
         ("/health", None) => text(StatusCode::OK, "ok\n".into()),
         ("/health", Some(problem)) => text(StatusCode::SERVICE_UNAVAILABLE, problem + "\n"),
-        ("/metrics", _) => text(StatusCode::OK, entrance.metrics.text()),
+        ("/metrics", _) => text(StatusCode::OK, metrics.text() + &veil_text(entrances)),
         _ => text(StatusCode::NOT_FOUND, "the paths here are /health and /metrics\n".into()),
     }
+}
+
+/// The counters of veiled users in the text form of Prometheus.
+fn veil_text(entrances: &Entrances) -> String {
+    let values = entrances.veil.iter().flat_map(|veil| veil.metrics.values());
+    values
+        .map(|(name, help, value)| format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"))
+        .collect()
 }

@@ -50,7 +50,8 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
             | Procedure::PduSessionReleaseByNetwork
             | Procedure::UpConnectionActivation
             | Procedure::UpConnectionDeactivation
-            | Procedure::PduSessionResourceSetup,
+            | Procedure::PduSessionResourceSetup
+            | Procedure::SessionRestoration,
         ) => Verdict::Proceed,
     }
 }

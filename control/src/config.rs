@@ -6,13 +6,14 @@
 mod access;
 mod areas;
 mod open;
+mod veil;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{AmfId, Dnn, FiveQi, Guami, PlmnId, SNssai, Tac, Tai};
+use whimbrel_ids::{AmfId, Dnn, FiveQi, Guami, PlmnId, SNssai, Supi, Tac, Tai};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 use crate::n14::PeerAmfId;
@@ -22,6 +23,7 @@ use crate::refusal::RefusalKind;
 pub use access::{Access, AuthenticationPolicy, Congestion, Emergency, EquipmentPrefix};
 pub use areas::Areas;
 pub use open::Open;
+pub use veil::Veil;
 
 /// The whole configuration of the control plane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,6 +44,8 @@ pub struct Config {
     pub overload: OverloadRule,
     /// Users of brokers, if they are served.
     pub open: Option<Open>,
+    /// Veiled UEs, if they are served.
+    pub veil: Option<Veil>,
 }
 
 /// The AMF: its identity and service area (TS 23.501 §5.9.4, §5.15).
@@ -77,6 +81,19 @@ pub struct Amf {
     pub signs: bool,
     /// Other AMFs of this network, by [`PeerAmfId`].
     pub peer_amfs: Vec<PeerAmf>,
+    /// Whose handovers are predicted, and how they are prepared.
+    pub prediction: Prediction,
+}
+
+/// Prediction of handovers (Synergy §III-C).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Ask gNBs for the container of a predicted handover, so that its target is prepared too. gNBs need an extension of ours for that.
+    pub early_containers: bool,
+    /// UEs with a session of one of these data networks are not predicted.
+    pub excluded_dnns: Vec<Dnn>,
+    /// These subscribers are not predicted.
+    pub excluded_supis: Vec<Supi>,
 }
 
 /// Another AMF of this network, to which connected UEs are handed over (TS 23.502 §4.9.1.3).

@@ -39,6 +39,7 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
                 ue.update_batch(|b| b.no_effect = true);
             }
         }
+        Payload::Predicted { target, gnb, tai } => amf::predicted_handover::start(ue, target, *gnb, *tai),
         Payload::Tick => tick(ue),
         Payload::Command(command) => handle_command(ue, *command),
     }
@@ -51,6 +52,7 @@ fn tick(ue: Ue) {
     if ue.with(|p| p.leaving_until().is_some_and(|t| t <= now)) {
         smf::reanchoring::lifetimes_over(ue); // TS 23.502 §4.3.5.2 step 5
     }
+    amf::predicted_handover::expire(ue);
     if ue.with(|p| p.amf.source.as_ref().and_then(|s| s.until).is_some_and(|t| t <= now)) {
         amf::target::release_source(ue); // TS 23.502 §4.9.1.3.3 steps 14 and 15
     }
@@ -92,6 +94,7 @@ fn handle_command(ue: Ue, command: Command) {
         Command::Expected(psi, at) => smf::handover::expect(ue, psi, at),
         Command::UpfRestarted(upf) => smf::release::upf_restarted(ue, upf),
         Command::LeaveUpf(upf) => smf::release::leave_upf(ue, upf),
+        Command::RestoreSessions(upf) => smf::restoration::restore_sessions(ue, upf),
         #[cfg(feature = "fault-injection")]
         Command::Panic => ue.with(|_| panic!("a fault was injected")),
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{
-    AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Seid, Supi, Tac, Tai, Tmsi,
+    AmfUeNgapId, GlobalGnbId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Seid, Supi, Tac, Tai, Tmsi,
 };
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi};
@@ -192,6 +192,15 @@ pub enum Payload {
         /// The answer.
         answer: open::Answer,
     },
+    /// The handover predictor expects the UE at this gNB within some seconds (Synergy §III-C).
+    Predicted {
+        /// The gNB, as if HANDOVER REQUIRED named it.
+        target: HandoverTarget,
+        /// Its identity.
+        gnb: GlobalGnbId,
+        /// The tracking area there.
+        tai: Tai,
+    },
 }
 
 impl Payload {
@@ -205,7 +214,11 @@ impl Payload {
             | Self::PfcpReport { octets, .. } => octets.len(),
             Self::PfcpAnswer { octets, .. } => octets.as_ref().map_or(0, |o| o.len()),
             Self::Broker { answer: open::Answer::Octets(octets), .. } => octets.len(),
-            Self::Broker { .. } | Self::Udm { .. } | Self::Tick | Self::Command(_) => 0,
+            Self::Broker { .. }
+            | Self::Udm { .. }
+            | Self::Tick
+            | Self::Command(_)
+            | Self::Predicted { .. } => 0,
         }
     }
 
@@ -260,6 +273,8 @@ pub enum Command {
     LeaveUpf(UpfId),
     /// The handover predictor expects the UE at another gNB soon; with the downlink tunnel of a session there (Synergy §III-C).
     Expected(PduSessionId, Tunnel),
+    /// A UPF is connected again after a restart of the core: it gets the UE's sessions (TS 23.527 §4.3).
+    RestoreSessions(UpfId),
     /// Panics: tests that the CTA survives a fault of the program.
     #[cfg(feature = "fault-injection")]
     Panic,
@@ -408,7 +423,7 @@ impl Output {
             Effect::Page { octets, .. } => digest(5, octets),
             Effect::Udm(request) => digest(4, &request.digest_octets()),
             Effect::PeerAmf { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
-            Effect::Broker(request) => digest(7, &request.0.to_octets()),
+            Effect::Broker(request) => digest(7, &request.to_octets()),
         }
     }
 }

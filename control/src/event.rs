@@ -160,6 +160,25 @@ pub enum Event {
         #[serde(with = "crate::flat::octets::owned")]
         sealed: Vec<u8>,
     },
+    /// A broker has granted a session to a veiled UE, which was there to respond (LOCA, chapter 4.4.2).
+    VeilGranted {
+        /// The UE, by the random name of its session.
+        subject: Subject,
+        /// The broker's domain.
+        broker: String,
+        /// H(token), the session group.
+        group: [u8; 32],
+        /// H(U's request), the session.
+        session: [u8; 32],
+        /// The UE's response, by which the operator shows that it was there.
+        presence: [u8; 32],
+    },
+    /// A veiled UE did not accept its broker's challenge; the broker alone can read why.
+    VeilFailed {
+        /// The octets.
+        #[serde(with = "crate::flat::octets::owned")]
+        sealed: Vec<u8>,
+    },
 }
 
 /// The outcome of a change of a PDU session.
@@ -209,6 +228,10 @@ pub enum Sign {
     Required(String, Tai),
     /// A handover has completed (HANDOVER NOTIFY, PATH SWITCH REQUEST).
     Arrived,
+    /// A gNB has set up the context of a UE that was idle: after a registration, a service request or paging.
+    Connected,
+    /// The target gNB of a predicted handover is prepared.
+    Prepared,
 }
 
 /// A change of a session.

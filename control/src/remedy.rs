@@ -161,8 +161,13 @@ impl Present<'_> {
     /// The remedy for a refused user of a broker: by operator, broker or user.
     fn broker(&self, broker: &str, why: &BrokerFault) -> Remedy {
         match why {
+            BrokerFault::NotServed
+                if self.config.veil.as_ref().is_some_and(|v| v.broker.as_str() == broker) =>
+            {
+                mended(format!("{broker} is served since"))
+            }
             BrokerFault::NotServed => match &self.config.open {
-                None => fix("set `open` and restart, if users of brokers are to be served"),
+                None => fix("set `open` or `veil` and restart, if users of brokers are to be served"),
                 Some(open) => match broker.parse() {
                     Ok(domain) if open.serves(&domain) => mended(format!("{broker} is served since")),
                     _ => fix(format!(
@@ -173,6 +178,9 @@ impl Present<'_> {
             BrokerFault::Unreachable(Unreachable::ForbiddenAddress) => fix(format!(
                 "none is needed here: the address records of {broker} are at fault, or an attacker tries to make the core call itself"
             )),
+            BrokerFault::Unreachable(Unreachable::NoToken) => fix(
+                "none if a token is broadcast now: the UE registers again with that one; if none is, look at the log for why the wallet of `veil` is empty",
+            ),
             BrokerFault::Unreachable(_) => fix(format!(
                 "look whether {broker} can be reached from here by HTTPS; if it can from elsewhere, the fault is on this side"
             )),

@@ -78,6 +78,7 @@ pub(crate) fn config() -> Config {
             network_name: NetworkName { full: String::new(), short: String::new() },
             peer_amfs: Vec::new(),
             signs: false,
+            prediction: Default::default(),
             ims_vops: false,
             time_zone_quarters: 0,
             // Assistance information for RRC_INACTIVE follows many procedures; it has tests of its own.
@@ -93,6 +94,7 @@ pub(crate) fn config() -> Config {
         },
         overload: Default::default(),
         open: None,
+        veil: None,
         timers: Timers::default(),
         refusals: BTreeMap::new(),
         limits: Limits::default(),

@@ -19,6 +19,21 @@ impl UpfSet {
         self.0.checked_shr(upf.0.into()).unwrap_or(0) & 1 == 1
     }
 
+    /// The UPFs in the set.
+    pub fn iter(self) -> impl Iterator<Item = UpfId> {
+        (0..UPFS_MAX as u8).map(UpfId).filter(move |upf| self.contains(*upf))
+    }
+
+    /// The UPFs of both sets.
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Removes a UPF.
+    pub fn remove(&mut self, upf: UpfId) {
+        self.0 &= !1u16.checked_shl(upf.0.into()).unwrap_or(0);
+    }
+
     /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -112,6 +127,9 @@ mod tests {
         let set: UpfSet = [UpfId(0), UpfId(15), UpfId(200)].into_iter().collect();
         assert_eq!([0, 1, 15, 16, 200].map(|n| set.contains(UpfId(n))), [true, false, true, false, false]);
         assert!(UpfSet::default().is_empty() && !set.is_empty());
+        let mut both = set.union([UpfId(3)].into_iter().collect());
+        both.remove(UpfId(0));
+        assert_eq!(both.iter().collect::<Vec<_>>(), [UpfId(3), UpfId(15)]);
     }
 
     #[test]

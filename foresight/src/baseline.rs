@@ -56,6 +56,21 @@ pub struct MarkovTwo {
     one: MarkovOne,
 }
 
+impl MarkovTwo {
+    /// The cells that came next, each with its share, likeliest first. Where the pair has not been seen, those after the serving cell.
+    #[must_use]
+    pub fn next_cells(&self, history: &History) -> Vec<(Cell, f32)> {
+        let Some((serving, _)) = history.serving() else { return Vec::new() };
+        let of_pair = history.previous().and_then(|previous| self.pairs.get(&(previous, serving)));
+        let Some(counts) = of_pair.or_else(|| self.one.0.get(&serving)) else { return Vec::new() };
+        let all: u32 = counts.values().sum();
+        let mut next: Vec<(Cell, f32)> =
+            counts.iter().map(|(cell, count)| (*cell, *count as f32 / all as f32)).collect();
+        next.sort_by(|a, b| b.1.total_cmp(&a.1));
+        next
+    }
+}
+
 impl Predictor for MarkovTwo {
     type Memory = ();
 

@@ -9,8 +9,10 @@
 mod adam;
 mod baseline;
 mod city;
+mod dwell;
 mod evaluate;
 mod file;
+mod forecaster;
 mod history;
 mod layer;
 mod network;
@@ -21,8 +23,10 @@ mod trip;
 
 pub use baseline::{AlongHeading, FrequentNeighbour, MarkovOne, MarkovTwo};
 pub use city::{Cell, City, Point, Size};
+pub use dwell::Dwell;
 pub use evaluate::{BEFORE_HANDOVER_MS, Evaluation, Predictor};
 pub use file::{FileError, public_key};
+pub use forecaster::{Counters, Forecast, Forecaster, LIFETIME_MS, PREDICTIONS_MAX, SLICE_MS, UES_MAX};
 pub use history::{History, Report};
 pub use network::{Memory, Network, Signals};
 pub use per_cell::{Attachment, PerCell};

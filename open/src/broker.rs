@@ -349,19 +349,23 @@ impl Broker {
             Err(cause) => return self.refuse(&authentic, cause, None),
         };
         let (id, request) = (user.vector.user, &authentic.request);
-        if user.profile.revoked || self.suspects.contains(&id) {
+        let barred = user.profile.revoked || self.suspects.contains(&id);
+        let key = AnswerKey::new(&request.request.hash(), authentic.id, &request.terms, &request.share);
+        // A grant that was given is not given again to a user who is barred since.
+        let is_fresh = user.vector.counter > user.profile.counter;
+        if barred && !is_fresh {
             return self.refuse(&authentic, RefusalCause::UserRevoked, Some(id));
         }
-        let key = AnswerKey::new(&request.request.hash(), authentic.id, &request.terms, &request.share);
         if let Some(given) = self.answers.get(&id).filter(|given| given.key == key) {
             let event = BrokerEvent::Repeated { user: id };
             return BrokerOutput { octets: given.octets.clone(), event, record: None };
         }
-        if user.vector.counter <= user.profile.counter {
+        if !is_fresh {
             return self.refuse(&authentic, RefusalCause::CounterUsed, Some(id));
         }
-        let granted =
-            self.judge(&authentic, &user).and_then(|()| self.grant(&authentic, &user, key, now, seed));
+        // A refusal uses the counter up, too: the same request is not granted when the bar or the policy has changed.
+        let permitted = if barred { Err(RefusalCause::UserRevoked) } else { self.judge(&authentic, &user) };
+        let granted = permitted.and_then(|()| self.grant(&authentic, &user, key, now, seed));
         let mut output = granted.unwrap_or_else(|cause| self.refuse(&authentic, cause, Some(id)));
         let record = AnswerRecord {
             user: id,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, Qfi, STmsi};
 use whimbrel_ngap::{Cause, TransferSyntax};
+use whimbrel_veil::token::TokenHash;
 
 use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
 use crate::outbox::Outbox;
@@ -67,6 +68,8 @@ pub enum Input<'a> {
     Release(UeId, Cause),
     /// An idle UE camps on another cell.
     Camp(UeId, GnbId),
+    /// A gNB broadcasts another token, or none: O&M's order, in place of a system information block.
+    Broadcast(GnbId, Option<TokenHash>),
     /// Starts a UE's packet stream over its newest session with an IPv4 address; the number distinguishes it from the
     /// UE's other streams.
     Stream(UeId, StreamConfig, u32),
@@ -167,6 +170,8 @@ pub struct Cells {
     ues: Vec<Slot>,
     user_plane: UserPlane,
     by_s_tmsi: BTreeMap<STmsi, UeId>,
+    /// What gNBs broadcast for UEs that attach veiled.
+    tokens: BTreeMap<GnbId, Option<TokenHash>>,
     deadlines: BinaryHeap<Reverse<(Instant, UeId)>>,
     jobs: VecDeque<Job>,
     from_ue: Outbox<ue::Output>,
@@ -184,6 +189,7 @@ impl Cells {
             ues: Vec::new(),
             user_plane,
             by_s_tmsi: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             deadlines: BinaryHeap::new(),
             jobs: VecDeque::new(),
             from_ue: Outbox::new(),
@@ -294,6 +300,10 @@ impl Cells {
                 }
             }
             Input::Camp(ue, gnb) => self.camp(now, ue, gnb, out),
+            Input::Broadcast(gnb, token) => {
+                self.tokens.insert(gnb, token);
+                self.ues.iter_mut().filter(|p| p.gnb == gnb).for_each(|p| p.ue.hear_token(token));
+            }
             Input::Stream(ue, config, id) => self.start_stream(now, ue, config, id, out),
             Input::StopStream(ue) => {
                 if let Some((_, stream)) = self.ues.get_mut(ue.index()).and_then(|p| p.stream.as_mut()) {
@@ -409,6 +419,9 @@ impl Cells {
                         && let Some(i) = self.gnbs.iter().position(|g| g.config().id == *to)
                     {
                         slot.gnb = GnbId(i as u16);
+                        if let Some((_, stream)) = &mut slot.stream {
+                            stream.at_target();
+                        }
                     }
                     self.jobs.push_back(Job::ToGnb(id, up));
                 }
@@ -548,6 +561,7 @@ impl Cells {
         let Some(tai) = self.gnb(gnb).map(|g| g.config().tai()) else { return };
         let Some(slot) = self.ues.get_mut(id.index()).filter(|p| !p.ue.is_connected()) else { return };
         slot.gnb = gnb;
+        slot.ue.hear_token(self.tokens.get(&gnb).copied().flatten());
         self.ue_takes(now, id, ue::Input::Cell(tai), out);
     }
 

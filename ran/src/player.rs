@@ -501,6 +501,7 @@ impl Player {
         }
         if let Some(stream) = self.cells.stream_mut(ue) {
             stream.reset_gap();
+            stream.handover_begins(now);
         }
         let via = match step.via {
             Way::Xn => gnb::Via::Xn,

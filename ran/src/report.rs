@@ -90,6 +90,8 @@ pub struct Gaps {
     pub uplink: Times,
     /// Downlink.
     pub downlink: Times,
+    /// From the handover's first message to the first downlink packet at the target.
+    pub first_downlink: Times,
 }
 
 /// A failed step of a UE.
@@ -166,6 +168,9 @@ impl Report {
         let gaps = self.gaps.entry(kind).or_default();
         gaps.uplink.add(stream.uplink.gap);
         gaps.downlink.add(stream.downlink.gap);
+        if let Some(first) = stream.first_downlink {
+            gaps.first_downlink.add(first);
+        }
     }
 
     pub(crate) fn violate(&mut self, what: String) {

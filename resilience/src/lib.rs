@@ -23,6 +23,7 @@ pub use cpf::{
 };
 pub use cta::{
     Cta, Entropy, Input, Inspect, LogLimits, N14Error, Order, OrderOutcome, Outbox, ProtocolViolation,
-    ReplicationCounters, TakeoverTime, UpfChange,
+    ReplicationCounters, RestoreError, Restored, StoredAmf, StoredUe, StoredUes, TakeoverTime, ToStore,
+    UpfChange,
 };
 pub use version::CodeVersion;

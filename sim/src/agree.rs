@@ -17,10 +17,10 @@ use std::net::IpAddr;
 use whimbrel_control::config::Config;
 use whimbrel_control::smf::{SmContext, UpState};
 use whimbrel_control::{AssociationId, UeContext};
-use whimbrel_ids::{AmfUeNgapId, Guti, PduSessionId, Qfi, RanUeNgapId, Teid};
+use whimbrel_ids::{AmfUeNgapId, Guti, PduSessionId, Qfi, RanUeNgapId, Supi, Teid};
 use whimbrel_nas::ie::TaiList;
 use whimbrel_ran::gnb::{Served, ServedSession};
-use whimbrel_ran::ue::{MmState, SessionInfo, Ue};
+use whimbrel_ran::ue::{MmState, SessionInfo, SuciSource, Ue};
 use whimbrel_security::{NasSecurityContext, SecurityHeaderType};
 
 use crate::{GnbIndex, Sim, UeIndex};
@@ -59,8 +59,9 @@ impl Sim {
         for (index, terminal) in self.ran.ues.iter().enumerate().filter(|(_, t)| !t.away) {
             let (core, other) = of(terminal.gnb);
             self.ue_agrees(core, UeIndex(index)).map_err(|e| format!("UE {index}: {e}"))?;
-            let supi = Some(terminal.ue.config().supi);
-            if other.is_some_and(|other| other.ues.iter().any(|p| p.amf.supi == supi)) {
+            let supi = served_as(&terminal.ue);
+            let has_it = |p: &UeContext| supi.is_some() && p.amf.supi == supi;
+            if other.is_some_and(|other| other.ues.iter().any(|p| has_it(p))) {
                 return Err(format!("UE {index}: a core has it where it is not"));
             }
         }
@@ -80,7 +81,8 @@ impl Sim {
 
     fn ue_agrees(&self, core: &Core<'_>, index: UeIndex) -> Agreed {
         let ue = self.ue_ref(index);
-        let of_it = |p: &&UeContext| p.amf.supi == Some(ue.config().supi);
+        let served = served_as(ue);
+        let of_it = |p: &&UeContext| served.is_some() && p.amf.supi == served;
         let known: Vec<&UeContext> = core.ues.iter().copied().filter(of_it).collect();
         let context = match (ue.state(), &known[..]) {
             (MmState::Deregistered, []) => return Ok(()),
@@ -201,6 +203,17 @@ impl Sim {
         }
         let backed = self.contexts().all(|p| !self.cta().backed_by(p.id).is_empty());
         if backed { same("logged inputs and octets", self.cta().logged(), (0, 0)) } else { Ok(()) }
+    }
+}
+
+/// The SUPI under which a UE is served: of a broker's user the pseudonym of its session.
+pub(crate) fn served_as(ue: &Ue) -> Option<Supi> {
+    match (&ue.config().suci, ue.sap_session()) {
+        (SuciSource::Sap(_), session) => {
+            let grant = &session?.grant;
+            Supi::from_nai(grant.pseudonym.0, grant.broker.as_str())
+        }
+        _ => Some(ue.config().supi),
     }
 }
 

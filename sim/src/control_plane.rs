@@ -1,14 +1,15 @@
 //! The core under test: the CTA, its replica and the CPFs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, UeEvent, UeId};
-use whimbrel_ids::GlobalGnbId;
+use whimbrel_ids::{GlobalGnbId, Tai};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_resilience::cta_replica::PrimaryCta;
-use whimbrel_resilience::{Cta, Input, Order, OrderOutcome, Outbox};
+use whimbrel_resilience::{Cta, Input, Order, OrderOutcome, Outbox, Restored, StoredUes, ToStore};
 
 use crate::builder::new_cta;
 use crate::cta_replica::Pair;
@@ -23,6 +24,8 @@ pub(crate) struct ControlPlane {
     pub(crate) pair: Pair,
     /// The CPFs, unless the CTA runs the UEs itself.
     pub(crate) cluster: Option<Cluster>,
+    /// The records of UEs on the disk.
+    pub(crate) disk: Vec<Vec<u8>>,
 }
 
 impl Sim {
@@ -51,6 +54,11 @@ impl Sim {
         self.cta_input(Input::Command(ue, command));
     }
 
+    /// The predictor expects a UE at a gNB.
+    pub fn predict(&mut self, ue: UeId, gnb: GlobalGnbId, tai: Tai) {
+        self.cta_input(Input::Predicted(ue, gnb, tai));
+    }
+
     /// The operator resets a gNB's connections.
     pub fn reset_gnb(&mut self, gnb: GlobalGnbId) -> bool {
         self.operator_order(Order::ResetGnb(gnb)) == OrderOutcome::Reset(true)
@@ -69,14 +77,52 @@ impl Sim {
 
     /// The core restarts with its CPFs: it has its subscribers, and no state of UEs and gNBs.
     pub fn restart_core(&mut self) {
+        self.restart(None);
+    }
+
+    /// All UEs are written to the disk, as they are.
+    pub fn store_ues(&mut self) {
+        self.control.disk = vec![self.cta().stored_amf().record()];
+        self.operator_order(Order::StoreUes { all: true });
+        self.settle(Duration::from_millis(10));
+    }
+
+    /// The UEs that have changed since are written to the disk, too.
+    pub fn store_changed_ues(&mut self) {
+        self.operator_order(Order::StoreUes { all: false });
+        self.settle(Duration::from_millis(10));
+    }
+
+    /// The core is stopped in order, and starts again: its gNBs are disconnected, and all UEs written to the disk.
+    pub fn restart_core_in_order(&mut self) -> Restored {
+        let associations: Vec<AssociationId> = self.cta().associations().collect();
+        associations.into_iter().for_each(|association| self.cta_input(Input::AssociationDown(association)));
+        self.settle(Duration::from_millis(10));
+        self.store_ues();
+        self.restart(Some(true))
+    }
+
+    /// The core is killed, and starts again with the UEs that are on the disk.
+    pub fn kill_and_restart_core(&mut self) -> Restored {
+        self.restart(Some(false))
+    }
+
+    fn restart(&mut self, exact: Option<bool>) -> Restored {
         let config = self.config.clone();
         let home = std::mem::take(self.control.cta.subscribers());
-        let recorder = self.control.cta.inspect().restarted();
+        let recorder = self.control.cta.inspect().restarted(exact.is_some());
         let entropy = (Prf::new(&self.rng.octets()), 0);
         self.queue.messages.retain(|_, t| !matches!(t, InFlight::Link(_)));
         self.control.cluster = self.control.cluster.take().map(|c| c.restarted(&config));
         let cluster = self.control.cluster.as_ref();
-        let cta = new_cta(self.now, &config, &self.home_keys, home, entropy, recorder, cluster);
+        let mut cta = new_cta(self.now, &config, &self.home_keys, home, entropy, recorder, cluster);
+        let mut restored = Restored::default();
+        if let Some(exact) = exact {
+            let disk = StoredUes::read(self.control.disk.iter().map(Vec::as_slice));
+            let (ues, whole) = disk.expect("UEs were stored");
+            assert!(whole, "each record is read");
+            restored = cta.restore(self.now, ues, exact).expect("they are this AMF's");
+        }
         self.control.cta = PrimaryCta::new(cta);
         self.observer.core_restarted();
         self.ran.by_association.retain(|_, gnb| self.ran.gnbs[gnb.0].peer_amf);
@@ -88,6 +134,7 @@ impl Sim {
         }
         self.cta_input(Input::Tick);
         gnbs.into_iter().for_each(|gnb| self.connect(gnb));
+        restored
     }
 
     /// How many inputs the core's UEs had.
@@ -119,6 +166,7 @@ impl Sim {
             let taken = self.control.cta.taken(to);
             self.link(Link::Down { to, taken, message });
         }
+        self.control.disk.extend(out.stored.into_iter().filter_map(ToStore::record));
         self.events.cpf_violations.extend(out.cpf_violations);
         self.sap_leaves(host, out.brokers);
         for cpf in out.drained {

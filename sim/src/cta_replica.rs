@@ -178,7 +178,7 @@ impl Sim {
         self.control.cta.wait(); // it has it at once
         let directory = Directory::new(self.config.amf.plmn, self.home_keys.clone());
         let entropy = (Prf::new(&self.rng.octets()), 0);
-        let recorder = self.control.cta.inspect().restarted();
+        let recorder = self.control.cta.inspect().restarted(false);
         let cta_replica = CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, recorder);
         self.control.pair.cta_replica = Some(cta_replica.expect("a snapshot is read as it was written"));
         self.control.pair.cta_replicas += 1;
@@ -505,7 +505,9 @@ impl Sim {
             match self.ran.gnbs[index.0].association {
                 Some(name) => {
                     let over = self.control.pair.associations.over(name);
-                    assert_eq!(over, self.ran.gnbs[index.0].further, "{name:?} goes on over the other one");
+                    // The gNB may not have said yet over which one it goes on.
+                    let known = over.is_none() || over == self.ran.gnbs[index.0].further;
+                    assert!(known, "{name:?} goes on over the other one");
                     if self.ran.gnbs[index.0].by_hand.is_some() {
                         self.dissociate(index);
                     }
@@ -600,6 +602,7 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::Rings(_) => "change of the rings",
         Input::PeerAmf(..) => "N14 message",
         Input::Broker(..) => "answer of a broker",
+        Input::Predicted(..) => "a prediction",
         Input::Tick | Input::Waited(_) => "time",
     }
 }
@@ -617,7 +620,7 @@ fn octets_of(out: &Outbox) -> Vec<u8> {
     }
     for (ue, to, request) in &out.brokers {
         octets.extend(format!("{ue:?} {to:?}").as_bytes());
-        octets.extend(request.0.to_octets());
+        octets.extend(format!("{request:?}").bytes());
     }
     for (upf, message) in &out.pfcp {
         octets.extend([&[upf.0], message.as_slice()].concat());

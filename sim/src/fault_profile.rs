@@ -89,7 +89,7 @@ impl FaultProfile {
 }
 
 /// Each with even chance, and at least one.
-fn some<T: Copy>(rng: &mut Rng, all: &[T]) -> Vec<T> {
+pub(crate) fn some<T: Copy>(rng: &mut Rng, all: &[T]) -> Vec<T> {
     let mut chosen: Vec<T> = all.iter().copied().filter(|_| rng.chance(500)).collect();
     if chosen.is_empty() {
         chosen.push(all[rng.below(all.len() as u64) as usize]);

@@ -160,6 +160,12 @@ impl Sim {
         &self.ran.gnbs[index.0].gnb
     }
 
+    /// N2 of a gNB passes nothing for a while: what is sent waits, as SCTP repeats it.
+    pub(crate) fn cut_n2(&mut self, index: GnbIndex, time: Duration) {
+        let node = &mut self.ran.gnbs[index.0];
+        node.ordered = node.ordered.max(self.now + time);
+    }
+
     /// How many gNBs there are.
     pub fn gnbs(&self) -> usize {
         self.ran.gnbs.len()

@@ -21,6 +21,7 @@ mod n3;
 mod network_run;
 mod observer;
 mod open;
+mod open_run;
 mod partition;
 mod peer_amf;
 mod procedures;
@@ -34,6 +35,7 @@ mod trace;
 mod traffic;
 mod ues;
 mod user_plane;
+mod veil;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,6 +66,7 @@ pub use network_run::{Cpfs, NetworkPlan, NetworkRun};
 use observer::Observer;
 pub use observer::Tally;
 pub use open::{BrokerLoss, BrokerState, home_key, home_plmn, open_config};
+pub use open_run::{BrokerCrash, OpenCounts, OpenFaults, OpenPlan, OpenRun, Planted, SapLinks};
 pub use partition::{Cut, Survivor};
 use peer_amf::PeerAmf;
 pub use peer_amf::{N14Fault, two_amf_configs};
@@ -77,6 +80,7 @@ pub use rng::Rng;
 pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
 pub use traffic::udp;
 use ues::UeNode;
+pub use veil::{VEIL_BROKER, veil_config};
 
 pub use user_plane::UpfState;
 use user_plane::{UpfNode, UserPlane};
@@ -128,6 +132,8 @@ pub struct Sim {
     peer_amf: Option<Box<PeerAmf>>,
     /// Brokers, and the operator as they know it.
     brokers: open::Brokers,
+    /// The broker of veiled UEs, and the operator's wallet.
+    veil: Option<Box<veil::Veil>>,
     user_plane: UserPlane,
     ran: Ran,
     queue: Queue,
@@ -159,9 +165,15 @@ impl Sim {
             config,
             faults,
             home_keys,
-            control: ControlPlane { cta: PrimaryCta::new(cta), pair: Pair::default(), cluster },
+            control: ControlPlane {
+                cta: PrimaryCta::new(cta),
+                pair: Pair::default(),
+                cluster,
+                disk: Vec::new(),
+            },
             peer_amf: None,
             brokers: open::Brokers::default(),
+            veil: None,
             user_plane,
             ran: Ran::default(),
             queue: Queue::default(),

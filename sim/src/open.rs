@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use whimbrel_control::config::{Config, Open};
 use whimbrel_control::open::{Answer, Request, Unreachable};
-use whimbrel_control::{OutputId, UeId};
+use whimbrel_control::{OutputId, UeContext, UeId};
 use whimbrel_ids::{PlmnId, SNssai, Supi};
 use whimbrel_open::broker::{Broker, BrokerConfig, BrokerEvent, Home, HomeUser, Policy, Record, User};
 use whimbrel_open::crypto::{PrivateKey, Seed, SigningKey, hash};
 use whimbrel_open::id::{Domain, Pseudonym, UserId};
 use whimbrel_open::msg::{
-    Certificate, FiveQis, Grant, Price, Qos, QosOffer, Subject, Terms, Trust, Validity,
+    Certificate, EpochKey, FiveQis, Grant, Price, Qos, QosOffer, Subject, Terms, Trust, Validity,
 };
 use whimbrel_open::operator::Operator;
 use whimbrel_open::user;
@@ -20,6 +20,7 @@ use whimbrel_ran::ue::{SapCard, SuciSource, UeConfig};
 use whimbrel_resilience::Input;
 use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey, Milenage, Sqn};
 
+use crate::veil::VEIL_BROKER;
 use crate::{GnbIndex, InFlight, Sim, UeIndex, ue_config};
 
 /// Least and greatest latency of the way to a broker, in microseconds: a data centre of the region.
@@ -61,11 +62,19 @@ impl BrokerLoss {
     pub const ALL: [Self; 3] = [Self::Before, Self::Durable, Self::After];
 }
 
+/// The question that an answer is to: the CTA's host that asked, the UE, and its output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) host: u64,
+    pub(crate) ue: UeId,
+    pub(crate) to: OutputId,
+}
+
 /// A message between a CTA's host and a broker.
 #[derive(Debug)]
 pub(crate) enum OverSap {
-    Question { host: u64, ue: UeId, to: OutputId, broker: Domain, octets: Vec<u8> },
-    Answer { host: u64, ue: UeId, to: OutputId, answer: Answer },
+    Question { from: Asker, broker: Domain, octets: Vec<u8> },
+    Answer { to: Asker, answer: Answer },
 }
 
 struct Node {
@@ -84,9 +93,11 @@ struct Node {
 pub(crate) struct Brokers {
     nodes: BTreeMap<Domain, Node>,
     granted: BTreeMap<Pseudonym, Grant>,
+    /// Questions that have left, where the brokers are not this simulation's: several operators share them.
+    elsewhere: Option<Vec<(Asker, Domain, Vec<u8>)>>,
 }
 
-fn key(of: &str) -> SigningKey {
+pub(crate) fn key(of: &str) -> SigningKey {
     SigningKey::new(&hash(of.as_bytes()))
 }
 
@@ -125,7 +136,13 @@ pub fn open_config(config: &mut Config) {
     });
 }
 
-fn broker(domain: &Domain, epoch: u8) -> Broker {
+/// The private key of a broker's epoch.
+pub(crate) fn epoch_key(domain: &Domain, epoch: u8) -> PrivateKey {
+    PrivateKey::new(hash(&[&[epoch], domain.as_str().as_bytes()].concat()))
+}
+
+/// A broker without users, which is the home network of this PLMN.
+pub(crate) fn broker(domain: &Domain, epoch: u8, home: PlmnId) -> Broker {
     let (signing, subject) = (key(domain.as_str()), Subject::Broker(domain.clone()));
     let config = BrokerConfig {
         domain: domain.clone(),
@@ -141,12 +158,60 @@ fn broker(domain: &Domain, epoch: u8) -> Broker {
             credit_micros: 1_000_000,
         },
     };
-    let private = PrivateKey::new(hash(&[&[epoch], domain.as_str().as_bytes()].concat()));
+    let private = epoch_key(domain, epoch);
     let mut broker = Broker::new(config, (epoch, private), [7; 16]).expect("the certificate is its own");
+    broker.set_home(home_network(home, HOME_CREDIT_MICROS));
+    broker
+}
+
+pub(crate) fn home_network(plmn: PlmnId, credit_micros: u64) -> Home {
     let mut keys = HomeNetworkKeys::new();
     keys.insert(1, home_key());
-    broker.set_home(Home { plmn: home_plmn(), keys, credit_micros: HOME_CREDIT_MICROS });
-    broker
+    Home { plmn, keys, credit_micros }
+}
+
+/// The `n`th user of a broker: what the broker knows of it, and its SIM.
+pub(crate) fn sap_user(n: u32, domain: &Domain, epoch: EpochKey) -> (UserId, User, SapCard) {
+    let user = UserId(hash(&n.to_be_bytes())[..16].try_into().expect("16 octets"));
+    let signing = key(&format!("user {n} of {domain}"));
+    let record = User {
+        key: signing.verifying_key(),
+        revoked: false,
+        qos: QOS,
+        intercept: false,
+        filters: Vec::new(),
+        counter: 0,
+        ticket: 0,
+    };
+    let broker_key = key(domain.as_str()).verifying_key();
+    let sim =
+        user::Sim { user, broker: domain.clone(), broker_key, epoch, signing, counter: 0, ticket: None };
+    (user, record, SapCard { sim, seed: Seed::new(hash(&[n as u8; 9])) })
+}
+
+/// The `n`th subscriber of a broker's home network.
+pub(crate) fn home_subscriber(n: u32, home: PlmnId) -> UeConfig {
+    let mut config = ue_config(n);
+    let digits = home.digits().chain(format!("{n:010}").into_bytes().into_iter().map(|d| d - b'0'));
+    config.supi = Supi::from_digits(digits.collect::<Vec<_>>()).expect("15 digits");
+    let mut profile = (*config.profile).clone();
+    profile.home_plmn = home;
+    config.profile = Arc::new(profile);
+    config
+}
+
+/// What a broker knows of its subscriber.
+pub(crate) fn home_user(n: u32, config: &UeConfig) -> HomeUser {
+    let id = hash(&[&b"home "[..], &n.to_be_bytes()].concat());
+    HomeUser {
+        user: UserId(id[..16].try_into().expect("16 octets")),
+        functions: Milenage::new(&config.k, config.opc.clone()).into(),
+        revoked: false,
+        qos: QOS,
+        intercept: false,
+        filters: Vec::new(),
+        sqn: Sqn::ZERO,
+    }
 }
 
 impl Sim {
@@ -154,7 +219,7 @@ impl Sim {
     pub fn add_broker(&mut self, domain: &str) {
         let domain: Domain = domain.parse().expect("a domain");
         let node = Node {
-            broker: broker(&domain, 1),
+            broker: broker(&domain, 1, home_plmn()),
             state: BrokerState::Answering,
             users: BTreeMap::new(),
             home: BTreeMap::new(),
@@ -169,30 +234,12 @@ impl Sim {
     /// The `n`th UE, with the SIM of a broker.
     pub fn add_sap_ue(&mut self, gnb: GnbIndex, n: u32, domain: &str) -> UeIndex {
         let node = self.node(domain);
-        let user = UserId(hash(&n.to_be_bytes())[..16].try_into().expect("16 octets"));
-        let signing = key(&format!("user {n} of {domain}"));
-        let record = User {
-            key: signing.verifying_key(),
-            revoked: false,
-            qos: QOS,
-            intercept: false,
-            filters: Vec::new(),
-            counter: 0,
-            ticket: 0,
-        };
+        let domain = domain.parse().expect("a domain");
+        let (user, record, card) = sap_user(n, &domain, node.broker.epoch());
         node.users.insert(user, record.clone());
         node.broker.set_user(user, record);
-        let sim = user::Sim {
-            user,
-            broker: domain.parse().expect("a domain"),
-            broker_key: key(domain).verifying_key(),
-            epoch: node.broker.epoch(),
-            signing,
-            counter: 0,
-            ticket: None,
-        };
         let mut config = ue_config(n);
-        config.suci = SuciSource::Sap(Box::new(SapCard { sim, seed: Seed::new(hash(&[n as u8; 9])) }));
+        config.suci = SuciSource::Sap(Box::new(card));
         self.add_ue(gnb, config)
     }
 
@@ -204,25 +251,9 @@ impl Sim {
         domain: &str,
         change: impl FnOnce(&mut UeConfig),
     ) -> UeIndex {
-        let mut config = ue_config(n);
-        let digits =
-            home_plmn().digits().chain(format!("{n:010}").into_bytes().into_iter().map(|d| d - b'0'));
-        config.supi = Supi::from_digits(digits.collect::<Vec<_>>()).expect("15 digits");
-        let mut profile = (*config.profile).clone();
-        profile.home_plmn = home_plmn();
-        config.profile = Arc::new(profile);
+        let mut config = home_subscriber(n, home_plmn());
         change(&mut config);
-        let user = HomeUser {
-            user: UserId(
-                hash(&[&b"home "[..], &n.to_be_bytes()].concat())[..16].try_into().expect("16 octets"),
-            ),
-            functions: Milenage::new(&config.k, config.opc.clone()).into(),
-            revoked: false,
-            qos: QOS,
-            intercept: false,
-            filters: Vec::new(),
-            sqn: Sqn::ZERO,
-        };
+        let user = home_user(n, &config);
         let node = self.node(domain);
         node.home.insert(config.supi, user.clone());
         node.broker.set_home_user(config.supi, user);
@@ -266,18 +297,40 @@ impl Sim {
     /// Questions leave a CTA's host, signed.
     pub(crate) fn sap_leaves(&mut self, host: u64, questions: Vec<(UeId, OutputId, Request)>) {
         for (ue, to, request) in questions {
+            let question = match request {
+                Request::Sap(question) => question,
+                Request::Veil(question) => {
+                    self.veil_leaves(host, ue, to, &question);
+                    continue;
+                }
+            };
             let open = self.config.open.clone().expect("only an operator with brokers asks");
-            let (signing, id) = (key("operator"), open.operator(self.config.amf.plmn));
+            let id = open.operator(self.config.amf.plmn);
+            let signing = key(&format!("operator {id}"));
             let subject = Subject::Operator(id);
             let certificate =
                 Certificate::issue(&key("authority"), subject, signing.verifying_key(), VALIDITY, 1);
             let operator = Operator::new(certificate, signing, open.trust, open.terms).expect("its own key");
-            let (broker, octets) = (request.0.broker().clone(), request.0.sign(&operator, self.now));
-            self.over_sap(Duration::ZERO, OverSap::Question { host, ue, to, broker, octets });
+            let (broker, octets) = (question.broker().clone(), question.sign(&operator, self.now));
+            let from = Asker { host, ue, to };
+            match &mut self.brokers.elsewhere {
+                Some(elsewhere) => elsewhere.push((from, broker, octets)),
+                None => self.over_sap(Duration::ZERO, OverSap::Question { from, broker, octets }),
+            }
         }
     }
 
-    fn over_sap(&mut self, after: Duration, message: OverSap) {
+    /// The brokers are not this simulation's from now on; see [`Sim::sap_questions`].
+    pub(crate) fn ask_elsewhere(&mut self) {
+        self.brokers.elsewhere.get_or_insert_default();
+    }
+
+    /// Takes the questions that have left for brokers elsewhere.
+    pub(crate) fn sap_questions(&mut self) -> Vec<(Asker, Domain, Vec<u8>)> {
+        self.brokers.elsewhere.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(crate) fn over_sap(&mut self, after: Duration, message: OverSap) {
         let (least, greatest) = LATENCY_MICROS;
         let latency = Duration::from_micros(least + self.rng.below(greatest - least));
         self.send(self.now + after + latency, InFlight::Sap(message));
@@ -285,14 +338,19 @@ impl Sim {
 
     pub(crate) fn sap_arrives(&mut self, message: OverSap) {
         match message {
-            OverSap::Question { host, ue, to, broker, octets } => {
+            OverSap::Question { from, broker, octets } => {
                 if let Some((after, answer)) = self.sap_asked(&broker, &octets) {
-                    self.over_sap(after, OverSap::Answer { host, ue, to, answer });
+                    self.over_sap(after, OverSap::Answer { to: from, answer });
                 }
             }
-            // An answer to a host that was replaced is lost.
-            OverSap::Answer { host, .. } if host != self.control.pair.host() || self.has_no_cta() => {}
-            OverSap::Answer { ue, to, answer, .. } => self.cta_input(Input::Broker(ue, to, answer)),
+            OverSap::Answer { to, answer } => self.sap_answered(to, answer),
+        }
+    }
+
+    /// A broker's answer arrives. One to a host that was replaced is lost.
+    pub(crate) fn sap_answered(&mut self, to: Asker, answer: Answer) {
+        if to.host == self.control.pair.host() && !self.has_no_cta() {
+            self.cta_input(Input::Broker(to.ue, to.to, answer));
         }
     }
 
@@ -302,6 +360,9 @@ impl Sim {
         let mut entropy = [0; 32];
         entropy[..16].copy_from_slice(&self.rng.octets());
         entropy[16..].copy_from_slice(&self.rng.octets());
+        if domain.as_str() == VEIL_BROKER {
+            return self.veil_is_asked(octets, entropy);
+        }
         let Some(node) = self.brokers.nodes.get_mut(domain) else {
             return Some((Duration::ZERO, Answer::Unreachable(Unreachable::NoAddress)));
         };
@@ -338,10 +399,15 @@ impl Sim {
     /// No session without a grant, no grant used twice: each context of a broker's user is of a pseudonym that its broker has granted
     /// to this operator, and of no other context's.
     pub(crate) fn check_grants(&self) {
+        if self.brokers.elsewhere.is_some() {
+            return; // checked where the brokers are
+        }
         let mut used = BTreeSet::new();
         let home = home_plmn();
         let guests = self.contexts().filter(|c| c.amf.supi.is_some_and(|s| s.is_nai() || s.is_of(home)));
-        for context in guests.filter(|c| c.amf.registered || !c.sessions.is_empty()) {
+        self.check_veil_grants();
+        let served = |c: &&UeContext| c.veil.is_none() && (c.amf.registered || !c.sessions.is_empty());
+        for context in guests.filter(served) {
             let Some(held) = &context.grant else { panic!("{:?} is served without a grant", context.id) };
             let grant = &held.grant.grant;
             assert_eq!(
@@ -359,7 +425,7 @@ impl Sim {
 impl Node {
     /// Another broker begins where this one has ended, with what was durable.
     fn take_place(&mut self, domain: &Domain) {
-        self.broker = broker(domain, 1);
+        self.broker = broker(domain, 1, home_plmn());
         for (id, user) in &self.users {
             self.broker.set_user(*id, user.clone());
         }

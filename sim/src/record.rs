@@ -69,9 +69,10 @@ impl Recorder {
         std::mem::take(&mut self.touched)
     }
 
-    /// What a restart of the core keeps: the digest and the number of inputs.
-    pub(crate) fn restarted(&mut self) -> Self {
-        Self { digest: self.digest, inputs: self.inputs, on: self.on, ..Self::default() }
+    /// What a restart of the core keeps: the digest and the number of inputs, and the COUNTs of UEs if it keeps UEs.
+    pub(crate) fn restarted(&mut self, keeps_ues: bool) -> Self {
+        let counts = if keeps_ues { std::mem::take(&mut self.counts) } else { BTreeMap::new() };
+        Self { digest: self.digest, inputs: self.inputs, on: self.on, counts, ..Self::default() }
     }
 
     /// The UE is gone.

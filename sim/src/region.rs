@@ -99,6 +99,8 @@ impl Link {
                 CpfCommand::Released(_) => "notice of released outputs",
                 CpfCommand::Forget { .. } => "notice that a UE is gone",
                 CpfCommand::Configure(_) => "configuration",
+                CpfCommand::Hold { .. } => "restored state",
+                CpfCommand::Store { .. } => "order to store UEs",
             },
             Self::Peer(_, _, message) => match message {
                 PeerMessage::State(_) => "state",
@@ -187,11 +189,16 @@ impl CpfLoss {
     pub const ALL: [Self; 4] = [Self::BeforeInput, Self::BeforeOutput, Self::AfterOutput, Self::FalseAlarm];
 }
 
-/// The state of a UE that is registered in more tracking areas than a list can name.
-fn spoil(state: State) -> State {
-    let mut ue = state.state.context().expect("it came from a member");
+/// More tracking areas than a list can name.
+fn spoil(ue: &mut UeContext) {
     ue.amf.registration_area =
         vec![Tai { plmn: PlmnId::TEST, tac: Tac::new(1).expect("24 bits") }; 17].into();
+}
+
+/// A state that was changed on its way.
+fn changed(state: State, change: fn(&mut UeContext)) -> State {
+    let mut ue = state.state.context().expect("it came from a member");
+    change(&mut ue);
     State { state: Checkpoint::of(&ue).expect("it rests"), ..state }
 }
 
@@ -239,6 +246,8 @@ pub(crate) struct Cluster {
     poison: Option<Poison>,
     /// CPFs at which states arrive that cannot be read.
     spoilt: Vec<CpfId>,
+    /// A fault that is planted in all states that CPFs send each other.
+    planted: Option<fn(&mut UeContext)>,
     /// Pairs of CPFs whose messages are held, and these messages.
     stuck: BTreeMap<(CpfId, CpfId), Vec<PeerMessage>>,
     /// Of a thousand messages between CPFs so many are lost, which ends the link; the links that have ended, and when the last one was there again.
@@ -310,6 +319,7 @@ impl Cluster {
             unrest: None,
             poison: None,
             spoilt: Vec::new(),
+            planted: None,
             stuck: BTreeMap::new(),
             loses: 0,
             broken: BTreeSet::new(),
@@ -361,6 +371,11 @@ impl Cluster {
             Ok(Some(tried)) if tried == id => TrialOutcome::Passed,
             _ => TrialOutcome::CrashedAfter(survived),
         }
+    }
+
+    /// How states change on their way to a CPF.
+    fn changes_to(&self, to: CpfId) -> Option<fn(&mut UeContext)> {
+        if self.spoilt.contains(&to) { Some(spoil) } else { self.planted }
     }
 
     /// The link between two passes nothing until then.
@@ -535,6 +550,13 @@ impl Sim {
     pub fn spoil_states_to(&mut self, cpf: CpfId) {
         if let Some(cluster) = &mut self.control.cluster {
             cluster.spoilt.push(cpf);
+        }
+    }
+
+    /// A fault for tests of the simulation: states that CPFs send each other change in this way from now on.
+    pub(crate) fn plant_in_states(&mut self, change: fn(&mut UeContext)) {
+        if let Some(cluster) = &mut self.control.cluster {
+            cluster.planted = Some(change);
         }
     }
 
@@ -789,8 +811,9 @@ impl Sim {
             }
             Link::Down { to, .. } | Link::Peer(_, to, _) | Link::Tried(to, ..) | Link::Reached(to, _) => to,
         };
-        let Some(member) = cluster.members.get_mut(&to) else { return };
-        let end = cluster.ends.entry(to).or_default();
+        if !cluster.members.contains_key(&to) {
+            return;
+        }
         cluster.taken += 1;
         let loss = cluster.losses.iter().find(|(at, _)| *at == cluster.taken).map(|(_, how)| *how);
         let cut_off = cluster.cuts_at.iter().find(|(at, ..)| *at == cluster.taken).copied();
@@ -803,23 +826,26 @@ impl Sim {
             *cluster.lost_at.entry(link.name()).or_default() += 1;
         }
         let mut out = CpfOutbox::default();
+        let changes = cluster.changes_to(to);
+        let Some(member) = cluster.members.get_mut(&to) else { return };
+        let end = cluster.ends.entry(to).or_default();
         if loss != Some(CpfLoss::BeforeInput) {
-            match link {
-                Link::Down { taken, message, .. } => {
+            match (link, changes) {
+                (Link::Down { taken, message, .. }, _) => {
                     end.took();
                     end.confirmed(taken);
                     member.handle(message, &mut out);
                 }
-                Link::Peer(from, to, PeerMessage::State(state)) if cluster.spoilt.contains(&to) => {
-                    member.peer(from, PeerMessage::State(spoil(state)), &mut out);
+                (Link::Peer(from, _, PeerMessage::State(state)), Some(change)) => {
+                    member.peer(from, PeerMessage::State(changed(state, change)), &mut out);
                 }
-                Link::Peer(from, to, PeerMessage::Delta { delta, .. }) if cluster.spoilt.contains(&to) => {
+                (Link::Peer(from, _, PeerMessage::Delta { delta, .. }), Some(_)) => {
                     let whole = PeerMessage::Fetch { ue: delta.ue_id(), clock: delta.clock() };
                     out.peers.push((from, whole));
                 }
-                Link::Peer(from, _, message) => member.peer(from, message, &mut out),
-                Link::Tried(_, trial, became) => member.tried(trial, became, &mut out),
-                Link::Reached(from, to) => {
+                (Link::Peer(from, _, message), _) => member.peer(from, message, &mut out),
+                (Link::Tried(_, trial, became), _) => member.tried(trial, became, &mut out),
+                (Link::Reached(from, to), _) => {
                     cluster.broken.remove(&(from, to));
                     cluster.reached = Some(self.now);
                     let mut last_sent = None;
@@ -827,7 +853,7 @@ impl Sim {
                         last_sent = Some(last);
                     }
                 }
-                Link::Up { .. } | Link::Lost(_) | Link::Excluded(_) => {}
+                (Link::Up { .. } | Link::Lost(_) | Link::Excluded(_), _) => {}
             }
         }
         if cluster.forger == Some(to) {

@@ -29,6 +29,35 @@ impl Sim {
         Some(slots[0].verdict)
     }
 
+    /// The data network sends packets of 1,000 octets to a UE's session, one after the other. The octets that the UPF has forwarded.
+    pub(crate) fn burst_down(&mut self, ue: UeIndex, session: PduSessionId, packets: usize) -> u64 {
+        let Some(to) = self.ue_ref(ue).sessions().find(|s| s.id == session).and_then(|s| s.ipv4) else {
+            return 0;
+        };
+        let dn = self.network_of(ue, session);
+        let packet = udp(to, &[0; 972]);
+        let (now, id) = (self.now(), self.upf_of(to));
+        let mut forwarded = 0;
+        for _ in 0..packets {
+            let mut slots =
+                [Slot { origin: Origin::N6 { dn }, packet: Packet::of(&packet), verdict: Verdict::Pending }];
+            let upf = &mut self.user_plane.upfs[usize::from(id.0)].upf;
+            upf.u.burst(now, &mut slots);
+            if matches!(slots[0].verdict, Verdict::Send(_)) {
+                forwarded += packet.len() as u64;
+            }
+        }
+        let mut out = Outbox::default();
+        let upf = &mut self.user_plane.upfs[usize::from(id.0)].upf;
+        upf.settle(now, &mut out);
+        while let Some((_, packet)) = upf.u.next_output() {
+            upf.u.recycle(packet);
+        }
+        self.n4(id, out);
+        self.check();
+        forwarded
+    }
+
     /// The network of a session.
     pub(crate) fn network_of(&self, ue: UeIndex, session: PduSessionId) -> DnIndex {
         let info = self.ue_ref(ue).sessions().find(|s| s.id == session);

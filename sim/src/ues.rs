@@ -1,5 +1,7 @@
 //! The UEs and the radio between them and their gNBs.
 
+use std::time::Duration;
+
 use whimbrel_ids::{Instant, STmsi};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
@@ -16,6 +18,8 @@ pub(crate) struct UeNode {
     /// The last connection from which its gNB has received something: the gNB sends on this one.
     pub(crate) known_to_gnb: u64,
     pub(crate) ordered: Instant,
+    /// The radio loses its NAS messages until then, and other messages wait.
+    pub(crate) cut_until: Instant,
     /// Out of coverage, or without power: it cannot be paged.
     pub(crate) away: bool,
     /// Its 5G-S-TMSI as entered in `Ran::by_s_tmsi`.
@@ -33,6 +37,7 @@ impl Sim {
             connection: 0,
             known_to_gnb: 0,
             ordered: self.now,
+            cut_until: Instant::ZERO,
             away: false,
             s_tmsi: None,
             events: Vec::new(),
@@ -55,14 +60,39 @@ impl Sim {
 
     /// A UE loses its power: it sends nothing, and loses all state but its USIM.
     pub fn lose_power(&mut self, index: UeIndex) {
+        let config = self.ran.ues[index.0].ue.without_power();
+        self.replace_ue(index, config);
+    }
+
+    /// The same, and its gNB detects at once that it is gone.
+    pub(crate) fn lose_power_at_gnb(&mut self, index: UeIndex) {
+        let connected = self.ran.ues[index.0].ue.is_connected();
+        self.lose_power(index);
+        if connected {
+            self.release(index, whimbrel_ngap::ie::CauseRadioNetwork::RadioConnectionWithUeLost.into());
+        }
+    }
+
+    /// Another UE in its place, or the same after a loss of power. It is not switched on.
+    pub(crate) fn replace_ue(&mut self, index: UeIndex, config: ue::UeConfig) {
         let terminal = &mut self.ran.ues[index.0];
-        terminal.ue = Ue::new(terminal.ue.config().clone());
+        terminal.ue = Ue::new(config);
         terminal.connection += 1;
         terminal.away = true;
         if let Some(s_tmsi) = terminal.s_tmsi.take() {
             self.ran.by_s_tmsi.remove(&(s_tmsi, index));
         }
         self.queue.timers.set(TimerOwner::Ue(index), None);
+    }
+
+    /// A UE without power is in another cell when it is switched on.
+    pub(crate) fn carry_to(&mut self, index: UeIndex, gnb: GnbIndex) {
+        self.ran.ues[index.0].gnb = gnb;
+    }
+
+    /// The radio between a UE and its gNB passes nothing for a while.
+    pub(crate) fn cut_radio(&mut self, index: UeIndex, time: Duration) {
+        self.ran.ues[index.0].cut_until = self.now + time;
     }
 
     /// Whether it is out of coverage or has no power.
@@ -122,7 +152,7 @@ impl Sim {
     }
 
     pub(crate) fn down(&mut self, ue: UeIndex, down: Down) {
-        let copies = if matches!(down, Down::Nas(_)) { self.faults.copies(&mut self.rng) } else { 1 };
+        let copies = if matches!(down, Down::Nas(_)) { self.copies(ue) } else { 1 };
         for _ in 0..copies {
             let at = self.radio_time(ue, matches!(down, Down::Nas(_)));
             let connection = self.ran.ues[ue.0].known_to_gnb;
@@ -166,7 +196,7 @@ impl Sim {
             self.ran.ues[ue.0].connection += 1;
             self.ran.ues[ue.0].ordered = self.now;
         }
-        let copies = if matches!(up, Up::Nas(_)) { self.faults.copies(&mut self.rng) } else { 1 };
+        let copies = if matches!(up, Up::Nas(_)) { self.copies(ue) } else { 1 };
         for _ in 0..copies {
             let at = self.radio_time(ue, matches!(up, Up::Nas(_)));
             let connection = self.ran.ues[ue.0].connection;
@@ -174,10 +204,15 @@ impl Sim {
         }
     }
 
+    /// How often a NAS message of or to a UE arrives.
+    fn copies(&mut self, ue: UeIndex) -> u32 {
+        if self.ran.ues[ue.0].cut_until > self.now { 0 } else { self.faults.copies(&mut self.rng) }
+    }
+
     /// The arrival time of a message that is sent over the radio now: in order, unless the radio reorders.
     pub(crate) fn radio_time(&mut self, ue: UeIndex, may_reorder: bool) -> Instant {
         let latency = self.faults.radio_latency(&mut self.rng);
-        let at = self.now + latency;
+        let at = self.now.max(self.ran.ues[ue.0].cut_until) + latency;
         if may_reorder && self.faults.reorders(&mut self.rng) {
             return at;
         }

@@ -111,6 +111,12 @@ impl Sim {
         *self.nth_upf(upf) = Upf::new(config, self.now).expect("the default UPF configuration holds");
     }
 
+    /// A UPF restarts without its sessions, and with the key that its TEIDs were made with.
+    pub fn restart_nth_upf_with_its_key(&mut self, upf: UpfId) {
+        let config = self.nth_upf(upf).c.config().clone();
+        *self.nth_upf(upf) = Upf::new(config, self.now).expect("the configuration held before");
+    }
+
     /// Free IPv4 addresses and IPv6 prefixes of a data network of the first UPF.
     pub fn free_addresses(&self, dn: u8) -> Option<(u64, u64)> {
         self.user_plane.upfs[0].upf.c.free_addresses(whimbrel_user::DnIndex(dn))

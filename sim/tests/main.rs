@@ -9,6 +9,7 @@ mod bad_n2;
 mod bad_nas;
 mod causes;
 mod chaos;
+mod core_restart;
 mod crowd;
 mod cta_replica;
 mod deltas;
@@ -40,6 +41,7 @@ mod network_run;
 mod not_ip;
 mod open;
 mod open_home;
+mod open_run;
 mod out_of_state;
 mod outdated;
 mod packets_in_handover;
@@ -64,6 +66,7 @@ mod treatment;
 mod upf;
 mod upgrade;
 mod user_inactivity;
+mod veil;
 mod xn_handover;
 
 /// A scenario that is not named above would never run.

@@ -347,6 +347,28 @@ fn a_grant_of_an_idle_ue_that_expires_ends_its_registration_without_a_message() 
     replays(&mut net);
 }
 
+#[test] // TS 23.502 §4.2.2.3.3: the sessions may be released before the UE answers
+fn a_ue_that_does_not_answer_is_served_no_longer_than_its_credit_pays() {
+    let (mut net, ue) = one_guest(18);
+    let mut keys = HomeNetworkKeys::new();
+    keys.insert(1, home_key());
+    net.broker_mut(BROKER).set_home(Home { plmn: home_plmn(), keys, credit_micros: 50 });
+    net.command(ue, Command::Register);
+    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.settle(SECOND);
+    net.ue_mut(ue).faults_mut().ignore.push((mm::MessageType::DeregistrationRequestUeTerminated, 10));
+    let address = net.ue_ref(ue).sessions().next().and_then(|s| s.ipv4).expect("an address");
+    let packet = whimbrel_sim::udp(address, &[7; 1_000]);
+    for _ in 0..350 {
+        net.packet(Origin::N6 { dn: DnIndex(0) }, &packet);
+    }
+    net.advance(SECOND);
+    assert_eq!((deregistered(&net), net.upf_sessions()), (vec![], 0), "it is asked, and has no session");
+    net.advance(SECOND * 60);
+    assert_eq!(deregistered(&net), [Deregistered::CreditUsedUp]);
+    assert_eq!(net.cta().occupancy(), (0, 0));
+}
+
 #[test] // TS 29.244 §5.2.2.2: a volume threshold; T stops at the credit limit in the grant
 fn a_credit_that_is_used_up_ends_the_registration() {
     let (mut net, ue) = one_guest(17);

@@ -52,6 +52,13 @@ pub enum StoreError {
         /// The version of its layout.
         version: i64,
     },
+    /// Subscribers have what the previous layout cannot hold.
+    NotInPreviousLayout {
+        /// How many.
+        subscribers: u64,
+        /// What they have.
+        what: &'static str,
+    },
     /// Another process kept the file locked.
     Locked {
         /// The subscribers' file.
@@ -128,6 +135,11 @@ impl fmt::Display for StoreError {
                 f,
                 "the subscribers' file {} has layout {version}, which a later version of this program wrote: use that version",
                 path.display()
+            ),
+            Self::NotInPreviousLayout { subscribers, what } => write!(
+                f,
+                "{subscribers} subscribers use {what}, which the previous layout cannot hold: nothing was changed; remove them, or \
+                 stay with this version"
             ),
             Self::Locked { path } => write!(
                 f,

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -14,7 +15,7 @@ use whimbrel_ids::Supi;
 use crate::columns::Header;
 use crate::csv::{RowError, Rows};
 use crate::error::StoreError;
-use crate::open5gs;
+use crate::foreign::{self, Core, Document};
 use crate::record::{InvalidRecord, Raw, SubscriberRecord};
 use crate::store::{Store, Writer};
 
@@ -50,7 +51,16 @@ pub enum OnExisting {
     Skip,
 }
 
-/// What an import did.
+/// Whether an import is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// It is.
+    Keep,
+    /// It is checked whole, and then undone.
+    Rehearse,
+}
+
+/// What an import did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// New subscribers.
@@ -59,14 +69,16 @@ pub struct Imported {
     pub replaced: u64,
     /// Lines passed over.
     pub skipped: u64,
-    /// Headings of the columns that are not imported.
+    /// Headings of the columns, or names of the fields, that are not imported.
     pub ignored_columns: Vec<String>,
 }
 
 /// A line that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Its number, from 1; of a record over several lines the first in CSV, the last in JSON.
+    /// The file, where several are imported at once.
+    pub file: Option<Arc<str>>,
+    /// Its number, from 1; of a record over several lines the first in CSV, the last in JSON. In BSON, the number of the document.
     pub line: u64,
     /// What is wrong with it.
     pub problem: Problem,
@@ -116,6 +128,13 @@ pub enum Problem {
     Encoding,
     /// Not JSON, or not of a record.
     Json(String),
+    /// A document of another core's database does not make a subscriber.
+    Document {
+        /// The subscriber, as the document names it.
+        subscriber: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The record is not valid.
     Record(InvalidRecord),
     /// The SUPI is in the store already.
@@ -131,8 +150,24 @@ pub enum Problem {
     MsisdnTaken,
 }
 
+impl BadLine {
+    /// With the file and the line of a document, of which `line` is the place among all so far.
+    fn placed<'d>(mut self, place: &impl Fn(u64) -> Option<&'d Document>) -> Self {
+        if let Problem::Repeated { first, .. } = &mut self.problem {
+            *first = place(*first).map_or(0, |document| document.line);
+        }
+        if let Some(document) = place(self.line) {
+            (self.file, self.line) = (Some(Arc::clone(&document.file)), document.line);
+        }
+        self
+    }
+}
+
 impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}, ")?;
+        }
         write!(f, "line {}: {}", self.line, self.problem)
     }
 }
@@ -169,6 +204,7 @@ impl fmt::Display for Problem {
             Self::TooLong => f.write_str("the line is longer than a megabyte"),
             Self::Encoding => f.write_str("the line is not UTF-8: export the list as CSV in UTF-8"),
             Self::Json(e) => f.write_str(e),
+            Self::Document { subscriber, why } => write!(f, "{subscriber}: {why}"),
             Self::Record(e) => fmt::Display::fmt(e, f),
             Self::Exists(supi) => write!(
                 f,
@@ -205,7 +241,58 @@ impl Store {
         on_existing: OnExisting,
         each: &mut dyn FnMut(Supi),
     ) -> Result<Imported, StoreError> {
-        let done = self.change(|writer| {
+        self.import_all(Run::Keep, on_existing, each, |import| match format {
+            Format::Csv => import.csv(input),
+            Format::Json => import.json(input),
+        })
+    }
+
+    /// Imports the subscribers of another core from the exported files of its database, in one transaction; `each` is called for
+    /// each valid record. A file is `mongoexport`'s (one document a line, or an array) or `mongodump`'s (BSON).
+    ///
+    /// Errors: [`StoreError::Import`] with up to [`BAD_LINES_MAX`] bad documents; nothing is imported then.
+    pub fn import_database(
+        &mut self,
+        core: Core,
+        files: Vec<(String, Box<dyn BufRead>)>,
+        on_existing: OnExisting,
+        run: Run,
+        each: &mut dyn FnMut(Supi),
+    ) -> Result<Imported, StoreError> {
+        let database = foreign::read(core, files)?;
+        let mut documents = database.documents;
+        let imported = self.import_all(run, on_existing, each, |import| {
+            import.imported.ignored_columns = database.ignored.into_iter().collect();
+            // The place of a document is counted as its line, and named when the import has ended.
+            for (place, document) in documents.iter_mut().enumerate() {
+                let record = document.take().and_then(|(name, value)| {
+                    let record = Listed::of(value).checked();
+                    record.map_err(|e| Problem::Document { subscriber: name, why: e.to_string() })
+                });
+                import.take(place as u64, record)?;
+                if import.bad.len() == BAD_LINES_MAX {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        let place = |at: u64| usize::try_from(at).ok().and_then(|at| documents.get(at));
+        imported.map_err(|e| match e {
+            StoreError::Import(bad) => {
+                StoreError::Import(bad.into_iter().map(|b| b.placed(&place)).collect())
+            }
+            other => other,
+        })
+    }
+
+    fn import_all(
+        &mut self,
+        run: Run,
+        on_existing: OnExisting,
+        each: &mut dyn FnMut(Supi),
+        read: impl FnOnce(&mut Import<'_, '_>) -> Result<(), StoreError>,
+    ) -> Result<Imported, StoreError> {
+        let done = self.change_if(run == Run::Keep, |writer| {
             let mut import = Import {
                 writer,
                 on_existing,
@@ -215,10 +302,7 @@ impl Store {
                 imported: Imported::default(),
                 bad: Vec::new(),
             };
-            match format {
-                Format::Csv => import.csv(input)?,
-                Format::Json => import.json(input)?,
-            }
+            read(&mut import)?;
             import.finish()
         })?;
         self.clear_cache();
@@ -230,7 +314,7 @@ impl Store {
 ///
 /// Errors: [`StoreError::Import`] with the first bad line; [`StoreError::Io`].
 pub fn read_csv(input: impl BufRead) -> Result<Vec<SubscriberRecord>, StoreError> {
-    let bad = |line, problem| StoreError::Import(vec![BadLine { line, problem }]);
+    let bad = |line, problem| StoreError::Import(vec![BadLine { file: None, line, problem }]);
     let mut rows = Rows::new(input);
     let Some(first) = rows.next()? else { return Err(bad(1, Problem::NoHeader)) };
     let header = first.fields.map_err(Problem::from).and_then(|f| Header::read(&f));
@@ -258,13 +342,13 @@ impl Import<'_, '_> {
     fn csv(&mut self, input: impl BufRead) -> Result<(), StoreError> {
         let mut rows = Rows::new(input);
         let Some(first) = rows.next()? else {
-            self.bad.push(BadLine { line: 1, problem: Problem::NoHeader });
+            self.bad.push(BadLine { file: None, line: 1, problem: Problem::NoHeader });
             return Ok(());
         };
         let mut header = match first.fields.map_err(Problem::from).and_then(|f| Header::read(&f)) {
             Ok(header) => header,
             Err(problem) => {
-                self.bad.push(BadLine { line: first.line, problem });
+                self.bad.push(BadLine { file: None, line: first.line, problem });
                 return Ok(());
             }
         };
@@ -301,7 +385,7 @@ impl Import<'_, '_> {
                 let whole = e.to_string();
                 let text = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(text, _)| text);
                 let line = before + (e.line() as u64).max(1);
-                self.bad.push(BadLine { line, problem: Problem::Json(text.to_owned()) });
+                self.bad.push(BadLine { file: None, line, problem: Problem::Json(text.to_owned()) });
                 Ok(())
             }
         }
@@ -325,9 +409,9 @@ impl Import<'_, '_> {
     fn take(&mut self, line: u64, record: Result<SubscriberRecord, Problem>) -> Result<(), StoreError> {
         match record.map(|r| self.put(line, &r)) {
             Ok(Err(StoreError::MsisdnTaken)) => {
-                self.bad.push(BadLine { line, problem: Problem::MsisdnTaken })
+                self.bad.push(BadLine { file: None, line, problem: Problem::MsisdnTaken })
             }
-            Ok(Ok(Some(problem))) | Err(problem) => self.bad.push(BadLine { line, problem }),
+            Ok(Ok(Some(problem))) | Err(problem) => self.bad.push(BadLine { file: None, line, problem }),
             Ok(Ok(None)) => {}
             Ok(Err(e)) => return Err(e),
         }
@@ -401,12 +485,15 @@ struct Listed(Result<Raw, String>);
 impl<'de> Deserialize<'de> for Listed {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(d)?;
-        let value = open5gs::converted(&value).unwrap_or(value);
-        Ok(Self(serde_json::from_value(value).map_err(|e| e.to_string())))
+        Ok(Self::of(foreign::open5gs::converted(&value).unwrap_or(value)))
     }
 }
 
 impl Listed {
+    fn of(value: Value) -> Self {
+        Self(serde_json::from_value(value).map_err(|e| e.to_string()))
+    }
+
     fn checked(self) -> Result<SubscriberRecord, Problem> {
         self.0.map_err(Problem::Json)?.try_into().map_err(Problem::Record)
     }

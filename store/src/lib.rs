@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod bit_rate;
 mod cache;
 mod columns;
@@ -23,24 +24,28 @@ mod copy;
 mod csv;
 mod error;
 mod export;
+mod foreign;
 mod import;
-mod open5gs;
 mod record;
 mod schema;
 mod seal;
+mod sealed_log;
 mod store;
 mod subscription;
 mod text;
 
+pub use backup::{LAYOUT, downgrade, release};
 pub use bit_rate::{Ambr, BitRate};
 pub use cache::Changes;
 pub use copy::{EXCERPT_MAX, Excerpt, TakenOver};
 pub use error::StoreError;
 pub use export::Secrets;
-pub use import::{BAD_LINES_MAX, BadLine, Format, Imported, OnExisting, Problem, read_csv};
+pub use foreign::Core;
+pub use import::{BAD_LINES_MAX, BadLine, Format, Imported, OnExisting, Problem, Run, read_csv};
 pub use record::{
     Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, WithSecrets,
 };
+pub use sealed_log::{SealedLog, SealedLogError, SealedRecords};
 pub use store::{PAGE_MAX, Store};
 pub use subscription::{
     AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, FILTERS_MAX, FLOWS_MAX, FRAMED_ROUTES_MAX, FlowGate,

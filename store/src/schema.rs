@@ -12,12 +12,14 @@ use crate::seal::Sealer;
 
 /// How long an operation waits for another process's transaction: longer than an import of 100,000 takes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a process that needs the file for itself waits for the others: a command's transaction, not the core's life.
+const ALONE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pages of the file kept in memory, in KiB: those that an import of 100,000 touches, taken only as they are used.
 const CACHE_KIB: i64 = 32_768;
 /// Marks the file as ours in its header (`WBRL`).
 const APPLICATION_ID: i64 = 0x5742_524c;
 /// The layout that this version writes.
-const VERSION: i64 = 2;
+pub(crate) const VERSION: i64 = 2;
 /// Statements kept compiled: as many as there are in this crate.
 const STATEMENTS: usize = 32;
 
@@ -47,8 +49,23 @@ const LAYOUT: &str = "
     ) STRICT;
 ";
 
-/// Layout 1 had no method of authentication: there was 5G-AKA alone.
-const FROM_1: &str = "ALTER TABLE subscriber ADD COLUMN auth TEXT NOT NULL DEFAULT '5g-aka'";
+/// How one layout becomes the next one, and back.
+struct Step {
+    up: &'static str,
+    down: &'static str,
+    /// Counts the subscribers that the former layout cannot hold.
+    lost: &'static str,
+    /// What they have that it cannot hold.
+    what: &'static str,
+}
+
+/// The steps in order, from layout 1 on. Layout 1 had no method of authentication and no TUAK: there were 5G-AKA and Milenage alone.
+const STEPS: [Step; VERSION as usize - 1] = [Step {
+    up: "ALTER TABLE subscriber ADD COLUMN auth TEXT NOT NULL DEFAULT '5g-aka'",
+    down: "ALTER TABLE subscriber DROP COLUMN auth",
+    lost: "SELECT count(*) FROM subscriber WHERE auth <> '5g-aka' OR algorithm <> 'milenage'",
+    what: "EAP-AKA' or TUAK",
+}];
 
 /// What the key check seals, under its own name.
 const KEY_CHECK: (&[u8], [u8; 8]) = (b"whimbrel key check", *b"whimbrel");
@@ -63,7 +80,7 @@ pub(crate) fn open(path: &Path, key_file: &Path) -> Result<(Connection, Sealer),
     configure(&db).map_err(failed)?;
     match layout(&db).map_err(failed)? {
         (APPLICATION_ID, VERSION) => {}
-        (APPLICATION_ID, 1) => migrate(&mut db).map_err(failed)?,
+        (APPLICATION_ID, 1..VERSION) => migrate(&mut db).map_err(failed)?,
         (APPLICATION_ID, version) => return Err(StoreError::Newer { path: path.to_owned(), version }),
         (0, 0) => create(&mut db, &sealer, path)?,
         _ => return Err(StoreError::Corrupt { path: path.to_owned() }),
@@ -77,7 +94,7 @@ pub(crate) fn open(path: &Path, key_file: &Path) -> Result<(Connection, Sealer),
 }
 
 /// Makes sure that the file exists with mode 0600; returns whether it is empty.
-fn create_private(path: &Path) -> Result<bool, StoreError> {
+pub(crate) fn create_private(path: &Path) -> Result<bool, StoreError> {
     let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
     let meta = file.and_then(|f| f.metadata()).map_err(|e| of_file(path, e))?;
     if meta.permissions().mode() & 0o077 != 0 {
@@ -104,14 +121,65 @@ fn layout(db: &Connection) -> rusqlite::Result<(i64, i64)> {
     Ok((pragma("application_id")?, pragma("user_version")?))
 }
 
-/// Brings layout 1 to this one, unless another process did so meanwhile.
+/// Brings a former layout to this one, unless another process did so meanwhile.
 fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if layout(&tx)? == (APPLICATION_ID, 1) {
-        tx.execute_batch(FROM_1)?;
+    if let (APPLICATION_ID, from @ 1..VERSION) = layout(&tx)? {
+        for step in STEPS.iter().skip(from as usize - 1) {
+            tx.execute_batch(step.up)?;
+        }
         tx.pragma_update(None, "user_version", VERSION)?;
     }
     tx.commit()
+}
+
+/// Brings the file from this layout to the one before, for a return to the release that wrote that. Nobody else may have it open.
+/// Returns the layout that it has now.
+///
+/// Errors: [`StoreError::Locked`]; [`StoreError::NotInPreviousLayout`] if a subscriber would lose something.
+pub(crate) fn downgrade(path: &Path) -> Result<i64, StoreError> {
+    let failed = |e| of_sqlite(path, e);
+    let mut db = open_existing(path)?;
+    alone(&db).map_err(failed)?;
+    match layout(&db).map_err(failed)? {
+        (APPLICATION_ID, VERSION) => {}
+        (APPLICATION_ID, version) if version > VERSION => {
+            return Err(StoreError::Newer { path: path.to_owned(), version });
+        }
+        (APPLICATION_ID, version) => return Ok(version),
+        _ => return Err(StoreError::Corrupt { path: path.to_owned() }),
+    }
+    let [.., step] = &STEPS;
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let subscribers: i64 = tx.query_row(step.lost, [], |r| r.get(0)).map_err(failed)?;
+    if subscribers > 0 {
+        return Err(StoreError::NotInPreviousLayout {
+            subscribers: subscribers.unsigned_abs(),
+            what: step.what,
+        });
+    }
+    tx.execute_batch(step.down).map_err(failed)?;
+    tx.pragma_update(None, "user_version", VERSION - 1).map_err(failed)?;
+    tx.commit().map_err(failed)?;
+    Ok(VERSION - 1)
+}
+
+/// Writes the WAL back into the file and removes it, which SQLite does only if no other connection is open: so the file can be moved.
+///
+/// Errors: [`StoreError::Locked`] while another process has the file open.
+pub(crate) fn release(path: &Path) -> Result<(), StoreError> {
+    alone(&open_existing(path)?).map_err(|e| of_sqlite(path, e))
+}
+
+fn open_existing(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags).map_err(|e| of_sqlite(path, e))
+}
+
+/// Leaves WAL mode: fails as locked while another connection is open.
+fn alone(db: &Connection) -> rusqlite::Result<()> {
+    db.busy_timeout(ALONE_TIMEOUT)?;
+    db.pragma_update(None, "journal_mode", "DELETE")
 }
 
 /// Creates the layout, unless another process did so meanwhile.

@@ -97,6 +97,26 @@ impl Sealer {
         Some(plain)
     }
 
+    /// Nonce, ciphertext and tag of `plain`, which is overwritten, bound to `context`.
+    pub(crate) fn seal_octets(&self, context: &[u8], plain: &mut [u8]) -> Result<Vec<u8>, StoreError> {
+        let mut nonce = [0; NONCE];
+        getrandom::fill(&mut nonce).map_err(|_| StoreError::NoRandomness)?;
+        let tag = self.0.encrypt_inout_detached(&Nonce::from(nonce), context, (&mut *plain).into());
+        // Only a text of 64 GiB is too long for the cipher.
+        let tag = tag.map_err(|_| StoreError::NoRandomness)?;
+        Ok([&nonce[..], plain, &tag].concat())
+    }
+
+    /// What was sealed for this context under this key; `None` for anything else.
+    pub(crate) fn open_octets(&self, context: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let (nonce, rest) = sealed.split_first_chunk::<NONCE>()?;
+        let (text, tag) = rest.split_last_chunk::<TAG>()?;
+        let mut plain = Zeroizing::new(text.to_vec());
+        let nonce = Nonce::from(*nonce);
+        self.0.decrypt_inout_detached(&nonce, context, plain.as_mut_slice().into(), &(*tag).into()).ok()?;
+        Some(plain)
+    }
+
     /// A name for `text` that only the holder of the key can lead back, the same each time.
     pub(crate) fn pseudonym(&self, text: &str) -> Option<String> {
         let mut nothing: [u8; 0] = [];

@@ -253,10 +253,19 @@ impl Store {
         &mut self,
         f: impl FnOnce(&mut Writer<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.change_if(true, f)
+    }
+
+    /// One transaction of changes, kept only if `keep` and if `f` succeeds.
+    pub(crate) fn change_if<T>(
+        &mut self,
+        keep: bool,
+        f: impl FnOnce(&mut Writer<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let failed = |e| of_sqlite(&self.path, e);
         let tx = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate).map_err(failed)?;
         let done = f(&mut Writer::new(&tx, &self.sealer, &self.path))?;
-        tx.commit().map_err(failed)?;
+        if keep { tx.commit() } else { tx.rollback() }.map_err(failed)?;
         Ok(done)
     }
 

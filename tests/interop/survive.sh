@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# UEs send, receive and move while each process of a unit is killed in turn, one hangs, and all are replaced by a program of another code: no UE
-# registers again, loses a session or fails at a step.
+# UEs send, receive and move while each process of a unit is killed in turn, some hang, and all are replaced by a program of another code; then all are
+# restarted: no UE registers again, loses a session or fails at a step.
 #
 # Usage: survive.sh [UES]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail

@@ -106,6 +106,11 @@ impl Shards {
         if let [only] = self.shards.as_mut_slice() { Some(only) } else { None }
     }
 
+    /// As [`UpfU::hold_errors`].
+    pub fn hold_errors(&self, until: Instant) {
+        self.shards[0].hold_errors(until);
+    }
+
     /// As [`UpfU::set_host_addresses`], of all.
     pub fn set_host_addresses(&mut self, host: HostAddresses) {
         let host = Arc::new(host);

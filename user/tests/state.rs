@@ -594,3 +594,18 @@ fn a_tunnel_that_an_smf_gives_is_taken_for_a_restoration_alone() {
     assert_eq!(net.establish(m).cause, Cause::InvalidFTeidAllocationOption);
     assert_eq!(net.upf.c.free_addresses(DnIndex(0)), Net::new().upf.c.free_addresses(DnIndex(0)));
 }
+
+#[test] // TS 23.527 §4.3: a gNB that gets an error indication releases the session, which the SMF is about to restore
+fn no_error_indication_is_sent_while_sessions_may_be_restored() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    net.delete(&s);
+    let packet = udp4(s.ipv4.unwrap(), SERVER, (1, 2), 9);
+    let sent = |net: &Net| net.upf.u.counters().error_indications_sent;
+    net.upf.u.hold_errors(net.now + Duration::from_secs(60));
+    net.uplink(&s, &packet);
+    assert_eq!(sent(&net), 0);
+    net.advance(net.now + Duration::from_secs(60));
+    net.uplink(&s, &packet);
+    assert_eq!(sent(&net), 1);
+}

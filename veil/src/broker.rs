@@ -12,12 +12,13 @@ use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, OperatorId, Pseudonym, UserId};
 use whimbrel_open::msg::{EpochKey, Filter, Qos, Trust, Validity};
 
-use crate::crypto::{Exporter, SigningKey, VerifyingKey, attach_key, draw, hash};
+use crate::crypto::{Exporter, Response, SigningKey, VerifyingKey, attach_key, draw, hash};
 use crate::log::KeyEntry;
 use crate::msg::{
     Answer, AnswerBody, AnswerKey, Challenge, Failure, FailureCause, Grant, GroupAnswer, GroupError,
-    GroupRequest, IssueError, OperatorOrders, OperatorRequest, RefusalCause, Rejection, SignedGrant,
-    SignedRefusal, TokenAnswer, TokenRequest, UserAnswer, UserVector, issued,
+    GroupRequest, IssueError, OperatorOrders, OperatorRequest, RefusalCause, Rejection, ReportAnswer,
+    ReportError, SignedGrant, SignedRefusal, TokenAnswer, TokenRequest, UsageReport, UserAnswer, UserVector,
+    issued,
 };
 use crate::token::TokenHash;
 use crate::voprf::IssuerKey;
@@ -27,6 +28,9 @@ pub const CLASSES_MAX: usize = 8;
 
 /// How long B keeps an answer to give it again, in seconds: well above the time in which O repeats a request after a failover.
 pub const ANSWER_KEPT_S: u64 = 60;
+
+/// How long after the end of a grant its session may be reported, in seconds: a day in which O could not reach B.
+pub const REPORT_WITHIN_S: u64 = 86_400;
 
 /// What users of one class are due. O sees it, so it must be that of many users.
 #[derive(Clone, Debug)]
@@ -92,6 +96,16 @@ impl Counters {
         counter != 0 && back < 64 && self.used >> back & 1 == 0
     }
 
+    /// The highest, and as bit n whether the highest less n was used.
+    pub const fn parts(self) -> (u64, u64) {
+        (self.highest, self.used)
+    }
+
+    /// From what [`Counters::parts`] gave.
+    pub const fn from_parts((highest, used): (u64, u64)) -> Self {
+        Self { highest, used }
+    }
+
     fn set(&mut self, counter: u64) {
         if counter > self.highest {
             self.used = self.used.checked_shl((counter - self.highest).min(64) as u32).unwrap_or(0) | 1;
@@ -146,6 +160,19 @@ pub struct Broker {
     issued: BTreeMap<(OperatorId, u32), Issued>,
     groups: BTreeMap<TokenHash, OpenGroup>,
     answers: BTreeMap<AnswerKey, Answered>,
+    sessions: BTreeMap<[u8; 32], Session>,
+    nonces: BTreeSet<[u8; 32]>,
+}
+
+/// A session that B has granted, until its report has come or is too late.
+#[derive(Clone, Debug)]
+struct Session {
+    user: UserId,
+    group: TokenHash,
+    expected: [u8; 32],
+    until: u64,
+    /// H(report).
+    reported: Option<[u8; 32]>,
 }
 
 /// What B sends, and what came of the request.
@@ -178,6 +205,10 @@ pub enum BrokerEvent {
     Refused(RefusalCause),
     /// The request is in no open session group.
     Rejected(Rejection),
+    /// A session was reported: so many units.
+    Reported(UserId, u32),
+    /// A report was not taken.
+    NotReported(ReportError),
 }
 
 /// What B has of an attach.
@@ -218,6 +249,19 @@ pub enum Record {
     },
     /// A counter was used.
     Answered(Answered),
+    /// A session was reported. Unique by `session`, and by `nonce`.
+    Reported {
+        /// H(U's request).
+        session: [u8; 32],
+        /// Whose.
+        user: UserId,
+        /// In units of [`USAGE_UNIT_OCTETS`](crate::msg::USAGE_UNIT_OCTETS).
+        units: u32,
+        /// By what the operator claims it.
+        nonce: [u8; 32],
+        /// H(report).
+        report: [u8; 32],
+    },
 }
 
 /// That a user's counter was used, and for which answer.
@@ -250,6 +294,9 @@ impl Record {
                 let (counter, given) = (counter.to_be_bytes(), given_s.to_be_bytes());
                 [&user.0[..], &counter, &key.0, &given, octets].concat()
             }
+            Self::Reported { session, user, units, nonce, report } => {
+                [&session[..], &user.0, &units.to_be_bytes(), nonce, report].concat()
+            }
         }
     }
 }
@@ -274,8 +321,9 @@ impl Broker {
         assert!(config.policy.classes.iter().all(few));
         let current = EpochKey { id: epoch.0, public: epoch.1.share() };
         let (issuers, users, issued, groups, answers) = Default::default();
+        let (sessions, nonces) = Default::default();
         let epochs = BTreeMap::from([epoch]);
-        Self { config, epochs, current, issuers, users, issued, groups, answers }
+        Self { config, epochs, current, issuers, users, issued, groups, answers, sessions, nonces }
     }
 
     /// Adds a user, or replaces what is known of one. A used counter stays used while the key stays.
@@ -284,6 +332,11 @@ impl Broker {
             user.counters = before.counters;
         }
         self.users.insert(id, user);
+    }
+
+    /// What is known of a user.
+    pub fn user(&self, id: UserId) -> Option<&User> {
+        self.users.get(&id)
     }
 
     /// Revokes a user's key.
@@ -450,6 +503,45 @@ impl Broker {
         }
     }
 
+    /// Takes the report of a session. The same report is taken again; any other of the same session is refused.
+    pub fn report(&mut self, octets: &[u8]) -> BrokerOutput {
+        let (answer, event, record) = match self.judge_report(octets) {
+            Ok(None) => (ReportAnswer::Taken, BrokerEvent::Repeated, None),
+            Ok(Some((user, report))) => {
+                let (session, nonce) = (report.session, report.nonce);
+                let (units, report) = (report.units, hash(&[octets]));
+                let record = Record::Reported { session, user, units, nonce, report };
+                self.restore(record.clone());
+                (ReportAnswer::Taken, BrokerEvent::Reported(user, units), Some(record))
+            }
+            Err(cause) => (ReportAnswer::Refused(cause), BrokerEvent::NotReported(cause), None),
+        };
+        BrokerOutput { octets: answer.to_octets(), event, record }
+    }
+
+    /// The report and whose session it is of; `None` if it was taken before.
+    fn judge_report(&self, octets: &[u8]) -> Result<Option<(UserId, UsageReport)>, ReportError> {
+        let report = UsageReport::parse(octets).map_err(|_| ReportError::Malformed)?;
+        if report.broker != self.config.domain {
+            return Err(ReportError::OtherBroker);
+        }
+        let group = self.groups.get(&report.group).ok_or(ReportError::UnknownGroup)?;
+        if !report.is_signed_by(&group.key) {
+            return Err(ReportError::TokenSignature);
+        }
+        let session = self.sessions.get(&report.session).filter(|s| s.group == report.group);
+        let session = session.ok_or(ReportError::UnknownSession)?;
+        if Response::new(report.presence).expected() != session.expected {
+            return Err(ReportError::Response);
+        }
+        match session.reported {
+            Some(before) if before == hash(&[octets]) => Ok(None),
+            Some(_) => Err(ReportError::Reported),
+            None if self.nonces.contains(&report.nonce) => Err(ReportError::NonceUsed),
+            None => Ok(Some((session.user, report))),
+        }
+    }
+
     /// Takes over what a broker that failed, or another node, had made durable. For a token that was spent here before, what was
     /// first stays.
     pub fn restore(&mut self, record: Record) {
@@ -466,7 +558,19 @@ impl Broker {
                 if let Some(user) = self.users.get_mut(&answered.user) {
                     user.counters.set(answered.counter);
                 }
+                if let Ok(Answer(AnswerBody::Granted { grant, .. })) = Answer::parse(&answered.octets) {
+                    let Grant { request, group, expected, validity, .. } = grant.grant;
+                    let (user, until) = (answered.user, validity.until);
+                    let session = Session { user, group, expected, until, reported: None };
+                    self.sessions.insert(request, session);
+                }
                 self.answers.insert(answered.key, answered);
+            }
+            Record::Reported { session, nonce, report, .. } => {
+                if let Some(session) = self.sessions.get_mut(&session) {
+                    session.reported = Some(report);
+                }
+                self.nonces.insert(nonce);
             }
         }
     }
@@ -485,6 +589,7 @@ impl Broker {
         let now = now.as_secs();
         self.answers.retain(|_, answered| now <= answered.given_s.saturating_add(ANSWER_KEPT_S));
         self.groups.retain(|_, group| now <= group.kept_until);
+        self.sessions.retain(|_, session| now <= session.until.saturating_add(REPORT_WITHIN_S));
     }
 
     /// How many tokens are known as spent, and how many answers are kept.

@@ -1,11 +1,8 @@
-//! How O reaches B: the anonymous channel of chapter 4.4.2, step iii, as a trait.
+//! How O reaches B: which anonymous channels of chapter 4.4.2, step iii, may be used, and how they fail. The channels themselves
+//! are at O's edge.
 //!
 //! A channel belongs to one token. It is opened before the token is broadcast, serves the token's session group, and is closed with
 //! it; no two tokens share one. What cannot be anonymous fails: [`permit`] refuses [`Kind::Direct`] unless it is forced.
-
-use std::collections::BTreeSet;
-
-use crate::token::TokenHash;
 
 /// How a channel hides where O is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,59 +86,6 @@ impl core::fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// Channels to one broker, one for each token.
-pub trait AnonymousChannel {
-    /// How it hides O.
-    fn kind(&self) -> Kind;
-
-    /// Opens a fresh circuit or tunnel for a token, which shares nothing with those of other tokens. Errors: [`Failure`].
-    fn open(&mut self, token: TokenHash) -> Result<(), Failure>;
-
-    /// Sends a request and gives the answer. It fails closed: without an open channel nothing leaves. Errors: [`Failure`].
-    fn ask(&mut self, token: TokenHash, request: &[u8]) -> Result<Vec<u8>, Failure>;
-
-    /// Closes the token's circuit or tunnel.
-    fn close(&mut self, token: TokenHash);
-}
-
-/// The direct channel: B sees O's address. It holds the proof that it was permitted.
-#[derive(Debug)]
-pub struct Direct<F> {
-    _permitted: Permitted,
-    ask: F,
-    open: BTreeSet<TokenHash>,
-}
-
-impl<F: FnMut(&[u8]) -> Option<Vec<u8>>> Direct<F> {
-    /// To a broker that `ask` reaches. `None` if another kind was permitted.
-    pub fn new(permitted: Permitted, ask: F) -> Option<Self> {
-        let open = BTreeSet::new();
-        (permitted.0 == Kind::Direct).then_some(Self { _permitted: permitted, ask, open })
-    }
-}
-
-impl<F: FnMut(&[u8]) -> Option<Vec<u8>>> AnonymousChannel for Direct<F> {
-    fn kind(&self) -> Kind {
-        Kind::Direct
-    }
-
-    fn open(&mut self, token: TokenHash) -> Result<(), Failure> {
-        self.open.insert(token);
-        Ok(())
-    }
-
-    fn ask(&mut self, token: TokenHash, request: &[u8]) -> Result<Vec<u8>, Failure> {
-        if !self.open.contains(&token) {
-            return Err(Failure::NotOpen);
-        }
-        (self.ask)(request).ok_or(Failure::TimedOut)
-    }
-
-    fn close(&mut self, token: TokenHash) {
-        self.open.remove(&token);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,19 +99,5 @@ mod tests {
         }
         let error = NotAnonymous(Kind::Direct).to_string();
         assert_eq!(error, "a direct channel shows the broker the operator's address");
-    }
-
-    #[test]
-    fn a_direct_channel_asks_for_open_tokens_only() {
-        let permitted = permit(Kind::Direct, true).unwrap();
-        let mut channel = Direct::new(permitted, |octets: &[u8]| Some(octets.to_vec())).unwrap();
-        let token = TokenHash([1; 32]);
-        assert_eq!(channel.ask(token, b"request"), Err(Failure::NotOpen));
-        channel.open(token).unwrap();
-        assert_eq!(channel.ask(token, b"request"), Ok(b"request".to_vec()));
-        channel.close(token);
-        assert_eq!(channel.ask(token, b"request"), Err(Failure::NotOpen));
-        let other = permit(Kind::Tor, false).unwrap();
-        assert!(Direct::new(other, |octets: &[u8]| Some(octets.to_vec())).is_none());
     }
 }

@@ -57,6 +57,8 @@ pub enum Signed {
     Grant,
     /// B's refusal.
     Refusal,
+    /// What a session has used, under the key of a token.
+    UsageReport,
 }
 
 impl Signed {
@@ -69,6 +71,7 @@ impl Signed {
             Self::OperatorRequest => b"VEIL-v1 operator request\0",
             Self::Grant => b"VEIL-v1 grant\0",
             Self::Refusal => b"VEIL-v1 refusal\0",
+            Self::UsageReport => b"VEIL-v1 usage report\0",
         }
     }
 }

@@ -107,10 +107,6 @@ impl Value {
             vec![octets.to_vec(), backwards, hex.to_uppercase().into_bytes(), hex.into_bytes(), digest];
         Self { field, forms }
     }
-
-    fn stands_in(&self, octets: &[u8]) -> bool {
-        self.forms.iter().any(|form| octets.windows(form.len()).any(|window| window == form))
-    }
 }
 
 /// The user and the operator of a recording: the test that records knows them, the party need not.
@@ -137,6 +133,45 @@ pub struct Recording {
     pub octets: Vec<u8>,
 }
 
+/// Octets in a row that others have too are a constant of the protocol: a window with them matches by what few octets are beside them,
+/// and so by chance.
+const GRAM: usize = 4;
+
+/// The grams that stand in the windows of two owners.
+fn shared_grams<'a>(owned: &[(&'a [u8], (u32, u32))]) -> BTreeSet<&'a [u8]> {
+    let of = |(window, (owner, _)): &(&'a [u8], (u32, u32))| (&window[..GRAM], *owner);
+    let mut grams: Vec<(&[u8], u32)> = owned.iter().map(of).collect();
+    grams.extend(owned.iter().map(|(window, (owner, _))| (&window[RECURRING - GRAM..], *owner)));
+    grams.sort_unstable();
+    grams.dedup();
+    grams.windows(2).filter(|of| of[0].0 == of[1].0).map(|of| of[0].0).collect()
+}
+
+/// The values by the first octets of their forms.
+struct Index<'a>(BTreeMap<&'a [u8], Vec<(usize, &'a [u8])>>);
+
+impl<'a> Index<'a> {
+    fn of(values: &'a [Value]) -> Self {
+        let mut index: BTreeMap<&[u8], Vec<_>> = BTreeMap::new();
+        for (n, value) in values.iter().enumerate() {
+            for form in &value.forms {
+                index.entry(&form[..Value::OCTETS_MIN]).or_default().push((n, &form[..]));
+            }
+        }
+        Self(index)
+    }
+
+    /// Which values stand in octets, in any of their forms.
+    fn values_in(&self, octets: &[u8]) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        for (at, window) in octets.windows(Value::OCTETS_MIN).enumerate() {
+            let here = self.0.get(window).into_iter().flatten();
+            found.extend(here.filter(|(_, form)| octets[at..].starts_with(form)).map(|(n, _)| *n));
+        }
+        found
+    }
+}
+
 /// How many octets must recur for a user or an operator to be recognised by them.
 const RECURRING: usize = 8;
 
@@ -153,16 +188,19 @@ impl Ledger {
     /// Of recordings. `public` are octets that every party knows and that identify no user and no operator, such as the name of the broker.
     pub fn of(values: &[Value], recordings: &[Recording], public: &[&[u8]]) -> Self {
         let mut ledger = Self::default();
-        for recording in recordings {
-            let found = values.iter().filter(|value| value.stands_in(&recording.octets));
+        let index = Index::of(values);
+        let found: Vec<BTreeSet<usize>> = recordings.iter().map(|r| index.values_in(&r.octets)).collect();
+        for (recording, found) in recordings.iter().zip(&found) {
+            let fields = found.iter().filter_map(|n| values.get(*n)).map(|value| value.field);
             let line = ledger.lines.entry((recording.party, recording.how, recording.what)).or_default();
-            line.extend(found.map(|value| value.field).filter(|field| *field != Field::CoLocation));
+            line.extend(fields.filter(|field| *field != Field::CoLocation));
         }
         for party in [Party::Operator, Party::Broker] {
             let of: Vec<_> = recordings.iter().filter(|recording| recording.party == party).collect();
             ledger.mark_recurring(&of, public, Field::Trajectory, |about| about.session);
             ledger.mark_recurring(&of, public, Field::OperatorIdentity, |about| about.token);
-            ledger.mark_shared(&of, values);
+            let of = recordings.iter().zip(&found).filter(|(recording, _)| recording.party == party);
+            ledger.mark_shared(&of.collect::<Vec<_>>(), values);
         }
         ledger
     }
@@ -185,25 +223,25 @@ impl Ledger {
         if known {
             return;
         }
-        let mut owners: BTreeMap<&[u8], BTreeSet<(u32, u32)>> = BTreeMap::new();
-        for recording in recordings {
-            let Some(owner) = about(&recording.about) else { continue };
-            for window in recording.octets.windows(RECURRING) {
-                owners.entry(window).or_default().insert(owner);
-            }
-        }
         let varied = |window: &[u8]| window.iter().collect::<BTreeSet<_>>().len() > RECURRING / 2;
         let is_public = |window: &[u8]| public.iter().any(|p| p.windows(RECURRING).any(|w| w == window));
-        owners.retain(|window, owners| {
-            let mut whose = owners.iter().map(|(owner, _)| owner);
-            let first = whose.next();
-            owners.len() > 1
-                && whose.all(|owner| Some(owner) == first)
-                && varied(window)
-                && !is_public(window)
-        });
+        let mut owned: Vec<(&[u8], (u32, u32))> = recordings
+            .iter()
+            .filter_map(|recording| Some((recording, about(&recording.about)?)))
+            .flat_map(|(recording, owner)| recording.octets.windows(RECURRING).map(move |w| (w, owner)))
+            .collect();
+        owned.sort_unstable();
+        owned.dedup();
+        let shared = shared_grams(&owned);
+        let is_own = |window: &[u8]| window.windows(GRAM).all(|gram| !shared.contains(gram));
+        let recurring: BTreeSet<&[u8]> = owned
+            .chunk_by(|(a, _), (b, _)| a == b)
+            .filter(|of| of.len() > 1 && of.iter().all(|(_, (owner, _))| *owner == of[0].1.0))
+            .map(|of| of[0].0)
+            .filter(|window| varied(window) && is_own(window) && !is_public(window))
+            .collect();
         for recording in recordings.iter().filter(|recording| about(&recording.about).is_some()) {
-            if recording.octets.windows(RECURRING).any(|window| owners.contains_key(window)) {
+            if recording.octets.windows(RECURRING).any(|window| recurring.contains(window)) {
                 self.mark(recording, field);
             }
         }
@@ -211,22 +249,33 @@ impl Ledger {
 
     /// Marks the lines by which two users are seen to be at one operator: a value of the field co-location stands in recordings of
     /// both.
-    fn mark_shared(&mut self, recordings: &[&Recording], values: &[Value]) {
-        for value in values.iter().filter(|value| value.field == Field::CoLocation) {
+    fn mark_shared(&mut self, recordings: &[(&Recording, &BTreeSet<usize>)], values: &[Value]) {
+        let of_groups = values.iter().enumerate().filter(|(_, value)| value.field == Field::CoLocation);
+        for (n, _) in of_groups {
             let has: Vec<_> = recordings
                 .iter()
-                .filter(|r| r.about.session.is_some() && value.stands_in(&r.octets))
+                .filter(|(r, found)| r.about.session.is_some() && found.contains(&n))
                 .collect();
             let users: BTreeSet<_> =
-                has.iter().filter_map(|r| r.about.session).map(|(user, _)| user).collect();
+                has.iter().filter_map(|(r, _)| r.about.session).map(|(user, _)| user).collect();
             if users.len() > 1 {
-                has.iter().for_each(|recording| self.mark(recording, Field::CoLocation));
+                has.iter().for_each(|(recording, _)| self.mark(recording, Field::CoLocation));
             }
         }
     }
 
     fn mark(&mut self, recording: &Recording, field: Field) {
         self.lines.entry((recording.party, recording.how, recording.what)).or_default().insert(field);
+    }
+
+    /// The table of one party alone.
+    pub fn of_party(&self, party: Party) -> String {
+        let name = if party == Party::Operator { "O" } else { "B" };
+        let is_of = |line: &&str| {
+            line.starts_with(&format!("| {name} |")) || line.starts_with(&format!("| **{name}**"))
+        };
+        let text = self.to_string();
+        text.lines().take(2).chain(text.lines().filter(is_of)).map(|line| format!("{line}\n")).collect()
     }
 
     /// All that a party sees.
@@ -280,14 +329,16 @@ mod tests {
 
     #[test]
     fn a_value_is_found_in_every_form() {
-        let value = Value::new(Field::Location, &[0xab, 1, 2, 3, 4]);
+        let values = [Value::new(Field::Location, &[0xab, 1, 2, 3, 4])];
+        let index = Index::of(&values);
+        let stands_in = |octets: &[u8]| !index.values_in(octets).is_empty();
         for octets in
             [&[9, 0xab, 1, 2, 3, 4, 9][..], &[4, 3, 2, 1, 0xab], b"cell ab01020304", b"cell AB01020304"]
         {
-            assert!(value.stands_in(octets), "{octets:02x?}");
+            assert!(stands_in(octets), "{octets:02x?}");
         }
-        assert!(value.stands_in(&hash(&[&[0xab, 1, 2, 3, 4]])));
-        assert!(!value.stands_in(&[0xab, 1, 2, 3, 5]));
+        assert!(stands_in(&hash(&[&[0xab, 1, 2, 3, 4]])));
+        assert!(!stands_in(&[0xab, 1, 2, 3, 5]));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! | O: wallet of tokens, which token is broadcast, attach | [`wallet`], [`rotation`], [`operator`] |
 //! | U: attach | [`user`] |
 //! | which party sees which field | [`ledger`] |
-//! | how O reaches B | [`channel`] |
+//! | how O reaches B | [`channel`], and through two relays [`relay`] |
 //! | signatures, HPKE, keys | [`crypto`] |
 //!
 //! Time, octets and entropy come in; octets, keys and refusals go out.
@@ -25,7 +25,10 @@ pub mod ledger;
 pub mod log;
 pub mod msg;
 pub mod operator;
+pub mod relay;
 pub mod rotation;
+#[cfg(feature = "serde")]
+mod serde_as;
 pub mod token;
 pub mod user;
 pub mod voprf;

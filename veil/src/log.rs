@@ -331,6 +331,36 @@ impl LogProof {
     }
 }
 
+/// What O asks of B's log: the newest key that is good now, with the proof that the log extends what O has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRequest {
+    /// Whose log.
+    pub broker: Domain,
+    /// Leaves that O has seen.
+    pub seen: u64,
+}
+
+impl LogRequest {
+    /// The longest.
+    pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 8;
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = MessageType::LogRequest.begin();
+        emit_domain(&self.broker, &mut out);
+        out.extend_from_slice(&self.seen.to_be_bytes());
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            MessageType::LogRequest.read(r)?;
+            Ok(Self { broker: read_domain(r)?, seen: r.u64("seen")? })
+        })
+    }
+}
+
 /// Why a key or a head is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogError {

@@ -14,7 +14,7 @@ use whimbrel_open::msg::Filter;
 use crate::crypto::{Response, SigningKey, VerifyingKey, attach_key, draw, hash};
 use crate::msg::{
     Answer, AnswerBody, AnswerKey, Challenge, OperatorOrders, OperatorRequest, Rejection, SignedGrant,
-    SignedRefusal, UserRequest, emit_part, read_part, whole,
+    SignedRefusal, UsageReport, UserRequest, emit_part, read_part, whole,
 };
 use crate::token::TokenHash;
 use crate::user::is_valid_now;
@@ -47,6 +47,17 @@ impl Group {
     /// Until when UEs may attach in it, in seconds since the Unix epoch.
     pub const fn until(&self) -> u64 {
         self.until
+    }
+
+    /// The report of a session of this group. `secret` is what O claims it with.
+    pub fn report(
+        &self,
+        broker: Domain,
+        session: ([u8; 32], &Response),
+        units: u32,
+        secret: &[u8; 32],
+    ) -> UsageReport {
+        UsageReport::signed((broker, self.hash), session, units, secret, &self.signing)
     }
 }
 

@@ -105,6 +105,12 @@ impl Rotation {
         open.filter_map(|group| Some((group.hash(), question.sign(group)?))).next()
     }
 
+    /// An open group.
+    pub fn group(&self, token: TokenHash) -> Option<&Group> {
+        let current = self.current.iter().map(|(group, _)| group);
+        current.chain(&self.former).find(|group| group.hash() == token)
+    }
+
     /// Takes an input. `seed` has entropy that no other call has.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, seed: &Seed, out: &mut Vec<Output>) {
         match input {

@@ -13,6 +13,7 @@ mod audit;
 mod auth;
 mod handlers;
 mod live;
+mod log_level;
 mod operations;
 mod patience;
 mod port_owner;
@@ -41,7 +42,7 @@ use self::auth::Auth;
 use crate::config::{self, Config};
 use crate::console::Console;
 
-pub(crate) use auth::local_token_file;
+pub(crate) use auth::{accounts_file, local_token_file};
 #[cfg(test)]
 pub(crate) use handlers::Throughput;
 pub(crate) use handlers::{ProcedureStatus, Status};
@@ -49,7 +50,7 @@ pub(crate) use port_owner::cannot_listen;
 #[cfg(test)]
 use server::Server;
 pub(crate) use server::{start, start_on};
-pub(crate) use tls::certificate_file;
+pub(crate) use tls::{certificate_file, key_file as api_key_file};
 pub(crate) use why::WhyAnswer;
 
 /// What the handlers work on.

@@ -150,6 +150,10 @@ pub(super) async fn overload(shared: Arc<Shared>, _: Request) -> Answer {
     Reply::json(&shared.console.commands.ask(|reply| Command::Overload(None, reply)).await?)
 }
 
+pub(super) async fn foresight(shared: Arc<Shared>, _: Request) -> Answer {
+    Reply::json(&shared.console.commands.ask(Command::Foresight).await?)
+}
+
 pub(super) async fn order_overload(shared: Arc<Shared>, request: Request) -> Answer {
     let order = match request.param(0) {
         "start" => OverloadOrder::Start,

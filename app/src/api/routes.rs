@@ -14,7 +14,7 @@ use hyper::{HeaderMap, Method, StatusCode};
 use super::auth::{self, Caller, Scope};
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
-use super::{Shared, alarms, audit, handlers, live, operations, ran, signalling, uri, why};
+use super::{Shared, alarms, audit, handlers, live, log_level, operations, ran, signalling, uri, why};
 
 /// Octets of a body where the route says nothing else: one subscriber is under 2 KB.
 pub(super) const BODY_OCTETS_MAX: usize = 256 << 10;
@@ -229,7 +229,10 @@ pub(super) static ROUTES: &[Route] = &[
     route!(POST "/api/v1/warnings" OPERATE, ran::warn),
     route!(DELETE "/api/v1/warnings/{message_identifier}/{serial_number}" OPERATE, ran::cancel),
     route!(GET "/api/v1/overload" READ, ran::overload),
+    route!(GET "/api/v1/foresight" READ, ran::foresight),
     route!(POST "/api/v1/overload/{order}" OPERATE, ran::order_overload),
+    route!(GET "/api/v1/log-level" READ, log_level::show),
+    route!(POST "/api/v1/log-level/{level}" OPERATE, log_level::set),
     route!(POST "/api/v1/reload" OPERATE, ran::reload),
     route!(GET "/api/v1/ues" READ, handlers::ues),
     route!(GET "/api/v1/ues/{supi}" READ, handlers::ue),

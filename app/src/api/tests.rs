@@ -16,8 +16,8 @@ use super::{Server, Shared, start};
 use crate::clock;
 use crate::config;
 use crate::console::{
-    Cause, ClosedBy, Command, Condition, Console, FlowView, GnbView, Happened, Level, Metric, Name,
-    OverloadView, RatesView, RefusalRecord, SessionView, Target, TimerView, TunnelView, UePage, UeView,
+    Cause, ClosedBy, Command, Condition, Console, FlowView, ForesightView, GnbView, Happened, Level, Metric,
+    Name, OverloadView, RatesView, RefusalRecord, SessionView, Target, TimerView, TunnelView, UePage, UeView,
     WarningAtGnb, WarningView,
 };
 use whimbrel_control::amf::{OverloadOrder, WarningError};
@@ -113,6 +113,7 @@ fn control(console: &Console, command: Command) {
             let overloaded = order == Some(OverloadOrder::Start);
             reply.send(OverloadView { overloaded, order: "rule".into() }).is_ok()
         }
+        Command::Foresight(reply) => reply.send(ForesightView::default()).is_ok(),
         Command::ResetGnb(gnb, reply) => {
             reply.send((gnb.gnb_id == 1).then(|| begin(Target::Reset(gnb)))).is_ok()
         }
@@ -320,6 +321,7 @@ fn answers_conform_to_the_openapi_document() {
         ("/api/v1/events?since=0", "/api/v1/events"),
         ("/api/v1/warnings", "/api/v1/warnings"),
         ("/api/v1/overload", "/api/v1/overload"),
+        ("/api/v1/foresight", "/api/v1/foresight"),
         ("/api/v1/alarms", "/api/v1/alarms"),
         ("/api/v1/session", "/api/v1/session"),
         ("/api/v1/users", "/api/v1/users"),

@@ -29,7 +29,7 @@ pub(crate) fn certificate_file(store: &Path) -> PathBuf {
 }
 
 /// The certificate's private key, as PEM.
-fn key_file(store: &Path) -> PathBuf {
+pub(crate) fn key_file(store: &Path) -> PathBuf {
     beside(store, ".api.key")
 }
 

@@ -39,6 +39,8 @@ use replica_link::ReplicaSide;
 
 /// How long the CPFs of the former primary CTA have to reconnect: they notice its end at once, or by heartbeats.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// How long all of them are connected before no other link of theirs is expected: one may connect twice, as to each of the two CTAs.
+const RECONNECTED_FOR: Duration = Duration::from_millis(100);
 /// The control thread turns more often than this, unless it is held up.
 const TURNS_WITHIN: Duration = Duration::from_secs(1);
 /// Number of messages from a CPF after which the CTA confirms that they cannot be lost any more; the CPF keeps them until then.
@@ -136,6 +138,8 @@ struct Reconnection {
     calling: BTreeMap<LinkId, CpfId>,
     /// Until when they may reconnect.
     until: Option<Instant>,
+    /// Since when all of them are connected.
+    all_since: Option<Instant>,
     turned: Instant,
 }
 
@@ -227,7 +231,12 @@ impl Pool {
                 by_id: BTreeMap::new(),
                 by_link: BTreeMap::new(),
             },
-            reconnection: Reconnection { calling: BTreeMap::new(), until: None, turned: Instant::ZERO },
+            reconnection: Reconnection {
+                calling: BTreeMap::new(),
+                until: None,
+                all_since: None,
+                turned: Instant::ZERO,
+            },
             replica: ReplicaSide::new(cluster.pair.is_some()),
             queries: UeQueries::default(),
             recovery_times: RecoveryTimes::default(),
@@ -450,6 +459,7 @@ impl Pool {
             self.heartbeats.monitor.next_deadline(),
             self.liveness.next_deadline(),
             self.reconnection.until,
+            self.reconnection.all_since.map(|since| since + RECONNECTED_FOR),
             self.missing_replicas_logged_at(),
         ];
         due.into_iter().flatten().min()

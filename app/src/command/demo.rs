@@ -1,7 +1,9 @@
 //! `whimbrel demo`: UEs use a core that is started for them.
 
+mod commute;
 mod open;
 mod survive;
+mod veil;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -23,7 +25,7 @@ pub(crate) struct Options {
     /// What the UEs do.
     #[arg(long, default_value = "first-light")]
     scenario: Which,
-    /// Duration of the city scenario in seconds.
+    /// Duration of the scenarios city and commute in seconds.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
     /// Number of UEs, which all start at once; the city has its own number.
@@ -38,9 +40,15 @@ pub(crate) struct Options {
     /// Program that replaces the functions in the scenario survive; default: this one.
     #[arg(long, value_name = "FILE")]
     upgrade_to: Option<PathBuf>,
+    /// Folder for the plots of the scenario commute; default: .x/plots where .x exists.
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
     /// Use null ciphering (NEA0), so that NAS is readable in the capture.
     #[arg(long)]
     null_cipher: bool,
+    /// In the scenario veil: let operators reach the broker without relays. The ledger finds it.
+    #[arg(long)]
+    direct: bool,
 }
 
 /// The scenarios of the demo.
@@ -54,6 +62,10 @@ enum Which {
     Survive,
     /// Users of two brokers who move among three operators without a contract (docs/open.md).
     Open,
+    /// UEs drive among sixteen gNBs, without prediction of handovers and with it (docs/foresight.md).
+    Commute,
+    /// Veiled users of one broker who move between two operators; prints what each party has learnt (docs/veil.md).
+    Veil,
 }
 
 /// The city, as the file in the tree has it.
@@ -67,7 +79,9 @@ pub(crate) fn run(options: &Options) -> Done {
     }
     match options.scenario {
         Which::Open => return open::run(options),
+        Which::Veil => return veil::run(options),
         Which::Survive => return survive::run(options),
+        Which::Commute => return commute::run(options),
         Which::FirstLight | Which::City => {}
     }
     // The flow is one that UEs of a city ask for.

@@ -102,6 +102,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     let store = subscribers::open(&config.store)?;
     let count = store.count().map_err(|e| e.to_string())?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
+    crate::otlp::start(&config.otlp, &console)?;
     let shared = Shared::new(console.clone(), config.clone(), file.clone());
     let api = match &place {
         None => {
@@ -382,7 +383,8 @@ fn user_plane(
     if let Some(at) = config.n4.listen {
         info!("N4: PFCP for other SMFs on {at}");
     }
-    let seed = u64::from_ne_bytes(entropy.octets());
+    let fresh = u64::from_ne_bytes(entropy.octets());
+    let seed = core::kept_seed(config, fresh);
     match LocalUpf::start(config, seed, n4, alone, inherited) {
         Ok(upf) => {
             let at = format!("GTP-U on {} port {}, by {}", config.n3.address, config.n3.port, upf.n3_io());

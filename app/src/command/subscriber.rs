@@ -176,8 +176,18 @@ pub(crate) fn run(command: SubscriberCommand) -> Done {
     }
 }
 
+impl From<Existing> for OnExisting {
+    fn from(existing: Existing) -> Self {
+        match existing {
+            Existing::Refuse => OnExisting::Refuse,
+            Existing::Replace => OnExisting::Replace,
+            Existing::Skip => OnExisting::Skip,
+        }
+    }
+}
+
 /// Opens the store, and records the access.
-fn open(file: &ConfigFile, what: &str, subjects: &[Supi]) -> Result<Store, String> {
+pub(super) fn open(file: &ConfigFile, what: &str, subjects: &[Supi]) -> Result<Store, String> {
     let (config, _) = config::load(file.config_file.as_deref()).map_err(|e| e.to_string())?;
     let store = subscribers::open(&config.store)?;
     let (caller, request) = (audit::user(), format!("subscriber {what}"));
@@ -193,7 +203,7 @@ fn open(file: &ConfigFile, what: &str, subjects: &[Supi]) -> Result<Store, Strin
 }
 
 /// The PLMN that the core serves.
-fn served(file: &ConfigFile) -> Result<PlmnId, String> {
+pub(super) fn served(file: &ConfigFile) -> Result<PlmnId, String> {
     let (config, _) = config::load(file.config_file.as_deref()).map_err(|e| e.to_string())?;
     Ok(config.amf.plmn)
 }
@@ -356,11 +366,6 @@ fn import(
         let opened = File::open(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
         Box::new(BufReader::with_capacity(256 << 10, opened))
     };
-    let on_existing = match on_existing {
-        Existing::Refuse => OnExisting::Refuse,
-        Existing::Replace => OnExisting::Replace,
-        Existing::Skip => OnExisting::Skip,
-    };
     let format = match format {
         Some(ListFormat::Csv) => Format::Csv,
         Some(ListFormat::Json) => Format::Json,
@@ -378,7 +383,7 @@ fn import(
             eprint!("\r{count} lines read");
         }
     };
-    let done = store.import(input, format, on_existing, &mut each);
+    let done = store.import(input, format, on_existing.into(), &mut each);
     if shown {
         eprintln!("\r{count} lines read");
     }
@@ -399,7 +404,7 @@ fn import(
 }
 
 /// The warning about subscribers whose IMSIs do not begin with the PLMN that the core serves.
-fn other_plmn(supi: Supi, count: u64, served: PlmnId) -> String {
+pub(super) fn other_plmn(supi: Supi, count: u64, served: PlmnId) -> String {
     let subject = match count {
         1 => format!("the IMSI of {supi} does"),
         n => format!("{n} IMSIs, the first of them {supi}, do"),

@@ -10,8 +10,10 @@ use whimbrel_broker::engine::EpochRule;
 use whimbrel_broker::{PORT, files, tls};
 use whimbrel_ids::PlmnId;
 use whimbrel_open::broker::{BrokerConfig, Home, Policy};
-use whimbrel_open::id::Domain;
-use whimbrel_open::msg::{Price, Subject};
+use whimbrel_open::id::{Domain, OperatorId};
+use whimbrel_open::msg::{Price, Qos, Subject, Trust};
+use whimbrel_store::BitRate;
+use whimbrel_veil::broker::Class;
 
 use super::open::{Currency, trust};
 use super::section::{Pass, Section};
@@ -35,6 +37,8 @@ pub(crate) struct Broker {
     pub(crate) store: PathBuf,
     pub(crate) epochs: EpochRule,
     pub(crate) log: Log,
+    /// Veiled users, if there are any.
+    pub(crate) veil: Option<VeilConfig>,
 }
 
 /// What the commands need that work on the database alone.
@@ -147,6 +151,7 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
         );
         EpochRule { begin_after_s: begin.as_secs(), end_after_s: end.as_secs() }
     });
+    let veil = veil(s);
     let log = service::log(s);
     if printing {
         root.finish();
@@ -157,8 +162,12 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
         root.finish();
         return (None, None);
     };
-    let signing = match files::read_key(&key_file) {
-        Ok(key) => Some(key),
+    let mut secret = [0; 32];
+    let signing = match files::read_secret(&key_file) {
+        Ok(octets) => {
+            secret = *octets;
+            Some(whimbrel_open::crypto::SigningKey::new(&octets))
+        }
         Err(what) => {
             s.refuse(
                 "key_file",
@@ -201,10 +210,83 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
     root.finish();
     let broker =
         signing.zip(certificate).zip(tls).zip(policy).map(|(((signing, certificate), tls), policy)| {
+            let veil = veil.map(|veil| veil.made((&domain, &trust, &secret), &store));
             let machine = BrokerConfig { domain, certificate, signing, trust, policy };
-            Broker { machine, home, listed_only, listen, admin, tls, store, epochs, log }
+            Broker { machine, home, listed_only, listen, admin, tls, store, epochs, log, veil }
         });
     (broker, known)
+}
+
+/// Veiled users, as the file has them.
+struct Veil {
+    network: PlmnId,
+    operators: Vec<OperatorId>,
+    class: Class,
+    group: Duration,
+    validity: Duration,
+    slice_mb: u32,
+    batches: u32,
+    record: Option<PathBuf>,
+}
+
+impl Veil {
+    fn made(self, (domain, trust, secret): (&Domain, &Trust, &[u8; 32]), store: &Path) -> VeilConfig {
+        let policy = whimbrel_veil::broker::Policy {
+            operators: self.operators.into_iter().collect(),
+            batches_max: self.batches,
+            group_s: self.group.as_secs(),
+            validity_s: self.validity.as_secs(),
+            slice_octets: u64::from(self.slice_mb) * 1_000_000,
+            poll_s: 2,
+            classes: vec![self.class],
+        };
+        let machine = whimbrel_veil::broker::BrokerConfig {
+            domain: domain.clone(),
+            network: self.network,
+            signing: whimbrel_veil::crypto::SigningKey::new(secret),
+            trust: trust.clone(),
+            policy,
+        };
+        VeilConfig { machine, store: veil_store(store), record: self.record }
+    }
+}
+
+/// Where veiled users are kept: beside the others.
+pub(crate) fn veil_store(store: &Path) -> PathBuf {
+    store.with_extension("veil.db")
+}
+
+/// Veiled users.
+#[derive(Debug)]
+pub(crate) struct VeilConfig {
+    pub(crate) machine: whimbrel_veil::broker::BrokerConfig,
+    pub(crate) store: PathBuf,
+    pub(crate) record: Option<PathBuf>,
+}
+
+fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
+    let doc = "Veiled users, whom operators serve without learning who they are (docs/veil.md). Served if `plmn` is given.";
+    s.section("veil", doc, |s| {
+        let network = s.optional::<PlmnId>("plmn", "999/72", "The broker's PLMN, which all its operators broadcast.");
+        let operators = s.list::<OperatorId>("operators", vec![], "Operators that get tokens: those with a contract.");
+        let rate = |bps: u64| BitRate::from_bps(bps).expect("above zero");
+        let uplink = s.value("uplink", rate(10_000_000), "Session AMBR of every user: what differs would tell users apart.");
+        let downlink = s.value("downlink", rate(50_000_000), "Session AMBR.");
+        let kbps = |rate: BitRate| u32::try_from(rate.kbps()).unwrap_or(u32::MAX);
+        let five_qi = s.value("five_qi", 9u8, "5QI of the default QoS flow (TS 23.501 §5.7.4).");
+        let qos = Qos { ul_kbps: kbps(uplink), dl_kbps: kbps(downlink), five_qi };
+        let group = s.value("group", Duration::from_secs(60), "How long UEs may attach in a session group, that is with one token.");
+        let validity = s.value("grant_validity", Duration::from_secs(3_600), "How long a grant is valid; UEs attach again long before.");
+        let slice_mb = s.value("slice_mb", 100u32, "The slice of prepaid users, in millions of octets.");
+        let batches = s.value("batches", 1_000u32, "Batches of 64 tokens that an operator gets in an epoch at most.");
+        let record = s.optional::<PathBuf>(
+            "record",
+            "/var/lib/whimbrel/broker.record",
+            "All that the broker receives, sends and stores of veiled users is appended here, to see what it learns. It holds identities: not in service.",
+        );
+        let class = Class { qos, filters: Vec::new() };
+        Some(Veil { network: network?, operators, class, group, validity, slice_mb, batches, record })
+    })
 }
 
 /// The home network of ordinary UEs.

@@ -27,6 +27,8 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     interfaces(config, pass);
     super::upf::check(config, pass);
     super::open::check(config, pass);
+    super::foresight::check(config, pass);
+    super::veil::check(config, pass);
     super::peer_amfs::check(config, pass);
     cluster(config, pass);
     super::unit::check(config, pass);

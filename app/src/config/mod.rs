@@ -13,6 +13,7 @@ mod data_network;
 mod detection;
 mod firewall;
 mod flow;
+mod foresight;
 mod handover;
 mod home_network_key;
 mod interfaces;
@@ -31,6 +32,7 @@ pub(crate) mod typed;
 mod unit;
 mod upf;
 pub(crate) mod value;
+pub(crate) mod veil;
 pub(crate) mod yaml;
 
 #[cfg(test)]
@@ -53,7 +55,7 @@ pub(crate) use limits::Limits;
 pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
-pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};
+pub(crate) use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, Store};
 pub(crate) use timers::Timers;
 pub(crate) use unit::conflict as unit_conflict;
 pub(crate) use upf::Upf;
@@ -89,13 +91,16 @@ pub(crate) struct Config {
     pub(crate) cluster: Cluster,
     pub(crate) unit: unit::Unit,
     pub(crate) open: Option<open::Open>,
+    pub(crate) veil: Option<veil::Veil>,
     pub(crate) peer_amfs: PeerAmfs,
     pub(crate) handover: handover::Handover,
+    pub(crate) foresight: foresight::Foresight,
     pub(crate) markings: BTreeMap<FiveQi, u8>,
     pub(crate) downlink_data: whimbrel_control::config::Buffering,
     pub(crate) store: Store,
     pub(crate) api: Api,
     pub(crate) log: Log,
+    pub(crate) otlp: Otlp,
     pub(crate) limits: Limits,
     pub(crate) overload: whimbrel_control::config::OverloadRule,
     pub(crate) refusals: Vec<(RefusalKind, RefusalAnswer)>,
@@ -125,10 +130,64 @@ impl fmt::Display for LoadError {
 ///
 /// Returns the configuration and the file that was read.
 pub(crate) fn load(file: Option<&Path>) -> Result<(Config, Option<PathBuf>), LoadError> {
-    let found =
-        file.map(Path::to_path_buf).or_else(|| PLACES.iter().map(PathBuf::from).find(|place| place.exists()));
-    let Some(file) = found else { return parse("", Path::new("(defaults)")).map(|c| (c, None)) };
+    let Some(file) = file.map(Path::to_path_buf).or_else(found) else {
+        return parse("", Path::new("(defaults)")).map(|c| (c, None));
+    };
     parse(&text_of(&file)?, &file).map(|config| (config, Some(file)))
+}
+
+/// The first of [`PLACES`] that exists.
+pub(crate) fn found() -> Option<PathBuf> {
+    PLACES.iter().map(PathBuf::from).find(|place| place.exists())
+}
+
+/// The store that a file names, or the default one; other keys of the file are not looked at, so that it is known also where what the
+/// others name is missing.
+pub(crate) fn store_of(file: Option<&Path>) -> Result<Store, LoadError> {
+    let text = file.map(text_of).transpose()?.unwrap_or_default();
+    parse_as(&text, file.unwrap_or(Path::new("(defaults)")), |pass, node| {
+        service::store(&mut Section::root(pass, node))
+    })
+}
+
+/// What a configuration file says of files and secrets.
+pub(crate) struct Marked {
+    /// The files that it names.
+    pub(crate) files: Vec<PathBuf>,
+    /// Its keys and values as JSON, without comments, and with a note in place of each secret.
+    pub(crate) redacted: serde_json::Value,
+}
+
+/// Reads a configuration file for its files and secrets; problems of its values do not count.
+pub(crate) fn marked(file: &Path) -> Result<Marked, LoadError> {
+    let text = text_of(file)?;
+    let mut pass = Pass::default();
+    let node = yaml::parse(text.trim_start_matches('\u{feff}')).map_err(|(at, what)| {
+        LoadError::Problems(file.into(), vec![Problem { at, key: String::new(), what, fix: String::new() }])
+    })?;
+    all_keys(&mut pass, &node);
+    let redacted = redacted(&node, "", &pass.secrets);
+    Ok(Marked { files: pass.files, redacted })
+}
+
+/// A node as JSON, its secrets replaced.
+fn redacted(node: &Node, path: &str, secrets: &[String]) -> serde_json::Value {
+    if secrets.iter().any(|secret| secret == path) {
+        return "(removed)".into();
+    }
+    match &node.value {
+        NodeValue::Null => serde_json::Value::Null,
+        NodeValue::Text(text) => text.as_str().into(),
+        NodeValue::List(items) => {
+            let items = items.iter().enumerate();
+            items.map(|(i, item)| redacted(item, &format!("{path}[{i}]"), secrets)).collect()
+        }
+        NodeValue::Map(map) => {
+            let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+            let entries = map.iter().map(|(k, n)| (k.name.clone(), redacted(n, &below(&k.name), secrets)));
+            serde_json::Value::Object(entries.collect())
+        }
+    }
 }
 
 /// The text of a configuration file.
@@ -192,7 +251,8 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "unit" unit, "open" open, "store" store, "api" api, "log" log,
+        "cluster" cluster, "foresight" foresight, "unit" unit, "open" open, "veil" veil, "store" store, "api" api, "log" log,
+        "otlp" otlp,
     );
     Ok(Reloaded { config, kept })
 }
@@ -234,13 +294,16 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         cluster: cluster::read(&mut root),
         unit: unit::read(&mut root),
         open: open::read(&mut root),
+        veil: veil::read(&mut root),
         peer_amfs: peer_amfs::read(&mut root),
         handover: handover::read(&mut root),
+        foresight: foresight::read(&mut root),
         markings: flow::markings(&mut root),
         downlink_data: flow::downlink_data(&mut root),
         store: service::store(&mut root),
         api: service::api(&mut root),
         log: service::log(&mut root),
+        otlp: service::otlp(&mut root),
         limits: limits::read(&mut root),
         overload: overload::read(&mut root),
         refusals: refusals::read(&mut root),

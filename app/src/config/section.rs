@@ -27,6 +27,10 @@ pub(crate) struct Pass {
     depth: usize,
     /// The next printed key begins a list's item.
     item: bool,
+    /// Files that the file names.
+    pub(crate) files: Vec<std::path::PathBuf>,
+    /// Dotted paths of the values that no message repeats.
+    pub(crate) secrets: Vec<String>,
 }
 
 impl Pass {
@@ -245,6 +249,13 @@ impl<'p, 'n> Section<'p, 'n> {
     }
 
     fn scalar<T: Value>(&mut self, key: &str, node: &Node) -> Option<T> {
+        if T::SECRET {
+            let path = self.path(key);
+            self.pass.secrets.push(path);
+        }
+        if let (true, NodeValue::Text(text)) = (T::FILE, &node.value) {
+            self.pass.files.push(text.trim().into());
+        }
         let refusal = match &node.value {
             NodeValue::Text(text) => match T::read(text) {
                 Ok(value) => return Some(value),

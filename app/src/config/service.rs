@@ -4,13 +4,22 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::section::Section;
-use super::value::words;
+use super::value::{Value, words};
 
 /// The subscriber store.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
     pub(crate) key_file: PathBuf,
+    pub(crate) keep_ues: KeepUes,
+}
+
+/// When UEs are written to the disk, so that they stay registered through a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeepUes {
+    Never,
+    OnStop,
+    Always,
 }
 
 /// The HTTP API.
@@ -41,6 +50,45 @@ pub(crate) enum LogLevel {
     Trace,
 }
 
+impl LogLevel {
+    /// All of them.
+    pub(crate) const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+}
+
+/// Where traces of procedures go.
+#[derive(Clone, Debug)]
+pub(crate) struct Otlp {
+    pub(crate) endpoint: Option<HttpEndpoint>,
+    pub(crate) service_name: String,
+}
+
+/// `http://HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HttpEndpoint {
+    /// Host and port, as HTTP's Host header has them.
+    pub(crate) authority: String,
+}
+
+impl Value for HttpEndpoint {
+    fn read(text: &str) -> Result<Self, String> {
+        let authority = text.trim().strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+        let is_good = |a: &&str| {
+            let port = a
+                .rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+            port && !a.contains(['/', '@', '?', '#', ' '])
+        };
+        let authority = authority.filter(is_good).map(str::to_owned);
+        authority.map(|authority| Self { authority }).ok_or_else(|| {
+            "the address of a collector on this host or in this network, such as http://127.0.0.1:4318".into()
+        })
+    }
+
+    fn show(&self) -> String {
+        format!("http://{}", self.authority)
+    }
+}
+
 /// Forms of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
@@ -52,6 +100,7 @@ words! { LogLevel {
     LogLevel::Error = "error", LogLevel::Warn = "warn", LogLevel::Info = "info", LogLevel::Debug = "debug",
     LogLevel::Trace = "trace",
 } }
+words! { KeepUes { KeepUes::Never = "never", KeepUes::OnStop = "on-stop", KeepUes::Always = "always", } }
 words! { LogFormat { LogFormat::Text = "text", LogFormat::Json = "json", } }
 
 pub(super) fn store(root: &mut Section<'_, '_>) -> Store {
@@ -61,6 +110,12 @@ pub(super) fn store(root: &mut Section<'_, '_>) -> Store {
             "key_file",
             "whimbrel.key".into(),
             "Key file, created with the database. If it is lost, so are the subscribers' keys: keep a copy elsewhere.",
+        ),
+        keep_ues: s.value(
+            "keep_ues",
+            KeepUes::OnStop,
+            "When registered UEs and their sessions are written beside the database, encrypted, for the next start (docs/unit.md): never; on-stop, when \
+             the core is stopped in order; or always, which also keeps them when it is killed.",
         ),
     })
 }
@@ -103,4 +158,23 @@ pub(super) fn log(root: &mut Section<'_, '_>) -> Log {
             "Write SUPIs to the log. They are personal data: enable it only if you are allowed to.",
         ),
     })
+}
+
+pub(super) fn otlp(root: &mut Section<'_, '_>) -> Otlp {
+    root.section(
+        "otlp",
+        "OpenTelemetry: a span for each procedure, by OTLP over HTTP (docs/observability.md).",
+        |s| Otlp {
+            endpoint: s.optional(
+                "endpoint",
+                "http://127.0.0.1:4318",
+                "Collector. Without it no traces are made.",
+            ),
+            service_name: s.value(
+                "service_name",
+                "whimbrel".to_string(),
+                "The resource's attribute service.name.",
+            ),
+        },
+    )
 }

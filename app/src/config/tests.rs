@@ -414,6 +414,20 @@ fn a_peer_amf_needs_its_own_identity_tracking_areas_and_an_address() {
     assert!(refused(mute).contains("cannot connect"));
 }
 
+#[test] // docs/foresight.md
+fn prediction_of_handovers_is_off_until_it_is_enabled_and_spares_whom_it_may_not_follow() {
+    let off = read("").unwrap().control();
+    assert!(!off.amf.signs && !off.smf.upfs[0].predicts);
+    let text = "foresight: { enabled: true, early_containers: true, excluded: [imsi-999700000000001] }\n\
+                data_networks: [{ dnn: internet }, { dnn: private, ipv4_pool: 10.46.0.0/16, ipv6_pool: none, predicted: false }]\n";
+    let on = read(text).unwrap().control();
+    assert!(on.amf.signs && on.smf.upfs[0].predicts && on.amf.prediction.early_containers);
+    let dnns: Vec<String> = on.amf.prediction.excluded_dnns.iter().map(ToString::to_string).collect();
+    assert_eq!(dnns, ["private"]);
+    assert_eq!(on.amf.prediction.excluded_supis.len(), 1);
+    assert!(refused("foresight: { enabled: true, model: m }\n").contains("no key is trusted"));
+}
+
 #[test]
 fn a_key_file_that_others_may_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;

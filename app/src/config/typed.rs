@@ -37,7 +37,17 @@ impl Config {
                     short: amf.network_name_short.clone(),
                 },
                 peer_amfs: self.peer_amfs.amfs.iter().map(super::peer_amfs::PeerAmf::control).collect(),
-                signs: self.handover.signs,
+                signs: self.handover.signs || self.foresight.enabled,
+                prediction: control::Prediction {
+                    early_containers: self.foresight.early_containers,
+                    excluded_dnns: self
+                        .data_networks
+                        .iter()
+                        .filter(|n| !n.predicted)
+                        .map(|n| n.dnn.clone())
+                        .collect(),
+                    excluded_supis: self.foresight.excluded.clone(),
+                },
                 ims_vops: amf.ims_vops,
                 time_zone_quarters: amf.time_zone.0,
                 access: self.access.control(),
@@ -64,12 +74,14 @@ impl Config {
             },
             overload: self.overload,
             open: self.open.as_ref().map(super::open::Open::control),
+            veil: self.veil.as_ref().map(super::veil::Veil::control),
         }
     }
 
     /// The UPFs of this core's sessions: those of the file, or the one of this program.
     pub(crate) fn upfs(&self) -> Vec<Upf> {
-        if self.upfs.is_empty() { vec![Upf::here()] } else { self.upfs.clone() }
+        let all = if self.upfs.is_empty() { vec![Upf::here()] } else { self.upfs.clone() };
+        all.into_iter().map(|upf| upf.predicting(self.foresight.enabled)).collect()
     }
 
     /// The keys that reveal SUCIs. A key that is none was refused when the file was read.
@@ -90,7 +102,7 @@ pub(super) fn home_network_keys(read: &[HomeNetworkKey]) -> HomeNetworkKeys {
 }
 
 /// A private key of its octets; `None` if they are no key of the scheme.
-pub(super) fn private_key(scheme: Scheme, octets: [u8; 32]) -> Option<HomeNetworkPrivateKey> {
+pub(crate) fn private_key(scheme: Scheme, octets: [u8; 32]) -> Option<HomeNetworkPrivateKey> {
     match scheme {
         Scheme::A => Some(HomeNetworkPrivateKey::profile_a(octets)),
         Scheme::B => HomeNetworkPrivateKey::profile_b(&octets).ok(),

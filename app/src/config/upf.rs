@@ -26,6 +26,12 @@ pub(crate) struct Upf {
 }
 
 impl Upf {
+    /// As configured; `foresight`: handovers are predicted, which the UPF of this program supports.
+    pub(super) fn predicting(mut self, foresight: bool) -> Self {
+        self.predicts |= foresight && self.address.is_none();
+        self
+    }
+
     /// The one of this program, which has all sessions where no other is configured.
     pub(crate) fn here() -> Self {
         let control::Upf { name, slices, dnns, tacs, priority, weight, address: _, predicts } =

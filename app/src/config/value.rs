@@ -13,6 +13,8 @@ use super::problem::did_you_mean;
 pub(crate) trait Value: Sized {
     /// Whether its text must not be repeated in a message.
     const SECRET: bool = false;
+    /// Whether it names a file.
+    const FILE: bool = false;
 
     /// Reads the text of a scalar. Errors: what is expected, to follow the word "write".
     fn read(text: &str) -> Result<Self, String>;
@@ -106,6 +108,8 @@ impl Value for String {
 }
 
 impl Value for PathBuf {
+    const FILE: bool = true;
+
     fn read(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() { Err("a path".into()) } else { Ok(text.into()) }
     }

@@ -14,7 +14,7 @@ use whimbrel_control::{Locate, UeId};
 use whimbrel_ids::{GlobalGnbId, PduSessionId, Supi};
 
 use super::locked;
-use super::view::{GnbView, OverloadView, UePage, UeView, WarningView};
+use super::view::{ForesightView, GnbView, OverloadView, UePage, UeView, WarningView};
 use crate::config::Config;
 
 /// Most commands in the queue: more than the API's connections can have outstanding.
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     ListWarnings(oneshot::Sender<Vec<WarningView>>),
     /// Whether OVERLOAD START is in force; an order is carried out first (TS 38.413 §8.7.7, §8.7.8).
     Overload(Option<OverloadOrder>, oneshot::Sender<OverloadView>),
+    /// The state of the prediction of handovers.
+    Foresight(oneshot::Sender<ForesightView>),
     /// Reset all connections of a gNB (TS 38.413 §8.7.4). Answer: the operation; `None` if the gNB is not up.
     ResetGnb(GlobalGnbId, oneshot::Sender<Option<u64>>),
     /// Put a new version of the configuration in force, except for keys that need a restart.

@@ -71,6 +71,7 @@ places! {
         PduSessionReleaseByNetwork "pdu_session_release_by_network" "PDU session release by the network (TS 23.502 §4.3.4.2)",
         UpConnectionActivation "up_connection_activation" "User plane of a session set up again (TS 23.502 §4.2.3.2)",
         UpConnectionDeactivation "up_connection_deactivation" "User plane of a session deactivated (TS 23.502 §4.3.7)",
+        SessionRestoration "session_restoration" "Session established again at a UPF that had lost it (TS 23.527 §4.3)",
     }
 }
 

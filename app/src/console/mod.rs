@@ -13,7 +13,7 @@ mod operations;
 mod signalling;
 mod view;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use whimbrel_control::config::Config;
 use whimbrel_ids::Instant;
@@ -28,9 +28,11 @@ pub(crate) use operations::Finding;
 pub(crate) use operations::{OperationState, OperationView, Operations, Target};
 pub(crate) use signalling::{Interface, Message, Names, Signalling};
 pub(crate) use view::{
-    FlowView, GnbView, OverloadView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView,
-    WarningAtGnb, WarningView,
+    FlowView, ForesightView, GnbView, OverloadView, RatesView, SessionView, TimerView, TunnelView, UePage,
+    UeView, WarningAtGnb, WarningView,
 };
+
+use crate::otlp::Traces;
 
 /// Octets of signalling that are kept where the configuration says nothing else: some 80,000 messages, or 4,000 registrations.
 const SIGNALLING_OCTETS: usize = 16 << 20;
@@ -52,6 +54,8 @@ pub(crate) struct Console {
     histories: Mutex<Histories>,
     control: Mutex<Option<Arc<Config>>>,
     signalling: Mutex<Signalling>,
+    /// Where spans of procedures go, if they are exported.
+    pub(crate) traces: OnceLock<Traces>,
 }
 
 impl Console {
@@ -67,6 +71,7 @@ impl Console {
             histories: Mutex::default(),
             control: Mutex::default(),
             signalling: Mutex::new(Signalling::new(SIGNALLING_OCTETS)),
+            traces: OnceLock::new(),
         }))
     }
 

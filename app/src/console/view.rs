@@ -211,3 +211,46 @@ pub(crate) struct OverloadView {
     /// `rule`: the configured thresholds decide; `start` or `stop`: the operator does.
     pub(crate) order: String,
 }
+
+/// The state of the prediction of handovers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ForesightView {
+    /// It is on.
+    pub(crate) enabled: bool,
+    /// The predictor was trained before; else it learns from the UEs that it follows.
+    pub(crate) trained: bool,
+    /// gNBs are asked for their containers, so that targets are prepared too.
+    pub(crate) early_containers: bool,
+    /// UEs that are followed.
+    pub(crate) ues: usize,
+    /// Cells that are known.
+    pub(crate) cells: usize,
+    /// Predictions that live.
+    pub(crate) live: usize,
+    /// The most that live at a time.
+    pub(crate) live_max: usize,
+    /// Seconds that a prediction lives.
+    pub(crate) lifetime_s: u64,
+    /// Predictions.
+    pub(crate) made: u64,
+    /// Handovers to the predicted cell.
+    pub(crate) hits: u64,
+    /// Handovers to another cell than the predicted one.
+    pub(crate) misses: u64,
+    /// Handovers to the predicted cell soon after the prediction had expired.
+    pub(crate) late: u64,
+    /// Predictions that expired.
+    pub(crate) expired: u64,
+    /// Predictions beyond the bound.
+    pub(crate) refused: u64,
+    /// Handovers without a prediction.
+    pub(crate) unpredicted: u64,
+    /// Targets that were prepared.
+    pub(crate) prepared: u64,
+    /// Mean probability of evaluated predictions.
+    pub(crate) probability: f64,
+    /// Share of hits among them.
+    pub(crate) share: f64,
+    /// Predictions have become clearly worse.
+    pub(crate) drifts: bool,
+}

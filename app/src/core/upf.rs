@@ -1,8 +1,10 @@
 //! The UPF in the control thread's process: N4 is a function call, with the octets that another UPF would get.
 
-use std::io::ErrorKind;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,9 @@ use crate::{clock, config};
 
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How long SMFs may take to notice that a UPF has restarted, by a heartbeat, and to restore its sessions.
+const RESTORED_WITHIN: Duration = Config::HEARTBEAT_INTERVAL;
 
 /// The UPF: its PFCP endpoint here, its packets on threads of their own.
 pub(crate) struct LocalUpf {
@@ -146,6 +151,7 @@ impl LocalUpf {
             forwarding: c.n6.forwarding,
             journal: Some(c.store.path.with_extension("host")),
             keeps_state: state.is_some(),
+            restored_within: if alone { RESTORED_WITHIN } else { Duration::ZERO },
             clock: Arc::new(clock::now),
             user: user.clone(),
         };
@@ -517,6 +523,25 @@ pub(crate) fn open_state(c: &config::Config, path: &Path) -> Result<StateFile, S
         ErrorKind::WouldBlock => format!("another UPF runs with the state file {}", path.display()),
         _ => format!("the state file {} cannot be opened: {e}", path.display()),
     })
+}
+
+/// The key of a UPF's TEIDs, which it keeps beside its store for as long as it exists, so that sessions can be restored with the F-TEIDs that
+/// they had. Where it cannot be kept, `fresh` serves this once.
+pub(crate) fn kept_seed(c: &config::Config, fresh: u64) -> u64 {
+    let path = c.store.path.with_extension("teids");
+    let kept = std::fs::read(&path).ok().and_then(|octets| Some(u64::from_le_bytes(octets.try_into().ok()?)));
+    if let Some(seed) = kept {
+        return seed;
+    }
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
+    if let Err(e) = file.and_then(|mut file| file.write_all(&fresh.to_le_bytes())) {
+        warn!(
+            "the key of F-TEIDs cannot be kept in {}: {e}; sessions will not be restored after a restart",
+            path.display()
+        );
+    }
+    fresh
 }
 
 fn log_restored(restored: Restored) {

@@ -179,11 +179,21 @@ fn ue_events() -> Vec<Event> {
         Event::CellTraffic { subject, trace: [1; 8], cell: cell() },
         Event::Granted { subject, broker: "b.example".into(), grant: vec![6, 1] },
         Event::UsageReported { subject, sealed: vec![9, 1] },
+        Event::VeilGranted {
+            subject,
+            broker: "b.example".into(),
+            group: [1; 32],
+            session: [2; 32],
+            presence: [3; 32],
+        },
+        Event::VeilFailed { sealed: vec![0x8e, 1] },
         Event::Dropped { subject, why: Dropped::Integrity },
         Event::Repeated("REGISTRATION ACCEPT"),
         sign(Sign::Reported),
         sign(Sign::Required("radioNetwork user-inactivity".into(), tai())),
         sign(Sign::Arrived),
+        sign(Sign::Connected),
+        sign(Sign::Prepared),
         operation(SessionOutcome::Completed { failed_flows: vec![flow], not_at_gnb: None, more: false }),
         operation(SessionOutcome::Refused { refusal: by_gnb(), more: false }),
     ];
@@ -237,6 +247,8 @@ fn kind_of_ue(event: &Event) -> usize {
         Event::SessionOperation { .. } => 14,
         Event::Granted { .. } => 15,
         Event::UsageReported { .. } => 16,
+        Event::VeilGranted { .. } => 17,
+        Event::VeilFailed { .. } => 18,
     }
 }
 

@@ -18,6 +18,23 @@ use whimbrel_pfcp::{Frame, Message, message_type};
 /// A session that is closed is forgotten after this: what the UE or a UPF says later has come by then.
 const KEPT: Duration = Duration::from_secs(60);
 
+/// What a UPF says of a PDU session: whose, and which.
+pub(crate) fn of_session(octets: &[u8]) -> Option<(UeId, Seid, Message)> {
+    const OF_SESSIONS: [u8; 4] = [
+        message_type::SESSION_ESTABLISHMENT_RESPONSE,
+        message_type::SESSION_MODIFICATION_RESPONSE,
+        message_type::SESSION_DELETION_RESPONSE,
+        message_type::SESSION_REPORT_REQUEST,
+    ];
+    if !octets.get(1).is_some_and(|t| OF_SESSIONS.contains(t)) {
+        return None;
+    }
+    let frame = Frame::parse(octets).ok()?;
+    let seid = frame.header.seid?;
+    let (ue, _) = UeId::from_seid(seid)?;
+    Some((ue, seid, Message::parse(&frame).ok()?))
+}
+
 /// What the thread that speaks with brokers is to do.
 pub(super) enum Measured {
     /// A broker has granted a session.
@@ -74,31 +91,21 @@ impl Metering {
 
     /// A message of a UPF.
     pub(super) fn pfcp(&mut self, now: Instant, octets: &[u8]) {
-        const OF_SESSIONS: [u8; 4] = [
-            message_type::SESSION_ESTABLISHMENT_RESPONSE,
-            message_type::SESSION_MODIFICATION_RESPONSE,
-            message_type::SESSION_DELETION_RESPONSE,
-            message_type::SESSION_REPORT_REQUEST,
-        ];
-        if self.guests.is_empty() || !octets.get(1).is_some_and(|t| OF_SESSIONS.contains(t)) {
+        if self.guests.is_empty() {
             return;
         }
-        let Ok(frame) = Frame::parse(octets) else { return };
-        let Some(seid) = frame.header.seid else { return };
-        let Some((ue, _)) = UeId::from_seid(seid) else { return };
+        let Some((ue, seid, message)) = of_session(octets) else { return };
         if !self.guests.contains_key(&ue) {
             return;
         }
-        match Message::parse(&frame) {
-            Ok(Message::SessionEstablishmentResponse(m)) if m.up_f_seid.is_some() => {
-                self.opened(now, ue, seid)
-            }
-            Ok(Message::SessionReportRequest(m)) => {
+        match message {
+            Message::SessionEstablishmentResponse(m) if m.up_f_seid.is_some() => self.opened(now, ue, seid),
+            Message::SessionReportRequest(m) => {
                 self.count(ue, seid, &m.usage_reports);
                 self.end_cycle(now, ue);
             }
-            Ok(Message::SessionModificationResponse(m)) => self.count(ue, seid, &m.usage_reports),
-            Ok(Message::SessionDeletionResponse(m)) => {
+            Message::SessionModificationResponse(m) => self.count(ue, seid, &m.usage_reports),
+            Message::SessionDeletionResponse(m) => {
                 self.count(ue, seid, &m.usage_reports);
                 let guest = self.guests.get_mut(&ue);
                 if guest.is_some_and(|g| g.open.remove(&seid).is_some() && g.open.is_empty()) {

@@ -20,12 +20,13 @@ use tracing::{info, warn};
 use whimbrel_broker::client::{AskError, Client};
 use whimbrel_broker::ledger::Ledger;
 use whimbrel_broker::{PORT, tls};
-use whimbrel_control::open::{Answer, Request, Unreachable};
+use whimbrel_control::open::{Answer, Question, Unreachable};
 use whimbrel_control::{OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_open::id::Domain;
 use whimbrel_open::usage::BrokerStanding;
 
+pub(crate) use self::metering::of_session;
 use self::metering::{Measured, Metering};
 use self::reports::Reports;
 use crate::clock;
@@ -49,7 +50,7 @@ const LOGGED_EVERY: Duration = Duration::from_secs(60);
 struct Asked {
     ue: UeId,
     to: OutputId,
-    request: Request,
+    question: Question,
 }
 
 /// What came of one.
@@ -163,8 +164,8 @@ impl Brokers {
     }
 
     /// Passes a question on.
-    pub(crate) fn ask(&mut self, (ue, to, request): (UeId, OutputId, Request)) {
-        if self.is_shunned(request.0.broker()) {
+    pub(crate) fn ask(&mut self, (ue, to, question): (UeId, OutputId, Question)) {
+        if self.is_shunned(question.broker()) {
             self.refused.push((ue, to, Answer::Unreachable(Unreachable::DoesNotPay)));
             return self.console.commands.wake();
         }
@@ -172,7 +173,7 @@ impl Brokers {
         self.counts.asked.fetch_add(1, Ordering::Relaxed);
         if room {
             self.counts.under_way.fetch_add(1, Ordering::Relaxed);
-            if self.sender.send(Asked { ue, to, request }).is_ok() {
+            if self.sender.send(Asked { ue, to, question }).is_ok() {
                 return;
             }
         }
@@ -259,9 +260,9 @@ impl Edge {
         }
     }
 
-    async fn answer(&self, Asked { ue, to, request }: Asked) {
-        let domain = request.0.broker().clone();
-        let answer = match self.exchange(&domain, &request).await {
+    async fn answer(&self, Asked { ue, to, question }: Asked) {
+        let domain = question.broker().clone();
+        let answer = match self.exchange(&domain, &question).await {
             Ok(octets) => {
                 self.counts.answered.fetch_add(1, Ordering::Relaxed);
                 self.recovered(&domain);
@@ -278,9 +279,9 @@ impl Edge {
         }
     }
 
-    async fn exchange(&self, domain: &Domain, request: &Request) -> Result<Vec<u8>, (Unreachable, String)> {
+    async fn exchange(&self, domain: &Domain, question: &Question) -> Result<Vec<u8>, (Unreachable, String)> {
         let at = self.address(domain).await.map_err(|reason| (reason, reason.to_string()))?;
-        let octets = request.0.sign(&self.open.operator, clock::now());
+        let octets = question.sign(&self.open.operator, clock::now());
         let answer = self.client.ask(domain, at, &octets, self.open.answer_within).await;
         answer.map_err(|e| (reason_of(&e), e.to_string()))
     }
@@ -385,6 +386,7 @@ const fn word_of(reason: Unreachable) -> &'static str {
         Unreachable::TooLong => "too_long",
         Unreachable::Busy => "busy",
         Unreachable::DoesNotPay => "does_not_pay",
+        Unreachable::NoToken => "no_token",
     }
 }
 
@@ -414,6 +416,7 @@ fn explain(domain: &Domain, reason: Unreachable, detail: &str) -> String {
         Unreachable::DoesNotPay => {
             ("the broker", "it pays for too little of what its users are served: see `open.reputation_floor`")
         }
+        Unreachable::NoToken => ("this core", "no token of the broker's is open: see `veil`"),
         Unreachable::Busy => {
             ("this core", "too many questions are under way; it is overloaded, or a broker answers slowly")
         }
@@ -452,6 +455,7 @@ mod tests {
             Unreachable::TooLong,
             Unreachable::Busy,
             Unreachable::DoesNotPay,
+            Unreachable::NoToken,
         ] {
             let sentence = explain(&domain, reason, &reason.to_string());
             assert!(sentence.contains("b.example") && sentence.contains("; at fault: "), "{sentence}");

@@ -5,6 +5,7 @@
 mod measured;
 pub(crate) mod open;
 mod servers;
+pub(crate) mod veil;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,6 +15,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
 use whimbrel_ran::edge::GnbPlace;
@@ -259,6 +261,19 @@ impl Playground {
         let cannot = |e| format!("the core cannot be killed: {e}");
         self.core.kill().map_err(cannot)?;
         self.core.wait().map_err(cannot)?;
+        self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
+        Ok(())
+    }
+
+    /// Stops the core in order, as `systemctl restart` does, and starts it again. Errors: one sentence.
+    pub(crate) fn restart_core(&mut self, wish: &Wish) -> Result<(), String> {
+        let cannot = |e| format!("the core cannot be stopped: {e}");
+        let pid = Pid::from_child(&self.core);
+        kill_process(pid, Signal::TERM).map_err(|e| format!("the core cannot be stopped: {e}"))?;
+        let status = self.core.wait().map_err(cannot)?;
+        if !status.success() {
+            return Err(format!("the core ended with {status}: {}", self.log()));
+        }
         self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
         Ok(())
     }

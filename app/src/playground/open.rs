@@ -39,14 +39,14 @@ const ORDINARY_EVERY: usize = 5;
 const COUNTERS_PER_ROUND: u64 = 1_000;
 
 /// A process and what it logs.
-struct Process {
+pub(super) struct Process {
     name: String,
     log: PathBuf,
     child: Child,
 }
 
 impl Process {
-    fn start(name: String, arguments: &[&str], folder: &Path) -> Result<Self, String> {
+    pub(super) fn start(name: String, arguments: &[&str], folder: &Path) -> Result<Self, String> {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let mut command = this_program(None)?;
@@ -55,12 +55,23 @@ impl Process {
         Ok(Self { name, log, child })
     }
 
-    fn logged(&self) -> String {
+    /// Its name, for the report of a failure.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub(super) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub(super) fn logged(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()
     }
 
     /// Waits until `is` holds. Errors: one sentence, with what the process logged.
-    fn until(&mut self, what: &str, is: impl Fn() -> bool) -> Result<(), String> {
+    pub(super) fn until(&mut self, what: &str, is: impl Fn() -> bool) -> Result<(), String> {
         let begin = Instant::now();
         while !is() {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -75,7 +86,7 @@ impl Process {
     }
 
     /// Stops it as an operator would. Errors: it did not end in order.
-    fn stop(&mut self) -> Result<(), String> {
+    pub(super) fn stop(&mut self) -> Result<(), String> {
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let begin = Instant::now();
         while begin.elapsed() < STOPPED_WITHIN {
@@ -368,15 +379,19 @@ impl Drop for OpenPlayground {
     fn drop(&mut self) {
         let operators = self.operators.iter_mut().map(|o| &mut o.process);
         for process in operators.chain(self.brokers.iter_mut().map(|b| &mut b.process)) {
-            let _ = process.child.kill();
-            let _ = process.child.wait();
+            process.kill();
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 /// Writes a certificate of the authority.
-fn certify(authority: &SigningKey, subject: Subject, key: &SigningKey, file: &Path) -> Result<(), String> {
+pub(super) fn certify(
+    authority: &SigningKey,
+    subject: Subject,
+    key: &SigningKey,
+    file: &Path,
+) -> Result<(), String> {
     let validity = Validity { from: now().as_secs().saturating_sub(60), until: now().as_secs() + 86_400 };
     let serial = u64::from_be_bytes(random()?);
     let certificate = Certificate::issue(authority, subject, key.verifying_key(), validity, serial);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,7 @@ const BIND_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) struct Servers {
     served: Arc<Served>,
     gaps: Gaps,
+    forget: Arc<AtomicBool>,
 }
 
 /// The arrival time of each UE's last packet, and the longest time between two packets of one UE.
@@ -69,12 +70,19 @@ impl Servers {
         let stream = bind(|| UdpSocket::bind(SocketAddr::from((address, STREAM_PORT))))?;
         let gaps = Gaps::default();
         let seen = gaps.clone();
-        std::thread::spawn(move || streams(&stream, &seen));
+        let forget = Arc::new(AtomicBool::new(false));
+        let forgets = forget.clone();
+        std::thread::spawn(move || streams(&stream, &seen, &forgets));
         let served = Arc::new(Served::default());
         let (names, pages) = (served.clone(), served.clone());
         std::thread::spawn(move || resolve(&dns, address, &names.names));
         std::thread::spawn(move || serve(&web, &pages));
-        Ok(Self { served, gaps })
+        Ok(Self { served, gaps, forget })
+    }
+
+    /// The streams so far are over: others with the same addresses follow.
+    pub(crate) fn forget_streams(&self) {
+        self.forget.store(true, Ordering::Relaxed);
     }
 
     /// The gaps in the received streams.
@@ -102,7 +110,7 @@ fn bind<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, String>
 }
 
 /// Serves the UEs' streams.
-fn streams(socket: &UdpSocket, gaps: &Gaps) {
+fn streams(socket: &UdpSocket, gaps: &Gaps, forget: &AtomicBool) {
     // Large, so that no packet is lost here on a busy host: the core is measured.
     let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER_OCTETS);
     let clock = whimbrel_ran::edge::Clock::default();
@@ -112,6 +120,9 @@ fn streams(socket: &UdpSocket, gaps: &Gaps) {
         let _lost = socket.send_to(&payload, to);
     };
     loop {
+        if forget.swap(false, Ordering::Relaxed) {
+            server = StreamServer::default();
+        }
         let now = clock.now();
         server.tick(now, &mut send);
         let wait = server.next_deadline().map_or(STREAM_WAIT, |at| at.since(clock.now()).min(STREAM_WAIT));

@@ -76,6 +76,11 @@ impl<'a> Lines<'a> {
     }
 }
 
+/// Sends a line without descriptors, or nothing if there is no room for it: its receiver hangs then.
+pub(super) fn beat(stream: &UnixStream) {
+    let _ = rustix::net::send(stream, b"[]\n", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
+
 /// Sends a line, and descriptors with its first octet. Errors: those of the socket.
 pub(super) fn send(stream: &UnixStream, line: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut octets = line.to_vec();

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,19 @@ pub(super) const POOL: &str = "pool/memory";
 /// The bell of a function in the pool.
 fn bell(function: usize) -> String {
     format!("pool/bell-{function:02}")
+}
+
+/// Between two beats, by which the manager knows that this process runs.
+const BEAT: Duration = Duration::from_millis(100);
+/// Looks in a row at which the control thread may have made no turn; it makes two a second at least.
+const STILL_MAX: u32 = 15;
+
+/// Turns of the control thread; 0: this process has none.
+static TURNS: AtomicU64 = AtomicU64::new(0);
+
+/// The control thread has made a turn.
+pub(crate) fn turned() {
+    TURNS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Between two attempts to reach the manager.
@@ -127,11 +141,29 @@ pub(crate) fn join(place: &Place) -> Result<(), String> {
             }
         })
         .map_err(|e| format!("the thread that talks to the unit's manager cannot be started: {e}"))?;
+    let beats = std::thread::Builder::new().name("beat".into()).spawn(beat);
+    beats.map_err(|e| {
+        format!("the thread that shows the unit's manager that this one runs cannot be started: {e}")
+    })?;
     let waited = CHANGED.wait_timeout_while(held(), JOINED_WITHIN, |held| !held.joined);
     if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
         return Err("the unit's manager does not answer, so this function has no descriptors".into());
     }
     Ok(())
+}
+
+/// Sends the manager a line without descriptors now and then, as long as the control thread makes turns.
+fn beat() {
+    let (mut seen, mut still) = (0, 0);
+    loop {
+        std::thread::sleep(BEAT);
+        let turns = TURNS.load(Ordering::Relaxed);
+        still = if turns == seen && turns > 0 { still + 1 } else { 0 };
+        seen = turns;
+        if let Some(manager) = held().manager.as_ref().filter(|_| still < STILL_MAX) {
+            channel::beat(manager);
+        }
+    }
 }
 
 /// One connection to the manager, until it ends.

@@ -47,7 +47,9 @@ const USED_WITHIN: Duration = Duration::from_secs(60);
 /// How long a CTA that another one has replaced may take to end.
 const REPLACED_ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// The longest time without a look at what is due.
-const CHECKED_EVERY: Duration = Duration::from_millis(500);
+const CHECKED_EVERY: Duration = Duration::from_millis(100);
+/// Looks in a row at which no beat of a function may be there: ten of them are due in that time.
+const SILENT_MAX: u32 = 10;
 
 /// A function of the unit.
 struct Member {
@@ -68,6 +70,9 @@ struct Member {
     unused: Option<Instant>,
     served: bool,
     ended: u64,
+    /// The beats that had come at the last look, and looks since then without another one.
+    beats: u64,
+    silent: u32,
 }
 
 /// What the next manager finds of a function.
@@ -97,6 +102,8 @@ pub(super) struct Manager {
     complete: bool,
     /// It replaces itself by the program that is in force.
     renews: Option<Instant>,
+    /// When functions that hang were looked for last.
+    looked: Instant,
     /// SIGHUP has come.
     reloads: Arc<AtomicBool>,
     _lock: ManagerLock,
@@ -144,6 +151,7 @@ impl Manager {
             upgrade: None,
             complete: false,
             renews: None,
+            looked: Instant::now(),
             reloads,
             _lock: lock,
         };
@@ -210,6 +218,8 @@ impl Manager {
             unused: None,
             served: false,
             ended: 0,
+            beats: 0,
+            silent: 0,
         };
         self.members.insert(function, member);
     }
@@ -358,6 +368,29 @@ impl Manager {
         }
     }
 
+    /// A UPF or a CPF of which no beat comes hangs: it is killed, and its successor goes on in its place. A CTA that hangs is replaced first. The time in
+    /// which this manager itself does not look does not count.
+    fn end_silent_functions(&mut self) {
+        if self.looked.elapsed() < CHECKED_EVERY {
+            return;
+        }
+        self.looked = Instant::now();
+        for (function, member) in &mut self.members {
+            let (Function::Upf | Function::Cpf(_), Some(process)) = (function, &member.process) else {
+                continue;
+            };
+            let beats = self.service.beats_of(*function);
+            // One of an older program sends none.
+            member.silent = if beats == member.beats && beats > 0 { member.silent + 1 } else { 0 };
+            member.beats = beats;
+            if member.silent >= SILENT_MAX {
+                warn!(%function, process = process.run.pid, "a function hangs: it is killed and started again");
+                process.signal(Signal::KILL);
+                member.silent = 0;
+            }
+        }
+    }
+
     /// Manages until a signal comes. Errors: one sentence.
     pub(super) fn run(&mut self, signals: &mut UnixStream) -> Result<(), String> {
         signals.set_nonblocking(true).map_err(|e| format!("signals cannot be awaited: {e}"))?;
@@ -369,6 +402,7 @@ impl Manager {
             }
             self.witness();
             self.end_hanging_ctas();
+            self.end_silent_functions();
             self.start_second_cta();
             self.start_due();
             while let Ok(order) = self.orders.try_recv() {
@@ -632,6 +666,8 @@ fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
             unused: None,
             served: false,
             ended: 0,
+            beats: 0,
+            silent: 0,
         };
         Some((function.parse().ok()?, member))
     });

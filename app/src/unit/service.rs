@@ -44,6 +44,8 @@ struct Watch {
 struct Joined {
     stream: UnixStream,
     code: String,
+    /// Lines that have come from it: one each tenth of a second, as long as it runs.
+    beats: u64,
 }
 
 struct State {
@@ -146,6 +148,11 @@ impl Service {
         self.state().joined.get(&function).map(|joined| joined.code.clone())
     }
 
+    /// How many beats have come from a function that is connected.
+    pub(super) fn beats_of(&self, function: Function) -> u64 {
+        self.state().joined.get(&function).map_or(0, |joined| joined.beats)
+    }
+
     /// A function is replaced: its successor connects then.
     pub(super) fn forget(&self, function: Function) {
         self.state().joined.remove(&function);
@@ -224,6 +231,7 @@ impl Service {
             let descriptors = lines.take_descriptors(names.len())?;
             let mut state = self.state();
             if state.admitted.get(&run.pid) == Some(&(function, run)) {
+                state.joined.get_mut(&function).into_iter().for_each(|joined| joined.beats += 1);
                 state.keep(names.into_iter().zip(descriptors).collect(), Some(function));
             }
         }
@@ -244,7 +252,7 @@ impl Service {
         let missing: Vec<(String, OwnedFd)> = (names.iter().cloned().zip(descriptors))
             .filter(|(name, _)| !state.descriptors.contains_key(name))
             .collect();
-        state.joined.insert(function, Joined { stream: stream.try_clone()?, code });
+        state.joined.insert(function, Joined { stream: stream.try_clone()?, code, beats: 0 });
         state.keep(missing, Some(function));
         let for_it = state.descriptors.iter();
         let for_it: Vec<_> = for_it.filter(|(n, _)| is_for(n, function) && !names.contains(n)).collect();

@@ -5,6 +5,7 @@ mod change;
 mod classifier;
 mod flows;
 mod handover;
+mod harvest;
 mod kinds;
 mod limit;
 mod population;
@@ -33,6 +34,8 @@ pub(crate) enum Experiment {
     /// Handover and paging at 10,000 packets a second: lost, reordered, longest delay, by where packets are buffered, and live by kind of I/O
     /// (L25GC table 2, Synergy figure 12).
     Handover(handover::Options),
+    /// Background work in the stalls of the packet pipeline: what it gets and what packets pay, over sessions (MSH).
+    Harvest(harvest::Options),
     /// Packet threads that share the sessions: packets a second, and of a core's time, where packets arrive at their thread and where they
     /// arrive at any.
     Threads(threads::Options),
@@ -53,6 +56,7 @@ pub(crate) fn run(mut experiment: Experiment, quick: bool, plots: &Path) -> io::
             Experiment::Classifier(options) => options.quick(),
             Experiment::Flows(options) => options.quick(),
             Experiment::Handover(options) => options.quick(),
+            Experiment::Harvest(options) => options.quick(),
             Experiment::Threads(options) => options.quick(),
             Experiment::Throughput(options) => options.quick(),
             Experiment::Xdp(options) => options.quick(),
@@ -63,6 +67,7 @@ pub(crate) fn run(mut experiment: Experiment, quick: bool, plots: &Path) -> io::
         Experiment::Classifier(options) => classifier::run(options, plots),
         Experiment::Flows(options) => flows::run(options, plots),
         Experiment::Handover(options) => handover::run(options, plots),
+        Experiment::Harvest(options) => harvest::run(options),
         Experiment::Threads(options) => threads::run(options, plots),
         Experiment::Throughput(options) => throughput::run(options, plots),
         Experiment::Xdp(options) => xdp::run(options, plots),

@@ -16,6 +16,7 @@ use whimbrel_open::msg::Grant;
 use whimbrel_security::{AkaFunctions, K, Milenage, Opc};
 
 pub use sqlite::Sqlite;
+pub(crate) use sqlite::{octets as octets_of, open_configured};
 pub use usage::{NamedStanding, UsageBatch, UsageState, UsageStorage};
 
 /// How long a grant stays after its end, for settlement: 90 days.
@@ -207,6 +208,8 @@ pub enum StorageError {
     EpochsFull,
     /// The system gives no random octets.
     NoRandomness(String),
+    /// The log of issuing keys takes no such entry; why.
+    Log(String),
 }
 
 impl fmt::Display for StorageError {
@@ -236,7 +239,7 @@ impl fmt::Display for StorageError {
                 write!(f, "epoch {id} is the current one; begin another with `whimbrel broker epoch begin`")
             }
             Self::EpochsFull => f.write_str("all 256 key identifiers are in use; end epochs first"),
-            Self::NoRandomness(e) => f.write_str(e),
+            Self::NoRandomness(e) | Self::Log(e) => f.write_str(e),
         }
     }
 }

@@ -135,8 +135,7 @@ impl Sqlite {
         }
         let failed = |e| failed(path, e);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut db = Connection::open_with_flags(path, flags).map_err(failed)?;
-        configure(&db).map_err(failed)?;
+        let mut db = open_configured(path, flags).map_err(failed)?;
         create(&mut db).map_err(failed)?;
         match layout(&db).map_err(failed)? {
             (APPLICATION_ID, VERSION) => {}
@@ -219,10 +218,24 @@ impl Sqlite {
 }
 
 fn failed(path: &Path, e: rusqlite::Error) -> StorageError {
-    match e.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StorageError::Corrupt(path.to_owned()),
-        _ => StorageError::Sqlite(path.to_owned(), e),
+    StorageError::of_sqlite(path, e)
+}
+
+impl StorageError {
+    /// What SQLite says of the file at `path`.
+    pub(crate) fn of_sqlite(path: &Path, e: rusqlite::Error) -> Self {
+        match e.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(path.to_owned()),
+            _ => Self::Sqlite(path.to_owned(), e),
+        }
     }
+}
+
+/// A connection that loses nothing in a power failure, and leaves nothing of what was deleted.
+pub(crate) fn open_configured(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let db = Connection::open_with_flags(path, flags)?;
+    configure(&db)?;
+    Ok(db)
 }
 
 fn configure(db: &Connection) -> rusqlite::Result<()> {
@@ -263,7 +276,7 @@ fn next_generation(tx: &Transaction<'_>) -> rusqlite::Result<i64> {
 }
 
 /// A column of exactly `N` octets.
-pub(super) fn octets<const N: usize>(row: &Row<'_>, column: usize) -> rusqlite::Result<[u8; N]> {
+pub(crate) fn octets<const N: usize>(row: &Row<'_>, column: usize) -> rusqlite::Result<[u8; N]> {
     let octets: Vec<u8> = row.get(column)?;
     octets.try_into().map_err(|_| damaged(column))
 }

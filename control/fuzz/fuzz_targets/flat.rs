@@ -11,7 +11,7 @@ use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, UeContext, S
 
 const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint-2.hex");
 const FORMER: &str = include_str!("../../src/flat/testdata/checkpoint-1.hex");
-const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope-3.hex");
+const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope-4.hex");
 const BATCHES: &str = include_str!("../../src/flat/testdata/batch-4.hex");
 const CONFIGS: &str = include_str!("../../src/flat/testdata/config-3.hex");
 

@@ -154,7 +154,7 @@ pub(super) fn abba() -> Result<ie::Abba, Refusal> {
 }
 
 /// TS 33.512 §4.2.2.1.2, TS 24.501 §5.4.1.2.2.5, §5.4.1.3.5: AUTHENTICATION REJECT.
-fn not_accepted(ue: Ue, refusal: Refusal, eap_failure: Option<ie::EapMessage>) -> End {
+pub(super) fn not_accepted(ue: Ue, refusal: Refusal, eap_failure: Option<ie::EapMessage>) -> End {
     let mut reject = AuthenticationReject::new();
     reject.eap_message = eap_failure;
     send_nas(ue, &reject.into(), Security::Current);

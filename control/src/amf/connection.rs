@@ -30,6 +30,7 @@ pub(crate) fn adopt(
         detach(ue);
     }
     ue.with(|p| {
+        let secured = secured && !p.amf.keys_are_doubtful();
         p.amf.reachable_until = None;
         p.amf.connection_until = None;
         p.amf.connection = Some(Box::new(Connection {

@@ -22,6 +22,7 @@ use super::pending_setup::{self, is_setup_pending, release_sent, setup_requested
 use super::session_resources::n2_items;
 use super::target::{handover_over, is_settled};
 use super::{location_reporting, radio_capability_check, rrc_inactive};
+use crate::event::Sign;
 use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
@@ -183,6 +184,7 @@ pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
             let failed = m.pdu_session_resource_failed_to_setup_list_cxt_res;
             n2_items(ue, failed, N2Outcome::SetupFailed);
             pending_setup::context_answered(ue);
+            location_reporting::sign(ue, || Sign::Connected);
             location_reporting::resume(ue);
             radio_capability_check::begin(ue);
             Ok(())

@@ -10,6 +10,7 @@ use super::ask::ask;
 use super::end;
 use super::n2::send_nas;
 use super::paging::page_if_awaited;
+use super::session_resources;
 use crate::event::{Deregistered, Event};
 use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue};
@@ -59,6 +60,10 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
     ue.start(Lane::Mobility, Procedure::DeregistrationByNetwork, async move {
         let began = ue.now();
         let again = matches!(why, Deregistered::GrantExpired | Deregistered::CreditUsedUp);
+        if again {
+            // Nobody pays for what is served while the UE does not answer. TS 23.502 §4.2.2.3.3: the sessions may end before it has.
+            session_resources::release_all(ue);
+        }
         match request(ue, cause, again).await {
             Ok(()) => {
                 let (subject, took) = (ue.with(|p| p.subject()), ue.now().since(began));

@@ -50,7 +50,7 @@ fn enter(ue: Ue, emergency: &Emergency) {
     ue.with(|p| {
         p.amf.emergency = true;
         p.amf.subscription = None;
-        p.grant = None;
+        (p.grant, p.veil) = (None, None);
         p.amf.allowed_nssai = vec![emergency.s_nssai];
         p.amf.requested_nssai = Box::default();
     });

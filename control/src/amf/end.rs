@@ -5,7 +5,7 @@ use whimbrel_ngap::ie::CauseNas;
 
 use super::n2::{ids, send_release_command};
 use super::udm_client;
-use super::{an_release, n14, session_resources};
+use super::{an_release, n14, predicted_handover, session_resources};
 use crate::envelope::Disposition;
 use crate::event::Event;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
@@ -88,6 +88,7 @@ pub(crate) enum Keys {
 
 /// Ends the UE's registration now and its connection a little later; if a procedure still runs, both end at once.
 pub(crate) fn dismiss_later(ue: Ue, keys: Keys) {
+    predicted_handover::withdraw(ue);
     if ue.with(|p| p.lanes.idle()) { keep_connection(ue, keys) } else { dismiss(ue) }
 }
 
@@ -157,7 +158,7 @@ pub(crate) fn registers_in_time(ue: Ue, protected: bool) {
     session_resources::release_all(ue);
     ue.with(|p| {
         p.amf.connection_until = None;
-        p.grant = None; // it gets another with its registration
+        (p.grant, p.veil) = (None, None); // it gets another with its registration
         if !protected {
             (p.amf.supi, p.amf.pei, p.amf.security, p.amf.k_amf) = (None, None, None, None);
         }

@@ -21,12 +21,12 @@ use whimbrel_ngap::transfer::{
 
 use super::as_security::settle_chain;
 use super::context_setup::release_session_resources;
-use super::handover_request::{Asked, request};
+use super::handover_request::request;
 use super::mobility_restrictions::permitted;
 use super::n2::{emit, ids, note_released, send};
 use super::target;
 use super::user_location::{locate, location};
-use super::{end, location_reporting, n14, path_switch, pending_setup};
+use super::{end, location_reporting, n14, path_switch, pending_setup, predicted_handover};
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::{Dropped, Event, Sign};
@@ -35,7 +35,7 @@ use crate::procedure::{Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
 use crate::services::nsmf::Admitted;
-use crate::state::{By, Connection, Phase, Source, Target, UeContext};
+use crate::state::{Asked, By, Connection, Phase, PredictedHandover, Source, Target, UeContext};
 
 /// How long the source and the forwarding tunnels are kept for packets that are still under way (TS 23.502 §4.9.1.3.3
 /// steps 6b, 14 and 15 leave it to the AMF). A gNB forwards what it has buffered within a fraction of it.
@@ -84,6 +84,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
         && let Ok(tai) = to_gnb(&m)
         && let Some(peer) = ue.config().amf.peer_amf_of(tai)
     {
+        predicted_handover::withdraw(ue);
         return n14::source::start(ue, m, peer);
     }
     let to = match check(ue, &m, to) {
@@ -98,10 +99,11 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
         let subject = ue.with(|p| p.subject());
         return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it has its HANDOVER COMMAND
     }
+    let predicted = predicted_handover::take(ue, &m, &to);
     let ue = ue.on(Lane::Handover);
     ue.start(Lane::Handover, Procedure::Handover, async move {
         let began = ue.now();
-        match handover(ue, m.into(), to.into()).await {
+        match handover(ue, m.into(), to.into(), predicted).await {
             Ok(further) => {
                 end::arm_inactivity_timer(ue);
                 let subject = ue.with(|p| p.subject());
@@ -193,19 +195,33 @@ pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
     Ok(())
 }
 
-/// Returns the PATH SWITCH REQUEST of the UE's next gNB, if the UE has moved on by Xn already.
+/// Returns the PATH SWITCH REQUEST of the UE's next gNB, if the UE has moved on by Xn already. `predicted`: what was prepared before.
 async fn handover(
     ue: Ue,
     m: Rc<HandoverRequired>,
     to: Rc<HandoverTarget>,
+    predicted: Option<Box<PredictedHandover>>,
 ) -> Result<Option<Box<PathSwitchRequest>>, Failed> {
     target::release_source(ue); // of an earlier handover
-    ue.with(|p| p.amf.target = Some(Target::asked_for(&to).into()));
-    target::await_setups(ue, &named(&m)).await?;
-    let asked = request(ue, &m, &to, None)?; // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
-    let answer = resources(ue).await?; // step 10
+    let (expected, predicted) = (predicted.is_some(), predicted.map(|p| *p));
+    let (target, prepared) = match predicted {
+        Some(PredictedHandover { target, request: Some(r), .. }) => (target, Some((r.asked, r.answer))),
+        _ => (Target::asked_for(&to), None),
+    };
+    ue.with(|p| p.amf.target = Some(target.into()));
+    let (asked, answer) = match prepared {
+        Some(prepared) => prepared,
+        None => {
+            target::await_setups(ue, &named(&m)).await?;
+            (request(ue, &m, &to, None)?, None) // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
+        }
+    };
+    let answer = match answer {
+        Some(answer) => answer,
+        None => resources(ue).await?, // step 10
+    };
     let (admitted, failed) = admit(ue, &asked, &answer)?;
-    let admitted = ue.smf().start_forwarding(ue, admitted, direct(&m)).await?; // steps 11 and 12
+    let admitted = ue.smf().start_forwarding(ue, admitted, direct(&m), expected).await?; // steps 11 and 12
     command(ue, &m, &asked, &answer, &admitted, &failed); // §4.9.1.3.3 steps 1 and 2
     let notify = notified(ue).await?; // steps 3 to 5
     Ok(arrive(ue, &notify, &admitted, &not_admitted(&answer, &admitted)).await?) // steps 7 to 13

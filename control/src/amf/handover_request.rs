@@ -1,10 +1,7 @@
 //! Resource allocation of an N2 handover: HANDOVER REQUEST (TS 38.413 §8.4.2.2, TS 23.502 §4.9.1.3.2 steps 4 to 9),
 //! with the UE's security capabilities (TS 33.501 §6.7.3.2).
 
-use whimbrel_ids::PduSessionId;
-use whimbrel_ngap::ie::{
-    Cause, CauseRadioNetwork, PduSessionResourceSetupItemHoReq, UeAggregateMaximumBitRate,
-};
+use whimbrel_ngap::ie::{CauseRadioNetwork, PduSessionResourceSetupItemHoReq, UeAggregateMaximumBitRate};
 use whimbrel_ngap::msg::{HandoverRequest, HandoverRequired};
 
 use super::as_security::{Fresh, offer_chain, ue_security_capabilities};
@@ -16,15 +13,7 @@ use super::{location_reporting, rrc_inactive};
 use crate::envelope::HandoverTarget;
 use crate::procedure::Ue;
 use crate::refusal::Refusal;
-use crate::state::{By, Phase, bits};
-
-/// The sessions that HANDOVER REQUIRED lists.
-pub(crate) struct Asked {
-    /// Those in HANDOVER REQUEST.
-    pub(crate) sessions: Vec<PduSessionId>,
-    /// Those not in HANDOVER REQUEST, with the cause.
-    pub(crate) refused: Vec<(PduSessionId, Cause)>,
-}
+use crate::state::{Asked, By, Phase, bits};
 
 /// Sends HANDOVER REQUEST with the sessions and a fresh {NH, NCC} (TS 33.501 §6.9.2.3.3): `keys`, if another AMF has derived them.
 pub(crate) fn request(

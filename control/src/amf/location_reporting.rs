@@ -15,6 +15,7 @@ use whimbrel_ngap::msg::{LocationReport, LocationReportingControl, LocationRepor
 use super::n2::{ids, send};
 use super::paging;
 use super::user_location::locate;
+use crate::config::Prediction;
 use crate::envelope::Locate;
 use crate::event::{Event, Sign};
 use crate::procedure::{Ue, out_of_state};
@@ -221,9 +222,21 @@ fn report(ue: Ue) {
     ue.event(Event::Located { subject, tai, cell });
 }
 
+/// Whether the movement of this UE may be predicted: the operator has not excluded the subscriber, nor the data network of one of its
+/// sessions.
+pub(crate) fn is_predicted(ue: Ue) -> bool {
+    let config = ue.config();
+    let Prediction { excluded_dnns, excluded_supis, .. } = &config.amf.prediction;
+    let excluded = ue.with(|p| {
+        p.amf.supi.is_none_or(|supi| excluded_supis.contains(&supi))
+            || p.sessions.values().any(|s| excluded_dnns.contains(&s.dnn))
+    });
+    config.amf.signs && !excluded
+}
+
 /// Emits an event for the handover predictor when the UE moves.
 pub(crate) fn sign(ue: Ue, sign: impl FnOnce() -> Sign) {
-    if ue.config().amf.signs {
+    if is_predicted(ue) {
         let (subject, tai, seen) = ue.with(|p| (p.subject(), p.amf.tai, p.amf.seen.clone()));
         ue.event(Event::Sign { subject, sign: sign(), tai, seen });
     }

@@ -31,10 +31,11 @@ mod open_home;
 pub(crate) mod paging;
 mod path_switch;
 pub(crate) mod pending_setup;
+pub(crate) mod predicted_handover;
 mod priority;
 mod radio_capability_check;
 mod ran_node;
-mod reach;
+pub(crate) mod reach;
 pub(crate) mod reachability;
 mod registration;
 pub(crate) mod rekeying;
@@ -53,6 +54,7 @@ mod udm_client;
 mod ue_context_modification;
 mod unread;
 mod user_location;
+mod veil_attach;
 
 pub use crate::event::WarningOutcome;
 pub use crate::n14::{

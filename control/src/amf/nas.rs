@@ -110,8 +110,17 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
     if let Some(header) = header
         && let Some((plain, count)) = ue.with(|p| open(&mut p.amf, header, octets))
     {
-        let secured =
-            ue.with(|p| p.amf.connection.as_mut().is_some_and(|c| std::mem::replace(&mut c.secured, true)));
+        let secured = ue.with(|p| {
+            // Under doubtful keys there is no secure exchange: the UE answers an AUTHENTICATION REQUEST without protection.
+            let secures = header == SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext
+                || !p.amf.keys_are_doubtful();
+            let connection = p.amf.connection.as_mut();
+            connection.is_some_and(|c| {
+                let before = c.secured;
+                c.secured |= secures;
+                before
+            })
+        });
         let message = mm::Message::decode(&plain).map_err(|e| Unread::of(&e, true))?;
         if !fits(header, &message) {
             return Err(Dropped::Integrity.into());
@@ -224,14 +233,31 @@ fn unprotected(octets: &[u8]) -> Result<(mm::Message, u64), Unread> {
     }
 }
 
+/// The messages that a UE accepts without protection on a connection that has none yet (TS 24.501 §4.4.4.2).
+fn goes_without_protection(message: &mm::Message) -> bool {
+    matches!(
+        message,
+        mm::Message::IdentityRequest(_)
+            | mm::Message::AuthenticationRequest(_)
+            | mm::Message::AuthenticationResult(_)
+            | mm::Message::AuthenticationReject(_)
+            | mm::Message::RegistrationReject(_)
+            | mm::Message::DeregistrationAcceptUeOriginating(_)
+            | mm::Message::ServiceReject(_)
+    )
+}
+
 /// Encodes and protects a downlink message; returns the COUNT used. `None`, with an event, if no COUNT is left: a COUNT
-/// is never used twice (TS 24.501 §4.4.3.5).
+/// is never used twice (TS 24.501 §4.4.3.5). Under doubtful keys nothing is protected.
 pub(crate) fn protect(ue: Ue, message: &mm::Message, security: Security) -> Option<(Vec<u8>, Option<u32>)> {
     let mut plain = Vec::with_capacity(64);
     message.encode(&mut plain);
     ue.with(|p| {
         let (context, header) = match security {
             Security::Plain => return Some((plain, None)),
+            Security::Current if p.amf.keys_are_doubtful() => {
+                return goes_without_protection(message).then_some((plain, None));
+            }
             Security::Proposed => {
                 (p.amf.proposed.as_mut(), SecurityHeaderType::IntegrityProtectedWithNewContext)
             }

@@ -16,15 +16,15 @@ use super::nas::{self, First};
 use super::ran_node::error_indication;
 use super::user_location::locate;
 use super::{
-    an_release, handover, location_reporting, nas_dispatch, paging, path_switch, radio_capability_check,
-    rrc_inactive, session_indication, session_resources, target,
+    an_release, handover, location_reporting, nas_dispatch, paging, path_switch, predicted_handover,
+    radio_capability_check, rrc_inactive, session_indication, session_resources, target,
 };
 use crate::envelope::{AssociationId, Disposition, HandoverTarget};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::procedure::{Lane, Ue, out_of_state};
 use crate::services::nsmf::N2Outcome;
-use crate::state::{Security, UeContext};
+use crate::state::{Security, Target, UeContext};
 
 /// The first message of a connection.
 ///
@@ -105,6 +105,7 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Opti
         Ok(Side::Serving) => dispatch(ue, message, to),
         Ok(Side::Target) => of_target(ue, message),
         Ok(Side::Source) => of_source(ue, message),
+        Ok(Side::Predicted) => predicted_handover::of_target(ue, message),
         Err(cause) => {
             // Messages that end a connection, and error indications, get no answer (TS 38.413 §10.6).
             let ends = matches!(message, Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_));
@@ -151,6 +152,8 @@ enum Side {
     Target,
     /// The former one, which still forwards packets.
     Source,
+    /// The target of a predicted handover.
+    Predicted,
 }
 
 /// The connection that a message belongs to, by association and both AP IDs (TS 38.413 §10.6).
@@ -161,10 +164,12 @@ fn side(
 ) -> Result<Side, CauseRadioNetwork> {
     let (amf, ran) = ids.ok_or(CauseRadioNetwork::UnknownLocalUeNgapId)?;
     ue.with(|p| {
-        let of_target = p.amf.target.as_ref().is_some_and(|t| {
+        let is_of = |t: &Target| {
             let named = ran.is_none_or(|ran| t.ran_ue_ngap_id.is_none_or(|known| known == ran));
             t.association == association && t.amf_ue_ngap_id == amf && named
-        });
+        };
+        let of_target = p.amf.target.as_deref().is_some_and(is_of);
+        let of_predicted = p.amf.predicted.as_ref().is_some_and(|p| p.request.is_some() && is_of(&p.target));
         let serving =
             p.amf.connection.as_ref().filter(|c| c.association == association && c.amf_ue_ngap_id == amf);
         let of_source = p
@@ -176,6 +181,7 @@ fn side(
         match serving {
             _ if of_target => Ok(Side::Target),
             _ if of_source => Ok(Side::Source),
+            _ if of_predicted => Ok(Side::Predicted),
             Some(c) if ran.is_none_or(|ran| ran == c.ran_ue_ngap_id) => Ok(Side::Serving),
             Some(_) => Err(CauseRadioNetwork::InconsistentRemoteUeNgapId),
             None => Err(CauseRadioNetwork::UnknownLocalUeNgapId),
@@ -286,7 +292,10 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             session_resources::secondary_rat_usage(ue, &m.pdu_session_resource_secondary_rat_usage_list)
         }
         // There is no LMF, and the procedure has no answer (TS 38.413 §8.10.3).
-        Message::UplinkUeAssociatedNrppaTransport(_) => {
+        Message::UplinkUeAssociatedNrppaTransport(m) => {
+            if predicted_handover::container(ue, &m) {
+                return;
+            }
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
         }

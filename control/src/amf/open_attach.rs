@@ -19,27 +19,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_ids::{FiveQi, Supi};
+use whimbrel_ids::{Dnn, FiveQi, SNssai, Supi};
 use whimbrel_nas::ie::{EapMessage, NaiFormat, NgKsi, SscMode, Suci};
-use whimbrel_open::carriage::{EapCode, EapExpanded, SuciNai};
+use whimbrel_open::carriage::{EapCode, EapExpanded, Scheme, SuciNai};
 use whimbrel_open::crypto::Seed;
-use whimbrel_open::msg::{Grant, RefusalCause, SignedGrant, SignedRefusal};
+use whimbrel_open::msg::{Qos, RefusalCause, SignedGrant, SignedRefusal};
 use whimbrel_open::operator::{OperatorAttach, OperatorError, OperatorSession};
 use whimbrel_security::KSeaf;
 
 use super::authentication::{self, ABBA, Authenticated, Claim, Failure, HomeNetworks, next_ksi};
 use super::identification::ask_suci;
-use super::udm_client;
-use crate::config::Open;
+use super::{udm_client, veil_attach};
 use crate::envelope::Effect;
 use crate::event::Event;
 use crate::input::Input;
-use crate::open::{Answer, Question, Request, Unreachable};
+use crate::open::{Answer, Request, Unreachable};
 use crate::procedure::{End, Interrupt, Ue};
 use crate::refusal::{BrokerFault, Refusal, Refused};
 use crate::services::nudm::Identity;
 use crate::state::{
     Ambr, Arp, Security, SessionGrant, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription,
+    VeilSession,
 };
 
 /// After how long without an answer the broker is asked again: a question or an answer may have been lost with a process.
@@ -55,10 +55,18 @@ pub(crate) struct Authentication {
 
 /// What a broker has granted to a UE.
 pub(crate) struct Granted {
-    grant: Box<SessionGrant>,
-    subscription: Arc<Subscription>,
+    pub(super) grant: BrokerGrant,
+    pub(super) subscription: Arc<Subscription>,
     /// The pseudonym of the UE's session before this one.
-    former: Option<Supi>,
+    pub(super) former: Option<Supi>,
+}
+
+/// A grant of either kind.
+pub(super) enum BrokerGrant {
+    /// By SAP, or to an ordinary UE.
+    Open(Box<SessionGrant>),
+    /// To a veiled UE.
+    Veil(Box<VeilSession>),
 }
 
 /// In place of step 14 of TS 23.502 §4.2.2.2.2: the UE is registered under its pseudonym, and its former one is given up. Nothing new is
@@ -69,7 +77,12 @@ pub(crate) async fn register(ue: Ue, supi: Supi, granted: Option<Granted>) -> Re
         udm_client::register_guest(ue, supi, None).await?;
         return Ok(subscription);
     };
-    ue.with(|p| p.grant = Some(grant));
+    ue.with(|p| {
+        (p.grant, p.veil) = match grant {
+            BrokerGrant::Open(grant) => (Some(grant), None),
+            BrokerGrant::Veil(session) => (None, Some(session)),
+        }
+    });
     udm_client::register_guest(ue, supi, former).await?;
     Ok(subscription)
 }
@@ -96,6 +109,9 @@ async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, E
         return Err(Refusal::BadSuci.into());
     };
     let suci = SuciNai::parse(nai).map_err(|_| Refusal::BadSuci)?;
+    if suci.scheme == Scheme::D {
+        return Box::pin(veil_attach::attach(ue, suci, offered)).await;
+    }
     let broker = suci.realm.clone();
     let refused = |why| Refusal::Broker { broker: broker.to_string(), why };
     let open =
@@ -103,7 +119,7 @@ async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, E
     let request = suci.to_request().map_err(|_| Refusal::BadSuci)?;
     let (asked, question) =
         OperatorAttach::ask(open.operator(config.amf.plmn), open.terms.clone(), request, &seed(ue));
-    let octets = match answer(ue, question, open.answer_timeout).await? {
+    let octets = match answer(ue, Request::Sap(question), open.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why)).into()),
     };
@@ -127,10 +143,11 @@ async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, E
 /// A broker has granted: for the log, and for the registration.
 fn granted(ue: Ue, grant: SignedGrant, former: Option<Supi>) -> Option<Granted> {
     let config = ue.config();
-    let subscription = Arc::new(subscription(&grant.grant, config.open.as_ref()?));
+    let open = config.open.as_ref()?;
+    let subscription = Arc::new(subscription(&grant.grant.qos, open.s_nssai, &open.dnn));
     let (subject, broker) = (ue.with(|p| p.subject()), grant.grant.broker.to_string());
     ue.event(Event::Granted { subject, broker, grant: grant.to_octets() });
-    Some(Granted { grant: Box::new(SessionGrant::new(grant)), subscription, former })
+    Some(Granted { grant: BrokerGrant::Open(Box::new(SessionGrant::new(grant))), subscription, former })
 }
 
 /// Entropy of an attach: what the machine draws a second time in a replay, it draws alike.
@@ -144,13 +161,13 @@ pub(super) fn seed(ue: Ue) -> Seed {
 /// Asks the broker, again and again until it answers or `timeout` is over.
 pub(super) async fn answer(
     ue: Ue,
-    question: Question,
+    question: Request,
     timeout: Duration,
 ) -> Result<Result<Vec<u8>, Unreachable>, End> {
     let until = ue.now() + timeout;
     let (mut asked, mut why) = (Vec::new(), Unreachable::TimedOut);
     while ue.now() < until {
-        asked.push(ue.emit(Effect::Broker(Request(question.clone())), None));
+        asked.push(ue.emit(Effect::Broker(question.clone()), None));
         let again = until.min(ue.now() + ASKED_AGAIN_AFTER);
         loop {
             match ue.any_answer(asked.clone(), again.since(ue.now())).await {
@@ -201,7 +218,7 @@ fn is_of_operator(cause: RefusalCause) -> bool {
 }
 
 /// EAP-Request of the expanded type.
-fn eap_message(ue: Ue, data: &[u8]) -> Option<EapMessage> {
+pub(super) fn eap_message(ue: Ue, data: &[u8]) -> Option<EapMessage> {
     let identifier = ue.random()[0];
     EapMessage::new(EapExpanded::new(EapCode::Request, identifier, data)?.to_octets())
 }
@@ -217,14 +234,14 @@ pub(crate) fn refusal_for_ue(ue: Ue, refusal: &Refusal) -> Option<EapMessage> {
 }
 
 /// What the broker has granted, as the terms of a subscription.
-fn subscription(grant: &Grant, open: &Open) -> Subscription {
-    let ambr = Ambr { ul_kbps: grant.qos.ul_kbps.into(), dl_kbps: grant.qos.dl_kbps.into() };
+pub(super) fn subscription(qos: &Qos, s_nssai: SNssai, dnn: &Dnn) -> Subscription {
+    let ambr = Ambr { ul_kbps: qos.ul_kbps.into(), dl_kbps: qos.dl_kbps.into() };
     let dnn = SubscribedDnn {
-        dnn: open.dnn.clone(),
+        dnn: dnn.clone(),
         default: true,
         session_types: SessionTypes::IP,
         ssc_mode: SscMode::One,
-        five_qi: FiveQi(grant.qos.five_qi),
+        five_qi: FiveQi(qos.five_qi),
         arp: GUEST_ARP,
         session_ambr: ambr,
         static_ipv4: None,
@@ -233,7 +250,7 @@ fn subscription(grant: &Grant, open: &Open) -> Subscription {
         framed_routes: Vec::new(),
         up_security: None,
     };
-    let slice = SubscribedSlice { s_nssai: open.s_nssai, default: true, dnns: vec![dnn] };
+    let slice = SubscribedSlice { s_nssai, default: true, dnns: vec![dnn] };
     Subscription {
         ue_ambr: ambr,
         slices: vec![slice],

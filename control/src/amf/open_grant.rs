@@ -10,11 +10,13 @@ use crate::procedure::{Lane, Ue};
 pub(crate) fn end_if_over(ue: Ue) {
     let now = ue.now();
     let why = ue.with(|p| {
-        let grant = p.grant.as_ref()?;
+        let open = p.grant.as_ref().map(|grant| (grant.until(), grant.is_used_up()));
+        let veil = p.veil.as_ref().map(|session| (session.until(), session.is_used_up()));
+        let (until, used_up) = open.or(veil)?;
         if !p.amf.registered || p.lanes.procedure(Lane::Mobility).is_some() {
             return None;
         }
-        match (now >= grant.until(), grant.is_used_up()) {
+        match (now >= until, used_up) {
             (true, _) => Some(Deregistered::GrantExpired),
             (false, true) => Some(Deregistered::CreditUsedUp),
             (false, false) => None,

@@ -25,6 +25,7 @@ use super::authentication::{Proof, Step};
 use super::five_g_aka::{self, Challenge};
 use super::open_attach::{answer, fault, seed};
 use crate::config::Open;
+use crate::open::Request;
 use crate::procedure::{End, Ue};
 use crate::refusal::{BrokerFault, Refusal};
 use crate::services::nudm::{Identity, Resynchronisation};
@@ -58,7 +59,7 @@ pub(super) async fn challenge(
     let offer = (open.operator(config.amf.plmn), open.terms.clone());
     let subscriber = subscriber(identity)?;
     let (asked, question) = HomeAttach::ask(offer, broker.clone(), subscriber, token, &seed(ue));
-    let octets = match answer(ue, question, open.answer_timeout).await? {
+    let octets = match answer(ue, Request::Sap(question), open.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why))),
     };
@@ -76,7 +77,7 @@ pub(super) async fn challenge(
         Ok(res_star) => *res_star.octets(),
         Err(step) => return Ok(step),
     };
-    let octets = match answer(ue, asked.confirm(res_star), open.answer_timeout).await? {
+    let octets = match answer(ue, Request::Sap(asked.confirm(res_star)), open.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why))),
     };

@@ -14,7 +14,7 @@ use super::mobility_restrictions::permitted;
 use super::n2::{emit, note_released, refuse_names, send};
 use super::target;
 use super::user_location::{locate, location};
-use super::{end, location_reporting, pending_setup, rrc_inactive};
+use super::{end, location_reporting, pending_setup, predicted_handover, rrc_inactive};
 use crate::collision::{self, Verdict};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event, Sign};
@@ -51,6 +51,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
         send_failure(ue, &target);
         return refused(ue, refusal);
     }
+    predicted_handover::withdraw(ue); // it came by Xn
     let ue = ue.on(Lane::Handover);
     ue.start(Lane::Handover, Procedure::PathSwitch, path_switch(ue, m, target));
 }

@@ -141,7 +141,7 @@ async fn judged(
 const NO_AREA: Refusal = Refusal::Protocol("its gNB did not tell a tracking area");
 
 /// Whether a UE with a context is authenticated again: before a NAS COUNT wraps (TS 24.501 §4.4.3.5), after an emergency
-/// registration, whose keys may not be the subscriber's, and as often as the operator configures (TS 33.501 §6.1.2).
+/// registration, whose keys may not be the subscriber's, where its keys are doubtful, and as often as the operator configures (TS 33.501 §6.1.2).
 fn must_authenticate(ue: Ue) -> bool {
     let policy = ue.config().amf.access.authentication;
     let now = ue.now();
@@ -152,7 +152,7 @@ fn must_authenticate(ue: Ue) -> bool {
         let old = policy.after.is_some_and(|d| amf.authenticated_at.is_none_or(|at| now >= at + d));
         amf.registrations = amf.registrations.saturating_add(1);
         // A UE that had deregistered may use its earlier keys, but is not registered at the UDM.
-        near || often || old || amf.emergency || amf.subscription.is_none()
+        near || often || old || amf.emergency || amf.subscription.is_none() || amf.keys_are_doubtful()
     })
 }
 

@@ -47,6 +47,12 @@ fn start(ue: Ue) {
 }
 
 async fn rekeying(ue: Ue) -> Result<(), End> {
+    authenticate(ue).await?;
+    ue_context_modification::new_key(ue).await
+}
+
+/// Authenticates a UE that has a context, and takes new keys into use.
+pub(crate) async fn authenticate(ue: Ue) -> Result<(), End> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let offered = ue.with(|p| p.amf.ng_ksi).unwrap_or(NgKsi::NO_KEY);
     let open_attach::Authentication { proof, granted } =
@@ -57,5 +63,5 @@ async fn rekeying(ue: Ue) -> Result<(), End> {
         let subscription = open_attach::register(ue, supi, granted).await?;
         ue.with(|p| p.amf.subscription = Some(subscription));
     }
-    ue_context_modification::new_key(ue).await
+    Ok(())
 }

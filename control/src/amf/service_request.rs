@@ -7,7 +7,7 @@ use whimbrel_nas::mm::{ServiceAccept, ServiceReject, ServiceRequest};
 use super::context_setup::{context_answer, deliver};
 use super::mobility_restrictions::{permitted, service_allowed};
 use super::n2::send_nas;
-use super::{configuration_update, end, priority, registration, session_resources};
+use super::{configuration_update, end, priority, registration, rekeying, session_resources};
 use crate::event::Event;
 use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
@@ -33,6 +33,8 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
             Err(End::Refused(refusal @ (Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. }))) => {
                 not_served(ue, refusal);
             }
+            // The request was not the UE's own, or the UE did not answer: its context stays for the UE itself.
+            Err(End::Refused(refusal)) if ue.with(|p| p.amf.keys_are_doubtful()) => not_served(ue, refusal),
             Err(End::Refused(refusal)) => refuse(ue, refusal),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
         }
@@ -43,6 +45,9 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
     let tai = ue.with(|p| p.amf.tai).ok_or(Refusal::Protocol("its gNB did not tell a tracking area"))?;
     if !ue.config().amf.serves(tai) && !ue.with(|p| p.amf.emergency) {
         return Err(Refusal::TaiNotServed(tai).into());
+    }
+    if ue.with(|p| p.amf.keys_are_doubtful()) {
+        rekeying::authenticate(ue).await?;
     }
     permitted(ue, tai)?;
     if !passes_restrictions(request.service_type) {

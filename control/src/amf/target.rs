@@ -10,7 +10,7 @@ use whimbrel_ngap::msg::{HandoverCancel, HandoverCancelAcknowledge, UeContextRel
 use super::connection::lost;
 use super::context_setup::is_context_pending;
 use super::n2::{emit, ids, note_released, release_command, send, send_nas};
-use super::{handover, location_reporting, n14, path_switch};
+use super::{handover, location_reporting, n14, path_switch, predicted_handover};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::input::Input;
@@ -117,6 +117,7 @@ pub(crate) fn gone(ue: Ue) {
 /// and so is the former gNB of an earlier handover.
 pub(crate) fn abandon(ue: Ue) -> Option<Box<Target>> {
     release_source(ue);
+    predicted_handover::withdraw(ue);
     drop(n14::source::abandon(ue));
     let target = take(ue)?;
     match &target.by {
@@ -250,6 +251,7 @@ pub(crate) fn release_source(ue: Ue) {
 
 /// A gNB's association, or its connection of this UE, is lost: at the serving gNB, at the target, or both.
 pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
+    predicted_handover::association_lost(ue, association);
     source_gone(ue, |c| c.association == association);
     let (serving, target) = ue.with(|p| {
         p.amf.target.iter_mut().for_each(|t| drop(t.further.take_if(|f| f.association == association)));

@@ -26,6 +26,7 @@ mod packed;
 pub(crate) mod text;
 mod version_2;
 mod version_3;
+mod version_4;
 
 use std::cell::Cell;
 use std::fmt;

@@ -21,14 +21,15 @@ use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
 use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
-const CHECKPOINTS: [(u16, &str); 3] = [
+const CHECKPOINTS: [(u16, &str); 4] = [
+    (5, include_str!("testdata/checkpoint-5.hex")),
     (4, include_str!("testdata/checkpoint-4.hex")),
     (3, include_str!("testdata/checkpoint-3.hex")),
     (2, include_str!("testdata/checkpoint-2.hex")),
 ];
-const ENVELOPES: &str = include_str!("testdata/envelope-3.hex");
-const BATCHES: &str = include_str!("testdata/batch-5.hex");
-const CONFIGS: &str = include_str!("testdata/config-7.hex");
+const ENVELOPES: &str = include_str!("testdata/envelope-4.hex");
+const BATCHES: &str = include_str!("testdata/batch-6.hex");
+const CONFIGS: &str = include_str!("testdata/config-8.hex");
 
 fn frames(hex: &str) -> Vec<Vec<u8>> {
     let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();

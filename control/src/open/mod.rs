@@ -1,16 +1,41 @@
-//! What the AMF asks brokers (CellBricks, chapter 3.4.1; crate `whimbrel_open`).
+//! What the AMF asks brokers (CellBricks, chapter 3.4.1, crate `whimbrel_open`; LOCA, chapter 4.4.2, crate `whimbrel_veil`).
 //!
 //! A UE's machine asks with a [`Request`] among its outputs and gets an [`Answer`] as a later input. The machine holds no key of the
-//! operator's: whoever sends the question signs it ([`Question::sign`]). The octets of the answer are unverified; the machine checks
+//! operator's: whoever sends the question signs it ([`Question::sign`], [`VeilQuestion::sign`]). The octets of the answer are unverified; the machine checks
 //! them. The machine asks the same again while nothing comes, and the broker gives the same answer, so that neither a lost question
 //! nor a lost answer costs the UE anything.
 
 use serde::{Deserialize, Serialize};
+use whimbrel_open::id::Domain;
 pub use whimbrel_open::operator::Question;
+pub use whimbrel_veil::operator::Question as VeilQuestion;
 
 /// A question to a broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request(pub Question);
+pub enum Request {
+    /// Under the operator's name.
+    Sap(Question),
+    /// Under a token, over an anonymous channel.
+    Veil(VeilQuestion),
+}
+
+impl Request {
+    /// The broker.
+    pub const fn broker(&self) -> &Domain {
+        match self {
+            Self::Sap(question) => question.broker(),
+            Self::Veil(question) => question.request.broker(),
+        }
+    }
+
+    /// Its octets, for digests.
+    pub(crate) fn to_octets(&self) -> Vec<u8> {
+        match self {
+            Self::Sap(question) => question.to_octets(),
+            Self::Veil(question) => question.to_octets(),
+        }
+    }
+}
 
 /// What came of a question.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,13 +81,20 @@ pub enum Unreachable {
     Busy,
     /// It has paid for too little of what its users were served: it is not asked.
     DoesNotPay,
+    /// The session group of the token that the UE heard is not open: the UE hears another one by now.
+    NoToken,
 }
 
 impl Unreachable {
     /// Whether asking again within seconds is of no use.
     pub const fn is_lasting(self) -> bool {
         match self {
-            Self::NoAddress | Self::ForbiddenAddress | Self::Tls | Self::TooLong | Self::DoesNotPay => true,
+            Self::NoAddress
+            | Self::ForbiddenAddress
+            | Self::Tls
+            | Self::TooLong
+            | Self::DoesNotPay
+            | Self::NoToken => true,
             Self::NotConnected | Self::TimedOut | Self::Status(_) | Self::Busy => false,
         }
     }
@@ -80,6 +112,7 @@ impl core::fmt::Display for Unreachable {
             Self::TooLong => "its answer is too long",
             Self::Busy => "too many questions to brokers are under way",
             Self::DoesNotPay => "it has paid for too little of what its users were served",
+            Self::NoToken => "the token that the UE heard opens no session group now",
         })
     }
 }

@@ -67,6 +67,8 @@ pub enum Procedure {
     UpConnectionDeactivation,
     /// TS 38.413 §8.2.1: a setup whose answer only decides whether the gNB has to release what it set up.
     PduSessionResourceSetup,
+    /// TS 23.527 §4.3: a session is established again at a UPF that has lost it.
+    SessionRestoration,
 }
 
 /// Why an await ended without its input.

@@ -191,13 +191,17 @@ pub(crate) trait NsmfPduSession: Sync {
     fn prepare_handover(&self, ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)>;
     /// UpdateSMContext, hoState PREPARED (step 10): HANDOVER REQUEST ACKNOWLEDGE TRANSFER of the target gNB.
     fn handover_admitted(&self, ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Admitted, Cause>;
-    /// Steps 11 and 12: the UPF buffers, and forwards where the gNBs have no path of their own (all but `direct`).
+    /// Steps 11 and 12: the UPF buffers, and forwards where the gNBs have no path of their own (all but `direct`). `expected`: the handover
+    /// was predicted, so that only tunnels for forwarding are awaited from the UPF.
     fn start_forwarding(
         &self,
         ue: Ue,
         admitted: Vec<Admitted>,
         direct: Vec<PduSessionId>,
+        expected: bool,
     ) -> Answer<'_, Result<Vec<Admitted>, Interrupt>>;
+    /// The target of a predicted handover has admitted these sessions: the UPF expects the UE there (Synergy §III-C).
+    fn expect_arrival(&self, ue: Ue, admitted: &[Admitted]);
     /// UpdateSMContext, hoState COMPLETED (TS 23.502 §4.9.1.3.3 steps 7 and 8): downlink packets go to the target gNB.
     fn complete_handover(&self, ue: Ue, admitted: &[Admitted]) -> PathUpdates;
     /// Steps 8 to 10: the UPF's answers.

@@ -61,12 +61,13 @@ pub(crate) fn admitted(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Adm
 /// prefers forwarding; and for indirect forwarding it relays what the source forwards.
 ///
 /// Not before the target has admitted the session: until then the UE is at its source, for an unknown time. And not later:
-/// once the source has HANDOVER COMMAND, the UE leaves within milliseconds, without notice. A session for which the UPF has
-/// no tunnels is handed over without forwarding.
+/// once the source has HANDOVER COMMAND, the UE leaves within milliseconds, without notice: unless the handover was `expected`, the UPF's
+/// answer is awaited. A session for which the UPF has no tunnels is handed over without forwarding.
 pub(crate) async fn start_forwarding(
     ue: Ue,
     admitted: Vec<Admitted>,
     direct: Vec<PduSessionId>,
+    expected: bool,
 ) -> Result<Vec<Admitted>, Interrupt> {
     let held = ue.config().smf.handover_downlink == HandoverDownlink::Buffer;
     let mut done = Vec::with_capacity(admitted.len());
@@ -89,7 +90,11 @@ pub(crate) async fn start_forwarding(
         match n4::ask_modification(ue, psi, request) {
             Some(request) => {
                 note(ue, psi, rules);
-                asked.push((psi, (session, !passed_on.is_empty()), request));
+                // The answer brings nothing that HANDOVER COMMAND waits for.
+                match expected && passed_on.is_empty() {
+                    true => done.push(session),
+                    false => asked.push((psi, (session, !passed_on.is_empty()), request)),
+                }
             }
             None => done.push(unforwarded(session)),
         }

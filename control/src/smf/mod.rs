@@ -21,6 +21,7 @@ pub(crate) mod reanchoring;
 pub(crate) mod release;
 mod relocation;
 mod requested_qos;
+pub(crate) mod restoration;
 mod rule_change;
 mod rules;
 mod secondary_rat;

@@ -57,8 +57,9 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
             let s = p.sessions.get_mut(&psi)?;
             s.upf = upf;
             let inactivity = config.timers.session_inactivity;
-            let paid = p.grant.as_ref().filter(|_| !s.emergency);
-            let reporting = paid.map(|g| g.usage_reporting()).unwrap_or_default();
+            let open = p.grant.as_ref().map(|grant| grant.usage_reporting());
+            let paid = open.or(p.veil.as_ref().map(|session| session.usage_reporting()));
+            let reporting = paid.filter(|_| !s.emergency).unwrap_or_default();
             let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
             Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting))
         });
@@ -72,6 +73,33 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
             _ => Err(Refusal::Upf(None).into()),
         };
     }
+}
+
+/// A session that the UPF has lost is established there again, as it was (TS 23.527 §4.3).
+pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), End> {
+    let config = ue.config();
+    let subscribed = super::policy_change::subscribed(ue, psi).ok_or(Refusal::NoIdentity)?;
+    let request = ue.with(|p| {
+        let s = p.sessions.get(&psi)?;
+        let inactivity = config.timers.session_inactivity;
+        let paid = p.grant.as_ref().filter(|_| !s.emergency);
+        let reporting = paid.map(|g| g.usage_reporting()).unwrap_or_default();
+        let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
+        Some((s.upf, rules::restoration(s, &subscribed, node, buffering, inactivity, reporting)?))
+    });
+    let (upf, request) = request.ok_or(Refusal::Protocol("the session ended"))?;
+    let restored = match ask(ue, upf, Some(Seid(0)), request.into()).await? {
+        Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => m.up_f_seid,
+        Message::SessionEstablishmentResponse(m) => return Err(Refusal::Upf(Some(m.cause as u8)).into()),
+        _ => return Err(Refusal::Upf(None).into()),
+    };
+    ue.with(|p| {
+        if let Some(s) = p.sessions.get_mut(&psi) {
+            // The UPF numbers its usage reports from the beginning.
+            (s.up_seid, s.counted) = (restored.map(|f| f.seid), None);
+        }
+    });
+    Ok(())
 }
 
 /// The UPF lacks resources for a guaranteed bit rate: removes the session's GBR flows, as if a gNB refused them (TS 23.502 §4.3.2.2.1

@@ -70,6 +70,18 @@ fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscrip
     Verdict::Change { flows: flows(s, &policies(p, s, config), Ground::of(s, config)), ambr, default }
 }
 
+/// What the UE subscribes to for a session that it has; an emergency session's terms are the operator's.
+pub(super) fn subscribed(ue: Ue, psi: PduSessionId) -> Option<SubscribedDnn> {
+    let config = ue.config();
+    ue.with(|p| {
+        let s = p.sessions.get(&psi)?;
+        match &config.amf.access.emergency {
+            Some(emergency) if s.emergency => Some(emergency.terms()),
+            _ => terms(p.amf.subscription.as_deref()?, s).cloned(),
+        }
+    })
+}
+
 fn terms<'a>(subscription: &'a Subscription, s: &SmContext) -> Option<&'a SubscribedDnn> {
     subscription.slice(s.s_nssai)?.dnns.iter().find(|d| d.dnn == s.dnn)
 }

@@ -10,8 +10,8 @@ use whimbrel_pfcp::ie::{
     ApplicationId, ApplyAction, BarId, BitRate, Choice, DestinationInterface, DownlinkDataNotificationDelay,
     FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, MeasurementMethod,
     MeasurementPeriod, NetworkInstance, OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId,
-    ReportingTriggers, Rqi, SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId,
-    UserPlaneInactivityTimer, Volume,
+    ReportingTriggers, Rqi, SessionEstablishmentFlags, SourceInterface, SuggestedBufferingPacketsCount,
+    UeIpAddress, UrrId, UserPlaneInactivityTimer, Volume,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
@@ -108,6 +108,35 @@ pub(super) fn establishment(
     request.create_qers.extend(s.flows.iter().map(create_qer));
     request.create_urrs = vec![session_urr(reporting)];
     request
+}
+
+/// The rules of a session that its UPF has lost: those of a new one, with the tunnel and the addresses that it had. Downlink packets are
+/// buffered. `None` before a UPF has given a tunnel.
+pub(super) fn restoration(
+    s: &SmContext,
+    dnn: &SubscribedDnn,
+    node: IpAddr,
+    buffering: &Buffering,
+    inactivity: Duration,
+    reporting: UsageReporting,
+) -> Option<SessionEstablishmentRequest> {
+    let n3 = s.n3?;
+    let mut request = establishment(s, dnn, node, buffering, inactivity, reporting);
+    request.pfcpsereq_flags = Some(SessionEstablishmentFlags::RESTI);
+    for pdr in &mut request.create_pdrs {
+        if pdr.pdi.f_teid.is_some() {
+            pdr.pdi.f_teid = Some(FTeid::given(n3.teid, n3.address));
+        }
+        for ue in &mut pdr.pdi.ue_ip_addresses {
+            ue.ipv4 = ue.ipv4.and(s.ipv4.map(Choice::Given));
+            ue.ipv6 = ue.ipv6.and(s.ipv6.map(Choice::Given));
+        }
+    }
+    for (id, _) in s.marks.fars() {
+        let fars = request.create_fars.iter_mut().filter(|f| f.far_id == id);
+        fars.for_each(|far| far.apply_action = ApplyAction::BUFF | ApplyAction::NOCP);
+    }
+    Some(request)
 }
 
 /// The session's volume (TS 29.244 §5.2.2.2.1).

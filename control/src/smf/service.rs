@@ -136,8 +136,13 @@ impl NsmfPduSession for Smf {
         ue: Ue,
         admitted: Vec<Admitted>,
         direct: Vec<PduSessionId>,
+        expected: bool,
     ) -> Answer<'_, Result<Vec<Admitted>, Interrupt>> {
-        Box::pin(handover::start_forwarding(ue, admitted, direct))
+        Box::pin(handover::start_forwarding(ue, admitted, direct, expected))
+    }
+
+    fn expect_arrival(&self, ue: Ue, admitted: &[Admitted]) {
+        admitted.iter().for_each(|s| handover::expect(ue, s.psi, s.tunnel));
     }
 
     fn complete_handover(&self, ue: Ue, admitted: &[Admitted]) -> PathUpdates {

@@ -10,10 +10,11 @@ use whimbrel_ngap::transfer::{
 
 use super::context::an_tunnel;
 use super::establishment::emit_change;
-use super::n4::{Downlink, modify};
+use super::n4::{Downlink, modify, restore};
 use super::path_switch::is_being_released;
 use super::pending_change;
 use super::release_at_gnb;
+use super::restoration::is_lost;
 use crate::event::SessionChange;
 use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
@@ -125,6 +126,9 @@ pub(super) async fn set_downlink_tunnel(ue: Ue, psi: PduSessionId, transfer: &[u
     if failed.contains(&DEFAULT_QFI) {
         return Err(Refusal::RadioFailure("it did not set the default QoS flow up").into());
     }
+    if ue.with(|p| p.sessions.get(&psi).is_some_and(|s| is_lost(s))) {
+        restore(ue, psi).await?;
+    }
     modify(ue, psi, Downlink::To(tunnel)).await?;
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
@@ -207,7 +211,9 @@ pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
 /// goes on.
 pub(crate) fn asked_for(ue: Ue, psi: PduSessionId) {
     let lane = Lane::Session(psi);
-    if matches!(ue.with(|p| p.lanes.procedure(lane)), None | Some(Procedure::UpConnectionDeactivation)) {
+    let ends_for_it =
+        |running| matches!(running, Procedure::UpConnectionDeactivation | Procedure::SessionRestoration);
+    if ue.with(|p| p.lanes.procedure(lane)).is_none_or(ends_for_it) {
         let ue = ue.on(lane);
         ue.start(lane, Procedure::UpConnectionActivation, answered(ue, psi));
     }

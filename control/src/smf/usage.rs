@@ -38,7 +38,7 @@ impl Counted {
 /// Adds the volumes of usage reports. Those of unknown rules are ignored.
 pub(super) fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
     ue.with(|p| {
-        let (Some(s), grant) = (p.sessions.get_mut(&psi), &mut p.grant) else { return };
+        let (Some(s), grant, veil) = (p.sessions.get_mut(&psi), &mut p.grant, &mut p.veil) else { return };
         for report in reports.iter().filter(|r| r.urr_id == SESSION_URR) {
             let Some(volume) = &report.volume_measurement else { continue };
             if Counted::note(&mut s.counted, report.ur_seqn) {
@@ -46,6 +46,9 @@ pub(super) fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
                 s.usage = (s.usage.0.saturating_add(ul), s.usage.1.saturating_add(dl));
                 if let Some(grant) = grant.as_mut().filter(|_| !s.emergency) {
                     grant.count(ul, dl);
+                }
+                if let Some(session) = veil.as_mut().filter(|_| !s.emergency) {
+                    session.count(ul, dl);
                 }
             }
         }

@@ -11,7 +11,7 @@ use whimbrel_security::{KAmf, NasCount, NasSecurityContext, Nh};
 
 use super::connection::{Connection, RecentlyReleased, Source};
 use super::context_transfer::{ContextTransfer, InboundTransfer, OutboundTransfer, PEER_AMF_DOWNLINK_COUNTS};
-use super::handover::Target;
+use super::handover::{PredictedHandover, Target};
 use super::subscription::Subscription;
 use crate::flat::octets;
 
@@ -55,7 +55,7 @@ pub struct AmfContext {
     pub(crate) requested_nssai: Box<[SNssai]>,
     /// Registered for emergency services (TS 24.501 §3.1): nothing else is served.
     pub emergency: bool,
-    /// When the UE was authenticated with the present key, and the registrations since.
+    /// When the UE was authenticated with the present key, and the registrations since. [`Instant::ZERO`]: the keys are doubtful.
     pub(crate) authenticated_at: Option<Instant>,
     pub(crate) registrations: u32,
     /// Nudm_SDM_Notification was received, and the change is to be applied.
@@ -88,6 +88,9 @@ pub struct AmfContext {
     pub(crate) next_hop: Option<Box<NextHop>>,
     /// The target gNB of a handover, until the UE has arrived.
     pub target: Option<Box<Target>>,
+    /// The gNB where the UE is expected soon. Not part of a checkpoint, as the UE is not idle meanwhile.
+    #[serde(skip)]
+    pub(crate) predicted: Option<Box<PredictedHandover>>,
     /// The transfer of the UE to or from a peer AMF. Not part of a checkpoint, as the UE is not idle.
     #[serde(skip)]
     pub(crate) context_transfer: Option<Box<ContextTransfer>>,
@@ -106,6 +109,12 @@ pub struct AmfContext {
 }
 
 impl AmfContext {
+    /// The core was killed, and COUNTs may have been used that this context does not show: nothing is protected under its keys any more, and the UE
+    /// is authenticated before it is served (TS 33.501 §6.4.3.1).
+    pub(crate) fn keys_are_doubtful(&self) -> bool {
+        self.authenticated_at == Some(Instant::ZERO)
+    }
+
     /// Negotiated reachability in idle mode.
     pub(crate) fn reach(&self) -> Reach {
         self.reach.as_deref().copied().unwrap_or_default()

@@ -4,9 +4,10 @@
 //! context, so that any procedure that ends the handover can release the target.
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId};
+use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PduSessionId, RanUeNgapId, Tai};
 use whimbrel_nas::mm;
-use whimbrel_ngap::msg::PathSwitchRequest;
+use whimbrel_ngap::ie::Cause;
+use whimbrel_ngap::msg::{HandoverRequestAcknowledge, HandoverRequired, PathSwitchRequest};
 
 use super::amf_context::Security;
 use crate::envelope::{AssociationId, HandoverTarget};
@@ -44,6 +45,43 @@ impl Target {
             further: None,
         }
     }
+}
+
+/// A predicted handover (Synergy §III-C): what is prepared for it, until the UE's gNB asks for it or the prediction expires.
+#[derive(Clone, Debug)]
+pub(crate) struct PredictedHandover {
+    /// The expected target gNB. Its phase is [`Phase::Waiting`] while the core alone is prepared.
+    pub(crate) target: Target,
+    /// What the target broadcasts, as HANDOVER REQUIRED would get it.
+    pub(crate) to: HandoverTarget,
+    /// Its identity.
+    pub(crate) gnb: GlobalGnbId,
+    /// The tracking area there.
+    pub(crate) tai: Tai,
+    /// When the prediction expires.
+    pub(crate) until: Instant,
+    /// What the target gNB was asked for, after the source handed its container over early.
+    pub(crate) request: Option<PredictedRequest>,
+}
+
+/// HANDOVER REQUEST of a predicted handover.
+#[derive(Clone, Debug)]
+pub(crate) struct PredictedRequest {
+    /// HANDOVER REQUIRED as the source will send it.
+    pub(crate) required: Box<HandoverRequired>,
+    /// Which sessions the target was asked for.
+    pub(crate) asked: Asked,
+    /// The target's answer.
+    pub(crate) answer: Option<Box<HandoverRequestAcknowledge>>,
+}
+
+/// The sessions that HANDOVER REQUIRED lists.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// Those in HANDOVER REQUEST.
+    pub(crate) sessions: Vec<PduSessionId>,
+    /// Those not in HANDOVER REQUEST, with the cause.
+    pub(crate) refused: Vec<(PduSessionId, Cause)>,
 }
 
 /// A gNB to which the UE moved from its target, over Xn: its PATH SWITCH REQUEST has overtaken the target's HANDOVER NOTIFY

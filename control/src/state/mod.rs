@@ -6,7 +6,7 @@
 //! | `ue_context` | the whole UE context |
 //! | `amf_context`, `connection`, `handover`, `context_transfer` | the AMF's part |
 //! | `sm_context`, `qos_flow` | the SMF's part, one per PDU session |
-//! | `session_grant` | the broker's grant, if the UE is a broker's user |
+//! | `session_grant`, `veil_session` | the broker's grant, if the UE is a broker's user |
 //! | `subscription` | the subscription, from the UDM |
 
 mod amf_context;
@@ -18,6 +18,7 @@ mod session_grant;
 mod sm_context;
 mod subscription;
 mod ue_context;
+mod veil_session;
 
 pub use amf_context::{AmfContext, Seen};
 pub use connection::{Connection, RELEASE_GRACE, Source};
@@ -31,10 +32,11 @@ pub use subscription::{
     Subscription,
 };
 pub use ue_context::UeContext;
+pub use veil_session::VeilSession;
 
 pub(crate) use amf_context::{ALLOWED_SLICES_MAX, AREAS_MAX, Locating, NextHop, Reach, Security, VoiceMatch};
 pub(crate) use connection::{PendingSetup, SetupUse};
 pub(crate) use context_transfer::{ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer};
-pub(crate) use handover::{By, Phase, QueuedPathSwitch};
+pub(crate) use handover::{Asked, By, Phase, PredictedHandover, PredictedRequest, QueuedPathSwitch};
 pub(crate) use qos_flow::{DEFAULT_QFI, DEFAULT_RULE};
 pub(crate) use subscription::bits;

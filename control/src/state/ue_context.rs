@@ -11,6 +11,7 @@ use super::connection::Connection;
 use super::session_grant::SessionGrant;
 use super::sm_context::SmContext;
 use super::subscription::Subscription;
+use super::veil_session::VeilSession;
 use crate::envelope::{Batch, N2Names, Subject, UeId};
 use crate::procedure::{Lane, Lanes};
 
@@ -29,6 +30,8 @@ pub struct UeContext {
     pub sessions: BTreeMap<PduSessionId, Box<SmContext>>,
     /// The broker's grant, if the UE is a broker's user.
     pub grant: Option<Box<SessionGrant>>,
+    /// The broker's grant, if the UE attached veiled.
+    pub veil: Option<Box<VeilSession>>,
     /// Running procedures.
     #[serde(skip)]
     pub(crate) lanes: Lanes,
@@ -44,6 +47,7 @@ impl UeContext {
             amf: AmfContext::default(),
             sessions: BTreeMap::new(),
             grant: None,
+            veil: None,
             lanes: Lanes::default(),
         }
     }
@@ -86,8 +90,9 @@ impl UeContext {
 
     /// When its broker's grant ends. While a procedure of mobility management runs, that waits for the procedure's end.
     fn grant_until(&self) -> Option<Instant> {
-        let grant = self.grant.as_ref().filter(|_| self.amf.registered)?;
-        self.lanes.procedure(Lane::Mobility).is_none().then(|| grant.until())
+        let open = self.grant.as_ref().map(|grant| grant.until());
+        let until = open.or(self.veil.as_ref().map(|session| session.until()))?;
+        (self.amf.registered && self.lanes.procedure(Lane::Mobility).is_none()).then_some(until)
     }
 
     /// Its connections: at the serving gNB, at the target and at the former gNB of a handover.
@@ -97,7 +102,9 @@ impl UeContext {
             amf_ue_ngap_id: c.amf_ue_ngap_id,
             ran_ue_ngap_id: Some(c.ran_ue_ngap_id),
         };
-        let target = self.amf.target.as_ref().map(|t| N2Names {
+        // A predicted target that was asked has a connection too.
+        let predicted = self.amf.predicted.as_ref().filter(|p| p.request.is_some()).map(|p| &p.target);
+        let target = self.amf.target.as_deref().or(predicted).map(|t| N2Names {
             association: t.association,
             amf_ue_ngap_id: t.amf_ue_ngap_id,
             ran_ue_ngap_id: t.ran_ue_ngap_id,
@@ -108,12 +115,12 @@ impl UeContext {
 
     /// Whether no procedure runs.
     pub fn is_idle(&self) -> bool {
-        self.lanes.idle()
+        self.lanes.idle() && self.amf.predicted.is_none()
     }
 
     /// Completes the batch of an input with the state after it.
     pub(crate) fn conclude(&self, batch: &mut Batch) {
-        batch.idle = self.lanes.idle();
+        batch.idle = self.is_idle();
         let [serving, target, _] = self.n2_names();
         (batch.connected, batch.target) = (serving, target);
         batch.upfs = self.sessions.values().map(|s| s.upf).collect();
@@ -122,6 +129,7 @@ impl UeContext {
             self.amf.reachable_until,
             self.amf.connection_until,
             self.amf.source.as_ref().and_then(|s| s.until),
+            self.amf.predicted.as_ref().map(|p| p.until),
             self.leaving_until(),
             self.grant_until(),
         ];

@@ -78,6 +78,14 @@ impl Directory {
         self.slices = slices;
     }
 
+    /// A UE that was registered before the core was restarted is registered again, and counts in these slices.
+    pub fn restore(&mut self, ue: UeId, supi: Supi, slices: &[(SNssai, u32)]) {
+        self.register(ue, supi);
+        for (slice, _) in slices {
+            self.slices.entry(*slice).or_default().insert(ue);
+        }
+    }
+
     /// All registered UEs.
     pub fn all_registered(&self) -> impl Iterator<Item = UeId> + '_ {
         self.entries.values().filter_map(|e| e.registered)

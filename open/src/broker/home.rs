@@ -68,7 +68,8 @@ pub struct HomeRecord {
     pub sqn: Sqn,
     /// The vector's challenge.
     pub rand: [u8; 16],
-    /// Hash of the confirmation that this is the answer to; none: it is the challenge.
+    /// Hash of the confirmation that this is the answer to; none: it is the challenge; that of the vector request: it is the refusal of
+    /// that, and there was no challenge.
     pub confirmation: Option<[u8; 32]>,
     /// When it was answered.
     pub given: Instant,
@@ -149,6 +150,7 @@ impl Broker {
         if let Some(record) = self.home.records.get(&(operator, request)) {
             return match record.confirmation {
                 None => repeated(record),
+                Some(refused) if refused == request => repeated(record),
                 Some(_) => self.refuse_by(operator, request, RefusalCause::CounterUsed, Some(record.user)),
             };
         }
@@ -156,19 +158,29 @@ impl Broker {
             Ok(found) => found,
             Err(cause) => return self.refuse_by(operator, request, cause, None),
         };
-        let refuse = |cause| self.refuse_by(operator, request, cause, Some(user.user));
-        if let Err(cause) =
-            self.may_serve(operator, &user).and_then(|()| self.accepts(operator, &asker.terms, &user.qos))
-        {
-            return refuse(cause);
-        }
-        let mut last = user.sqn;
-        if let Some(token) = &question.resynchronisation {
-            match verify_auts(&user.functions, &Rand(token.rand), &Auts(token.auts)) {
-                Some(sqn_ms) => last = last.max(sqn_ms),
-                None => return refuse(RefusalCause::Resynchronisation),
+        let resynchronised = || match &question.resynchronisation {
+            None => Ok(user.sqn),
+            Some(token) => verify_auts(&user.functions, &Rand(token.rand), &Auts(token.auts))
+                .map(|sqn_ms| user.sqn.max(sqn_ms))
+                .ok_or(RefusalCause::Resynchronisation),
+        };
+        let permitted = self
+            .may_serve(operator, &user)
+            .and_then(|()| self.accepts(operator, &asker.terms, &user.qos))
+            .and_then(|()| resynchronised());
+        let last = match permitted {
+            Ok(last) => last,
+            Err(cause) => {
+                // The same request is not granted when the policy has changed.
+                let BrokerOutput { octets, event, .. } =
+                    self.refuse_by(operator, request, cause, Some(user.user));
+                let (sqn, user, given) = (user.sqn, user.user, now);
+                let (rand, confirmation) = ([0; 16], Some(request));
+                let record =
+                    HomeRecord { supi, user, operator, request, sqn, rand, confirmation, given, octets };
+                return self.keep(record, event);
             }
-        }
+        };
         let rand = *seed.derive("RAND");
         let sqn = last.next();
         let vector = vector(&user, rand, sqn, operator);

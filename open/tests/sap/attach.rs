@@ -280,6 +280,41 @@ fn a_revoked_user_does_not_get_an_earlier_answer_again() {
     assert!(matches!(event, BrokerEvent::Refused { cause: RefusalCause::UserRevoked, .. }), "{event:?}");
 }
 
+/// Bars a user, or no longer.
+type Bar = fn(&mut Broker, bool);
+
+#[test]
+fn a_request_that_was_refused_is_not_granted_when_the_reason_is_gone() {
+    let too_dear = Price::new(*b"EUR", 100, 199).unwrap();
+    let bars: [(Bar, RefusalCause); 2] = [
+        (|broker, bars| broker.set_suspect(ALICE, bars), RefusalCause::UserRevoked),
+        (
+            |broker, bars| {
+                let cap = if bars { 199 } else { 1_000 };
+                broker.config.policy.price_cap = Price::new(*b"EUR", 100, cap).unwrap();
+            },
+            RefusalCause::PriceTooHigh,
+        ),
+    ];
+    assert!(!terms(200).price.is_within(&too_dear));
+    for (bar, cause) in bars {
+        let mut net = Net::new();
+        let (_, request) = net.ask();
+        let (_, asked) = net.pass(request, NOW);
+        bar(&mut net.broker, true);
+        let (refused, event) = net.answer(&asked, NOW);
+        assert!(matches!(event, BrokerEvent::Refused { cause: c, .. } if c == cause), "{event:?}");
+        bar(&mut net.broker, false);
+        let (again, event) = net.answer(&asked, NOW);
+        assert!(matches!(event, BrokerEvent::Repeated { .. }), "{event:?}");
+        assert_eq!(again, refused, "a signed refusal is final");
+        let (_, request) = net.ask();
+        let (_, asked) = net.pass(request, NOW);
+        let (_, event) = net.answer(&asked, NOW);
+        assert!(matches!(event, BrokerEvent::Granted(_)), "another request is judged anew: {event:?}");
+    }
+}
+
 #[test]
 fn a_stolen_or_unknown_identity_is_refused() {
     let mut net = Net::new();

@@ -249,6 +249,28 @@ fn what_a_broker_does_not_serve_it_refuses_for_that_reason() {
 }
 
 #[test]
+fn a_vector_request_that_was_refused_is_not_answered_otherwise_when_the_policy_has_changed() {
+    let mut net = Net::new();
+    let cap = net.broker.config.policy.price_cap;
+    let (attach, asked) = net.ask(by_supi(), None);
+    net.broker.config.policy.price_cap = Price::new(*b"EUR", 1, 1).unwrap();
+    let (refused, _, record) = net.answer(&asked);
+    let is_refused = |r: Result<_, OperatorError>| matches!(r, Err(OperatorError::Refused(r)) if r.cause == RefusalCause::PriceTooHigh);
+    assert!(is_refused(attach.challenge(&refused, &trust(), NOW)));
+    net.broker.config.policy.price_cap = cap;
+    assert_eq!(net.answer(&asked).0, refused, "a signed refusal is final");
+    // A broker that takes the place of this one has it from the record.
+    net.broker = home_broker();
+    net.broker.restore(record.expect("it is durable before it leaves"));
+    assert_eq!(net.answer(&asked).0, refused);
+    let sqn = net.broker.home_user(supi()).unwrap().sqn;
+    let (attach, asked) = net.ask(by_supi(), None);
+    let (answer, _, _) = net.answer(&asked);
+    assert!(attach.challenge(&answer, &trust(), NOW).is_ok(), "another request is judged anew");
+    assert_eq!(net.broker.home_user(supi()).unwrap().sqn, sqn.next());
+}
+
+#[test]
 fn an_operator_that_is_not_authenticated_learns_nothing() {
     let mut net = Net::new();
     let (attach, asked) = net.ask(by_supi(), None);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use whimbrel_ids::{Instant, PduSessionId};
 use whimbrel_sctp_io::{Event, Events, Mode, OpenError};
+use whimbrel_veil::token::TokenHash;
 
 use super::clock::Clock;
 use super::namespace::Namespace;
@@ -96,6 +97,10 @@ pub trait Watch {
     /// A session of a UE has its TUN device, with addresses and user plane; the DNS servers are those that the network announced.
     fn attached(&mut self, ue: UeId, device: &str, dns: &[IpAddr]) {
         let _ = (ue, device, dns);
+    }
+    /// The token that the gNBs broadcast from now on, if it is another one: what their O&M gets from the core.
+    fn token(&mut self) -> Option<Option<TokenHash>> {
+        None
     }
     /// Whether to stop the run now.
     fn stop(&mut self) -> bool {
@@ -241,6 +246,11 @@ impl<'a> Runner<'a> {
     /// Handles inputs and expired timers, and sends the outputs; returns whether there were any.
     fn turn(&mut self, now: Instant, watch: &mut dyn Watch) -> Result<bool, RunError> {
         let mut worked = false;
+        if let Some(token) = watch.token() {
+            for i in 0..self.sites.len() {
+                self.player.handle(now, Input::Broadcast(GnbId(i as u16), token), &mut self.out);
+            }
+        }
         for i in 0..self.sites.len() {
             worked |= self.take_sctp(now, i)?;
             worked |= self.take_gtp(now, i);

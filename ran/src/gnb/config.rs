@@ -44,6 +44,8 @@ pub struct GnbConfig {
     pub setup_timeout: Duration,
     /// It offers `fastwire` instead of aligned PER; an AMF without it ignores the offer.
     pub fastwire: bool,
+    /// It hands its container over early when the core predicts a handover ([`whimbrel_ngap::EarlyHandover`]).
+    pub hands_over_early: bool,
 }
 
 /// Faults and refusals of a gNB, for tests of the core.
@@ -90,6 +92,7 @@ impl GnbConfig {
             handover_overall: Duration::from_secs(10),
             setup_timeout: Duration::from_secs(10),
             fastwire: false,
+            hands_over_early: false,
         }
     }
 

@@ -519,6 +519,7 @@ impl Gnb {
             Message::PathSwitchRequestFailure(m) => self.path_switch_failed(now, at, &m, out),
             Message::HandoverCommand(m) => self.handover_command(now, at, &m, out),
             Message::HandoverPreparationFailure(m) => self.handover_preparation_failed(at, m, out),
+            Message::DownlinkUeAssociatedNrppaTransport(m) => self.nrppa(at, &m, out),
             Message::HandoverRequest(m) => self.handover_request(at, m, out),
             Message::HandoverCancelAcknowledge(m) => self.cancel_acknowledged(at, &m, out),
             Message::DownlinkRanStatusTransfer(m) => self.status_transferred(at, &m, out),

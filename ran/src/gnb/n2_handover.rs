@@ -5,12 +5,13 @@ use core::net::IpAddr;
 use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, RanUeNgapId, Teid};
 use whimbrel_ngap::{
     Cause, CauseRadioNetwork, DataForwardingAccepted, DirectForwardingPathAvailability,
-    DownlinkRanStatusTransfer, GlobalRanNodeId, HandoverCancel, HandoverCancelAcknowledge, HandoverCommand,
-    HandoverCommandTransfer, HandoverFailure, HandoverNotify, HandoverPreparationFailure, HandoverRequest,
-    HandoverRequestAcknowledge, HandoverRequestAcknowledgeTransfer, HandoverRequired,
-    HandoverRequiredTransfer, HandoverResourceAllocationUnsuccessfulTransfer, HandoverType,
-    PduSessionResourceItem, PduSessionResourceSetupItemHoReq, QosFlowItemWithDataForwarding, TargetId,
-    TargetRanNodeId, UplinkRanStatusTransfer,
+    DownlinkRanStatusTransfer, DownlinkUeAssociatedNrppaTransport, EarlyHandover, GlobalRanNodeId,
+    HandoverCancel, HandoverCancelAcknowledge, HandoverCommand, HandoverCommandTransfer, HandoverFailure,
+    HandoverNotify, HandoverPreparationFailure, HandoverRequest, HandoverRequestAcknowledge,
+    HandoverRequestAcknowledgeTransfer, HandoverRequired, HandoverRequiredTransfer,
+    HandoverResourceAllocationUnsuccessfulTransfer, HandoverType, Message, PduSessionResourceItem,
+    PduSessionResourceSetupItemHoReq, QosFlowItemWithDataForwarding, TargetId, TargetRanNodeId,
+    UplinkRanStatusTransfer, UplinkUeAssociatedNrppaTransport,
 };
 
 use super::container::{self, Command, RAN_STATUS};
@@ -38,8 +39,16 @@ impl Gnb {
         to: Neighbour,
         out: &mut Outbox<Output>,
     ) {
-        let Some(context) = self.contexts.get(id.0) else { return };
-        let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
+        let (Some(m), Some(context)) = (self.required(id, to), self.contexts.get(id.0)) else { return };
+        let asked = context.sessions.iter().map(|s| s.id).collect();
+        self.send(context.stream, &m.into(), out);
+        let until = now + self.config.handover_preparation;
+        self.set_handover(id, Handover::Preparing { via: Via::N2, to, until, asked });
+    }
+
+    /// HANDOVER REQUIRED for a UE.
+    fn required(&self, id: RanUeNgapId, to: Neighbour) -> Option<HandoverRequired> {
+        let context = self.contexts.get(id.0)?;
         let direct =
             self.config.direct_forwarding.then_some(DirectForwardingPathAvailability::DirectPathAvailable);
         let mut transfer = HandoverRequiredTransfer::new();
@@ -47,7 +56,7 @@ impl Gnb {
         let item = |s: &Session| PduSessionResourceItem::new(s.id, transfer.to_vec());
         let target = TargetRanNodeId::new(GlobalRanNodeId::GlobalGnbId(to.id), to.tai);
         let mut m = HandoverRequired::new(
-            amf_ue_ngap_id,
+            context.amf_ue_ngap_id?,
             id,
             HandoverType::Intra5gs,
             Cause::RadioNetwork(CauseRadioNetwork::HandoverDesirableForRadioReason),
@@ -56,10 +65,32 @@ impl Gnb {
             container::source_to_target(self.config.id, to.id, &context.sessions, true),
         );
         m.direct_forwarding_path_availability = direct;
-        let asked = context.sessions.iter().map(|s| s.id).collect();
-        self.send(context.stream, &m.into(), out);
-        let until = now + self.config.handover_preparation;
-        self.set_handover(id, Handover::Preparing { via: Via::N2, to, until, asked });
+        Some(m)
+    }
+
+    /// NRPPa transport: a cooperating gNB hands its container for a predicted target over early ([`EarlyHandover`]). It begins no handover.
+    pub(super) fn nrppa(
+        &mut self,
+        at: ReceivedMessage,
+        m: &DownlinkUeAssociatedNrppaTransport,
+        out: &mut Outbox<Output>,
+    ) {
+        let early = self.config.hands_over_early;
+        let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
+        let (stream, sessions) = (context.stream, !context.sessions.is_empty());
+        let free = context.set_up && matches!(context.handover, Handover::None);
+        let asked = EarlyHandover::read(&m.nrppa_pdu).filter(|_| m.routing_id == EarlyHandover::ROUTING_ID);
+        let Some(EarlyHandover::Ask { gnb: id, tai }) = asked.filter(|_| early && free && sessions) else {
+            return;
+        };
+        let Some(required) = self.required(m.ran_ue_ngap_id, Neighbour { id, tai }) else { return };
+        let mut octets = Vec::new();
+        Message::from(required).encode(&mut octets);
+        let pdu = EarlyHandover::Required(octets).to_octets();
+        let routing_id = m.routing_id.clone();
+        let answer =
+            UplinkUeAssociatedNrppaTransport::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, routing_id, pdu);
+        self.send(stream, &answer.into(), out);
     }
 
     /// Source: HANDOVER COMMAND (§8.4.1.2).

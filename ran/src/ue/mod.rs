@@ -235,6 +235,11 @@ impl Ue {
         &self.config
     }
 
+    /// What it keeps without power: its configuration, its SIM, and the sequence numbers that its USIM has accepted.
+    pub fn without_power(&self) -> UeConfig {
+        UeConfig { sqn: self.usim.sqn.clone(), ..self.config.clone() }
+    }
+
     /// Changes the USIM.
     pub fn insert(&mut self, usim: Usim) {
         self.usim = usim;

@@ -64,6 +64,11 @@ impl Ue {
         }
     }
 
+    /// The token that it heard last.
+    pub fn heard_token(&self) -> Option<TokenHash> {
+        self.veil()?.token
+    }
+
     /// What its broker has granted, once the network has proved to have the key.
     pub fn veil_session(&self) -> Option<&UserSession> {
         self.veil()?.state.session.as_ref()

@@ -89,6 +89,8 @@ pub struct StreamReport {
     pub downlink_sent: u64,
     /// Their results.
     pub downlink: Tracker,
+    /// From the start of the last handover to the first packet that the UE got at its target.
+    pub first_downlink: Option<Duration>,
 }
 
 impl StreamReport {
@@ -120,6 +122,8 @@ pub struct Stream {
     due: Instant,
     state: State,
     report: StreamReport,
+    /// When the running handover began, and whether the UE is at its target.
+    handover: Option<(Instant, bool)>,
 }
 
 impl Stream {
@@ -135,6 +139,7 @@ impl Stream {
             due: now,
             state: State::Running,
             report: StreamReport::default(),
+            handover: None,
         }
     }
 
@@ -167,6 +172,17 @@ impl Stream {
         self.epoch = self.epoch.wrapping_add(1);
         self.report.uplink.gap = Duration::ZERO;
         self.report.downlink.gap = Duration::ZERO;
+    }
+
+    /// A handover of the UE begins.
+    pub fn handover_begins(&mut self, now: Instant) {
+        self.handover = Some((now, false));
+        self.report.first_downlink = None;
+    }
+
+    /// The UE is at the target.
+    pub fn at_target(&mut self) {
+        self.handover.iter_mut().for_each(|(_, arrived)| *arrived = true);
     }
 
     /// Ends it.
@@ -221,7 +237,12 @@ impl Stream {
         }
         let Some(m) = FromServer::parse(payload).filter(|m| m.id == self.id) else { return true };
         match m.kind {
-            Kind::Data => self.report.downlink.take(now, m.number),
+            Kind::Data => {
+                self.report.downlink.take(now, m.number);
+                if let Some((began, _)) = self.handover.take_if(|(_, arrived)| *arrived) {
+                    self.report.first_downlink = Some(now.since(began));
+                }
+            }
             Kind::Stop if matches!(self.state, State::Stopping(_)) => {
                 self.report.downlink_sent = m.number;
                 self.state = State::Ended;

@@ -1,6 +1,6 @@
 //! A CPF of a region: primary of some UEs, backup of others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -74,6 +74,8 @@ pub struct ReplicatedCpf {
     asked: BTreeMap<UeId, (CpfId, u64)>,
     /// Checkpoints that were not what their senders claimed, or could not be read.
     refused: u64,
+    /// UEs that have changed since UEs were stored last. `None`: none were.
+    unstored: Option<BTreeSet<UeId>>,
     /// The UEs in trials, by the trial's number.
     trials: BTreeMap<u64, UeId>,
     last_trial: u64,
@@ -92,6 +94,7 @@ impl ReplicatedCpf {
             holdings: HeldCheckpoints::default(),
             asked: BTreeMap::new(),
             refused: 0,
+            unstored: None,
             trials: BTreeMap::new(),
             last_trial: 0,
             #[cfg(feature = "experiments")]
@@ -163,8 +166,42 @@ impl ReplicatedCpf {
                 self.asked.remove(&ue);
             }
             CpfCommand::Configure(config) => self.cpf.configure(config),
+            CpfCommand::Hold { ue, term, state } => self.hold(ue, term, &state),
+            CpfCommand::Store { all } => self.store(all, out),
         }
         self.replicate(out);
+    }
+
+    /// Holds the checkpoint of a UE that the core has restored; one that cannot be read shows when this CPF is to serve the UE.
+    fn hold(&mut self, ue: UeId, term: u32, state: &[u8]) {
+        if let Ok(state) = Checkpoint::from_octets(state)
+            && state.ue_id() == ue
+        {
+            self.holdings.take(State { ue, term, clock: state.clock(), state });
+        }
+    }
+
+    /// Sends the states of its UEs to be stored.
+    fn store(&mut self, all: bool, out: &mut CpfOutbox) {
+        let changed = self.unstored.replace(BTreeSet::new());
+        let ues: Vec<UeId> = match changed.filter(|_| !all) {
+            Some(changed) => changed.into_iter().collect(),
+            None => self.served.keys().copied().collect(),
+        };
+        for ue in ues {
+            match (self.served.get(&ue), self.cpf.checkpoint(ue)) {
+                (Some(served), Some(state)) => {
+                    out.up.push(CpfReport::Stored { term: served.term, state: state.octets().into() });
+                }
+                (Some(_), None) => {
+                    if let Some(unstored) = &mut self.unstored {
+                        unstored.insert(ue);
+                    }
+                }
+                (None, _) => {}
+            }
+        }
+        out.up.push(CpfReport::AllStored);
     }
 
     /// A trial has ended: its inputs, and those that came since, run if it passed.
@@ -342,6 +379,9 @@ impl ReplicatedCpf {
                 return; // no input of the UE is run here
             };
             self.served.insert(ue, Served { term, backups: Vec::new(), clock, sent: None, held: None });
+            if let Some(unstored) = &mut self.unstored {
+                unstored.insert(ue);
+            }
         }
         self.asked.remove(&ue);
         let Some(served) = self.served.get_mut(&ue) else { return };
@@ -380,6 +420,9 @@ impl ReplicatedCpf {
             return self.refuse(envelope, out); // this CPF lacks a state that it had acknowledged
         }
         served.clock = envelope.clock;
+        if let Some(unstored) = &mut self.unstored {
+            unstored.insert(ue);
+        }
         let batch = Box::new(self.cpf.run(envelope));
         let stays = !matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
         let checkpoint_due = stays && batch.idle && !served.backups.is_empty();

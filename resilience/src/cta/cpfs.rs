@@ -11,7 +11,8 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
-    Disposition, Envelope, Event, LogOf, OutputId, Packed, Subject, UeEvent, UeId, UpfId, amf, smf,
+    Disposition, Envelope, Event, LogOf, OutputId, Packed, RESTORED_CLOCK, Subject, UeEvent, UeId, UpfId,
+    amf, smf,
 };
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::message_type;
@@ -19,6 +20,7 @@ use whimbrel_pfcp::message_type;
 use super::drain::Draining;
 use super::moves::Moving;
 use super::recovery::Recovery;
+use super::restart::ToStore;
 use super::scan::{BETWEEN_ROUNDS, Round};
 use super::{Cta, Entropy, Inspect, Outbox, TERM, send};
 use crate::link::{CpfCommand, CpfReport};
@@ -75,6 +77,8 @@ pub(super) struct Cpfs {
     /// PFCP Session Deletion Requests per UE and UPF, for UEs that are discarded.
     deletions: BTreeMap<UeId, Vec<(UpfId, Vec<u8>)>>,
     pub(super) counts: ReplicationCounters,
+    /// The states of UEs that were restored and have had no input yet: they go to their CPFs with it.
+    pub(super) restored: BTreeMap<UeId, Box<[u8]>>,
     /// Violations that have been reported: each is reported once per CPF.
     reported: BTreeSet<(CpfId, ProtocolViolation)>,
 }
@@ -243,6 +247,7 @@ impl Cpfs {
             unsettled: BTreeSet::new(),
             deletions: BTreeMap::new(),
             counts: ReplicationCounters::default(),
+            restored: BTreeMap::new(),
             reported: BTreeSet::new(),
         }
     }
@@ -295,7 +300,13 @@ impl Cpfs {
         let ue = envelope.ue;
         if !self.ledgers.contains_key(&ue) {
             let Some(placement) = self.rings.place(self.region(ue), ue) else { return };
-            let ledger = Ledger::new(placement.primary, placement.backups, self.logs.ue);
+            let mut ledger = Ledger::new(placement.primary, placement.backups, self.logs.ue);
+            if let Some(state) = self.restored.remove(&ue) {
+                ledger = ledger.restored(RESTORED_CLOCK);
+                let (by, term) = ledger.assignment();
+                let holds = |cpf| (cpf, CpfCommand::Hold { ue, term, state: state.clone() });
+                out.cpfs.extend(ledger.backups().chain([by]).map(holds));
+            }
             assign(ue, &ledger, out);
             if placement.missing > 0 && !ledger.is_backed() {
                 self.without_backup.insert(ue);
@@ -550,6 +561,7 @@ impl Cpfs {
         self.moves.ues.remove(&ue);
         self.away.remove(&ue);
         self.unsettled.remove(&ue);
+        self.restored.remove(&ue);
         if let Some(ledger) = self.ledgers.remove(&ue) {
             self.pruned(ue);
             let all = ledger.backups().chain([ledger.assignment().0]);
@@ -638,6 +650,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     }
                 }
             }
+            CpfReport::Stored { term, state } => self.store_state(from, term, &state, out),
+            CpfReport::AllStored => out.stored.push(ToStore::All(from)),
             CpfReport::Poisoned { ue, term, inputs: inputs @ (first, last) } => match cpfs.ledgers.get(&ue) {
                 Some(l) if l.assignment() == (from, term) && first <= last && last <= l.clock() => {
                     self.poisoned(now, ue, inputs, out);
@@ -723,6 +737,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.after_loss.next = now + BETWEEN_SLICES;
             }
         }
+        self.resume_restored(now);
     }
 
     /// A CPF of the region is lost: its UEs are taken over.
@@ -811,6 +826,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub(super) fn vacate(&mut self, now: Instant, ue: UeId, out: &mut Outbox) {
         self.refuse_path_switch(ue, out);
         self.slots.release(ue, now);
+        if let Some(unstored) = &mut self.unstored {
+            unstored.remove(&ue);
+        }
+        out.stored.push(ToStore::Gone(ue));
         self.arrivals.remove(ue);
         if let Service::Region(cpfs) = &mut self.service {
             for (upf, deletion) in cpfs.forget(ue, out) {

@@ -12,12 +12,13 @@ mod path_switches;
 mod questions;
 mod ran;
 mod recovery;
+mod restart;
 mod scan;
 mod slots;
 mod snapshot;
 mod upfs;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ use whimbrel_control::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output, OutputId,
     Payload, Prf, RanEvent, UeContext, UeEvent, UeId, UpfId,
 };
-use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
+use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, Supi, Tai, Tmsi};
 use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Message, Peek, ProcedureCode, TransferSyntax};
 use whimbrel_security::SecurityHeaderType;
@@ -51,6 +52,8 @@ use path_switches::PathSwitches;
 use questions::Questions;
 use ran::{Bounds, Resetting};
 pub use recovery::TakeoverTime;
+use restart::Restoring;
+pub use restart::{RestoreError, Restored, StoredAmf, StoredUe, StoredUes, ToStore};
 use slots::Slots;
 pub(crate) use snapshot::{State, StateOf};
 use upfs::Upfs;
@@ -98,6 +101,8 @@ pub enum Input<'a> {
     PeerAmf(PeerAmfId, &'a [u8]),
     /// What came of a question to a broker ([`Outbox::brokers`]).
     Broker(UeId, OutputId, open::Answer),
+    /// The predictor expects a UE at this gNB, in this tracking area, within seconds (Synergy §III-C).
+    Predicted(UeId, GlobalGnbId, Tai),
     /// Time passed.
     Tick,
 }
@@ -131,6 +136,8 @@ pub struct Outbox {
     pub n14_errors: Vec<(PeerAmfId, N14Error)>,
     /// SCTP associations to abort; the CTA has dropped them.
     pub abort: Vec<AssociationId>,
+    /// UEs to store for the next start of the core ([`Order::StoreUes`]).
+    pub stored: Vec<ToStore>,
 }
 
 impl Outbox {
@@ -149,6 +156,7 @@ impl Outbox {
         self.brokers.append(&mut later.brokers);
         self.n14_errors.append(&mut later.n14_errors);
         self.abort.append(&mut later.abort);
+        self.stored.append(&mut later.stored);
     }
 }
 
@@ -214,6 +222,9 @@ pub struct Cta<S, E, I = ()> {
     arrivals: Arrivals,
     /// Questions to brokers.
     questions: Questions,
+    /// UEs of this process that have changed since UEs were stored last. `None`: none were.
+    unstored: Option<BTreeSet<UeId>>,
+    restoring: Restoring,
 }
 
 /// The CTA's term, stamped into envelopes.
@@ -252,6 +263,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             resetting: Vec::new(),
             arrivals: Arrivals::default(),
             questions: Questions::default(),
+            unstored: None,
+            restoring: Restoring::default(),
         }
     }
 
@@ -287,6 +300,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Move(ue, to) => self.move_ue(now, ue, to, out),
             Input::PeerAmf(from, octets) => self.neighbour(now, from, octets, out),
             Input::Broker(ue, to, answer) => self.inbox.push_back((ue, Payload::Broker { to, answer })),
+            Input::Predicted(ue, gnb, tai) => self.predicted(ue, gnb, tai),
             Input::Tick => self.tick(now, out),
         }
         self.run(now, out);
@@ -505,6 +519,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         Payload::HandoverRequired { association, octets, target }
     }
 
+    /// A prediction, with the target as HANDOVER REQUIRED would get it. For a UE or a gNB that is gone it has no effect.
+    fn predicted(&mut self, ue: UeId, gnb: GlobalGnbId, tai: Tai) {
+        let Some(association) = self.ran.find(gnb) else { return };
+        let Some(node) = self.ran.get(association) else { return };
+        let (tacs, slices) = (node.tacs.clone(), node.slices.clone());
+        let Some(amf_ue_ngap_id) = self.slots.target_connection(ue) else { return };
+        let target = HandoverTarget { association, amf_ue_ngap_id, tacs, slices };
+        self.inbox.push_back((ue, Payload::Predicted { target, gnb, tai }));
+    }
+
     fn tick(&mut self, now: Instant, out: &mut Outbox) {
         while let Some(ue) = self.slots.due(now) {
             self.input(now, ue, Payload::Tick, out);
@@ -659,6 +683,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         // the stream of its request.
         if !batch.no_effect {
             self.slots.note(ue, clock, &batch);
+            if let Some(unstored) = &mut self.unstored {
+                unstored.insert(ue);
+            }
         }
         if self.slots.path_switch_pending(ue).is_none() {
             self.path_switches.settled(ue);

@@ -41,6 +41,11 @@ pub enum Order {
     ResetGnb(GlobalGnbId),
     /// [`Cta::retire`].
     Retire,
+    /// Store UEs for the next start of the core, all or those that have changed since the last time: [`Outbox::stored`].
+    StoreUes {
+        /// All of them.
+        all: bool,
+    },
 }
 
 /// The outcome of an order.
@@ -75,6 +80,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Order::SmfAddresses(addresses) => self.smf_addresses(now, addresses, out),
             Order::ResetGnb(gnb) => return OrderOutcome::Reset(self.reset_gnb(now, gnb, out)),
             Order::Retire => self.retire(now, out),
+            Order::StoreUes { all } => self.store_ues(all, out),
         }
         OrderOutcome::Done
     }

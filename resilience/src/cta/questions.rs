@@ -37,7 +37,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         (ue, to, request): (UeId, OutputId, Request),
         out: &mut Outbox,
     ) {
-        let per_s = self.config.open.as_ref().map_or(0, |open| open.questions_per_gnb);
+        let (open, veil) = (self.config.open.as_ref(), self.config.veil.as_ref());
+        let per_s = match &request {
+            Request::Sap(_) => open.map_or(0, |open| open.questions_per_gnb),
+            Request::Veil(_) => veil.map_or(0, |veil| veil.questions_per_gnb),
+        };
         if self.questions.take(now, gnb, per_s) {
             return out.brokers.push((ue, to, request));
         }

@@ -67,6 +67,32 @@ struct Elsewhere {
 }
 
 impl Entry {
+    /// One that no UE has had.
+    fn vacant() -> Self {
+        Self {
+            generation: 0,
+            connection: 0,
+            tmsi_tag: 0,
+            named: false,
+            used: false,
+            unauthenticated_at: None,
+            former: (0, Instant::ZERO),
+            at: None,
+            first: 0,
+            target: None,
+            made: None,
+            upfs: UpfSet::default(),
+            heard_on: None,
+            stream: 0,
+            elsewhere: None,
+            left: [None; LEFT_MAX],
+            downlink_count: None,
+            clock: 0,
+            time: Instant::ZERO,
+            deadline: None,
+        }
+    }
+
     /// A connection has ended.
     fn leave(&mut self, connection: Option<N2Names>) {
         let Some(N2Names { association, .. }) = connection else { return };
@@ -115,6 +141,15 @@ impl Serialize for TmsiKey {
     }
 }
 
+/// What is stored of a slot for the next start of the core.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct StoredSlot {
+    pub(super) ue: UeId,
+    connection: u16,
+    tmsi_tag: u8,
+    downlink_count: Option<u32>,
+}
+
 impl Slots {
     pub(super) fn new(tmsi_key: &[u8; 16]) -> Self {
         Self {
@@ -127,6 +162,61 @@ impl Slots {
             unauthenticated_ues: 0,
             unauthenticated_ues_on: BTreeMap::new(),
         }
+    }
+
+    /// The key of the permutation that makes 5G-TMSIs.
+    pub(super) fn tmsi_key(&self) -> [u8; 16] {
+        self.tmsi.key
+    }
+
+    /// What is stored of a UE's slot.
+    pub(super) fn stored(&self, ue: UeId) -> Option<StoredSlot> {
+        let e = self.entries.get(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation)?;
+        let Entry { connection, tmsi_tag, downlink_count, .. } = *e;
+        Some(StoredSlot { ue, connection, tmsi_tag, downlink_count })
+    }
+
+    /// Begins with UEs of an earlier run, whose 5G-TMSIs were made with this key.
+    pub(super) fn begin_with(&mut self, tmsi_key: &[u8; 16]) {
+        self.tmsi = TmsiKey::from(*tmsi_key);
+    }
+
+    /// Whether no UE has a slot.
+    pub(super) fn is_free(&self, slot: u32) -> bool {
+        self.entries.get(slot as usize).is_none_or(|e| !e.used)
+    }
+
+    /// Restores a UE, at this clock of its log and with sessions at these UPFs. `exact`: its downlink COUNT is the last that was used.
+    pub(super) fn restore(&mut self, stored: StoredSlot, clock: u64, upfs: UpfSet, exact: bool) {
+        let StoredSlot { ue, connection, tmsi_tag, downlink_count } = stored;
+        while self.entries.len() <= ue.slot as usize {
+            self.entries.push(Entry::vacant());
+        }
+        self.entries[ue.slot as usize] = Entry {
+            generation: ue.generation,
+            connection,
+            former: (connection, Instant::ZERO),
+            tmsi_tag,
+            named: true,
+            used: true,
+            upfs,
+            downlink_count: downlink_count.filter(|_| exact),
+            clock,
+            ..Entry::vacant()
+        };
+    }
+
+    /// All UEs are restored: the slots between theirs are free.
+    pub(super) fn end_of_restoration(&mut self) {
+        let slots = (0u32..).zip(&self.entries);
+        self.free = slots.filter(|(_, e)| !e.used).map(|(slot, _)| slot).collect();
+    }
+
+    /// Each UE has a deadline now.
+    pub(super) fn all_due(&mut self, now: Instant) {
+        let used: Vec<u32> =
+            (0u32..).zip(&self.entries).filter(|(_, e)| e.used).map(|(slot, _)| slot).collect();
+        used.into_iter().for_each(|slot| self.set_deadline(slot, Some(now)));
     }
 
     /// UEs that did not authenticate yet.
@@ -170,28 +260,7 @@ impl Slots {
                 if slot >= ues_max.min(UeId::SLOTS) {
                     return None;
                 }
-                self.entries.push(Entry {
-                    generation: 0,
-                    connection: 0,
-                    tmsi_tag: 0,
-                    named: false,
-                    used: false,
-                    unauthenticated_at: None,
-                    former: (0, Instant::ZERO),
-                    at: None,
-                    first: 0,
-                    target: None,
-                    made: None,
-                    upfs: UpfSet::default(),
-                    heard_on: None,
-                    stream: 0,
-                    elsewhere: None,
-                    left: [None; LEFT_MAX],
-                    downlink_count: None,
-                    clock: 0,
-                    time: Instant::ZERO,
-                    deadline: None,
-                });
+                self.entries.push(Entry::vacant());
                 slot
             }
         };

@@ -16,6 +16,7 @@ use super::n14::Arrivals;
 use super::path_switches::PathSwitches;
 use super::questions::Questions;
 use super::ran::{Bounds, Resetting};
+use super::restart::Restoring;
 use super::slots::Slots;
 use super::upfs::Upfs;
 use super::{Cta, Entropy, Inspect};
@@ -39,6 +40,7 @@ pub(crate) struct State {
     resetting: Vec<Resetting>,
     arrivals: Arrivals,
     questions: Questions,
+    restoring: Restoring,
 }
 
 /// The same, borrowed from a CTA that continues.
@@ -59,6 +61,7 @@ pub(crate) struct StateOf<'a> {
     resetting: &'a [Resetting],
     arrivals: &'a Arrivals,
     questions: &'a Questions,
+    restoring: &'a Restoring,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -83,6 +86,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             resetting: &self.resetting,
             arrivals: &self.arrivals,
             questions: &self.questions,
+            restoring: &self.restoring,
         })
     }
 
@@ -119,6 +123,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             resetting: state.resetting,
             arrivals: state.arrivals,
             questions: state.questions,
+            unstored: None,
+            restoring: state.restoring,
         }
     }
 }

@@ -185,7 +185,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                             self.command_sessions_of(upf, Command::LeaveUpf(upf));
                             self.upfs.look = Some(now + LOOK);
                         }
-                        UpfChange::Up | UpfChange::Unfit | UpfChange::Silent | UpfChange::Back => {}
+                        UpfChange::Up => self.resume_restored(now),
+                        UpfChange::Unfit | UpfChange::Silent | UpfChange::Back => {}
                     }
                 }
             }
@@ -194,7 +195,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// Sends a command to the UEs with a session at a UPF.
-    fn command_sessions_of(&mut self, upf: UpfId, command: Command) {
+    pub(super) fn command_sessions_of(&mut self, upf: UpfId, command: Command) {
         let ues = self.slots.sessions().filter(|(_, upfs)| upfs.contains(upf));
         self.inbox.extend(ues.map(|(ue, _)| (ue, Payload::Command(command))));
     }

@@ -14,7 +14,7 @@ use whimbrel_control::amf::PeerAmfId;
 use whimbrel_control::open;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{AssociationId, Command, OutputId, UeId, UpfId};
-use whimbrel_ids::{Instant, Supi};
+use whimbrel_ids::{GlobalGnbId, Instant, Supi, Tai};
 
 use super::{LinkEnd, ReplicaFault};
 use crate::cta::{ExternalValues, State, StateOf};
@@ -84,6 +84,7 @@ pub(super) enum Step<'a> {
     Tick,
     Order(Order),
     Broker(UeId, OutputId, open::Answer),
+    Predicted(UeId, GlobalGnbId, Tai),
 }
 
 impl<'a> Step<'a> {
@@ -105,6 +106,7 @@ impl<'a> Step<'a> {
             Input::Move(ue, to) => Self::Move(ue, to),
             Input::PeerAmf(from, octets) => Self::PeerAmf(from, octets),
             Input::Broker(ue, to, answer) => Self::Broker(ue, to, answer),
+            Input::Predicted(ue, gnb, tai) => Self::Predicted(ue, gnb, tai),
             Input::Tick => Self::Tick,
         }
     }
@@ -144,6 +146,7 @@ impl<'a> Step<'a> {
             Self::Move(ue, to) => Input::Move(ue, to),
             Self::PeerAmf(from, octets) => Input::PeerAmf(from, octets),
             Self::Broker(ue, to, answer) => Input::Broker(ue, to, answer),
+            Self::Predicted(ue, gnb, tai) => Input::Predicted(ue, gnb, tai),
             Self::Tick => Input::Tick,
             Self::Order(order) => return cta.order(now, order, out),
         };

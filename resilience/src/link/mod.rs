@@ -67,6 +67,21 @@ pub enum CpfCommand {
     },
     /// The configuration for later inputs.
     Configure(Arc<Config>),
+    /// Hold this checkpoint of a UE that the core has restored; what the CPF is to the UE follows. It needs no acknowledgement.
+    Hold {
+        /// The UE.
+        ue: UeId,
+        /// Term of the assignment.
+        term: u32,
+        /// The checkpoint.
+        state: Box<[u8]>,
+    },
+    /// Send the states of the UEs of which the CPF is primary, to be stored: all, or those that have changed since the last time. UEs with a running
+    /// procedure are left out.
+    Store {
+        /// All of them.
+        all: bool,
+    },
 }
 
 /// From a CPF to its CTA.
@@ -111,6 +126,15 @@ pub enum CpfReport {
         /// Term of the assignment under which.
         term: u32,
     },
+    /// The state of a UE of which this CPF is primary, to be stored.
+    Stored {
+        /// Term of the assignment.
+        term: u32,
+        /// The checkpoint.
+        state: Box<[u8]>,
+    },
+    /// All states that were to be stored are sent.
+    AllStored,
 }
 
 /// From a CPF to another.

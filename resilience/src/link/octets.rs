@@ -154,6 +154,8 @@ pub(super) enum CommandHead {
     Forgotten,
     Peers(Vec<(CpfId, SocketAddr)>),
     ListUes { ask: u32, which: UeQuery },
+    Hold { ue: UeId, term: u32 },
+    Store { all: bool },
 }
 
 /// What stands in front of a message to a CTA.
@@ -169,6 +171,8 @@ pub(super) enum ReportHead {
     Poisoned { ue: UeId, term: u32, inputs: (u64, u64) },
     UeList { ask: u32, ues: Vec<UeSummary> },
     CheckpointUnusable { ue: UeId, term: u32 },
+    Stored { term: u32 },
+    AllStored,
 }
 
 /// From a CPF's process to that of another.
@@ -225,6 +229,10 @@ impl ToCpf {
             Self::Command(CpfCommand::Configure(config)) => {
                 return write(&CommandHead::Configure, config.to_flat().octets(), to);
             }
+            Self::Command(CpfCommand::Hold { ue, term, state }) => {
+                return write(&CommandHead::Hold { ue: *ue, term: *term }, state, to);
+            }
+            Self::Command(CpfCommand::Store { all }) => CommandHead::Store { all: *all },
             Self::Command(CpfCommand::Serve { ue, term, backups }) => {
                 CommandHead::Serve { ue: *ue, term: *term, backups: backups.clone() }
             }
@@ -259,6 +267,10 @@ impl ToCpf {
             CommandHead::Configure => {
                 return Ok(Self::Command(CpfCommand::Configure(Arc::new(Config::from_flat(rest)?))));
             }
+            CommandHead::Hold { ue, term } => {
+                return Ok(Self::Command(CpfCommand::Hold { ue, term, state: rest.into() }));
+            }
+            CommandHead::Store { all } => Self::Command(CpfCommand::Store { all }),
             CommandHead::Serve { ue, term, backups } => {
                 Self::Command(CpfCommand::Serve { ue, term, backups })
             }
@@ -308,6 +320,10 @@ impl ToCta {
             Self::Report(CpfReport::CheckpointUnusable { ue, term }) => {
                 write(&ReportHead::CheckpointUnusable { ue: *ue, term: *term }, &[], to);
             }
+            Self::Report(CpfReport::Stored { term, state }) => {
+                write(&ReportHead::Stored { term: *term }, state, to);
+            }
+            Self::Report(CpfReport::AllStored) => write(&ReportHead::AllStored, &[], to),
             Self::UeList { ask, ues } => {
                 write(&ReportHead::UeList { ask: *ask, ues: ues.clone() }, &[], to);
             }
@@ -322,6 +338,10 @@ impl ToCta {
                 let batch = Box::new(Batch::from_flat(rest)?);
                 return Ok(Self::Report(CpfReport::Ran { ue, term, clock, from, batch }));
             }
+            ReportHead::Stored { term } => {
+                return Ok(Self::Report(CpfReport::Stored { term, state: rest.into() }));
+            }
+            ReportHead::AllStored => Self::Report(CpfReport::AllStored),
             ReportHead::Join { region, address } => {
                 Self::Join { region: region.parse().map_err(|_| LinkError::Malformed)?, address }
             }
@@ -443,6 +463,7 @@ mod tests {
             ToCpf::Command(CpfCommand::RunAfterTrial { ue: UE, inputs: vec![] }),
             ToCpf::ListUes { ask: 1, which: UeQuery::Page(supi, 100) },
             ToCpf::ListUes { ask: 2, which: UeQuery::Page(None, 1) },
+            ToCpf::Command(CpfCommand::Store { all: true }),
         ]
     }
 
@@ -467,6 +488,7 @@ mod tests {
             ToCta::Report(CpfReport::Poisoned { ue: UE, term: 3, inputs: (8, 9) }),
             ToCta::Report(CpfReport::CheckpointUnusable { ue: UE, term: 3 }),
             ToCta::UeList { ask: 3, ues: vec![] },
+            ToCta::Report(CpfReport::AllStored),
         ] {
             let octets = up(&message);
             assert_eq!(format!("{:?}", ToCta::read(&octets).unwrap()), format!("{message:?}"));

@@ -20,7 +20,7 @@ use crate::membership::CtaInstance;
 use crate::replication::CpfId;
 
 /// As `LINK_VERSION` has them: another file with another version.
-const STORED: (u16, &str) = (13, include_str!("testdata/messages-13.txt"));
+const STORED: (u16, &str) = (14, include_str!("testdata/messages-14.txt"));
 /// UEs as an operator may want to see them.
 const UES: &str = include_str!("../../../control/src/flat/testdata/checkpoint-2.hex");
 
@@ -49,6 +49,8 @@ fn to_cpf() -> Vec<CommandHead> {
         CommandHead::Peers(vec![(CpfId(1), at(7)), (CpfId(2), ([0; 16], 1).into())]),
         CommandHead::ListUes { ask: 1, which: UeQuery::Page(supi, 100) },
         CommandHead::ListUes { ask: 2, which: UeQuery::Subscriber(supi.expect("a SUPI")) },
+        CommandHead::Hold { ue: UE, term: 7 },
+        CommandHead::Store { all: true },
     ]
 }
 
@@ -72,6 +74,8 @@ fn to_cta() -> Vec<ReportHead> {
         ReportHead::Poisoned { ue: UE, term: 3, inputs: (8, 9) },
         ReportHead::UeList { ask: 3, ues },
         ReportHead::CheckpointUnusable { ue: UE, term: 3 },
+        ReportHead::Stored { term: 7 },
+        ReportHead::AllStored,
     ]
 }
 

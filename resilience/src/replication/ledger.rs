@@ -151,6 +151,12 @@ impl<I: Clone> Ledger<I> {
         }
     }
 
+    /// A UE that begins with a state of this clock, which its primary and all its backups are given.
+    pub fn restored(self, clock: u64) -> Self {
+        let replicas = self.replicas.into_iter().map(|r| Replica { acked: clock, ..r }).collect();
+        Self { clock, released: clock, base: clock, idle: clock, replicas, ..self }
+    }
+
     /// The primary and the term.
     pub fn assignment(&self) -> (CpfId, u32) {
         (self.primary, self.term)

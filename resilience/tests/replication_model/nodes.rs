@@ -611,11 +611,13 @@ impl AtCpf {
                     CpfCommand::Run(envelope) => self.past.hears(octets, Some(envelope.ue)),
                     CpfCommand::Serve { ue, .. }
                     | CpfCommand::Outdated { ue, .. }
+                    | CpfCommand::Hold { ue, .. }
                     | CpfCommand::Forget { ue, .. } => {
                         self.past.hears(octets, Some(*ue));
                     }
                     CpfCommand::RunAfterTrial { .. }
                     | CpfCommand::RunLogged(_)
+                    | CpfCommand::Store { .. }
                     | CpfCommand::Configure(_) => self.past.hears(octets, None),
                 }
                 self.member.handle(message, &mut does);

@@ -101,6 +101,8 @@ pub struct Config {
     pub journal: Option<PathBuf>,
     /// A state is kept for a successor: what sessions have counted is reported for it, and packets are taken from [`begin`](crate::Handle::begin) on.
     pub keeps_state: bool,
+    /// For so long from the start no error indications are sent to gNBs: SMFs may restore sessions.
+    pub restored_within: Duration,
     /// The program's clock.
     pub clock: Clock,
 }
@@ -124,6 +126,7 @@ impl Config {
             forwarding: false,
             journal: None,
             keeps_state: false,
+            restored_within: Duration::ZERO,
             clock: system_clock(),
         }
     }

@@ -157,6 +157,7 @@ fn most_of(config: &Config) -> u16 {
 pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Result<Handle, StartError> {
     let fast = ports.first().and_then(Ports::fast_path);
     let pipelines = UpfU::shards(&config.user)?;
+    pipelines[0].hold_errors((config.clock)() + config.restored_within);
     let room = packet_room(most_of(&config));
     let (shared, ends, reports) = Shared::new(pipelines.len(), room).map_err(StartError::System)?;
     reports.sleep();

@@ -45,6 +45,10 @@ pub trait StageObserver {
     /// The step is over.
     fn done(&mut self, stage: Stage);
 
+    /// What the next lines read is being loaded from memory for the whole burst: time for other work.
+    #[inline]
+    fn loading(&mut self) {}
+
     /// A packet was decided on. Returns the time of the next one: a measurement makes it depend on that verdict, so that the processor
     /// cannot overlap the cache misses of two packets.
     #[inline]
@@ -87,11 +91,12 @@ impl UpfU {
         for slots in slots.chunks_mut(TOGETHER) {
             let mut items = [NOTHING; TOGETHER];
             prefetch_headers(slots);
+            observer.loading();
             for (item, slot) in items.iter_mut().zip(&*slots) {
                 parse(item, slot, &self.shared.guard);
             }
             observer.done(Stage::Parse);
-            self.find_sessions(slots, &mut items);
+            self.find_sessions(slots, &mut items, observer);
             observer.done(Stage::Session);
             let mut now = now;
             for (item, slot) in items.iter_mut().zip(&mut *slots) {
@@ -118,7 +123,7 @@ impl UpfU {
     }
 
     /// Finds the sessions of all packets, and loads what packets need of them.
-    fn find_sessions(&self, slots: &[Slot], items: &mut [Item; TOGETHER]) {
+    fn find_sessions(&self, slots: &[Slot], items: &mut [Item; TOGETHER], observer: &mut impl StageObserver) {
         for (item, slot) in items.iter().zip(slots) {
             if let (Some(inner), Origin::N6 { dn }) = (&item.inner, slot.origin)
                 && let Some(network) = self.networks.get(usize::from(dn.0))
@@ -126,6 +131,7 @@ impl UpfU {
                 network.addresses.prefetch(inner.destination);
             }
         }
+        observer.loading();
         for (item, slot) in items.iter_mut().zip(slots) {
             let Some(inner) = &item.inner else { continue };
             item.session = match slot.origin {
@@ -145,6 +151,7 @@ impl UpfU {
             };
             self.sessions.prefetch(item.session);
         }
+        observer.loading();
         let items = &items[..slots.len()];
         self.touch_full(items);
         if !self.predictions.is_empty() {

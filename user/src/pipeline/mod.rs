@@ -294,6 +294,12 @@ impl UpfU {
         }
     }
 
+    /// Sends no GTP-U error indications until then: SMFs may restore sessions that this UPF has lost (TS 23.527 §4.3), and a gNB that gets one
+    /// releases its session.
+    pub fn hold_errors(&self, until: Instant) {
+        self.shared.common.hold_errors(until);
+    }
+
     /// The host takes packets for these addresses from now on: no UE reaches them, but as the configuration permits.
     pub fn set_host_addresses(&mut self, host: Arc<HostAddresses>) {
         self.shared.guard.set_host(host, &self.shared.common.suspects);

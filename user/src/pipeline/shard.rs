@@ -114,6 +114,8 @@ pub(super) struct Common {
     held_octets: AtomicU64,
     buffering: Buffering,
     errors: PerSecond,
+    /// None are sent before.
+    errors_from: AtomicU64,
     echoes: PerSecond,
     /// Where UEs are, for each data network; none where there is one shard.
     ues: Box<[Ues]>,
@@ -134,6 +136,7 @@ impl Common {
             held_octets: AtomicU64::new(0),
             buffering: config.buffering,
             errors: PerSecond::default(),
+            errors_from: AtomicU64::new(0),
             echoes: PerSecond::default(),
             ues: networks.iter().map(Ues::new).collect(),
             beyond_pools: AtomicBool::new(false),
@@ -170,7 +173,13 @@ impl Common {
 
     /// Whether one more error indication may be sent in this second.
     pub(super) fn may_send_error(&self, now: Instant) -> bool {
-        self.errors.once_more(now, ERROR_INDICATIONS_PER_SECOND_MAX)
+        now.0 >= self.errors_from.load(Ordering::Relaxed)
+            && self.errors.once_more(now, ERROR_INDICATIONS_PER_SECOND_MAX)
+    }
+
+    /// No error indications until then.
+    pub(super) fn hold_errors(&self, until: Instant) {
+        self.errors_from.store(until.0, Ordering::Relaxed);
     }
 
     /// Whether one more echo request may be answered in this second.

@@ -7,6 +7,7 @@ mod answer;
 mod grant;
 mod group;
 mod issue;
+mod report;
 mod request;
 
 pub use answer::{
@@ -17,6 +18,7 @@ pub use grant::{Grant, SignedGrant};
 pub use group::{GroupAnswer, GroupError, GroupRequest};
 pub(crate) use issue::issued;
 pub use issue::{IssueError, TokenAnswer, TokenRequest};
+pub use report::{ReportAnswer, ReportError, USAGE_UNIT_OCTETS, UsageReport, usage_units};
 pub use request::{AnswerKey, OperatorRequest, UserRequest, UserVector};
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, PlmnId, Reader};
@@ -46,6 +48,11 @@ pub(crate) enum MessageType {
     Failure = 0x8e,
     Refusal = 0x8f,
     Wallet = 0x90,
+    UsageReport = 0x91,
+    ReportAnswer = 0x92,
+    Relayed = 0x93,
+    RelayedAnswer = 0x94,
+    LogRequest = 0x95,
 }
 
 impl MessageType {

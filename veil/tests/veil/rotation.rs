@@ -1,11 +1,11 @@
 //! O's tokens over time, through a direct channel to a broker: rotation, late UEs, a channel that fails, a process that dies.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use whimbrel_ids::Instant;
 use whimbrel_veil::broker::{Broker, BrokerEvent};
-use whimbrel_veil::channel::{AnonymousChannel, Direct, Kind, permit};
 use whimbrel_veil::msg::{GroupAnswer, GroupError};
 use whimbrel_veil::operator::OperatorAttach;
 use whimbrel_veil::rotation::{Input, Output, Rotation, RotationConfig};
@@ -28,7 +28,7 @@ struct Reached {
 /// An operator's edge: the rotation, its channel, what is on disk, and what is on the air.
 struct Edge {
     rotation: Rotation,
-    channel: Box<dyn AnonymousChannel>,
+    channel: Channels,
     stored: Vec<u8>,
     on_air: Option<TokenHash>,
     heard: Vec<TokenHash>,
@@ -39,10 +39,20 @@ struct Edge {
     deaths: usize,
 }
 
-fn channel(to: &Rc<RefCell<Reached>>) -> Box<dyn AnonymousChannel> {
-    let to = to.clone();
-    let ask = move |octets: &[u8]| {
-        let mut to = to.borrow_mut();
+/// Channels to the broker, one for each token; without an open one nothing leaves.
+struct Channels {
+    to: Rc<RefCell<Reached>>,
+    open: BTreeSet<TokenHash>,
+}
+
+impl Channels {
+    fn new(to: &Rc<RefCell<Reached>>) -> Self {
+        Self { to: to.clone(), open: BTreeSet::new() }
+    }
+
+    fn ask(&self, token: TokenHash, octets: &[u8]) -> Option<Vec<u8>> {
+        assert!(self.open.contains(&token), "a token without a channel of its own");
+        let mut to = self.to.borrow_mut();
         let now = to.now;
         if !to.up {
             return None;
@@ -55,8 +65,7 @@ fn channel(to: &Rc<RefCell<Reached>>) -> Box<dyn AnonymousChannel> {
             other => panic!("{other:?}"),
         }
         Some(output.octets)
-    };
-    Box::new(Direct::new(permit(Kind::Direct, true).unwrap(), ask).unwrap())
+    }
 }
 
 impl Edge {
@@ -66,7 +75,17 @@ impl Edge {
         let stored = wallet.to_octets().to_vec();
         let rotation = Rotation::new(RotationConfig::DEFAULT, wallet);
         let (on_air, heard, no_token, draws, dies_after, deaths) = Default::default();
-        Self { rotation, channel: channel(to), stored, on_air, heard, no_token, draws, dies_after, deaths }
+        Self {
+            rotation,
+            channel: Channels::new(to),
+            stored,
+            on_air,
+            heard,
+            no_token,
+            draws,
+            dies_after,
+            deaths,
+        }
     }
 
     fn handle(&mut self, to: &Rc<RefCell<Reached>>, now: Instant, token: TokenHash, answer: Option<&[u8]>) {
@@ -87,14 +106,16 @@ impl Edge {
                 self.deaths += 1;
                 // What is on disk is all that is left, and another process begins with other entropy.
                 self.rotation = Rotation::new(RotationConfig::DEFAULT, Wallet::parse(&self.stored).unwrap());
-                (self.channel, self.on_air) = (channel(to), None);
+                (self.channel, self.on_air) = (Channels::new(to), None);
                 return;
             }
             self.dies_after = self.dies_after.map(|left| left - 1);
             match output {
                 Output::Store => self.stored = self.rotation.wallet.to_octets().to_vec(),
-                Output::Open(token) => self.channel.open(token).unwrap(),
-                Output::Close(token) => self.channel.close(token),
+                Output::Open(token) => assert!(self.channel.open.insert(token), "no two share one"),
+                Output::Close(token) => {
+                    self.channel.open.remove(&token);
+                }
                 Output::Broadcast(token) => {
                     self.on_air = token;
                     self.heard.extend(token);
@@ -104,7 +125,7 @@ impl Edge {
                 Output::BadAnswer(error) => panic!("{error}"),
                 Output::Ask(token, octets) => {
                     let answer = self.channel.ask(token, &octets);
-                    self.handle(to, now, token, answer.ok().as_deref());
+                    self.handle(to, now, token, answer.as_deref());
                 }
             }
         }

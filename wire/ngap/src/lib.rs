@@ -23,6 +23,7 @@ mod schema;
 pub use aper::sample::Source;
 mod aper;
 mod container;
+mod early_handover;
 pub mod ie;
 mod message;
 pub mod msg;
@@ -36,6 +37,7 @@ pub mod synthetic;
 pub mod transfer;
 
 pub use container::OtherChoice;
+pub use early_handover::EarlyHandover;
 pub use ie::*;
 pub use message::{Message, ProcedureCode};
 pub use msg::*;

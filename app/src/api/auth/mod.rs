@@ -267,7 +267,7 @@ pub(crate) fn local_token_file(store: &Path) -> PathBuf {
 }
 
 /// The file with the users and API tokens.
-pub(super) fn accounts_file(store: &Path) -> PathBuf {
+pub(crate) fn accounts_file(store: &Path) -> PathBuf {
     beside(store, ".accounts")
 }
 

@@ -15,8 +15,8 @@ use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 
 use super::{
-    PendingLinks, Pool, PoolEvent, PoolMember, RECONNECT_WITHIN, ResumingCpf, TURNS_WITHIN, is_out_of_reach,
-    or_address_of,
+    PendingLinks, Pool, PoolEvent, PoolMember, RECONNECT_WITHIN, RECONNECTED_FOR, ResumingCpf, TURNS_WITHIN,
+    is_out_of_reach, or_address_of,
 };
 
 impl Pool {
@@ -75,9 +75,14 @@ impl Pool {
         if let Some(until) = self.reconnection.until.as_mut().filter(|_| late > TURNS_WITHIN) {
             *until = *until + late;
         }
-        if self.reconnection.until.take_if(|until| *until <= now).is_none() {
+        let all = self.reconnection.until.is_some() && self.members.by_id.values().all(|m| m.link.is_some());
+        let since = self.reconnection.all_since.filter(|_| all).or(all.then_some(now));
+        self.reconnection.all_since = since;
+        let all = since.is_some_and(|since| now.since(since) >= RECONNECTED_FOR);
+        if self.reconnection.until.take_if(|until| all || *until <= now).is_none() {
             return;
         }
+        self.reconnection.all_since = None;
         let missing = self.members.by_id.iter().filter(|(_, m)| m.link.is_none()).map(|(id, _)| *id);
         for cpf in missing.collect::<Vec<_>>() {
             warn!(cpf = cpf.0, "a CPF of the former primary CTA did not reconnect in time");

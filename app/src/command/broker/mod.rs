@@ -11,8 +11,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use tracing::info;
 use whimbrel_broker::engine::Engine;
-use whimbrel_broker::server;
+use whimbrel_broker::server::{self, Entrances};
 use whimbrel_broker::storage::{Sqlite, Storage};
+use whimbrel_broker::veil::engine::{VeilConfig, VeilEngine};
+use whimbrel_broker::veil::record::Recorder;
 use whimbrel_ids::Instant;
 
 use super::run::{signals, wait};
@@ -126,18 +128,28 @@ fn serve(file: &BrokerFile) -> Done {
     let storage = Sqlite::open(&broker.store).map_err(|e| e.to_string())?;
     let (home, storage) = (broker.home, Box::new(storage));
     let engine = Engine::start_with_home(broker.machine, home, broker.listed_only, broker.epochs, storage)?;
-    let server = server::start(broker.listen, broker.admin, broker.tls, engine.entrance())?;
+    let veil = broker.veil.map(veil_engine).transpose()?;
+    let entrances = Entrances { open: engine.entrance(), veil: veil.as_ref().map(VeilEngine::entrance) };
+    let server = server::start(broker.listen, broker.admin, broker.tls, entrances)?;
     info!(address = %server.address, admin = %server.admin, "the broker listens");
-    wait(&mut signals, || engine.is_alive());
-    let died = !engine.is_alive();
+    let alive = || engine.is_alive() && veil.as_ref().is_none_or(VeilEngine::is_alive);
+    wait(&mut signals, alive);
+    let died = !alive();
     info!("the broker stops");
     drop(server);
+    drop(veil);
     drop(engine);
     if died {
         Err("the broker's thread ended: this is a fault of the program, please report it".into())
     } else {
         Ok(())
     }
+}
+
+fn veil_engine(veil: config::VeilConfig) -> Result<VeilEngine, String> {
+    let config::VeilConfig { machine, store, record } = veil;
+    let recorder = record.as_deref().map(Recorder::open).transpose()?.unwrap_or_default();
+    VeilEngine::start(VeilConfig { machine, store, recorder })
 }
 
 fn grants(storage: &mut dyn Storage, limit: u32, json: bool) -> Done {

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+pub(super) use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
 use whimbrel_nas::ie::RegistrationKind;
 use whimbrel_ran::cells::GnbId;
@@ -22,7 +23,9 @@ use crate::playground::{GATEWAY, Gaps, Playground, Servers, SuciScheme, Wish};
 use crate::unit::{self, Status};
 
 /// What the UEs do: streams with a packet each 50 ms in both directions, and handovers both ways.
-const SCENARIO: &str = include_str!("survive.yaml");
+const MOVING: (&str, &str) = ("survive.yaml", include_str!("survive.yaml"));
+/// The same without handovers, which no core could take while it is restarted.
+const AT_REST: (&str, &str) = ("at_rest.yaml", include_str!("at_rest.yaml"));
 /// How long the UEs have to register before the first process is killed.
 const SETTLE: Duration = Duration::from_secs(3);
 /// How long UEs are watched after a kill at least; the unit is complete again before.
@@ -32,7 +35,7 @@ const COMPLETE_WITHIN: Duration = Duration::from_secs(20);
 /// How long the replacement of all functions may take.
 const UPGRADE_WITHIN: Duration = Duration::from_secs(40);
 
-/// What is done to the unit, in this order.
+/// What is done to the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blow {
     Cpf,
@@ -42,10 +45,22 @@ enum Blow {
     Manager,
     Upgrade,
     Upf,
+    CpfHangs,
+    UpfHangs,
+    Restart,
 }
 
-const BLOWS: [Blow; 7] =
-    [Blow::Cpf, Blow::Replica, Blow::Primary, Blow::Hang, Blow::Manager, Blow::Upgrade, Blow::Upf];
+const BLOWS: [Blow; 9] = [
+    Blow::Cpf,
+    Blow::Replica,
+    Blow::Primary,
+    Blow::Hang,
+    Blow::Manager,
+    Blow::Upgrade,
+    Blow::Upf,
+    Blow::CpfHangs,
+    Blow::UpfHangs,
+];
 
 impl Blow {
     fn name(self) -> &'static str {
@@ -57,6 +72,9 @@ impl Blow {
             Self::Manager => "manager",
             Self::Upgrade => "upgrade",
             Self::Upf => "UPF",
+            Self::CpfHangs => "CPF hangs",
+            Self::UpfHangs => "UPF hangs",
+            Self::Restart => "restart of all",
         }
     }
 }
@@ -124,16 +142,8 @@ impl Watch for Observer<'_> {
 }
 
 pub(super) fn run(options: &Options) -> Done {
-    let read = crate::command::ran::scenario::parse(SCENARIO);
-    let mut scenario = read.map_err(|(at, what)| format!("survive.yaml:{at}: {what}"))?;
-    let groups = scenario.groups.len().max(1) as u32;
-    for (i, group) in scenario.groups.iter_mut().enumerate() {
-        group.ues = options.ues / groups + u32::from((i as u32) < options.ues % groups);
-    }
-    scenario.groups.retain(|group| group.ues > 0);
-    scenario.gnbs = options.gnbs.max(2).into();
     let wish = Wish {
-        ues: scenario.count(),
+        ues: options.ues,
         gnbs: options.gnbs.max(2),
         slices: ["1"].iter().filter_map(|s| s.parse().ok()).collect(),
         configuration: format!("data_networks: [{{ dnn: internet, dns: [{GATEWAY}] }}]\n"),
@@ -152,6 +162,48 @@ pub(super) fn run(options: &Options) -> Done {
     await_complete(&playground, None)?;
     let servers = Servers::start(GATEWAY)?;
     print(&crate::command::unit::text(&unit::status(&directory)?))?;
+    print(&format!(
+        "{} UEs on {} gNBs; each process of the unit is killed (kill -9) in turn, then all are restarted\n",
+        wish.ues, wish.gnbs
+    ))?;
+    let upgrade_to = options.upgrade_to.as_deref();
+    let mut play = |scenario, blows| play(&mut playground, &wish, &servers, (scenario, blows), upgrade_to);
+    let played = play(MOVING, &BLOWS).and_then(|moving| Ok([moving, play(AT_REST, &[Blow::Restart])?]));
+    let log = playground.log();
+    let [(mut outcomes, moving), (restart, at_rest)] = played.map_err(|e| format!("{e}\n{log}"))?;
+    let stopped = playground.stop();
+    outcomes.extend(restart);
+    show(&outcomes, &[&moving, &at_rest])?;
+    let again: u64 = outcomes.iter().map(|o| o.registrations).sum();
+    let lost: u64 = outcomes.iter().map(|o| o.sessions).sum();
+    // A restart of all ends the associations, and only that.
+    let ended: u64 = outcomes.iter().filter(|o| o.blow != Blow::Restart).map(|o| o.associations).sum();
+    let failed = moving.failed + at_rest.failed;
+    if again + lost + ended + failed > 0 {
+        return Err(format!(
+            "{again} UEs registered again, {lost} sessions were lost, {ended} associations ended, {failed} UEs failed at a step\n{log}"
+        ));
+    }
+    stopped
+}
+
+/// UEs do what a scenario says, while this is done to the unit.
+fn play(
+    playground: &mut Playground,
+    wish: &Wish,
+    servers: &Servers,
+    (scenario, blows): ((&str, &str), &[Blow]),
+    upgrade_to: Option<&Path>,
+) -> Result<(Vec<Outcome>, Report), String> {
+    let (name, text) = scenario;
+    let read = crate::command::ran::scenario::parse(text);
+    let mut scenario = read.map_err(|(at, what)| format!("{name}:{at}: {what}"))?;
+    let groups = scenario.groups.len().max(1) as u32;
+    for (i, group) in scenario.groups.iter_mut().enumerate() {
+        group.ues = wish.ues / groups + u32::from((i as u32) < wish.ues % groups);
+    }
+    scenario.groups.retain(|group| group.ues > 0);
+    scenario.gnbs = wish.gnbs.into();
     let config = RunnerConfig {
         amf: vec![playground.amf()],
         amf_port: 38412,
@@ -165,42 +217,25 @@ pub(super) fn run(options: &Options) -> Done {
         hold: false,
         spin: Duration::from_micros(20),
     };
-    print(&format!(
-        "{} UEs on {} gNBs; each process of the unit is killed (kill -9) in turn\n",
-        wish.ues, wish.gnbs
-    ))?;
     let (noticed, over) = (Mutex::new(Noticed::default()), Mutex::new(false));
     let gaps = servers.gaps();
-    let upgrade_to = options.upgrade_to.as_deref();
+    let directory = playground.unit_directory();
     let (outcomes, reports) = std::thread::scope(|scope| {
-        let blows = scope.spawn(|| {
-            let outcomes = blows(&mut playground, &wish, (&directory, upgrade_to), &gaps, &noticed);
+        let dealt = scope.spawn(|| {
+            let outcomes = deal(blows, playground, wish, (&directory, upgrade_to), &gaps, &noticed);
             *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
             outcomes
         });
         let mut observer = Observer { noticed: &noticed, over: &over };
         let reports = edge::run(&config, &mut observer);
-        (blows.join().unwrap_or_else(|_| Err("the demonstration ended in a panic".into())), reports)
+        (dealt.join().unwrap_or_else(|_| Err("the demonstration ended in a panic".into())), reports)
     });
-    let log = playground.log();
-    let (outcomes, reports) =
-        (outcomes.map_err(|e| format!("{e}\n{log}"))?, reports.map_err(|e| format!("{e}\n{log}"))?);
-    let Some(report) = reports.first() else { return Err("no UE arrived".into()) };
-    let stopped = playground.stop();
-    show(&outcomes, report)?;
-    let again: u64 = outcomes.iter().map(|o| o.registrations).sum();
-    let lost: u64 = outcomes.iter().map(|o| o.sessions).sum();
-    let ended: u64 = outcomes.iter().map(|o| o.associations).sum();
-    if again + lost + ended + report.failed > 0 {
-        return Err(format!(
-            "{again} UEs registered again, {lost} sessions were lost, {ended} associations ended, {} UEs failed at a step\n{log}",
-            report.failed
-        ));
-    }
-    stopped
+    let (outcomes, reports) = (outcomes?, reports.map_err(|e| e.to_string())?);
+    let report = reports.into_iter().next().ok_or("no UE arrived")?;
+    Ok((outcomes, report))
 }
 
-fn show(outcomes: &[Outcome], report: &Report) -> Done {
+fn show(outcomes: &[Outcome], reports: &[&Report]) -> Done {
     let rows: Vec<Vec<String>> = outcomes
         .iter()
         .map(|o| {
@@ -225,10 +260,10 @@ fn show(outcomes: &[Outcome], report: &Report) -> Done {
         "associations ended",
     ];
     print(&table(&heads, &rows))?;
-    for failure in report.failures.iter().take(10) {
+    for failure in reports.iter().flat_map(|r| &r.failures).take(10) {
         print(&format!("failed: {} at step {}: {}\n", failure.supi, failure.step, failure.reason))?;
     }
-    for violation in report.violations.iter().take(10) {
+    for violation in reports.iter().flat_map(|r| &r.violations).take(10) {
         print(&format!("violation: {violation}\n"))?;
     }
     let kinds: serde_json::Map<String, serde_json::Value> = outcomes
@@ -241,13 +276,15 @@ fn show(outcomes: &[Outcome], report: &Report) -> Done {
         .collect();
     print(&format!(
         "{}\n",
-        json!({"bench": "survive", "figures": {"ues": report.arrived, "failed": report.failed,
-            "violations": report.violated, "kinds": kinds}})
+        json!({"bench": "survive", "figures": {"ues": reports.iter().map(|r| r.arrived).max(),
+            "failed": reports.iter().map(|r| r.failed).sum::<u64>(),
+            "violations": reports.iter().map(|r| r.violated).sum::<u64>(), "kinds": kinds}})
     ))
 }
 
-/// Kills each process in turn, and replaces all of them once.
-fn blows(
+/// Does all of these to the unit, one after the other.
+fn deal(
+    blows: &[Blow],
     playground: &mut Playground,
     wish: &Wish,
     (directory, upgrade_to): (&Path, Option<&Path>),
@@ -256,13 +293,16 @@ fn blows(
 ) -> Result<Vec<Outcome>, String> {
     std::thread::sleep(SETTLE);
     let mut outcomes = Vec::new();
-    for blow in BLOWS {
+    for &blow in blows {
         let before = seen(noticed);
         gaps.longest();
         let begun = Instant::now();
         let mut killed = None;
         match blow {
             Blow::Cpf => killed = signal(directory, Signal::KILL, |f| f.name.starts_with("cpf-"))?,
+            Blow::CpfHangs => killed = signal(directory, Signal::STOP, |f| f.name.starts_with("cpf-"))?,
+            Blow::UpfHangs => killed = signal(directory, Signal::STOP, |f| f.name == "upf")?,
+            Blow::Restart => playground.restart_core(wish)?,
             Blow::Upf => killed = signal(directory, Signal::KILL, |f| f.name == "upf")?,
             Blow::Primary => killed = signal(directory, Signal::KILL, |f| f.state == "primary")?,
             Blow::Hang => killed = signal(directory, Signal::STOP, |f| f.state == "primary")?,
@@ -293,7 +333,7 @@ fn seen(noticed: &Mutex<Noticed>) -> [u64; 3] {
 }
 
 /// Sends a signal to the first function of the unit that this is true of. Returns the number of its process. Errors: there is none.
-fn signal(
+pub(super) fn signal(
     directory: &Path,
     signal: Signal,
     is: impl Fn(&unit::FunctionStatus) -> bool,
@@ -307,7 +347,7 @@ fn signal(
 
 /// Waits until each function runs, in another process than the one that was killed, all CPFs have joined the primary CTA, it has a replica,
 /// and so has each UE. Errors: it takes too long.
-fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
+pub(super) fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
     let is_complete = |status: &Status| {
         let all =
             status.functions.iter().all(|f| matches!(f.state.as_str(), "running" | "primary" | "replica"));

@@ -87,6 +87,8 @@ metrics! {
         ApiRequests "whimbrel_api_requests_total" Counter None Console [] "" "HTTP requests to the API.";
         ApiRefused "whimbrel_api_refused_total" Counter None Console [] "" "HTTP requests that the API answered with an error.";
         CaptureLost "whimbrel_capture_lost_total" Counter None Part [] "" "N3 datagrams that a running capture lacks because its writer was too slow.";
+        TraceSpansSent "whimbrel_trace_spans_sent_total" Counter None Console [] "" "Spans of procedures that the collector accepted (`otlp.endpoint`).";
+        TraceSpansLost "whimbrel_trace_spans_lost_total" Counter None Console [] "" "Spans of procedures dropped because the collector did not accept them, or their queue was full.";
         LimitReached "whimbrel_limit_reached_total" Counter None Part ["limit"] "" "Times that a limit was reached, by limit (docs/limits.md). What exceeds it is dropped or refused; of logs, served and not kept.";
     }
     "gNBs, UEs and procedures" {
@@ -95,6 +97,9 @@ metrics! {
         UesRegistered "whimbrel_ues_registered" Gauge None Console [] "§5.2.1.1" "UEs in state 5GMM-REGISTERED.";
         UesConnected "whimbrel_ues_connected" Gauge None Console [] "" "UEs in 5GMM-CONNECTED mode.";
         PduSessions "whimbrel_pdu_sessions" Gauge None Console [] "§5.3.1.1" "PDU sessions that are established.";
+        UesRestored "whimbrel_ues_restored" Gauge None Console [] "" "UEs that were restored at the start, with their registration and their sessions.";
+        UesNotRestored "whimbrel_ues_not_restored" Gauge None Console [] "" "UEs that were on the disk at the start and could not be restored: they register again.";
+        UeStorageFailures "whimbrel_ue_storage_failures_total" Counter None Console [] "" "Times that UEs could not be read from the disk, or written to it.";
         Overloaded "whimbrel_overloaded" Gauge None Console [] "" "1 while OVERLOAD START is in force at gNBs, else 0.";
         Procedures "whimbrel_procedures_total" Counter None Procedures ["procedure", "result"] "§5.2.2, §5.2.3, §5.3.1" "Procedures that have ended, by procedure and result (completed or refused).";
         ProcedureDuration "whimbrel_procedure_seconds" Histogram Seconds Procedures ["procedure", "le"] "" "Time from the first to the last message of a completed procedure.";
@@ -169,6 +174,12 @@ metrics! {
         UpfFastPathPackets "whimbrel_upf_fast_path_packets_total" Counter None Part ["direction"] "" "Packets that the fast path forwarded in the driver (`n3.io: xdp`), by direction. The other counters of the UPF include them.";
         UpfFastPathSessions "whimbrel_upf_fast_path_sessions" Gauge None Part [] "" "Sessions whose packets the fast path forwards.";
         RouterAdvertisements "whimbrel_router_advertisements_total" Counter None Part [] "" "IPv6 Router Advertisements sent to UEs.";
+    }
+    "Prediction of handovers" {
+        ForesightPredictions "whimbrel_foresight_predictions_total" Counter None Part ["outcome"] "" "Predictions of handovers: `made`, and of these `hit`, `miss`, `late`, `expired`; `refused` beyond the bound; `prepared` targets (docs/foresight.md).";
+        ForesightUnpredicted "whimbrel_foresight_unpredicted_total" Counter None Part [] "" "Handovers without a prediction.";
+        ForesightUes "whimbrel_foresight_ues" Gauge None Part [] "" "UEs that are followed.";
+        ForesightLive "whimbrel_foresight_live" Gauge None Part [] "" "Predictions that live.";
     }
     "N4" {
         N4Received "whimbrel_n4_received_total" Counter None Part [] "" "PFCP messages that the UPF received from SMFs of other hosts.";
@@ -249,6 +260,11 @@ metrics! {
         BrokerQuestions "whimbrel_broker_questions_total" Counter None Part [] "" "Requests sent to brokers.";
         BrokerAnswers "whimbrel_broker_answers_total" Counter None Part [] "" "Answers of brokers.";
         BrokerUnreachable "whimbrel_broker_unreachable_total" Counter None Part ["reason"] "" "Requests that a broker did not answer.";
+        VeilQuestions "whimbrel_veil_questions_total" Counter None Part [] "" "Requests of veiled UEs for their broker.";
+        VeilAnswers "whimbrel_veil_answers_total" Counter None Part [] "" "Answers of their broker.";
+        VeilGroups "whimbrel_veil_tokens_broadcast_total" Counter None Part [] "" "Tokens broadcast, each of which has opened a session group.";
+        VeilReports "whimbrel_veil_reports_total" Counter None Part [] "" "Sessions of veiled UEs that were reported.";
+        VeilTokens "whimbrel_veil_tokens" Gauge None Part [] "" "Tokens in the wallet that are not spent.";
     }
     "A CPF (`whimbrel cpf --api`)" {
         CpfInService "whimbrel_cpf_in_service" Gauge None Part [] "" "1 while a CTA uses this CPF, else 0.";
@@ -392,8 +408,8 @@ mod tests {
     #[test]
     fn documents_and_scripts_name_metrics_that_exist() {
         let mut all = vec![root().join("README.md")];
-        for folder in ["docs", "tests", "app"] {
-            files(&root().join(folder), &[".md", ".sh", ".py", ".awk"], &mut all);
+        for folder in ["docs", "tests", "app", "packaging"] {
+            files(&root().join(folder), &[".md", ".sh", ".py", ".awk", ".yml", ".json"], &mut all);
         }
         let mut found = 0;
         for file in all {

@@ -178,8 +178,9 @@ impl ControlLoop {
 
     /// Takes answers of brokers. Returns whether there were any.
     pub(super) fn receive_from_brokers(&mut self, now: Instant) -> bool {
-        let Some(brokers) = &mut self.brokers else { return false };
-        let answers = brokers.turn();
+        let open = self.brokers.iter_mut().flat_map(|brokers| brokers.turn());
+        let veil = self.veil.iter_mut().flat_map(|veil| veil.turn());
+        let answers: Vec<_> = open.chain(veil).collect();
         let busy = !answers.is_empty();
         for (ue, to, answer) in answers {
             self.handle_input(now, Input::Broker(ue, to, answer));

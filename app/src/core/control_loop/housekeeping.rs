@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::Input;
+use whimbrel_resilience::{Input, Order};
 use whimbrel_store::Changes;
 
 use super::ControlLoop;
@@ -12,11 +12,13 @@ use crate::aftermath;
 use crate::capture::Capture;
 use crate::cluster::{PairPrimary, PeerAmfs, Pool};
 use crate::console::{Component, Condition, Metric, Sample};
+use crate::core::foresight::Foresight;
 use crate::core::smf_n4::SmfN4;
 use crate::core::upf::LocalUpf;
 use crate::core::view;
 use crate::open::Brokers;
 use crate::unit::{Function, Place, UpfReport};
+use crate::veil::Veil;
 
 /// How often the store is asked for edits, the gauges are set and the capture is written to disk.
 pub(super) const HOUSEKEEPING: Duration = Duration::from_millis(500);
@@ -42,12 +44,16 @@ impl ControlLoop {
                 c.set("cta_replica", condition, detail);
             });
         }
+        if let Some((condition, detail)) = self.foresight.as_ref().map(Foresight::condition) {
+            self.console.components(|c| c.set("foresight", condition, detail));
+        }
         self.remember_associations();
         let waited = std::mem::take(&mut self.timing.longest_turn);
         self.handle_input(now, Input::Waited(waited));
         if now >= self.timing.census {
             self.count_ues(now);
         }
+        self.store_ues(now);
         self.refresh_subscribers(now);
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");
@@ -85,6 +91,14 @@ impl ControlLoop {
         metrics.set(Metric::UesRegistered, census.registered);
         metrics.set(Metric::UesConnected, census.connected);
         self.timing.census = now + CENSUS_PER_UE * u32::try_from(census.ues).unwrap_or(u32::MAX);
+    }
+
+    /// Has the UEs that have changed written to the disk, if the configuration asks for it; UEs do not wait for that.
+    fn store_ues(&mut self, now: Instant) {
+        let Some(file) = &mut self.stored_ues else { return };
+        if let Some(all) = file.turn(&self.console, self.active.cta().stored_amf()) {
+            self.execute(now, Order::StoreUes { all });
+        }
     }
 
     /// Reads edits of the subscriber store that other processes made.
@@ -131,7 +145,16 @@ impl ControlLoop {
         let pair = pair.into_iter().flat_map(|pair| self.pair_samples(&pair.primary, &pair.pool));
         let peer_amfs = self.peer_amfs.iter().flat_map(PeerAmfs::samples);
         let brokers = self.brokers.iter().flat_map(Brokers::samples);
-        upf.chain(n4).chain(replication).chain(peer_amfs).chain(brokers).chain(pair).chain(bounds).collect()
+        let brokers = brokers.chain(self.veil.iter().flat_map(Veil::samples));
+        let foresight = self.foresight.iter().flat_map(Foresight::samples);
+        upf.chain(n4)
+            .chain(foresight)
+            .chain(replication)
+            .chain(peer_amfs)
+            .chain(brokers)
+            .chain(pair)
+            .chain(bounds)
+            .collect()
     }
 
     fn pair_samples(&self, primary: &PairPrimary, pool: &Pool) -> [Sample; 4] {

@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_control::config::Config as ControlConfig;
+use whimbrel_control::open::Request;
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, UpfId};
+use whimbrel_control::{AssociationId, Event, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_link::Spin;
 use whimbrel_resilience::cta_replica;
@@ -32,9 +33,11 @@ use self::role::{PairRole, Role};
 use super::control_thread::{Cta, Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
 use super::early::Early;
+use super::foresight::Foresight;
 use super::n2::Links;
 use super::replica::TakeoverState;
 use super::smf_n4::SmfN4;
+use super::stored_ues::StoredUeFile;
 use super::subscriber_copy::SubscriberFeed;
 use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
@@ -46,9 +49,14 @@ use crate::console::Console;
 use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 use crate::open::Brokers;
+use crate::unit::descriptors;
+use crate::veil::Veil;
 
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
 const N4_PER_TURN_MAX: usize = 64;
+
+/// How long N2 may stay closed at the start because no CPF has joined: they join within a tenth of a second.
+const CPFS_JOIN_WITHIN: Duration = Duration::from_secs(2);
 
 /// The CTA while it is the primary.
 type PrimaryCta = cta_replica::PrimaryCta<StoredSubscribers, SystemEntropy, CoreTime>;
@@ -109,7 +117,15 @@ pub(super) struct ControlLoop {
     peer_amfs: Option<PeerAmfs>,
     /// The brokers whose users are served.
     brokers: Option<Brokers>,
+    /// Registered UEs on the disk, for the next start.
+    stored_ues: Option<StoredUeFile>,
+    /// The prediction of handovers.
+    foresight: Option<Foresight>,
+    /// The broker of veiled UEs.
+    veil: Option<Veil>,
     n2: N2,
+    /// CPFs are awaited, and N2 opens at that time at the latest: gNBs would send UEs that nothing serves. `None`: N2 is open.
+    n2_opens_by: Option<Instant>,
     capture: Option<Capture>,
     /// Reused from turn to turn.
     out: Outbox,
@@ -138,6 +154,12 @@ impl ControlLoop {
         let subscribers = StoredSubscribers::new(parts.store);
         let (mut entropy, core_time) = (parts.entropy, CoreTime::default());
         let (mut links, mut taken_over) = (Links::default(), None);
+        let mut stored_ues = match &serves {
+            Serves::UpfOnly => None,
+            // Each CTA of two hosts has a store of its own, and the other one may have served since.
+            Serves::Pair(_) if cluster.host().is_none() => None,
+            Serves::Single | Serves::Region(_) | Serves::Pair(_) => StoredUeFile::of(&parts.config.store),
+        };
         let of_region = |control: &Arc<ControlConfig>, directory, subscribers, entropy, core_time, rings| {
             let mut cta =
                 Cta::of_region(control.clone(), directory, subscribers, entropy, core_time, rings, now);
@@ -146,11 +168,13 @@ impl ControlLoop {
         };
         let (active, role) = match serves {
             Serves::UpfOnly | Serves::Single => {
-                let cta = Cta::new(control.clone(), directory, subscribers, entropy, core_time, now);
+                let mut cta = Cta::new(control.clone(), directory, subscribers, entropy, core_time, now);
+                stored_ues.iter_mut().for_each(|file| file.restore(now, &mut cta, &parts.console));
                 (PrimaryCta::without_cta_replica(cta), Role::Single)
             }
             Serves::Region(pool) => {
-                let cta = of_region(&control, directory, subscribers, entropy, core_time, pool.rings());
+                let mut cta = of_region(&control, directory, subscribers, entropy, core_time, pool.rings());
+                stored_ues.iter_mut().for_each(|file| file.restore(now, &mut cta, &parts.console));
                 (PrimaryCta::without_cta_replica(cta), Role::Region(pool))
             }
             Serves::Pair(takeover) => {
@@ -164,14 +188,12 @@ impl ControlLoop {
                 let (pool, primary) =
                     promotion.enter(now, cluster, control.clone(), &mut entropy, console)?;
                 let active = match cta_replica {
-                    None => PrimaryCta::new(of_region(
-                        &control,
-                        directory,
-                        subscribers,
-                        entropy,
-                        core_time,
-                        pool.rings(),
-                    )),
+                    None => {
+                        let rings = pool.rings();
+                        let mut cta = of_region(&control, directory, subscribers, entropy, core_time, rings);
+                        stored_ues.iter_mut().for_each(|file| file.restore(now, &mut cta, &parts.console));
+                        PrimaryCta::new(cta)
+                    }
                     Some(cta_replica) => {
                         let received = cta_replica.received().clone();
                         let (active, first) = cta_replica.take_over();
@@ -191,6 +213,9 @@ impl ControlLoop {
         let open = parts.config.open.as_ref().filter(|_| !upf_only);
         let brokers =
             open.map(|open| Brokers::start(&parts.config, open, parts.console.clone())).transpose()?;
+        let foresight = if upf_only { None } else { Foresight::open(&parts.config, now)? };
+        let veil = parts.config.veil.as_ref().filter(|_| !upf_only);
+        let veil = veil.map(|veil| Veil::start(&parts.config, veil, parts.console.clone())).transpose()?;
         let observer = Observer::new(parts.console.clone(), control, parts.config.log.supi);
         let mut local = parts.upf;
         if let (Some(upf), Some(Ok(_))) = (&mut local, &capture) {
@@ -203,6 +228,9 @@ impl ControlLoop {
             upfs: Upfs { local, local_id, n4: parts.smf_n4, answers: Vec::new() },
             peer_amfs,
             brokers,
+            stored_ues,
+            foresight,
+            veil,
             n2: N2 {
                 transport: parts.n2,
                 links,
@@ -212,6 +240,7 @@ impl ControlLoop {
                 holds_acknowledgements: false,
                 unacknowledged: VecDeque::new(),
             },
+            n2_opens_by: None,
             capture: capture.transpose()?,
             out: Outbox::default(),
             timing: Timing { housekeeping: now, census: now, turned: now, longest_turn: Duration::ZERO },
@@ -219,6 +248,9 @@ impl ControlLoop {
             config: parts.config,
             console: parts.console,
         };
+        if let (Role::Region(_) | Role::Pair(_), None) = (&control_loop.role, &taken_over) {
+            control_loop.n2_opens_by = Some(now + CPFS_JOIN_WITHIN);
+        }
         control_loop.begin(now, taken_over);
         Ok(control_loop)
     }
@@ -277,13 +309,14 @@ impl ControlLoop {
 
     /// One turn. Returns whether anything arrived.
     fn turn(&mut self, now: Instant) -> bool {
+        descriptors::turned();
         self.active.inspect().begin();
         if let Role::Pair(pair) = &mut self.role
             && pair.primary.was_away(now.since(self.timing.turned), self.active.last(), self.active.waiting())
         {
             self.timing.housekeeping = now; // its input goes to the CTA replica, which has to confirm it
         }
-        let mut busy = self.receive_n2(now);
+        let mut busy = self.n2_is_open(now) && self.receive_n2(now);
         while let Some(command) = self.console.commands.take() {
             self.command(now, command);
             busy = true;
@@ -301,6 +334,7 @@ impl ControlLoop {
         }
         busy |= self.receive_from_external_upfs(now);
         self.capture_datagrams();
+        self.foresee(now);
         self.deliver(now);
         if now >= self.timing.housekeeping {
             self.housekeeping(now);
@@ -326,6 +360,20 @@ impl ControlLoop {
         busy
     }
 
+    /// Whether gNBs are listened to: from when the first CPF has joined.
+    fn n2_is_open(&mut self, now: Instant) -> bool {
+        let waits = |by: Instant| now < by && self.active.cta().trusted_cpfs().next().is_none();
+        self.n2_opens_by = self.n2_opens_by.filter(|by| waits(*by));
+        self.n2_opens_by.is_none()
+    }
+
+    /// Predictions that are due become inputs of their UEs' machines.
+    fn foresee(&mut self, now: Instant) {
+        for (ue, gnb, tai) in self.foresight.as_mut().map(|f| f.due(now)).unwrap_or_default() {
+            self.handle_input(now, Input::Predicted(ue, gnb, tai));
+        }
+    }
+
     /// Takes what external UPFs sent, a bounded number of datagrams. Returns whether there were any.
     fn receive_from_external_upfs(&mut self, now: Instant) -> bool {
         let mut busy = false;
@@ -346,6 +394,9 @@ impl ControlLoop {
     fn measure(&mut self, now: Instant, octets: &[u8]) {
         if let Some(brokers) = &mut self.brokers {
             brokers.pfcp(now, octets);
+        }
+        if let Some(veil) = &mut self.veil {
+            veil.pfcp(octets);
         }
     }
 
@@ -393,8 +444,18 @@ impl ControlLoop {
             self.out.n14.drain(..).for_each(|(to, message)| peer_amfs.send(to, message.octets()));
             self.out.n14_errors.drain(..).for_each(|(from, why)| peer_amfs.message_rejected(from, why));
         }
-        if let Some(brokers) = &mut self.brokers {
-            self.out.brokers.drain(..).for_each(|question| brokers.ask(question));
+        for stored in self.out.stored.drain(..) {
+            if let Some(file) = &mut self.stored_ues {
+                file.take(stored);
+            }
+        }
+        for (ue, to, request) in self.out.brokers.drain(..) {
+            match (request, &mut self.brokers, &mut self.veil) {
+                (Request::Sap(question), Some(brokers), _) => brokers.ask((ue, to, question)),
+                (Request::Veil(question), _, Some(veil)) => veil.ask(ue, to, question),
+                // A machine asks only what is configured.
+                (Request::Sap(_), None, _) | (Request::Veil(_), _, None) => {}
+            }
         }
         self.observe(now);
     }
@@ -410,6 +471,14 @@ impl ControlLoop {
         }
         for event in self.out.events.drain(..) {
             self.brokers.iter_mut().for_each(|b| b.event(now, &event));
+            self.veil.iter_mut().for_each(|veil| veil.event(&event));
+            if let Some(foresight) = &mut self.foresight {
+                foresight.event(now, &event, self.active.cta().ran_nodes());
+            }
+            // Signs are for the predictor; they are reported only where the operator wants them.
+            if matches!(event.event, Event::Sign { .. }) && !self.config.handover.signs {
+                continue;
+            }
             self.observer.ue(now, &event);
         }
         for (upf, change) in self.out.upfs.drain(..) {
@@ -432,10 +501,12 @@ impl ControlLoop {
     fn block(&self, now: Instant) {
         let (pool, pair) = (self.role.pool(), self.role.pair());
         let feed = pair.and_then(|pair| pair.feed.as_ref());
+        let n2 = self.n2.transport.as_ref().filter(|_| self.n2_opens_by.is_none());
         let deadlines = [
             Some(self.active.next_deadline()),
             self.upfs.local.as_ref().and_then(LocalUpf::next_deadline),
-            self.n2.transport.as_ref().and_then(Transport::next_deadline),
+            n2.and_then(Transport::next_deadline),
+            self.n2_opens_by,
             pool.and_then(Pool::next_deadline),
             self.peer_amfs.as_ref().and_then(PeerAmfs::next_deadline),
             self.n2.links.next_deadline(),
@@ -449,7 +520,7 @@ impl ControlLoop {
             return;
         }
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
-        let n2 = self.n2.transport.as_ref().map(Transport::fds).unwrap_or_default();
+        let n2 = n2.map(Transport::fds).unwrap_or_default();
         let fds = std::iter::once(self.console.commands.wake_fd())
             .chain(self.upfs.local.iter().flat_map(LocalUpf::fds))
             .chain(self.upfs.n4.as_ref().map(AsFd::as_fd))

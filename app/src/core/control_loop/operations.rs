@@ -14,6 +14,7 @@ use super::ControlLoop;
 use crate::cluster::UeQueryReply;
 use crate::config::Config;
 use crate::console::{Command, Target};
+use crate::core::foresight::Foresight;
 use crate::core::view;
 
 impl ControlLoop {
@@ -62,6 +63,10 @@ impl ControlLoop {
                     self.execute(now, Order::Overload(order));
                 }
                 reply.send(view::overload(self.active.cta())).is_ok()
+            }
+            Command::Foresight(reply) => {
+                let view = self.foresight.as_ref().map(Foresight::view);
+                reply.send(view.unwrap_or_default()).is_ok()
             }
             Command::ResetGnb(gnb, reply) => {
                 let is_up = self.execute(now, Order::ResetGnb(gnb)) == OrderOutcome::Reset(true);

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_control::UpfId;
-use whimbrel_resilience::Order;
+use whimbrel_ids::Instant;
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Input, Order};
 use whimbrel_sctp_io::Event;
 
 use super::{ControlLoop, Role};
@@ -24,6 +26,9 @@ const GNBS_LEAVE_WITHIN: Duration = Duration::from_millis(500);
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(5);
 /// How long the transfer of the state to a CTA that runs other code may take, while inputs wait: UEs repeat their messages after seconds.
 const TRANSFERRED_WITHIN: Duration = Duration::from_secs(5);
+/// How long UEs have to end their procedures when the core stops, to be written to the disk, and how often their states are asked for meanwhile.
+const UES_KEPT_WITHIN: Duration = Duration::from_secs(2);
+const UES_ASKED_EVERY: Duration = Duration::from_millis(20);
 /// How long external SMFs have to move their sessions away when this UPF stops.
 const SMFS_LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -151,13 +156,15 @@ impl ControlLoop {
     /// Ends in order: gNBs get AMF STATUS INDICATION and their associations end, then external SMFs leave this UPF.
     pub(super) fn close(&mut self, stop: &StopRequest) {
         let now = clock::now();
-        // TS 29.244 §6.2.8.2: sessions at external UPFs end with this run of the SMF; the next one does not know them.
-        let external: Vec<UpfId> = self.upfs.n4.iter().flat_map(SmfN4::outside).collect();
+        // TS 29.244 §6.2.8.2: sessions at external UPFs end with this run of the SMF, unless the next one knows them.
+        self.execute(now, Order::Retire);
+        self.deliver(now);
+        let kept = self.keep_ues(stop);
+        let external: Vec<UpfId> = self.upfs.n4.iter().flat_map(SmfN4::outside).filter(|_| !kept).collect();
         for upf in external {
             self.execute(now, Order::ReleaseUpf(upf));
         }
         self.out.upfs.clear(); // a core that stops has no condition
-        self.execute(now, Order::Retire);
         self.deliver(now);
         if let Some(transport) = &mut self.n2.transport {
             transport.hold_acknowledgements(false);
@@ -168,6 +175,46 @@ impl ControlLoop {
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");
         }
+    }
+
+    /// Writes the registered UEs to the disk for the next start. They are idle then, as their gNBs are about to be disconnected. Returns whether the next
+    /// start has them.
+    fn keep_ues(&mut self, stop: &StopRequest) -> bool {
+        if self.stored_ues.is_none() || stop.is_at_once() {
+            return false;
+        }
+        // gNBs get AMF STATUS INDICATION before UEs become idle, and are not listened to any more.
+        let mut transport = self.n2.transport.take();
+        transport.iter_mut().for_each(|n2| n2.flush(clock::now()));
+        let associations: Vec<_> = self.active.cta().associations().collect();
+        for association in associations {
+            self.handle_input(clock::now(), Input::AssociationDown(association));
+        }
+        self.deliver(clock::now());
+        self.out.ngap.clear();
+        let until = clock::now() + UES_KEPT_WITHIN;
+        let mut asked = Instant::ZERO;
+        while clock::now() < until && !stop.is_at_once() {
+            let now = clock::now();
+            let cpfs: Vec<CpfId> = self.active.cta().trusted_cpfs().collect();
+            let registered = self.active.cta().registered();
+            let Some(file) = &mut self.stored_ues else { break };
+            let complete = file.has_all(&cpfs, registered);
+            if complete && asked > Instant::ZERO {
+                break;
+            }
+            if now >= asked {
+                file.collect();
+                self.execute(now, Order::StoreUes { all: true });
+                asked = now + UES_ASKED_EVERY;
+            }
+            self.turn(now);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.n2.transport = transport;
+        let (amf, registered) = (self.active.cta().stored_amf(), self.active.cta().registered());
+        let Some(file) = &mut self.stored_ues else { return false };
+        file.end(&amf, registered, &self.console)
     }
 
     /// Asks external SMFs to move their sessions to other UPFs, and waits for them (TS 29.244 §6.2.8.3).

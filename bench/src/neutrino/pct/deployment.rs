@@ -869,6 +869,8 @@ fn ngap_caused(up: &CpfReport) -> impl Iterator<Item = &[u8]> {
         CpfReport::Ran { batch, .. } => batch.outputs.as_slice(),
         CpfReport::CheckpointHeld { .. }
         | CpfReport::Poisoned { .. }
+        | CpfReport::Stored { .. }
+        | CpfReport::AllStored
         | CpfReport::CheckpointUnusable { .. } => &[],
     };
     outputs.iter().filter_map(|output| match &output.effect {
@@ -909,7 +911,10 @@ fn octets_up(up: CpfReport) -> (u32, Vec<u8>) {
     let (CpfReport::Ran { ue, .. }
     | CpfReport::CheckpointHeld { ue, .. }
     | CpfReport::Poisoned { ue, .. }
-    | CpfReport::CheckpointUnusable { ue, .. }) = up;
+    | CpfReport::CheckpointUnusable { ue, .. }) = up
+    else {
+        unreachable!("no UE is stored here")
+    };
     let mut octets = Vec::with_capacity(512);
     ToCta::Report(up).write(&mut octets);
     (ue.slot, octets)

@@ -195,7 +195,7 @@ async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) ->
 /// Takes the received context over if its keys verify the request.
 fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
     let config = ue.config();
-    let UeContext { amf, sessions, grant, .. } =
+    let UeContext { amf, sessions, grant, veil, .. } =
         *Checkpoint::from_octets(transferred.state.octets()).ok()?.context().ok()?;
     let complete = amf.supi.is_some()
         && amf.registered
@@ -228,7 +228,7 @@ fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
     let initial = request.registration_type.kind == RegistrationKind::Initial;
     let sessions = if initial { BTreeMap::new() } else { sessions };
     let TakenOver { sessions, coming, .. } = ue.smf().take_over_sessions(ue, sessions, &transferred.upfs);
-    ue.with(|p| p.grant = grant);
+    ue.with(|p| (p.grant, p.veil) = (grant, veil));
     Some(Brought { request: Rc::new(request), sessions, coming })
 }
 

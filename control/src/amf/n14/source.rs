@@ -16,10 +16,9 @@ use super::send_n14;
 use crate::amf::as_security::{offer_chain, settle_chain};
 use crate::amf::connection::lost;
 use crate::amf::handover::{self, FORWARDING, Failed};
-use crate::amf::handover_request::Asked;
 use crate::amf::mobility_restrictions::permitted;
 use crate::amf::n2::{ids, release_command, send, send_nas, send_release_command};
-use crate::amf::target;
+use crate::amf::{predicted_handover, target};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::flat::{self, Checkpoint};
@@ -30,7 +29,7 @@ use crate::n14::{
 use crate::procedure::{Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
-use crate::state::{ContextTransfer, OutboundTransfer, Phase, Security, UeContext};
+use crate::state::{Asked, ContextTransfer, OutboundTransfer, Phase, Security, UeContext};
 
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
@@ -83,7 +82,7 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Fa
     let (asked, before) = create(ue, &m)?; // §4.9.1.3.2 step 3: CREATE UE CONTEXT
     let (answer, created) = created(ue).await?; // steps 9 to 12
     let (admitted, refused) = handover::admit(ue, &asked, &answer)?;
-    let admitted = ue.smf().start_forwarding(ue, admitted, handover::direct(&m)).await?;
+    let admitted = ue.smf().start_forwarding(ue, admitted, handover::direct(&m), false).await?;
     if ue.with(|p| !p.lanes.no_other_lane_runs(Lane::Handover) || standing(p) != before) {
         return Err(busy()); // the UE's state has changed since it was sent to the target
     }
@@ -97,6 +96,7 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Fa
 
 /// Only an idle UE context can be transferred: waits until the UE's other lanes are free.
 pub(super) async fn alone(ue: Ue, lane: Lane) -> Result<(), Failed> {
+    predicted_handover::withdraw(ue);
     let until = ue.now() + ue.config().timers.guard;
     while !ue.with(|p| p.lanes.no_other_lane_runs(lane)) {
         match ue.receive(|i| matches!(i, Input::SessionSettled), until.since(ue.now())).await {

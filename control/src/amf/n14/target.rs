@@ -144,7 +144,7 @@ fn prepare(
         return refuse(CauseRadioNetwork::UnknownTargetId, Refusal::Protocol(what));
     };
     let state = Checkpoint::from_octets(context.state.octets()).and_then(|c| c.context());
-    let UeContext { amf, sessions, grant, .. } = *state.map_err(|e| match e {
+    let UeContext { amf, sessions, grant, veil, .. } = *state.map_err(|e| match e {
         FlatError::UnknownVersion(_) => broken("a UE context of another version of this program"),
         _ => broken("a UE context that cannot be read"),
     })?;
@@ -167,7 +167,7 @@ fn prepare(
     }
     ue.with(|p| {
         p.sessions = sessions;
-        p.grant = grant;
+        (p.grant, p.veil) = (grant, veil);
         p.amf = record(amf, allowed, tai);
     });
     Ok(Prepared { required, to, keys: context.keys.fresh(), connection, coming, refused })

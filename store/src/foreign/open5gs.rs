@@ -2,9 +2,12 @@
 //!
 //! What has no counterpart here (PCC rules, IMEIs, flags of other systems) is left out.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 use whimbrel_security::Sqn;
 
+use super::{number, says_something};
 use crate::record::sqn_offset_after;
 
 /// Units of a bit rate, by their number.
@@ -102,8 +105,48 @@ fn ambr(document: Option<&Value>) -> Option<Value> {
     Some(json!({ "uplink": rate("uplink")?, "downlink": rate("downlink")? }))
 }
 
-/// A whole number, also as MongoDB's extended JSON writes it: `{"$numberLong": "97"}`.
-fn number(value: &Value) -> Option<u64> {
-    let extended = || value.as_object()?.values().next()?.as_str()?.parse().ok();
-    value.as_u64().or_else(extended)
+/// Fields that say something which is not imported: by the place where they stand, those that are imported or say nothing of a
+/// subscription.
+const UNDERSTOOD: [(&str, &[&str]); 3] = [
+    (
+        "",
+        &[
+            "_id",
+            "__v",
+            "schema_version",
+            "imsi",
+            "msisdn",
+            "security",
+            "ambr",
+            "slice",
+            "subscriber_status",
+            "network_access_mode",
+            "subscribed_rau_tau_timer",
+            "access_restriction_data",
+        ],
+    ),
+    ("slice", &["_id", "sst", "sd", "default_indicator", "session"]),
+    ("session", &["_id", "name", "type", "qos", "ambr", "ue"]),
+];
+
+/// Adds the names of the fields that say something and are not imported.
+pub(super) fn ignored(document: &Value, names: &mut BTreeSet<String>) {
+    fn items<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
+        value.get(name).and_then(Value::as_array).into_iter().flatten()
+    }
+    let slices: Vec<&Value> = items(document, "slice").collect();
+    let sessions: Vec<&Value> = slices.iter().flat_map(|slice| items(slice, "session")).collect();
+    for ((place, understood), values) in UNDERSTOOD.iter().zip([vec![document], slices, sessions]) {
+        for (name, value) in values.into_iter().filter_map(Value::as_object).flatten() {
+            if !understood.contains(&name.as_str()) && says_something(value) {
+                names.insert(if place.is_empty() { name.clone() } else { format!("{place}.{name}") });
+            }
+        }
+    }
+    let static_ipv6 = |session: &&Value| {
+        ["/ue/ipv6", "/ue/addr6"].iter().any(|p| session.pointer(p).is_some_and(says_something))
+    };
+    if items(document, "slice").flat_map(|slice| items(slice, "session")).any(|s| static_ipv6(&s)) {
+        names.insert("session.ue.ipv6".into());
+    }
 }

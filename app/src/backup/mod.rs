@@ -1,0 +1,231 @@
+//! Backups: one archive with the subscribers, their key file, the API's users and certificate, the configuration and the files that it
+//! names. `tar` opens it. Its first file, `manifest.json`, has the length and the digest of each of the others.
+
+mod restore;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ring::digest::{Context, SHA256};
+use serde::{Deserialize, Serialize};
+use whimbrel_store::LAYOUT;
+
+use crate::api::{accounts_file, api_key_file, certificate_file};
+use crate::archive::Writer;
+use crate::config::{self, Config};
+use crate::{clock, subscribers};
+
+#[cfg(test)]
+use restore::Restored;
+pub(crate) use restore::restore;
+
+/// What an archive's manifest says it is.
+const FORMAT: &str = "whimbrel-backup";
+/// The form of the archive that this version writes; it reads those up to this one.
+const VERSION: u32 = 1;
+/// Octets of a file that the configuration names, at most: keys and certificates have a hundredth.
+const NAMED_OCTETS_MAX: u64 = 1 << 20;
+
+const MANIFEST: &str = "manifest.json";
+const SUBSCRIBERS: &str = "subscribers.db";
+const SUBSCRIBERS_KEY: &str = "subscribers.key";
+const ACCOUNTS: &str = "accounts.json";
+const API_CERTIFICATE: &str = "api.crt";
+const API_KEY: &str = "api.key";
+const CONFIGURATION: &str = "configuration.yaml";
+
+/// The first file of an archive.
+#[derive(Debug, Serialize, Deserialize)]
+struct Manifest {
+    format: String,
+    version: u32,
+    /// The program that wrote it.
+    program: String,
+    /// When, RFC 3339.
+    created: String,
+    /// Layout of the subscribers' file.
+    layout: i64,
+    subscribers: u64,
+    files: Vec<Part>,
+}
+
+/// One further file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Part {
+    name: String,
+    octets: u64,
+    /// SHA-256 in hexadecimal digits.
+    sha256: String,
+    /// Where it was.
+    path: PathBuf,
+}
+
+/// What a backup holds.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) subscribers: u64,
+    /// Paths of the files in it.
+    pub(crate) files: Vec<PathBuf>,
+    /// Whether the subscribers' keys can be read with it.
+    pub(crate) with_key: bool,
+}
+
+/// Writes a backup of the store of this configuration, whether a core uses it or not. Errors: one sentence; no file is left then.
+pub(crate) fn write(
+    config: &Config,
+    file: Option<&Path>,
+    to: &Path,
+    with_key: bool,
+) -> Result<Written, String> {
+    if to.exists() {
+        return Err(format!("{} exists: name another file, or remove it", to.display()));
+    }
+    let (copy, draft) = (suffixed(to, ".copy"), suffixed(to, ".partial"));
+    for left in [&copy, &draft] {
+        // Of a command that was killed.
+        let _ = fs::remove_file(left);
+    }
+    let written = write_draft(config, file, &copy, &draft, with_key).and_then(|written| {
+        fs::rename(&draft, to).and_then(|()| sync_folder(to)).map_err(|e| cannot_write(to, &e))?;
+        Ok(written)
+    });
+    let _ = fs::remove_file(&copy);
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+fn write_draft(
+    config: &Config,
+    file: Option<&Path>,
+    copy: &Path,
+    draft: &Path,
+    with_key: bool,
+) -> Result<Written, String> {
+    if !config.store.path.exists() {
+        return Err(format!(
+            "there is no store at {}: name the core's configuration with -c",
+            config.store.path.display()
+        ));
+    }
+    let store = subscribers::open(&config.store)?;
+    // Of the copy: subscribers may be added meanwhile.
+    let subscribers = store.copy_to(copy).map_err(|e| e.to_string())?;
+
+    // Each with its name in the archive, the file that is read, and where it belongs.
+    let store = &config.store.path;
+    let mut sources = vec![(SUBSCRIBERS.to_owned(), copy.to_path_buf(), store.clone())];
+    let mut add = |name: &str, path: &Path| {
+        if path.exists() {
+            sources.push((name.to_owned(), path.to_path_buf(), path.to_path_buf()));
+        }
+    };
+    if with_key {
+        add(SUBSCRIBERS_KEY, &config.store.key_file);
+    }
+    add(ACCOUNTS, &accounts_file(store));
+    add(API_CERTIFICATE, &certificate_file(store));
+    add(API_KEY, &api_key_file(store));
+    if let Some(file) = file {
+        add(CONFIGURATION, file);
+        let named = config::marked(file).map_err(|e| e.to_string())?.files;
+        let named = named.iter().filter(|path| {
+            **path != config.store.path
+                && **path != config.store.key_file
+                && fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() <= NAMED_OCTETS_MAX)
+        });
+        named.enumerate().for_each(|(i, path)| add(&format!("named/{i}"), path));
+    }
+    let mut files = Vec::new();
+    for (name, source, path) in &sources {
+        let (octets, sha256) =
+            digest_of(source).map_err(|e| format!("{} cannot be read: {e}", source.display()))?;
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        files.push(Part { name: name.clone(), octets, sha256, path });
+    }
+    let manifest = Manifest {
+        format: FORMAT.into(),
+        version: VERSION,
+        program: env!("CARGO_PKG_VERSION").into(),
+        created: clock::rfc3339(clock::now()),
+        layout: LAYOUT,
+        subscribers,
+        files: files.clone(),
+    };
+    let archived = || -> io::Result<()> {
+        let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
+        let mut archive = Writer::new(BufWriter::new(out));
+        archive.octets(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
+        for ((_, source, _), part) in sources.iter().zip(&files) {
+            archive.file(&part.name, part.octets, &mut File::open(source)?)?;
+        }
+        archive.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    };
+    archived().map_err(|e| cannot_write(draft, &e))?;
+    Ok(Written { subscribers, files: files.into_iter().map(|part| part.path).collect(), with_key })
+}
+
+fn cannot_write(file: &Path, e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("no room is left for {}: nothing was changed; free space and try again", file.display())
+        }
+        _ => format!("{} cannot be written: {e}", file.display()),
+    }
+}
+
+/// The path with something behind its name.
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Makes the names in a file's folder durable.
+fn sync_folder(file: &Path) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+/// The length and the SHA-256 of a file.
+fn digest_of(file: &Path) -> io::Result<(u64, String)> {
+    let mut digest = Digesting { out: io::sink(), context: Context::new(&SHA256) };
+    let octets = io::copy(&mut File::open(file)?, &mut digest)?;
+    Ok((octets, digest.finish()))
+}
+
+/// Digests what passes.
+struct Digesting<W> {
+    out: W,
+    context: Context,
+}
+
+impl<W> Digesting<W> {
+    fn finish(self) -> String {
+        self.context.finish().as_ref().iter().map(|octet| format!("{octet:02x}")).collect()
+    }
+}
+
+impl<W: Write> Write for Digesting<W> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(octets)?;
+        self.context.update(&octets[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// The manifest of an archive whose first file was found.
+fn manifest_of(text: &mut dyn Read) -> Option<Manifest> {
+    let manifest: Manifest = serde_json::from_reader(text).ok()?;
+    (manifest.format == FORMAT).then_some(manifest)
+}
+
+#[cfg(test)]
+mod tests;

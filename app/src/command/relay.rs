@@ -1,0 +1,107 @@
+//! `whimbrel relay`: the two relays between operators and the broker of veiled UEs (docs/veil.md). Two parties run them that do not
+//! collude: the first sees who asks, the second what is asked.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use tracing::info;
+use whimbrel_broker::veil::Place;
+use whimbrel_broker::veil::record::Recorder;
+use whimbrel_broker::veil::relay::{self, Role};
+use whimbrel_broker::{files, hex, tls};
+use whimbrel_open::crypto::PrivateKey;
+use whimbrel_open::id::Domain;
+
+use super::run::{signals, wait};
+use super::{Done, print};
+use crate::logging;
+
+#[derive(Subcommand)]
+pub(crate) enum RelayCommand {
+    /// Make the gateway's key in a new file, and print its public half for operators (`veil.relay.gateway_key`).
+    Key {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The first relay: passes sealed requests of operators on to the gateway.
+    Pass {
+        /// Domain of the gateway.
+        #[arg(long, value_name = "DOMAIN")]
+        gateway: Domain,
+        /// Address and TCP port of the gateway.
+        #[arg(long, value_name = "ADDRESS")]
+        gateway_address: SocketAddr,
+        #[command(flatten)]
+        listener: Listener,
+    },
+    /// The second relay: opens requests and asks the broker.
+    Gateway {
+        /// File with its key.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+        /// Identifier of the key.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        key_id: u8,
+        /// Domain of the broker.
+        #[arg(long, value_name = "DOMAIN")]
+        broker: Domain,
+        /// Address and TCP port of the broker.
+        #[arg(long, value_name = "ADDRESS")]
+        broker_address: SocketAddr,
+        #[command(flatten)]
+        listener: Listener,
+    },
+}
+
+/// Where a relay listens, and what it trusts.
+#[derive(Args)]
+pub(crate) struct Listener {
+    /// Address and TCP port: HTTP/2 over TLS 1.3.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// Its TLS certificate, PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: PathBuf,
+    /// The key of that certificate, PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_key: PathBuf,
+    /// Whose TLS certificates of the next hop are trusted, PEM.
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt")]
+    tls_roots: PathBuf,
+    /// Append all that passes to this file, to see what this relay learns. Not in service.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+pub(crate) fn run(command: RelayCommand) -> Done {
+    match command {
+        RelayCommand::Key { file } => {
+            files::make_key(&file)?;
+            let key = PrivateKey::new(*files::read_secret(&file)?);
+            print(&format!("{}\n", hex(&key.share().0)))
+        }
+        RelayCommand::Pass { gateway, gateway_address, listener } => {
+            let gateway = Place { domain: gateway, address: gateway_address };
+            serve(&listener, Role::Relay { gateway })
+        }
+        RelayCommand::Gateway { key, key_id, broker, broker_address, listener } => {
+            let key = (key_id, PrivateKey::new(*files::read_secret(&key)?));
+            let broker = Place { domain: broker, address: broker_address };
+            serve(&listener, Role::Gateway { key, broker })
+        }
+    }
+}
+
+fn serve(listener: &Listener, role: Role) -> Done {
+    let mut signals = signals()?;
+    let _logging = logging::start(crate::config::default().log)?;
+    let own = tls::server(&listener.tls_certificate, &listener.tls_key)?;
+    let roots = tls::client(&listener.tls_roots)?;
+    let recorder = listener.record.as_deref().map(Recorder::open).transpose()?.unwrap_or_default();
+    let server = relay::start(listener.listen, own, role, roots, recorder)?;
+    info!(address = %server.address, "the relay listens");
+    wait(&mut signals, || true);
+    info!("the relay stops");
+    Ok(())
+}

@@ -1,0 +1,397 @@
+//! UEs that attach veiled (LOCA, chapter 4): their broker, the tokens, the way to the broker.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use whimbrel_broker::veil::Place;
+use whimbrel_broker::{files, unhex};
+use whimbrel_control::config as control;
+use whimbrel_ids::{Dnn, SNssai};
+use whimbrel_open::crypto::Share;
+use whimbrel_open::id::Domain;
+use whimbrel_open::msg::{Certificate, EpochKey, Subject};
+use whimbrel_veil::channel::{Kind, Permitted, permit};
+use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
+use whimbrel_veil::rotation::RotationConfig;
+use whimbrel_veil::wallet::WalletConfig;
+
+use super::Config;
+use super::section::{Pass, Section};
+use super::value::Value;
+
+/// A public key of 64 hexadecimal digits, under which a broker or a witness signs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SignedUnder(VerifyingKey);
+
+impl Value for SignedUnder {
+    fn read(text: &str) -> Result<Self, String> {
+        let octets = unhex(text.trim()).and_then(|octets| octets.try_into().ok());
+        octets
+            .and_then(VerifyingKey::from_octets)
+            .map(Self)
+            .ok_or_else(|| "a public key of 64 hexadecimal digits, quoted".into())
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", whimbrel_broker::hex(&self.0.octets()))
+    }
+}
+
+/// A public key of 64 hexadecimal digits, to which requests are sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SealedTo(Share);
+
+impl Value for SealedTo {
+    fn read(text: &str) -> Result<Self, String> {
+        let octets = unhex(text.trim()).and_then(|octets| octets.try_into().ok());
+        octets
+            .map(|octets| Self(Share(octets)))
+            .ok_or_else(|| "a key of 64 hexadecimal digits, quoted".into())
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", whimbrel_broker::hex(&self.0.0))
+    }
+}
+
+/// How the broker is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ChannelKind(Kind);
+
+impl Value for ChannelKind {
+    fn read(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "direct" => Ok(Self(Kind::Direct)),
+            "relay" => Ok(Self(Kind::RelayPair)),
+            _ => Err("relay, or direct".into()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self.0 {
+            Kind::Direct => "direct",
+            Kind::RelayPair => "relay",
+            Kind::Tor => "tor",
+        }
+        .into()
+    }
+}
+
+/// The way to the broker.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    /// The broker sees this operator's address.
+    Direct(Permitted),
+    /// Through a relay to a gateway with this key.
+    Relay(Permitted, Place, EpochKey),
+}
+
+/// What the operator decides about veiled UEs.
+#[derive(Clone, Debug)]
+pub(crate) struct Veil {
+    pub(crate) broker: Place,
+    pub(crate) broker_key: VerifyingKey,
+    /// Whose signatures over the broker's log of issuing keys count.
+    pub(crate) witnesses: Vec<VerifyingKey>,
+    /// This operator, as it takes tokens.
+    pub(crate) certificate: Certificate,
+    pub(crate) signing: SigningKey,
+    pub(crate) s_nssai: SNssai,
+    pub(crate) dnn: Dnn,
+    pub(crate) answer_within: Duration,
+    pub(crate) questions_per_gnb: u32,
+    pub(crate) tls_roots: PathBuf,
+    pub(crate) way: Way,
+    /// Where connections come from.
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) wallet: WalletConfig,
+    pub(crate) rotation: RotationConfig,
+    /// Sessions are reported after a random time of at most this.
+    pub(crate) report_delay: Duration,
+    /// Where H(token) is written for the gNBs.
+    pub(crate) broadcast_file: Option<PathBuf>,
+    /// Where all that passes between this operator and the broker is recorded.
+    pub(crate) record: Option<PathBuf>,
+}
+
+impl Config {
+    /// Where the tokens are kept: beside the store.
+    pub(crate) fn veil_wallet(&self) -> PathBuf {
+        self.store.path.with_extension("wallet")
+    }
+
+    /// Where the secrets of reported sessions are kept, by which they are claimed: beside the store.
+    pub(crate) fn veil_claims(&self) -> PathBuf {
+        self.store.path.with_extension("claims")
+    }
+}
+
+impl Veil {
+    pub(super) fn control(&self) -> control::Veil {
+        control::Veil {
+            broker: self.broker.domain.clone(),
+            broker_key: self.broker_key,
+            s_nssai: self.s_nssai,
+            dnn: self.dnn.clone(),
+            answer_timeout: self.answer_within,
+            questions_per_gnb: self.questions_per_gnb,
+        }
+    }
+}
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
+    let doc = "Veiled UEs of a broker (docs/veil.md): this operator does not learn who they are, the broker not where. Served if `broker` is given.";
+    root.section("veil", doc, |s| {
+        let broker = s.optional::<Domain>(
+            "broker",
+            "broker.example",
+            "The broker, whose PLMN this network broadcasts.",
+        );
+        let address = s.optional::<SocketAddr>("address", "192.0.2.7:7443", "Where the broker is reached.");
+        let broker_key = s.optional::<SignedUnder>("broker_key", "\"64 digits\"", "Under which the broker signs.");
+        let witnesses = s.list::<SignedUnder>(
+            "witnesses",
+            vec![],
+            "Public keys of the witnesses of the broker's log; more than half must have signed it.",
+        );
+        let key_file = s.optional::<PathBuf>(
+            "key_file",
+            "/etc/whimbrel/operator.key",
+            "This operator's private key, made by `whimbrel open key`, under which it takes tokens.",
+        );
+        let certificate = s.optional::<PathBuf>(
+            "certificate",
+            "/etc/whimbrel/operator.cert",
+            "An authority's certificate of that key.",
+        );
+        let s_nssai = s.value("slice", SNssai::sst(1), "Slice of veiled UEs; one of `slices`.");
+        let internet: Dnn = "internet".parse().expect("a DNN");
+        let dnn = s.value("dnn", internet, "Data network of veiled UEs.");
+        let answer_within = s.value(
+            "answer_within",
+            control::Open::ANSWER_TIMEOUT,
+            "How long the broker may take, with the channel. A UE gives up after 15s (T3510, TS 24.501 Table 10.2.1).",
+        );
+        let questions_per_gnb = s.value(
+            "questions_per_gnb",
+            control::Open::QUESTIONS_PER_GNB,
+            "Questions to the broker per second that UEs of one gNB may cause.",
+        );
+        let tls_roots = s.value::<PathBuf>(
+            "tls_roots",
+            "/etc/ssl/certs/ca-certificates.crt".into(),
+            "Whose TLS certificates of the broker and the relay are trusted (PEM).",
+        );
+        let (kind, allow_direct) = (
+            s.value(
+                "channel",
+                ChannelKind(Kind::RelayPair),
+                "relay: through two relays that do not collude; direct: the broker sees this operator's address.",
+            ),
+            s.value("allow_direct", false, "Allow `channel: direct`, which hides nothing. For tests."),
+        );
+        let source = s.optional::<IpAddr>("source", "192.0.2.5", "Address of this host that connections to the broker and the relay come from.");
+        let relay = relay(s);
+        let wallet = WalletConfig {
+            age_min_s: s
+                .value("token_age", Duration::from_secs(WalletConfig::DEFAULT.age_min_s), "How long a token rests before it is spent.")
+                .as_secs(),
+            low_water: s.value("low_water", WalletConfig::DEFAULT.low_water as u32, "Tokens are taken while there are fewer.") as usize,
+        };
+        let rotation = RotationConfig {
+            broadcast_s: s
+                .value("broadcast", Duration::from_secs(RotationConfig::DEFAULT.broadcast_s), "How long a token is broadcast.")
+                .as_secs()
+                .max(1),
+            ..RotationConfig::DEFAULT
+        };
+        let report_delay = s.value(
+            "report_delay",
+            Duration::from_secs(60),
+            "A session's usage is reported after a random time of at most this, so that the broker does not learn when it ended.",
+        );
+        let broadcast_file = s.optional::<PathBuf>(
+            "broadcast_file",
+            "/run/whimbrel/token",
+            "H(token) to broadcast, 64 hexadecimal digits, is written here for the O&M of the gNBs; empty while there is none.",
+        );
+        let record = s.optional::<PathBuf>(
+            "record",
+            "/var/lib/whimbrel/veil.record",
+            "Everything that passes between this operator and the broker is appended here, to see what is learnt by it. It holds secrets: not in service.",
+        );
+        let broker = broker?;
+        let given = [
+            ("address", address.is_some()),
+            ("broker_key", broker_key.is_some()),
+            ("key_file", key_file.is_some()),
+            ("certificate", certificate.is_some()),
+        ];
+        for (key, _) in given.into_iter().filter(|(_, given)| !given) {
+            s.refuse(key, format!("`{key}` is missing beside `broker`"), "write it, or leave `broker` out");
+        }
+        let (Some(address), Some(SignedUnder(broker_key)), Some(key_file), Some(certificate_file)) =
+            (address, broker_key, key_file, certificate)
+        else {
+            return None;
+        };
+        if witnesses.is_empty() {
+            s.refuse("witnesses", "the broker's log has no witness", "name one at least: without, the broker could mark this operator's tokens");
+        }
+        let certificate = files::read_certificate(&certificate_file);
+        let certificate = match certificate {
+            Ok(certificate) if matches!(certificate.subject, Subject::Operator(_)) => certificate,
+            Ok(_) => {
+                s.refuse("certificate", "the certificate is not an operator's", "have the authority certify --operator");
+                return None;
+            }
+            Err(what) => {
+                s.refuse("certificate", what, "name a file that `whimbrel open certify` made");
+                return None;
+            }
+        };
+        let signing = match files::read_secret(&key_file) {
+            Ok(octets) => SigningKey::new(&octets),
+            Err(what) => {
+                s.refuse("key_file", what, "name a file that `whimbrel open key` made");
+                return None;
+            }
+        };
+        if signing.verifying_key().octets() != certificate.key.octets() {
+            s.refuse("certificate", "the certificate is of another key than the one in `key_file`", "have the authority certify the public key that `whimbrel open key` printed");
+        }
+        let permitted = match permit(kind.0, allow_direct) {
+            Ok(permitted) => permitted,
+            Err(why) => {
+                s.refuse("channel", why.to_string(), "write `channel: relay`; in a test, `allow_direct: true`");
+                return None;
+            }
+        };
+        let way = match (kind.0, relay) {
+            (Kind::RelayPair, Some((relay, gateway))) => Way::Relay(permitted, relay, gateway),
+            (Kind::RelayPair, None) => {
+                s.refuse("relay", "`relay` is missing", "name the relay's domain and address, and the gateway's key");
+                return None;
+            }
+            (Kind::Direct | Kind::Tor, _) => Way::Direct(permitted),
+        };
+        Some(Veil {
+            broker: Place { domain: broker, address },
+            broker_key,
+            witnesses: witnesses.into_iter().map(|w| w.0).collect(),
+            certificate,
+            signing,
+            s_nssai,
+            dnn,
+            answer_within,
+            questions_per_gnb,
+            tls_roots,
+            way,
+            source,
+            wallet,
+            rotation,
+            report_delay,
+            broadcast_file,
+            record,
+        })
+    })
+}
+
+fn relay(s: &mut Section<'_, '_>) -> Option<(Place, EpochKey)> {
+    let doc = "The relay that passes sealed requests on, and the key of the gateway to which they are sealed. Two parties run them that do not collude.";
+    s.section("relay", doc, |s| {
+        let domain = s.optional::<Domain>("domain", "relay.example", "");
+        let address = s.optional::<SocketAddr>("address", "192.0.2.8:7443", "");
+        let key = s.optional::<SealedTo>(
+            "gateway_key",
+            "\"64 digits\"",
+            "As `whimbrel veil relay-key` printed it.",
+        );
+        let id = s.value("gateway_key_id", 1u8, "");
+        let place = Place { domain: domain?, address: address? };
+        Some((place, EpochKey { id, public: key?.0 }))
+    })
+}
+
+/// What may stand alone, but contradicts the rest.
+pub(super) fn check(config: &Config, pass: &mut Pass) {
+    let Some(veil) = &config.veil else { return };
+    if !config.amf.slices.contains(&veil.s_nssai) {
+        pass.refuse("veil.slice", "the slice is not offered", "add it to `slices`, or name one of them");
+    }
+    if !config.data_networks.iter().any(|n| n.dnn == veil.dnn) {
+        pass.refuse(
+            "veil.dnn",
+            "there is no such data network",
+            "add it to `data_networks`, or name one of them",
+        );
+    }
+    if veil.answer_within.is_zero() || veil.answer_within >= Duration::from_secs(15) {
+        pass.refuse(
+            "veil.answer_within",
+            "the UE gives up before the broker may answer",
+            "write less than 15s",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use whimbrel_broker::{hex, now};
+    use whimbrel_open::msg::Validity;
+
+    use super::super::parse;
+    use super::*;
+
+    /// A folder with the key and certificate of an operator.
+    fn operator() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let key = files::make_key(&folder.path().join("operator.key")).unwrap();
+        let authority = whimbrel_open::crypto::SigningKey::new(&[7; 32]);
+        let validity = Validity { from: now().as_secs() - 10, until: now().as_secs() + 3_600 };
+        let subject = Subject::Operator("999/70".parse().unwrap());
+        let certificate = Certificate::issue(&authority, subject, key.verifying_key(), validity, 1);
+        files::write_public(&folder.path().join("operator.cert"), &files::certificate_text(&certificate))
+            .unwrap();
+        folder
+    }
+
+    fn read(folder: &Path, more: &str) -> Result<Config, String> {
+        let (dir, key) = (folder.display(), hex(&SigningKey::new(&[1; 32]).verifying_key().octets()));
+        let text = format!(
+            "veil:\n  broker: b.example\n  address: \"127.0.0.9:7443\"\n  broker_key: \"{key}\"\n  witnesses: [\"{key}\"]\n  \
+             key_file: {dir}/operator.key\n  certificate: {dir}/operator.cert\n{more}"
+        );
+        parse(&text, Path::new("x.yaml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_direct_channel_is_refused_unless_it_is_forced() {
+        assert!(crate::config::default().veil.is_none());
+        let folder = operator();
+        let refused = read(folder.path(), "  channel: direct\n").unwrap_err();
+        assert!(refused.contains("shows the broker the operator's address"), "{refused}");
+        let forced = read(folder.path(), "  channel: direct\n  allow_direct: true\n").unwrap();
+        assert!(matches!(forced.veil.as_ref().unwrap().way, Way::Direct(_)));
+        assert!(forced.control().veil.is_some());
+    }
+
+    #[test]
+    fn a_relay_pair_needs_its_relay_and_its_gateways_key() {
+        let folder = operator();
+        let refused = read(folder.path(), "").unwrap_err();
+        assert!(refused.contains("`relay` is missing"), "{refused}");
+        let key = "07".repeat(32);
+        let more = format!(
+            "  relay: {{ domain: r.example, address: \"127.0.0.8:7443\", gateway_key: \"{key}\" }}\n"
+        );
+        let veil = read(folder.path(), &more).unwrap().veil.unwrap();
+        let Way::Relay(_, relay, gateway) = veil.way else { panic!("a relay") };
+        assert_eq!((relay.domain.as_str(), gateway.id, gateway.public.0), ("r.example", 1, [7; 32]));
+        let refused = read(folder.path(), &(more + "  dnn: ims\n")).unwrap_err();
+        assert!(refused.contains("no such data network"), "{refused}");
+    }
+}

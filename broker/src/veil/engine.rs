@@ -1,0 +1,385 @@
+//! The thread that owns the machine of veiled users and its database. Requests that came meanwhile are answered as one batch: their
+//! records are committed in one transaction, then all answers leave.
+
+use core::time::Duration;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+use tracing::{error, info, warn};
+use whimbrel_ids::Instant;
+use whimbrel_open::crypto::Seed;
+use whimbrel_veil::broker::{Broker, BrokerConfig, BrokerEvent, BrokerOutput, Record};
+use whimbrel_veil::ledger::How;
+use whimbrel_veil::log::{Cosignature, KeyLog, LogRequest};
+
+use super::Kind;
+use super::record::Recorder;
+use super::storage::VeilStorage;
+use crate::clock::now;
+
+/// Requests on their way to the thread.
+const QUEUE_MAX: usize = 4_096;
+/// Answers of one transaction.
+const BATCH_MAX: usize = 64;
+/// How often old answers and tokens are deleted.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
+/// How often a commit that failed is tried again.
+const RETRY_EVERY: Duration = Duration::from_millis(200);
+
+/// The running thread. It stops when this is dropped.
+#[derive(Debug)]
+pub struct VeilEngine {
+    entrance: VeilEntrance,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A request, and where its answer goes.
+struct Asked {
+    kind: Kind,
+    peer: String,
+    octets: Vec<u8>,
+    answer: oneshot::Sender<Vec<u8>>,
+}
+
+enum Message {
+    Asked(Asked),
+    Stop,
+}
+
+/// What came of requests, for /metrics. None is of an operator or of a user.
+#[derive(Debug, Default)]
+pub struct VeilMetrics {
+    issued: AtomicU64,
+    opened: AtomicU64,
+    granted: AtomicU64,
+    reported: AtomicU64,
+    repeated: AtomicU64,
+    refused: AtomicU64,
+    double_spent: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl VeilMetrics {
+    fn count(&self, event: &BrokerEvent) {
+        use whimbrel_veil::msg::GroupError;
+        let counter = match event {
+            BrokerEvent::Issued(_) => &self.issued,
+            BrokerEvent::Opened(_) => &self.opened,
+            BrokerEvent::Granted(_) => &self.granted,
+            BrokerEvent::Reported(..) => &self.reported,
+            BrokerEvent::Repeated => &self.repeated,
+            BrokerEvent::NotOpened(GroupError::DoubleSpent) => &self.double_spent,
+            BrokerEvent::NotIssued(_)
+            | BrokerEvent::NotOpened(_)
+            | BrokerEvent::Refused(_)
+            | BrokerEvent::Rejected(_)
+            | BrokerEvent::NotReported(_) => &self.refused,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Names, meanings and values.
+    pub fn values(&self) -> [(&'static str, &'static str, u64); 8] {
+        let of = |c: &AtomicU64| c.load(Ordering::Relaxed);
+        [
+            ("whimbrel_broker_veil_batches_total", "Batches of tokens issued.", of(&self.issued)),
+            (
+                "whimbrel_broker_veil_groups_total",
+                "Session groups opened, each by a token.",
+                of(&self.opened),
+            ),
+            ("whimbrel_broker_veil_grants_total", "Grants given to veiled users.", of(&self.granted)),
+            (
+                "whimbrel_broker_veil_reports_total",
+                "Usage reports of veiled sessions taken.",
+                of(&self.reported),
+            ),
+            (
+                "whimbrel_broker_veil_repeated_total",
+                "Requests that got their answer again.",
+                of(&self.repeated),
+            ),
+            ("whimbrel_broker_veil_refused_total", "Requests refused.", of(&self.refused)),
+            (
+                "whimbrel_broker_veil_double_spent_total",
+                "Requests to open a group with a token that was spent before.",
+                of(&self.double_spent),
+            ),
+            (
+                "whimbrel_broker_veil_failures_total",
+                "Challenges that users did not accept.",
+                of(&self.failures),
+            ),
+        ]
+    }
+}
+
+/// Where requests go; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct VeilEntrance {
+    sender: SyncSender<Message>,
+    /// For /metrics.
+    pub metrics: Arc<VeilMetrics>,
+}
+
+impl core::fmt::Debug for Message {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Asked(_) => "Asked(…)",
+            Self::Stop => "Stop",
+        })
+    }
+}
+
+impl VeilEntrance {
+    /// Hands a request over. `None` if there is no room.
+    pub fn ask(&self, kind: Kind, peer: String, octets: Vec<u8>) -> Option<oneshot::Receiver<Vec<u8>>> {
+        let (answer, receiver) = oneshot::channel();
+        self.sender.try_send(Message::Asked(Asked { kind, peer, octets, answer })).is_ok().then_some(receiver)
+    }
+}
+
+/// What the engine is given.
+#[derive(Debug)]
+pub struct VeilConfig {
+    /// What stays the same.
+    pub machine: BrokerConfig,
+    /// The database.
+    pub store: PathBuf,
+    /// Where it records all that it receives, sends and stores.
+    pub recorder: Recorder,
+}
+
+impl VeilEngine {
+    /// Reads the database and starts the thread. Errors: one sentence.
+    pub fn start(config: VeilConfig) -> Result<Self, String> {
+        let VeilConfig { machine, store, recorder } = config;
+        let storage = VeilStorage::open(&store).map_err(|e| e.to_string())?;
+        let state = storage.load(now()).map_err(|e| e.to_string())?;
+        let domain = machine.domain.clone();
+        let Some((current, former)) = state.epochs.split_last() else {
+            return Err(format!("{} has no key to which users seal", store.display()));
+        };
+        let mut broker = Broker::new(machine, (current.0, current.1.clone()));
+        for (id, key) in former.iter().chain([current]) {
+            broker.begin_epoch(*id, key.clone());
+        }
+        let mut log = KeyLog::new(domain.clone());
+        for (entry, key) in state.issuers {
+            log.append(entry.clone()).map_err(|e| e.to_string())?;
+            let epoch = entry.epoch;
+            broker
+                .add_issuer(entry, key)
+                .ok_or_else(|| format!("the issuing key of epoch {epoch} is of another broker"))?;
+        }
+        let users = state.users.len();
+        for named in state.users {
+            recorder.add(
+                How::Stored,
+                "user",
+                "",
+                &[&named.id.0[..], &named.user.key.octets(), named.name.as_bytes()].concat(),
+            );
+            broker.set_user(named.id, named.user);
+        }
+        state.records.into_iter().for_each(|record| broker.restore(record));
+        let metrics = Arc::new(VeilMetrics::default());
+        let (sender, receiver) = sync_channel(QUEUE_MAX);
+        let work = Work {
+            broker,
+            log,
+            cosignatures: state.cosignatures,
+            storage,
+            recorder,
+            metrics: metrics.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("veil".into())
+            .spawn(move || work.run(&receiver))
+            .map_err(|e| format!("the thread of veiled users cannot start: {e}"))?;
+        info!(%domain, users, "veiled users are served");
+        Ok(Self { entrance: VeilEntrance { sender, metrics }, thread: Some(thread) })
+    }
+
+    /// Where requests go.
+    pub fn entrance(&self) -> VeilEntrance {
+        self.entrance.clone()
+    }
+
+    /// Whether the thread runs; it ends by itself only in a panic.
+    pub fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|t| !t.is_finished())
+    }
+}
+
+impl Drop for VeilEngine {
+    fn drop(&mut self) {
+        let _ = self.entrance.sender.send(Message::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    broker: Broker,
+    log: KeyLog,
+    cosignatures: Vec<Cosignature>,
+    storage: VeilStorage,
+    recorder: Recorder,
+    metrics: Arc<VeilMetrics>,
+}
+
+impl Work {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        let mut tidy = now() + TIDY_EVERY;
+        loop {
+            let first = match receiver.recv_timeout(TIDY_EVERY) {
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Message::Asked(asked)) => Some(asked),
+                Err(RecvTimeoutError::Timeout) => None,
+            };
+            let mut batch: Vec<Asked> = first.into_iter().collect();
+            for message in receiver.try_iter().take(BATCH_MAX) {
+                match message {
+                    Message::Asked(asked) => batch.push(asked),
+                    Message::Stop => return,
+                }
+            }
+            self.serve(batch);
+            let at = now();
+            if at >= tidy {
+                tidy = at + TIDY_EVERY;
+                self.broker.forget(at);
+                if let Err(e) = self.storage.tidy(at) {
+                    warn!("old answers and tokens cannot be deleted: {e}");
+                }
+            }
+        }
+    }
+
+    /// Answers a batch when its records are durable.
+    fn serve(&mut self, batch: Vec<Asked>) {
+        let mut answers = Vec::with_capacity(batch.len());
+        let (mut records, mut spent) = (Vec::new(), Vec::new());
+        for asked in batch {
+            let (_, answer_name) = asked.kind.names();
+            self.recorder.add(How::Received, asked.kind.names().0, &asked.peer, &asked.octets);
+            let Some((octets, record)) = self.answer(asked.kind, &asked.octets) else { continue };
+            if let Some(Record::Opened { group, .. }) = &record {
+                spent.push((*group, answers.len()));
+            }
+            records.extend(record);
+            answers.push((asked, answer_name, octets));
+        }
+        if !records.is_empty() {
+            for before in self.durable(&records) {
+                let Record::Opened { group, .. } = &before else { continue };
+                let of = spent.iter().find(|(token, _)| token == group).map(|(_, n)| *n);
+                self.broker.yield_to(before.clone());
+                // What another node has answered stands; this request is judged against it.
+                if let Some((asked, _, octets)) = of.and_then(|n| answers.get_mut(n)) {
+                    let BrokerOutput { octets: again, event, .. } =
+                        self.broker.open_group(&asked.octets, now());
+                    self.metrics.count(&event);
+                    *octets = again;
+                }
+            }
+            for record in &records {
+                self.recorder.add(How::Stored, stored_name(record), "", &record.to_octets());
+            }
+        }
+        for (asked, name, octets) in answers {
+            self.recorder.add(How::Sent, name, &asked.peer, &octets);
+            // An operator whose connection has ended asks again.
+            let _ = asked.answer.send(octets);
+        }
+    }
+
+    /// Writes until it succeeds: nothing leaves that is not durable.
+    fn durable(&mut self, records: &[Record]) -> Vec<Record> {
+        let counters: Vec<_> = records
+            .iter()
+            .filter_map(|record| match record {
+                Record::Answered(answered) => {
+                    Some((answered.user, self.broker.user(answered.user)?.counters))
+                }
+                _ => None,
+            })
+            .collect();
+        let mut failed = false;
+        loop {
+            match self.storage.commit(records, &counters) {
+                Ok(before) => return before,
+                Err(e) if !failed => {
+                    error!("no veiled user is answered until the database can be written: {e}")
+                }
+                Err(_) => {}
+            }
+            failed = true;
+            std::thread::sleep(RETRY_EVERY);
+        }
+    }
+
+    fn answer(&mut self, kind: Kind, octets: &[u8]) -> Option<(Vec<u8>, Option<Record>)> {
+        let at = now();
+        let output = match kind {
+            Kind::Log => return Some((self.prove(octets, at).unwrap_or_default(), None)),
+            Kind::Failure => {
+                if let Some((cause, _)) = self.broker.failure(octets) {
+                    self.metrics.failures.fetch_add(1, Ordering::Relaxed);
+                    warn!("a user did not accept a challenge: {cause}");
+                }
+                return Some((Vec::new(), None));
+            }
+            Kind::Tokens => self.broker.issue(octets, at),
+            Kind::Group => self.broker.open_group(octets, at),
+            Kind::Attach => match crate::random() {
+                Ok(seed) => self.broker.attach(octets, at, &Seed::new(seed)),
+                Err(e) => {
+                    error!("no request can be answered: {e}");
+                    return None;
+                }
+            },
+            Kind::Report => self.broker.report(octets),
+        };
+        self.metrics.count(&output.event);
+        match &output.event {
+            BrokerEvent::NotIssued(cause) => warn!("no tokens were issued: {cause}"),
+            BrokerEvent::NotOpened(cause) => warn!("no session group was opened: {cause}"),
+            BrokerEvent::Refused(cause) => warn!("an attach was refused: {cause}"),
+            BrokerEvent::Rejected(cause) => warn!("a request in no session group was rejected: {cause}"),
+            BrokerEvent::NotReported(cause) => warn!("a usage report was not taken: {cause}"),
+            BrokerEvent::Issued(_)
+            | BrokerEvent::Opened(_)
+            | BrokerEvent::Repeated
+            | BrokerEvent::Granted(_)
+            | BrokerEvent::Reported(..) => {}
+        }
+        Some((output.octets, output.record))
+    }
+
+    /// The newest issuing key that is good now, with what an operator needs that has seen so much of the log.
+    fn prove(&self, octets: &[u8], at: Instant) -> Option<Vec<u8>> {
+        let request = LogRequest::parse(octets).ok()?;
+        let entry = self.log.entries().iter().rev().find(|entry| entry.is_valid(at))?;
+        let own = request.broker == self.broker.config.domain;
+        let signing = &self.broker.config.signing;
+        let proof =
+            own.then(|| self.log.prove(entry.epoch, request.seen, self.cosignatures.clone(), signing));
+        proof.flatten().map(|proof| proof.to_octets())
+    }
+}
+
+const fn stored_name(record: &Record) -> &'static str {
+    match record {
+        Record::Issued { .. } => "batch",
+        Record::Opened { .. } => "spent token",
+        Record::Answered(_) => "session",
+        Record::Reported { .. } => "usage",
+    }
+}

@@ -1,0 +1,111 @@
+//! Veiled users (LOCA, chapter 4): the broker issues tokens, opens session groups, grants in them and takes usage reports, all over
+//! HTTP; and the channels by which an operator reaches it without showing where it is.
+//!
+//! | part | here |
+//! | --- | --- |
+//! | the thread that runs the machine of `whimbrel-veil` and commits its records before answers leave | [`engine`] |
+//! | what is durable | [`storage`] |
+//! | the operator's channels: direct, and through a relay pair | [`channel`] |
+//! | the two relays | [`relay`] |
+//! | everything that a party received, sent and stored, for the knowledge ledger | [`record`] |
+
+pub mod channel;
+pub mod engine;
+pub mod record;
+pub mod relay;
+pub mod storage;
+
+use whimbrel_open::id::Domain;
+use whimbrel_veil::log::LogRequest;
+use whimbrel_veil::msg::{Failure, GroupRequest, OperatorRequest, UsageReport};
+use whimbrel_veil::relay::Resource;
+
+/// The path of requests that go through the relays, at a relay and at a gateway.
+pub const RELAY_PATH: &str = "/veil/v1/relay";
+
+/// Octets of a token request: a batch of blinded tokens, and the operator's certificate.
+const TOKENS_OCTETS_MAX: usize = 8 << 10;
+
+/// What the broker is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Its log of issuing keys, under the operator's name.
+    Log,
+    /// A batch of tokens, under the operator's name.
+    Tokens,
+    /// To open a session group.
+    Group,
+    /// To attach a user.
+    Attach,
+    /// To take a usage report.
+    Report,
+    /// To take a user's failure.
+    Failure,
+}
+
+impl Kind {
+    /// All.
+    pub const ALL: [Self; 6] =
+        [Self::Log, Self::Tokens, Self::Group, Self::Attach, Self::Report, Self::Failure];
+
+    /// Its path at the broker.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Log => "/veil/v1/log",
+            Self::Tokens => "/veil/v1/tokens",
+            Self::Group => "/veil/v1/group",
+            Self::Attach => "/veil/v1/attach",
+            Self::Report => "/veil/v1/report",
+            Self::Failure => "/veil/v1/failure",
+        }
+    }
+
+    /// The one of a path.
+    pub fn of_path(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.path() == path)
+    }
+
+    /// Octets of the longest request.
+    pub const fn octets_max(self) -> usize {
+        match self {
+            Self::Log => LogRequest::OCTETS_MAX,
+            Self::Tokens => TOKENS_OCTETS_MAX,
+            Self::Group => GroupRequest::OCTETS_MAX,
+            Self::Attach => OperatorRequest::OCTETS_MAX,
+            Self::Report => UsageReport::OCTETS_MAX,
+            Self::Failure => Failure::OCTETS,
+        }
+    }
+
+    /// How recordings name a request and its answer.
+    pub const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Log => ("key log asked", "key log"),
+            Self::Tokens => ("tokens requested", "tokens issued"),
+            Self::Group => ("group request", "group answer"),
+            Self::Attach => ("operator request", "answer"),
+            Self::Report => ("usage report", "report answer"),
+            Self::Failure => ("failure", "failure answer"),
+        }
+    }
+}
+
+impl From<Resource> for Kind {
+    fn from(resource: Resource) -> Self {
+        match resource {
+            Resource::Group => Self::Group,
+            Resource::Attach => Self::Attach,
+            Resource::Report => Self::Report,
+            Resource::Failure => Self::Failure,
+        }
+    }
+}
+
+/// Where somebody is: the domain in its TLS certificate, and the address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Domain.
+    pub domain: Domain,
+    /// Address and TCP port.
+    pub address: std::net::SocketAddr,
+}

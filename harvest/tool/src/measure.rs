@@ -1,0 +1,69 @@
+//! Profiles with callgrind, where there are no performance counters.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::Error;
+use crate::calibrate::Cache;
+use crate::elf::Program;
+use crate::profile::{self, Profile};
+
+/// Runs a program twice: by itself, to see what an instruction takes, and under callgrind with the given last cache.
+pub(crate) fn profile(command: &[String], cache: Cache) -> Result<Profile, Error> {
+    let [program, arguments @ ..] = command else { return Err("profile: which program?".into()) };
+    let path = std::fs::canonicalize(program).map_err(|e| format!("{program}: {e}"))?;
+    let read = Program::read(std::fs::read(&path)?).map_err(|e| format!("{program} is refused: {e}"))?;
+    let begin = children_ns();
+    run_quietly(Command::new(&path).args(arguments), program)?;
+    let ns = children_ns() - begin;
+
+    let folder = std::env::temp_dir().join(format!("whimbrel-harvest-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let out = folder.join("callgrind");
+    let ll = format!("{},{},{}", cache.octets, cache.ways, cache.line);
+    let mut valgrind = Command::new("valgrind");
+    valgrind
+        .args([
+            "--tool=callgrind",
+            "--cache-sim=yes",
+            "--dump-instr=yes",
+            "--compress-pos=no",
+            "--compress-strings=no",
+        ])
+        .arg(format!("--LL={ll}"))
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(&path)
+        .args(arguments);
+    let done = run_quietly(&mut valgrind, "valgrind").and_then(|()| Ok(std::fs::read_to_string(&out)?));
+    std::fs::remove_dir_all(&folder)?;
+    let mut profile = profile::from_callgrind(&done?, &name(&path))?;
+    profile.build = read.build;
+    profile.source = format!("callgrind LL={ll}");
+    profile.memory_ns = cache.memory_ns;
+    let (runs, misses) = profile.instructions.values().fold((0, 0), |(r, m), c| (r + c.runs, m + c.misses));
+    let computing = ns - misses as f64 * cache.memory_ns;
+    // A processor completes no more than six instructions a cycle, and none in less than a tenth of that time.
+    profile.instruction_ns = (computing / runs.max(1) as f64).clamp(0.05, 5.0);
+    Ok(profile)
+}
+
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn run_quietly(command: &mut Command, name: &str) -> Result<(), Error> {
+    let status =
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().map_err(|e| format!("{name}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name} ended with {status}").into()) }
+}
+
+/// Nanoseconds that children have computed so far.
+fn children_ns() -> f64 {
+    // SAFETY: all octets zero are a value of the structure, and the call overwrites it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    usage.ru_utime.tv_sec as f64 * 1e9 + usage.ru_utime.tv_usec as f64 * 1e3
+}

@@ -1,0 +1,88 @@
+//! Runs an instrumented primary with the runtime and its scavengers.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::{Error, layout, option};
+
+/// The runtime, beside this program or among what cargo has built for it.
+fn runtime() -> Result<PathBuf, Error> {
+    let here = std::env::current_exe()?;
+    let folder = here.parent().unwrap_or(Path::new("/"));
+    let name = "libwhimbrel_harvest_preload.so";
+    [folder.join(name), folder.join("deps").join(name)]
+        .into_iter()
+        .find(|p| p.exists())
+        .ok_or_else(|| format!("{name} is not in {}", folder.display()).into())
+}
+
+pub(crate) fn run(arguments: &mut Vec<String>) -> Result<ExitCode, Error> {
+    let mut scavengers = Vec::new();
+    while let Some(scavenger) = option(arguments, "--scavenger")? {
+        let program = scavenger.split(' ').next().unwrap_or_default();
+        check(program, layout::ROLE_SCAVENGER, "scavenger")?;
+        scavengers.push(scavenger);
+    }
+    let [primary, rest @ ..] = &arguments[..] else { return Err("run: which program?".into()) };
+    check(primary, layout::ROLE_PRIMARY, "primary")?;
+    let primary = std::fs::canonicalize(primary)?;
+    let report = std::env::temp_dir().join(format!("whimbrel-harvest-{}.report", std::process::id()));
+    // Each scavenger has libraries of its own, which need a place among the thread's variables.
+    let mut tunables = std::env::var("GLIBC_TUNABLES").map(|t| t + ":").unwrap_or_default();
+    tunables += &format!("glibc.rtld.nns={}", scavengers.len() + 2);
+    let status = Command::new(&primary)
+        .args(rest)
+        .env("LD_PRELOAD", runtime()?)
+        .env("GLIBC_TUNABLES", tunables)
+        .env("WHIMBREL_HARVEST_SCAVENGERS", scavengers.join("\n"))
+        .env("WHIMBREL_HARVEST_REPORT", &report)
+        .status()
+        .map_err(|e| format!("{}: {e}", primary.display()))?;
+    if let Ok(text) = std::fs::read_to_string(&report) {
+        eprint!("{text}");
+        std::fs::remove_file(&report)?;
+    }
+    Ok(match status.code() {
+        Some(code) => ExitCode::from(code as u8),
+        None => {
+            eprintln!("whimbrel-harvest: {} ended with {status}", primary.display());
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Errors: the program is not instrumented in this role.
+fn check(program: &str, role: u64, name: &str) -> Result<(), Error> {
+    let data = std::fs::read(program).map_err(|e| format!("{program}: {e}"))?;
+    match header(&data) {
+        None => Err(format!("{program} is not instrumented").into()),
+        Some(at) if word(&data, at + layout::HEADER_ROLE) != Some(role) => {
+            Err(format!("{program} is not instrumented as a {name}").into())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Where the header of an instrumented program begins: at a page.
+fn header(data: &[u8]) -> Option<usize> {
+    (0..data.len()).step_by(4096).rev().find(|&at| data[at..].starts_with(&layout::MAGIC))
+}
+
+fn word(data: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(data.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The report in an instrumented program.
+pub(crate) fn report(data: &[u8]) -> Option<String> {
+    let at = word(data, header(data)? + layout::HEADER_REPORT)? as usize;
+    Some(String::from_utf8_lossy(data.get(at..)?).into_owned())
+}
+
+/// Writes a program that can be run.
+pub(crate) fn write_program(path: &Path, data: &[u8]) -> Result<(), Error> {
+    let fail = |e: std::io::Error| format!("{}: {e}", path.display());
+    std::fs::write(path, data).map_err(fail)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).map_err(fail)?;
+    Ok(())
+}

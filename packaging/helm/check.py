@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Checks the chart: check.py CHART PROGRAM. With `helm` on the PATH it lints and renders the chart, and the configuration in it is checked
+by the program. Without it, the templates' parentheses, the names of values and the values' configuration are checked, and a line says so.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+chart, program = sys.argv[1:3]
+
+
+def wrong(why):
+    sys.exit(f"WRONG: {why}")
+
+
+def read(*path):
+    with open(os.path.join(chart, *path)) as file:
+        return file.read()
+
+
+def values():
+    """The dotted names of all values, from the file's indentation: it has maps, scalars and lists in one line only."""
+    names, above = set(), []
+    for line in read("values.yaml").splitlines():
+        found = re.match(r"( *)([A-Za-z_0-9]+):", line)
+        if found:
+            depth = len(found.group(1)) // 2
+            above = above[:depth] + [found.group(2)]
+            names.add(".".join(above))
+    return names
+
+
+def check_configuration(text):
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        done = subprocess.run([program, "check", file.name], capture_output=True, text=True)
+        if done.returncode != 0:
+            wrong(f"the configuration is not valid: {done.stderr}")
+
+
+names = values()
+templates = sorted(os.listdir(os.path.join(chart, "templates")))
+for name in templates:
+    text = read("templates", name)
+    if text.count("{{") != text.count("}}"):
+        wrong(f"{name}: an action is not closed")
+    actions = re.findall(r"\{\{-?\s*(.*?)\s*-?\}\}", text, re.S)
+    opened = sum(bool(re.match(r"(if|with|range|define)\b", a)) for a in actions)
+    if opened != sum(a == "end" for a in actions):
+        wrong(f"{name}: {opened} blocks begin, and another number ends")
+    for value in re.findall(r"\.Values\.([A-Za-z_0-9.]+)", text):
+        if value not in names:
+            wrong(f"{name}: there is no value {value}")
+    defined = re.findall(r'define "([^"]+)"', read("templates", "_helpers.tpl"))
+    for included in re.findall(r'include "([^"]+)"', text):
+        if included not in defined:
+            wrong(f"{name}: there is no template {included}")
+for value in names:
+    leaf = not any(other.startswith(value + ".") for other in names)
+    if leaf and not value.startswith(("configuration.", "resources.")):
+        used = value in "".join(re.findall(r"\.Values\.([A-Za-z_0-9.]+)\s*", "\n".join(read("templates", t) for t in templates)))
+        if not used:
+            wrong(f"the value {value} is used by no template")
+
+helm = shutil.which("helm")
+if not helm:
+    body = read("values.yaml").split("\nconfiguration:\n")[1].split("\n\n")[0]
+    check_configuration("\n".join(line[2:] for line in body.splitlines()))
+    print("without helm lint (helm is not installed)")
+    sys.exit()
+
+done = subprocess.run([helm, "lint", "--strict", chart], capture_output=True, text=True)
+if done.returncode != 0:
+    wrong(done.stdout + done.stderr)
+for options in ([], ["--set", "hostNetwork=false,otlp.endpoint=http://collector:4318,persistence.existingClaim=mine"]):
+    done = subprocess.run([helm, "template", "core", chart, *options], capture_output=True, text=True)
+    if done.returncode != 0:
+        wrong(done.stderr)
+    documents = done.stdout.split("\n---\n")
+    kinds = sorted(re.search(r"^kind: (\w+)$", d, re.M).group(1) for d in documents if "kind:" in d)
+    if kinds != ["Secret", "Service", "StatefulSet"]:
+        wrong(f"the chart renders {kinds}")
+    secret = next(d for d in documents if "kind: Secret" in d)
+    body = secret.split("whimbrel.yaml: |\n")[1]
+    check_configuration("\n".join(line[4:] for line in body.splitlines()))
+print("linted and rendered")

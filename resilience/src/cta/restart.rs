@@ -1,0 +1,323 @@
+//! UEs across a restart of the core: what is stored of each, and a CTA that begins with those that were stored.
+//!
+//! The edge writes what stands in [`Outbox::stored`] to a disk. A UE is stored by its checkpoint and what the CTA knows of its slot, so that its 5G-GUTI
+//! leads to it again. Its clock begins anew: no log, and no answer of a peer, reaches beyond the restart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_control::udm::Subscribers;
+use whimbrel_control::{AssociationId, Checkpoint, Command, RESTORED_CLOCK, UeContext, UeId, UpfId, UpfSet};
+use whimbrel_ids::{AmfId, Guami, Instant, PduSessionId, PlmnId};
+
+use super::cpfs::Service;
+use super::slots::StoredSlot;
+use super::{Cta, Entropy, Inspect, Outbox};
+use crate::link::CpfCommand;
+use crate::replication::CpfId;
+
+/// What all UEs of a store have in common. `Debug` shows no key.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct StoredAmf {
+    plmn: PlmnId,
+    amf_id: [u8; 3],
+    tmsi_key: [u8; 16],
+    /// The UPFs by their numbers, as sessions name them.
+    upfs: Vec<String>,
+}
+
+impl fmt::Debug for StoredAmf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoredAmf({:?}, {:?})", self.plmn, self.amf_id)
+    }
+}
+
+/// One UE. `Debug` shows no key.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct StoredUe {
+    slot: StoredSlot,
+    /// It is what the UE has been told last, as far as this CTA knows.
+    current: bool,
+    context: Vec<u8>,
+}
+
+impl StoredUe {
+    /// Which UE.
+    pub fn id(&self) -> UeId {
+        self.slot.ue
+    }
+}
+
+impl fmt::Debug for StoredUe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoredUe({:?}, {} octets)", self.slot.ue, self.context.len())
+    }
+}
+
+/// What an edge is to write.
+#[derive(Clone, Debug)]
+pub enum ToStore {
+    /// A UE, in place of what was stored of it before.
+    Ue(Box<StoredUe>),
+    /// The UE is gone.
+    Gone(UeId),
+    /// The CPF has sent all UEs of which it is the primary.
+    All(CpfId),
+}
+
+/// A record of a store.
+#[derive(Serialize, Deserialize)]
+enum StoredRecord {
+    /// The first one.
+    Amf(StoredAmf),
+    Ue(Box<StoredUe>),
+    Gone(UeId),
+}
+
+impl StoredRecord {
+    fn octets(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("plain data can be written")
+    }
+}
+
+impl StoredAmf {
+    /// The record that a store begins with.
+    pub fn record(&self) -> Vec<u8> {
+        StoredRecord::Amf(self.clone()).octets()
+    }
+}
+
+impl ToStore {
+    /// The record to append to a store; none for [`ToStore::All`]. It holds keys.
+    pub fn record(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Ue(ue) => Some(StoredRecord::Ue(ue).octets()),
+            Self::Gone(ue) => Some(StoredRecord::Gone(ue).octets()),
+            Self::All(_) => None,
+        }
+    }
+}
+
+/// What the records of a store come to.
+#[derive(Clone, Debug)]
+pub struct StoredUes {
+    /// What the UEs have in common.
+    pub amf: StoredAmf,
+    /// They.
+    pub ues: BTreeMap<UeId, StoredUe>,
+}
+
+impl StoredUes {
+    /// Reads records, in order; those that follow one that cannot be read are lost. `None`: they do not begin as a store does. With the UEs comes whether
+    /// all records were read.
+    pub fn read<'a>(records: impl IntoIterator<Item = &'a [u8]>) -> Option<(Self, bool)> {
+        let mut records = records.into_iter().map(postcard::from_bytes::<StoredRecord>);
+        let Some(Ok(StoredRecord::Amf(amf))) = records.next() else { return None };
+        let mut ues = BTreeMap::new();
+        for record in records {
+            match record {
+                Ok(StoredRecord::Ue(ue)) => drop(ues.insert(ue.id(), *ue)),
+                Ok(StoredRecord::Gone(ue)) => drop(ues.remove(&ue)),
+                Ok(StoredRecord::Amf(_)) | Err(_) => return Some((Self { amf, ues }, false)),
+            }
+        }
+        Some((Self { amf, ues }, true))
+    }
+}
+
+/// Why the UEs of a store cannot be restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreError {
+    /// They are of an AMF with another PLMN, region, set or pointer: their 5G-GUTIs would not lead here.
+    OtherAmf,
+}
+
+impl fmt::Display for RestoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherAmf => f.write_str("they are of an AMF with another GUAMI (`plmn`, `amf`)"),
+        }
+    }
+}
+
+/// The outcome of a restoration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// UEs that are registered again.
+    pub ues: usize,
+    /// Their sessions.
+    pub sessions: usize,
+    /// Of the UEs, those that are authenticated before they are served.
+    pub doubtful: usize,
+    /// UEs that cannot be restored: they register again.
+    pub refused: usize,
+}
+
+/// UEs that were restored and have not been told so yet: they wait for a CPF, and their sessions for their UPFs.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Restoring {
+    ues: bool,
+    upfs: UpfSet,
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
+    /// The associations that are up.
+    pub fn associations(&self) -> impl Iterator<Item = AssociationId> {
+        self.streams.keys().copied()
+    }
+
+    /// The CPFs of the region that are not lost.
+    pub fn trusted_cpfs(&self) -> impl Iterator<Item = CpfId> {
+        self.trusted()
+    }
+
+    /// What all UEs of a store have in common.
+    pub fn stored_amf(&self) -> StoredAmf {
+        let upfs = self.config.smf.upfs.iter().map(|upf| upf.name.clone()).collect();
+        let Guami { plmn, amf_id } = self.config.amf.guami();
+        StoredAmf { plmn, amf_id: amf_id.octets(), tmsi_key: self.slots.tmsi_key(), upfs }
+    }
+
+    /// Stores UEs: all, or those that have changed since the last time. UEs with a running procedure are left out; a CPF of a region sends them.
+    pub(super) fn store_ues(&mut self, all: bool, out: &mut Outbox) {
+        match &mut self.service {
+            Service::Region(cpfs) => {
+                out.cpfs.extend(cpfs.trusted.iter().map(|&cpf| (cpf, CpfCommand::Store { all })));
+            }
+            Service::Here(cpf) => {
+                let changed = self.unstored.replace(BTreeSet::new());
+                let ues: Vec<UeId> = match changed.filter(|_| !all) {
+                    Some(changed) => changed.into_iter().collect(),
+                    None => cpf.contexts().map(|ue| ue.id).collect(),
+                };
+                for ue in ues {
+                    if let Some(state) = cpf.checkpoint(ue) {
+                        out.stored.extend(stored(self.slots.stored(ue), &state, true));
+                    } else if self.slots.holds(ue)
+                        && let Some(unstored) = &mut self.unstored
+                    {
+                        unstored.insert(ue);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A CPF sends the state of a UE of which it is the primary, to be stored.
+    pub(super) fn store_state(&mut self, from: CpfId, term: u32, state: &[u8], out: &mut Outbox) {
+        let (Service::Region(cpfs), Ok(state)) = (&self.service, Checkpoint::from_octets(state)) else {
+            return;
+        };
+        let Some(ledger) = cpfs.ledgers.get(&state.ue_id()) else { return };
+        if ledger.assignment() == (from, term) {
+            // Inputs that the CPF had not run yet change what the UE is told: its keys are doubtful then.
+            let current = state.clock() == ledger.clock() && ledger.released() == ledger.clock();
+            out.stored.extend(stored(self.slots.stored(state.ue_id()), &state, current));
+        }
+    }
+
+    /// Begins with UEs that were stored; before the first input. `exact`: nothing has happened since they were stored, as the core was stopped in
+    /// order.
+    ///
+    /// Errors: [`RestoreError::OtherAmf`].
+    pub fn restore(
+        &mut self,
+        now: Instant,
+        StoredUes { amf, ues }: StoredUes,
+        exact: bool,
+    ) -> Result<Restored, RestoreError> {
+        let guami = Guami { plmn: amf.plmn, amf_id: AmfId::from_octets(amf.amf_id) };
+        if guami != self.config.amf.guami() {
+            return Err(RestoreError::OtherAmf);
+        }
+        self.slots.begin_with(&amf.tmsi_key);
+        let numbers =
+            amf.upfs.iter().map(|name| self.config.smf.upfs.iter().position(|upf| upf.name == *name));
+        let numbers: Vec<Option<UpfId>> =
+            numbers.map(|n| n.and_then(|n| u8::try_from(n).ok()).map(UpfId)).collect();
+        let mut restored = Restored::default();
+        for ue in ues.into_values() {
+            let exact = exact && ue.current;
+            let Some(context) = self.restored(now, &ue, &numbers, exact) else {
+                restored.refused += 1;
+                continue;
+            };
+            restored.ues += 1;
+            restored.sessions += context.sessions.len();
+            restored.doubtful += usize::from(!exact);
+            self.place(ue.slot, context, exact);
+        }
+        self.slots.end_of_restoration();
+        self.restoring.ues = restored.ues > 0;
+        self.resume_restored(now);
+        Ok(restored)
+    }
+
+    /// The context of a stored UE, as it is now.
+    fn restored(
+        &self,
+        now: Instant,
+        ue: &StoredUe,
+        numbers: &[Option<UpfId>],
+        exact: bool,
+    ) -> Option<Box<UeContext>> {
+        let read = Checkpoint::from_octets(&ue.context).and_then(|state| state.context()).ok()?;
+        let id = ue.slot.ue;
+        let fits =
+            read.id == id && id.slot < self.config.limits.ues.min(UeId::SLOTS) && self.slots.is_free(id.slot);
+        let mut context = fits.then_some(read)?.restarted(now, exact, &self.config.timers)?;
+        // UPFs may have other numbers now, or be gone.
+        let sessions: BTreeMap<PduSessionId, _> = std::mem::take(&mut context.sessions);
+        for (psi, mut session) in sessions {
+            if let Some(Some(upf)) = numbers.get(usize::from(session.upf.0)) {
+                session.upf = *upf;
+                context.sessions.insert(psi, session);
+            }
+        }
+        Some(context)
+    }
+
+    fn place(&mut self, slot: StoredSlot, context: Box<UeContext>, exact: bool) {
+        let ue = slot.ue;
+        let upfs: UpfSet = context.sessions.values().map(|s| s.upf).collect();
+        self.restoring.upfs = self.restoring.upfs.union(upfs);
+        self.slots.restore(slot, RESTORED_CLOCK, upfs, exact);
+        if let Some(supi) = context.amf.supi {
+            self.directory.restore(ue, supi, &context.limited_slices(&self.config));
+        }
+        match &mut self.service {
+            Service::Here(cpf) => cpf.restore(context),
+            Service::Region(cpfs) => {
+                if let Some(state) = Checkpoint::of(&context) {
+                    cpfs.restored.insert(ue, state.octets().into());
+                }
+            }
+        }
+    }
+
+    /// Once a CPF serves, restored UEs run an input, from which their timers follow. Once a UPF is connected, too, it gets their sessions.
+    pub(super) fn resume_restored(&mut self, now: Instant) {
+        let serves = match &self.service {
+            Service::Here(_) => true,
+            Service::Region(cpfs) => cpfs.rings.members().next().is_some(),
+        };
+        if !serves {
+            return;
+        }
+        if std::mem::take(&mut self.restoring.ues) {
+            self.slots.all_due(now);
+        }
+        for upf in self.restoring.upfs.iter().collect::<Vec<_>>() {
+            if self.upfs.is_up(upf) {
+                self.restoring.upfs.remove(upf);
+                self.command_sessions_of(upf, Command::RestoreSessions(upf));
+            }
+        }
+    }
+}
+
+fn stored(slot: Option<StoredSlot>, state: &Checkpoint, current: bool) -> Option<ToStore> {
+    let context = state.octets().to_vec();
+    Some(ToStore::Ue(Box::new(StoredUe { slot: slot?, current, context })))
+}

@@ -1,0 +1,183 @@
+//! The core starts again with the UEs that it has stored: TS 23.527 §4.3, TS 33.501 §6.4.3.1; docs/unit.md.
+
+use std::time::Duration;
+
+use crate::common::*;
+use whimbrel_control::{Event as CoreEvent, Procedure, UeContext};
+use whimbrel_nas::ie::{PduSessionType, RegistrationKind};
+use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_sim::{Sim, UeIndex, ue_config};
+
+const UES: u32 = 6;
+
+fn session() -> Command {
+    Command::EstablishSession(SessionRequest {
+        dnn: None,
+        s_nssai: None,
+        pdu_session_type: PduSessionType::Ipv4,
+    })
+}
+
+/// UEs with a session each; every second one is idle. The CTA runs them itself, or has so many CPFs.
+fn with_sessions(seed: u64, cpfs: u16) -> (Sim, Vec<UeIndex>) {
+    let builder = Sim::builder(seed);
+    let mut net = if cpfs == 0 { builder.recorded().build() } else { builder.cpfs(cpfs, 1).build() };
+    let gnb = net.add_gnb(gnb_config(1));
+    let ues: Vec<UeIndex> = (1..=UES).map(|n| net.add_ue(gnb, ue_config(n))).collect();
+    net.settle(SECOND / 10);
+    ues.iter().for_each(|&ue| net.command(ue, Command::Register));
+    net.settle(SECOND);
+    ues.iter().for_each(|&ue| net.command(ue, session()));
+    net.settle(SECOND);
+    ues.iter().step_by(2).for_each(|&ue| go_idle(&mut net, ue));
+    net.advance(Duration::from_secs(5)); // recovery time stamps count seconds
+    (net, ues)
+}
+
+fn registrations(net: &Sim, ue: UeIndex) -> usize {
+    let of = |e: &Event| matches!(e, Event::Registered { kind: RegistrationKind::Initial, .. });
+    net.ue_events(ue).iter().filter(|(_, e)| of(e)).count()
+}
+
+fn sessions_lost(net: &Sim, ue: UeIndex) -> usize {
+    net.ue_events(ue).iter().filter(|(_, e)| matches!(e, Event::SessionReleased { .. })).count()
+}
+
+fn completed(net: &Sim, procedure: Procedure) -> usize {
+    core_events(net)
+        .filter(|e| matches!(e, CoreEvent::Completed { procedure: p, .. } if *p == procedure))
+        .count()
+}
+
+/// Each UE can send and receive with the session that it had, and none has registered initially again.
+fn all_are_served(net: &mut Sim, ues: &[UeIndex]) {
+    for &ue in ues {
+        net.command(ue, Command::ServiceRequest);
+    }
+    net.settle(SECOND);
+    for &ue in ues {
+        assert_eq!((registrations(net, ue), sessions_lost(net, ue)), (1, 0), "{ue:?}");
+        assert!(net.ue_ref(ue).is_connected() && registered(net, ue), "{ue:?}");
+        let sessions: Vec<_> = net.ue_ref(ue).sessions().map(|s| s.id).collect();
+        assert_eq!(sessions.len(), 1);
+        net.check_path(ue, sessions[0]);
+    }
+    net.check_user_plane();
+    no_violations(net);
+}
+
+#[test] // TS 23.527 §4.3; TS 33.501 §6.4.3.1: the same keys and COUNTs, addresses and tunnels go on
+fn ues_stay_registered_through_a_restart_in_order() {
+    for cpfs in [0, 1, 2] {
+        let (mut net, ues) = with_sessions(1, cpfs);
+        let gutis: Vec<_> = ues.iter().map(|&ue| net.ue_ref(ue).guti()).collect();
+        let restored = net.restart_core_in_order();
+        assert_eq!(
+            (restored.ues, restored.sessions, restored.doubtful, restored.refused),
+            (6, 6, 0, 0),
+            "{cpfs}"
+        );
+        net.settle(SECOND / 10);
+        assert_eq!(net.cta().registered(), ues.len());
+        assert_eq!(ues.iter().map(|&ue| net.ue_ref(ue).guti()).collect::<Vec<_>>(), gutis);
+        let before = completed(&net, Procedure::Authentication);
+        all_are_served(&mut net, &ues);
+        assert_eq!(completed(&net, Procedure::SessionRestoration), ues.len(), "{cpfs}");
+        assert_eq!(completed(&net, Procedure::Authentication), before);
+        // They can be restored any number of times.
+        net.advance(Duration::from_secs(5));
+        assert_eq!(net.restart_core_in_order().ues, ues.len());
+        net.settle(SECOND / 10);
+        all_are_served(&mut net, &ues);
+    }
+}
+
+#[test] // TS 23.502 §4.2.3.3: packets for a restored UE wait at the UPF, and it is paged
+fn downlink_data_pages_a_restored_ue() {
+    for cpfs in [0, 2] {
+        let (mut net, ues) = with_sessions(2, cpfs);
+        net.restart_core_in_order();
+        net.settle(SECOND);
+        let (ue, session) = (ues[0], net.ue_ref(ues[0]).sessions().next().expect("its session").id);
+        net.downlink(ue, session);
+        net.settle(SECOND);
+        assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Paged)), "{cpfs}");
+        assert!(net.ue_ref(ue).is_connected());
+        net.check_path(ue, session);
+    }
+}
+
+#[test] // TS 24.501 §5.5.1.3: a registration update of a restored UE
+fn restored_ues_register_periodically() {
+    let (mut net, ues) = with_sessions(3, 0);
+    net.restart_core_in_order();
+    net.settle(SECOND);
+    for &ue in &ues {
+        net.command(ue, Command::PeriodicRegistration);
+        net.settle(SECOND);
+    }
+    all_are_served(&mut net, &ues);
+}
+
+#[test] // TS 24.501 §5.3.7: a restored UE that never comes is deregistered
+fn a_restored_ue_that_does_not_come_is_deregistered_implicitly() {
+    let (mut net, ues) = with_sessions(4, 0);
+    net.restart_core_in_order();
+    net.disconnect(net.gnb_of(ues[0]));
+    assert_eq!((net.cta().registered(), net.upf_sessions()), (ues.len(), ues.len()));
+    net.advance(Duration::from_secs(4 * 3600));
+    assert_eq!((net.cta().registered(), net.upf_sessions()), (0, 0));
+}
+
+#[test] // TS 33.501 §6.4.3.1: after a kill nothing is protected under keys whose COUNTs are not known; sessions and addresses stay
+fn after_a_kill_ues_are_authenticated_before_they_are_served() {
+    for cpfs in [0, 2] {
+        let (mut net, ues) = with_sessions(5, cpfs);
+        net.store_ues();
+        // Each uses COUNTs that the disk does not have.
+        for &ue in &ues {
+            go_idle_if_connected(&mut net, ue);
+            net.command(ue, Command::ServiceRequest);
+            net.settle(SECOND);
+        }
+        net.advance(Duration::from_secs(5));
+        let restored = net.kill_and_restart_core();
+        assert_eq!((restored.ues, restored.doubtful, restored.refused), (6, 6, 0));
+        net.settle(SECOND);
+        let keys: Vec<_> =
+            ues.iter().map(|&ue| context(&net, ue).expect("it is restored").amf.ng_ksi).collect();
+        all_are_served(&mut net, &ues);
+        for (&ue, before) in ues.iter().zip(keys) {
+            assert_ne!(context(&net, ue).expect("it is served").amf.ng_ksi, before, "{ue:?} has other keys");
+        }
+    }
+}
+
+#[test] // docs/unit.md: what has changed since is stored, and what is gone is not
+fn ues_that_come_and_go_are_stored_as_they_do() {
+    let (mut net, ues) = with_sessions(6, 2);
+    net.store_ues();
+    net.command(ues[0], Command::Deregister { switch_off: false });
+    let late = net.add_ue(net.gnb_of(ues[1]), ue_config(UES + 1));
+    net.settle(SECOND);
+    net.command(late, Command::Register);
+    net.settle(SECOND);
+    net.store_changed_ues();
+    net.advance(Duration::from_secs(5));
+    assert_eq!(net.kill_and_restart_core().ues, ues.len());
+    net.settle(SECOND);
+    assert!(context(&net, ues[0]).is_none() && context(&net, late).is_some());
+    all_are_served(&mut net, &ues[1..]);
+}
+
+fn context(net: &Sim, ue: UeIndex) -> Option<&UeContext> {
+    let supi = net.ue_ref(ue).config().supi;
+    net.contexts().find(|p| p.amf.supi == Some(supi))
+}
+
+/// A connected UE becomes idle.
+fn go_idle_if_connected(net: &mut Sim, ue: UeIndex) {
+    if net.ue_ref(ue).is_connected() {
+        go_idle(net, ue);
+    }
+}

@@ -1,0 +1,78 @@
+//! Several operators and brokers of which every process and link fails (`sim/src/open_run`), and the faults that it must find.
+//!
+//! `./x sim --open` runs more of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use whimbrel_sim::{OpenFaults, OpenPlan, OpenRun, Planted};
+
+#[test]
+fn users_of_brokers_are_served_by_grants_while_every_party_fails() {
+    let mut all = whimbrel_sim::OpenCounts::default();
+    for seed in 0..5 {
+        let mut run = OpenRun::new(seed, OpenPlan::SMALL, 2);
+        println!("{run}");
+        run.run();
+        run.heal_and_verify();
+        all.add(&run.counts());
+    }
+    println!("{all:?}");
+    let happened = [
+        all.moves,
+        all.refused_ues,
+        all.repeated,
+        all.grants_over,
+        all.brokers_lost,
+        all.cpfs_lost,
+        all.ctas_lost,
+    ];
+    assert!(happened.iter().all(|times| *times > 0), "each kind of event is in one of the runs: {all:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let counts = |seed| {
+        let mut run = OpenRun::new(seed, OpenPlan::SMALL, 1);
+        run.run();
+        run.counts()
+    };
+    assert_eq!(counts(1), counts(1));
+    assert_ne!(counts(1), counts(2));
+}
+
+/// The faults under which a planted one shows within minutes.
+fn faults_for(planted: Planted) -> OpenFaults {
+    let mut faults = OpenFaults::none();
+    match planted {
+        Planted::GrantMissingAtBackup | Planted::RegistrationMissingAtBackup => faults.cpf_losses = 500,
+        Planted::UsageMissingAtBackup => (faults.cpf_losses, faults.credit_micros) = (500, 125),
+        Planted::EntropyRepeats | Planted::AnswersBeforeCommit => faults.broker_losses = 500,
+        Planted::RefusalNotDurable => {
+            (faults.broker_losses, faults.price_caps, faults.sap.replayed) = (500, 200, 1_000);
+        }
+        Planted::KeyLostWithPower => faults.power_losses = 500,
+    }
+    faults
+}
+
+#[test]
+fn each_invariant_has_a_planted_fault_that_is_found() {
+    for (planted, broken) in Planted::ALL {
+        let found = (0..4).find_map(|seed| {
+            let mut run = OpenRun::with_faults(seed, OpenPlan::SMALL, 3, faults_for(planted), Some(planted));
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                run.run();
+                run.heal_and_verify();
+            }))
+            .err()?;
+            let words = panicked.downcast_ref::<String>().cloned();
+            Some(
+                words
+                    .or_else(|| panicked.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+                    .unwrap_or_default(),
+            )
+        });
+        let words = found.unwrap_or_else(|| panic!("{planted:?} was not found"));
+        assert!(words.contains(broken), "{planted:?} was found as: {words}");
+    }
+}

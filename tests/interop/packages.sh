@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# The Debian package of $WHIMBREL is installed below a folder and used; systemd's own tools judge its units; umoci unpacks the image, whose
+# program runs in it; the chart's manifests are checked.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+. "$here/../needs.sh"
+PATH=$PATH:/usr/sbin:/sbin
+needs_tools dpkg-deb strip python3
+[ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+wrong() { echo "WRONG: $1"; [ ! -e "$tmp/out" ] || tail -n 20 "$tmp/out"; exit 1; }
+without=()
+
+package=$(PROGRAM=$WHIMBREL "$root/x" package deb "$tmp" 2>"$tmp/out") || wrong "the package cannot be built"
+dpkg-deb --contents "$package" >"$tmp/out" || wrong "dpkg-deb does not read it"
+for file in usr/bin/whimbrel etc/whimbrel/whimbrel.yaml usr/lib/systemd/system/whimbrel.service usr/lib/sysusers.d/whimbrel.conf \
+  usr/share/man/man1/whimbrel-backup.1.gz usr/share/bash-completion/completions/whimbrel; do
+  grep -q "root/root .* \./$file\$" "$tmp/out" || wrong "the package has no $file of root"
+done
+dpkg-deb --field "$package" Depends Conffiles >"$tmp/out"
+grep -q 'libc6 (>= 2\.' "$tmp/out" || wrong "it depends on no C library"
+
+# Installed below a folder, its scripts run outside (dpkg's own way of making images).
+target=$tmp/root
+mkdir -p "$target"/var/lib/dpkg/{info,updates} "$target/etc"
+touch "$target/var/lib/dpkg/status" "$target/etc/passwd" "$target/etc/group"
+if [ "$(id -u)" = 0 ]; then
+  dpkg --root="$target" --force-script-chrootless --force-depends --install "$package" >"$tmp/out" 2>&1 || wrong "dpkg does not install it"
+  dpkg --root="$target" --status whimbrel | grep -q '^Status: install ok installed' || wrong "it is not installed"
+  dpkg --root="$target" --status whimbrel | grep -q '/etc/whimbrel/whimbrel.yaml' || wrong "its configuration is no conffile"
+  if command -v systemd-sysusers >/dev/null; then
+    grep -q '^whimbrel:' "$target/etc/passwd" || wrong "the user was not made"
+    [ "$(stat -c %a "$target/var/lib/whimbrel")" = 700 ] || wrong "others can read the store's folder"
+    [ "$(stat -c %a "$target/etc/whimbrel/whimbrel.yaml")" = 640 ] || wrong "others can read the configuration"
+  fi
+else
+  dpkg-deb --extract "$package" "$target" || wrong "it cannot be extracted"
+  without+=("installed by root")
+fi
+"$target/usr/bin/whimbrel" check "$target/etc/whimbrel/whimbrel.yaml" >"$tmp/out" 2>&1 || wrong "its configuration is not valid"
+grep -q "/var/lib/whimbrel/whimbrel.db" "$tmp/out" || wrong "its store is elsewhere"
+bash -n "$target/usr/share/bash-completion/completions/whimbrel" || wrong "the completions are no bash"
+
+unit=$target/usr/lib/systemd/system/whimbrel.service
+if command -v systemd-analyze >/dev/null; then
+  # 20 is an exposure of 2.0.
+  systemd-analyze security --offline=true --no-pager --threshold=20 "$unit" >"$tmp/out" 2>&1 || wrong "the service is exposed above 2.0"
+  grep -o 'Overall exposure.*' "$tmp/out"
+  sed "s|/usr/bin/whimbrel|$target/usr/bin/whimbrel|" "$unit" >"$tmp/whimbrel.service"
+  systemd-analyze verify --man=no "$tmp/whimbrel.service" >"$tmp/out" 2>&1 || wrong "systemd does not accept the unit"
+else
+  without+=("systemd-analyze")
+fi
+
+# The core as the service's user with the service's capabilities alone.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && unshare --net true 2>/dev/null; then
+  mkdir "$tmp/state" && chown 64999 "$tmp/state" && chmod 755 "$tmp"
+  printf 'store: { path: %s/w.db, key_file: %s/w.key }\nunit: { directory: %s/run }\nn2: { sctp: raw }\n' "$tmp/state" "$tmp/state" "$tmp/state" >"$tmp/w.yaml"
+  # As udev has it on most systems; in a container the device may be root's alone.
+  unshare --net --mount bash -c "
+    mknod -m 666 '$tmp/tun' c 10 200 && mount --bind '$tmp/tun' /dev/net/tun
+    ip link set lo up; cd '$tmp/state'
+    setpriv --reuid 64999 --regid 64999 --clear-groups --no-new-privs --inh-caps -all,+net_admin,+net_raw --ambient-caps -all,+net_admin,+net_raw \
+      --bounding-set -all,+net_admin,+net_raw '$target/usr/bin/whimbrel' run --strict -c '$tmp/w.yaml' 2>'$tmp/state/log' &
+    core=\$!
+    for _ in \$(seq 400); do grep -qs ' ready' '$tmp/state/log' && break; kill -0 \$core || exit 1; sleep 0.05; done
+    grep -q ' ready' '$tmp/state/log' && kill -TERM \$core && wait \$core" >"$tmp/out" 2>&1 || { cat "$tmp/state/log"; wrong "the core does not start as the service's user"; }
+else
+  without+=("the core as the service's user")
+fi
+
+"$root/packaging/oci/image.py" "$WHIMBREL" "$tmp/oci" --tag test >"$tmp/out" 2>&1 || wrong "the image cannot be written"
+if command -v umoci >/dev/null; then
+  umoci stat --image "$tmp/oci:test" >"$tmp/out" 2>&1 || wrong "umoci does not read the image"
+  umoci unpack --rootless --image "$tmp/oci:test" "$tmp/bundle" >"$tmp/out" 2>&1 || wrong "umoci does not unpack the image"
+  rootfs=$tmp/bundle/rootfs
+  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
+  if unshare --mount "${user[@]}" true 2>/dev/null; then
+    unshare --mount "${user[@]}" chroot "$rootfs" /usr/bin/whimbrel check /etc/whimbrel/whimbrel.yaml >"$tmp/out" 2>&1 ||
+      wrong "the image's program does not run in its root file system"
+  else
+    without+=("the image's program in its root file system")
+  fi
+else
+  without+=("umoci")
+fi
+
+"$root/packaging/helm/check.py" "$root/packaging/helm/whimbrel" "$WHIMBREL" >"$tmp/out" 2>&1 || wrong "the chart"
+grep -q '^without' "$tmp/out" && without+=("$(sed -n 's/^without //p' "$tmp/out")")
+[ ${#without[@]} = 0 ] || printf 'not tested here: %s\n' "${without[*]}"
+echo "the package, the image and the chart are good"
