@@ -1,11 +1,12 @@
 //! Experiments of papers, repeated on this core: `whimbrel-bench PAPER FIGURE`, or `./x bench neutrino FIGURE`,
-//! `./x bench upf EXPERIMENT`, `./x bench bricks EXPERIMENT`, `./x bench loca EXPERIMENT`.
+//! `./x bench upf EXPERIMENT`, `./x bench bricks EXPERIMENT`, `./x bench l25gc EXPERIMENT`, `./x bench loca EXPERIMENT`.
 //!
 //! Each prints the paper's figure beside ours, writes a plot, and ends with one line of JSON. An experiment is one file
 //! and one line in the list of its paper; `measure` and `plot` are there for all of them.
 
 mod bricks;
 mod codec;
+mod l25gc;
 mod loca;
 mod measure;
 mod neutrino;
@@ -40,6 +41,14 @@ enum Paper {
         #[command(subcommand)]
         experiment: bricks::Experiment,
     },
+    /// L25GC: network functions of one host that reach each other through shared memory.
+    L25gc {
+        /// For tests: hardly anything is measured.
+        #[arg(long, global = true)]
+        quick: bool,
+        #[command(subcommand)]
+        experiment: l25gc::Experiment,
+    },
     /// LOCA: an operator that knows the place, a broker that knows the identity.
     Loca {
         /// For tests: hardly anything is measured.
@@ -67,6 +76,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.paper {
         Paper::Bricks { quick, experiment } => bricks::run(experiment, quick, &arguments.plots),
+        Paper::L25gc { quick, experiment } => l25gc::run(experiment, quick, &arguments.plots),
         Paper::Loca { quick, experiment } => loca::run(experiment, quick, &arguments.plots),
         Paper::Neutrino { figure } => neutrino::run(&figure, &arguments.plots),
         Paper::Upf { quick, experiment } => upf::run(experiment, quick, &arguments.plots),

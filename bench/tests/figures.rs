@@ -199,6 +199,16 @@ fn bricks_broker() {
 }
 
 #[test]
+fn l25gc_messages() {
+    run("l25gc", "messages", &["--quick"]);
+}
+
+#[test]
+fn l25gc_fabric() {
+    run("l25gc", "fabric", &["--quick"]);
+}
+
+#[test]
 fn loca_tokens() {
     run("loca", "tokens", &["--quick"]);
 }

@@ -54,6 +54,13 @@ for _ in $(seq 100); do # the UPF's counters are half a second old at most
   sleep 0.05
 done
 [ -n "$shown" ] || wrong "the counters of the UPF are not shown"
+through=0
+for _ in $(seq 100); do # CPFs that have nothing to say are probed after half a second
+  through=$(curl -sf http://127.0.0.1:8081/metrics | awk '$1 == "whimbrel_link_frames_shared_total" { print $2 }')
+  [ "${through:-0}" -eq 0 ] || break
+  sleep 0.05
+done
+[ "${through:-0}" -gt 0 ] || wrong "no message of the CPFs came through shared memory"
 "$WHIMBREL" top --once --config "$tmp/unit.yaml" >/dev/null || wrong "whimbrel top does not work on a unit"
 
 # Two managers.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
 use whimbrel_ids::Instant;
-use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
+use whimbrel_link::{DownReason, Event, Events, LinkId, Links, Spin};
 use whimbrel_resilience::cta_replica::LinkEnd;
 use whimbrel_resilience::link::{Hello, Role, ToCta};
 use whimbrel_resilience::region::Region;
@@ -131,8 +131,10 @@ pub(crate) struct CpfProcess {
 impl CpfProcess {
     /// Opens its sockets. Errors: one sentence.
     pub(crate) fn open(mut settings: Settings) -> Result<Self, String> {
-        let links = Links::open(super::settings(settings.listen, Role::Cpf, settings.key_file.as_deref())?)
-            .map_err(|e| format!("--listen: {e}"))?;
+        let mut links =
+            Links::open(super::settings(settings.listen, Role::Cpf, settings.key_file.as_deref())?)
+                .map_err(|e| format!("--listen: {e}"))?;
+        super::share_memory(&mut links);
         settings.listen = links.local_addr().unwrap_or(settings.listen);
         let at_etcd = settings.at_etcd.take();
         let discovery = at_etcd
@@ -176,12 +178,12 @@ impl CpfProcess {
 
     /// Works until `stop` is set.
     pub(crate) fn run(&mut self, stop: &AtomicBool) {
-        let mut spin_until = Instant::ZERO;
+        let mut spin = Spin::new(SPIN);
         while !stop.load(Ordering::Acquire) {
             let now = clock::now();
             if self.turn(now) {
-                spin_until = clock::now() + SPIN;
-            } else if clock::now() < spin_until {
+                spin.came(clock::now());
+            } else if spin.looks_again(clock::now()) {
                 std::hint::spin_loop();
             } else {
                 self.block(clock::now());

@@ -46,8 +46,19 @@ fn witness_name(access: &Access) -> &'static str {
 /// Opens the address to which CPFs and the other CTA connect; `None` where UEs are served in this process. Errors: one sentence.
 fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
     let Some(at) = cluster.listen else { return Ok(None) };
-    let links = Links::open(settings(at, Role::Cta, cluster.key_file.as_deref())?);
-    links.map(Some).map_err(|e| format!("cluster.listen: {e}"))
+    let mut links = Links::open(settings(at, Role::Cta, cluster.key_file.as_deref())?)
+        .map_err(|e| format!("cluster.listen: {e}"))?;
+    share_memory(&mut links);
+    Ok(Some(links))
+}
+
+/// Has links to other functions of a unit go through its shared memory.
+fn share_memory(links: &mut Links) {
+    if let Some(pool) = crate::unit::descriptors::pool()
+        && let Err(e) = links.share(pool)
+    {
+        tracing::warn!("links to the other functions go over sockets: {e}");
+    }
 }
 
 /// The settings of links. Errors: what is wrong with the cluster's key, in one sentence.

@@ -52,7 +52,7 @@ pub(crate) fn text(status: &Status) -> String {
     let rows: Vec<Vec<String>> = status.functions.iter().map(row).collect();
     let mut text = table(&["FUNCTION", "STATE", "PROCESS", "CODE", "UP", "ENDED"], &rows);
     text += &format!("manager: process {}; descriptors that are kept: ", status.manager);
-    text += &if status.descriptors.is_empty() { "none".into() } else { status.descriptors.join(", ") };
+    text += &if status.descriptors.is_empty() { "none".into() } else { names(&status.descriptors) };
     if status.refused > 0 {
         text += &format!("; refused connections: {}", status.refused);
     }
@@ -63,6 +63,12 @@ pub(crate) fn text(status: &Status) -> String {
 pub(crate) fn upgrade(options: &UpgradeOptions) -> Done {
     let (config, _) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
     unit::upgrade(&config.unit.directory, options.program.as_deref(), |line| print(&format!("{line}\n")))
+}
+
+/// The descriptors' names; the pool, of which each function has a bell, is one.
+fn names(descriptors: &[String]) -> String {
+    let others = descriptors.iter().map(String::as_str).filter(|name| !name.starts_with("pool/bell-"));
+    others.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -82,7 +88,7 @@ mod tests {
         let status = Status {
             manager: 5,
             functions: vec![function("upf", Some(17)), function("cpf-1", None)],
-            descriptors: vec!["cta/api".into()],
+            descriptors: vec!["cta/api".into(), "pool/bell-00".into(), "pool/memory".into()],
             refused: 1,
             renews: false,
         };
@@ -91,7 +97,7 @@ mod tests {
             "FUNCTION  STATE    PROCESS  CODE      UP   ENDED\n\
              upf       running  17       5be0cd19  7 s  2\n\
              cpf-1     running  -        5be0cd19  7 s  2\n\
-             manager: process 5; descriptors that are kept: cta/api; refused connections: 1\n"
+             manager: process 5; descriptors that are kept: cta/api, pool/memory; refused connections: 1\n"
         );
     }
 }

@@ -19,6 +19,7 @@ pub(crate) struct Unit {
     pub(crate) cpfs: u16,
     pub(crate) upf_address: SocketAddr,
     pub(crate) replica_n2_addresses: Vec<IpAddr>,
+    pub(crate) shared_memory: bool,
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
@@ -43,6 +44,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
                 vec![],
                 "Addresses of this host for the second CTA, if gNBs support several SCTP endpoints of an AMF (TS 38.412 §7): they then stay \
                  connected when a CTA dies. Without them both CTAs have the endpoint of `n2.addresses`, one after the other.",
+            ),
+            shared_memory: s.value(
+                "shared_memory",
+                true,
+                "CTAs and CPFs reach each other through shared memory. If false, over sealed sockets, as functions on several hosts do.",
             ),
         };
         if !(2..=CPFS_MAX).contains(&unit.cpfs) {

@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
+use whimbrel_link::Spin;
 use whimbrel_resilience::cta_replica::MessageRoute;
 use whimbrel_sctp_io::{AssociationId as SctpAssociation, Event, Events, Transport};
 
@@ -49,7 +50,7 @@ pub(super) fn run_as_replica(
         early: EarlyMessages::default(),
         events: Events::default(),
     };
-    let mut spin_until = Instant::ZERO;
+    let mut spin = Spin::new(SPIN);
     while !stop.is_asked() {
         let now = clock::now();
         replica.receive_n2(now);
@@ -57,7 +58,7 @@ pub(super) fn run_as_replica(
         while replica.parts.console.commands.take().is_some() {}
         let events = replica.pair.turn(now);
         if !events.is_empty() {
-            spin_until = now + SPIN;
+            spin.came(now);
         }
         for event in events {
             match event {
@@ -81,7 +82,7 @@ pub(super) fn run_as_replica(
         if let Some(n2) = &mut replica.parts.n2 {
             n2.flush(now);
         }
-        if clock::now() < spin_until {
+        if spin.looks_again(clock::now()) {
             std::hint::spin_loop();
         } else {
             replica.block(clock::now());

@@ -10,10 +10,10 @@ use rustix::net::{
     SendFlags,
 };
 
-/// Octets of a line: a list of some dozen descriptors, or a record.
+/// Octets of a line: a list of descriptors, or a record.
 const LINE_OCTETS_MAX: usize = 64 << 10;
-/// Descriptors in one message; a unit has some dozen.
-pub(super) const DESCRIPTORS_MAX: usize = 32;
+/// Descriptors in one message: a unit has some two dozen, and one for each packet thread.
+pub(super) const DESCRIPTORS_MAX: usize = 64;
 
 /// Reads lines, and the descriptors that came with them, in order.
 pub(super) struct Lines<'a> {

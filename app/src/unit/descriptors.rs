@@ -1,7 +1,7 @@
 //! The descriptors that outlive a function: sockets, devices and shared memory. The process that opens one gives it to the manager
 //! ([`keep`]), which hands a duplicate to each process that may replace the function, and the successor takes it ([`take`]).
 //!
-//! Names begin with the functions that get them: `cta/` or `upf/`.
+//! Names begin with the functions that get them: `cta/` or `upf/`, or `pool/` for CTAs and CPFs.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_resilience::CodeVersion;
+use whimbrel_shm::{FUNCTIONS, Made, Pool};
 
 use super::channel::{self, Lines};
 use super::function::Place;
@@ -26,6 +27,13 @@ pub(crate) const N4: &str = "cta/n4";
 pub(crate) const UPF_N4: &str = "upf/n4";
 /// How the names of the UPF's sockets of N3 and of its devices begin; numbers follow.
 pub(crate) const UPF_PORTS: &str = "upf/port-";
+/// The memory through which functions reach each other.
+pub(super) const POOL: &str = "pool/memory";
+
+/// The bell of a function in the pool.
+fn bell(function: usize) -> String {
+    format!("pool/bell-{function:02}")
+}
 
 /// Between two beats, by which the manager knows that this process runs.
 const BEAT: Duration = Duration::from_millis(100);
@@ -54,10 +62,17 @@ struct Held {
     joined: bool,
     /// This process is a function of a unit.
     in_unit: bool,
+    /// Its area of the pool.
+    area: Option<usize>,
 }
 
-static HELD: Mutex<Held> =
-    Mutex::new(Held { descriptors: BTreeMap::new(), manager: None, joined: false, in_unit: false });
+static HELD: Mutex<Held> = Mutex::new(Held {
+    descriptors: BTreeMap::new(),
+    manager: None,
+    joined: false,
+    in_unit: false,
+    area: None,
+});
 static CHANGED: Condvar = Condvar::new();
 
 fn held() -> MutexGuard<'static, Held> {
@@ -92,9 +107,29 @@ pub(crate) fn keep(name: &str, descriptor: BorrowedFd<'_>) {
     held.descriptors.insert(name.into(), duplicate);
 }
 
+/// The pool's descriptors, with their names, for a manager to keep.
+pub(super) fn of_pool(made: Made) -> impl Iterator<Item = (String, OwnedFd)> {
+    let bells = made.bells.into_iter().enumerate().map(|(function, descriptor)| (bell(function), descriptor));
+    std::iter::once((POOL.into(), made.memory)).chain(bells)
+}
+
+/// This process's area of the unit's pool; `None` if there is none, and links stay on their sockets.
+pub(crate) fn pool() -> Option<Pool> {
+    let area = held().area?;
+    let bells = (0..FUNCTIONS).map(|function| take(&bell(function))).collect::<Option<Vec<_>>>();
+    let opened = match (take(POOL), bells) {
+        (Some(memory), Some(bells)) => Pool::open(memory, bells, area).map_err(|e| e.to_string()),
+        _ => Err("the manager has none".into()),
+    };
+    opened.inspect_err(|e| warn!("links to the other functions go over sockets: {e}")).ok()
+}
+
 /// Connects to the manager, and keeps connecting while this process lives: a new manager gets the descriptors again. Errors: one sentence.
 pub(crate) fn join(place: &Place) -> Result<(), String> {
-    held().in_unit = true;
+    {
+        let mut held = held();
+        (held.in_unit, held.area) = (true, place.area);
+    }
     let place = place.clone();
     std::thread::Builder::new()
         .name("unit".into())

@@ -18,6 +18,10 @@ pub(crate) const HOME: u16 = 1;
 /// Lease of a record, which ends when its process does: the time has no meaning.
 const LEASE: Duration = Duration::from_secs(60);
 
+/// The variable that names a function's area of the pool. It is no argument, because a program of another version refuses arguments that it does
+/// not know.
+pub(super) const AREA: &str = "WHIMBREL_UNIT_AREA";
+
 /// A function of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Function {
@@ -76,7 +80,8 @@ impl FunctionOptions {
         };
         let directory = Directory::of(directory);
         let token = directory.token()?;
-        Ok(Some(Place { function, directory, token }))
+        let area = std::env::var(AREA).ok().and_then(|area| area.parse().ok());
+        Ok(Some(Place { function, directory, token, area }))
     }
 
     /// The arguments from which [`Self::place`] reads this.
@@ -92,6 +97,8 @@ pub(crate) struct Place {
     pub(crate) function: Function,
     pub(crate) directory: Directory,
     pub(super) token: String,
+    /// Its area of the pool; `None`: it has none.
+    pub(super) area: Option<usize>,
 }
 
 impl Place {
@@ -150,7 +157,8 @@ mod tests {
 
     fn configured(function: Function, yaml: &str) -> Config {
         let config = crate::config::parse(yaml, Path::new("test")).unwrap();
-        let place = Place { function, directory: Directory::of(Path::new("/run/u")), token: "t".into() };
+        let place =
+            Place { function, directory: Directory::of(Path::new("/run/u")), token: "t".into(), area: None };
         place.configure(config)
     }
 

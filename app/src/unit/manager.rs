@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 
 use super::descriptors;
 use super::directory::{self, Directory, ManagerLock};
-use super::function::{Function, FunctionOptions};
+use super::function::{AREA, Function, FunctionOptions};
 use super::messages::{FunctionStatus, Status};
 use super::process::Process;
 use super::records::{Records, Run};
@@ -56,6 +56,8 @@ struct Member {
     process: Option<Process>,
     /// The program that it runs.
     program: PathBuf,
+    /// Its area of the pool, which it keeps when it is started again; `None`: all are taken, or its manager knew of none.
+    area: Option<usize>,
     since: Instant,
     restarts: Restarts,
     /// When it is started again; `None` with no process: never.
@@ -79,6 +81,8 @@ struct Left {
     function: String,
     run: Run,
     program: PathBuf,
+    #[serde(default)]
+    area: Option<usize>,
 }
 
 /// The manager.
@@ -152,6 +156,7 @@ impl Manager {
             _lock: lock,
         };
         manager.open_api()?;
+        manager.open_pool();
         for function in missing(manager.config.unit.cpfs, &manager.members()) {
             manager.add(function);
         }
@@ -183,12 +188,28 @@ impl Manager {
         Ok(())
     }
 
+    /// Creates the memory through which functions reach each other, unless a function of the manager before holds it: [`Self::open_api`] has
+    /// waited for one.
+    fn open_pool(&self) {
+        if !self.config.unit.shared_memory || self.service.keeps(descriptors::POOL) {
+            return;
+        }
+        match whimbrel_shm::create() {
+            Ok(made) => {
+                descriptors::of_pool(made)
+                    .for_each(|(name, descriptor)| self.service.keep(&name, descriptor));
+            }
+            Err(e) => warn!("functions reach each other over sockets: no memory can be shared: {e}"),
+        }
+    }
+
     /// A further function, which is started at once.
     pub(super) fn add(&mut self, function: Function) {
         let now = Instant::now();
         let member = Member {
             process: None,
             program: self.program.clone(),
+            area: free_area(self.members.values()),
             since: now,
             restarts: Restarts::default(),
             due: Some(now),
@@ -232,8 +253,15 @@ impl Manager {
         let functions: Vec<Function> =
             self.members.iter().filter(|(_, m)| due(m)).map(|(function, _)| *function).collect();
         for function in functions {
-            let Some(program) = self.members.get(&function).map(|m| m.program.clone()) else { continue };
-            let command = self.command(function, &program);
+            let Some((program, area)) = self.members.get(&function).map(|m| (m.program.clone(), m.area))
+            else {
+                continue;
+            };
+            let mut command = self.command(function, &program);
+            match area.filter(|_| self.config.unit.shared_memory) {
+                Some(area) => command.env(AREA, area.to_string()),
+                None => command.env_remove(AREA),
+            };
             let mut started = None;
             let admitted = self.service.admit(function, || {
                 let process = Process::start(command)?;
@@ -264,7 +292,7 @@ impl Manager {
             .iter()
             .filter_map(|(function, m)| {
                 let run = m.process.as_ref()?.run;
-                Some(Left { function: function.to_string(), run, program: m.program.clone() })
+                Some(Left { function: function.to_string(), run, program: m.program.clone(), area: m.area })
             })
             .collect();
         let written = serde_json::to_vec(&left)
@@ -599,6 +627,12 @@ fn has_ended(process: &Process) -> bool {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
 }
 
+/// An area of the pool that no function has; `None` if all are taken.
+fn free_area<'a>(members: impl Iterator<Item = &'a Member>) -> Option<usize> {
+    let taken: Vec<usize> = members.filter_map(|member| member.area).collect();
+    (0..whimbrel_shm::FUNCTIONS).find(|area| !taken.contains(area))
+}
+
 /// The functions that a unit with so many CPFs lacks beside these, in the order in which they start. After an upgrade its CPFs have other
 /// numbers than at first.
 fn missing(cpfs: u16, there: &[Function]) -> Vec<Function> {
@@ -618,11 +652,12 @@ pub(super) fn own_program() -> Result<PathBuf, String> {
 fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
     let octets = fs::read(directory.functions()).unwrap_or_default();
     let left: Vec<Left> = serde_json::from_slice(&octets).unwrap_or_default();
-    let members = left.into_iter().filter_map(|Left { function, run, program }| {
+    let members = left.into_iter().filter_map(|Left { function, run, program, area }| {
         let process = Process::adopt(run)?;
         let member = Member {
             process: Some(process),
             program,
+            area,
             since: Instant::now(),
             restarts: Restarts::default(),
             due: None,

@@ -382,6 +382,7 @@ fn is_for(name: &str, function: Function) -> bool {
     match name.split('/').next() {
         Some("cta") => matches!(function, Function::Cta(_)),
         Some("upf") => function == Function::Upf,
+        Some("pool") => matches!(function, Function::Cta(_) | Function::Cpf(_)),
         _ => false,
     }
 }

@@ -12,6 +12,8 @@ use std::path::Path;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+pub(crate) use pct::links_of_a_service_request;
+
 /// What can be repeated.
 #[derive(Subcommand)]
 pub(crate) enum Figure {

@@ -7,6 +7,7 @@ use whimbrel_ids::Instant;
 
 use crate::event::{Counters, DownReason};
 use crate::protocol::{Protocol, Turn};
+use crate::rings::{RingIn, RingOut};
 use crate::socket;
 
 pub(crate) struct Connection {
@@ -20,6 +21,9 @@ pub(crate) struct Connection {
     pub(crate) connecting: bool,
     /// The socket has no room: wait until it has.
     pub(crate) blocked: bool,
+    /// Where frames go, and come from, once they have left the socket.
+    pub(crate) ring_out: Option<RingOut>,
+    pub(crate) ring_in: Option<RingIn>,
 }
 
 impl Connection {

@@ -97,6 +97,10 @@ down_reasons! {
     HelloTooLong => "hello_too_long", "the peer's hello is too long";
     /// A frame is longer than allowed: the peer's, or one that we were to send.
     FrameTooLong => "frame_too_long", "a frame is longer than allowed";
+    /// A control frame that no process of this version sends, or at a time when none does.
+    BadControl => "bad_control", "the peer sent a control frame that no process sends";
+    /// A head, a tail or a descriptor in the shared memory that no process writes.
+    BadRing => "bad_ring", "the peer wrote into the shared memory what no process writes; it is reached over its socket from now on";
     /// More waits to be sent than allowed: the peer does not take it.
     QueueFull => "queue_full", "the peer takes too little of what is sent";
     /// There are as many links as allowed.
@@ -118,6 +122,8 @@ pub struct Counters {
     pub octets_in: u64,
     /// Frames accepted for sending.
     pub frames_out: u64,
+    /// Frames received through shared memory, which `frames_in` counts too.
+    pub ring_in: u64,
     /// Octets handed to TCP.
     pub octets_out: u64,
     /// Writes that carried them.

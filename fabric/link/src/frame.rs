@@ -3,8 +3,11 @@
 //! ```text
 //! greeting   "WBLK", version, protection, length (2 octets), body
 //! frame      length (4 octets), octets
+//! control    0x80000000 + length (4 octets), kind, fields
 //! record     length (2 octets), sealed octets
 //! ```
+//! A control frame is for this crate: where the peer is in the host's shared memory, and that the frames that follow go through a ring of it.
+//!
 //! Without a key the body is the hello, and frames follow. With one it is a message of the handshake, and records follow whose contents,
 //! one after the other, are the frames. Numbers in network order. A parser reads what has come so far; a length alone allocates nothing.
 
@@ -20,7 +23,11 @@ pub(crate) const GREETING_HEADER: usize = 8;
 pub(crate) const FRAME_HEADER: usize = 4;
 
 const MAGIC: [u8; 4] = *b"WBLK";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Of a frame's length: it is a control frame.
+const CONTROL: u32 = 1 << 31;
+const KIND_PLACE: u8 = 1;
+const KIND_RING: u8 = 2;
 
 /// The protection of a link, which must be the same at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,24 +106,98 @@ pub(crate) fn write_frame(octets: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(octets);
 }
 
-/// A frame longer than the bound.
+/// Where a process is in the shared memory of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooLong;
+pub(crate) struct Place {
+    /// The pool.
+    pub(crate) pool: u64,
+    /// Its area.
+    pub(crate) function: u8,
+    /// Counts the processes that have had the area.
+    pub(crate) incarnation: u32,
+}
+
+/// A control frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// Where the peer is.
+    Place(Place),
+    /// All frames that follow go through the ring from the peer, under this generation.
+    Ring(u32),
+}
+
+/// Appends a control frame.
+pub(crate) fn write_control(control: Control, out: &mut Vec<u8>) {
+    let begin = out.len();
+    out.extend_from_slice(&[0; FRAME_HEADER]);
+    match control {
+        Control::Place(Place { pool, function, incarnation }) => {
+            out.push(KIND_PLACE);
+            out.extend_from_slice(&pool.to_be_bytes());
+            out.push(function);
+            out.extend_from_slice(&incarnation.to_be_bytes());
+        }
+        Control::Ring(generation) => {
+            out.push(KIND_RING);
+            out.extend_from_slice(&generation.to_be_bytes());
+        }
+    }
+    let length = CONTROL | (out.len() - begin - FRAME_HEADER) as u32;
+    out[begin..begin + FRAME_HEADER].copy_from_slice(&length.to_be_bytes());
+}
+
+/// The longest control frame's octets.
+const CONTROL_OCTETS_MAX: usize = 14;
+
+fn control(octets: &[u8]) -> Option<Control> {
+    let (kind, fields) = octets.split_first()?;
+    match (*kind, fields) {
+        (KIND_PLACE, [rest @ .., a, b, c, d]) => {
+            let (function, pool) = rest.split_last()?;
+            let pool = u64::from_be_bytes(pool.try_into().ok()?);
+            let incarnation = u32::from_be_bytes([*a, *b, *c, *d]);
+            Some(Control::Place(Place { pool, function: *function, incarnation }))
+        }
+        (KIND_RING, fields) => Some(Control::Ring(u32::from_be_bytes(fields.try_into().ok()?))),
+        _ => None,
+    }
+}
+
+/// What a link carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item<'a> {
+    Frame(&'a [u8]),
+    Control(Control),
+}
+
+/// Octets that are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadFrame {
+    /// A frame longer than the bound.
+    TooLong,
+    /// A control frame that none sends, or at a time when none does.
+    Control,
+}
 
 /// Hands out each complete frame. Returns how many octets they took.
 pub(crate) fn frames(
     octets: &[u8],
     octets_max: usize,
-    mut each: impl FnMut(&[u8]),
-) -> Result<usize, TooLong> {
+    mut each: impl FnMut(Item<'_>) -> Result<(), BadFrame>,
+) -> Result<usize, BadFrame> {
     let mut taken = 0;
     while let Some((header, rest)) = octets[taken..].split_first_chunk::<FRAME_HEADER>() {
-        let length = u32::from_be_bytes(*header) as usize;
-        if length > octets_max {
-            return Err(TooLong);
+        let header = u32::from_be_bytes(*header);
+        let length = (header & !CONTROL) as usize;
+        let is_control = header & CONTROL != 0;
+        if length > octets_max || is_control && length > CONTROL_OCTETS_MAX {
+            return Err(if is_control { BadFrame::Control } else { BadFrame::TooLong });
         }
         let Some(frame) = rest.get(..length) else { break };
-        each(frame);
+        each(match is_control {
+            true => Item::Control(control(frame).ok_or(BadFrame::Control)?),
+            false => Item::Frame(frame),
+        })?;
         taken += FRAME_HEADER + length;
     }
     Ok(taken)
@@ -126,10 +207,37 @@ pub(crate) fn frames(
 mod tests {
     use super::*;
 
-    fn taken(octets: &[u8], max: usize) -> (Vec<Vec<u8>>, Result<usize, TooLong>) {
+    fn taken(octets: &[u8], max: usize) -> (Vec<Vec<u8>>, Result<usize, BadFrame>) {
         let mut all = Vec::new();
-        let end = frames(octets, max, |f| all.push(f.to_vec()));
+        let end = frames(octets, max, |item| {
+            all.extend(if let Item::Frame(f) = item { Some(f.to_vec()) } else { None });
+            Ok(())
+        });
         (all, end)
+    }
+
+    #[test]
+    fn control_frames_come_back_and_others_are_refused() {
+        let place = Control::Place(Place { pool: u64::MAX - 1, function: 3, incarnation: 7 });
+        let of = |octets: &[u8]| {
+            let mut came = None;
+            let end = frames(octets, 100, |item| {
+                came = if let Item::Control(control) = item { Some(control) } else { None };
+                Ok(())
+            });
+            (came, end)
+        };
+        for sent in [place, Control::Ring(9)] {
+            let mut octets = Vec::new();
+            write_control(sent, &mut octets);
+            assert_eq!(of(&octets), (Some(sent), Ok(octets.len())));
+            assert_eq!(of(&octets[..octets.len() - 1]), (None, Ok(0)), "it is incomplete");
+            octets[4] = 0x77;
+            assert_eq!(of(&octets), (None, Err(BadFrame::Control)), "no such kind");
+        }
+        assert_eq!(of(&[0x80, 0, 0, 0]), (None, Err(BadFrame::Control)));
+        assert_eq!(of(&[0x80, 0, 0, 15]), (None, Err(BadFrame::Control)), "longer than any");
+        assert_eq!(of(&[0x80, 0, 0, 2, KIND_RING, 0]), (None, Err(BadFrame::Control)), "too short");
     }
 
     #[test]
@@ -150,8 +258,8 @@ mod tests {
         let mut octets = Vec::new();
         write_frame(&[1; 10], &mut octets);
         assert_eq!(taken(&octets, 10).1, Ok(14));
-        assert_eq!(taken(&octets[..4], 9).1, Err(TooLong));
-        assert_eq!(taken(&[0xff; 4], u32::MAX as usize - 1).1, Err(TooLong));
+        assert_eq!(taken(&octets[..4], 9).1, Err(BadFrame::TooLong));
+        assert_eq!(taken(&[0x7f, 0xff, 0xff, 0xff], 0x7fff_fffe).1, Err(BadFrame::TooLong));
     }
 
     #[test]

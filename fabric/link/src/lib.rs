@@ -31,6 +31,14 @@
 //! AES-GCM and not ChaCha20-Poly1305: all machines that this is built for have its instructions, and it took 351 ns instead of 1,766 ns for 600
 //! octets on one of them.
 //!
+//! # Shared memory
+//!
+//! Processes of one host that have a pool of `fabric/shm` in common ([`Links::share`]) connect, greet and authenticate each other as all do. Then
+//! each says in a sealed control frame where it is in the pool, and its frames leave the socket for its ring to the peer: without a system call while
+//! both are busy, and without sealing, for the pool is the host's. The socket stays: its end is the end of the link. Where there is no pool, where a
+//! ring is still used by a former link, and with a peer that wrote rubbish into the pool, frames stay on the socket. Whoever has such links and is
+//! about to wait on [`Links::fd`] asks [`Links::next_deadline`] first, from where on others wake this process.
+//!
 //! # What a peer can cost
 //!
 //! An incoming link is pending until its peer's hello has come (and, with a key, has been proven), for at most [`Settings::greeting_max`]. There are
@@ -49,17 +57,22 @@ mod key;
 mod links;
 mod primitives;
 mod protocol;
+mod rings;
 mod seal;
 mod socket;
+mod spin;
 
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 
 pub use event::{Counters, DownReason, Event, Events};
+use frame::Place;
+
 pub use frame::HELLO_OCTETS_MAX;
 pub use key::{KEYS_MAX, Key, KeyError};
 pub use links::Links;
+pub use spin::Spin;
 
 /// Name of a link, never used again by one [`Links`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +102,8 @@ pub struct Settings {
     /// How long a peer may take to acknowledge what was sent, or to answer on an idle link, before its link ends. Default 10 s: failure
     /// detectors are far quicker; this ends links that none of them watches.
     pub silence_max: Duration,
+    /// Where this process is in its host's shared memory: [`Links::share`].
+    pub(crate) place: Option<Place>,
 }
 
 impl Settings {
@@ -104,6 +119,7 @@ impl Settings {
             pending_max: 64,
             greeting_max: Duration::from_secs(5),
             silence_max: Duration::from_secs(10),
+            place: None,
         }
     }
 }

@@ -8,12 +8,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{Timespec, epoll};
 use snow::types::Random;
 use whimbrel_ids::Instant;
+use whimbrel_shm::{Fault, Pool};
 
 use crate::connection::Connection;
 use crate::event::{Counters, DownReason, Events};
-use crate::frame::HELLO_OCTETS_MAX;
+use crate::frame::{HELLO_OCTETS_MAX, Place};
 use crate::primitives::System;
 use crate::protocol::{Protocol, Turn};
+use crate::rings::{RingEnd, RingIn, RingOut, Rings, SOCKETS_AFTER};
 use crate::{LinkId, OpenError, Settings, socket};
 
 /// Octets read from one link in one turn, so that other links do not wait.
@@ -22,6 +24,8 @@ const READ_OCTETS: usize = 256 * 1024;
 const READY_PER_TURN: usize = 64;
 /// The listener's number in epoll; links are numbered from one.
 const LISTENER: u64 = 0;
+/// The number of the bell in epoll.
+const BELL: u64 = u64::MAX;
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Links of one process, for one thread.
@@ -35,6 +39,7 @@ pub struct Links {
     last: u64,
     counters: Counters,
     scratch: Box<[u8]>,
+    rings: Option<Rings>,
 }
 
 impl Links {
@@ -73,7 +78,28 @@ impl Links {
             last: LISTENER,
             counters: Counters::default(),
             scratch: vec![0; READ_OCTETS].into_boxed_slice(),
+            rings: None,
         })
+    }
+
+    /// Frames to and from processes that have this pool, too, go through it. Links that are up already stay on their sockets.
+    ///
+    /// Errors: the system has no room for the bell; the pool is not used.
+    pub fn share(&mut self, pool: Pool) -> std::io::Result<()> {
+        let rings = Rings::of(pool);
+        rings.wait_for(&self.epoll, epoll::EventData::new_u64(BELL))?;
+        let port = &rings.pool.port;
+        // An area's number is below sixteen.
+        let function = port.own() as u8;
+        self.settings.place =
+            Some(Place { pool: rings.pool.id(), function, incarnation: port.incarnation() });
+        self.rings = Some(rings);
+        Ok(())
+    }
+
+    /// Links whose frames leave through shared memory.
+    pub fn shared(&self) -> usize {
+        self.connections.values().filter(|c| c.ring_out.is_some()).count()
     }
 
     /// Where peers connect to, with the port that was found.
@@ -86,8 +112,20 @@ impl Links {
         self.epoll.as_fd()
     }
 
-    /// When [`Links::drain`] and [`Links::flush`] are due even if nothing arrives; [`Instant::ZERO`] if now.
+    /// When [`Links::drain`] and [`Links::flush`] are due even if nothing arrives; [`Instant::ZERO`] if now. Whoever asks is about to wait: until
+    /// the next `drain`, peers that share memory wake this process through [`Links::fd`].
     pub fn next_deadline(&self) -> Option<Instant> {
+        if let Some(rings) = &self.rings {
+            let port = &rings.pool.port;
+            port.before_sleep();
+            let is_due = |c: &Connection| {
+                c.ring_in.as_ref().is_some_and(|ring| ring.has_arrived(port))
+                    || c.ring_out.as_ref().is_some_and(|ring| port.is_unblocked(ring.peer()))
+            };
+            if self.connections.values().any(is_due) {
+                return Some(Instant::ZERO);
+            }
+        }
         // A socket with room gives no event; a turn seals a bounded amount, and more may be ready.
         let has_more = |c: &Connection| !c.blocked && c.protocol.has_more();
         if !self.deferred.is_empty() || self.connections.values().any(has_more) {
@@ -117,14 +155,37 @@ impl Links {
         let socket = socket::call(to, self.settings.silence_max).map_err(|_| DownReason::Unreachable)?;
         let due = now + self.settings.greeting_max;
         let (connecting, blocked) = (true, true);
-        let connection = Connection { socket, protocol, peer: to, we_called: true, due, connecting, blocked };
+        let (ring_out, ring_in) = (None, None);
+        let connection = Connection {
+            socket,
+            protocol,
+            peer: to,
+            we_called: true,
+            due,
+            connecting,
+            blocked,
+            ring_out,
+            ring_in,
+        };
         self.add(link, connection).map_err(|_| DownReason::Unreachable)
     }
 
     /// Queues a frame for the next flush. A full queue, or a frame longer than allowed, ends the link. For a link that has ended, nothing happens.
     pub fn send(&mut self, link: LinkId, frame: &[u8]) {
         let Some(connection) = self.connections.get_mut(&link) else { return };
-        match connection.protocol.send(frame, &self.settings) {
+        let sent = match (&mut connection.ring_out, &mut self.rings) {
+            (Some(ring), Some(rings)) => {
+                if frame.len() > self.settings.frame_octets_max {
+                    Err(DownReason::FrameTooLong)
+                } else if ring.waiting() + frame.len() > self.settings.queue_octets_max {
+                    Err(DownReason::QueueFull)
+                } else {
+                    ring.send(&mut rings.pool.port, frame).map_err(|_| DownReason::BadRing)
+                }
+            }
+            _ => connection.protocol.send(frame, &self.settings),
+        };
+        match sent {
             Ok(()) => self.counters.frames_out += 1,
             Err(reason) => self.end(link, reason),
         }
@@ -132,7 +193,8 @@ impl Links {
 
     /// Octets that wait to be sent on a link; zero if it has ended. Beyond [`Settings::queue_octets_max`] it ends.
     pub fn waiting(&self, link: LinkId) -> usize {
-        self.connections.get(&link).map_or(0, |c| c.protocol.waiting())
+        let of = |c: &Connection| c.protocol.waiting() + c.ring_out.as_ref().map_or(0, RingOut::waiting);
+        self.connections.get(&link).map_or(0, of)
     }
 
     /// Sends what waits, with one write for each link.
@@ -140,7 +202,11 @@ impl Links {
         let mut broken = Vec::new();
         for (link, connection) in &mut self.connections {
             let was_blocked = connection.blocked;
-            let flushed = connection.flush(&mut self.counters);
+            let flushed = match &mut self.rings {
+                Some(rings) => flush_ring(connection, rings),
+                None => Ok(()),
+            };
+            let flushed = flushed.and_then(|()| connection.flush(&mut self.counters));
             let waits = match flushed {
                 Ok(()) if connection.blocked && !was_blocked => wait_for(&self.epoll, *link, connection),
                 Ok(()) => Ok(()),
@@ -158,6 +224,13 @@ impl Links {
     /// Closes a link. What waits is still written as far as the connection takes it at once; no event follows.
     pub fn close(&mut self, link: LinkId) {
         if let Some(mut connection) = self.connections.remove(&link) {
+            if let Some(rings) = &mut self.rings {
+                if let Some(ring) = &mut connection.ring_out {
+                    let _ = ring.flush(&mut rings.pool.port);
+                    rings.pool.port.end(ring.peer(), false);
+                }
+                connection.ring_in.iter_mut().for_each(|ring| ring.end(&mut rings.pool.port));
+            }
             let _ = connection.flush(&mut self.counters);
         }
     }
@@ -166,6 +239,9 @@ impl Links {
     pub fn drain(&mut self, now: Instant, events: &mut Events) {
         events.clear();
         core::mem::swap(events, &mut self.deferred);
+        if self.drain_rings(now, events) {
+            return;
+        }
         let mut ready = [const { MaybeUninit::<epoll::Event>::uninit() }; READY_PER_TURN];
         // An interrupted wait is repeated in the next turn.
         let ready =
@@ -175,6 +251,7 @@ impl Links {
             let (name, flags) = ({ event.data }.u64(), { event.flags });
             match name {
                 LISTENER => self.accept(now, events),
+                BELL => {} // rings are looked at in any case
                 name => self.serve(LinkId(name), flags, events),
             }
         }
@@ -207,9 +284,54 @@ impl Links {
         if served.is_ok() && flags != epoll::EventFlags::OUT {
             served = connection.read(&mut self.scratch, &mut turn);
         }
-        if let Err(reason) = served {
+        if let (Some(rings), Some(peer), Some(generation)) =
+            (&self.rings, connection.protocol.peer_place(), connection.protocol.peer_ring())
+            && connection.ring_in.is_none()
+        {
+            connection.ring_in = Some(RingIn::from(&rings.pool.port, peer, generation));
+        }
+        if let Err(mut reason) = served {
+            // What the peer wrote before it closed the link is there.
+            if let (Some(ring), Some(rings)) = (&mut connection.ring_in, &mut self.rings) {
+                while let Ok(true) = ring.take(&mut rings.pool.port, READ_OCTETS, &mut turn) {}
+                reason = ring.closed(reason);
+            }
             self.finish(link, reason, events);
         }
+    }
+
+    /// Receives through shared memory. Returns whether sockets may wait until a later turn.
+    fn drain_rings(&mut self, now: Instant, events: &mut Events) -> bool {
+        let Some(rings) = &mut self.rings else { return false };
+        let slept = rings.pool.port.after_sleep();
+        let mut ended = Vec::new();
+        let mut is_used = false;
+        for (link, connection) in &mut self.connections {
+            let Some(ring) = &mut connection.ring_in else { continue };
+            is_used = true;
+            let mut turn = Turn {
+                link: *link,
+                peer: connection.peer,
+                settings: &self.settings,
+                events,
+                counters: &mut self.counters,
+                room: true,
+            };
+            let Err(end) = ring.take(&mut rings.pool.port, READ_OCTETS, &mut turn) else { continue };
+            let reason = match end {
+                RingEnd::Link(reason) => reason,
+                RingEnd::Superseded => superseded(connection, &mut self.scratch, &mut turn),
+            };
+            ended.push((*link, reason));
+        }
+        let soon = is_used && !slept && now < rings.polled + SOCKETS_AFTER;
+        if !soon {
+            rings.polled = now;
+        }
+        for (link, reason) in ended {
+            self.finish(link, reason, events);
+        }
+        soon
     }
 
     fn accept(&mut self, now: Instant, events: &mut Events) {
@@ -227,8 +349,18 @@ impl Links {
                 socket.set_nonblocking(true).and_then(|()| socket::tune(&socket, self.settings.silence_max));
             let (protocol, due) = (Protocol::called(&self.settings), now + self.settings.greeting_max);
             let (connecting, blocked) = (false, false);
-            let connection =
-                Connection { socket, protocol, peer, we_called: false, due, connecting, blocked };
+            let (ring_out, ring_in) = (None, None);
+            let connection = Connection {
+                socket,
+                protocol,
+                peer,
+                we_called: false,
+                due,
+                connecting,
+                blocked,
+                ring_out,
+                ring_in,
+            };
             if tuned.and_then(|()| self.add(link, connection)).is_err() {
                 self.counters.ended(DownReason::Broken);
                 events.rejected(peer, DownReason::Broken);
@@ -260,8 +392,19 @@ impl Links {
 
     /// Ends a link, or rejects a pending one.
     fn finish(&mut self, link: LinkId, reason: DownReason, events: &mut Events) {
-        let Some(connection) = self.connections.remove(&link) else { return };
+        let Some(mut connection) = self.connections.remove(&link) else { return };
         self.counters.ended(reason);
+        if let Some(rings) = &mut self.rings {
+            connection.ring_in.iter_mut().for_each(|ring| ring.end(&mut rings.pool.port));
+            // After its end of the connection is closed, a peer reads nothing more.
+            let gone = matches!(reason, DownReason::Closed | DownReason::Truncated | DownReason::Broken);
+            if let Some(ring) = &connection.ring_out {
+                rings.pool.port.end(ring.peer(), gone);
+            }
+            if let (DownReason::BadRing, Some(peer)) = (reason, connection.protocol.peer_place()) {
+                rings.distrust(peer);
+            }
+        }
         if connection.is_pending() {
             events.rejected(connection.peer, reason);
         } else {
@@ -288,6 +431,25 @@ impl Links {
     fn pending(&self) -> usize {
         self.connections.values().filter(|c| c.is_pending()).count()
     }
+}
+
+/// Frames leave the socket for the ring if the peer shares memory, and what waits for room in it is written.
+fn flush_ring(connection: &mut Connection, rings: &mut Rings) -> Result<(), DownReason> {
+    if let (None, Some(peer)) = (&connection.ring_out, connection.protocol.peer_place())
+        && let Some(generation) = rings.begin(peer)
+    {
+        connection.protocol.leave_for_ring(generation);
+        connection.ring_out = Some(RingOut::to(peer));
+    }
+    match &mut connection.ring_out {
+        Some(ring) => ring.flush(&mut rings.pool.port).map_err(|_: Fault| DownReason::BadRing),
+        None => Ok(()),
+    }
+}
+
+/// Why a link ends whose ring has another generation: the peer has ended it, which its socket tells, or it wrote rubbish.
+fn superseded(connection: &mut Connection, scratch: &mut [u8], turn: &mut Turn<'_>) -> DownReason {
+    connection.read(scratch, turn).err().unwrap_or(DownReason::BadRing)
 }
 
 /// What to wait for on a connection: room to write only if something waits to be written.

@@ -4,9 +4,12 @@ use core::mem::take;
 use std::net::SocketAddr;
 
 use crate::event::{Counters, DownReason, Events};
-use crate::frame::{self, BadGreeting, FRAME_HEADER, GREETING_HEADER, Protection, TooLong};
+use crate::frame::{
+    self, BadFrame, BadGreeting, Control, FRAME_HEADER, GREETING_HEADER, Item, Place, Protection,
+};
 use crate::seal::{self, Calling, Forged, PROOF_OCTETS, Sealed, WrongKey};
 use crate::{LinkId, Settings};
+use whimbrel_shm::FUNCTIONS;
 
 /// Memory that a link keeps each way while nothing waits: what a busy turn fills.
 const KEPT_OCTETS: usize = 1024 * 1024;
@@ -47,13 +50,44 @@ pub(crate) struct Protocol {
     /// What is being written, of which `written` octets are.
     wire: Vec<u8>,
     written: usize,
+    shared: Shared,
+}
+
+/// What is agreed about shared memory.
+#[derive(Default)]
+struct Shared {
+    /// Where the peer is, in the same pool as this end.
+    peer: Option<Place>,
+    /// The peer's frames go through its ring from here on.
+    ring: Option<u32>,
+}
+
+impl Shared {
+    fn heard(&mut self, own: Option<Place>, item: Item<'_>) -> Result<(), BadFrame> {
+        match item {
+            // After the last one.
+            Item::Frame(_) if self.ring.is_some() => return Err(BadFrame::Control),
+            Item::Frame(_) => {}
+            Item::Control(Control::Place(place)) if self.peer.is_none() => {
+                let is_area = usize::from(place.function) < FUNCTIONS;
+                let both = own.is_some_and(|own| own.pool == place.pool && own.function != place.function);
+                self.peer = (both && is_area).then_some(place);
+            }
+            Item::Control(Control::Ring(generation)) if self.peer.is_some() && self.ring.is_none() => {
+                self.ring = Some(generation);
+            }
+            Item::Control(_) => return Err(BadFrame::Control),
+        }
+        Ok(())
+    }
 }
 
 impl Protocol {
     fn new(we_called: bool) -> Self {
         let (incoming, opened, queue, wire) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let stage = Stage::Greeting(None);
-        Self { we_called, stage, incoming, opened, queue, taken: 0, wire, written: 0 }
+        let shared = Shared::default();
+        Self { we_called, stage, incoming, opened, queue, taken: 0, wire, written: 0, shared }
     }
 
     /// The caller's end. Errors: the system gives no randomness.
@@ -95,6 +129,21 @@ impl Protocol {
         }
         frame::write_frame(octets, &mut self.queue);
         Ok(())
+    }
+
+    /// Where the peer is, if it shares memory with this end.
+    pub(crate) fn peer_place(&self) -> Option<Place> {
+        self.shared.peer.filter(|_| self.is_up())
+    }
+
+    /// The generation of the ring through which the peer's frames come.
+    pub(crate) fn peer_ring(&self) -> Option<u32> {
+        self.shared.ring
+    }
+
+    /// Tells the peer that the frames that follow go through a ring of this generation.
+    pub(crate) fn leave_for_ring(&mut self, generation: u32) {
+        frame::write_control(Control::Ring(generation), &mut self.queue);
     }
 
     /// Octets that are queued and were not written yet.
@@ -191,9 +240,14 @@ impl Protocol {
             taken += PROOF_OCTETS;
         }
         let Stage::Up(sealed) = &mut self.stage else { return Ok(taken) };
-        let each = |frame: &[u8]| {
-            turn.events.frame(turn.link, frame);
-            turn.counters.frames_in += 1;
+        let (shared, place) = (&mut self.shared, turn.settings.place);
+        let each = |item: Item<'_>| {
+            shared.heard(place, item)?;
+            if let Item::Frame(frame) = item {
+                turn.events.frame(turn.link, frame);
+                turn.counters.frames_in += 1;
+            }
+            Ok(())
         };
         let octets_max = turn.settings.frame_octets_max;
         match sealed {
@@ -229,6 +283,13 @@ impl Protocol {
         }
     }
 
+    /// Says where this end is, before the frames that wait.
+    fn announce(&mut self, place: Place) {
+        let mut first = Vec::new();
+        frame::write_control(Control::Place(place), &mut first);
+        self.queue.splice(..0, first);
+    }
+
     fn up(
         &mut self,
         sealed: Option<Box<Sealed>>,
@@ -239,6 +300,9 @@ impl Protocol {
             return Err(DownReason::NoRoom);
         }
         self.stage = Stage::Up(sealed);
+        if let Some(place) = turn.settings.place {
+            self.announce(place);
+        }
         turn.events.up(turn.link, turn.peer, hello, self.we_called);
         turn.counters.up += 1;
         Ok(())
@@ -256,9 +320,12 @@ impl From<BadGreeting> for DownReason {
     }
 }
 
-impl From<TooLong> for DownReason {
-    fn from(TooLong: TooLong) -> Self {
-        DownReason::FrameTooLong
+impl From<BadFrame> for DownReason {
+    fn from(bad: BadFrame) -> Self {
+        match bad {
+            BadFrame::TooLong => DownReason::FrameTooLong,
+            BadFrame::Control => DownReason::BadControl,
+        }
     }
 }
 

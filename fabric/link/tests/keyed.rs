@@ -128,12 +128,12 @@ fn different_protection_is_reported_at_both_ends() {
 #[test]
 fn a_peer_without_the_key_is_rejected_and_gets_no_octet() {
     let (mut b, at) = End::listening(keyed(1));
-    let long = [b"WBLK\x01\x01\x04\x31".as_slice(), &[0; 2000]].concat();
-    let garbage = [b"WBLK\x01\x01\x00\x30".as_slice(), &[9; 48]].concat();
+    let long = [b"WBLK\x02\x01\x04\x31".as_slice(), &[0; 2000]].concat();
+    let garbage = [b"WBLK\x02\x01\x00\x30".as_slice(), &[9; 48]].concat();
     for (octets, reason) in [
         (&b"GET / HTTP/1.1\r\n"[..], DownReason::Foreign),
-        (b"WBLK\x01\x00\x00\x02me", DownReason::Protection),
-        (b"WBLK\x01\x01\x00\x00", DownReason::WrongKey),
+        (b"WBLK\x02\x00\x00\x02me", DownReason::Protection),
+        (b"WBLK\x02\x01\x00\x00", DownReason::WrongKey),
         (&garbage, DownReason::WrongKey),
         (&long, DownReason::HelloTooLong),
     ] {

@@ -10,7 +10,7 @@ use common::{End, LinkReport, linked, send_raw, until};
 use whimbrel_link::{DownReason, HELLO_OCTETS_MAX, LinkId, Links, OpenError, Settings};
 
 /// A greeting that is accepted.
-const GREETING: &[u8] = b"WBLK\x01\x00\x00\x02me";
+const GREETING: &[u8] = b"WBLK\x02\x00\x00\x02me";
 
 #[test]
 fn both_ends_get_the_hello_and_frames_pass_both_ways() {
@@ -141,10 +141,10 @@ fn a_peer_with_a_malformed_greeting_is_rejected_with_the_reason() {
     let (mut b, at) = End::listening(|s| s.frame_octets_max = 1000);
     let cases: &[(&[u8], bool, DownReason)] = &[
         (b"GET / HTTP/1.1\r\n\r\n", false, DownReason::Foreign),
-        (b"WBLK\x02", false, DownReason::Version),
-        (b"WBLK\x01\x00\xff\xff", false, DownReason::HelloTooLong),
-        (b"WBLK\x01\x01", false, DownReason::Protection),
-        (b"WBLK\x01\x00\x00\x02m", true, DownReason::Left),
+        (b"WBLK\x03", false, DownReason::Version),
+        (b"WBLK\x02\x00\xff\xff", false, DownReason::HelloTooLong),
+        (b"WBLK\x02\x01", false, DownReason::Protection),
+        (b"WBLK\x02\x00\x00\x02m", true, DownReason::Left),
         (b"", true, DownReason::Left),
     ];
     for (octets, then_closes, reason) in cases {

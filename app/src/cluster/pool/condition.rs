@@ -84,6 +84,7 @@ impl Pool {
             one(Metric::LinkVersionsRefused, self.incoming.incompatible),
             one(Metric::ReplicasMissing, self.missing.now as u64),
             one(Metric::LinkFramesReceived, links.frames_in),
+            one(Metric::LinkFramesShared, links.ring_in),
             one(Metric::LinkFramesSent, links.frames_out),
         ];
         let ignored = answering + heartbeats.into();

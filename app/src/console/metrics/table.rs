@@ -239,6 +239,7 @@ metrics! {
         LinkRejected "whimbrel_link_rejected_total" Counter None Part [] "" "Connections refused because the caller does not belong to the cluster: another key, version or region.";
         LinkVersionsRefused "whimbrel_link_versions_refused_total" Counter None Part [] "" "Connections refused because the caller's link version differs.";
         LinkFramesReceived "whimbrel_link_frames_received_total" Counter None Part [] "" "Messages received from CPFs and the CTA replica.";
+        LinkFramesShared "whimbrel_link_frames_shared_total" Counter None Part [] "" "Of them, messages that came through the shared memory of a unit.";
         LinkFramesSent "whimbrel_link_frames_sent_total" Counter None Part [] "" "Messages sent to CPFs and the CTA replica.";
         EtcdRecordsIgnored "whimbrel_etcd_records_ignored_total" Counter None Part [] "" "Records at etcd ignored because they are invalid; the former values stay in force.";
         ReplicasMissing "whimbrel_replicas_missing" Gauge None Part [] "" "Replicas that each UE lacks because there are too few CPFs.";

@@ -22,6 +22,7 @@ use whimbrel_control::open::Request;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Event, UpfId};
 use whimbrel_ids::Instant;
+use whimbrel_link::Spin;
 use whimbrel_resilience::cta_replica;
 use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
 use whimbrel_sctp_io::{Events, Transport};
@@ -287,12 +288,12 @@ impl ControlLoop {
     /// Serves until the core stops. Returns what the replica of the new primary needs if another CTA has taken over.
     /// Errors: why this CTA cannot become the replica, in one sentence.
     pub(super) fn run(mut self, stop: &StopRequest) -> Result<Option<(Parts, Box<PairReplica>)>, String> {
-        let mut spin_until = Instant::ZERO;
+        let mut spin = Spin::new(SPIN);
         while !stop.is_asked() && !self.role.is_replaced() {
             let now = clock::now();
             if self.turn(now) {
-                spin_until = clock::now() + SPIN;
-            } else if clock::now() < spin_until {
+                spin.came(clock::now());
+            } else if spin.looks_again(clock::now()) {
                 std::hint::spin_loop();
             } else {
                 self.block(clock::now());

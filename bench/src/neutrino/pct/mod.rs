@@ -38,6 +38,7 @@ pub(super) use fig10::run as fig10;
 pub(super) use fig13::{fig13, fig14};
 pub(super) use fig15::{fig15, fig16};
 pub(super) use fig17::run as fig17;
+pub(crate) use parts::links_of_a_service_request;
 
 /// How much is measured, and how far apart the parts are.
 #[derive(Args)]

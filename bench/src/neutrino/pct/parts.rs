@@ -17,11 +17,12 @@ use whimbrel_security::{
     IntegrityAlgorithm, K, KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, Op, Rand,
     SecurityHeaderType, ServingNetworkName, Side, Sqn,
 };
+use whimbrel_shm::{Pool, create};
 
 use super::clock::timed;
 use super::codec::Codec;
 use super::load::Procedure;
-use super::scheme::Scheme;
+use super::scheme::{OURS, Scheme};
 use super::sweep::{ready, round};
 use crate::measure::{median, nanoseconds};
 
@@ -96,16 +97,10 @@ impl Medians {
 impl Parts {
     /// Those of a procedure.
     pub(super) fn of(scheme: Scheme, procedure: Procedure) -> Self {
-        let mut region = ready(scheme, procedure, 1);
-        if procedure == Procedure::ServiceRequest {
-            region.release_all();
-        }
-        region.tap = Some(Tap::default());
-        region.measure(procedure, &[(0, 0)], &[]);
-        let tap = region.tap.take().unwrap_or_default();
+        let tap = tapped(scheme, procedure);
         let [nas, keys, n4] = in_memory(&tap, procedure);
         let (rasn, lean) = codecs(&tap);
-        Self { rasn, lean, nas, keys, n4, sctp: sctp(&tap), links: links(&tap) }
+        Self { rasn, lean, nas, keys, n4, sctp: sctp(&tap), links: links(&tap, false) }
     }
 
     /// Says what they are and what follows from them for the ratio between ours and `existing`, with links and, where it is known, without.
@@ -340,8 +335,25 @@ fn sctp(tap: &Tap) -> f64 {
     median(rounds)
 }
 
-/// Of both ends: frames are sealed, written, read and opened.
-fn links(tap: &Tap) -> f64 {
+/// Microseconds of the messages between CTA and CPFs in a service request: over sealed sockets, and through shared memory.
+pub(crate) fn links_of_a_service_request() -> [f64; 2] {
+    let tap = tapped(OURS, Procedure::ServiceRequest);
+    [links(&tap, false), links(&tap, true)]
+}
+
+/// The messages of one UE's procedure.
+fn tapped(scheme: Scheme, procedure: Procedure) -> Tap {
+    let mut region = ready(scheme, procedure, 1);
+    if procedure == Procedure::ServiceRequest {
+        region.release_all();
+    }
+    region.tap = Some(Tap::default());
+    region.measure(procedure, &[(0, 0)], &[]);
+    region.tap.take().unwrap_or_default()
+}
+
+/// Of both ends: frames are sealed, written, read and opened; or go through shared memory.
+fn links(tap: &Tap, shared: bool) -> f64 {
     let mut settings = Settings::new(b"one end".to_vec());
     settings.keys = vec![Key::new([1; 32])];
     settings.listen = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
@@ -349,10 +361,18 @@ fn links(tap: &Tap) -> f64 {
     let at = other.local_addr().expect("its address");
     settings.listen = None;
     let mut links = Links::open(settings).expect("links");
+    if shared {
+        let made = create().expect("shared memory");
+        for (area, links) in [&mut links, &mut other].into_iter().enumerate() {
+            let bells = made.bells.iter().map(|bell| bell.try_clone().expect("a descriptor")).collect();
+            let pool = Pool::open(&made.memory, bells, area).expect("the pool that was just made");
+            links.share(pool).expect("room for a bell");
+        }
+    }
     let link: LinkId = links.connect(Instant(1), at);
     let (mut events, mut theirs, mut up) = (Events::default(), Events::default(), 0);
     let begun = Clock::now();
-    while up < 2 {
+    while up < 2 || links.shared() < usize::from(shared) || other.shared() < usize::from(shared) {
         assert!(begun.elapsed() < Duration::from_secs(60), "a link within one machine stands");
         for (links, events) in [(&mut links, &mut events), (&mut other, &mut theirs)] {
             links.flush();

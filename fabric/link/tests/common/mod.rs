@@ -89,13 +89,16 @@ impl End {
     }
 }
 
-/// Gives all ends their turns until a condition holds.
+/// Gives all ends their turns, which take some time each, until a condition holds.
 pub(crate) fn until(ends: &mut [&mut End], done: impl Fn(&[&mut End]) -> bool) {
     for turn in 0..TURNS {
         if done(ends) {
             return;
         }
-        ends.iter_mut().for_each(|end| end.turn());
+        for end in ends.iter_mut() {
+            end.pass(Duration::from_micros(20));
+            end.turn();
+        }
         if turn > 1000 {
             std::thread::sleep(Duration::from_micros(500));
         }

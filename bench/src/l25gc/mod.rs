@@ -1,0 +1,46 @@
+//! The experiments of L25GC that concern how network functions reach each other (§3.2, §5.2), one file each.
+
+mod fabric;
+mod forms;
+mod messages;
+
+use std::io;
+use std::path::Path;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+/// What can be measured.
+#[derive(Clone, Subcommand)]
+pub(crate) enum Experiment {
+    /// Messages of the service-based interface as JSON, protobuf, FlatBuffers, and through shared memory (figures 6 and 9).
+    Messages(messages::Options),
+    /// Shared memory between the processes of a host: round trips, waking, a service request between CTA and CPF.
+    Fabric(fabric::Options),
+}
+
+/// Runs an experiment; for tests with so little to measure that it shows nothing but that it can be drawn.
+///
+/// Errors: those of sockets, of shared memory, and of writing the plot.
+pub(crate) fn run(mut experiment: Experiment, quick: bool, plots: &Path) -> io::Result<()> {
+    if quick {
+        match &mut experiment {
+            Experiment::Messages(options) => options.quick(),
+            Experiment::Fabric(options) => options.quick(),
+        }
+    }
+    match &experiment {
+        Experiment::Messages(options) => messages::run(options, plots),
+        Experiment::Fabric(options) => fabric::run(options, plots),
+    }
+}
+
+/// The one line that ends an experiment.
+fn finish(experiment: &str, figures: &Value) {
+    println!("{}", json!({ "bench": format!("l25gc {experiment}"), "figures": figures }));
+}
+
+/// With so many digits that a difference shows.
+fn round(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}

@@ -1,0 +1,199 @@
+//! Frames of links through shared memory.
+
+use std::collections::BTreeMap;
+
+use rustix::event::epoll;
+use whimbrel_ids::Instant;
+use whimbrel_shm::{Fault, Memory, Pool, Port, Receiver};
+
+use crate::event::DownReason;
+use crate::frame::{FRAME_HEADER, Place};
+use crate::protocol::Turn;
+
+/// How long sockets may wait while rings are looked at again and again: far less than anything that comes through a socket takes.
+pub(crate) const SOCKETS_AFTER: core::time::Duration = core::time::Duration::from_micros(10);
+
+/// A process's place in the pool.
+pub(crate) struct Rings {
+    pub(crate) pool: Pool,
+    /// When sockets were last looked at.
+    pub(crate) polled: Instant,
+    /// Peers that wrote rubbish, by their incarnation: their frames stay on the socket.
+    pub(crate) rubbish: BTreeMap<u8, u32>,
+}
+
+impl Rings {
+    pub(crate) fn of(pool: Pool) -> Self {
+        Self { pool, polled: Instant::ZERO, rubbish: BTreeMap::new() }
+    }
+
+    /// Adds the bell to what is waited for. A bell is never read: edges count.
+    pub(crate) fn wait_for(
+        &self,
+        epoll: impl std::os::fd::AsFd,
+        data: epoll::EventData,
+    ) -> rustix::io::Result<()> {
+        let Some(bell) = self.pool.bell() else { return Ok(()) };
+        epoll::add(epoll, bell, data, epoll::EventFlags::IN | epoll::EventFlags::ET)
+    }
+
+    /// Begins to send to a peer through its ring. Returns the generation.
+    pub(crate) fn begin(&mut self, peer: Place) -> Option<u32> {
+        if self.rubbish.get(&peer.function) == Some(&peer.incarnation) {
+            return None;
+        }
+        self.pool.port.begin(peer.function.into())
+    }
+
+    /// A peer wrote rubbish.
+    pub(crate) fn distrust(&mut self, peer: Place) {
+        self.rubbish.insert(peer.function, peer.incarnation);
+    }
+}
+
+/// Frames that leave through a ring, and those that wait for room in it.
+pub(crate) struct RingOut {
+    peer: usize,
+    /// Frames, and first the rest of one, each behind its length.
+    queue: Vec<u8>,
+    taken: usize,
+}
+
+impl RingOut {
+    pub(crate) fn to(peer: Place) -> Self {
+        Self { peer: peer.function.into(), queue: Vec::new(), taken: 0 }
+    }
+
+    pub(crate) fn peer(&self) -> usize {
+        self.peer
+    }
+
+    /// Octets that wait for room.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len() - self.taken
+    }
+
+    /// Writes a frame, or has it wait.
+    pub(crate) fn send<M: Memory>(&mut self, port: &mut Port<M>, frame: &[u8]) -> Result<(), Fault> {
+        if self.waiting() == 0 {
+            let Some(rest) = push(port, self.peer, frame)? else { return Ok(()) };
+            self.wait(rest);
+        } else {
+            self.wait(frame);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, frame: &[u8]) {
+        self.queue.extend_from_slice(&(frame.len() as u32).to_ne_bytes());
+        self.queue.extend_from_slice(frame);
+    }
+
+    /// Writes what waits, as far as there is room, and lets the peer see it.
+    pub(crate) fn flush<M: Memory>(&mut self, port: &mut Port<M>) -> Result<(), Fault> {
+        while let Some((header, rest)) = self.queue[self.taken..].split_first_chunk::<FRAME_HEADER>() {
+            let length = u32::from_ne_bytes(*header) as usize;
+            let frame = rest.get(..length).unwrap_or_default();
+            let Some(left) = push(port, self.peer, frame)?.map(<[u8]>::len) else {
+                self.taken += FRAME_HEADER + length;
+                continue;
+            };
+            // What has left makes room for the new length.
+            self.taken += length - left;
+            self.queue[self.taken..self.taken + FRAME_HEADER].copy_from_slice(&(left as u32).to_ne_bytes());
+            break;
+        }
+        if 2 * self.taken >= self.queue.len() {
+            self.queue.drain(..self.taken);
+            self.taken = 0;
+        }
+        port.publish(self.peer);
+        Ok(())
+    }
+}
+
+/// Writes the pieces of a frame. Returns the rest that found no room.
+fn push<'a, M: Memory>(
+    port: &mut Port<M>,
+    peer: usize,
+    mut frame: &'a [u8],
+) -> Result<Option<&'a [u8]>, Fault> {
+    loop {
+        let (piece, rest) = frame.split_at(frame.len().min(port.piece_octets_max()));
+        if !port.push(peer, piece, rest.is_empty())? {
+            return Ok(Some(frame));
+        }
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        frame = rest;
+    }
+}
+
+/// Frames that come through a ring.
+pub(crate) struct RingIn {
+    receiver: Receiver,
+    /// An incomplete frame.
+    incomplete: Vec<u8>,
+}
+
+/// Why a ring is not read any more.
+pub(crate) enum RingEnd {
+    /// The link ends for this reason.
+    Link(DownReason),
+    /// The peer has ended the link, or wrote rubbish: its socket tells.
+    Superseded,
+}
+
+impl RingIn {
+    pub(crate) fn from<M: Memory>(port: &Port<M>, peer: Place, generation: u32) -> Self {
+        let receiver = port.receiver(peer.function.into(), generation);
+        Self { receiver, incomplete: Vec::new() }
+    }
+
+    pub(crate) fn has_arrived<M: Memory>(&self, port: &Port<M>) -> bool {
+        port.has_arrived(&self.receiver)
+    }
+
+    /// The link has ended: what was taken is confirmed, so that the peer may use the ring for another one.
+    pub(crate) fn end<M: Memory>(&mut self, port: &mut Port<M>) {
+        port.confirm_all(&mut self.receiver);
+    }
+
+    /// Why the link ends when the peer closes it now.
+    pub(crate) fn closed(&self, reason: DownReason) -> DownReason {
+        if self.incomplete.is_empty() { reason } else { DownReason::Truncated }
+    }
+
+    /// Takes frames until `octets_max` octets have come. Returns whether any piece was there.
+    pub(crate) fn take<M: Memory>(
+        &mut self,
+        port: &mut Port<M>,
+        octets_max: usize,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, RingEnd> {
+        let mut octets = 0;
+        while octets < octets_max {
+            let before = self.incomplete.len();
+            let last = match port.take(&mut self.receiver, &mut self.incomplete) {
+                Ok(None) => break,
+                Ok(Some(last)) => last,
+                Err(Fault::Superseded) => return Err(RingEnd::Superseded),
+                Err(Fault::Rubbish) => return Err(RingEnd::Link(DownReason::BadRing)),
+            };
+            // A piece without octets counts too: a turn ends.
+            octets += self.incomplete.len() - before + FRAME_HEADER;
+            if self.incomplete.len() > turn.settings.frame_octets_max {
+                return Err(RingEnd::Link(DownReason::FrameTooLong));
+            }
+            if last {
+                turn.events.frame(turn.link, &self.incomplete);
+                turn.counters.frames_in += 1;
+                turn.counters.ring_in += 1;
+                self.incomplete.clear();
+            }
+        }
+        port.confirm(&mut self.receiver);
+        Ok(octets > 0)
+    }
+}
