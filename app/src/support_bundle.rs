@@ -38,7 +38,7 @@ const OF_HOST: [&str; 6] = [
 /// Lines of the journal.
 const JOURNAL_LINES: &str = "5000";
 
-/// Writes a bundle; what cannot be had is said in its place. Returns the names of the files in it. Errors: it cannot be written.
+/// Writes a bundle; what cannot be read is reported in its place. Returns the names of the files in it. Errors: it cannot be written.
 pub(crate) fn write(to: &Path, client: &Client, file: Option<&Path>) -> Result<Vec<String>, String> {
     let cannot = |e: io::Error| format!("{} cannot be written: {e}", to.display());
     let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(cannot)?;

@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(after(1_000), 0.0);
         assert!(after(27_000) > 0.7, "{}", after(27_000));
         assert_eq!(after(60_000), 0.0);
-        assert_eq!(after(400_000), 0.0, "nobody has stayed so long");
+        assert_eq!(after(400_000), 0.0, "no UE has stayed so long");
         history.enters(Cell(3), 200_000);
         assert_eq!(dwell.leaves_within(&history, 201_000, 5_000), 0.0, "nothing is known of it");
     }

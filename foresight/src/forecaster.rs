@@ -1,6 +1,6 @@
 //! Online prediction: from what the core sees of its UEs to the few handovers that are worth preparing.
 //!
-//! UEs and cells are numbers here; who they are is the caller's. Everything is bounded, and all of it is soft state: a forecaster that
+//! UEs and cells are numbers here; the caller knows their identities. Everything is bounded, and all of it is soft state: a forecaster that
 //! starts empty learns again.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -505,7 +505,7 @@ impl Sim {
             match self.ran.gnbs[index.0].association {
                 Some(name) => {
                     let over = self.control.pair.associations.over(name);
-                    // The gNB may not have said yet over which one it goes on.
+                    // The gNB may not have chosen yet which one it continues with.
                     let known = over.is_none() || over == self.ran.gnbs[index.0].further;
                     assert!(known, "{name:?} goes on over the other one");
                     if self.ran.gnbs[index.0].by_hand.is_some() {

@@ -373,7 +373,7 @@ fn a_prediction_ends_with_its_target_gnb() {
     assert_eq!(downlink(&mut net, 1).0, source);
 }
 
-#[test] // TS 38.413 §8.10.3: a container that nobody asked for, or that comes late, asks no gNB
+#[test] // TS 38.413 §8.10.3: a container that was not requested, or that comes late, asks no gNB
 fn a_late_container_prepares_nothing() {
     let mut net = predicted(15, true);
     net.advance(SECOND * 6);

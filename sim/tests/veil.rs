@@ -175,7 +175,7 @@ fn a_wrong_response_ends_the_attach() {
 }
 
 #[test]
-fn a_refusal_of_the_broker_reaches_its_veiled_user_and_names_nobody() {
+fn a_refusal_of_the_broker_reaches_its_veiled_user_and_names_no_user() {
     let (mut net, ue) = one_veiled(7);
     let SuciSource::Veil(card) = &net.ue_ref(ue).config().suci else { panic!("it has a SIM") };
     let user = card.sim.user;

@@ -53,7 +53,7 @@ impl Store {
     }
 }
 
-/// Brings the file to the layout of the release before this one, and returns that layout. Nobody else may have the file open.
+/// Brings the file to the layout of the release before this one, and returns that layout. No other process may have the file open.
 ///
 /// Errors: [`StoreError::Locked`]; [`StoreError::NotInPreviousLayout`] if a subscriber would lose something, and nothing is changed.
 pub fn downgrade(path: &Path) -> Result<i64, StoreError> {

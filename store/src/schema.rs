@@ -133,7 +133,7 @@ fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
     tx.commit()
 }
 
-/// Brings the file from this layout to the one before, for a return to the release that wrote that. Nobody else may have it open.
+/// Brings the file from this layout to the one before, for a return to the release that wrote that. No other process may have it open.
 /// Returns the layout that it has now.
 ///
 /// Errors: [`StoreError::Locked`]; [`StoreError::NotInPreviousLayout`] if a subscriber would lose something.

@@ -8,5 +8,5 @@ set -euo pipefail
 needs_tools ip
 needs_namespace
 "$WHIMBREL" demo --scenario veil --ues "${1:-8}"
-said=$("$WHIMBREL" demo --scenario veil --ues 8 --direct 2>&1) && { echo "the ledger does not find that there are no relays"; exit 1; }
-grep -q "operator identity in channel" <<<"$said" || { echo "$said"; exit 1; }
+output=$("$WHIMBREL" demo --scenario veil --ues 8 --direct 2>&1) && { echo "the ledger does not find that there are no relays"; exit 1; }
+grep -q "operator identity in channel" <<<"$output" || { echo "$output"; exit 1; }

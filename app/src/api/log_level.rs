@@ -16,7 +16,7 @@ use crate::logging;
 
 /// Longest time for which a level can be set: a day, so that a forgotten `trace` does not fill the disk.
 const SECONDS_MAX: u64 = 86_400;
-/// Changes so far: a level that was set for some time is undone only if nobody has set another one.
+/// Changes so far: a level that was set for some time is undone only if no other level was set since.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// The answer.

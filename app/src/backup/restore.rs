@@ -233,7 +233,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Nobody may use the store that is replaced; a damaged one may be replaced.
+    /// No process may use the store that is replaced; a damaged one may be replaced.
     fn release(&self, store: &Path) -> Result<(), String> {
         if !store.exists() {
             return Ok(());

@@ -88,7 +88,7 @@ enum Which {
     Open,
     /// UEs drive among sixteen gNBs, without prediction of handovers and with it (docs/foresight.md).
     Commute,
-    /// Veiled users of one broker who move between two operators; prints what each party has learnt (docs/veil.md).
+    /// Veiled users of one broker move between two operators; the output lists what each party has learnt (docs/veil.md).
     Veil,
 }
 

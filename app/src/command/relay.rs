@@ -1,5 +1,5 @@
 //! `whimbrel relay`: the two relays between operators and the broker of veiled UEs (docs/veil.md). Two parties run them that do not
-//! collude: the first sees who asks, the second what is asked.
+//! collude: the first sees the sender, the second the question.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -265,7 +265,7 @@ pub(crate) struct VeilConfig {
 }
 
 fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
-    let doc = "Veiled users, whom operators serve without learning who they are (docs/veil.md). Served if `plmn` is given.";
+    let doc = "Veiled users, which operators serve without learning their identity (docs/veil.md). Served if `plmn` is given.";
     s.section("veil", doc, |s| {
         let network = s.optional::<PlmnId>("plmn", "999/72", "The broker's PLMN, which all its operators broadcast.");
         let operators = s.list::<OperatorId>("operators", vec![], "Operators that get tokens: those with a contract.");

@@ -1,4 +1,4 @@
-//! Prediction of handovers (Synergy §III-C): whether, by which predictor, and for whom not.
+//! Prediction of handovers (Synergy §III-C): whether, by which predictor, and its exclusions.
 
 use std::path::PathBuf;
 

@@ -415,7 +415,7 @@ fn a_peer_amf_needs_its_own_identity_tracking_areas_and_an_address() {
 }
 
 #[test] // docs/foresight.md
-fn prediction_of_handovers_is_off_until_it_is_enabled_and_spares_whom_it_may_not_follow() {
+fn prediction_of_handovers_is_off_until_it_is_enabled_and_spares_excluded_ues() {
     let off = read("").unwrap().control();
     assert!(!off.amf.signs && !off.smf.upfs[0].predicts);
     let text = "foresight: { enabled: true, early_containers: true, excluded: [imsi-999700000000001] }\n\

@@ -141,7 +141,7 @@ impl Veil {
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
-    let doc = "Veiled UEs of a broker (docs/veil.md): this operator does not learn who they are, the broker not where. Served if `broker` is given.";
+    let doc = "Veiled UEs of a broker (docs/veil.md): this operator does not learn their identity, the broker not their place. Served if `broker` is given.";
     root.section("veil", doc, |s| {
         let broker = s.optional::<Domain>(
             "broker",

@@ -73,7 +73,7 @@ impl Foresight {
         }
     }
 
-    /// The predictions that are due: who is expected where.
+    /// The predictions that are due: each UE and the cell where it is expected.
     pub(super) fn due(&mut self, now: Instant) -> Vec<(UeId, GlobalGnbId, Tai)> {
         if now < self.due {
             return Vec::new();

@@ -33,10 +33,10 @@ const LEAD: Duration = Duration::from_secs(2);
 const SILENT_MAX: Duration = Duration::from_secs(8);
 /// The wait of the paper's MPTCP before it opens a subflow from a new address (§3.6.2).
 const PAPERS_WAIT: Duration = Duration::from_millis(500);
-/// The paper's routes: mean time between handovers by day and by night, in seconds (table 3.1).
+/// The paper's routes: mean time between handovers by day and after dark, in seconds (table 3.1).
 const ROUTES: [(&str, [f64; 2]); 3] =
     [("suburb", [73.50, 65.60]), ("downtown", [68.16, 50.60]), ("highway", [44.72, 25.50])];
-/// The paper's mean rates by day and by night, in kbit/s, and its slowdown of downloads over all routes, in per cent (table 3.1).
+/// The paper's mean rates by day and after dark, in kbit/s, and its slowdown of downloads over all routes, in per cent (table 3.1).
 const RATES_KBPS: [u32; 2] = [1_160, 15_460];
 const PAPERS_SLOWDOWN: [f64; 2] = [2.06, 3.06];
 /// What is to be reached: a stall of so many milliseconds after a move that takes 32 ms, and so many per cent of slowdown.
@@ -207,7 +207,7 @@ fn measure(options: &Options, cells: &mut [Cell]) -> io::Result<()> {
 
 /// Prints the rows of a rate; its figures.
 fn report(options: &Options, cells: &[Cell], n: usize) -> Value {
-    let (rate_kbps, time) = (RATES_KBPS[n], ["day", "night"][n]);
+    let (rate_kbps, time) = (RATES_KBPS[n], ["day", "dark"][n]);
     let seconds = options.seconds as f64;
     let of_rate: Vec<&Cell> = cells.iter().filter(|c| c.rate_kbps == rate_kbps).collect();
     let tcp = of_rate[0];
@@ -246,7 +246,7 @@ fn report(options: &Options, cells: &[Cell], n: usize) -> Value {
 
 /// Figure 3.8: rate over time. Figure 3.9: octets in the n seconds after the move, relative to TCP's.
 fn draw(options: &Options, cells: &[Cell], plots: &Path) -> io::Result<()> {
-    let night: Vec<&Cell> = cells.iter().filter(|c| c.rate_kbps == RATES_KBPS[1]).collect();
+    let dark: Vec<&Cell> = cells.iter().filter(|c| c.rate_kbps == RATES_KBPS[1]).collect();
     let seconds = options.seconds as f64;
     let over_time = |cell: &&Cell| {
         let first = cell.traces.first().map(|t| t.quarters(-1.0, seconds)).unwrap_or_default();
@@ -258,11 +258,11 @@ fn draw(options: &Options, cells: &[Cell], plots: &Path) -> io::Result<()> {
         y: "Mbit/s",
         log_y: false,
         axis: Axis::Numbers,
-        series: night.iter().map(over_time).collect(),
+        series: dark.iter().map(over_time).collect(),
     }
     .write(plots, "bricks-mobility-rate")?;
     let relative = |cell: &&Cell| {
-        let of = |n: u64| (n as f64, cell.octets(n as f64) / night[0].octets(n as f64));
+        let of = |n: u64| (n as f64, cell.octets(n as f64) / dark[0].octets(n as f64));
         Series { name: cell.way.name(), points: (1..=options.seconds).map(of).collect() }
     };
     Plot {
@@ -271,7 +271,7 @@ fn draw(options: &Options, cells: &[Cell], plots: &Path) -> io::Result<()> {
         y: "relative throughput",
         log_y: false,
         axis: Axis::Numbers,
-        series: night.iter().skip(1).map(relative).collect(),
+        series: dark.iter().skip(1).map(relative).collect(),
     }
     .write(plots, "bricks-mobility-relative")
 }

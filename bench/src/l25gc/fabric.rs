@@ -153,7 +153,7 @@ impl Ends {
         let begun = Clock::now();
         let end = |links| End { links, link, events: Events::default(), begun, spin: Spin::new(SPIN) };
         let (mut near, mut far) = (end(near), end(far));
-        let wanted = usize::from(shared);
+        let expected = usize::from(shared);
         let (mut ready, since) = (false, Clock::now());
         while !ready {
             if since.elapsed() > LINKED_WITHIN {
@@ -163,7 +163,7 @@ impl Ends {
             far.receive(far.now(), |_, _, _| {})?;
             let counters = (near.links.counters(), far.links.counters());
             ready = (counters.0.up, counters.1.up) == (1, 1)
-                && (near.links.shared(), far.links.shared()) == (wanted, wanted);
+                && (near.links.shared(), far.links.shared()) == (expected, expected);
         }
         Ok(Self { near, far: Some(far) })
     }

@@ -180,7 +180,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/protobuf";
 
-/// The other function, as a server of HTTP/2: on a thread of its own, until it is told to stop.
+/// The other function, as a server of HTTP/2: on a thread of its own, until it is stopped.
 fn serve_http<'scope, F: Form>(
     threads: &'scope std::thread::Scope<'scope, '_>,
     stop: &'scope AtomicBool,

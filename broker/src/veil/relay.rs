@@ -26,7 +26,7 @@ const BODY_WITHIN: Duration = Duration::from_secs(5);
 
 /// Which of the two.
 pub enum Role {
-    /// The first: it sees who asks, and passes on to the gateway.
+    /// The first: it sees the sender, and passes the request on to the gateway.
     Relay {
         /// The gateway.
         gateway: Place,

@@ -61,7 +61,7 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
         let began = ue.now();
         let again = matches!(why, Deregistered::GrantExpired | Deregistered::CreditUsedUp);
         if again {
-            // Nobody pays for what is served while the UE does not answer. TS 23.502 §4.2.2.3.3: the sessions may end before it has.
+            // What is served while the UE does not answer is not paid for. TS 23.502 §4.2.2.3.3: the sessions may end before it has.
             session_resources::release_all(ue);
         }
         match request(ue, cause, again).await {

@@ -85,7 +85,7 @@ pub(crate) fn container(ue: Ue, m: &UplinkUeAssociatedNrppaTransport) -> bool {
     let named = (to_gnb(&required).ok(), EarlyHandover::target(&required));
     let (Some(tai), Some(gnb)) = named else { return false };
     let Some(to) = awaited(gnb, tai) else {
-        out_of_state(ue); // it came late, or nobody asked for it
+        out_of_state(ue); // it came late, or was not requested
         return true;
     };
     // What cannot be handed over now is found out again when the gNB requires the handover.

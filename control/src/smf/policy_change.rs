@@ -77,7 +77,7 @@ pub(super) fn subscribed(ue: Ue, psi: PduSessionId) -> Option<SubscribedDnn> {
         let s = p.sessions.get(&psi)?;
         match &config.amf.access.emergency {
             Some(emergency) if s.emergency => Some(emergency.terms()),
-            _ => terms(p.amf.subscription.as_deref()?, s).cloned(),
+            _ => terms(p.subscription()?, s).cloned(),
         }
     })
 }

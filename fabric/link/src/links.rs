@@ -447,7 +447,7 @@ fn flush_ring(connection: &mut Connection, rings: &mut Rings) -> Result<(), Down
     }
 }
 
-/// Why a link ends whose ring has another generation: the peer has ended it, which its socket tells, or it wrote rubbish.
+/// Why a link ends whose ring has another generation: the peer has ended it, which its socket shows, or it wrote rubbish.
 fn superseded(connection: &mut Connection, scratch: &mut [u8], turn: &mut Turn<'_>) -> DownReason {
     connection.read(scratch, turn).err().unwrap_or(DownReason::BadRing)
 }

@@ -141,7 +141,7 @@ impl Protocol {
         self.shared.ring
     }
 
-    /// Tells the peer that the frames that follow go through a ring of this generation.
+    /// Announces that the following frames go through a ring of this generation.
     pub(crate) fn leave_for_ring(&mut self, generation: u32) {
         frame::write_control(Control::Ring(generation), &mut self.queue);
     }

@@ -141,7 +141,7 @@ pub(crate) struct RingIn {
 pub(crate) enum RingEnd {
     /// The link ends for this reason.
     Link(DownReason),
-    /// The peer has ended the link, or wrote rubbish: its socket tells.
+    /// The peer has ended the link, or wrote rubbish: its socket shows which.
     Superseded,
 }
 

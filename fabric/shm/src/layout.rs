@@ -1,4 +1,4 @@
-//! Where each word of a pool lies.
+//! The place of each word of a pool.
 
 /// Functions of a unit at a time, at most: two CTAs, a UPF, and CPFs, twice as many while they are upgraded.
 pub const FUNCTIONS: usize = 16;

@@ -1,7 +1,7 @@
 //! Frames between the processes of one host through shared memory, without a system call while both sides are busy.
 //!
 //! A *pool* is one sealed memfd for all functions of an operator. The unit's manager creates it ([`create`]) and gives it, with one *bell*
-//! (eventfd) for each function, to the processes that it admits, and to nobody else: the pool is the security domain. Each function has one
+//! (eventfd) for each function, only to the processes that it admits: the pool is the security domain. Each function has one
 //! *area* of it ([`Layout`]):
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //! ring to B, and raises the ring's head. B checks the descriptor, copies the octets out, and raises the tail in its own area. A then uses the
 //! block again.
 //!
-//! - **Waking.** A process that is about to sleep sets a word in its area and looks once more at the rings; who sends afterwards sees the word and
+//! - **Waking.** A process that is about to sleep sets a word in its area and looks once more at the rings; a process that sends afterwards sees the word and
 //!   rings the bell, which the sleeper waits on. Neither happens while both are busy.
 //! - **Trust.** Nothing that another process wrote is used before it is checked: heads and tails against what is possible, descriptors against
 //!   bounds, alignment, length and generation; octets are copied before anybody looks at them, so that they cannot change afterwards. All
@@ -24,7 +24,7 @@
 //! - **Life.** A ring is used by one link at a time, under a generation that no link before had; a process that dies leaves nothing half-written
 //!   that counts, because the head is raised last.
 //!
-//! The links themselves (who talks to whom, authentication, the end of a peer) are those of `fabric/link`, which moves frames to the rings.
+//! The links themselves (which processes have one, authentication, the end of a peer) are those of `fabric/link`, which moves frames to the rings.
 //!
 //! `unsafe` stands in `memory` alone, which maps the file. The logic of rings ([`Port`]) is safe code over any [`Memory`]; its tests run it over
 //! a memory of their own, in every order of its accesses.

@@ -51,7 +51,7 @@ impl Mapping {
             unsafe { mmap(std::ptr::null_mut(), 8 * words, ProtFlags::READ, MapFlags::SHARED, &file, 0)? };
         let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Self { start, words, writable: writable.clone() };
-        // SAFETY: the range lies in the mapping, which is new: nothing refers to it.
+        // SAFETY: the range is within the mapping, which is new: nothing refers to it.
         unsafe {
             let own = mapping.start.as_ptr().byte_add(8 * writable.start);
             mprotect(own, 8 * writable.len(), MprotectFlags::READ | MprotectFlags::WRITE)?;

@@ -146,7 +146,7 @@ impl Pool {
         self.id
     }
 
-    /// Becomes readable when another function has something for this one while it sleeps. Nobody else reads it.
+    /// Becomes readable when another function has something for this one while it sleeps. No other process reads it.
     pub fn bell(&self) -> Option<BorrowedFd<'_>> {
         self.port.memory().bells.get(self.port.own()).map(AsFd::as_fd)
     }

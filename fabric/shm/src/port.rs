@@ -294,7 +294,7 @@ impl<M: Memory> Port<M> {
         }
     }
 
-    /// Whether a blocked ring has room again, or its peer wrote rubbish: [`Self::push`] tells.
+    /// Whether a blocked ring has room again, or its peer wrote rubbish, as [`Self::push`] returns.
     pub fn is_unblocked(&self, peer: usize) -> bool {
         let Some(sender) = self.senders.get(peer).filter(|s| s.blocked) else { return false };
         let (generation, tail) = halves(self.memory.load(self.layout.tail(peer, self.own)));
@@ -379,7 +379,7 @@ impl<M: Memory> Port<M> {
         }
     }
 
-    /// This process is about to sleep: who sends from now on rings its bell. What was sent before is to be looked for once more after this.
+    /// This process is about to sleep: processes that send from now on ring its bell. What was sent before is to be looked for once more after this.
     pub fn before_sleep(&self) {
         if self.sleep.get().is_multiple_of(2) {
             self.next_sleep();

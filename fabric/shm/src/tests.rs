@@ -303,7 +303,7 @@ proptest! {
 
     /// Function 0 writes rubbish into its area; functions 1 and 2 talk to each other and to it.
     #[test]
-    fn a_function_that_writes_rubbish_harms_nobody_else(
+    fn a_function_that_writes_rubbish_harms_no_other(
         writes in prop::collection::vec((0..SMALL.area_words(), prop_oneof![any::<u64>(), 0..16u64, (1..4u64).prop_map(|g| g << 32 | 1)]), 1..40),
         between in 1..6usize,
     ) {

@@ -311,7 +311,7 @@ fn a_request_that_was_refused_is_not_granted_when_the_reason_is_gone() {
         let (_, request) = net.ask();
         let (_, asked) = net.pass(request, NOW);
         let (_, event) = net.answer(&asked, NOW);
-        assert!(matches!(event, BrokerEvent::Granted(_)), "another request is judged anew: {event:?}");
+        assert!(matches!(event, BrokerEvent::Granted(_)), "another request is judged again: {event:?}");
     }
 }
 

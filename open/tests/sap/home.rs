@@ -266,7 +266,7 @@ fn a_vector_request_that_was_refused_is_not_answered_otherwise_when_the_policy_h
     let sqn = net.broker.home_user(supi()).unwrap().sqn;
     let (attach, asked) = net.ask(by_supi(), None);
     let (answer, _, _) = net.answer(&asked);
-    assert!(attach.challenge(&answer, &trust(), NOW).is_ok(), "another request is judged anew");
+    assert!(attach.challenge(&answer, &trust(), NOW).is_ok(), "another request is judged again");
     assert_eq!(net.broker.home_user(supi()).unwrap().sqn, sqn.next());
 }
 

@@ -78,7 +78,7 @@ impl OpenRun {
         match why {
             // One that is registered in another context is still registered.
             Deregistered::Superseded => {}
-            // Nobody knows any more which UE it was: it is counted, and must be explained.
+            // It is not known any more which UE it was: it is counted, and must be explained.
             Deregistered::StateLost => {
                 let known: BTreeSet<Supi> =
                     self.operators[at].net.contexts().filter_map(|c| c.amf.supi).collect();

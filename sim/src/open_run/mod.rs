@@ -741,6 +741,6 @@ fn served_by(config: &UeConfig, operator: OperatorId) -> UeConfig {
 
 fn lose_key(config: &mut UeConfig) {
     if let SuciSource::Sap(card) = &mut config.suci {
-        card.sim.signing = key("nobody");
+        card.sim.signing = key("another");
     }
 }

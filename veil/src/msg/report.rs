@@ -1,7 +1,7 @@
-//! Reporting: Ô tells B what a session has used (chapter 4.4.5, "reporting phase"), in whole units, under the key of the token in whose
+//! Reporting: Ô reports to B what a session has used (chapter 4.4.5, "reporting phase"), in whole units, under the key of the token in whose
 //! session group the session is.
 //!
-//! The nonce is H(secret), where O alone has the secret: by it O claims the session later, and nobody else can.
+//! The nonce is H(secret), where O alone has the secret: by it O claims the session later, and no other party can.
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
 use whimbrel_open::crypto::Signature;
@@ -44,7 +44,7 @@ causes! {
 /// What Ô says of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageReport {
-    /// To whom.
+    /// The broker.
     pub broker: Domain,
     /// The session group.
     pub group: TokenHash,

@@ -150,7 +150,7 @@ pub(super) fn run(options: &Options) -> Done {
     }
     ledgers.judge()?;
     print(&format!(
-        "the sums are those of LOCA in Table 4.1: the operators know places, the broker users, and nobody both; {} leaks that were \
+        "the sums are those of LOCA in Table 4.1: the operators know places, the broker users, and no party both; {} leaks that were \
          planted in copies of the recordings were found\n",
         Leak::ALL.len()
     ))

@@ -74,7 +74,7 @@ pub(super) struct Ledgers {
     relays: Result<(), String>,
 }
 
-/// Who and which of what is recorded.
+/// The party, and which of its recordings.
 struct Truth {
     sessions: BTreeMap<[u8; 32], (u32, u32)>,
     /// Pseudonyms, to find the session of what names no request.
