@@ -22,7 +22,8 @@ fn run_with(paper: &str, name: &str, little: &[&str], environment: &[(&str, &OsS
     let output = String::from_utf8_lossy(&bench.stdout).into_owned();
     assert!(bench.status.success(), "{name}: {}", String::from_utf8_lossy(&bench.stderr));
     let drawn = std::fs::read_dir(&plots).map_or(0, |files| files.count());
-    assert!(drawn > 0, "{name} has a plot");
+    // What is measured of background work is a table.
+    assert!(drawn > 0 || name == "harvest", "{name} has a plot");
     let last = output.lines().last().unwrap_or_default();
     let figures: serde_json::Value = serde_json::from_str(last).expect("the last line is JSON");
     assert_eq!(figures["bench"], format!("{paper} {name}"));

@@ -14,7 +14,8 @@ use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm;
 use whimbrel_ran::ue::{Command, MmState, Reason, SessionRequest, SuciSource};
 use whimbrel_sim::{
-    BrokerLoss, BrokerState, CpfLoss, CtaLoss, Sim, UeIndex, VEIL_BROKER, default_config, veil_config,
+    BrokerLoss, BrokerState, CpfLoss, CtaLoss, GnbIndex, Sim, UeIndex, VEIL_BROKER, default_config,
+    ue_config, veil_config,
 };
 use whimbrel_user::{DnIndex, Origin};
 use whimbrel_veil::msg::{Answer, AnswerBody, RefusalCause};
@@ -330,4 +331,24 @@ fn a_prepaid_ue_whose_slice_is_used_up_registers_again_under_another_name() {
         |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: Deregistered::CreditUsedUp, .. });
     assert!(core_events(&net).any(used_up));
     no_violations(&net);
+}
+
+#[test] // the operator's predictor of handovers follows no veiled UE
+fn the_movement_of_a_veiled_ue_is_not_reported_to_the_predictor() {
+    let mut config = config();
+    config.amf.signs = true;
+    let (mut net, veiled) = populate(Sim::builder(16).config(config).build());
+    let ordinary = net.add_ue(GnbIndex(0), ue_config(1));
+    let signs = |net: &Sim| core_events(net).filter(|e| matches!(e, CoreEvent::Sign { .. })).count();
+    let mut counted = Vec::new();
+    for ue in [veiled, ordinary] {
+        net.command(ue, Command::Register);
+        net.settle(SECOND);
+        assert_eq!(net.ue_ref(ue).state(), MmState::Registered);
+        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.settle(SECOND);
+        counted.push(signs(&net));
+    }
+    assert_eq!(counted[0], 0);
+    assert!(counted[1] > 0, "an ordinary UE is followed");
 }

@@ -284,6 +284,7 @@ fn conforms(doc: &Value, schema: &Value, value: &Value, at: &str) {
     let is = match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_f64() => "number",
         Value::Number(_) => "integer",
         Value::String(_) => "string",
         Value::Array(_) => "array",

@@ -249,7 +249,7 @@ fn ueransim(a: &Attachment) -> Vec<File> {
     let (code_type, code) = (a.code.0, &a.code.1);
     let ue = format!(
         "supi: '{supi}'\nmcc: '{home_mcc}'\nmnc: '{home_mnc}'\n{suci}routingIndicator: '0000'\nkey: '{k}'\nop: '{code}'\nopType: '{code_type}'\n\
-         amf: '{amf}'\nimei: '356938035643803'\nimeiSv: '4370816125816151'\ngnbSearchList:\n  - {address}\n\
+         amf: '{amf}'\nimei: '001010123456780'\nimeiSv: '0010101234567801'\ngnbSearchList:\n  - {address}\n\
          uacAic:\n  mps: false\n  mcs: false\n\
          uacAcc:\n  normalClass: 0\n  class11: false\n  class12: false\n  class13: false\n  class14: false\n  class15: false\n\
          sessions:\n  - type: '{kind}'\n    apn: '{dnn}'\n    slice:\n      {}\n\

@@ -257,7 +257,7 @@ fn no_log_line_and_no_event_shows_the_debug_form_of_a_type() {
     let kinds: BTreeSet<usize> = ran_events().iter().map(kind_of_ran).collect();
     assert_eq!(kinds, (0..21).collect());
     let kinds: BTreeSet<usize> = ue_events().iter().map(kind_of_ue).collect();
-    assert_eq!(kinds, (0..17).collect());
+    assert_eq!(kinds, (0..19).collect());
     let all = texts(|observer| {
         observer.association_up(ON, "192.0.2.1:38412");
         for event in ue_events() {

@@ -101,7 +101,7 @@ impl From<Resource> for Kind {
     }
 }
 
-/// Where somebody is: the domain in its TLS certificate, and the address.
+/// An endpoint: the domain in its TLS certificate, and the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Domain.

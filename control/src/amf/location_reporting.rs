@@ -222,13 +222,14 @@ fn report(ue: Ue) {
     ue.event(Event::Located { subject, tai, cell });
 }
 
-/// Whether the movement of this UE may be predicted: the operator has not excluded the subscriber, nor the data network of one of its
-/// sessions.
+/// Whether the movement of this UE may be predicted: it is not veiled, and the operator has not excluded the subscriber, nor the data
+/// network of one of its sessions.
 pub(crate) fn is_predicted(ue: Ue) -> bool {
     let config = ue.config();
     let Prediction { excluded_dnns, excluded_supis, .. } = &config.amf.prediction;
     let excluded = ue.with(|p| {
-        p.amf.supi.is_none_or(|supi| excluded_supis.contains(&supi))
+        p.veil.is_some()
+            || p.amf.supi.is_none_or(|supi| excluded_supis.contains(&supi))
             || p.sessions.values().any(|s| excluded_dnns.contains(&s.dnn))
     });
     config.amf.signs && !excluded

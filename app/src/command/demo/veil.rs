@@ -19,6 +19,7 @@ use whimbrel_veil::token::TokenHash;
 use self::ledger::{Leak, Seen, claims, recorded};
 use super::super::{Done, print, table};
 use super::Options;
+use crate::console::Metric;
 use crate::playground::veil::{OPERATORS, Operator, VeilPlayground, token_in};
 use crate::playground::{NAME, Servers};
 
@@ -99,7 +100,7 @@ pub(super) fn run(options: &Options) -> Done {
     let taken_over = playground
         .operators
         .iter()
-        .map(|o| o.reading("whimbrel_ues_taken_over_total").unwrap_or(0.0))
+        .map(|o| o.reading(Metric::UesTakenOver.name()).unwrap_or(0.0))
         .sum::<f64>();
     let logged = playground.logged();
     playground.stop_operators()?;
