@@ -375,7 +375,8 @@ impl Control {
     /// On a user plane that runs.
     pub(crate) fn with(handle: Handle, mut config: Config) -> Self {
         config.user.shards = handle.threads();
-        let c = UpfC::new(config.user.clone(), (config.clock)()).unwrap();
+        // The time of the start is part of what TEIDs are drawn from: with the same one, sessions are the same each time.
+        let c = UpfC::new(config.user.clone(), whimbrel_ids::Instant(1 << 50)).unwrap();
         let mut it = Self { c, handle, config, sequence: 1, sessions: 1 };
         it.associate();
         it
