@@ -30,6 +30,7 @@ use super::open::{Process, certify};
 use super::{READY_WITHIN, first_supi, seed};
 use crate::client::Client;
 use crate::config::broker::veil_store;
+use crate::console::Metric;
 
 /// The operators.
 pub(crate) const OPERATORS: usize = 2;
@@ -110,8 +111,9 @@ impl Operator {
         let begin = Instant::now();
         while begin.elapsed() < READY_WITHIN {
             for n in 0..self.cpfs.len() {
-                let serves =
-                    Client::new(cpf_api(self.nth, n)).reading("whimbrel_cpf_ues").is_ok_and(|ues| ues > 0.0);
+                let serves = Client::new(cpf_api(self.nth, n))
+                    .reading(Metric::CpfUes.name())
+                    .is_ok_and(|ues| ues > 0.0);
                 if let Some(cpf) = self.cpfs.get_mut(n).filter(|_| serves) {
                     cpf.kill();
                     return Ok(());
