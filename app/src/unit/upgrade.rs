@@ -127,8 +127,9 @@ impl Upgrade {
         let since = done.then(|| *self.reached.get_or_insert_with(Instant::now));
         let settled = match self.step {
             Step::NewCpfs | Step::OldCpf(_) => SETTLED_AFTER,
-            // Where both CTAs have one endpoint, no gNB has to connect.
-            Step::NewReplica(_) if manager.shares_n2() => Duration::ZERO,
+            // Where both CTAs have one endpoint, no gNB has to connect; but the primary learns of its replica only from the record that the
+            // manager has just stored, and hands over only then.
+            Step::NewReplica(_) if manager.shares_n2() => SETTLED_AFTER,
             Step::NewReplica(_) => GNBS_CONNECT_WITHIN,
             Step::OldReplica(_) | Step::OldPrimary(_) | Step::LastCta | Step::Upf => Duration::ZERO,
         };
