@@ -82,6 +82,7 @@ impl Servers {
 
     /// The streams so far are over: others with the same addresses follow.
     pub(crate) fn forget_streams(&self) {
+        *self.gaps.0.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
         self.forget.store(true, Ordering::Relaxed);
     }
 

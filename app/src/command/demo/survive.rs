@@ -219,6 +219,8 @@ fn play(
         spin: Duration::from_micros(20),
     };
     let (noticed, over) = (Mutex::new(Noticed::default()), Mutex::new(false));
+    // UEs of an earlier scenario have stopped.
+    servers.forget_streams();
     let gaps = servers.gaps();
     let directory = playground.unit_directory();
     let (outcomes, reports) = std::thread::scope(|scope| {
