@@ -155,13 +155,13 @@ mod tests {
         let text = reading().text();
         for part in [
             "700 MiB in memory, limit 800 MiB",
+            "about 1416 MiB", // 999,000 contexts as they are in place of 320 MiB
             "999000 rest",
             "90.00 % of 1000",
             "100 MiB of regions in memory",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(reading().without() > 2 << 30, "{text}");
         assert!(!text.contains("damaged") && !text.contains("no room"));
         let worse = Reading { not_stored: 3, damaged: 1, ..reading() }.text();
         assert!(worse.contains("no room") && worse.contains("register again"), "{worse}");
