@@ -48,7 +48,7 @@ unsafe extern "sysv64" fn begin() {
 #[inline(always)]
 pub(crate) unsafe fn switch(from: *mut Context, to: *const Context) {
     // SAFETY: all registers are declared as overwritten, but for two that the compiler keeps for itself and that are pushed, and the stack
-    // pointer, which is restored by whoever resumes. Without `nostack` the compiler keeps nothing below the stack pointer here.
+    // pointer, which is restored at the resumption. Without `nostack` the compiler keeps nothing below the stack pointer here.
     unsafe {
         asm!(
             "push rbx",

@@ -62,7 +62,7 @@ pub(crate) fn backup(options: &BackupOptions) -> Done {
     }
     text += match written.with_key {
         true => {
-            "It has the key file: whoever reads it can clone every SIM. Keep it where only you can read it.\n"
+            "It has the key file: anyone with a copy can clone every SIM. Keep it where only you can read it.\n"
         }
         false => "It lacks the key file: keep that elsewhere, or the subscribers' keys are lost.\n",
     };

@@ -1,7 +1,7 @@
 //! What the AMF asks brokers (CellBricks, chapter 3.4.1, crate `whimbrel_open`; LOCA, chapter 4.4.2, crate `whimbrel_veil`).
 //!
 //! A UE's machine asks with a [`Request`] among its outputs and gets an [`Answer`] as a later input. The machine holds no key of the
-//! operator's: whoever sends the question signs it ([`Question::sign`], [`VeilQuestion::sign`]). The octets of the answer are unverified; the machine checks
+//! operator's: the process that sends the question signs it ([`Question::sign`], [`VeilQuestion::sign`]). The octets of the answer are unverified; the machine checks
 //! them. The machine asks the same again while nothing comes, and the broker gives the same answer, so that neither a lost question
 //! nor a lost answer costs the UE anything.
 

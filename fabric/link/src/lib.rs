@@ -36,7 +36,7 @@
 //! Processes of one host that have a pool of `fabric/shm` in common ([`Links::share`]) connect, greet and authenticate each other as all do. Then
 //! each says in a sealed control frame where it is in the pool, and its frames leave the socket for its ring to the peer: without a system call while
 //! both are busy, and without sealing, for the pool is the host's. The socket stays: its end is the end of the link. Where there is no pool, where a
-//! ring is still used by a former link, and with a peer that wrote rubbish into the pool, frames stay on the socket. Whoever has such links and is
+//! ring is still used by a former link, and with a peer that wrote rubbish into the pool, frames stay on the socket. A process with such links that is
 //! about to wait on [`Links::fd`] asks [`Links::next_deadline`] first, from where on others wake this process.
 //!
 //! # What a peer can cost

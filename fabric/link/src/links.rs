@@ -112,7 +112,7 @@ impl Links {
         self.epoll.as_fd()
     }
 
-    /// When [`Links::drain`] and [`Links::flush`] are due even if nothing arrives; [`Instant::ZERO`] if now. Whoever asks is about to wait: until
+    /// When [`Links::drain`] and [`Links::flush`] are due even if nothing arrives; [`Instant::ZERO`] if now. The caller is about to wait: until
     /// the next `drain`, peers that share memory wake this process through [`Links::fd`].
     pub fn next_deadline(&self) -> Option<Instant> {
         if let Some(rings) = &self.rings {

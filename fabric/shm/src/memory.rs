@@ -36,7 +36,7 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Maps `words` words of a file. `writable` begins and ends at pages.
     ///
-    /// Errors: the file is not sealed, which is refused because whoever has it could shorten it and end this process; it has another size;
+    /// Errors: the file is not sealed, which is refused because another process could shorten it and end this one; it has another size;
     /// those of mmap(2).
     pub(crate) fn open(file: impl AsFd, words: usize, writable: Range<usize>) -> io::Result<Self> {
         let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));

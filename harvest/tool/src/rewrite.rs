@@ -1,7 +1,7 @@
 //! The new code: blocks that get yields are moved into a segment of their own, and a jump is left where each began.
 //!
 //! All else stays where it was linked: calls (so return addresses, exceptions and backtraces are as before), tables, data, and the rest of each
-//! moved block, which is as good as its copy for whoever jumps there. A yield costs two jumps more than one that is compiled in.
+//! moved block, which is as good as its copy for code that jumps there. A yield costs two jumps more than one that is compiled in.
 
 use std::collections::{BTreeMap, BTreeSet};
 

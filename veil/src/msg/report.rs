@@ -11,7 +11,7 @@ use super::{MessageType, causes, emit_domain, read_domain, read_signature, whole
 use crate::crypto::{Response, Signed, SigningKey, VerifyingKey, hash};
 use crate::token::TokenHash;
 
-/// The unit in which usage is reported, in octets: an exact volume would let B know sessions again at whoever watches a link.
+/// The unit in which usage is reported, in octets: an exact volume would let B recognise sessions with the help of an observer of a link.
 pub const USAGE_UNIT_OCTETS: u64 = 1_000_000;
 
 /// Octets as units, a begun one counted whole.

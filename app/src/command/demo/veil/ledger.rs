@@ -16,7 +16,7 @@ use whimbrel_veil::msg::{Answer, AnswerBody, GroupAnswer, OperatorRequest, Usage
 
 use crate::playground::veil::{DOMAIN, VeilPlayground};
 
-/// What is known of a session to whoever wrote the play: not to the parties.
+/// What the demonstration knows of a session, and the parties do not.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) user: usize,
