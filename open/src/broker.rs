@@ -142,7 +142,7 @@ pub struct AnswerRecord {
 /// What came of a request.
 #[derive(Debug)]
 pub enum BrokerEvent {
-    /// Whoever sent it is not authenticated.
+    /// The sender is not authenticated.
     Rejected(Rejection),
     /// Refused.
     Refused {

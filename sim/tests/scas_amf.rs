@@ -248,7 +248,7 @@ fn tc_bidding_down_at_registration() {
     );
 }
 
-#[test] // TS 24.501 §4.4.4.3: plain messages are not taken once a connection is protected, whichever they are
+#[test] // TS 24.501 §4.4.4.3: plain messages are not taken once a connection is protected, of any kind
 fn tc_plain_nas_after_security() {
     let (mut net, ue) = one_registered(19);
     let guti = net.ue_ref(ue).guti().expect("a 5G-GUTI");

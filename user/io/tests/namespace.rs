@@ -133,7 +133,7 @@ fn gnb_is_reached_over_ipv6() {
     });
 }
 
-#[test] // RFC 791 §3.2, RFC 8200 §4.5: the outer packet is fragmented, whoever sends it
+#[test] // RFC 791 §3.2, RFC 8200 §4.5: the outer packet is fragmented in both directions
 fn a_packet_that_is_too_long_for_n3_goes_in_fragments() {
     with_each_io("a_packet_that_is_too_long_for_n3_goes_in_fragments", |io, ran| {
         let mut config = config(io);

@@ -126,7 +126,7 @@ impl ControlLoop {
         Some(operation)
     }
 
-    /// Asks for UEs at whichever CPFs serve them.
+    /// Asks for UEs at the CPFs that serve them.
     fn query_ues(&mut self, now: Instant, which: UeQuery, reply: UeQueryReply) {
         match (self.role.pool_mut(), self.active.cta().cpf()) {
             (Some(pool), _) => pool.query_ues(which, reply),
