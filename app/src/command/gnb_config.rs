@@ -240,6 +240,8 @@ fn ueransim_slice(slice: SNssai, indent: &str) -> String {
     format!("sst: {}{sd}", slice.sst)
 }
 
+/// UERANSIM 3.3.0 has IPv4 sessions alone. Where the core is on the UE's machine, the kernel would deliver packets to the core's addresses
+/// without the tunnel, unless the UE's device is in a namespace of its own.
 fn ueransim(a: &Attachment) -> Vec<File> {
     let (mcc, mnc) = (a.mcc(), a.mnc());
     let (home_mcc, home_mnc, _) = a.home();
@@ -255,11 +257,13 @@ fn ueransim(a: &Attachment) -> Vec<File> {
         }
         None => "protectionScheme: 0\n".into(),
     };
-    let (supi, k, amf, dnn, kind) = (a.supi, &a.k, &a.management_field, &a.dnn, a.session_type);
+    let (supi, k, amf, dnn) = (a.supi, &a.k, &a.management_field, &a.dnn);
+    let kind = if a.session_type == "IPv6" { "IPv6" } else { "IPv4" };
+    let namespace = if a.gnb.is_loopback() { "useNamespace: true\n" } else { "" };
     let (code_type, code) = (a.code.0, &a.code.1);
     let ue = format!(
         "supi: '{supi}'\nmcc: '{home_mcc}'\nmnc: '{home_mnc}'\n{suci}routingIndicator: '0000'\nkey: '{k}'\nop: '{code}'\nopType: '{code_type}'\n\
-         amf: '{amf}'\nimei: '001010123456780'\nimeiSv: '0010101234567801'\ngnbSearchList:\n  - {address}\n\
+         amf: '{amf}'\nimei: '001010123456780'\nimeiSv: '0010101234567801'\n{namespace}gnbSearchList:\n  - {address}\n\
          uacAic:\n  mps: false\n  mcs: false\n\
          uacAcc:\n  normalClass: 0\n  class11: false\n  class12: false\n  class13: false\n  class14: false\n  class15: false\n\
          sessions:\n  - type: '{kind}'\n    apn: '{dnn}'\n    slice:\n      {}\n\
@@ -416,13 +420,19 @@ mod tests {
             ("homeNetworkPublicKeyId", json!("7")),
             (
                 "sessions",
-                json!([{ "type": "IPv4v6", "apn": "internet", "slice": { "sst": "2", "sd": "0x0000ab" } }]),
+                json!([{ "type": "IPv4", "apn": "internet", "slice": { "sst": "2", "sd": "0x0000ab" } }]),
             ),
             ("configured-nssai", json!([{ "sst": "2", "sd": "0x0000ab" }])),
             ("gnbSearchList", json!(["192.0.2.9"])),
         ] {
             assert_eq!(ue[key], expected, "{key}");
         }
+        let mut here = attached(subscriber(), None).unwrap();
+        here.gnb = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        assert_eq!(
+            (&ue["useNamespace"], &value(&ueransim(&here)[1].1)["useNamespace"]),
+            (&Value::Null, &json!("true"))
+        );
     }
 
     #[test] // TS 35.207 §3.3 test set 1: OPc of K and OP
