@@ -16,11 +16,14 @@ import concurrent.futures
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
+# What the commands use beside the program.
+TOOLS = ["ip", "ping", "curl", "openssl", "etcd"]
 # A page that takes longer hangs: the slowest takes some ten seconds on a busy machine.
 PAGE_SECONDS_MAX = 120
 MARKS = r"<!--\s*(run|prepare|not run)((?: in (?!the )[a-z0-9]+)?)(, prints:| in the background until it prints:|:|)\s*(.*?)\s*-->"
@@ -163,7 +166,7 @@ def run(page, text):
         os.mkdir(os.path.join(tmp, "etc"))
         with open(os.path.join(tmp, "script"), "w") as file:
             file.write(script(page, found))
-        env = {**os.environ, "tmp": tmp, "PATH": f"{programs}:{os.environ['PATH']}:/usr/sbin:/sbin"}
+        env = {**os.environ, "tmp": tmp, "PATH": f"{programs}:{os.environ['PATH']}"}
         inside = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", os.path.join(tmp, "script")]
         try:
             done = subprocess.run(inside, cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -203,6 +206,11 @@ def main():
         sys.exit(77)
     if sys.argv[1:2] == ["--selftest"]:
         return selftest()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    missing = [tool for tool in TOOLS if not shutil.which(tool)]
+    if missing:
+        print(f"the book's commands need {', '.join(missing)}")
+        sys.exit(77)
     pages = sys.argv[1:] or pages_of_the_book()
     texts = {page: open(os.path.join(ROOT, page)).read() for page in pages}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use super::value::Value;
 
+/// Keys that exist in builds for measurements alone.
+const OF_OTHER_BUILDS: [&str; 1] = ["heartbeat_experiment"];
+
 /// One key.
 pub(super) struct Entry {
     pub(super) key: &'static str,
@@ -48,6 +51,9 @@ impl Reference {
 
     /// Adds a key of a section.
     pub(super) fn add(&mut self, path: &str, entry: Entry) {
+        if OF_OTHER_BUILDS.contains(&entry.key) {
+            return;
+        }
         self.part(path).entries.push(entry);
     }
 
