@@ -84,6 +84,11 @@ enum Command {
     },
     /// Print the reference of all metrics as Markdown (docs/metrics.md).
     Metrics,
+    /// Print a page of the reference as Markdown (docs/reference).
+    Reference {
+        /// Which page.
+        page: command::reference::Page,
+    },
     /// Manage subscribers: their keys, slices and data networks.
     Subscriber {
         #[command(subcommand)]
@@ -105,7 +110,7 @@ enum Command {
     Restore(command::backup::RestoreOptions),
     /// Bring the subscribers' store to the layout of this release, or back to the one before.
     Migrate(command::backup::MigrateOptions),
-    /// Print configurations of emulated gNBs and UEs that attach to this core.
+    /// Print configurations of gNBs and UEs that attach to this core.
     GnbConfig {
         #[command(subcommand)]
         command: command::gnb_config::GnbConfigCommand,
@@ -326,6 +331,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Open { command } => command::open::run(command),
         Command::Relay { command } => command::relay::run(command),
         Command::Metrics => command::print(&crate::console::metrics_page()),
+        Command::Reference { page } => command::reference::run(page, Cli::command()),
         Command::Subscriber { command } => command::subscriber::run(command),
         Command::Completions { shell } => completions(shell),
         Command::Man { folder } => {
@@ -411,7 +417,9 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut wrong = Vec::new();
         let mut found = 0;
-        for folder in ["", "docs", "app", "bench", "tests/interop", "tests/live"] {
+        for folder in
+            ["", "docs", "docs/ran", "docs/reference", "app", "bench", "tests/interop", "tests/live"]
+        {
             for entry in std::fs::read_dir(root.join(folder)).unwrap().flatten() {
                 let name = entry.file_name().into_string().unwrap_or_default();
                 if !name.ends_with(".md") || name == "CHANGELOG.md" {
@@ -465,6 +473,13 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    #[test] // CONTRIBUTING.md: what the documents say of a command is what it does
+    fn the_command_reference_is_current() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/cli.md");
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(written == command::reference::cli(Cli::command()), "docs/reference is stale: ./x reference");
     }
 
     #[test]

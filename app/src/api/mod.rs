@@ -19,6 +19,7 @@ mod patience;
 mod port_owner;
 mod problem;
 mod ran;
+mod reference;
 mod routes;
 mod server;
 mod signalling;
@@ -47,6 +48,7 @@ pub(crate) use auth::{accounts_file, local_token_file};
 pub(crate) use handlers::Throughput;
 pub(crate) use handlers::{ProcedureStatus, Status};
 pub(crate) use port_owner::cannot_listen;
+pub(crate) use reference::page as reference;
 #[cfg(test)]
 use server::Server;
 pub(crate) use server::{start, start_on};

@@ -94,11 +94,16 @@ fn found(file: Option<&Path>) -> Result<(String, PathBuf), LoadError> {
 /// The defaults as commented YAML.
 pub(crate) fn defaults() -> String {
     let mut pass = Pass::printing();
-    read(&mut pass, &Node { at: Position::START, value: NodeValue::Null }, false);
+    all_keys(&mut pass);
     format!(
         "# Configuration of a broker (docs/open.md). `whimbrel broker init` writes one with keys and certificates.\n\n{}",
         pass.into_text()
     )
+}
+
+/// Every section, without a file.
+pub(super) fn all_keys(pass: &mut Pass) {
+    read(pass, &Node { at: Position::START, value: NodeValue::Null }, false);
 }
 
 fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<BrokerStore>) {

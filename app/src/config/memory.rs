@@ -83,12 +83,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Memory {
             ),
             rest_after: s.value("rest_after", Duration::from_secs(2), "A UE rests after this time without messages, 100ms to 1h."),
         };
-        if memory.limit.is_some_and(|limit| limit.0 < LIMIT_MIN) {
-            s.refuse("limit", "a core needs more memory".to_owned(), format!("write {} or more", Octets(LIMIT_MIN).show()));
-        }
-        if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&memory.rest_after) {
-            s.refuse("rest_after", "it is out of bounds".to_owned(), "write 100ms to 1h");
-        }
+        let is_enough = memory.limit.is_none_or(|limit| limit.0 >= LIMIT_MIN);
+        s.bound("limit", is_enough, "a core needs more memory", format!("{} or more", Octets(LIMIT_MIN).show()));
+        let is_within = (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&memory.rest_after);
+        s.bound("rest_after", is_within, "it is out of bounds", "100ms to 1h");
         memory
     })
 }

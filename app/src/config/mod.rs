@@ -24,6 +24,7 @@ pub(crate) mod open;
 mod overload;
 mod peer_amfs;
 pub(crate) mod problem;
+mod reference;
 mod refusals;
 mod router_link;
 mod section;
@@ -269,6 +270,15 @@ pub(crate) fn defaults() -> String {
          # `whimbrel check FILE` reports the errors of a file before it is used.\n\n{}",
         pass.into_text()
     )
+}
+
+/// The reference of all keys as Markdown, `docs/reference/configuration.md`.
+pub(crate) fn reference() -> String {
+    let mut pass = Pass::describing();
+    all_keys(&mut pass, &Node { at: Position::START, value: NodeValue::Null });
+    let mut broker = Pass::describing();
+    broker::all_keys(&mut broker);
+    reference::page(&pass.into_reference(), &broker.into_reference())
 }
 
 /// The default configuration.

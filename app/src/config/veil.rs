@@ -306,7 +306,7 @@ fn relay(s: &mut Section<'_, '_>) -> Option<(Place, EpochKey)> {
         let key = s.optional::<SealedTo>(
             "gateway_key",
             "\"64 digits\"",
-            "As `whimbrel veil relay-key` printed it.",
+            "As `whimbrel relay key` printed it.",
         );
         let id = s.value("gateway_key_id", 1u8, "");
         let place = Place { domain: domain?, address: address? };

@@ -106,7 +106,7 @@ impl ControlLoop {
         if pair.copies_to != copies_to {
             pair.copies_to = copies_to;
             let store = self.active.subscribers().store();
-            pair.feed = copies_to.and_then(|_| SubscriberFeed::begin(now, store));
+            pair.feed = copies_to.map(|_| SubscriberFeed::begin(now, store));
         }
         let Some(feed) = &mut pair.feed else { return };
         if !saved.is_empty() {
