@@ -37,7 +37,7 @@ pub use ports::descriptors::Descriptors;
 pub use ports::memory::Memory;
 #[cfg(feature = "measure")]
 pub use ports::pcap::Replay;
-pub use state::{StateFile, boot};
+pub use state::{StateFile, StateLock, boot};
 pub use tap::Tapped;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};
 
@@ -54,6 +54,13 @@ impl UserPlane {
     /// Starts it on sockets and TUN devices that are open: those that the process before it had, or another one holds. Errors: likewise.
     pub fn start_on(config: Config, descriptors: Descriptors) -> Result<Handle, StartError> {
         handle::start(config, Some(descriptors))
+    }
+
+    /// Packet threads on the sockets and devices of another process that stand ready to take packets as soon as [`Handle::begin`] is called: that process
+    /// has ended then. [`Handle::set_up_host`] follows. `None`: packets come by AF_XDP, and interfaces are of one process at a time. Errors: as
+    /// with [`Self::start_on`].
+    pub fn stand_by(config: Config, descriptors: Descriptors) -> Result<Option<Handle>, StartError> {
+        handle::stand_by(config, descriptors)
     }
 
     /// Starts it on files instead, with one packet thread: frames of a capture are received when [`Replay::begin`] says so, those that

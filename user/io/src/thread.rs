@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -31,8 +32,6 @@ const SPINS: u32 = 8;
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// Pause after a failed reception, so that a deleted device does not keep a core busy.
 const ERROR_PAUSE: Duration = Duration::from_millis(5);
-/// Between two looks for sessions of a former process, before packets are taken.
-const WAIT_PAUSE: Duration = Duration::from_micros(50);
 /// How long an end marker waits where there is a fast path: packets to the same tunnel that a driver has decided on may still be in its
 /// hands, and it comes behind the last (TS 23.501 §5.8.2.9). A burst of 64, many times over.
 const END_MARKER_AFTER: Duration = Duration::from_micros(100);
@@ -207,7 +206,7 @@ pub(crate) fn run<P: Ports>(
     };
     while shared.waits.load(Ordering::Acquire) && !shared.stop.load(Ordering::Acquire) {
         if w.requests(clock()) == 0 {
-            std::thread::sleep(WAIT_PAUSE);
+            w.await_request();
         }
     }
     while w.requests(clock()) > 0 {}
@@ -365,8 +364,16 @@ impl<P: Ports> Worker<'_, P> {
         }
     }
 
+    /// Sleeps until something is asked, or packets may be taken.
+    fn await_request(&mut self) {
+        if self.ends.requests.sleep() && self.shared.waits.load(Ordering::SeqCst) {
+            // A failure makes this thread look more often.
+            let _ = poll::readable(&[self.ends.requests.as_fd()], SLEEP_MAX);
+        }
+        self.ends.requests.awake();
+    }
+
     fn sleep(&mut self, clock: &Clock) {
-        use std::os::fd::AsFd;
         if !self.ends.requests.sleep()
             || !self.ends.queues.is_idle()
             || self.shared.stop.load(Ordering::Acquire)
