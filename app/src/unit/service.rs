@@ -138,6 +138,18 @@ impl Service {
         state.publish(&changes);
     }
 
+    /// A process is another function from now on: the replica of the UPF is the UPF.
+    pub(super) fn rename(&self, run: Run, to: Function) {
+        let mut state = self.state();
+        let Some((function, _)) = state.admitted.get_mut(&run.pid).filter(|(_, of)| *of == run) else {
+            return;
+        };
+        let from = std::mem::replace(function, to);
+        if let Some(joined) = state.joined.remove(&from) {
+            state.joined.insert(to, joined);
+        }
+    }
+
     /// What is read from the records.
     pub(super) fn records<R>(&self, read: impl FnOnce(&Records) -> R) -> R {
         read(&self.state().records)
@@ -211,13 +223,13 @@ impl Service {
             }
             state.admitted.get(&pid).copied()
         };
-        let (function, run) = match (question.subject, admitted) {
+        let run = match (question.subject, admitted) {
             (Subject::Status {}, _) => return self.show(stream),
             (Subject::Upgrade { program }, _) => return self.upgrade(stream, program),
             (Subject::Request(request), Some((_, run))) => return self.answer(stream, run, request),
-            (Subject::Hello(hello), Some((function, run))) if hello.function == function.to_string() => {
+            (Subject::Hello(hello), Some((function, run))) if is_called(function, &hello.function) => {
                 self.hello(stream, &mut lines, function, hello)?;
-                (function, run)
+                run
             }
             (Subject::Request(_) | Subject::Hello(_), _) => {
                 let sentence = format!("the process {pid} is not that function of this unit");
@@ -230,7 +242,7 @@ impl Service {
             let Descriptors(names) = serde_json::from_slice(&line)?;
             let descriptors = lines.take_descriptors(names.len())?;
             let mut state = self.state();
-            if state.admitted.get(&run.pid) == Some(&(function, run)) {
+            if let Some((function, _)) = state.admitted.get(&run.pid).copied().filter(|(_, of)| *of == run) {
                 state.joined.get_mut(&function).into_iter().for_each(|joined| joined.beats += 1);
                 state.keep(names.into_iter().zip(descriptors).collect(), Some(function));
             }
@@ -377,11 +389,16 @@ impl State {
     }
 }
 
+/// Whether a process of this function may call itself so: a replica of the UPF keeps its name when it becomes the UPF.
+fn is_called(function: Function, name: &str) -> bool {
+    function.to_string() == name || function == Function::Upf && name == Function::UpfReplica.to_string()
+}
+
 /// Whether a function gets the descriptors of this name.
 fn is_for(name: &str, function: Function) -> bool {
     match name.split('/').next() {
         Some("cta") => matches!(function, Function::Cta(_)),
-        Some("upf") => function == Function::Upf,
+        Some("upf") => matches!(function, Function::Upf | Function::UpfReplica),
         Some("pool") => matches!(function, Function::Cta(_) | Function::Cpf(_)),
         _ => false,
     }

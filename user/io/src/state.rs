@@ -52,6 +52,11 @@ impl StateLock {
     pub fn wait(&self) -> io::Result<()> {
         self.0.lock()
     }
+
+    /// The file, which this process has. Errors: those of [`StateFile::of`].
+    pub fn into_state(self, config: &Config) -> io::Result<StateFile> {
+        StateFile::of_file(self.0, config)
+    }
 }
 
 impl StateMemory for StateFile {

@@ -352,8 +352,10 @@ pub(super) fn signal(
 /// and so has each UE. Errors: it takes too long.
 pub(super) fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
     let is_complete = |status: &Status| {
-        let all =
-            status.functions.iter().all(|f| matches!(f.state.as_str(), "running" | "primary" | "replica"));
+        let all = status
+            .functions
+            .iter()
+            .all(|f| matches!(f.state.as_str(), "running" | "primary" | "replica" | "frozen"));
         let has = |state: &str| status.functions.iter().any(|f| f.state == state);
         let gone = killed.is_none() || status.functions.iter().all(|f| f.pid != killed);
         gone && all && has("primary") && has("replica")
