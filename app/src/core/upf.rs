@@ -17,8 +17,8 @@ use whimbrel_user::{
     Ipv6Net, Outbox, PointToPoint, ReservedPools, Restored, SessionId, State, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{
-    DataNetworkDevice, Descriptors, FramesDevice, Handle, N3Io, QueueFull, StartError, StateFile, Tapped,
-    UserPlane, boot,
+    Beats, DataNetworkDevice, Descriptors, FramesDevice, Handle, N3Io, QueueFull, StartError, StateFile,
+    Tapped, UserPlane, boot,
 };
 
 use super::n4::{N4Socket, UNSPECIFIED};
@@ -149,6 +149,7 @@ impl LocalUpf {
         let mut upf = Self::of(c, endpoint, plane, n4, out, alone);
         upf.drain(clock::now(), &mut Vec::new());
         upf.plane.begin();
+        show_beats(&upf.plane);
         Ok(upf)
     }
 
@@ -485,6 +486,15 @@ pub(super) fn apply(plane: &Handle, changes: impl IntoIterator<Item = Change>) {
             std::thread::yield_now();
             waiting = plane.apply(change);
         }
+    }
+}
+
+/// Has the packet threads show that they live, where the manager of a unit watches them.
+pub(super) fn show_beats(plane: &Handle) {
+    match descriptors::take(descriptors::UPF_BEATS).map(Beats::of) {
+        Some(Ok(beats)) => plane.show_beats(beats),
+        Some(Err(e)) => warn!("the manager of this unit finds late that a packet thread hangs: {e}"),
+        None => {}
     }
 }
 

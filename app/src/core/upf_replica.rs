@@ -125,6 +125,7 @@ impl ReadyReplica {
         upf::apply(&plane, std::mem::take(&mut out.changes));
         plane.begin();
         let took = begun.elapsed();
+        upf::show_beats(&plane);
         upf::log_restored(restored);
         info!(us = took.as_micros() as u64, "the UPF has ended, and this replica goes on in its place");
         Ok(LocalUpf::of_replica(c, endpoint, plane, n4, out, &plane_config))

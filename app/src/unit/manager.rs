@@ -18,6 +18,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
+use whimbrel_user_io::Beats;
 
 use super::descriptors;
 use super::directory::{self, Directory, ManagerLock};
@@ -27,6 +28,7 @@ use super::process::Process;
 use super::records::{Records, Run};
 use super::restarts::{Restarts, Verdict};
 use super::service::{Order, Service};
+use super::upf_watch::UpfWatch;
 use super::upgrade::Upgrade;
 use crate::api;
 use crate::client::Client;
@@ -108,6 +110,8 @@ pub(super) struct Manager {
     renews: Option<Instant>,
     /// When functions that hang were looked for last.
     looked: Instant,
+    /// Finds a UPF that hangs; `None`: it is found by its missing beats alone.
+    upf_watch: Option<UpfWatch>,
     /// SIGHUP has come.
     reloads: Arc<AtomicBool>,
     _lock: ManagerLock,
@@ -162,11 +166,14 @@ impl Manager {
             complete: false,
             renews: None,
             looked: Instant::now(),
+            upf_watch: None,
             reloads,
             _lock: lock,
         };
         manager.open_api()?;
         manager.open_pool();
+        manager.upf_watch =
+            manager.watch_upf().inspect_err(|e| warn!("a UPF that hangs is found late: {e}")).ok();
         for function in missing(manager.config.unit.cpfs, &manager.members()) {
             manager.add(function);
         }
@@ -215,6 +222,39 @@ impl Manager {
                     .for_each(|(name, descriptor)| self.service.keep(&name, descriptor));
             }
             Err(e) => warn!("functions reach each other over sockets: no memory can be shared: {e}"),
+        }
+    }
+
+    /// Watches the packet threads of the UPF, whichever process has them. Errors: one sentence.
+    fn watch_upf(&self) -> Result<UpfWatch, String> {
+        let cannot = |e: std::io::Error| format!("its threads have no memory to show that they live: {e}");
+        let until = Instant::now() + CONNECTED_WITHIN;
+        while self.runs(Function::Upf)
+            && !self.service.keeps(descriptors::UPF_BEATS)
+            && Instant::now() < until
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let beats = match self.service.duplicate(descriptors::UPF_BEATS) {
+            Some(memory) => Beats::of(memory).map_err(cannot)?,
+            None => Beats::create().map_err(cannot)?,
+        };
+        self.service.keep(descriptors::UPF_BEATS, beats.as_fd().try_clone_to_owned().map_err(cannot)?);
+        let frames = self.config.data_networks.iter().filter(|network| network.ethernet).count();
+        let wake = self.wake.clone();
+        let found = move || {
+            // A counter at its limit is readable already.
+            let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
+        };
+        UpfWatch::start(beats, self.service.clone(), frames, found)
+    }
+
+    /// A UPF of which a packet thread hangs is killed, and its replica goes on.
+    fn end_hanging_upf(&self) {
+        let hangs = self.upf_watch.as_ref().and_then(UpfWatch::take);
+        let process = self.members.get(&Function::Upf).and_then(|m| m.process.as_ref());
+        if let Some(process) = process.filter(|p| hangs == u32::try_from(p.run.pid).ok() && hangs.is_some()) {
+            process.signal(Signal::KILL);
         }
     }
 
@@ -458,6 +498,7 @@ impl Manager {
                 Ok(n) if n > 0 => break,
                 _ => {}
             }
+            self.end_hanging_upf();
             self.witness();
             self.end_hanging_ctas();
             self.end_silent_functions();

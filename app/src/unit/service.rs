@@ -170,6 +170,18 @@ impl Service {
         self.state().joined.remove(&function);
     }
 
+    /// Duplicates of the descriptors whose names are this and a number from zero on.
+    pub(super) fn duplicates(&self, prefix: &str) -> Vec<OwnedFd> {
+        let state = self.state();
+        let of = |n: usize| state.descriptors.get(&format!("{prefix}{n}"))?.try_clone().ok();
+        (0..).map_while(of).collect()
+    }
+
+    /// A duplicate of the descriptor of this name, if it is kept.
+    pub(super) fn duplicate(&self, name: &str) -> Option<OwnedFd> {
+        self.state().descriptors.get(name)?.try_clone().ok()
+    }
+
     /// Whether a descriptor of this name is kept.
     pub(super) fn keeps(&self, name: &str) -> bool {
         self.state().descriptors.contains_key(name)

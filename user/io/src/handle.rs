@@ -15,6 +15,7 @@ use whimbrel_user::{
     Steering, UpfU, packet_room,
 };
 
+use crate::beats::Beats;
 use crate::channel::Receiver;
 use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, Obstacle, StartError};
@@ -234,6 +235,14 @@ impl Handle {
     /// kernel's queues.
     pub fn begin(&self) {
         self.shared.waits.store(false, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// From now on the packet threads show there that they live.
+    pub fn show_beats(&self, beats: Beats) {
+        beats.begin();
+        // A second call has other memory, which nothing watches.
+        let _ = self.shared.beats.set(beats);
         self.wake();
     }
 

@@ -4,6 +4,7 @@
 //! where that is asked for and the host can, sets the host up as it is asked to, and starts one packet thread. The [`Handle`] takes the changes of UPF-C, gives back the reports, and undoes everything
 //! when it is dropped.
 
+mod beats;
 mod channel;
 mod config;
 mod error;
@@ -26,6 +27,7 @@ mod xdp;
 #[cfg(feature = "measure")]
 use std::path::Path;
 
+pub use beats::{Beat, Beats, ThreadState, readable, run_in_real_time};
 pub use channel::{Receiver, Sender, channel};
 pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, Vlan, system_clock};
 pub use error::{NoInterface, Notice, Obstacle, StartError};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use whimbrel_gtpu::message_type;
@@ -14,6 +14,7 @@ use whimbrel_user::{
     SessionCounters, SessionId, Slot, UpfU, Verdict,
 };
 
+use crate::beats::Beats;
 use crate::channel::{Receiver, Sender, channel};
 use crate::config::Clock;
 use crate::inter_thread_queues::{InterThreadQueues, inter_thread_queues};
@@ -118,6 +119,8 @@ pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
     /// No packet is taken yet: sessions of a former process come first.
     pub(crate) waits: AtomicBool,
+    /// Where the threads show that they live, if another process watches them.
+    pub(crate) beats: OnceLock<Beats>,
 }
 
 impl Shared {
@@ -140,6 +143,7 @@ impl Shared {
             tap: Tap::new()?,
             stop: AtomicBool::new(false),
             waits: AtomicBool::new(false),
+            beats: OnceLock::new(),
         };
         Ok((shared, ends.collect(), from_threads))
     }
@@ -214,6 +218,7 @@ pub(crate) fn run<P: Ports>(
     let (mut idle, mut last) = (0u32, Instant::ZERO);
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock();
+        w.shared.beats.get().into_iter().for_each(|beats| beats.turn(w.ends.number));
         let errors = w.io.receive_errors;
         // What other threads took in before, and no more than leaves room for what comes here.
         let handed = w.ends.queues.receive(&mut slots[..BURST / 2]);
@@ -388,7 +393,10 @@ impl<P: Ports> Worker<'_, P> {
         let until = next.map_or(longest, |at| at.since(clock()).min(longest));
         let mut fds = self.ports.descriptors();
         fds.push(self.ends.requests.as_fd());
+        let beats = self.shared.beats.get();
+        beats.into_iter().for_each(|beats| beats.sleeps(self.ends.number, true));
         let failed = poll::readable(&fds, until).is_err();
+        beats.into_iter().for_each(|beats| beats.sleeps(self.ends.number, false));
         drop(fds);
         self.ends.requests.awake();
         self.io.receive_errors += u64::from(failed);
