@@ -520,6 +520,27 @@ mod tests {
     }
 
     #[test]
+    fn the_replica_of_the_upf_keeps_its_connection_when_it_is_the_upf_and_may_connect_again() {
+        let unit = unit();
+        let me = unit.me;
+        unit.service.admit(Function::UpfReplica, || Ok(me)).unwrap();
+        let token = unit.directory.token().unwrap();
+        let hello = |name: &str| {
+            let other = format!(r#"{{"function":"{name}","code":"9","descriptors":[]}}"#);
+            unit.ask(&format!(r#"{{"token":"{token}","hello":{other}}}"#))
+        };
+        assert_eq!(hello("upf"), None, "it is not the UPF");
+        assert_eq!(hello("upf-replica").as_deref(), Some("[]"));
+        assert_eq!(unit.service.code_of(Function::Upf), None);
+        unit.service.rename(me, Function::Upf);
+        assert_eq!(unit.service.code_of(Function::Upf).as_deref(), Some("9"));
+        assert_eq!(unit.service.code_of(Function::UpfReplica), None);
+        // To the next manager it says the name with which it was started.
+        assert_eq!(hello("upf-replica").as_deref(), Some("[]"));
+        assert_eq!(hello("cta-1"), None);
+    }
+
+    #[test]
     fn a_cta_claims_its_home_at_the_manager_and_its_record_ends_with_its_process() {
         let unit = unit();
         unit.admit();
