@@ -821,6 +821,9 @@ fn upf_sentence(change: UpfChange, others: bool) -> (Level, &'static str) {
             "requests its release: its sessions end, and connected UEs are asked to establish them again",
         ),
         UpfChange::Released => (Level::Info, "was released"),
+        UpfChange::Restarted => {
+            (Level::Warn, "has restarted without its sessions: they are restored as soon as it is connected")
+        }
     }
 }
 

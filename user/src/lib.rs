@@ -33,7 +33,7 @@ pub use config::{
     Config, ConfigError, DataNetwork, DnIndex, FirewallError, GuaranteedRates, Ipv4Net, Ipv6Net,
     PointToPoint, ReservedPools, SliceRate,
 };
-pub use control::{Input, Outbox, Restored, UpfC};
+pub use control::{Input, Outbox, Restored, UpfC, UpfCReplica};
 pub use event::{AssociationEnd, Event};
 pub use exchange::{Change, Effects, EndMarker, Query, Report, SessionKey, Token};
 pub use firewall::{Firewall, FirewallRule, FirewallRuleError, Nat, Timeouts};
@@ -47,7 +47,7 @@ pub use pipeline::{
 pub use pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::{SessionId, TeidRound, Teids};
-pub use state::{STATE_VERSION, State, StateMemory, StateRefusal};
+pub use state::{FollowedState, STATE_VERSION, State, StateMemory, StateRefusal};
 
 mod one_process;
 pub use one_process::{Shards, Upf};

@@ -27,7 +27,7 @@ use whimbrel_store::{Format, OnExisting, Store};
 
 use crate::client::Client;
 
-pub(crate) use servers::{Gaps, NAME, Servers};
+pub(crate) use servers::{Gaps, Longest, NAME, Servers};
 
 /// The core's address in the data network, where the playground's DNS and web servers listen.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);

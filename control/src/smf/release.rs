@@ -112,15 +112,14 @@ pub(crate) fn forget(ue: Ue, psi: PduSessionId) {
     n4::delete(ue, psi);
 }
 
-/// A UPF has lost its sessions (TS 23.527 §4.3.2): a connected UE is asked to set them up again; for an idle UE the
-/// release is local.
+/// A UPF has lost its sessions (TS 23.527 §4.3.2). They are restored as soon as it is connected again, or released by [`leave_upf`]; a procedure that
+/// needs one restores it itself.
 pub(crate) fn upf_restarted(ue: Ue, upf: UpfId) {
     ue.with(|p| p.sessions.values_mut().filter(|s| s.upf == upf).for_each(|s| s.up_seid = None));
-    leave_upf(ue, upf);
 }
 
-/// Graceful release of a UPF: connected UEs are asked to set up its sessions again, at another UPF (TS 29.244
-/// §6.2.8.3).
+/// A UPF goes, or has gone with its sessions: connected UEs are asked to set them up again, at another UPF (TS 29.244 §6.2.8.3, TS 23.527
+/// §4.4).
 pub(crate) fn leave_upf(ue: Ue, upf: UpfId) {
     let sessions: Vec<PduSessionId> =
         ue.with(|p| p.sessions.values().filter(|s| s.upf == upf).map(|s| s.psi).collect());

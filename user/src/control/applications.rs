@@ -86,7 +86,7 @@ impl UpfC {
     }
 
     /// Marks the sessions whose rules name one of these: they get its new definition.
-    fn renew(&mut self, applications: &[Box<str>]) {
+    pub(super) fn renew(&mut self, applications: &[Box<str>]) {
         let names = |rules: &SessionRules| rules.applications.iter().any(|a| applications.contains(&a.id));
         let those = self.sessions.iter().filter(|(_, s)| names(&s.rules)).map(|(id, _)| id);
         self.outdated.extend(those);

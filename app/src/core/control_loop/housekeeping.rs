@@ -69,7 +69,8 @@ impl ControlLoop {
 
     /// The UPF of a unit reports to the CTA, which shows the report as its own.
     fn exchange_report(&self, place: &Place) -> Vec<Sample> {
-        if place.function == Function::Upf {
+        // A replica that runs this loop is the UPF now.
+        if matches!(place.function, Function::Upf | Function::UpfReplica) {
             let of_upf: Vec<Sample> = self.upfs.local.iter().flat_map(LocalUpf::samples).collect();
             let components: Vec<Component> = self.console.components(|c| c.all().cloned().collect());
             if let Err(e) = UpfReport::write(&place.directory, &of_upf, components.iter()) {
