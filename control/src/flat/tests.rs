@@ -27,7 +27,7 @@ const CHECKPOINTS: [(u16, &str); 4] = [
     (3, include_str!("testdata/checkpoint-3.hex")),
     (2, include_str!("testdata/checkpoint-2.hex")),
 ];
-const ENVELOPES: &str = include_str!("testdata/envelope-4.hex");
+const ENVELOPES: &str = include_str!("testdata/envelope-5.hex");
 const BATCHES: &str = include_str!("testdata/batch-6.hex");
 const CONFIGS: &str = include_str!("testdata/config-8.hex");
 
