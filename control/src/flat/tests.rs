@@ -21,7 +21,8 @@ use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
 use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
-const CHECKPOINTS: [(u16, &str); 4] = [
+const CHECKPOINTS: [(u16, &str); 5] = [
+    (6, include_str!("testdata/checkpoint-6.hex")),
     (5, include_str!("testdata/checkpoint-5.hex")),
     (4, include_str!("testdata/checkpoint-4.hex")),
     (3, include_str!("testdata/checkpoint-3.hex")),

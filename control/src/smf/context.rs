@@ -15,9 +15,8 @@ use crate::config::UpProtection;
 use crate::state::{DEFAULT_QFI, SmContext, Tunnel, bits};
 
 impl SmContext {
-    /// The N2 SM information of a setup; `None` before the UPF has given its tunnel.
-    pub(super) fn setup_request_transfer(&self) -> Option<PduSessionResourceSetupRequestTransfer> {
-        let n3 = self.n3?;
+    /// The N2 SM information of a setup; `n3`: the core's end of the tunnel.
+    pub(super) fn setup_request_transfer(&self, n3: Tunnel) -> PduSessionResourceSetupRequestTransfer {
         let mut flows =
             vec![QosFlowSetupRequestItem::new(DEFAULT_QFI, level_qos(self.five_qi, self.arp, None, false))];
         flows.extend(self.flows.iter().map(|f| QosFlowSetupRequestItem::new(f.qfi, f.level_qos())));
@@ -32,7 +31,7 @@ impl SmContext {
         transfer.pdu_session_aggregate_maximum_bit_rate =
             Some(PduSessionAggregateMaximumBitRate::new(bits(self.ambr.dl_kbps), bits(self.ambr.ul_kbps)));
         transfer.security_indication = self.security_indication();
-        Some(transfer)
+        transfer
     }
 
     /// TS 38.413 §9.3.1.27. The rate is included if integrity protection is possible.
