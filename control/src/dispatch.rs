@@ -91,7 +91,6 @@ fn handle_command(ue: Ue, command: Command) {
             area_changed(ue);
             amf::ladn::changed(ue);
         }
-        Command::Expected(psi, at) => smf::handover::expect(ue, psi, at),
         Command::UpfRestarted(upf) => smf::release::upf_restarted(ue, upf),
         Command::LeaveUpf(upf) => smf::release::leave_upf(ue, upf),
         Command::RestoreSessions(upf) => smf::restoration::restore_sessions(ue, upf),

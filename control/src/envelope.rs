@@ -19,7 +19,7 @@ use crate::flat::{Flat, octets};
 use crate::n14::PeerAmfId;
 use crate::open;
 use crate::services::nudm;
-use crate::state::{Modification, Tunnel};
+use crate::state::Modification;
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
 /// The CTA's identifier of a UE: a slot and the slot's generation.
@@ -271,8 +271,6 @@ pub enum Command {
     UpfRestarted(UpfId),
     /// A UPF goes, or its association broke: its sessions end, and connected UEs set them up again (TS 29.244 §6.2.8.3, TS 23.527 §4.4).
     LeaveUpf(UpfId),
-    /// The handover predictor expects the UE at another gNB soon; with the downlink tunnel of a session there (Synergy §III-C).
-    Expected(PduSessionId, Tunnel),
     /// A UPF is connected again after a restart of the core, or of itself: it gets the UE's sessions (TS 23.527 §4.3).
     RestoreSessions(UpfId),
     /// Panics: tests that the CTA survives a fault of the program.

@@ -28,6 +28,7 @@ impl UeContext {
         if !exact {
             amf.security.authenticated_at = Some(Instant::ZERO);
         }
+        self.intermediate_upfs.clear(); // anchors serve the UE until its next handover
         self.sessions.retain(|_, s| s.n3.is_some() && !s.emergency);
         for s in self.sessions.values_mut() {
             s.inactive();

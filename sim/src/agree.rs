@@ -170,7 +170,7 @@ impl Sim {
         same("context set up", context.set_up, connection.context_set_up)?;
         let address = self.ran.gnbs[gnb.0].gnb.config().gtp_address;
         let tunnels = context.sessions.iter().map(|s| tunnel_at_gnb(address, s)).collect::<BTreeSet<_>>();
-        same("tunnels", tunnels, ue.sessions.values().filter_map(|s| tunnel_at_smf(s)).collect())
+        same("tunnels", tunnels, ue.sessions.values().filter_map(|s| tunnel_at_smf(ue, s)).collect())
     }
 
     /// Each context of a gNB belongs to a connection that the AMF has; contexts that the AMF has never answered are left out.
@@ -261,7 +261,7 @@ fn tunnel_at_gnb(address: IpAddr, session: &ServedSession) -> Tunnels {
     (session.id, (address, session.downlink_teid), session.uplink, session.flows.len())
 }
 
-fn tunnel_at_smf(session: &SmContext) -> Option<Tunnels> {
-    let (an, n3) = (session.an.as_deref()?, session.n3?);
+fn tunnel_at_smf(ue: &UeContext, session: &SmContext) -> Option<Tunnels> {
+    let (an, n3) = (session.an.as_deref()?, ue.uplink_tunnel(session.psi)?);
     Some((session.psi, (an.address, an.teid), (n3.address, n3.teid), 1 + session.qos.flows.len()))
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use whimbrel_ran::user_plane::{Arrivals, StreamServer};
 
 /// The name that UEs resolve.
@@ -19,8 +20,10 @@ const PICTURE_OCTETS: usize = 128 << 10;
 const STREAM_PORT: u16 = 5001;
 /// Receive buffer of the streams' socket, in octets.
 const RECEIVE_BUFFER_OCTETS: usize = 16 << 20;
-/// Longest receive timeout of the streams' socket.
+/// Longest wait for a packet of a stream.
 const STREAM_WAIT: Duration = Duration::from_millis(20);
+/// Packets that are taken before due ones are sent.
+const AT_ONCE_MAX: usize = 64;
 /// The address exists once the core has made its TUN device.
 const BIND_WITHIN: Duration = Duration::from_secs(5);
 
@@ -169,6 +172,7 @@ fn streams(socket: &UdpSocket, gaps: &Gaps) {
     let mut send = |to: SocketAddr, payload: Vec<u8>| {
         let _lost = socket.send_to(&payload, to);
     };
+    let _as_it_is = socket.set_nonblocking(true);
     loop {
         let now = clock.now();
         let next = {
@@ -177,9 +181,12 @@ fn streams(socket: &UdpSocket, gaps: &Gaps) {
             server.next_deadline()
         };
         let wait = next.map_or(STREAM_WAIT, |at| at.since(clock.now()).min(STREAM_WAIT));
-        // Zero would mean no timeout.
-        let _ = socket.set_read_timeout(Some(wait.max(Duration::from_micros(100))));
-        if let Ok((n, from)) = socket.recv_from(&mut octets) {
+        // A receive timeout would be rounded up to a tick of the kernel, and packets would leave milliseconds late.
+        let mut fds = [PollFd::new(socket, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+        let _ = rustix::event::poll(&mut fds, Some(&timeout));
+        for _ in 0..AT_ONCE_MAX {
+            let Ok((n, from)) = socket.recv_from(&mut octets) else { break };
             gaps.streams().receive(clock.now(), from, octets.get(..n).unwrap_or_default(), &mut send);
         }
     }

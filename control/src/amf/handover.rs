@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, Tai};
 use whimbrel_ngap::Message;
-use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, HandoverType, PduSessionResourceItem, TargetId};
+use whimbrel_ngap::ie::{
+    Cause, CauseMisc, CauseRadioNetwork, HandoverType, PduSessionResourceItem, TargetId,
+};
 use whimbrel_ngap::msg::{
     DownlinkRanEarlyStatusTransfer, DownlinkRanStatusTransfer, HandoverCommand, HandoverFailure,
     HandoverNotify, HandoverPreparationFailure, HandoverRequestAcknowledge, HandoverRequired,
@@ -213,7 +215,9 @@ async fn handover(
         Some(prepared) => prepared,
         None => {
             target::await_setups(ue, &named(&m)).await?;
-            (request(ue, &m, &to, None)?, None) // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
+            let tac = to_gnb(&m).map_err(|(cause, refusal)| Failed::early(cause.into(), refusal))?.tac;
+            let unserved = ue.smf().prepare_upfs(ue, &named(&m), tac).await?; // §4.9.1.3.2 steps 5 and 6
+            (request(ue, &m, &to, None, &unserved)?, None) // steps 3 to 9: the sessions and the keys for the target
         }
     };
     let answer = match answer {
@@ -222,6 +226,10 @@ async fn handover(
     };
     let (admitted, failed) = admit(ue, &asked, &answer)?;
     let admitted = ue.smf().start_forwarding(ue, admitted, direct(&m), expected).await?; // steps 11 and 12
+    if admitted.is_empty() {
+        let cause = CauseMisc::NotEnoughUserPlaneProcessingResources;
+        return Err(Failed::new(cause, Refusal::Upf(None)));
+    }
     command(ue, &m, &asked, &answer, &admitted, &failed); // §4.9.1.3.3 steps 1 and 2
     let notify = notified(ue).await?; // steps 3 to 5
     Ok(arrive(ue, &notify, &admitted, &not_admitted(&answer, &admitted)).await?) // steps 7 to 13

@@ -110,7 +110,9 @@ async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrup
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
         return Ok(Vec::new()); // its source never had a UE context
     }
-    ue.smf().switch_paths(ue, &m.pdu_session_resource_to_be_switched_dl_list).await
+    let tai = m.user_location_information.as_ref().and_then(location);
+    let sessions = &m.pdu_session_resource_to_be_switched_dl_list;
+    ue.smf().switch_paths(ue, sessions, tai.map(|tai| tai.tac)).await
 }
 
 fn same(a: &Target, b: &Target) -> bool {
@@ -165,6 +167,7 @@ fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>
     acknowledge(ue, m, &switched);
     target::over(ue, target);
     ue.smf().not_switched(ue, &switched, &m.pdu_session_resource_failed_to_setup_list_ps_req);
+    target::release_source_later(ue);
     end::arm_inactivity_timer(ue);
     let subject = ue.with(|p| p.subject());
     let took = ue.now().since(began);

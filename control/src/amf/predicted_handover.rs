@@ -25,7 +25,7 @@ use super::n2::{ids, send};
 use super::{location_reporting, target};
 use crate::envelope::HandoverTarget;
 use crate::event::Sign;
-use crate::procedure::{Lane, Ue, out_of_state};
+use crate::procedure::{Lane, Procedure, Ue, out_of_state};
 use crate::state::{By, Phase, PredictedHandover, PredictedRequest, Target};
 
 /// How long a prediction lives (Synergy §III-C.3): as long as the UPF's.
@@ -43,9 +43,29 @@ pub(crate) fn start(ue: Ue, to: &HandoverTarget, gnb: GlobalGnbId, tai: Tai) {
         p.amf.mobility.predicted =
             Some(PredictedHandover { target, to, gnb, tai, until, request: None }.into());
     });
-    if ue.config().amf.prediction.early_containers {
-        ask_source(ue, gnb, tai);
+    let asks = ue.config().amf.prediction.early_containers;
+    let sessions = ue.smf().sessions_with_user_plane(ue);
+    if !ue.smf().changes_upf(ue, &sessions, tai.tac) {
+        if asks {
+            ask_source(ue, gnb, tai);
+        }
+        return;
     }
+    // The UPF of the target's area is prepared first, since HANDOVER REQUEST names its tunnel.
+    let ue = ue.on(Lane::Handover);
+    ue.start(Lane::Handover, Procedure::Handover, async move {
+        let unserved = ue.smf().prepare_upfs(ue, &sessions, tai.tac).await;
+        let prepared = unserved.is_ok_and(|sessions| sessions.is_empty());
+        let expected =
+            ue.with(|p| p.amf.mobility.predicted.as_ref().is_some_and(|p| p.gnb == gnb && p.tai == tai));
+        match (expected, prepared && asks) {
+            (true, true) => ask_source(ue, gnb, tai),
+            (true, false) => {}
+            // It ended meanwhile. A handover that has begun prepares for itself.
+            (false, _) if ue.with(|p| p.amf.mobility.target.is_none()) => ue.smf().handover_ended(ue),
+            (false, _) => {}
+        }
+    });
 }
 
 fn is_possible(ue: Ue, to: &HandoverTarget, tai: Tai) -> bool {
@@ -90,7 +110,7 @@ pub(crate) fn container(ue: Ue, m: &UplinkUeAssociatedNrppaTransport) -> bool {
         return true;
     };
     // What cannot be handed over now is found out again when the gNB requires the handover.
-    if let Ok(asked) = request(ue, &required, &to, None) {
+    if let Ok(asked) = request(ue, &required, &to, None, &[]) {
         ue.with(|p| {
             if let Some(predicted) = &mut p.amf.mobility.predicted {
                 predicted.target.by = By::N2(Phase::Preparing);
@@ -163,7 +183,7 @@ pub(crate) fn expire(ue: Ue) {
 /// An association is lost: a prediction for its gNB ends.
 pub(crate) fn association_lost(ue: Ue, association: crate::envelope::AssociationId) {
     let gone = ue.with(|p| p.amf.mobility.predicted.take_if(|p| p.target.association == association));
-    if gone.is_some_and(|p| p.request.is_some_and(|r| r.answer.is_some())) {
+    if gone.is_some() {
         ue.smf().handover_ended(ue);
     }
 }
@@ -175,10 +195,8 @@ pub(crate) fn withdraw(ue: Ue) {
 
 fn withdraw_for(ue: Ue, cause: Cause) {
     let Some(predicted) = ue.with(|p| p.amf.mobility.predicted.take()) else { return };
-    if let Some(request) = predicted.request {
+    if predicted.request.is_some() {
         target::release_target(ue, &predicted.target, cause);
-        if request.answer.is_some() {
-            ue.smf().handover_ended(ue);
-        }
     }
+    ue.smf().handover_ended(ue);
 }

@@ -28,6 +28,10 @@ pub(super) fn check(ue: &UeContext) -> Result<(), FlatError> {
     let amf = &ue.amf;
     let claims = [
         (ue.sessions.iter().all(|(psi, s)| s.psi == *psi), "a session under the identity of another"),
+        (
+            ue.intermediate_upfs.iter().all(|i| ue.sessions.contains_key(&i.psi)),
+            "an intermediate UPF of a session that is not there",
+        ),
         (amf.location.registration_area.len() <= TAI_LIST_MAX, "too many tracking areas"),
         (amf.slices.allowed.len() <= ALLOWED_SLICES_MAX, "too many slices"),
         (amf.radio.paging_aid.as_ref().is_none_or(|aid| aid.is_bounded()), "too many places to page in"),

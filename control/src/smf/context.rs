@@ -15,9 +15,8 @@ use crate::config::UpProtection;
 use crate::state::{DEFAULT_QFI, SmContext, Tunnel, bits};
 
 impl SmContext {
-    /// The N2 SM information of a setup; `None` before the UPF has given its tunnel.
-    pub(super) fn setup_request_transfer(&self) -> Option<PduSessionResourceSetupRequestTransfer> {
-        let n3 = self.n3?;
+    /// The N2 SM information of a setup; `n3`: the core's end of the tunnel.
+    pub(super) fn setup_request_transfer(&self, n3: Tunnel) -> PduSessionResourceSetupRequestTransfer {
         let mut flows = vec![QosFlowSetupRequestItem::new(
             DEFAULT_QFI,
             level_qos(self.qos.five_qi, self.qos.arp, None, false),
@@ -36,7 +35,7 @@ impl SmContext {
             bits(self.qos.ambr.ul_kbps),
         ));
         transfer.security_indication = self.security_indication();
-        Some(transfer)
+        transfer
     }
 
     /// TS 38.413 §9.3.1.27. The rate is included if integrity protection is possible.

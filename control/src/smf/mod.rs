@@ -6,6 +6,7 @@ pub(crate) mod area;
 mod context;
 mod establishment;
 pub(crate) mod handover;
+pub(crate) mod intermediate_upf;
 mod marking;
 pub(crate) mod modification;
 mod modify_indication;
@@ -159,7 +160,7 @@ fn release_at_gnb(ue: Ue, psi: PduSessionId) {
 pub(crate) fn n2_setup_info(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
     ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        Some((session.s_nssai, session.setup_request_transfer()?.to_vec()))
+        Some((session.s_nssai, session.setup_request_transfer(p.uplink_tunnel(psi)?).to_vec()))
     })
 }
 

@@ -299,7 +299,7 @@ pub(super) fn give_up_at_gnb(ue: Ue, psi: PduSessionId) {
     });
     if held {
         release_at_gnb(ue, psi);
-        super::n4::post(ue, psi, super::n4::downlink_update(ue, psi, Downlink::Buffer));
+        let _ = super::n4::ask_downlink(ue, psi, Downlink::Buffer);
         emit_change(ue, psi, SessionChange::Deactivated);
     }
 }

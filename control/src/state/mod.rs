@@ -6,6 +6,7 @@
 //! | `ue_context` | the whole UE context |
 //! | `amf_context`, `connection`, `handover`, `context_transfer` | the AMF's part |
 //! | `sm_context`, `qos_flow` | the SMF's part, one per PDU session |
+//! | `intermediate_upf` | UPFs between gNB and anchor |
 //! | `session_grant`, `veil_session` | the broker's grant, if the UE is a broker's user |
 //! | `subscription` | the subscription, from the UDM |
 
@@ -14,6 +15,7 @@ mod another;
 mod connection;
 mod context_transfer;
 mod handover;
+mod intermediate_upf;
 mod qos_flow;
 mod session_grant;
 mod sm_context;
@@ -24,6 +26,7 @@ mod veil_session;
 pub use amf_context::{AmfContext, Mobility, Seen, UeLocation, UeRadio, UeSecurity, UeSlices};
 pub use connection::{Connection, RELEASE_GRACE, Source};
 pub use handover::Target;
+pub use intermediate_upf::{IntermediateUpf, IntermediateUpfStage};
 pub use qos_flow::{FlowRule, Marks, QosFlow};
 pub use session_grant::SessionGrant;
 pub(crate) use session_grant::UsageReporting;

@@ -8,6 +8,7 @@ use whimbrel_ids::{Instant, PduSessionId, RanUeNgapId, Tmsi};
 
 use super::amf_context::AmfContext;
 use super::connection::Connection;
+use super::intermediate_upf::IntermediateUpf;
 use super::session_grant::SessionGrant;
 use super::sm_context::SmContext;
 use super::subscription::Subscription;
@@ -32,6 +33,8 @@ pub struct UeContext {
     pub grant: Option<Box<SessionGrant>>,
     /// The broker's grant, if the UE attached veiled.
     pub veil: Option<Box<VeilSession>>,
+    /// The N4 sessions at intermediate UPFs; none while anchors serve the UE's area.
+    pub intermediate_upfs: Vec<IntermediateUpf>,
     /// Running procedures.
     #[serde(skip)]
     pub(crate) lanes: Lanes,
@@ -48,6 +51,7 @@ impl UeContext {
             sessions: BTreeMap::new(),
             grant: None,
             veil: None,
+            intermediate_upfs: Vec::new(),
             lanes: Lanes::default(),
         }
     }
@@ -139,7 +143,8 @@ impl UeContext {
         batch.idle = self.is_idle();
         let [serving, target, _] = self.n2_names();
         (batch.connected, batch.target) = (serving, target);
-        batch.upfs = self.sessions.values().map(|s| s.upf).collect();
+        let intermediate = self.intermediate_upfs.iter().map(|i| i.upf);
+        batch.upfs = self.sessions.values().map(|s| s.upf).chain(intermediate).collect();
         let own = [
             self.lanes.next_deadline(),
             self.amf.reachable_until,

@@ -131,8 +131,12 @@ pub struct StreamReport {
     pub downlink_sent: u64,
     /// Their results.
     pub downlink: Tracker,
+    /// From the start of the last handover to the UE's arrival at its target.
+    pub arrived: Option<Duration>,
     /// From the start of the last handover to the first packet that the UE got at its target.
     pub first_downlink: Option<Duration>,
+    /// The time without downlink packets in the last handover: from the last one before the UE's arrival to the first one after it.
+    pub silence: Option<Duration>,
 }
 
 impl StreamReport {
@@ -219,12 +223,15 @@ impl Stream {
     /// A handover of the UE begins.
     pub fn handover_begins(&mut self, now: Instant) {
         self.handover = Some((now, false));
-        self.report.first_downlink = None;
+        (self.report.arrived, self.report.first_downlink, self.report.silence) = (None, None, None);
     }
 
     /// The UE is at the target.
-    pub fn at_target(&mut self) {
-        self.handover.iter_mut().for_each(|(_, arrived)| *arrived = true);
+    pub fn at_target(&mut self, now: Instant) {
+        if let Some((began, arrived)) = &mut self.handover {
+            *arrived = true;
+            self.report.arrived = Some(now.since(*began));
+        }
     }
 
     /// Ends it.
@@ -285,9 +292,11 @@ impl Stream {
         let Some(m) = FromServer::parse(payload).filter(|m| m.id == self.id) else { return true };
         match m.kind {
             Kind::Data => {
+                let before = self.report.downlink.last;
                 self.report.downlink.take(now, m.number);
                 if let Some((began, _)) = self.handover.take_if(|(_, arrived)| *arrived) {
                     self.report.first_downlink = Some(now.since(began));
+                    self.report.silence = before.map(|before| now.since(before));
                 }
             }
             Kind::Stop if matches!(self.state, State::Stopping(_)) => {

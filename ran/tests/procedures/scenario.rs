@@ -366,6 +366,7 @@ fn over_sockets(mode: Mode) {
         namespace: None,
         hold: false,
         spin: Duration::from_micros(50),
+        hop_delay: Duration::ZERO,
     };
     let done = std::sync::atomic::AtomicBool::new(false);
     let mut network = Network::new(&fleet);

@@ -144,6 +144,7 @@ pub(crate) fn keep(ues: &[Subscription], seconds: f64, health: Arc<Health>, stop
         namespace: None,
         hold: false,
         spin: Duration::ZERO,
+        hop_delay: Duration::ZERO,
     };
     let waker = match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) {
         Ok(waker) => waker,

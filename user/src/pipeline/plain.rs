@@ -585,7 +585,6 @@ impl Cold {
             notified: self.notified,
             inactive: false,
             error_reported: self.error_reported,
-            awaited: false,
             rearm: false,
             last_packet: w.last_packet,
             rules_number: 0,
@@ -624,7 +623,6 @@ fn is_at_rest(state: &State) -> bool {
         && state.quiet_until.is_none()
         && !state.inactive
         && !state.rearm
-        && !state.awaited
         && state.macs.is_empty()
 }
 

@@ -262,6 +262,7 @@ fn play(
         namespace: None,
         hold: false,
         spin: Duration::from_micros(20),
+        hop_delay: Duration::ZERO,
     };
     let reports = edge::run(&config, &mut Unwatched).map_err(|e| e.to_string())?;
     reports.into_iter().next().ok_or_else(|| "no UE arrived".into())

@@ -243,6 +243,7 @@ fn play(
         namespace: None,
         hold: false,
         spin: Duration::from_micros(20),
+        hop_delay: Duration::ZERO,
     };
     let (noticed, over) = (Mutex::new(Noticed::default()), Mutex::new(false));
     // UEs of an earlier scenario have stopped.

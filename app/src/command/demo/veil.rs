@@ -246,6 +246,7 @@ fn at(
         namespace: None,
         hold: false,
         spin: Duration::from_micros(20),
+        hop_delay: Duration::ZERO,
     };
     let reports = edge::run(&config, &mut director).map_err(|e| format!("at operator {amf}: {e}"))?;
     let report = reports.into_iter().next().ok_or_else(|| format!("no UE arrived at operator {amf}"))?;

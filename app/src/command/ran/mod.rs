@@ -48,6 +48,9 @@ pub(crate) struct Options {
     /// Microseconds of busy polling before the loop sleeps: more precise times for a loaded core.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 20)]
     spin: u64,
+    /// Time that each message and packet takes between a gNB and the core, as 500us or 1ms.
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = super::short_time)]
+    hop_delay: Duration,
     #[command(flatten)]
     amf: CoreOptions,
     #[command(flatten)]
@@ -168,6 +171,7 @@ fn play(options: &Options) -> Result<ExitCode, String> {
         namespace,
         hold: options.uses_devices(),
         spin: Duration::from_micros(options.spin),
+        hop_delay: options.hop_delay,
     };
     let reports = edge::run(&config, &mut observer);
     observer.end_line();

@@ -519,6 +519,7 @@ impl ControlLoop {
         let deadlines = [
             Some(self.active.next_deadline()),
             self.upfs.local.as_ref().and_then(LocalUpf::next_deadline),
+            self.foresight.as_ref().map(Foresight::next_deadline),
             n2.and_then(Transport::next_deadline),
             self.n2_opens_by,
             pool.and_then(Pool::next_deadline),

@@ -103,6 +103,7 @@ fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasS
     let transferred = ue.with(|p| {
         let mut rests = p.clone();
         rests.lanes = Default::default();
+        rests.intermediate_upfs = Vec::new(); // sessions with one are not given
         rests.amf.security.current = Some(before);
         let state = Checkpoint::of(&rests)?.into_flat();
         p.amf.outbound_mut()?.executing();

@@ -150,6 +150,7 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
         let mut rests = p.clone();
         settle_chain(&mut rests.amf);
         rests.lanes = Default::default();
+        rests.intermediate_upfs = Vec::new(); // sessions with one are not given
         let state = Checkpoint::of(&rests)?.into_flat();
         let d = p.amf.outbound()?;
         Some((state, upfs, Keys::of(&fresh), d.to, d.relation, standing(p)))

@@ -197,7 +197,7 @@ async fn ready(
     prepared: Rc<Prepared>,
 ) -> Result<(Box<HandoverRequestAcknowledge>, Vec<Admitted>, Box<HandoverNotify>), Failed> {
     subscribed(ue).await?;
-    let mut asked = request(ue, &prepared.required, &prepared.to, Some(&prepared.keys))?;
+    let mut asked = request(ue, &prepared.required, &prepared.to, Some(&prepared.keys), &[])?;
     for (psi, cause) in &mut asked.refused {
         if let Some((_, why)) = prepared.refused.iter().find(|(refused, _)| refused == psi) {
             cause.clone_from(why);
