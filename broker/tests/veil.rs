@@ -21,6 +21,7 @@ use whimbrel_ids::PlmnId;
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
 use whimbrel_open::msg::{Certificate, EpochKey, Qos, Subject, Trust, Validity};
+use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey};
 use whimbrel_veil::broker::{BrokerConfig, Class, Counters, Policy, User};
 use whimbrel_veil::channel::{self, Failure, permit};
 use whimbrel_veil::crypto::{SigningKey, hash};
@@ -67,6 +68,11 @@ fn certificate() -> Certificate {
 
 fn user() -> UserId {
     UserId([0xa1; 16])
+}
+
+/// The broker's key of the SUCIs of ordinary UEs.
+fn suci_key() -> HomeNetworkPrivateKey {
+    HomeNetworkPrivateKey::profile_a([6; 32])
 }
 
 /// Certificates of all three for TLS; gives what trusts them.
@@ -128,8 +134,10 @@ impl Service {
             policy,
         };
         let recorder = Recorder::open(&folder.join("record")).unwrap();
-        let engine =
-            VeilEngine::start(VeilConfig { machine, store: folder.join("veil.db"), recorder }).unwrap();
+        let mut home_keys = HomeNetworkKeys::new();
+        home_keys.insert(1, suci_key());
+        let config = VeilConfig { machine, store: folder.join("veil.db"), recorder, home_keys };
+        let engine = VeilEngine::start(config).unwrap();
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         let entrances =
             Entrances { open: Entrance::answered_by(|_| Vec::new()).unwrap(), veil: Some(engine.entrance()) };

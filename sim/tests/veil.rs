@@ -13,6 +13,7 @@ use whimbrel_ids::Supi;
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm;
 use whimbrel_ran::ue::{Command, MmState, Reason, SessionRequest, SuciSource};
+use whimbrel_security::{Sqn, UsimSqn};
 use whimbrel_sim::{
     BrokerLoss, BrokerState, CpfLoss, CtaLoss, GnbIndex, Sim, UeIndex, VEIL_BROKER, default_config,
     ue_config, veil_config,
@@ -351,4 +352,138 @@ fn the_movement_of_a_veiled_ue_is_not_reported_to_the_predictor() {
     }
     assert_eq!(counted[0], 0);
     assert!(counted[1] > 0, "an ordinary UE is followed");
+}
+
+/// A network with the broker, whose token is broadcast, and an ordinary UE of the broker's.
+fn populate_ordinary(net: Sim) -> (Sim, UeIndex) {
+    populate_with_sqn(net, UsimSqn::default())
+}
+
+fn populate_with_sqn(mut net: Sim, sqn: UsimSqn) -> (Sim, UeIndex) {
+    net.add_veil_broker();
+    let gnb = net.add_gnb(gnb_config(1));
+    let ue = net.add_veil_home_ue(gnb, 1, sqn);
+    net.settle(SECOND / 10);
+    (net, ue)
+}
+
+fn one_ordinary(seed: u64) -> (Sim, UeIndex) {
+    let mut net = Sim::builder(seed).config(config()).build();
+    net.recorder().on = true;
+    populate_ordinary(net)
+}
+
+/// The name under which the only UE is served.
+fn served_ordinary(net: &Sim, ue: UeIndex) -> Option<Supi> {
+    let context = net.contexts().find(|c| c.amf.registered && c.veil.is_some())?;
+    (net.ue_ref(ue).state() == MmState::Registered).then_some(context.amf.supi?)
+}
+
+#[test] // LOCA, chapter 4.4.2, second class; TS 33.501 §6.1.3.2
+fn an_ordinary_ue_of_the_broker_is_served_under_a_random_name() {
+    let (mut net, ue) = one_ordinary(20);
+    net.tap();
+    let mut names = BTreeSet::new();
+    for attach in 0..2 {
+        net.command(ue, Command::Register);
+        net.settle(SECOND);
+        let supi = served_ordinary(&net, ue).unwrap_or_else(|| panic!("{:?}", net.ue_events(ue)));
+        assert!(supi.to_string().ends_with("@veil.example") && names.insert(supi), "attach {attach}: {supi}");
+        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.settle(SECOND);
+        assert_eq!(net.ue_ref(ue).sessions().count(), 1);
+        net.command(ue, Command::Deregister { switch_off: false });
+        net.settle(SECOND * 6);
+    }
+    assert_eq!((net.veil_asked(), net.veil_granted().len()), (2, 2));
+    // The operator asks for no equipment identity, and the events name no IMSI.
+    let imsi = net.ue_ref(ue).config().supi.to_string();
+    assert!(!core_events(&net).any(|e| format!("{e:?}").contains(&imsi)));
+    let asked = nas_of(&net.tapped()).iter().any(|m| match m {
+        mm::Message::SecurityModeCommand(m) => m.imeisv_request.is_some(),
+        _ => false,
+    });
+    assert!(!asked);
+    no_violations(&net);
+    replays(&mut net);
+}
+
+#[test] // the operator has no key for a UE that is not there, and nothing to bill
+fn a_wrong_response_of_an_ordinary_ue_ends_the_attach() {
+    let (mut net, ue) = one_ordinary(21);
+    net.ue_mut(ue).faults_mut().wrong_res_star = true;
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(served_ordinary(&net, ue).is_none());
+    assert_eq!(first_refusal(&net), Some(Refusal::WrongResponse));
+    assert!(!core_events(&net).any(|e| matches!(e, CoreEvent::VeilGranted { .. })));
+    replays(&mut net);
+}
+
+#[test] // a SUCI of the null scheme would show the operator who the user is
+fn an_ordinary_ue_that_does_not_conceal_its_identity_is_refused() {
+    let (mut net, _) = one_ordinary(22);
+    let plain = net.add_ue(GnbIndex(0), ue_config(2));
+    net.command(plain, Command::Register);
+    net.settle(SECOND);
+    assert_eq!((fault(&net), net.veil_asked()), (BrokerFault::InClear, 0));
+    assert!(refused_with(&net, plain, Reason::Mm(MmCause::PlmnNotAllowed)));
+}
+
+#[test] // TS 24.501 §5.4.1.3.7 e: SQN out of range
+fn an_ordinary_ue_resynchronises_its_broker() {
+    let mut ahead = UsimSqn::default();
+    ahead.accept(Sqn::new(1 << 20, 1)).expect("a fresh USIM");
+    let mut net = Sim::builder(23).config(config()).build();
+    net.recorder().on = true;
+    let (mut net, ue) = populate_with_sqn(net, ahead);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(served_ordinary(&net, ue).is_some(), "{:?}", net.ue_events(ue));
+    assert_eq!(net.veil_asked(), 2);
+    no_violations(&net);
+    replays(&mut net);
+}
+
+#[test]
+fn an_ordinary_ue_is_refused_while_no_token_is_broadcast() {
+    let (mut net, ue) = one_ordinary(24);
+    net.lose_groups();
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert_eq!(fault(&net), BrokerFault::Unreachable(Unreachable::NoToken));
+    net.rotate_token();
+    net.command(ue, Command::Register);
+    net.settle(SECOND * 2);
+    assert!(served_ordinary(&net, ue).is_some(), "{:?}", net.ue_events(ue));
+}
+
+#[test] // Neutrino §4.2.5 with a question to a broker under way
+fn a_cpf_lost_at_any_message_costs_an_ordinary_ue_nothing() {
+    let begin = || populate_ordinary(Sim::builder(25).config(config()).cpfs(3, 1).build());
+    let life = |net: &mut Sim, ue, of: &dyn Fn() -> String| {
+        net.command(ue, Command::Register);
+        net.settle(SECOND * 8);
+        assert!(served_ordinary(net, ue).is_some(), "{}: {:?}", of(), net.ue_events(ue));
+        net.command(ue, Command::Deregister { switch_off: false });
+        net.settle(SECOND * 8);
+        assert_eq!((net.cta().occupancy(), net.veil_granted().len()), ((0, 0), 1), "{}", of());
+    };
+    let taken = {
+        let (mut net, ue) = begin();
+        life(&mut net, ue, &|| "no loss".into());
+        net.links_taken()
+    };
+    let mut taken_over = 0;
+    for how in CpfLoss::ALL {
+        for message in 1..=taken {
+            let (mut net, ue) = begin();
+            net.lose_cpf_at(message, how);
+            life(&mut net, ue, &|| format!("{how:?} at message {message} of {taken}"));
+            no_violations(&net);
+            taken_over += net.cta().replication_counters().taken_over;
+            assert_eq!(net.cta().replication_counters().diverged, 0);
+        }
+    }
+    assert!(taken_over > taken / 2, "{taken_over} takeovers in {taken} messages");
 }

@@ -59,6 +59,8 @@ pub enum Signed {
     Refusal,
     /// What a session has used, under the key of a token.
     UsageReport,
+    /// A request for an ordinary UE, under the key of a token.
+    HomeRequest,
 }
 
 impl Signed {
@@ -72,6 +74,7 @@ impl Signed {
             Self::Grant => b"VEIL-v1 grant\0",
             Self::Refusal => b"VEIL-v1 refusal\0",
             Self::UsageReport => b"VEIL-v1 usage report\0",
+            Self::HomeRequest => b"VEIL-v1 home request\0",
         }
     }
 }
@@ -285,6 +288,60 @@ impl Response {
 impl core::fmt::Debug for Response {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Response(…)")
+    }
+}
+
+/// Octets of a sealed K_AMF.
+pub(crate) const SEALED_K_AMF_OCTETS: usize = 32 + TAG_OCTETS;
+
+/// What B and O derive from the RES* of an ordinary UE: the key under which K_AMF is sealed, and the response by which O shows that the UE
+/// was there. `half` is the secret that B has sealed to O: RES* alone, which the radio carries in clear, opens nothing.
+pub(crate) struct HomeKeys<'a> {
+    pub(crate) half: &'a [u8; 32],
+    pub(crate) res_star: &'a [u8; 16],
+    pub(crate) rand: &'a [u8; 16],
+    pub(crate) group: &'a [u8; 32],
+}
+
+impl HomeKeys<'_> {
+    fn derive<const N: usize>(&self, label: &[u8]) -> Zeroizing<[u8; N]> {
+        let mut ikm = Zeroizing::new([0; 48]);
+        ikm[..32].copy_from_slice(self.half);
+        ikm[32..].copy_from_slice(self.res_star);
+        derive(&ikm[..], &[label, self.rand, self.group])
+    }
+
+    fn cipher(&self) -> (Aes128Gcm, [u8; 12]) {
+        let okm = self.derive::<28>(b"VEIL-v1 home key\0");
+        let mut nonce = [0; 12];
+        nonce.copy_from_slice(&okm[16..]);
+        (Aes128Gcm::new_from_slice(&okm[..16]).expect("16 octets"), nonce)
+    }
+
+    /// Seals K_AMF. RAND is fresh for each, so that no two are sealed under one key.
+    pub(crate) fn seal(&self, k_amf: &[u8; 32]) -> [u8; SEALED_K_AMF_OCTETS] {
+        let (cipher, nonce) = self.cipher();
+        let mut out = [0; SEALED_K_AMF_OCTETS];
+        let (text, tag) = out.split_at_mut(32);
+        text.copy_from_slice(k_amf);
+        let made = cipher.encrypt_inout_detached((&nonce).into(), &[], text.into());
+        tag.copy_from_slice(&made.expect("far under 64 GiB"));
+        out
+    }
+
+    /// Opens it.
+    pub(crate) fn open(&self, sealed: &[u8; SEALED_K_AMF_OCTETS]) -> Option<Zeroizing<[u8; 32]>> {
+        let (cipher, nonce) = self.cipher();
+        let (text, tag) = sealed.split_last_chunk::<TAG_OCTETS>()?;
+        let mut out = Zeroizing::new([0; 32]);
+        out.copy_from_slice(text);
+        cipher.decrypt_inout_detached((&nonce).into(), &[], out.as_mut_slice().into(), tag.into()).ok()?;
+        Some(out)
+    }
+
+    /// The response of the UE, in place of a veiled UE's.
+    pub(crate) fn presence(&self) -> Response {
+        Response(*self.derive(b"VEIL-v1 home presence\0"))
     }
 }
 

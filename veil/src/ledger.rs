@@ -193,14 +193,17 @@ impl Ledger {
         for (recording, found) in recordings.iter().zip(&found) {
             let fields = found.iter().filter_map(|n| values.get(*n)).map(|value| value.field);
             let line = ledger.lines.entry((recording.party, recording.how, recording.what)).or_default();
-            line.extend(fields.filter(|field| *field != Field::CoLocation));
+            let of_several = [Field::CoLocation, Field::Trajectory];
+            line.extend(fields.filter(|field| !of_several.contains(field)));
         }
         for party in [Party::Operator, Party::Broker] {
             let of: Vec<_> = recordings.iter().filter(|recording| recording.party == party).collect();
             ledger.mark_recurring(&of, public, Field::Trajectory, |about| about.session);
             ledger.mark_recurring(&of, public, Field::OperatorIdentity, |about| about.token);
             let of = recordings.iter().zip(&found).filter(|(recording, _)| recording.party == party);
-            ledger.mark_shared(&of.collect::<Vec<_>>(), values);
+            let of: Vec<_> = of.collect();
+            ledger.mark_shared(&of, values);
+            ledger.mark_linked(&of, values);
         }
         ledger
     }
@@ -260,6 +263,18 @@ impl Ledger {
                 has.iter().filter_map(|(r, _)| r.about.session).map(|(user, _)| user).collect();
             if users.len() > 1 {
                 has.iter().for_each(|(recording, _)| self.mark(recording, Field::CoLocation));
+            }
+        }
+    }
+
+    /// Marks the lines by which two sessions are seen to be of one user: a value of the field trajectory stands in recordings of both.
+    fn mark_linked(&mut self, recordings: &[(&Recording, &BTreeSet<usize>)], values: &[Value]) {
+        let names = values.iter().enumerate().filter(|(_, value)| value.field == Field::Trajectory);
+        for (n, _) in names {
+            let has: Vec<_> = recordings.iter().filter(|(_, found)| found.contains(&n)).collect();
+            let sessions: BTreeSet<_> = has.iter().filter_map(|(r, _)| r.about.session).collect();
+            if sessions.len() > 1 {
+                has.iter().for_each(|(recording, _)| self.mark(recording, Field::Trajectory));
             }
         }
     }
@@ -355,6 +370,19 @@ mod tests {
         let at_broker = [1, 2].map(|session| recording(Party::Broker, (1, session), &pseudonym));
         assert_eq!(Ledger::of(&[], &at_broker, &[]).sum(Party::Broker), [Field::OperatorIdentity].into());
         assert!(Ledger::of(&[], &at_broker, &[&pseudonym]).sum(Party::Broker).is_empty());
+    }
+
+    #[test]
+    fn a_name_that_stands_in_two_sessions_of_a_user_is_a_trajectory() {
+        // Too short to be found where nothing is known of it.
+        let guti = [2, 9, 0x99, 0xf9, 7, 1];
+        let values = [Value::new(Field::Trajectory, &guti)];
+        let two = [1, 2].map(|session| recording(Party::Operator, (1, session), &guti));
+        assert_eq!(
+            Ledger::of(&values, &two, &[]).lines_with(Party::Operator, Field::Trajectory),
+            ["message"]
+        );
+        assert!(Ledger::of(&values, &two[..1], &[]).sum(Party::Operator).is_empty());
     }
 
     #[test]

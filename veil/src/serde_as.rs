@@ -3,7 +3,7 @@
 use whimbrel_ids::{serde_as, serde_as_octets};
 
 use crate::crypto::VerifyingKey;
-use crate::msg::SignedGrant;
+use crate::msg::{HomeQuestion, SignedGrant};
 use crate::operator::Question;
 
 serde_as! {
@@ -11,6 +11,7 @@ serde_as! {
 }
 
 serde_as_octets! {
+    HomeQuestion: HomeQuestion::to_octets, |v| HomeQuestion::parse(v).ok();
     Question: Question::to_octets, |v| Question::parse(v).ok();
     SignedGrant: SignedGrant::to_octets, |v| SignedGrant::parse(v).ok();
 }

@@ -12,6 +12,7 @@ use whimbrel_ids::PlmnId;
 use whimbrel_open::broker::{BrokerConfig, Home, Policy};
 use whimbrel_open::id::{Domain, OperatorId};
 use whimbrel_open::msg::{Price, Qos, Subject, Trust};
+use whimbrel_security::HomeNetworkKeys;
 use whimbrel_store::BitRate;
 use whimbrel_veil::broker::Class;
 
@@ -227,6 +228,7 @@ struct Veil {
     slice_mb: u32,
     batches: u32,
     record: Option<PathBuf>,
+    home_keys: HomeNetworkKeys,
 }
 
 impl Veil {
@@ -247,7 +249,7 @@ impl Veil {
             trust: trust.clone(),
             policy,
         };
-        VeilConfig { machine, store: veil_store(store), record: self.record }
+        VeilConfig { machine, store: veil_store(store), record: self.record, home_keys: self.home_keys }
     }
 }
 
@@ -262,6 +264,8 @@ pub(crate) struct VeilConfig {
     pub(crate) machine: whimbrel_veil::broker::BrokerConfig,
     pub(crate) store: PathBuf,
     pub(crate) record: Option<PathBuf>,
+    /// Of the SUCIs of its ordinary UEs.
+    pub(crate) home_keys: HomeNetworkKeys,
 }
 
 fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
@@ -285,7 +289,9 @@ fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
             "All that the broker receives, sends and stores of veiled users is appended here, to see what it learns. It holds identities: not in service.",
         );
         let class = Class { qos, filters: Vec::new() };
-        Some(Veil { network: network?, operators, class, group, validity, slice_mb, batches, record })
+        // The ordinary UEs of `plmn`: operators authenticate them without learning which they are.
+        let home_keys = super::typed::home_network_keys(&home_network_key::read(s));
+        Some(Veil { network: network?, operators, class, group, validity, slice_mb, batches, record, home_keys })
     })
 }
 

@@ -101,6 +101,8 @@ pub(crate) struct Veil {
     pub(crate) dnn: Dnn,
     pub(crate) answer_within: Duration,
     pub(crate) questions_per_gnb: u32,
+    /// Whether ordinary UEs of the broker are authenticated by it, hidden from this operator.
+    pub(crate) ordinary_ues: bool,
     pub(crate) tls_roots: PathBuf,
     pub(crate) way: Way,
     /// Where connections come from.
@@ -136,6 +138,7 @@ impl Veil {
             dnn: self.dnn.clone(),
             answer_timeout: self.answer_within,
             questions_per_gnb: self.questions_per_gnb,
+            ordinary_ues: self.ordinary_ues,
         }
     }
 }
@@ -177,6 +180,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             "questions_per_gnb",
             control::Open::QUESTIONS_PER_GNB,
             "Questions to the broker per second that UEs of one gNB may cause.",
+        );
+        let ordinary_ues = s.value(
+            "ordinary_ues",
+            false,
+            "Ordinary UEs of `plmn` are the broker's users: the broker authenticates them, and this operator does not learn which they are. Its own subscribers are then not served.",
         );
         let tls_roots = s.value::<PathBuf>(
             "tls_roots",
@@ -286,6 +294,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             dnn,
             answer_within,
             questions_per_gnb,
+            ordinary_ues,
             tls_roots,
             way,
             source,

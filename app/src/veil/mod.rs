@@ -23,7 +23,7 @@ use whimbrel_broker::veil::Kind;
 use whimbrel_broker::veil::channel::{AnonymousChannel, Circuit, Direct, RelayPair};
 use whimbrel_broker::veil::record::Recorder;
 use whimbrel_broker::{hex, random, tls};
-use whimbrel_control::open::{Answer, Unreachable, VeilQuestion};
+use whimbrel_control::open::{Answer, Unreachable, VeilHomeQuestion, VeilQuestion};
 use whimbrel_control::{Event, OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::Seed;
@@ -64,9 +64,17 @@ const LAST_REPORTS_WITHIN: Duration = Duration::from_secs(2);
 /// What came of a question.
 pub(crate) type Answered = (UeId, OutputId, Answer);
 
+/// What a UE's machine asks.
+pub(crate) enum Question {
+    /// For a veiled UE, under the token that it heard.
+    User(VeilQuestion),
+    /// For an ordinary UE, under the token that is broadcast.
+    Home(VeilHomeQuestion),
+}
+
 /// What the control thread passes on.
 enum ToEdge {
-    Asked(UeId, OutputId, VeilQuestion),
+    Asked(UeId, OutputId, Question),
     Ended(Measured),
     Failed(Vec<u8>),
 }
@@ -201,7 +209,7 @@ impl Veil {
     }
 
     /// Passes a question on.
-    pub(crate) fn ask(&mut self, ue: UeId, to: OutputId, question: VeilQuestion) {
+    pub(crate) fn ask(&mut self, ue: UeId, to: OutputId, question: Question) {
         self.counts.asked.fetch_add(1, Ordering::Relaxed);
         if self.counts.under_way.load(Ordering::Relaxed) < UNDER_WAY_MAX {
             self.counts.under_way.fetch_add(1, Ordering::Relaxed);
@@ -475,9 +483,12 @@ impl Edge {
         }
     }
 
-    fn asked(&mut self, ue: UeId, to: OutputId, question: &VeilQuestion) {
+    fn asked(&mut self, ue: UeId, to: OutputId, question: &Question) {
         let now = clock::now();
-        let signed = self.rotation.sign(question, now);
+        let signed = match question {
+            Question::User(question) => self.rotation.sign(question, now),
+            Question::Home(question) => self.rotation.sign_home(question, now),
+        };
         let circuit = signed.and_then(|(token, octets)| {
             let circuit = self.circuits.get(&token)?.clone();
             if let Some(group) = self.rotation.group(token) {

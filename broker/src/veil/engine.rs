@@ -12,13 +12,14 @@ use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::Seed;
+use whimbrel_security::HomeNetworkKeys;
 use whimbrel_veil::broker::{Broker, BrokerConfig, BrokerEvent, BrokerOutput, Record};
 use whimbrel_veil::ledger::How;
 use whimbrel_veil::log::{Cosignature, KeyLog, LogRequest};
 
 use super::Kind;
 use super::record::Recorder;
-use super::storage::VeilStorage;
+use super::storage::{NamedHomeUser, VeilStorage};
 use crate::clock::now;
 
 /// Requests on their way to the thread.
@@ -56,6 +57,7 @@ pub struct VeilMetrics {
     issued: AtomicU64,
     opened: AtomicU64,
     granted: AtomicU64,
+    challenged: AtomicU64,
     reported: AtomicU64,
     repeated: AtomicU64,
     refused: AtomicU64,
@@ -70,6 +72,7 @@ impl VeilMetrics {
             BrokerEvent::Issued(_) => &self.issued,
             BrokerEvent::Opened(_) => &self.opened,
             BrokerEvent::Granted(_) => &self.granted,
+            BrokerEvent::Challenged(_) => &self.challenged,
             BrokerEvent::Reported(..) => &self.reported,
             BrokerEvent::Repeated => &self.repeated,
             BrokerEvent::NotOpened(GroupError::DoubleSpent) => &self.double_spent,
@@ -83,7 +86,7 @@ impl VeilMetrics {
     }
 
     /// Names, meanings and values.
-    pub fn values(&self) -> [(&'static str, &'static str, u64); 8] {
+    pub fn values(&self) -> [(&'static str, &'static str, u64); 9] {
         let of = |c: &AtomicU64| c.load(Ordering::Relaxed);
         [
             ("whimbrel_broker_veil_batches_total", "Batches of tokens issued.", of(&self.issued)),
@@ -93,6 +96,11 @@ impl VeilMetrics {
                 of(&self.opened),
             ),
             ("whimbrel_broker_veil_grants_total", "Grants given to veiled users.", of(&self.granted)),
+            (
+                "whimbrel_broker_veil_challenges_total",
+                "Challenges of ordinary UEs that operators do not know, each with a grant.",
+                of(&self.challenged),
+            ),
             (
                 "whimbrel_broker_veil_reports_total",
                 "Usage reports of veiled sessions taken.",
@@ -152,12 +160,14 @@ pub struct VeilConfig {
     pub store: PathBuf,
     /// Where it records all that it receives, sends and stores.
     pub recorder: Recorder,
+    /// The keys of the SUCIs of its ordinary UEs.
+    pub home_keys: HomeNetworkKeys,
 }
 
 impl VeilEngine {
     /// Reads the database and starts the thread. Errors: one sentence.
     pub fn start(config: VeilConfig) -> Result<Self, String> {
-        let VeilConfig { machine, store, recorder } = config;
+        let VeilConfig { machine, store, recorder, home_keys } = config;
         let storage = VeilStorage::open(&store).map_err(|e| e.to_string())?;
         let state = storage.load(now()).map_err(|e| e.to_string())?;
         let domain = machine.domain.clone();
@@ -176,7 +186,8 @@ impl VeilEngine {
                 .add_issuer(entry, key)
                 .ok_or_else(|| format!("the issuing key of epoch {epoch} is of another broker"))?;
         }
-        let users = state.users.len();
+        let users = state.users.len() + state.home_users.len();
+        broker.set_home_keys(home_keys);
         for named in state.users {
             recorder.add(
                 How::Stored,
@@ -185,6 +196,11 @@ impl VeilEngine {
                 &[&named.id.0[..], &named.user.key.octets(), named.name.as_bytes()].concat(),
             );
             broker.set_user(named.id, named.user);
+        }
+        for NamedHomeUser { name, supi, keys, user } in state.home_users {
+            let stored = [&user.user.0[..], supi.value().as_bytes(), &keys.k, &keys.opc, name.as_bytes()];
+            recorder.add(How::Stored, "user", "", &stored.concat());
+            broker.set_home_user(supi, user);
         }
         state.records.into_iter().for_each(|record| broker.restore(record));
         let metrics = Arc::new(VeilMetrics::default());
@@ -358,6 +374,7 @@ impl Work {
             | BrokerEvent::Opened(_)
             | BrokerEvent::Repeated
             | BrokerEvent::Granted(_)
+            | BrokerEvent::Challenged(_)
             | BrokerEvent::Reported(..) => {}
         }
         Some((output.octets, output.record))
@@ -379,7 +396,7 @@ const fn stored_name(record: &Record) -> &'static str {
     match record {
         Record::Issued { .. } => "batch",
         Record::Opened { .. } => "spent token",
-        Record::Answered(_) => "session",
+        Record::Answered(_) | Record::Home(_) => "session",
         Record::Reported { .. } => "usage",
     }
 }

@@ -8,18 +8,19 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params};
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, Supi};
 use whimbrel_open::crypto::{PrivateKey, Signature};
 use whimbrel_open::id::{Domain, UserId};
 use whimbrel_open::msg::Validity;
-use whimbrel_veil::broker::{Answered, Counters, REPORT_WITHIN_S, Record, User};
+use whimbrel_security::Sqn;
+use whimbrel_veil::broker::{Answered, Counters, HomeAnswered, HomeUser, REPORT_WITHIN_S, Record, User};
 use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
 use whimbrel_veil::log::{Cosignature, KeyEntry, KeyLog, TreeHead};
 use whimbrel_veil::msg::AnswerKey;
 use whimbrel_veil::token::TokenHash;
 use whimbrel_veil::voprf::IssuerKey;
 
-use crate::storage::{StorageError, octets_of, open_configured};
+use crate::storage::{StorageError, UsimKeys, octets_of, open_configured};
 
 /// "WhVB": a file of another program is refused.
 const APPLICATION_ID: i64 = 0x5768_5642;
@@ -79,6 +80,43 @@ const LAYOUT: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
+/// Tables that a file may lack: they came later.
+const ADDED: &str = "
+    CREATE TABLE IF NOT EXISTS home_user (
+        supi TEXT PRIMARY KEY,
+        id BLOB NOT NULL UNIQUE,
+        name TEXT NOT NULL UNIQUE,
+        k BLOB NOT NULL,
+        opc BLOB NOT NULL,
+        revoked INTEGER NOT NULL,
+        class INTEGER NOT NULL,
+        prepaid INTEGER NOT NULL,
+        intercept INTEGER NOT NULL,
+        sqn INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS home_answered (
+        key BLOB PRIMARY KEY,
+        supi TEXT NOT NULL,
+        user BLOB NOT NULL,
+        sqn INTEGER NOT NULL,
+        given INTEGER NOT NULL,
+        octets BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+";
+
+/// A user with a USIM, with the name under which the broker's staff know it.
+#[derive(Clone, Debug)]
+pub struct NamedHomeUser {
+    /// The name, unique at this broker.
+    pub name: String,
+    /// The IMSI.
+    pub supi: Supi,
+    /// The keys of the USIM.
+    pub keys: UsimKeys,
+    /// The rest.
+    pub user: HomeUser,
+}
+
 /// A user with the name under which the broker's staff know it.
 #[derive(Clone, Debug)]
 pub struct NamedUser {
@@ -101,6 +139,8 @@ pub struct State {
     pub cosignatures: Vec<Cosignature>,
     /// Users.
     pub users: Vec<NamedUser>,
+    /// Users with a USIM.
+    pub home_users: Vec<NamedHomeUser>,
     /// What was answered, oldest first.
     pub records: Vec<Record>,
 }
@@ -154,6 +194,7 @@ impl VeilStorage {
             (APPLICATION_ID, version) => return Err(StorageError::Newer(path.to_owned(), version)),
             _ => return Err(StorageError::Corrupt(path.to_owned())),
         }
+        tx.execute_batch(ADDED).map_err(failed)?;
         tx.commit().map_err(failed)?;
         Ok(Self { db, path: path.to_owned() })
     }
@@ -203,6 +244,11 @@ impl VeilStorage {
         let sql =
             "SELECT id, name, key, revoked, class, prepaid, intercept, highest, used FROM user ORDER BY name";
         let users = self.db.prepare(sql)?.query_map([], user_of)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let home_users = self
+            .db
+            .prepare("SELECT supi, id, name, k, opc, revoked, class, prepaid, intercept, sqn FROM home_user ORDER BY name")?
+            .query_map([], home_user_of)?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
         let mut records = Vec::new();
         let mut issued = self.db.prepare("SELECT operator, epoch, request FROM issued ORDER BY ordinal")?;
         for record in issued.query_map([], |r| {
@@ -230,6 +276,19 @@ impl VeilStorage {
         })? {
             records.push(record?);
         }
+        let sql = "SELECT key, supi, user, sqn, given, octets FROM home_answered ORDER BY given";
+        for record in self.db.prepare(sql)?.query_map([], |r| {
+            Ok(Record::Home(HomeAnswered {
+                key: AnswerKey(octets_of(r, 0)?),
+                supi: supi_of(r, 1)?,
+                user: UserId(octets_of(r, 2)?),
+                sqn: Sqn::from_value(r.get::<_, i64>(3)?.cast_unsigned()),
+                given_s: r.get::<_, i64>(4)?.cast_unsigned(),
+                octets: r.get(5)?,
+            }))
+        })? {
+            records.push(record?);
+        }
         let mut reported = self.db.prepare("SELECT session, user, units, nonce, report FROM reported")?;
         for record in reported.query_map([], |r| {
             let (session, user) = (octets_of(r, 0)?, UserId(octets_of(r, 1)?));
@@ -243,7 +302,7 @@ impl VeilStorage {
         })? {
             records.push(record?);
         }
-        Ok(State { epochs, issuers, cosignatures, users, records })
+        Ok(State { epochs, issuers, cosignatures, users, home_users, records })
     }
 
     /// Makes records durable, and the counters that they used, in one transaction. Gives those of tokens that were spent before by
@@ -284,6 +343,29 @@ impl VeilStorage {
                     user.intercept,
                     highest.cast_signed(),
                     used.cast_signed()
+                ],
+            )
+        })?;
+        if added == 0 { Err(StorageError::UserExists(name.clone())) } else { Ok(()) }
+    }
+
+    /// Adds a user with a USIM.
+    pub fn add_home_user(&mut self, named: &NamedHomeUser) -> Result<(), StorageError> {
+        let NamedHomeUser { name, supi, keys, user } = named;
+        let added = self.change(|tx| {
+            tx.execute(
+                "INSERT INTO home_user VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING",
+                params![
+                    supi.value(),
+                    user.user.0,
+                    name,
+                    keys.k,
+                    keys.opc,
+                    user.revoked,
+                    user.class,
+                    user.prepaid,
+                    user.intercept,
+                    user.sqn.value().cast_signed()
                 ],
             )
         })?;
@@ -333,7 +415,8 @@ impl VeilStorage {
 
     /// What each user is billed for.
     pub fn billed(&self) -> Result<Vec<Billed>, StorageError> {
-        let sql = "SELECT u.name, count(*), sum(r.units) FROM reported r JOIN user u ON u.id = r.user \
+        let sql = "SELECT u.name, count(*), sum(r.units) FROM reported r \
+                   JOIN (SELECT id, name FROM user UNION ALL SELECT id, name FROM home_user) u ON u.id = r.user \
                    GROUP BY u.name ORDER BY u.name";
         let read = || -> rusqlite::Result<Vec<Billed>> {
             self.db
@@ -359,6 +442,7 @@ impl VeilStorage {
         let old = now.saturating_sub(REPORT_WITHIN_S + GRANT_S_MAX);
         self.change(|tx| {
             tx.execute("DELETE FROM opened WHERE kept_until < ?1", [now.cast_signed()])?;
+            tx.execute("DELETE FROM home_answered WHERE given < ?1", [old.cast_signed()])?;
             tx.execute("DELETE FROM answered WHERE given < ?1", [old.cast_signed()])
         })?;
         Ok(())
@@ -386,6 +470,13 @@ fn insert(tx: &Transaction<'_>, record: &Record) -> rusqlite::Result<Option<Reco
             let sql = "INSERT OR IGNORE INTO answered VALUES (?1, ?2, ?3, ?4, ?5)";
             let (counter, given) = (counter.cast_signed(), given_s.cast_signed());
             tx.prepare_cached(sql)?.execute(params![key.0, user.0, counter, given, octets])?;
+        }
+        Record::Home(HomeAnswered { supi, user, sqn, key, given_s, octets }) => {
+            let (supi, sqn, given) = (supi.value(), sqn.value().cast_signed(), given_s.cast_signed());
+            let sql = "INSERT OR IGNORE INTO home_answered VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            tx.prepare_cached(sql)?.execute(params![key.0, supi, user.0, sqn, given, octets])?;
+            let sql = "UPDATE home_user SET sqn = max(sqn, ?2) WHERE supi = ?1";
+            tx.prepare_cached(sql)?.execute(params![supi, sqn])?;
         }
         Record::Reported { session, user, units, nonce, report } => {
             let sql = "INSERT OR IGNORE INTO reported VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -415,6 +506,24 @@ fn opened_of(row: &Row<'_>) -> rusqlite::Result<Record> {
         kept_until: row.get::<_, i64>(4)?.cast_unsigned(),
         octets: row.get(5)?,
     })
+}
+
+fn supi_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Supi> {
+    row.get::<_, String>(column)?.parse().map_err(|_| damaged(column))
+}
+
+fn home_user_of(row: &Row<'_>) -> rusqlite::Result<NamedHomeUser> {
+    let keys = UsimKeys { k: octets_of(row, 3)?, opc: octets_of(row, 4)? };
+    let user = HomeUser {
+        user: UserId(octets_of(row, 1)?),
+        functions: keys.functions(),
+        revoked: row.get(5)?,
+        class: row.get(6)?,
+        prepaid: row.get(7)?,
+        intercept: row.get(8)?,
+        sqn: Sqn::from_value(row.get::<_, i64>(9)?.cast_unsigned()),
+    };
+    Ok(NamedHomeUser { name: row.get(2)?, supi: supi_of(row, 0)?, keys, user })
 }
 
 fn user_of(row: &Row<'_>) -> rusqlite::Result<NamedUser> {

@@ -6,6 +6,7 @@
 mod answer;
 mod grant;
 mod group;
+mod home;
 mod issue;
 mod report;
 mod request;
@@ -16,6 +17,7 @@ pub use answer::{
 };
 pub use grant::{Grant, SignedGrant};
 pub use group::{GroupAnswer, GroupError, GroupRequest};
+pub use home::{HomeQuestion, HomeRequest, HomeVector, Suci};
 pub(crate) use issue::issued;
 pub use issue::{IssueError, TokenAnswer, TokenRequest};
 pub use report::{ReportAnswer, ReportError, USAGE_UNIT_OCTETS, UsageReport, usage_units};
@@ -53,6 +55,8 @@ pub(crate) enum MessageType {
     Relayed = 0x93,
     RelayedAnswer = 0x94,
     LogRequest = 0x95,
+    HomeQuestion = 0xa0,
+    HomeRequest = 0xa1,
 }
 
 impl MessageType {

@@ -3,6 +3,7 @@
 mod attach;
 mod blindness;
 mod changes;
+mod home;
 mod kept;
 mod ledger;
 mod messages;

@@ -44,6 +44,8 @@ pub(crate) fn read_as_every_message(octets: &[u8]) -> usize {
         + same(Failure::parse(octets), Failure::to_octets, octets)
         + same(SignedRefusal::parse(octets), SignedRefusal::to_octets, octets)
         + same(Answer::parse(octets), Answer::to_octets, octets)
+        + same(HomeQuestion::parse(octets), HomeQuestion::to_octets, octets)
+        + same(HomeRequest::parse(octets), HomeRequest::to_octets, octets)
         + same(Wallet::parse(octets), |v| v.to_octets().to_vec(), octets)
 }
 

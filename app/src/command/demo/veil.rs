@@ -16,7 +16,7 @@ use whimbrel_ran::ue;
 use whimbrel_sctp_io::Mode;
 use whimbrel_veil::token::TokenHash;
 
-use self::ledger::{Leak, Seen, claims, recorded};
+use self::ledger::{Leak, Seen, SeenOfOrdinary, claims, recorded};
 use super::super::{Done, print, table};
 use super::Options;
 use crate::console::Metric;
@@ -41,6 +41,7 @@ struct Director {
     heard: Option<TokenHash>,
     users: Vec<usize>,
     seen: Vec<Seen>,
+    ordinary: SeenOfOrdinary,
 }
 
 impl Watch for Director {
@@ -57,6 +58,10 @@ impl Watch for Director {
 
     fn stands(&mut self, ue: UeId, cells: &Cells) {
         let (Some(user), Some(ue)) = (self.users.get(ue.0 as usize), cells.ue(ue)) else { return };
+        if !matches!(ue.config().suci, ue::SuciSource::Veil(_)) {
+            self.ordinary.gutis.extend(ue.guti());
+            return self.ordinary.addresses.extend(ue.sessions().filter_map(|s| s.ipv4));
+        }
         let Some(session) = ue.veil_session() else { return };
         let grant = &session.grant;
         let address = ue.sessions().find_map(|s| s.ipv4);
@@ -73,26 +78,30 @@ impl Watch for Director {
     }
 }
 
-/// UEs by default.
+/// Veiled UEs by default.
 const UES: u32 = 40;
+/// Veiled UEs for each ordinary one.
+const VEILED_PER_ORDINARY: u32 = 4;
 
 pub(super) fn run(options: &Options) -> Done {
     let gnbs = options.gnbs.div_ceil(OPERATORS as u8).max(2);
     print(&format!(
         "starting {OPERATORS} operators with {gnbs} gNBs each, a broker, a relay and a gateway in a network namespace of their own\n"
     ))?;
-    let ues = options.ues.unwrap_or(UES);
-    let mut playground = VeilPlayground::start(ues, gnbs, options.direct)?;
+    let veiled = options.ues.unwrap_or(UES);
+    let ordinary = veiled.div_ceil(VEILED_PER_ORDINARY);
+    let mut playground = VeilPlayground::start((veiled, ordinary), gnbs, options.direct)?;
     let servers =
         playground.operators.iter().map(|o| Servers::start(o.gateway)).collect::<Result<Vec<_>, _>>()?;
     print(&format!(
-        "{} veiled UEs: attach, session, DNS, page, deregister, again at the same tower, then at the other operator; a CPF of each operator is \
-         killed in the second round\n",
-        ues
+        "{veiled} veiled UEs, and {ordinary} ordinary ones of the same broker: attach, session, DNS, page, deregister, again at the same tower, then \
+         at the other operator; a CPF of each operator is killed in the second round\n"
     ))?;
     let played = play_all(&mut playground);
-    let Played { reports, seen, shown } = played.map_err(|e| format!("{e}\n{}", playground.logged()))?;
-    let expected = u64::from(ues) * (ROUNDS * ATTACHES) as u64;
+    let Played { reports, seen, ordinary: seen_of_ordinary, shown } =
+        played.map_err(|e| format!("{e}\n{}", playground.logged()))?;
+    let of_each = (ROUNDS * ATTACHES) as u64;
+    let expected = u64::from(veiled + ordinary) * of_each;
     let counted = counts(&playground, expected)?;
     let billed = playground.billed()?;
     let pages: u64 = servers.iter().map(|s| s.served().1).sum();
@@ -106,7 +115,7 @@ pub(super) fn run(options: &Options) -> Done {
     playground.stop_operators()?;
     let kept = playground.operators.iter().flat_map(Operator::stored).filter(|(what, _)| *what == "claims");
     let claims: usize = kept.map(|(_, octets)| claims(&octets)).sum();
-    let recorded = recorded(&playground, &seen, shown)?;
+    let recorded = recorded(&playground, &seen, seen_of_ordinary, shown)?;
     let ledgers = recorded.ledgers(&playground, &seen);
     Leak::ALL.into_iter().try_for_each(|leak| recorded.find(leak, &playground, &seen))?;
     playground.stop()?;
@@ -128,8 +137,8 @@ pub(super) fn run(options: &Options) -> Done {
         print(&format!("failed: {} in {}: {}\n", failure.supi, failure.step, failure.reason))?;
     }
     let line = json!({"bench": "veil", "figures": {
-        "operators": OPERATORS, "ues": options.ues, "attaches": summary.attaches, "failed": summary.failed,
-        "violations": summary.violated, "grants": counted.grants, "tokens_spent": counted.groups,
+        "operators": OPERATORS, "ues": veiled, "ordinary_ues": ordinary, "attaches": summary.attaches, "failed": summary.failed,
+        "violations": summary.violated, "grants": counted.grants, "challenges": counted.challenges, "tokens_spent": counted.groups,
         "double_spent": counted.double_spent, "reports": counted.reports, "pages": pages, "taken_over": taken_over,
         "attach_us_p50": summary.attach_us_p50, "attach_us_p99": summary.attach_us_p99,
     }});
@@ -140,7 +149,11 @@ pub(super) fn run(options: &Options) -> Done {
             "{failed} UEs failed, {violated} violations, {left} UEs are left in the cores, {twice} tokens were spent twice\n{logged}"
         ));
     }
-    if counted.grants != expected || sessions != expected || pages != expected || claims as u64 != expected {
+    if counted.grants != u64::from(veiled) * of_each
+        || sessions != expected
+        || pages != expected
+        || claims as u64 != expected
+    {
         return Err(format!(
             "{} grants, {sessions} sessions billed, {claims} claims and {pages} pages, but {expected} attaches were due\n{logged}",
             counted.grants
@@ -151,8 +164,8 @@ pub(super) fn run(options: &Options) -> Done {
     }
     ledgers.judge()?;
     print(&format!(
-        "the sums are those of LOCA in Table 4.1: the operators know places, the broker users, and no party both; {} leaks that were \
-         planted in copies of the recordings were found\n",
+        "the sums are those of LOCA in Table 4.1: the operators know places, the broker users, and no party both; an operator knows an ordinary UE \
+         again by the 5G-GUTI that it gave it; {} leaks that were planted in copies of the recordings were found\n",
         Leak::ALL.len()
     ))
 }
@@ -160,6 +173,8 @@ pub(super) fn run(options: &Options) -> Done {
 /// What the broker has counted.
 struct Counted {
     grants: u64,
+    /// Of ordinary UEs, each with a grant.
+    challenges: u64,
     groups: u64,
     double_spent: u64,
     reports: u64,
@@ -174,21 +189,24 @@ fn counts(playground: &VeilPlayground, expected: u64) -> Result<Counted, String>
     }
     Ok(Counted {
         grants: read("grants")?,
+        challenges: read("challenges")?,
         groups: read("groups")?,
         double_spent: read("double_spent")?,
         reports: read("reports")?,
     })
 }
 
+#[derive(Default)]
 struct Played {
     reports: Vec<Report>,
     seen: Vec<Seen>,
+    ordinary: SeenOfOrdinary,
     /// What the cores' API showed while UEs were attached.
     shown: Vec<(&'static str, Vec<u8>)>,
 }
 
 fn play_all(playground: &mut VeilPlayground) -> Result<Played, String> {
-    let mut played = Played { reports: Vec::new(), seen: Vec::new(), shown: Vec::new() };
+    let mut played = Played::default();
     for round in 0..ROUNDS {
         let mut runs = Vec::new();
         for n in 0..OPERATORS {
@@ -205,7 +223,14 @@ fn play_all(playground: &mut VeilPlayground) -> Result<Played, String> {
                 .enumerate()
                 .filter(|(_, ((users, _), _))| !users.is_empty())
                 .map(|(n, ((users, ues), (amf, gnbs, file)))| {
-                    let director = Director { file, looked: None, heard: None, users, seen: Vec::new() };
+                    let director = Director {
+                        file,
+                        looked: None,
+                        heard: None,
+                        users,
+                        seen: Vec::new(),
+                        ordinary: SeenOfOrdinary::default(),
+                    };
                     let seed = (round * OPERATORS + n) as u64;
                     scope.spawn(move || at(director, (amf.into(), gnbs), ues, seed))
                 })
@@ -220,9 +245,11 @@ fn play_all(playground: &mut VeilPlayground) -> Result<Played, String> {
                 .map(|run| run.join().map_err(|_| "the UEs of an operator ended in a panic".to_owned())?);
             joined.collect::<Result<Vec<_>, String>>()
         })?;
-        for (report, seen) in ended {
+        for (report, seen, ordinary) in ended {
             played.reports.push(report);
             played.seen.extend(seen);
+            played.ordinary.addresses.extend(ordinary.addresses);
+            played.ordinary.gutis.extend(ordinary.gutis);
         }
     }
     Ok(played)
@@ -233,7 +260,7 @@ fn at(
     (amf, gnbs): (std::net::IpAddr, Vec<edge::GnbPlace>),
     ues: Vec<ue::UeConfig>,
     seed: u64,
-) -> Result<(Report, Vec<Seen>), String> {
+) -> Result<(Report, Vec<Seen>, SeenOfOrdinary), String> {
     let config = RunnerConfig {
         amf: vec![amf],
         amf_port: 38412,
@@ -249,7 +276,7 @@ fn at(
     };
     let reports = edge::run(&config, &mut director).map_err(|e| format!("at operator {amf}: {e}"))?;
     let report = reports.into_iter().next().ok_or_else(|| format!("no UE arrived at operator {amf}"))?;
-    Ok((report, director.seen))
+    Ok((report, director.seen, director.ordinary))
 }
 
 /// After the page the UE waits, so that UEs are attached at the same time.
