@@ -275,6 +275,8 @@ pub enum Command {
     Expected(PduSessionId, Tunnel),
     /// A UPF is connected again after a restart of the core: it gets the UE's sessions (TS 23.527 §4.3).
     RestoreSessions(UpfId),
+    /// Copies of the packets of a veiled UE go to this tunnel of the operator's LI function from now on, or to none (TS 33.127 §6.2.3).
+    Intercept(Option<Tunnel>),
     /// Panics: tests that the CTA survives a fault of the program.
     #[cfg(feature = "fault-injection")]
     Panic,

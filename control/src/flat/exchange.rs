@@ -10,7 +10,7 @@ use crate::n14::N14;
 use crate::upf::UPFS_MAX;
 
 /// Version of the form of an [`Envelope`]; it is increased with every change.
-pub(super) const ENVELOPE_VERSION: u16 = 4;
+pub(super) const ENVELOPE_VERSION: u16 = 5;
 /// Version of the form of a [`Batch`]; it is increased with every change.
 pub(super) const BATCH_VERSION: u16 = 7;
 

@@ -6,6 +6,7 @@ pub(crate) mod area;
 mod context;
 mod establishment;
 pub(crate) mod handover;
+pub(crate) mod interception;
 mod marking;
 pub(crate) mod modification;
 mod modify_indication;

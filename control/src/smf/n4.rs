@@ -19,6 +19,7 @@ use whimbrel_pfcp::rule::{
 };
 use whimbrel_pfcp::{Frame, Message};
 
+use super::interception;
 use super::release_at_gnb;
 use super::rules::{self, BAR};
 use super::selection::{self, Tried};
@@ -63,7 +64,8 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
             let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
             Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting))
         });
-        let request = request.ok_or(Refusal::Protocol("the session ended"))?;
+        let mut request = request.ok_or(Refusal::Protocol("the session ended"))?;
+        interception::mark_establishment(ue, &mut request);
         return match ask(ue, upf, Some(Seid(0)), request.into()).await? {
             Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
                 established(ue, psi, &m)
@@ -87,7 +89,8 @@ pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), End> {
         let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
         Some((s.upf, rules::restoration(s, &subscribed, node, buffering, inactivity, reporting)?))
     });
-    let (upf, request) = request.ok_or(Refusal::Protocol("the session ended"))?;
+    let (upf, mut request) = request.ok_or(Refusal::Protocol("the session ended"))?;
+    interception::mark_establishment(ue, &mut request);
     let restored = match ask(ue, upf, Some(Seid(0)), request.into()).await? {
         Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => m.up_f_seid,
         Message::SessionEstablishmentResponse(m) => return Err(Refusal::Upf(Some(m.cause as u8)).into()),
@@ -191,8 +194,9 @@ pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Res
 pub(super) async fn change(
     ue: Ue,
     psi: PduSessionId,
-    request: SessionModificationRequest,
+    mut request: SessionModificationRequest,
 ) -> Result<(), End> {
+    interception::mark_modification(ue, &mut request);
     let at = ue.with(|p| p.sessions.get(&psi).and_then(|s| Some((s.upf, s.up_seid?))));
     let (upf, seid) = at.ok_or(Refusal::Protocol("the session ended"))?;
     let answer = ask(ue, upf, Some(seid), request.into()).await?;
@@ -290,8 +294,9 @@ fn forwarding_rules() -> impl Iterator<Item = (PdrId, FarId)> {
 pub(super) fn ask_modification(
     ue: Ue,
     psi: PduSessionId,
-    request: SessionModificationRequest,
+    mut request: SessionModificationRequest,
 ) -> Option<OutputId> {
+    interception::mark_modification(ue, &mut request);
     let (upf, seid) = ue.with(|p| p.sessions.get(&psi).and_then(|s| Some((s.upf, s.up_seid?))))?;
     let octets = Message::from(request).to_octets(Some(seid), 0);
     Some(ue.emit(Effect::N4 { upf, octets }, None))

@@ -24,7 +24,8 @@ use crate::state::{
     Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow, SmContext, SubscribedDnn, UsageReporting,
 };
 
-const UPLINK_FAR: FarId = FarId(1);
+/// The uplink FAR.
+pub(super) const UPLINK_FAR: FarId = FarId(1);
 /// The downlink FAR.
 pub(super) const DOWNLINK_FAR: FarId = FarId(2);
 /// The BAR for buffering while the UE is idle.

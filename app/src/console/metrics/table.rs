@@ -163,6 +163,7 @@ metrics! {
         GtpuErrorIndicationsSent "whimbrel_gtpu_error_indications_sent_total" Counter None Part [] "" "Error Indications sent.";
         GtpuErrorIndicationsReceived "whimbrel_gtpu_error_indications_received_total" Counter None Part [] "" "Error Indications received that name the tunnel of a session.";
         GtpuEndMarkersSent "whimbrel_gtpu_end_markers_sent_total" Counter None Part [] "" "End Markers sent.";
+        UpfCopiesSent "whimbrel_upf_copies_sent_total" Counter None Part [] "" "Copies of packets sent to the LI function of lawful interception.";
         GtpuEndMarkersReceived "whimbrel_gtpu_end_markers_received_total" Counter None Part [] "" "End Markers received.";
         GtpuEndMarkersRelayed "whimbrel_gtpu_end_markers_relayed_total" Counter None Part [] "" "End Markers relayed from the source gNB to the target gNB.";
     }
