@@ -6,10 +6,13 @@
 //! answers again.
 
 mod home;
+mod orders;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use home::HomeState;
+use orders::OrderState;
+pub use orders::OrderError;
 pub use home::{HomeAnswered, HomeUser};
 use whimbrel_ids::{Instant, PlmnId};
 use whimbrel_open::crypto::{PrivateKey, Seed};
@@ -167,6 +170,7 @@ pub struct Broker {
     sessions: BTreeMap<[u8; 32], Session>,
     nonces: BTreeSet<[u8; 32]>,
     home: HomeState,
+    orders: OrderState,
 }
 
 /// An answer that is given again to the same request.
@@ -223,6 +227,12 @@ pub enum BrokerEvent {
     Reported(UserId, u32),
     /// A report was not taken.
     NotReported(ReportError),
+    /// So many orders were passed on.
+    Ordered(usize),
+    /// An order was answered.
+    OrderAnswered,
+    /// An answer was not taken.
+    OrderNotAnswered(ReportError),
 }
 
 /// What B has of an attach.
@@ -278,6 +288,13 @@ pub enum Record {
     },
     /// A vector of an ordinary UE was made.
     Home(HomeAnswered),
+    /// An order was answered.
+    OrderAnswered {
+        /// H(order).
+        order: [u8; 32],
+        /// The answer, which only the agency can read.
+        octets: Vec<u8>,
+    },
 }
 
 /// That a user's counter was used, and for which answer.
@@ -314,6 +331,7 @@ impl Record {
                 [&session[..], &user.0, &units.to_be_bytes(), nonce, report].concat()
             }
             Self::Home(answered) => answered.to_octets(),
+            Self::OrderAnswered { order, octets } => [&order[..], octets].concat(),
         }
     }
 }
@@ -338,9 +356,9 @@ impl Broker {
         assert!(config.policy.classes.iter().all(few));
         let current = EpochKey { id: epoch.0, public: epoch.1.share() };
         let (issuers, users, issued, groups, answers) = Default::default();
-        let (sessions, nonces, home) = Default::default();
+        let (sessions, nonces, home, orders) = Default::default();
         let epochs = BTreeMap::from([epoch]);
-        Self { config, epochs, current, issuers, users, issued, groups, answers, sessions, nonces, home }
+        Self { config, epochs, current, issuers, users, issued, groups, answers, sessions, nonces, home, orders }
     }
 
     /// Adds a user, or replaces what is known of one. A used counter stays used while the key stays.
@@ -583,6 +601,7 @@ impl Broker {
                 let HomeAnswered { user, key, given_s, octets, .. } = answered;
                 self.answered(user, key, given_s, octets);
             }
+            Record::OrderAnswered { order, .. } => self.orders.answered(&order),
             Record::Reported { session, nonce, report, .. } => {
                 if let Some(session) = self.sessions.get_mut(&session) {
                     session.reported = Some(report);
@@ -627,6 +646,7 @@ impl Broker {
         self.answers.retain(|_, given| now <= given.at_s.saturating_add(ANSWER_KEPT_S));
         self.groups.retain(|_, group| now <= group.kept_until);
         self.sessions.retain(|_, session| now <= session.until.saturating_add(REPORT_WITHIN_S));
+        self.orders.forget(now);
     }
 
     /// How many tokens are known as spent, and how many answers are kept.

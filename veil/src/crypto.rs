@@ -61,6 +61,12 @@ pub enum Signed {
     UsageReport,
     /// A request for an ordinary UE, under the key of a token.
     HomeRequest,
+    /// An agency's order.
+    Order,
+    /// Whether there are orders, under the key of a token.
+    OrdersRequest,
+    /// The answer to an order, under the key of a token.
+    OrderAnswer,
 }
 
 impl Signed {
@@ -75,6 +81,9 @@ impl Signed {
             Self::Refusal => b"VEIL-v1 refusal\0",
             Self::UsageReport => b"VEIL-v1 usage report\0",
             Self::HomeRequest => b"VEIL-v1 home request\0",
+            Self::Order => b"VEIL-v1 order\0",
+            Self::OrdersRequest => b"VEIL-v1 orders request\0",
+            Self::OrderAnswer => b"VEIL-v1 order answer\0",
         }
     }
 }

@@ -17,7 +17,8 @@ use whimbrel_open::msg::Filter;
 
 use crate::crypto::{Response, SigningKey, VerifyingKey, attach_key, draw, hash};
 use crate::msg::{
-    Answer, AnswerBody, AnswerKey, Challenge, HomeQuestion, OperatorOrders, OperatorRequest, Rejection,
+    Answer, AnswerBody, AnswerKey, Challenge, Finding, HomeQuestion, OperatorOrders, OperatorRequest,
+    OrderAnswer, OrdersRequest, Rejection,
     SignedGrant, SignedRefusal, UsageReport, UserRequest, emit_part, read_part, whole,
 };
 use crate::token::TokenHash;
@@ -56,6 +57,22 @@ impl Group {
     /// A question for an ordinary UE, signed in this group. Such a UE heard no token.
     pub fn sign_home(&self, question: &HomeQuestion) -> Vec<u8> {
         question.signed(self.hash, &self.signing).to_octets()
+    }
+
+    /// Asks for the orders of this group.
+    pub fn orders(&self, broker: Domain, nonce: [u8; 16]) -> OrdersRequest {
+        OrdersRequest::signed(broker, self.hash, nonce, &self.signing)
+    }
+
+    /// Answers an order, sealed to its agency. `None` if the agency's share is of small order.
+    pub fn answer(
+        &self,
+        broker: Domain,
+        (order, agency): ([u8; 32], &Share),
+        finding: &Finding,
+        seed: &Seed,
+    ) -> Option<OrderAnswer> {
+        OrderAnswer::seal((broker, self.hash), order, finding, agency, seed, &self.signing)
     }
 
     /// The report of a session of this group. `secret` is what O claims it with.

@@ -33,7 +33,7 @@ impl Allocator<'_> {
         };
         if let Some(p) = one(&m.duplicating_parameters, id)? {
             let outer = (Some(p.destination_interface), p.outer_header_creation, &p.forwarding_policy);
-            far.copies_to = Some(self.copies(outer, id)?);
+            far.copies_to = Some(Box::new(self.copies(outer, id)?));
         }
         if let Some(p) = &m.forwarding_parameters {
             if p.forwarding_policy.is_some() {
@@ -78,7 +78,7 @@ impl Allocator<'_> {
         }
         if let Some(p) = one(&m.update_duplicating_parameters, id)? {
             let outer = (p.destination_interface, p.outer_header_creation, &p.forwarding_policy);
-            far.copies_to = Some(self.copies(outer, id)?);
+            far.copies_to = Some(Box::new(self.copies(outer, id)?));
         }
         check_far(far)
     }

@@ -8,6 +8,7 @@ mod grant;
 mod group;
 mod home;
 mod issue;
+mod order;
 mod report;
 mod request;
 
@@ -20,6 +21,7 @@ pub use group::{GroupAnswer, GroupError, GroupRequest};
 pub use home::{HomeQuestion, HomeRequest, HomeVector, Suci};
 pub(crate) use issue::issued;
 pub use issue::{IssueError, TokenAnswer, TokenRequest};
+pub use order::{Finding, Order, OrderAnswer, OrderKind, Orders, OrdersRequest, SealedCopy};
 pub use report::{ReportAnswer, ReportError, USAGE_UNIT_OCTETS, UsageReport, usage_units};
 pub use request::{AnswerKey, OperatorRequest, UserRequest, UserVector};
 
@@ -57,6 +59,11 @@ pub(crate) enum MessageType {
     LogRequest = 0x95,
     HomeQuestion = 0xa0,
     HomeRequest = 0xa1,
+    Order = 0xa2,
+    OrdersRequest = 0xa3,
+    Orders = 0xa4,
+    OrderAnswer = 0xa5,
+    Copy = 0xa6,
 }
 
 impl MessageType {

@@ -8,6 +8,7 @@ mod kept;
 mod ledger;
 mod messages;
 mod model;
+mod orders;
 mod rotation;
 mod tokens;
 mod world;
