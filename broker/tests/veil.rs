@@ -136,7 +136,8 @@ impl Service {
         let recorder = Recorder::open(&folder.join("record")).unwrap();
         let mut home_keys = HomeNetworkKeys::new();
         home_keys.insert(1, suci_key());
-        let config = VeilConfig { machine, store: folder.join("veil.db"), recorder, home_keys };
+        let agencies = vec![key("agency").verifying_key()];
+        let config = VeilConfig { machine, store: folder.join("veil.db"), recorder, home_keys, agencies };
         let engine = VeilEngine::start(config).unwrap();
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         let entrances =

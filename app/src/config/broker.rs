@@ -17,6 +17,7 @@ use whimbrel_store::BitRate;
 use whimbrel_veil::broker::Class;
 
 use super::open::{Currency, trust};
+use super::veil::SignedUnder;
 use super::section::{Pass, Section};
 use super::value::words;
 use super::yaml::{Node, NodeValue, Position};
@@ -229,6 +230,7 @@ struct Veil {
     batches: u32,
     record: Option<PathBuf>,
     home_keys: HomeNetworkKeys,
+    agencies: Vec<whimbrel_veil::crypto::VerifyingKey>,
 }
 
 impl Veil {
@@ -249,7 +251,8 @@ impl Veil {
             trust: trust.clone(),
             policy,
         };
-        VeilConfig { machine, store: veil_store(store), record: self.record, home_keys: self.home_keys }
+        let Self { record, home_keys, agencies, .. } = self;
+        VeilConfig { machine, store: veil_store(store), record, home_keys, agencies }
     }
 }
 
@@ -266,6 +269,8 @@ pub(crate) struct VeilConfig {
     pub(crate) record: Option<PathBuf>,
     /// Of the SUCIs of its ordinary UEs.
     pub(crate) home_keys: HomeNetworkKeys,
+    /// Whose orders are passed on.
+    pub(crate) agencies: Vec<whimbrel_veil::crypto::VerifyingKey>,
 }
 
 fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
@@ -291,7 +296,14 @@ fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
         let class = Class { qos, filters: Vec::new() };
         // The ordinary UEs of `plmn`: operators authenticate them without learning which they are.
         let home_keys = super::typed::home_network_keys(&home_network_key::read(s));
-        Some(Veil { network: network?, operators, class, group, validity, slice_mb, batches, record, home_keys })
+        let agencies = s.list::<SignedUnder>(
+            "agencies",
+            vec![],
+            "Public keys of the agencies whose orders to intercept and to locate are passed on.",
+        );
+        let agencies = agencies.into_iter().map(|key| key.0).collect();
+        let network = network?;
+        Some(Veil { network, operators, class, group, validity, slice_mb, batches, record, home_keys, agencies })
     })
 }
 

@@ -16,7 +16,7 @@ use whimbrel_security::Sqn;
 use whimbrel_veil::broker::{Answered, Counters, HomeAnswered, HomeUser, REPORT_WITHIN_S, Record, User};
 use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
 use whimbrel_veil::log::{Cosignature, KeyEntry, KeyLog, TreeHead};
-use whimbrel_veil::msg::AnswerKey;
+use whimbrel_veil::msg::{Answer, AnswerBody, AnswerKey, Grant, Order, OrderAnswer};
 use whimbrel_veil::token::TokenHash;
 use whimbrel_veil::voprf::IssuerKey;
 
@@ -102,7 +102,26 @@ const ADDED: &str = "
         given INTEGER NOT NULL,
         octets BLOB NOT NULL
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS agency_order (
+        hash BLOB PRIMARY KEY,
+        octets BLOB NOT NULL,
+        answer BLOB
+    ) STRICT, WITHOUT ROWID;
 ";
+
+/// A session of a user, as the agency names it in orders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionName {
+    /// H(U's request), the session.
+    pub session: [u8; 32],
+    /// H(token), the session group.
+    pub group: TokenHash,
+    /// Until when its grant holds, in seconds since the Unix epoch.
+    pub until_s: u64,
+}
+
+/// An order, and its answer if there is one, which only the agency can read.
+pub type KeptOrder = (Order, Option<OrderAnswer>);
 
 /// A user with a USIM, with the name under which the broker's staff know it.
 #[derive(Clone, Debug)]
@@ -143,6 +162,8 @@ pub struct State {
     pub home_users: Vec<NamedHomeUser>,
     /// What was answered, oldest first.
     pub records: Vec<Record>,
+    /// Orders that are not answered.
+    pub orders: Vec<Order>,
 }
 
 /// A session that was reported, for bills.
@@ -160,6 +181,8 @@ pub struct Billed {
 pub struct VeilStorage {
     db: Connection,
     path: PathBuf,
+    /// As of the last look for changes of others.
+    data_version: i64,
 }
 
 impl core::fmt::Debug for VeilStorage {
@@ -196,7 +219,7 @@ impl VeilStorage {
         }
         tx.execute_batch(ADDED).map_err(failed)?;
         tx.commit().map_err(failed)?;
-        Ok(Self { db, path: path.to_owned() })
+        Ok(Self { db, path: path.to_owned(), data_version: 0 })
     }
 
     fn failed(&self, e: rusqlite::Error) -> StorageError {
@@ -302,7 +325,62 @@ impl VeilStorage {
         })? {
             records.push(record?);
         }
-        Ok(State { epochs, issuers, cosignatures, users, home_users, records })
+        let orders = self.kept_orders()?;
+        for (order, answer) in &orders {
+            let answered = |answer: &OrderAnswer| (order.hash(), answer.to_octets());
+            let answered = answer.as_ref().map(answered);
+            records.extend(answered.map(|(order, octets)| Record::OrderAnswered { order, octets }));
+        }
+        let orders = orders.into_iter().filter(|(_, answer)| answer.is_none()).map(|(order, _)| order).collect();
+        Ok(State { epochs, issuers, cosignatures, users, home_users, records, orders })
+    }
+
+    fn kept_orders(&self) -> rusqlite::Result<Vec<KeptOrder>> {
+        let read = |r: &Row<'_>| {
+            let (octets, answer): (Vec<u8>, Option<Vec<u8>>) = (r.get(0)?, r.get(1)?);
+            let answer = answer.map(|octets| OrderAnswer::parse(&octets)).transpose();
+            Ok((Order::parse(&octets).map_err(|_| damaged(0))?, answer.map_err(|_| damaged(1))?))
+        };
+        self.db.prepare("SELECT octets, answer FROM agency_order ORDER BY hash")?.query_map([], read)?.collect()
+    }
+
+    /// The orders of agencies, with their answers.
+    pub fn orders(&self) -> Result<Vec<KeptOrder>, StorageError> {
+        self.kept_orders().map_err(|e| self.failed(e))
+    }
+
+    /// Keeps an agency's order; a running broker judges it and passes it on.
+    pub fn add_order(&mut self, order: &Order) -> Result<(), StorageError> {
+        self.change(|tx| {
+            let sql = "INSERT OR IGNORE INTO agency_order VALUES (?1, ?2, NULL)";
+            tx.execute(sql, params![order.hash(), order.to_octets()])
+        })?;
+        Ok(())
+    }
+
+    /// The latest sessions of a user, newest first. Empty also for a name that no user has.
+    pub fn sessions_of(&self, name: &str, limit: u32) -> Result<Vec<SessionName>, StorageError> {
+        let sql = "SELECT octets, given FROM answered WHERE user = (SELECT id FROM user WHERE name = ?1) UNION ALL \
+                   SELECT octets, given FROM home_answered WHERE user = (SELECT id FROM home_user WHERE name = ?1) \
+                   ORDER BY given DESC LIMIT ?2";
+        let read = || -> rusqlite::Result<Vec<Vec<u8>>> {
+            self.db.prepare(sql)?.query_map(params![name, limit], |r| r.get(0))?.collect()
+        };
+        let named = |octets: Vec<u8>| match Answer::parse(&octets) {
+            Ok(Answer(AnswerBody::Granted { grant, .. } | AnswerBody::Challenged { grant, .. })) => {
+                let Grant { request, group, validity, .. } = grant.grant;
+                Some(SessionName { session: request, group, until_s: validity.until })
+            }
+            _ => None,
+        };
+        Ok(read().map_err(|e| self.failed(e))?.into_iter().filter_map(named).collect())
+    }
+
+    /// Whether another connection has written since the last call.
+    pub fn has_changed(&mut self) -> Result<bool, StorageError> {
+        let read = || self.db.query_row("PRAGMA data_version", [], |r| r.get::<_, i64>(0));
+        let version = read().map_err(|e| self.failed(e))?;
+        Ok(std::mem::replace(&mut self.data_version, version) != version)
     }
 
     /// Makes records durable, and the counters that they used, in one transaction. Gives those of tokens that were spent before by
@@ -470,6 +548,10 @@ fn insert(tx: &Transaction<'_>, record: &Record) -> rusqlite::Result<Option<Reco
             let sql = "INSERT OR IGNORE INTO answered VALUES (?1, ?2, ?3, ?4, ?5)";
             let (counter, given) = (counter.cast_signed(), given_s.cast_signed());
             tx.prepare_cached(sql)?.execute(params![key.0, user.0, counter, given, octets])?;
+        }
+        Record::OrderAnswered { order, octets } => {
+            let sql = "UPDATE agency_order SET answer = ?2 WHERE hash = ?1 AND answer IS NULL";
+            tx.prepare_cached(sql)?.execute(params![order, octets])?;
         }
         Record::Home(HomeAnswered { supi, user, sqn, key, given_s, octets }) => {
             let (supi, sqn, given) = (supi.value(), sqn.value().cast_signed(), given_s.cast_signed());

@@ -66,8 +66,9 @@ pub(super) async fn attach(ue: Ue, suci: SuciNai, offered: NgKsi) -> Result<Auth
     ue.with(|p| p.amf.claimed = Some(supi));
     let ng_ksi = next_ksi(ue, offered);
     let session = respond(ue, challenging, ng_ksi).await?;
-    let OperatorSession { grant, presence, k_seaf, intercept, filters, .. } = session;
-    if intercept || !filters.is_empty() {
+    // Interception begins with the agency's order; the broker's word alone has no copy made.
+    let OperatorSession { grant, presence, k_seaf, filters, .. } = session;
+    if !filters.is_empty() {
         return Err(refused(BrokerFault::Orders));
     }
     let k_amf = KSeaf::new(*k_seaf.octets()).k_amf(supi, ABBA);

@@ -87,7 +87,7 @@ pub(super) async fn challenge(
         Err(step) => return Ok(step),
     };
     let session = challenging.respond(&res_star).map_err(|e| refused(of_ordinary_ue(e)))?;
-    if session.intercept || !session.filters.is_empty() {
+    if !session.filters.is_empty() {
         return Err(refused(BrokerFault::Orders));
     }
     let key = ProvedKey::Amf(session.k_amf.clone());

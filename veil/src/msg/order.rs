@@ -231,8 +231,8 @@ impl Finding {
             let unknown = r.error(DecodeErrorKind::Unknown, "finding");
             let (kind, place) = (r.u8("finding")?, r.array("place")?);
             match (kind, place) {
-                (1, [0, ..]) if place == [0; Self::PLACE_OCTETS] => Ok(Self::NotHere),
-                (2, [0, ..]) if place == [0; Self::PLACE_OCTETS] => Ok(Self::Intercepted),
+                (1, place) if place == [0; Self::PLACE_OCTETS] => Ok(Self::NotHere),
+                (2, place) if place == [0; Self::PLACE_OCTETS] => Ok(Self::Intercepted),
                 (3, place) => Ok(Self::Place(place)),
                 _ => Err(unknown),
             }

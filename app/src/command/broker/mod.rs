@@ -147,9 +147,9 @@ fn serve(file: &BrokerFile) -> Done {
 }
 
 fn veil_engine(veil: config::VeilConfig) -> Result<VeilEngine, String> {
-    let config::VeilConfig { machine, store, record, home_keys } = veil;
+    let config::VeilConfig { machine, store, record, home_keys, agencies } = veil;
     let recorder = record.as_deref().map(Recorder::open).transpose()?.unwrap_or_default();
-    VeilEngine::start(VeilConfig { machine, store, recorder, home_keys })
+    VeilEngine::start(VeilConfig { machine, store, recorder, home_keys, agencies })
 }
 
 fn grants(storage: &mut dyn Storage, limit: u32, json: bool) -> Done {
