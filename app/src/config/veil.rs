@@ -343,7 +343,7 @@ const ORDERS_EVERY_MIN: Duration = Duration::from_millis(100);
 
 fn agencies(s: &mut Section<'_, '_>) -> Vec<Agency> {
     let doc = "Agencies whose orders to intercept a session, or to say where its UE is, are carried out. Each item: `key`, under which it signs; `sealed_to`, its key for answers; `collector`, where copies go.";
-    let read = s.sections("agencies", 0, doc, |s, _| {
+    let read: Vec<Option<Agency>> = s.sections("agencies", 0, doc, |s, _| {
         let key = s.optional::<SignedUnder>("key", "\"64 digits\"", "");
         let share = s.optional::<SealedTo>("sealed_to", "\"64 digits\"", "");
         let collector = s.optional::<SocketAddr>("collector", "192.0.2.9:7655", "");
@@ -353,7 +353,7 @@ fn agencies(s: &mut Section<'_, '_>) -> Vec<Agency> {
         };
         Some(Agency { key, share, collector })
     });
-    read
+    read.into_iter().flatten().collect()
 }
 
 fn relay(s: &mut Section<'_, '_>) -> Option<(Place, EpochKey)> {

@@ -451,7 +451,8 @@ fn record_user(recorder: &Recorder, NamedUser { name, id, user }: &NamedUser) {
 }
 
 fn record_home_user(recorder: &Recorder, NamedHomeUser { name, supi, keys, user }: &NamedHomeUser) {
-    let stored = [&user.user.0[..], supi.value().as_bytes(), &keys.k, &keys.opc, name.as_bytes()];
+    let digits = supi.value();
+    let stored = [&user.user.0[..], digits.as_bytes(), &keys.k, &keys.opc, name.as_bytes()];
     recorder.add(How::Stored, "user", "", &stored.concat());
 }
 

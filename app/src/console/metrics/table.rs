@@ -280,6 +280,8 @@ metrics! {
         VeilAnswers "whimbrel_veil_answers_total" Counter None Part [] "" "Answers of their broker.";
         VeilGroups "whimbrel_veil_tokens_broadcast_total" Counter None Part [] "" "Tokens broadcast, each of which has opened a session group.";
         VeilReports "whimbrel_veil_reports_total" Counter None Part [] "" "Sessions of veiled UEs that were reported.";
+        VeilCopies "whimbrel_veil_copies_total" Counter None Part [] "" "Packets of intercepted sessions that were sent to an agency, sealed.";
+        VeilOrders "whimbrel_veil_orders_total" Counter None Part [] "" "Orders of agencies that were carried out.";
         VeilTokens "whimbrel_veil_tokens" Gauge None Part [] "" "Tokens in the wallet that are not spent.";
     }
     "A CPF (`whimbrel cpf --api`)" {
