@@ -16,6 +16,16 @@ pub enum Party {
     Operator,
     /// B.
     Broker,
+    /// An agency, which has orders carried out.
+    Agency,
+}
+
+impl Party {
+    const ALL: [(Self, &str); 3] = [(Self::Operator, "O"), (Self::Broker, "B"), (Self::Agency, "A")];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(party, _)| *party == self).map_or("", |(_, name)| name)
+    }
 }
 
 /// What may be known. The first four are the columns of Table 4.1.
@@ -196,7 +206,7 @@ impl Ledger {
             let of_several = [Field::CoLocation, Field::Trajectory];
             line.extend(fields.filter(|field| !of_several.contains(field)));
         }
-        for party in [Party::Operator, Party::Broker] {
+        for (party, _) in Party::ALL {
             let of: Vec<_> = recordings.iter().filter(|recording| recording.party == party).collect();
             ledger.mark_recurring(&of, public, Field::Trajectory, |about| about.session);
             ledger.mark_recurring(&of, public, Field::OperatorIdentity, |about| about.token);
@@ -221,7 +231,8 @@ impl Ledger {
         let known = match recordings.first().map(|recording| recording.party) {
             Some(Party::Operator) => field == Field::OperatorIdentity,
             Some(Party::Broker) => field == Field::Trajectory,
-            None => true,
+            // It is to know the users of its orders again.
+            Some(Party::Agency) | None => true,
         };
         if known {
             return;
@@ -285,7 +296,7 @@ impl Ledger {
 
     /// The table of one party alone.
     pub fn of_party(&self, party: Party) -> String {
-        let name = if party == Party::Operator { "O" } else { "B" };
+        let name = party.name();
         let is_of = |line: &&str| {
             line.starts_with(&format!("| {name} |")) || line.starts_with(&format!("| **{name}**"))
         };
@@ -323,7 +334,8 @@ impl core::fmt::Display for Ledger {
         write!(f, "| party | message or store |")?;
         Field::ALL.iter().try_for_each(|field| write!(f, " {field} |"))?;
         writeln!(f, "\n|---|---|{}", "---|".repeat(Field::ALL.len()))?;
-        for (party, name) in [(Party::Operator, "O"), (Party::Broker, "B")] {
+        let has_lines = |party| self.lines.keys().any(|(of, ..)| *of == party);
+        for (party, name) in Party::ALL.into_iter().filter(|(p, _)| *p != Party::Agency || has_lines(*p)) {
             for ((_, how, what), fields) in self.lines.iter().filter(|((of, ..), _)| *of == party) {
                 writeln!(f, "| {name} | {what}, {how} |{}", cells(fields))?;
             }

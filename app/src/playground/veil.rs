@@ -14,7 +14,7 @@ use whimbrel_broker::veil::record::{self, Entry};
 use whimbrel_broker::veil::storage::{Billed, NamedHomeUser, NamedUser, VeilStorage};
 use whimbrel_broker::{files, hex, now, random, tls};
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
-use whimbrel_open::crypto::Seed;
+use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
 use whimbrel_open::msg::{EpochKey, Subject, Validity};
 use whimbrel_ran::edge::GnbPlace;
@@ -212,6 +212,14 @@ struct OfBroker {
     epoch: EpochKey,
 }
 
+/// The keys of the agency, and where copies go.
+#[derive(Clone)]
+pub(crate) struct AgencyKeys {
+    pub(crate) signing: SigningKey,
+    pub(crate) private: PrivateKey,
+    pub(crate) collector: SocketAddr,
+}
+
 /// The whole.
 pub(crate) struct VeilPlayground {
     folder: PathBuf,
@@ -221,6 +229,7 @@ pub(crate) struct VeilPlayground {
     relays: Vec<Process>,
     of_broker: Option<OfBroker>,
     /// To which ordinary UEs conceal their SUPI.
+    pub(crate) agency: AgencyKeys,
     suci_key: Option<(Arc<HomeNetworkPublicKey>, HomeNetworkPrivateKey)>,
     broker_client: Client,
 }
@@ -228,6 +237,7 @@ pub(crate) struct VeilPlayground {
 const BROKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 20);
 const RELAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 30);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 31);
+const AGENCY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 40);
 
 fn network() -> Result<PlmnId, String> {
     "999/72".parse().map_err(|e| format!("{e}"))
@@ -260,6 +270,11 @@ impl VeilPlayground {
             broker: None,
             relays: Vec::new(),
             of_broker: None,
+            agency: AgencyKeys {
+                signing: SigningKey::new(&random()?),
+                private: PrivateKey::new(random()?),
+                collector: SocketAddr::from((AGENCY, 7655)),
+            },
             suci_key: None,
             broker_client,
         };
@@ -379,11 +394,13 @@ impl VeilPlayground {
              tls: {{ certificate: {tls}/{DOMAIN}.pem, key: {tls}/{DOMAIN}.key }}\n\
              authorities: [\"{}\"]\n\
              veil:\n  plmn: {}\n  operators: [{}]\n  record: {dir}/record\n\
-             \x20 home_network_keys: [{{ id: {SUCI_KEY_ID}, scheme: A, private_key: \"{}\" }}]\n",
+             \x20 home_network_keys: [{{ id: {SUCI_KEY_ID}, scheme: A, private_key: \"{}\" }}]\n\
+             \x20 agencies: [\"{}\"]\n",
             hex(&authority.verifying_key().octets()),
             network()?,
             operators?.join(", "),
             hex(&suci_key),
+            hex(&self.agency.signing.verifying_key().octets()),
         );
         let file = folder.join("broker.yaml");
         files::write_private(&file, &yaml)?;
@@ -464,6 +481,7 @@ impl VeilPlayground {
         let key = files::make_key(&folder.join("operator.key"))?;
         certify(authority, Subject::Operator(id), &key, &folder.join("operator.cert"))?;
         let (host, pool) = (Ipv4Addr::new(127, 0, 0, 5 + nth), 45 + nth);
+        let li = Ipv4Addr::new(127, 0, 0, 50 + nth);
         let gateway = Ipv4Addr::new(10, pool, 0, 1);
         let api = SocketAddr::from((Ipv4Addr::LOCALHOST, 8070 + 100 * u16::from(nth)));
         let Some(of_broker) = &self.of_broker else { return Err("the broker does not run".into()) };
@@ -504,11 +522,17 @@ impl VeilPlayground {
              \x20 ordinary_ues: true\n\
              \x20 broadcast_file: {dir}/token\n\
              \x20 record: {dir}/record\n\
+             \x20 agencies: [{{ key: \"{}\", sealed_to: \"{}\", collector: \"{}\" }}]\n\
+             \x20 orders_every: 100ms\n\
+             \x20 li_function: {li}\n\
              \x20 channel: {channel}\n",
             id.plmn,
             cluster_port(nth),
             hex(&of_broker.key.octets()),
             hex(&witness.octets()),
+            hex(&self.agency.signing.verifying_key().octets()),
+            hex(&self.agency.private.share().0),
+            self.agency.collector,
         );
         let file = folder.join("whimbrel.yaml");
         files::write_public(&file, &yaml)?;
@@ -590,7 +614,8 @@ impl VeilPlayground {
         self.folder.join("broker")
     }
 
-    fn broker_storage(&self) -> Result<VeilStorage, String> {
+    /// The broker's database, as its commands use it.
+    pub(crate) fn broker_storage(&self) -> Result<VeilStorage, String> {
         VeilStorage::open(&veil_store(&self.broker_folder().join("broker.db"))).map_err(|e| e.to_string())
     }
 

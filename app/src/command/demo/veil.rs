@@ -1,9 +1,11 @@
 //! `whimbrel demo --scenario veil`: veiled users of one broker move between two operators, send traffic, are billed, while a CPF of each
 //! operator is killed. Then the knowledge ledger is computed from all that the parties recorded.
 
+mod agency;
 mod ledger;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -16,6 +18,7 @@ use whimbrel_ran::ue;
 use whimbrel_sctp_io::Mode;
 use whimbrel_veil::token::TokenHash;
 
+use self::agency::{Found, LOCATED_WITHIN};
 use self::ledger::{Leak, Seen, SeenOfOrdinary, claims, recorded};
 use super::super::{Done, print, table};
 use super::Options;
@@ -78,6 +81,12 @@ impl Watch for Director {
     }
 }
 
+/// The user that an agency has intercepted.
+const INTERCEPTED: usize = 0;
+/// The user that calls emergency.
+const EMERGENCY: usize = 1;
+/// Pages of an attach.
+const PAGES: u64 = 2;
 /// Veiled UEs by default.
 const UES: u32 = 40;
 /// Veiled UEs for each ordinary one.
@@ -97,7 +106,9 @@ pub(super) fn run(options: &Options) -> Done {
         "{veiled} veiled UEs, and {ordinary} ordinary ones of the same broker: attach, session, DNS, page, deregister, again at the same tower, then \
          at the other operator; a CPF of each operator is killed in the second round\n"
     ))?;
-    let played = play_all(&mut playground);
+    let names = |n: usize| playground.users.get(n).map(|user| user.name.clone()).unwrap_or_default();
+    let targets = (names(INTERCEPTED), names(EMERGENCY));
+    let played = play_all(&mut playground, &targets);
     let Played { reports, seen, ordinary: seen_of_ordinary, shown } =
         played.map_err(|e| format!("{e}\n{}", playground.logged()))?;
     let of_each = (ROUNDS * ATTACHES) as u64;
@@ -115,7 +126,8 @@ pub(super) fn run(options: &Options) -> Done {
     playground.stop_operators()?;
     let kept = playground.operators.iter().flat_map(Operator::stored).filter(|(what, _)| *what == "claims");
     let claims: usize = kept.map(|(_, octets)| claims(&octets)).sum();
-    let recorded = recorded(&playground, &seen, seen_of_ordinary, shown)?;
+    let mut recorded = recorded(&playground, &seen, seen_of_ordinary, shown)?;
+    recorded.add_agency(&found);
     let ledgers = recorded.ledgers(&playground, &seen);
     Leak::ALL.into_iter().try_for_each(|leak| recorded.find(leak, &playground, &seen))?;
     playground.stop()?;
@@ -159,6 +171,7 @@ pub(super) fn run(options: &Options) -> Done {
             counted.grants
         ));
     }
+    judge_services(&playground, &found, &seen)?;
     if taken_over == 0.0 {
         return Err(format!("no UE was taken over from a CPF that was killed\n{logged}"));
     }
@@ -168,6 +181,28 @@ pub(super) fn run(options: &Options) -> Done {
          again by the 5G-GUTI that it gave it; {} leaks that were planted in copies of the recordings were found\n",
         Leak::ALL.len()
     ))
+}
+
+/// The emergency location is a gNB's, and comes in time; the copies are of the intercepted user alone.
+fn judge_services(playground: &VeilPlayground, found: &Found, seen: &[Seen]) -> Done {
+    let own = seen.iter().filter(|s| s.user == INTERCEPTED).filter_map(|s| s.address).collect();
+    let slowest = found.places.iter().map(|(took, _)| *took).max().unwrap_or(Duration::MAX);
+    let cells = ledger::cells(playground);
+    let elsewhere = found.places.iter().filter(|(_, place)| !cells.iter().any(|cell| place.ends_with(cell))).count();
+    let (places, strangers) = (found.places.len(), found.strangers(&own));
+    print(&format!(
+        "lawful intercept: {} sessions of one user, {} packets opened by the agency, {strangers} of them another's; emergency: {places} places of one \
+         user, the slowest after {} ms; {} orders came when the session had ended\n",
+        found.interceptions,
+        found.packets.len(),
+        slowest.as_millis(),
+        found.too_late
+    ))?;
+    let good = !found.packets.is_empty() && strangers == 0 && places > 0 && elsewhere == 0;
+    match good && slowest <= LOCATED_WITHIN {
+        true => Ok(()),
+        false => Err(format!("the agency's orders were not carried out as they should: {elsewhere} places are no cell of a gNB")),
+    }
 }
 
 /// What the broker has counted.
@@ -203,9 +238,25 @@ struct Played {
     ordinary: SeenOfOrdinary,
     /// What the cores' API showed while UEs were attached.
     shown: Vec<(&'static str, Vec<u8>)>,
+    /// What the agency has found.
+    found: Found,
 }
 
-fn play_all(playground: &mut VeilPlayground) -> Result<Played, String> {
+/// Plays all rounds while the agency works.
+fn play_all(playground: &mut VeilPlayground, targets: &(String, String)) -> Result<Played, String> {
+    let over = AtomicBool::new(false);
+    let storage = playground.broker_storage()?;
+    let keys = playground.agency.clone();
+    std::thread::scope(|scope| {
+        let agency = scope.spawn(|| agency::work(&keys, storage, (&targets.0, &targets.1), &over));
+        let played = play_rounds(playground);
+        over.store(true, Ordering::Relaxed);
+        let found = agency.join().map_err(|_| "the agency ended in a panic".to_owned())??;
+        Ok(Played { found, ..played? })
+    })
+}
+
+fn play_rounds(playground: &mut VeilPlayground) -> Result<Played, String> {
     let mut played = Played::default();
     for round in 0..ROUNDS {
         let mut runs = Vec::new();
@@ -279,7 +330,7 @@ fn at(
     Ok((report, director.seen, director.ordinary))
 }
 
-/// After the page the UE waits, so that UEs are attached at the same time.
+/// Between the pages the UE waits, so that UEs are attached at the same time and orders find them.
 fn scenario(ues: u32, gnbs: u16) -> Scenario {
     let attach = || {
         let session =
@@ -288,7 +339,9 @@ fn scenario(ues: u32, gnbs: u16) -> Scenario {
             Step::Register,
             Step::Session(session),
             Step::Fetch(format!("http://{NAME}/")),
-            Step::Wait(0.4),
+            Step::Wait(0.8),
+            Step::Fetch(format!("http://{NAME}/")),
+            Step::Wait(0.2),
             Step::Deregister,
             Step::Wait(0.3),
         ]

@@ -14,9 +14,10 @@ use whimbrel_ngap::{ProcedureCode, peek};
 use whimbrel_open::carriage::SuciNai;
 use whimbrel_veil::ledger::{About, Field, How, Ledger, Party, Recording, Value};
 use whimbrel_veil::msg::{
-    Answer, AnswerBody, GroupAnswer, HomeRequest, OperatorRequest, UsageReport, UserRequest,
+    Answer, AnswerBody, GroupAnswer, HomeRequest, OperatorRequest, Order, Orders, UsageReport, UserRequest,
 };
 
+use super::agency::Found;
 use crate::playground::veil::{Class, DOMAIN, VeilPlayground};
 
 /// What the demonstration knows of a session, and the parties do not.
@@ -76,6 +77,8 @@ pub(super) struct Recorded {
     relays: [Vec<Entry>; 2],
     /// Of the ordinary UEs.
     ordinary: SeenOfOrdinary,
+    /// Of the agency.
+    agency: Vec<Recording>,
 }
 
 /// The ledgers, and what the relays saw.
@@ -84,6 +87,7 @@ pub(super) struct Ledgers {
     broker: Ledger,
     /// Of the sessions of ordinary UEs: of O, and of B.
     ordinary: [Ledger; 2],
+    agency: Ledger,
     registration: Ledger,
     relays: Result<(), String>,
 }
@@ -182,6 +186,11 @@ impl Truth {
                 octets.first_chunk::<32>().map(|group| self.about_group(group)).unwrap_or_default()
             }
             "usage" => octets.first_chunk::<32>().map(|s| self.about_session(s)).unwrap_or_default(),
+            "order" => Order::parse(octets).map(|o| self.about_session(&o.session)).unwrap_or_default(),
+            "orders" => match Orders::parse(octets).as_ref().map(|orders| &orders.0[..]) {
+                Ok([first, ..]) => self.about_session(&first.session),
+                _ => About::default(),
+            },
             "session" => {
                 let named = octets.windows(16).find_map(|w| self.pseudonyms.get(w));
                 named.map(|request| self.about_session(request)).unwrap_or_default()
@@ -286,12 +295,12 @@ pub(super) fn recorded(
     let (how, about, octets) = (How::Stored, About::default(), playground.broker_log().into_bytes());
     broker.push(Recording { party: Party::Broker, how, what: "log", about, octets });
     let relays = [playground.relay_record("relay")?, playground.relay_record("gateway")?];
-    Ok(Recorded { operator, broker, registration, relays, ordinary })
+    Ok(Recorded { operator, broker, registration, relays, ordinary, agency: Vec::new() })
 }
 
 /// The name of a kind of recording, from those that parties use.
 fn name_of(what: &str) -> &'static str {
-    const NAMES: [&str; 21] = [
+    const NAMES: [&str; 26] = [
         "key log asked",
         "key log",
         "tokens requested",
@@ -313,6 +322,11 @@ fn name_of(what: &str) -> &'static str {
         "usage",
         "user",
         "channel",
+        "orders asked",
+        "orders",
+        "order",
+        "order answer",
+        "order answer taken",
     ];
     NAMES.into_iter().find(|name| *name == what).unwrap_or("other")
 }
@@ -397,6 +411,11 @@ fn request_in(message: &[u8]) -> Option<[u8; 32]> {
 }
 
 impl Recorded {
+    /// Adds what the agency has.
+    pub(super) fn add_agency(&mut self, found: &Found) {
+        self.agency = found.recordings();
+    }
+
     /// Plants a leak.
     fn plant(&mut self, leak: Leak, playground: &VeilPlayground, seen: &[Seen]) {
         let Some(user) = playground.users.first() else { return };
@@ -490,6 +509,7 @@ impl Recorded {
             relays: judge_relays(&self.relays, &for_broker),
             operator: Ledger::of(&common, &of(Class::Veiled, &self.operator), &public),
             broker: Ledger::of(&for_broker, &of(Class::Veiled, &self.broker), &public),
+            agency: Ledger::of(&common, &self.agency, &public),
             ordinary: [
                 Ledger::of(&for_ordinary, &of(Class::Ordinary, &self.operator), &public),
                 Ledger::of(&for_broker, &of(Class::Ordinary, &self.broker), &public),
@@ -517,6 +537,11 @@ fn guti_octets(guti: Guti) -> Vec<u8> {
     let STmsi { set, pointer, tmsi } = guti.s_tmsi();
     let amf = (set << 6 | u16::from(pointer)).to_be_bytes();
     [&amf[..], &tmsi.0.to_be_bytes()].concat()
+}
+
+/// The cells of all gNBs, as they stand in NGAP (NR CGI).
+pub(super) fn cells(playground: &VeilPlayground) -> Vec<Vec<u8>> {
+    locations(playground).into_iter().step_by(2).collect()
 }
 
 /// Each place as it stands in NGAP (NR CGI, TS 38.413 §9.3.1.7), and the gNB's address.
@@ -567,9 +592,11 @@ impl Ledgers {
         format!(
             "what the parties know of attaches and sessions, from all that they received, sent and stored:\n{}\n\
              what they know of the attaches and sessions of ordinary UEs:\n{}\n\
+             what the agency knows of the two users of its orders:\n{}\n\
              what they know of the issuing of tokens, where the operator shows its name:\n{}",
             both(&self.operator, &self.broker),
             both(&self.ordinary[0], &self.ordinary[1]),
+            self.agency.of_party(Party::Agency),
             both(&self.registration, &self.registration)
         )
     }
@@ -585,6 +612,7 @@ impl Ledgers {
             ("B", Party::Broker, &self.broker, user()),
             ("O, of ordinary UEs,", Party::Operator, of_operator, leaks),
             ("B, of ordinary UEs,", Party::Broker, of_broker, user()),
+            ("the agency", Party::Agency, &self.agency, BTreeSet::from([Field::UserIdentity, Field::Location])),
         ];
         for (party, of, ledger, expected) in rows {
             let row = ledger.row(of);
