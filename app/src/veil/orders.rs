@@ -96,7 +96,7 @@ pub(super) struct LiFunction {
 impl LiFunction {
     /// Binds the address of the configuration. Errors: one sentence.
     pub(super) fn bind(address: IpAddr) -> Result<(std::net::UdpSocket, std::net::UdpSocket), String> {
-        let bind = |port| {
+        let bind = |port| -> std::io::Result<_> {
             let socket = std::net::UdpSocket::bind((address, port))?;
             socket.set_nonblocking(true)?;
             Ok(socket)
