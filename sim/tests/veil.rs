@@ -1,6 +1,7 @@
 //! Veiled UEs (LOCA, chapter 4.4.2): attach under a token, and what goes wrong on the way.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::common::*;
@@ -8,17 +9,19 @@ use crate::open::nas_of;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::open::Unreachable;
 use whimbrel_control::refusal::BrokerFault;
-use whimbrel_control::{Event as CoreEvent, Refusal, UeId};
-use whimbrel_ids::Supi;
+use whimbrel_control::smf::Tunnel;
+use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal, UeId};
+use whimbrel_ids::{Supi, Teid};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm;
+use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::ue::{Command, MmState, Reason, SessionRequest, SuciSource};
 use whimbrel_security::{Sqn, UsimSqn};
 use whimbrel_sim::{
     BrokerLoss, BrokerState, CpfLoss, CtaLoss, GnbIndex, Sim, UeIndex, VEIL_BROKER, default_config,
     ue_config, veil_config,
 };
-use whimbrel_user::{DnIndex, Origin};
+use whimbrel_user::{Destination, DnIndex, Origin};
 use whimbrel_veil::msg::{Answer, AnswerBody, RefusalCause};
 
 fn config() -> whimbrel_control::config::Config {
@@ -486,4 +489,100 @@ fn a_cpf_lost_at_any_message_costs_an_ordinary_ue_nothing() {
         }
     }
     assert!(taken_over > taken / 2, "{taken_over} takeovers in {taken} messages");
+}
+
+/// The LI function of the operator.
+fn li_function() -> Tunnel {
+    Tunnel { teid: Teid(0x4c49_0001), address: Ipv4Addr::new(192, 0, 2, 150).into() }
+}
+
+/// The UE of the only context.
+fn only_ue(net: &Sim) -> UeId {
+    net.contexts().next().expect("its context").id
+}
+
+/// Whether a downlink packet to the UE is copied to the LI function. `None`: it does not reach the gNB.
+fn is_copied(net: &mut Sim, ue: UeIndex) -> Option<bool> {
+    let address = net.ue_ref(ue).sessions().next()?.ipv4?;
+    let packet = whimbrel_sim::udp(address, &[7; 100]);
+    let sent = net.packet(Origin::N6 { dn: DnIndex(0) }, &packet);
+    let li = |to: &Destination| matches!(to, Destination::N3 { peer, .. } if peer.ip() == li_function().address);
+    let delivered = sent.iter().any(|(to, _)| matches!(to, Destination::N3 { .. }) && !li(to));
+    delivered.then(|| sent.iter().any(|(to, octets)| li(to) && octets.ends_with(&packet)))
+}
+
+#[test] // TS 33.127 §6.2.3, TS 29.244 §5.2.3.1
+fn an_intercepted_ue_is_copied_in_all_sessions_until_the_order_ends() {
+    let (mut net, ue) = one_veiled(30);
+    let (register, session) =
+        (Command::Register, || Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, register);
+    net.settle(SECOND);
+    net.command(ue, session());
+    net.settle(SECOND);
+    assert_eq!(is_copied(&mut net, ue), Some(false));
+    let id = only_ue(&net);
+    net.order(id, CoreCommand::Intercept(Some(li_function())));
+    net.settle(SECOND);
+    assert_eq!(is_copied(&mut net, ue), Some(true));
+    // The UE becomes idle and comes back: its new tunnel is copied too.
+    net.release(ue, CauseRadioNetwork::UserInactivity.into());
+    net.settle(SECOND);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND);
+    assert_eq!(is_copied(&mut net, ue), Some(true));
+    replays(&mut net);
+}
+
+#[test]
+fn an_interception_ends_with_the_order_and_no_ordinary_subscriber_has_one() {
+    let (mut net, ue) = one_veiled(31);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    // Before there is a session.
+    let id = only_ue(&net);
+    net.order(id, CoreCommand::Intercept(Some(li_function())));
+    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.settle(SECOND);
+    assert_eq!(is_copied(&mut net, ue), Some(true));
+    net.order(id, CoreCommand::Intercept(None));
+    net.settle(SECOND);
+    assert_eq!(is_copied(&mut net, ue), Some(false));
+    let mut plain = Sim::builder(32).build();
+    let gnb = plain.add_gnb(gnb_config(1));
+    let ue = plain.add_ue(gnb, ue_config(1));
+    plain.settle(SECOND / 10);
+    plain.command(ue, Command::Register);
+    plain.settle(SECOND);
+    plain.command(ue, Command::EstablishSession(SessionRequest::default()));
+    plain.settle(SECOND);
+    let id = only_ue(&plain);
+    plain.order(id, CoreCommand::Intercept(Some(li_function())));
+    plain.settle(SECOND);
+    assert_eq!(is_copied(&mut plain, ue), Some(false));
+}
+
+#[test] // Neutrino §4.2.5: the interception is part of the UE's context
+fn an_interception_survives_the_loss_of_a_cpf_at_any_message() {
+    let begin = || populate(Sim::builder(33).config(config()).cpfs(3, 1).build());
+    let life = |net: &mut Sim, ue, of: &dyn Fn() -> String| {
+        net.command(ue, Command::Register);
+        net.settle(SECOND * 8);
+        let id = only_ue(net);
+        net.order(id, CoreCommand::Intercept(Some(li_function())));
+        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.settle(SECOND * 8);
+        assert_eq!(is_copied(net, ue), Some(true), "{}", of());
+    };
+    let taken = {
+        let (mut net, ue) = begin();
+        life(&mut net, ue, &|| "no loss".into());
+        net.links_taken()
+    };
+    for message in 1..=taken {
+        let (mut net, ue) = begin();
+        net.lose_cpf_at(message, CpfLoss::ALL[0]);
+        life(&mut net, ue, &|| format!("at message {message} of {taken}"));
+        no_violations(&net);
+    }
 }
