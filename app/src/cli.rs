@@ -13,6 +13,7 @@ use crate::command::broker::BrokerCommand;
 use crate::command::foresight::ForesightCommand;
 use crate::command::open::OpenCommand;
 use crate::command::operation::Waiting;
+use crate::command::agency::AgencyCommand;
 use crate::command::relay::RelayCommand;
 use crate::command::subscriber::SubscriberCommand;
 use crate::command::{self, Done};
@@ -76,6 +77,11 @@ enum Command {
     Open {
         #[command(subcommand)]
         command: OpenCommand,
+    },
+    /// Keys and orders of an agency that has veiled users' sessions intercepted or located (docs/veil.md).
+    Agency {
+        #[command(subcommand)]
+        command: AgencyCommand,
     },
     /// Relays between operators and the broker of veiled UEs (docs/veil.md).
     Relay {
@@ -324,6 +330,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Broker { command } => command::broker::run(command),
         Command::Foresight { command } => command::foresight::run(&command),
         Command::Open { command } => command::open::run(command),
+        Command::Agency { command } => command::agency::run(command),
         Command::Relay { command } => command::relay::run(command),
         Command::Metrics => command::print(&crate::console::metrics_page()),
         Command::Subscriber { command } => command::subscriber::run(command),

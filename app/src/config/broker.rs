@@ -49,6 +49,10 @@ pub(crate) struct BrokerStore {
     pub(crate) domain: Domain,
     /// The home network of its ordinary UEs.
     pub(crate) home_plmn: Option<PlmnId>,
+    /// The PLMN of its veiled users.
+    pub(crate) veil_plmn: Option<PlmnId>,
+    /// The same private key, as it signs for them.
+    pub(crate) veil_signing: whimbrel_veil::crypto::SigningKey,
     pub(crate) store: PathBuf,
     /// The public key under which the broker signs, and the private one.
     pub(crate) key: whimbrel_open::crypto::VerifyingKey,
@@ -182,6 +186,8 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
     let known = signing.as_ref().map(|key| BrokerStore {
         domain: domain.clone(),
         home_plmn: home.as_ref().map(|h| h.plmn),
+        veil_plmn: veil.as_ref().map(|v| v.network),
+        veil_signing: whimbrel_veil::crypto::SigningKey::new(&secret),
         store: store.clone(),
         key: key.verifying_key(),
         signing: key.clone(),

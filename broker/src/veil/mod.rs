@@ -5,12 +5,14 @@
 //! | --- | --- |
 //! | the thread that runs the machine of `whimbrel-veil` and commits its records before answers leave | [`engine`] |
 //! | what is durable | [`storage`] |
+//! | the SIM of a veiled user, as a file | [`profile`] |
 //! | the operator's channels: direct, and through a relay pair | [`channel`] |
 //! | the two relays | [`relay`] |
 //! | everything that a party received, sent and stored, for the knowledge ledger | [`record`] |
 
 pub mod channel;
 pub mod engine;
+pub mod profile;
 pub mod record;
 pub mod relay;
 pub mod storage;

@@ -427,6 +427,31 @@ impl VeilStorage {
         if added == 0 { Err(StorageError::UserExists(name.clone())) } else { Ok(()) }
     }
 
+    /// Revokes the key or the USIM of a user. Errors: also if no user has this name.
+    pub fn revoke(&mut self, name: &str) -> Result<(), StorageError> {
+        let changed = self.change(|tx| {
+            let veiled = tx.execute("UPDATE user SET revoked = 1 WHERE name = ?1", [name])?;
+            Ok(veiled + tx.execute("UPDATE home_user SET revoked = 1 WHERE name = ?1", [name])?)
+        })?;
+        if changed == 0 { Err(StorageError::UnknownUser(name.to_owned())) } else { Ok(()) }
+    }
+
+    /// Makes a new key to which users seal; the former ones stay. Gives its identifier.
+    pub fn begin_epoch(&mut self) -> Result<u8, StorageError> {
+        let key = crate::random::<32>().map_err(StorageError::NoRandomness)?;
+        self.change(|tx| {
+            let id: u8 = tx.query_row("SELECT coalesce(max(id), 0) + 1 FROM epoch", [], |r| r.get(0))?;
+            tx.execute("INSERT INTO epoch VALUES (?1, ?2)", params![id, key])?;
+            Ok(id)
+        })
+    }
+
+    /// Destroys a former key. Gives whether there was one.
+    pub fn end_epoch(&mut self, id: u8) -> Result<bool, StorageError> {
+        let sql = "DELETE FROM epoch WHERE id = ?1 AND id < (SELECT max(id) FROM epoch)";
+        self.change(|tx| Ok(tx.execute(sql, [id])? > 0))
+    }
+
     /// Adds a user with a USIM.
     pub fn add_home_user(&mut self, named: &NamedHomeUser) -> Result<(), StorageError> {
         let NamedHomeUser { name, supi, keys, user } = named;
