@@ -12,11 +12,7 @@ use tracing::{error, info, warn};
 use whimbrel_broker::random;
 use whimbrel_broker::veil::Kind;
 use whimbrel_broker::veil::channel::Circuit;
-<<<<<<< HEAD
 use whimbrel_control::smf::Tunnel;
-=======
-use whimbrel_control::state::Tunnel;
->>>>>>> parent of 7896fada (control: Tunnel is public)
 use whimbrel_gtpu::{Gtpu, PORT, message_type};
 use whimbrel_ids::{Instant, Tai, Teid};
 use whimbrel_ngap::ie::NgranCgi;
