@@ -102,6 +102,11 @@ impl SigningKey {
         Self(ed25519_dalek::SigningKey::from_bytes(octets))
     }
 
+    /// The octets, for a store.
+    pub fn octets(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0.to_bytes())
+    }
+
     /// The public half.
     pub fn verifying_key(&self) -> VerifyingKey {
         VerifyingKey(self.0.verifying_key())

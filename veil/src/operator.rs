@@ -15,6 +15,8 @@ use whimbrel_open::crypto::{KSeaf, PrivateKey, Seed, Share};
 use whimbrel_open::id::Domain;
 use whimbrel_open::msg::Filter;
 
+use zeroize::Zeroizing;
+
 use crate::crypto::{Response, SigningKey, VerifyingKey, attach_key, draw, hash};
 use crate::msg::{
     Answer, AnswerBody, AnswerKey, Challenge, Finding, HomeQuestion, OperatorOrders, OperatorRequest,
@@ -52,6 +54,19 @@ impl Group {
     /// Until when UEs may attach in it, in seconds since the Unix epoch.
     pub const fn until(&self) -> u64 {
         self.until
+    }
+
+    /// Its octets, for a store: they hold the token's private key.
+    pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([&self.hash.0[..], &self.signing.octets()[..], &self.until.to_be_bytes()].concat())
+    }
+
+    /// Parses them. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            let (hash, secret) = (TokenHash(r.array("group")?), Zeroizing::new(r.array("token key")?));
+            Ok(Self { hash, signing: SigningKey::new(&secret), until: r.u64("until")? })
+        })
     }
 
     /// A question for an ordinary UE, signed in this group. Such a UE heard no token.

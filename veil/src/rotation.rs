@@ -112,6 +112,17 @@ impl Rotation {
         open.map(|group| (group.hash(), group.sign_home(question))).next()
     }
 
+    /// All groups that are open, or about to be broadcast.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        let current = self.current.iter().map(|(group, _)| group);
+        self.former.iter().chain(current).chain(&self.next)
+    }
+
+    /// Goes on with a group that a former process has opened: UEs that heard its token attach until its end.
+    pub fn resume(&mut self, group: Group) {
+        self.former.push(group);
+    }
+
     /// An open group.
     pub fn group(&self, token: TokenHash) -> Option<&Group> {
         let current = self.current.iter().map(|(group, _)| group);

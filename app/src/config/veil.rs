@@ -140,6 +140,11 @@ impl Config {
         self.store.path.with_extension("wallet")
     }
 
+    /// Where the keys of session groups are kept for a restart, encrypted: beside the store.
+    pub(crate) fn veil_groups(&self) -> PathBuf {
+        self.store.path.with_extension("groups")
+    }
+
     /// Where the secrets of reported sessions are kept, by which they are claimed: beside the store.
     pub(crate) fn veil_claims(&self) -> PathBuf {
         self.store.path.with_extension("claims")

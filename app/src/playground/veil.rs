@@ -31,7 +31,7 @@ use whimbrel_veil::user::Sim;
 
 use super::open::{Process, certify};
 use super::{READY_WITHIN, first_supi, seed};
-use crate::client::Client;
+use crate::client::{Client, path_part};
 use crate::config::broker::veil_store;
 use crate::console::Metric;
 
@@ -45,6 +45,8 @@ const CPFS: usize = 2;
 const FIRST_IMSI: &str = "9997248213";
 /// The identifier of the broker's key of SUCIs.
 const SUCI_KEY_ID: u8 = 1;
+/// UEs of which it is asked why they are not registered, or are.
+const WHY_MAX: usize = 4;
 /// Counters of a SIM between two rounds: more than the attaches of one.
 const COUNTERS_PER_ROUND: u64 = 1_000;
 const HOUR_S: u64 = 3_600;
@@ -100,7 +102,14 @@ impl Operator {
     pub(crate) fn shown(&self) -> Vec<(&'static str, Vec<u8>)> {
         let get = |path: &str| self.client.get::<Value>(path).map(|v| v.to_string().into_bytes());
         let of = [("UEs", "/api/v1/ues"), ("refusals", "/api/v1/refusals"), ("status", "/api/v1/status")];
-        of.into_iter().filter_map(|(what, path)| Some((what, get(path).ok()?))).collect()
+        let mut shown: Vec<_> =
+            of.into_iter().filter_map(|(what, path)| Some((what, get(path).ok()?))).collect();
+        shown.extend(self.client.metrics().ok().map(|text| ("metrics", text.into_bytes())));
+        let ues = self.client.get::<Value>("/api/v1/ues").unwrap_or_default();
+        let names = ues["ues"].as_array().into_iter().flatten().filter_map(|ue| ue["supi"].as_str());
+        let why = names.take(WHY_MAX).map(|supi| format!("/api/v1/why/{}", path_part(supi)));
+        shown.extend(why.filter_map(|path| Some(("why", get(&path).ok()?))));
+        shown
     }
 
     /// UEs that are left.
@@ -137,6 +146,8 @@ impl Operator {
             ("subscriber store", "whimbrel.db"),
             ("subscriber store", "whimbrel.db-wal"),
             ("wallet file", "whimbrel.wallet"),
+            ("stored UEs", "whimbrel.ues"),
+            ("session groups", "whimbrel.groups"),
             ("claims", "whimbrel.claims"),
         ];
         let mut all: Vec<_> = files
@@ -495,7 +506,7 @@ impl VeilPlayground {
         let yaml = format!(
             "plmn: {}\n\
              security: {{ ciphering: [NEA0] }}\n\
-             store: {{ path: {dir}/whimbrel.db, key_file: {dir}/whimbrel.key }}\n\
+             store: {{ path: {dir}/whimbrel.db, key_file: {dir}/whimbrel.key, keep_ues: always }}\n\
              cluster: {{ listen: \"127.0.0.1:{}\" }}\n\
              n2: {{ addresses: [{host}] }}\n\
              n3: {{ address: {host} }}\n\

@@ -4,6 +4,7 @@
 //! A thread of its own holds all of it. What the machines ask is signed here under the token that the UE heard; without its session group the
 //! question does not leave, and a channel that fails is not replaced by another way.
 
+mod kept_groups;
 mod metering;
 mod orders;
 
@@ -39,6 +40,7 @@ use whimbrel_veil::rotation::{Input, Output, Rotation};
 use whimbrel_veil::token::TokenHash;
 use whimbrel_veil::wallet::{Wallet, WalletError};
 
+use self::kept_groups::{KeptGroup, KeptGroups};
 use self::metering::{Measured, Metering};
 use self::orders::{LiFunction, OrderBook, Ordered, What};
 use crate::clock;
@@ -163,7 +165,9 @@ impl Veil {
         let (came, comes) = queue::unbounded_channel();
         let counts = Arc::new(Counts::default());
         let kind = channel.kind();
-        let edge = Edge {
+        let now = clock::now();
+        let (kept_groups, groups) = KeptGroups::open(&config.veil_groups(), &config.store.key_file, now);
+        let mut edge = Edge {
             config: veil.clone(),
             trust,
             channel,
@@ -173,6 +177,7 @@ impl Veil {
             claims: config.veil_claims(),
             circuits: BTreeMap::new(),
             held: BTreeMap::new(),
+            kept_groups,
             recorder,
             filling: None,
             orders: OrderBook::default(),
@@ -183,6 +188,7 @@ impl Veil {
             console: console.clone(),
             counts: counts.clone(),
         };
+        edge.resume(groups, now);
         let thread = std::thread::Builder::new()
             .name("veil".into())
             .spawn(move || {
@@ -328,7 +334,8 @@ struct Edge {
     claims: PathBuf,
     circuits: BTreeMap<TokenHash, Arc<dyn Circuit>>,
     /// Groups in which UEs attached, until when: their keys sign the reports.
-    held: BTreeMap<TokenHash, (Group, Instant)>,
+    held: BTreeMap<TokenHash, KeptGroup>,
+    kept_groups: KeptGroups,
     recorder: Recorder,
     /// When the batch that is being filled was asked for.
     filling: Option<Instant>,
@@ -390,6 +397,27 @@ impl Edge {
                 .await;
     }
 
+    /// Goes on with the groups of a former process.
+    fn resume(&mut self, groups: Vec<KeptGroup>, now: Instant) {
+        for (group, until) in groups {
+            let token = group.hash();
+            if now.as_secs() <= group.until() {
+                self.circuits.insert(token, self.channel.open());
+                self.rotation.resume(group.clone());
+            }
+            self.held.insert(token, (group, until));
+        }
+    }
+
+    /// Keeps the keys of all groups that are open, or have sessions to report.
+    fn keep_groups(&mut self) {
+        let until = clock::now() + GROUP_KEPT;
+        let open = self.rotation.groups().filter(|group| !self.held.contains_key(&group.hash()));
+        let open = open.map(|group| (group.clone(), until));
+        let groups: Vec<KeptGroup> = self.held.values().cloned().chain(open).collect();
+        self.kept_groups.keep(&groups);
+    }
+
     fn tick(&mut self) {
         let now = clock::now();
         self.held.retain(|_, (_, until)| now <= *until);
@@ -423,7 +451,10 @@ impl Edge {
                     self.circuits.remove(&token);
                 }
                 Output::Ask(token, octets) => self.open_group(token, octets),
-                Output::Broadcast(token) => self.broadcast(token),
+                Output::Broadcast(token) => {
+                    self.keep_groups();
+                    self.broadcast(token);
+                }
                 Output::NotOpened(cause) => warn!("the broker opens no session group for a token: {cause}"),
                 Output::BadAnswer(why) => warn!("the broker's answer for a token is not taken: {why}"),
                 Output::NoToken => {
