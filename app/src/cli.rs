@@ -9,11 +9,11 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use whimbrel_resilience::CodeVersion;
 
 use crate::client::Client;
+use crate::command::agency::AgencyCommand;
 use crate::command::broker::BrokerCommand;
 use crate::command::foresight::ForesightCommand;
 use crate::command::open::OpenCommand;
 use crate::command::operation::Waiting;
-use crate::command::agency::AgencyCommand;
 use crate::command::relay::RelayCommand;
 use crate::command::subscriber::SubscriberCommand;
 use crate::command::{self, Done};

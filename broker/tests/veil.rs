@@ -10,11 +10,11 @@ use tokio_rustls::rustls::ClientConfig;
 use whimbrel_broker::client::Client;
 use whimbrel_broker::engine::Entrance;
 use whimbrel_broker::server::{self, Entrances, Server};
+use whimbrel_broker::storage::UsimKeys;
 use whimbrel_broker::veil::channel::{AnonymousChannel, Circuit, Direct, RelayPair};
 use whimbrel_broker::veil::engine::{VeilConfig, VeilEngine};
 use whimbrel_broker::veil::record::{self, Recorder};
 use whimbrel_broker::veil::relay::{self, Role};
-use whimbrel_broker::storage::UsimKeys;
 use whimbrel_broker::veil::storage::{NamedHomeUser, NamedUser, VeilStorage};
 use whimbrel_broker::veil::{Kind, Place};
 use whimbrel_broker::{now, tls};
@@ -30,8 +30,8 @@ use whimbrel_veil::channel::{self, Failure, permit};
 use whimbrel_veil::crypto::{SigningKey, hash};
 use whimbrel_veil::log::{LogProof, LogRequest, LogTrust, Witness};
 use whimbrel_veil::msg::{
-    Finding, GroupAnswer, GroupError, GroupRequest, Order, OrderKind, Orders, ReportAnswer, ReportError, Suci,
-    usage_units,
+    Finding, GroupAnswer, GroupError, GroupRequest, Order, OrderKind, Orders, ReportAnswer, ReportError,
+    Suci, usage_units,
 };
 use whimbrel_veil::operator::{Contract, Group, HomeAttach, OperatorAttach, OperatorSession};
 use whimbrel_veil::relay::Resource;

@@ -506,7 +506,8 @@ fn is_copied(net: &mut Sim, ue: UeIndex) -> Option<bool> {
     let address = net.ue_ref(ue).sessions().next()?.ipv4?;
     let packet = whimbrel_sim::udp(address, &[7; 100]);
     let sent = net.packet(Origin::N6 { dn: DnIndex(0) }, &packet);
-    let li = |to: &Destination| matches!(to, Destination::N3 { peer, .. } if peer.ip() == li_function().address);
+    let li =
+        |to: &Destination| matches!(to, Destination::N3 { peer, .. } if peer.ip() == li_function().address);
     let delivered = sent.iter().any(|(to, _)| matches!(to, Destination::N3 { .. }) && !li(to));
     delivered.then(|| sent.iter().any(|(to, octets)| li(to) && octets.ends_with(&packet)))
 }
@@ -514,8 +515,7 @@ fn is_copied(net: &mut Sim, ue: UeIndex) -> Option<bool> {
 #[test] // TS 33.127 §6.2.3, TS 29.244 §5.2.3.1
 fn an_intercepted_ue_is_copied_in_all_sessions_until_the_order_ends() {
     let (mut net, ue) = one_veiled(30);
-    let (register, session) =
-        (Command::Register, || Command::EstablishSession(SessionRequest::default()));
+    let (register, session) = (Command::Register, || Command::EstablishSession(SessionRequest::default()));
     net.command(ue, register);
     net.settle(SECOND);
     net.command(ue, session());

@@ -76,7 +76,8 @@ fn what_is_not_forwarded_is_not_copied() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     net.modify(&s, copied(true));
-    let buffer = UpdateFar { apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP), ..UpdateFar::new(FarId(2)) };
+    let buffer =
+        UpdateFar { apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP), ..UpdateFar::new(FarId(2)) };
     net.modify(&s, SessionModificationRequest { update_fars: vec![buffer], ..Default::default() });
     assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (8, 7), 90)).0, Verdict::Taken);
     assert!(copies(&mut net).is_empty());

@@ -11,9 +11,9 @@ mod orders;
 use std::collections::{BTreeMap, BTreeSet};
 
 use home::HomeState;
-use orders::OrderState;
-pub use orders::OrderError;
 pub use home::{HomeAnswered, HomeUser};
+pub use orders::OrderError;
+use orders::OrderState;
 use whimbrel_ids::{Instant, PlmnId};
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, OperatorId, Pseudonym, UserId};
@@ -358,7 +358,20 @@ impl Broker {
         let (issuers, users, issued, groups, answers) = Default::default();
         let (sessions, nonces, home, orders) = Default::default();
         let epochs = BTreeMap::from([epoch]);
-        Self { config, epochs, current, issuers, users, issued, groups, answers, sessions, nonces, home, orders }
+        Self {
+            config,
+            epochs,
+            current,
+            issuers,
+            users,
+            issued,
+            groups,
+            answers,
+            sessions,
+            nonces,
+            home,
+            orders,
+        }
     }
 
     /// Adds a user, or replaces what is known of one. A used counter stays used while the key stays.

@@ -20,8 +20,8 @@ use zeroize::Zeroizing;
 use crate::crypto::{Response, SigningKey, VerifyingKey, attach_key, draw, hash};
 use crate::msg::{
     Answer, AnswerBody, AnswerKey, Challenge, Finding, HomeQuestion, OperatorOrders, OperatorRequest,
-    OrderAnswer, OrdersRequest, Rejection,
-    SignedGrant, SignedRefusal, UsageReport, UserRequest, emit_part, read_part, whole,
+    OrderAnswer, OrdersRequest, Rejection, SignedGrant, SignedRefusal, UsageReport, UserRequest, emit_part,
+    read_part, whole,
 };
 use crate::token::TokenHash;
 use crate::user::is_valid_now;

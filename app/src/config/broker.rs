@@ -17,9 +17,9 @@ use whimbrel_store::BitRate;
 use whimbrel_veil::broker::Class;
 
 use super::open::{Currency, trust};
-use super::veil::SignedUnder;
 use super::section::{Pass, Section};
 use super::value::words;
+use super::veil::SignedUnder;
 use super::yaml::{Node, NodeValue, Position};
 use super::{LoadError, Log, home_network_key, parse_as, service, text_of};
 

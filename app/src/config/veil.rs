@@ -353,7 +353,11 @@ fn agencies(s: &mut Section<'_, '_>) -> Vec<Agency> {
         let share = s.optional::<SealedTo>("sealed_to", "\"64 digits\"", "");
         let collector = s.optional::<SocketAddr>("collector", "192.0.2.9:7655", "");
         let (Some(SignedUnder(key)), Some(SealedTo(share))) = (key, share) else {
-            s.refuse("key", "an agency needs `key` and `sealed_to`", "write what `whimbrel agency key` printed");
+            s.refuse(
+                "key",
+                "an agency needs `key` and `sealed_to`",
+                "write what `whimbrel agency key` printed",
+            );
             return None;
         };
         Some(Agency { key, share, collector })

@@ -67,7 +67,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, key_file) = (folder.path().join("x.groups"), folder.path().join("x.key"));
         whimbrel_store::Store::open(&folder.path().join("x.db"), &key_file).unwrap();
-        let group = |n: u8| Group::parse(&[[n; 32].as_slice(), &[n; 32], &7u64.to_be_bytes()].concat()).unwrap();
+        let group =
+            |n: u8| Group::parse(&[[n; 32].as_slice(), &[n; 32], &7u64.to_be_bytes()].concat()).unwrap();
         let (mut kept, none) = KeptGroups::open(&path, &key_file, Instant(0));
         assert!(none.is_empty());
         kept.keep(&[(group(1), Instant(10)), (group(2), Instant(20))]);

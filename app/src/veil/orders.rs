@@ -121,12 +121,8 @@ impl LiFunction {
 pub(super) fn place(tai: Option<Tai>, cell: Option<&NgranCgi>) -> Option<Finding> {
     let (tai, NgranCgi::NrCgi(cell)) = (tai?, cell?) else { return None };
     let [.., a, b, c, d, e] = (cell.nr_cell_identity.value() << 4).to_be_bytes();
-    let place = [
-        &tai.plmn.nas_octets()[..],
-        &tai.tac.octets(),
-        &cell.plmn_identity.nas_octets(),
-        &[a, b, c, d, e],
-    ];
+    let place =
+        [&tai.plmn.nas_octets()[..], &tai.tac.octets(), &cell.plmn_identity.nas_octets(), &[a, b, c, d, e]];
     place.concat().try_into().ok().map(Finding::Place)
 }
 
@@ -144,7 +140,8 @@ impl Edge {
         });
         live.sessions += 1;
         let now = clock::now();
-        self.orders.next_poll = Some(self.orders.next_poll.unwrap_or(now).min(now + self.config.orders_every));
+        self.orders.next_poll =
+            Some(self.orders.next_poll.unwrap_or(now).min(now + self.config.orders_every));
     }
 
     /// A session has ended.

@@ -19,9 +19,7 @@ pub mod storage;
 
 use whimbrel_open::id::Domain;
 use whimbrel_veil::log::LogRequest;
-use whimbrel_veil::msg::{
-    Failure, GroupRequest, OperatorRequest, OrderAnswer, OrdersRequest, UsageReport,
-};
+use whimbrel_veil::msg::{Failure, GroupRequest, OperatorRequest, OrderAnswer, OrdersRequest, UsageReport};
 use whimbrel_veil::relay::Resource;
 
 /// The path of requests that go through the relays, at a relay and at a gateway.

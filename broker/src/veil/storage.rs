@@ -331,7 +331,8 @@ impl VeilStorage {
             let answered = answer.as_ref().map(answered);
             records.extend(answered.map(|(order, octets)| Record::OrderAnswered { order, octets }));
         }
-        let orders = orders.into_iter().filter(|(_, answer)| answer.is_none()).map(|(order, _)| order).collect();
+        let orders =
+            orders.into_iter().filter(|(_, answer)| answer.is_none()).map(|(order, _)| order).collect();
         Ok(State { epochs, issuers, cosignatures, users, home_users, records, orders })
     }
 
@@ -341,7 +342,10 @@ impl VeilStorage {
             let answer = answer.map(|octets| OrderAnswer::parse(&octets)).transpose();
             Ok((Order::parse(&octets).map_err(|_| damaged(0))?, answer.map_err(|_| damaged(1))?))
         };
-        self.db.prepare("SELECT octets, answer FROM agency_order ORDER BY hash")?.query_map([], read)?.collect()
+        self.db
+            .prepare("SELECT octets, answer FROM agency_order ORDER BY hash")?
+            .query_map([], read)?
+            .collect()
     }
 
     /// The orders of agencies, with their answers.

@@ -328,7 +328,8 @@ impl OrderAnswer {
     ) -> Option<Self> {
         let (enc, sealed, _) = seal(agency, ANSWER_INFO, seed, |_| (finding.to_octets(), order.to_vec()))?;
         let sealed = [&enc[..], &sealed].concat().try_into().expect("a finding is of one length");
-        let mut answer = Self { broker, group, order, sealed: Box::new(sealed), signature: Signature([0; 64]) };
+        let mut answer =
+            Self { broker, group, order, sealed: Box::new(sealed), signature: Signature([0; 64]) };
         answer.signature = key.sign(Signed::OrderAnswer, &answer.signed_octets());
         Some(answer)
     }

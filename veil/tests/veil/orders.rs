@@ -27,7 +27,8 @@ impl Net {
         let mut broker = broker();
         broker.set_agencies([key("agency").verifying_key()]);
         let group = open_group(&mut broker);
-        let (_, request) = UserAttach::begin(&mut sim("alice", ALICE, &broker), group.hash(), &seed("u", 1)).unwrap();
+        let (_, request) =
+            UserAttach::begin(&mut sim("alice", ALICE, &broker), group.hash(), &seed("u", 1)).unwrap();
         let session = request.hash();
         let (_, question) = OperatorAttach::ask(contract(), request, &seed("o", 1)).unwrap();
         let answered = broker.attach(&question.sign(&group).unwrap(), at(AGE_S), &seed("b", 1));
@@ -91,7 +92,9 @@ fn an_order_of_no_known_agency_or_session_is_not_passed_on() {
         f(&mut order);
         order
     };
-    let signed = |by: &str, session, group, validity| Order::signed(OrderKind::Locate, (session, group), validity, [1; 16], &key(by));
+    let signed = |by: &str, session, group, validity| {
+        Order::signed(OrderKind::Locate, (session, group), validity, [1; 16], &key(by))
+    };
     let mut other = good.group;
     other.0[0] ^= 1;
     for (order, error) in [
@@ -100,7 +103,10 @@ fn an_order_of_no_known_agency_or_session_is_not_passed_on() {
         (change(&|o| o.validity.until += 1), OrderError::Signature),
         (signed("agency", [1; 32], good.group, good.validity), OrderError::UnknownSession),
         (signed("agency", good.session, other, good.validity), OrderError::UnknownSession),
-        (signed("agency", good.session, good.group, Validity { from: 0, until: NOW_S }), OrderError::NotValidNow),
+        (
+            signed("agency", good.session, good.group, Validity { from: 0, until: NOW_S }),
+            OrderError::NotValidNow,
+        ),
     ] {
         assert_eq!(net.broker.order(order, at(AGE_S)), Err(error));
     }

@@ -255,7 +255,8 @@ fn a_group_of_a_former_process_takes_ues_that_heard_its_token() {
     let kept: Vec<Vec<u8>> = edge.rotation.groups().map(|group| group.to_octets().to_vec()).collect();
     let mut next = Rotation::new(RotationConfig::DEFAULT, Wallet::parse(&edge.stored).unwrap());
     let asked = |rotation: &Rotation, s: u64| {
-        let (_, request) = UserAttach::begin(&mut sim("alice", ALICE, &to.borrow().broker), heard, &seed("u", 1))?;
+        let (_, request) =
+            UserAttach::begin(&mut sim("alice", ALICE, &to.borrow().broker), heard, &seed("u", 1))?;
         let (_, question) = OperatorAttach::ask(contract(), request, &seed("o", 1)).ok()?;
         rotation.sign(&question, at(s)).map(|(token, _)| token)
     };

@@ -312,14 +312,13 @@ fn add_usim(name: &str, fields: &Fields, (supi, usim): (Supi, &Usim), config: &B
 
 fn list(json: bool, config: &BrokerFile) -> Done {
     let state = open(config)?.storage.load(now()).map_err(|e| e.to_string())?;
-    let veiled = state.users.iter().map(|u| (&u.name, "veiled", u.user.revoked, u.user.class, u.user.prepaid));
+    let veiled =
+        state.users.iter().map(|u| (&u.name, "veiled", u.user.revoked, u.user.class, u.user.prepaid));
     let of_usim =
         state.home_users.iter().map(|u| (&u.name, "USIM", u.user.revoked, u.user.class, u.user.prepaid));
     let all = veiled.chain(of_usim);
     if json {
-        let user = |(name, kind, revoked, class, prepaid)| {
-            json!({"name": name, "kind": kind, "revoked": revoked, "class": class, "prepaid": prepaid})
-        };
+        let user = |(name, kind, revoked, class, prepaid)| json!({"name": name, "kind": kind, "revoked": revoked, "class": class, "prepaid": prepaid});
         return print_json(&all.map(user).collect());
     }
     let rows: Vec<Vec<String>> = all
@@ -354,8 +353,7 @@ fn epoch(command: VeilEpochCommand) -> Done {
             let Opened { known, signing, mut storage, .. } = open(&config)?;
             let from = now().as_secs();
             let validity = Validity { from, until: from + u64::from(days) * 86_400 };
-            let head =
-                storage.begin_issuing(&known.domain, validity, &signing).map_err(|e| e.to_string())?;
+            let head = storage.begin_issuing(&known.domain, validity, &signing).map_err(|e| e.to_string())?;
             print(&format!(
                 "epoch {} has begun; have the witnesses sign what `whimbrel broker veil witness export` writes\n",
                 head.size - 1
@@ -374,7 +372,8 @@ fn witness(command: WitnessCommand) -> Done {
             print(&format!("the log of {} keys is written to {}\n", log.entries().len(), file.display()))
         }
         WitnessCommand::Sign { log, key, broker_key, state } => {
-            let (statement, before) = (read_log(&log)?, state.exists().then(|| read_log(&state)).transpose()?);
+            let (statement, before) =
+                (read_log(&log)?, state.exists().then(|| read_log(&state)).transpose()?);
             let signing = SigningKey::new(&*files::read_secret(&key)?);
             let signed = statement.cosign(before.as_ref(), broker_key, signing);
             let signed = signed.map_err(|e| format!("the log is not signed: {e}"))?;
@@ -463,9 +462,7 @@ fn order(command: OrderCommand) -> Done {
 fn bill(json: bool, config: &BrokerFile) -> Done {
     let billed = open(config)?.storage.billed().map_err(|e| e.to_string())?;
     if json {
-        let user = |b: &whimbrel_broker::veil::storage::Billed| {
-            json!({"user": b.user, "sessions": b.sessions, "megabytes": b.units})
-        };
+        let user = |b: &whimbrel_broker::veil::storage::Billed| json!({"user": b.user, "sessions": b.sessions, "megabytes": b.units});
         return print_json(&billed.iter().map(user).collect());
     }
     let row = |b: &whimbrel_broker::veil::storage::Billed| {

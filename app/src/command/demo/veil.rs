@@ -188,20 +188,23 @@ fn judge_services(playground: &VeilPlayground, found: &Found, seen: &[Seen]) -> 
     let own = seen.iter().filter(|s| s.user == INTERCEPTED).filter_map(|s| s.address).collect();
     let slowest = found.places.iter().map(|(took, _)| *took).max().unwrap_or(Duration::MAX);
     let cells = ledger::cells(playground);
-    let elsewhere = found.places.iter().filter(|(_, place)| !cells.iter().any(|cell| place.ends_with(cell))).count();
-    let (places, strangers) = (found.places.len(), found.strangers(&own));
+    let elsewhere =
+        found.places.iter().filter(|(_, place)| !cells.iter().any(|cell| place.ends_with(cell))).count();
+    let (places, foreign) = (found.places.len(), found.foreign(&own));
     print(&format!(
-        "lawful intercept: {} sessions of one user, {} packets opened by the agency, {strangers} of them another's; emergency: {places} places of one \
+        "lawful intercept: {} sessions of one user, {} packets opened by the agency, {foreign} of them another's; emergency: {places} places of one \
          user, the slowest after {} ms; {} orders came when the session had ended\n",
         found.interceptions,
         found.packets.len(),
         slowest.as_millis(),
         found.too_late
     ))?;
-    let good = !found.packets.is_empty() && strangers == 0 && places > 0 && elsewhere == 0;
+    let good = !found.packets.is_empty() && foreign == 0 && places > 0 && elsewhere == 0;
     match good && slowest <= LOCATED_WITHIN {
         true => Ok(()),
-        false => Err(format!("the agency's orders were not carried out as they should: {elsewhere} places are no cell of a gNB")),
+        false => Err(format!(
+            "the agency's orders were not carried out as they should: {elsewhere} places are no cell of a gNB"
+        )),
     }
 }
 

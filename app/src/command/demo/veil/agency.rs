@@ -49,8 +49,8 @@ impl Found {
         self.recordings.iter().map(of).collect()
     }
 
-    /// Whether a packet of any other address was copied.
-    pub(super) fn strangers(&self, own: &BTreeSet<Ipv4Addr>) -> usize {
+    /// The packets that were copied and are of no address of these.
+    pub(super) fn foreign(&self, own: &BTreeSet<Ipv4Addr>) -> usize {
         let is_own = |packet: &&Vec<u8>| {
             let at = |from: usize| packet.get(from..from + 4).and_then(|o| <[u8; 4]>::try_from(o).ok());
             [at(12), at(16)].into_iter().flatten().any(|a| own.contains(&Ipv4Addr::from(a)))

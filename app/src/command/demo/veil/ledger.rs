@@ -612,7 +612,12 @@ impl Ledgers {
             ("B", Party::Broker, &self.broker, user()),
             ("O, of ordinary UEs,", Party::Operator, of_operator, leaks),
             ("B, of ordinary UEs,", Party::Broker, of_broker, user()),
-            ("the agency", Party::Agency, &self.agency, BTreeSet::from([Field::UserIdentity, Field::Location])),
+            (
+                "the agency",
+                Party::Agency,
+                &self.agency,
+                BTreeSet::from([Field::UserIdentity, Field::Location]),
+            ),
         ];
         for (party, of, ledger, expected) in rows {
             let row = ledger.row(of);
