@@ -500,5 +500,5 @@ fn a_key_that_is_begun_or_ended_by_a_command_is_taken_up() {
     assert!(!storage.end_epoch(2).unwrap(), "the current one stays");
     assert!(storage.end_epoch(1).unwrap() && !storage.end_epoch(1).unwrap());
     assert_eq!(ids(&storage), [2]);
-    assert!(storage.revoke("nobody").is_err());
+    assert!(storage.revoke("no user").is_err());
 }

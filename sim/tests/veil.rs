@@ -423,7 +423,7 @@ fn a_wrong_response_of_an_ordinary_ue_ends_the_attach() {
     replays(&mut net);
 }
 
-#[test] // a SUCI of the null scheme would show the operator who the user is
+#[test] // a SUCI of the null scheme would show the operator the identity
 fn an_ordinary_ue_that_does_not_conceal_its_identity_is_refused() {
     let (mut net, _) = one_ordinary(22);
     let plain = net.add_ue(GnbIndex(0), ue_config(2));

@@ -63,7 +63,7 @@ fn packets_of_both_directions_are_copied_while_the_rules_duplicate() {
     assert!(pass(&mut net).is_empty());
     assert_eq!(net.modify(&s, copied(true)).cause, Cause::RequestAccepted);
     assert_eq!(pass(&mut net), [up.clone(), down.clone()]);
-    // The tunnel changes, and the rules say nothing of copies: what was said stays, and DUPL is not set.
+    // The tunnel changes, and the rules do not name copies: their destination stays, and DUPL is not set.
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     assert_eq!(pass(&mut net), [up.clone()]);
     assert_eq!(net.modify(&s, copied(false)).cause, Cause::RequestAccepted);
