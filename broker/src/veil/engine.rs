@@ -294,7 +294,7 @@ impl Work {
         }
     }
 
-    /// Takes up what commands have changed in the database. What another node of the broker has answered is among it.
+    /// Takes up what commands have changed in the database.
     fn take_up(&mut self, at: Instant) {
         let changed = self.storage.has_changed().and_then(|changed| match changed {
             true => self.storage.load(at).map(Some),
@@ -306,11 +306,15 @@ impl Work {
             Err(e) => return warn!("changes of the database cannot be read: {e}"),
         };
         for named in state.users {
-            record_user(&self.recorder, &named);
+            if self.broker.user(named.id).is_none() {
+                record_user(&self.recorder, &named);
+            }
             self.broker.set_user(named.id, named.user);
         }
         for named in state.home_users {
-            record_home_user(&self.recorder, &named);
+            if self.broker.home_user(named.supi).is_none() {
+                record_home_user(&self.recorder, &named);
+            }
             self.broker.set_home_user(named.supi, named.user);
         }
         // An epoch that has ended is among these no more.
