@@ -208,7 +208,7 @@ impl VeilUser {
 
     /// K of its USIM.
     pub(crate) fn k(&self) -> [u8; 16] {
-        *self.subscription.key().0.octets()
+        self.subscription.k
     }
 
     /// The public half of its key.
@@ -367,8 +367,7 @@ impl VeilPlayground {
         for user in &self.users {
             let (revoked, class, prepaid, intercept) = (false, 0, false, false);
             if user.class == Class::Ordinary {
-                let (k, opc) = user.subscription.key();
-                let keys = UsimKeys { k: *k.octets(), opc: *opc.octets() };
+                let keys = UsimKeys { k: user.subscription.k, opc: user.subscription.opc };
                 let (functions, sqn) = (keys.functions(), Sqn::ZERO);
                 let of_broker =
                     HomeUser { user: user.id, functions, revoked, class, prepaid, intercept, sqn };

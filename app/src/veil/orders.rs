@@ -161,7 +161,9 @@ impl Edge {
             let expired = self.orders.intercepted.iter().filter(|(_, i)| now.as_secs() > i.until_s);
             expired.map(|(teid, _)| *teid).collect()
         };
-        for i in over.into_iter().filter_map(|teid| self.orders.intercepted.remove(&teid)) {
+        let over: Vec<Intercepted> =
+            over.into_iter().filter_map(|teid| self.orders.intercepted.remove(&teid)).collect();
+        for i in over {
             info!("an order to intercept a session has expired");
             self.order_machine(Ordered { order: i.order, session: i.session, what: What::Intercept(None) });
         }

@@ -113,6 +113,9 @@ pub(crate) struct Fields {
     /// The user's class, which operators see: many users share one.
     #[arg(long, value_name = "N", default_value_t = 0)]
     class: u8,
+    /// The user's public key, where the SIM made its key itself; without it, a key is made here.
+    #[arg(long, value_name = "KEY", value_parser = public_key, conflicts_with = "sim")]
+    public_key: Option<VerifyingKey>,
     /// File for the SIM's profile, readable by its owner only; without it, NAME.veil.json.
     #[arg(long, value_name = "FILE")]
     sim: Option<PathBuf>,
@@ -264,7 +267,7 @@ fn add(name: &str, fields: &Fields, config: &BrokerFile) -> Done {
     let private = Zeroizing::new(random::<32>()?);
     let key = SigningKey::new(&private);
     let user = User {
-        key: key.verifying_key(),
+        key: fields.public_key.unwrap_or(key.verifying_key()),
         revoked: false,
         class: fields.class,
         prepaid: fields.prepaid,
@@ -282,11 +285,25 @@ fn add(name: &str, fields: &Fields, config: &BrokerFile) -> Done {
         signing: key,
         counter: 0,
     };
-    let file = fields.sim.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.veil.json")));
     let named = NamedUser { name: name.into(), id: sim.user, user };
-    storage.add_user(&named).map_err(|e| e.to_string())?;
-    let profile = VeilSimProfile::new(&sim, &private).to_json();
-    files::write_private(&file, &profile)?;
+    if fields.public_key.is_some() {
+        storage.add_user(&named).map_err(|e| e.to_string())?;
+        return print(&format!(
+            "user {name} is added; its SIM needs: user {}, broker {}, plmn {plmn}, broker_key {}, epoch {}, epoch_key {}\n",
+            hex(&sim.user.0),
+            sim.broker,
+            hex(&sim.broker_key.octets()),
+            sim.epoch.id,
+            hex(&sim.epoch.public.0)
+        ));
+    }
+    let file = fields.sim.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.veil.json")));
+    // The profile first: a user without a stored key could not attach.
+    files::write_private(&file, &VeilSimProfile::new(&sim, &private).to_json())?;
+    if let Err(e) = storage.add_user(&named) {
+        let _ = fs::remove_file(&file);
+        return Err(e.to_string());
+    }
     print(&format!("user {name} is added; the profile of its SIM is in {}\n", file.display()))
 }
 
@@ -430,8 +447,9 @@ fn sessions(name: &str, limit: u32, json: bool, config: &BrokerFile) -> Done {
     let sessions = open(config)?.storage.sessions_of(name, limit).map_err(|e| e.to_string())?;
     let of = sessions.iter().map(|s| (hex(&s.session), hex(&s.group.0), date(s.until_s)));
     if json {
-        let session = |(session, group, until)| json!({"session": session, "group": group, "until": until});
-        return print_json(&of.map(session).collect());
+        let sessions =
+            of.map(|(session, group, until)| json!({"session": session, "group": group, "until": until}));
+        return print_json(&sessions.collect());
     }
     let rows: Vec<Vec<String>> = of.map(|(session, group, until)| vec![session, group, until]).collect();
     print(&table(&["SESSION", "GROUP", "UNTIL"], &rows))
