@@ -138,7 +138,7 @@ pub fn veil_config(config: &mut Config) {
         dnn: "internet".parse().expect("a DNN"),
         answer_timeout: Open::ANSWER_TIMEOUT,
         questions_per_gnb: Open::QUESTIONS_PER_GNB,
-        ordinary_ues: true,
+        ordinary_ues: false,
     });
 }
 

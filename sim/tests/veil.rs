@@ -357,6 +357,13 @@ fn the_movement_of_a_veiled_ue_is_not_reported_to_the_predictor() {
     assert!(counted[1] > 0, "an ordinary UE is followed");
 }
 
+/// The broker's ordinary UEs are served too.
+fn ordinary_config() -> whimbrel_control::config::Config {
+    let mut config = config();
+    config.veil.as_mut().expect("veiled UEs are served").ordinary_ues = true;
+    config
+}
+
 /// A network with the broker, whose token is broadcast, and an ordinary UE of the broker's.
 fn populate_ordinary(net: Sim) -> (Sim, UeIndex) {
     populate_with_sqn(net, UsimSqn::default())
@@ -371,7 +378,7 @@ fn populate_with_sqn(mut net: Sim, sqn: UsimSqn) -> (Sim, UeIndex) {
 }
 
 fn one_ordinary(seed: u64) -> (Sim, UeIndex) {
-    let mut net = Sim::builder(seed).config(config()).build();
+    let mut net = Sim::builder(seed).config(ordinary_config()).build();
     net.recorder().on = true;
     populate_ordinary(net)
 }
@@ -437,7 +444,7 @@ fn an_ordinary_ue_that_does_not_conceal_its_identity_is_refused() {
 fn an_ordinary_ue_resynchronises_its_broker() {
     let mut ahead = UsimSqn::default();
     ahead.accept(Sqn::new(1 << 20, 1)).expect("a fresh USIM");
-    let mut net = Sim::builder(23).config(config()).build();
+    let mut net = Sim::builder(23).config(ordinary_config()).build();
     net.recorder().on = true;
     let (mut net, ue) = populate_with_sqn(net, ahead);
     net.command(ue, Command::Register);
@@ -463,7 +470,7 @@ fn an_ordinary_ue_is_refused_while_no_token_is_broadcast() {
 
 #[test] // Neutrino §4.2.5 with a question to a broker under way
 fn a_cpf_lost_at_any_message_costs_an_ordinary_ue_nothing() {
-    let begin = || populate_ordinary(Sim::builder(25).config(config()).cpfs(3, 1).build());
+    let begin = || populate_ordinary(Sim::builder(25).config(ordinary_config()).cpfs(3, 1).build());
     let life = |net: &mut Sim, ue, of: &dyn Fn() -> String| {
         net.command(ue, Command::Register);
         net.settle(SECOND * 8);
