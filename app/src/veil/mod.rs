@@ -34,7 +34,6 @@ use whimbrel_veil::crypto::Response;
 use whimbrel_veil::ledger::How;
 use whimbrel_veil::log::{LogProof, LogRequest, LogTrust};
 use whimbrel_veil::msg::{Finding, ReportAnswer, usage_units};
-use whimbrel_veil::operator::Group;
 use whimbrel_veil::relay::Resource;
 use whimbrel_veil::rotation::{Input, Output, Rotation};
 use whimbrel_veil::token::TokenHash;

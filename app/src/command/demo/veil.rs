@@ -109,7 +109,7 @@ pub(super) fn run(options: &Options) -> Done {
     let names = |n: usize| playground.users.get(n).map(|user| user.name.clone()).unwrap_or_default();
     let targets = (names(INTERCEPTED), names(EMERGENCY));
     let played = play_all(&mut playground, &targets);
-    let Played { reports, seen, ordinary: seen_of_ordinary, shown } =
+    let Played { reports, seen, ordinary: seen_of_ordinary, shown, found } =
         played.map_err(|e| format!("{e}\n{}", playground.logged()))?;
     let of_each = (ROUNDS * ATTACHES) as u64;
     let expected = u64::from(veiled + ordinary) * of_each;
