@@ -163,7 +163,7 @@ pub(super) fn run(options: &Options) -> Done {
     }
     if counted.grants != u64::from(veiled) * of_each
         || sessions != expected
-        || pages != expected
+        || pages != expected * PAGES
         || claims as u64 != expected
     {
         return Err(format!(
@@ -178,7 +178,7 @@ pub(super) fn run(options: &Options) -> Done {
     ledgers.judge()?;
     print(&format!(
         "the sums are those of LOCA in Table 4.1: the operators know places, the broker users, and no party both; an operator knows an ordinary UE \
-         again by the 5G-GUTI that it gave it; {} leaks that were planted in copies of the recordings were found\n",
+         again by the 5G-GUTI that it gave it, and a UE under order by the order; {} leaks that were planted in copies of the recordings were found\n",
         Leak::ALL.len()
     ))
 }

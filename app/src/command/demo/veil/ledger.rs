@@ -18,6 +18,7 @@ use whimbrel_veil::msg::{
 };
 
 use super::agency::Found;
+use super::{EMERGENCY, INTERCEPTED};
 use crate::playground::veil::{Class, DOMAIN, VeilPlayground};
 
 /// What the demonstration knows of a session, and the parties do not.
@@ -81,12 +82,23 @@ pub(super) struct Recorded {
     agency: Vec<Recording>,
 }
 
+/// Users whose sessions have a ledger of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Users {
+    Veiled,
+    Ordinary,
+    /// Veiled, and under an agency's order.
+    UnderOrder,
+}
+
 /// The ledgers, and what the relays saw.
 pub(super) struct Ledgers {
     operator: Ledger,
     broker: Ledger,
     /// Of the sessions of ordinary UEs: of O, and of B.
     ordinary: [Ledger; 2],
+    /// The same of users under order.
+    under_order: [Ledger; 2],
     agency: Ledger,
     registration: Ledger,
     relays: Result<(), String>,
@@ -504,16 +516,20 @@ impl Recorded {
             self.ordinary.gutis.iter().map(|guti| value(Field::Trajectory, &guti_octets(*guti))).collect();
         let for_ordinary: Vec<Value> = common.iter().cloned().chain(of_gutis).collect();
         let public = [DOMAIN.as_bytes()];
-        let of = |class, recordings: &[Recording]| of_class(class, recordings, playground);
+        let of = |users, values: &[Value], recordings: &[Recording]| {
+            Ledger::of(values, &of_users_alone(users, recordings, playground), &public)
+        };
+        let both = |users, values: &[Value]| {
+            [of(users, values, &self.operator), of(users, &for_broker, &self.broker)]
+        };
+        let [operator, broker] = both(Users::Veiled, &common);
         Ledgers {
             relays: judge_relays(&self.relays, &for_broker),
-            operator: Ledger::of(&common, &of(Class::Veiled, &self.operator), &public),
-            broker: Ledger::of(&for_broker, &of(Class::Veiled, &self.broker), &public),
+            operator,
+            broker,
             agency: Ledger::of(&common, &self.agency, &public),
-            ordinary: [
-                Ledger::of(&for_ordinary, &of(Class::Ordinary, &self.operator), &public),
-                Ledger::of(&for_broker, &of(Class::Ordinary, &self.broker), &public),
-            ],
+            ordinary: both(Users::Ordinary, &for_ordinary),
+            under_order: both(Users::UnderOrder, &common),
             registration: Ledger::of(&for_broker, &self.registration, &public),
         }
     }
@@ -522,13 +538,24 @@ impl Recorded {
 /// INITIAL UE MESSAGE (TS 38.413 §9.4.7): a connection begins.
 const INITIAL_UE_MESSAGE: ProcedureCode = ProcedureCode::INITIAL_UE_MESSAGE;
 
-/// Recordings as they are of the sessions of one class; those of the others are of no session.
-fn of_class(class: Class, recordings: &[Recording], playground: &VeilPlayground) -> Vec<Recording> {
-    let is_of = |user: u32| playground.users.get(user as usize).is_some_and(|user| user.class == class);
+/// Recordings with the sessions of some users alone. Each session of another user counts as a user of its own: what stands in it too is not theirs alone.
+fn of_users_alone(users: Users, recordings: &[Recording], playground: &VeilPlayground) -> Vec<Recording> {
+    let is_of = |user: u32| {
+        let class = playground.users.get(user as usize).map(|user| user.class);
+        let ordered = [INTERCEPTED, EMERGENCY].contains(&(user as usize));
+        match users {
+            Users::Veiled => class == Some(Class::Veiled) && !ordered,
+            Users::Ordinary => class == Some(Class::Ordinary),
+            Users::UnderOrder => ordered,
+        }
+    };
+    let mut others: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     let mut of: Vec<Recording> = recordings.to_vec();
-    of.iter_mut().for_each(|r| {
-        r.about.session.take_if(|(user, _)| !is_of(*user));
-    });
+    for recording in &mut of {
+        let Some(session) = recording.about.session.filter(|(user, _)| !is_of(*user)) else { continue };
+        let next = u32::MAX - others.len() as u32;
+        recording.about.session = Some((*others.entry(session).or_insert(next), 1));
+    }
     of
 }
 
@@ -592,10 +619,12 @@ impl Ledgers {
         format!(
             "what the parties know of attaches and sessions, from all that they received, sent and stored:\n{}\n\
              what they know of the attaches and sessions of ordinary UEs:\n{}\n\
-             what the agency knows of the two users of its orders:\n{}\n\
+             what they know of the attaches and sessions of users under an agency's order:\n{}\n\
+             what the agency knows of them:\n{}\n\
              what they know of the issuing of tokens, where the operator shows its name:\n{}",
             both(&self.operator, &self.broker),
             both(&self.ordinary[0], &self.ordinary[1]),
+            both(&self.under_order[0], &self.under_order[1]),
             self.agency.of_party(Party::Agency),
             both(&self.registration, &self.registration)
         )
@@ -606,12 +635,16 @@ impl Ledgers {
         let [of_operator, of_broker] = &self.ordinary;
         let user = || BTreeSet::from([Field::UserIdentity]);
         // An ordinary UE registers again with the 5G-GUTI that its operator gave it.
-        let leaks = BTreeSet::from([Field::Location, Field::Trajectory]);
+        let leaks = || BTreeSet::from([Field::Location, Field::Trajectory]);
+        let [operator_of_ordered, broker_of_ordered] = &self.under_order;
         let rows = [
             ("O", Party::Operator, &self.operator, BTreeSet::from([Field::Location])),
             ("B", Party::Broker, &self.broker, user()),
-            ("O, of ordinary UEs,", Party::Operator, of_operator, leaks),
+            ("O, of ordinary UEs,", Party::Operator, of_operator, leaks()),
             ("B, of ordinary UEs,", Party::Broker, of_broker, user()),
+            // The one UE that is located has messages that no other has.
+            ("O, of users under order,", Party::Operator, operator_of_ordered, leaks()),
+            ("B, of users under order,", Party::Broker, broker_of_ordered, user()),
             (
                 "the agency",
                 Party::Agency,
