@@ -143,7 +143,8 @@ pub(crate) enum WitnessCommand {
     /// Write the log as it is into a file, for the witnesses.
     Export {
         /// The file.
-        file: PathBuf,
+        #[arg(value_name = "FILE")]
+        out: PathBuf,
         #[command(flatten)]
         config: BrokerFile,
     },
@@ -381,12 +382,12 @@ fn epoch(command: VeilEpochCommand) -> Done {
 
 fn witness(command: WitnessCommand) -> Done {
     match command {
-        WitnessCommand::Export { file, config } => {
+        WitnessCommand::Export { out, config } => {
             let Opened { known, signing, storage, .. } = open(&config)?;
             let log = storage.log(&known.domain).map_err(|e| e.to_string())?;
             let statement = LogStatement::of(&log, &signing);
-            files::write_public(&file, &format!("{}\n", hex(&statement.to_octets())))?;
-            print(&format!("the log of {} keys is written to {}\n", log.entries().len(), file.display()))
+            files::write_public(&out, &format!("{}\n", hex(&statement.to_octets())))?;
+            print(&format!("the log of {} keys is written to {}\n", log.entries().len(), out.display()))
         }
         WitnessCommand::Sign { log, key, broker_key, state } => {
             let (statement, before) =
