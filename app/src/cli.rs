@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use whimbrel_resilience::CodeVersion;
 
 use crate::client::Client;
+use crate::command::agency::AgencyCommand;
 use crate::command::broker::BrokerCommand;
 use crate::command::foresight::ForesightCommand;
 use crate::command::open::OpenCommand;
@@ -76,6 +77,11 @@ enum Command {
     Open {
         #[command(subcommand)]
         command: OpenCommand,
+    },
+    /// Keys and orders of an agency that has veiled users' sessions intercepted or located (docs/veil.md).
+    Agency {
+        #[command(subcommand)]
+        command: AgencyCommand,
     },
     /// Relays between operators and the broker of veiled UEs (docs/veil.md).
     Relay {
@@ -329,6 +335,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Broker { command } => command::broker::run(command),
         Command::Foresight { command } => command::foresight::run(&command),
         Command::Open { command } => command::open::run(command),
+        Command::Agency { command } => command::agency::run(command),
         Command::Relay { command } => command::relay::run(command),
         Command::Metrics => command::print(&crate::console::metrics_page()),
         Command::Reference { page } => command::reference::run(page, Cli::command()),

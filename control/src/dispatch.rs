@@ -94,6 +94,7 @@ fn handle_command(ue: Ue, command: Command) {
         Command::UpfRestarted(upf) => smf::release::upf_restarted(ue, upf),
         Command::LeaveUpf(upf) => smf::release::leave_upf(ue, upf),
         Command::RestoreSessions(upf) => smf::restoration::restore_sessions(ue, upf),
+        Command::Intercept(to) => smf::interception::intercept(ue, to),
         #[cfg(feature = "fault-injection")]
         Command::Panic => ue.with(|_| panic!("a fault was injected")),
     }

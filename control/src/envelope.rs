@@ -19,7 +19,7 @@ use crate::flat::{Flat, octets};
 use crate::n14::PeerAmfId;
 use crate::open;
 use crate::services::nudm;
-use crate::state::Modification;
+use crate::state::{Modification, Tunnel};
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
 /// The CTA's identifier of a UE: a slot and the slot's generation.
@@ -273,6 +273,8 @@ pub enum Command {
     LeaveUpf(UpfId),
     /// A UPF is connected again after a restart of the core, or of itself: it gets the UE's sessions (TS 23.527 §4.3).
     RestoreSessions(UpfId),
+    /// Copies of the packets of a veiled UE go to this tunnel of the operator's LI function from now on, or to none (TS 33.127 §6.2.3).
+    Intercept(Option<Tunnel>),
     /// Panics: tests that the CTA survives a fault of the program.
     #[cfg(feature = "fault-injection")]
     Panic,

@@ -6,7 +6,8 @@
 use aes_gcm::Aes128Gcm;
 use aes_gcm::aead::KeyInit;
 
-use crate::crypto::{Seed, seal, unseal};
+use crate::crypto::Seed;
+use crate::envelope::{seal, unseal};
 use crate::id::UserId;
 use crate::msg::{TICKET_OCTETS, Ticket};
 

@@ -356,6 +356,7 @@ impl LocalUpf {
             one(Metric::GtpuErrorIndicationsSent, c.error_indications_sent),
             one(Metric::GtpuErrorIndicationsReceived, c.error_indications_received),
             one(Metric::GtpuEndMarkersSent, c.end_markers_sent),
+            one(Metric::UpfCopiesSent, c.copies_sent),
             one(Metric::GtpuEndMarkersReceived, c.end_markers_received),
             one(Metric::GtpuEndMarkersRelayed, c.end_markers_relayed),
             one(Metric::N3Relayed, c.relayed),

@@ -5,19 +5,21 @@
 //! | --- | --- |
 //! | the thread that runs the machine of `whimbrel-veil` and commits its records before answers leave | [`engine`] |
 //! | what is durable | [`storage`] |
+//! | the SIM of a veiled user, as a file | [`profile`] |
 //! | the operator's channels: direct, and through a relay pair | [`channel`] |
 //! | the two relays | [`relay`] |
 //! | everything that a party received, sent and stored, for the knowledge ledger | [`record`] |
 
 pub mod channel;
 pub mod engine;
+pub mod profile;
 pub mod record;
 pub mod relay;
 pub mod storage;
 
 use whimbrel_open::id::Domain;
 use whimbrel_veil::log::LogRequest;
-use whimbrel_veil::msg::{Failure, GroupRequest, OperatorRequest, UsageReport};
+use whimbrel_veil::msg::{Failure, GroupRequest, OperatorRequest, OrderAnswer, OrdersRequest, UsageReport};
 use whimbrel_veil::relay::Resource;
 
 /// The path of requests that go through the relays, at a relay and at a gateway.
@@ -41,12 +43,24 @@ pub enum Kind {
     Report,
     /// To take a user's failure.
     Failure,
+    /// For the orders of agencies.
+    Orders,
+    /// To take the answer to an order.
+    OrderAnswer,
 }
 
 impl Kind {
     /// All.
-    pub const ALL: [Self; 6] =
-        [Self::Log, Self::Tokens, Self::Group, Self::Attach, Self::Report, Self::Failure];
+    pub const ALL: [Self; 8] = [
+        Self::Log,
+        Self::Tokens,
+        Self::Group,
+        Self::Attach,
+        Self::Report,
+        Self::Failure,
+        Self::Orders,
+        Self::OrderAnswer,
+    ];
 
     /// Its path at the broker.
     pub const fn path(self) -> &'static str {
@@ -57,6 +71,8 @@ impl Kind {
             Self::Attach => "/veil/v1/attach",
             Self::Report => "/veil/v1/report",
             Self::Failure => "/veil/v1/failure",
+            Self::Orders => "/veil/v1/orders",
+            Self::OrderAnswer => "/veil/v1/order-answer",
         }
     }
 
@@ -74,6 +90,8 @@ impl Kind {
             Self::Attach => OperatorRequest::OCTETS_MAX,
             Self::Report => UsageReport::OCTETS_MAX,
             Self::Failure => Failure::OCTETS,
+            Self::Orders => OrdersRequest::OCTETS_MAX,
+            Self::OrderAnswer => OrderAnswer::OCTETS_MAX,
         }
     }
 
@@ -86,6 +104,8 @@ impl Kind {
             Self::Attach => ("operator request", "answer"),
             Self::Report => ("usage report", "report answer"),
             Self::Failure => ("failure", "failure answer"),
+            Self::Orders => ("orders asked", "orders"),
+            Self::OrderAnswer => ("order answer", "order answer taken"),
         }
     }
 }
@@ -97,6 +117,8 @@ impl From<Resource> for Kind {
             Resource::Attach => Self::Attach,
             Resource::Report => Self::Report,
             Resource::Failure => Self::Failure,
+            Resource::Orders => Self::Orders,
+            Resource::OrderAnswer => Self::OrderAnswer,
         }
     }
 }

@@ -9,6 +9,7 @@ use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, Pei, SNssai, Seid, Supi, 
 use whimbrel_nas::ie::{NgKsi, PduSessionType, SscMode, UeSecurityCapability};
 use whimbrel_nas::sm::Pti;
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
+use whimbrel_veil::msg::SignedGrant;
 
 use super::octets;
 use crate::config::UpSecurity;
@@ -16,8 +17,7 @@ use crate::envelope::UeId;
 use crate::state::{
     self, Ambr, Arp, Connection, Counted, LocationRequests, Marks, Mobility, NextHop, PagingAid,
     PendingChange, QosFlow, Reach, RecentlyReleased, Seen, SessionGrant, SessionQos, SessionUsage, Source,
-    Subscription, Target, Tunnel, UeAddress, UeLocation, UeRadio, UeSecurity, UeSlices, UpState, VeilSession,
-    VoiceMatch,
+    Subscription, Target, Tunnel, UeAddress, UeLocation, UeRadio, UeSecurity, UeSlices, UpState, VoiceMatch,
 };
 use crate::upf::UpfId;
 
@@ -30,6 +30,12 @@ pub(super) struct UeContext {
     sessions: BTreeMap<PduSessionId, Box<SmContext>>,
     grant: Option<Box<SessionGrant>>,
     veil: Option<Box<VeilSession>>,
+}
+
+#[derive(Deserialize)]
+struct VeilSession {
+    grant: SignedGrant,
+    used: (u64, u64),
 }
 
 #[derive(Deserialize)]
@@ -117,7 +123,9 @@ impl From<UeContext> for crate::UeContext {
     fn from(p: UeContext) -> Self {
         let sessions = p.sessions.into_iter().map(|(psi, s)| (psi, Box::new((*s).into()))).collect();
         let (clock, terms, amf) = (p.clock, p.terms, p.amf.into());
-        Self { clock, terms, amf, sessions, grant: p.grant, veil: p.veil, ..Self::new(p.id) }
+        let veil =
+            |v: Box<VeilSession>| state::VeilSession { grant: v.grant, used: v.used, copies_to: None }.into();
+        Self { clock, terms, amf, sessions, grant: p.grant, veil: p.veil.map(veil), ..Self::new(p.id) }
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod area;
 mod context;
 mod establishment;
 pub(crate) mod handover;
+pub(crate) mod interception;
 pub(crate) mod intermediate_upf;
 mod marking;
 pub(crate) mod modification;

@@ -19,6 +19,7 @@ use whimbrel_pfcp::rule::{
 };
 use whimbrel_pfcp::{Frame, Message};
 
+use super::interception;
 use super::release_at_gnb;
 use super::rules::{self, BAR};
 use super::selection::{self, Tried};
@@ -63,7 +64,8 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
             let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
             Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting))
         });
-        let request = request.ok_or(Refusal::Protocol("the session ended"))?;
+        let mut request = request.ok_or(Refusal::Protocol("the session ended"))?;
+        interception::mark_establishment(ue, &mut request);
         return match ask(ue, upf, Some(Seid(0)), request.into()).await? {
             Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
                 established(ue, psi, &m)
@@ -87,7 +89,8 @@ pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), End> {
         let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
         Some((s.upf, rules::restoration(s, &subscribed, node, buffering, inactivity, reporting)?))
     });
-    let (upf, request) = request.ok_or(Refusal::Protocol("the session ended"))?;
+    let (upf, mut request) = request.ok_or(Refusal::Protocol("the session ended"))?;
+    interception::mark_establishment(ue, &mut request);
     let restored = match ask(ue, upf, Some(Seid(0)), request.into()).await? {
         Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => m.up_f_seid,
         Message::SessionEstablishmentResponse(m) => return Err(Refusal::Upf(Some(m.cause as u8)).into()),
@@ -232,9 +235,10 @@ async fn change_at(
     ue: Ue,
     psi: PduSessionId,
     at: Option<At>,
-    request: SessionModificationRequest,
+    mut request: SessionModificationRequest,
 ) -> Result<(), End> {
     let at = at.ok_or(Refusal::Protocol("the session ended"))?;
+    interception::mark_modification(ue, at, &mut request);
     let answer = ask(ue, at.upf, Some(at.seid), request.into()).await?;
     modified(ue, psi, answer)?;
     Ok(())
@@ -333,8 +337,9 @@ fn forwarding_rules() -> impl Iterator<Item = (PdrId, FarId)> {
 
 /// Sends a modification whose answer is awaited together with others ([`modifications_answered`]). `None`: the UPF does not
 /// have the session.
-pub(super) fn ask_at(ue: Ue, at: Option<At>, request: SessionModificationRequest) -> Option<OutputId> {
+pub(super) fn ask_at(ue: Ue, at: Option<At>, mut request: SessionModificationRequest) -> Option<OutputId> {
     let At { upf, seid } = at?;
+    interception::mark_modification(ue, At { upf, seid }, &mut request);
     let octets = Message::from(request).to_octets(Some(seid), 0);
     Some(ue.emit(Effect::N4 { upf, octets }, None))
 }

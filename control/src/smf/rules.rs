@@ -28,7 +28,8 @@ use crate::state::{
 pub(super) const UPLINK_PDR: PdrId = pdr_id(DEFAULT_RULE, true);
 /// The same for downlink packets.
 pub(super) const DOWNLINK_PDR: PdrId = pdr_id(DEFAULT_RULE, false);
-const UPLINK_FAR: FarId = FarId(1);
+/// The uplink FAR.
+pub(super) const UPLINK_FAR: FarId = FarId(1);
 /// The downlink FAR.
 pub(super) const DOWNLINK_FAR: FarId = FarId(2);
 /// The BAR for buffering while the UE is idle.

@@ -126,7 +126,7 @@ impl AuthReqU {
         vector: impl FnOnce(&[u8]) -> UserVector,
     ) -> Option<(Self, Exporter)> {
         let mut sender = Sender::new(&key.public, &Self::info(&broker, key.id), seed)?;
-        let mut request = Self { broker, key_id: key.id, ticket, enc: sender.enc, sealed: Box::new([]) };
+        let mut request = Self { broker, key_id: key.id, ticket, enc: sender.enc(), sealed: Box::new([]) };
         let head = request.head();
         let plain = Zeroizing::new(vector(&head).to_octets());
         request.sealed = sender.seal(&plain, &head).into();

@@ -614,6 +614,7 @@ fn is_simple(rules: &SessionRules) -> bool {
         && rules.pdrs.iter().all(|p| p.filters.is_empty() && p.application.is_none())
         && rules.qers.len() <= QERS_MAX
         && rules.urrs.len() <= 1
+        && rules.fars.iter().all(|far| far.copies().is_none())
 }
 
 /// Whether nothing is going on but packets that pass.

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::session_id::mix;
 
 /// The form of records. One program reads one form alone.
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
 
 /// What such memory begins with.
 const MAGIC: [u8; 8] = *b"whimupf\0";

@@ -5,6 +5,7 @@ mod init;
 mod operator;
 mod settlement;
 mod user;
+mod veil;
 
 use std::path::PathBuf;
 
@@ -53,6 +54,11 @@ pub(crate) enum BrokerCommand {
     Epoch {
         #[command(subcommand)]
         command: epoch::EpochCommand,
+    },
+    /// Veiled users, epochs of their tokens, orders of agencies (docs/veil.md).
+    Veil {
+        #[command(subcommand)]
+        command: veil::VeilCommand,
     },
     /// Grants that were given.
     Grant {
@@ -113,6 +119,7 @@ pub(crate) fn run(command: BrokerCommand) -> Done {
         BrokerCommand::User { command } => user::run(command),
         BrokerCommand::Operator { command } => operator::run(command),
         BrokerCommand::Epoch { command } => epoch::run(command),
+        BrokerCommand::Veil { command } => veil::run(command),
         BrokerCommand::Grant { command: GrantCommand::List { limit, json, config } } => {
             grants(&mut config.storage()?, limit, json)
         }
@@ -147,9 +154,9 @@ fn serve(file: &BrokerFile) -> Done {
 }
 
 fn veil_engine(veil: config::VeilConfig) -> Result<VeilEngine, String> {
-    let config::VeilConfig { machine, store, record } = veil;
+    let config::VeilConfig { machine, store, record, home_keys, agencies } = veil;
     let recorder = record.as_deref().map(Recorder::open).transpose()?.unwrap_or_default();
-    VeilEngine::start(VeilConfig { machine, store, recorder })
+    VeilEngine::start(VeilConfig { machine, store, recorder, home_keys, agencies })
 }
 
 fn grants(storage: &mut dyn Storage, limit: u32, json: bool) -> Done {

@@ -163,6 +163,7 @@ metrics! {
         GtpuErrorIndicationsSent "whimbrel_gtpu_error_indications_sent_total" Counter None Part [] "" "Error Indications sent.";
         GtpuErrorIndicationsReceived "whimbrel_gtpu_error_indications_received_total" Counter None Part [] "" "Error Indications received that name the tunnel of a session.";
         GtpuEndMarkersSent "whimbrel_gtpu_end_markers_sent_total" Counter None Part [] "" "End Markers sent.";
+        UpfCopiesSent "whimbrel_upf_copies_sent_total" Counter None Part [] "" "Copies of packets sent to the LI function of lawful interception.";
         GtpuEndMarkersReceived "whimbrel_gtpu_end_markers_received_total" Counter None Part [] "" "End Markers received.";
         GtpuEndMarkersRelayed "whimbrel_gtpu_end_markers_relayed_total" Counter None Part [] "" "End Markers passed on from one tunnel to another, in a handover or by an intermediate UPF.";
     }
@@ -279,6 +280,8 @@ metrics! {
         VeilAnswers "whimbrel_veil_answers_total" Counter None Part [] "" "Answers of their broker.";
         VeilGroups "whimbrel_veil_tokens_broadcast_total" Counter None Part [] "" "Tokens broadcast, each of which has opened a session group.";
         VeilReports "whimbrel_veil_reports_total" Counter None Part [] "" "Sessions of veiled UEs that were reported.";
+        VeilCopies "whimbrel_veil_copies_total" Counter None Part [] "" "Packets of intercepted sessions that were sent to an agency, sealed.";
+        VeilOrders "whimbrel_veil_orders_total" Counter None Part [] "" "Orders of agencies that were carried out.";
         VeilTokens "whimbrel_veil_tokens" Gauge None Part [] "" "Tokens in the wallet that are not spent.";
     }
     "A CPF (`whimbrel cpf --api`)" {

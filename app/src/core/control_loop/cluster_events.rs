@@ -181,9 +181,13 @@ impl ControlLoop {
         let open = self.brokers.iter_mut().flat_map(|brokers| brokers.turn());
         let veil = self.veil.iter_mut().flat_map(|veil| veil.turn());
         let answers: Vec<_> = open.chain(veil).collect();
-        let busy = !answers.is_empty();
+        let orders: Vec<_> = self.veil.iter_mut().flat_map(|veil| veil.commands()).collect();
+        let busy = !answers.is_empty() || !orders.is_empty();
         for (ue, to, answer) in answers {
             self.handle_input(now, Input::Broker(ue, to, answer));
+        }
+        for (ue, order) in orders {
+            self.handle_input(now, Input::Command(ue, order));
         }
         busy
     }

@@ -51,7 +51,7 @@ use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 use crate::open::Brokers;
 use crate::unit::descriptors;
-use crate::veil::Veil;
+use crate::veil::{Question, Veil};
 
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
 const N4_PER_TURN_MAX: usize = 64;
@@ -466,9 +466,10 @@ impl ControlLoop {
         for (ue, to, request) in self.out.brokers.drain(..) {
             match (request, &mut self.brokers, &mut self.veil) {
                 (Request::Sap(question), Some(brokers), _) => brokers.ask((ue, to, question)),
-                (Request::Veil(question), _, Some(veil)) => veil.ask(ue, to, question),
+                (Request::Veil(question), _, Some(veil)) => veil.ask(ue, to, Question::User(question)),
+                (Request::VeilHome(question), _, Some(veil)) => veil.ask(ue, to, Question::Home(question)),
                 // A machine asks only what is configured.
-                (Request::Sap(_), None, _) | (Request::Veil(_), _, None) => {}
+                (Request::Sap(_), None, _) | (Request::Veil(_) | Request::VeilHome(_), _, None) => {}
             }
         }
         self.observe(now);
