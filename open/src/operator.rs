@@ -156,7 +156,7 @@ pub enum Question {
 }
 
 impl Question {
-    /// Whom T asks.
+    /// The broker that T asks.
     pub const fn broker(&self) -> &Domain {
         match self {
             Self::Attach { request, .. } => request.broker(),

@@ -192,7 +192,7 @@ impl CpfLoss {
 
 /// More tracking areas than a list can name.
 fn spoil(ue: &mut UeContext) {
-    ue.amf.registration_area =
+    ue.amf.location.registration_area =
         vec![Tai { plmn: PlmnId::TEST, tac: Tac::new(1).expect("24 bits") }; 17].into();
 }
 

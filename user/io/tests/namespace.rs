@@ -71,7 +71,7 @@ fn a_ue_finds_a_host_behind_the_bridge_by_arp() {
         let Some(FTeid::Given { teid, .. }) = r.created_pdrs[0].local_f_teid else { panic!() };
         let gnb = ran.socket(GNB.into());
         let own = [2, 0, 0, 0, 0, 0x77];
-        // ARP (RFC 826): who has 198.51.100.1, tell 198.51.100.9.
+        // ARP (RFC 826): 198.51.100.9 asks for 198.51.100.1.
         let mut request = [&[0xff; 6][..], &own, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &own].concat();
         request.extend_from_slice(&[198, 51, 100, 9, 0, 0, 0, 0, 0, 0, 198, 51, 100, 1]);
         // A port of a bridge may take its time until it forwards.

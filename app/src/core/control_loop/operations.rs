@@ -118,7 +118,7 @@ impl ControlLoop {
         let context = self.active.cta().context(ue);
         let open = |(uplink, octets): &(bool, Vec<u8>)| {
             let direction = if *uplink { Direction::Uplink } else { Direction::Downlink };
-            context?.amf.security.as_deref()?.read_again(direction, octets)
+            context?.amf.security.current.as_deref()?.read_again(direction, octets)
         };
         messages.iter().map(open).collect()
     }
