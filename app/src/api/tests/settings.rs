@@ -64,7 +64,7 @@ fn a_change_is_checked_saved_and_becomes_a_version_that_can_be_restored() {
         checked
     };
     // What is wrong is said with its line before anything is saved.
-    let wrong = text.replace("plmn: 999/70", "plmn: 99970\nzebra: 1");
+    let wrong = text.replace("plmn: 999/70", "plmn: nowhere\nzebra: 1");
     let problems = check(&wrong)["problems"].clone();
     assert_eq!(
         (problems[0]["line"].as_u64(), problems.as_array().map(Vec::len)),

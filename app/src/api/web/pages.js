@@ -3,15 +3,15 @@ import { ago, bits, card, confirmed, h, micros, number, pill, s, show, table, to
 
 /** Calls at once, and again not more often than every so many milliseconds while it is wanted. */
 export function paced(f, ms) {
-  let timer, again = false;
+  let timer, again = false, stopped = false;
   const run = () => {
     again = false;
     timer = setTimeout(() => { timer = undefined; if (again) run(); }, ms);
     // What could not be had because the network was away is asked for again.
-    Promise.resolve().then(f).catch((p) => { if (p.status === 0) again = true; });
+    Promise.resolve().then(f).catch((p) => { if (p.status === 0) call(); });
   };
-  const call = () => { if (timer) again = true; else run(); };
-  call.stop = () => clearTimeout(timer);
+  const call = () => { if (stopped) return; if (timer) again = true; else run(); };
+  call.stop = () => { stopped = true; clearTimeout(timer); };
   return call;
 }
 
