@@ -170,6 +170,8 @@ enum Command {
         #[command(subcommand)]
         command: SessionCommand,
     },
+    /// Write the messages of a UE as a capture for Wireshark and tshark (docs/console.md).
+    Capture(command::capture::Options),
     /// Print a one-time link to the console of the running core (docs/console.md).
     Console {
         #[command(flatten)]
@@ -383,6 +385,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::LogLevel(options) => command::log_level::run(&options),
         Command::SupportBundle(options) => command::support_bundle::run(&options),
         Command::Memory { at } => command::memory::run(&at.client()?, at.json),
+        Command::Capture(options) => command::capture::run(&options),
         Command::Console { at } => command::console::run(&at.client()?, at.json),
         Command::Top { once, at } => command::top::run(at.client()?, once),
     };

@@ -482,6 +482,7 @@ impl Observer {
             n => (Condition::Limited, format!("{n} of {all} UPFs answer on N4; last: {text}.")),
         };
         self.console.components(|c| c.set("n4", condition, detail));
+        self.console.timeline(|t| t.push(now, "upf", named, sentence(&text), None));
         self.event(now, level, "upf", "upf", sentence(&text));
     }
 

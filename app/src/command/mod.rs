@@ -3,6 +3,7 @@
 pub(crate) mod agency;
 pub(crate) mod backup;
 pub(crate) mod broker;
+pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod console;
 pub(crate) mod cpf;

@@ -298,6 +298,11 @@ impl LocalUpf {
         }
     }
 
+    /// Whether it copies what crosses N3.
+    pub(super) fn is_tapped(&self) -> bool {
+        self.tapped.is_some()
+    }
+
     /// The copies since the last call.
     pub(super) fn take_tapped(&mut self) -> impl Iterator<Item = Tapped> {
         let n4 = self.tapped.as_mut().map(std::mem::take).unwrap_or_default();

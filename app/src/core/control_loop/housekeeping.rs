@@ -11,7 +11,7 @@ use super::ControlLoop;
 use crate::aftermath;
 use crate::capture::Capture;
 use crate::cluster::{PairPrimary, PeerAmfs, Pool};
-use crate::console::{Component, Condition, Metric, Sample};
+use crate::console::{Component, Condition, Level, Metric, Sample};
 use crate::core::foresight::Foresight;
 use crate::core::smf_n4::SmfN4;
 use crate::core::upf::LocalUpf;
@@ -39,6 +39,12 @@ impl ControlLoop {
         if let Some(pair) = self.role.pair() {
             let (replicated, detail) = pair.primary.condition(pair.pool.successor());
             let condition = if replicated { Condition::Up } else { Condition::Limited };
+            let former = self.console.components(|c| c.get("cta_replica").map(|part| part.condition));
+            if former.is_some_and(|former| former != condition) {
+                let level = if replicated { Level::Info } else { Level::Warn };
+                let text = format!("The CTA replica: {detail}.");
+                self.console.moment(now, (level, "replica"), "CTA replica", &text, None);
+            }
             self.console.components(|c| {
                 c.set("cta", Condition::Up, "this CTA is the primary");
                 c.set("cta_replica", condition, detail);
@@ -61,9 +67,6 @@ impl ControlLoop {
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");
             self.capture = None;
-            if let Some(upf) = &mut self.upfs.local {
-                upf.tap(false);
-            }
         }
     }
 

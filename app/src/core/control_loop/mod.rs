@@ -224,10 +224,7 @@ impl ControlLoop {
         let veil = parts.config.veil.as_ref().filter(|_| !upf_only);
         let veil = veil.map(|veil| Veil::start(&parts.config, veil, parts.console.clone())).transpose()?;
         let observer = Observer::new(parts.console.clone(), control, parts.config.log.supi);
-        let mut local = parts.upf;
-        if let (Some(upf), Some(Ok(_))) = (&mut local, &capture) {
-            upf.tap(true);
-        }
+        let local = parts.upf;
         let mut control_loop = Self {
             observer,
             active,
@@ -452,7 +449,7 @@ impl ControlLoop {
                 .cpf_violations
                 .drain(..)
                 .for_each(|(cpf, violation)| log_protocol_violation(cpf, violation));
-            self.out.takeover_times.drain(..).for_each(|recovered| pool.recovered(recovered));
+            self.out.takeover_times.drain(..).for_each(|recovered| pool.recovered(now, recovered));
         }
         if let Some(peer_amfs) = &mut self.peer_amfs {
             self.out.n14.drain(..).for_each(|(to, message)| peer_amfs.send(to, message.octets()));
