@@ -18,6 +18,7 @@
 
 pub mod amf;
 mod collision;
+mod compact;
 pub mod config;
 mod digest;
 mod dispatch;
@@ -46,6 +47,7 @@ pub mod udm;
 mod ue_harness;
 mod upf;
 
+pub use compact::{CompactMap, SlotTable};
 pub use digest::digest;
 pub use envelope::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, HandoverTarget, Locate, N2Names, Output,

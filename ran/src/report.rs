@@ -26,7 +26,8 @@ impl Default for Times {
 }
 
 impl Times {
-    pub(crate) fn add(&mut self, time: Duration) {
+    /// Adds one.
+    pub fn add(&mut self, time: Duration) {
         self.0.saturating_record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX).clamp(1, MICROS_MAX));
     }
 

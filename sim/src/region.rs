@@ -753,6 +753,12 @@ impl Sim {
         members.iter().filter_map(|id| cluster.members.get(id)).map(ReplicatedCpf::backed).sum()
     }
 
+    /// How many checkpoints primaries have in memory beside the contexts of their UEs.
+    pub fn checkpoints_of_primaries(&self) -> usize {
+        let members = self.control.cluster.iter().flat_map(|cluster| cluster.members.values());
+        members.map(ReplicatedCpf::checkpoints_of_its_ues).sum()
+    }
+
     /// Whether no message is in flight within the region.
     pub(crate) fn region_rests(&self) -> bool {
         self.control.cluster.as_ref().is_none_or(|c| c.under_way == 0) && !self.cta().is_failing_over()

@@ -146,6 +146,7 @@ fn playground(options: &Options, core_cpu: Option<u32>, interval_ms: u64) -> Res
         slices: vec![whimbrel_ids::SNssai::sst(1)],
         unit: false,
         added_ues: 0,
+        data_limit: None,
         cpfs: vec![REGION; 2],
     })
 }

@@ -137,6 +137,7 @@ pub(crate) fn run(options: &Options) -> Done {
         suci: SuciScheme::Null,
         unit: false,
         added_ues: 0,
+        data_limit: None,
         cpfs: Vec::new(),
     };
     let playground = Playground::start(&wish)?;

@@ -56,7 +56,7 @@ pub(crate) use gnb_positions::GnbPosition;
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
 pub(crate) use limits::Limits;
-pub(crate) use memory::{Memory, Slow};
+pub(crate) use memory::{Memory, MemoryOptions, Slow};
 #[cfg(test)]
 pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;

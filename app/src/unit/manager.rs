@@ -32,7 +32,7 @@ use super::upf_watch::UpfWatch;
 use super::upgrade::Upgrade;
 use crate::api;
 use crate::client::Client;
-use crate::config::Config;
+use crate::config::{Config, MemoryOptions};
 use crate::console::Metric;
 use crate::entropy::SystemEntropy;
 
@@ -286,6 +286,11 @@ impl Manager {
             Function::Cta(_) => command.arg("run"),
             Function::Cpf(_) => command.args(["cpf", "--region", &self.config.cluster.region.to_string()]),
         };
+        if let Function::Cpf(n) = function {
+            let memory = &self.config.memory;
+            let file = memory.file.as_ref().unwrap_or(&self.config.store.path);
+            command.args(MemoryOptions::arguments(memory, &file.with_extension(format!("ues-cpf-{n}"))));
+        }
         command.args(FunctionOptions::arguments(function, self.directory.path()));
         if let (Some(file), Function::Upf | Function::UpfReplica | Function::Cta(_)) = (&self.file, function)
         {

@@ -104,6 +104,10 @@ pub trait Watch {
     fn token(&mut self) -> Option<Option<TokenHash>> {
         None
     }
+    /// Whether UEs that are prepared wait before the first of them arrives.
+    fn holds(&mut self) -> bool {
+        false
+    }
     /// Whether to stop the run now.
     fn stop(&mut self) -> bool {
         false
@@ -188,6 +192,7 @@ struct Runner<'a> {
     player: Player,
     devices: BTreeMap<(UeId, PduSessionId), SessionDevice>,
     started: bool,
+    held: bool,
     out: Outbox<Output>,
     events: Events,
     datagram: Vec<u8>,
@@ -216,6 +221,7 @@ impl<'a> Runner<'a> {
             player,
             devices: BTreeMap::new(),
             started: false,
+            held: false,
             out: Outbox::new(),
             events: Events::default(),
             datagram: vec![0; DATAGRAM_OCTETS_MAX],
@@ -270,7 +276,10 @@ impl<'a> Runner<'a> {
             self.connect(now, i)?;
         }
         worked |= self.take_devices(now, watch)?;
-        if self.player.next_deadline().is_some_and(|at| at <= now) {
+        let was_held = std::mem::replace(&mut self.held, watch.holds());
+        self.player.hold(self.held);
+        let released = was_held && !self.held;
+        if released || self.player.next_deadline().is_some_and(|at| at <= now) {
             worked = true;
             self.player.handle(now, Input::Tick, &mut self.out);
         }

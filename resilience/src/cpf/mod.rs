@@ -109,6 +109,11 @@ impl Cpf {
         self.shard.rest_counters()
     }
 
+    /// Whether a UE is stored as a record.
+    pub(crate) fn is_at_rest(&self, ue: UeId) -> bool {
+        self.shard.is_at_rest(ue)
+    }
+
     /// A UE's state, if no procedure of it runs.
     pub(crate) fn checkpoint(&self, ue: UeId) -> Option<Checkpoint> {
         match self.shard.is_at_rest(ue) {

@@ -212,6 +212,7 @@ fn drive(options: &Options, predicting: bool, servers: &mut Option<Servers>) -> 
         suci: SuciScheme::Null,
         cpfs: Vec::new(),
         added_ues: 0,
+        data_limit: None,
         unit: true,
     };
     let playground = Playground::start(&wish)?;

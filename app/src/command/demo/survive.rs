@@ -159,6 +159,7 @@ pub(super) fn run(options: &Options) -> Done {
         cpfs: Vec::new(),
         unit: true,
         added_ues: 0,
+        data_limit: None,
     };
     if options.capture.is_some() {
         return Err("a unit writes no capture: leave --capture out".into());

@@ -53,9 +53,6 @@ impl ControlLoop {
         if let Some((condition, detail)) = self.foresight.as_ref().map(Foresight::condition) {
             self.console.components(|c| c.set("foresight", condition, detail));
         }
-        if let Some(memory) = &self.memory {
-            memory.adjust();
-        }
         self.remember_associations();
         let waited = std::mem::take(&mut self.timing.longest_turn);
         self.handle_input(now, Input::Waited(waited));
