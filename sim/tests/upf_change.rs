@@ -16,6 +16,8 @@ const UE: UeIndex = UeIndex(0);
 const GNBS: [GnbIndex; 3] = [GnbIndex(0), GnbIndex(1), GnbIndex(2)];
 /// The intermediate UPF of the second area.
 const B: UpfId = UpfId(1);
+/// Packets of a handover.
+const PACKETS: u32 = 60;
 /// Time between two packets.
 const INTERVAL: Duration = Duration::from_millis(1);
 
@@ -89,13 +91,13 @@ fn send(net: &mut Sim, session: PduSessionId, numbers: std::ops::Range<u32>) {
 fn hand_over(net: &mut Sim, session: PduSessionId, to: usize, via: Via) -> Vec<u32> {
     send(net, session, 0..20);
     net.hand_over(UE, GNBS[to - 1], via);
-    send(net, session, 20..200);
+    send(net, session, 20..PACKETS);
     net.settle(SECOND * 3);
     net.received(UE)
 }
 
 fn all() -> Vec<u32> {
-    Vec::from_iter(0..200)
+    Vec::from_iter(0..PACKETS)
 }
 
 #[test] // TS 23.502 §4.9.1.3.2 steps 5, 6, 11, §4.9.1.3.3 steps 8 to 10, 15; §4.9.1.2.3, §4.9.1.2.4; TS 23.501 §5.8.2.9: nothing is lost, and the UPFs that the UE has left have nothing of it
@@ -126,32 +128,35 @@ fn an_intermediate_upf_is_inserted_relocated_and_removed() {
 
 #[test] // TS 23.502 §4.9.1.3; Neutrino §4.2.5: a CPF is lost at each message of insertion, relocation and removal
 fn no_packet_is_lost_with_a_cpf_in_a_change_of_upf() {
-    for via in [Via::N2, Via::Xn] {
-        let steps: [(&[usize], usize); 3] = [(&[], 2), (&[2], 3), (&[2], 1)];
-        for (before, to) in steps {
-            let region = || {
-                let (mut net, session) =
-                    scene(6, Scene { cpfs: 3, direct: via == Via::Xn, ..Scene::default() });
-                before.iter().for_each(|&to| {
-                    hand_over(&mut net, session, to, Via::N2);
-                });
-                (net, session)
-            };
+    use CpfLoss::{AfterOutput, BeforeOutput};
+    let steps: [(Via, &[usize], usize, &[CpfLoss]); 4] = [
+        (Via::N2, &[], 2, &[BeforeOutput]),
+        (Via::N2, &[2], 3, &[BeforeOutput, AfterOutput]),
+        (Via::N2, &[2], 1, &[BeforeOutput]),
+        (Via::Xn, &[2], 3, &[BeforeOutput]),
+    ];
+    for (via, before, to, losses) in steps {
+        let region = || {
+            let (mut net, session) = scene(6, Scene { cpfs: 3, direct: via == Via::Xn, ..Scene::default() });
+            before.iter().for_each(|&to| {
+                hand_over(&mut net, session, to, Via::N2);
+            });
+            (net, session)
+        };
+        let (mut net, session) = region();
+        let first = net.links_taken() + 1;
+        assert_eq!(hand_over(&mut net, session, to, via), all());
+        let last = net.links_taken();
+        assert!(last > first + 4, "{first} to {last}");
+        for (message, &how) in (first..=last).flat_map(|n| losses.iter().map(move |how| (n, how))) {
+            let what = || format!("{via:?} to {to}: {how:?} at message {message} of {first} to {last}");
             let (mut net, session) = region();
-            let first = net.links_taken() + 1;
-            assert_eq!(hand_over(&mut net, session, to, via), all());
-            let last = net.links_taken();
-            assert!(last > first + 4, "{first} to {last}");
-            for (message, how) in (first..=last).flat_map(|n| CpfLoss::ALL.map(|how| (n, how))) {
-                let what = || format!("{via:?} to {to}: {how:?} at message {message} of {first} to {last}");
-                let (mut net, session) = region();
-                net.lose_cpf_at(message, how);
-                assert_eq!(hand_over(&mut net, session, to, via), all(), "{}", what());
-                assert_eq!((net.gnb_of(UE), uplink_upf(&net)), (GNBS[to - 1], to as u8), "{}", what());
-                let counts = net.cta().replication_counters();
-                assert_eq!((counts.cpfs_lost, counts.lost, counts.diverged), (1, 0, 0), "{}", what());
-                net.check_user_plane();
-            }
+            net.lose_cpf_at(message, how);
+            assert_eq!(hand_over(&mut net, session, to, via), all(), "{}", what());
+            assert_eq!((net.gnb_of(UE), uplink_upf(&net)), (GNBS[to - 1], to as u8), "{}", what());
+            let counts = net.cta().replication_counters();
+            assert_eq!((counts.cpfs_lost, counts.lost, counts.diverged), (1, 0, 0), "{}", what());
+            net.check_user_plane();
         }
     }
 }
@@ -186,7 +191,7 @@ fn a_upf_that_refuses_is_passed_over() {
     config.smf.upfs[2].tacs = vec![tac(2), tac(3)];
     config.smf.upfs[2].priority = 1;
     net.configure(config);
-    net.replace_upf(B, |config| config.data_networks.truncate(0));
+    net.replace_upf(B, |config| drop(config.data_networks.remove(0)));
     net.settle(SECOND * 30);
     assert_eq!(hand_over(&mut net, session, 2, Via::N2), all());
     assert_eq!((sessions(&mut net), uplink_upf(&net)), ([1, 0, 1], 3));

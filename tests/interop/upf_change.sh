@@ -14,6 +14,7 @@ west=127.0.0.1:8083 east=127.0.0.1:8082
 
 cat >"$tmp/core.yaml" <<EOF
 tacs: [1, 2]
+security: { ciphering: [NEA0] } # for tshark
 n2: { addresses: [127.0.0.31] }
 n3: { address: 127.0.0.31 }
 n4: { node_id: 127.0.0.31 }

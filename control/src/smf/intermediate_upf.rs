@@ -298,6 +298,8 @@ fn new_path(
             let marks = marks.of_default_flow();
             let mut request = n4::departure(forwarding, false, &marks);
             request.update_fars = n4::modification(Downlink::To(an), &marks).update_fars;
+            let former = p.serving_intermediate_upf(psi).filter(|_| !forwarding.is_empty());
+            request.create_fars.extend(former.map(|former| n4::names_peer(former.n3)));
             (Some(At::of(prepared)), request)
         }
         // The anchor takes the intermediate UPF's place: it switches to the target when the UE is there.

@@ -330,6 +330,15 @@ pub fn no_forwarding(count: u8) -> SessionModificationRequest {
     request
 }
 
+/// A FAR that no PDR has: by it a UPF knows another one whose forwarded packets it is to take (TS 29.281 §4.3.0). Without it, they would come from an
+/// address that nothing names.
+pub(super) fn names_peer(upf: Tunnel) -> CreateFar {
+    const NAMES_PEER: FarId = FarId(0xfe00);
+    let mut parameters = ForwardingParameters::to(DestinationInterface::Access);
+    parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(upf.teid, upf.address));
+    CreateFar::forward(NAMES_PEER, parameters)
+}
+
 /// Rule identifiers of forwarding tunnels, outside the range of QoS rules.
 fn forwarding_rules() -> impl Iterator<Item = (PdrId, FarId)> {
     (0..=u8::MAX).map(|n| (PdrId(0xff00 + u16::from(n)), FarId(0xff00 + u32::from(n))))

@@ -18,8 +18,8 @@ use crate::playground::GATEWAY;
 const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 6);
 /// Where the SMF reaches it if the way takes time.
 const WAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 7);
-/// Its first address in the data network.
-const GATEWAY_EAST: Ipv4Addr = Ipv4Addr::new(10, 46, 0, 1);
+/// The addresses of its UEs.
+const POOL: &str = "10.46.0.0/16";
 const PFCP: u16 = 8805;
 const PFCP_OCTETS_MAX: usize = 65_536;
 /// The longest wait for a datagram.
@@ -41,8 +41,8 @@ impl East {
         let text = format!(
             "n3: {{ address: {UPF} }}\n\
              n4: {{ listen: \"{UPF}:{PFCP}\" }}\n\
-             n6:\n  device: east\n  nat: false\n  forwarding: false\n  allow: [permit in 17 from any to {GATEWAY} 53,5001]\n\
-             data_networks: [{{ dnn: internet, ipv4_pool: {GATEWAY_EAST}/16, ipv6_pool: none }}]\n\
+             n6:\n  device: east\n  nat: false\n  forwarding: false\n  allow: [\"permit in 17 from any to {GATEWAY} 53,5001\"]\n\
+             data_networks: [{{ dnn: internet, ipv4_pool: {POOL}, ipv6_pool: none }}]\n\
              api: {{ address: \"127.0.0.1:8071\" }}\n\
              store: {{ path: {}/east.db }}\n",
             folder.display()
