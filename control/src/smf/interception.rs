@@ -24,7 +24,7 @@ pub(crate) fn intercept(ue: Ue, to: Option<Tunnel>) {
         // What a handover holds back goes on under the rules that end it.
         let held = p.lanes.procedure(Lane::Handover).is_some();
         let active = |up: UpState| up == UpState::Active && !held;
-        p.sessions.values().map(|s| (s.psi, active(s.up), s.marks.clone())).collect()
+        p.sessions.values().map(|s| (s.psi, active(s.up), s.qos.marks.clone())).collect()
     });
     for (psi, active, marks) in sessions {
         let downlink = marks.fars().map(|(far, _)| far).filter(|_| active);
