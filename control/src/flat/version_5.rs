@@ -1,4 +1,4 @@
-//! Checkpoints of version 5: the fields of a UE and of a session were not grouped.
+//! Checkpoints of version 5: the fields of a UE and of a session were not grouped, and no veiled UE was intercepted.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -36,6 +36,12 @@ pub(super) struct UeContext {
 struct VeilSession {
     grant: SignedGrant,
     used: (u64, u64),
+}
+
+impl From<VeilSession> for state::VeilSession {
+    fn from(v: VeilSession) -> Self {
+        Self { grant: v.grant, used: v.used, copies_to: None }
+    }
 }
 
 #[derive(Deserialize)]
@@ -123,9 +129,8 @@ impl From<UeContext> for crate::UeContext {
     fn from(p: UeContext) -> Self {
         let sessions = p.sessions.into_iter().map(|(psi, s)| (psi, Box::new((*s).into()))).collect();
         let (clock, terms, amf) = (p.clock, p.terms, p.amf.into());
-        let veil =
-            |v: Box<VeilSession>| state::VeilSession { grant: v.grant, used: v.used, copies_to: None }.into();
-        Self { clock, terms, amf, sessions, grant: p.grant, veil: p.veil.map(veil), ..Self::new(p.id) }
+        let veil = p.veil.map(|veil| Box::new((*veil).into()));
+        Self { clock, terms, amf, sessions, grant: p.grant, veil, ..Self::new(p.id) }
     }
 }
 

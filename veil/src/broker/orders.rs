@@ -80,7 +80,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Gives the owner of a session group the orders for it. Whoever is not the owner gets none.
+    /// Gives the owner of a session group the orders for it, and another party none.
     pub fn orders(&self, octets: &[u8], now: Instant) -> BrokerOutput {
         let orders = OrdersRequest::parse(octets).ok().and_then(|request| {
             let group = self.groups.get(&request.group)?;

@@ -114,7 +114,7 @@ fn an_order_of_no_known_agency_or_session_is_not_passed_on() {
 }
 
 #[test]
-fn who_does_not_own_the_session_group_gets_no_order_and_answers_none() {
+fn another_party_than_the_owner_of_the_session_group_gets_no_order_and_answers_none() {
     let mut net = Net::new();
     let order = net.order(OrderKind::Locate, 1);
     net.broker.order(order.clone(), at(AGE_S)).unwrap();
