@@ -150,6 +150,9 @@ impl Sender {
     }
 }
 
+/// The message, and what both ends share.
+pub type Opened = (Zeroizing<Vec<u8>>, Zeroizing<[u8; 32]>);
+
 /// Opens one message of an HPKE context in base mode, and gives what both ends share; `None` if it was not sealed to this key with these octets
 /// around it.
 pub fn open(
@@ -158,7 +161,7 @@ pub fn open(
     (enc, info): (&[u8; 32], &[u8]),
     sealed: &[u8],
     aad: &[u8],
-) -> Option<(Zeroizing<Vec<u8>>, Zeroizing<[u8; 32]>)> {
+) -> Option<Opened> {
     let octets = Zeroizing::new(key.to_octets());
     let key = KemPrivate::from_bytes(&octets[..]).ok()?;
     let enc = KemEncapped::from_bytes(enc).ok()?;

@@ -25,6 +25,7 @@ use crate::config::broker as config;
 use crate::logging;
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "one value, read once")]
 pub(crate) enum BrokerCommand {
     /// Write a configuration with new keys into a folder, and print what to do next.
     Init(init::Options),

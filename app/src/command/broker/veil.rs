@@ -76,6 +76,7 @@ pub(crate) enum VeilCommand {
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "one value, read once")]
 pub(crate) enum VeilUserCommand {
     /// Add a user and write the profile of its SIM; or one with a USIM, by --imsi and its keys.
     Add {
@@ -139,6 +140,7 @@ pub(crate) enum VeilEpochCommand {
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "one value, read once")]
 pub(crate) enum WitnessCommand {
     /// Write the log as it is into a file, for the witnesses.
     Export {
