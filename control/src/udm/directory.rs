@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn subscribers_are_listed_in_the_order_of_their_supis_with_and_without_an_imsi() {
-        let nai = "0123456789abcdef0123456789abcdef@example.org";
+        let nai = "nai-0123456789abcdef0123456789abcdef@example.org";
         let supis = ["001010000000001", nai, "99970", "999700000000002", "001010000000000000"];
         let mut supis: Vec<Supi> = supis.iter().filter_map(|s| s.parse().ok()).collect();
         assert!(supis.len() >= 3 && supis.iter().any(|s| imsi(*s).is_none()));
