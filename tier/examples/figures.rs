@@ -237,6 +237,14 @@ fn activation(records: usize, accesses: usize) -> String {
                 period.iter().for_each(|owner| small.read(*owner as usize));
                 small.colocate();
             }
+            // Hot records that were paged out in the crowd come back when they are read again.
+            for again in all.chunks(records / 4).take(3) {
+                small.settle();
+                for period in again.chunks(PERIOD) {
+                    period.iter().for_each(|owner| small.read(*owner as usize));
+                    small.colocate();
+                }
+            }
             small.settle();
             let hits = small.share_of_fast_reads(part.iter().map(|owner| *owner as usize));
             (percent_more(with, without), 100.0 * hits)

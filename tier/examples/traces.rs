@@ -132,7 +132,7 @@ fn run(trace: &Trace, order: &[u32], (kept, partial_fill): (usize, bool), access
     }
     let mut random = Random::new(1);
     let mut longest = Duration::ZERO;
-    let mut part = |heap: &mut Heap, accesses: usize| {
+    let mut part = |heap: &mut Heap, places: &mut [Option<Place>], accesses: usize| {
         for n in 1..=accesses {
             let owner = trace.access(&mut random);
             let place = places[owner].expect("each record has a place");
@@ -147,7 +147,12 @@ fn run(trace: &Trace, order: &[u32], (kept, partial_fill): (usize, bool), access
             }
         }
     };
-    part(&mut heap, order.len() * accesses);
+    part(&mut heap, &mut places, order.len() * accesses);
+    // Hot records that were paged out in the crowd come back when they are read again.
+    for _ in 0..3 {
+        settle(&mut heap, &mut places, fast);
+        part(&mut heap, &mut places, order.len() / 4);
+    }
     settle(&mut heap, &mut places, fast);
     // Nothing moves while hits are counted: all is within fast memory that counts as being in it.
     let before = heap.stats();
