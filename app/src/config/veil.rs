@@ -303,11 +303,8 @@ fn relay(s: &mut Section<'_, '_>) -> Option<(Place, EpochKey)> {
     s.section("relay", doc, |s| {
         let domain = s.optional::<Domain>("domain", "relay.example", "");
         let address = s.optional::<SocketAddr>("address", "192.0.2.8:7443", "");
-        let key = s.optional::<SealedTo>(
-            "gateway_key",
-            "\"64 digits\"",
-            "As `whimbrel relay key` printed it.",
-        );
+        let key =
+            s.optional::<SealedTo>("gateway_key", "\"64 digits\"", "As `whimbrel relay key` printed it.");
         let id = s.value("gateway_key_id", 1u8, "");
         let place = Place { domain: domain?, address: address? };
         Some((place, EpochKey { id, public: key?.0 }))
