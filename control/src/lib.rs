@@ -59,6 +59,9 @@ pub use refusal::Refusal;
 pub use remedy::{Present, Remedy, Subscriber};
 pub use restart::RESTORED_CLOCK;
 pub use shard::{RestCounters, RestPlace, RestStore, RestVec, Shard};
-pub use state::{AmfContext, Connection, RELEASE_GRACE, Seen, SessionGrant, Source, UeContext, VeilSession};
+pub use state::{
+    AmfContext, Connection, Mobility, RELEASE_GRACE, Seen, SessionGrant, SessionQos, SessionUsage, Source,
+    UeAddress, UeContext, UeLocation, UeRadio, UeSecurity, UeSlices, VeilSession,
+};
 pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

@@ -388,7 +388,7 @@ impl core::fmt::Debug for Exporter {
 /// K_SEAF = HKDF(ss ‖ DH(U, T), transcript), where the transcript is H(H(authReqU) ‖ grant). `None` if the peer's share is of small
 /// order.
 ///
-/// ss keeps it from whoever learns an ephemeral key of U, DH from whoever learns the broker's epoch key later.
+/// ss protects it if an ephemeral key of U becomes known, DH if the broker's epoch key becomes known later.
 pub fn k_seaf(ss: &SharedSecret, own: &PrivateKey, peer: &Share, transcript: &[u8; 32]) -> Option<KSeaf> {
     let dh = own.agree(peer)?;
     let mut ikm = Zeroizing::new([0; 64]);

@@ -1,4 +1,4 @@
-//! Tickets: who attached before passes first while the broker is flooded.
+//! Tickets: a UE that attached before is served first while the broker is flooded.
 //!
 //! A ticket names its user and a number, under the broker's own key. The broker keeps one number for each user, the lowest that is
 //! not used up, and so remembers no tickets: one is good if its number is not below that.

@@ -133,7 +133,7 @@ impl Run {
     /// The UE's first packet by way of the target.
     fn uplink(&mut self) {
         let s = &self.net.cta().contexts().next().expect("a UE").sessions[&psi()];
-        let (ours, address) = (s.n3.expect("a tunnel"), s.ipv4.expect("an address"));
+        let (ours, address) = (s.n3.expect("a tunnel"), s.address.ipv4.expect("an address"));
         let mut inner = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
         inner.extend(address.octets());
         inner.extend([192, 0, 2, 1, 0x10, 1, 0x10, 0, 0, 8, 0, 0]);
@@ -150,7 +150,7 @@ impl Run {
     fn reaches_target(&mut self) -> bool {
         let s = &self.net.cta().contexts().next().expect("a UE").sessions[&psi()];
         let mut packet = vec![0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
-        packet.extend(s.ipv4.expect("an address").octets());
+        packet.extend(s.address.ipv4.expect("an address").octets());
         packet.extend([0x10, 0, 0x10, 1, 0, 12, 0, 0, 1, 2, 3, 4]);
         let sent = self.timed(|net| net.packet(Origin::N6 { dn: DnIndex(0) }, &packet));
         let target = IpAddr::from([127, 0, 1, 2]);

@@ -166,15 +166,15 @@ fn own(ue: &UeContext) -> Vec<Own> {
         // One that the UPF has lost is on its way out, and the UPF may give what was its to others.
         let Some(up_seid) = s.up_seid else { continue };
         own.push(Own::UpSeid(s.upf, up_seid));
-        own.extend(s.ipv4.map(|a| Own::Ipv4(s.dnn.clone(), a)));
-        own.extend(s.ipv6.map(|p| Own::Ipv6(s.dnn.clone(), p)));
+        own.extend(s.address.ipv4.map(|a| Own::Ipv4(s.dnn.clone(), a)));
+        own.extend(s.address.ipv6.map(|p| Own::Ipv6(s.dnn.clone(), p)));
         own.extend(s.n3.map(|t| Own::Teid(s.upf, t.teid)));
     }
     own
 }
 
 fn usage(ue: &UeContext) -> Vec<(Seid, (u64, u64))> {
-    ue.sessions.values().map(|s| (s.cp_seid, s.usage)).collect()
+    ue.sessions.values().map(|s| (s.cp_seid, s.usage.octets)).collect()
 }
 
 fn check(condition: bool, id: UeId, what: impl Debug) {

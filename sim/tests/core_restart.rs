@@ -145,10 +145,14 @@ fn after_a_kill_ues_are_authenticated_before_they_are_served() {
         assert_eq!((restored.ues, restored.doubtful, restored.refused), (6, 6, 0));
         net.settle(SECOND);
         let keys: Vec<_> =
-            ues.iter().map(|&ue| context(&net, ue).expect("it is restored").amf.ng_ksi).collect();
+            ues.iter().map(|&ue| context(&net, ue).expect("it is restored").amf.security.ng_ksi).collect();
         all_are_served(&mut net, &ues);
         for (&ue, before) in ues.iter().zip(keys) {
-            assert_ne!(context(&net, ue).expect("it is served").amf.ng_ksi, before, "{ue:?} has other keys");
+            assert_ne!(
+                context(&net, ue).expect("it is served").amf.security.ng_ksi,
+                before,
+                "{ue:?} has other keys"
+            );
         }
     }
 }

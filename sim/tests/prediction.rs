@@ -34,7 +34,7 @@ fn uplink_by_target(net: &mut Sim) {
 /// What the UPF sends when the UE has.
 fn sent_by_target(net: &mut Sim) -> Vec<(Destination, Vec<u8>)> {
     let s = &context(net).sessions[&psi(1)];
-    let (ours, address) = (s.n3.expect("a tunnel"), s.ipv4.expect("an address"));
+    let (ours, address) = (s.n3.expect("a tunnel"), s.address.ipv4.expect("an address"));
     let mut inner = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
     inner.extend(address.octets());
     inner.extend([192, 0, 2, 1, 0x10, 1, 0x10, 0, 0, 8, 0, 0]);
@@ -220,7 +220,7 @@ fn prepared(seed: u64) -> (Sim, whimbrel_ids::AmfUeNgapId) {
     let id = request(&mut net).amf_ue_ngap_id;
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, true)]));
     assert_eq!((net.take_ngap(SOURCE), net.take_ngap(TARGET)), (vec![], vec![]), "nothing has begun");
-    assert!(context(&net).amf.target.is_none() && !context(&net).is_idle());
+    assert!(context(&net).amf.mobility.target.is_none() && !context(&net).is_idle());
     (net, id)
 }
 

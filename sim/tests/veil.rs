@@ -105,7 +105,7 @@ fn all_identifiers_of_a_veiled_ue_change_at_each_attach() {
             format!("tmsi {:?}", context.amf.tmsi.expect("a 5G-TMSI")),
             format!("amf {:?}", connection.amf_ue_ngap_id),
             format!("tunnel {:?}", session.n3.as_ref().expect("a tunnel").teid),
-            format!("address {:?}", session.ipv4),
+            format!("address {:?}", session.address.ipv4),
         ];
         for id in ids {
             assert!(seen.insert(id.clone()), "attach {attach}: {id} was used before");

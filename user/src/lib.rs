@@ -1,9 +1,9 @@
 //! The user plane function (TS 23.501 §6.2.3) as two pure machines.
 //!
 //! [`UpfC`] is the PFCP endpoint: octets of SMFs in, octets and [`Change`]s out. [`UpfU`] is the packet
-//! pipeline: changes and packets in, verdicts and [`Report`]s out; the reports go back to [`UpfC`]. Whoever
-//! drives them owns sockets, threads and the clock: in one process by function calls ([`Upf`] does just
-//! that), between threads through queues.
+//! pipeline: changes and packets in, verdicts and [`Report`]s out; the reports go back to [`UpfC`]. The
+//! caller owns sockets, threads and the clock, and connects the two by function calls in one process ([`Upf`] does
+//! that) or by queues between threads.
 
 #![forbid(unsafe_code)]
 
@@ -53,7 +53,7 @@ pub use state::{STATE_VERSION, State, StateMemory, StateRefusal};
 mod one_process;
 pub use one_process::{Shards, Upf};
 
-/// For whoever tries the parsers of names with octets of any kind.
+/// For fuzzing the parsers of names.
 #[cfg(feature = "samples")]
 pub fn read_names(octets: &[u8]) {
     pipeline::read_names(octets);

@@ -102,7 +102,7 @@ fn a_successor_is_the_same_upf_to_its_peers() {
     assert_eq!(it.net.upf.c.session_count(), 2);
 }
 
-#[test] // TS 29.244 §6.4: a request that is repeated gets the answer that it got, whichever process gave that
+#[test] // TS 29.244 §6.4: a request that is repeated gets the same answer, no matter which process gave it
 fn a_repeated_request_gets_its_answer_from_the_successor() {
     let mut it = Kept::new(config());
     let answer = it.raw(Seid(0), establishment(1, true, false), 70).unwrap();

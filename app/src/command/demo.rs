@@ -84,7 +84,7 @@ enum Which {
     Survive,
     /// A million registered UEs that are idle, in memory that does not hold them as they are; active UEs beside them (docs/memory.md).
     Sleepers,
-    /// Users of two brokers who move among three operators without a contract (docs/open.md).
+    /// Users of two brokers move among three operators without a contract (docs/open.md).
     Open,
     /// UEs drive among sixteen gNBs, without prediction of handovers and with it (docs/foresight.md).
     Commute,

@@ -127,9 +127,10 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         core::open_smf_n4(&config, None).map_err(|(at, e)| smf_cannot_listen(at, &e))?
     };
     // If all UPFs are elsewhere, this host forwards no packets.
-    let wanted = upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
+    let needs_upf =
+        upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
     let state = place.as_ref().map(|place| place.directory.upf_state()).or(state);
-    let upf = match wanted {
+    let upf = match needs_upf {
         true => {
             let kept = state.as_deref().map(|path| core::open_state(&config, path)).transpose()?;
             let n4 = unit::descriptors::take(unit::descriptors::UPF_N4);
@@ -138,7 +139,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         }
         false => None,
     };
-    if options.strict && ((n2.is_none() && !upf_alone && !shares_n2) || (upf.is_none() && wanted)) {
+    if options.strict && ((n2.is_none() && !upf_alone && !shares_n2) || (upf.is_none() && needs_upf)) {
         return Err(degraded(&console));
     }
     // Last, so that a second start that finds the ports in use does not report a kill.
@@ -196,7 +197,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     drop(api);
     match console.components(|c| c.overall()) {
         _ if died => {
-            std::mem::forget(mark); // the next start tells gNBs what this one cannot
+            std::mem::forget(mark); // the next start sends gNBs what this one cannot
             Err("the control thread ended in a panic: this is a fault of the program, please report it"
                 .into())
         }

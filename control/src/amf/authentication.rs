@@ -170,7 +170,7 @@ const FIRST_KSI: NgKsi = match NgKsi::native(0) {
 /// A key set identifier that the UE does not use now, for else it refuses the challenge with #71 (TS 24.501
 /// §5.4.1.3.2).
 pub(super) fn next_ksi(ue: Ue, offered: NgKsi) -> NgKsi {
-    let last = ue.with(|p| p.amf.ng_ksi).unwrap_or(offered);
+    let last = ue.with(|p| p.amf.security.ng_ksi).unwrap_or(offered);
     let next = if last.has_key() { after(last) } else { FIRST_KSI };
     if next == offered { after(next) } else { next }
 }

@@ -51,7 +51,7 @@ pub(crate) fn request(
         let ambr = p.amf.subscription.as_ref()?.ue_ambr;
         let ambr = UeAggregateMaximumBitRate::new(bits(ambr.dl_kbps), bits(ambr.ul_kbps));
         let fresh = keys.cloned().or_else(|| offer_chain(&mut p.amf))?;
-        Some((capabilities, ambr, fresh, p.amf.allowed_nssai.clone()))
+        Some((capabilities, ambr, fresh, p.amf.slices.allowed.clone()))
     });
     let Some((capabilities, ambr, fresh, allowed)) = ready else {
         // The connection was lost while the handover before this one ended.
@@ -78,7 +78,7 @@ pub(crate) fn request(
     request.location_reporting_request_type = location_reporting::standing(ue);
     emit(ue, to.association, &request.into(), None);
     ue.with(|p| {
-        if let Some(t) = &mut p.amf.target {
+        if let Some(t) = &mut p.amf.mobility.target {
             t.by = By::N2(Phase::Preparing);
         }
     });

@@ -260,5 +260,5 @@ pub(super) fn subscription(qos: &Qos, s_nssai: SNssai, dnn: &Dnn) -> Subscriptio
     }
 }
 
-/// The terms of a grant name no priority: a guest takes nobody's resources, and gives its own to those who may take them.
+/// The terms of a grant name no priority: a guest preempts no UE, and may be preempted.
 const GUEST_ARP: Arp = Arp { priority: 15, may_preempt: false, preemptable: true };

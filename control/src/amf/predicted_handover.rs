@@ -40,7 +40,8 @@ pub(crate) fn start(ue: Ue, to: &HandoverTarget, gnb: GlobalGnbId, tai: Tai) {
     let until = ue.now() + LIFETIME;
     let (target, to) = (Target::asked_for(to), to.clone());
     ue.with(|p| {
-        p.amf.predicted = Some(PredictedHandover { target, to, gnb, tai, until, request: None }.into());
+        p.amf.mobility.predicted =
+            Some(PredictedHandover { target, to, gnb, tai, until, request: None }.into());
     });
     if ue.config().amf.prediction.early_containers {
         ask_source(ue, gnb, tai);
@@ -50,8 +51,8 @@ pub(crate) fn start(ue: Ue, to: &HandoverTarget, gnb: GlobalGnbId, tai: Tai) {
 fn is_possible(ue: Ue, to: &HandoverTarget, tai: Tai) -> bool {
     let free = ue.with(|p| {
         let elsewhere = p.amf.connection.as_ref().is_some_and(|c| c.association != to.association);
-        let same = p.amf.predicted.as_ref().is_some_and(|p| p.target.association == to.association);
-        let handed_over = p.amf.target.is_some() || p.lanes.procedure(Lane::Handover).is_some();
+        let same = p.amf.mobility.predicted.as_ref().is_some_and(|p| p.target.association == to.association);
+        let handed_over = p.amf.mobility.target.is_some() || p.lanes.procedure(Lane::Handover).is_some();
         elsewhere && !same && !handed_over && p.amf.outbound().is_none()
     });
     free && location_reporting::is_predicted(ue)
@@ -78,7 +79,7 @@ pub(crate) fn container(ue: Ue, m: &UplinkUeAssociatedNrppaTransport) -> bool {
     let Ok(Message::HandoverRequired(required)) = Message::decode(&octets) else { return false };
     let awaited = |gnb, tai| {
         ue.with(|p| {
-            let predicted = p.amf.predicted.as_deref().filter(|p| p.request.is_none())?;
+            let predicted = p.amf.mobility.predicted.as_deref().filter(|p| p.request.is_none())?;
             (predicted.gnb == gnb && predicted.tai == tai).then(|| predicted.to.clone())
         })
     };
@@ -91,7 +92,7 @@ pub(crate) fn container(ue: Ue, m: &UplinkUeAssociatedNrppaTransport) -> bool {
     // What cannot be handed over now is found out again when the gNB requires the handover.
     if let Ok(asked) = request(ue, &required, &to, None) {
         ue.with(|p| {
-            if let Some(predicted) = &mut p.amf.predicted {
+            if let Some(predicted) = &mut p.amf.mobility.predicted {
                 predicted.target.by = By::N2(Phase::Preparing);
                 predicted.request = Some(PredictedRequest { required: required.into(), asked, answer: None });
             }
@@ -106,7 +107,7 @@ pub(crate) fn of_target(ue: Ue, message: Message) {
         Message::HandoverRequestAcknowledge(m) => prepared(ue, m),
         Message::HandoverFailure(_) => {
             ue.with(|p| {
-                if let Some(predicted) = &mut p.amf.predicted {
+                if let Some(predicted) = &mut p.amf.mobility.predicted {
                     (predicted.target.by, predicted.request) = (By::N2(Phase::Waiting), None);
                 }
             });
@@ -120,7 +121,7 @@ pub(crate) fn of_target(ue: Ue, message: Message) {
 /// The target is prepared: the UPF learns its tunnels.
 fn prepared(ue: Ue, m: HandoverRequestAcknowledge) {
     let asked = ue.with(|p| {
-        let predicted = p.amf.predicted.as_mut()?;
+        let predicted = p.amf.mobility.predicted.as_mut()?;
         let request = predicted.request.as_ref().filter(|r| r.answer.is_none())?;
         predicted.target.ran_ue_ngap_id = Some(m.ran_ue_ngap_id);
         Some(request.asked.clone())
@@ -129,7 +130,7 @@ fn prepared(ue: Ue, m: HandoverRequestAcknowledge) {
     let Ok((admitted, _)) = admit(ue, &asked, &m) else { return withdraw(ue) };
     ue.smf().expect_arrival(ue, &admitted);
     ue.with(|p| {
-        if let Some(request) = p.amf.predicted.as_mut().and_then(|p| p.request.as_mut()) {
+        if let Some(request) = p.amf.mobility.predicted.as_mut().and_then(|p| p.request.as_mut()) {
             request.answer = Some(m.into());
         }
     });
@@ -146,7 +147,7 @@ pub(crate) fn take(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Option<
                         == m.source_to_target_transparent_container
             })
     };
-    let taken = ue.with(|p| p.amf.predicted.take_if(is_it));
+    let taken = ue.with(|p| p.amf.mobility.predicted.take_if(is_it));
     withdraw(ue);
     taken
 }
@@ -154,14 +155,14 @@ pub(crate) fn take(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Option<
 /// The prediction has expired.
 pub(crate) fn expire(ue: Ue) {
     let now = ue.now();
-    if ue.with(|p| p.amf.predicted.as_ref().is_some_and(|p| p.until <= now)) {
+    if ue.with(|p| p.amf.mobility.predicted.as_ref().is_some_and(|p| p.until <= now)) {
         withdraw(ue);
     }
 }
 
 /// An association is lost: a prediction for its gNB ends.
 pub(crate) fn association_lost(ue: Ue, association: crate::envelope::AssociationId) {
-    let gone = ue.with(|p| p.amf.predicted.take_if(|p| p.target.association == association));
+    let gone = ue.with(|p| p.amf.mobility.predicted.take_if(|p| p.target.association == association));
     if gone.is_some_and(|p| p.request.is_some_and(|r| r.answer.is_some())) {
         ue.smf().handover_ended(ue);
     }
@@ -173,7 +174,7 @@ pub(crate) fn withdraw(ue: Ue) {
 }
 
 fn withdraw_for(ue: Ue, cause: Cause) {
-    let Some(predicted) = ue.with(|p| p.amf.predicted.take()) else { return };
+    let Some(predicted) = ue.with(|p| p.amf.mobility.predicted.take()) else { return };
     if let Some(request) = predicted.request {
         target::release_target(ue, &predicted.target, cause);
         if request.answer.is_some() {

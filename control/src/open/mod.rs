@@ -40,7 +40,7 @@ impl Request {
 /// What came of a question.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// The broker answered with these octets, which nobody has verified yet.
+    /// The broker answered with these octets, which are not verified yet.
     Octets(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
     /// The broker was not reached.
     Unreachable(Unreachable),

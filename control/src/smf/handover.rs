@@ -123,7 +123,7 @@ pub(crate) async fn start_forwarding(
 }
 
 fn departure(ue: Ue, psi: PduSessionId, targets: &[Tunnel], held: bool) -> SessionModificationRequest {
-    let marks = ue.with(|p| p.sessions.get(&psi).map(|s| s.marks.clone())).unwrap_or_default();
+    let marks = ue.with(|p| p.sessions.get(&psi).map(|s| s.qos.marks.clone())).unwrap_or_default();
     n4::departure(targets, held, &marks)
 }
 

@@ -114,7 +114,7 @@ fn n1_message(ue: Ue, psi: PduSessionId, n1: &[u8]) {
 /// The running procedure of a session, or a modification that is about to start.
 fn running(ue: Ue, psi: PduSessionId) -> Option<Procedure> {
     ue.with(|p| {
-        let pending = p.sessions.get(&psi).is_some_and(|s| s.pending_change.is_some());
+        let pending = p.sessions.get(&psi).is_some_and(|s| s.qos.pending_change.is_some());
         let about_to = pending.then_some(Procedure::PduSessionModificationByNetwork);
         p.lanes.procedure(Lane::Session(psi)).or(about_to)
     })
@@ -178,7 +178,7 @@ fn families(session_type: PduSessionType) -> (bool, bool) {
 pub(crate) fn aggregate(ue: &UeContext, coming: &[PduSessionId]) -> Option<Ambr> {
     let most = ue.subscription()?.ue_ambr;
     let counts = |s: &SmContext| s.up != UpState::Inactive || coming.contains(&s.psi);
-    let all = ue.sessions.values().filter(|s| counts(s)).map(|s| s.ambr);
+    let all = ue.sessions.values().filter(|s| counts(s)).map(|s| s.qos.ambr);
     let sum = all.fold(Ambr { ul_kbps: 0, dl_kbps: 0 }, |sum, a| Ambr {
         ul_kbps: sum.ul_kbps.saturating_add(a.ul_kbps),
         dl_kbps: sum.dl_kbps.saturating_add(a.dl_kbps),

@@ -96,7 +96,7 @@ pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), End> {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
             // The UPF numbers its usage reports from the beginning.
-            (s.up_seid, s.counted) = (restored.map(|f| f.seid), None);
+            (s.up_seid, s.usage.counted) = (restored.map(|f| f.seid), None);
         }
     });
     Ok(())
@@ -110,9 +110,9 @@ fn drop_gbr_flows(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -
     short
         && ue.with(|p| {
             let Some(s) = p.sessions.get_mut(&psi) else { return false };
-            let flows = s.flows.len();
-            s.flows.retain(|f| f.gbr.is_none());
-            s.flows.len() < flows
+            let flows = s.qos.flows.len();
+            s.qos.flows.retain(|f| f.gbr.is_none());
+            s.qos.flows.len() < flows
         })
 }
 
@@ -150,9 +150,13 @@ fn established(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> R
     let complete = ue.with(|p| {
         let Some(s) = p.sessions.get_mut(&psi) else { return false };
         // The UPF reports what it chose; a subscriber's static address was in the request.
-        (s.up_seid, s.n3, s.ipv4, s.ipv6) = (seid, tunnel, v4.or(s.ipv4), v6.or(s.ipv6));
+        (s.up_seid, s.n3, s.address.ipv4, s.address.ipv6) =
+            (seid, tunnel, v4.or(s.address.ipv4), v6.or(s.address.ipv6));
         let (v4, v6) = super::families(s.session_type);
-        seid.is_some() && tunnel.is_some() && (!v4 || s.ipv4.is_some()) && (!v6 || s.ipv6.is_some())
+        seid.is_some()
+            && tunnel.is_some()
+            && (!v4 || s.address.ipv4.is_some())
+            && (!v6 || s.address.ipv6.is_some())
     });
     if complete { Ok(()) } else { Err(Refusal::Upf(Some(Cause::MandatoryIeMissing as u8)).into()) }
 }
@@ -204,7 +208,7 @@ pub(super) async fn change(
 pub(super) fn downlink_update(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
     ue.with(|p| {
         let none = Marks::default();
-        modification(downlink, p.sessions.get(&psi).map_or(&none, |s| &s.marks))
+        modification(downlink, p.sessions.get(&psi).map_or(&none, |s| &s.qos.marks))
     })
 }
 

@@ -109,7 +109,7 @@ fn take(
         return Err(CauseMisc::NotEnoughUserPlaneProcessingResources.into());
     };
     let cp_seid = ue.seid(s.psi.value(), clock as u16);
-    (s.upf, s.cp_seid, s.up_seid, s.pending_change, s.forwarding) = (upf, cp_seid, None, None, None);
+    (s.upf, s.cp_seid, s.up_seid, s.qos.pending_change, s.forwarding) = (upf, cp_seid, None, None, None);
     Ok(IncomingSession { psi: s.psi, cp_seid, upf, up_seid })
 }
 

@@ -86,7 +86,7 @@ pub(super) fn establishment(
     for pdr in request.create_pdrs.iter_mut().filter(|_| !dnn.framed_routes.is_empty()) {
         frame(&mut pdr.pdi, s, &dnn.framed_routes);
     }
-    for (flow, rule) in rules_of(&s.flows) {
+    for (flow, rule) in rules_of(&s.qos.flows) {
         request.create_pdrs.extend([true, false].iter().filter_map(|&up| pdrs.dedicated(flow, rule, up)));
     }
 
@@ -95,17 +95,17 @@ pub(super) fn establishment(
     // There is no gNB tunnel yet: packets are buffered.
     let wait = |(id, _)| CreateFar { bar_id: Some(BAR), ..CreateFar::action(id, ApplyAction::BUFF) };
     request.create_fars = vec![CreateFar::forward(UPLINK_FAR, to_network)];
-    request.create_fars.extend(s.marks.fars().map(wait));
+    request.create_fars.extend(s.qos.marks.fars().map(wait));
     request.create_bars = vec![bar(buffering)];
     // TS 29.244 §8.2.83: in seconds.
     let seconds = u32::try_from(inactivity.as_secs()).unwrap_or(u32::MAX);
     request.user_plane_inactivity_timer = (seconds > 0).then_some(UserPlaneInactivityTimer(seconds));
     let mut session = CreateQer::new(SESSION_QER);
-    session.mbr = Some(rates(s.ambr));
+    session.mbr = Some(rates(s.qos.ambr));
     let mut default = CreateQer::new(qer_id(DEFAULT_QFI));
     default.qfi = Some(DEFAULT_QFI);
     request.create_qers = vec![session, default];
-    request.create_qers.extend(s.flows.iter().map(create_qer));
+    request.create_qers.extend(s.qos.flows.iter().map(create_qer));
     request.create_urrs = vec![session_urr(reporting)];
     request
 }
@@ -128,11 +128,11 @@ pub(super) fn restoration(
             pdr.pdi.f_teid = Some(FTeid::given(n3.teid, n3.address));
         }
         for ue in &mut pdr.pdi.ue_ip_addresses {
-            ue.ipv4 = ue.ipv4.and(s.ipv4.map(Choice::Given));
-            ue.ipv6 = ue.ipv6.and(s.ipv6.map(Choice::Given));
+            ue.ipv4 = ue.ipv4.and(s.address.ipv4.map(Choice::Given));
+            ue.ipv6 = ue.ipv6.and(s.address.ipv6.map(Choice::Given));
         }
     }
-    for (id, _) in s.marks.fars() {
+    for (id, _) in s.qos.marks.fars() {
         let fars = request.create_fars.iter_mut().filter(|f| f.far_id == id);
         fars.for_each(|far| far.apply_action = ApplyAction::BUFF | ApplyAction::NOCP);
     }

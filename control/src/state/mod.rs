@@ -21,13 +21,15 @@ mod subscription;
 mod ue_context;
 mod veil_session;
 
-pub use amf_context::{AmfContext, Seen};
+pub use amf_context::{AmfContext, Mobility, Seen, UeLocation, UeRadio, UeSecurity, UeSlices};
 pub use connection::{Connection, RELEASE_GRACE, Source};
 pub use handover::Target;
 pub use qos_flow::{FlowRule, Marks, QosFlow};
 pub use session_grant::SessionGrant;
 pub(crate) use session_grant::UsageReporting;
-pub use sm_context::{Counted, Modification, PendingChange, SmContext, Tunnel, UpState};
+pub use sm_context::{
+    Counted, Modification, PendingChange, SessionQos, SessionUsage, SmContext, Tunnel, UeAddress, UpState,
+};
 pub use subscription::{
     Ambr, Arp, MobilityRestrictions, Priority, ServiceArea, SessionTypes, SubscribedDnn, SubscribedSlice,
     Subscription,
@@ -35,8 +37,10 @@ pub use subscription::{
 pub use ue_context::UeContext;
 pub use veil_session::VeilSession;
 
-pub(crate) use amf_context::{ALLOWED_SLICES_MAX, AREAS_MAX, Locating, NextHop, Reach, Security, VoiceMatch};
-pub(crate) use connection::{PendingSetup, SetupUse};
+pub(crate) use amf_context::{
+    ALLOWED_SLICES_MAX, AREAS_MAX, LocationRequests, NextHop, PagingAid, Reach, Security, VoiceMatch,
+};
+pub(crate) use connection::{PendingSetup, RecentlyReleased, SetupUse};
 pub(crate) use context_transfer::{ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer};
 pub(crate) use handover::{Asked, By, Phase, PredictedHandover, PredictedRequest, QueuedPathSwitch};
 pub(crate) use qos_flow::{DEFAULT_QFI, DEFAULT_RULE};

@@ -103,25 +103,26 @@ impl UeContext {
             ran_ue_ngap_id: Some(c.ran_ue_ngap_id),
         };
         // A predicted target that was asked has a connection too.
-        let predicted = self.amf.predicted.as_ref().filter(|p| p.request.is_some()).map(|p| &p.target);
-        let target = self.amf.target.as_deref().or(predicted).map(|t| N2Names {
+        let predicted =
+            self.amf.mobility.predicted.as_ref().filter(|p| p.request.is_some()).map(|p| &p.target);
+        let target = self.amf.mobility.target.as_deref().or(predicted).map(|t| N2Names {
             association: t.association,
             amf_ue_ngap_id: t.amf_ue_ngap_id,
             ran_ue_ngap_id: t.ran_ue_ngap_id,
         });
-        let source = self.amf.source.as_ref().and_then(|s| s.connection.as_ref());
+        let source = self.amf.mobility.source.as_ref().and_then(|s| s.connection.as_ref());
         [self.amf.connection.as_deref().map(of), target, source.map(of)]
     }
 
     /// Whether no procedure runs.
     pub fn is_idle(&self) -> bool {
-        self.lanes.idle() && self.amf.predicted.is_none()
+        self.lanes.idle() && self.amf.mobility.predicted.is_none()
     }
 
     /// Whether its stored form has all of it: what only running procedures need is not stored.
     pub(crate) fn is_complete_at_rest(&self) -> bool {
         self.is_idle()
-            && self.amf.context_transfer.is_none()
+            && self.amf.mobility.context_transfer.is_none()
             && self.amf.connection.as_ref().is_none_or(|c| c.pending_setups.is_empty())
             && self.sessions.values().all(|s| !s.departing)
     }
@@ -143,8 +144,8 @@ impl UeContext {
             self.lanes.next_deadline(),
             self.amf.reachable_until,
             self.amf.connection_until,
-            self.amf.source.as_ref().and_then(|s| s.until),
-            self.amf.predicted.as_ref().map(|p| p.until),
+            self.amf.mobility.source.as_ref().and_then(|s| s.until),
+            self.amf.mobility.predicted.as_ref().map(|p| p.until),
             self.leaving_until(),
             self.grant_until(),
         ];

@@ -322,7 +322,7 @@ causes! {
 }
 
 causes! {
-    /// Why B rejects what somebody sent it who is not authenticated as an operator. Not signed: a signed word would let
+    /// Why B rejects a message whose sender is not authenticated as an operator. Not signed: a signature would let
     /// anybody make U believe that B refused T's request.
     Rejection, "rejection cause" {
         /// The octets are no request.

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 pub const TICKET_OCTETS: usize = 12 + 16 + 8 + TAG_OCTETS;
 
 /// A single-use ticket that B gives to U at an attach and takes back at the next: a request that carries one is answered before
-/// those that carry none. Nobody but B can read it.
+/// those that carry none. Only B can read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub [u8; TICKET_OCTETS]);
 
@@ -247,7 +247,7 @@ impl AnswerKey {
 pub struct AuthReqT {
     /// U's request.
     pub request: AuthReqU,
-    /// Who T is.
+    /// T.
     pub certificate: Certificate,
     /// What T offers.
     pub terms: Terms,

@@ -25,7 +25,7 @@ const PATIENCE_S: f64 = 12.0;
 const PAGED_AFTER: Duration = Duration::from_millis(60);
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What became of the canaries, for whoever looks on.
+/// What became of the canaries.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     pub(crate) completed: AtomicU64,

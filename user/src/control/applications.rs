@@ -1,6 +1,6 @@
 //! PFD management in the UP function: TS 29.244 §6.2.5.3.
 //!
-//! PFDs apply to the whole UPF, whichever SMF provisions them. They end with the association of that SMF: then the configuration's
+//! PFDs apply to the whole UPF, no matter which SMF provisions them. They end with the association of that SMF: then the configuration's
 //! definition of the application applies again, or none. Sessions whose rules name an application get its new descriptions
 //! some at a time.
 

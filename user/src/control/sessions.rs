@@ -16,8 +16,8 @@ use crate::session_id::{SessionId, Teids, mix};
 
 /// Former rules that wait until no packet thread uses them: with a thousand filters each, two hundred megabytes.
 const RETIRED_MAX: usize = 1_024;
-/// Places that are left free before one is used again, besides a part of those that are taken. An address follows its place, and who
-/// answers to an address should not change faster than peers forget.
+/// Places that are left free before one is used again, besides a part of those that are taken. An address follows its place, and the
+/// UE behind an address should not change faster than peers forget.
 const REST_MIN: usize = 1_024;
 /// So that tables grow by no more than an eighth.
 const REST_PART: usize = 8;

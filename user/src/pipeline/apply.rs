@@ -210,7 +210,7 @@ impl UpfU {
         }
     }
 
-    /// What went through a firewall ends: whoever gets the addresses next has not asked for it.
+    /// What went through a firewall ends: the next UE with these addresses has not asked for it.
     fn forget_flows(&mut self, index: u32, rules: &SessionRules) {
         if let Some(firewall) = self.shared.firewall(rules.data_network).filter(|_| rules.firewalled) {
             firewall.forget(index);

@@ -389,7 +389,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each record is the one before or the one after the write that the process died in, whichever octet was the last.
+        /// Each record is the one before or the one after the write that the process died in, at any octet.
         #[test]
         fn a_process_that_dies_at_any_octet_leaves_every_record_whole(
             steps in proptest::collection::vec((0..4u32, 0..700usize, any::<u8>()), 1..30),

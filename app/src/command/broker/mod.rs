@@ -39,7 +39,7 @@ pub(crate) enum BrokerCommand {
     },
     /// Print the defaults as a commented YAML file.
     Config,
-    /// Users: who has a SIM of this broker.
+    /// Users: the holders of a SIM of this broker.
     User {
         #[command(subcommand)]
         command: user::UserCommand,

@@ -91,7 +91,7 @@ impl ControlLoop {
         let context = self.active.cta().context(ue);
         let open = |(uplink, octets): &(bool, Vec<u8>)| {
             let direction = if *uplink { Direction::Uplink } else { Direction::Downlink };
-            context?.amf.security.as_deref()?.read_again(direction, octets)
+            context?.amf.security.current.as_deref()?.read_again(direction, octets)
         };
         messages.iter().map(open).collect()
     }
@@ -126,7 +126,7 @@ impl ControlLoop {
         Some(operation)
     }
 
-    /// Asks for UEs at whichever CPFs serve them.
+    /// Asks for UEs at the CPFs that serve them.
     fn query_ues(&mut self, now: Instant, which: UeQuery, reply: UeQueryReply) {
         match (self.role.pool_mut(), self.active.cta().cpf()) {
             (Some(pool), _) => pool.query_ues(which, reply),

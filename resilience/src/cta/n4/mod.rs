@@ -1,4 +1,4 @@
-//! The CTA's end of N4: the one PFCP entity that UPFs see, whichever CPF runs a UE's procedures.
+//! The CTA's end of N4: the one PFCP entity that UPFs see, no matter which CPF runs a UE's procedures.
 //!
 //! It sets up the association (TS 29.244 §6.2.6.2.1, TS 23.502 §4.4.3.1), without which there is no session (TS 29.244 §6.2.1), supervises
 //! it, assigns sequence numbers, repeats unanswered requests from the same address under the same number (TS 29.244 §6.4), and answers a
