@@ -40,9 +40,10 @@ pub use firewall::{Firewall, FirewallRule, FirewallRuleError, Nat, Timeouts};
 pub use isolation::{CoreEndpoint, HostAddresses, IpNetwork, Isolation};
 pub use limits::*;
 pub use pipeline::{
-    Counters, Destination, DestinationFilter, DropReason, FastEntry, FastPath, FastPathCounters,
-    FirewallCounters, Origin, PACKET_HEADROOM, Packet, PathUse, SessionCounters, Slot, Stage, StageObserver,
-    Steering, UpfU, Verdict, fast_state, packet_room,
+    ACTIVE_WITHIN, Counters, Destination, DestinationFilter, DropReason, FastEntry, FastPath,
+    FastPathCounters, FirewallCounters, NetworkUsage, Origin, PACKET_HEADROOM, Packet, PathUse,
+    SessionCounters, SessionTable, Slot, Stage, StageObserver, Steering, UpfU, UsageSurvey, Verdict,
+    fast_state, packet_room,
 };
 pub use pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};

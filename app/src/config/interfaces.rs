@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use whimbrel_user::{FirewallRule, SHARDS_MAX};
+use whimbrel_user_io::Harvest;
 
 use super::isolation::Network;
 use super::section::Section;
-use super::value::words;
+use super::value::{Value, words};
 
 /// Default address: an unconfigured core exposes nothing.
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -25,6 +26,9 @@ const RTO_MIN: Duration = Duration::from_millis(400);
 
 /// Longest busy polling in microseconds: longer than any pause of a loaded network.
 const BUSY_POLL_US_MAX: u32 = 1_000_000;
+
+/// More than ten times the delay is no budget.
+const HARVEST_PERCENT_MAX: u16 = 1_000;
 
 /// N2: NGAP over SCTP (TS 38.412).
 #[derive(Clone, Debug)]
@@ -64,6 +68,7 @@ pub(crate) struct N3 {
     pub(crate) io: IoChoice,
     pub(crate) threads: u8,
     pub(crate) busy_poll_us: u32,
+    pub(crate) harvest: Harvest,
     pub(crate) gnb_networks: Vec<Network>,
 }
 
@@ -86,6 +91,27 @@ words! {
         IoChoice::Udp = "udp",
         IoChoice::AfXdp = "af_xdp",
         IoChoice::Xdp = "xdp",
+    }
+}
+
+impl Value for Harvest {
+    fn read(text: &str) -> Result<Self, String> {
+        let expected = || "off, or p95 and a percentage, such as p95 +30 %".to_string();
+        let text = text.trim();
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        let percent = text.strip_prefix("p95").and_then(|rest| rest.trim().strip_prefix('+'));
+        let percent = percent.and_then(|rest| rest.strip_suffix('%')).ok_or_else(expected)?;
+        let percent = percent.trim().parse().ok().filter(|n| (1..=HARVEST_PERCENT_MAX).contains(n));
+        percent.map(Self::p95).ok_or_else(expected)
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Off => "off".into(),
+            Self::P95 { percent, .. } => format!("p95 +{percent} %"),
+        }
     }
 }
 
@@ -221,6 +247,12 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
                 0,
                 "Busy polling: microseconds that packet threads poll AF_XDP's rings before they sleep, for less delay at the \
                  cost of a processor. 0: interrupts wake them.",
+            ),
+            harvest: s.value(
+                "harvest",
+                Harvest::Off,
+                "Survey of all sessions' usage by the packet threads, in time that packets leave: off, or by how much the 95th percentile of \
+                 a packet's time in its thread may grow for it, such as p95 +30 %. While a survey runs the threads poll. See docs/harvest.md.",
             ),
             gnb_networks: s.list(
                 "gnb_networks",

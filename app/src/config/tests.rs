@@ -147,6 +147,8 @@ fn problems_are_reported_with_line_column_and_fix() {
             "n3:\n  busy_poll_us: 2000000\n",
             "w.yaml:2:17: n3.busy_poll_us: busy polling for 2000000 microseconds",
         ),
+        ("n3:\n  harvest: p95 30\n", "w.yaml:2:12: n3.harvest: `p95 30` is not understood"),
+        ("n3:\n  harvest: p95 +0 %\n", "write off, or p95 and a percentage, such as p95 +30 %"),
         ("n3:\n  address: 10.45.0.9\n", "w.yaml:2:12: n3.address: 10.45.0.9 is in the pool of `internet`"),
         ("n3:\n  address: 0.0.0.0\n", "w.yaml:2:12: n3.address: gNBs cannot send to an unspecified address"),
         (
@@ -192,6 +194,17 @@ fn a_slice_has_one_rate() {
     assert_eq!((second.ul_kbps, second.dl_kbps), (1_000_000, 20_000));
     let refused = read(&rates("1")).expect_err("two rates");
     assert!(refused.contains("slice 1 has two rates"), "{refused}");
+}
+
+#[test]
+fn background_work_of_packet_threads_is_off_or_has_a_budget() {
+    use whimbrel_user_io::Harvest;
+    let of = |text: &str| read(&format!("n3:\n  harvest: {text}\n")).unwrap().n3.harvest;
+    assert_eq!(read("").unwrap().n3.harvest, Harvest::Off);
+    assert_eq!(of("off"), Harvest::Off);
+    for text in ["p95 +30 %", "p95 +30%", "p95+30 %"] {
+        assert_eq!(of(text), Harvest::p95(30), "{text}");
+    }
 }
 
 #[test]

@@ -412,6 +412,7 @@ impl LocalUpf {
             value,
         }));
         samples.push(one(Metric::UpfIoReceiveErrors, io.receive_errors));
+        samples.extend(self.harvested());
         if let Some(n4) = &self.n4 {
             let c = n4.counters;
             samples.extend([
@@ -429,6 +430,28 @@ impl LocalUpf {
             label: Some(reason.name().into()),
             value: c.dropped(reason),
         }));
+        samples
+    }
+
+    /// What the packet threads' background work has done, and what it found; nothing where it is off.
+    fn harvested(&self) -> Vec<Sample> {
+        let h = self.plane.harvest_counters();
+        let one = |metric, value| Sample { metric, label: None, value };
+        let of = |metric, label: &str, value| Sample { metric, label: Some(label.into()), value };
+        let mut samples = vec![
+            one(Metric::HarvestSurveys, h.surveys),
+            one(Metric::HarvestWork, h.work_ns() / 1_000),
+            of(Metric::HarvestSessions, "idle", h.places_idle),
+            of(Metric::HarvestSessions, "stall", h.places_in_stalls),
+            one(Metric::HarvestCost, h.cost_percent()),
+        ];
+        for (network, usage) in self.networks.iter().zip(&h.usage) {
+            let dnn = network.dnn.to_string();
+            samples.push(of(Metric::SurveySessions, &dnn, usage.sessions));
+            samples.push(of(Metric::SurveyActive, &dnn, usage.active));
+            samples.push(of(Metric::SurveyUplink, &dnn, usage.ul_octets));
+            samples.push(of(Metric::SurveyDownlink, &dnn, usage.dl_octets));
+        }
         samples
     }
 
@@ -534,6 +557,7 @@ pub(super) fn plane_config(
         forwarding: c.n6.forwarding,
         journal: Some(c.store.path.with_extension("host")),
         keeps_state,
+        harvest: c.n3.harvest,
         restored_within: if alone { RESTORED_WITHIN } else { Duration::ZERO },
         clock: Arc::new(clock::now),
         user: user.clone(),

@@ -15,7 +15,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_harvest::{Harvest, Work};
 use whimbrel_ids::Instant;
-use whimbrel_user::{Stage, StageObserver};
+use whimbrel_user::{SessionTable, Stage, StageObserver};
 
 use super::finish;
 use super::population::{Packets, Population, Traffic};
@@ -158,7 +158,7 @@ impl StageObserver for Stalls<'_> {
     fn done(&mut self, _: Stage) {}
 
     #[inline]
-    fn loading(&mut self) {
+    fn loading(&mut self, _: SessionTable<'_>) {
         self.0.stall();
     }
 }

@@ -1,6 +1,6 @@
 //! A CPF's side of the UEs of which it is the primary.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_control::UeId;
 
@@ -24,13 +24,15 @@ pub struct Ran<S> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Primary<S> {
     unreleased: Gate<Ran<S>>,
+    /// Checkpoints whose inputs are all released: they leave at once.
+    released: VecDeque<(UeId, u64, S)>,
     /// Checkpoints of each UE that wait: only the newest is sent.
     idle: BTreeMap<UeId, u32>,
 }
 
 impl<S> Default for Primary<S> {
     fn default() -> Self {
-        Self { unreleased: Gate::default(), idle: BTreeMap::new() }
+        Self { unreleased: Gate::default(), released: VecDeque::new(), idle: BTreeMap::new() }
     }
 }
 
@@ -44,10 +46,17 @@ impl<S> Primary<S> {
         self.unreleased.hold(ran);
     }
 
-    /// A UE's checkpoint is to be sent again: it leaves when all earlier batches are released.
+    /// The checkpoint of a UE that is idle is to be sent again: it leaves when the UE's own batches are released. Those of other UEs do not
+    /// matter, which may be in the middle of a procedure, so that their release is not reported for a while.
     pub fn again(&mut self, ue: UeId, clock: u64, state: S) {
-        *self.idle.entry(ue).or_default() += 1;
-        self.unreleased.hold(Ran { ue, clock, idle: Some(state) });
+        match self.unreleased.last_waiting(|ran| ran.ue == ue) {
+            None => self.released.push_back((ue, clock, state)),
+            Some(last) if last.idle.is_none() => {
+                (last.clock, last.idle) = (clock, Some(state));
+                *self.idle.entry(ue).or_default() += 1;
+            }
+            Some(_) => {}
+        }
     }
 
     /// The CTA has released this many batches of the link, counted from its beginning.
@@ -57,6 +66,9 @@ impl<S> Primary<S> {
 
     /// Takes a checkpoint that may leave: UE, clock of the last input, state.
     pub fn due(&mut self) -> Option<(UeId, u64, S)> {
+        if let Some(released) = self.released.pop_front() {
+            return Some(released);
+        }
         while let Some(ran) = self.unreleased.pass() {
             let Some(state) = ran.idle else { continue };
             let newer = self.idle.get_mut(&ran.ue).map_or(0, |n| {
@@ -69,5 +81,45 @@ impl<S> Primary<S> {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UE: UeId = UeId { slot: 1, generation: 1 };
+    const OTHER: UeId = UeId { slot: 2, generation: 1 };
+
+    fn ran(ue: UeId, clock: u64, idle: Option<&'static str>) -> Ran<&'static str> {
+        Ran { ue, clock, idle }
+    }
+
+    #[test] // the other UE may wait for its broker for seconds, and the backup be the only one that can take this UE over
+    fn a_checkpoint_for_a_new_backup_does_not_wait_for_batches_of_other_ues() {
+        let mut primary = Primary::default();
+        primary.ran(ran(OTHER, 1, None));
+        primary.again(UE, 4, "state");
+        assert_eq!((primary.due(), primary.due()), (Some((UE, 4, "state")), None));
+    }
+
+    #[test] // rule 1
+    fn a_checkpoint_for_a_new_backup_waits_for_the_ues_own_batches() {
+        let mut primary = Primary::default();
+        primary.ran(ran(UE, 4, None));
+        primary.ran(ran(OTHER, 1, None));
+        primary.again(UE, 4, "state");
+        assert_eq!(primary.due(), None);
+        primary.released(1);
+        assert_eq!((primary.due(), primary.due()), (Some((UE, 4, "state")), None));
+    }
+
+    #[test]
+    fn a_checkpoint_that_waits_anyway_is_sent_once() {
+        let mut primary = Primary::default();
+        primary.ran(ran(UE, 4, Some("state")));
+        primary.again(UE, 4, "state");
+        primary.released(1);
+        assert_eq!((primary.due(), primary.due()), (Some((UE, 4, "state")), None));
     }
 }

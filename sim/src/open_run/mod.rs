@@ -114,9 +114,9 @@ const REPLICAS: usize = 1;
 const PACE: Duration = Duration::from_secs(6);
 /// Mean time between two steps in each of which something may fail.
 const TROUBLE: Duration = Duration::from_millis(1_500);
-/// After a loss another process of the same operator is not lost for so long: two losses at once may take all holders of a UE's state, and a UE
-/// that waits for its broker, 10 s at most, gets no other backup meanwhile.
-const LOSSES_APART: Duration = Duration::from_secs(15);
+/// After a loss is planned another process of the same operator is not lost for so long: two losses at once may take all holders of a UE's state.
+/// The first comes up to 60 messages later, so that both may be closer.
+const LOSSES_APART: Duration = Duration::from_secs(4);
 /// Bursts of packets to a UE, each so long after the one before, of fewer packets than this.
 const BURSTS: u8 = 4;
 const BURSTS_APART: Duration = Duration::from_millis(200);

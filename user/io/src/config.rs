@@ -10,6 +10,7 @@ use whimbrel_ids::Instant;
 use whimbrel_user::DataNetwork;
 
 use crate::gre::Tunnel;
+use crate::harvest::Harvest;
 
 /// The program's one clock.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -103,6 +104,8 @@ pub struct Config {
     pub keeps_state: bool,
     /// For so long from the start no error indications are sent to gNBs: SMFs may restore sessions.
     pub restored_within: Duration,
+    /// How much the packet threads' background work may cost packets.
+    pub harvest: Harvest,
     /// The program's clock.
     pub clock: Clock,
 }
@@ -127,6 +130,7 @@ impl Config {
             journal: None,
             keeps_state: false,
             restored_within: Duration::ZERO,
+            harvest: Harvest::Off,
             clock: system_clock(),
         }
     }

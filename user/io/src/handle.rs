@@ -19,6 +19,7 @@ use crate::beats::Beats;
 use crate::channel::Receiver;
 use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, Obstacle, StartError};
+use crate::harvest::{Harvest, HarvestCounters};
 use crate::host::addresses::{self, Watch};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::af_xdp::xdp_fast_path::Memory as FastMemory;
@@ -206,6 +207,9 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
             .map_err(StartError::System)?;
         handle.threads.push(thread);
     }
+    if config.harvest != Harvest::Off {
+        handle.set_harvest(config.harvest);
+    }
     if let Some(known) = addresses {
         let shared = Arc::clone(&handle.shared);
         let send = move |host: Arc<HostAddresses>| {
@@ -265,7 +269,10 @@ impl Handle {
         let thread = &self.shared.threads[self.steering.of_change(&change)];
         thread.requests.send(Request::Change(change)).map_err(|r| match r {
             Request::Change(change) => QueueFull(change),
-            Request::SessionCounters(..) | Request::PathUsed(..) | Request::HostAddresses(..) => {
+            Request::SessionCounters(..)
+            | Request::PathUsed(..)
+            | Request::HostAddresses(..)
+            | Request::Harvest(..) => {
                 unreachable!("what comes back is what was given")
             }
         })
@@ -292,8 +299,25 @@ impl Handle {
         self.published().fold(IoCounters::default(), |sum, counters| sum + counters.1)
     }
 
+    /// What background work was done, at most some 20 ms ago while packets flow; nothing where it is off.
+    pub fn harvest_counters(&self) -> HarvestCounters {
+        let mut sum = HarvestCounters::default();
+        self.published().for_each(|counters| sum.add(&counters.2));
+        sum
+    }
+
+    /// From now on background work may cost so much.
+    pub fn set_harvest(&self, harvest: Harvest) {
+        for thread in &self.shared.threads {
+            // Full for a burst's time at most: a packet thread empties its queue before each burst.
+            while thread.requests.send(Request::Harvest(harvest)).is_err() && self.is_running() {
+                std::thread::yield_now();
+            }
+        }
+    }
+
     /// The last reported counters of each thread.
-    fn published(&self) -> impl Iterator<Item = MutexGuard<'_, (Counters, IoCounters)>> {
+    fn published(&self) -> impl Iterator<Item = MutexGuard<'_, (Counters, IoCounters, HarvestCounters)>> {
         let all = self.shared.threads.iter();
         all.map(|t| t.counters.lock().unwrap_or_else(PoisonError::into_inner))
     }

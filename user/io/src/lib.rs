@@ -12,6 +12,7 @@ mod error;
 pub mod fuzz;
 mod gre;
 mod handle;
+mod harvest;
 mod host;
 mod inter_thread_queues;
 #[cfg(feature = "measure")]
@@ -33,6 +34,7 @@ pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLin
 pub use error::{NoInterface, Notice, Obstacle, StartError};
 pub use gre::Tunnel;
 pub use handle::{Handle, QueueFull};
+pub use harvest::{Harvest, HarvestCounters};
 pub use ports::af_xdp::Rings;
 pub use ports::descriptors::Descriptors;
 #[cfg(feature = "measure")]

@@ -1,6 +1,8 @@
 //! What measurements of packet I/O need besides a user plane: frames from nowhere, an end for them, and a program that does no more than
 //! any must. Not for the product.
 
+mod paced;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -15,9 +17,12 @@ use crate::handle::{Handle, Host, spawn};
 use crate::ports::Ports;
 use crate::sys::bpf::{Attach, DeviceMap, HashOf, Instruction, Link, Program, SharedArray};
 use crate::sys::datagrams::Datagrams;
+use crate::sys::scheduling;
+pub use crate::sys::scheduling::Priority;
 use crate::thread::IoCounters;
 use crate::xdp::measure as programs;
 pub use crate::xdp::measure::{Addresses, Step};
+pub use paced::{Draw, Pace, Paced, paced};
 
 /// A user plane whose threads receive packets without end, each its own again and again, and whose packets go nowhere.
 ///
@@ -59,6 +64,16 @@ impl Ports for Endless {
     fn lost(&self) -> u64 {
         0
     }
+}
+
+/// The calling thread runs on this processor alone, as do threads that it starts. Errors: those of sched_setaffinity(2).
+pub fn run_on(processor: usize) -> io::Result<()> {
+    scheduling::run_on(processor)
+}
+
+/// It runs when this priority says, as do threads that it starts. Errors: those of sched_setscheduler(2).
+pub fn run_at(priority: Priority) -> io::Result<()> {
+    scheduling::run_at(priority)
 }
 
 /// A socket that sends datagrams in rows, as the UPF's does.

@@ -17,6 +17,7 @@ use whimbrel_user::{
 use crate::beats::Beats;
 use crate::channel::{Receiver, Sender, channel};
 use crate::config::Clock;
+use crate::harvest::{Background, Harvest, HarvestCounters};
 use crate::inter_thread_queues::{InterThreadQueues, inter_thread_queues};
 use crate::ports::af_xdp::xdp_fast_path::XdpFastPath;
 use crate::ports::{BURST, Ports};
@@ -104,12 +105,14 @@ pub(crate) enum Request {
     PathUsed(IpAddr, PathUse),
     /// The host takes packets for these addresses.
     HostAddresses(Arc<HostAddresses>),
+    /// How much background work may cost.
+    Harvest(Harvest),
 }
 
 /// What one packet thread and the others share.
 pub(crate) struct Public {
     pub(crate) requests: Sender<Request>,
-    pub(crate) counters: Mutex<(Counters, IoCounters)>,
+    pub(crate) counters: Mutex<(Counters, IoCounters, HarvestCounters)>,
 }
 
 /// What all packet threads and the others share.
@@ -177,6 +180,8 @@ struct Worker<'s, P> {
     own: Vec<SocketAddr>,
     /// Copies of this turn.
     copies: Vec<Tapped>,
+    /// Work for the time that packets leave.
+    background: Option<Background>,
 }
 
 /// Runs until stopped.
@@ -207,6 +212,7 @@ pub(crate) fn run<P: Ports>(
         published: Instant::ZERO,
         own,
         copies: Vec::new(),
+        background: None,
     };
     while shared.waits.load(Ordering::Acquire) && !shared.stop.load(Ordering::Acquire) {
         if w.requests(clock()) == 0 {
@@ -214,7 +220,6 @@ pub(crate) fn run<P: Ports>(
         }
     }
     while w.requests(clock()) > 0 {}
-    let busy_poll = w.ports.busy_poll();
     let (mut idle, mut last) = (0u32, Instant::ZERO);
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock();
@@ -238,7 +243,7 @@ pub(crate) fn run<P: Ports>(
         if tapped {
             w.copy_received(now, &slots[handed..n]);
         }
-        w.upf.burst(now, &mut slots[..n]);
+        w.burst(now, &mut slots[..n]);
         if w.upf.next_deadline().is_some_and(|at| at <= now) {
             w.upf.tick(now); // what the burst itself has made due: router advertisements
         }
@@ -246,8 +251,10 @@ pub(crate) fn run<P: Ports>(
         w.hand_over(&mut slots[..n]);
         w.upf.offload_ready(now, n < BURST);
         w.tell(now, n == 0 && idle == SPINS);
+        let (background, upf) = (w.background.as_mut(), &w.upf);
+        let worked = background.is_some_and(|background| background.looked(now, n, upf));
         (idle, last) = if n == 0 { (idle.saturating_add(1), last) } else { (0, now) };
-        if idle > SPINS && now.since(last) >= busy_poll {
+        if idle > SPINS && !worked && now.since(last) >= w.ports.busy_poll() {
             w.sleep(clock);
             idle = SPINS - 1;
         }
@@ -279,6 +286,7 @@ impl<P: Ports> Worker<'_, P> {
                 Request::Change(change) => self.upf.apply(now, change),
                 Request::PathUsed(peer, what) => self.upf.path_used(now, peer, what),
                 Request::HostAddresses(host) => self.upf.set_host_addresses(host),
+                Request::Harvest(harvest) => self.background = Background::new(harvest, now),
                 Request::SessionCounters(id, answer) => {
                     // The asker may have given up.
                     answer.try_send(self.upf.session_counters(id)).ok();
@@ -286,6 +294,14 @@ impl<P: Ports> Worker<'_, P> {
             }
         }
         requests
+    }
+
+    /// Decides on a burst, with background work while its memory is loaded.
+    fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
+        match self.background.as_mut().and_then(|background| background.in_stalls(now)) {
+            None => self.upf.burst(now, slots),
+            Some(mut in_stalls) => self.upf.burst_observed(now, slots, &mut in_stalls),
+        }
     }
 
     /// Copies the datagrams of a burst, before the pipeline takes their headers off.
@@ -365,7 +381,8 @@ impl<P: Ports> Worker<'_, P> {
             self.io.fast_sessions = self.upf.offloaded();
             let mut public =
                 self.shared.threads[self.ends.number].counters.lock().unwrap_or_else(PoisonError::into_inner);
-            *public = (self.upf.counters().clone(), self.io);
+            let harvested = self.background.as_ref().map(|b| b.counters().clone()).unwrap_or_default();
+            *public = (self.upf.counters().clone(), self.io, harvested);
         }
     }
 
@@ -388,7 +405,8 @@ impl<P: Ports> Worker<'_, P> {
         // Packets of the fast path are reported as often as if they came here.
         let longest = if self.fast { PUBLISH_EVERY } else { SLEEP_MAX };
         let end_of_path = self.ends_of_paths.front().map(|(at, ..)| *at);
-        let next = [self.upf.next_deadline(), self.upf.next_offload(), end_of_path];
+        let background = self.background.as_ref().map(Background::next_deadline);
+        let next = [self.upf.next_deadline(), self.upf.next_offload(), end_of_path, background];
         let next = next.into_iter().flatten().min();
         let until = next.map_or(longest, |at| at.since(clock()).min(longest));
         let mut fds = self.ports.descriptors();

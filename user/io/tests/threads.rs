@@ -9,7 +9,7 @@ use common::*;
 use whimbrel_gtpu::Gtpu;
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_user::{Destination, DnIndex, Origin, SessionId};
-use whimbrel_user_io::{Memory, N3Io, UserPlane};
+use whimbrel_user_io::{Harvest, HarvestCounters, Memory, N3Io, UserPlane};
 
 const THREADS: usize = 4;
 const GNB_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(GNB), 2152);
@@ -124,6 +124,35 @@ fn a_packet_that_follows_a_change_meets_it_at_any_thread() {
     }
     eventually(|| net.handle.counters().sessions == 0, || "sessions are left".into());
     assert_eq!(net.handle.counters().dropped.iter().sum::<u64>(), 0);
+}
+
+/// Packets of sessions of all threads pass as without background work, and the survey's sums are those of the counters.
+#[test]
+fn background_work_surveys_the_sessions_of_all_threads() {
+    let (net, memory, sessions) = in_memory(40);
+    net.handle.set_harvest(Harvest::p95(50));
+    for n in 0..20 {
+        for (i, (_, teid, ue)) in sessions.iter().enumerate() {
+            let from_gnb = Origin::N3 { peer: GNB_ADDRESS, local: UPF.into() };
+            assert!(memory.put_at(i % THREADS, from_gnb, &g_pdu(*teid, &udp(*ue, SERVER, n))));
+        }
+    }
+    let passed = || net.handle.counters().ul_packets == 20 * sessions.len() as u64;
+    eventually(passed, || format!("{:?}", net.handle.counters()));
+    // The rounds that run have read some of the sessions before their packets came: others begin.
+    net.handle.set_harvest(Harvest::p95(50));
+    let sums = || {
+        let harvested = net.handle.harvest_counters();
+        let usage = harvested.usage.first().copied().unwrap_or_default();
+        (harvested.surveys, usage.sessions, usage.active, usage.ul_octets)
+    };
+    let octets = net.handle.counters().ul_octets;
+    let all = (THREADS as u64, 40, 40, octets);
+    eventually(|| sums() == all, || format!("{:?} instead of {all:?}", sums()));
+    let harvested = net.handle.harvest_counters();
+    assert!(harvested.places_idle > 0 && harvested.work_ns() > 0, "{harvested:?}");
+    net.handle.set_harvest(Harvest::Off);
+    eventually(|| net.handle.harvest_counters() == HarvestCounters::default(), || "it is not off".into());
 }
 
 /// What a thread cannot hand over, because the other has too much, is counted.

@@ -12,6 +12,7 @@ use super::inner::Inner;
 use super::plain::{Decision, Hot, Second};
 use super::session::SessionU;
 use super::stages::{Ingress, Pdu};
+use super::survey::SessionTable;
 use super::{Origin, SessionKey, Slot, UpfU, Verdict, is_link_scope};
 
 /// Packets whose memory is loaded together: twice the line fill buffers of a core, as many as drivers receive at once.
@@ -45,9 +46,9 @@ pub trait StageObserver {
     /// The step is over.
     fn done(&mut self, stage: Stage);
 
-    /// What the next lines read is being loaded from memory for the whole burst: time for other work.
+    /// What the next lines read is being loaded from memory for the whole burst: time for other work, which may read the sessions.
     #[inline]
-    fn loading(&mut self) {}
+    fn loading(&mut self, _sessions: SessionTable<'_>) {}
 
     /// A packet was decided on. Returns the time of the next one: a measurement makes it depend on that verdict, so that the processor
     /// cannot overlap the cache misses of two packets.
@@ -91,7 +92,7 @@ impl UpfU {
         for slots in slots.chunks_mut(TOGETHER) {
             let mut items = [NOTHING; TOGETHER];
             prefetch_headers(slots);
-            observer.loading();
+            observer.loading(self.session_table());
             for (item, slot) in items.iter_mut().zip(&*slots) {
                 parse(item, slot, &self.shared.guard);
             }
@@ -131,7 +132,7 @@ impl UpfU {
                 network.addresses.prefetch(inner.destination);
             }
         }
-        observer.loading();
+        observer.loading(self.session_table());
         for (item, slot) in items.iter_mut().zip(slots) {
             let Some(inner) = &item.inner else { continue };
             item.session = match slot.origin {
@@ -151,7 +152,7 @@ impl UpfU {
             };
             self.sessions.prefetch(item.session);
         }
-        observer.loading();
+        observer.loading(self.session_table());
         let items = &items[..slots.len()];
         self.touch_full(items);
         if !self.predictions.is_empty() {

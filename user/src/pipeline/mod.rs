@@ -36,6 +36,7 @@ mod shared;
 mod slice;
 mod stages;
 mod strays;
+mod survey;
 mod timers;
 mod traffic;
 mod unstructured;
@@ -77,6 +78,7 @@ use shard::{Common, Shard};
 use shared::Shared;
 use stages::{Ingress, Pdu};
 use strays::Strays;
+pub use survey::{ACTIVE_WITHIN, NetworkUsage, SessionTable, UsageSurvey};
 
 /// Where a packet came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -347,6 +347,14 @@ impl Hot {
         (Destination::N3 { peer, tos: self.tos }, GpduHeader::new(self.gnb_teid, self.container))
     }
 
+    pub(super) fn data_network(&self) -> DnIndex {
+        self.data_network
+    }
+
+    pub(super) fn last_packet(&self) -> Instant {
+        self.written.last_packet
+    }
+
     /// What was counted since it was folded.
     fn counted(&self) -> Counted {
         let w = &self.written;
@@ -500,6 +508,13 @@ const _: () = assert!(size_of::<Cold>() <= 304);
 impl Cold {
     pub(super) fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// Begins to load what it had counted when it was folded.
+    #[inline]
+    pub(super) fn prefetch_counters(&self) {
+        prefetch(&self.counters.ul_packets);
+        prefetch(&self.counters.dropped);
     }
 
     /// Its local tunnels.

@@ -13,6 +13,7 @@ use whimbrel_pages::{PAGE_OCTETS, Pages};
 use super::fast::Offloader;
 use super::plain::{Cold, Hot, Second, Shapes};
 use super::session::{SessionCounters, SessionU};
+use crate::config::DnIndex;
 use crate::session_id::SessionId;
 
 /// Sessions of a block: their hot parts fill a large page, which is laid out while a driver's queue fills. With twelve million sessions
@@ -60,6 +61,11 @@ impl<T: Default> Blocks<T> {
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         let (block, at) = self.at(index);
         self.blocks.get_mut(block)?.get_mut(at)
+    }
+
+    /// Places in all blocks, vacant ones included.
+    fn len(&self) -> u32 {
+        (self.blocks.len() * BLOCK) as u32
     }
 
     /// The place, which is made if there is none yet.
@@ -267,6 +273,35 @@ impl Sessions {
             Rest::Vacant => None,
             Rest::Plain(cold) => Some(cold.generation()),
             Rest::Full(s) => Some(s.state.generation),
+        }
+    }
+
+    /// Places of the table, vacant ones included: indices without the bits of the shard.
+    pub(super) fn places(&self) -> u32 {
+        self.rest.len()
+    }
+
+    /// Begins to load what [`Self::usage_at`] reads of a plain session beside its hot part.
+    #[inline]
+    pub(super) fn prefetch_usage(&self, place: u32) {
+        if let Some(Rest::Plain(cold)) = self.rest.get(place << self.rest.shard_bits) {
+            cold.prefetch_counters();
+        }
+    }
+
+    /// The data network of the session at a place, its last packet, and what it sent, received and lost.
+    #[inline]
+    pub(super) fn usage_at(&self, place: u32) -> Option<(DnIndex, Instant, SessionCounters)> {
+        let index = place << self.rest.shard_bits;
+        match self.rest.get(index)? {
+            Rest::Vacant => None,
+            Rest::Full(s) => Some((s.rules.data_network, s.state.last_packet, s.state.counters)),
+            Rest::Plain(cold) => {
+                let hot = self.hot.get(index)?;
+                let offloaded = self.offloader.as_ref().and_then(|l| l.snapshot(index, hot));
+                let hot = offloaded.as_ref().unwrap_or(hot);
+                Some((hot.data_network(), hot.last_packet(), cold.counters(hot)))
+            }
         }
     }
 

@@ -189,6 +189,14 @@ metrics! {
         UpfThreadTransfers "whimbrel_upf_thread_transfers_total" Counter None Part [] "" "Packets that one packet thread received and passed to the thread that has their session.";
         UpfFastPathPackets "whimbrel_upf_fast_path_packets_total" Counter None Part ["direction"] "" "Packets that the fast path forwarded in the driver (`n3.io: xdp`), by direction. The other counters of the UPF include them.";
         UpfFastPathSessions "whimbrel_upf_fast_path_sessions" Gauge None Part [] "" "Sessions whose packets the fast path forwards.";
+        HarvestSurveys "whimbrel_upf_surveys_total" Counter None Part [] "" "Surveys of all sessions' usage that packet threads have completed (`n3.harvest`, docs/harvest.md), each thread's counted.";
+        HarvestWork "whimbrel_upf_survey_work_seconds_total" Counter Seconds Part [] "" "Time of the packet threads that surveys took; what is read while packets' memory is loaded counts as long as it takes otherwise.";
+        HarvestSessions "whimbrel_upf_survey_places_total" Counter None Part ["during"] "" "Places of the session table that surveys have read, by when: idle, after a look at the sources that found no packet; stall, while packets' memory was loaded.";
+        HarvestCost "whimbrel_upf_survey_cost_percent" Gauge None Part [] "" "By how many per cent the 95th percentile of packets' time in a packet thread was longer with a survey than without, as `n3.harvest` compared them last.";
+        SurveySessions "whimbrel_upf_survey_sessions" Gauge None Part ["data_network"] "" "Sessions that the last survey found, by data network.";
+        SurveyActive "whimbrel_upf_survey_sessions_active" Gauge None Part ["data_network"] "" "Those of them with a packet in the minute before.";
+        SurveyUplink "whimbrel_upf_survey_uplink_bytes" Gauge Bytes Part ["data_network"] "" "Octets that these sessions have sent since each began.";
+        SurveyDownlink "whimbrel_upf_survey_downlink_bytes" Gauge Bytes Part ["data_network"] "" "Octets that they have received.";
         RouterAdvertisements "whimbrel_router_advertisements_total" Counter None Part [] "" "IPv6 Router Advertisements sent to UEs.";
     }
     "Prediction of handovers" {

@@ -9,7 +9,11 @@ mod mapping;
 pub(crate) mod netlink;
 pub(crate) mod poll;
 pub(crate) mod ring;
+#[cfg(feature = "measure")]
+pub(crate) mod scheduling;
 pub(crate) mod shared_file;
+#[cfg(feature = "measure")]
+pub(crate) mod timer;
 pub(crate) mod tun;
 pub(crate) mod words;
 pub(crate) mod xsk;
