@@ -1,6 +1,6 @@
 //! Live events: `GET /api/v1/events` as server-sent events, resumed by `Last-Event-ID`; or a page of past events as JSON.
 //!
-//! A stream has no queue. It looks at the console ten times a second and sends what is new since where its client stands, so that its
+//! A stream has no queue. It looks at the console twenty times a second and sends what is new since where its client stands, so that its
 //! memory is one chunk, however slow the client. A client that does not read is cut off (patience.rs) and resumes where it was, or gets
 //! `reset` if what it missed is gone.
 
@@ -28,12 +28,12 @@ use crate::console::{EventRecord, Metric};
 pub(super) const STREAMS_MAX: usize = 32;
 /// Of these, streams of one user or API token: some browser tabs. The rest stays for the others.
 const STREAMS_OF_CALLER_MAX: usize = 8;
-/// How often the console is looked at: an arrow is on its way within a tenth of a second.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the console is looked at: an arrow is on its way within a twentieth of a second, and on the page within a tenth.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Looks between two reports of the counts, if they changed.
-const LOOKS_PER_COUNT: u64 = 10;
+const LOOKS_PER_COUNT: u64 = 20;
 /// Looks between two comments that keep the connection alive through proxies.
-const LOOKS_PER_COMMENT: u64 = 150;
+const LOOKS_PER_COMMENT: u64 = 300;
 /// Events of one look; the rest follows at the next one.
 const PER_LOOK_MAX: usize = 200;
 
