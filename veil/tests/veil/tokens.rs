@@ -6,7 +6,7 @@ use whimbrel_open::crypto::Signature;
 use whimbrel_open::msg::Validity;
 use whimbrel_veil::broker::{Broker, BrokerEvent, Record};
 use whimbrel_veil::crypto::hash;
-use whimbrel_veil::log::{KeyLog, LogError, SeenHead, Witness};
+use whimbrel_veil::log::{KeyEntry, KeyLog, LogError, LogStatement, SeenHead, Witness};
 use whimbrel_veil::msg::{GroupAnswer, GroupError, GroupRequest, IssueError, TokenAnswer, TokenRequest};
 use whimbrel_veil::token::BATCH;
 use whimbrel_veil::voprf::{Element, IssuerKey, Output};
@@ -430,4 +430,26 @@ fn the_parts_of_a_request_have_one_hash() {
     let mut wallet = wallet();
     let octets = asked(&mut wallet);
     assert_eq!(TokenRequest::parse(&octets).unwrap().hash(), hash(&[&octets]));
+}
+
+#[test] // chapter 4.4.1: one operator cannot be given a key of its own
+fn a_witness_signs_a_log_that_extends_what_it_has_signed_and_no_other() {
+    let (mut log, broker) = (KeyLog::new(domain()), key("broker"));
+    log.append(issuer(0).0).unwrap();
+    let first = LogStatement::of(&log, &broker);
+    log.append(issuer(1).0).unwrap();
+    let second = LogStatement::of(&log, &broker);
+    assert_eq!(LogStatement::parse(&second.to_octets()).as_ref(), Ok(&second));
+    let sign = |statement: &LogStatement, before: Option<&LogStatement>| {
+        statement.cosign(before, broker.verifying_key(), key("witness 0"))
+    };
+    for before in [None, Some(&first)] {
+        let signed = sign(&second, before).unwrap();
+        assert!(signed.is_over(&second.head) && !signed.is_over(&first.head));
+    }
+    let mut forked = KeyLog::new(domain());
+    forked.append(KeyEntry { key: issuer(1).0.key, ..issuer(0).0 }).unwrap();
+    let forked = LogStatement::of(&forked, &broker);
+    assert!(sign(&forked, None).is_ok());
+    assert!(sign(&forked, Some(&first)).is_err());
 }
