@@ -70,10 +70,10 @@ fn a_primary_keeps_no_second_copy_of_a_ue_at_rest_and_its_backup_stays_up_to_dat
         stage.net.command(ue, session());
         stage.net.settle(SECOND);
     }
-    let idle = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
+    let idle = || Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
     for _ in 0..2 {
         for &ue in &ues {
-            stage.net.release(ue, idle.clone());
+            stage.net.release(ue, idle());
             stage.net.settle(SECOND * 4);
         }
         let kept = stage.net.checkpoints_of_primaries();
