@@ -27,6 +27,7 @@ pub(crate) const N4: &str = "cta/n4";
 pub(crate) const UPF_N4: &str = "upf/n4";
 /// How the names of the UPF's sockets of N3 and of its devices begin; numbers follow.
 pub(crate) const UPF_PORTS: &str = "upf/port-";
+/// The first of them.
 pub(super) const UPF_FIRST_PORT: &str = "upf/port-0";
 /// Where the UPF's packet threads show that they live.
 pub(crate) const UPF_BEATS: &str = "upf/beats";

@@ -377,7 +377,7 @@ struct Peer {
     id: u32,
     epoch: u8,
     tracker: Tracker,
-    /// What the UE has received, as it said last.
+    /// What the UE has received, as it reported last.
     downlink: Tracker,
     interval: Duration,
     number: u64,
@@ -487,7 +487,7 @@ impl StreamServer {
         }
     }
 
-    /// What has become of the packets of streams with this interval: uplink, and downlink as the UEs said last.
+    /// What has become of the packets of streams with this interval: uplink, and downlink as the UEs reported last.
     pub fn arrivals(&self, interval: Duration) -> [Arrivals; 2] {
         let of_these = self.peers.values().filter(|peer| peer.interval == interval);
         of_these.fold(Default::default(), |[up, down], peer| {

@@ -170,13 +170,13 @@ mod tests {
     fn the_kernel_distinguishes_a_thread_that_runs_from_one_that_waits() {
         let process = std::process::id();
         assert!(matches!(ThreadState::of(process, crate::sys::thread_number()), ThreadState::Runs(_)));
-        let (say, said) = std::sync::mpsc::channel();
+        let (send, sent) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let waits = std::thread::spawn(move || {
-            say.send(crate::sys::thread_number()).unwrap();
+            send.send(crate::sys::thread_number()).unwrap();
             ended.recv().ok();
         });
-        let thread = said.recv().unwrap();
+        let thread = sent.recv().unwrap();
         // It comes to its wait sooner or later.
         while ThreadState::of(process, thread) != ThreadState::Waits {
             std::thread::yield_now();

@@ -146,8 +146,8 @@ impl Sessions {
         self.set_free(vacated);
     }
 
-    /// Seats a session of another process at its place, which is vacant; false if another one has its address. Which places are free is said
-    /// afterwards, by [`Self::set_free`].
+    /// Seats a session of another process at its place, which is vacant; false if another one has its address. [`Self::set_free`] follows
+    /// with the places that are free.
     pub(super) fn seat(&mut self, id: SessionId, kept: Kept) -> bool {
         if !self.take_addresses(&kept.rules) {
             return false;

@@ -542,7 +542,7 @@ mod tests {
             prop_assert!(found == known || found == before, "{found:?}, not {known:?} or {before:?}");
         }
 
-        /// A follower has the records that a process would find that begins with them, whenever it looks.
+        /// Followed records are those that a process would find that begins with them, at each look.
         #[test]
         fn followed_records_are_those_that_are_found(
             steps in proptest::collection::vec((0..5u32, 0..700usize, any::<u8>(), any::<bool>()), 1..40),
@@ -572,7 +572,7 @@ mod tests {
             }
             let (found, _) = (records(Blocks::open(memory.boxed(), 7).1), blocks);
             prop_assert_eq!(&look(&mut followed), &found);
-            // And what the follower writes when it has taken over is found as well.
+            // And what is written after a takeover is found as well.
             let mut blocks = followed.take_over();
             blocks.put(Kind::Session, 0, &[1; 600]).unwrap();
             blocks.remove(Kind::Session, 1);
