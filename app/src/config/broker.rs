@@ -51,6 +51,8 @@ pub(crate) struct BrokerStore {
     /// The public key under which the broker signs, and the private one.
     pub(crate) key: whimbrel_open::crypto::VerifyingKey,
     pub(crate) signing: whimbrel_open::crypto::SigningKey,
+    /// The private one, for what is signed of veiled sessions.
+    pub(crate) veil_signing: whimbrel_veil::crypto::SigningKey,
     /// The file of the certificate.
     pub(crate) certificate: PathBuf,
 }
@@ -183,6 +185,7 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
         store: store.clone(),
         key: key.verifying_key(),
         signing: key.clone(),
+        veil_signing: whimbrel_veil::crypto::SigningKey::new(&secret),
         certificate: certificate.clone(),
     });
     let certificate = runs.then(|| files::read_certificate(&certificate));

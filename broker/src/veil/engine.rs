@@ -17,6 +17,7 @@ use whimbrel_veil::ledger::How;
 use whimbrel_veil::log::{Cosignature, KeyLog, LogRequest};
 
 use super::Kind;
+use super::claims::{ClaimsDesk, ClaimsEntrance};
 use super::record::Recorder;
 use super::storage::VeilStorage;
 use crate::clock::now;
@@ -34,6 +35,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct VeilEngine {
     entrance: VeilEntrance,
+    claims: ClaimsDesk,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -61,6 +63,9 @@ pub struct VeilMetrics {
     refused: AtomicU64,
     double_spent: AtomicU64,
     failures: AtomicU64,
+    claims_paid: AtomicU64,
+    claimed_units: AtomicU64,
+    claims_refused: AtomicU64,
 }
 
 impl VeilMetrics {
@@ -82,8 +87,17 @@ impl VeilMetrics {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(super) fn claim_paid(&self, units: u64) {
+        self.claims_paid.fetch_add(1, Ordering::Relaxed);
+        self.claimed_units.fetch_add(units, Ordering::Relaxed);
+    }
+
+    pub(super) fn claim_refused(&self) {
+        self.claims_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Names, meanings and values.
-    pub fn values(&self) -> [(&'static str, &'static str, u64); 8] {
+    pub fn values(&self) -> [(&'static str, &'static str, u64); 11] {
         let of = |c: &AtomicU64| c.load(Ordering::Relaxed);
         [
             ("whimbrel_broker_veil_batches_total", "Batches of tokens issued.", of(&self.issued)),
@@ -114,6 +128,17 @@ impl VeilMetrics {
                 "Challenges that users did not accept.",
                 of(&self.failures),
             ),
+            (
+                "whimbrel_broker_veil_claims_paid_total",
+                "Claims of operators that were proved and paid.",
+                of(&self.claims_paid),
+            ),
+            (
+                "whimbrel_broker_veil_claimed_units_total",
+                "Units of 1,000,000 octets in claims that were paid.",
+                of(&self.claimed_units),
+            ),
+            ("whimbrel_broker_veil_claims_refused_total", "Claims refused.", of(&self.claims_refused)),
         ]
     }
 }
@@ -122,6 +147,7 @@ impl VeilMetrics {
 #[derive(Clone, Debug)]
 pub struct VeilEntrance {
     sender: SyncSender<Message>,
+    claims: ClaimsEntrance,
     /// For /metrics.
     pub metrics: Arc<VeilMetrics>,
 }
@@ -138,6 +164,9 @@ impl core::fmt::Debug for Message {
 impl VeilEntrance {
     /// Hands a request over. `None` if there is no room.
     pub fn ask(&self, kind: Kind, peer: String, octets: Vec<u8>) -> Option<oneshot::Receiver<Vec<u8>>> {
+        if matches!(kind, Kind::Table | Kind::Claim) {
+            return self.claims.ask(kind, peer, octets);
+        }
         let (answer, receiver) = oneshot::channel();
         self.sender.try_send(Message::Asked(Asked { kind, peer, octets, answer })).is_ok().then_some(receiver)
     }
@@ -188,6 +217,7 @@ impl VeilEngine {
         }
         state.records.into_iter().for_each(|record| broker.restore(record));
         let metrics = Arc::new(VeilMetrics::default());
+        let claims = ClaimsDesk::start(broker.config.clone(), &store, recorder.clone(), metrics.clone())?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         let work = Work {
             broker,
@@ -202,7 +232,8 @@ impl VeilEngine {
             .spawn(move || work.run(&receiver))
             .map_err(|e| format!("the thread of veiled users cannot start: {e}"))?;
         info!(%domain, users, "veiled users are served");
-        Ok(Self { entrance: VeilEntrance { sender, metrics }, thread: Some(thread) })
+        let entrance = VeilEntrance { sender, claims: claims.entrance(), metrics };
+        Ok(Self { entrance, claims, thread: Some(thread) })
     }
 
     /// Where requests go.
@@ -212,7 +243,7 @@ impl VeilEngine {
 
     /// Whether the thread runs; it ends by itself only in a panic.
     pub fn is_alive(&self) -> bool {
-        self.thread.as_ref().is_some_and(|t| !t.is_finished())
+        self.claims.is_alive() && self.thread.as_ref().is_some_and(|t| !t.is_finished())
     }
 }
 
@@ -328,6 +359,8 @@ impl Work {
     fn answer(&mut self, kind: Kind, octets: &[u8]) -> Option<(Vec<u8>, Option<Record>)> {
         let at = now();
         let output = match kind {
+            // The desk of claims has these.
+            Kind::Table | Kind::Claim => return None,
             Kind::Log => return Some((self.prove(octets, at).unwrap_or_default(), None)),
             Kind::Failure => {
                 if let Some((cause, _)) = self.broker.failure(octets) {

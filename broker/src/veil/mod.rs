@@ -5,11 +5,13 @@
 //! | --- | --- |
 //! | the thread that runs the machine of `whimbrel-veil` and commits its records before answers leave | [`engine`] |
 //! | what is durable | [`storage`] |
+//! | settlement periods, their tables, and claims | [`claims`] |
 //! | the operator's channels: direct, and through a relay pair | [`channel`] |
 //! | the two relays | [`relay`] |
 //! | everything that a party received, sent and stored, for the knowledge ledger | [`record`] |
 
 pub mod channel;
+pub mod claims;
 pub mod engine;
 pub mod record;
 pub mod relay;
@@ -17,7 +19,7 @@ pub mod storage;
 
 use whimbrel_open::id::Domain;
 use whimbrel_veil::log::LogRequest;
-use whimbrel_veil::msg::{Failure, GroupRequest, OperatorRequest, UsageReport};
+use whimbrel_veil::msg::{ClaimRequest, Failure, GroupRequest, OperatorRequest, TableRequest, UsageReport};
 use whimbrel_veil::relay::Resource;
 
 /// The path of requests that go through the relays, at a relay and at a gateway.
@@ -41,12 +43,24 @@ pub enum Kind {
     Report,
     /// To take a user's failure.
     Failure,
+    /// For rows of a settlement period's table.
+    Table,
+    /// To pay a claim, under the operator's name.
+    Claim,
 }
 
 impl Kind {
     /// All.
-    pub const ALL: [Self; 6] =
-        [Self::Log, Self::Tokens, Self::Group, Self::Attach, Self::Report, Self::Failure];
+    pub const ALL: [Self; 8] = [
+        Self::Log,
+        Self::Tokens,
+        Self::Group,
+        Self::Attach,
+        Self::Report,
+        Self::Failure,
+        Self::Table,
+        Self::Claim,
+    ];
 
     /// Its path at the broker.
     pub const fn path(self) -> &'static str {
@@ -57,6 +71,8 @@ impl Kind {
             Self::Attach => "/veil/v1/attach",
             Self::Report => "/veil/v1/report",
             Self::Failure => "/veil/v1/failure",
+            Self::Table => "/veil/v1/table",
+            Self::Claim => "/veil/v1/claim",
         }
     }
 
@@ -74,6 +90,8 @@ impl Kind {
             Self::Attach => OperatorRequest::OCTETS_MAX,
             Self::Report => UsageReport::OCTETS_MAX,
             Self::Failure => Failure::OCTETS,
+            Self::Table => TableRequest::OCTETS_MAX,
+            Self::Claim => ClaimRequest::OCTETS_MAX,
         }
     }
 
@@ -86,6 +104,8 @@ impl Kind {
             Self::Attach => ("operator request", "answer"),
             Self::Report => ("usage report", "report answer"),
             Self::Failure => ("failure", "failure answer"),
+            Self::Table => ("table asked", "table"),
+            Self::Claim => ("claim, proof left out", "claim answer"),
         }
     }
 }

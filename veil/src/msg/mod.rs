@@ -9,6 +9,7 @@ mod group;
 mod issue;
 mod report;
 mod request;
+mod settlement;
 
 pub use answer::{
     Answer, AnswerBody, Challenge, Failure, FailureCause, OperatorOrders, RefusalCause, Rejection,
@@ -20,6 +21,10 @@ pub(crate) use issue::issued;
 pub use issue::{IssueError, TokenAnswer, TokenRequest};
 pub use report::{ReportAnswer, ReportError, USAGE_UNIT_OCTETS, UsageReport, usage_units};
 pub use request::{AnswerKey, OperatorRequest, UserRequest, UserVector};
+pub use settlement::{
+    ClaimAnswer, ClaimRefusal, ClaimRequest, Payment, PeriodHead, PeriodWitness, TablePart, TableRequest,
+    TableRow, is_field_digest,
+};
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, PlmnId, Reader};
 use whimbrel_open::crypto::{Share, Signature};
@@ -53,6 +58,11 @@ pub(crate) enum MessageType {
     Relayed = 0x93,
     RelayedAnswer = 0x94,
     LogRequest = 0x95,
+    PeriodHead = 0x98,
+    TableRequest = 0x99,
+    TablePart = 0x9a,
+    ClaimRequest = 0x9b,
+    ClaimAnswer = 0x9c,
 }
 
 impl MessageType {

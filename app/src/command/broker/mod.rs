@@ -3,6 +3,7 @@
 mod epoch;
 mod init;
 mod operator;
+mod period;
 mod settlement;
 mod user;
 
@@ -58,6 +59,11 @@ pub(crate) enum BrokerCommand {
     Grant {
         #[command(subcommand)]
         command: GrantCommand,
+    },
+    /// Settlement periods of veiled sessions: their tables, witnesses, and what operators were paid.
+    Period {
+        #[command(subcommand)]
+        command: period::PeriodCommand,
     },
     /// Add up and sign what an operator is due.
     Statement(settlement::StatementOptions),
@@ -116,6 +122,7 @@ pub(crate) fn run(command: BrokerCommand) -> Done {
         BrokerCommand::Grant { command: GrantCommand::List { limit, json, config } } => {
             grants(&mut config.storage()?, limit, json)
         }
+        BrokerCommand::Period { command } => period::run(command),
         BrokerCommand::Statement(options) => settlement::statement(options),
         BrokerCommand::Reputation(options) => settlement::reputation(options),
     }

@@ -280,6 +280,7 @@ metrics! {
         VeilGroups "whimbrel_veil_tokens_broadcast_total" Counter None Part [] "" "Tokens broadcast, each of which has opened a session group.";
         VeilReports "whimbrel_veil_reports_total" Counter None Part [] "" "Sessions of veiled UEs that were reported.";
         VeilTokens "whimbrel_veil_tokens" Gauge None Part [] "" "Tokens in the wallet that are not spent.";
+        VeilClaims "whimbrel_veil_claims_paid_total" Counter None Part [] "" "Claims of veiled sessions that the broker has paid.";
     }
     "A CPF (`whimbrel cpf --api`)" {
         CpfInService "whimbrel_cpf_in_service" Gauge None Part [] "" "1 while a CTA uses this CPF, else 0.";
