@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use crate::air::{ClaimAir, period};
 use crate::digest::Element;
 
-/// What a proof must withstand: nobody claims more than is due with less than 2^120 work.
+/// What a proof must withstand: a claim above what is due takes 2^120 work.
 pub const SECURITY_BITS: usize = 120;
 
 /// The longest proof. One of 1,024 slots and a million rows has about 500,000 octets.

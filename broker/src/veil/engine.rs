@@ -17,7 +17,7 @@ use whimbrel_veil::ledger::How;
 use whimbrel_veil::log::{Cosignature, KeyLog, LogRequest};
 
 use super::Kind;
-use super::claims::{ClaimsDesk, ClaimsEntrance};
+use super::claims::{ClaimsEngine, ClaimsEntrance};
 use super::record::Recorder;
 use super::storage::VeilStorage;
 use crate::clock::now;
@@ -35,7 +35,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct VeilEngine {
     entrance: VeilEntrance,
-    claims: ClaimsDesk,
+    claims: ClaimsEngine,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -217,7 +217,7 @@ impl VeilEngine {
         }
         state.records.into_iter().for_each(|record| broker.restore(record));
         let metrics = Arc::new(VeilMetrics::default());
-        let claims = ClaimsDesk::start(broker.config.clone(), &store, recorder.clone(), metrics.clone())?;
+        let claims = ClaimsEngine::start(broker.config.clone(), &store, recorder.clone(), metrics.clone())?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         let work = Work {
             broker,
@@ -359,7 +359,7 @@ impl Work {
     fn answer(&mut self, kind: Kind, octets: &[u8]) -> Option<(Vec<u8>, Option<Record>)> {
         let at = now();
         let output = match kind {
-            // The desk of claims has these.
+            // The engine of claims has these.
             Kind::Table | Kind::Claim => return None,
             Kind::Log => return Some((self.prove(octets, at).unwrap_or_default(), None)),
             Kind::Failure => {

@@ -47,7 +47,7 @@ enum Message {
 
 /// The running thread. It stops when this is dropped.
 #[derive(Debug)]
-pub(super) struct ClaimsDesk {
+pub(super) struct ClaimsEngine {
     entrance: ClaimsEntrance,
     thread: Option<JoinHandle<()>>,
 }
@@ -78,7 +78,7 @@ impl ClaimsEntrance {
     }
 }
 
-impl ClaimsDesk {
+impl ClaimsEngine {
     /// Starts the thread. Errors: one sentence.
     pub(super) fn start(
         config: BrokerConfig,
@@ -106,7 +106,7 @@ impl ClaimsDesk {
     }
 }
 
-impl Drop for ClaimsDesk {
+impl Drop for ClaimsEngine {
     fn drop(&mut self) {
         let _ = self.entrance.0.send(Message::Stop);
         if let Some(thread) = self.thread.take() {

@@ -138,15 +138,14 @@ impl ClaimsStorage {
         let next = "SELECT coalesce(max(number) + 1, 0) FROM period";
         let number = self.db.query_row(next, [], |r| r.get(0))?;
         let sql = "SELECT nonce, units FROM reported WHERE nonce NOT IN (SELECT nonce FROM period_row) \
-                   ORDER BY rowid LIMIT ?1";
-        let mut rows = self
+                   ORDER BY nonce LIMIT ?1";
+        let rows = self
             .db
             .prepare(sql)?
             .query_map([PeriodHead::ROWS_MAX], |r| {
                 Ok(TableEntry { nonce: octets_of(r, 0)?, units: r.get(1)? })
             })?
             .collect::<rusqlite::Result<Vec<_>>>()?;
-        rows.sort_unstable();
         Ok((number, rows))
     }
 
