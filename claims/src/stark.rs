@@ -5,7 +5,7 @@
 
 use p3_challenger::{HashChallenger, SerializingChallenger32};
 use p3_commit::ExtensionMmcs;
-use p3_dft::Radix2DitParallel;
+use p3_dft::Radix2DFTSmallBatch;
 use p3_field::PrimeCharacteristicRing;
 use p3_field::coset::TwoAdicMultiplicativeCoset;
 use p3_field::extension::QuinticTrinomialExtensionField;
@@ -51,7 +51,7 @@ type LeafHash = SerializingHasher<Sha>;
 type NodeHash = CompressionFunctionFromHasher<Sha, 2, 32>;
 type Commitments = MerkleTreeHidingMmcs<Element, u8, LeafHash, NodeHash, StdRng, 2, 32, SALT>;
 type FriCommitments = ExtensionMmcs<Element, Extension, Commitments>;
-type Openings = HidingFriPcs<Element, Radix2DitParallel<Element>, Commitments, FriCommitments, StdRng>;
+type Openings = HidingFriPcs<Element, Radix2DFTSmallBatch<Element>, Commitments, FriCommitments, StdRng>;
 type Challenger = SerializingChallenger32<Element, HashChallenger<u8, Sha, 32>>;
 pub(crate) type Config = StarkConfig<Openings, Extension, Challenger>;
 pub(crate) type Proof = p3_uni_stark::Proof<Config>;
@@ -112,7 +112,7 @@ pub(crate) fn config(seed: &[u8; 32]) -> Config {
     let fri = fri(FriCommitments::new(commitments(b"folding")));
     let masks = generator(seed, b"masks");
     let openings =
-        Openings::new(Radix2DitParallel::default(), commitments(b"trace"), fri, RANDOM_CODEWORDS, masks);
+        Openings::new(Radix2DFTSmallBatch::default(), commitments(b"trace"), fri, RANDOM_CODEWORDS, masks);
     Config::new(openings, Challenger::from_hasher(b"whimbrel claims v1".to_vec(), Sha))
 }
 

@@ -91,8 +91,10 @@ fn claim_of(
     sessions: std::ops::Range<u8>,
     id: OperatorId,
 ) -> ClaimRequest {
+    // Fresh entropy for each claim: the slots that are free have nullifiers of their own.
+    let seed = [sessions.start; 32];
     let secrets: Vec<_> = sessions.map(secret).collect();
-    let (claim, proof) = prove(table, &secrets, slots(), head.claim_context(&id), &[9; 32]).unwrap();
+    let (claim, proof) = prove(table, &secrets, slots(), head.claim_context(&id), &seed).unwrap();
     signed(head.period, id, claim.units, claim.nullifiers, proof)
 }
 
