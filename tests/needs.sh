@@ -7,7 +7,7 @@ needs_tools() {
     command -v "$tool" >/dev/null || skip "$tool is not installed"
   done
 }
-# needs_namespace: `$WHIMBREL` can be run in a network namespace with TUN devices. Sets `user` to the options of `unshare` for a user who
+# needs_namespace: `$WHIMBREL` can be run in a network namespace with TUN devices. Sets `user` to the options of `unshare` for a user that
 # is not root.
 needs_namespace() {
   [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"

@@ -32,7 +32,7 @@ pub(crate) struct Access<'a> {
     pub(crate) outcome: &'a str,
 }
 
-/// The user who runs a command.
+/// The user that runs a command.
 pub(crate) fn user() -> String {
     format!("uid={}", rustix::process::getuid().as_raw())
 }

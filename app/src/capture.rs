@@ -34,7 +34,7 @@ struct Counted {
 pub(crate) struct Capture {
     out: BufWriter<File>,
     written: u64,
-    counted: BTreeMap<(SocketAddr, SocketAddr), Counted>,
+    packets: N2Packets,
     /// Why it ended, once it has.
     ended: Option<String>,
 }
@@ -48,44 +48,21 @@ impl Capture {
         for word in [0xa1b2_c3d4u32, 0x0002_0004, 0, 0, 262_144, LINKTYPE_RAW] {
             out.write_all(&word.to_be_bytes())?;
         }
-        Ok(Self { out, written: 24, counted: BTreeMap::new(), ended: None })
+        Ok(Self { out, written: 24, packets: N2Packets::default(), ended: None })
     }
 
     /// Writes an NGAP message.
     pub(crate) fn ngap(&mut self, at: Instant, from: SocketAddr, to: SocketAddr, stream: u16, octets: &[u8]) {
-        if self.counted.len() >= COUNTED_MAX {
-            self.counted.clear();
-        }
-        let counted = self.counted.entry((from, to)).or_default();
-        let ssn = counted.ssn.entry(stream).or_default();
-        let this_ssn = *ssn;
-        *ssn = ssn.wrapping_add(1);
-        let chunks = octets.chunks(CHUNK_OCTETS_MAX).count().max(1);
-        for i in 0..chunks {
-            let begin = i * CHUNK_OCTETS_MAX;
-            let part = octets.get(begin..(begin + CHUNK_OCTETS_MAX).min(octets.len())).unwrap_or_default();
-            // Flags of RFC 9260 §3.3.1: B for the first fragment, E for the last.
-            let flags = u8::from(i == 0) << 1 | u8::from(i + 1 == chunks);
-            let counted = self.counted.entry((from, to)).or_default();
-            counted.tsn = counted.tsn.wrapping_add(1);
-            let packet = sctp(from, to, counted.tsn, stream, this_ssn, flags, part);
-            self.ip(at, from.ip(), to.ip(), 132, &packet);
+        for packet in self.packets.ngap(from, to, stream, octets) {
+            self.write(at, &packet);
         }
     }
 
     /// Writes a datagram: PFCP or GTP-U, as its ports say.
     pub(crate) fn udp(&mut self, at: Instant, from: SocketAddr, to: SocketAddr, octets: &[u8]) {
-        let length = 8 + octets.len();
-        let Ok(length) = u16::try_from(length) else { return };
-        let mut datagram = Vec::with_capacity(length.into());
-        for word in [from.port(), to.port(), length, 0] {
-            datagram.extend_from_slice(&word.to_be_bytes());
+        if let Some(packet) = udp_packet(from, to, octets) {
+            self.write(at, &packet);
         }
-        datagram.extend_from_slice(octets);
-        let (from, to) = one_family(from.ip(), to.ip());
-        let sum = transport_checksum(from, to, 17, &datagram);
-        datagram[6..8].copy_from_slice(&sum.to_be_bytes());
-        self.ip(at, from, to, 17, &datagram);
     }
 
     /// Brings to disk what waits. Errors: the sentence that says why the capture ended, once.
@@ -101,9 +78,8 @@ impl Capture {
         }
     }
 
-    fn ip(&mut self, at: Instant, from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) {
-        let header = ip_header(from, to, protocol, payload.len());
-        let length = header.len() + payload.len();
+    fn write(&mut self, at: Instant, packet: &[u8]) {
+        let length = packet.len();
         if self.ended.is_some() {
             return;
         }
@@ -116,14 +92,69 @@ impl Capture {
             for word in record {
                 self.out.write_all(&word.to_be_bytes())?;
             }
-            self.out.write_all(&header)?;
-            self.out.write_all(payload)
+            self.out.write_all(packet)
         };
         match write() {
             Ok(()) => self.written += 16 + length as u64,
             Err(e) => self.ended = Some(format!("the capture ended: its file cannot be written: {e}")),
         }
     }
+}
+
+/// Makes the packets that would have carried N2 messages.
+#[derive(Default)]
+pub(crate) struct N2Packets {
+    counted: BTreeMap<(SocketAddr, SocketAddr), Counted>,
+}
+
+impl N2Packets {
+    /// The packets of an NGAP message.
+    pub(crate) fn ngap(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        stream: u16,
+        octets: &[u8],
+    ) -> Vec<Vec<u8>> {
+        if self.counted.len() >= COUNTED_MAX {
+            self.counted.clear();
+        }
+        let counted = self.counted.entry((from, to)).or_default();
+        let ssn = counted.ssn.entry(stream).or_default();
+        let this_ssn = *ssn;
+        *ssn = ssn.wrapping_add(1);
+        let chunks = octets.chunks(CHUNK_OCTETS_MAX).count().max(1);
+        let packet = |i: usize| {
+            let begin = i * CHUNK_OCTETS_MAX;
+            let part = octets.get(begin..(begin + CHUNK_OCTETS_MAX).min(octets.len())).unwrap_or_default();
+            // Flags of RFC 9260 §3.3.1: B for the first fragment, E for the last.
+            let flags = u8::from(i == 0) << 1 | u8::from(i + 1 == chunks);
+            counted.tsn = counted.tsn.wrapping_add(1);
+            let packet = sctp(from, to, counted.tsn, stream, this_ssn, flags, part);
+            ip_packet(from.ip(), to.ip(), 132, &packet)
+        };
+        (0..chunks).map(packet).collect()
+    }
+}
+
+/// The packet of a datagram; `None` if none can carry it.
+pub(crate) fn udp_packet(from: SocketAddr, to: SocketAddr, octets: &[u8]) -> Option<Vec<u8>> {
+    let length = u16::try_from(8 + octets.len()).ok()?;
+    let mut datagram = Vec::with_capacity(length.into());
+    for word in [from.port(), to.port(), length, 0] {
+        datagram.extend_from_slice(&word.to_be_bytes());
+    }
+    datagram.extend_from_slice(octets);
+    let (from, to) = one_family(from.ip(), to.ip());
+    let sum = transport_checksum(from, to, 17, &datagram);
+    datagram[6..8].copy_from_slice(&sum.to_be_bytes());
+    Some(ip_packet(from, to, 17, &datagram))
+}
+
+fn ip_packet(from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = ip_header(from, to, protocol, payload.len());
+    packet.extend_from_slice(payload);
+    packet
 }
 
 fn sctp(
@@ -139,8 +170,7 @@ fn sctp(
     let mut packet = Vec::with_capacity(12 + length + 3);
     packet.extend_from_slice(&from.port().to_be_bytes());
     packet.extend_from_slice(&to.port().to_be_bytes());
-    // A verification tag that is the same for one direction, as if its INIT had been seen.
-    packet.extend_from_slice(&(u32::from(to.port()) << 16 | u32::from(from.port()) | 1).to_be_bytes());
+    packet.extend_from_slice(&verification_tag(from, to).to_be_bytes());
     packet.extend_from_slice(&[0; 4]);
     packet.extend_from_slice(&[0, flags]);
     packet.extend_from_slice(&(length as u16).to_be_bytes());
@@ -153,6 +183,16 @@ fn sctp(
     let sum = crc32c(&packet);
     packet[8..12].copy_from_slice(&sum.to_le_bytes());
     packet
+}
+
+/// A verification tag that is the same for one direction of an association, as if its INIT had been seen, and another one for each
+/// association: dissectors tell by it what is a retransmission.
+fn verification_tag(from: SocketAddr, to: SocketAddr) -> u32 {
+    let octets = [from, to]
+        .into_iter()
+        .flat_map(|end| six(end.ip()).octets().into_iter().chain(end.port().to_be_bytes()));
+    // FNV-1a.
+    octets.fold(0x811c_9dc5u32, |sum, octet| (sum ^ u32::from(octet)).wrapping_mul(0x0100_0193)) | 1
 }
 
 /// RFC 791 §3.1 and RFC 8200 §3.
@@ -294,11 +334,29 @@ mod tests {
         );
     }
 
+    #[test] // RFC 9260 §8.5: gNBs that use the same port, as emulated ones do, are not mistaken for one
+    fn messages_of_two_gnbs_with_equal_ports_and_tsns_are_both_decoded() {
+        let path = std::env::temp_dir().join(format!("whimbrel-capture-two-{}.pcap", std::process::id()));
+        let mut capture = Capture::create(&path).unwrap();
+        let ng_setup = crate::config::value::unhex(NG_SETUP_REQUEST).unwrap();
+        for gnb in ["127.0.1.1:61000", "127.0.2.1:61000"] {
+            capture.ngap(Instant(1_700_000_000_000_000), a(gnb), a("127.0.0.1:38412"), 0, &ng_setup);
+        }
+        capture.flush().unwrap();
+        let tshark = Command::new("tshark").args(["-Y", "ngap", "-r"]).arg(&path).output();
+        let Ok(tshark) = tshark else {
+            eprintln!("skipped: tshark is not installed");
+            return;
+        };
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(String::from_utf8_lossy(&tshark.stdout).matches("NGSetupRequest").count(), 2);
+    }
+
     #[test]
     fn a_full_disk_ends_the_capture_with_one_sentence() {
         let Ok(file) = OpenOptions::new().write(true).open("/dev/full") else { return };
         let mut capture =
-            Capture { out: BufWriter::new(file), written: 0, counted: BTreeMap::new(), ended: None };
+            Capture { out: BufWriter::new(file), written: 0, packets: N2Packets::default(), ended: None };
         capture.udp(Instant(0), a("127.0.0.1:1"), a("127.0.0.1:2"), &[0; 60_000]);
         let errors: Vec<_> = (0..3).filter_map(|_| capture.flush().err()).collect();
         assert_eq!(errors.len(), 1, "{errors:?}");

@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use whimbrel_resilience::CodeVersion;
 
 use crate::client::Client;
+use crate::command::agency::AgencyCommand;
 use crate::command::broker::BrokerCommand;
 use crate::command::foresight::ForesightCommand;
 use crate::command::open::OpenCommand;
@@ -77,6 +78,11 @@ enum Command {
         #[command(subcommand)]
         command: OpenCommand,
     },
+    /// Keys and orders of an agency that has veiled users' sessions intercepted or located (docs/veil.md).
+    Agency {
+        #[command(subcommand)]
+        command: AgencyCommand,
+    },
     /// Relays between operators and the broker of veiled UEs (docs/veil.md).
     Relay {
         #[command(subcommand)]
@@ -84,6 +90,11 @@ enum Command {
     },
     /// Print the reference of all metrics as Markdown (docs/metrics.md).
     Metrics,
+    /// Print a page of the reference as Markdown (docs/reference).
+    Reference {
+        /// Which page.
+        page: command::reference::Page,
+    },
     /// Manage subscribers: their keys, slices and data networks.
     Subscriber {
         #[command(subcommand)]
@@ -105,7 +116,7 @@ enum Command {
     Restore(command::backup::RestoreOptions),
     /// Bring the subscribers' store to the layout of this release, or back to the one before.
     Migrate(command::backup::MigrateOptions),
-    /// Print configurations of emulated gNBs and UEs that attach to this core.
+    /// Print configurations of gNBs and UEs that attach to this core.
     GnbConfig {
         #[command(subcommand)]
         command: command::gnb_config::GnbConfigCommand,
@@ -159,6 +170,8 @@ enum Command {
         #[command(subcommand)]
         command: SessionCommand,
     },
+    /// Write the messages of a UE as a capture for Wireshark and tshark (docs/console.md).
+    Capture(command::capture::Options),
     /// Print a one-time link to the console of the running core (docs/console.md).
     Console {
         #[command(flatten)]
@@ -324,8 +337,10 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Broker { command } => command::broker::run(command),
         Command::Foresight { command } => command::foresight::run(&command),
         Command::Open { command } => command::open::run(command),
+        Command::Agency { command } => command::agency::run(command),
         Command::Relay { command } => command::relay::run(command),
         Command::Metrics => command::print(&crate::console::metrics_page()),
+        Command::Reference { page } => command::reference::run(page, Cli::command()),
         Command::Subscriber { command } => command::subscriber::run(command),
         Command::Completions { shell } => completions(shell),
         Command::Man { folder } => {
@@ -370,6 +385,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::LogLevel(options) => command::log_level::run(&options),
         Command::SupportBundle(options) => command::support_bundle::run(&options),
         Command::Memory { at } => command::memory::run(&at.client()?, at.json),
+        Command::Capture(options) => command::capture::run(&options),
         Command::Console { at } => command::console::run(&at.client()?, at.json),
         Command::Top { once, at } => command::top::run(at.client()?, once),
     };
@@ -411,7 +427,9 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut wrong = Vec::new();
         let mut found = 0;
-        for folder in ["", "docs", "app", "bench", "tests/interop", "tests/live"] {
+        for folder in
+            ["", "docs", "docs/ran", "docs/reference", "app", "bench", "tests/interop", "tests/live"]
+        {
             for entry in std::fs::read_dir(root.join(folder)).unwrap().flatten() {
                 let name = entry.file_name().into_string().unwrap_or_default();
                 if !name.ends_with(".md") || name == "CHANGELOG.md" {
@@ -465,6 +483,13 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    #[test] // CONTRIBUTING.md: what the documents say of a command is what it does
+    fn the_command_reference_is_current() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/cli.md");
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(written == command::reference::cli(Cli::command()), "docs/reference is stale: ./x reference");
     }
 
     #[test]

@@ -113,18 +113,94 @@ impl Client {
         Ok(line.unwrap_or(0.0))
     }
 
+    /// Copies the body of an answer as it comes, for as long as it comes; the end of its reader is no failure. Errors: one sentence.
+    pub(crate) fn copy(&self, path: &str, to: &mut dyn Write) -> Result<(), String> {
+        let failed = |e: std::io::Error| format!("the core at {} does not answer: {e}", self.url());
+        let connected =
+            TcpStream::connect_timeout(&self.address, CONNECT_WITHIN).map_err(|e| match e.kind() {
+                std::io::ErrorKind::ConnectionRefused => self.no_core(),
+                _ => failed(e),
+            });
+        let mut stream = connected?;
+        stream.set_write_timeout(Some(ANSWER_WITHIN)).map_err(failed)?;
+        // A body of HTTP/1.0 ends with its connection.
+        let head = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n{}\r\n", self.address, self.authorization());
+        match self.store.as_deref().filter(|_| self.speaks_tls()) {
+            Some(store) => {
+                let mut stream = tls(stream, self.address, &certificate_file(store)).map_err(failed)?;
+                stream.write_all(head.as_bytes()).map_err(failed)?;
+                self.copy_body(&mut stream, to)
+            }
+            None => {
+                stream.write_all(head.as_bytes()).map_err(failed)?;
+                self.copy_body(&mut stream, to)
+            }
+        }
+    }
+
+    fn copy_body(&self, from: &mut impl Read, to: &mut dyn Write) -> Result<(), String> {
+        let failed = |e: std::io::Error| format!("the answer of the core at {} ended: {e}", self.url());
+        let mut part = vec![0; 64 << 10];
+        let mut start = Vec::new();
+        let body = loop {
+            let n = from.read(&mut part).map_err(failed)?;
+            start.extend_from_slice(&part[..n]);
+            if let Some(end) = start.windows(4).position(|w| w == b"\r\n\r\n") {
+                break end + 4;
+            }
+            if n == 0 || start.len() > part.len() {
+                return Err(format!("the server at {} is not whimbrel", self.url()));
+            }
+        };
+        let status = start.get(9..12).and_then(|s| std::str::from_utf8(s).ok()?.parse().ok());
+        if status != Some(200u16) {
+            from.take(ANSWER_OCTETS_MAX).read_to_end(&mut start).map_err(failed)?;
+            return self.value::<Value>(&start).and(Err("the core sent no capture".into()));
+        }
+        let mut written = to.write_all(&start[body..]);
+        loop {
+            written = written.and_then(|()| to.flush());
+            match written {
+                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+                Err(e) => return Err(format!("the output cannot be written: {e}")),
+                Ok(()) => {}
+            }
+            match from.read(&mut part) {
+                Ok(0) => return Ok(()),
+                Ok(n) => written = to.write_all(&part[..n]),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => written = Ok(()),
+                // A core that stops closes its connections without a TLS close_notify.
+                Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(e) => return Err(failed(e)),
+            }
+        }
+    }
+
+    fn no_core(&self) -> String {
+        format!(
+            "no core answers at {}: start it with `whimbrel run`, or name its configuration with -c",
+            self.url()
+        )
+    }
+
+    fn authorization(&self) -> String {
+        self.token().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default()
+    }
+
     fn ask<T: DeserializeOwned>(&self, method: &str, path: &str) -> Result<T, String> {
         self.ask_with(method, path, "")
     }
 
     fn ask_with<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> Result<T, String> {
         let octets = self.exchange(method, path, body).map_err(|e| match e.kind() {
-            std::io::ErrorKind::ConnectionRefused => format!(
-                "no core answers at {}: start it with `whimbrel run`, or name its configuration with -c",
-                self.url()
-            ),
+            std::io::ErrorKind::ConnectionRefused => self.no_core(),
             _ => format!("the core at {} does not answer: {e}", self.url()),
         })?;
+        self.value(&octets)
+    }
+
+    /// The value that an answer brings.
+    fn value<T: DeserializeOwned>(&self, octets: &[u8]) -> Result<T, String> {
         let strange = || format!("the server at {} is not whimbrel", self.url());
         let end = octets.windows(4).position(|w| w == b"\r\n\r\n").ok_or_else(strange)?;
         let (head, body) = (&octets[..end], &octets[end + 4..]);
@@ -161,8 +237,7 @@ impl Client {
         stream.set_write_timeout(Some(ANSWER_WITHIN))?;
         let host = self.address;
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
-        let token =
-            self.token().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let token = self.authorization();
         let length = body.len();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{kind}Content-Length: {length}\r\n\r\n{body}"

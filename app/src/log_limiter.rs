@@ -8,7 +8,7 @@ use whimbrel_ids::Instant;
 
 /// Different problems that are logged in an hour: a screen or two of lines.
 pub(crate) const LINES_MAX: usize = 64;
-/// After this time a problem is logged again: an operator who has mended something wants to see whether it helped.
+/// After this time a problem is logged again: the operator may have mended something and needs to see whether it helped.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
 /// What was logged within the last hour.

@@ -23,6 +23,7 @@ mod logging;
 mod observe;
 mod open;
 mod otlp;
+mod pcapng;
 mod playground;
 mod subscribers;
 mod support_bundle;

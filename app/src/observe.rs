@@ -482,6 +482,7 @@ impl Observer {
             n => (Condition::Limited, format!("{n} of {all} UPFs answer on N4; last: {text}.")),
         };
         self.console.components(|c| c.set("n4", condition, detail));
+        self.console.timeline(|t| t.push(now, "upf", named, sentence(&text), None));
         self.event(now, level, "upf", "upf", sentence(&text));
     }
 
@@ -821,6 +822,9 @@ fn upf_sentence(change: UpfChange, others: bool) -> (Level, &'static str) {
             "requests its release: its sessions end, and connected UEs are asked to establish them again",
         ),
         UpfChange::Released => (Level::Info, "was released"),
+        UpfChange::Restarted => {
+            (Level::Warn, "has restarted without its sessions: they are restored as soon as it is connected")
+        }
     }
 }
 

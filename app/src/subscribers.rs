@@ -45,7 +45,7 @@ pub(crate) fn patch(
     supi: Supi,
     patch: &Map<String, Value>,
 ) -> Result<SubscriberRecord, EditError> {
-    // The keys go together: whoever sets one of OP, OPc, TOP and TOPc takes the others away, and the algorithm with them.
+    // The keys go together: setting one of OP, OPc, TOP and TOPc removes the others and sets the algorithm.
     let mut patch = patch.clone();
     const CODES: [&str; 4] = ["op", "opc", "top", "topc"];
     if let Some(one) = CODES.into_iter().find(|code| patch.get(*code).is_some_and(Value::is_string)) {

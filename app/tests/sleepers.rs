@@ -23,4 +23,11 @@ fn active_ues_beside_many_at_rest_complete_all_procedures() {
     assert!(number("at_rest") >= 2000 && (100..400).contains(&number("octets_per_record")), "{line}");
     // Each active UE is decoded for its return, its periodic registration and what follows.
     assert!(number("fast_reads") + number("slow_reads") >= 2 * 24, "{line}");
+    // Of the idle UEs that registered over N2, half send SERVICE REQUEST and the others are paged: each is decoded for it.
+    assert_eq!(number("woken"), 20, "{line}");
+    assert!(
+        number("woken_fast_reads") + number("woken_slow_reads") >= 20 && number("paged_us_p50") > 0,
+        "{line}"
+    );
+    assert!(number("most_resident") <= number("limit_octets"), "{line}");
 }

@@ -412,7 +412,7 @@ impl Work {
             failed = true;
             match receiver.recv_timeout(RETRY_EVERY) {
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
-                // Whoever asks now finds no room: the sender is dropped, and HTTP says so.
+                // A request now finds no room: the sender is dropped, and HTTP reports it.
                 Ok(Message::Request { .. } | Message::Usage { .. }) | Err(RecvTimeoutError::Timeout) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! The profile of a SIM, as the broker hands it to whoever makes the SIM.
+//! The profile of a SIM, as the broker hands it to the maker of the SIM.
 
 use serde::{Deserialize, Serialize};
 use whimbrel_open::crypto::{Share, SigningKey};

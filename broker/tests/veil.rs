@@ -13,23 +13,30 @@ use tokio_rustls::rustls::ClientConfig;
 use whimbrel_broker::client::Client;
 use whimbrel_broker::engine::Entrance;
 use whimbrel_broker::server::{self, Entrances, Server};
+use whimbrel_broker::storage::UsimKeys;
 use whimbrel_broker::veil::channel::{AnonymousChannel, Circuit, Direct, RelayPair};
 use whimbrel_broker::veil::engine::{VeilConfig, VeilEngine};
 use whimbrel_broker::veil::record::{self, Recorder};
 use whimbrel_broker::veil::relay::{self, Role};
-use whimbrel_broker::veil::storage::{NamedUser, VeilStorage};
+use whimbrel_broker::veil::storage::{NamedHomeUser, NamedUser, VeilStorage};
 use whimbrel_broker::veil::{Kind, Place};
 use whimbrel_broker::{now, tls};
 use whimbrel_ids::PlmnId;
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
 use whimbrel_open::msg::{Certificate, EpochKey, Qos, Subject, Trust, Validity};
-use whimbrel_veil::broker::{BrokerConfig, Class, Counters, Policy, User};
+use whimbrel_security::{
+    Autn, HomeNetworkKeys, HomeNetworkPrivateKey, Rand, ServingNetworkName, Sqn, Usim, UsimSqn,
+};
+use whimbrel_veil::broker::{BrokerConfig, Class, Counters, HomeUser, Policy, User};
 use whimbrel_veil::channel::{self, Failure, permit};
 use whimbrel_veil::crypto::{SigningKey, hash};
 use whimbrel_veil::log::{LogProof, LogRequest, LogTrust, Witness};
-use whimbrel_veil::msg::{GroupAnswer, GroupError, GroupRequest, ReportAnswer, ReportError, usage_units};
-use whimbrel_veil::operator::{Contract, Group, OperatorAttach, OperatorSession};
+use whimbrel_veil::msg::{
+    Finding, GroupAnswer, GroupError, GroupRequest, Order, OrderKind, Orders, ReportAnswer, ReportError,
+    Suci, usage_units,
+};
+use whimbrel_veil::operator::{Contract, Group, HomeAttach, OperatorAttach, OperatorSession};
 use whimbrel_veil::relay::Resource;
 use whimbrel_veil::token::TokenHash;
 use whimbrel_veil::user::{Sim, UserAttach};
@@ -70,6 +77,11 @@ fn certificate() -> Certificate {
 
 fn user() -> UserId {
     UserId([0xa1; 16])
+}
+
+/// The broker's key of the SUCIs of ordinary UEs.
+fn suci_key() -> HomeNetworkPrivateKey {
+    HomeNetworkPrivateKey::profile_a([6; 32])
 }
 
 /// Certificates of all three for TLS; gives what trusts them.
@@ -131,8 +143,11 @@ impl Service {
             policy,
         };
         let recorder = Recorder::open(&folder.join("record")).unwrap();
-        let engine =
-            VeilEngine::start(VeilConfig { machine, store: folder.join("veil.db"), recorder }).unwrap();
+        let mut home_keys = HomeNetworkKeys::new();
+        home_keys.insert(1, suci_key());
+        let agencies = vec![key("agency").verifying_key()];
+        let config = VeilConfig { machine, store: folder.join("veil.db"), recorder, home_keys, agencies };
+        let engine = VeilEngine::start(config).unwrap();
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         let entrances =
             Entrances { open: Entrance::answered_by(|_| Vec::new()).unwrap(), veil: Some(engine.entrance()) };
@@ -354,4 +369,139 @@ fn what_is_no_request_of_a_veiled_user_is_refused() {
         (Client::new(tls), Place { domain: NAMES[1].parse().unwrap(), address: relay.address });
     let sent = runtime().block_on(client.post(("/veil/v1/relay", 64), &place, b"not sealed", WITHIN));
     assert!(sent.unwrap_err().to_string().contains("400"));
+}
+
+/// What the running broker has taken up, within the time that its commands promise.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..100 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{what}");
+}
+
+#[test] // LOCA, chapter 4.4.2, second class; TS 33.501 §6.1.3.2
+fn an_ordinary_user_that_is_added_to_a_running_broker_is_challenged_once_and_billed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let tls = make_tls(folder);
+    provision(folder);
+    let mut service = Service::start(folder);
+    let mut circuit = direct(&service, &tls);
+    let mut wallet = wallet(&service, &tls);
+    let (_, _, group) = open_group(&mut wallet, &*circuit);
+    let supi: whimbrel_ids::Supi = "999700000000042".parse().unwrap();
+    let keys = UsimKeys { k: [1; 16], opc: [2; 16] };
+    let (revoked, class, prepaid, intercept, sqn) = (false, 0, false, false, Sqn::ZERO);
+    let functions = keys.functions();
+    let bob = HomeUser { user: UserId([0xb0; 16]), functions, revoked, class, prepaid, intercept, sqn };
+    let mut storage = VeilStorage::open(&folder.join("veil.db")).unwrap();
+    storage.add_home_user(&NamedHomeUser { name: "bob".into(), supi, keys, user: bob.clone() }).unwrap();
+
+    let msin = whimbrel_security::suci::msin_of_supi(PlmnId::TEST, supi).unwrap();
+    let suci = |n: u8| {
+        let output = suci_key().public_key().conceal(&[n; 32], &msin).unwrap();
+        Suci::new(1, 1, output.into()).unwrap()
+    };
+    let contract =
+        Contract { broker: domain(), broker_key: key("broker").verifying_key(), network: PlmnId::TEST };
+    let question = |n: u8| HomeAttach::ask(contract.clone(), suci(n), None, &seed(&format!("home {n}")));
+    let mut n = 0;
+    until("the user is not taken up", || {
+        n += 1;
+        let (asked, question) = question(n);
+        let answer = ask(&*circuit, Resource::Attach, &group.sign_home(&question)).unwrap();
+        asked.answer(&answer, now()).is_ok()
+    });
+    // The same question after a restart, and the UE's answer to it.
+    let (asked, question) = question(n);
+    let signed = group.sign_home(&question);
+    let answer = ask(&*circuit, Resource::Attach, &signed).unwrap();
+    drop((circuit, service));
+    service = Service::start(folder);
+    circuit = direct(&service, &tls);
+    assert_eq!(ask(&*circuit, Resource::Attach, &signed).unwrap(), answer);
+    let challenging = asked.answer(&answer, now()).unwrap();
+    let (vector, name) = (challenging.vector(), ServingNetworkName::new(PlmnId::TEST));
+    let mut usim = Usim::new(bob.functions, UsimSqn::default());
+    let proved = usim.authenticate(&Rand(vector.rand), &Autn(vector.autn), &name).unwrap();
+    let session = challenging.respond(proved.res_star.octets()).unwrap();
+    let of = (session.grant.grant.request, &session.presence);
+    let report = group.report(domain(), of, 4, [9; 32]).to_octets();
+    assert_eq!(ask(&*circuit, Resource::Report, &report).unwrap(), ReportAnswer::Taken.to_octets());
+    let billed = storage.billed().unwrap();
+    assert_eq!((billed.len(), &billed[0].user[..], billed[0].units), (1, "bob", 4));
+    let state = storage.load(now()).unwrap();
+    assert!(state.home_users[0].user.sqn > Sqn::ZERO, "no SQN is used twice");
+    assert_eq!(storage.sessions_of("bob", 1).unwrap()[0].session, of.0);
+    // A revoked user is refused.
+    storage.revoke("bob").unwrap();
+    until("the revocation is not taken up", || {
+        n += 1;
+        let (asked, question) = HomeAttach::ask(contract.clone(), suci(n), None, &seed(&format!("late {n}")));
+        let answer = ask(&*circuit, Resource::Attach, &group.sign_home(&question)).unwrap();
+        asked.answer(&answer, now()).is_err()
+    });
+}
+
+#[test] // chapter 4.4.4
+fn an_agencys_order_reaches_the_operator_and_its_answer_the_agency() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let tls = make_tls(folder);
+    provision(folder);
+    let service = Service::start(folder);
+    let circuit = direct(&service, &tls);
+    let mut wallet = wallet(&service, &tls);
+    let (_, _, group) = open_group(&mut wallet, &*circuit);
+    attach(folder, &group, &*circuit);
+    let mut storage = VeilStorage::open(&folder.join("veil.db")).unwrap();
+    let session = storage.sessions_of("alice", 1).unwrap().remove(0);
+    let from = now().as_secs();
+    let validity = Validity { from, until: from + 60 };
+    let order = |by: &str| {
+        Order::signed(OrderKind::Locate, (session.session, session.group), validity, [1; 16], &key(by))
+    };
+    storage.add_order(&order("no agency")).unwrap();
+    storage.add_order(&order("agency")).unwrap();
+    let poll = || {
+        let request = group.orders(domain(), [3; 16]).to_octets();
+        Orders::parse(&ask(&*circuit, Resource::Orders, &request).unwrap()).unwrap().0
+    };
+    until("the order is not passed on", || !poll().is_empty());
+    assert_eq!(poll(), [order("agency")], "that of no known agency is not");
+    let agency = PrivateKey::new([0xa9; 32]);
+    let place = Finding::Place([7; 14]);
+    let answer = group.answer(domain(), (order("agency").hash(), &agency.share()), &place, &seed("answer"));
+    let answer = answer.unwrap();
+    let taken = ask(&*circuit, Resource::OrderAnswer, &answer.to_octets()).unwrap();
+    assert_eq!(taken, ReportAnswer::Taken.to_octets());
+    assert_eq!((poll(), service.counted("orders")), (Vec::new(), 1));
+    let kept = storage.orders().unwrap().into_iter().find_map(|(_, answer)| answer).unwrap();
+    assert_eq!(kept.open(&agency), Some(place));
+    // The answer is durable: a broker that begins again asks no more.
+    drop((circuit, service));
+    let service = Service::start(folder);
+    let circuit = direct(&service, &tls);
+    let request = group.orders(domain(), [4; 16]).to_octets();
+    assert_eq!(Orders::parse(&ask(&*circuit, Resource::Orders, &request).unwrap()), Ok(Orders::default()));
+}
+
+#[test]
+fn a_key_that_is_begun_or_ended_by_a_command_is_taken_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provision(folder);
+    let mut storage = VeilStorage::open(&folder.join("veil.db")).unwrap();
+    let ids = |storage: &VeilStorage| {
+        storage.load(now()).unwrap().epochs.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
+    };
+    assert_eq!(storage.begin_epoch().unwrap(), 2);
+    assert_eq!(ids(&storage), [1, 2]);
+    assert!(!storage.end_epoch(2).unwrap(), "the current one stays");
+    assert!(storage.end_epoch(1).unwrap() && !storage.end_epoch(1).unwrap());
+    assert_eq!(ids(&storage), [2]);
+    assert!(storage.revoke("no user").is_err());
 }

@@ -53,7 +53,7 @@ fn tick(ue: Ue) {
         smf::reanchoring::lifetimes_over(ue); // TS 23.502 §4.3.5.2 step 5
     }
     amf::predicted_handover::expire(ue);
-    if ue.with(|p| p.amf.source.as_ref().and_then(|s| s.until).is_some_and(|t| t <= now)) {
+    if ue.with(|p| p.amf.mobility.source.as_ref().and_then(|s| s.until).is_some_and(|t| t <= now)) {
         amf::target::release_source(ue); // TS 23.502 §4.9.1.3.3 steps 14 and 15
     }
     if ue.with(|p| p.amf.reachable_until.is_some_and(|t| t <= now)) {
@@ -91,10 +91,10 @@ fn handle_command(ue: Ue, command: Command) {
             area_changed(ue);
             amf::ladn::changed(ue);
         }
-        Command::Expected(psi, at) => smf::handover::expect(ue, psi, at),
         Command::UpfRestarted(upf) => smf::release::upf_restarted(ue, upf),
         Command::LeaveUpf(upf) => smf::release::leave_upf(ue, upf),
         Command::RestoreSessions(upf) => smf::restoration::restore_sessions(ue, upf),
+        Command::Intercept(to) => smf::interception::intercept(ue, to),
         #[cfg(feature = "fault-injection")]
         Command::Panic => ue.with(|_| panic!("a fault was injected")),
     }
@@ -102,7 +102,7 @@ fn handle_command(ue: Ue, command: Command) {
 
 /// The UE's tracking area or its data networks' service areas have changed.
 fn area_changed(ue: Ue) {
-    ue.with(|p| p.amf.moved = false);
+    ue.with(|p| p.amf.location.moved = false);
     smf::area::area_changed(ue);
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn housekeeping(ue: Ue) {
         amf::rekeying::begin_if_due(ue);
         amf::subscription_change::begin_if_due(ue);
     }
-    if ue.with(|p| p.amf.moved && p.amf.target.is_none()) {
+    if ue.with(|p| p.amf.location.moved && p.amf.mobility.target.is_none()) {
         area_changed(ue);
     }
     amf::deregistration::deregister_if_requested(ue);

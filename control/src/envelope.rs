@@ -267,14 +267,14 @@ pub enum Command {
     SubscriptionChanged,
     /// The operator's policy of data networks has changed (TS 23.502 §4.3.3.2 step 1b, §4.3.4.2 step 1b).
     PolicyChanged,
-    /// A UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
+    /// A UPF lost its sessions (TS 23.527 §4.3.2): they are restored, or `LeaveUpf` follows.
     UpfRestarted(UpfId),
-    /// Graceful release of a UPF: its sessions end, and connected UEs set them up again (TS 29.244 §6.2.8.3).
+    /// A UPF goes, or its association broke: its sessions end, and connected UEs set them up again (TS 29.244 §6.2.8.3, TS 23.527 §4.4).
     LeaveUpf(UpfId),
-    /// The handover predictor expects the UE at another gNB soon; with the downlink tunnel of a session there (Synergy §III-C).
-    Expected(PduSessionId, Tunnel),
-    /// A UPF is connected again after a restart of the core: it gets the UE's sessions (TS 23.527 §4.3).
+    /// A UPF is connected again after a restart of the core, or of itself: it gets the UE's sessions (TS 23.527 §4.3).
     RestoreSessions(UpfId),
+    /// Copies of the packets of a veiled UE go to this tunnel of the operator's LI function from now on, or to none (TS 33.127 §6.2.3).
+    Intercept(Option<Tunnel>),
     /// Panics: tests that the CTA survives a fault of the program.
     #[cfg(feature = "fault-injection")]
     Panic,

@@ -118,7 +118,7 @@ pub enum Event {
     /// A message to the UE was repeated; counted as a sign of radio quality.
     Repeated(#[serde(with = "text")] Text),
     /// Movement of a connected UE, for a handover predictor (Synergy §III-C.1), which answers with
-    /// [`Command::Expected`](crate::Command::Expected). Emitted if configured.
+    /// [`Payload::Predicted`](crate::Payload::Predicted). Emitted if configured.
     Sign {
         /// The UE.
         subject: Subject,

@@ -18,6 +18,7 @@
 
 pub mod amf;
 mod collision;
+mod compact;
 pub mod config;
 mod digest;
 mod dispatch;
@@ -46,6 +47,7 @@ pub mod udm;
 mod ue_harness;
 mod upf;
 
+pub use compact::{CompactMap, SlotTable};
 pub use digest::digest;
 pub use envelope::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, HandoverTarget, Locate, N2Names, Output,
@@ -59,6 +61,10 @@ pub use refusal::Refusal;
 pub use remedy::{Present, Remedy, Subscriber};
 pub use restart::RESTORED_CLOCK;
 pub use shard::{RestCounters, RestPlace, RestStore, RestVec, Shard};
-pub use state::{AmfContext, Connection, RELEASE_GRACE, Seen, SessionGrant, Source, UeContext, VeilSession};
+pub use state::{
+    AmfContext, Connection, IntermediateUpf, IntermediateUpfStage, Mobility, RELEASE_GRACE, Seen,
+    SessionGrant, SessionQos, SessionUsage, Source, UeAddress, UeContext, UeLocation, UeRadio, UeSecurity,
+    UeSlices, VeilSession,
+};
 pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

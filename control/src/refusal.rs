@@ -198,6 +198,8 @@ pub enum BrokerFault {
     BadAnswer(String),
     /// The broker demands interception or filtering, which is not supported.
     Orders,
+    /// The UE has sent the identity in clear that this operator must not learn.
+    InClear,
 }
 
 /// A broker's signed refusal.
@@ -223,6 +225,7 @@ impl fmt::Display for BrokerFault {
             Self::Orders => {
                 f.write_str("which wants the session intercepted or filtered, and that is not done here")
             }
+            Self::InClear => f.write_str("whose UE does not conceal its identity"),
         }
     }
 }
@@ -251,7 +254,7 @@ impl Refusal {
             Self::Broker { why, .. } => match why {
                 BrokerFault::NotServed => RefusalKind::Plmn,
                 BrokerFault::Refused(refused) if refused.of_operator => RefusalKind::Plmn,
-                BrokerFault::Refused(_) => RefusalKind::Authentication,
+                BrokerFault::Refused(_) | BrokerFault::InClear => RefusalKind::Authentication,
                 BrokerFault::Unreachable(_)
                 | BrokerFault::Rejected(_)
                 | BrokerFault::BadAnswer(_)
@@ -303,7 +306,9 @@ impl Refusal {
             Self::OtherHomeNetwork(_) => MmCause::PlmnNotAllowed,
             // A SAP UE acts on its broker's signed refusal; without one it tries another network.
             Self::Broker { why, .. } => match why {
-                BrokerFault::NotServed | BrokerFault::Orders => MmCause::PlmnNotAllowed,
+                BrokerFault::NotServed | BrokerFault::Orders | BrokerFault::InClear => {
+                    MmCause::PlmnNotAllowed
+                }
                 BrokerFault::Refused(refused) if refused.of_operator => MmCause::PlmnNotAllowed,
                 BrokerFault::Refused(_) => MmCause::IllegalUe,
                 BrokerFault::Unreachable(_) | BrokerFault::Rejected(_) | BrokerFault::BadAnswer(_) => {

@@ -199,6 +199,9 @@ impl Present<'_> {
             BrokerFault::Orders => {
                 fix(format!("tell {broker} that sessions are neither intercepted nor filtered here"))
             }
+            BrokerFault::InClear => fix(format!(
+                "none is needed here: {broker} has to issue a USIM that conceals the SUPI (TS 33.501 §6.12.2)"
+            )),
         }
     }
 

@@ -15,17 +15,20 @@ impl UeContext {
     /// addresses and tunnels but are at no UPF. `exact`: no COUNT was used after it was written. Else its keys are doubtful, and the UE is authenticated
     /// before it is served. `None`: there is nothing to restore, as the UE is not registered.
     pub fn restarted(mut self: Box<Self>, now: Instant, exact: bool, timers: &Timers) -> Option<Box<Self>> {
-        if !self.amf.registered || self.amf.emergency || self.amf.security.is_none() {
+        if !self.amf.registered || self.amf.emergency || self.amf.security.current.is_none() {
             return None;
         }
         (self.clock, self.terms, self.lanes) = (RESTORED_CLOCK, (0, 0), Lanes::default());
         let amf = &mut self.amf;
-        (amf.connection, amf.target, amf.source, amf.context_transfer) = (None, None, None, None);
-        (amf.proposed, amf.next_hop, amf.recently_released, amf.connection_until) = (None, None, None, None);
+        (amf.connection, amf.mobility.target, amf.mobility.source, amf.mobility.context_transfer) =
+            (None, None, None, None);
+        (amf.security.proposed, amf.security.next_hop, amf.recently_released, amf.connection_until) =
+            (None, None, None, None);
         amf.initial_nas_digest = 0;
         if !exact {
-            amf.authenticated_at = Some(Instant::ZERO);
+            amf.security.authenticated_at = Some(Instant::ZERO);
         }
+        self.intermediate_upfs.clear(); // anchors serve the UE until its next handover
         self.sessions.retain(|_, s| s.n3.is_some() && !s.emergency);
         for s in self.sessions.values_mut() {
             s.inactive();
@@ -39,6 +42,6 @@ impl UeContext {
     /// The slices with a limit that the UE counts in, and their limits (TS 23.501 §5.15.11.1).
     pub fn limited_slices(&self, config: &Config) -> Vec<(SNssai, u32)> {
         let limits = &config.amf.access.slice_ues_max;
-        self.amf.allowed_nssai.iter().filter_map(|s| Some((*s, *limits.get(s)?))).collect()
+        self.amf.slices.allowed.iter().filter_map(|s| Some((*s, *limits.get(s)?))).collect()
     }
 }

@@ -119,10 +119,14 @@ impl UeSummary {
             registered: amf.registered,
             tmsi: amf.tmsi,
             connection: amf.connection.as_deref().cloned(),
-            tai: amf.tai,
-            seen: amf.seen.clone(),
-            allowed_nssai: amf.allowed_nssai.clone(),
-            algorithms: amf.security.as_ref().map(|s| (s.integrity().identity(), s.ciphering().identity())),
+            tai: amf.location.tai,
+            seen: amf.location.seen.clone(),
+            allowed_nssai: amf.slices.allowed.clone(),
+            algorithms: amf
+                .security
+                .current
+                .as_ref()
+                .map(|s| (s.integrity().identity(), s.ciphering().identity())),
             ue_ambr: amf.subscription.as_ref().map(|s| s.ue_ambr).zip(smf::aggregate(ue, &[])),
             timers: timers(ue),
             sessions: ue.sessions.values().map(|s| SessionSummary::of(s)).collect(),
@@ -156,18 +160,18 @@ impl SessionSummary {
             psi: session.psi,
             dnn: session.dnn.clone(),
             s_nssai: session.s_nssai,
-            ipv4: session.ipv4,
-            ipv6: session.ipv6,
+            ipv4: session.address.ipv4,
+            ipv6: session.address.ipv6,
             active: session.up == UpState::Active,
             upf: (session.upf, session.up_seid),
             n3: session.n3,
             an: session.an.as_deref().copied(),
-            ambr: session.ambr,
+            ambr: session.qos.ambr,
             ssc_mode: session.ssc_mode as u8,
             flows: flows(session),
-            changing: session.pending_change.is_some(),
-            usage: session.usage,
-            secondary_usage: session.secondary_usage.as_deref().copied().unwrap_or_default(),
+            changing: session.qos.pending_change.is_some(),
+            usage: session.usage.octets,
+            secondary_usage: session.usage.secondary.as_deref().copied().unwrap_or_default(),
         }
     }
 }
@@ -176,13 +180,13 @@ fn flows(session: &SmContext) -> Vec<FlowSummary> {
     let default = FlowSummary {
         qfi: DEFAULT_QFI,
         name: String::new(),
-        five_qi: session.five_qi,
-        arp: session.arp,
+        five_qi: session.qos.five_qi,
+        arp: session.qos.arp,
         gbr: None,
         gate: (true, true),
         fulfilled: true,
     };
-    let others = session.flows.iter().map(|f| FlowSummary {
+    let others = session.qos.flows.iter().map(|f| FlowSummary {
         qfi: f.qfi,
         name: f.name.to_string(),
         five_qi: f.five_qi,

@@ -27,8 +27,8 @@ use crate::envelope::{AssociationId, Batch, Effect, Envelope, OutputId, Payload,
 use crate::flat::{Checkpoint, Flat, FlatError};
 use crate::shard::{RestVec, Shard};
 use crate::state::{
-    Ambr, Arp, Connection, SessionTypes, SmContext, SubscribedDnn, SubscribedSlice, Subscription, Tunnel,
-    UeContext, UpState,
+    Ambr, Arp, Connection, SessionQos, SessionTypes, SessionUsage, SmContext, SubscribedDnn, SubscribedSlice,
+    Subscription, Tunnel, UeAddress, UeContext, UpState,
 };
 
 const ASSOCIATION: AssociationId = AssociationId(3);
@@ -134,16 +134,17 @@ fn session() -> SmContext {
         s_nssai: SNssai::sst(1),
         dnn: "internet".parse::<Dnn>().unwrap(),
         session_type: PduSessionType::Ipv4,
-        ipv4: Some(Ipv4Addr::new(10, 45, 0, 2)),
-        ipv6: None,
-        interface_id: [1; 8],
-        five_qi: FiveQi(9),
-        arp: Arp { priority: 8, may_preempt: false, preemptable: true },
-        ambr: Ambr { ul_kbps: 1000, dl_kbps: 1000 },
-        flows: Vec::new(),
-        marks: Default::default(),
-        pending_change: None,
-        filters_max: 16,
+        address: UeAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, 2)), ipv6: None, interface_id: [1; 8] },
+        qos: SessionQos {
+            five_qi: FiveQi(9),
+            arp: Arp { priority: 8, may_preempt: false, preemptable: true },
+            ambr: Ambr { ul_kbps: 1000, dl_kbps: 1000 },
+            flows: Vec::new(),
+            marks: Default::default(),
+            pending_change: None,
+            filters_max: 16,
+            reflects: false,
+        },
         upf: crate::upf::UpfId(0),
         cp_seid: Seid(1),
         up_seid: Some(Seid(5)),
@@ -156,12 +157,9 @@ fn session() -> SmContext {
         ssc_mode: whimbrel_nas::ie::SscMode::One,
         until: Instant::FAR_FUTURE,
         always_on: false,
-        reflects: false,
         full_rate_integrity: true,
         pti: Pti::UNASSIGNED,
-        usage: (0, 0),
-        counted: None,
-        secondary_usage: None,
+        usage: SessionUsage::default(),
         emergency: false,
         up_security: None,
     }
@@ -229,13 +227,13 @@ impl UeHarness {
         ue.amf.supi = Some(supi());
         ue.amf.registered = true;
         ue.amf.tmsi = Some(Tmsi(0x1234));
-        ue.amf.security = Some(Box::new(keys(Side::Network, counts)));
+        ue.amf.security.current = Some(Box::new(keys(Side::Network, counts)));
         ue.amf.ue_security_capability = Some(capability);
-        ue.amf.k_amf = Some(KAmf::new([7; 32]));
-        ue.amf.ng_ksi = NgKsi::native(0);
-        ue.amf.tai = Some(tai());
-        ue.amf.registration_area = [tai()].into();
-        ue.amf.allowed_nssai = vec![SNssai::sst(1)];
+        ue.amf.security.k_amf = Some(KAmf::new([7; 32]));
+        ue.amf.security.ng_ksi = NgKsi::native(0);
+        ue.amf.location.tai = Some(tai());
+        ue.amf.location.registration_area = [tai()].into();
+        ue.amf.slices.allowed = vec![SNssai::sst(1)];
         ue.amf.subscription = Some(Arc::new(subscription()));
         ue.amf.connection = Some(Box::new(Connection {
             association: ASSOCIATION,

@@ -1,7 +1,7 @@
 //! Which request B works on next: those with a ticket first, and fair among operators, so that neither a flood of garbage nor one
 //! busy operator keeps others waiting.
 //!
-//! The edge says who sent a request (one number for each connection that T has opened); T's own word on who it is costs two
+//! The edge names the sender of a request (one number for each connection that T has opened); T's own claim of its identity costs two
 //! signatures to check, which is what a flood must not make B do.
 
 use core::time::Duration;
@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_ids::Instant;
 
-/// Who sent a request, as the edge knows it.
+/// The sender of a request, as the edge knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer(pub u64);
 
-/// A request as the edge knows it: to whom the answer goes.
+/// A request as the edge knows it: the answer goes to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Who sent it.
+    /// Its sender.
     pub peer: Peer,
     /// Which of the peer's requests it is.
     pub request: u64,

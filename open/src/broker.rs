@@ -27,7 +27,7 @@ pub use home::{Home, HomeRecord, HomeUser};
 /// How long B keeps an answer to give it again: well above the time in which T repeats a request after a failover.
 pub const ANSWER_KEPT: Duration = Duration::from_secs(60);
 
-/// Whom B deals with, and on what terms.
+/// The operators that B accepts, and its terms.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// The operators allowed; `None` allows all.
@@ -142,7 +142,7 @@ pub struct AnswerRecord {
 /// What came of a request.
 #[derive(Debug)]
 pub enum BrokerEvent {
-    /// Whoever sent it is not authenticated.
+    /// The sender is not authenticated.
     Rejected(Rejection),
     /// Refused.
     Refused {

@@ -4,14 +4,13 @@
 //! The suite is fixed for version 1: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM; Ed25519 (RFC 8032) with strict
 //! verification; SHA-256.
 
-use aes_gcm::Aes128Gcm;
-use aes_gcm::aead::{AeadInOut, KeyInit};
 use ed25519_dalek::Signer;
 use hkdf::Hkdf;
-use hpke::rand_core::{TryCryptoRng, TryRng};
-use hpke::{Deserializable, OpModeR, OpModeS, Serializable};
 use sha2::{Digest, Sha256};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+pub(crate) use crate::envelope::TAG_OCTETS;
+use crate::envelope::{self, OneCipher, Protocol, expand};
 
 /// Declares a secret of `$n` octets: wiped when dropped, compared in constant time, redacted in `Debug`.
 macro_rules! secret {
@@ -69,15 +68,8 @@ secret! {
 impl Seed {
     /// `N` octets for the use that `label` names.
     pub(crate) fn derive<const N: usize>(&self, label: &str) -> Zeroizing<[u8; N]> {
-        let mut out = Zeroizing::new([0; N]);
-        expand(&Hkdf::new(None, &self.0), &[b"SAP-v1 seed ", label.as_bytes()], &mut out[..]);
-        out
+        SAP.draw(self, label)
     }
-}
-
-/// HKDF-Expand with `info` in parts.
-fn expand(prk: &Hkdf<Sha256>, info: &[&[u8]], out: &mut [u8]) {
-    prk.expand_multi_info(info, out).expect("fewer octets than 255 digests");
 }
 
 /// SHA-256 of octets.
@@ -138,6 +130,12 @@ pub struct VerifyingKey(ed25519_dalek::VerifyingKey);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature(pub [u8; 64]);
 
+/// What a signature of a protocol may be over.
+pub trait SignedKind {
+    /// Stands before the signed octets, so that one kind never passes for another; ends with a zero octet.
+    fn label(self) -> &'static [u8];
+}
+
 /// What a signature is over. The name stands before the signed octets, so that one kind never passes for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signed {
@@ -169,8 +167,8 @@ pub enum Signed {
     Statement,
 }
 
-impl Signed {
-    const fn label(self) -> &'static [u8] {
+impl SignedKind for Signed {
+    fn label(self) -> &'static [u8] {
         match self {
             Self::UserRequest => b"SAP-v1 user request\0",
             Self::OperatorRequest => b"SAP-v1 operator request\0",
@@ -195,13 +193,18 @@ impl SigningKey {
         Self(ed25519_dalek::SigningKey::from_bytes(octets))
     }
 
+    /// The octets, for a store.
+    pub fn octets(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0.to_bytes())
+    }
+
     /// The public half.
     pub fn verifying_key(&self) -> VerifyingKey {
         VerifyingKey(self.0.verifying_key())
     }
 
     /// Signs `octets` as what `kind` says they are.
-    pub fn sign(&self, kind: Signed, octets: &[u8]) -> Signature {
+    pub fn sign(&self, kind: impl SignedKind, octets: &[u8]) -> Signature {
         Signature(self.0.sign(&[kind.label(), octets].concat()).to_bytes())
     }
 }
@@ -225,7 +228,7 @@ impl VerifyingKey {
     }
 
     /// Whether the key's owner signed `octets` as `kind`.
-    pub fn verifies(&self, kind: Signed, octets: &[u8], signature: &Signature) -> bool {
+    pub fn verifies(&self, kind: impl SignedKind, octets: &[u8], signature: &Signature) -> bool {
         let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
         self.0.verify_strict(&[kind.label(), octets].concat(), &signature).is_ok()
     }
@@ -238,95 +241,34 @@ impl core::fmt::Debug for VerifyingKey {
     }
 }
 
-type SuiteAead = hpke::aead::AesGcm128;
-type SuiteKdf = hpke::kdf::HkdfSha256;
-type SuiteKem = hpke::kem::X25519HkdfSha256;
-type KemPublic = <SuiteKem as hpke::Kem>::PublicKey;
-type KemPrivate = <SuiteKem as hpke::Kem>::PrivateKey;
-type KemEncapped = <SuiteKem as hpke::Kem>::EncappedKey;
+/// The labels of SAP.
+pub(crate) const SAP: Protocol =
+    Protocol { seed: b"SAP-v1 seed ", draw: b"SAP-v1 draw", exporter: b"SAP-v1 exporter" };
 
-/// Octets that AES-128-GCM adds.
-pub(crate) const TAG_OCTETS: usize = 16;
-
-/// The ciphertext and its tag.
-pub(crate) fn seal(cipher: &Aes128Gcm, nonce: &[u8; 12], plain: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(plain.len() + TAG_OCTETS);
-    out.extend_from_slice(plain);
-    let tag = cipher.encrypt_inout_detached(nonce.into(), &[], out.as_mut_slice().into());
-    out.extend_from_slice(&tag.expect("far under 64 GiB"));
-    out
-}
-
-/// The plaintext, if the tag is right.
-pub(crate) fn unseal(cipher: &Aes128Gcm, nonce: &[u8; 12], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-    let (text, tag) = sealed.split_last_chunk::<TAG_OCTETS>()?;
-    let mut out = Zeroizing::new(text.to_vec());
-    cipher.decrypt_inout_detached(nonce.into(), &[], out.as_mut_slice().into(), tag.into()).ok()?;
-    Some(out)
-}
-
-/// The one draw of an HPKE sender.
-struct Draw(Zeroizing<[u8; 32]>);
-
-impl TryRng for Draw {
-    type Error = core::convert::Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
-        let mut out = [0; 4];
-        self.try_fill_bytes(&mut out)?;
-        Ok(u32::from_le_bytes(out))
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
-        let mut out = [0; 8];
-        self.try_fill_bytes(&mut out)?;
-        Ok(u64::from_le_bytes(out))
-    }
-
-    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Self::Error> {
-        let next = Seed::new(*self.0);
-        expand(&Hkdf::new(None, next.octets()), &[b"SAP-v1 draw"], out);
-        self.0 = next.derive("next draw");
-        Ok(())
-    }
-}
-
-impl TryCryptoRng for Draw {}
-
-/// The sender's side of an HPKE context in base mode.
-pub(crate) struct Sender {
-    /// The encapsulated key.
-    pub(crate) enc: [u8; 32],
-    context: hpke::aead::AeadCtxS<SuiteAead, SuiteKdf, SuiteKem>,
-}
+/// The sender's side of an HPKE context of SAP.
+pub(crate) struct Sender(envelope::Sender);
 
 impl Sender {
     /// To `recipient`; `None` if its public key is of small order.
     pub(crate) fn new(recipient: &Share, info: &[u8], seed: &Seed) -> Option<Self> {
-        let recipient = KemPublic::from_bytes(&recipient.0).ok()?;
-        let mut draw = Draw(seed.derive("encapsulation"));
-        let (enc, context) = hpke::setup_sender_with_rng::<SuiteAead, SuiteKdf, SuiteKem>(
-            &OpModeS::Base,
-            &recipient,
-            info,
-            &mut draw,
-        )
-        .ok()?;
-        Some(Self { enc: enc.to_bytes().into(), context })
+        envelope::Sender::new(SAP, recipient, info, seed).map(Self)
+    }
+
+    /// The encapsulated key.
+    pub(crate) fn enc(&self) -> [u8; 32] {
+        self.0.enc
     }
 
     pub(crate) fn seal(&mut self, plain: &[u8], aad: &[u8]) -> Vec<u8> {
-        self.context.seal(plain, aad).expect("the first of 2^64 messages")
+        self.0.seal(plain, aad)
     }
 
     pub(crate) fn exporter(&self) -> Exporter {
-        let mut secret = Zeroizing::new([0; 32]);
-        self.context.export(EXPORTER, &mut secret[..]).expect("32 octets");
-        Exporter(secret)
+        Exporter(self.0.secret())
     }
 }
 
-/// Opens one message of an HPKE context in base mode; `None` if it was not sealed to this key with these octets around it.
+/// Opens one message of an HPKE context of SAP; `None` if it was not sealed to this key with these octets around it.
 pub(crate) fn open(
     key: &PrivateKey,
     enc: &[u8; 32],
@@ -334,17 +276,9 @@ pub(crate) fn open(
     sealed: &[u8],
     aad: &[u8],
 ) -> Option<(Zeroizing<Vec<u8>>, Exporter)> {
-    let key = KemPrivate::from_bytes(key.0.as_bytes()).ok()?;
-    let enc = KemEncapped::from_bytes(enc).ok()?;
-    let mut context =
-        hpke::setup_receiver::<SuiteAead, SuiteKdf, SuiteKem>(&OpModeR::Base, &key, &enc, info).ok()?;
-    let plain = Zeroizing::new(context.open(sealed, aad).ok()?);
-    let mut secret = Zeroizing::new([0; 32]);
-    context.export(EXPORTER, &mut secret[..]).expect("32 octets");
+    let (plain, secret) = envelope::open(SAP, key, (enc, info), sealed, aad)?;
     Some((plain, Exporter(secret)))
 }
-
-const EXPORTER: &[u8] = b"SAP-v1 exporter";
 
 /// What U and B alone share: exported from the HPKE context of U's request.
 #[derive(Clone)]
@@ -358,24 +292,20 @@ impl Exporter {
         KAusf(key)
     }
 
-    fn answer_cipher(&self, salt: &[u8; 16]) -> (Aes128Gcm, [u8; 12]) {
+    fn answer_cipher(&self, salt: &[u8; 16]) -> OneCipher {
         let mut okm = Zeroizing::new([0; 28]);
         expand(&Hkdf::new(Some(salt), &self.0[..]), &[b"SAP-v1 answer"], &mut okm[..]);
-        let mut nonce = [0; 12];
-        nonce.copy_from_slice(&okm[16..]);
-        (Aes128Gcm::new_from_slice(&okm[..16]).expect("16 octets"), nonce)
+        OneCipher::new(&okm)
     }
 
     /// Seals B's answer to U. The salt is random for each answer, so that no two are sealed under one key.
     pub fn seal(&self, salt: &[u8; 16], plain: &[u8]) -> Vec<u8> {
-        let (cipher, nonce) = self.answer_cipher(salt);
-        seal(&cipher, &nonce, plain)
+        self.answer_cipher(salt).seal(plain)
     }
 
     /// Opens B's answer at U.
     pub fn open(&self, salt: &[u8; 16], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        let (cipher, nonce) = self.answer_cipher(salt);
-        unseal(&cipher, &nonce, sealed)
+        self.answer_cipher(salt).open(sealed)
     }
 }
 
@@ -388,7 +318,7 @@ impl core::fmt::Debug for Exporter {
 /// K_SEAF = HKDF(ss ‖ DH(U, T), transcript), where the transcript is H(H(authReqU) ‖ grant). `None` if the peer's share is of small
 /// order.
 ///
-/// ss keeps it from whoever learns an ephemeral key of U, DH from whoever learns the broker's epoch key later.
+/// ss protects it if an ephemeral key of U becomes known, DH if the broker's epoch key becomes known later.
 pub fn k_seaf(ss: &SharedSecret, own: &PrivateKey, peer: &Share, transcript: &[u8; 32]) -> Option<KSeaf> {
     let dh = own.agree(peer)?;
     let mut ikm = Zeroizing::new([0; 64]);
@@ -450,14 +380,14 @@ mod tests {
         let key = PrivateKey::new([3; 32]);
         let mut sender = Sender::new(&key.share(), b"info", &Seed::new([4; 32])).unwrap();
         let sealed = sender.seal(b"plain", b"aad");
-        let (plain, exporter) = open(&key, &sender.enc, b"info", &sealed, b"aad").unwrap();
+        let (plain, exporter) = open(&key, &sender.enc(), b"info", &sealed, b"aad").unwrap();
         assert_eq!(&plain[..], b"plain");
         assert_eq!(exporter.k_ausf(), sender.exporter().k_ausf());
         let answer = exporter.seal(&[1; 16], b"answer");
         assert_eq!(&sender.exporter().open(&[1; 16], &answer).unwrap()[..], b"answer");
         assert!(sender.exporter().open(&[2; 16], &answer).is_none());
         for (info, aad) in [(&b"other"[..], &b"aad"[..]), (b"info", b"other")] {
-            assert!(open(&key, &sender.enc, info, &sealed, aad).is_none());
+            assert!(open(&key, &sender.enc(), info, &sealed, aad).is_none());
         }
     }
 }

@@ -152,7 +152,7 @@ impl fmt::Debug for Domain {
 }
 
 /// A user (U) within its broker's domain (idU): 16 octets that the broker assigns. All are of one length, so that the length
-/// of a sealed request says nothing about who sent it.
+/// of a sealed request says nothing about its sender.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(pub [u8; 16]);
 

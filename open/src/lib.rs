@@ -19,7 +19,9 @@
 pub mod admission;
 pub mod broker;
 pub mod carriage;
+pub mod codec;
 pub mod crypto;
+pub mod envelope;
 pub mod id;
 pub mod msg;
 pub mod operator;

@@ -127,7 +127,7 @@ impl From<DecodeError> for OperatorError {
     }
 }
 
-/// What T asks a broker, before T has signed it: the machine that asks holds no key of T's, and whoever sends the question signs it.
+/// What T asks a broker, before T has signed it: the machine that asks holds no key of T's, and the edge that sends the question signs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// authReqT: may T serve this user on these terms?
@@ -156,7 +156,7 @@ pub enum Question {
 }
 
 impl Question {
-    /// Whom T asks.
+    /// The broker that T asks.
     pub const fn broker(&self) -> &Domain {
         match self {
             Self::Attach { request, .. } => request.broker(),

@@ -1,4 +1,4 @@
-//! Tickets: who attached before passes first while the broker is flooded.
+//! Tickets: a UE that attached before is served first while the broker is flooded.
 //!
 //! A ticket names its user and a number, under the broker's own key. The broker keeps one number for each user, the lowest that is
 //! not used up, and so remembers no tickets: one is good if its number is not below that.
@@ -6,7 +6,8 @@
 use aes_gcm::Aes128Gcm;
 use aes_gcm::aead::KeyInit;
 
-use crate::crypto::{Seed, seal, unseal};
+use crate::crypto::Seed;
+use crate::envelope::{seal, unseal};
 use crate::id::UserId;
 use crate::msg::{TICKET_OCTETS, Ticket};
 

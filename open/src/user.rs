@@ -18,7 +18,7 @@ use crate::msg::{
 /// What the SIM holds for one broker.
 #[derive(Clone, Debug)]
 pub struct Sim {
-    /// Who the user is in the broker's domain.
+    /// The user in the broker's domain.
     pub user: UserId,
     /// The broker.
     pub broker: Domain,
@@ -98,10 +98,10 @@ impl UserAttach {
     pub fn begin(sim: &mut Sim, operator: OperatorId, seed: &Seed) -> Option<(Self, AuthReqU)> {
         sim.counter = sim.counter.checked_add(1)?;
         let private = PrivateKey::ephemeral(seed);
-        let who = (sim.user, operator, sim.counter);
+        let identity = (sim.user, operator, sim.counter);
         let ticket = sim.ticket.take();
         let (request, exporter) = AuthReqU::seal(sim.broker.clone(), &sim.epoch, ticket, seed, |head| {
-            UserVector::signed(head, who, *seed.derive("nonce"), private.share(), &sim.signing)
+            UserVector::signed(head, identity, *seed.derive("nonce"), private.share(), &sim.signing)
         })?;
         let attach = Self {
             broker: sim.broker.clone(),

@@ -420,7 +420,7 @@ impl Cells {
                     {
                         slot.gnb = GnbId(i as u16);
                         if let Some((_, stream)) = &mut slot.stream {
-                            stream.at_target();
+                            stream.at_target(now);
                         }
                     }
                     self.jobs.push_back(Job::ToGnb(id, up));

@@ -124,6 +124,8 @@ pub struct Player {
     spare: Outbox<Output>,
     started: bool,
     sections_begun: usize,
+    /// UEs that are prepared do not arrive yet.
+    held: bool,
 }
 
 impl Player {
@@ -184,7 +186,13 @@ impl Player {
             spare: Outbox::new(),
             started: false,
             sections_begun: 0,
+            held: false,
         })
+    }
+
+    /// Has the first arrival wait after the preparation, or wait no longer. The next [`Input::Tick`] follows it.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// The emulated RAN.
@@ -328,7 +336,7 @@ impl Player {
 
     fn end_section(&mut self, now: Instant, out: &mut Outbox<Output>) {
         let Some((section, start)) = self.section else { return };
-        if self.arrived < section.count || self.playing > 0 {
+        if self.arrived < section.count || self.playing > 0 || (self.held && section.part == Part::Before) {
             return;
         }
         self.report().elapsed = now.since(start);

@@ -26,7 +26,8 @@ impl Default for Times {
 }
 
 impl Times {
-    pub(crate) fn add(&mut self, time: Duration) {
+    /// Adds one.
+    pub fn add(&mut self, time: Duration) {
         self.0.saturating_record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX).clamp(1, MICROS_MAX));
     }
 
@@ -90,8 +91,12 @@ pub struct Gaps {
     pub uplink: Times,
     /// Downlink.
     pub downlink: Times,
+    /// From the handover's first message to the UE's arrival at the target.
+    pub arrived: Times,
     /// From the handover's first message to the first downlink packet at the target.
     pub first_downlink: Times,
+    /// The time without downlink packets around the UE's arrival at the target.
+    pub silence: Times,
 }
 
 /// A failed step of a UE.
@@ -168,8 +173,13 @@ impl Report {
         let gaps = self.gaps.entry(kind).or_default();
         gaps.uplink.add(stream.uplink.gap);
         gaps.downlink.add(stream.downlink.gap);
-        if let Some(first) = stream.first_downlink {
-            gaps.first_downlink.add(first);
+        let times = [
+            (&mut gaps.arrived, stream.arrived),
+            (&mut gaps.first_downlink, stream.first_downlink),
+            (&mut gaps.silence, stream.silence),
+        ];
+        for (times, time) in times {
+            time.into_iter().for_each(|time| times.add(time));
         }
     }
 

@@ -1,4 +1,4 @@
-//! f1 to f5* of a subscriber, whichever algorithm makes them (TS 33.102 §6.3, TS 33.501 §6.1.3).
+//! f1 to f5* of a subscriber, for each algorithm (TS 33.102 §6.3, TS 33.501 §6.1.3).
 
 use crate::aka::{AuthenticationManagementField, Rand};
 use crate::milenage::{Ak, F2345, Mac, Milenage};

@@ -18,10 +18,7 @@ use crate::{Bearer, Direction, ctr};
 pub struct Nea(Keyed);
 
 #[derive(Clone)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a key schedule is what this holds; whoever keeps many boxes it"
-)]
+#[expect(clippy::large_enum_variant, reason = "a key schedule is what this holds; a holder of many boxes it")]
 enum Keyed {
     Nea0,
     Nea1(Zeroizing<[u32; 4]>),

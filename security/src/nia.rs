@@ -19,10 +19,7 @@ use crate::{Bearer, Direction};
 pub struct Nia(Keyed);
 
 #[derive(Clone)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a key schedule is what this holds; whoever keeps many boxes it"
-)]
+#[expect(clippy::large_enum_variant, reason = "a key schedule is what this holds; a holder of many boxes it")]
 enum Keyed {
     Nia0,
     Nia1(Zeroizing<[u32; 4]>),

@@ -1,5 +1,5 @@
-//! How keys and their contexts travel between processes of ours (feature `serde`): whole, so that whoever writes them
-//! down has to wipe what he wrote, and hand it only to a process that may hold them.
+//! How keys and their contexts travel between processes of ours (feature `serde`): whole, so the
+//! writer has to wipe the octets afterwards, and send them only to a process that may hold the keys.
 
 use whimbrel_ids::{PlmnId, serde_as, serde_as_octets};
 

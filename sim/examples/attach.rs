@@ -375,7 +375,7 @@ fn main() {
     let connected = resident_per_ue(&ue);
     let mut idle = ue;
     (idle.amf.connection, idle.amf.connection_until) = (None, None);
-    if let Some(security) = &mut idle.amf.security {
+    if let Some(security) = &mut idle.amf.security.current {
         security.release_schedules(); // as when its connection is released
     }
     let idle = resident_per_ue(&idle);

@@ -150,9 +150,9 @@ fn procedures(figures: &mut Vec<String>) -> UeContext {
 
 fn states(one: UeContext, figures: &mut Vec<String>) {
     let mut bare = one.clone();
-    bare.amf.radio_capability = None;
+    bare.amf.radio.capability = None;
     let mut radio = one;
-    radio.amf.radio_capability = Some(vec![0x5a; 1500].into());
+    radio.amf.radio.capability = Some(vec![0x5a; 1500].into());
     let mut five = bare.clone();
     let session = five.sessions.values().next().expect("it has one").clone();
     for psi in 1..=5 {

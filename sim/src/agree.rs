@@ -132,16 +132,16 @@ impl Sim {
         if !names.contains(&ue.guti()) || ue.guti().is_none() {
             return differ("5G-GUTI", ue.guti(), names);
         }
-        let area: TaiList = amf.registration_area.iter().copied().collect();
+        let area: TaiList = amf.location.registration_area.iter().copied().collect();
         same("registration area", ue.registration_area(), &area)?;
         if !amf.emergency {
             // The slice of an emergency is the operator's, and is not sent to the UE (TS 23.501 §5.16.4.3).
-            same("allowed NSSAI", ue.allowed_nssai(), &amf.allowed_nssai)?;
+            same("allowed NSSAI", ue.allowed_nssai(), &amf.slices.allowed)?;
         }
-        let (Some((ksi, here)), Some(there)) = (ue.security(), &amf.security) else {
-            return differ("security context", ue.security().is_some(), amf.security.is_some());
+        let (Some((ksi, here)), Some(there)) = (ue.security(), &amf.security.current) else {
+            return differ("security context", ue.security().is_some(), amf.security.current.is_some());
         };
-        same("ngKSI", Some(ksi), amf.ng_ksi)?;
+        same("ngKSI", Some(ksi), amf.security.ng_ksi)?;
         same("algorithms", (here.ciphering(), here.integrity()), (there.ciphering(), there.integrity()))?;
         // The sender may be ahead by lost messages: the receiver accepts the next one all the same.
         let (ours, theirs) = (here.counts(), there.counts());
@@ -170,7 +170,7 @@ impl Sim {
         same("context set up", context.set_up, connection.context_set_up)?;
         let address = self.ran.gnbs[gnb.0].gnb.config().gtp_address;
         let tunnels = context.sessions.iter().map(|s| tunnel_at_gnb(address, s)).collect::<BTreeSet<_>>();
-        same("tunnels", tunnels, ue.sessions.values().filter_map(|s| tunnel_at_smf(s)).collect())
+        same("tunnels", tunnels, ue.sessions.values().filter_map(|s| tunnel_at_smf(ue, s)).collect())
     }
 
     /// Each context of a gNB belongs to a connection that the AMF has; contexts that the AMF has never answered are left out.
@@ -243,15 +243,15 @@ fn takes(from: &NasSecurityContext, to: &NasSecurityContext) -> bool {
 
 fn session_agrees(info: &SessionInfo, session: &SmContext) -> Agreed {
     same("type", info.pdu_session_type, session.session_type)?;
-    same("IPv4 address", info.ipv4, session.ipv4)?;
-    same("interface identifier", info.interface_id.is_none_or(|i| i == session.interface_id), true)?;
+    same("IPv4 address", info.ipv4, session.address.ipv4)?;
+    same("interface identifier", info.interface_id.is_none_or(|i| i == session.address.interface_id), true)?;
     same("DNN", info.dnn.as_ref(), Some(&session.dnn))?;
     same("S-NSSAI", info.s_nssai, Some(session.s_nssai))?;
-    same("session AMBR", info.ambr_kbps, (session.ambr.dl_kbps, session.ambr.ul_kbps))?;
+    same("session AMBR", info.ambr_kbps, (session.qos.ambr.dl_kbps, session.qos.ambr.ul_kbps))?;
     let flows: BTreeSet<Qfi> = info.flows.iter().map(|f| f.qfi).collect();
-    same("QoS flows", flows, info.qfi.into_iter().chain(session.flows.iter().map(|f| f.qfi)).collect())?;
+    same("QoS flows", flows, info.qfi.into_iter().chain(session.qos.flows.iter().map(|f| f.qfi)).collect())?;
     let rules = info.rules.iter().filter(|r| !r.default).map(|r| r.id).collect::<BTreeSet<_>>();
-    same("QoS rules", rules, session.flows.iter().flat_map(|f| &f.rules).map(|r| r.id).collect())
+    same("QoS rules", rules, session.qos.flows.iter().flat_map(|f| &f.rules).map(|r| r.id).collect())
 }
 
 /// A session's tunnels, downlink and uplink, and how many flows they carry.
@@ -261,7 +261,7 @@ fn tunnel_at_gnb(address: IpAddr, session: &ServedSession) -> Tunnels {
     (session.id, (address, session.downlink_teid), session.uplink, session.flows.len())
 }
 
-fn tunnel_at_smf(session: &SmContext) -> Option<Tunnels> {
-    let (an, n3) = (session.an.as_deref()?, session.n3?);
-    Some((session.psi, (an.address, an.teid), (n3.address, n3.teid), 1 + session.flows.len()))
+fn tunnel_at_smf(ue: &UeContext, session: &SmContext) -> Option<Tunnels> {
+    let (an, n3) = (session.an.as_deref()?, ue.uplink_tunnel(session.psi)?);
+    Some((session.psi, (an.address, an.teid), (n3.address, n3.teid), 1 + session.qos.flows.len()))
 }

@@ -23,13 +23,19 @@ impl Sim {
             }
             // A session that the UPF has lost is about to end, and the UPF may give its address to another one.
             for session in ue.sessions.values().filter(|s| s.up_seid.is_some()) {
-                assert!(session.ipv4.is_none_or(|a| addresses.insert(a)), "{id:?} shares an IPv4 address");
-                assert!(session.ipv6.is_none_or(|p| prefixes.insert(p)), "{id:?} shares an IPv6 prefix");
+                assert!(
+                    session.address.ipv4.is_none_or(|a| addresses.insert(a)),
+                    "{id:?} shares an IPv4 address"
+                );
+                assert!(
+                    session.address.ipv6.is_none_or(|p| prefixes.insert(p)),
+                    "{id:?} shares an IPv6 prefix"
+                );
             }
             if let Some(c) = &ue.amf.connection {
                 assert!(connections.insert(c.amf_ue_ngap_id), "{id:?} shares an AMF UE NGAP ID");
             }
-            if let Some(t) = &ue.amf.target {
+            if let Some(t) = &ue.amf.mobility.target {
                 let own = ue.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == t.amf_ue_ngap_id);
                 assert!(own || connections.insert(t.amf_ue_ngap_id), "{id:?} shares an AMF UE NGAP ID");
                 let stands = self.cta().ran_nodes().is_set_up(t.association);

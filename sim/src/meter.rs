@@ -25,6 +25,8 @@ impl Wire {
 pub struct Work {
     /// Time within the core, in the clock's nanoseconds.
     pub nanos: u64,
+    /// Time within UPFs.
+    pub upf_nanos: u64,
     /// Inputs from outside.
     pub inputs: u64,
     /// Received messages.
@@ -52,6 +54,15 @@ impl Meter {
         }
         self.work.inputs += 1;
         self.began = (self.clock)();
+    }
+
+    /// A UPF has worked since then.
+    pub(crate) fn upf(&mut self, since: u64) {
+        self.work.upf_nanos += (self.clock)().saturating_sub(since);
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        (self.clock)()
     }
 
     pub(crate) fn end(&mut self, out: &Outbox) {

@@ -166,15 +166,19 @@ fn own(ue: &UeContext) -> Vec<Own> {
         // One that the UPF has lost is on its way out, and the UPF may give what was its to others.
         let Some(up_seid) = s.up_seid else { continue };
         own.push(Own::UpSeid(s.upf, up_seid));
-        own.extend(s.ipv4.map(|a| Own::Ipv4(s.dnn.clone(), a)));
-        own.extend(s.ipv6.map(|p| Own::Ipv6(s.dnn.clone(), p)));
+        own.extend(s.address.ipv4.map(|a| Own::Ipv4(s.dnn.clone(), a)));
+        own.extend(s.address.ipv6.map(|p| Own::Ipv6(s.dnn.clone(), p)));
         own.extend(s.n3.map(|t| Own::Teid(s.upf, t.teid)));
+    }
+    for i in &ue.intermediate_upfs {
+        let tunnels = [i.n3, i.n9].map(|t| Own::Teid(i.upf, t.teid));
+        own.extend([Own::CpSeid(i.cp_seid), Own::UpSeid(i.upf, i.up_seid)].into_iter().chain(tunnels));
     }
     own
 }
 
 fn usage(ue: &UeContext) -> Vec<(Seid, (u64, u64))> {
-    ue.sessions.values().map(|s| (s.cp_seid, s.usage)).collect()
+    ue.sessions.values().map(|s| (s.cp_seid, s.usage.octets)).collect()
 }
 
 fn check(condition: bool, id: UeId, what: impl Debug) {
@@ -264,12 +268,11 @@ impl Sim {
     /// The same. Errors: the first session that has an owner on one side alone.
     pub(crate) fn user_planes_agree(&self) -> Result<(), String> {
         let peer_amf = self.peer_amf.iter().flat_map(|a| a.cta.contexts());
-        let smf: BTreeMap<(UpfId, Seid), Seid> = self
-            .contexts()
-            .chain(peer_amf)
-            .flat_map(|p| p.sessions.values())
-            .filter_map(|s| Some(((s.upf, s.up_seid?), s.cp_seid)))
-            .collect();
+        let at_upfs = |p: &'_ UeContext| -> Vec<((UpfId, Seid), Seid)> {
+            let anchors = p.sessions.values().filter_map(|s| Some(((s.upf, s.up_seid?), s.cp_seid)));
+            anchors.chain(p.intermediate_upfs.iter().map(|i| ((i.upf, i.up_seid), i.cp_seid))).collect()
+        };
+        let smf: BTreeMap<(UpfId, Seid), Seid> = self.contexts().chain(peer_amf).flat_map(at_upfs).collect();
         let of = |(id, upf)| {
             let upf: &whimbrel_user::Upf = upf;
             upf.c.sessions().map(move |(up, cp)| ((UpfId(id), up), cp))

@@ -303,6 +303,10 @@ impl Sim {
                     self.veil_leaves(host, ue, to, &question);
                     continue;
                 }
+                Request::VeilHome(question) => {
+                    self.veil_home_leaves(host, ue, to, &question);
+                    continue;
+                }
             };
             let open = self.config.open.clone().expect("only an operator with brokers asks");
             let id = open.operator(self.config.amf.plmn);

@@ -192,7 +192,7 @@ impl CpfLoss {
 
 /// More tracking areas than a list can name.
 fn spoil(ue: &mut UeContext) {
-    ue.amf.registration_area =
+    ue.amf.location.registration_area =
         vec![Tai { plmn: PlmnId::TEST, tac: Tac::new(1).expect("24 bits") }; 17].into();
 }
 
@@ -455,7 +455,7 @@ impl Cluster {
 }
 
 impl Sim {
-    /// The contexts of all UEs, at whichever CPF.
+    /// The contexts of all UEs, at all CPFs.
     pub fn contexts(&self) -> impl Iterator<Item = &UeContext> {
         let region = self.control.cluster.iter().flat_map(|c| &c.members);
         let of = move |(id, member): (&CpfId, _)| {
@@ -465,7 +465,7 @@ impl Sim {
         self.cta().contexts().chain(region.flat_map(of))
     }
 
-    /// The context of a UE, at whichever CPF.
+    /// The context of a UE, at all CPFs.
     pub fn context(&self, id: UeId) -> Option<&UeContext> {
         let member = self.cta().served_by(id).and_then(|by| self.control.cluster.as_ref()?.members.get(&by));
         self.cta().context(id).or_else(|| member?.cpf().context(id))
@@ -751,6 +751,12 @@ impl Sim {
         let Some(cluster) = &self.control.cluster else { return 0 };
         let members: Vec<CpfId> = cluster.rings().members().collect();
         members.iter().filter_map(|id| cluster.members.get(id)).map(ReplicatedCpf::backed).sum()
+    }
+
+    /// How many checkpoints primaries have in memory beside the contexts of their UEs.
+    pub fn checkpoints_of_primaries(&self) -> usize {
+        let members = self.control.cluster.iter().flat_map(|cluster| cluster.members.values());
+        members.map(ReplicatedCpf::checkpoints_of_its_ues).sum()
     }
 
     /// Whether no message is in flight within the region.

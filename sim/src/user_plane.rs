@@ -7,6 +7,7 @@ use whimbrel_control::UpfId;
 use whimbrel_resilience::{Input, Order};
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
+use crate::meter::Meter;
 use crate::n3::Received;
 use crate::peer_amf::PEER_AMF_HOST;
 use crate::{Sim, home};
@@ -141,8 +142,9 @@ impl Sim {
     pub fn packet(&mut self, origin: Origin, octets: &[u8]) -> Vec<(Destination, Vec<u8>)> {
         let mut sent = self.upf_sent();
         let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
-        let now = self.now;
+        let (now, began) = (self.now, self.observer.meter.as_ref().map(Meter::now));
         self.upf().u.burst(now, &mut slots);
+        self.upf_has_worked(began);
         sent.extend(self.upf_sent());
         let [slot] = slots;
         if let Verdict::Send(to) = slot.verdict {
@@ -160,6 +162,12 @@ impl Sim {
         std::iter::from_fn(|| upf.u.next_output()).map(|(to, p)| (to, p.octets().to_vec())).collect()
     }
 
+    fn upf_has_worked(&mut self, since: Option<u64>) {
+        if let (Some(meter), Some(since)) = (&mut self.observer.meter, since) {
+            meter.upf(since);
+        }
+    }
+
     pub(crate) fn pfcp_leaves(&mut self, host: u64, pfcp: Vec<(UpfId, Vec<u8>)>) {
         for (id, octets) in pfcp {
             self.trace(|| format!("core to {id:?}: {}", pfcp_words(&octets)));
@@ -173,7 +181,9 @@ impl Sim {
                 UpfState::Answering | UpfState::Mute => {}
             }
             let mut answers = whimbrel_user::Outbox::default();
+            let began = self.observer.meter.as_ref().map(Meter::now);
             upf.upf.pfcp(self.now, smf(host), &octets, &mut answers);
+            self.upf_has_worked(began);
             self.n4(id, answers);
         }
     }

@@ -6,15 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_control::config::{Config, Open, Veil as VeilConfig};
-use whimbrel_control::open::{Answer, Unreachable, VeilQuestion};
+use whimbrel_control::open::{Answer, Unreachable, VeilHomeQuestion, VeilQuestion};
 use whimbrel_control::{OutputId, UeId};
-use whimbrel_ids::{Instant, PlmnId, SNssai};
+use whimbrel_ids::{Instant, PlmnId, SNssai, Supi};
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, Pseudonym, UserId};
 use whimbrel_open::msg::{Certificate, Qos, Subject, Trust, Validity};
-use whimbrel_ran::ue::{SuciSource, VeilCard};
+use whimbrel_ran::ue::{SuciSource, UeConfig, VeilCard};
+use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey, Milenage, Sqn, UsimSqn};
 use whimbrel_veil::broker::{
-    Broker, BrokerConfig, BrokerEvent, BrokerOutput, Class, Counters, Policy, Record, User,
+    Broker, BrokerConfig, BrokerEvent, BrokerOutput, Class, Counters, HomeUser, Policy, Record, User,
 };
 use whimbrel_veil::crypto::{SigningKey, hash};
 use whimbrel_veil::log::{KeyEntry, KeyLog, LogTrust, Witness};
@@ -38,6 +39,7 @@ pub(crate) struct Veil {
     broker: Broker,
     /// What survives it.
     users: BTreeMap<UserId, User>,
+    home_users: BTreeMap<Supi, HomeUser>,
     records: Vec<Record>,
     wallet: Wallet,
     /// Open session groups; UEs hear the last one's token.
@@ -96,8 +98,15 @@ fn broker() -> Broker {
     let mut broker = Broker::new(config, (1, PrivateKey::new([4; 32])));
     let (entry, key) = issuer();
     broker.add_issuer(entry, key).expect("its own key");
+    let mut keys = HomeNetworkKeys::new();
+    keys.insert(SUCI_KEY_ID, HomeNetworkPrivateKey::profile_a(SUCI_KEY));
+    broker.set_home_keys(keys);
     broker
 }
+
+/// The broker's key of SUCIs, and its identifier.
+const SUCI_KEY: [u8; 32] = [6; 32];
+const SUCI_KEY_ID: u8 = 3;
 
 /// A wallet with a batch of tokens.
 fn wallet(broker: &mut Broker) -> (Wallet, Option<Record>) {
@@ -129,6 +138,7 @@ pub fn veil_config(config: &mut Config) {
         dnn: "internet".parse().expect("a DNN"),
         answer_timeout: Open::ANSWER_TIMEOUT,
         questions_per_gnb: Open::QUESTIONS_PER_GNB,
+        ordinary_ues: false,
     });
 }
 
@@ -140,6 +150,7 @@ impl Sim {
         self.veil = Some(Box::new(Veil {
             broker,
             users: BTreeMap::new(),
+            home_users: BTreeMap::new(),
             records: record.into_iter().collect(),
             wallet,
             groups: Vec::new(),
@@ -205,6 +216,31 @@ impl Sim {
         ue
     }
 
+    /// The `n`th UE, an ordinary one whose home network is the broker of veiled UEs. Its SUCIs are concealed.
+    pub fn add_veil_home_ue(&mut self, gnb: GnbIndex, n: u32, sqn: UsimSqn) -> UeIndex {
+        let mut config = ue_config(n);
+        config.sqn = sqn;
+        self.subscribe_veil_home(&config, n);
+        let key = HomeNetworkPrivateKey::profile_a(SUCI_KEY).public_key();
+        config.suci = SuciSource::Concealed {
+            key: std::sync::Arc::new(key),
+            key_id: SUCI_KEY_ID,
+            seed: hash(&[b"suci", &n.to_be_bytes()]),
+        };
+        self.add_ue(gnb, config)
+    }
+
+    /// The broker of veiled UEs takes this UE for a user of its own.
+    fn subscribe_veil_home(&mut self, config: &UeConfig, n: u32) {
+        let user = UserId(hash(&[b"veil home user", &n.to_be_bytes()])[..16].try_into().expect("16 octets"));
+        let functions = Milenage::new(&config.k, config.opc.clone()).into();
+        let (revoked, class, prepaid, intercept, sqn) = (false, 0, false, false, Sqn::ZERO);
+        let record = HomeUser { user, functions, revoked, class, prepaid, intercept, sqn };
+        let veil = self.veil_mut();
+        veil.home_users.insert(config.supi, record.clone());
+        veil.broker.set_home_user(config.supi, record);
+    }
+
     /// The machine of the broker of veiled UEs.
     pub fn veil_broker_mut(&mut self) -> &mut Broker {
         &mut self.veil_mut().broker
@@ -249,6 +285,26 @@ impl Sim {
         }
     }
 
+    /// The same of an ordinary UE's question, under the token that is broadcast.
+    pub(crate) fn veil_home_leaves(
+        &mut self,
+        host: u64,
+        ue: UeId,
+        to: OutputId,
+        question: &VeilHomeQuestion,
+    ) {
+        let (now, broker) = (self.now, question.broker.clone());
+        let group = self.veil_mut().groups.last().filter(|group| now.as_secs() <= group.until());
+        let signed = group.map(|group| group.sign_home(question));
+        let from = Asker { host, ue, to };
+        match signed {
+            Some(octets) => {
+                self.over_sap(core::time::Duration::ZERO, OverSap::Question { from, broker, octets })
+            }
+            None => self.sap_answered(from, Answer::Unreachable(Unreachable::NoToken)),
+        }
+    }
+
     /// A question comes to the broker of veiled UEs: what it answers, and after how long.
     pub(crate) fn veil_is_asked(
         &mut self,
@@ -273,7 +329,7 @@ impl Sim {
         }
         let BrokerOutput { octets, event, record } = veil.broker.attach(octets, now, &Seed::new(entropy));
         veil.records.extend(record);
-        if let BrokerEvent::Granted(session) = event {
+        if let BrokerEvent::Granted(session) | BrokerEvent::Challenged(session) = event {
             let twice = veil.granted.insert(session.grant.pseudonym, session.grant);
             assert!(twice.is_none(), "a pseudonym is of one grant");
         }
@@ -305,6 +361,9 @@ impl Veil {
         self.broker = broker();
         for (id, user) in &self.users {
             self.broker.set_user(*id, user.clone());
+        }
+        for (supi, user) in &self.home_users {
+            self.broker.set_home_user(*supi, user.clone());
         }
         self.records.iter().for_each(|record| self.broker.restore(record.clone()));
     }

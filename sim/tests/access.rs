@@ -352,16 +352,17 @@ fn old_keys_are_followed_by_a_new_authentication() {
         with(17, &[1], |c| c.amf.access.authentication.after = Some(Duration::from_secs(3600)));
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    let first = net.cta().contexts().next().and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
+    let first = net.cta().contexts().next().and_then(|p| p.amf.security.current.as_ref().map(|s| s.counts()));
     net.advance(Duration::from_secs(3000));
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    let second = net.cta().contexts().next().and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
+    let second =
+        net.cta().contexts().next().and_then(|p| p.amf.security.current.as_ref().map(|s| s.counts()));
     assert!(second.map(|c| c.uplink_next) > first.map(|c| c.uplink_next), "the same keys");
     net.advance(Duration::from_secs(700));
     net.command(ue, Command::Register);
     net.settle(SECOND);
-    let third = net.cta().contexts().next().and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
+    let third = net.cta().contexts().next().and_then(|p| p.amf.security.current.as_ref().map(|s| s.counts()));
     assert!(third.map(|c| c.uplink_next) < second.map(|c| c.uplink_next), "new keys begin at zero");
     no_violations(&net);
 }

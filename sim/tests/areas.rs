@@ -52,7 +52,7 @@ fn context(net: &Sim) -> &UeContext {
 }
 
 fn area(net: &Sim) -> Vec<u32> {
-    context(net).amf.registration_area.iter().map(|t| t.tac.value()).collect()
+    context(net).amf.location.registration_area.iter().map(|t| t.tac.value()).collect()
 }
 
 #[test] // TS 23.501 §5.9.4; TS 24.501 §5.3.4: the list that names where the UE is, its own area first

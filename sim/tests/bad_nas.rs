@@ -197,7 +197,7 @@ fn a_ue_that_offers_null_algorithms_only() {
         }
         net.settle(SECOND * 60);
         assert!(
-            net.cta().contexts().all(|p| p.amf.security.is_none() || p.amf.registered),
+            net.cta().contexts().all(|p| p.amf.security.current.is_none() || p.amf.registered),
             "{capability:02x?}"
         );
         judge(&mut net, &|| format!("{capability:02x?}"));

@@ -154,7 +154,10 @@ fn congestion_on_the_way() {
     net.configure(free);
     net.advance(Duration::from_secs(130)); // the back-off where the operator says nothing: two minutes
     assert!(registered(&net, ue) && context(&net).sessions.len() == 1);
-    assert_eq!(context(&net).amf.registration_area.iter().map(|t| t.tac).collect::<Vec<_>>(), [tac(2)]);
+    assert_eq!(
+        context(&net).amf.location.registration_area.iter().map(|t| t.tac).collect::<Vec<_>>(),
+        [tac(2)]
+    );
     no_violations(&net);
 }
 

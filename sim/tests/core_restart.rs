@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::common::*;
-use whimbrel_control::{Event as CoreEvent, Procedure, UeContext};
+use whimbrel_control::{Event as CoreEvent, Procedure, UeContext, UpfId};
 use whimbrel_nas::ie::{PduSessionType, RegistrationKind};
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
-use whimbrel_sim::{Sim, UeIndex, ue_config};
+use whimbrel_sim::{Sim, UeIndex, UpfState, ue_config};
 
 const UES: u32 = 6;
 
@@ -92,6 +92,45 @@ fn ues_stay_registered_through_a_restart_in_order() {
     }
 }
 
+#[test] // TS 23.527 §4.3: a UPF alone starts again without its sessions, and gets them from the SMF: a connected UE sends and receives as before
+fn a_upf_that_restarts_gets_its_sessions_again_and_no_ue_is_asked() {
+    for cpfs in [0, 1, 2] {
+        let (mut net, ues) = with_sessions(11, cpfs);
+        net.restart_nth_upf_with_its_key(UpfId(0));
+        assert_eq!(net.upf_sessions(), 0);
+        net.settle(Duration::from_secs(60));
+        assert_eq!(net.upf_sessions(), ues.len(), "{cpfs}");
+        assert_eq!(completed(&net, Procedure::SessionRestoration), ues.len());
+        for (n, &ue) in ues.iter().enumerate() {
+            assert_eq!((registrations(&net, ue), sessions_lost(&net, ue)), (1, 0), "{ue:?}");
+            let session = net.ue_ref(ue).sessions().next().expect("its session").id;
+            if n % 2 == 0 {
+                assert!(!net.ue_ref(ue).is_connected());
+                net.downlink(ue, session);
+                net.settle(SECOND);
+                assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Paged)), "{ue:?}");
+            }
+            assert!(net.ue_ref(ue).is_connected());
+            net.check_path(ue, session);
+        }
+        net.check_user_plane();
+        no_violations(&net);
+    }
+}
+
+#[test] // TS 23.527 §4.3.2: a UPF that is not back in time loses its sessions
+fn a_upf_that_restarts_and_stays_away_loses_its_sessions() {
+    let (mut net, ues) = with_sessions(12, 0);
+    net.restart_nth_upf_with_its_key(UpfId(0));
+    net.set_upf(UpfState::Silent);
+    net.settle(Duration::from_secs(120));
+    assert!(ues.iter().skip(1).step_by(2).all(|&ue| sessions_lost(&net, ue) == 1));
+    assert!(
+        ues.iter()
+            .all(|&ue| registered(&net, ue) && context(&net, ue).is_some_and(|p| p.sessions.is_empty()))
+    );
+}
+
 #[test] // TS 23.502 §4.2.3.3: packets for a restored UE wait at the UPF, and it is paged
 fn downlink_data_pages_a_restored_ue() {
     for cpfs in [0, 2] {
@@ -145,10 +184,14 @@ fn after_a_kill_ues_are_authenticated_before_they_are_served() {
         assert_eq!((restored.ues, restored.doubtful, restored.refused), (6, 6, 0));
         net.settle(SECOND);
         let keys: Vec<_> =
-            ues.iter().map(|&ue| context(&net, ue).expect("it is restored").amf.ng_ksi).collect();
+            ues.iter().map(|&ue| context(&net, ue).expect("it is restored").amf.security.ng_ksi).collect();
         all_are_served(&mut net, &ues);
         for (&ue, before) in ues.iter().zip(keys) {
-            assert_ne!(context(&net, ue).expect("it is served").amf.ng_ksi, before, "{ue:?} has other keys");
+            assert_ne!(
+                context(&net, ue).expect("it is served").amf.security.ng_ksi,
+                before,
+                "{ue:?} has other keys"
+            );
         }
     }
 }

@@ -51,7 +51,7 @@ fn a_subscriber_in_an_emergency() {
     assert_eq!(dnns(&net), ["ims"], "the operator's data network, whatever the UE subscribes to");
     let context = net.cta().contexts().next().expect("it is here");
     let session = context.sessions.values().next().expect("its session");
-    assert!(context.amf.emergency && session.emergency && session.arp.priority == 1);
+    assert!(context.amf.emergency && session.emergency && session.qos.arp.priority == 1);
     no_violations(&net);
 }
 
@@ -86,7 +86,7 @@ fn a_ue_without_usim() {
     net.settle(SECOND);
     assert_eq!((net.ue_ref(ue).state(), dnns(&net)), (MmState::Registered, vec!["ims".to_owned()]));
     let context = net.cta().contexts().next().expect("it is here");
-    let security = context.amf.security.as_ref().expect("the form of security");
+    let security = context.amf.security.current.as_ref().expect("the form of security");
     assert_eq!(security.integrity(), whimbrel_security::IntegrityAlgorithm::Nia0);
     assert!(context.amf.supi.is_none() && context.amf.pei.is_some());
     no_violations(&net);
@@ -185,6 +185,6 @@ fn from_emergency_to_normal() {
     net.command(ue, Command::Register);
     net.settle(SECOND * 20);
     let context = net.cta().contexts().find(|p| p.amf.registered && !p.amf.emergency);
-    let security = context.and_then(|p| p.amf.security.as_ref()).expect("registered as ever");
+    let security = context.and_then(|p| p.amf.security.current.as_ref()).expect("registered as ever");
     assert_eq!(security.integrity(), whimbrel_security::IntegrityAlgorithm::Nia2);
 }

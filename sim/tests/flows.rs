@@ -72,8 +72,8 @@ fn a_session_begins_with_the_flows_of_its_policy() {
     assert_eq!((level(0), level(1)), (8, 2), "of the subscription, of the policy");
     let ue = net.cta().contexts().next().expect("a UE");
     let session = ue.sessions.values().next().expect("a session");
-    assert_eq!(session.flows.len(), 1);
-    assert_eq!(session.flows[0].name.as_str(), "voice");
+    assert_eq!(session.qos.flows.len(), 1);
+    assert_eq!(session.qos.flows[0].name.as_str(), "voice");
     no_violations(&net);
 }
 
@@ -98,7 +98,7 @@ fn flows_beyond_the_ues_packet_filters_are_left_out() {
     };
     let (net, _) = with_flows(3, vec![many("one", 10), many("two", 11)]);
     let ue = net.cta().contexts().next().expect("a UE");
-    assert_eq!(ue.sessions.values().next().map(|s| s.flows.len()), Some(1));
+    assert_eq!(ue.sessions.values().next().map(|s| s.qos.flows.len()), Some(1));
 }
 
 #[test] // TS 23.501 §5.7.2.6: the sum of the sessions' AMBRs, up to what is subscribed

@@ -26,7 +26,8 @@ fn refused(net: &Sim) -> Option<&Cause> {
 #[test] // TS 23.502 §4.9.1.3 inter-AMF, TS 33.501 §6.9.2.3.3: the UE goes over with its keys and sessions, registers there, and its former AMF forgets it; and back
 fn a_ue_goes_to_another_amf_and_comes_back() {
     let mut net = scene(1);
-    let addresses: Vec<_> = at_home(&net).expect("it is here").sessions.values().map(|s| s.ipv4).collect();
+    let addresses: Vec<_> =
+        at_home(&net).expect("it is here").sessions.values().map(|s| s.address.ipv4).collect();
     for (to, gnb) in [("peer_amf", THERE), ("home", HERE), ("peer_amf", THERE)] {
         go(&mut net, gnb);
         match to {
@@ -38,7 +39,8 @@ fn a_ue_goes_to_another_amf_and_comes_back() {
         let slots = net.cta().occupancy().0 + net.peer_amf().occupancy().0;
         assert_eq!(slots, 1, "one of the cores knows it");
     }
-    let now: Vec<_> = peer_amf(&net).expect("it is there").sessions.values().map(|s| s.ipv4).collect();
+    let now: Vec<_> =
+        peer_amf(&net).expect("it is there").sessions.values().map(|s| s.address.ipv4).collect();
     assert_eq!(now, addresses, "the UPF stays, and with it the addresses");
     no_violations(&net);
     assert_eq!(net.not_taken(), []);
@@ -185,8 +187,9 @@ fn a_message_to_the_ue_waits_for_where_it_is() {
     net.gnb_mut(THERE).faults_mut().ignore_handover_request = true;
     net.hand_over(UE, THERE, Via::N2);
     net.settle(SECOND / 10);
-    let count =
-        |net: &Sim| at_home(net).and_then(|p| p.amf.security.as_ref().map(|s| s.counts().downlink_next));
+    let count = |net: &Sim| {
+        at_home(net).and_then(|p| p.amf.security.current.as_ref().map(|s| s.counts().downlink_next))
+    };
     let before = count(&net);
     let id = at_home(&net).expect("it is here").id;
     net.order(id, whimbrel_control::Command::Deregister);

@@ -49,13 +49,13 @@ fn begin(net: &mut Sim, ue: UeIndex, at: At) {
         let asked = request(net);
         say(net, TARGET, acknowledgement(asked.amf_ue_ngap_id, vec![admitted(1, true)]));
     }
-    assert!(context(net).amf.target.is_some());
+    assert!(context(net).amf.mobility.target.is_some());
 }
 
 /// The handover comes to nothing: the source keeps the UE, or the UPF does not answer. Both time out by themselves as well.
 fn end(net: &mut Sim, at: At) {
     net.set_upf(UpfState::Answering);
-    if at != At::Switching && net.cta().contexts().any(|p| p.amf.target.is_some()) {
+    if at != At::Switching && net.cta().contexts().any(|p| p.amf.mobility.target.is_some()) {
         let c = connection(net);
         let cause = CauseRadioNetwork::HandoverCancelled.into();
         let cancel = HandoverCancel::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause);
@@ -130,7 +130,7 @@ fn a_mobility_registration() {
         end(&mut net, at);
         net.settle(SECOND * 20);
         assert!(registered(&net, ue) && completed(&net, Procedure::Registration), "{at:?}");
-        assert!(context(&net).amf.target.is_none(), "{at:?}");
+        assert!(context(&net).amf.mobility.target.is_none(), "{at:?}");
     }
 }
 
@@ -143,7 +143,7 @@ fn a_service_request() {
         end(&mut net, at);
         net.settle(SECOND * 20);
         assert!(registered(&net, ue) && net.ue_ref(ue).sessions().count() == 1, "{at:?}");
-        assert!(context(&net).is_idle() || context(&net).amf.target.is_none(), "{at:?}");
+        assert!(context(&net).is_idle() || context(&net).amf.mobility.target.is_none(), "{at:?}");
     }
 }
 
@@ -167,7 +167,7 @@ fn session_procedures() {
         end(&mut net, at);
         net.settle(SECOND * 20);
         assert_eq!(net.ue_ref(ue).sessions().count(), 2, "{at:?}");
-        assert_eq!(context(&net).sessions[&psi(1)].ambr, ambr, "{at:?}");
+        assert_eq!(context(&net).sessions[&psi(1)].qos.ambr, ambr, "{at:?}");
     }
 }
 
@@ -269,7 +269,7 @@ fn the_source_asks_for_the_release() {
         net.settle(SECOND * 30);
         net.command(ue, Command::ServiceRequest);
         net.settle(SECOND * 30);
-        assert!(registered(&net, ue) && context(&net).amf.target.is_none(), "{at:?}");
+        assert!(registered(&net, ue) && context(&net).amf.mobility.target.is_none(), "{at:?}");
         net.check_invariants();
     }
 }

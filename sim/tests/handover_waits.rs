@@ -89,7 +89,9 @@ fn switching(seed: u64, sessions: &[u8]) -> Sim {
 }
 
 fn waits(net: &mut Sim) -> bool {
-    net.take_ngap(SOURCE).is_empty() && net.take_ngap(TARGET).is_empty() && context(net).amf.target.is_some()
+    net.take_ngap(SOURCE).is_empty()
+        && net.take_ngap(TARGET).is_empty()
+        && context(net).amf.mobility.target.is_some()
 }
 
 fn psis(list: &[PduSessionResourceItem]) -> Vec<u8> {
@@ -130,7 +132,7 @@ fn over(net: &mut Sim) {
     net.set_upf(UpfState::Answering);
     // A gNB that never answers a setup, and a UE that never answers the release: `session_setup` and five times T3592.
     net.settle(SECOND * 300);
-    assert!(net.cta().contexts().all(|p| p.is_idle() && p.amf.target.is_none()));
+    assert!(net.cta().contexts().all(|p| p.is_idle() && p.amf.mobility.target.is_none()));
     assert_eq!(net.cta().contexts().map(|p| p.sessions.len()).sum::<usize>(), net.upf_sessions());
     let config = std::sync::Arc::new(default_config());
     for id in net.cta().contexts().map(|p| p.id).collect::<Vec<_>>() {
@@ -197,7 +199,7 @@ fn what_ends_a_handover_that_waits() {
         assert!(waits(&mut net), "{what}");
         end(&mut net);
         net.settle(SECOND / 5);
-        assert!(net.cta().contexts().all(|p| p.amf.target.is_none()), "{what}");
+        assert!(net.cta().contexts().all(|p| p.amf.mobility.target.is_none()), "{what}");
         let reported =
             net.take_ngap(SOURCE).iter().any(|m| matches!(m, Message::HandoverPreparationFailure(_)));
         assert_eq!(reported, what == "the target is lost", "{what}");
@@ -340,7 +342,7 @@ fn what_ends_a_path_switch_that_waits() {
     }
     let mut net = switching(12, &[1, 2]);
     net.disconnect(TARGET);
-    assert!(context(&net).amf.target.is_none());
+    assert!(context(&net).amf.mobility.target.is_none());
     over(&mut net);
 }
 
@@ -407,7 +409,7 @@ fn gone_on(seed: u64) -> (Sim, AmfUeNgapId) {
     command(&mut net);
     let m = wants_it(&net, asked.amf_ue_ngap_id);
     say(&mut net, next, m);
-    assert!(net.take_ngap(next).is_empty() && context(&net).amf.target.is_some(), "it waits");
+    assert!(net.take_ngap(next).is_empty() && context(&net).amf.mobility.target.is_some(), "it waits");
     (net, asked.amf_ue_ngap_id)
 }
 
@@ -436,7 +438,7 @@ fn path_switch_before_the_ue_is_known_to_be_where_it_came_from() {
         assert_eq!(psis(&m.pdu_session_resource_switched_list), [1]);
         assert_eq!((an(&net, 1), downlink(&mut net, 1).0), (at_target(2), at_target(2)));
         assert!(matches!(net.take_ngap(SOURCE).as_slice(), [Message::UeContextReleaseCommand(_)]), "{upf:?}");
-        assert!(context(&net).amf.source.is_none());
+        assert!(context(&net).amf.mobility.source.is_none());
         over(&mut net);
     }
 }
@@ -482,7 +484,12 @@ fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
         (
             "another UE has it",
             |net| {
-                let m = net.cta().contexts().next().and_then(|p| p.amf.target.as_ref()).expect("it waits");
+                let m = net
+                    .cta()
+                    .contexts()
+                    .next()
+                    .and_then(|p| p.amf.mobility.target.as_ref())
+                    .expect("it waits");
                 let mut m = wants_it(net, m.amf_ue_ngap_id);
                 m.ran_ue_ngap_id = whimbrel_ids::RanUeNgapId(3);
                 say(net, NEXT, m);

@@ -68,14 +68,14 @@ fn registered_ue(seed: u64) -> (Sim, UeIndex) {
 #[test] // TS 38.413 §8.12.1.2, §8.12.3.2; TS 23.502 §4.10: a connected UE's gNB is asked once, and its report is stored
 fn a_connected_ue_is_located_once() {
     let (mut net, _) = two_gnbs(1, 1);
-    let seen = context(&net).amf.seen.clone().expect("reported with its first message");
+    let seen = context(&net).amf.location.seen.clone().expect("reported with its first message");
     net.advance(SECOND * 10);
     net.tap();
     locate(&mut net, Locate::Now);
     net.settle(SECOND);
     let controls = asked(net.tapped());
     assert_eq!(controls.iter().map(|c| c.event_type).collect::<Vec<_>>(), [EventType::Direct]);
-    let now = context(&net).amf.seen.clone().expect("reported again");
+    let now = context(&net).amf.location.seen.clone().expect("reported again");
     assert_eq!(located(&net), [Some(now.cell.clone())]);
     assert_eq!(now.cell, seen.cell);
     assert!(now.at >= seen.at + SECOND * 10, "it was seen there now");
@@ -100,12 +100,12 @@ fn an_idle_ue_is_paged_to_be_located() {
 fn a_ue_that_cannot_be_located() {
     let (mut net, ue) = registered_ue(3);
     go_idle(&mut net, ue);
-    let before = context(&net).amf.seen.clone();
+    let before = context(&net).amf.location.seen.clone();
     net.leave_coverage(ue);
     locate(&mut net, Locate::Now);
     net.advance(SECOND * 30);
     assert!(core_events(&net).any(|e| matches!(e, Event::NotLocated { .. })));
-    assert_eq!((context(&net).amf.seen.clone(), located(&net).len()), (before, 0));
+    assert_eq!((context(&net).amf.location.seen.clone(), located(&net).len()), (before, 0));
     net.tap();
     net.advance(SECOND * 60);
     assert!(net.tapped().is_empty(), "it is given up");
@@ -125,7 +125,7 @@ fn a_ue_is_followed_from_cell_to_cell() {
         assert_eq!(net.gnb_of(ue), second);
         let reported = located(&net);
         assert_eq!(reported.len(), 1, "{via:?}");
-        assert_eq!(reported.last(), Some(&context(&net).amf.seen.clone().map(|s| s.cell)));
+        assert_eq!(reported.last(), Some(&context(&net).amf.location.seen.clone().map(|s| s.cell)));
         locate(&mut net, Locate::Stop);
         net.settle(SECOND);
         net.hand_over(ue, GnbIndex(0), via);
@@ -158,14 +158,18 @@ fn presence_in_areas_of_interest() {
         )
         .collect();
     assert_eq!(reported, [(tai(7), Some(false)), (tai(8), Some(true))]);
-    assert_eq!(context(&net).amf.tai, Some(tai(8)));
+    assert_eq!(context(&net).amf.location.tai, Some(tai(8)));
     locate(&mut net, Locate::Stop);
     net.settle(SECOND / 10);
     let events: Vec<_> = asked(net.take_ngap(SOURCE)).iter().map(|c| c.event_type).collect();
     assert_eq!(events, [EventType::CancelLocationReportingForTheUe]);
     let before = located(&net).len();
     report(&mut net, place(0x22, 7, None), &[(1, UePresence::In)]);
-    assert_eq!((located(&net).len(), context(&net).amf.tai), (before, Some(tai(8))), "it crossed the end");
+    assert_eq!(
+        (located(&net).len(), context(&net).amf.location.tai),
+        (before, Some(tai(8))),
+        "it crossed the end"
+    );
 }
 
 #[test] // TS 38.413 §8.12.1.2: a hundred areas are not watched: so many references one UE does not get
@@ -186,13 +190,13 @@ fn a_place_with_a_time_stamp_is_as_old_as_that() {
         locate(&mut net, Locate::Now);
         let then = ntp(net.now()) - ago;
         report(&mut net, place(0x30, 1, Some(then)), &[]);
-        let seen = context(&net).amf.seen.clone().expect("it was reported");
+        let seen = context(&net).amf.location.seen.clone().expect("it was reported");
         assert_eq!(net.now().as_secs() - seen.at.as_secs(), kept);
     }
     locate(&mut net, Locate::Now);
     let ahead = ntp(net.now()) + 3600;
     report(&mut net, place(0x31, 1, Some(ahead)), &[]);
-    let seen = context(&net).amf.seen.clone().expect("it was reported");
+    let seen = context(&net).amf.location.seen.clone().expect("it was reported");
     assert!(net.now().since(seen.at) < SECOND, "a clock that is ahead makes nothing newer than now");
     for stamp in [0, 1, 2_208_988_799] {
         locate(&mut net, Locate::Now);

@@ -153,7 +153,7 @@ fn a_gnb_that_is_reset() {
     at_each_moment(reset, "the source's gNB, by the operator");
 }
 
-#[test] // an input that ends whoever runs it costs its UE a registration, whichever it is on the way out and in
+#[test] // an input that ends the CPF that runs it costs its UE a registration; each input out and in is tried
 fn a_poisoned_input() {
     let out_and_in = |net: &mut Sim| {
         net.hand_over(UE, THERE, Via::N2);

@@ -65,6 +65,7 @@ mod several_upfs;
 mod timers;
 mod treatment;
 mod upf;
+mod upf_change;
 mod upgrade;
 mod user_inactivity;
 mod veil;

@@ -196,7 +196,7 @@ fn the_gnb_is_lost_while_it_pages() {
     let (mut net, ue) = on_air(13, 1);
     go_idle(&mut net, ue);
     net.disconnect(GnbIndex(0)); // before the page
-    let address = context(&net).sessions.get(&psi(1)).and_then(|s| s.ipv4).expect("an address");
+    let address = context(&net).sessions.get(&psi(1)).and_then(|s| s.address.ipv4).expect("an address");
     let mut packet = vec![0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
     packet.extend(address.octets());
     packet.extend([0x10, 0, 0x10, 1, 0, 12, 0, 0, 1, 2, 3, 4]);

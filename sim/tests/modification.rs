@@ -88,7 +88,7 @@ fn the_outcome_of_an_order_comes_back_from_a_cpf_in_another_process() {
 fn flows(net: &Sim, ue: UeIndex) -> (usize, usize, usize) {
     let context = net.cta().contexts().next().expect("a UE");
     let info = net.ue_ref(ue).sessions().next().expect("a session");
-    (context.sessions[&psi()].flows.len(), info.rules.len(), info.flows.len())
+    (context.sessions[&psi()].qos.flows.len(), info.rules.len(), info.flows.len())
 }
 
 #[test] // TS 23.502 §4.3.3.2

@@ -83,7 +83,11 @@ fn failing(seed: u64, at_source: bool, faults: gnb::Faults) -> Sim {
     net.hand_over(ue, gnbs[1], Via::N2);
     net.settle(SECOND * 60);
     let context = net.cta().contexts().next().expect("a UE");
-    assert!(context.amf.registered && context.amf.target.is_none() && context.amf.source.is_none());
+    assert!(
+        context.amf.registered
+            && context.amf.mobility.target.is_none()
+            && context.amf.mobility.source.is_none()
+    );
     assert_eq!(net.gnb_ref(gnbs[1]).contexts(), 0, "the target keeps nothing");
     assert_eq!(net.upf_sessions(), 2);
     net

@@ -42,7 +42,7 @@ fn lives(net: &mut Sim, gnb: GnbIndex, addresses: &[Option<std::net::Ipv4Addr>])
 }
 
 fn of(ue: &UeContext) -> Vec<Option<std::net::Ipv4Addr>> {
-    ue.sessions.values().map(|s| s.ipv4).collect()
+    ue.sessions.values().map(|s| s.address.ipv4).collect()
 }
 
 fn addresses(net: &Sim) -> Vec<Option<std::net::Ipv4Addr>> {

@@ -82,7 +82,7 @@ fn released(net: &mut Sim, gnb: GnbIndex) -> (AmfUeNgapId, Cause) {
 fn over(net: &mut Sim) {
     net.settle(SECOND * 2);
     let p = context(net);
-    assert!(p.amf.target.is_none() && p.amf.source.is_none() && p.is_idle(), "{p:?}");
+    assert!(p.amf.mobility.target.is_none() && p.amf.mobility.source.is_none() && p.is_idle(), "{p:?}");
     assert!(p.sessions.values().all(|s| s.forwarding.is_none()));
     assert_eq!(net.upf_sessions(), net.cta().contexts().map(|p| p.sessions.len()).sum::<usize>());
 }
@@ -676,7 +676,8 @@ fn a_path_switch_ends_a_preparation() {
 fn nas_messages_while_a_handover_runs() {
     for stage in [preparing(40, &[1]), executing(41, &[1], true)] {
         let (mut net, id) = stage;
-        let executing = context(&net).amf.target.as_ref().is_some_and(|t| t.ran_ue_ngap_id.is_some());
+        let executing =
+            context(&net).amf.mobility.target.as_ref().is_some_and(|t| t.ran_ue_ngap_id.is_some());
         let c = connection(&net).clone();
         // Not protected: SECURITY MODE COMPLETE, REGISTRATION COMPLETE, a 5GMM STATUS, garbage.
         for nas in [&[0x7e, 0, 0x5e][..], &[0x7e, 0, 0x43], &[0x7e, 0, 0x64, 0x6f], &[0xff]] {

@@ -135,7 +135,7 @@ fn in_state(state: State) -> Sim {
                 net.inject(BY_HAND, &octets(by_hand::acknowledgement(amf, list)));
                 net.settle(SECOND / 20);
             }
-            assert!(victim(&net).is_some_and(|p| p.amf.target.is_some()), "{state:?}");
+            assert!(victim(&net).is_some_and(|p| p.amf.mobility.target.is_some()), "{state:?}");
         }
         State::PathSwitch => {
             let victim = victim(&net).expect("it is known");
@@ -165,7 +165,11 @@ fn names_of(net: &Sim, at_target: bool) -> Option<(AmfUeNgapId, RanUeNgapId)> {
     let amf = &victim(net)?.amf;
     match at_target {
         false => amf.connection.as_ref().map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id)),
-        true => amf.target.as_ref().map(|t| (t.amf_ue_ngap_id, t.ran_ue_ngap_id.unwrap_or(by_hand::RAN_ID))),
+        true => amf
+            .mobility
+            .target
+            .as_ref()
+            .map(|t| (t.amf_ue_ngap_id, t.ran_ue_ngap_id.unwrap_or(by_hand::RAN_ID))),
     }
 }
 

@@ -310,7 +310,7 @@ fn heard(net: &mut Sim) -> Vec<Paging> {
 
 /// Its gNB lets a UE go, and recommends a cell to page it in.
 fn release_by_hand(net: &mut Sim, recommended: Vec<RecommendedCellItem>) {
-    let tai = net.cta().contexts().next().and_then(|p| p.amf.tai).expect("an area");
+    let tai = net.cta().contexts().next().and_then(|p| p.amf.location.tai).expect("an area");
     release_recommending(net, recommended, AmfPagingTarget::Tai(tai));
 }
 

@@ -3,10 +3,9 @@
 use crate::common::by_hand::*;
 use crate::common::*;
 use whimbrel_control::event::Sign;
-use whimbrel_control::smf::Tunnel;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Locate};
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
-use whimbrel_ids::{GlobalGnbId, PlmnId, Qfi, Tac, Tai, Teid};
+use whimbrel_ids::{GlobalGnbId, PlmnId, Qfi, Tac, Tai};
 use whimbrel_ngap::ie::{CauseRadioNetwork, UeNgapIds};
 use whimbrel_ngap::msg::{
     HandoverCancel, HandoverFailure, LocationReport, UeContextReleaseRequest,
@@ -34,7 +33,7 @@ fn uplink_by_target(net: &mut Sim) {
 /// What the UPF sends when the UE has.
 fn sent_by_target(net: &mut Sim) -> Vec<(Destination, Vec<u8>)> {
     let s = &context(net).sessions[&psi(1)];
-    let (ours, address) = (s.n3.expect("a tunnel"), s.ipv4.expect("an address"));
+    let (ours, address) = (s.n3.expect("a tunnel"), s.address.ipv4.expect("an address"));
     let mut inner = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
     inner.extend(address.octets());
     inner.extend([192, 0, 2, 1, 0x10, 1, 0x10, 0, 0, 8, 0, 0]);
@@ -44,12 +43,6 @@ fn sent_by_target(net: &mut Sim) -> Vec<(Destination, Vec<u8>)> {
     header.write_before(inner.len(), &mut octets).expect("room");
     octets.extend(inner);
     net.packet(Origin::N3 { peer: (TARGET_N3, 2152).into(), local: ours.address }, &octets)
-}
-
-/// Where the target awaits the packets of the first session.
-fn expected() -> Tunnel {
-    let (address, teid) = at_target(1).expect("a tunnel");
-    Tunnel { teid, address }
 }
 
 #[test] // Synergy §III-C: the path switches with the UE's first packet from the target, and what was held goes first; HANDOVER NOTIFY finds it done
@@ -96,35 +89,6 @@ fn a_handover_that_fails_all_the_same_is_taken_back() {
         }
         assert_eq!(downlink(&mut net, 1).0, source);
     }
-}
-
-#[test] // Synergy §III-C: a predictor says where the UE will be; it is forgotten if the UE does not come
-fn a_predicted_handover_is_prepared_at_the_upf() {
-    let (mut net, _) = scene(3);
-    let (id, source) = (context(&net).id, an(&net, 1));
-    net.order(id, CoreCommand::Expected(psi(1), expected()));
-    net.settle(SECOND / 10);
-    assert_eq!(downlink(&mut net, 1).0, source, "the UE is where it was");
-    uplink_by_target(&mut net);
-    assert_eq!(downlink(&mut net, 1).0, at_target(1));
-    // Over Xn the target says so later.
-    let m = path_switch_request(&net, &[1]);
-    say(&mut net, TARGET, m);
-    assert!(matches!(net.take_ngap(TARGET).as_slice(), [Message::PathSwitchRequestAcknowledge(_)]));
-    assert_eq!(downlink(&mut net, 1), (at_target(1), vec![]));
-
-    let (mut net, _) = scene(4);
-    let (id, source) = (context(&net).id, an(&net, 1));
-    net.order(id, CoreCommand::Expected(psi(1), expected()));
-    net.advance(SECOND * 6);
-    assert_eq!(sent_by_target(&mut net), [], "it waits for the SMF to name the gNB");
-    assert_eq!(downlink(&mut net, 1).0, source, "it was five seconds ago");
-    // Of what nothing can show that the UE is there, nothing is expected; nor of a session that is none.
-    let there = source.expect("a tunnel");
-    net.order(id, CoreCommand::Expected(psi(1), Tunnel { teid: Teid(9), address: there.0 }));
-    net.order(id, CoreCommand::Expected(psi(7), expected()));
-    net.settle(SECOND / 10);
-    assert_eq!(downlink(&mut net, 1).0, source);
 }
 
 #[test] // Synergy §III-C.1: location reports, the measurements behind HANDOVER REQUIRED, and arrivals are reported, if configured
@@ -220,7 +184,7 @@ fn prepared(seed: u64) -> (Sim, whimbrel_ids::AmfUeNgapId) {
     let id = request(&mut net).amf_ue_ngap_id;
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, true)]));
     assert_eq!((net.take_ngap(SOURCE), net.take_ngap(TARGET)), (vec![], vec![]), "nothing has begun");
-    assert!(context(&net).amf.target.is_none() && !context(&net).is_idle());
+    assert!(context(&net).amf.mobility.target.is_none() && !context(&net).is_idle());
     (net, id)
 }
 

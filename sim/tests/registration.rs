@@ -298,7 +298,7 @@ fn ues_of_one_make_share_their_radio_capability() {
         net.command(ue, Command::Register);
     }
     net.settle(SECOND);
-    let kept: Vec<_> = net.cta().contexts().filter_map(|p| p.amf.radio_capability.clone()).collect();
+    let kept: Vec<_> = net.cta().contexts().filter_map(|p| p.amf.radio.capability.clone()).collect();
     assert!(kept.len() == 2 && std::sync::Arc::ptr_eq(&kept[0], &kept[1]));
 }
 

@@ -252,7 +252,7 @@ fn without_a_delay_the_connection_is_released_with_the_reject() {
     assert_eq!(releases(&mut net), 1);
 }
 
-#[test] // whoever repeats what is refused does not keep the connection
+#[test] // repeated refused requests do not keep the connection
 fn a_second_request_that_is_refused_ends_the_delay() {
     let (mut net, ue) = on_air(Sim::builder(12).build());
     unknown_to_the_core(&mut net, ue);
@@ -336,7 +336,7 @@ fn survives(net: impl Fn() -> Sim, loss: impl Fn(&mut Sim, u64)) {
     }
 }
 
-#[test] // the wait is part of the UE's state: whoever takes it over goes on with it
+#[test] // the wait is part of the UE's state: the CPF that takes it over continues it
 fn the_delay_survives_the_loss_of_a_cpf() {
     let region = || Sim::builder(15).cpfs(3, 2).build();
     survives(region, |net, message| net.lose_cpf_at(net.links_taken() + message, CpfLoss::ALL[0]));

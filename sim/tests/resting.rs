@@ -1,9 +1,12 @@
 //! UEs that rest after each input, and whose records move after each input: no UE, no replay and no replica notices.
 
 use whimbrel_control::UeId;
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
+use whimbrel_ran::ue::Command;
 use whimbrel_sim::{CpfLoss, Sim};
 
 use crate::common::day::{live, of};
+use crate::common::stage::session;
 use crate::common::*;
 
 #[test]
@@ -55,4 +58,32 @@ fn a_cta_replica_follows_a_cta_whose_ues_rest() {
     live(&mut stage, &|| "UEs rest".into());
     stage.net.advance(SECOND);
     assert!(stage.net.followed() > 100);
+}
+
+#[test] // a primary makes the base of the next delta of the record
+fn a_primary_keeps_no_second_copy_of_a_ue_at_rest_and_its_backup_stays_up_to_date() {
+    let mut stage = of(Sim::builder(6).cpfs(3, 1).resting().build(), 4);
+    let ues = stage.ues.clone();
+    for &ue in &ues {
+        stage.net.command(ue, Command::Register);
+        stage.net.settle(SECOND);
+        stage.net.command(ue, session());
+        stage.net.settle(SECOND);
+    }
+    let idle = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
+    for _ in 0..2 {
+        for &ue in &ues {
+            stage.net.release(ue, idle.clone());
+            stage.net.settle(SECOND * 4);
+        }
+        let kept = stage.net.checkpoints_of_primaries();
+        assert!(kept <= 1, "{kept} checkpoints beside the records of 4 UEs");
+        assert_eq!((stage.net.backed(), stage.net.cta().logged().1), (4, 0));
+        for &ue in &ues {
+            stage.net.command(ue, Command::ServiceRequest);
+            stage.net.settle(SECOND);
+        }
+    }
+    assert_eq!((stage.net.backed(), stage.net.cta().logged().1), (4, 0));
+    no_violations(&stage.net);
 }

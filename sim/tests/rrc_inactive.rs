@@ -28,7 +28,7 @@ fn current(net: &Sim) -> CoreNetworkAssistanceInformationForInactive {
     CoreNetworkAssistanceInformationForInactive::new(
         index(amf.tmsi.expect("it is registered")),
         timer.octet(),
-        amf.registration_area.to_vec(),
+        amf.location.registration_area.to_vec(),
     )
 }
 
@@ -118,12 +118,12 @@ fn the_rrc_state_is_reported_and_kept() {
     });
     assert!(asked);
     for inactive in [true, false, true] {
-        let before = context(&net).amf.seen.clone().expect("it was seen");
+        let before = context(&net).amf.location.seen.clone().expect("it was seen");
         net.advance(SECOND / 2);
         net.gnb_input(gnb, Input::Inactive(whimbrel_ran::UeId(0), inactive));
         net.settle(SECOND / 10);
         assert_eq!(connection(&net).rrc_inactive, inactive);
-        let now = context(&net).amf.seen.clone().expect("it was seen");
+        let now = context(&net).amf.location.seen.clone().expect("it was seen");
         assert!(now.at > before.at && context(&net).is_connected());
     }
     no_violations(&net);

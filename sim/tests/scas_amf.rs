@@ -57,7 +57,7 @@ fn inject(net: &mut Sim, pdu: Vec<u8>) {
 }
 
 fn algorithms(net: &Sim) -> (CipheringAlgorithm, IntegrityAlgorithm) {
-    let security = context(net).amf.security.as_ref().expect("a security context");
+    let security = context(net).amf.security.current.as_ref().expect("a security context");
     (security.ciphering(), security.integrity())
 }
 
@@ -248,7 +248,7 @@ fn tc_bidding_down_at_registration() {
     );
 }
 
-#[test] // TS 24.501 §4.4.4.3: plain messages are not taken once a connection is protected, whichever they are
+#[test] // TS 24.501 §4.4.4.3: plain messages are not taken once a connection is protected, of any kind
 fn tc_plain_nas_after_security() {
     let (mut net, ue) = one_registered(19);
     let guti = net.ue_ref(ue).guti().expect("a 5G-GUTI");
@@ -273,14 +273,14 @@ fn tc_nas_count_jump() {
     let (mut net, ue) = one_registered(20);
     // Deregistration by switch-off is sent and lost; the network hears a later message.
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::MmStatus, 1));
-    let taken = context(&net).amf.security.as_ref().map(|s| s.counts().uplink_next);
+    let taken = context(&net).amf.security.current.as_ref().map(|s| s.counts().uplink_next);
     let messages = uplink(&mut net);
     let (octets, _) = messages.last().expect("REGISTRATION COMPLETE").clone();
     for _ in 0..300 {
         net.inject(by_hand::SOURCE, &octets); // an old COUNT, three hundred times
     }
     net.settle(SECOND);
-    assert_eq!(context(&net).amf.security.as_ref().map(|s| s.counts().uplink_next), taken);
+    assert_eq!(context(&net).amf.security.current.as_ref().map(|s| s.counts().uplink_next), taken);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));

@@ -58,7 +58,7 @@ fn each_algorithm_serves() {
             net.command(ue, Command::Register);
             net.command(ue, Command::EstablishSession(SessionRequest::default()));
             net.settle(SECOND);
-            let security = context(&net).amf.security.as_ref().expect("a security context");
+            let security = context(&net).amf.security.current.as_ref().expect("a security context");
             assert_eq!((security.ciphering().identity(), security.integrity().identity()), (c, i));
             assert_eq!(net.upf_sessions(), 1, "the UE's message was accepted");
             net.command(ue, Command::Deregister { switch_off: false });
@@ -256,13 +256,13 @@ fn a_context_is_of_one_ue() {
         })
         .collect();
     assert!(foreign.len() >= 3);
-    let before = net.cta().context(id).and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
+    let before = net.cta().context(id).and_then(|p| p.amf.security.current.as_ref().map(|s| s.counts()));
     let c = net.cta().context(id).and_then(|p| p.amf.connection.clone()).expect("connected");
     for pdu in foreign {
         net.inject(GnbIndex(0), &octets(UplinkNasTransport::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, pdu)));
         net.settle(SECOND / 10);
     }
-    let after = net.cta().context(id).and_then(|p| p.amf.security.as_ref().map(|s| s.counts()));
+    let after = net.cta().context(id).and_then(|p| p.amf.security.current.as_ref().map(|s| s.counts()));
     assert_eq!(before, after);
     assert!(registered(&net, ue) && registered(&net, other));
 }

@@ -72,7 +72,8 @@ fn the_successor_is_there_before_the_former_goes() {
     net.settle(SECOND);
     assert_eq!(up(&net), [(1, UpState::Active), (2, UpState::Active)], "both carry packets");
     assert_eq!((at_ue(&net, ue), net.upf_sessions()), (vec![1, 2], 2));
-    let addresses: Vec<_> = net.cta().contexts().flat_map(|p| p.sessions.values()).map(|s| s.ipv4).collect();
+    let addresses: Vec<_> =
+        net.cta().contexts().flat_map(|p| p.sessions.values()).map(|s| s.address.ipv4).collect();
     assert_ne!(addresses[0], addresses[1]);
     net.advance(Duration::from_secs(118));
     assert_eq!(up(&net).len(), 2, "not before its time");
@@ -162,7 +163,10 @@ fn another_subscription_reaches_the_ue() {
         let session = net.ue_ref(ue).sessions().next().expect("a session");
         assert_eq!(session.ambr_kbps, (400, 300), "idle: {idle}");
         let core = net.cta().contexts().flat_map(|p| p.sessions.values()).next().expect("a session");
-        assert_eq!((core.five_qi, core.ambr.dl_kbps, core.pending_change.is_none()), (FiveQi(7), 400, true));
+        assert_eq!(
+            (core.qos.five_qi, core.qos.ambr.dl_kbps, core.qos.pending_change.is_none()),
+            (FiveQi(7), 400, true)
+        );
         no_violations(&net);
     }
 }

@@ -139,7 +139,7 @@ fn a_usage_report_that_is_repeated_counts_once() {
     net.settle(SECOND);
     let now = |net: &Sim| {
         let session = net.cta().contexts().flat_map(|p| p.sessions.values()).next().expect("the session");
-        (session.cp_seid, session.usage)
+        (session.cp_seid, session.usage.octets)
     };
     let (seid, before) = now(&net);
     assert_eq!(before, (0, 0));

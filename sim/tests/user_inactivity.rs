@@ -53,7 +53,7 @@ fn the_first_uplink_packet_after_idle_passes_before_the_gnb_has_answered() {
     let TransportLayerAddress::V4(address) = given.transport_layer_address else { panic!("IPv4") };
     let given = Tunnel { teid: given.gtp_teid, address: address.into() };
     assert_eq!(given, before, "its tunnel is the same for as long as it stands");
-    let from = context(&net).sessions[&psi(1)].ipv4.expect("an address");
+    let from = context(&net).sessions[&psi(1)].address.ipv4.expect("an address");
     let gnb = net.gnb_ref(SOURCE).config().gtp_address;
     let origin = Origin::N3 { peer: (gnb, 2152).into(), local: given.address };
     let sent = net.packet(origin, &g_pdu(given, from));

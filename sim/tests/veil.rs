@@ -1,6 +1,7 @@
 //! Veiled UEs (LOCA, chapter 4.4.2): attach under a token, and what goes wrong on the way.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::common::*;
@@ -8,16 +9,19 @@ use crate::open::nas_of;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::open::Unreachable;
 use whimbrel_control::refusal::BrokerFault;
-use whimbrel_control::{Event as CoreEvent, Refusal, UeId};
-use whimbrel_ids::Supi;
+use whimbrel_control::smf::Tunnel;
+use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal, UeId};
+use whimbrel_ids::{Supi, Teid};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm;
+use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::ue::{Command, MmState, Reason, SessionRequest, SuciSource};
+use whimbrel_security::{Sqn, UsimSqn};
 use whimbrel_sim::{
     BrokerLoss, BrokerState, CpfLoss, CtaLoss, GnbIndex, Sim, UeIndex, VEIL_BROKER, default_config,
     ue_config, veil_config,
 };
-use whimbrel_user::{DnIndex, Origin};
+use whimbrel_user::{Destination, DnIndex, Origin};
 use whimbrel_veil::msg::{Answer, AnswerBody, RefusalCause};
 
 fn config() -> whimbrel_control::config::Config {
@@ -105,7 +109,7 @@ fn all_identifiers_of_a_veiled_ue_change_at_each_attach() {
             format!("tmsi {:?}", context.amf.tmsi.expect("a 5G-TMSI")),
             format!("amf {:?}", connection.amf_ue_ngap_id),
             format!("tunnel {:?}", session.n3.as_ref().expect("a tunnel").teid),
-            format!("address {:?}", session.ipv4),
+            format!("address {:?}", session.address.ipv4),
         ];
         for id in ids {
             assert!(seen.insert(id.clone()), "attach {attach}: {id} was used before");
@@ -351,4 +355,241 @@ fn the_movement_of_a_veiled_ue_is_not_reported_to_the_predictor() {
     }
     assert_eq!(counted[0], 0);
     assert!(counted[1] > 0, "an ordinary UE is followed");
+}
+
+/// The broker's ordinary UEs are served too.
+fn ordinary_config() -> whimbrel_control::config::Config {
+    let mut config = config();
+    config.veil.as_mut().expect("veiled UEs are served").ordinary_ues = true;
+    config
+}
+
+/// A network with the broker, whose token is broadcast, and an ordinary UE of the broker's.
+fn populate_ordinary(net: Sim) -> (Sim, UeIndex) {
+    populate_with_sqn(net, UsimSqn::default())
+}
+
+fn populate_with_sqn(mut net: Sim, sqn: UsimSqn) -> (Sim, UeIndex) {
+    net.add_veil_broker();
+    let gnb = net.add_gnb(gnb_config(1));
+    let ue = net.add_veil_home_ue(gnb, 1, sqn);
+    net.settle(SECOND / 10);
+    (net, ue)
+}
+
+fn one_ordinary(seed: u64) -> (Sim, UeIndex) {
+    let mut net = Sim::builder(seed).config(ordinary_config()).build();
+    net.recorder().on = true;
+    populate_ordinary(net)
+}
+
+/// The name under which the only UE is served.
+fn served_ordinary(net: &Sim, ue: UeIndex) -> Option<Supi> {
+    let context = net.contexts().find(|c| c.amf.registered && c.veil.is_some())?;
+    (net.ue_ref(ue).state() == MmState::Registered).then_some(context.amf.supi?)
+}
+
+#[test] // LOCA, chapter 4.4.2, second class; TS 33.501 §6.1.3.2
+fn an_ordinary_ue_of_the_broker_is_served_under_a_random_name() {
+    let (mut net, ue) = one_ordinary(20);
+    net.tap();
+    let mut names = BTreeSet::new();
+    for attach in 0..2 {
+        net.command(ue, Command::Register);
+        net.settle(SECOND);
+        let supi = served_ordinary(&net, ue).unwrap_or_else(|| panic!("{:?}", net.ue_events(ue)));
+        assert!(supi.to_string().ends_with("@veil.example") && names.insert(supi), "attach {attach}: {supi}");
+        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.settle(SECOND);
+        assert_eq!(net.ue_ref(ue).sessions().count(), 1);
+        net.command(ue, Command::Deregister { switch_off: false });
+        net.settle(SECOND * 6);
+    }
+    assert_eq!((net.veil_asked(), net.veil_granted().len()), (2, 2));
+    // The operator asks for no equipment identity, and the events name no IMSI.
+    let imsi = net.ue_ref(ue).config().supi.to_string();
+    assert!(!core_events(&net).any(|e| format!("{e:?}").contains(&imsi)));
+    let asked = nas_of(&net.tapped()).iter().any(|m| match m {
+        mm::Message::SecurityModeCommand(m) => m.imeisv_request.is_some(),
+        _ => false,
+    });
+    assert!(!asked);
+    no_violations(&net);
+    replays(&mut net);
+}
+
+#[test] // the operator has no key for a UE that is not there, and nothing to bill
+fn a_wrong_response_of_an_ordinary_ue_ends_the_attach() {
+    let (mut net, ue) = one_ordinary(21);
+    net.ue_mut(ue).faults_mut().wrong_res_star = true;
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(served_ordinary(&net, ue).is_none());
+    assert_eq!(first_refusal(&net), Some(Refusal::WrongResponse));
+    assert!(!core_events(&net).any(|e| matches!(e, CoreEvent::VeilGranted { .. })));
+    replays(&mut net);
+}
+
+#[test] // a SUCI of the null scheme would show the operator the identity
+fn an_ordinary_ue_that_does_not_conceal_its_identity_is_refused() {
+    let (mut net, _) = one_ordinary(22);
+    let plain = net.add_ue(GnbIndex(0), ue_config(2));
+    net.command(plain, Command::Register);
+    net.settle(SECOND);
+    assert_eq!((fault(&net), net.veil_asked()), (BrokerFault::InClear, 0));
+    assert!(refused_with(&net, plain, Reason::Mm(MmCause::PlmnNotAllowed)));
+}
+
+#[test] // TS 24.501 §5.4.1.3.7 e: SQN out of range
+fn an_ordinary_ue_resynchronises_its_broker() {
+    let mut ahead = UsimSqn::default();
+    ahead.accept(Sqn::new(1 << 20, 1)).expect("a fresh USIM");
+    let mut net = Sim::builder(23).config(ordinary_config()).build();
+    net.recorder().on = true;
+    let (mut net, ue) = populate_with_sqn(net, ahead);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(served_ordinary(&net, ue).is_some(), "{:?}", net.ue_events(ue));
+    assert_eq!(net.veil_asked(), 2);
+    no_violations(&net);
+    replays(&mut net);
+}
+
+#[test]
+fn an_ordinary_ue_is_refused_while_no_token_is_broadcast() {
+    let (mut net, ue) = one_ordinary(24);
+    net.lose_groups();
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert_eq!(fault(&net), BrokerFault::Unreachable(Unreachable::NoToken));
+    net.rotate_token();
+    net.command(ue, Command::Register);
+    net.settle(SECOND * 2);
+    assert!(served_ordinary(&net, ue).is_some(), "{:?}", net.ue_events(ue));
+}
+
+#[test] // Neutrino §4.2.5 with a question to a broker under way
+fn a_cpf_lost_at_any_message_costs_an_ordinary_ue_nothing() {
+    let begin = || populate_ordinary(Sim::builder(25).config(ordinary_config()).cpfs(3, 1).build());
+    let life = |net: &mut Sim, ue, of: &dyn Fn() -> String| {
+        net.command(ue, Command::Register);
+        net.settle(SECOND * 8);
+        assert!(served_ordinary(net, ue).is_some(), "{}: {:?}", of(), net.ue_events(ue));
+        net.command(ue, Command::Deregister { switch_off: false });
+        net.settle(SECOND * 8);
+        assert_eq!((net.cta().occupancy(), net.veil_granted().len()), ((0, 0), 1), "{}", of());
+    };
+    let taken = {
+        let (mut net, ue) = begin();
+        life(&mut net, ue, &|| "no loss".into());
+        net.links_taken()
+    };
+    let mut taken_over = 0;
+    for how in CpfLoss::ALL {
+        for message in 1..=taken {
+            let (mut net, ue) = begin();
+            net.lose_cpf_at(message, how);
+            life(&mut net, ue, &|| format!("{how:?} at message {message} of {taken}"));
+            no_violations(&net);
+            taken_over += net.cta().replication_counters().taken_over;
+            assert_eq!(net.cta().replication_counters().diverged, 0);
+        }
+    }
+    assert!(taken_over > taken / 2, "{taken_over} takeovers in {taken} messages");
+}
+
+/// The LI function of the operator.
+fn li_function() -> Tunnel {
+    Tunnel { teid: Teid(0x4c49_0001), address: Ipv4Addr::new(192, 0, 2, 150).into() }
+}
+
+/// The UE of the only context.
+fn only_ue(net: &Sim) -> UeId {
+    net.contexts().next().expect("its context").id
+}
+
+/// Whether a downlink packet to the UE is copied to the LI function. `None`: it does not reach the gNB.
+fn is_copied(net: &mut Sim, ue: UeIndex) -> Option<bool> {
+    let address = net.ue_ref(ue).sessions().next()?.ipv4?;
+    let packet = whimbrel_sim::udp(address, &[7; 100]);
+    let sent = net.packet(Origin::N6 { dn: DnIndex(0) }, &packet);
+    let li =
+        |to: &Destination| matches!(to, Destination::N3 { peer, .. } if peer.ip() == li_function().address);
+    let delivered = sent.iter().any(|(to, _)| matches!(to, Destination::N3 { .. }) && !li(to));
+    delivered.then(|| sent.iter().any(|(to, octets)| li(to) && octets.ends_with(&packet)))
+}
+
+#[test] // TS 33.127 §6.2.3, TS 29.244 §5.2.3.1
+fn an_intercepted_ue_is_copied_in_all_sessions_until_the_order_ends() {
+    let (mut net, ue) = one_veiled(30);
+    let (register, session) = (Command::Register, || Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, register);
+    net.settle(SECOND);
+    net.command(ue, session());
+    net.settle(SECOND);
+    assert_eq!(is_copied(&mut net, ue), Some(false));
+    let id = only_ue(&net);
+    net.order(id, CoreCommand::Intercept(Some(li_function())));
+    net.settle(SECOND);
+    assert_eq!(is_copied(&mut net, ue), Some(true));
+    // The UE becomes idle and comes back: its new tunnel is copied too.
+    net.release(ue, CauseRadioNetwork::UserInactivity.into());
+    net.settle(SECOND);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND);
+    assert_eq!(is_copied(&mut net, ue), Some(true));
+    replays(&mut net);
+}
+
+#[test]
+fn an_interception_ends_with_the_order_and_no_ordinary_subscriber_has_one() {
+    let (mut net, ue) = one_veiled(31);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    // Before there is a session.
+    let id = only_ue(&net);
+    net.order(id, CoreCommand::Intercept(Some(li_function())));
+    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.settle(SECOND);
+    assert_eq!(is_copied(&mut net, ue), Some(true));
+    net.order(id, CoreCommand::Intercept(None));
+    net.settle(SECOND);
+    assert_eq!(is_copied(&mut net, ue), Some(false));
+    let mut plain = Sim::builder(32).build();
+    let gnb = plain.add_gnb(gnb_config(1));
+    let ue = plain.add_ue(gnb, ue_config(1));
+    plain.settle(SECOND / 10);
+    plain.command(ue, Command::Register);
+    plain.settle(SECOND);
+    plain.command(ue, Command::EstablishSession(SessionRequest::default()));
+    plain.settle(SECOND);
+    let id = only_ue(&plain);
+    plain.order(id, CoreCommand::Intercept(Some(li_function())));
+    plain.settle(SECOND);
+    assert_eq!(is_copied(&mut plain, ue), Some(false));
+}
+
+#[test] // Neutrino §4.2.5: the interception is part of the UE's context
+fn an_interception_survives_the_loss_of_a_cpf_at_any_message() {
+    let begin = || populate(Sim::builder(33).config(config()).cpfs(3, 1).build());
+    let life = |net: &mut Sim, ue, of: &dyn Fn() -> String| {
+        net.command(ue, Command::Register);
+        net.settle(SECOND * 8);
+        let id = only_ue(net);
+        net.order(id, CoreCommand::Intercept(Some(li_function())));
+        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.settle(SECOND * 8);
+        assert_eq!(is_copied(net, ue), Some(true), "{}", of());
+    };
+    let taken = {
+        let (mut net, ue) = begin();
+        life(&mut net, ue, &|| "no loss".into());
+        net.links_taken()
+    };
+    for message in 1..=taken {
+        let (mut net, ue) = begin();
+        net.lose_cpf_at(message, CpfLoss::ALL[0]);
+        life(&mut net, ue, &|| format!("at message {message} of {taken}"));
+        no_violations(&net);
+    }
 }

@@ -53,7 +53,13 @@ fn psis(list: &[PduSessionResourceItem]) -> Vec<u8> {
 /// Everything of the UE that a refused request must leave alone.
 fn state(net: &Sim) -> String {
     let p = context(net);
-    format!("{:?} {:?} {:?} {:?}", p.amf.connection, p.amf.tai, p.amf.target.is_some(), p.sessions)
+    format!(
+        "{:?} {:?} {:?} {:?}",
+        p.amf.connection,
+        p.amf.location.tai,
+        p.amf.mobility.target.is_some(),
+        p.sessions
+    )
 }
 
 #[test] // TS 23.502 §4.9.1.2.2, step 5, step 7; TS 38.413 §8.4.4.2: every session moves, the old tunnel hears an end marker
@@ -279,7 +285,7 @@ fn a_silent_upf_fails_the_path_switch() {
     net.settle(SECOND * 6);
     failure(&mut net);
     assert_eq!(*connection(&net), before);
-    assert!(context(&net).amf.target.is_none());
+    assert!(context(&net).amf.mobility.target.is_none());
 }
 
 /// A path switch that waits for a silent UPF.
@@ -288,7 +294,7 @@ fn waiting(seed: u64) -> (Sim, whimbrel_sim::UeIndex) {
     net.set_upf(UpfState::Silent);
     let m = path_switch_request(&net, &[1]);
     ask(&mut net, m);
-    assert!(context(&net).amf.target.is_some());
+    assert!(context(&net).amf.mobility.target.is_some());
     (net, ue)
 }
 
@@ -297,7 +303,7 @@ fn the_target_is_lost_on_the_way() {
     let (mut net, _) = waiting(15);
     let before = connection(&net).clone();
     net.disconnect(TARGET);
-    assert!(context(&net).amf.target.is_none());
+    assert!(context(&net).amf.mobility.target.is_none());
     assert_eq!(*connection(&net), before);
     net.set_upf(UpfState::Answering);
     net.settle(SECOND * 10);

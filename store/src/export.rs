@@ -14,7 +14,7 @@ use crate::text::to_hex;
 pub enum Secrets {
     /// It does not, and cannot be imported.
     Omit,
-    /// It does: whoever reads it can clone every USIM.
+    /// It does: a reader of it can clone every USIM.
     Include,
 }
 

@@ -47,7 +47,8 @@ why() { "$WHIMBREL" why "$1" -c "$tmp/w/whimbrel.yaml" 2>&1; }
 
 # start [COMMAND...]: the core, through COMMAND if given; returns when its API answers, and fails if it does not.
 start() {
-  "$@" "$WHIMBREL" run -c "$tmp/w/whimbrel.yaml" >"$tmp/w/log" 2>&1 &
+  # shellcheck disable=SC2086
+  "$@" "$WHIMBREL" run -c "$tmp/w/whimbrel.yaml" ${RUN_OPTIONS:-} >"$tmp/w/log" 2>&1 &
   CORE=$!
   local begin
   begin=$(now_ms)

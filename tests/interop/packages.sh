@@ -87,7 +87,7 @@ else
   without+=("umoci")
 fi
 
-"$root/packaging/helm/check.py" "$root/packaging/helm/whimbrel" "$WHIMBREL" >"$tmp/out" 2>&1 || wrong "the chart"
+"${WHIMBREL_HELM:-python3}" "$root/packaging/helm/check.py" "$root/packaging/helm/whimbrel" "$WHIMBREL" >"$tmp/out" 2>&1 || wrong "the chart"
 grep -q '^without' "$tmp/out" && without+=("$(sed -n 's/^without //p' "$tmp/out")")
 [ ${#without[@]} = 0 ] || printf 'not tested here: %s\n' "${without[*]}"
 echo "the package, the image and the chart are good"

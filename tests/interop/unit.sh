@@ -99,7 +99,7 @@ chmod +x "$tmp/newer"
 code=$("$tmp/newer" --version | sed 's/.*code \(.*\))/\1/')
 "$WHIMBREL" upgrade "$tmp/newer" --config "$tmp/unit.yaml" >"$tmp/upgraded" || { cat "$tmp/upgraded"; wrong "the functions are not replaced"; }
 complete
-[ "$(unit | grep -c " $code ")" = 5 ] || { unit; wrong "some functions run the former code"; }
+[ "$(unit | grep -c " $code ")" = 6 ] || { unit; wrong "some functions run the former code"; }
 
 # It stops in order, and leaves nothing.
 kill -TERM "$manager"

@@ -4,18 +4,25 @@
 //! the accesses; and what could be had with knowledge of the trace: the best records, the best pages of 4 KiB and of 2 MiB, and the
 //! records whose access bit is set, as many as fit (Fava's figures 2.1, 2.7, 2.9 and 2.10). Counted accesses of a record are stated.
 
+#[path = "shared/trace.rs"]
+mod trace;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use whimbrel_tier::{Activation, Backing, Config, Heap, Place, REGION_OCTETS, Slice};
+use whimbrel_tier::{Activation, Config, Heap, Place, REGION_OCTETS, Slice};
+
+use crate::trace::{Disk, Random, Trace, Workload, settle, shuffled};
 
 /// Octets of a record with its header: that of a UE with one session.
 const SPAN: usize = 304;
 const RECORD: [u8; SPAN - 8] = [0x5a; SPAN - 8];
 /// Shares of the records that fast memory holds, in percent.
 const LOCAL: [u64; 4] = [10, 20, 30, 50];
-/// Accesses between two slices of colocation, and records of a slice.
-const SLICE: usize = 5000;
+/// Accesses between which colocation goes on, in slices of a core's size; so many, since only places are compared here, not times.
+const ACCESSES: usize = 5000;
+const SLICES: usize = 15;
+const SLICE: usize = 1000;
 
 fn main() -> ExitCode {
     let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|n| n.parse().ok()).collect();
@@ -23,8 +30,8 @@ fn main() -> ExitCode {
     let accesses = numbers.get(1).copied().unwrap_or(32).clamp(1, 1000);
     println!("{records} records of {SPAN} octets, {accesses} counted accesses of each on average");
     let mut lines = Vec::new();
-    for workload in [Workload::Zipf, Workload::Hotspot] {
-        let mut random = Random(88_172_645_463_325_252, 777);
+    for workload in [Workload::Zipf(0.99), Workload::Hotspot] {
+        let mut random = Random::new(88_172_645_463_325_252);
         let trace = Trace::new(workload, records);
         let order = shuffled(records, &mut random);
         let counts = trace.counts(records * accesses, &mut random);
@@ -62,109 +69,6 @@ fn main() -> ExitCode {
         lines.join(", ")
     );
     ExitCode::SUCCESS
-}
-
-#[derive(Clone, Copy)]
-enum Workload {
-    /// Popularity by rank to the power of −0.99.
-    Zipf,
-    /// Nine accesses of ten go to a tenth of the records.
-    Hotspot,
-}
-
-impl Workload {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Zipf => "zipf",
-            Self::Hotspot => "hotspot",
-        }
-    }
-}
-
-/// xorshift128+.
-struct Random(u64, u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        let (mut a, b) = (self.0, self.1);
-        self.0 = b;
-        a ^= a << 23;
-        a ^= a >> 17;
-        a ^= b ^ (b >> 26);
-        self.1 = a;
-        a.wrapping_add(b)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-fn shuffled(n: usize, random: &mut Random) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..n as u32).collect();
-    (1..n).rev().for_each(|i| order.swap(i, random.below(i + 1)));
-    order
-}
-
-/// A distribution of accesses over records, the most popular first.
-struct Trace {
-    workload: Workload,
-    records: usize,
-    /// Of Zipf: cumulated weights.
-    cumulated: Vec<f64>,
-}
-
-impl Trace {
-    fn new(workload: Workload, records: usize) -> Self {
-        let mut sum = 0.0;
-        let cumulated = match workload {
-            Workload::Zipf => (1..=records)
-                .map(|rank| {
-                    sum += (rank as f64).powf(-0.99);
-                    sum
-                })
-                .collect(),
-            Workload::Hotspot => Vec::new(),
-        };
-        Self { workload, records, cumulated }
-    }
-
-    fn access(&self, random: &mut Random) -> usize {
-        match self.workload {
-            Workload::Zipf => {
-                let at = random.unit() * self.cumulated[self.records - 1];
-                self.cumulated.partition_point(|sum| *sum < at).min(self.records - 1)
-            }
-            Workload::Hotspot if random.below(10) < 9 => random.below(self.records / 10),
-            Workload::Hotspot => self.records / 10 + random.below(self.records - self.records / 10),
-        }
-    }
-
-    /// The share of all accesses that each record gets.
-    fn shares(&self) -> Vec<f64> {
-        match self.workload {
-            Workload::Zipf => {
-                let before = std::iter::once(0.0).chain(self.cumulated.iter().copied());
-                let all = self.cumulated[self.records - 1];
-                self.cumulated.iter().zip(before).map(|(sum, before)| (sum - before) / all).collect()
-            }
-            Workload::Hotspot => {
-                let hot = self.records / 10;
-                let share = |n| if n < hot { 0.9 / hot as f64 } else { 0.1 / (self.records - hot) as f64 };
-                (0..self.records).map(share).collect()
-            }
-        }
-    }
-
-    fn counts(&self, accesses: usize, random: &mut Random) -> Vec<u32> {
-        let mut counts = vec![0; self.records];
-        (0..accesses).for_each(|_| counts[self.access(random)] += 1);
-        counts
-    }
 }
 
 /// What a policy with knowledge of the trace would have in fast memory.
@@ -218,32 +122,40 @@ fn clock() -> Instant {
 
 /// The heap with room for `kept` records in fast memory: it counts and colocates, then hits are counted while it goes on.
 fn run(trace: &Trace, order: &[u32], (kept, partial_fill): (usize, bool), accesses: usize) -> Ran {
-    // Regions count as paged out without a swap: only places are compared here, not times.
     let fast = (kept * SPAN / REGION_OCTETS * REGION_OCTETS) as u64;
-    let config = Config { partial_fill, ..Config::new(fast, Backing::Swap) };
+    // The distribution stays: all accesses count.
+    let config = Config { partial_fill, decay_cycles: u32::MAX, ..Config::new(fast, Disk::backing()) };
     let mut heap = Heap::new(config, Activation::one_in(1)).expect("a heap without a file");
     let mut places: Vec<Option<Place>> = vec![None; order.len()];
     for owner in order {
         places[*owner as usize] = Some(heap.insert(*owner, &RECORD).expect("memory for the records"));
     }
-    let mut random = Random(1, 2);
+    let mut random = Random::new(1);
     let mut longest = Duration::ZERO;
     let mut part = |heap: &mut Heap, accesses: usize| {
         for n in 1..=accesses {
             let owner = trace.access(&mut random);
             let place = places[owner].expect("each record has a place");
             std::hint::black_box(heap.read(owner as u32, place).expect("it is there"));
-            if n % SLICE == 0 {
+            for _ in 0..if n % ACCESSES == 0 { SLICES } else { 0 } {
                 let begun = clock();
                 let slice = heap.colocate(SLICE, |owner, place| places[owner as usize] = Some(place));
                 longest = longest.max(begun.elapsed());
-                std::hint::black_box(slice == Slice::Unfinished);
+                if slice != Slice::Unfinished {
+                    break;
+                }
             }
         }
     };
     part(&mut heap, order.len() * accesses);
+    settle(&mut heap, &mut places, fast);
+    // Nothing moves while hits are counted: all is within fast memory that counts as being in it.
     let before = heap.stats();
-    part(&mut heap, order.len());
+    for _ in 0..order.len() {
+        let owner = trace.access(&mut random);
+        let place = places[owner].expect("each record has a place");
+        std::hint::black_box(heap.read(owner as u32, place).expect("it is there"));
+    }
     let after = heap.stats();
     let (fast, slow) = (after.fast_reads - before.fast_reads, after.slow_reads - before.slow_reads);
     Ran { hits: fast as f64 / (fast + slow) as f64, moved: after.moved, longest }

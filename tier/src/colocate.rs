@@ -4,21 +4,37 @@
 //! 2. Select: the cutoff is the hotness from which records fit into fast memory; the regions whose share of hot octets
 //!    is between the watermarks are selected, and those with little left in them.
 //! 3. Move: hot records of selected regions go to regions for hot records, the others to regions for cold ones.
-//! 4. Page out: the coldest regions leave fast memory until the rest fits.
+//! 4. Page out: the coldest regions leave fast memory until the rest fits. A copy of each goes to the thread that writes to the device; the
+//!    memory is given back when the device has it.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 
-use crate::heap::{Error, Fill, Heap, State, place};
+use crate::heap::{Error, Fill, Heap, State, device_offset, place};
 use crate::histogram::{Cutoff, Histogram};
-use crate::memory::{PAGE_OUT_OCTETS, REGION_OCTETS};
-use crate::record::{Owner, Place, UNIT_OCTETS};
+use crate::memory::{Backing, REGION_OCTETS};
+use crate::record::{Header, Owner, Place, UNIT_OCTETS};
+use crate::writer::Job;
 
 /// A region is emptied if less than this share of what was written to it is live, whatever its hotness.
 const SPARSE_PERCENT: usize = 30;
 
-/// A region with a file counts as paged out once no more of its pages are in memory: a quarter.
-const RESIDENT_MAX: usize = REGION_OCTETS / 4096 / 4;
+/// The parts of a slice, in looks at a record's counter (some hundred nanoseconds each): a record that is moved with its reference,
+const MOVE: usize = 4;
+/// the same from a device,
+const MOVE_FROM_DEVICE: usize = 40;
+/// 4 KiB that are copied to be written,
+const COPY_PAGE: usize = 4;
+/// 4 KiB that the kernel moves to swap,
+const SWAP_PAGE: usize = 60;
+/// a region that is given back to the kernel.
+const UNMAP: usize = 400;
+
+/// Octets of a page.
+const PAGE: usize = 4096;
+
+/// Cycles without writing after the device has failed: with one every half a second, a quarter of a minute.
+const CYCLES_AFTER_ERROR: u64 = 32;
 
 /// What a slice did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,45 +69,65 @@ pub(crate) struct Cycle {
 
 #[derive(Debug)]
 enum Step {
-    Scan { next: usize },
-    Move { regions: Vec<(usize, u32)>, offset: usize },
-    PageOut { regions: Vec<(usize, u32)>, offset: usize },
+    Scan {
+        next: usize,
+        part: Option<Part>,
+    },
+    Move {
+        regions: Vec<(usize, u32)>,
+        offset: usize,
+    },
+    PageOut {
+        regions: Vec<(usize, u32)>,
+        /// How far the last of them is, and the copy that is made of it.
+        offset: usize,
+        copy: Option<(u32, Vec<u8>)>,
+    },
+}
+
+/// A region that has been scanned in part.
+#[derive(Debug)]
+struct Part {
+    generation: u32,
+    offset: usize,
+    histogram: Histogram,
 }
 
 impl Heap {
-    /// Runs a slice of a colocation cycle, and begins a new cycle if none is under way. A slice looks at `records_max` records (at least the
-    /// records of one region in the scan), and reports each one that it moved to `moved`, which must write the new place into the
-    /// owner's table: the old place is void.
+    /// Runs a slice of a colocation cycle, and begins a new cycle if none is under way. A slice does about as much as looking at
+    /// `records_max` records takes, and reports each record that it moved to `moved`, which must write the new place into the owner's
+    /// table: the old place is void.
     pub fn colocate(&mut self, records_max: usize, mut moved: impl FnMut(Owner, Place)) -> Slice {
         let mut cycle = self.cycle.take().unwrap_or_else(|| Cycle {
-            step: Step::Scan { next: 0 },
+            step: Step::Scan { next: 0, part: None },
             cutoff: Cutoff::default(),
             saturated: 0,
             done: Colocation::default(),
         });
-        let mut left = self.promote(records_max, &mut moved);
+        let mut left = records_max;
+        self.unmap_written(&mut left);
+        self.promote(&mut left, &mut moved);
         while left > 0 {
             let finished = match &mut cycle.step {
-                Step::Scan { next } => {
+                Step::Scan { next, part } => {
                     let region = *next;
-                    *next += 1;
                     if region < self.regions.len() {
-                        let (records, saturated) = self.scan(region);
-                        cycle.done.scanned += records as u64;
-                        cycle.saturated += saturated;
-                        left = left.saturating_sub(records.max(1));
+                        if self.scan(region, part, &mut left, &mut cycle.done) {
+                            cycle.saturated += self.regions[region].histogram.0.hottest_octets();
+                            *next += 1;
+                        }
                         continue;
                     }
                     let (cutoff, regions) = self.select();
                     cycle.cutoff = cutoff;
                     cycle.step = Step::Move { regions, offset: UNIT_OCTETS };
+                    left = left.saturating_sub(self.regions.len());
                     false
                 }
                 Step::Move { regions, offset } => match regions.last().copied() {
                     Some(region) => {
-                        let (at, records) =
-                            self.empty(region, *offset, left, &mut cycle.cutoff, &mut cycle.done, &mut moved);
-                        left = left.saturating_sub(records.max(1));
+                        let (cutoff, done) = (&mut cycle.cutoff, &mut cycle.done);
+                        let at = self.empty(region, *offset, &mut left, (cutoff, done), &mut moved);
                         *offset = at.unwrap_or(UNIT_OCTETS);
                         if at.is_none() {
                             regions.pop();
@@ -99,19 +135,19 @@ impl Heap {
                         false
                     }
                     None => {
-                        cycle.step = Step::PageOut { regions: self.coldest(), offset: 0 };
+                        cycle.step = Step::PageOut { regions: self.coldest(), offset: 0, copy: None };
+                        left = left.saturating_sub(self.regions.len());
                         false
                     }
                 },
-                Step::PageOut { regions, offset } => match regions.last().copied() {
-                    Some((region, generation)) => {
-                        // One step of paging out takes as long as a slice of records.
-                        left = 0;
-                        if self.page_out(region, generation, offset) {
+                Step::PageOut { regions, offset, copy } => match regions.last().copied() {
+                    Some(region) => {
+                        let before = self.stats.paged_out;
+                        if self.page_out(region, offset, copy, &mut left) {
                             regions.pop();
                             *offset = 0;
-                            cycle.done.paged_out += u64::from(self.regions[region].state == State::Slow);
                         }
+                        cycle.done.paged_out += self.stats.paged_out - before;
                         false
                     }
                     None => true,
@@ -126,103 +162,171 @@ impl Heap {
         Slice::Unfinished
     }
 
-    /// Moves the records that were read in slow memory to fast memory. Returns how many records may still be looked at.
-    fn promote(&mut self, records_max: usize, moved: &mut impl FnMut(Owner, Place)) -> usize {
-        let mut left = records_max;
-        while left > 0
-            && let Some((at, owner)) = self.promotions.pop()
-        {
-            left -= 1;
-            let (region, offset) = (at.region(), at.offset());
-            let is_slow = self.regions[region].state == State::Slow && offset < self.regions[region].used;
-            // The record may have been removed since, or its region freed and filled again.
-            if is_slow && self.memory.header(region, offset).owner == owner {
-                let halvings = self.epoch - self.regions[region].epoch;
-                let counter = self.memory.counter(region, offset);
-                counter.store(halved(counter.load(Ordering::Relaxed), halvings), Ordering::Relaxed);
-                if self.move_record(region, offset, Fill::Hot, moved).is_err() {
-                    break;
-                }
-            }
-        }
-        left
+    /// Gives the memory of a region back that a device has by now, if there is one. It needs no cycle.
+    pub fn settle(&mut self) {
+        self.unmap_written(&mut 1);
     }
 
-    /// Counts a region's octets by hotness. Returns its records, and octets whose counters are at their end.
-    fn scan(&mut self, region: usize) -> (usize, u64) {
-        if !matches!(self.regions[region].state, State::Filling | State::Fast | State::Writing) {
-            return (0, 0);
-        }
-        let halvings = self.epoch - self.regions[region].epoch;
-        let (mut histogram, mut records, mut saturated) = (Histogram::default(), 0, 0);
-        let mut offset = UNIT_OCTETS;
-        while offset < self.regions[region].used {
-            let header = self.memory.header(region, offset);
-            records += 1;
-            if !header.is_removed() {
-                let counter = self.memory.counter(region, offset);
-                let counted = counter.load(Ordering::Relaxed);
-                let value = halved(counted, halvings);
-                // A page that is not changed need not be written again.
-                if value != counted {
-                    counter.store(value, Ordering::Relaxed);
-                }
-                histogram.add(value, header.span());
-                saturated += if value == u16::MAX { header.span() as u64 } else { 0 };
+    fn unmap_written(&mut self, left: &mut usize) {
+        while *left > 0
+            && let Some(written) = self.writer.as_mut().and_then(|writer| writer.written())
+        {
+            let region = written.region;
+            if let Err(_error) = &written.result {
+                self.stats.write_errors += 1;
+                self.writes_from_cycle = self.stats.cycles + CYCLES_AFTER_ERROR;
             }
-            offset += header.span();
+            // It may have been changed meanwhile, or be free.
+            if self.regions[region].state != State::Writing(written.number) {
+                continue;
+            }
+            match written.result {
+                Ok(()) => {
+                    self.memory.unmap(region);
+                    self.regions[region].state = State::Slow;
+                    self.stats.paged_out += 1;
+                    *left = left.saturating_sub(UNMAP);
+                }
+                Err(_) => self.stays_fast(region),
+            }
         }
-        self.regions[region].histogram = histogram;
-        self.regions[region].epoch = self.epoch;
-        (records, saturated)
+    }
+
+    /// Moves the records that were read in slow memory to fast memory.
+    fn promote(&mut self, left: &mut usize, moved: &mut impl FnMut(Owner, Place)) {
+        while *left > 0
+            && let Some((at, owner)) = self.promotions.pop()
+        {
+            let (region, offset) = (at.region(), at.offset());
+            // The record may have been removed since, or its region freed and filled again.
+            if self.regions[region].state != State::Slow || offset >= self.regions[region].used {
+                continue;
+            }
+            let halvings = self.regions[region].halvings(self.epoch);
+            if self.memory.is_mapped(region) {
+                *left = left.saturating_sub(MOVE);
+                if self.memory.header(region, offset).owner != owner {
+                    continue;
+                }
+                let counter = self.memory.counter(region, offset);
+                counter.store(counter.load(Ordering::Relaxed) >> halvings, Ordering::Relaxed);
+                if self.move_record(region, offset, Fill::Hot, moved).is_err() {
+                    return;
+                }
+                continue;
+            }
+            *left = left.saturating_sub(MOVE_FROM_DEVICE);
+            let mut read = Vec::new();
+            let Ok((counter, header)) = self.fetch(owner, at, &mut read) else { continue };
+            // The device has the counter as it was written; the read counts as well.
+            let counter = (counter >> halvings).saturating_add(1);
+            let Ok((to, room)) = self.allocate(Fill::Hot, header.span()) else { return };
+            let octets = &read[crate::record::HEADER_OCTETS..][..usize::from(header.len)];
+            self.write(to, room, (counter, header), octets);
+            self.placed(to, counter, header);
+            self.has_moved((region, offset, header), (to, room), moved);
+        }
+    }
+
+    /// Counts a region's octets by hotness, or a part of it. Returns whether it is done with the region.
+    fn scan(
+        &mut self,
+        region: usize,
+        part: &mut Option<Part>,
+        left: &mut usize,
+        done: &mut Colocation,
+    ) -> bool {
+        *left -= 1;
+        let epoch = self.epoch;
+        let state = &mut self.regions[region];
+        if !matches!(state.state, State::Filling | State::Fast | State::Writing(_)) {
+            *part = None;
+            return true;
+        }
+        let halvings = state.halvings(epoch);
+        let begun = part.take().filter(|part| part.generation == state.generation);
+        if begun.is_none() && !state.changed {
+            // No counter of it is read: the histogram follows from the last one.
+            state.histogram = (state.histogram.0.halved(epoch.wrapping_sub(state.histogram.1)), epoch);
+            return true;
+        }
+        state.changed = false;
+        let fresh =
+            || Part { generation: state.generation, offset: UNIT_OCTETS, histogram: Histogram::default() };
+        let mut at = begun.unwrap_or_else(fresh);
+        while at.offset < self.regions[region].used {
+            if *left == 0 {
+                *part = Some(at);
+                return false;
+            }
+            *left -= 1;
+            let header = self.memory.header(region, at.offset);
+            done.scanned += 1;
+            if !header.is_removed() {
+                let counter = self.memory.counter(region, at.offset);
+                let counted = counter.load(Ordering::Relaxed);
+                // A page that is not changed need not be written again.
+                if halvings > 0 && counted > 0 {
+                    counter.store(counted >> halvings, Ordering::Relaxed);
+                }
+                at.histogram.add(counted >> halvings, header.span());
+            }
+            at.offset += header.span();
+        }
+        self.regions[region].histogram = (at.histogram, epoch);
+        self.regions[region].epoch = epoch;
+        true
     }
 
     /// The cutoff, and the regions to be emptied.
     fn select(&self) -> (Cutoff, Vec<(usize, u32)>) {
         let mut all = Histogram::default();
-        let in_fast = |state| matches!(state, State::Filling | State::Fast | State::Writing);
-        self.regions.iter().filter(|r| in_fast(r.state)).for_each(|r| all.add_all(&r.histogram));
+        let in_fast = |state| matches!(state, State::Filling | State::Fast | State::Writing(_));
+        self.regions.iter().filter(|r| in_fast(r.state)).for_each(|r| all.add_all(&r.histogram.0));
         let cutoff = all.cutoff(self.config.fast_octets, self.config.partial_fill);
         let (low, high) = self.config.hot_percent;
         let selected = self.regions.iter().enumerate().filter(|(_, r)| {
-            let hot = r.histogram.hot_octets(cutoff) * 100 / REGION_OCTETS as u64;
+            let hot = r.histogram.0.hot_octets(cutoff) * 100 / REGION_OCTETS as u64;
             let sparse = r.live * 100 < r.used * SPARSE_PERCENT;
-            matches!(r.state, State::Fast | State::Writing)
-                && (sparse || (u64::from(low) <= hot && hot <= u64::from(high)))
+            r.state == State::Fast && (sparse || (u64::from(low) <= hot && hot <= u64::from(high)))
         });
         (cutoff, selected.map(|(index, r)| (index, r.generation)).collect())
     }
 
-    /// Moves the records of a region out of it, from an offset on. Returns where to go on, and how many records were looked at.
+    /// Moves the records of a region out of it, from an offset on. Returns where to go on.
     fn empty(
         &mut self,
         (region, generation): (usize, u32),
         mut offset: usize,
-        records_max: usize,
-        cutoff: &mut Cutoff,
-        done: &mut Colocation,
+        left: &mut usize,
+        (cutoff, done): (&mut Cutoff, &mut Colocation),
         moved: &mut impl FnMut(Owner, Place),
-    ) -> (Option<usize>, usize) {
-        let mut records = 0;
+    ) -> Option<usize> {
         // The last record's move frees the region, which may be reused at once.
-        while self.regions[region].generation == generation && offset < self.regions[region].used {
-            if records == records_max {
-                return (Some(offset), records);
+        while self.regions[region].generation == generation
+            && self.regions[region].state == State::Fast
+            && offset < self.regions[region].used
+        {
+            if *left == 0 {
+                return Some(offset);
             }
-            records += 1;
             let header = self.memory.header(region, offset);
+            *left -= 1;
             if !header.is_removed() {
-                let counter = self.memory.counter(region, offset).load(Ordering::Relaxed);
+                *left = left.saturating_sub(MOVE);
+                let halvings = self.regions[region].halvings(self.epoch);
+                let counter = self.memory.counter(region, offset).load(Ordering::Relaxed) >> halvings;
                 let hot = cutoff.takes(counter, header.span());
                 let fill = if hot { Fill::Hot } else { Fill::Cold };
+                self.memory.counter(region, offset).store(counter, Ordering::Relaxed);
                 if self.move_record(region, offset, fill, moved).is_err() {
-                    return (None, records);
+                    return None;
                 }
                 *if hot { &mut done.hot } else { &mut done.cold } += 1;
             }
             offset += header.span();
         }
-        (None, records)
+        None
     }
 
     /// Errors: no room. The record stays where it is.
@@ -235,50 +339,105 @@ impl Heap {
     ) -> Result<(), Error> {
         let header = self.memory.header(region, offset);
         let (to, at) = self.allocate(fill, header.span())?;
+        let counter = self.memory.counter(region, offset).load(Ordering::Relaxed);
         self.memory.copy((region, offset), (to, at), header.span());
+        self.placed(to, counter, header);
+        self.has_moved((region, offset, header), (to, at), moved);
+        Ok(())
+    }
+
+    fn has_moved(
+        &mut self,
+        (region, offset, header): (usize, usize, Header),
+        (to, at): (usize, usize),
+        moved: &mut impl FnMut(Owner, Place),
+    ) {
         moved(header.owner, place(to, at));
         self.vacate(region, offset, header);
         self.stats.moved += 1;
-        Ok(())
     }
 
     /// The coldest regions of fast memory, as many as are too much for it; the coldest last.
     fn coldest(&self) -> Vec<(usize, u32)> {
-        let fast =
-            self.regions.iter().filter(|r| !matches!(r.state, State::Free | State::Slow)).count() as u64;
-        let over = fast.saturating_sub(self.config.fast_octets / REGION_OCTETS as u64) as usize;
-        let mut regions: Vec<usize> = (0..self.regions.len())
-            .filter(|region| matches!(self.regions[*region].state, State::Fast | State::Writing))
-            .filter(|region| self.memory.pages_out(*region))
-            .collect();
-        regions.sort_by_key(|region| Reverse(self.regions[*region].histogram.mean_bin()));
+        let waits = self.stats.cycles < self.writes_from_cycle;
+        if waits || (self.writer.is_none() && !matches!(self.config.backing, Backing::Swap)) {
+            return Vec::new();
+        }
+        // Those that are being written leave anyway.
+        let fast = self.regions.iter().filter(|r| matches!(r.state, State::Filling | State::Fast)).count();
+        let over = fast.saturating_sub((self.config.fast_octets / REGION_OCTETS as u64) as usize);
+        let of_fast = |region: &usize| self.regions[*region].state == State::Fast;
+        let mut regions: Vec<usize> = (0..self.regions.len()).filter(of_fast).collect();
+        regions.sort_by_cached_key(|region| Reverse(self.regions[*region].histogram.0.mean_bin()));
         let coldest = regions.split_off(regions.len().saturating_sub(over));
         coldest.into_iter().map(|region| (region, self.regions[region].generation)).collect()
     }
 
-    /// Pages out a step of a region, and returns whether that was the last one. A region with a file is written in one cycle and paged out in
-    /// the next one, unless it was changed meanwhile: no caller waits for the disk.
-    fn page_out(&mut self, region: usize, generation: u32, offset: &mut usize) -> bool {
-        let state = &mut self.regions[region];
-        if state.generation != generation || !matches!(state.state, State::Fast | State::Writing) {
-            return true;
-        }
-        if self.memory.writes_first(region) && state.state == State::Fast {
-            state.state = State::Writing;
-            self.memory.begin_writing(region);
-            return true;
-        }
-        self.memory.page_out(region, *offset, PAGE_OUT_OCTETS);
-        *offset += PAGE_OUT_OCTETS;
-        if *offset < REGION_OCTETS {
-            return false;
-        }
-        // Pages that are still being written stay in memory: the next cycle tries again.
-        if !self.memory.writes_first(region) || self.memory.resident_pages(region) <= RESIDENT_MAX {
+    /// Pages out a part of a region, and returns whether nothing of it is left to do. To a device, a copy goes: no caller waits for the
+    /// disk.
+    fn page_out(
+        &mut self,
+        (region, generation): (usize, u32),
+        offset: &mut usize,
+        copy: &mut Option<(u32, Vec<u8>)>,
+        left: &mut usize,
+    ) -> bool {
+        *left = left.saturating_sub(1);
+        let is = |heap: &Self, state| {
+            heap.regions[region].generation == generation && heap.regions[region].state == state
+        };
+        let Some(writer) = &mut self.writer else {
+            if !is(self, State::Fast) {
+                return true;
+            }
+            let pages = (*left / SWAP_PAGE).max(1).min((REGION_OCTETS - *offset) / PAGE);
+            *left = left.saturating_sub(pages * SWAP_PAGE);
+            self.memory.page_out(region, *offset, pages * PAGE);
+            *offset += pages * PAGE;
+            if *offset < REGION_OCTETS {
+                return false;
+            }
             self.regions[region].state = State::Slow;
             self.stats.paged_out += 1;
+            return true;
+        };
+        if copy.is_none() {
+            // Without a free buffer, the region waits for the next cycle.
+            let Some(buffer) = writer.buffer() else { return true };
+            if !is(self, State::Fast) {
+                self.give_back(buffer);
+                return true;
+            }
+            self.jobs = self.jobs.wrapping_add(1);
+            self.regions[region].state = State::Writing(self.jobs);
+            *copy = Some((self.jobs, buffer));
+        }
+        let Some((number, mut octets)) = copy.take() else { return true };
+        if !is(self, State::Writing(number)) {
+            self.give_back(octets);
+            return true;
+        }
+        let used = self.regions[region].used;
+        let part = ((*left / COPY_PAGE).max(1) * PAGE).min(used - *offset);
+        *left = left.saturating_sub(part.div_ceil(PAGE) * COPY_PAGE);
+        octets.extend_from_slice(self.memory.image(region, *offset, part));
+        *offset += part;
+        if *offset < used {
+            *copy = Some((number, octets));
+            return false;
+        }
+        let job = Job { region, number, offset: device_offset(region), octets };
+        if self.writer.as_mut().is_some_and(|writer| !writer.write(job)) {
+            self.stays_fast(region);
+            self.writes_from_cycle = u64::MAX;
         }
         true
+    }
+
+    fn give_back(&mut self, buffer: Vec<u8>) {
+        if let Some(writer) = &mut self.writer {
+            writer.give_back(buffer);
+        }
     }
 
     fn finish(&mut self, cycle: &Cycle) {
@@ -290,8 +449,4 @@ impl Heap {
             self.epoch += 1;
         }
     }
-}
-
-fn halved(counter: u16, times: u32) -> u16 {
-    counter.checked_shr(times).unwrap_or(0)
 }

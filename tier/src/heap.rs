@@ -1,17 +1,27 @@
 //! The heap: records in regions.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::activation::Activation;
 use crate::colocate::Cycle;
+use crate::device::{BackingFile, Device};
 use crate::histogram::Histogram;
 use crate::memory::{Backing, Memory, REGION_OCTETS};
-use crate::record::{self, Header, MAX_RECORD_OCTETS, MAX_REGIONS, Owner, Place, REMOVED, UNIT_OCTETS};
+use crate::record::{
+    self, HEADER_OCTETS, Header, MAX_RECORD_OCTETS, MAX_REGIONS, Owner, Place, REMOVED, UNIT_OCTETS,
+};
+use crate::writer::Writer;
 
 /// Records in cold regions that were read since the last slice and wait to be moved to fast memory. At the bound, further ones stay
 /// where they are until they are read again.
 const PROMOTIONS_MAX: usize = 4096;
+
+/// Octets that a read from a device takes at first: a record of most callers, with its header.
+const READ_OCTETS: usize = 512;
 
 /// How a heap places its records.
 #[derive(Clone, Debug)]
@@ -63,6 +73,8 @@ pub enum Error {
         /// The owner that asked.
         owner: Owner,
     },
+    /// The device cannot read the record.
+    Unreadable(io::Error),
 }
 
 impl fmt::Display for Error {
@@ -74,6 +86,7 @@ impl fmt::Display for Error {
             Self::Full => write!(f, "the heap has reached its limit"),
             Self::NoMemory(error) => write!(f, "the kernel gives no memory for a region: {error}"),
             Self::NotHere { owner } => write!(f, "no record of owner {owner} is at this place"),
+            Self::Unreadable(error) => write!(f, "the slow tier cannot read a record: {error}"),
         }
     }
 }
@@ -99,6 +112,10 @@ pub struct Stats {
     pub moved: u64,
     /// Regions that were paged out.
     pub paged_out: u64,
+    /// Regions that could not be paged out, since the device was full or failed: they stay in fast memory.
+    pub write_errors: u64,
+    /// Records that the device could not read.
+    pub read_errors: u64,
     /// Colocation cycles that ended.
     pub cycles: u64,
 }
@@ -115,8 +132,20 @@ pub(crate) struct Region {
     pub(crate) generation: u32,
     /// The decay epoch up to which its counters are halved.
     pub(crate) epoch: u32,
-    /// Octets by hotness at the last scan.
-    pub(crate) histogram: Histogram,
+    /// Octets by hotness, up to this decay epoch.
+    pub(crate) histogram: (Histogram, u32),
+    /// Records were counted, written or removed since the last scan.
+    pub(crate) changed: bool,
+    /// Units of records that were removed after the region had been copied to be written: the copy still has them.
+    pub(crate) removed: Vec<u32>,
+}
+
+impl Region {
+    /// How often its counters are still to be halved.
+    pub(crate) fn halvings(&self, epoch: u32) -> u32 {
+        // The last of sixteen bits goes with the sixteenth halving: a record that is counted now is to have one left.
+        epoch.wrapping_sub(self.epoch).min(u16::BITS - 1)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,8 +157,8 @@ pub(crate) enum State {
     Filling,
     /// In fast memory.
     Fast,
-    /// In fast memory; its changed pages are being written to the backing file.
-    Writing,
+    /// In fast memory; a copy of it is made or being written, by this job.
+    Writing(u32),
     /// Paged out. A scan does not touch it.
     Slow,
 }
@@ -149,6 +178,14 @@ pub(crate) enum Fill {
 pub struct Heap {
     pub(crate) config: Config,
     pub(crate) memory: Memory,
+    device: Option<Arc<dyn Device>>,
+    pub(crate) writer: Option<Writer>,
+    /// Jobs of the writer so far.
+    pub(crate) jobs: u32,
+    /// No region is written before this cycle: the device has failed lately.
+    pub(crate) writes_from_cycle: u64,
+    /// The record that was read from the device last, with its header.
+    read: Vec<u8>,
     pub(crate) regions: Vec<Region>,
     free: Vec<usize>,
     filling: [Option<usize>; 3],
@@ -163,10 +200,20 @@ impl Heap {
     /// An empty heap, whose reads are counted while `activation` is active.
     ///
     /// # Errors
-    /// The backing file cannot be created.
+    /// The backing file cannot be created, or no thread for a device.
     pub fn new(config: Config, activation: Activation) -> io::Result<Self> {
+        let device: Option<Arc<dyn Device>> = match &config.backing {
+            Backing::None | Backing::Swap => None,
+            Backing::File(path) => Some(Arc::new(BackingFile::create(path)?)),
+            Backing::Device(device) => Some(device.clone()),
+        };
         Ok(Self {
-            memory: Memory::new(&config.backing)?,
+            memory: Memory::default(),
+            writer: device.clone().map(Writer::start).transpose()?,
+            device,
+            jobs: 0,
+            writes_from_cycle: 0,
+            read: Vec::new(),
             config,
             regions: Vec::new(),
             free: Vec::new(),
@@ -188,41 +235,127 @@ impl Heap {
         let len = u16::try_from(octets.len()).map_err(|_| Error::TooLong { octets: octets.len() })?;
         let header = Header { len, owner };
         let (region, offset) = self.allocate(Fill::New, header.span())?;
-        self.memory.counter(region, offset).store(0, std::sync::atomic::Ordering::Relaxed);
-        self.memory.set_header(region, offset, header);
-        self.memory.set_octets(region, offset, octets);
+        self.write(region, offset, (0, header), octets);
+        self.placed(region, 0, header);
         self.stats.records += 1;
         Ok(place(region, offset))
+    }
+
+    /// A record has come to a region: it counts in how hot the region is before the next scan.
+    pub(crate) fn placed(&mut self, region: usize, counter: u16, header: Header) {
+        self.regions[region].histogram.0.add(counter, header.span());
+        self.regions[region].changed = true;
+    }
+
+    /// Writes a record where room was allocated.
+    pub(crate) fn write(
+        &mut self,
+        region: usize,
+        offset: usize,
+        (counter, header): (u16, Header),
+        octets: &[u8],
+    ) {
+        self.memory.counter(region, offset).store(counter, Ordering::Relaxed);
+        self.memory.set_header(region, offset, header);
+        self.memory.set_octets(region, offset, octets);
+        self.regions[region].changed = true;
     }
 
     /// A record's octets. The read is counted if a window is open.
     ///
     /// # Errors
-    /// [`Error::NotHere`].
+    /// [`Error::NotHere`], [`Error::Unreadable`].
     pub fn read(&mut self, owner: Owner, at: Place) -> Result<&[u8], Error> {
-        let header = self.find(owner, at)?;
         let (region, offset) = (at.region(), at.offset());
+        if self.is_on_device(at) {
+            let mut read = std::mem::take(&mut self.read);
+            let found = self.fetch(owner, at, &mut read);
+            self.read = read;
+            let (_, header) = found
+                .inspect_err(|e| self.stats.read_errors += u64::from(matches!(e, Error::Unreadable(_))))?;
+            self.stats.slow_reads += 1;
+            self.promote_later(at, owner);
+            return Ok(&self.read[HEADER_OCTETS..][..usize::from(header.len)]);
+        }
+        let header = self.find(owner, at)?;
         if self.activation.is_active() {
-            self.memory.count(region, offset);
+            let halvings = self.regions[region].halvings(self.epoch);
+            self.memory.count(region, offset, 1 << halvings);
+            self.regions[region].changed = true;
         }
         if self.regions[region].state == State::Slow {
             self.stats.slow_reads += 1;
-            if self.promotions.len() < PROMOTIONS_MAX {
-                self.promotions.push((at, owner));
-            }
+            self.promote_later(at, owner);
         } else {
             self.stats.fast_reads += 1;
         }
         Ok(self.memory.octets(region, offset, usize::from(header.len)))
     }
 
+    fn promote_later(&mut self, at: Place, owner: Owner) {
+        if self.promotions.len() < PROMOTIONS_MAX {
+            self.promotions.push((at, owner));
+        }
+    }
+
     /// A record's octets, without counting: for readers that say nothing of how often the record is used, as lists and copies.
     ///
     /// # Errors
-    /// [`Error::NotHere`].
-    pub fn peek(&self, owner: Owner, at: Place) -> Result<&[u8], Error> {
+    /// [`Error::NotHere`], [`Error::Unreadable`].
+    pub fn peek(&self, owner: Owner, at: Place) -> Result<Cow<'_, [u8]>, Error> {
+        if self.is_on_device(at) {
+            let mut read = Vec::new();
+            let (_, header) = self.fetch(owner, at, &mut read)?;
+            read.truncate(HEADER_OCTETS + usize::from(header.len));
+            read.drain(..HEADER_OCTETS);
+            return Ok(read.into());
+        }
         let header = self.find(owner, at)?;
-        Ok(self.memory.octets(at.region(), at.offset(), usize::from(header.len)))
+        Ok(self.memory.octets(at.region(), at.offset(), usize::from(header.len)).into())
+    }
+
+    /// Whether the record at a place is in the slow tier: a read may wait for it.
+    #[must_use]
+    pub fn is_slow(&self, at: Place) -> bool {
+        self.regions.get(at.region()).is_some_and(|region| region.state == State::Slow)
+    }
+
+    /// Whether a place is in a region that only a device has.
+    fn is_on_device(&self, at: Place) -> bool {
+        self.is_slow(at) && !self.memory.is_mapped(at.region())
+    }
+
+    /// Reads a record from the device, with its counter and header.
+    pub(crate) fn fetch(&self, owner: Owner, at: Place, into: &mut Vec<u8>) -> Result<(u16, Header), Error> {
+        let (region, offset) = (&self.regions[at.region()], at.offset());
+        if offset >= region.used || region.removed.contains(&unit(offset)) {
+            return Err(Error::NotHere { owner });
+        }
+        let device = self.device.as_ref().ok_or(Error::NotHere { owner })?;
+        let from = device_offset(at.region()) + offset as u64;
+        into.resize(READ_OCTETS.min(region.used - offset), 0);
+        device.read(from, into).map_err(Error::Unreadable)?;
+        let (counter, header) = Header::read(into).ok_or(Error::NotHere { owner })?;
+        let end = offset + HEADER_OCTETS + usize::from(header.len);
+        if header.owner != owner || header.is_removed() || end > region.used {
+            return Err(Error::NotHere { owner });
+        }
+        let had = into.len();
+        if end - offset > had {
+            into.resize(end - offset, 0);
+            device.read(from + had as u64, &mut into[had..]).map_err(Error::Unreadable)?;
+        }
+        Ok((counter, header))
+    }
+
+    /// A record's counter and header, wherever it is.
+    fn look(&mut self, owner: Owner, at: Place) -> Result<(u16, Header), Error> {
+        if self.is_on_device(at) {
+            return self.fetch(owner, at, &mut Vec::new());
+        }
+        let header = self.find(owner, at)?;
+        let counter = self.memory.counter(at.region(), at.offset()).load(Ordering::Relaxed);
+        Ok((counter, header))
     }
 
     /// Sets how much fast memory regions may take; the next colocation cycle pages out what is too much.
@@ -235,24 +368,35 @@ impl Heap {
     /// # Errors
     /// [`Error::NotHere`], and those of [`Heap::insert`]; the record is then as it was.
     pub fn replace(&mut self, owner: Owner, at: Place, octets: &[u8]) -> Result<Place, Error> {
-        let old = self.find(owner, at)?;
+        let (counter, old) = match self.look(owner, at) {
+            Err(Error::Unreadable(_)) => {
+                let new = self.insert(owner, octets)?;
+                self.lose(at);
+                return Ok(new);
+            }
+            found => found?,
+        };
         let (region, offset) = (at.region(), at.offset());
-        let fits = u16::try_from(octets.len()).is_ok_and(|len| Header { len, owner }.span() == old.span());
-        if !fits {
-            let new = self.insert(owner, octets)?;
-            let hotness = self.memory.counter(region, offset).load(std::sync::atomic::Ordering::Relaxed);
-            self.memory
-                .counter(new.region(), new.offset())
-                .store(hotness, std::sync::atomic::Ordering::Relaxed);
-            self.remove(owner, at)?;
-            return Ok(new);
+        let len = u16::try_from(octets.len()).map_err(|_| Error::TooLong { octets: octets.len() })?;
+        let header = Header { len, owner };
+        if header.span() != old.span() || !self.memory.is_mapped(region) {
+            let (new, to) = self.allocate(Fill::New, header.span())?;
+            self.write(new, to, (counter, header), octets);
+            self.placed(new, counter, header);
+            self.vacate(region, offset, old);
+            return Ok(place(new, to));
         }
-        if self.regions[region].state == State::Writing {
-            self.regions[region].state = State::Fast;
+        if let State::Writing(_) = self.regions[region].state {
+            self.stays_fast(region);
         }
-        self.memory.set_header(region, offset, Header { len: octets.len() as u16, owner });
-        self.memory.set_octets(region, offset, octets);
+        self.write(region, offset, (counter, header), octets);
         Ok(at)
+    }
+
+    /// A region that was to be written is in fast memory only.
+    pub(crate) fn stays_fast(&mut self, region: usize) {
+        self.regions[region].state = State::Fast;
+        self.regions[region].removed = Vec::new();
     }
 
     /// Removes a record.
@@ -260,10 +404,21 @@ impl Heap {
     /// # Errors
     /// [`Error::NotHere`].
     pub fn remove(&mut self, owner: Owner, at: Place) -> Result<(), Error> {
-        let header = self.find(owner, at)?;
-        self.stats.records -= 1;
-        self.vacate(at.region(), at.offset(), header);
+        match self.look(owner, at) {
+            Err(Error::Unreadable(_)) => self.lose(at),
+            found => {
+                let (_, header) = found?;
+                self.stats.records -= 1;
+                self.vacate(at.region(), at.offset(), header);
+            }
+        }
         Ok(())
+    }
+
+    /// A record that the device cannot read is no longer of use. Its room is not used again.
+    fn lose(&mut self, at: Place) {
+        self.stats.records -= 1;
+        self.regions[at.region()].removed.push(unit(at.offset()));
     }
 
     /// What the heap holds and did.
@@ -319,13 +474,18 @@ impl Heap {
             Some(region) => region,
             None => self.grow()?,
         };
-        let state = &mut self.regions[region];
+        if let Err(error) = self.memory.map(region) {
+            self.free.push(region);
+            return Err(Error::NoMemory(error));
+        }
+        let generation = self.regions[region].generation;
         // No record begins at unit 0, so that no place is zero.
-        *state = Region {
+        self.regions[region] = Region {
             state: State::Filling,
             used: UNIT_OCTETS,
             epoch: self.epoch,
-            generation: state.generation,
+            histogram: (Histogram::default(), self.epoch),
+            generation,
             ..Region::default()
         };
         self.filling[fill as usize] = Some(region);
@@ -346,15 +506,23 @@ impl Heap {
         if regions == MAX_REGIONS || octets > self.config.max_octets {
             return Err(Error::Full);
         }
-        self.memory.grow().map_err(Error::NoMemory)?;
+        self.memory.add();
         self.regions.push(Region::default());
         Ok(regions)
     }
 
     /// A record is no longer here: it was removed, or has moved.
     pub(crate) fn vacate(&mut self, region: usize, offset: usize, header: Header) {
-        self.memory.set_header(region, offset, Header { owner: REMOVED, ..header });
-        self.regions[region].live -= header.span();
+        let is_mapped = self.memory.is_mapped(region);
+        if is_mapped {
+            self.memory.set_header(region, offset, Header { owner: REMOVED, ..header });
+        }
+        let state = &mut self.regions[region];
+        if !is_mapped || matches!(state.state, State::Writing(_)) {
+            state.removed.push(unit(offset));
+        }
+        state.live -= header.span();
+        state.changed = true;
         self.free_if_empty(region);
     }
 
@@ -365,7 +533,7 @@ impl Heap {
         }
         let generation = state.generation.wrapping_add(1);
         *state = Region { generation, ..Region::default() };
-        self.memory.discard(region);
+        self.memory.unmap(region);
         self.free.push(region);
     }
 
@@ -377,7 +545,7 @@ impl Heap {
         let mut records = 0;
         for (index, region) in self.regions.iter().enumerate() {
             let mut live = 0;
-            for (_, header) in self.records(index).filter(|(_, header)| !header.is_removed()) {
+            for header in self.records(index) {
                 live += header.span();
                 records += 1;
             }
@@ -391,17 +559,25 @@ impl Heap {
         }
     }
 
-    /// The records of a region, with where they begin.
-    fn records(&self, region: usize) -> impl Iterator<Item = (usize, Header)> {
-        let mut offset = UNIT_OCTETS;
-        std::iter::from_fn(move || {
-            let at = offset;
-            (at < self.regions[region].used).then(|| {
-                let header = self.memory.header(region, at);
-                offset += header.span();
-                (at, header)
-            })
-        })
+    /// The records of a region, as memory or the device has them.
+    fn records(&self, index: usize) -> Vec<Header> {
+        let region = &self.regions[index];
+        let mut image = vec![0; region.used];
+        match &self.device {
+            _ if region.state == State::Free => return Vec::new(),
+            Some(device) if !self.memory.is_mapped(index) => {
+                device.read(device_offset(index), &mut image).expect("the device reads");
+            }
+            _ => image.copy_from_slice(self.memory.image(index, 0, region.used)),
+        }
+        let (mut headers, mut offset) = (Vec::new(), UNIT_OCTETS);
+        while let Some((_, header)) = image.get(offset..).and_then(Header::read) {
+            if !header.is_removed() && !region.removed.contains(&unit(offset)) {
+                headers.push(header);
+            }
+            offset += header.span();
+        }
+        headers
     }
 }
 
@@ -418,4 +594,14 @@ impl fmt::Debug for Heap {
 pub(crate) fn place(region: usize, offset: usize) -> Place {
     debug_assert!(offset >= record::UNIT_OCTETS);
     Place::new(region, offset).expect("no record begins at unit 0")
+}
+
+/// The number of the unit at an offset.
+fn unit(offset: usize) -> u32 {
+    (offset / UNIT_OCTETS) as u32
+}
+
+/// Where a region is on the device.
+pub(crate) fn device_offset(region: usize) -> u64 {
+    region as u64 * REGION_OCTETS as u64
 }

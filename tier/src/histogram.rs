@@ -22,6 +22,20 @@ impl Histogram {
         self.0.iter_mut().zip(other.0).for_each(|(sum, octets)| *sum += octets);
     }
 
+    /// The same after each counter was halved so often: a bin moves down by one each time.
+    pub(crate) fn halved(&self, times: u32) -> Self {
+        let mut halved = Self::default();
+        for (bin, octets) in self.0.iter().enumerate() {
+            halved.0[bin.saturating_sub(times as usize)] += octets;
+        }
+        halved
+    }
+
+    /// Octets in the bin of the largest counters.
+    pub(crate) fn hottest_octets(&self) -> u64 {
+        self.0[BINS - 1]
+    }
+
     /// The bins that fit into so many octets of fast memory, from the hottest down.
     pub(crate) fn cutoff(&self, fast_octets: u64, partial_fill: bool) -> Cutoff {
         let mut left = fast_octets;
@@ -105,6 +119,20 @@ mod tests {
         let mut cutoff = histogram.cutoff(60, true);
         assert!(cutoff.takes(100, 20));
         assert!(cutoff.takes(1, 30) && !cutoff.takes(1, 30) && cutoff.takes(1, 10) && !cutoff.takes(1, 1));
+    }
+
+    #[test]
+    fn halving_counters_moves_each_bin_down_by_one() {
+        for counter in [0, 1, 2, 3, 4, 7, 8, 1000, u16::MAX] {
+            for times in 0..17 {
+                let halved = counter.checked_shr(times).unwrap_or(0);
+                assert_eq!(
+                    histogram(&[(counter, 9)]).halved(times),
+                    histogram(&[(halved, 9)]),
+                    "{counter} {times}"
+                );
+            }
+        }
     }
 
     #[test]

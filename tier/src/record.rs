@@ -70,6 +70,15 @@ impl Header {
     pub(crate) fn is_removed(self) -> bool {
         self.owner == REMOVED
     }
+
+    /// The counter and the header of a record in a copy of its region; `None` at the end of the copy.
+    pub(crate) fn read(octets: &[u8]) -> Option<(u16, Self)> {
+        let (counter, octets) = octets.split_first_chunk()?;
+        let (len, octets) = octets.split_first_chunk()?;
+        let (owner, _) = octets.split_first_chunk()?;
+        let header = Self { len: u16::from_ne_bytes(*len), owner: u32::from_ne_bytes(*owner) };
+        Some((u16::from_ne_bytes(*counter), header))
+    }
 }
 
 /// Octets that a record with so many of the caller's octets takes.

@@ -98,6 +98,8 @@ pub struct Effects {
     pub quiet: Option<Duration>,
     /// Usage rules to report at once.
     pub query: Query,
+    /// What is predicted of the session still holds.
+    pub keeps_prediction: bool,
     /// Names the answer, if usage (queried, or of removed rules) is to be reported.
     pub token: Option<Token>,
 }

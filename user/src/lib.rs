@@ -1,9 +1,9 @@
 //! The user plane function (TS 23.501 §6.2.3) as two pure machines.
 //!
 //! [`UpfC`] is the PFCP endpoint: octets of SMFs in, octets and [`Change`]s out. [`UpfU`] is the packet
-//! pipeline: changes and packets in, verdicts and [`Report`]s out; the reports go back to [`UpfC`]. Whoever
-//! drives them owns sockets, threads and the clock: in one process by function calls ([`Upf`] does just
-//! that), between threads through queues.
+//! pipeline: changes and packets in, verdicts and [`Report`]s out; the reports go back to [`UpfC`]. The
+//! caller owns sockets, threads and the clock, and connects the two by function calls in one process ([`Upf`] does
+//! that) or by queues between threads.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ pub use config::{
     Config, ConfigError, DataNetwork, DnIndex, FirewallError, GuaranteedRates, Ipv4Net, Ipv6Net,
     PointToPoint, ReservedPools, SliceRate,
 };
-pub use control::{Input, Outbox, Restored, UpfC};
+pub use control::{Input, Outbox, Restored, UpfC, UpfCReplica};
 pub use event::{AssociationEnd, Event};
 pub use exchange::{Change, Effects, EndMarker, Query, Report, SessionKey, Token};
 pub use firewall::{Firewall, FirewallRule, FirewallRuleError, Nat, Timeouts};
@@ -47,12 +47,12 @@ pub use pipeline::{
 pub use pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::{SessionId, TeidRound, Teids};
-pub use state::{STATE_VERSION, State, StateMemory, StateRefusal};
+pub use state::{FollowedState, STATE_VERSION, State, StateMemory, StateRefusal};
 
 mod one_process;
 pub use one_process::{Shards, Upf};
 
-/// For whoever tries the parsers of names with octets of any kind.
+/// For fuzzing the parsers of names.
 #[cfg(feature = "samples")]
 pub fn read_names(octets: &[u8]) {
     pipeline::read_names(octets);

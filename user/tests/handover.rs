@@ -262,3 +262,55 @@ fn forwarding_tunnel_draws_no_router_advertisement() {
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     assert_eq!(net.outputs().len(), 1);
 }
+
+/// A session at an intermediate UPF: between the gNB and an anchor, whose tunnel is `FORWARDING_TEID` at `TARGET`. Its tunnels on N3 and N9.
+fn intermediate(net: &mut Net) -> (Teid, Teid) {
+    let pdr = |id, source, far| {
+        let f_teid = Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None });
+        let pdi = Pdi { f_teid, ..Pdi::from(source) };
+        CreatePdr {
+            outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIp.into()),
+            ..CreatePdr::new(PdrId(id), Precedence(255), pdi, FarId(far))
+        }
+    };
+    let far = |id, interface, teid, address| {
+        let outer_header_creation = Some(OuterHeaderCreation::gtpu(teid, address));
+        CreateFar::forward(
+            FarId(id),
+            ForwardingParameters { outer_header_creation, ..ForwardingParameters::to(interface) },
+        )
+    };
+    let mut m = establishment(7, true, false);
+    m.create_pdrs = vec![pdr(1, SourceInterface::Access, 1), pdr(2, SourceInterface::Core, 2)];
+    m.create_fars = vec![
+        far(1, DestinationInterface::Core, FORWARDING_TEID, TARGET.ip()),
+        far(2, DestinationInterface::Access, Teid(5), GNB.ip()),
+    ];
+    (m.create_qers, m.create_urrs) = (Vec::new(), Vec::new());
+    let r = net.establish(m);
+    assert_eq!(r.cause, Cause::RequestAccepted, "{r:?}");
+    let teid = |id| match r.created_pdrs.iter().find(|p| p.pdr_id == PdrId(id)).and_then(|p| p.local_f_teid) {
+        Some(FTeid::Given { teid, .. }) => teid,
+        other => panic!("{other:?}"),
+    };
+    (teid(1), teid(2))
+}
+
+#[test] // TS 23.501 §5.8.2.4, TS 29.244 §8.2.64: packets pass with their QoS flow, in both directions, and end markers behind them
+fn an_intermediate_upf_passes_packets_as_they_are() {
+    let mut net = Net::new();
+    let (n3, n9) = intermediate(&mut net);
+    // A router solicitation too, which is no business of this UPF: what is inside is not looked at.
+    for inner in [udp4(Ipv4Addr::new(10, 9, 9, 9), SERVER, (1, 2), 40), vec![0x60; 48]] {
+        let (verdict, octets) = net.packet(from_gnb(), &g_pdu(n3, 9, &inner));
+        assert_eq!(verdict, Verdict::Send(Destination::N3 { peer: TARGET, tos: 0 }));
+        assert_eq!(octets, g_pdu(FORWARDING_TEID, 9, &inner));
+        let anchor = Origin::N3 { peer: TARGET, local: UPF.into() };
+        let (verdict, octets) = net.packet(anchor, &forwarded(n9, &inner));
+        assert_eq!((verdict, octets), (Verdict::Send(to_gnb()), forwarded(Teid(5), &inner)));
+    }
+    let anchor = Origin::N3 { peer: TARGET, local: UPF.into() };
+    let marker = message(message_type::END_MARKER, n9, &[]);
+    assert_eq!(net.packet(anchor, &marker).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.upf.u.counters().end_markers_relayed, 1);
+}

@@ -104,7 +104,7 @@ fn sayings(victim: Teid) -> Vec<(&'static str, u8, Vec<u8>)> {
     ]
 }
 
-#[test] // TS 33.513 §4.2.2.7: whatever a UE says to whichever address of the core or the host
+#[test] // TS 33.513 §4.2.2.7: whatever a UE sends to any address of the core or the host
 fn no_protocol_of_a_ue_reaches_any_address_of_the_core_or_the_host() {
     let mut net = net_with(|_| ());
     let (s, other) = (net.session(1, true, true), net.session(2, true, false));
@@ -467,7 +467,7 @@ fn a_forwarding_tunnel_takes_packets_of_the_sessions_gnb_alone() {
     assert_eq!(net.packet(from_gnb(), &end_marker).0, to_target);
 }
 
-#[test] // whoever guesses tunnels is believed no further than its own sessions go
+#[test] // a peer that guesses tunnels reaches only its own sessions
 fn a_gnb_that_names_many_wrong_tunnels_is_believed_for_its_own_sessions_alone() {
     let target: IpAddr = Ipv4Addr::new(192, 0, 2, 10).into();
     let mut net = Net::new();

@@ -105,6 +105,22 @@ fn a_session_begins_with_a_packet_to_its_ue_as_its_rules_say() {
     assert_eq!(reports[0].2.report_type, ReportType::DLDR);
 }
 
+#[test] // Synergy §III-B: a predicted session stays in the fast path: only packets by another gNB are looked at
+fn a_predicted_session_stays_plain_until_its_ue_comes_by_the_target() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let plain = |net: &mut Net| net.upf.u.only().map(|u| u.plain());
+    let before = plain(&mut net);
+    assert_eq!(before, Some(1));
+    predicted_switch(&mut net, &s);
+    assert_eq!(net.packet(from_gnb(), &up(&s)).0, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+    assert_eq!(net.downlink(&down(&s, 10)).0, Verdict::Send(to_gnb()));
+    assert_eq!((plain(&mut net), net.upf.u.counters().predictions_true), (before, 0));
+    assert_eq!(net.packet(from_target(), &up(&s)).0, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+    assert_eq!(net.downlink(&down(&s, 10)).0, to_target());
+    assert_eq!(net.upf.u.counters().predictions_true, 1);
+}
+
 #[test]
 fn a_packet_from_another_gnb_shows_nothing() {
     let mut net = Net::new();

@@ -102,7 +102,7 @@ fn a_successor_is_the_same_upf_to_its_peers() {
     assert_eq!(it.net.upf.c.session_count(), 2);
 }
 
-#[test] // TS 29.244 §6.4: a request that is repeated gets the answer that it got, whichever process gave that
+#[test] // TS 29.244 §6.4: a request that is repeated gets the same answer, no matter which process gave it
 fn a_repeated_request_gets_its_answer_from_the_successor() {
     let mut it = Kept::new(config());
     let answer = it.raw(Seid(0), establishment(1, true, false), 70).unwrap();
@@ -462,6 +462,62 @@ impl Rules {
     }
 }
 
+/// What a UPF is asked for in [`rich`] and [`change`], and how it answers.
+struct Asked {
+    c: UpfC,
+    out: Outbox,
+    rules: Rules,
+    seids: BTreeMap<u64, Seid>,
+}
+
+impl Asked {
+    fn new(config: &Config, memory: &Memory) -> Self {
+        let (mut owned, mut out) = (config.clone(), Outbox::default());
+        let state = State::open(Box::new(memory.clone()), &mut owned, BOOT, START);
+        let (mut c, _) = UpfC::with_state(owned, START, state, &mut out).unwrap();
+        let m = Message::from(association(1)).to_octets(None, 1);
+        c.handle(START, Input::Pfcp { peer: SMF, octets: &m }, &mut out);
+        Self { c, out: Outbox::default(), rules: Rules::default(), seids: BTreeMap::new() }
+    }
+
+    /// Asks, and answers in the pipeline's place. The request, and the answers.
+    fn ask(
+        &mut self,
+        sequence: u32,
+        (cp, bits, kind): (u64, u32, u8),
+    ) -> (Vec<u8>, Vec<(std::net::SocketAddr, Vec<u8>)>) {
+        let Self { c, out, rules, seids } = self;
+        let known = seids.get(&cp).copied();
+        let m = match (kind, known) {
+            (0, Some(seid)) => Message::from(SessionDeletionRequest {}).to_octets(Some(seid), sequence),
+            (1..=5, Some(seid)) => Message::from(change(bits)).to_octets(Some(seid), sequence),
+            _ => Message::from(rich(cp + 1, bits)).to_octets(Some(Seid(0)), sequence),
+        };
+        c.handle(START, Input::Pfcp { peer: SMF, octets: &m }, out);
+        // Figures that answers wait for.
+        out.changes.iter().for_each(|change| rules.apply(change));
+        let token = |change: &Change| match change {
+            Change::Put { session, effects, .. } => Some((*session, effects.token?)),
+            Change::Remove { session, token } => Some((*session, (*token)?)),
+            _ => None,
+        };
+        for (session, token) in out.changes.iter().filter_map(token).collect::<Vec<_>>() {
+            let report = Report::Usage { session, token: Some(token), reports: vec![] };
+            c.handle(START, Input::Report(report), out);
+        }
+        for e in &out.events {
+            match e {
+                Event::SessionEstablished { session, cp_seid, .. } => {
+                    _ = seids.insert(cp_seid.0 - 1, session.seid())
+                }
+                Event::SessionDeleted { session } => seids.retain(|_, s| *s != session.seid()),
+                _ => {}
+            }
+        }
+        (m, std::mem::take(out).datagrams)
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -473,46 +529,12 @@ proptest! {
     ) {
         let config = Config { shards: 1 << (2 * shards), ..rich_config() };
         let memory = Memory::of(1 << 19);
-        let mut out = Outbox::default();
-        let mut owned = config.clone();
-        let state = State::open(Box::new(memory.clone()), &mut owned, BOOT, START);
-        let (mut c, _) = UpfC::with_state(owned, START, state, &mut out).unwrap();
-        let m = Message::from(association(1)).to_octets(None, 1);
-        c.handle(START, Input::Pfcp { peer: SMF, octets: &m }, &mut out);
-        out = Outbox::default();
-        let (mut rules, mut seids) = (Rules::default(), BTreeMap::new());
-        for (n, (cp, bits, kind)) in requests.into_iter().enumerate() {
-            let sequence = 10 + n as u32;
-            let known = seids.get(&cp).copied();
-            let m = match (kind, known) {
-                (0, Some(seid)) => Message::from(SessionDeletionRequest {}).to_octets(Some(seid), sequence),
-                (1..=5, Some(seid)) => Message::from(change(bits)).to_octets(Some(seid), sequence),
-                _ => Message::from(rich(cp + 1, bits)).to_octets(Some(Seid(0)), sequence),
-            };
-            c.handle(START, Input::Pfcp { peer: SMF, octets: &m }, &mut out);
-            // Figures that answers wait for.
-            for change in &out.changes {
-                rules.apply(change);
-            }
-            let tokens: Vec<_> = out.changes.iter().filter_map(|change| match change {
-                Change::Put { session, effects, .. } => Some((*session, effects.token?)),
-                Change::Remove { session, token } => Some((*session, (*token)?)),
-                _ => None,
-            }).collect();
-            for (session, token) in tokens {
-                let report = Report::Usage { session, token: Some(token), reports: vec![] };
-                c.handle(START, Input::Report(report), &mut out);
-            }
-            for e in &out.events {
-                match e {
-                    Event::SessionEstablished { session, cp_seid, .. } => _ = seids.insert(cp_seid.0 - 1, session.seid()),
-                    Event::SessionDeleted { session } => seids.retain(|_, s| *s != session.seid()),
-                    _ => {}
-                }
-            }
-            let answers = std::mem::take(&mut out).datagrams;
+        let (mut asked, mut out) = (Asked::new(&config, &memory), Outbox::default());
+        for (n, request) in requests.into_iter().enumerate() {
+            let (m, answers) = asked.ask(10 + n as u32, request);
+            let (c, rules) = (&asked.c, &asked.rules);
 
-            let copy = Memory(Arc::new(std::sync::Mutex::new(memory.0.lock().unwrap().clone())));
+            let copy = memory.copy();
             let mut owned = config.clone();
             let state = State::open(Box::new(copy), &mut owned, BOOT, START);
             let (mut successor, restored) = UpfC::with_state(owned, START, state, &mut out).unwrap();
@@ -521,13 +543,101 @@ proptest! {
             prop_assert_eq!(successor.free_addresses(DnIndex(0)), c.free_addresses(DnIndex(0)));
             let mut again = Rules::default();
             std::mem::take(&mut out).changes.iter().for_each(|change| again.apply(change));
-            prop_assert_eq!(&again, &rules);
+            prop_assert_eq!(&again, rules);
             // The same request again: the same answer.
             successor.handle(START, Input::Pfcp { peer: SMF, octets: &m }, &mut out);
             let repeated = std::mem::take(&mut out).datagrams;
             prop_assert_eq!(repeated, answers);
         }
     }
+
+    /// A replica that has looked at the state now and then goes on as a process that begins with the state: the same rules, answers and names.
+    #[test]
+    fn a_replica_that_follows_the_state_takes_over_as_a_successor_that_reads_it(
+        requests in proptest::collection::vec(((0..6u64, any::<u32>(), 0..8u8), any::<bool>()), 1..40),
+        shards in 0..2u32,
+    ) {
+        let config = Config { shards: 1 << (2 * shards), ..rich_config() };
+        let memory = Memory::of(1 << 19);
+        let mut asked = Asked::new(&config, &memory);
+        let mut owned = config.clone();
+        let state = FollowedState::open(Box::new(memory.clone()), &mut owned, BOOT).unwrap().unwrap();
+        let mut replica = UpfCReplica::new(owned, START, state).unwrap();
+        let (mut out, mut last) = (Outbox::default(), None);
+        for (n, (request, looks)) in requests.into_iter().enumerate() {
+            last = Some(asked.ask(10 + n as u32, request));
+            if looks {
+                replica.catch_up(START, &mut out);
+            }
+        }
+        let mut owned = config.clone();
+        let state = State::open(Box::new(memory.copy()), &mut owned, BOOT, START);
+        let mut at_once = Outbox::default();
+        let (mut successor, expected) = UpfC::with_state(owned, START, state, &mut at_once).unwrap();
+        let rules = asked.rules.clone();
+        drop(asked);
+        let (mut replica, restored) = replica.take_over(START, &mut out).unwrap();
+        prop_assert_eq!(restored, expected);
+        prop_assert_eq!(replica.free_addresses(DnIndex(0)), successor.free_addresses(DnIndex(0)));
+        let mut again = Rules::default();
+        std::mem::take(&mut out).changes.iter().for_each(|change| again.apply(change));
+        prop_assert_eq!(&again, &rules);
+        let (mut one, mut other) = (Outbox::default(), Outbox::default());
+        let (m, answers) = last.unwrap();
+        let new = Message::from(rich(90, 5)).to_octets(Some(Seid(0)), 7_000);
+        for octets in [&m, &new] {
+            replica.handle(START, Input::Pfcp { peer: SMF, octets }, &mut one);
+            successor.handle(START, Input::Pfcp { peer: SMF, octets }, &mut other);
+        }
+        prop_assert_eq!(&one.datagrams[..answers.len()], &answers[..]);
+        prop_assert_eq!(one.datagrams, other.datagrams);
+        // And it leaves a state for the next one.
+        let mut owned = config;
+        let state = FollowedState::open(Box::new(memory), &mut owned, BOOT).unwrap().unwrap();
+        let next = UpfCReplica::new(owned, START, state).unwrap().take_over(START, &mut out).unwrap();
+        prop_assert_eq!(next.0.session_count(), replica.session_count());
+    }
+}
+
+#[test] // usage that the pipeline had counted when the UPF was last written down is the replica's
+fn a_replica_goes_on_with_the_usage_that_was_counted() {
+    let mut it = Kept::new(config());
+    let s = it.net.session(1, true, false);
+    let mut owned = it.config.clone();
+    let state = FollowedState::open(Box::new(it.memory.clone()), &mut owned, BOOT).unwrap().unwrap();
+    let (mut out, mut shards) = (Outbox::default(), Shards::new(&owned).unwrap());
+    let mut replica = UpfCReplica::new(owned, START, state).unwrap();
+    replica.catch_up(START, &mut out);
+    it.net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 72));
+    it.net.upf.keep_all_counted(it.net.now, &mut it.net.out);
+    let (c, restored) = replica.take_over(START, &mut out).unwrap();
+    assert_eq!(restored, Restored { sessions: 1, lost: 0, associations: 1, refusal: None });
+    out.changes.drain(..).for_each(|change| shards.apply(START, change));
+    it.net.upf = Upf { c, u: shards };
+    let Message::SessionDeletionResponse(m) = it.net.ask(Some(s.up_seid), SessionDeletionRequest {}.into())
+    else {
+        panic!()
+    };
+    assert_eq!(m.usage_reports[0].volume_measurement.unwrap().ul, Some(100));
+}
+
+#[test]
+fn a_replica_does_not_go_on_with_a_state_that_was_begun_again() {
+    let memory = Memory::of(1 << 19);
+    let mut owned = config();
+    assert!(
+        FollowedState::open(Box::new(memory.clone()), &mut owned, BOOT).unwrap().is_none(),
+        "nothing is there"
+    );
+    let it = Kept::of(config(), 1 << 19);
+    let follow = |owned: &mut Config| FollowedState::open(Box::new(it.memory.clone()), owned, BOOT);
+    let state = follow(&mut owned).unwrap().unwrap();
+    let replica = UpfCReplica::new(owned.clone(), START, state).unwrap();
+    let mut other = Config { sessions_max: 77, ..config() };
+    assert_eq!(follow(&mut other).err(), Some(StateRefusal::Configuration));
+    State::open(Box::new(it.memory.clone()), &mut other, BOOT, START);
+    let mut out = Outbox::default();
+    assert_eq!(replica.take_over(START, &mut out).err(), Some(StateRefusal::Configuration));
 }
 
 #[test]

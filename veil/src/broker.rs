@@ -5,8 +5,15 @@
 //! share a store, a token's record is inserted only if there is none: the node that comes second restores the one that it finds and
 //! answers again.
 
+mod home;
+mod orders;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use home::HomeState;
+pub use home::{HomeAnswered, HomeUser};
+pub use orders::OrderError;
+use orders::OrderState;
 use whimbrel_ids::{Instant, PlmnId};
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, OperatorId, Pseudonym, UserId};
@@ -16,9 +23,9 @@ use crate::crypto::{Exporter, Response, SigningKey, VerifyingKey, attach_key, dr
 use crate::log::KeyEntry;
 use crate::msg::{
     Answer, AnswerBody, AnswerKey, Challenge, Failure, FailureCause, Grant, GroupAnswer, GroupError,
-    GroupRequest, IssueError, OperatorOrders, OperatorRequest, RefusalCause, Rejection, ReportAnswer,
-    ReportError, SignedGrant, SignedRefusal, TokenAnswer, TokenRequest, UsageReport, UserAnswer, UserVector,
-    is_field_digest, issued,
+    GroupRequest, HomeRequest, IssueError, OperatorOrders, OperatorRequest, RefusalCause, Rejection,
+    ReportAnswer, ReportError, SignedGrant, SignedRefusal, TokenAnswer, TokenRequest, UsageReport,
+    UserAnswer, UserVector, is_field_digest, issued,
 };
 use crate::token::TokenHash;
 use crate::voprf::IssuerKey;
@@ -159,9 +166,18 @@ pub struct Broker {
     users: BTreeMap<UserId, User>,
     issued: BTreeMap<(OperatorId, u32), Issued>,
     groups: BTreeMap<TokenHash, OpenGroup>,
-    answers: BTreeMap<AnswerKey, Answered>,
+    answers: BTreeMap<AnswerKey, Given>,
     sessions: BTreeMap<[u8; 32], Session>,
     nonces: BTreeSet<[u8; 32]>,
+    home: HomeState,
+    orders: OrderState,
+}
+
+/// An answer that is given again to the same request.
+#[derive(Clone, Debug)]
+struct Given {
+    at_s: u64,
+    octets: Vec<u8>,
 }
 
 /// A session that B has granted, until its report has come or is too late.
@@ -201,6 +217,8 @@ pub enum BrokerEvent {
     Repeated,
     /// Granted.
     Granted(Box<BrokerSession>),
+    /// An ordinary UE is challenged; the grant counts once it has responded.
+    Challenged(Box<BrokerSession>),
     /// Refused.
     Refused(RefusalCause),
     /// The request is in no open session group.
@@ -209,6 +227,12 @@ pub enum BrokerEvent {
     Reported(UserId, u32),
     /// A report was not taken.
     NotReported(ReportError),
+    /// So many orders were passed on.
+    Ordered(usize),
+    /// An order was answered.
+    OrderAnswered,
+    /// An answer was not taken.
+    OrderNotAnswered(ReportError),
 }
 
 /// What B has of an attach.
@@ -262,6 +286,15 @@ pub enum Record {
         /// H(report).
         report: [u8; 32],
     },
+    /// A vector of an ordinary UE was made.
+    Home(HomeAnswered),
+    /// An order was answered.
+    OrderAnswered {
+        /// H(order).
+        order: [u8; 32],
+        /// The answer, which only the agency can read.
+        octets: Vec<u8>,
+    },
 }
 
 /// That a user's counter was used, and for which answer.
@@ -297,6 +330,8 @@ impl Record {
             Self::Reported { session, user, units, nonce, report } => {
                 [&session[..], &user.0, &units.to_be_bytes(), nonce, report].concat()
             }
+            Self::Home(answered) => answered.to_octets(),
+            Self::OrderAnswered { order, octets } => [&order[..], octets].concat(),
         }
     }
 }
@@ -321,9 +356,22 @@ impl Broker {
         assert!(config.policy.classes.iter().all(few));
         let current = EpochKey { id: epoch.0, public: epoch.1.share() };
         let (issuers, users, issued, groups, answers) = Default::default();
-        let (sessions, nonces) = Default::default();
+        let (sessions, nonces, home, orders) = Default::default();
         let epochs = BTreeMap::from([epoch]);
-        Self { config, epochs, current, issuers, users, issued, groups, answers, sessions, nonces }
+        Self {
+            config,
+            epochs,
+            current,
+            issuers,
+            users,
+            issued,
+            groups,
+            answers,
+            sessions,
+            nonces,
+            home,
+            orders,
+        }
     }
 
     /// Adds a user, or replaces what is known of one. A used counter stays used while the key stays.
@@ -470,19 +518,19 @@ impl Broker {
         Ok((Some(record), octets))
     }
 
-    /// Answers a request of a session group. The same request gets the same answer for [`ANSWER_KEPT_S`].
+    /// Answers a request of a session group, for a veiled UE or an ordinary one. The same request gets the same answer for
+    /// [`ANSWER_KEPT_S`].
     pub fn attach(&mut self, octets: &[u8], now: Instant, seed: &Seed) -> BrokerOutput {
+        if HomeRequest::is_of(octets) {
+            return self.attach_home(octets, now, seed);
+        }
         let asked = match self.in_group(octets, now) {
             Ok(asked) => asked,
-            Err(cause) => {
-                let octets = Answer(AnswerBody::Rejected(cause)).to_octets();
-                return BrokerOutput { octets, event: BrokerEvent::Rejected(cause), record: None };
-            }
+            Err(cause) => return rejected(cause),
         };
         let request = &asked.request;
         let key = AnswerKey::new(&request.request.hash(), &request.group, &request.share);
-        if let Some(given) = self.answers.get(&key) {
-            let octets = given.octets.clone();
+        if let Some(octets) = self.given(&key) {
             return BrokerOutput { octets, event: BrokerEvent::Repeated, record: None };
         }
         let user = match self.open(&asked) {
@@ -559,14 +607,15 @@ impl Broker {
                 if let Some(user) = self.users.get_mut(&answered.user) {
                     user.counters.set(answered.counter);
                 }
-                if let Ok(Answer(AnswerBody::Granted { grant, .. })) = Answer::parse(&answered.octets) {
-                    let Grant { request, group, expected, validity, .. } = grant.grant;
-                    let (user, until) = (answered.user, validity.until);
-                    let session = Session { user, group, expected, until, reported: None };
-                    self.sessions.insert(request, session);
-                }
-                self.answers.insert(answered.key, answered);
+                let Answered { user, key, given_s, octets, .. } = answered;
+                self.answered(user, key, given_s, octets);
             }
+            Record::Home(answered) => {
+                self.home.used(&answered);
+                let HomeAnswered { user, key, given_s, octets, .. } = answered;
+                self.answered(user, key, given_s, octets);
+            }
+            Record::OrderAnswered { order, .. } => self.orders.answered(&order),
             Record::Reported { session, nonce, report, .. } => {
                 if let Some(session) = self.sessions.get_mut(&session) {
                     session.reported = Some(report);
@@ -574,6 +623,26 @@ impl Broker {
                 self.nonces.insert(nonce);
             }
         }
+    }
+
+    /// An answer was given: its session may be reported, and the same request gets it again.
+    fn answered(&mut self, user: UserId, key: AnswerKey, at_s: u64, octets: Vec<u8>) {
+        let grant = match Answer::parse(&octets) {
+            Ok(Answer(AnswerBody::Granted { grant, .. } | AnswerBody::Challenged { grant, .. })) => {
+                Some(grant)
+            }
+            _ => None,
+        };
+        if let Some(SignedGrant { grant: Grant { request, group, expected, validity, .. }, .. }) = grant {
+            let session = Session { user, group, expected, until: validity.until, reported: None };
+            self.sessions.insert(request, session);
+        }
+        self.answers.insert(key, Given { at_s, octets });
+    }
+
+    /// What the same request was answered before.
+    fn given(&self, key: &AnswerKey) -> Option<Vec<u8>> {
+        self.answers.get(key).map(|given| given.octets.clone())
     }
 
     /// What another node found in the shared store under the name of a token that this node has just spent: it stays, and this
@@ -588,9 +657,10 @@ impl Broker {
     /// Drops what is too old to matter: answers, tokens of epochs that are over. Call it every minute or so.
     pub fn forget(&mut self, now: Instant) {
         let now = now.as_secs();
-        self.answers.retain(|_, answered| now <= answered.given_s.saturating_add(ANSWER_KEPT_S));
+        self.answers.retain(|_, given| now <= given.at_s.saturating_add(ANSWER_KEPT_S));
         self.groups.retain(|_, group| now <= group.kept_until);
         self.sessions.retain(|_, session| now <= session.until.saturating_add(REPORT_WITHIN_S));
+        self.orders.forget(now);
     }
 
     /// How many tokens are known as spent, and how many answers are kept.
@@ -606,17 +676,22 @@ impl Broker {
 
     fn in_group(&self, octets: &[u8], now: Instant) -> Result<InGroup, Rejection> {
         let request = OperatorRequest::parse(octets).map_err(|_| Rejection::Malformed)?;
-        if *request.request.broker() != self.config.domain {
+        let key = self.open_group_key(request.request.broker(), request.group, now)?;
+        if request.is_signed_by(&key) { Ok(InGroup { request }) } else { Err(Rejection::TokenSignature) }
+    }
+
+    /// The token's key of a session group in which UEs may attach now.
+    fn open_group_key(
+        &self,
+        broker: &Domain,
+        group: TokenHash,
+        now: Instant,
+    ) -> Result<VerifyingKey, Rejection> {
+        if *broker != self.config.domain {
             return Err(Rejection::OtherBroker);
         }
-        let group = self.groups.get(&request.group).ok_or(Rejection::UnknownGroup)?;
-        if now.as_secs() > group.until {
-            return Err(Rejection::GroupOver);
-        }
-        if !request.is_signed_by(&group.key) {
-            return Err(Rejection::TokenSignature);
-        }
-        Ok(InGroup { request })
+        let group = self.groups.get(&group).ok_or(Rejection::UnknownGroup)?;
+        if now.as_secs() > group.until { Err(Rejection::GroupOver) } else { Ok(group.key) }
     }
 
     fn open(&self, asked: &InGroup) -> Result<AuthenticUser, RefusalCause> {
@@ -682,14 +757,22 @@ impl Broker {
     }
 
     fn refuse(&self, asked: &InGroup, cause: RefusalCause) -> BrokerOutput {
-        let request = &asked.request;
+        self.refuse_request(asked.request.group, asked.request.request.hash(), cause)
+    }
+
+    /// Refuses the request with this hash.
+    fn refuse_request(&self, group: TokenHash, request: [u8; 32], cause: RefusalCause) -> BrokerOutput {
         let next = (cause == RefusalCause::UnknownKey).then_some(self.current);
         let (domain, signing) = (self.config.domain.clone(), &self.config.signing);
-        let of = request.request.hash();
-        let refusal = SignedRefusal::sign(domain, cause, request.group, of, next, signing);
+        let refusal = SignedRefusal::sign(domain, cause, group, request, next, signing);
         let octets = Answer(AnswerBody::Refused(refusal)).to_octets();
         BrokerOutput { octets, event: BrokerEvent::Refused(cause), record: None }
     }
+}
+
+fn rejected(cause: Rejection) -> BrokerOutput {
+    let octets = Answer(AnswerBody::Rejected(cause)).to_octets();
+    BrokerOutput { octets, event: BrokerEvent::Rejected(cause), record: None }
 }
 
 #[cfg(test)]

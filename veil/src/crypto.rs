@@ -1,18 +1,16 @@
-//! What the parties compute with: signatures with a domain, HPKE (RFC 9180) and the keys of an attach. Ephemeral X25519 keys, seeds
+//! What the parties compute with: what signatures are over, and the keys of an attach. HPKE (RFC 9180), signatures, ephemeral X25519 keys, seeds
 //! and K_SEAF are those of the crate `open`.
 //!
 //! The suite is fixed for version 1: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM; Ed25519 (RFC 8032) with strict
 //! verification; SHA-256.
 
-use aes_gcm::Aes128Gcm;
-use aes_gcm::aead::{AeadInOut, KeyInit};
-use ed25519_dalek::Signer;
 use hkdf::Hkdf;
-use hpke::rand_core::{TryCryptoRng, TryRng};
-use hpke::{Deserializable, OpModeR, OpModeS, Serializable};
 use sha2::{Digest, Sha256};
 use whimbrel_ids::PlmnId;
-use whimbrel_open::crypto::{KSeaf, PrivateKey, Seed, Share, SharedSecret, Signature, k_seaf};
+use whimbrel_open::crypto::{KSeaf, PrivateKey, Seed, Share, SharedSecret, SignedKind, k_seaf};
+pub use whimbrel_open::crypto::{SigningKey, VerifyingKey};
+pub(crate) use whimbrel_open::envelope::TAG_OCTETS;
+use whimbrel_open::envelope::{self, OneCipher, Protocol, Sender};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 /// SHA-256 of parts, one after the other.
@@ -32,7 +30,7 @@ pub(crate) fn derive<const N: usize>(ikm: &[u8], info: &[&[u8]]) -> Zeroizing<[u
 
 /// `N` octets of a seed, for the use that `label` names.
 pub(crate) fn draw<const N: usize>(seed: &Seed, label: &str) -> Zeroizing<[u8; N]> {
-    derive(seed.octets(), &[b"VEIL-v1 seed ", label.as_bytes()])
+    VEIL.draw(seed, label)
 }
 
 /// Whether two strings are equal, in constant time.
@@ -67,10 +65,18 @@ pub enum Signed {
     Claim,
     /// B pays a claim.
     Payment,
+    /// A request for an ordinary UE, under the key of a token.
+    HomeRequest,
+    /// An agency's order.
+    Order,
+    /// Whether there are orders, under the key of a token.
+    OrdersRequest,
+    /// The answer to an order, under the key of a token.
+    OrderAnswer,
 }
 
-impl Signed {
-    const fn label(self) -> &'static [u8] {
+impl SignedKind for Signed {
+    fn label(self) -> &'static [u8] {
         match self {
             Self::TokenRequest => b"VEIL-v1 token request\0",
             Self::TreeHead => b"VEIL-v1 tree head\0",
@@ -84,104 +90,17 @@ impl Signed {
             Self::PeriodCosignature => b"VEIL-v1 period cosignature\0",
             Self::Claim => b"VEIL-v1 claim\0",
             Self::Payment => b"VEIL-v1 payment\0",
+            Self::HomeRequest => b"VEIL-v1 home request\0",
+            Self::Order => b"VEIL-v1 order\0",
+            Self::OrdersRequest => b"VEIL-v1 orders request\0",
+            Self::OrderAnswer => b"VEIL-v1 order answer\0",
         }
     }
 }
 
-/// An Ed25519 private key.
-#[derive(Clone)]
-pub struct SigningKey(ed25519_dalek::SigningKey);
-
-/// An Ed25519 public key, in octets that name a point of the curve.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct VerifyingKey(ed25519_dalek::VerifyingKey);
-
-impl SigningKey {
-    /// Every 32 octets are a key.
-    pub fn new(octets: &[u8; 32]) -> Self {
-        Self(ed25519_dalek::SigningKey::from_bytes(octets))
-    }
-
-    /// The public half.
-    pub fn verifying_key(&self) -> VerifyingKey {
-        VerifyingKey(self.0.verifying_key())
-    }
-
-    /// Signs `octets` as what `kind` says they are.
-    pub fn sign(&self, kind: Signed, octets: &[u8]) -> Signature {
-        Signature(self.0.sign(&[kind.label(), octets].concat()).to_bytes())
-    }
-}
-
-impl core::fmt::Debug for SigningKey {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("SigningKey(…)")
-    }
-}
-
-impl VerifyingKey {
-    /// `None` if the octets name no point, or one of small order, under which anything verifies.
-    pub fn from_octets(octets: [u8; 32]) -> Option<Self> {
-        let key = ed25519_dalek::VerifyingKey::from_bytes(&octets).ok()?;
-        (!key.is_weak()).then_some(Self(key))
-    }
-
-    /// The octets.
-    pub fn octets(&self) -> [u8; 32] {
-        self.0.to_bytes()
-    }
-
-    /// Whether the key's owner signed `octets` as `kind`.
-    pub fn verifies(&self, kind: Signed, octets: &[u8], signature: &Signature) -> bool {
-        let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
-        self.0.verify_strict(&[kind.label(), octets].concat(), &signature).is_ok()
-    }
-}
-
-impl core::fmt::Debug for VerifyingKey {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let octets = self.octets();
-        write!(f, "VerifyingKey({:02x}{:02x}…)", octets[0], octets[1])
-    }
-}
-
-type SuiteAead = hpke::aead::AesGcm128;
-type SuiteKdf = hpke::kdf::HkdfSha256;
-type SuiteKem = hpke::kem::X25519HkdfSha256;
-type KemPublic = <SuiteKem as hpke::Kem>::PublicKey;
-type KemPrivate = <SuiteKem as hpke::Kem>::PrivateKey;
-type KemEncapped = <SuiteKem as hpke::Kem>::EncappedKey;
-
-/// Octets that AES-128-GCM adds.
-pub(crate) const TAG_OCTETS: usize = 16;
-
-/// The draws of an HPKE sender.
-struct Draw(Seed);
-
-impl TryRng for Draw {
-    type Error = core::convert::Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
-        let mut out = [0; 4];
-        self.try_fill_bytes(&mut out)?;
-        Ok(u32::from_le_bytes(out))
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
-        let mut out = [0; 8];
-        self.try_fill_bytes(&mut out)?;
-        Ok(u64::from_le_bytes(out))
-    }
-
-    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Self::Error> {
-        let prk = Hkdf::<Sha256>::new(None, self.0.octets());
-        prk.expand(b"VEIL-v1 draw", out).expect("fewer octets than 255 digests");
-        self.0 = Seed::new(*draw(&self.0, "next draw"));
-        Ok(())
-    }
-}
-
-impl TryCryptoRng for Draw {}
+/// The labels of the veiled attach.
+const VEIL: Protocol =
+    Protocol { seed: b"VEIL-v1 seed ", draw: b"VEIL-v1 draw", exporter: b"VEIL-v1 exporter" };
 
 /// Seals one message in base mode. Gives the encapsulated key, the ciphertext, and what both ends then share; `None` if the
 /// recipient's key is of small order.
@@ -191,21 +110,10 @@ pub(crate) fn seal(
     seed: &Seed,
     message: impl FnOnce(&[u8; 32]) -> (Zeroizing<Vec<u8>>, Vec<u8>),
 ) -> Option<([u8; 32], Box<[u8]>, Exporter)> {
-    let recipient = KemPublic::from_bytes(&recipient.0).ok()?;
-    let mut entropy = Draw(Seed::new(*draw(seed, "encapsulation")));
-    let (enc, mut context) = hpke::setup_sender_with_rng::<SuiteAead, SuiteKdf, SuiteKem>(
-        &OpModeS::Base,
-        &recipient,
-        info,
-        &mut entropy,
-    )
-    .ok()?;
-    let enc = enc.to_bytes().into();
-    let (plain, aad) = message(&enc);
-    let sealed = context.seal(&plain, &aad).expect("the first of 2^64 messages");
-    let mut secret = Zeroizing::new([0; 32]);
-    context.export(EXPORTER, &mut secret[..]).expect("32 octets");
-    Some((enc, sealed.into(), Exporter(secret)))
+    let mut sender = Sender::new(VEIL, recipient, info, seed)?;
+    let (plain, aad) = message(&sender.enc);
+    let sealed = sender.seal(&plain, &aad);
+    Some((sender.enc, sealed.into(), Exporter(sender.secret())))
 }
 
 /// Opens it; `None` if it was not sealed to this key with these octets around it.
@@ -216,18 +124,9 @@ pub(crate) fn open(
     sealed: &[u8],
     aad: &[u8],
 ) -> Option<(Zeroizing<Vec<u8>>, Exporter)> {
-    let octets = Zeroizing::new(key.to_octets());
-    let key = KemPrivate::from_bytes(&octets[..]).ok()?;
-    let enc = KemEncapped::from_bytes(enc).ok()?;
-    let mut context =
-        hpke::setup_receiver::<SuiteAead, SuiteKdf, SuiteKem>(&OpModeR::Base, &key, &enc, info).ok()?;
-    let plain = Zeroizing::new(context.open(sealed, aad).ok()?);
-    let mut secret = Zeroizing::new([0; 32]);
-    context.export(EXPORTER, &mut secret[..]).expect("32 octets");
+    let (plain, secret) = envelope::open(VEIL, key, (enc, info), sealed, aad)?;
     Some((plain, Exporter(secret)))
 }
-
-const EXPORTER: &[u8] = b"VEIL-v1 exporter";
 
 /// What U and B alone share: exported from the HPKE context of U's request. It is the SSK of chapter 4.4.2 for one attach: only the
 /// maker of the request that U signed, and the holder of B's key, have it.
@@ -235,30 +134,18 @@ const EXPORTER: &[u8] = b"VEIL-v1 exporter";
 pub struct Exporter(Zeroizing<[u8; 32]>);
 
 impl Exporter {
-    fn cipher(&self, salt: &[u8; 16]) -> (Aes128Gcm, [u8; 12]) {
-        let okm = derive::<28>(&self.0[..], &[b"VEIL-v1 challenge", salt]);
-        let mut nonce = [0; 12];
-        nonce.copy_from_slice(&okm[16..]);
-        (Aes128Gcm::new_from_slice(&okm[..16]).expect("16 octets"), nonce)
+    fn cipher(&self, salt: &[u8; 16]) -> OneCipher {
+        OneCipher::new(&derive(&self.0[..], &[b"VEIL-v1 challenge", salt]))
     }
 
     /// Seals B's challenge to U. The salt is random for each, so that no two are sealed under one key.
     pub(crate) fn seal(&self, salt: &[u8; 16], plain: &[u8]) -> Box<[u8]> {
-        let (cipher, nonce) = self.cipher(salt);
-        let mut out = Vec::with_capacity(plain.len() + TAG_OCTETS);
-        out.extend_from_slice(plain);
-        let tag = cipher.encrypt_inout_detached((&nonce).into(), &[], out.as_mut_slice().into());
-        out.extend_from_slice(&tag.expect("far under 64 GiB"));
-        out.into()
+        self.cipher(salt).seal(plain).into()
     }
 
     /// Opens it at U.
     pub(crate) fn open(&self, salt: &[u8; 16], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        let (cipher, nonce) = self.cipher(salt);
-        let (text, tag) = sealed.split_last_chunk::<TAG_OCTETS>()?;
-        let mut out = Zeroizing::new(text.to_vec());
-        cipher.decrypt_inout_detached((&nonce).into(), &[], out.as_mut_slice().into(), tag.into()).ok()?;
-        Some(out)
+        self.cipher(salt).open(sealed)
     }
 
     /// U's response to the challenge, for this request.
@@ -297,6 +184,47 @@ impl Response {
 impl core::fmt::Debug for Response {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Response(…)")
+    }
+}
+
+/// Octets of a sealed K_AMF.
+pub(crate) const SEALED_K_AMF_OCTETS: usize = 32 + TAG_OCTETS;
+
+/// What B and O derive from the RES* of an ordinary UE: the key under which K_AMF is sealed, and the response by which O shows that the UE
+/// was there. `half` is the secret that B has sealed to O: RES* alone, which the radio carries in clear, opens nothing.
+pub(crate) struct HomeKeys<'a> {
+    pub(crate) half: &'a [u8; 32],
+    pub(crate) res_star: &'a [u8; 16],
+    pub(crate) rand: &'a [u8; 16],
+    pub(crate) group: &'a [u8; 32],
+}
+
+impl HomeKeys<'_> {
+    fn derive<const N: usize>(&self, label: &[u8]) -> Zeroizing<[u8; N]> {
+        let mut ikm = Zeroizing::new([0; 48]);
+        ikm[..32].copy_from_slice(self.half);
+        ikm[32..].copy_from_slice(self.res_star);
+        derive(&ikm[..], &[label, self.rand, self.group])
+    }
+
+    fn cipher(&self) -> OneCipher {
+        OneCipher::new(&self.derive(b"VEIL-v1 home key\0"))
+    }
+
+    /// Seals K_AMF. RAND is fresh for each, so that no two are sealed under one key.
+    pub(crate) fn seal(&self, k_amf: &[u8; 32]) -> [u8; SEALED_K_AMF_OCTETS] {
+        self.cipher().seal(k_amf).try_into().expect("the octets of a key and a tag")
+    }
+
+    /// Opens it.
+    pub(crate) fn open(&self, sealed: &[u8; SEALED_K_AMF_OCTETS]) -> Option<Zeroizing<[u8; 32]>> {
+        let plain = self.cipher().open(sealed)?;
+        plain[..].try_into().ok().map(Zeroizing::new)
+    }
+
+    /// The response of the UE, in place of a veiled UE's.
+    pub(crate) fn presence(&self) -> Response {
+        Response(*self.derive(b"VEIL-v1 home presence\0"))
     }
 }
 

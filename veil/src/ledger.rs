@@ -16,6 +16,16 @@ pub enum Party {
     Operator,
     /// B.
     Broker,
+    /// An agency, which has orders carried out.
+    Agency,
+}
+
+impl Party {
+    const ALL: [(Self, &str); 3] = [(Self::Operator, "O"), (Self::Broker, "B"), (Self::Agency, "A")];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(party, _)| *party == self).map_or("", |(_, name)| name)
+    }
 }
 
 /// What may be known. The first four are the columns of Table 4.1.
@@ -193,14 +203,17 @@ impl Ledger {
         for (recording, found) in recordings.iter().zip(&found) {
             let fields = found.iter().filter_map(|n| values.get(*n)).map(|value| value.field);
             let line = ledger.lines.entry((recording.party, recording.how, recording.what)).or_default();
-            line.extend(fields.filter(|field| *field != Field::CoLocation));
+            let of_several = [Field::CoLocation, Field::Trajectory];
+            line.extend(fields.filter(|field| !of_several.contains(field)));
         }
-        for party in [Party::Operator, Party::Broker] {
+        for (party, _) in Party::ALL {
             let of: Vec<_> = recordings.iter().filter(|recording| recording.party == party).collect();
             ledger.mark_recurring(&of, public, Field::Trajectory, |about| about.session);
             ledger.mark_recurring(&of, public, Field::OperatorIdentity, |about| about.token);
             let of = recordings.iter().zip(&found).filter(|(recording, _)| recording.party == party);
-            ledger.mark_shared(&of.collect::<Vec<_>>(), values);
+            let of: Vec<_> = of.collect();
+            ledger.mark_shared(&of, values);
+            ledger.mark_linked(&of, values);
         }
         ledger
     }
@@ -218,7 +231,8 @@ impl Ledger {
         let known = match recordings.first().map(|recording| recording.party) {
             Some(Party::Operator) => field == Field::OperatorIdentity,
             Some(Party::Broker) => field == Field::Trajectory,
-            None => true,
+            // It is to know the users of its orders again.
+            Some(Party::Agency) | None => true,
         };
         if known {
             return;
@@ -264,13 +278,25 @@ impl Ledger {
         }
     }
 
+    /// Marks the lines by which two sessions are seen to be of one user: a value of the field trajectory stands in recordings of both.
+    fn mark_linked(&mut self, recordings: &[(&Recording, &BTreeSet<usize>)], values: &[Value]) {
+        let names = values.iter().enumerate().filter(|(_, value)| value.field == Field::Trajectory);
+        for (n, _) in names {
+            let has: Vec<_> = recordings.iter().filter(|(_, found)| found.contains(&n)).collect();
+            let sessions: BTreeSet<_> = has.iter().filter_map(|(r, _)| r.about.session).collect();
+            if sessions.len() > 1 {
+                has.iter().for_each(|(recording, _)| self.mark(recording, Field::Trajectory));
+            }
+        }
+    }
+
     fn mark(&mut self, recording: &Recording, field: Field) {
         self.lines.entry((recording.party, recording.how, recording.what)).or_default().insert(field);
     }
 
     /// The table of one party alone.
     pub fn of_party(&self, party: Party) -> String {
-        let name = if party == Party::Operator { "O" } else { "B" };
+        let name = party.name();
         let is_of = |line: &&str| {
             line.starts_with(&format!("| {name} |")) || line.starts_with(&format!("| **{name}**"))
         };
@@ -308,7 +334,8 @@ impl core::fmt::Display for Ledger {
         write!(f, "| party | message or store |")?;
         Field::ALL.iter().try_for_each(|field| write!(f, " {field} |"))?;
         writeln!(f, "\n|---|---|{}", "---|".repeat(Field::ALL.len()))?;
-        for (party, name) in [(Party::Operator, "O"), (Party::Broker, "B")] {
+        let has_lines = |party| self.lines.keys().any(|(of, ..)| *of == party);
+        for (party, name) in Party::ALL.into_iter().filter(|(p, _)| *p != Party::Agency || has_lines(*p)) {
             for ((_, how, what), fields) in self.lines.iter().filter(|((of, ..), _)| *of == party) {
                 writeln!(f, "| {name} | {what}, {how} |{}", cells(fields))?;
             }
@@ -355,6 +382,19 @@ mod tests {
         let at_broker = [1, 2].map(|session| recording(Party::Broker, (1, session), &pseudonym));
         assert_eq!(Ledger::of(&[], &at_broker, &[]).sum(Party::Broker), [Field::OperatorIdentity].into());
         assert!(Ledger::of(&[], &at_broker, &[&pseudonym]).sum(Party::Broker).is_empty());
+    }
+
+    #[test]
+    fn a_name_that_stands_in_two_sessions_of_a_user_is_a_trajectory() {
+        // Too short to be found where nothing is known of it.
+        let guti = [2, 9, 0x99, 0xf9, 7, 1];
+        let values = [Value::new(Field::Trajectory, &guti)];
+        let two = [1, 2].map(|session| recording(Party::Operator, (1, session), &guti));
+        assert_eq!(
+            Ledger::of(&values, &two, &[]).lines_with(Party::Operator, Field::Trajectory),
+            ["message"]
+        );
+        assert!(Ledger::of(&values, &two[..1], &[]).sum(Party::Operator).is_empty());
     }
 
     #[test]

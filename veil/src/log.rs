@@ -14,7 +14,9 @@ use whimbrel_open::id::Domain;
 use whimbrel_open::msg::Validity;
 
 use crate::crypto::{Signed, SigningKey, VerifyingKey, hash};
-use crate::msg::{MessageType, emit_domain, read_domain, read_signature, read_validity, whole};
+use crate::msg::{
+    MessageType, emit_domain, emit_part, read_domain, read_part, read_signature, read_validity, whole,
+};
 use crate::voprf::Element;
 
 /// The shortest time between the beginnings of two epochs: within it every operator's wallet fills at least once.
@@ -473,6 +475,76 @@ impl KeyLog {
         };
         let inclusion = inclusion(index, &self.leaves);
         Some(LogProof { head: self.head(key), cosignatures, consistency, entry, inclusion })
+    }
+}
+
+/// The whole log with its head, as witnesses get it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogStatement {
+    /// Signed by the broker.
+    pub head: TreeHead,
+    /// All entries.
+    pub entries: Vec<KeyEntry>,
+}
+
+impl LogStatement {
+    /// Of a log, signed by its broker.
+    pub fn of(log: &KeyLog, key: &SigningKey) -> Self {
+        Self { head: log.head(key), entries: log.entries().to_vec() }
+    }
+
+    /// Its octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        emit_part(&self.head.to_octets(), &mut out);
+        self.entries.iter().for_each(|entry| emit_part(&entry.to_octets(), &mut out));
+        out
+    }
+
+    /// Parses one. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            let head = TreeHead::parse(read_part(r, TreeHead::OCTETS_MAX, "tree head")?)?;
+            let mut entries = Vec::new();
+            while !r.is_empty() {
+                let too_many = r.error(DecodeErrorKind::TooMany, "key entries");
+                if entries.len() as u64 >= head.size {
+                    return Err(too_many);
+                }
+                entries.push(KeyEntry::parse(read_part(r, KeyEntry::OCTETS_MAX, "key entry")?)?);
+            }
+            Ok(Self { head, entries })
+        })
+    }
+
+    /// As a witness with the key `signing`, which has signed `before`: signs it. Errors: [`LogError`], also if it does not extend that.
+    pub fn cosign(
+        &self,
+        before: Option<&Self>,
+        broker_key: VerifyingKey,
+        signing: SigningKey,
+    ) -> Result<Cosignature, LogError> {
+        let mut witness = Witness::new(self.head.broker.clone(), broker_key, signing);
+        let mut known = 0;
+        if let Some(before) = before {
+            witness.cosign(&before.head, &before.entries)?;
+            known = before.entries.len();
+        }
+        witness.cosign(&self.head, self.entries.get(known..).unwrap_or_default())
+    }
+}
+
+impl Cosignature {
+    /// Its octets: the witness's key and the signature. `None` if the first name no key.
+    pub fn from_octets(octets: &[u8; 96]) -> Option<Self> {
+        let (key, signature) = octets.split_first_chunk::<32>()?;
+        let witness = VerifyingKey::from_octets(*key)?;
+        Some(Self { witness, signature: Signature(signature.try_into().ok()?) })
+    }
+
+    /// Whether the witness has signed this head.
+    pub fn is_over(&self, head: &TreeHead) -> bool {
+        self.witness.verifies(Signed::Cosignature, &head.signed_octets(), &self.signature)
     }
 }
 

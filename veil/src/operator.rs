@@ -6,15 +6,22 @@
 //! The machine that attaches knows no token, since tokens change many times in a minute: [`Question::sign`] is done where the group is, and
 //! B's answer names it.
 
+mod home;
+
+pub use home::{HomeAttach, HomeChallenging, HomeSession};
+
 use whimbrel_ids::{DecodeError, Instant, PlmnId};
 use whimbrel_open::crypto::{KSeaf, PrivateKey, Seed, Share};
 use whimbrel_open::id::Domain;
 use whimbrel_open::msg::Filter;
 
+use zeroize::Zeroizing;
+
 use crate::crypto::{Response, SigningKey, VerifyingKey, attach_key, draw, hash};
 use crate::msg::{
-    Answer, AnswerBody, AnswerKey, Challenge, OperatorOrders, OperatorRequest, Rejection, SignedGrant,
-    SignedRefusal, UsageReport, UserRequest, emit_part, read_part, whole,
+    Answer, AnswerBody, AnswerKey, Challenge, Finding, HomeQuestion, OperatorOrders, OperatorRequest,
+    OrderAnswer, OrdersRequest, Rejection, SignedGrant, SignedRefusal, UsageReport, UserRequest, emit_part,
+    read_part, whole,
 };
 use crate::token::TokenHash;
 use crate::user::is_valid_now;
@@ -47,6 +54,40 @@ impl Group {
     /// Until when UEs may attach in it, in seconds since the Unix epoch.
     pub const fn until(&self) -> u64 {
         self.until
+    }
+
+    /// Its octets, for a store: they hold the token's private key.
+    pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([&self.hash.0[..], &self.signing.octets()[..], &self.until.to_be_bytes()].concat())
+    }
+
+    /// Parses them. Errors: [`DecodeError`].
+    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+        whole(octets, |r| {
+            let (hash, secret) = (TokenHash(r.array("group")?), Zeroizing::new(r.array("token key")?));
+            Ok(Self { hash, signing: SigningKey::new(&secret), until: r.u64("until")? })
+        })
+    }
+
+    /// A question for an ordinary UE, signed in this group. Such a UE heard no token.
+    pub fn sign_home(&self, question: &HomeQuestion) -> Vec<u8> {
+        question.signed(self.hash, &self.signing).to_octets()
+    }
+
+    /// Asks for the orders of this group.
+    pub fn orders(&self, broker: Domain, nonce: [u8; 16]) -> OrdersRequest {
+        OrdersRequest::signed(broker, self.hash, nonce, &self.signing)
+    }
+
+    /// Answers an order, sealed to its agency. `None` if the agency's share is of small order.
+    pub fn answer(
+        &self,
+        broker: Domain,
+        (order, agency): ([u8; 32], &Share),
+        finding: &Finding,
+        seed: &Seed,
+    ) -> Option<OrderAnswer> {
+        OrderAnswer::seal((broker, self.hash), order, finding, agency, seed, &self.signing)
     }
 
     /// The report of a session of this group. `nonce` is that of the secret with which O claims it.
@@ -92,6 +133,10 @@ pub enum OperatorError {
     Response,
     /// U's share is of small order.
     WeakShare,
+    /// It answers another kind of request.
+    OtherAnswer,
+    /// The K_AMF that B has sealed does not open.
+    Key,
 }
 
 impl core::fmt::Display for OperatorError {
@@ -111,6 +156,8 @@ impl core::fmt::Display for OperatorError {
             Self::Orders => "the broker's orders do not open",
             Self::Response => "the user's response is not the one that the broker expects",
             Self::WeakShare => "the user's ephemeral share is of small order",
+            Self::OtherAnswer => "the answer is for another kind of request",
+            Self::Key => "the response does not open the key that the broker has sealed",
         })
     }
 }
@@ -186,6 +233,7 @@ impl OperatorAttach {
         match Answer::parse(octets)?.0 {
             AnswerBody::Rejected(cause) => Err(OperatorError::Rejected(cause)),
             AnswerBody::Refused(refusal) => Err(self.refused(refusal)),
+            AnswerBody::Challenged { .. } => Err(OperatorError::OtherAnswer),
             AnswerBody::Granted { grant, orders, challenge } => {
                 self.check(&grant, &orders, now)?;
                 let key = AnswerKey::new(&grant.grant.request, &grant.grant.group, &self.private.share());
@@ -197,30 +245,51 @@ impl OperatorAttach {
     }
 
     fn refused(&self, refusal: SignedRefusal) -> OperatorError {
-        if !refusal.is_signed_by(&self.contract.broker_key) {
+        if !self.request.is_for(&refusal.group) {
+            return OperatorError::OtherGroup;
+        }
+        self.contract.refused(refusal, &self.request.hash())
+    }
+
+    fn check(&self, signed: &SignedGrant, orders: &[u8], now: Instant) -> Result<(), OperatorError> {
+        if !self.request.is_for(&signed.grant.group) {
+            return Err(OperatorError::OtherGroup);
+        }
+        let of = (&self.request.hash(), &self.private.share(), &hash(&[orders]));
+        self.contract.check(signed, of, now)
+    }
+}
+
+impl Contract {
+    /// What a refusal of the request with this hash says.
+    fn refused(&self, refusal: SignedRefusal, request: &[u8; 32]) -> OperatorError {
+        if !refusal.is_signed_by(&self.broker_key) {
             OperatorError::BrokerSignature
-        } else if refusal.broker != self.contract.broker {
+        } else if refusal.broker != self.broker {
             OperatorError::OtherBroker
-        } else if !self.request.is_for(&refusal.group) {
-            OperatorError::OtherGroup
-        } else if refusal.request != self.request.hash() {
+        } else if refusal.request != *request {
             OperatorError::OtherRequest
         } else {
             OperatorError::Refused(Box::new(refusal))
         }
     }
 
-    fn check(&self, signed: &SignedGrant, orders: &[u8], now: Instant) -> Result<(), OperatorError> {
-        let (grant, contract) = (&signed.grant, &self.contract);
+    /// Checks a grant for the request with this hash, O's share, and the sealed parts of this hash.
+    fn check(
+        &self,
+        signed: &SignedGrant,
+        (request, share, orders): (&[u8; 32], &Share, &[u8; 32]),
+        now: Instant,
+    ) -> Result<(), OperatorError> {
+        let grant = &signed.grant;
         let checks = [
-            (signed.is_signed_by(&contract.broker_key), OperatorError::BrokerSignature),
-            (grant.broker == contract.broker, OperatorError::OtherBroker),
-            (grant.network == contract.network, OperatorError::OtherNetwork),
-            (self.request.is_for(&grant.group), OperatorError::OtherGroup),
-            (grant.request == self.request.hash(), OperatorError::OtherRequest),
-            (grant.operator_share == self.private.share(), OperatorError::OtherShare),
+            (signed.is_signed_by(&self.broker_key), OperatorError::BrokerSignature),
+            (grant.broker == self.broker, OperatorError::OtherBroker),
+            (grant.network == self.network, OperatorError::OtherNetwork),
+            (grant.request == *request, OperatorError::OtherRequest),
+            (grant.operator_share == *share, OperatorError::OtherShare),
             (is_valid_now(&grant.validity, now), OperatorError::NotValidNow),
-            (grant.orders == hash(&[orders]), OperatorError::OtherOrders),
+            (grant.orders == *orders, OperatorError::OtherOrders),
         ];
         checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
     }

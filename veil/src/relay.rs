@@ -34,11 +34,16 @@ pub enum Resource {
     Report = 3,
     /// Pass a user's failure on.
     Failure = 4,
+    /// Ask for an agency's orders.
+    Orders = 5,
+    /// Answer one.
+    OrderAnswer = 6,
 }
 
 impl Resource {
     /// All.
-    pub const ALL: [Self; 4] = [Self::Group, Self::Attach, Self::Report, Self::Failure];
+    pub const ALL: [Self; 6] =
+        [Self::Group, Self::Attach, Self::Report, Self::Failure, Self::Orders, Self::OrderAnswer];
 }
 
 /// What opens the gateway's answer to one request.

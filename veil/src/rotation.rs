@@ -9,7 +9,7 @@ use whimbrel_open::crypto::Seed;
 
 use crate::channel::Failure;
 use crate::crypto::draw;
-use crate::msg::GroupError;
+use crate::msg::{GroupError, HomeQuestion};
 use crate::operator::{Group, Question};
 use crate::token::TokenHash;
 use crate::wallet::{Wallet, WalletError};
@@ -103,6 +103,24 @@ impl Rotation {
         let current = self.current.iter().map(|(group, _)| group);
         let open = current.chain(&self.former).filter(|group| now.as_secs() <= group.until());
         open.filter_map(|group| Some((group.hash(), question.sign(group)?))).next()
+    }
+
+    /// Signs a question for an ordinary UE, which heard no token, in the group of the token that is broadcast.
+    pub fn sign_home(&self, question: &HomeQuestion, now: Instant) -> Option<(TokenHash, Vec<u8>)> {
+        let current = self.current.iter().map(|(group, _)| group);
+        let open = current.filter(|group| now.as_secs() <= group.until());
+        open.map(|group| (group.hash(), group.sign_home(question))).next()
+    }
+
+    /// All groups that are open, or about to be broadcast.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        let current = self.current.iter().map(|(group, _)| group);
+        self.former.iter().chain(current).chain(&self.next)
+    }
+
+    /// Goes on with a group that a former process has opened: UEs that heard its token attach until its end.
+    pub fn resume(&mut self, group: Group) {
+        self.former.push(group);
     }
 
     /// An open group.

@@ -30,6 +30,8 @@ files! {
     "/console/api.js" "text/javascript; charset=utf-8" "api.js";
     "/console/dom.js" "text/javascript; charset=utf-8" "dom.js";
     "/console/pages.js" "text/javascript; charset=utf-8" "pages.js";
+    "/console/cluster.js" "text/javascript; charset=utf-8" "cluster.js";
+    "/console/config.js" "text/javascript; charset=utf-8" "config.js";
     "/console/ue.js" "text/javascript; charset=utf-8" "ue.js";
     "/console/subscribers.js" "text/javascript; charset=utf-8" "subscribers.js";
     "/console/admin.js" "text/javascript; charset=utf-8" "admin.js";

@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::{operations, why};
 use crate::clock;
-use crate::console::{Command, Component, Condition, Metric, ProcedureName, UePage, UesRequest};
+use crate::console::{Command, Component, Condition, Metric, ProcedureName, UePage, UeView, UesRequest};
 
 /// Items of one page.
 const PAGE_MAX: usize = 1000;
@@ -139,18 +139,67 @@ pub(super) async fn status(shared: Arc<Shared>, _: Request) -> Answer {
 }
 
 pub(super) async fn gnbs(shared: Arc<Shared>, _: Request) -> Answer {
-    Reply::json(&shared.console.commands.ask(Command::ListGnbs).await?)
+    let mut gnbs = shared.console.commands.ask(Command::ListGnbs).await?;
+    for gnb in &mut gnbs {
+        let place = shared.config.gnb_positions.iter().find(|p| p.gnb.0 == gnb.id);
+        (gnb.latitude, gnb.longitude) = (place.map(|p| p.latitude.0), place.map(|p| p.longitude.0));
+    }
+    Reply::json(&gnbs)
+}
+
+/// The processes that serve UEs.
+pub(super) async fn cluster(shared: Arc<Shared>, _: Request) -> Answer {
+    Reply::json(&shared.console.commands.ask(Command::Cluster).await?)
 }
 
 pub(super) async fn ues(shared: Arc<Shared>, request: Request) -> Answer {
+    Reply::json(&listed(&shared, &request).await?)
+}
+
+async fn listed(shared: &Arc<Shared>, request: &Request) -> Result<UePage, Problem> {
     let after = request.query.get("after").map(|text| supi(text)).transpose()?;
-    let limit = page(&request)?;
+    let limit = page(request)?;
     if let Some(text) = request.query.get("find").map(|t| t.trim()).filter(|t| !t.is_empty()) {
-        let (ues, next) = why::found(&shared, text, after, limit).await?;
-        return Reply::json(&UePage { ues, next });
+        let (ues, next) = why::found(shared, text, after, limit).await?;
+        return Ok(UePage { ues, next });
     }
     let asked = UesRequest { after, limit };
-    Reply::json(&shared.console.commands.ask(|reply| Command::ListUes(asked, reply)).await?)
+    Ok(shared.console.commands.ask(|reply| Command::ListUes(asked, reply)).await?)
+}
+
+/// A UE in a list.
+#[derive(Serialize)]
+struct UeSummaryView {
+    supi: String,
+    state: String,
+    cm_state: String,
+    gnb: Option<String>,
+    tai: Option<String>,
+    addresses: Vec<String>,
+    seen: Option<String>,
+}
+
+/// Some UEs in a list.
+#[derive(Serialize)]
+struct UeSummaryPage {
+    ues: Vec<UeSummaryView>,
+    /// The `after` of the next request; `None` at the end.
+    next: Option<String>,
+}
+
+/// The same UEs as [`ues`], with what a list of many shows of each.
+pub(super) async fn ue_summaries(shared: Arc<Shared>, request: Request) -> Answer {
+    let UePage { ues, next } = listed(&shared, &request).await?;
+    let summary = |ue: UeView| UeSummaryView {
+        addresses: ue.sessions.into_iter().filter_map(|s| s.ipv4.or(s.ipv6)).collect(),
+        supi: ue.supi,
+        state: ue.state,
+        cm_state: ue.cm_state,
+        gnb: ue.gnb,
+        tai: ue.tai,
+        seen: ue.seen,
+    };
+    Reply::json(&UeSummaryPage { ues: ues.into_iter().map(summary).collect(), next })
 }
 
 pub(super) async fn ue(shared: Arc<Shared>, request: Request) -> Answer {

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ use crate::console::{EventRecord, Metric};
 
 /// Event streams at once; a page has one.
 pub(super) const STREAMS_MAX: usize = 32;
+/// Of these, streams of one user or API token: some browser tabs. The rest stays for the others.
+const STREAMS_OF_CALLER_MAX: usize = 8;
 /// How often the console is looked at: an arrow is on its way within a tenth of a second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Looks between two reports of the counts, if they changed.
@@ -50,6 +52,8 @@ fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
     let permit = shared.streams.clone().try_acquire_owned().map_err(|_| {
         Problem::unavailable(format!("{STREAMS_MAX} event streams are open, which is the limit: close one"))
     })?;
+    let share =
+        request.caller.as_ref().filter(|c| !c.is_local()).map(|c| Share::of(shared, &c.name)).transpose()?;
     let watched = request.query.get("ue").cloned();
     if let Some(ue) = &watched {
         signalling::ues(shared, ue)?;
@@ -71,6 +75,7 @@ fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
         sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
         chunk: String::new(),
         _permit: permit,
+        _share: share,
     };
     if !resumes.is_empty() && known.is_none() {
         stream.chunk += "event: reset\ndata: {}\n\n";
@@ -157,6 +162,39 @@ struct Stream {
     sleep: Pin<Box<Sleep>>,
     chunk: String,
     _permit: OwnedSemaphorePermit,
+    _share: Option<Share>,
+}
+
+/// One of a caller's streams, for as long as this lives.
+struct Share {
+    shared: Arc<Shared>,
+    caller: String,
+}
+
+impl Share {
+    fn of(shared: &Arc<Shared>, caller: &str) -> Result<Self, Problem> {
+        let mut open = shared.streams_of.lock().unwrap_or_else(PoisonError::into_inner);
+        let streams = open.entry(caller.to_owned()).or_default();
+        if *streams >= STREAMS_OF_CALLER_MAX {
+            return Err(Problem::too_many(format!(
+                "{caller} has {STREAMS_OF_CALLER_MAX} event streams open, which is the limit: close one"
+            )));
+        }
+        *streams += 1;
+        Ok(Self { shared: shared.clone(), caller: caller.to_owned() })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut open = self.shared.streams_of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(streams) = open.get_mut(&self.caller) {
+            *streams -= 1;
+            if *streams == 0 {
+                open.remove(&self.caller);
+            }
+        }
+    }
 }
 
 impl Stream {

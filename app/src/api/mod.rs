@@ -11,16 +11,20 @@ mod alarms;
 mod assets;
 mod audit;
 mod auth;
+mod capture;
 mod handlers;
 mod live;
 mod log_level;
+mod network;
 mod operations;
 mod patience;
 mod port_owner;
 mod problem;
 mod ran;
+mod reference;
 mod routes;
 mod server;
+mod settings;
 mod signalling;
 mod subscribers;
 mod tls;
@@ -30,6 +34,7 @@ mod why;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -47,6 +52,7 @@ pub(crate) use auth::{accounts_file, local_token_file};
 pub(crate) use handlers::Throughput;
 pub(crate) use handlers::{ProcedureStatus, Status};
 pub(crate) use port_owner::cannot_listen;
+pub(crate) use reference::page as reference;
 #[cfg(test)]
 use server::Server;
 pub(crate) use server::{start, start_on};
@@ -69,8 +75,12 @@ pub(crate) struct Shared {
     imports: Semaphore,
     /// Event streams at once.
     streams: Arc<Semaphore>,
+    /// Event streams of each caller.
+    streams_of: Mutex<BTreeMap<String, usize>>,
     /// Users, tokens and sessions.
     auth: Auth,
+    /// One change of the configuration file at a time.
+    settings: Mutex<()>,
     /// Whether it speaks TLS.
     tls: bool,
 }
@@ -98,7 +108,9 @@ impl Shared {
             names: Mutex::default(),
             imports: Semaphore::new(1),
             streams: Arc::new(Semaphore::new(live::STREAMS_MAX)),
+            streams_of: Mutex::default(),
             auth: Auth::new(auth::accounts_file(&config.store.path)),
+            settings: Mutex::default(),
             tls,
             config,
         }

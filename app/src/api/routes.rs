@@ -14,7 +14,10 @@ use hyper::{HeaderMap, Method, StatusCode};
 use super::auth::{self, Caller, Scope};
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
-use super::{Shared, alarms, audit, handlers, live, log_level, operations, ran, signalling, uri, why};
+use super::{
+    Shared, alarms, audit, capture, handlers, live, log_level, network, operations, ran, settings,
+    signalling, uri, why,
+};
 
 /// Octets of a body where the route says nothing else: one subscriber is under 2 KB.
 pub(super) const BODY_OCTETS_MAX: usize = 256 << 10;
@@ -173,8 +176,8 @@ pub(super) struct Route {
 impl Route {
     /// Whether it shows or changes what is personal: subscribers, and UEs by their subscribers' names.
     pub(super) fn is_personal(&self) -> bool {
-        const PERSONAL: [&str; 7] =
-            ["ues", "why", "refusals", "events", "alarms", "subscribers", "operations"];
+        const PERSONAL: [&str; 8] =
+            ["ues", "ue-summaries", "why", "refusals", "events", "alarms", "subscribers", "operations"];
         self.path
             .strip_prefix("/api/v1/")
             .is_some_and(|p| PERSONAL.contains(&p.split('/').next().unwrap_or(p)))
@@ -182,7 +185,9 @@ impl Route {
 
     /// Whether each access is recorded in the audit log: what is personal, and whatever changes something.
     pub(super) fn is_audited(&self) -> bool {
-        self.is_personal() || self.method != Method::GET || self.needs == Needs::May(Scope::Admin)
+        // A check changes nothing, and comes while somebody types.
+        let changes = self.method != Method::GET && self.path != "/api/v1/config/check";
+        self.is_personal() || changes || self.needs == Needs::May(Scope::Admin)
     }
 }
 
@@ -223,6 +228,14 @@ pub(super) static ROUTES: &[Route] = &[
     route!(GET "/api/v1/audit" ADMIN, audit::list),
     route!(GET "/api/v1/status" READ, handlers::status),
     route!(GET "/api/v1/alarms" READ, alarms::list),
+    route!(GET "/api/v1/cluster" READ, handlers::cluster),
+    route!(GET "/api/v1/network" READ, network::show),
+    route!(GET "/api/v1/config" OPERATE, settings::show),
+    route!(PUT "/api/v1/config" ADMIN, settings::change),
+    route!(GET "/api/v1/config/defaults" READ, settings::defaults),
+    route!(POST "/api/v1/config/check" OPERATE, settings::check),
+    route!(GET "/api/v1/config/history" OPERATE, settings::versions),
+    route!(GET "/api/v1/config/history/{number}" OPERATE, settings::version),
     route!(GET "/api/v1/gnbs" READ, handlers::gnbs),
     route!(POST "/api/v1/gnbs/{gnb}/reset" OPERATE, ran::reset),
     route!(GET "/api/v1/warnings" READ, ran::warnings),
@@ -235,7 +248,9 @@ pub(super) static ROUTES: &[Route] = &[
     route!(POST "/api/v1/log-level/{level}" OPERATE, log_level::set),
     route!(POST "/api/v1/reload" OPERATE, ran::reload),
     route!(GET "/api/v1/ues" READ, handlers::ues),
+    route!(GET "/api/v1/ue-summaries" READ, handlers::ue_summaries),
     route!(GET "/api/v1/ues/{supi}" READ, handlers::ue),
+    route!(GET "/api/v1/ues/{supi}/capture" Needs::May(Scope::Nas), capture::of_ue),
     route!(GET "/api/v1/ues/{supi}/signalling" READ, signalling::list),
     route!(POST "/api/v1/ues/{supi}/deregister" OPERATE, handlers::deregister),
     route!(POST "/api/v1/ues/{supi}/reachability" OPERATE, handlers::notify_reachable),

@@ -271,6 +271,9 @@ async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest
             return Err(problem);
         }
     };
+    if let Some(caller) = &caller {
+        shared.auth.count(caller)?;
+    }
     let query = routes::query(head.uri.query().unwrap_or_default())?;
     let content_type = head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

@@ -16,16 +16,18 @@ use super::{Server, Shared, start};
 use crate::clock;
 use crate::config;
 use crate::console::{
-    Cause, ClosedBy, Command, Condition, Console, FlowView, ForesightView, GnbView, Happened, Level, Metric,
-    Name, OverloadView, RatesView, RefusalRecord, SessionView, Target, TimerView, TunnelView, UePage, UeView,
-    WarningAtGnb, WarningView,
+    Cause, ClosedBy, ClusterView, Command, Condition, Console, CpfView, CtaView, FlowView, ForesightView,
+    GnbView, Happened, Level, Metric, Moment, Name, OverloadView, RatesView, RefusalRecord, SessionView,
+    Target, TimerView, TunnelView, UePage, UeView, UpfView, WarningAtGnb, WarningView,
 };
 use whimbrel_control::amf::{OverloadOrder, WarningError};
 use whimbrel_control::{Event, Procedure, Refusal, SessionOutcome, Subject, UeEvent, UeId};
 
+mod capture;
 mod hostile;
 mod live;
 mod login;
+mod settings;
 
 const UE: &str = "imsi-999700000000001";
 
@@ -87,6 +89,7 @@ fn control(console: &Console, command: Command) {
     let _ = match command {
         Command::ListUes(_, reply) => reply.send(UePage { ues: vec![ue], next: None }).is_ok(),
         Command::ShowUe(supi, reply) => reply.send((supi.to_string() == UE).then_some(ue)).is_ok(),
+        Command::Cluster(reply) => reply.send(cluster()).is_ok(),
         Command::ListGnbs(reply) => {
             reply.send(vec![GnbView { id: "999/70-1".into(), id_bits: 28, ..GnbView::default() }]).is_ok()
         }
@@ -139,6 +142,29 @@ fn control(console: &Console, command: Command) {
             answered
         }
     };
+}
+
+/// A pair with a CPF, of which the UEs were not counted.
+fn cluster() -> ClusterView {
+    let moment = Moment { took_us: Some(12_000), ..moment() };
+    ClusterView {
+        deployment: "pair",
+        ctas: vec![CtaView { role: "primary", term: Some(2), ..CtaView::default() }],
+        cpfs: vec![CpfView { state: "serving", primary_of: None, ..CpfView::default() }],
+        upfs: vec![UpfView { name: "upf".into(), address: None, usable: true, load: 0 }],
+        timeline: vec![moment],
+        ..ClusterView::default()
+    }
+}
+
+fn moment() -> Moment {
+    Moment {
+        at: clock::rfc3339(clock::now()),
+        kind: "lost",
+        subject: "CPF 3".into(),
+        text: "It is lost.".into(),
+        took_us: None,
+    }
 }
 
 /// A UE whose subscriber is not in the store was refused.
@@ -330,6 +356,10 @@ fn answers_conform_to_the_openapi_document() {
         ("/api/v1/audit?limit=3", "/api/v1/audit"),
         ("/api/v1/ues?find=999700000000001", "/api/v1/ues"),
         ("/api/v1/ues/999700000000001/signalling", "/api/v1/ues/{supi}/signalling"),
+        ("/api/v1/cluster", "/api/v1/cluster"),
+        ("/api/v1/network", "/api/v1/network"),
+        ("/api/v1/config/defaults", "/api/v1/config/defaults"),
+        ("/api/v1/ue-summaries", "/api/v1/ue-summaries"),
         ("/openapi.json", "/openapi.json"),
     ] {
         let (status, body) = get(server.address, path);

@@ -83,6 +83,7 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
         slices: vec![whimbrel_ids::SNssai::sst(1)],
         unit: false,
         added_ues: 0,
+        data_limit: None,
         cpfs: Vec::new(),
     };
     let playground = Playground::start(&wish)?;

@@ -146,6 +146,7 @@ fn playground(options: &Options, core_cpu: Option<u32>, interval_ms: u64) -> Res
         slices: vec![whimbrel_ids::SNssai::sst(1)],
         unit: false,
         added_ues: 0,
+        data_limit: None,
         cpfs: vec![REGION; 2],
     })
 }
@@ -304,7 +305,7 @@ mod tests {
 
     #[test]
     fn times_are_read_from_the_log_also_over_midnight() {
-        let line = "2026-11-23T09:37:01.123456Z  WARN heartbeats are not answered who=cpf-1";
+        let line = "2026-11-23T09:37:01.123456Z  WARN heartbeats are not answered peer=cpf-1";
         let us = time_of_day(line).unwrap();
         assert_eq!(us, ((9 * 60 + 37) * 60 + 1) * 1_000_000 + 123_456);
         assert_eq!(time_of_day("heartbeats are not answered"), None);

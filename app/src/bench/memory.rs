@@ -33,6 +33,7 @@ pub(crate) fn run(options: &Options) -> Done {
         slices: vec![whimbrel_ids::SNssai::sst(1)],
         unit: false,
         added_ues: 0,
+        data_limit: None,
         cpfs: Vec::new(),
     };
     print(&format!("{} UEs register, open a session each and go idle\n", options.ues))?;

@@ -91,6 +91,7 @@ fn runner(playground: &Playground, scenario: Scenario) -> RunnerConfig {
         namespace: None,
         hold: false,
         spin: Duration::from_millis(1),
+        hop_delay: Duration::ZERO,
     }
 }
 

@@ -29,7 +29,9 @@ use super::replay_sandbox::Sandbox;
 use super::status::{CpfStatus, StatusReporter};
 use super::watchdog::InputWatchdog;
 use crate::clock;
+use crate::config::Memory;
 use crate::console::{Condition, Console};
+use crate::core::UeMemory;
 use crate::log_limiter::LogLimiter;
 
 /// How long to look for the next message before blocking, as the control thread does.
@@ -62,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) region: Region,
     /// The cluster's key, where the cluster is not on one host.
     pub(crate) key_file: Option<PathBuf>,
+    /// The memory of its UEs at rest.
+    pub(crate) memory: Memory,
     /// Where its status is shown, with `--api`.
     pub(crate) console: Option<Arc<Console>>,
 }
@@ -74,6 +78,8 @@ struct Membership {
     id: CpfId,
     /// `None` until the configuration has come.
     member: Option<ReplicatedCpf>,
+    /// `None`: its UEs do not rest.
+    memory: Option<UeMemory>,
     /// Messages are kept for the CTA replica until they are confirmed.
     keep: bool,
     /// Where the CTA replica is reached.
@@ -236,6 +242,9 @@ impl CpfProcess {
         busy |= self.resend_to_peers(now);
         self.deliver(now);
         self.links.flush();
+        if let Some(Membership { member: Some(member), memory: Some(memory), .. }) = &mut self.membership {
+            busy |= memory.turn(now, busy, Some(member.cpf_mut()));
+        }
         if let Some(mut status) = self.status.take() {
             if status.is_due(now) {
                 status.report(now, self.to_status());
@@ -275,6 +284,7 @@ impl CpfProcess {
             rejoins: self.rejoins,
             rejected: self.peers.rejected.total(),
             ignored: self.responder.ignored(),
+            memory: Vec::new(),
         };
         let Some(m) = &self.membership else { return status };
         let condition = if m.orphaned.is_some() {
@@ -295,6 +305,11 @@ impl CpfProcess {
             checkpoints: m.member.as_ref().map_or(0, ReplicatedCpf::backed),
             unusable_checkpoints: m.member.as_ref().map_or(0, ReplicatedCpf::refused),
             peers: m.peers.counts(),
+            memory: m
+                .memory
+                .iter()
+                .flat_map(|memory| memory.samples(m.member.as_ref().map(ReplicatedCpf::cpf)))
+                .collect(),
             ..status
         }
     }

@@ -16,6 +16,7 @@ use super::Pool;
 use super::heartbeat::{HeartbeatResponder, Ignored};
 use super::witness::{Witness, WitnessEvent};
 use crate::clock;
+use crate::console::CtaView;
 
 /// Octets of a piece of a snapshot, and how many unconfirmed pieces may be sent.
 const PIECE_OCTETS: usize = 256 * 1024;
@@ -139,6 +140,17 @@ impl PairPrimary {
             ),
             (None, _) => (false, "none: all UEs have to register again if this CTA is lost".into()),
         }
+    }
+
+    /// This CTA and its replica.
+    pub(crate) fn views(&self, pool: &Pool) -> Vec<CtaView> {
+        let (replicated, detail) = self.condition(pool.successor());
+        let own = match self.witness.me() {
+            Some(me) => format!("CTA {}", me.cta),
+            None => "this CTA".into(),
+        };
+        let primary = CtaView { role: "primary", term: Some(self.term()), up: true, detail: own };
+        vec![primary, CtaView { role: "replica", term: None, up: replicated, detail }]
     }
 
     /// Records sent to the replica, and their octets.

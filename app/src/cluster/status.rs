@@ -49,6 +49,8 @@ pub(super) struct CpfStatus {
     pub(super) rejected: u64,
     /// Heartbeats that were not answered.
     pub(super) ignored: Ignored,
+    /// What its UEs at rest take, if they rest.
+    pub(super) memory: Vec<Sample>,
 }
 
 impl StatusReporter {
@@ -100,6 +102,7 @@ impl StatusReporter {
             value: if self.inputs.is_empty() { 0 } else { self.inputs.value_at_quantile(quantile) },
         }));
         samples.extend(status.ignored.samples());
+        samples.extend(status.memory);
         self.console.metrics.set_samples(samples);
         let (condition, sentence) = status.condition;
         self.console.components(|c| c.set("cpf", condition, sentence));

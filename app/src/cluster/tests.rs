@@ -34,6 +34,10 @@ use crate::console::{Condition, Console, Metric};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::Lines;
 
+/// CPFs whose UEs do not rest.
+const NO_REST: config::Memory =
+    config::Memory { limit: None, slow: config::Slow::None, file: None, rest_after: Duration::from_secs(2) };
+
 /// A timing that a busy machine keeps, too: no test with it is about heartbeats.
 fn patient() -> Timing {
     Timing::new(Duration::from_secs(1), 16).unwrap()
@@ -82,7 +86,7 @@ fn cpf(pool: &Pool, region: &str) -> Running {
 
 fn running(ctas: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> Running {
     let (listen, region) = ("127.0.0.1:0".parse().unwrap(), region.parse().unwrap());
-    let settings = Settings { ctas, at_etcd, listen, region, key_file: None, console: None };
+    let settings = Settings { ctas, at_etcd, listen, region, key_file: None, memory: NO_REST, console: None };
     Running::new(settings)
 }
 
@@ -548,7 +552,15 @@ fn connections_and_lines(hello: Vec<u8>, connections: u32) -> (u32, usize) {
     let mut called = Links::open(settings).unwrap();
     let ctas = vec![called.local_addr().unwrap()];
     let region = "home/site".parse().unwrap();
-    let settings = Settings { ctas, at_etcd: None, listen: listening, region, key_file: None, console: None };
+    let settings = Settings {
+        ctas,
+        at_etcd: None,
+        listen: listening,
+        region,
+        key_file: None,
+        memory: NO_REST,
+        console: None,
+    };
     let mut cpf = CpfProcess::open(settings).unwrap();
     let lines = Arc::new(AtomicUsize::new(0));
     let (mut events, mut up) = (Events::default(), 0);
@@ -612,8 +624,15 @@ fn a_cpf_shows_its_status_over_http_and_no_ues() {
     let api = api::start(at, Shared::of_cpf(console.clone(), at)).unwrap();
     let ctas = vec![cta.links.local_addr().unwrap()];
     let region = "home/site".parse().unwrap();
-    let settings =
-        Settings { ctas, at_etcd: None, listen: at, region, key_file: None, console: Some(console) };
+    let settings = Settings {
+        ctas,
+        at_etcd: None,
+        listen: at,
+        region,
+        key_file: None,
+        memory: NO_REST,
+        console: Some(console),
+    };
     let _cpf = Running::new(settings);
     let until = |path: &str, text: &str| {
         let end = Instant::now() + Duration::from_secs(20);
@@ -691,6 +710,7 @@ fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>)
         listen: "127.0.0.1:0".parse().unwrap(),
         region: "home/site".parse().unwrap(),
         key_file: None,
+        memory: NO_REST,
         console,
     };
     let stop = Arc::new(AtomicBool::new(false));

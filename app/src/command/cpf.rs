@@ -14,7 +14,7 @@ use super::Done;
 use crate::api::{self, Shared};
 use crate::clock;
 use crate::cluster::{AtEtcd, CpfProcess, Settings};
-use crate::config::{Log, LogFormat, LogLevel};
+use crate::config::{Log, LogFormat, LogLevel, MemoryOptions};
 use crate::console::Console;
 use crate::logging;
 use crate::unit::{self, FunctionOptions};
@@ -64,6 +64,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDRESS")]
     api: Option<SocketAddr>,
     #[command(flatten)]
+    memory: MemoryOptions,
+    #[command(flatten)]
     function: FunctionOptions,
 }
 
@@ -78,7 +80,8 @@ pub(crate) fn run(options: Options) -> Done {
     let place = options.function.place()?;
     let name = place.as_ref().map(|place| place.function.to_string());
     let _logging = logging::start_as(log, name.as_deref())?;
-    let Options { cta: mut ctas, name, home, listen, region, mut key_file, api, .. } = options;
+    let Options { cta: mut ctas, name, home, listen, region, mut key_file, api, memory, .. } = options;
+    let memory = memory.memory();
     let etcd = Access {
         endpoints: options.etcd,
         ca_file: options.etcd_ca_file,
@@ -99,7 +102,7 @@ pub(crate) fn run(options: Options) -> Done {
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
     let api = api.map(|at| api::start(at, Shared::of_cpf(console.clone(), at))).transpose()?;
     let console = api.is_some().then_some(console);
-    let settings = Settings { ctas, at_etcd, listen, region, key_file, console };
+    let settings = Settings { ctas, at_etcd, listen, region, key_file, memory, console };
     let mut process = CpfProcess::open(settings)?;
     if let Some(api) = &api {
         info!(address = %api.address, "the API listens");

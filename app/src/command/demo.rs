@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Duration of the scenarios city and commute in seconds.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Number of UEs, which all start at once, 1 to 5000 (default: 100); the city has its own number. In sleepers: of idle UEs, up to
+    /// Number of UEs, which all start at once, 1 to 5000 (default: 100, in commute 24); the city has its own number. In sleepers: of idle UEs, up to
     /// 16000000 (default: 1000000).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     ues: Option<u32>,
@@ -54,6 +54,9 @@ pub(crate) struct Options {
     /// Folder for the plots of the scenario commute; default: .x/plots where .x exists.
     #[arg(long, value_name = "FOLDER")]
     plots: Option<PathBuf>,
+    /// Time that each message and packet takes between gNBs, core and the second UPF in the scenario commute, as 1ms.
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = super::short_time)]
+    hop_delay: Duration,
     /// Use null ciphering (NEA0), so that NAS is readable in the capture.
     #[arg(long)]
     null_cipher: bool,
@@ -84,7 +87,7 @@ enum Which {
     Survive,
     /// A million registered UEs that are idle, in memory that does not hold them as they are; active UEs beside them (docs/memory.md).
     Sleepers,
-    /// Users of two brokers who move among three operators without a contract (docs/open.md).
+    /// Users of two brokers move among three operators without a contract (docs/open.md).
     Open,
     /// UEs drive among sixteen gNBs, without prediction of handovers and with it (docs/foresight.md).
     Commute,
@@ -134,6 +137,7 @@ pub(crate) fn run(options: &Options) -> Done {
         suci: SuciScheme::Null,
         unit: false,
         added_ues: 0,
+        data_limit: None,
         cpfs: Vec::new(),
     };
     let playground = Playground::start(&wish)?;
@@ -150,6 +154,7 @@ pub(crate) fn run(options: &Options) -> Done {
         namespace: None,
         hold: false,
         spin: Duration::from_micros(20),
+        hop_delay: Duration::ZERO,
     };
     print(&format!("{} UEs on {gnbs} gNBs: {}\n", scenario.count(), what_they_do(&scenario)))?;
     let mut progress = Progress { of: scenario.count(), shown: false };

@@ -1,4 +1,4 @@
-//! `whimbrel gnb-config`: configurations of emulated gNBs and UEs that attach to the core of this configuration with one of its
+//! `whimbrel gnb-config`: configurations of gNBs and UEs that attach to the core of this configuration with one of its
 //! subscribers.
 
 use std::fs::OpenOptions;
@@ -23,6 +23,10 @@ pub(crate) enum GnbConfigCommand {
     Ueransim(GnbConfigOptions),
     /// Print a configuration for PacketRusher.
     Packetrusher(GnbConfigOptions),
+    /// Print the part of an srsRAN Project gNB's configuration that concerns the core.
+    Srsran(GnbConfigOptions),
+    /// Print the parts of an OpenAirInterface gNB's and UE's configuration that concern the core.
+    Oai(GnbConfigOptions),
 }
 
 #[derive(Args)]
@@ -30,7 +34,7 @@ pub(crate) struct GnbConfigOptions {
     /// Subscriber of the UE; default: the first one that fits.
     #[arg(long)]
     supi: Option<Supi>,
-    /// Address of the emulated gNB.
+    /// Address of the gNB.
     #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     gnb_address: IpAddr,
     /// Write the files into this folder, readable by their owner only, instead of printing them. They contain the subscriber's keys.
@@ -44,6 +48,8 @@ pub(crate) fn run(command: &GnbConfigCommand) -> Done {
     let (options, form): (_, fn(&Attachment) -> Vec<File>) = match command {
         GnbConfigCommand::Ueransim(options) => (options, ueransim),
         GnbConfigCommand::Packetrusher(options) => (options, packetrusher),
+        GnbConfigCommand::Srsran(options) => (options, srsran),
+        GnbConfigCommand::Oai(options) => (options, oai),
     };
     let (config, _) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
     let subjects: Vec<Supi> = options.supi.into_iter().collect();
@@ -51,6 +57,10 @@ pub(crate) fn run(command: &GnbConfigCommand) -> Done {
     let attachment = attachment(&config, &mut store, options.supi, options.gnb_address)?;
     for hint in hints(&config, &attachment) {
         eprintln!("{hint}");
+    }
+    if let Some(folder) = &options.out {
+        let made = std::fs::create_dir_all(folder);
+        made.map_err(|e| format!("the folder {} cannot be made: {e}", folder.display()))?;
     }
     for (name, text) in form(&attachment) {
         let Some(folder) = &options.out else {
@@ -230,6 +240,8 @@ fn ueransim_slice(slice: SNssai, indent: &str) -> String {
     format!("sst: {}{sd}", slice.sst)
 }
 
+/// UERANSIM 3.3.0 has IPv4 sessions alone. Where the core is on the UE's machine, the kernel would deliver packets to the core's addresses
+/// without the tunnel, unless the UE's device is in a namespace of its own.
 fn ueransim(a: &Attachment) -> Vec<File> {
     let (mcc, mnc) = (a.mcc(), a.mnc());
     let (home_mcc, home_mnc, _) = a.home();
@@ -245,11 +257,13 @@ fn ueransim(a: &Attachment) -> Vec<File> {
         }
         None => "protectionScheme: 0\n".into(),
     };
-    let (supi, k, amf, dnn, kind) = (a.supi, &a.k, &a.management_field, &a.dnn, a.session_type);
+    let (supi, k, amf, dnn) = (a.supi, &a.k, &a.management_field, &a.dnn);
+    let kind = if a.session_type == "IPv6" { "IPv6" } else { "IPv4" };
+    let namespace = if a.gnb.is_loopback() { "useNamespace: true\n" } else { "" };
     let (code_type, code) = (a.code.0, &a.code.1);
     let ue = format!(
         "supi: '{supi}'\nmcc: '{home_mcc}'\nmnc: '{home_mnc}'\n{suci}routingIndicator: '0000'\nkey: '{k}'\nop: '{code}'\nopType: '{code_type}'\n\
-         amf: '{amf}'\nimei: '001010123456780'\nimeiSv: '0010101234567801'\ngnbSearchList:\n  - {address}\n\
+         amf: '{amf}'\nimei: '001010123456780'\nimeiSv: '0010101234567801'\n{namespace}gnbSearchList:\n  - {address}\n\
          uacAic:\n  mps: false\n  mcs: false\n\
          uacAcc:\n  normalClass: 0\n  class11: false\n  class12: false\n  class13: false\n  class14: false\n  class15: false\n\
          sessions:\n  - type: '{kind}'\n    apn: '{dnn}'\n    slice:\n      {}\n\
@@ -291,6 +305,47 @@ fn packetrusher(a: &Attachment) -> Vec<File> {
         sd("    "),
     );
     vec![("packetrusher.yaml", text)]
+}
+
+/// The part of the core network, to be read beside a file with the cell and the radio.
+fn srsran(a: &Attachment) -> Vec<File> {
+    let (amf, port, gnb, tac) = (a.amf, a.port, a.gnb, a.tac.value());
+    let plmn = a.mcc() + &a.mnc();
+    let sd = |slice: &SNssai| slice.sd().map(|sd| format!("\n                sd: {sd}")).unwrap_or_default();
+    let slices: String =
+        a.slices.iter().map(|s| format!("              - sst: {}{}\n", s.sst, sd(s))).collect();
+    let text = format!(
+        "cu_cp:\n  amf:\n    addr: {amf}\n    port: {port}\n    bind_addr: {gnb}\n    supported_tracking_areas:\n      - tac: {tac}\n\
+         \x20       plmn_list:\n          - plmn: \"{plmn}\"\n            tai_slice_support_list:\n{slices}\
+         cu_up:\n  ngu:\n    socket:\n      - bind_addr: {gnb}\n\
+         cell_cfg:\n  plmn: \"{plmn}\"\n  tac: {tac}\n"
+    );
+    vec![("srsran-core.yaml", text)]
+}
+
+/// The keys of the section `gNBs`, and the UE's section `uicc0`.
+fn oai(a: &Attachment) -> Vec<File> {
+    let number = |digits: String| digits.parse().unwrap_or(0u16);
+    let (mcc, mnc, length) = (number(a.mcc()), number(a.mnc()), a.mnc().len());
+    let slice = |s: &SNssai| match s.sd() {
+        Some(sd) => format!("{{ sst = {}; sd = 0x{sd:06x}; }}", s.sst),
+        None => format!("{{ sst = {}; }}", s.sst),
+    };
+    let slices: Vec<String> = a.slices.iter().map(slice).collect();
+    let (tac, amf, gnb, slices) = (a.tac.value(), a.amf, a.gnb, slices.join(", "));
+    let kind = if amf.is_ipv4() { "ipv4" } else { "ipv6" };
+    let gnb_conf = format!(
+        "tracking_area_code = {tac};\nplmn_list = ({{ mcc = {mcc}; mnc = {mnc}; mnc_length = {length}; snssaiList = ({slices}); }});\n\
+         amf_ip_address = ({{ {kind} = \"{amf}\"; }});\nNETWORK_INTERFACES : {{\n  GNB_IPV4_ADDRESS_FOR_NG_AMF = \"{gnb}\";\n  \
+         GNB_IPV4_ADDRESS_FOR_NGU = \"{gnb}\";\n  GNB_PORT_FOR_S1U = 2152;\n}};\n"
+    );
+    let (imsi, k, opc, dnn, sst) = (digits(a.supi.digits()), &a.k, &a.opc, &a.dnn, a.slice.sst);
+    let sd = a.slice.sd().map(|sd| format!(" nssai_sd = 0x{sd:06x};")).unwrap_or_default();
+    let ue = format!(
+        "uicc0 = {{\n  imsi = \"{imsi}\";\n  key = \"{k}\";\n  opc = \"{opc}\";\n  \
+         pdu_sessions = ({{ dnn = \"{dnn}\"; nssai_sst = {sst};{sd} }});\n}};\n"
+    );
+    vec![("oai-gnb.conf", gnb_conf), ("oai-ue.conf", ue)]
 }
 
 #[cfg(test)]
@@ -365,13 +420,19 @@ mod tests {
             ("homeNetworkPublicKeyId", json!("7")),
             (
                 "sessions",
-                json!([{ "type": "IPv4v6", "apn": "internet", "slice": { "sst": "2", "sd": "0x0000ab" } }]),
+                json!([{ "type": "IPv4", "apn": "internet", "slice": { "sst": "2", "sd": "0x0000ab" } }]),
             ),
             ("configured-nssai", json!([{ "sst": "2", "sd": "0x0000ab" }])),
             ("gnbSearchList", json!(["192.0.2.9"])),
         ] {
             assert_eq!(ue[key], expected, "{key}");
         }
+        let mut here = attached(subscriber(), None).unwrap();
+        here.gnb = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        assert_eq!(
+            (&ue["useNamespace"], &value(&ueransim(&here)[1].1)["useNamespace"]),
+            (&Value::Null, &json!("true"))
+        );
     }
 
     #[test] // TS 35.207 §3.3 test set 1: OPc of K and OP
@@ -387,6 +448,40 @@ mod tests {
         assert_eq!(all["amfif"], json!([{ "ip": "192.0.2.1", "port": "38500" }]));
         assert_eq!(all["gnodeb"]["slicesupportlist"], json!({ "sst": "02", "sd": "0000ab" }));
         assert_eq!(all["ue"]["snssai"], json!({ "sst": "2", "sd": "0000ab" }));
+    }
+
+    #[test]
+    fn srsran_gets_the_cores_network_and_its_own_addresses() {
+        let all = value(&srsran(&attached(subscriber(), None).unwrap())[0].1);
+        let slices = json!([{ "sst": "1" }, { "sst": "2", "sd": "171" }]);
+        let area =
+            json!([{ "tac": "300", "plmn_list": [{ "plmn": "00101", "tai_slice_support_list": slices }] }]);
+        let amf = &all["cu_cp"]["amf"];
+        assert_eq!((&amf["addr"], &amf["port"]), (&json!("192.0.2.1"), &json!("38500")));
+        assert_eq!((&amf["bind_addr"], &amf["supported_tracking_areas"]), (&json!("192.0.2.9"), &area));
+        assert_eq!(all["cu_up"]["ngu"]["socket"], json!([{ "bind_addr": "192.0.2.9" }]));
+        assert_eq!(all["cell_cfg"], json!({ "plmn": "00101", "tac": "300" }));
+    }
+
+    #[test] // TS 35.207 §3.3 test set 1: OPc of K and OP
+    fn oai_gets_the_plmn_as_numbers_and_the_subscribers_keys() {
+        let files = oai(&attached(subscriber(), None).unwrap());
+        let plmn = "plmn_list = ({ mcc = 1; mnc = 1; mnc_length = 2; snssaiList = ({ sst = 1; }, { sst = 2; sd = 0x0000ab; }); });";
+        for line in [
+            "tracking_area_code = 300;",
+            plmn,
+            "amf_ip_address = ({ ipv4 = \"192.0.2.1\"; });",
+            "  GNB_IPV4_ADDRESS_FOR_NGU = \"192.0.2.9\";",
+        ] {
+            assert!(files[0].1.lines().any(|l| l == line), "{line}: {}", files[0].1);
+        }
+        for line in [
+            "  imsi = \"001010000000042\";",
+            "  opc = \"cd63cb71954a9f4e48a5994e37a02baf\";",
+            "  pdu_sessions = ({ dnn = \"internet\"; nssai_sst = 2; nssai_sd = 0x0000ab; });",
+        ] {
+            assert!(files[1].1.lines().any(|l| l == line), "{line}: {}", files[1].1);
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What each command does, one a file. A command fails with one sentence, which the caller prints.
 
+pub(crate) mod agency;
 pub(crate) mod backup;
 pub(crate) mod broker;
+pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod console;
 pub(crate) mod cpf;
@@ -16,6 +18,7 @@ pub(crate) mod open;
 pub(crate) mod operation;
 pub(crate) mod radio;
 pub(crate) mod ran;
+pub(crate) mod reference;
 pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod session;
@@ -44,6 +47,15 @@ pub(crate) fn print(text: &str) -> Done {
 /// Writes a value as JSON that a person can read.
 pub(crate) fn print_json(value: &serde_json::Value) -> Done {
     print(&(serde_json::to_string_pretty(value).unwrap_or_default() + "\n"))
+}
+
+/// A short time of the command line: `500us`, `1ms`, at most a second. Errors: one sentence.
+pub(crate) fn short_time(text: &str) -> Result<std::time::Duration, String> {
+    let unit =
+        |name, micros: u64| Some(text.strip_suffix(name)?.trim().parse::<u64>().ok()?.saturating_mul(micros));
+    let micros = unit("us", 1).or_else(|| unit("ms", 1_000)).filter(|micros| *micros <= 1_000_000);
+    let micros = micros.ok_or_else(|| format!("`{text}` is no time: write 500us or 1ms, at most 1000ms"))?;
+    Ok(std::time::Duration::from_micros(micros))
 }
 
 /// Rows under their heads, each column as wide as its widest cell.

@@ -20,9 +20,11 @@ use crate::cli::ConfigFile;
 use crate::cluster::{PairReplica, Pool};
 use crate::config::{self, Config, SctpChoice, SharedHost};
 use crate::console::{Command, Condition, Console};
-use crate::core::{self, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts};
+use crate::core::{
+    self, Awaited, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts, ReadyReplica,
+};
 use crate::entropy::SystemEntropy;
-use crate::unit::{self, FunctionOptions};
+use crate::unit::{self, Function, FunctionOptions};
 use crate::{clock, logging, subscribers};
 
 #[derive(Args)]
@@ -127,18 +129,30 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         core::open_smf_n4(&config, None).map_err(|(at, e)| smf_cannot_listen(at, &e))?
     };
     // If all UPFs are elsewhere, this host forwards no packets.
-    let wanted = upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
+    let needs_upf =
+        upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
     let state = place.as_ref().map(|place| place.directory.upf_state()).or(state);
-    let upf = match wanted {
-        true => {
-            let kept = state.as_deref().map(|path| core::open_state(&config, path)).transpose()?;
-            let n4 = unit::descriptors::take(unit::descriptors::UPF_N4);
-            let inherited = Inherited { state: kept, n4, of_unit: place.is_some() };
-            user_plane(&config, &console, &mut entropy, upf_alone, inherited)?
-        }
-        false => None,
+    let is_replica = place.as_ref().is_some_and(|place| place.function == Function::UpfReplica);
+    let awaited = match state.as_deref().filter(|_| is_replica) {
+        Some(path) => Some(core::await_end_of_upf(&config, path, &signals)?),
+        None => None,
     };
-    if options.strict && ((n2.is_none() && !upf_alone && !shares_n2) || (upf.is_none() && wanted)) {
+    let begin = |kept, entropy: &mut SystemEntropy| {
+        let n4 = unit::descriptors::take(unit::descriptors::UPF_N4);
+        let inherited = Inherited { state: kept, n4, of_unit: place.is_some() };
+        user_plane(&config, &console, entropy, upf_alone, inherited)
+    };
+    let upf = match awaited {
+        Some(Awaited::Stopped) => return Ok(()),
+        Some(Awaited::Ready(replica)) => Some(take_over(&config, &console, *replica)?),
+        Some(Awaited::Cold(kept)) => begin(Some(kept), &mut entropy)?,
+        None if needs_upf => {
+            let kept = state.as_deref().map(|path| core::open_state(&config, path)).transpose()?;
+            begin(kept, &mut entropy)?
+        }
+        None => None,
+    };
+    if options.strict && ((n2.is_none() && !upf_alone && !shares_n2) || (upf.is_none() && needs_upf)) {
         return Err(degraded(&console));
     }
     // Last, so that a second start that finds the ports in use does not report a kill.
@@ -196,7 +210,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     drop(api);
     match console.components(|c| c.overall()) {
         _ if died => {
-            std::mem::forget(mark); // the next start tells gNBs what this one cannot
+            std::mem::forget(mark); // the next start sends gNBs what this one cannot
             Err("the control thread ended in a panic: this is a fault of the program, please report it"
                 .into())
         }
@@ -369,6 +383,29 @@ fn smf_cannot_listen(at: std::net::SocketAddr, e: &std::io::Error) -> String {
     api::cannot_listen("n4.node_id", "UDP", at, e)
 }
 
+/// The replica of the UPF is the UPF. Errors: one sentence.
+fn take_over(config: &Config, console: &Console, replica: ReadyReplica) -> Result<LocalUpf, String> {
+    let given = unit::descriptors::take(unit::descriptors::UPF_N4);
+    let n4 = core::open_n4(config, true, given)
+        .map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    let upf = replica.take_over(config, n4)?;
+    show_user_plane(config, console, &upf);
+    Ok(upf)
+}
+
+/// Logs and reports how N3 and N6 are connected.
+fn show_user_plane(config: &Config, console: &Console, upf: &LocalUpf) {
+    let at = format!("GTP-U on {} port {}, by {}", config.n3.address, config.n3.port, upf.n3_io());
+    info!("N3: {at}");
+    upf.host_changes().iter().for_each(|change| info!("N6: {change}"));
+    let notices = upf.notices();
+    notices.iter().for_each(|notice| warn!("N6: {notice}"));
+    let condition = if notices.is_empty() { Condition::Up } else { Condition::Limited };
+    let detail = if notices.is_empty() { upf.host_changes().join("; ") } else { notices.join("; ") };
+    console.components(|c| c.set("n3", Condition::Up, at));
+    console.components(|c| c.set("n6", condition, detail));
+}
+
 /// Starts the user plane. Errors that a change of the configuration would mend end the start; what the host lacks or
 /// forbids is reported.
 fn user_plane(
@@ -391,15 +428,7 @@ fn user_plane(
     let seed = core::kept_seed(config, fresh);
     match LocalUpf::start(config, seed, n4, alone, inherited) {
         Ok(upf) => {
-            let at = format!("GTP-U on {} port {}, by {}", config.n3.address, config.n3.port, upf.n3_io());
-            info!("N3: {at}");
-            upf.host_changes().iter().for_each(|change| info!("N6: {change}"));
-            let notices = upf.notices();
-            notices.iter().for_each(|notice| warn!("N6: {notice}"));
-            let condition = if notices.is_empty() { Condition::Up } else { Condition::Limited };
-            let detail = if notices.is_empty() { upf.host_changes().join("; ") } else { notices.join("; ") };
-            console.components(|c| c.set("n3", Condition::Up, at));
-            console.components(|c| c.set("n6", condition, detail));
+            show_user_plane(config, console, &upf);
             Ok(Some(upf))
         }
         Err(StartError::Bind { address, error }) => {

@@ -125,7 +125,7 @@ pub(crate) struct Fields {
     /// enabled or barred.
     #[arg(long)]
     status: Option<String>,
-    /// Phone number (MSISDN).
+    /// Number of the subscriber (MSISDN).
     #[arg(long)]
     msisdn: Option<String>,
     /// Slice with its data networks, the default one first: 1=internet,ims or 1-0000ab=internet. May be repeated.

@@ -198,9 +198,8 @@ fn emergency(s: &mut Section<'_, '_>) -> Emergency {
                 Err(_) => unreachable!("the default rate is valid"),
             },
         };
-        if !(1..=15).contains(&emergency.arp_priority) {
-            s.refuse("arp_priority", "the priority is out of bounds", "write 1 to 15");
-        }
+        let is_priority = (1..=15).contains(&emergency.arp_priority);
+        s.bound("arp_priority", is_priority, "the priority is out of bounds", "1 to 15");
         emergency
     })
 }

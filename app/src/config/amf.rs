@@ -107,11 +107,7 @@ pub(super) fn amf_id(s: &mut Section<'_, '_>) -> AmfId {
     let region = s.value("region", 2u8, "AMF region, 0 to 255 (TS 23.003 §2.10.1).");
     let set = s.value("set", 1u16, "AMF set within the region, 0 to 1023.");
     let pointer = s.value("pointer", 0u8, "AMF pointer within the set, 0 to 63.");
-    if set > 1023 {
-        s.refuse("set", format!("{set} does not fit in 10 bits"), "write 0 to 1023");
-    }
-    if pointer > 63 {
-        s.refuse("pointer", format!("{pointer} does not fit in 6 bits"), "write 0 to 63");
-    }
+    s.bound("set", set <= 1023, format!("{set} does not fit in 10 bits"), "0 to 1023");
+    s.bound("pointer", pointer <= 63, format!("{pointer} does not fit in 6 bits"), "0 to 63");
     AmfId::from_octets([region, (set >> 2) as u8, (set << 6) as u8 | pointer & 0x3f])
 }

@@ -12,12 +12,14 @@ use whimbrel_ids::PlmnId;
 use whimbrel_open::broker::{BrokerConfig, Home, Policy};
 use whimbrel_open::id::{Domain, OperatorId};
 use whimbrel_open::msg::{Price, Qos, Subject, Trust};
+use whimbrel_security::HomeNetworkKeys;
 use whimbrel_store::BitRate;
 use whimbrel_veil::broker::Class;
 
 use super::open::{Currency, trust};
 use super::section::{Pass, Section};
 use super::value::words;
+use super::veil::SignedUnder;
 use super::yaml::{Node, NodeValue, Position};
 use super::{LoadError, Log, home_network_key, parse_as, service, text_of};
 
@@ -47,6 +49,10 @@ pub(crate) struct BrokerStore {
     pub(crate) domain: Domain,
     /// The home network of its ordinary UEs.
     pub(crate) home_plmn: Option<PlmnId>,
+    /// The PLMN of its veiled users.
+    pub(crate) veil_plmn: Option<PlmnId>,
+    /// The same private key, as it signs for them.
+    pub(crate) veil_signing: whimbrel_veil::crypto::SigningKey,
     pub(crate) store: PathBuf,
     /// The public key under which the broker signs, and the private one.
     pub(crate) key: whimbrel_open::crypto::VerifyingKey,
@@ -96,11 +102,16 @@ fn found(file: Option<&Path>) -> Result<(String, PathBuf), LoadError> {
 /// The defaults as commented YAML.
 pub(crate) fn defaults() -> String {
     let mut pass = Pass::printing();
-    read(&mut pass, &Node { at: Position::START, value: NodeValue::Null }, false);
+    all_keys(&mut pass);
     format!(
         "# Configuration of a broker (docs/open.md). `whimbrel broker init` writes one with keys and certificates.\n\n{}",
         pass.into_text()
     )
+}
+
+/// Every section, without a file.
+pub(super) fn all_keys(pass: &mut Pass) {
+    read(pass, &Node { at: Position::START, value: NodeValue::Null }, false);
 }
 
 fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<BrokerStore>) {
@@ -182,6 +193,8 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
     let known = signing.as_ref().map(|key| BrokerStore {
         domain: domain.clone(),
         home_plmn: home.as_ref().map(|h| h.plmn),
+        veil_plmn: veil.as_ref().map(|v| v.network),
+        veil_signing: whimbrel_veil::crypto::SigningKey::new(&secret),
         store: store.clone(),
         key: key.verifying_key(),
         signing: key.clone(),
@@ -230,6 +243,8 @@ struct Veil {
     slice_mb: u32,
     batches: u32,
     record: Option<PathBuf>,
+    home_keys: HomeNetworkKeys,
+    agencies: Vec<whimbrel_veil::crypto::VerifyingKey>,
 }
 
 impl Veil {
@@ -250,7 +265,8 @@ impl Veil {
             trust: trust.clone(),
             policy,
         };
-        VeilConfig { machine, store: veil_store(store), record: self.record }
+        let Self { record, home_keys, agencies, .. } = self;
+        VeilConfig { machine, store: veil_store(store), record, home_keys, agencies }
     }
 }
 
@@ -265,6 +281,10 @@ pub(crate) struct VeilConfig {
     pub(crate) machine: whimbrel_veil::broker::BrokerConfig,
     pub(crate) store: PathBuf,
     pub(crate) record: Option<PathBuf>,
+    /// Of the SUCIs of its ordinary UEs.
+    pub(crate) home_keys: HomeNetworkKeys,
+    /// Whose orders are passed on.
+    pub(crate) agencies: Vec<whimbrel_veil::crypto::VerifyingKey>,
 }
 
 fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
@@ -288,7 +308,16 @@ fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
             "All that the broker receives, sends and stores of veiled users is appended here, to see what it learns. It holds identities: not in service.",
         );
         let class = Class { qos, filters: Vec::new() };
-        Some(Veil { network: network?, operators, class, group, validity, slice_mb, batches, record })
+        // The ordinary UEs of `plmn`: operators authenticate them without learning which they are.
+        let home_keys = super::typed::home_network_keys(&home_network_key::read(s));
+        let agencies = s.list::<SignedUnder>(
+            "agencies",
+            vec![],
+            "Public keys of the agencies whose orders to intercept and to locate are passed on.",
+        );
+        let agencies = agencies.into_iter().map(|key| key.0).collect();
+        let network = network?;
+        Some(Veil { network, operators, class, group, validity, slice_mb, batches, record, home_keys, agencies })
     })
 }
 

@@ -35,18 +35,15 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Buffering {
         within(s, "octets_per_session", bounds.octets_per_session.into(), u32::MAX.into());
         within(s, "packets", bounds.packets.into(), HELD_MAX as u64);
         within(s, "octets", bounds.octets.into(), u32::MAX.into());
-        if bounds.strays > STRAYS_MAX {
-            s.refuse("strays", format!("{} is out of bounds", bounds.strays), format!("write 0 to {STRAYS_MAX}"));
-        }
-        if bounds.age.is_zero() || bounds.age > Buffering::AGE_MAX {
-            s.refuse("age", "it is out of bounds".to_owned(), "write 1ms to 3h");
-        }
+        let what = format!("{} is out of bounds", bounds.strays);
+        s.bound("strays", bounds.strays <= STRAYS_MAX, what, format!("0 to {STRAYS_MAX}"));
+        let is_within = !bounds.age.is_zero() && bounds.age <= Buffering::AGE_MAX;
+        s.bound("age", is_within, "it is out of bounds", "1ms to 3h");
         bounds
     })
 }
 
 fn within(s: &mut Section<'_, '_>, key: &str, value: u64, most: u64) {
-    if !(1..=most).contains(&value) {
-        s.refuse(key, format!("{value} is out of bounds"), format!("write 1 to {most}"));
-    }
+    let is_within = (1..=most).contains(&value);
+    s.bound(key, is_within, format!("{value} is out of bounds"), format!("1 to {most}"));
 }

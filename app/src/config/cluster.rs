@@ -121,13 +121,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             "A replica that has not confirmed a UE's state for this long is replaced by another CPF: 1 s \
              to 1 h.",
         );
-        if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&outdated_after) {
-            s.refuse("outdated_after", "a procedure takes seconds, and logs are not kept for days", "write 1s to 1h");
-        }
+        let is_within = (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&outdated_after);
+        s.bound("outdated_after", is_within, "a procedure takes seconds, and logs are not kept for days", "1s to 1h");
         let log_mib = s.value("log_mib", 512u32, "MiB of all UEs' logs together, which are kept until the replicas have confirmed a checkpoint: 1 to 65,536.");
-        if !(1..=65_536).contains(&log_mib) {
-            s.refuse("log_mib", format!("{log_mib} is out of bounds"), "write 1 to 65536");
-        }
+        s.bound("log_mib", (1..=65_536).contains(&log_mib), format!("{log_mib} is out of bounds"), "1 to 65536");
         let interval = s.value(
             "heartbeat_interval",
             Duration::from_millis(20),
@@ -201,9 +198,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         };
         let pair = number.filter(|_| !etcd.endpoints.is_empty()).map(|number| PairOf { etcd, name, number, home, lease, host: None });
         let most = Configuration::BACKUPS_MAX;
-        if replicas > most {
-            s.refuse("replicas", format!("{replicas} replicas of a UE are of no use"), format!("write 0 to {most}"));
-        }
+        let what = format!("{replicas} replicas of a UE are of no use");
+        s.bound("replicas", replicas <= most, what, format!("0 to {most}"));
         let heartbeat = Timing::new(interval, misses);
         #[cfg(any(test, feature = "bench"))]
         let heartbeat = if experiment { Timing::experiment(interval, misses) } else { heartbeat };

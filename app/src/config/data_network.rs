@@ -243,10 +243,8 @@ fn check(s: &mut Section<'_, '_>, network: &DataNetwork) {
     }
     // RFC 791 §3.1 and RFC 8200 §5 give the lower bound, an N3 of jumbo frames the upper.
     let least = if network.ipv6_pool.is_some() { 1280 } else { 576 };
-    if !(least..=8900).contains(&network.mtu) {
-        let what = format!("an MTU of {} octets does not carry IP here", network.mtu);
-        s.refuse("mtu", what, format!("write {least} to 8900"));
-    }
+    let what = format!("an MTU of {} octets does not carry IP here", network.mtu);
+    s.bound("mtu", (least..=8900).contains(&network.mtu), what, format!("{least} to 8900"));
 }
 
 fn check_pools(
@@ -254,19 +252,10 @@ fn check_pools(
     ipv4_pool: Option<Prefix<Ipv4Addr>>,
     ipv6_pool: Option<Prefix<Ipv6Addr>>,
 ) {
-    if let Some(pool) = ipv4_pool
-        && !(8..=29).contains(&pool.length)
-    {
-        s.refuse(
-            "ipv4_pool",
-            format!("/{} is not a valid size of a pool", pool.length),
-            "write a prefix of /8 to /29",
-        );
-    }
-    if let Some(pool) = ipv6_pool
-        && !(32..=63).contains(&pool.length)
-    {
-        let what = format!("/{} cannot be split into a /64 for each session", pool.length);
-        s.refuse("ipv6_pool", what, "write a prefix of /32 to /63");
-    }
+    let length = ipv4_pool.map_or(8, |pool| pool.length);
+    let what = format!("/{length} is not a valid size of a pool");
+    s.bound("ipv4_pool", (8..=29).contains(&length), what, "a prefix of /8 to /29");
+    let length = ipv6_pool.map_or(32, |pool| pool.length);
+    let what = format!("/{length} cannot be split into a /64 for each session");
+    s.bound("ipv6_pool", (32..=63).contains(&length), what, "a prefix of /32 to /63");
 }

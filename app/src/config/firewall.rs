@@ -75,10 +75,8 @@ fn timeouts(s: &mut Section<'_, '_>) -> Timeouts {
     let least = Timeouts::LEAST;
     let mut time = |key, default, least: Duration, doc| {
         let given: Duration = s.value(key, default, doc);
-        if given < least {
-            let what = format!("{} is below the lower bound", given.show());
-            s.refuse(key, what, format!("write {} or more", least.show()));
-        }
+        let what = format!("{} is below the lower bound", given.show());
+        s.bound(key, given >= least, what, format!("{} or more", least.show()));
         given
     };
     Timeouts {
@@ -112,16 +110,9 @@ fn check_rules(s: &mut Section<'_, '_>, on: bool, f: &Firewall) {
         let what = format!("the list has {} rules", f.rules.len());
         s.refuse("rules", what, format!("keep at most {FIREWALL_RULES_MAX}, each range of ports counted"));
     }
-    if !(1..=FLOWS_MAX).contains(&f.flows_max) {
-        s.refuse(
-            "flows",
-            format!("{} flows are out of bounds", f.flows_max),
-            format!("write 1 to {FLOWS_MAX}"),
-        );
-    }
-    if f.flows_per_ue == 0 {
-        s.refuse("flows_per_ue", "without flows a UE can send nothing", "write 1 to 65535");
-    }
+    let what = format!("{} flows are out of bounds", f.flows_max);
+    s.bound("flows", (1..=FLOWS_MAX).contains(&f.flows_max), what, format!("1 to {FLOWS_MAX}"));
+    s.bound("flows_per_ue", f.flows_per_ue != 0, "without flows a UE can send nothing", "1 to 65535");
     let Some(nat) = &f.nat else { return };
     if !on {
         s.refuse("nat_pool", "the firewall, which translates addresses, is not enabled", "write `on: true`");

@@ -154,13 +154,8 @@ pub(super) fn markings(root: &mut Section<'_, '_>) -> BTreeMap<FiveQi, u8> {
     let all = root.sections("markings", 0, doc, |s, _| {
         let five_qi = FiveQi(s.value("five_qi", 5, "5QI (TS 23.501 table 5.7.4-1)."));
         let dscp = s.value("dscp", 0, "0 to 63 (RFC 2474).");
-        if dscp > 63 {
-            s.refuse(
-                "dscp",
-                InvalidFlow::Dscp(dscp).to_string(),
-                "write 0 to 63, such as 46 for expedited forwarding",
-            );
-        }
+        let bounds = "0 to 63, such as 46 for expedited forwarding";
+        s.bound("dscp", dscp <= 63, InvalidFlow::Dscp(dscp).to_string(), bounds);
         (five_qi, dscp)
     });
     all.into_iter().collect()
@@ -177,9 +172,8 @@ pub(super) fn downlink_data(root: &mut Section<'_, '_>) -> Buffering {
             "Delay between the first packet and the paging, up to 12s in steps of 50ms, so that UEs that connect anyway are not paged.",
         );
         let units = u8::try_from(delay.as_millis() / UNIT.as_millis()).unwrap_or(u8::MAX);
-        if UNIT * u32::from(units) != delay || delay > Duration::from_secs(12) {
-            s.refuse("notification_delay", "it cannot be coded in PFCP", "write 0ms to 12s in steps of 50ms");
-        }
+        let is_codable = UNIT * u32::from(units) == delay && delay <= Duration::from_secs(12);
+        s.bound("notification_delay", is_codable, "it cannot be coded in PFCP", "0ms to 12s in steps of 50ms");
         Buffering {
             notification_delay: units,
             packets: s.optional("packets", "64", "Packets of one session. Default: that of the UPF."),

@@ -168,17 +168,14 @@ pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
         }
         nonzero(s, "port", n2.port);
         nonzero(s, "udp_port", n2.udp_port);
-        if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&n2.heartbeat_interval) {
-            let fix = "write 100ms to 1h";
-            s.refuse("sctp_heartbeat_interval", "HEARTBEATs would be sent too often, or too seldom", fix);
-        }
-        if !(1..=20).contains(&n2.path_max_retrans) {
-            let what = format!("{} retransmissions are too few, or too many", n2.path_max_retrans);
-            s.refuse("sctp_path_max_retrans", what, "write 1 to 20");
-        }
-        if !(RTO_MIN..=Duration::from_secs(60)).contains(&n2.rto_max) {
-            s.refuse("sctp_rto_max", "a timeout is at least 400 ms and at most 60 s", "write 400ms to 60s");
-        }
+        let is_within =
+            (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&n2.heartbeat_interval);
+        let what = "HEARTBEATs would be sent too often, or too seldom";
+        s.bound("sctp_heartbeat_interval", is_within, what, "100ms to 1h");
+        let what = format!("{} retransmissions are too few, or too many", n2.path_max_retrans);
+        s.bound("sctp_path_max_retrans", (1..=20).contains(&n2.path_max_retrans), what, "1 to 20");
+        let is_within = (RTO_MIN..=Duration::from_secs(60)).contains(&n2.rto_max);
+        s.bound("sctp_rto_max", is_within, "a timeout is at least 400 ms and at most 60 s", "400ms to 60s");
         n2
     })
 }
@@ -232,14 +229,12 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
                  Packets of a session are also accepted from the address that the SMF names for it, or for any other session.",
             ),
         };
-        if n3.busy_poll_us > BUSY_POLL_US_MAX {
-            let what = format!("busy polling for {} microseconds means that threads never sleep", n3.busy_poll_us);
-            s.refuse("busy_poll_us", what, format!("write 0 to {BUSY_POLL_US_MAX}"));
-        }
-        if !n3.threads.is_power_of_two() || n3.threads > SHARDS_MAX {
-            let what = format!("{} packet threads are not possible", n3.threads);
-            s.refuse("threads", what, format!("write 1, 2, 4, 8 or {SHARDS_MAX}"));
-        }
+        let what = format!("busy polling for {} microseconds means that threads never sleep", n3.busy_poll_us);
+        let bounds = format!("0 to {BUSY_POLL_US_MAX}");
+        s.bound("busy_poll_us", n3.busy_poll_us <= BUSY_POLL_US_MAX, what, bounds);
+        let is_possible = n3.threads.is_power_of_two() && n3.threads <= SHARDS_MAX;
+        let what = format!("{} packet threads are not possible", n3.threads);
+        s.bound("threads", is_possible, what, format!("1, 2, 4, 8 or {SHARDS_MAX}"));
         if n3.address.is_unspecified() {
             s.refuse(
                 "address",
@@ -310,16 +305,12 @@ pub(super) fn n6(root: &mut Section<'_, '_>) -> N6 {
         let fits = (1..=13).contains(&n6.device.len())
             && n6.device.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
             && !matches!(n6.device.as_str(), "." | "..");
-        if !fits {
-            let what = format!("`{}` is not a valid name of a network device", n6.device);
-            s.refuse("device", what, "write 1 to 13 letters, digits, `-`, `_` or `.`");
-        }
+        let what = format!("`{}` is not a valid name of a network device", n6.device);
+        s.bound("device", fits, what, "1 to 13 letters, digits, `-`, `_` or `.`");
         n6
     })
 }
 
 fn nonzero(s: &mut Section<'_, '_>, key: &str, port: u16) {
-    if port == 0 {
-        s.refuse(key, "port 0 does not exist", "write 1 to 65535");
-    }
+    s.bound(key, port != 0, "port 0 does not exist", "1 to 65535");
 }

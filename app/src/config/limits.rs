@@ -78,7 +78,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
 }
 
 fn within(s: &mut Section<'_, '_>, key: &str, value: u32, least: u32, most: u32) {
-    if !(least..=most).contains(&value) {
-        s.refuse(key, format!("{value} is out of bounds"), format!("write {least} to {most}"));
-    }
+    let is_within = (least..=most).contains(&value);
+    s.bound(key, is_within, format!("{value} is out of bounds"), format!("{least} to {most}"));
 }

@@ -1,6 +1,7 @@
 //! Memory of UE contexts, and where those go that are seldom used.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Config;
@@ -13,7 +14,7 @@ const LIMIT_MIN: u64 = 64 << 20;
 /// Where UEs at rest are stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
-    /// The memory of this process; `None`: UEs do not rest.
+    /// The memory of this process, in a unit of each CPF; `None`: UEs do not rest.
     pub(crate) limit: Option<Octets>,
     pub(crate) slow: Slow,
     pub(crate) file: Option<PathBuf>,
@@ -29,6 +30,42 @@ pub(crate) enum Slow {
     Zram,
     /// A file.
     File,
+}
+
+/// The same for a CPF that is a process of its own, on its command line.
+#[derive(clap::Args)]
+pub(crate) struct MemoryOptions {
+    /// Memory of this CPF, such as "8 GiB": UEs without messages rest, and records that are seldom used go to the slow tier.
+    #[arg(long, value_name = "SIZE", value_parser = |text: &str| Octets::read(text))]
+    memory: Option<Octets>,
+    /// The slow tier: none, zram (the kernel's swap, which has to be on), or file.
+    #[arg(long, value_name = "TIER", default_value = "none", requires = "memory", value_parser = |text: &str| Slow::read(text))]
+    slow: Slow,
+    /// Path of the file with `--slow file`. It has no name once it is open.
+    #[arg(long, value_name = "FILE", required_if_eq("slow", "file"))]
+    slow_file: Option<PathBuf>,
+    /// A UE rests after so many milliseconds without messages.
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    rest_after_ms: u64,
+}
+
+impl MemoryOptions {
+    pub(crate) fn memory(self) -> Memory {
+        let rest_after = Duration::from_millis(self.rest_after_ms);
+        Memory { limit: self.memory, slow: self.slow, file: self.slow_file, rest_after }
+    }
+
+    /// The arguments for a CPF of a unit, whose file has this name without one in the configuration.
+    pub(crate) fn arguments(memory: &Memory, file: &Path) -> Vec<OsString> {
+        let Some(limit) = memory.limit else { return Vec::new() };
+        let mut arguments: Vec<OsString> = vec!["--memory".into(), limit.show().into()];
+        arguments.extend(["--slow".into(), memory.slow.show().into()]);
+        arguments.extend(["--rest-after-ms".into(), memory.rest_after.as_millis().to_string().into()]);
+        if memory.slow == Slow::File {
+            arguments.extend(["--slow-file".into(), file.into()]);
+        }
+        arguments
+    }
 }
 
 words!(Slow { Slow::None = "none", Slow::Zram = "zram", Slow::File = "file", });
@@ -67,7 +104,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Memory {
             limit: s.optional(
                 "limit",
                 "8 GiB",
-                "Memory of this process, 64 MiB or more. Beyond it, records that are seldom used go to the slow tier. Nothing is refused: \
+                "Memory of this process, in a unit of each CPF, 64 MiB or more. Beyond it, records that are seldom used go to the slow tier. Nothing is refused: \
                  where the slow tier is full, missing or fails, they stay in memory.",
             ),
             slow: s.value(
@@ -83,12 +120,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Memory {
             ),
             rest_after: s.value("rest_after", Duration::from_secs(2), "A UE rests after this time without messages, 100ms to 1h."),
         };
-        if memory.limit.is_some_and(|limit| limit.0 < LIMIT_MIN) {
-            s.refuse("limit", "a core needs more memory".to_owned(), format!("write {} or more", Octets(LIMIT_MIN).show()));
-        }
-        if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&memory.rest_after) {
-            s.refuse("rest_after", "it is out of bounds".to_owned(), "write 100ms to 1h");
-        }
+        let is_enough = memory.limit.is_none_or(|limit| limit.0 >= LIMIT_MIN);
+        s.bound("limit", is_enough, "a core needs more memory", format!("{} or more", Octets(LIMIT_MIN).show()));
+        let is_within = (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&memory.rest_after);
+        s.bound("rest_after", is_within, "it is out of bounds", "100ms to 1h");
         memory
     })
 }
@@ -100,10 +135,10 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         let what = format!("a slow tier ({}) is not used without a limit", memory.slow.show());
         pass.refuse("memory.slow", what, "write `limit`, such as 8 GiB, or leave `slow` out");
     }
-    let cluster = config.cluster.listen.is_some() || config.cluster.pair.is_some() || config.unit.enabled;
-    if memory.limit.is_some() && cluster {
-        let what = "UEs are served by CPFs that are other processes, whose UEs do not rest";
-        pass.refuse("memory.limit", what, "leave it out, or serve UEs in this process");
+    let cluster = config.cluster.listen.is_some() || config.cluster.pair.is_some();
+    if memory.limit.is_some() && cluster && !config.unit.enabled {
+        let what = "UEs are served by CPFs that are other processes";
+        pass.refuse("memory.limit", what, "leave it out, and start `whimbrel cpf` with `--memory`");
     }
     if memory.file.is_some() && memory.slow != Slow::File {
         pass.refuse("memory.file", "the slow tier is no file", "write `slow: file`, or leave `file` out");
@@ -132,6 +167,27 @@ mod tests {
     }
 
     #[test]
+    fn a_cpf_of_a_unit_has_the_memory_of_the_configuration_on_its_command_line() {
+        #[derive(clap::Parser)]
+        struct CommandLine {
+            #[command(flatten)]
+            memory: MemoryOptions,
+        }
+        let rest_after = Duration::from_millis(1500);
+        for (limit, slow) in
+            [(Some(Octets(3 << 30)), Slow::File), (Some(Octets(1 << 30)), Slow::Zram), (None, Slow::None)]
+        {
+            let file = (slow == Slow::File).then(|| PathBuf::from("/var/ues"));
+            let memory = Memory { limit, slow, file: file.clone(), rest_after };
+            let arguments = MemoryOptions::arguments(&memory, Path::new("/var/ues"));
+            let line = std::iter::once("cpf".into()).chain(arguments);
+            let read = <CommandLine as clap::Parser>::try_parse_from(line).unwrap().memory.memory();
+            assert_eq!((read.limit, read.slow, read.file), (limit, slow, file));
+            assert!(limit.is_none() || read.rest_after == rest_after);
+        }
+    }
+
+    #[test]
     fn what_contradicts_a_memory_limit_is_named_with_its_key() {
         for (yaml, key) in [
             ("memory: { slow: file }", "memory.slow"),
@@ -140,12 +196,15 @@ mod tests {
             ("memory: { limit: 8 GiB, rest_after: 1ms }", "memory.rest_after"),
             ("memory: { limit: 8 GiB, slow: zarm }", "zram"),
             ("memory: { limit: 8 }", "GiB"),
-            ("memory: { limit: 8 GiB }\nunit: { enabled: true }", "memory.limit"),
+            ("memory: { limit: 8 GiB }\ncluster: { listen: \"127.0.0.1:7380\" }", "memory.limit"),
         ] {
             let problems = crate::config::parse(yaml, Path::new("m.yaml")).unwrap_err().to_string();
             assert!(problems.contains(key), "{yaml}: {problems}");
         }
-        for good in ["memory: { limit: 8 GiB, slow: file, file: /x }", "memory: { limit: 64 MiB }", ""] {
+        let of_unit = "memory: { limit: 8 GiB }\nunit: { enabled: true }";
+        for good in
+            ["memory: { limit: 8 GiB, slow: file, file: /x }", "memory: { limit: 64 MiB }", of_unit, ""]
+        {
             assert!(crate::config::parse(good, Path::new("m.yaml")).is_ok(), "{good}");
         }
     }

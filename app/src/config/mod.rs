@@ -14,6 +14,7 @@ mod detection;
 mod firewall;
 mod flow;
 mod foresight;
+mod gnb_positions;
 mod handover;
 mod home_network_key;
 mod interfaces;
@@ -24,8 +25,10 @@ pub(crate) mod open;
 mod overload;
 mod peer_amfs;
 pub(crate) mod problem;
+mod reference;
 mod refusals;
 mod router_link;
+pub(crate) mod secrets;
 mod section;
 mod service;
 mod timers;
@@ -49,10 +52,11 @@ use whimbrel_user::{Applications, Buffering, GuaranteedRates, SliceRate};
 
 pub(crate) use cluster::{Cluster, PairOf, SharedHost};
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
+pub(crate) use gnb_positions::GnbPosition;
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
 pub(crate) use limits::Limits;
-pub(crate) use memory::{Memory, Slow};
+pub(crate) use memory::{Memory, MemoryOptions, Slow};
 #[cfg(test)]
 pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;
@@ -97,6 +101,7 @@ pub(crate) struct Config {
     pub(crate) peer_amfs: PeerAmfs,
     pub(crate) handover: handover::Handover,
     pub(crate) foresight: foresight::Foresight,
+    pub(crate) gnb_positions: Vec<GnbPosition>,
     pub(crate) markings: BTreeMap<FiveQi, u8>,
     pub(crate) downlink_data: whimbrel_control::config::Buffering,
     pub(crate) store: Store,
@@ -193,8 +198,8 @@ fn redacted(node: &Node, path: &str, secrets: &[String]) -> serde_json::Value {
     }
 }
 
-/// The text of a configuration file.
-fn text_of(file: &Path) -> Result<String, LoadError> {
+/// The text of a configuration file. Errors: one sentence.
+pub(crate) fn text_of(file: &Path) -> Result<String, LoadError> {
     let cannot = |why: &dyn fmt::Display| {
         let fix = "name an existing file, or no file to use the defaults (`whimbrel config` prints them)";
         LoadError::File(format!("the configuration {} cannot be read: {why}; {fix}", file.display()))
@@ -238,7 +243,12 @@ pub(crate) struct Reloaded {
 
 /// Reloads the configuration. Keys on which UE identities, sockets and pools depend keep their values until the next start.
 pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, String> {
-    let (mut config, _) = load(file).map_err(|e| e.to_string())?;
+    let (config, _) = load(file).map_err(|e| e.to_string())?;
+    Ok(in_place_of(running, config))
+}
+
+/// A configuration in place of the running one, as far as that is possible without a restart.
+pub(crate) fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
     if let Some(place) = &running.place {
         config = place.configure(config);
     }
@@ -254,10 +264,10 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "foresight" foresight, "unit" unit, "open" open, "veil" veil, "store" store, "api" api, "log" log,
+        "cluster" cluster, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "open" open, "veil" veil, "store" store, "api" api, "log" log,
         "otlp" otlp, "memory" memory,
     );
-    Ok(Reloaded { config, kept })
+    Reloaded { config, kept }
 }
 
 /// The defaults as commented YAML.
@@ -269,6 +279,15 @@ pub(crate) fn defaults() -> String {
          # `whimbrel check FILE` reports the errors of a file before it is used.\n\n{}",
         pass.into_text()
     )
+}
+
+/// The reference of all keys as Markdown, `docs/reference/configuration.md`.
+pub(crate) fn reference() -> String {
+    let mut pass = Pass::describing();
+    all_keys(&mut pass, &Node { at: Position::START, value: NodeValue::Null });
+    let mut broker = Pass::describing();
+    broker::all_keys(&mut broker);
+    reference::page(&pass.into_reference(), &broker.into_reference())
 }
 
 /// The default configuration.
@@ -301,6 +320,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         peer_amfs: peer_amfs::read(&mut root),
         handover: handover::read(&mut root),
         foresight: foresight::read(&mut root),
+        gnb_positions: gnb_positions::read(&mut root),
         markings: flow::markings(&mut root),
         downlink_data: flow::downlink_data(&mut root),
         store: service::store(&mut root),

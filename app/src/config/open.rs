@@ -1,4 +1,4 @@
-//! Users of brokers (CellBricks, chapter 3): which are served, on what terms, and who this operator is to brokers.
+//! Users of brokers (CellBricks, chapter 3): which are served, on what terms, and the identity of this operator towards brokers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -51,23 +51,16 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OverloadRule {
                     "Percentage of new connections that gNBs are asked to reject, 1 to 99.",
                 ),
             };
-            if !(1..=100).contains(&rule.start_percent) {
-                s.refuse("start_percent", format!("{} is out of bounds", rule.start_percent), "write 1 to 100");
-            }
-            if rule.stop_percent == 0 || rule.stop_percent > rule.start_percent {
-                let fix = "write 1 to `start_percent`";
-                s.refuse("stop_percent", format!("{} is out of bounds", rule.stop_percent), fix);
-            }
-            if !(1..=100).contains(&rule.start_samples) {
-                s.refuse("start_samples", format!("{} is out of bounds", rule.start_samples), "write 1 to 100");
-            }
-            if rule.stop_delay > rule.start_delay || rule.stop_delay.is_zero() {
-                s.refuse("stop_delay_ms", "it is out of bounds".to_string(), "write 1 to `start_delay_ms`");
-            }
-            if !(1..=99).contains(&rule.reduction_percent) {
-                let what = format!("{} is out of bounds", rule.reduction_percent);
-                s.refuse("reduction_percent", what, "write 1 to 99");
-            }
+            let out = |value: u32| format!("{value} is out of bounds");
+            let (start, stop) = (rule.start_percent, rule.stop_percent);
+            s.bound("start_percent", (1..=100).contains(&start), out(start.into()), "1 to 100");
+            s.bound("stop_percent", stop != 0 && stop <= start, out(stop.into()), "1 to `start_percent`");
+            let samples = rule.start_samples;
+            s.bound("start_samples", (1..=100).contains(&samples), out(samples.into()), "1 to 100");
+            let is_lower = rule.stop_delay <= rule.start_delay && !rule.stop_delay.is_zero();
+            s.bound("stop_delay_ms", is_lower, "it is out of bounds", "1 to `start_delay_ms`");
+            let reduction = rule.reduction_percent;
+            s.bound("reduction_percent", (1..=99).contains(&reduction), out(reduction.into()), "1 to 99");
             rule
         },
     )

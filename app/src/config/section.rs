@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::problem::{Problem, did_you_mean};
+use super::reference::{Entry, Reference, kind_of};
 use super::value::Value;
 use super::yaml::{Key, Node, NodeValue, Position};
 
@@ -31,12 +32,24 @@ pub(crate) struct Pass {
     pub(crate) files: Vec<std::path::PathBuf>,
     /// Dotted paths of the values that no message repeats.
     pub(crate) secrets: Vec<String>,
+    /// The keys by section, while the reference is written.
+    reference: Option<Reference>,
 }
 
 impl Pass {
     /// A pass that prints the defaults.
     pub(crate) fn printing() -> Self {
         Self { text: Some(String::new()), ..Self::default() }
+    }
+
+    /// A pass that collects the reference of all keys.
+    pub(crate) fn describing() -> Self {
+        Self { reference: Some(Reference::default()), ..Self::printing() }
+    }
+
+    /// The collected reference.
+    pub(crate) fn into_reference(self) -> Reference {
+        self.reference.unwrap_or_default()
     }
 
     /// Whether this pass prints the defaults and reads no file.
@@ -124,8 +137,39 @@ impl<'p, 'n> Section<'p, 'n> {
         self.pass.refuse(&path, what, fix);
     }
 
+    /// Has the reference show the bounds of a key.
+    pub(crate) fn show_bounds(&mut self, key: &str, bounds: &str) {
+        if let Some(reference) = &mut self.pass.reference {
+            reference.bound(&self.path, key, bounds.into());
+        }
+    }
+
+    /// Refuses the value of a key that is out of its bounds. The reference shows `bounds`; after "write" they are the fix.
+    pub(crate) fn bound(
+        &mut self,
+        key: &str,
+        is_within: bool,
+        what: impl Into<String>,
+        bounds: impl AsRef<str>,
+    ) {
+        let bounds = bounds.as_ref();
+        self.show_bounds(key, bounds);
+        if !is_within {
+            self.refuse(key, what, format!("write {bounds}"));
+        }
+    }
+
+    /// Adds a key to the reference, if this pass collects one.
+    fn describe(&mut self, key: &'static str, kind: String, default: String, doc: &str) {
+        if let Some(reference) = &mut self.pass.reference {
+            let entry = Entry { key, kind, default, bounds: Vec::new(), doc: doc.into() };
+            reference.add(&self.path, entry);
+        }
+    }
+
     /// A value with a default.
     pub(crate) fn value<T: Value>(&mut self, key: &'static str, default: T, doc: &str) -> T {
+        self.describe(key, kind_of::<T>(), format!("`{}`", default.show()), doc);
         if let Some(node) = self.take(key, doc, &format!("{key}: {}", default.show())) {
             return self.scalar(key, node).unwrap_or(default);
         }
@@ -134,6 +178,7 @@ impl<'p, 'n> Section<'p, 'n> {
 
     /// A value without a default; the printed text shows the example commented out.
     pub(crate) fn optional<T: Value>(&mut self, key: &'static str, example: &str, doc: &str) -> Option<T> {
+        self.describe(key, kind_of::<T>(), format!("none; example: `{example}`"), doc);
         let node = self.take(key, doc, &format!("# {key}: {example}"))?;
         self.scalar(key, node)
     }
@@ -141,6 +186,7 @@ impl<'p, 'n> Section<'p, 'n> {
     /// A list of values; a single value is a list of one.
     pub(crate) fn list<T: Value>(&mut self, key: &'static str, default: Vec<T>, doc: &str) -> Vec<T> {
         let shown: Vec<String> = default.iter().map(Value::show).collect();
+        self.describe(key, format!("list: {}", kind_of::<T>()), format!("`[{}]`", shown.join(", ")), doc);
         let Some(node) = self.take(key, doc, &format!("{key}: [{}]", shown.join(", "))) else {
             return default;
         };
@@ -160,6 +206,9 @@ impl<'p, 'n> Section<'p, 'n> {
         self.part();
         let node = self.take(key, doc, &format!("{key}:"));
         let path = self.path(key);
+        if let Some(reference) = &mut self.pass.reference {
+            reference.begin(&path, doc);
+        }
         let map = node.map_or(&[][..], |node| map_of(self.pass, node, &path));
         self.pass.depth += 1;
         let mut inner = Section { pass: self.pass, path, map, known: Vec::new() };
@@ -188,11 +237,20 @@ impl<'p, 'n> Section<'p, 'n> {
             }
             None => &[],
         };
-        let count = if node.is_some() { items.len() } else { default_items };
         let list = self.path(key);
+        // The reference describes one item of each list.
+        let count = match &mut self.pass.reference {
+            Some(reference) => {
+                reference.begin(&format!("{list}[]"), doc);
+                1
+            }
+            None if node.is_some() => items.len(),
+            None => default_items,
+        };
         let mut values = Vec::new();
         for i in 0..count {
-            let path = format!("{list}[{i}]");
+            let path =
+                if self.pass.reference.is_some() { format!("{list}[]") } else { format!("{list}[{i}]") };
             let map = match items.get(i) {
                 Some(item) => {
                     self.pass.positions.insert(path.clone(), item.at);

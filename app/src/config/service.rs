@@ -142,9 +142,8 @@ const SIGNALLING_MIB_MAX: u32 = 4096;
 fn signalling(s: &mut Section<'_, '_>) -> u32 {
     let doc = "Memory for the messages of UEs that the console shows, in MiB: 16 hold some 80,000 messages. 0: none is kept.";
     let mib = s.value("signalling_mib", 16u32, doc);
-    if mib > SIGNALLING_MIB_MAX {
-        s.refuse("signalling_mib", format!("is above {SIGNALLING_MIB_MAX}"), "write less");
-    }
+    let bounds = format!("0 to {SIGNALLING_MIB_MAX}");
+    s.bound("signalling_mib", mib <= SIGNALLING_MIB_MAX, format!("{mib} is out of bounds"), bounds);
     mib
 }
 

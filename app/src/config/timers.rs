@@ -135,27 +135,21 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
             ("follow_on", timers.follow_on),
         ];
         for (key, duration) in bounded {
-            if duration < Duration::from_millis(100) || duration > min(10) {
-                k.refuse(key, format!("{} is out of bounds", duration.show()), "write 100ms to 10min");
-            }
+            let is_within = (Duration::from_millis(100)..=min(10)).contains(&duration);
+            k.bound(key, is_within, format!("{} is out of bounds", duration.show()), "100ms to 10min");
         }
         let inactivity = timers.session_inactivity;
-        if inactivity.subsec_nanos() != 0 || inactivity > min(24 * 60) {
-            let what = format!("{} cannot be measured by a UPF", inactivity.show());
-            k.refuse("session_inactivity", what, "write whole seconds up to 24h, or 0s");
-        }
-        if timers.session_setup >= UE_SESSION_WAIT {
-            let what = format!(
-                "{} is longer than a UE waits for a session, which is {} (five times T3580, TS 24.501 §6.4.1.6)",
-                timers.session_setup.show(),
-                UE_SESSION_WAIT.show()
-            );
-            k.refuse("session_setup", what, "write less than 80s");
-        }
-        if timers.release_delay > T3540 {
-            let what = format!("{} is longer than UEs wait for the release (T3540)", timers.release_delay.show());
-            k.refuse("release_delay", what, "write 0s to 10s");
-        }
+        let is_measurable = inactivity.subsec_nanos() == 0 && inactivity <= min(24 * 60);
+        let what = format!("{} cannot be measured by a UPF", inactivity.show());
+        k.bound("session_inactivity", is_measurable, what, "whole seconds up to 24h, or 0s");
+        let what = format!(
+            "{} is longer than a UE waits for a session, which is {} (five times T3580, TS 24.501 §6.4.1.6)",
+            timers.session_setup.show(),
+            UE_SESSION_WAIT.show()
+        );
+        k.bound("session_setup", timers.session_setup < UE_SESSION_WAIT, what, "less than 80s");
+        let what = format!("{} is longer than UEs wait for the release (T3540)", timers.release_delay.show());
+        k.bound("release_delay", timers.release_delay <= T3540, what, "0s to 10s");
         timers
     })
 }
@@ -171,6 +165,7 @@ pub(super) fn check_codable(
     units: &[u64],
     element: &str,
 ) {
+    k.show_bounds(key, &format!("codable in {element}"));
     if !is_codable(duration, units) {
         let what = format!("{} cannot be coded in {element}, in which UEs get it", duration.show());
         k.refuse(key, what, format!("write {}, the nearest codable value", nearest(duration, units).show()));

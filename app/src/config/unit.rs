@@ -51,10 +51,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
                 "CTAs and CPFs reach each other through shared memory. If false, over sealed sockets, as functions on several hosts do.",
             ),
         };
-        if !(2..=CPFS_MAX).contains(&unit.cpfs) {
-            let what = format!("{} CPFs are too few for a replica of each UE, or too many", unit.cpfs);
-            s.refuse("cpfs", what, format!("write 2 to {CPFS_MAX}"));
-        }
+        let what = format!("{} CPFs are too few for a replica of each UE, or too many", unit.cpfs);
+        s.bound("cpfs", (2..=CPFS_MAX).contains(&unit.cpfs), what, format!("2 to {CPFS_MAX}"));
         unit
     })
 }

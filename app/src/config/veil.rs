@@ -22,7 +22,7 @@ use super::value::Value;
 
 /// A public key of 64 hexadecimal digits, under which a broker or a witness signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SignedUnder(VerifyingKey);
+pub(super) struct SignedUnder(pub(super) VerifyingKey);
 
 impl Value for SignedUnder {
     fn read(text: &str) -> Result<Self, String> {
@@ -53,6 +53,17 @@ impl Value for SealedTo {
     fn show(&self) -> String {
         format!("\"{}\"", whimbrel_broker::hex(&self.0.0))
     }
+}
+
+/// An agency whose orders are carried out (docs/veil.md).
+#[derive(Clone, Debug)]
+pub(crate) struct Agency {
+    /// Under which it signs orders.
+    pub(crate) key: VerifyingKey,
+    /// To which answers and copies are sealed.
+    pub(crate) share: Share,
+    /// Where copies of intercepted sessions go, as UDP datagrams.
+    pub(crate) collector: Option<SocketAddr>,
 }
 
 /// How the broker is reached.
@@ -101,6 +112,8 @@ pub(crate) struct Veil {
     pub(crate) dnn: Dnn,
     pub(crate) answer_within: Duration,
     pub(crate) questions_per_gnb: u32,
+    /// Whether ordinary UEs of the broker are authenticated by it, hidden from this operator.
+    pub(crate) ordinary_ues: bool,
     pub(crate) tls_roots: PathBuf,
     pub(crate) way: Way,
     /// Where connections come from.
@@ -115,12 +128,23 @@ pub(crate) struct Veil {
     pub(crate) broadcast_file: Option<PathBuf>,
     /// Where all that passes between this operator and the broker is recorded.
     pub(crate) record: Option<PathBuf>,
+    /// Whose orders are carried out.
+    pub(crate) agencies: Vec<Agency>,
+    /// How often the broker is asked for orders, for each session group with a session.
+    pub(crate) orders_every: Duration,
+    /// Where this host gets the copies that UPFs make of intercepted sessions, to seal them.
+    pub(crate) li_function: Option<IpAddr>,
 }
 
 impl Config {
     /// Where the tokens are kept: beside the store.
     pub(crate) fn veil_wallet(&self) -> PathBuf {
         self.store.path.with_extension("wallet")
+    }
+
+    /// Where the keys of session groups are kept for a restart, encrypted: beside the store.
+    pub(crate) fn veil_groups(&self) -> PathBuf {
+        self.store.path.with_extension("groups")
     }
 
     /// Where the secrets of reported sessions are kept, by which they are claimed: beside the store.
@@ -138,6 +162,7 @@ impl Veil {
             dnn: self.dnn.clone(),
             answer_timeout: self.answer_within,
             questions_per_gnb: self.questions_per_gnb,
+            ordinary_ues: self.ordinary_ues,
         }
     }
 }
@@ -179,6 +204,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             "questions_per_gnb",
             control::Open::QUESTIONS_PER_GNB,
             "Questions to the broker per second that UEs of one gNB may cause.",
+        );
+        let ordinary_ues = s.value(
+            "ordinary_ues",
+            false,
+            "Ordinary UEs of `plmn` are the broker's users: the broker authenticates them, and this operator does not learn which they are. Its own subscribers are then not served.",
         );
         let tls_roots = s.value::<PathBuf>(
             "tls_roots",
@@ -227,6 +257,17 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             "record",
             "/var/lib/whimbrel/veil.record",
             "Everything that passes between this operator and the broker is appended here, to see what is learnt by it. It holds secrets: not in service.",
+        );
+        let agencies = agencies(s);
+        let orders_every = s.value(
+            "orders_every",
+            Duration::from_secs(1),
+            "How often the broker is asked for orders of agencies, for each session group in which a UE is served.",
+        );
+        let li_function = s.optional::<IpAddr>(
+            "li_function",
+            "192.0.2.6",
+            "Address of this host at which UPFs' copies of intercepted sessions arrive in GTP-U, to be sealed to the agency. Not that of N3.",
         );
         let broker = broker?;
         let given = [
@@ -293,6 +334,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             dnn,
             answer_within,
             questions_per_gnb,
+            ordinary_ues,
             tls_roots,
             way,
             source,
@@ -302,8 +344,33 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             claim_every: claim_every.max(Duration::from_secs(1)),
             broadcast_file,
             record,
+            agencies,
+            orders_every: orders_every.max(ORDERS_EVERY_MIN),
+            li_function,
         })
     })
+}
+
+/// The broker is not asked for orders more often.
+const ORDERS_EVERY_MIN: Duration = Duration::from_millis(100);
+
+fn agencies(s: &mut Section<'_, '_>) -> Vec<Agency> {
+    let doc = "Agencies whose orders to intercept a session, or to say where its UE is, are carried out. Each item: `key`, under which it signs; `sealed_to`, its key for answers; `collector`, where copies go.";
+    let read: Vec<Option<Agency>> = s.sections("agencies", 0, doc, |s, _| {
+        let key = s.optional::<SignedUnder>("key", "\"64 digits\"", "");
+        let share = s.optional::<SealedTo>("sealed_to", "\"64 digits\"", "");
+        let collector = s.optional::<SocketAddr>("collector", "192.0.2.9:7655", "");
+        let (Some(SignedUnder(key)), Some(SealedTo(share))) = (key, share) else {
+            s.refuse(
+                "key",
+                "an agency needs `key` and `sealed_to`",
+                "write what `whimbrel agency key` printed",
+            );
+            return None;
+        };
+        Some(Agency { key, share, collector })
+    });
+    read.into_iter().flatten().collect()
 }
 
 fn relay(s: &mut Section<'_, '_>) -> Option<(Place, EpochKey)> {
@@ -311,11 +378,8 @@ fn relay(s: &mut Section<'_, '_>) -> Option<(Place, EpochKey)> {
     s.section("relay", doc, |s| {
         let domain = s.optional::<Domain>("domain", "relay.example", "");
         let address = s.optional::<SocketAddr>("address", "192.0.2.8:7443", "");
-        let key = s.optional::<SealedTo>(
-            "gateway_key",
-            "\"64 digits\"",
-            "As `whimbrel veil relay-key` printed it.",
-        );
+        let key =
+            s.optional::<SealedTo>("gateway_key", "\"64 digits\"", "As `whimbrel relay key` printed it.");
         let id = s.value("gateway_key_id", 1u8, "");
         let place = Place { domain: domain?, address: address? };
         Some((place, EpochKey { id, public: key?.0 }))
@@ -334,6 +398,9 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             "there is no such data network",
             "add it to `data_networks`, or name one of them",
         );
+    }
+    if veil.li_function == Some(config.n3.address) {
+        pass.refuse("veil.li_function", "it is the address of N3", "name another address of this host");
     }
     if veil.answer_within.is_zero() || veil.answer_within >= Duration::from_secs(15) {
         pass.refuse(

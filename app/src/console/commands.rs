@@ -13,6 +13,7 @@ use whimbrel_control::smf::Modification;
 use whimbrel_control::{Locate, UeId};
 use whimbrel_ids::{GlobalGnbId, PduSessionId, Supi};
 
+use super::cluster::ClusterView;
 use super::locked;
 use super::view::{ForesightView, GnbView, OverloadView, UePage, UeView, WarningView};
 use crate::config::Config;
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     ListUes(UesRequest, oneshot::Sender<UePage>),
     /// One UE, if it exists.
     ShowUe(Supi, oneshot::Sender<Option<UeView>>),
+    /// The processes that serve UEs.
+    Cluster(oneshot::Sender<ClusterView>),
     /// The gNBs that are up.
     ListGnbs(oneshot::Sender<Vec<GnbView>>),
     /// Deregister a UE (TS 23.502 §4.2.2.3.3). Answer: the operation; `None` if there is no such UE.

@@ -37,6 +37,11 @@ impl Components {
         self.0.insert(name, Component { name: name.into(), condition, detail: detail.into() });
     }
 
+    /// A part.
+    pub(crate) fn get(&self, name: &str) -> Option<&Component> {
+        self.0.get(name)
+    }
+
     /// The parts by name.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Component> {
         self.0.values()

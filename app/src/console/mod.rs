@@ -4,6 +4,7 @@
 //! thread has (UEs, gNBs) is queried by [`Command`]s: a bounded queue, with an eventfd that wakes the control thread. Locks are
 //! held only for the copy of what is shown.
 
+mod cluster;
 mod commands;
 mod components;
 mod events;
@@ -11,13 +12,18 @@ mod history;
 mod metrics;
 mod operations;
 mod signalling;
+mod taps;
 mod view;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use whimbrel_control::config::Config;
 use whimbrel_ids::Instant;
 
+#[cfg(test)]
+pub(crate) use cluster::Moment;
+pub(crate) use cluster::{ClusterView, CpfView, CtaView, LogView, ReplicasView, Timeline, UpfView};
 pub(crate) use commands::{AskError, Command, Commands, UesRequest};
 pub(crate) use components::{Component, Components, Condition};
 pub(crate) use events::{EventRecord, Events, Level};
@@ -27,6 +33,7 @@ pub(crate) use metrics::{Metric, Metrics, NasDropReason, ProcedureName, Sample, 
 pub(crate) use operations::Finding;
 pub(crate) use operations::{OperationState, OperationView, Operations, Target};
 pub(crate) use signalling::{Interface, Message, Names, Signalling};
+pub(crate) use taps::{Taps, TunnelEnd};
 pub(crate) use view::{
     FlowView, ForesightView, GnbView, OverloadView, RatesView, SessionView, TimerView, TunnelView, UePage,
     UeView, WarningAtGnb, WarningView,
@@ -47,6 +54,8 @@ pub(crate) struct Console {
     pub(crate) commands: Commands,
     /// Counters and latencies.
     pub(crate) metrics: Metrics,
+    /// Captures of single UEs.
+    pub(crate) taps: Taps,
     /// Orders of the operator, until their outcome is known.
     pub(crate) operations: Operations,
     components: Mutex<Components>,
@@ -54,6 +63,7 @@ pub(crate) struct Console {
     histories: Mutex<Histories>,
     control: Mutex<Option<Arc<Config>>>,
     signalling: Mutex<Signalling>,
+    timeline: Mutex<Timeline>,
     /// Where spans of procedures go, if they are exported.
     pub(crate) traces: OnceLock<Traces>,
 }
@@ -65,12 +75,14 @@ impl Console {
             started: now,
             commands: Commands::new()?,
             metrics: Metrics::new(now),
+            taps: Taps::default(),
             operations: Operations::default(),
             components: Mutex::default(),
             events: Mutex::default(),
             histories: Mutex::default(),
             control: Mutex::default(),
             signalling: Mutex::new(Signalling::new(SIGNALLING_OCTETS)),
+            timeline: Mutex::default(),
             traces: OnceLock::new(),
         }))
     }
@@ -93,6 +105,25 @@ impl Console {
     /// Recent signalling of UEs.
     pub(crate) fn signalling<R>(&self, with: impl FnOnce(&mut Signalling) -> R) -> R {
         with(&mut locked(&self.signalling))
+    }
+
+    /// What happened to the processes that serve UEs.
+    pub(crate) fn timeline<R>(&self, with: impl FnOnce(&mut Timeline) -> R) -> R {
+        with(&mut locked(&self.timeline))
+    }
+
+    /// Something happened to a process that serves UEs: for the timeline, and for the events.
+    pub(crate) fn moment(
+        &self,
+        now: Instant,
+        (level, kind): (Level, &'static str),
+        subject: &str,
+        text: &str,
+        took: Option<Duration>,
+    ) {
+        let took_us = took.map(|took| took.as_micros() as u64);
+        self.timeline(|t| t.push(now, kind, subject, text, took_us));
+        self.events(|e| e.push(now, level, "cluster", subject, text));
     }
 
     /// The control plane's configuration that is in force; none: this process has no control plane.

@@ -1,6 +1,6 @@
 //! Operations: orders of the operator to UEs and gNBs, until their outcome is known.
 //!
-//! The control thread begins an operation when it carries out the order; events of the core end it, whichever CPF serves the UE. The
+//! The control thread begins an operation when it carries out the order; events of the core end it, on any CPF. The
 //! client waits for the outcome, or asks for it later.
 
 use std::collections::VecDeque;

@@ -21,6 +21,9 @@ pub(crate) struct GnbView {
     pub(crate) connected_ues: u64,
     /// Since when it is up, RFC 3339.
     pub(crate) since: String,
+    /// Where it stands, in degrees, if the configuration says so.
+    pub(crate) latitude: Option<f64>,
+    pub(crate) longitude: Option<f64>,
 }
 
 /// A UE.

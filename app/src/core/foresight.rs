@@ -4,7 +4,7 @@
 //! A UE is a slot number here: neither the forecaster nor its memory knows a subscriber. A gNB reports cells of its own alone, a bounded
 //! number of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use whimbrel_control::amf::RanNodes;
@@ -26,8 +26,10 @@ pub(super) struct Foresight {
     /// Where the cells are.
     places: BTreeMap<u64, (GlobalGnbId, Tai)>,
     cells_of: BTreeMap<GlobalGnbId, u32>,
-    /// When predictions are due.
+    /// When the next slice of UEs is scored.
     due: Instant,
+    /// Predictions that have not become inputs yet.
+    waiting: Waiting,
     /// Targets that were prepared.
     prepared: u64,
     early_containers: bool,
@@ -45,6 +47,7 @@ impl Foresight {
             places: BTreeMap::new(),
             cells_of: BTreeMap::new(),
             due: now,
+            waiting: Waiting::default(),
             prepared: 0,
             early_containers: config.foresight.early_containers,
         }))
@@ -74,17 +77,22 @@ impl Foresight {
     }
 
     /// The predictions that are due: each UE and the cell where it is expected.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<(UeId, GlobalGnbId, Tai)> {
-        if now < self.due {
-            return Vec::new();
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Expected> {
+        if now >= self.due {
+            // After a pause the slices that were missed are not made up for.
+            self.due = now + Duration::from_millis(SLICE_MS);
+            let due = self.forecaster.due(ms(now));
+            let place = |f: &whimbrel_foresight::Forecast| {
+                self.places.get(&f.cell).map(|(gnb, tai)| (of_key(f.ue), *gnb, *tai))
+            };
+            self.waiting.add(now, due.iter().filter_map(place));
         }
-        // After a pause the slices that were missed are not made up for.
-        self.due = now + Duration::from_millis(SLICE_MS);
-        let due = self.forecaster.due(ms(now));
-        let place = |f: &whimbrel_foresight::Forecast| {
-            self.places.get(&f.cell).map(|(gnb, tai)| (of_key(f.ue), *gnb, *tai))
-        };
-        due.iter().filter_map(place).collect()
+        self.waiting.take(now)
+    }
+
+    /// When [`Self::due`] has something to do.
+    pub(super) fn next_deadline(&self) -> Instant {
+        self.waiting.next_deadline().map_or(self.due, |at| at.min(self.due))
     }
 
     pub(super) fn samples(&self) -> Vec<Sample> {
@@ -170,6 +178,42 @@ impl Foresight {
     }
 }
 
+/// A UE, and the gNB and tracking area where it is expected.
+type Expected = (UeId, GlobalGnbId, Tai);
+
+/// Predictions at one turn of the control loop: each costs some ten messages, and the UEs' own must not wait for many of them.
+const AT_ONCE_MAX: usize = 4;
+
+/// The predictions of a slice, which are spread over the time until the next one.
+#[derive(Default)]
+struct Waiting {
+    all: VecDeque<Expected>,
+    pace: Duration,
+    next: Instant,
+}
+
+impl Waiting {
+    fn add(&mut self, now: Instant, all: impl Iterator<Item = Expected>) {
+        self.all.extend(all);
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX).max(1);
+        (self.pace, self.next) = (Duration::from_millis(SLICE_MS) / number, now);
+    }
+
+    fn take(&mut self, now: Instant) -> Vec<Expected> {
+        let mut due = Vec::new();
+        while self.next <= now && due.len() < AT_ONCE_MAX {
+            let Some(first) = self.all.pop_front() else { break };
+            due.push(first);
+            self.next = self.next + self.pace;
+        }
+        due
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        (!self.all.is_empty()).then_some(self.next)
+    }
+}
+
 fn key(ue: UeId) -> u64 {
     u64::from(ue.slot) << 16 | u64::from(ue.generation)
 }
@@ -207,6 +251,32 @@ mod tests {
         let few = GlobalGnbId::new(PlmnId::TEST, 0, 22).unwrap();
         let beyond = (0..300).filter_map(|cell| foresight.cell(&cell_of(0, cell), few, tai)).count();
         assert_eq!(beyond, CELLS_PER_GNB_MAX as usize);
+    }
+
+    #[test]
+    fn predictions_of_a_slice_are_spread_over_it() {
+        let gnb = GlobalGnbId::new(PlmnId::TEST, 7, 28).unwrap();
+        let tai = Tai { plmn: PlmnId::TEST, tac: Tac::new(1).unwrap() };
+        let slice = |from: u32| (from..from + 125).map(move |slot| (UeId { slot, generation: 1 }, gnb, tai));
+        let mut waiting = Waiting::default();
+        let begin = Instant(1_000_000);
+        let mut taken = 0;
+        for n in 0..2u32 {
+            let begin = begin + Duration::from_millis(SLICE_MS) * n;
+            waiting.add(begin, slice(n * 125));
+            for ms in 0..SLICE_MS {
+                let now = begin + Duration::from_millis(ms);
+                let due = waiting.take(now);
+                assert!(due.len() <= 1, "{} at once", due.len());
+                taken += due.len() as u32;
+                assert!(taken >= n * 125 + (ms * 125 / SLICE_MS) as u32, "they are late");
+            }
+            assert_eq!((taken, waiting.next_deadline()), ((n + 1) * 125, None));
+        }
+        // After a pause, a few at a time.
+        waiting.add(begin, slice(250));
+        let late = begin + Duration::from_secs(60);
+        assert_eq!((waiting.take(late).len(), waiting.take(late).len()), (AT_ONCE_MAX, AT_ONCE_MAX));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod subscriber_copy;
 mod subscribers;
 mod ue_memory;
 mod upf;
+mod upf_replica;
 mod view;
 
 pub(crate) use control_thread::{ControlThread, Deployment, Opening, Parts, start};
@@ -22,4 +23,6 @@ pub(crate) use n2::{inherit_n2, open_n2};
 pub(crate) use n4::open_n4;
 pub(crate) use smf_n4::open_smf_n4;
 pub(crate) use subscribers::subscription;
+pub(crate) use ue_memory::UeMemory;
 pub(crate) use upf::{Inherited, LocalUpf, kept_seed, open_state};
+pub(crate) use upf_replica::{Awaited, ReadyReplica, await_end_of_upf};

@@ -1,5 +1,6 @@
 //! The records of UEs at rest, in a heap that places each in fast or slow memory by how often it is used (`tier`).
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -11,6 +12,8 @@ use whimbrel_tier::{Activation, Backing, Config, Heap, Place, Slice, Stats};
 const CYCLE_EVERY: Duration = Duration::from_secs(5);
 /// The same while regions take more memory than they may.
 const CYCLE_EVERY_ABOVE_LIMIT: Duration = Duration::from_millis(500);
+/// Slices between two counts of what is in which tier, within a cycle: a count passes over all regions.
+const SLICES_PER_COUNT: u32 = 32;
 /// Octets of a page, as far as touching each page needs it.
 const PAGE: usize = 4096;
 
@@ -36,6 +39,7 @@ pub(super) struct RestHeap {
     state: Rc<RestHeapState>,
     next_cycle: Instant,
     in_cycle: bool,
+    slices: u32,
 }
 
 impl RestHeap {
@@ -46,7 +50,7 @@ impl RestHeap {
         let state = Rc::new(RestHeapState::default());
         state.fast_octets.set(fast_octets);
         let own = state.clone();
-        Ok((Self { heap, state: own, next_cycle: Instant::now(), in_cycle: false }, state))
+        Ok((Self { heap, state: own, next_cycle: Instant::now(), in_cycle: false, slices: 0 }, state))
     }
 }
 
@@ -64,23 +68,22 @@ impl RestStore for RestHeap {
     }
 
     fn read(&mut self, slot: u32, at: RestPlace) -> Option<&[u8]> {
-        let before = self.heap.stats_of_reads().slow_reads;
+        let is_slow = self.heap.is_slow(place_of(at));
         let begun = Instant::now();
         let record = self.heap.read(slot, place_of(at)).ok()?;
         // Waits for the pages here, where the wait is measured.
         record.iter().step_by(PAGE).chain(record.last()).for_each(|octet| {
             std::hint::black_box(*octet);
         });
-        let waited = begun.elapsed();
-        if self.heap.stats_of_reads().slow_reads != before {
-            let state = &self.state;
+        if is_slow {
+            let (state, waited) = (&self.state, begun.elapsed());
             state.stalled.set(state.stalled.get() + waited);
             state.longest_stall.set(state.longest_stall.get().max(waited));
         }
-        self.heap.peek(slot, place_of(at)).ok()
+        Some(record)
     }
 
-    fn peek(&self, slot: u32, at: RestPlace) -> Option<&[u8]> {
+    fn peek(&self, slot: u32, at: RestPlace) -> Option<Cow<'_, [u8]>> {
         self.heap.peek(slot, place_of(at)).ok()
     }
 
@@ -92,6 +95,7 @@ impl RestStore for RestHeap {
     fn relocate(&mut self, records_max: usize, moved: &mut dyn FnMut(u32, RestPlace)) {
         let begun = Instant::now();
         if !self.in_cycle && begun < self.next_cycle && !self.heap.has_promotions() {
+            self.heap.settle();
             let (octets, counts) = (self.state.stats.get(), self.heap.stats_of_reads());
             let (fast_octets, slow_octets, live_octets) =
                 (octets.fast_octets, octets.slow_octets, octets.live_octets);
@@ -102,14 +106,16 @@ impl RestStore for RestHeap {
         self.heap.set_fast_octets(self.state.fast_octets.get());
         let slice = self.heap.colocate(records_max, |slot, at| moved(slot, RestPlace(at.number())));
         self.in_cycle = slice == Slice::Unfinished;
-        let stats = self.heap.stats();
-        if !self.in_cycle {
-            let above = stats.fast_octets > self.state.fast_octets.get();
-            self.next_cycle = begun + if above { CYCLE_EVERY_ABOVE_LIMIT } else { CYCLE_EVERY };
-        }
         let state = &self.state;
         state.is_busy.set(self.in_cycle);
-        state.stats.set(stats);
+        self.slices = self.slices.wrapping_add(1);
+        if !self.in_cycle || self.slices.is_multiple_of(SLICES_PER_COUNT) {
+            state.stats.set(self.heap.stats());
+        }
+        if !self.in_cycle {
+            let above = state.stats.get().fast_octets > state.fast_octets.get();
+            self.next_cycle = begun + if above { CYCLE_EVERY_ABOVE_LIMIT } else { CYCLE_EVERY };
+        }
         state.longest_slice.set(state.longest_slice.get().max(begun.elapsed()));
     }
 }
@@ -138,7 +144,7 @@ mod tests {
         }
         heap.remove(3, places[3]);
         assert_eq!(heap.read(3, places[3]), None);
-        assert_eq!(heap.peek(3, places[3]), None);
+        assert!(heap.peek(3, places[3]).is_none());
         assert_eq!(heap.read(4, places[5]), None, "a place of another UE");
     }
 }

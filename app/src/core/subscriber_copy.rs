@@ -20,16 +20,20 @@ pub(super) struct SubscriberFeed {
     rest: Option<Option<Supi>>,
     changed: BTreeSet<Supi>,
     due: Instant,
+    /// The store has had no subscribers: it is new, and the other CTA's store may not be. What is added is copied, and nothing removed.
+    is_new: bool,
 }
 
 impl SubscriberFeed {
-    /// Begins to copy the whole store. `None` if it has no subscribers: it is new, and the other CTA's store may not be.
-    pub(super) fn begin(now: Instant, store: &Store) -> Option<Self> {
-        if !store.count().is_ok_and(|count| count > 0) {
-            warn!("the subscriber store is empty: the other CTA's store is not overwritten");
-            return None;
+    /// Begins to copy the whole store, or from a store without subscribers those that are added from now on.
+    pub(super) fn begin(now: Instant, store: &Store) -> Self {
+        let is_new = !has_subscribers(store);
+        if is_new {
+            warn!(
+                "the subscriber store is empty: the other CTA's store is not overwritten; subscribers that are added here are copied"
+            );
         }
-        Some(Self { rest: Some(None), changed: BTreeSet::new(), due: now })
+        Self { rest: (!is_new).then_some(None), changed: BTreeSet::new(), due: now, is_new }
     }
 
     /// The store has changed.
@@ -55,6 +59,11 @@ impl SubscriberFeed {
             return Ok(None);
         }
         self.due = now + BETWEEN;
+        self.is_new &= !has_subscribers(store);
+        if self.is_new {
+            (self.rest, self.changed) = (None, BTreeSet::new());
+            return Ok(None);
+        }
         if let Some(after) = self.rest {
             let excerpt = store.excerpt_after(after)?;
             self.rest = excerpt.last.map(Some);
@@ -65,6 +74,10 @@ impl SubscriberFeed {
         self.changed.retain(|supi| !supis.contains(supi));
         Ok(Some(excerpt))
     }
+}
+
+fn has_subscribers(store: &Store) -> bool {
+    store.count().is_ok_and(|count| count > 0)
 }
 
 /// The replica's side: a thread that writes excerpts, so that nothing waits for a disk. Dropped, it has written all of them.
@@ -130,13 +143,9 @@ mod tests {
                 .unwrap()
         };
         let mut one = open("one");
-        assert!(
-            SubscriberFeed::begin(Instant(1), &one).is_none(),
-            "an empty store is no reason to empty another"
-        );
         (0..100).for_each(|n| one.add(&record(n)).unwrap());
         open("other").add(&record(700)).unwrap();
-        let mut feed = SubscriberFeed::begin(Instant(1), &one).unwrap();
+        let mut feed = SubscriberFeed::begin(Instant(1), &one);
         let copy = SubscriberCopy::start(open("other")).unwrap();
         let copy_all = |one: &mut Store, feed: &mut SubscriberFeed| {
             let mut excerpts = 0;
@@ -158,5 +167,27 @@ mod tests {
         let all = open("other").list(None, 1000).unwrap();
         assert_eq!(all, one.list(None, 1000).unwrap());
         assert_eq!(all.len(), 99);
+    }
+
+    #[test]
+    fn an_empty_store_empties_no_other_and_what_is_added_to_it_later_is_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            Store::open(&folder.path().join(format!("{name}.db")), &folder.path().join(format!("{name}.key")))
+                .unwrap()
+        };
+        let (mut one, mut other) = (open("one"), open("other"));
+        other.add(&record(700)).unwrap();
+        let mut feed = SubscriberFeed::begin(Instant(1), &one);
+        assert_eq!(feed.due(), None);
+        feed.changed(&Changes::All);
+        assert!(feed.next(Instant(1), &mut one).unwrap().is_none() && feed.due().is_none());
+        one.add(&record(1)).unwrap();
+        feed.changed(&Changes::Some(vec![supi(1)]));
+        let due = feed.due().unwrap();
+        let excerpt = feed.next(due, &mut one).unwrap().unwrap();
+        other.take_over(excerpt.octets()).unwrap();
+        let copied: Vec<Supi> = other.list(None, 1000).unwrap().iter().map(|r| r.supi).collect();
+        assert_eq!(copied, [supi(1), supi(700)]);
     }
 }

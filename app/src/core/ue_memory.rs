@@ -1,12 +1,12 @@
 //! Lets UEs rest between two turns of the control loop, and keeps the process within its memory (`memory.limit`).
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use tracing::warn;
-use whimbrel_control::{Prf, UeId};
+use whimbrel_control::{Prf, UeContext};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_resilience::Cpf;
 use whimbrel_tier::Backing;
@@ -24,50 +24,68 @@ const RECORDS_PER_SLICE: usize = 1000;
 /// Regions get at least so much, however much the rest of the process takes.
 const FAST_MIN: u64 = 32 << 20;
 
+/// Time between two measurements of the process.
+const MEASURED_EVERY: Duration = Duration::from_millis(500);
+
 /// The memory of UEs at rest.
-pub(super) struct UeMemory {
+pub(crate) struct UeMemory {
     limit: u64,
     heap: Rc<RestHeapState>,
     next_slice: Instant,
+    next_measurement: Instant,
 }
 
 impl UeMemory {
     /// Gives the CPF of this process its store for UEs at rest, if a limit is configured.
     pub(super) fn start(config: &Config, cpf: Option<&mut Cpf>, console: &Console) -> Option<Self> {
-        let (limit, cpf) = (config.memory.limit?.0, cpf?);
-        let (backing, fault) = backing(&config.memory, &config.store.path);
+        let (opened, condition, detail) = Self::open(&config.memory, &config.store.path, cpf?)?;
+        console.components(|c| c.set("memory", condition, detail));
+        Some(opened)
+    }
+
+    /// Gives a CPF its store for UEs at rest, if a limit is configured; with the condition of the slow tier. `beside`: the file has this
+    /// name and another extension, if it has no name in the configuration.
+    pub(crate) fn open(memory: &Memory, beside: &Path, cpf: &mut Cpf) -> Option<(Self, Condition, String)> {
+        let limit = memory.limit?.0;
+        let (backing, fault) = backing(memory, beside);
         let opened = RestHeap::new(limit, backing).or_else(|e| {
             warn!("UEs at rest stay in memory: the file for them cannot be created: {e}");
             RestHeap::new(limit, Backing::None).map(|opened| (opened.0, opened.1))
         });
         let (heap, state) = opened.ok()?;
-        cpf.set_rest_store(Box::new(heap), config.memory.rest_after);
+        cpf.set_rest_store(Box::new(heap), memory.rest_after);
         let (condition, detail) = match fault {
             Some(sentence) => {
                 warn!("UEs at rest stay in memory: {sentence}");
                 (Condition::Limited, sentence)
             }
-            None => (Condition::Up, format!("UEs rest after {:?}", config.memory.rest_after)),
+            None => (Condition::Up, format!("UEs rest after {:?}", memory.rest_after)),
         };
-        console.components(|c| c.set("memory", condition, detail));
-        Some(Self { limit, heap: state, next_slice: Instant::ZERO })
+        let opened = Self { limit, heap: state, next_slice: Instant::ZERO, next_measurement: Instant::ZERO };
+        Some((opened, condition, detail))
     }
 
     /// Works for some hundred microseconds at most. Returns whether there is more to do.
-    pub(super) fn turn(&mut self, now: Instant, busy: bool, cpf: Option<&mut Cpf>) -> bool {
+    pub(crate) fn turn(&mut self, now: Instant, busy: bool, cpf: Option<&mut Cpf>) -> bool {
+        if now >= self.next_measurement {
+            self.next_measurement = now + MEASURED_EVERY;
+            self.adjust();
+        }
         let Some(cpf) = cpf.filter(|_| !busy || now >= self.next_slice) else { return false };
         self.next_slice = now + SLICE_EVERY;
+        let stored = |cpf: &Cpf| cpf.rest_counters().map(|counters| counters.stored);
+        let before = stored(cpf);
         cpf.rest(now, UES_PER_SLICE, RECORDS_PER_SLICE);
-        self.heap.is_busy.get()
+        self.heap.is_busy.get() || stored(cpf) != before
     }
 
     /// Sets what regions may take of the limit: what the rest of the process leaves.
-    pub(super) fn adjust(&self) {
+    fn adjust(&self) {
         let rest = resident().saturating_sub(self.heap.stats.get().fast_octets);
         self.heap.fast_octets.set(self.limit.saturating_sub(rest).max(FAST_MIN));
     }
 
-    pub(super) fn samples(&self, cpf: Option<&Cpf>) -> Vec<Sample> {
+    pub(crate) fn samples(&self, cpf: Option<&Cpf>) -> Vec<Sample> {
         let counters = cpf.and_then(Cpf::rest_counters).unwrap_or_default();
         let (heap, stats) = (&self.heap, self.heap.stats.get());
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
@@ -93,7 +111,7 @@ impl UeMemory {
 }
 
 /// Where cold records go, and why they cannot go where the configuration says.
-fn backing(memory: &Memory, store: &std::path::Path) -> (Backing, Option<String>) {
+fn backing(memory: &Memory, beside: &Path) -> (Backing, Option<String>) {
     match memory.slow {
         Slow::None => (Backing::None, None),
         Slow::Zram => match fs::read_to_string("/proc/swaps") {
@@ -101,7 +119,9 @@ fn backing(memory: &Memory, store: &std::path::Path) -> (Backing, Option<String>
             _ => (Backing::None, Some("`memory.slow` is zram, and the host has no swap on zram".into())),
         },
         Slow::File => {
-            let beside = || -> PathBuf { store.with_extension(format!("ues-{}", std::process::id())) };
+            // Each life of a CPF has a file of its own.
+            let name = format!("ues-{}", std::process::id());
+            let beside = || -> PathBuf { beside.with_extension(name) };
             (Backing::File(memory.file.clone().unwrap_or_else(beside)), None)
         }
     }
@@ -118,14 +138,14 @@ fn resident() -> u64 {
 pub(super) struct AddedUes {
     prf: Prf,
     /// UEs that have registered and rest.
-    like: Vec<UeId>,
+    like: Vec<UeContext>,
     next: u32,
     of: u32,
 }
 
 impl AddedUes {
-    /// UEs that are added between two turns.
-    const PER_TURN: u32 = 100;
+    /// UEs that are added between two turns: some milliseconds.
+    const PER_TURN: u32 = 200;
     /// The digits of the first SUPI: behind all that a store has.
     const FIRST: u64 = 999_705_000_000_000;
 
@@ -144,14 +164,13 @@ impl AddedUes {
                 return false;
             }
             let idle = cta.contexts().filter(|ue| ue.is_idle() && !ue.is_connected());
-            self.like = idle.map(|ue| ue.id).collect();
+            self.like = idle.cloned().collect();
             if self.like.is_empty() {
                 return false;
             }
         }
         for n in self.next..self.of.min(self.next + Self::PER_TURN) {
-            let like = self.like[n as usize % self.like.len()];
-            let Some(like) = active.cta().cpf().and_then(|cpf| cpf.context(like)).cloned() else { continue };
+            let like = &self.like[n as usize % self.like.len()];
             let supi = (Self::FIRST + u64::from(n)).to_string().parse::<Supi>();
             let (Ok(supi), prf) = (supi, &self.prf) else { continue };
             if !active.add_idle_ue(now, |id, tmsi| like.another(id, n.into(), supi, tmsi, prf)) {

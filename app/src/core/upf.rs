@@ -13,12 +13,12 @@ use tracing::{debug, info, warn};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
-    AssociationEnd, Config, DataNetwork, DropReason, Event, FirewallCounters, Input, Ipv4Net, Ipv6Net,
-    Outbox, PointToPoint, ReservedPools, Restored, SessionId, State, TEID_INDEX_BITS, UpfC,
+    AssociationEnd, Change, Config, DataNetwork, DropReason, Event, FirewallCounters, Input, Ipv4Net,
+    Ipv6Net, Outbox, PointToPoint, ReservedPools, Restored, SessionId, State, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{
-    DataNetworkDevice, Descriptors, FramesDevice, Handle, N3Io, QueueFull, StartError, StateFile, Tapped,
-    UserPlane, boot,
+    Beats, DataNetworkDevice, Descriptors, FramesDevice, Handle, N3Io, QueueFull, StartError, StateFile,
+    Tapped, UserPlane, boot,
 };
 
 use super::n4::{N4Socket, UNSPECIFIED};
@@ -128,33 +128,7 @@ impl LocalUpf {
         let mut user = config(c, seed);
         let Inherited { state, of_unit, .. } = inherited;
         let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
-        let frames = |i: usize, n: &config::DataNetwork| FramesDevice {
-            device: c.n6.frames_device_of(i),
-            bridge: n.ethernet_bridge.clone(),
-        };
-        let device = |(i, n): (usize, &config::DataNetwork)| DataNetworkDevice {
-            device: c.n6.device_of(i),
-            nat: c.n6.nat && n.n6_link.is_none(),
-            link: n.n6_link.clone(),
-            frames: n.ethernet.then(|| frames(i, n)),
-        };
-        let plane_config = whimbrel_user_io::Config {
-            devices: c.data_networks.iter().enumerate().map(device).collect(),
-            port: c.n3.port,
-            n3_io: match c.n3.io {
-                config::IoChoice::Auto => N3Io::Auto,
-                config::IoChoice::Udp => N3Io::Udp,
-                config::IoChoice::AfXdp => N3Io::AfXdp,
-                config::IoChoice::Xdp => N3Io::Xdp,
-            },
-            busy_poll: Duration::from_micros(c.n3.busy_poll_us.into()),
-            forwarding: c.n6.forwarding,
-            journal: Some(c.store.path.with_extension("host")),
-            keeps_state: state.is_some(),
-            restored_within: if alone { RESTORED_WITHIN } else { Duration::ZERO },
-            clock: Arc::new(clock::now),
-            user: user.clone(),
-        };
+        let plane_config = plane_config(c, &user, state.is_some(), alone);
         let plane = match of_unit {
             true => {
                 let ports = ports_of_unit(&plane_config)?;
@@ -162,8 +136,7 @@ impl LocalUpf {
             }
             false => UserPlane::start(plane_config)?,
         };
-        let networks = user.data_networks.clone();
-        let threads = std::mem::replace(&mut user.shards, plane.threads());
+        user.shards = plane.threads();
         let mut out = Outbox::default();
         let endpoint = match state {
             None => UpfC::new(user, clock::now())?,
@@ -173,23 +146,51 @@ impl LocalUpf {
                 endpoint
             }
         };
-        let address = SocketAddr::new(if alone { UNSPECIFIED } else { c.n4.node_id }, Config::PFCP_PORT);
-        let mut upf = Self {
+        let mut upf = Self::of(c, endpoint, plane, n4, out, alone);
+        upf.drain(clock::now(), &mut Vec::new());
+        upf.plane.begin();
+        show_beats(&upf.plane);
+        Ok(upf)
+    }
+
+    fn of(
+        c: &config::Config,
+        endpoint: UpfC,
+        plane: Handle,
+        n4: Option<N4Socket>,
+        out: Outbox,
+        alone: bool,
+    ) -> Self {
+        Self {
+            networks: endpoint.config().data_networks.clone(),
             endpoint,
             plane,
-            threads,
+            threads: c.n3.threads,
             out,
-            address,
+            address: SocketAddr::new(if alone { UNSPECIFIED } else { c.n4.node_id }, Config::PFCP_PORT),
             n4,
             smfs: c.n4.smfs.clone(),
             ask_at: clock::now(),
             bad_messages: 0,
             tapped: None,
-            networks,
-        };
+        }
+    }
+
+    /// A replica that has taken over, and whose packet threads run: the rest of it, and of the host.
+    pub(super) fn of_replica(
+        c: &config::Config,
+        endpoint: UpfC,
+        mut plane: Handle,
+        n4: Option<N4Socket>,
+        out: Outbox,
+        plane_config: &whimbrel_user_io::Config,
+    ) -> Self {
+        if let Err(e) = plane.set_up_host(plane_config) {
+            warn!("N6: the host is left as the UPF before this one has set it up: {e}");
+        }
+        let mut upf = Self::of(c, endpoint, plane, n4, out, true);
         upf.drain(clock::now(), &mut Vec::new());
-        upf.plane.begin();
-        Ok(upf)
+        upf
     }
 
     /// Whether it leaves its sessions to a successor.
@@ -297,6 +298,11 @@ impl LocalUpf {
         }
     }
 
+    /// Whether it copies what crosses N3.
+    pub(super) fn is_tapped(&self) -> bool {
+        self.tapped.is_some()
+    }
+
     /// The copies since the last call.
     pub(super) fn take_tapped(&mut self) -> impl Iterator<Item = Tapped> {
         let n4 = self.tapped.as_mut().map(std::mem::take).unwrap_or_default();
@@ -355,6 +361,7 @@ impl LocalUpf {
             one(Metric::GtpuErrorIndicationsSent, c.error_indications_sent),
             one(Metric::GtpuErrorIndicationsReceived, c.error_indications_received),
             one(Metric::GtpuEndMarkersSent, c.end_markers_sent),
+            one(Metric::UpfCopiesSent, c.copies_sent),
             one(Metric::GtpuEndMarkersReceived, c.end_markers_received),
             one(Metric::GtpuEndMarkersRelayed, c.end_markers_relayed),
             one(Metric::N3Relayed, c.relayed),
@@ -460,17 +467,7 @@ impl LocalUpf {
                 _ => answers.push(octets),
             }
         }
-        for change in self.out.changes.drain(..) {
-            // Full for a burst's time at most: the packet thread empties the queue before each burst.
-            let mut waiting = self.plane.apply(change);
-            while let Err(QueueFull(change)) = waiting {
-                if !self.plane.is_running() {
-                    break;
-                }
-                std::thread::yield_now();
-                waiting = self.plane.apply(change);
-            }
-        }
+        apply(&self.plane, self.out.changes.drain(..));
         for event in self.out.events.drain(..) {
             self.bad_messages += u64::from(matches!(event, Event::BadMessage { .. }));
             let (level, sentence) = sentence(&event);
@@ -480,6 +477,66 @@ impl LocalUpf {
                 _ => debug!("{sentence}"),
             }
         }
+    }
+}
+
+/// Hands changes to the packet threads.
+pub(super) fn apply(plane: &Handle, changes: impl IntoIterator<Item = Change>) {
+    for change in changes {
+        // Full for a burst's time at most: the packet thread empties the queue before each burst.
+        let mut waiting = plane.apply(change);
+        while let Err(QueueFull(change)) = waiting {
+            if !plane.is_running() {
+                break;
+            }
+            std::thread::yield_now();
+            waiting = plane.apply(change);
+        }
+    }
+}
+
+/// Has the packet threads show that they live, where the manager of a unit watches them.
+pub(super) fn show_beats(plane: &Handle) {
+    match descriptors::take(descriptors::UPF_BEATS).map(Beats::of) {
+        Some(Ok(beats)) => plane.show_beats(beats),
+        Some(Err(e)) => warn!("the manager of this unit finds late that a packet thread hangs: {e}"),
+        None => {}
+    }
+}
+
+/// The configuration of the packet threads. `alone`: there is no SMF in this program.
+pub(super) fn plane_config(
+    c: &config::Config,
+    user: &Config,
+    keeps_state: bool,
+    alone: bool,
+) -> whimbrel_user_io::Config {
+    let frames = |i: usize, n: &config::DataNetwork| FramesDevice {
+        device: c.n6.frames_device_of(i),
+        bridge: n.ethernet_bridge.clone(),
+    };
+    let device = |(i, n): (usize, &config::DataNetwork)| DataNetworkDevice {
+        device: c.n6.device_of(i),
+        nat: c.n6.nat && n.n6_link.is_none(),
+        link: n.n6_link.clone(),
+        frames: n.ethernet.then(|| frames(i, n)),
+    };
+    whimbrel_user_io::Config {
+        devices: c.data_networks.iter().enumerate().map(device).collect(),
+        port: c.n3.port,
+        n3_io: match c.n3.io {
+            config::IoChoice::Auto => N3Io::Auto,
+            config::IoChoice::Udp => N3Io::Udp,
+            config::IoChoice::AfXdp => N3Io::AfXdp,
+            config::IoChoice::Xdp => N3Io::Xdp,
+        },
+        busy_poll: Duration::from_micros(c.n3.busy_poll_us.into()),
+        forwarding: c.n6.forwarding,
+        journal: Some(c.store.path.with_extension("host")),
+        keeps_state,
+        restored_within: if alone { RESTORED_WITHIN } else { Duration::ZERO },
+        clock: Arc::new(clock::now),
+        user: user.clone(),
     }
 }
 
@@ -497,8 +554,7 @@ pub(crate) struct Inherited {
 /// The sockets and devices of the UPF that this one replaces, or new ones, which the manager holds from then on: with the last of the two
 /// they end. Errors: those of opening them.
 fn ports_of_unit(c: &whimbrel_user_io::Config) -> Result<Descriptors, StartError> {
-    let name = |i: usize| format!("{}{i}", descriptors::UPF_PORTS);
-    let former: Vec<OwnedFd> = (0..).map_while(|i| descriptors::take(&name(i))).collect();
+    let former = former_ports();
     if !former.is_empty() {
         let other = || {
             std::io::Error::other(
@@ -512,9 +568,22 @@ fn ports_of_unit(c: &whimbrel_user_io::Config) -> Result<Descriptors, StartError
     let opened = Descriptors::open(&fleeting)?;
     let held = opened.try_clone().map_err(StartError::System)?;
     for (i, descriptor) in held.into_list().iter().enumerate() {
-        descriptors::keep(&name(i), descriptor.as_fd());
+        descriptors::keep(&port_name(i), descriptor.as_fd());
     }
     Ok(opened)
+}
+
+/// The sockets and devices of the UPF that runs, for its replica; `None` if they are not there, or not as many as are configured.
+pub(super) fn inherited_ports(c: &whimbrel_user_io::Config) -> Option<Descriptors> {
+    Descriptors::from_list(former_ports(), c)
+}
+
+fn former_ports() -> Vec<OwnedFd> {
+    (0..).map_while(|i| descriptors::take(&port_name(i))).collect()
+}
+
+fn port_name(i: usize) -> String {
+    format!("{}{i}", descriptors::UPF_PORTS)
 }
 
 /// Opens the file in which the UPF's sessions are kept. Errors: a sentence for the operator.
@@ -544,7 +613,7 @@ pub(crate) fn kept_seed(c: &config::Config, fresh: u64) -> u64 {
     fresh
 }
 
-fn log_restored(restored: Restored) {
+pub(super) fn log_restored(restored: Restored) {
     let Restored { sessions, lost, associations, refusal } = restored;
     if let Some(refusal) = refusal {
         return warn!("the state file is not taken over: {refusal}; the UPF starts without sessions");

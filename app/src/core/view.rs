@@ -12,8 +12,8 @@ use super::control_thread::Cta;
 use super::n2::Link;
 use crate::clock;
 use crate::console::{
-    FlowView, GnbView, Metric, OverloadView, RatesView, Sample, SessionView, TimerView, TunnelView, UePage,
-    UeView, UesRequest, WarningAtGnb, WarningView,
+    ClusterView, FlowView, GnbView, LogView, Metric, OverloadView, RatesView, Sample, SessionView, TimerView,
+    TunnelView, UePage, UeView, UesRequest, UpfView, WarningAtGnb, WarningView,
 };
 
 /// How many of everything there are.
@@ -188,6 +188,31 @@ pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
     ]
 }
 
+/// The UPFs and the log of a cluster.
+pub(super) fn cluster(cta: &Cta) -> ClusterView {
+    let (counts, (octets, ues), states) = (cta.replication_counters(), cta.logged(), cta.upf_states());
+    let upf = |(id, upf): (u8, &whimbrel_control::config::Upf)| {
+        let state = states.get(UpfId(id));
+        UpfView {
+            name: upf.name.clone(),
+            address: upf.address.map(|a| a.to_string()),
+            usable: state.usable,
+            load: state.load,
+        }
+    };
+    ClusterView {
+        upfs: (0..).zip(&cta.config().smf.upfs).map(upf).collect(),
+        log: LogView {
+            ues: ues as u64,
+            octets: octets as u64,
+            replayed: counts.replayed,
+            taken_over: counts.taken_over,
+            lost: counts.lost,
+        },
+        ..ClusterView::default()
+    }
+}
+
 /// The gNBs that are up.
 pub(super) fn gnbs(cta: &Cta, link: impl Fn(AssociationId) -> Option<Link>) -> Vec<GnbView> {
     let nodes = cta.ran_nodes().iter().filter_map(|(association, node)| {
@@ -202,6 +227,8 @@ pub(super) fn gnbs(cta: &Cta, link: impl Fn(AssociationId) -> Option<Link>) -> V
             slices: node.slices.iter().map(ToString::to_string).collect(),
             connected_ues: cta.connected_over(association) as u64,
             since: link.map(|l| clock::rfc3339(l.since)).unwrap_or_default(),
+            latitude: None,
+            longitude: None,
         })
     });
     nodes.collect()

@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
 use whimbrel_ran::edge::GnbPlace;
@@ -27,7 +27,7 @@ use whimbrel_store::{Format, OnExisting, Store};
 
 use crate::client::Client;
 
-pub(crate) use servers::{Gaps, NAME, Servers};
+pub(crate) use servers::{Gaps, Longest, NAME, Servers};
 
 /// The core's address in the data network, where the playground's DNS and web servers listen.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
@@ -103,6 +103,8 @@ pub(crate) struct Wish {
     pub(crate) unit: bool,
     /// Registered, idle UEs that are added like those that register first.
     pub(crate) added_ues: u32,
+    /// Octets of private writable memory that the kernel gives the core (RLIMIT_DATA).
+    pub(crate) data_limit: Option<u64>,
 }
 
 /// The protection scheme of the UEs' SUCIs (TS 33.501 Annex C).
@@ -439,8 +441,18 @@ fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, Stri
     if wish.added_ues > 0 {
         command.args(["--added-ues", &wish.added_ues.to_string()]);
     }
+    if wish.data_limit.is_some() {
+        // Memory that the allocator reserves is not to count before it is used.
+        command.envs([("MIMALLOC_ARENA_EAGER_COMMIT", "0"), ("MIMALLOC_EAGER_COMMIT", "0")]);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    command.spawn().map_err(|e| format!("the core cannot be started: {e}"))
+    let core = command.spawn().map_err(|e| format!("the core cannot be started: {e}"))?;
+    if let Some(octets) = wish.data_limit {
+        let limit = Rlimit { current: Some(octets), maximum: Some(octets) };
+        prlimit(Some(Pid::from_child(&core)), Resource::Data, limit)
+            .map_err(|e| format!("the memory of the core cannot be limited: {e}"))?;
+    }
+    Ok(core)
 }
 
 fn unit_of(folder: &Path) -> PathBuf {

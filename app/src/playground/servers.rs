@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use whimbrel_ran::user_plane::StreamServer;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use whimbrel_ran::user_plane::{Arrivals, StreamServer};
 
 /// The name that UEs resolve.
 pub(crate) const NAME: &str = "www.whimbrel.test";
@@ -19,8 +20,10 @@ const PICTURE_OCTETS: usize = 128 << 10;
 const STREAM_PORT: u16 = 5001;
 /// Receive buffer of the streams' socket, in octets.
 const RECEIVE_BUFFER_OCTETS: usize = 16 << 20;
-/// Longest receive timeout of the streams' socket.
+/// Longest wait for a packet of a stream.
 const STREAM_WAIT: Duration = Duration::from_millis(20);
+/// Packets that are taken before due ones are sent.
+const AT_ONCE_MAX: usize = 64;
 /// The address exists once the core has made its TUN device.
 const BIND_WITHIN: Duration = Duration::from_secs(5);
 
@@ -28,30 +31,83 @@ const BIND_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) struct Servers {
     served: Arc<Served>,
     gaps: Gaps,
-    forget: Arc<AtomicBool>,
 }
 
-/// The arrival time of each UE's last packet, and the longest time between two packets of one UE.
-#[derive(Clone, Default)]
-pub(crate) struct Gaps(Arc<Mutex<(BTreeMap<SocketAddr, Instant>, Duration)>>);
+/// Time between packets of a stream that is counted packet by packet.
+pub(crate) const FAST_INTERVAL: Duration = Duration::from_millis(1);
 
-impl Gaps {
-    fn received(&self, from: SocketAddr) {
-        let now = Instant::now();
-        let mut gaps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = gaps.0.insert(from, now) {
-            gaps.1 = gaps.1.max(now - last);
+/// What UEs' streams have shown.
+#[derive(Clone, Default)]
+pub(crate) struct Gaps(Arc<Mutex<Streams>>);
+
+#[derive(Default)]
+struct Streams {
+    server: StreamServer,
+    /// The arrival time of each UE's last packet, and whether its stream is fast.
+    last: BTreeMap<SocketAddr, (Instant, bool)>,
+    longest: Longest,
+}
+
+/// The longest times between two packets of one UE.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Longest {
+    /// Of all UEs.
+    pub(crate) all: Duration,
+    /// Of those with fast streams.
+    pub(crate) fast: Duration,
+    /// UEs that have sent.
+    pub(crate) ues: usize,
+}
+
+impl Longest {
+    fn add(&mut self, gap: Duration, fast: bool) {
+        self.all = self.all.max(gap);
+        if fast {
+            self.fast = self.fast.max(gap);
         }
     }
+}
 
-    /// The longest time without a packet of some UE since the last call, and the number of UEs that have sent: also a UE that
-    /// has stopped counts.
-    pub(crate) fn longest(&self) -> (Duration, usize) {
+impl Gaps {
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The longest times since the last call: also a UE that has stopped counts.
+    pub(crate) fn longest(&self) -> Longest {
         let now = Instant::now();
-        let mut gaps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let silent = gaps.0.values().map(|last| now - *last).max().unwrap_or_default();
-        let longest = std::mem::take(&mut gaps.1).max(silent);
-        (longest, gaps.0.len())
+        let mut streams = self.streams();
+        let mut longest = std::mem::take(&mut streams.longest);
+        streams.last.values().for_each(|(last, fast)| longest.add(now - *last, *fast));
+        longest.ues = streams.last.len();
+        longest
+    }
+
+    /// What has become of the packets of fast streams: uplink and downlink.
+    pub(crate) fn fast_arrivals(&self) -> [Arrivals; 2] {
+        self.streams().server.arrivals(FAST_INTERVAL)
+    }
+
+    /// The streams so far are over: others with the same addresses follow.
+    fn forget(&self) {
+        *self.streams() = Streams::default();
+    }
+}
+
+impl Streams {
+    fn receive(
+        &mut self,
+        now: whimbrel_ids::Instant,
+        from: SocketAddr,
+        octets: &[u8],
+        send: &mut dyn FnMut(SocketAddr, Vec<u8>),
+    ) {
+        self.server.receive(now, from, octets, send);
+        let fast = self.server.interval_of(&from) == Some(FAST_INTERVAL);
+        let now = Instant::now();
+        if let Some((last, _)) = self.last.insert(from, (now, fast)) {
+            self.longest.add(now - last, fast);
+        }
     }
 }
 
@@ -70,20 +126,17 @@ impl Servers {
         let stream = bind(|| UdpSocket::bind(SocketAddr::from((address, STREAM_PORT))))?;
         let gaps = Gaps::default();
         let seen = gaps.clone();
-        let forget = Arc::new(AtomicBool::new(false));
-        let forgets = forget.clone();
-        std::thread::spawn(move || streams(&stream, &seen, &forgets));
+        std::thread::spawn(move || streams(&stream, &seen));
         let served = Arc::new(Served::default());
         let (names, pages) = (served.clone(), served.clone());
         std::thread::spawn(move || resolve(&dns, address, &names.names));
         std::thread::spawn(move || serve(&web, &pages));
-        Ok(Self { served, gaps, forget })
+        Ok(Self { served, gaps })
     }
 
     /// The streams so far are over: others with the same addresses follow.
     pub(crate) fn forget_streams(&self) {
-        *self.gaps.0.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
-        self.forget.store(true, Ordering::Relaxed);
+        self.gaps.forget();
     }
 
     /// The gaps in the received streams.
@@ -111,27 +164,30 @@ fn bind<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, String>
 }
 
 /// Serves the UEs' streams.
-fn streams(socket: &UdpSocket, gaps: &Gaps, forget: &AtomicBool) {
+fn streams(socket: &UdpSocket, gaps: &Gaps) {
     // Large, so that no packet is lost here on a busy host: the core is measured.
     let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER_OCTETS);
     let clock = whimbrel_ran::edge::Clock::default();
-    let mut server = StreamServer::default();
     let mut octets = [0; 2048];
     let mut send = |to: SocketAddr, payload: Vec<u8>| {
         let _lost = socket.send_to(&payload, to);
     };
+    let _as_it_is = socket.set_nonblocking(true);
     loop {
-        if forget.swap(false, Ordering::Relaxed) {
-            server = StreamServer::default();
-        }
         let now = clock.now();
-        server.tick(now, &mut send);
-        let wait = server.next_deadline().map_or(STREAM_WAIT, |at| at.since(clock.now()).min(STREAM_WAIT));
-        // Zero would mean no timeout.
-        let _ = socket.set_read_timeout(Some(wait.max(Duration::from_micros(100))));
-        if let Ok((n, from)) = socket.recv_from(&mut octets) {
-            gaps.received(from);
-            server.receive(clock.now(), from, octets.get(..n).unwrap_or_default(), &mut send);
+        let next = {
+            let server = &mut gaps.streams().server;
+            server.tick(now, &mut send);
+            server.next_deadline()
+        };
+        let wait = next.map_or(STREAM_WAIT, |at| at.since(clock.now()).min(STREAM_WAIT));
+        // A receive timeout would be rounded up to a tick of the kernel, and packets would leave milliseconds late.
+        let mut fds = [PollFd::new(socket, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+        let _ = rustix::event::poll(&mut fds, Some(&timeout));
+        for _ in 0..AT_ONCE_MAX {
+            let Ok((n, from)) = socket.recv_from(&mut octets) else { break };
+            gaps.streams().receive(clock.now(), from, octets.get(..n).unwrap_or_default(), &mut send);
         }
     }
 }

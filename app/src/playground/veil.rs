@@ -6,23 +6,26 @@ mod settlement;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use whimbrel_broker::storage::UsimKeys;
 use whimbrel_broker::veil::record::{self, Entry};
-use whimbrel_broker::veil::storage::{Billed, NamedUser, VeilStorage};
+use whimbrel_broker::veil::storage::{Billed, NamedHomeUser, NamedUser, VeilStorage};
 use whimbrel_broker::{files, hex, now, random, tls};
-use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
-use whimbrel_open::crypto::Seed;
+use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
+use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
 use whimbrel_open::msg::{EpochKey, Subject, Validity};
 use whimbrel_ran::edge::GnbPlace;
 use whimbrel_ran::fleet::{self, Subscription};
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Profile, SuciSource, UeConfig, VeilCard};
-use whimbrel_security::UsimSqn;
-use whimbrel_veil::broker::{Counters, User};
+use whimbrel_security::suci::{msin_of_supi, supi_of_msin};
+use whimbrel_security::{HomeNetworkPrivateKey, HomeNetworkPublicKey, Sqn, UsimSqn};
+use whimbrel_veil::broker::{Counters, HomeUser, User};
 use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
 use whimbrel_veil::log::Witness;
 use whimbrel_veil::token::TokenHash;
@@ -30,7 +33,7 @@ use whimbrel_veil::user::Sim;
 
 use super::open::{Process, certify};
 use super::{READY_WITHIN, first_supi, seed};
-use crate::client::Client;
+use crate::client::{Client, path_part};
 use crate::config::broker::veil_store;
 use crate::console::Metric;
 
@@ -40,6 +43,12 @@ pub(crate) const OPERATORS: usize = 2;
 pub(crate) const DOMAIN: &str = "veil.example";
 /// CPFs of each operator.
 const CPFS: usize = 2;
+/// The IMSIs of ordinary UEs begin so: the broker's PLMN, and digits that are not found by chance.
+const FIRST_IMSI: &str = "9997248213";
+/// The identifier of the broker's key of SUCIs.
+const SUCI_KEY_ID: u8 = 1;
+/// UEs of which it is asked why they are not registered, or are.
+const WHY_MAX: usize = 4;
 /// Counters of a SIM between two rounds: more than the attaches of one.
 const COUNTERS_PER_ROUND: u64 = 1_000;
 const HOUR_S: u64 = 3_600;
@@ -95,7 +104,14 @@ impl Operator {
     pub(crate) fn shown(&self) -> Vec<(&'static str, Vec<u8>)> {
         let get = |path: &str| self.client.get::<Value>(path).map(|v| v.to_string().into_bytes());
         let of = [("UEs", "/api/v1/ues"), ("refusals", "/api/v1/refusals"), ("status", "/api/v1/status")];
-        of.into_iter().filter_map(|(what, path)| Some((what, get(path).ok()?))).collect()
+        let mut shown: Vec<_> =
+            of.into_iter().filter_map(|(what, path)| Some((what, get(path).ok()?))).collect();
+        shown.extend(self.client.metrics().ok().map(|text| ("metrics", text.into_bytes())));
+        let ues = self.client.get::<Value>("/api/v1/ues").unwrap_or_default();
+        let names = ues["ues"].as_array().into_iter().flatten().filter_map(|ue| ue["supi"].as_str());
+        let why = names.take(WHY_MAX).map(|supi| format!("/api/v1/why/{}", path_part(supi)));
+        shown.extend(why.filter_map(|path| Some(("why", get(&path).ok()?))));
+        shown
     }
 
     /// UEs that are left.
@@ -132,6 +148,8 @@ impl Operator {
             ("subscriber store", "whimbrel.db"),
             ("subscriber store", "whimbrel.db-wal"),
             ("wallet file", "whimbrel.wallet"),
+            ("stored UEs", "whimbrel.ues"),
+            ("session groups", "whimbrel.groups"),
             ("claims", "whimbrel.claims"),
         ];
         let mut all: Vec<_> = files
@@ -161,15 +179,40 @@ pub(crate) fn token_in(file: &Path) -> Option<TokenHash> {
     whimbrel_broker::unhex(text.trim())?.try_into().ok().map(TokenHash)
 }
 
+/// The class of a user's UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// It attaches veiled.
+    Veiled,
+    /// An ordinary UE, which the broker authenticates and the operator does not know.
+    Ordinary,
+}
+
 /// A user of the broker.
 pub(crate) struct VeilUser {
     pub(crate) id: UserId,
     pub(crate) name: String,
+    pub(crate) class: Class,
     key: [u8; 32],
     subscription: Subscription,
 }
 
 impl VeilUser {
+    /// The IMSI of its USIM.
+    pub(crate) fn supi(&self) -> Supi {
+        self.subscription.supi
+    }
+
+    /// The digits of the IMSI behind the PLMN, as a SUCI of the null scheme has them.
+    pub(crate) fn msin(&self) -> Option<Vec<u8>> {
+        msin_of_supi(network().ok()?, self.supi())
+    }
+
+    /// K of its USIM.
+    pub(crate) fn k(&self) -> [u8; 16] {
+        self.subscription.k
+    }
+
     /// The public half of its key.
     pub(crate) fn public(&self) -> [u8; 32] {
         SigningKey::new(&self.key).verifying_key().octets()
@@ -182,6 +225,14 @@ struct OfBroker {
     epoch: EpochKey,
 }
 
+/// The keys of the agency, and where copies go.
+#[derive(Clone)]
+pub(crate) struct AgencyKeys {
+    pub(crate) signing: SigningKey,
+    pub(crate) private: PrivateKey,
+    pub(crate) collector: SocketAddr,
+}
+
 /// The whole.
 pub(crate) struct VeilPlayground {
     folder: PathBuf,
@@ -192,12 +243,16 @@ pub(crate) struct VeilPlayground {
     of_broker: Option<OfBroker>,
     /// The key of the witness.
     witness: [u8; 32],
+    /// To which ordinary UEs conceal their SUPI.
+    pub(crate) agency: AgencyKeys,
+    suci_key: Option<(Arc<HomeNetworkPublicKey>, HomeNetworkPrivateKey)>,
     broker_client: Client,
 }
 
 const BROKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 20);
 const RELAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 30);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 31);
+const AGENCY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 40);
 
 fn network() -> Result<PlmnId, String> {
     "999/72".parse().map_err(|e| format!("{e}"))
@@ -215,7 +270,11 @@ fn operator_id(nth: u8) -> Result<OperatorId, String> {
 impl VeilPlayground {
     /// Makes keys, certificates and users, and starts all processes. `direct`: the operators reach the broker without relays. Errors: one
     /// sentence, with what a process logged.
-    pub(crate) fn start(ues: u32, gnbs_per_operator: u8, direct: bool) -> Result<Self, String> {
+    pub(crate) fn start(
+        (veiled, ordinary): (u32, u32),
+        gnbs_per_operator: u8,
+        direct: bool,
+    ) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("whimbrel-veil-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
         let broker_client = Client::new(SocketAddr::from((BROKER, 8071)));
@@ -228,10 +287,16 @@ impl VeilPlayground {
             relays: Vec::new(),
             of_broker: None,
             witness,
+            agency: AgencyKeys {
+                signing: SigningKey::new(&random()?),
+                private: PrivateKey::new(random()?),
+                collector: SocketAddr::from((AGENCY, 7655)),
+            },
+            suci_key: None,
             broker_client,
         };
         let authority = whimbrel_open::crypto::SigningKey::new(&random::<32>()?);
-        playground.make_users(ues)?;
+        playground.make_users(veiled, ordinary)?;
         let roots = playground.make_tls()?;
         files::write_public(&playground.folder.join("tls-roots.pem"), &roots)?;
         playground.start_broker(&authority, &witness)?;
@@ -260,10 +325,21 @@ impl VeilPlayground {
         Ok(playground)
     }
 
-    fn make_users(&mut self, ues: u32) -> Result<(), String> {
-        for (n, subscription) in fleet::subscriptions(&seed()?, first_supi(), ues).into_iter().enumerate() {
-            let name = format!("subscriber-{:04} of {DOMAIN}", n + 1);
-            self.users.push(VeilUser { id: UserId(random()?), name, key: random()?, subscription });
+    fn make_users(&mut self, veiled: u32, ordinary: u32) -> Result<(), String> {
+        let first = |n: u32| Supi::from_str(&format!("{FIRST_IMSI}{n:05}")).map_err(|e| format!("{e:?}"));
+        for (class, first, count) in
+            [(Class::Veiled, first_supi(), veiled), (Class::Ordinary, first(1)?, ordinary)]
+        {
+            for subscription in fleet::subscriptions(&seed()?, first, count) {
+                let name = format!("subscriber-{:04} of {DOMAIN}", self.users.len() + 1);
+                self.users.push(VeilUser {
+                    id: UserId(random()?),
+                    name,
+                    class,
+                    key: random()?,
+                    subscription,
+                });
+            }
         }
         Ok(())
     }
@@ -295,6 +371,16 @@ impl VeilPlayground {
             VeilStorage::open(&veil_store(&folder.join("broker.db"))).map_err(|e| e.to_string())?;
         for user in &self.users {
             let (revoked, class, prepaid, intercept) = (false, 0, false, false);
+            if user.class == Class::Ordinary {
+                let keys = UsimKeys { k: user.subscription.k, opc: user.subscription.opc };
+                let (functions, sqn) = (keys.functions(), Sqn::ZERO);
+                let of_broker =
+                    HomeUser { user: user.id, functions, revoked, class, prepaid, intercept, sqn };
+                let (name, supi) = (user.name.clone(), user.supi());
+                let named = NamedHomeUser { name, supi, keys, user: of_broker };
+                storage.add_home_user(&named).map_err(|e| e.to_string())?;
+                continue;
+            }
             let (key, counters) = (SigningKey::new(&user.key).verifying_key(), Counters::default());
             let of_broker = User { key, revoked, class, prepaid, intercept, counters };
             let named = NamedUser { name: user.name.clone(), id: user.id, user: of_broker };
@@ -313,19 +399,26 @@ impl VeilPlayground {
         self.of_broker = Some(OfBroker { key: signing.verifying_key(), epoch });
         let operators: Result<Vec<String>, String> =
             (0..OPERATORS).map(|nth| Ok(format!("\"{}\"", operator_id(nth as u8)?))).collect();
+        let suci_key = random::<32>()?;
+        let private = HomeNetworkPrivateKey::profile_a(suci_key);
+        self.suci_key = Some((Arc::new(private.public_key()), private));
         let (dir, tls) = (folder.display(), self.folder.display());
         let yaml = format!(
             "domain: {DOMAIN}\nkey_file: {dir}/broker.key\ncertificate: {dir}/broker.cert\nstore: {dir}/broker.db\n\
              listen: \"{BROKER}:7443\"\nadmin: {{ address: \"{BROKER}:8071\" }}\n\
              tls: {{ certificate: {tls}/{DOMAIN}.pem, key: {tls}/{DOMAIN}.key }}\n\
              authorities: [\"{}\"]\n\
-             veil: {{ plmn: {}, operators: [{}], record: {dir}/record }}\n",
+             veil:\n  plmn: {}\n  operators: [{}]\n  record: {dir}/record\n\
+             \x20 home_network_keys: [{{ id: {SUCI_KEY_ID}, scheme: A, private_key: \"{}\" }}]\n\
+             \x20 agencies: [\"{}\"]\n",
             hex(&authority.verifying_key().octets()),
             network()?,
             operators?.join(", "),
+            hex(&suci_key),
+            hex(&self.agency.signing.verifying_key().octets()),
         );
         let file = folder.join("broker.yaml");
-        files::write_public(&file, &yaml)?;
+        files::write_private(&file, &yaml)?;
         let arguments = ["broker", "run", "--config", &file.display().to_string()];
         let mut process = Process::start("broker".into(), &arguments, &self.folder)?;
         let ready = self.broker_client.clone();
@@ -403,6 +496,7 @@ impl VeilPlayground {
         let key = files::make_key(&folder.join("operator.key"))?;
         certify(authority, Subject::Operator(id), &key, &folder.join("operator.cert"))?;
         let (host, pool) = (Ipv4Addr::new(127, 0, 0, 5 + nth), 45 + nth);
+        let li = Ipv4Addr::new(127, 0, 0, 50 + nth);
         let gateway = Ipv4Addr::new(10, pool, 0, 1);
         let api = SocketAddr::from((Ipv4Addr::LOCALHOST, 8070 + 100 * u16::from(nth)));
         let Some(of_broker) = &self.of_broker else { return Err("the broker does not run".into()) };
@@ -416,7 +510,7 @@ impl VeilPlayground {
         let yaml = format!(
             "plmn: {}\n\
              security: {{ ciphering: [NEA0] }}\n\
-             store: {{ path: {dir}/whimbrel.db, key_file: {dir}/whimbrel.key }}\n\
+             store: {{ path: {dir}/whimbrel.db, key_file: {dir}/whimbrel.key, keep_ues: always }}\n\
              cluster: {{ listen: \"127.0.0.1:{}\" }}\n\
              n2: {{ addresses: [{host}] }}\n\
              n3: {{ address: {host} }}\n\
@@ -441,13 +535,20 @@ impl VeilPlayground {
              \x20 report_delay: 1s\n\
              \x20 claim_every: 1s\n\
              \x20 questions_per_gnb: 10000\n\
+             \x20 ordinary_ues: true\n\
              \x20 broadcast_file: {dir}/token\n\
              \x20 record: {dir}/record\n\
+             \x20 agencies: [{{ key: \"{}\", sealed_to: \"{}\", collector: \"{}\" }}]\n\
+             \x20 orders_every: 100ms\n\
+             \x20 li_function: {li}\n\
              \x20 channel: {channel}\n",
             id.plmn,
             cluster_port(nth),
             hex(&of_broker.key.octets()),
             hex(&witness.octets()),
+            hex(&self.agency.signing.verifying_key().octets()),
+            hex(&self.agency.private.share().0),
+            self.agency.collector,
         );
         let file = folder.join("whimbrel.yaml");
         files::write_public(&file, &yaml)?;
@@ -480,6 +581,13 @@ impl VeilPlayground {
         here
     }
 
+    /// Whose SUCI it is.
+    pub(crate) fn user_of_suci(&self, output: &[u8]) -> Option<usize> {
+        let (_, private) = self.suci_key.as_ref()?;
+        let supi = supi_of_msin(network().ok()?, &private.deconceal(output).ok()?).ok()?;
+        self.users.iter().position(|user| user.class == Class::Ordinary && user.supi() == supi)
+    }
+
     /// The UEs of these users.
     pub(crate) fn ues(&self, users: &[usize], round: usize) -> Result<Vec<UeConfig>, String> {
         let profile = Arc::new(Profile::new(network()?, vec![SNssai::sst(1)]));
@@ -498,6 +606,15 @@ impl VeilPlayground {
             counter: COUNTERS_PER_ROUND * round as u64,
         };
         let (k, opc) = user.subscription.key();
+        let suci = match (user.class, &self.suci_key) {
+            (Class::Veiled, _) => SuciSource::Veil(Box::new(VeilCard::new(sim, Seed::new(user.key)))),
+            (Class::Ordinary, Some((key, _))) => {
+                // Another in each round, as a UE draws it.
+                let seed = whimbrel_veil::crypto::hash(&[&user.key, &round.to_be_bytes()]);
+                SuciSource::Concealed { key: key.clone(), key_id: SUCI_KEY_ID, seed }
+            }
+            (Class::Ordinary, None) => return Err("the broker does not run".into()),
+        };
         Ok(UeConfig {
             profile: profile.clone(),
             supi: user.subscription.supi,
@@ -505,7 +622,7 @@ impl VeilPlayground {
             k,
             opc,
             sqn: UsimSqn::default(),
-            suci: SuciSource::Veil(Box::new(VeilCard::new(sim, Seed::new(user.key)))),
+            suci,
         })
     }
 
@@ -513,7 +630,8 @@ impl VeilPlayground {
         self.folder.join("broker")
     }
 
-    fn broker_storage(&self) -> Result<VeilStorage, String> {
+    /// The broker's database, as its commands use it.
+    pub(crate) fn broker_storage(&self) -> Result<VeilStorage, String> {
         VeilStorage::open(&veil_store(&self.broker_folder().join("broker.db"))).map_err(|e| e.to_string())
     }
 

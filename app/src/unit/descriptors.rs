@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use whimbrel_resilience::CodeVersion;
 use whimbrel_shm::{FUNCTIONS, Made, Pool};
 
 use super::channel::{self, Lines};
-use super::function::Place;
+use super::function::{Function, Place};
 use super::messages::{Descriptors, Hello, Question, Subject};
 
 /// The listener of the API.
@@ -27,6 +27,9 @@ pub(crate) const N4: &str = "cta/n4";
 pub(crate) const UPF_N4: &str = "upf/n4";
 /// How the names of the UPF's sockets of N3 and of its devices begin; numbers follow.
 pub(crate) const UPF_PORTS: &str = "upf/port-";
+pub(super) const UPF_FIRST_PORT: &str = "upf/port-0";
+/// Where the UPF's packet threads show that they live.
+pub(crate) const UPF_BEATS: &str = "upf/beats";
 /// The memory through which functions reach each other.
 pub(super) const POOL: &str = "pool/memory";
 
@@ -46,6 +49,14 @@ static TURNS: AtomicU64 = AtomicU64::new(0);
 /// The control thread has made a turn.
 pub(crate) fn turned() {
     TURNS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// This process sends beats: a replica of the UPF does when it can take over.
+static READY: AtomicBool = AtomicBool::new(true);
+
+/// The replica of the UPF can take over from now on.
+pub(crate) fn stands_ready() {
+    READY.store(true, Ordering::Release);
 }
 
 /// Between two attempts to reach the manager.
@@ -130,6 +141,7 @@ pub(crate) fn join(place: &Place) -> Result<(), String> {
         let mut held = held();
         (held.in_unit, held.area) = (true, place.area);
     }
+    READY.store(place.function != Function::UpfReplica, Ordering::Release);
     let place = place.clone();
     std::thread::Builder::new()
         .name("unit".into())
@@ -160,7 +172,8 @@ fn beat() {
         let turns = TURNS.load(Ordering::Relaxed);
         still = if turns == seen && turns > 0 { still + 1 } else { 0 };
         seen = turns;
-        if let Some(manager) = held().manager.as_ref().filter(|_| still < STILL_MAX) {
+        let runs = still < STILL_MAX && READY.load(Ordering::Acquire);
+        if let Some(manager) = held().manager.as_ref().filter(|_| runs) {
             channel::beat(manager);
         }
     }

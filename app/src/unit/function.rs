@@ -27,6 +27,8 @@ pub(super) const AREA: &str = "WHIMBREL_UNIT_AREA";
 pub(crate) enum Function {
     /// The UPF.
     Upf,
+    /// The process that becomes the UPF when that one ends.
+    UpfReplica,
     /// One of the two CTAs, by its number.
     Cta(u16),
     /// A CPF, by its number within the unit.
@@ -37,6 +39,7 @@ impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Upf => f.write_str("upf"),
+            Self::UpfReplica => f.write_str("upf-replica"),
             Self::Cta(n) => write!(f, "cta-{n}"),
             Self::Cpf(n) => write!(f, "cpf-{n}"),
         }
@@ -48,8 +51,10 @@ impl FromStr for Function {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown = || format!("`{text}` is no function of a unit: write upf, cta-1, cta-2 or cpf-1");
-        if text == "upf" {
-            return Ok(Self::Upf);
+        match text {
+            "upf" => return Ok(Self::Upf),
+            "upf-replica" => return Ok(Self::UpfReplica),
+            _ => {}
         }
         let (kind, n) = text.split_once('-').ok_or_else(unknown)?;
         let n = n.parse().map_err(|_| unknown())?;
@@ -112,7 +117,7 @@ impl Place {
     pub(crate) fn configure(&self, mut config: Config) -> Config {
         let upf_at = upf_at(&config);
         match self.function {
-            Function::Upf => {
+            Function::Upf | Function::UpfReplica => {
                 config.n4.listen = Some(upf_at);
                 config.upfs.clear();
             }
@@ -164,10 +169,10 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written_and_others_refused() {
-        for name in ["upf", "cta-1", "cta-2", "cpf-1", "cpf-17"] {
+        for name in ["upf", "upf-replica", "cta-1", "cta-2", "cpf-1", "cpf-17"] {
             assert_eq!(name.parse::<Function>().unwrap().to_string(), name);
         }
-        for name in ["", "cta", "cta-0", "cta-3", "cpf-0", "cpf-x", "smf-1"] {
+        for name in ["", "cta", "cta-0", "cta-3", "cpf-0", "cpf-x", "smf-1", "upf-1"] {
             assert!(name.parse::<Function>().unwrap_err().contains("is no function"), "{name}");
         }
     }

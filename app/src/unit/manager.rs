@@ -18,6 +18,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
+use whimbrel_user_io::Beats;
 
 use super::descriptors;
 use super::directory::{self, Directory, ManagerLock};
@@ -27,10 +28,11 @@ use super::process::Process;
 use super::records::{Records, Run};
 use super::restarts::{Restarts, Verdict};
 use super::service::{Order, Service};
+use super::upf_watch::UpfWatch;
 use super::upgrade::Upgrade;
 use crate::api;
 use crate::client::Client;
-use crate::config::Config;
+use crate::config::{Config, MemoryOptions};
 use crate::console::Metric;
 use crate::entropy::SystemEntropy;
 
@@ -42,6 +44,10 @@ const ENDED_WITHIN: Duration = Duration::from_secs(15);
 const ANSWERED_WITHIN: Duration = Duration::from_millis(200);
 /// How long the first CTA has to serve before the second one may.
 const FIRST_SERVES_WITHIN: Duration = Duration::from_secs(3);
+/// How long the UPF's replica waits for a UPF that has its sockets, and after the one before it has become the UPF: so long that the UPF has the
+/// processor first.
+const FIRST_UPF_WITHIN: Duration = Duration::from_secs(3);
+const NEXT_REPLICA_AFTER: Duration = Duration::from_millis(100);
 /// How long a CTA may take to become the replica: a copy of a hundred thousand UEs takes seconds.
 const USED_WITHIN: Duration = Duration::from_secs(60);
 /// How long a CTA that another one has replaced may take to end.
@@ -104,6 +110,8 @@ pub(super) struct Manager {
     renews: Option<Instant>,
     /// When functions that hang were looked for last.
     looked: Instant,
+    /// Finds a UPF that hangs; `None`: it is found by its missing beats alone.
+    upf_watch: Option<UpfWatch>,
     /// SIGHUP has come.
     reloads: Arc<AtomicBool>,
     _lock: ManagerLock,
@@ -119,6 +127,12 @@ impl Manager {
         let lock = directory.take()?;
         let program = own_program()?;
         let mut members = adopt(&directory);
+        // The UPF has ended since, and its replica is the UPF.
+        if !members.contains_key(&Function::Upf)
+            && let Some(replica) = members.remove(&Function::UpfReplica)
+        {
+            members.insert(Function::Upf, replica);
+        }
         if members.is_empty() {
             directory.clear();
         }
@@ -152,11 +166,14 @@ impl Manager {
             complete: false,
             renews: None,
             looked: Instant::now(),
+            upf_watch: None,
             reloads,
             _lock: lock,
         };
         manager.open_api()?;
         manager.open_pool();
+        manager.upf_watch =
+            manager.watch_upf().inspect_err(|e| warn!("a UPF that hangs is found late: {e}")).ok();
         for function in missing(manager.config.unit.cpfs, &manager.members()) {
             manager.add(function);
         }
@@ -165,6 +182,11 @@ impl Manager {
         if let Some(second) = manager.members.get_mut(&Function::Cta(2)).filter(|m| alone && m.due.is_some())
         {
             second.due = Some(Instant::now() + FIRST_SERVES_WITHIN);
+        }
+        let upf_stands = manager.runs(Function::Upf);
+        if let Some(replica) = manager.members.get_mut(&Function::UpfReplica).filter(|m| m.due.is_some()) {
+            replica.due =
+                Some(Instant::now() + if upf_stands { NEXT_REPLICA_AFTER } else { FIRST_UPF_WITHIN });
         }
         manager.start_due();
         Ok(manager)
@@ -203,13 +225,46 @@ impl Manager {
         }
     }
 
+    /// Watches the packet threads of the UPF, whichever process has them. Errors: one sentence.
+    fn watch_upf(&self) -> Result<UpfWatch, String> {
+        let cannot = |e: std::io::Error| format!("its threads have no memory to show that they live: {e}");
+        let until = Instant::now() + CONNECTED_WITHIN;
+        while self.runs(Function::Upf)
+            && !self.service.keeps(descriptors::UPF_BEATS)
+            && Instant::now() < until
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let beats = match self.service.duplicate(descriptors::UPF_BEATS) {
+            Some(memory) => Beats::of(memory).map_err(cannot)?,
+            None => Beats::create().map_err(cannot)?,
+        };
+        self.service.keep(descriptors::UPF_BEATS, beats.as_fd().try_clone_to_owned().map_err(cannot)?);
+        let frames = self.config.data_networks.iter().filter(|network| network.ethernet).count();
+        let wake = self.wake.clone();
+        let found = move || {
+            // A counter at its limit is readable already.
+            let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
+        };
+        UpfWatch::start(beats, self.service.clone(), frames, found)
+    }
+
+    /// A UPF of which a packet thread hangs is killed, and its replica goes on.
+    fn end_hanging_upf(&self) {
+        let hangs = self.upf_watch.as_ref().and_then(UpfWatch::take);
+        let process = self.members.get(&Function::Upf).and_then(|m| m.process.as_ref());
+        if let Some(process) = process.filter(|p| hangs == u32::try_from(p.run.pid).ok() && hangs.is_some()) {
+            process.signal(Signal::KILL);
+        }
+    }
+
     /// A further function, which is started at once.
     pub(super) fn add(&mut self, function: Function) {
         let now = Instant::now();
         let member = Member {
             process: None,
             program: self.program.clone(),
-            area: free_area(self.members.values()),
+            area: free_area(self.members.values()).filter(|_| function != Function::UpfReplica),
             since: now,
             restarts: Restarts::default(),
             due: Some(now),
@@ -227,12 +282,18 @@ impl Manager {
     fn command(&self, function: Function, program: &Path) -> Command {
         let mut command = Command::new(program);
         match function {
-            Function::Upf => command.arg("upf"),
+            Function::Upf | Function::UpfReplica => command.arg("upf"),
             Function::Cta(_) => command.arg("run"),
             Function::Cpf(_) => command.args(["cpf", "--region", &self.config.cluster.region.to_string()]),
         };
+        if let Function::Cpf(n) = function {
+            let memory = &self.config.memory;
+            let file = memory.file.as_ref().unwrap_or(&self.config.store.path);
+            command.args(MemoryOptions::arguments(memory, &file.with_extension(format!("ues-cpf-{n}"))));
+        }
         command.args(FunctionOptions::arguments(function, self.directory.path()));
-        if let (Some(file), Function::Upf | Function::Cta(_)) = (&self.file, function) {
+        if let (Some(file), Function::Upf | Function::UpfReplica | Function::Cta(_)) = (&self.file, function)
+        {
             command.arg("--config").arg(file);
         }
         command
@@ -244,6 +305,43 @@ impl Manager {
         if second.ended == 0 && second.due.is_some() && self.service.records(Records::home).is_some() {
             second.due = Some(Instant::now());
         }
+    }
+
+    /// The replica of the UPF starts when the UPF has opened what it takes over, and not before: it would be the UPF itself.
+    fn start_upf_replica(&mut self) {
+        let has = |name: &str| self.service.keeps(name);
+        let stands = self.runs(Function::Upf) && self.service.beats_of(Function::Upf) > 0;
+        let opened = stands && has(descriptors::UPF_N4) && has(descriptors::UPF_FIRST_PORT);
+        let Some(replica) = self.members.get_mut(&Function::UpfReplica).filter(|m| m.process.is_none())
+        else {
+            return;
+        };
+        let now = Instant::now();
+        if !stands && replica.due.is_some_and(|at| at <= now + NEXT_REPLICA_AFTER) {
+            replica.due = Some(now + NEXT_REPLICA_AFTER);
+        } else if opened && replica.ended == 0 && replica.due.is_some_and(|at| at > now + NEXT_REPLICA_AFTER)
+        {
+            replica.due = Some(now);
+        }
+    }
+
+    /// The UPF has ended and its replica has its sessions: that is the UPF now. Returns whether there was a replica.
+    fn promote_upf_replica(&mut self) -> bool {
+        let Some(replica) = self.members.remove(&Function::UpfReplica) else { return false };
+        self.add(Function::UpfReplica);
+        if let Some(next) = self.members.get_mut(&Function::UpfReplica) {
+            (next.ended, next.restarts) = (replica.ended, replica.restarts);
+            next.due = replica.due.max(Some(Instant::now() + NEXT_REPLICA_AFTER));
+        }
+        let Some(process) = replica.process else { return false };
+        self.service.rename(process.run, Function::Upf);
+        info!(function = %Function::Upf, process = process.run.pid, "the replica of the UPF goes on in its place");
+        if let Some(upf) = self.members.get_mut(&Function::Upf) {
+            (upf.process, upf.program, upf.since, upf.due) =
+                (Some(process), replica.program, replica.since, None);
+            (upf.beats, upf.silent) = (0, 0);
+        }
+        true
     }
 
     /// Starts the functions whose time has come.
@@ -339,6 +437,9 @@ impl Manager {
                 self.complete = false;
                 self.ended(function, lived);
             }
+            if function == Function::Upf {
+                self.promote_upf_replica();
+            }
             self.save();
         }
     }
@@ -376,7 +477,9 @@ impl Manager {
         }
         self.looked = Instant::now();
         for (function, member) in &mut self.members {
-            let (Function::Upf | Function::Cpf(_), Some(process)) = (function, &member.process) else {
+            let (Function::Upf | Function::UpfReplica | Function::Cpf(_), Some(process)) =
+                (function, &member.process)
+            else {
                 continue;
             };
             let beats = self.service.beats_of(*function);
@@ -400,10 +503,12 @@ impl Manager {
                 Ok(n) if n > 0 => break,
                 _ => {}
             }
+            self.end_hanging_upf();
             self.witness();
             self.end_hanging_ctas();
             self.end_silent_functions();
             self.start_second_cta();
+            self.start_upf_replica();
             self.start_due();
             while let Ok(order) = self.orders.try_recv() {
                 self.order(order);
@@ -463,7 +568,8 @@ impl Manager {
         }
         let (home, cpfs) = self.service.records(|records| (records.home(), records.cpfs()));
         let Some(home) = home else { return };
-        let all = self.members.values().all(|m| m.process.is_some());
+        let upf_has_replica = self.service.beats_of(Function::UpfReplica) > 0;
+        let all = upf_has_replica && self.members.values().all(|m| m.process.is_some());
         if let (Some(replica), true) = (home.cta_replica, all && cpfs >= usize::from(self.config.unit.cpfs)) {
             self.complete = true;
             info!(
@@ -503,6 +609,8 @@ impl Manager {
                         _ => "starting",
                     }
                 }
+                (Some(_), Function::UpfReplica) if self.service.beats_of(*function) == 0 => "starting",
+                (Some(_), Function::UpfReplica) => "frozen",
                 (Some(_), _) => "running",
             };
             FunctionStatus {
@@ -531,6 +639,16 @@ impl Manager {
             member.process.iter().for_each(|process| process.signal(Signal::TERM));
         }
         self.service.forget(function);
+    }
+
+    /// Replaces the replica of the UPF by the program that is in force; nothing depends on the process that ends.
+    pub(super) fn replace_upf_replica(&mut self) {
+        if let Some(member) = self.members.get_mut(&Function::UpfReplica) {
+            member.program = self.program.clone();
+            member.replaced = true;
+            member.process.iter().for_each(|process| process.signal(Signal::KILL));
+        }
+        self.service.forget(Function::UpfReplica);
     }
 
     /// Has this manager replace itself by the program that is in force, as soon as it has answered. The functions are not touched.
@@ -588,6 +706,13 @@ impl Manager {
             self.members.keys().copied().filter(|function| matches!(function, Function::Cta(_))).collect();
         ctas.sort_by_key(is_primary);
         let mut at_once = false;
+        // It would become the UPF.
+        if let Some(process) = self.members.remove(&Function::UpfReplica).and_then(|m| m.process) {
+            let run = process.run;
+            process.signal(Signal::KILL);
+            process.reap();
+            self.service.ended(run);
+        }
         for function in ctas.into_iter().chain([Function::Upf]) {
             self.end(function, signals, &mut at_once);
         }
@@ -639,7 +764,8 @@ fn missing(cpfs: u16, there: &[Function]) -> Vec<Function> {
     let is_cpf = |function: &&Function| matches!(function, Function::Cpf(_));
     let lacking = usize::from(cpfs).saturating_sub(there.iter().filter(is_cpf).count());
     let is_free = |function: &Function| !there.contains(function);
-    let others = [Function::Upf, Function::Cta(1), Function::Cta(2)].into_iter().filter(is_free);
+    let others =
+        [Function::Upf, Function::UpfReplica, Function::Cta(1), Function::Cta(2)].into_iter().filter(is_free);
     others.chain((1..=u16::MAX).map(Function::Cpf).filter(is_free).take(lacking)).collect()
 }
 
@@ -696,10 +822,12 @@ mod tests {
 
     #[test]
     fn a_manager_starts_what_the_functions_that_it_adopts_lack_and_no_cpf_too_many() {
-        use Function::{Cpf, Cta, Upf};
-        assert_eq!(missing(2, &[]), [Upf, Cta(1), Cta(2), Cpf(1), Cpf(2)]);
-        assert_eq!(missing(2, &[Upf, Cta(1), Cta(2), Cpf(3), Cpf(4)]), [], "after an upgrade");
-        assert_eq!(missing(3, &[Upf, Cta(2), Cpf(1), Cpf(4)]), [Cta(1), Cpf(2)]);
-        assert_eq!(missing(2, &[Upf, Cta(1), Cta(2), Cpf(1), Cpf(2), Cpf(3)]), [], "amid an upgrade");
+        use Function::{Cpf, Cta, Upf, UpfReplica};
+        assert_eq!(missing(2, &[]), [Upf, UpfReplica, Cta(1), Cta(2), Cpf(1), Cpf(2)]);
+        let after = [Upf, UpfReplica, Cta(1), Cta(2), Cpf(3), Cpf(4)];
+        assert_eq!(missing(2, &after), [], "after an upgrade");
+        assert_eq!(missing(3, &[Upf, Cta(2), Cpf(1), Cpf(4)]), [UpfReplica, Cta(1), Cpf(2)]);
+        let amid = [Upf, UpfReplica, Cta(1), Cta(2), Cpf(1), Cpf(2), Cpf(3)];
+        assert_eq!(missing(2, &amid), [], "amid an upgrade");
     }
 }

@@ -15,6 +15,7 @@ mod records;
 mod restarts;
 mod service;
 mod upf_report;
+mod upf_watch;
 mod upgrade;
 
 use std::os::unix::net::UnixStream;

@@ -138,6 +138,18 @@ impl Service {
         state.publish(&changes);
     }
 
+    /// A process is another function from now on: the replica of the UPF is the UPF.
+    pub(super) fn rename(&self, run: Run, to: Function) {
+        let mut state = self.state();
+        let Some((function, _)) = state.admitted.get_mut(&run.pid).filter(|(_, of)| *of == run) else {
+            return;
+        };
+        let from = std::mem::replace(function, to);
+        if let Some(joined) = state.joined.remove(&from) {
+            state.joined.insert(to, joined);
+        }
+    }
+
     /// What is read from the records.
     pub(super) fn records<R>(&self, read: impl FnOnce(&Records) -> R) -> R {
         read(&self.state().records)
@@ -156,6 +168,18 @@ impl Service {
     /// A function is replaced: its successor connects then.
     pub(super) fn forget(&self, function: Function) {
         self.state().joined.remove(&function);
+    }
+
+    /// Duplicates of the descriptors whose names are this and a number from zero on.
+    pub(super) fn duplicates(&self, prefix: &str) -> Vec<OwnedFd> {
+        let state = self.state();
+        let of = |n: usize| state.descriptors.get(&format!("{prefix}{n}"))?.try_clone().ok();
+        (0..).map_while(of).collect()
+    }
+
+    /// A duplicate of the descriptor of this name, if it is kept.
+    pub(super) fn duplicate(&self, name: &str) -> Option<OwnedFd> {
+        self.state().descriptors.get(name)?.try_clone().ok()
     }
 
     /// Whether a descriptor of this name is kept.
@@ -211,13 +235,13 @@ impl Service {
             }
             state.admitted.get(&pid).copied()
         };
-        let (function, run) = match (question.subject, admitted) {
+        let run = match (question.subject, admitted) {
             (Subject::Status {}, _) => return self.show(stream),
             (Subject::Upgrade { program }, _) => return self.upgrade(stream, program),
             (Subject::Request(request), Some((_, run))) => return self.answer(stream, run, request),
-            (Subject::Hello(hello), Some((function, run))) if hello.function == function.to_string() => {
+            (Subject::Hello(hello), Some((function, run))) if is_called(function, &hello.function) => {
                 self.hello(stream, &mut lines, function, hello)?;
-                (function, run)
+                run
             }
             (Subject::Request(_) | Subject::Hello(_), _) => {
                 let sentence = format!("the process {pid} is not that function of this unit");
@@ -230,7 +254,7 @@ impl Service {
             let Descriptors(names) = serde_json::from_slice(&line)?;
             let descriptors = lines.take_descriptors(names.len())?;
             let mut state = self.state();
-            if state.admitted.get(&run.pid) == Some(&(function, run)) {
+            if let Some((function, _)) = state.admitted.get(&run.pid).copied().filter(|(_, of)| *of == run) {
                 state.joined.get_mut(&function).into_iter().for_each(|joined| joined.beats += 1);
                 state.keep(names.into_iter().zip(descriptors).collect(), Some(function));
             }
@@ -377,11 +401,16 @@ impl State {
     }
 }
 
+/// Whether a process of this function may call itself so: a replica of the UPF keeps its name when it becomes the UPF.
+fn is_called(function: Function, name: &str) -> bool {
+    function.to_string() == name || function == Function::Upf && name == Function::UpfReplica.to_string()
+}
+
 /// Whether a function gets the descriptors of this name.
 fn is_for(name: &str, function: Function) -> bool {
     match name.split('/').next() {
         Some("cta") => matches!(function, Function::Cta(_)),
-        Some("upf") => function == Function::Upf,
+        Some("upf") => matches!(function, Function::Upf | Function::UpfReplica),
         Some("pool") => matches!(function, Function::Cta(_) | Function::Cpf(_)),
         _ => false,
     }
@@ -488,6 +517,27 @@ mod tests {
         assert_eq!(lines.next().unwrap().as_deref(), Some(&br#"["cta/api"]"#[..]));
         assert_eq!(lines.take_descriptors(1).unwrap().len(), 1);
         assert_eq!(unit.service.code_of(CTA).as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn the_replica_of_the_upf_keeps_its_connection_when_it_is_the_upf_and_may_connect_again() {
+        let unit = unit();
+        let me = unit.me;
+        unit.service.admit(Function::UpfReplica, || Ok(me)).unwrap();
+        let token = unit.directory.token().unwrap();
+        let hello = |name: &str| {
+            let other = format!(r#"{{"function":"{name}","code":"9","descriptors":[]}}"#);
+            unit.ask(&format!(r#"{{"token":"{token}","hello":{other}}}"#))
+        };
+        assert_eq!(hello("upf"), None, "it is not the UPF");
+        assert_eq!(hello("upf-replica").as_deref(), Some("[]"));
+        assert_eq!(unit.service.code_of(Function::Upf), None);
+        unit.service.rename(me, Function::Upf);
+        assert_eq!(unit.service.code_of(Function::Upf).as_deref(), Some("9"));
+        assert_eq!(unit.service.code_of(Function::UpfReplica), None);
+        // To the next manager it says the name with which it was started.
+        assert_eq!(hello("upf-replica").as_deref(), Some("[]"));
+        assert_eq!(hello("cta-1"), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `whimbrel upgrade`: the functions are replaced one by one by another program, or by the same one, while UEs are served.
 //!
 //! The order is that of a cluster (docs/cluster.md, Upgrading): CPFs of the new code join until there are as many as of the old one, then
-//! the old ones leave; the CTA replica is replaced, and takes over from the primary, which is replaced then; the UPF follows, and last the
-//! manager itself.
+//! the old ones leave; the CTA replica is replaced, and takes over from the primary, which is replaced then; the UPF follows in the same way, and last
+//! the manager itself.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -38,6 +38,8 @@ enum Step {
     OldPrimary(Function),
     /// The pair is complete again.
     LastCta,
+    /// The replica of the UPF runs the new program, and can take over.
+    UpfReplica,
     /// The UPF runs the new program.
     Upf,
 }
@@ -119,6 +121,11 @@ impl Upgrade {
             }
             Step::OldPrimary(function) => !manager.runs(function) && primary.is_some_and(|p| p != function),
             Step::LastCta => replica.is_some() && replica != primary,
+            Step::UpfReplica => {
+                let function = Function::UpfReplica;
+                let own = manager.service.code_of(function).as_ref() == Some(&self.code);
+                own && manager.service.beats_of(function) > 0
+            }
             Step::Upf => manager.service.code_of(Function::Upf).as_ref() == Some(&self.code),
         };
         if !done {
@@ -131,7 +138,8 @@ impl Upgrade {
             // manager has just stored, and hands over only then.
             Step::NewReplica(_) if manager.shares_n2() => SETTLED_AFTER,
             Step::NewReplica(_) => GNBS_CONNECT_WITHIN,
-            Step::OldReplica(_) | Step::OldPrimary(_) | Step::LastCta | Step::Upf => Duration::ZERO,
+            Step::OldReplica(_) | Step::OldPrimary(_) | Step::LastCta => Duration::ZERO,
+            Step::UpfReplica | Step::Upf => Duration::ZERO,
         };
         let settled = since.is_some_and(|since| since.elapsed() >= settled);
         let asks = matches!(self.step, Step::NewCpfs | Step::OldCpf(_));
@@ -175,7 +183,12 @@ impl Upgrade {
                 self.go(Step::LastCta)
             }
             Step::LastCta => {
-                self.say("the UPF leaves its sessions to its successor");
+                self.say("the replica of the UPF is replaced");
+                manager.replace_upf_replica();
+                self.go(Step::UpfReplica)
+            }
+            Step::UpfReplica => {
+                self.say("the UPF leaves its sessions to its replica");
                 manager.replace(Function::Upf);
                 self.go(Step::Upf)
             }

@@ -32,6 +32,8 @@ struct Session {
 #[derive(Default)]
 pub(super) struct Metering {
     sessions: BTreeMap<UeId, Session>,
+    /// The groups of sessions that have begun.
+    pub(super) began: Vec<TokenHash>,
     /// Sessions that have ended.
     pub(super) ended: Vec<Measured>,
 }
@@ -43,6 +45,7 @@ impl Metering {
             Event::VeilGranted { group, session, presence, .. } => {
                 self.close(*ue);
                 let (group, session, presence) = (TokenHash(*group), *session, *presence);
+                self.began.push(group);
                 let measured = Measured { group, session, presence, octets: 0 };
                 self.sessions.insert(*ue, Session { measured, open: BTreeMap::new(), ended: false });
             }
@@ -57,6 +60,11 @@ impl Metering {
             }
             _ => {}
         }
+    }
+
+    /// The UE of a session.
+    pub(super) fn ue_of(&self, session: &[u8; 32]) -> Option<UeId> {
+        self.sessions.iter().find(|(_, s)| !s.ended && s.measured.session == *session).map(|(ue, _)| *ue)
     }
 
     /// A message of a UPF.

@@ -4,7 +4,9 @@
 //! A thread of its own holds all of it. What the machines ask is signed here under the token that the UE heard; without its session group the
 //! question does not leave, and a channel that fails is not replaced by another way.
 
+mod kept_groups;
 mod metering;
+mod orders;
 mod settlement;
 
 use std::collections::BTreeMap;
@@ -24,22 +26,23 @@ use whimbrel_broker::veil::Kind;
 use whimbrel_broker::veil::channel::{AnonymousChannel, Circuit, Direct, RelayPair};
 use whimbrel_broker::veil::record::Recorder;
 use whimbrel_broker::{hex, random, tls};
-use whimbrel_control::open::{Answer, Unreachable, VeilQuestion};
-use whimbrel_control::{Event, OutputId, UeEvent, UeId};
+use whimbrel_control::open::{Answer, Unreachable, VeilHomeQuestion, VeilQuestion};
+use whimbrel_control::{Command, Event, Locate, OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::Seed;
 use whimbrel_veil::channel::Failure;
 use whimbrel_veil::crypto::Response;
 use whimbrel_veil::ledger::How;
 use whimbrel_veil::log::{LogProof, LogRequest, LogTrust};
-use whimbrel_veil::msg::{ReportAnswer, usage_units};
-use whimbrel_veil::operator::Group;
+use whimbrel_veil::msg::{Finding, ReportAnswer, usage_units};
 use whimbrel_veil::relay::Resource;
 use whimbrel_veil::rotation::{Input, Output, Rotation};
 use whimbrel_veil::token::TokenHash;
 use whimbrel_veil::wallet::{Wallet, WalletError};
 
+use self::kept_groups::{KeptGroup, KeptGroups};
 use self::metering::{Measured, Metering};
+use self::orders::{LiFunction, OrderBook, Ordered, What};
 use self::settlement::Settlement;
 use crate::clock;
 use crate::config::Config;
@@ -60,17 +63,29 @@ const REPORT_TRIES: u32 = 5;
 const GROUP_KEPT: Duration = Duration::from_secs(86_400);
 /// Octets of a batch of tokens, and of a log with its proofs.
 const NAMED_OCTETS_MAX: usize = 16 << 10;
+/// Octets of the longest copy that a UPF sends: more than any packet of N3.
+const COPY_OCTETS_MAX: usize = 10_000;
 /// How long what waits to be reported may take when the core stops.
 const LAST_REPORTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// What came of a question.
 pub(crate) type Answered = (UeId, OutputId, Answer);
 
+/// What a UE's machine asks.
+pub(crate) enum Question {
+    /// For a veiled UE, under the token that it heard.
+    User(VeilQuestion),
+    /// For an ordinary UE, under the token that is broadcast.
+    Home(VeilHomeQuestion),
+}
+
 /// What the control thread passes on.
 enum ToEdge {
-    Asked(UeId, OutputId, VeilQuestion),
+    Asked(UeId, OutputId, Question),
+    Began(TokenHash),
     Ended(Measured),
     Failed(Vec<u8>),
+    Found([u8; 32], Finding),
 }
 
 /// What came of what the edge has sent.
@@ -78,6 +93,7 @@ enum Came {
     Opened(TokenHash, Result<Vec<u8>, Failure>),
     Log(Result<Vec<u8>, AskError>),
     Tokens(Vec<u8>, Result<Vec<u8>, AskError>),
+    Orders(TokenHash, Result<Vec<u8>, Failure>),
 }
 
 #[derive(Default)]
@@ -88,6 +104,8 @@ struct Counts {
     reported: AtomicU64,
     tokens: AtomicU64,
     claims_paid: AtomicU64,
+    orders: AtomicU64,
+    copies: AtomicU64,
     under_way: AtomicUsize,
 }
 
@@ -97,6 +115,9 @@ pub(crate) struct Veil {
     answers: mpsc::Receiver<Answered>,
     refused: Vec<Answered>,
     metering: Metering,
+    ordered: mpsc::Receiver<Ordered>,
+    /// Orders whose UE's location is awaited.
+    locating: BTreeMap<UeId, Vec<[u8; 32]>>,
     console: Arc<Console>,
     counts: Arc<Counts>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -135,6 +156,8 @@ impl Veil {
             Some(path) => Recorder::open(path)?,
             None => Recorder::default(),
         };
+        let li = veil.li_function.map(LiFunction::bind).transpose()?;
+        let (order, ordered) = mpsc::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -144,7 +167,9 @@ impl Veil {
         let (came, comes) = queue::unbounded_channel();
         let counts = Arc::new(Counts::default());
         let kind = channel.kind();
-        let edge = Edge {
+        let now = clock::now();
+        let (kept_groups, groups) = KeptGroups::open(&config.veil_groups(), &config.store.key_file, now);
+        let mut edge = Edge {
             config: veil.clone(),
             trust,
             channel,
@@ -154,17 +179,22 @@ impl Veil {
             claims: config.veil_claims(),
             circuits: BTreeMap::new(),
             held: BTreeMap::new(),
+            kept_groups,
             recorder,
             filling: None,
+            orders: OrderBook::default(),
+            ordered: order,
+            li: None,
             answer,
             came,
             console: console.clone(),
             counts: counts.clone(),
         };
+        edge.resume(groups, now);
         let thread = std::thread::Builder::new()
             .name("veil".into())
             .spawn(move || {
-                runtime.block_on(edge.run(asked, comes));
+                runtime.block_on(edge.run(asked, comes, li));
                 runtime.shutdown_background();
             })
             .map_err(|e| format!("the thread of veiled UEs cannot start: {e}"))?;
@@ -175,6 +205,8 @@ impl Veil {
             answers,
             refused: Vec::new(),
             metering: Metering::default(),
+            ordered,
+            locating: BTreeMap::new(),
             console,
             counts,
             thread: Some(thread),
@@ -183,8 +215,16 @@ impl Veil {
 
     /// Something happened to a UE.
     pub(crate) fn event(&mut self, event: &UeEvent) {
-        if let Event::VeilFailed { sealed } = &event.event {
-            let _ = self.sender.send(ToEdge::Failed(sealed.clone()));
+        match &event.event {
+            Event::VeilFailed { sealed } => {
+                let _ = self.sender.send(ToEdge::Failed(sealed.clone()));
+            }
+            Event::Located { tai, cell, .. } => {
+                let place = orders::place(*tai, cell.as_ref()).unwrap_or(Finding::NotHere);
+                self.located(event.ue, &place);
+            }
+            Event::NotLocated { .. } => self.located(event.ue, &Finding::NotHere),
+            _ => {}
         }
         self.metering.event(event);
         self.pass_on();
@@ -196,7 +236,40 @@ impl Veil {
         self.pass_on();
     }
 
+    fn located(&mut self, ue: UeId, place: &Finding) {
+        for order in self.locating.remove(&ue).into_iter().flatten() {
+            let _ = self.sender.send(ToEdge::Found(order, place.clone()));
+        }
+    }
+
+    /// What UEs' machines are to do for agencies' orders.
+    pub(crate) fn commands(&mut self) -> Vec<(UeId, Command)> {
+        let mut commands = Vec::new();
+        for Ordered { order, session, what } in self.ordered.try_iter() {
+            let Some(ue) = self.metering.ue_of(&session) else {
+                let _ = self.sender.send(ToEdge::Found(order, Finding::NotHere));
+                continue;
+            };
+            match what {
+                What::Locate => {
+                    self.locating.entry(ue).or_default().push(order);
+                    commands.push((ue, Command::Locate(Locate::Now)));
+                }
+                What::Intercept(to) => {
+                    commands.push((ue, Command::Intercept(to)));
+                    if to.is_some() {
+                        let _ = self.sender.send(ToEdge::Found(order, Finding::Intercepted));
+                    }
+                }
+            }
+        }
+        commands
+    }
+
     fn pass_on(&mut self) {
+        for group in self.metering.began.drain(..) {
+            let _ = self.sender.send(ToEdge::Began(group));
+        }
         for measured in self.metering.ended.drain(..) {
             // The thread ends after this.
             let _ = self.sender.send(ToEdge::Ended(measured));
@@ -204,7 +277,7 @@ impl Veil {
     }
 
     /// Passes a question on.
-    pub(crate) fn ask(&mut self, ue: UeId, to: OutputId, question: VeilQuestion) {
+    pub(crate) fn ask(&mut self, ue: UeId, to: OutputId, question: Question) {
         self.counts.asked.fetch_add(1, Ordering::Relaxed);
         if self.counts.under_way.load(Ordering::Relaxed) < UNDER_WAY_MAX {
             self.counts.under_way.fetch_add(1, Ordering::Relaxed);
@@ -235,6 +308,8 @@ impl Veil {
             one(Metric::VeilReports, &self.counts.reported),
             one(Metric::VeilTokens, &self.counts.tokens),
             one(Metric::VeilClaims, &self.counts.claims_paid),
+            one(Metric::VeilOrders, &self.counts.orders),
+            one(Metric::VeilCopies, &self.counts.copies),
         ]
     }
 }
@@ -262,10 +337,15 @@ struct Edge {
     claims: PathBuf,
     circuits: BTreeMap<TokenHash, Arc<dyn Circuit>>,
     /// Groups in which UEs attached, until when: their keys sign the reports.
-    held: BTreeMap<TokenHash, (Group, Instant)>,
+    held: BTreeMap<TokenHash, KeptGroup>,
+    kept_groups: KeptGroups,
     recorder: Recorder,
     /// When the batch that is being filled was asked for.
     filling: Option<Instant>,
+    orders: OrderBook,
+    ordered: mpsc::Sender<Ordered>,
+    /// Where UPFs send copies.
+    li: Option<LiFunction>,
     answer: mpsc::Sender<Answered>,
     came: queue::UnboundedSender<Came>,
     console: Arc<Console>,
@@ -277,23 +357,42 @@ impl Edge {
         mut self,
         mut asked: queue::UnboundedReceiver<ToEdge>,
         mut comes: queue::UnboundedReceiver<Came>,
+        li: Option<(std::net::UdpSocket, std::net::UdpSocket)>,
     ) {
         let mut reports = tokio::task::JoinSet::new();
         tokio::spawn(self.settlement().run());
+        match li.map(LiFunction::new).transpose() {
+            Ok(li) => self.li = li,
+            Err(e) => error!("copies of intercepted sessions cannot be received: {e}"),
+        }
+        let mut copy = vec![0; COPY_OCTETS_MAX];
         self.broadcast(None);
         self.tick();
         loop {
             let now = clock::now();
             let deadline = self.rotation.next_deadline().unwrap_or(now + TICK).min(now + TICK);
+            let poll = self.orders.next_poll.unwrap_or(deadline).min(deadline);
+            let received = LiFunction::receive(self.li.as_ref(), &mut copy);
             tokio::select! {
                 to_edge = asked.recv() => match to_edge {
                     None => break,
                     Some(ToEdge::Asked(ue, to, question)) => self.asked(ue, to, &question),
-                    Some(ToEdge::Ended(measured)) => self.ended(&measured, &mut reports),
+                    Some(ToEdge::Began(group)) => self.session_began(group),
+                    Some(ToEdge::Ended(measured)) => {
+                        self.ended(&measured, &mut reports);
+                        self.session_ended(measured.group, &measured.session);
+                    }
                     Some(ToEdge::Failed(sealed)) => self.failed(sealed),
+                    Some(ToEdge::Found(order, finding)) => self.found(order, &finding),
                 },
                 Some(came) = comes.recv() => self.comes(came),
-                () = tokio::time::sleep(deadline.since(now)) => self.tick(),
+                octets = received => self.copy(copy.get(..octets).unwrap_or_default()).await,
+                () = tokio::time::sleep(poll.since(now)) => {
+                    if clock::now() >= deadline {
+                        self.tick();
+                    }
+                    self.poll_orders(clock::now());
+                }
             }
             while reports.try_join_next().is_some() {}
         }
@@ -315,6 +414,27 @@ impl Edge {
             sessions: self.claims.clone(),
             every: self.config.claim_every,
         }
+    }
+
+    /// Goes on with the groups of a former process.
+    fn resume(&mut self, groups: Vec<KeptGroup>, now: Instant) {
+        for (group, until) in groups {
+            let token = group.hash();
+            if now.as_secs() <= group.until() {
+                self.circuits.insert(token, self.channel.open());
+                self.rotation.resume(group.clone());
+            }
+            self.held.insert(token, (group, until));
+        }
+    }
+
+    /// Keeps the keys of all groups that are open, or have sessions to report.
+    fn keep_groups(&mut self) {
+        let until = clock::now() + GROUP_KEPT;
+        let open = self.rotation.groups().filter(|group| !self.held.contains_key(&group.hash()));
+        let open = open.map(|group| (group.clone(), until));
+        let groups: Vec<KeptGroup> = self.held.values().cloned().chain(open).collect();
+        self.kept_groups.keep(&groups);
     }
 
     fn tick(&mut self) {
@@ -350,7 +470,10 @@ impl Edge {
                     self.circuits.remove(&token);
                 }
                 Output::Ask(token, octets) => self.open_group(token, octets),
-                Output::Broadcast(token) => self.broadcast(token),
+                Output::Broadcast(token) => {
+                    self.keep_groups();
+                    self.broadcast(token);
+                }
                 Output::NotOpened(cause) => warn!("the broker opens no session group for a token: {cause}"),
                 Output::BadAnswer(why) => warn!("the broker's answer for a token is not taken: {why}"),
                 Output::NoToken => {
@@ -413,6 +536,7 @@ impl Edge {
             Came::Log(Err(e)) => warn!("the broker's log of issuing keys was not read: {e}"),
             Came::Tokens(request, Ok(octets)) => self.filled(&request, &octets),
             Came::Tokens(_, Err(e)) => warn!("no tokens came: {e}"),
+            Came::Orders(token, answer) => self.orders_came(token, answer),
         }
     }
 
@@ -495,9 +619,12 @@ impl Edge {
         }
     }
 
-    fn asked(&mut self, ue: UeId, to: OutputId, question: &VeilQuestion) {
+    fn asked(&mut self, ue: UeId, to: OutputId, question: &Question) {
         let now = clock::now();
-        let signed = self.rotation.sign(question, now);
+        let signed = match question {
+            Question::User(question) => self.rotation.sign(question, now),
+            Question::Home(question) => self.rotation.sign_home(question, now),
+        };
         let circuit = signed.and_then(|(token, octets)| {
             let circuit = self.circuits.get(&token)?.clone();
             if let Some(group) = self.rotation.group(token) {

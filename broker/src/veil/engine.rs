@@ -12,14 +12,17 @@ use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::Seed;
+use whimbrel_security::HomeNetworkKeys;
 use whimbrel_veil::broker::{Broker, BrokerConfig, BrokerEvent, BrokerOutput, Record};
+use whimbrel_veil::crypto::VerifyingKey;
 use whimbrel_veil::ledger::How;
 use whimbrel_veil::log::{Cosignature, KeyLog, LogRequest};
+use whimbrel_veil::msg::Order;
 
 use super::Kind;
 use super::claims::{ClaimsEngine, ClaimsEntrance};
 use super::record::Recorder;
-use super::storage::VeilStorage;
+use super::storage::{NamedHomeUser, NamedUser, VeilStorage};
 use crate::clock::now;
 
 /// Requests on their way to the thread.
@@ -28,6 +31,8 @@ const QUEUE_MAX: usize = 4_096;
 const BATCH_MAX: usize = 64;
 /// How often old answers and tokens are deleted.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
+/// How often the database is looked at for what commands have changed.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often a commit that failed is tried again.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 
@@ -58,6 +63,7 @@ pub struct VeilMetrics {
     issued: AtomicU64,
     opened: AtomicU64,
     granted: AtomicU64,
+    challenged: AtomicU64,
     reported: AtomicU64,
     repeated: AtomicU64,
     refused: AtomicU64,
@@ -66,6 +72,7 @@ pub struct VeilMetrics {
     claims_paid: AtomicU64,
     claimed_units: AtomicU64,
     claims_refused: AtomicU64,
+    orders: AtomicU64,
 }
 
 impl VeilMetrics {
@@ -75,14 +82,18 @@ impl VeilMetrics {
             BrokerEvent::Issued(_) => &self.issued,
             BrokerEvent::Opened(_) => &self.opened,
             BrokerEvent::Granted(_) => &self.granted,
+            BrokerEvent::Challenged(_) => &self.challenged,
             BrokerEvent::Reported(..) => &self.reported,
             BrokerEvent::Repeated => &self.repeated,
+            BrokerEvent::OrderAnswered => &self.orders,
+            BrokerEvent::Ordered(_) => return,
             BrokerEvent::NotOpened(GroupError::DoubleSpent) => &self.double_spent,
             BrokerEvent::NotIssued(_)
             | BrokerEvent::NotOpened(_)
             | BrokerEvent::Refused(_)
             | BrokerEvent::Rejected(_)
-            | BrokerEvent::NotReported(_) => &self.refused,
+            | BrokerEvent::NotReported(_)
+            | BrokerEvent::OrderNotAnswered(_) => &self.refused,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -97,7 +108,7 @@ impl VeilMetrics {
     }
 
     /// Names, meanings and values.
-    pub fn values(&self) -> [(&'static str, &'static str, u64); 11] {
+    pub fn values(&self) -> [(&'static str, &'static str, u64); 13] {
         let of = |c: &AtomicU64| c.load(Ordering::Relaxed);
         [
             ("whimbrel_broker_veil_batches_total", "Batches of tokens issued.", of(&self.issued)),
@@ -107,6 +118,11 @@ impl VeilMetrics {
                 of(&self.opened),
             ),
             ("whimbrel_broker_veil_grants_total", "Grants given to veiled users.", of(&self.granted)),
+            (
+                "whimbrel_broker_veil_challenges_total",
+                "Challenges of ordinary UEs that operators do not know, each with a grant.",
+                of(&self.challenged),
+            ),
             (
                 "whimbrel_broker_veil_reports_total",
                 "Usage reports of veiled sessions taken.",
@@ -139,6 +155,11 @@ impl VeilMetrics {
                 of(&self.claimed_units),
             ),
             ("whimbrel_broker_veil_claims_refused_total", "Claims refused.", of(&self.claims_refused)),
+            (
+                "whimbrel_broker_veil_orders_total",
+                "Orders of agencies that operators have answered.",
+                of(&self.orders),
+            ),
         ]
     }
 }
@@ -181,13 +202,18 @@ pub struct VeilConfig {
     pub store: PathBuf,
     /// Where it records all that it receives, sends and stores.
     pub recorder: Recorder,
+    /// The keys of the SUCIs of its ordinary UEs.
+    pub home_keys: HomeNetworkKeys,
+    /// The agencies whose orders are passed on.
+    pub agencies: Vec<VerifyingKey>,
 }
 
 impl VeilEngine {
     /// Reads the database and starts the thread. Errors: one sentence.
     pub fn start(config: VeilConfig) -> Result<Self, String> {
-        let VeilConfig { machine, store, recorder } = config;
-        let storage = VeilStorage::open(&store).map_err(|e| e.to_string())?;
+        let VeilConfig { machine, store, recorder, home_keys, agencies } = config;
+        let mut storage = VeilStorage::open(&store).map_err(|e| e.to_string())?;
+        storage.has_changed().map_err(|e| e.to_string())?;
         let state = storage.load(now()).map_err(|e| e.to_string())?;
         let domain = machine.domain.clone();
         let Some((current, former)) = state.epochs.split_last() else {
@@ -205,17 +231,19 @@ impl VeilEngine {
                 .add_issuer(entry, key)
                 .ok_or_else(|| format!("the issuing key of epoch {epoch} is of another broker"))?;
         }
-        let users = state.users.len();
+        let users = state.users.len() + state.home_users.len();
+        broker.set_home_keys(home_keys);
+        broker.set_agencies(agencies);
         for named in state.users {
-            recorder.add(
-                How::Stored,
-                "user",
-                "",
-                &[&named.id.0[..], &named.user.key.octets(), named.name.as_bytes()].concat(),
-            );
+            record_user(&recorder, &named);
             broker.set_user(named.id, named.user);
         }
+        for named in state.home_users {
+            record_home_user(&recorder, &named);
+            broker.set_home_user(named.supi, named.user);
+        }
         state.records.into_iter().for_each(|record| broker.restore(record));
+        take_orders(&mut broker, &recorder, state.orders);
         let metrics = Arc::new(VeilMetrics::default());
         let claims = ClaimsEngine::start(broker.config.clone(), &store, recorder.clone(), metrics.clone())?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
@@ -267,9 +295,9 @@ struct Work {
 
 impl Work {
     fn run(mut self, receiver: &Receiver<Message>) {
-        let mut tidy = now() + TIDY_EVERY;
+        let (mut tidy, mut look) = (now() + TIDY_EVERY, now() + LOOK_EVERY);
         loop {
-            let first = match receiver.recv_timeout(TIDY_EVERY) {
+            let first = match receiver.recv_timeout(LOOK_EVERY) {
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(Message::Asked(asked)) => Some(asked),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -283,6 +311,10 @@ impl Work {
             }
             self.serve(batch);
             let at = now();
+            if at >= look {
+                look = at + LOOK_EVERY;
+                self.take_up(at);
+            }
             if at >= tidy {
                 tidy = at + TIDY_EVERY;
                 self.broker.forget(at);
@@ -291,6 +323,43 @@ impl Work {
                 }
             }
         }
+    }
+
+    /// Takes up what commands have changed in the database.
+    fn take_up(&mut self, at: Instant) {
+        let changed = self.storage.has_changed().and_then(|changed| match changed {
+            true => self.storage.load(at).map(Some),
+            false => Ok(None),
+        });
+        let state = match changed {
+            Ok(Some(state)) => state,
+            Ok(None) => return,
+            Err(e) => return warn!("changes of the database cannot be read: {e}"),
+        };
+        for named in state.users {
+            if self.broker.user(named.id).is_none() {
+                record_user(&self.recorder, &named);
+            }
+            self.broker.set_user(named.id, named.user);
+        }
+        for named in state.home_users {
+            if self.broker.home_user(named.supi).is_none() {
+                record_home_user(&self.recorder, &named);
+            }
+            self.broker.set_home_user(named.supi, named.user);
+        }
+        // An epoch that has ended is among these no more.
+        let known: Vec<u8> = state.epochs.iter().map(|(id, _)| *id).collect();
+        state.epochs.into_iter().for_each(|(id, key)| self.broker.begin_epoch(id, key));
+        (0..=u8::MAX).filter(|id| !known.contains(id)).for_each(|id| self.broker.end_epoch(id));
+        for (entry, key) in state.issuers.into_iter().skip(self.log.entries().len()) {
+            if let Err(e) = self.log.append(entry.clone()) {
+                return error!("the log of issuing keys is not what it was: {e}");
+            }
+            let _ = self.broker.add_issuer(entry, key);
+        }
+        self.cosignatures = state.cosignatures;
+        take_orders(&mut self.broker, &self.recorder, state.orders);
     }
 
     /// Answers a batch when its records are durable.
@@ -379,6 +448,8 @@ impl Work {
                 }
             },
             Kind::Report => self.broker.report(octets),
+            Kind::Orders => self.broker.orders(octets, at),
+            Kind::OrderAnswer => self.broker.order_answer(octets),
         };
         self.metrics.count(&output.event);
         match &output.event {
@@ -387,10 +458,14 @@ impl Work {
             BrokerEvent::Refused(cause) => warn!("an attach was refused: {cause}"),
             BrokerEvent::Rejected(cause) => warn!("a request in no session group was rejected: {cause}"),
             BrokerEvent::NotReported(cause) => warn!("a usage report was not taken: {cause}"),
+            BrokerEvent::OrderNotAnswered(cause) => warn!("the answer to an order was not taken: {cause}"),
+            BrokerEvent::OrderAnswered => info!("an agency's order was answered"),
             BrokerEvent::Issued(_)
             | BrokerEvent::Opened(_)
             | BrokerEvent::Repeated
             | BrokerEvent::Granted(_)
+            | BrokerEvent::Challenged(_)
+            | BrokerEvent::Ordered(_)
             | BrokerEvent::Reported(..) => {}
         }
         Some((output.octets, output.record))
@@ -408,11 +483,31 @@ impl Work {
     }
 }
 
+fn record_user(recorder: &Recorder, NamedUser { name, id, user }: &NamedUser) {
+    recorder.add(How::Stored, "user", "", &[&id.0[..], &user.key.octets(), name.as_bytes()].concat());
+}
+
+fn record_home_user(recorder: &Recorder, NamedHomeUser { name, supi, keys, user }: &NamedHomeUser) {
+    let digits = supi.value();
+    let stored = [&user.user.0[..], digits.as_bytes(), &keys.k, &keys.opc, name.as_bytes()];
+    recorder.add(How::Stored, "user", "", &stored.concat());
+}
+
+fn take_orders(broker: &mut Broker, recorder: &Recorder, orders: Vec<Order>) {
+    for order in orders {
+        recorder.add(How::Stored, "order", "", &order.to_octets());
+        if let Err(why) = broker.order(order, now()) {
+            warn!("an agency's order is not passed on: {why}");
+        }
+    }
+}
+
 const fn stored_name(record: &Record) -> &'static str {
     match record {
         Record::Issued { .. } => "batch",
         Record::Opened { .. } => "spent token",
-        Record::Answered(_) => "session",
+        Record::Answered(_) | Record::Home(_) => "session",
         Record::Reported { .. } => "usage",
+        Record::OrderAnswered { .. } => "order answer",
     }
 }

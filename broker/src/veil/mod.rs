@@ -6,6 +6,7 @@
 //! | the thread that runs the machine of `whimbrel-veil` and commits its records before answers leave | [`engine`] |
 //! | what is durable | [`storage`] |
 //! | settlement periods, their tables, and claims | [`claims`] |
+//! | the SIM of a veiled user, as a file | [`profile`] |
 //! | the operator's channels: direct, and through a relay pair | [`channel`] |
 //! | the two relays | [`relay`] |
 //! | everything that a party received, sent and stored, for the knowledge ledger | [`record`] |
@@ -13,13 +14,17 @@
 pub mod channel;
 pub mod claims;
 pub mod engine;
+pub mod profile;
 pub mod record;
 pub mod relay;
 pub mod storage;
 
 use whimbrel_open::id::Domain;
 use whimbrel_veil::log::LogRequest;
-use whimbrel_veil::msg::{ClaimRequest, Failure, GroupRequest, OperatorRequest, TableRequest, UsageReport};
+use whimbrel_veil::msg::{
+    ClaimRequest, Failure, GroupRequest, OperatorRequest, OrderAnswer, OrdersRequest, TableRequest,
+    UsageReport,
+};
 use whimbrel_veil::relay::Resource;
 
 /// The path of requests that go through the relays, at a relay and at a gateway.
@@ -47,11 +52,15 @@ pub enum Kind {
     Table,
     /// To pay a claim, under the operator's name.
     Claim,
+    /// For the orders of agencies.
+    Orders,
+    /// To take the answer to an order.
+    OrderAnswer,
 }
 
 impl Kind {
     /// All.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Log,
         Self::Tokens,
         Self::Group,
@@ -60,6 +69,8 @@ impl Kind {
         Self::Failure,
         Self::Table,
         Self::Claim,
+        Self::Orders,
+        Self::OrderAnswer,
     ];
 
     /// Its path at the broker.
@@ -73,6 +84,8 @@ impl Kind {
             Self::Failure => "/veil/v1/failure",
             Self::Table => "/veil/v1/table",
             Self::Claim => "/veil/v1/claim",
+            Self::Orders => "/veil/v1/orders",
+            Self::OrderAnswer => "/veil/v1/order-answer",
         }
     }
 
@@ -92,6 +105,8 @@ impl Kind {
             Self::Failure => Failure::OCTETS,
             Self::Table => TableRequest::OCTETS_MAX,
             Self::Claim => ClaimRequest::OCTETS_MAX,
+            Self::Orders => OrdersRequest::OCTETS_MAX,
+            Self::OrderAnswer => OrderAnswer::OCTETS_MAX,
         }
     }
 
@@ -106,6 +121,8 @@ impl Kind {
             Self::Failure => ("failure", "failure answer"),
             Self::Table => ("table asked", "table"),
             Self::Claim => ("claim, proof left out", "claim answer"),
+            Self::Orders => ("orders asked", "orders"),
+            Self::OrderAnswer => ("order answer", "order answer taken"),
         }
     }
 }
@@ -117,6 +134,8 @@ impl From<Resource> for Kind {
             Resource::Attach => Self::Attach,
             Resource::Report => Self::Report,
             Resource::Failure => Self::Failure,
+            Resource::Orders => Self::Orders,
+            Resource::OrderAnswer => Self::OrderAnswer,
         }
     }
 }

@@ -8,18 +8,19 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params};
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, Supi};
 use whimbrel_open::crypto::{PrivateKey, Signature};
 use whimbrel_open::id::{Domain, UserId};
 use whimbrel_open::msg::Validity;
-use whimbrel_veil::broker::{Answered, Counters, REPORT_WITHIN_S, Record, User};
+use whimbrel_security::Sqn;
+use whimbrel_veil::broker::{Answered, Counters, HomeAnswered, HomeUser, REPORT_WITHIN_S, Record, User};
 use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
 use whimbrel_veil::log::{Cosignature, KeyEntry, KeyLog, TreeHead};
-use whimbrel_veil::msg::AnswerKey;
+use whimbrel_veil::msg::{Answer, AnswerBody, AnswerKey, Grant, Order, OrderAnswer};
 use whimbrel_veil::token::TokenHash;
 use whimbrel_veil::voprf::IssuerKey;
 
-use crate::storage::{StorageError, octets_of, open_configured};
+use crate::storage::{StorageError, UsimKeys, octets_of, open_configured};
 
 /// "WhVB": a file of another program is refused.
 const APPLICATION_ID: i64 = 0x5768_5642;
@@ -79,6 +80,62 @@ const LAYOUT: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
+/// Tables that a file may lack: they came later.
+const ADDED: &str = "
+    CREATE TABLE IF NOT EXISTS home_user (
+        supi TEXT PRIMARY KEY,
+        id BLOB NOT NULL UNIQUE,
+        name TEXT NOT NULL UNIQUE,
+        k BLOB NOT NULL,
+        opc BLOB NOT NULL,
+        revoked INTEGER NOT NULL,
+        class INTEGER NOT NULL,
+        prepaid INTEGER NOT NULL,
+        intercept INTEGER NOT NULL,
+        sqn INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS home_answered (
+        key BLOB PRIMARY KEY,
+        supi TEXT NOT NULL,
+        user BLOB NOT NULL,
+        sqn INTEGER NOT NULL,
+        given INTEGER NOT NULL,
+        octets BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS agency_order (
+        hash BLOB PRIMARY KEY,
+        octets BLOB NOT NULL,
+        answer BLOB
+    ) STRICT, WITHOUT ROWID;
+";
+
+/// A session of a user, as the agency names it in orders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionName {
+    /// H(U's request), the session.
+    pub session: [u8; 32],
+    /// H(token), the session group.
+    pub group: TokenHash,
+    /// Until when its grant holds, in seconds since the Unix epoch.
+    pub until_s: u64,
+}
+
+/// An order, and its answer if there is one, which only the agency can read.
+pub type KeptOrder = (Order, Option<OrderAnswer>);
+
+/// A user with a USIM, with the name under which the broker's staff know it.
+#[derive(Clone, Debug)]
+pub struct NamedHomeUser {
+    /// The name, unique at this broker.
+    pub name: String,
+    /// The IMSI.
+    pub supi: Supi,
+    /// The keys of the USIM.
+    pub keys: UsimKeys,
+    /// The rest.
+    pub user: HomeUser,
+}
+
 /// A user with the name under which the broker's staff know it.
 #[derive(Clone, Debug)]
 pub struct NamedUser {
@@ -101,8 +158,12 @@ pub struct State {
     pub cosignatures: Vec<Cosignature>,
     /// Users.
     pub users: Vec<NamedUser>,
+    /// Users with a USIM.
+    pub home_users: Vec<NamedHomeUser>,
     /// What was answered, oldest first.
     pub records: Vec<Record>,
+    /// Orders that are not answered.
+    pub orders: Vec<Order>,
 }
 
 /// A session that was reported, for bills.
@@ -120,6 +181,8 @@ pub struct Billed {
 pub struct VeilStorage {
     db: Connection,
     path: PathBuf,
+    /// As of the last look for changes of others.
+    data_version: i64,
 }
 
 impl core::fmt::Debug for VeilStorage {
@@ -154,8 +217,9 @@ impl VeilStorage {
             (APPLICATION_ID, version) => return Err(StorageError::Newer(path.to_owned(), version)),
             _ => return Err(StorageError::Corrupt(path.to_owned())),
         }
+        tx.execute_batch(ADDED).map_err(failed)?;
         tx.commit().map_err(failed)?;
-        Ok(Self { db, path: path.to_owned() })
+        Ok(Self { db, path: path.to_owned(), data_version: 0 })
     }
 
     fn failed(&self, e: rusqlite::Error) -> StorageError {
@@ -203,6 +267,11 @@ impl VeilStorage {
         let sql =
             "SELECT id, name, key, revoked, class, prepaid, intercept, highest, used FROM user ORDER BY name";
         let users = self.db.prepare(sql)?.query_map([], user_of)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let home_users = self
+            .db
+            .prepare("SELECT supi, id, name, k, opc, revoked, class, prepaid, intercept, sqn FROM home_user ORDER BY name")?
+            .query_map([], home_user_of)?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
         let mut records = Vec::new();
         let mut issued = self.db.prepare("SELECT operator, epoch, request FROM issued ORDER BY ordinal")?;
         for record in issued.query_map([], |r| {
@@ -230,6 +299,19 @@ impl VeilStorage {
         })? {
             records.push(record?);
         }
+        let sql = "SELECT key, supi, user, sqn, given, octets FROM home_answered ORDER BY given";
+        for record in self.db.prepare(sql)?.query_map([], |r| {
+            Ok(Record::Home(HomeAnswered {
+                key: AnswerKey(octets_of(r, 0)?),
+                supi: supi_of(r, 1)?,
+                user: UserId(octets_of(r, 2)?),
+                sqn: Sqn::from_value(r.get::<_, i64>(3)?.cast_unsigned()),
+                given_s: r.get::<_, i64>(4)?.cast_unsigned(),
+                octets: r.get(5)?,
+            }))
+        })? {
+            records.push(record?);
+        }
         let mut reported = self.db.prepare("SELECT session, user, units, nonce, report FROM reported")?;
         for record in reported.query_map([], |r| {
             let (session, user) = (octets_of(r, 0)?, UserId(octets_of(r, 1)?));
@@ -243,7 +325,66 @@ impl VeilStorage {
         })? {
             records.push(record?);
         }
-        Ok(State { epochs, issuers, cosignatures, users, records })
+        let orders = self.kept_orders()?;
+        for (order, answer) in &orders {
+            let answered = |answer: &OrderAnswer| (order.hash(), answer.to_octets());
+            let answered = answer.as_ref().map(answered);
+            records.extend(answered.map(|(order, octets)| Record::OrderAnswered { order, octets }));
+        }
+        let orders =
+            orders.into_iter().filter(|(_, answer)| answer.is_none()).map(|(order, _)| order).collect();
+        Ok(State { epochs, issuers, cosignatures, users, home_users, records, orders })
+    }
+
+    fn kept_orders(&self) -> rusqlite::Result<Vec<KeptOrder>> {
+        let read = |r: &Row<'_>| {
+            let (octets, answer): (Vec<u8>, Option<Vec<u8>>) = (r.get(0)?, r.get(1)?);
+            let answer = answer.map(|octets| OrderAnswer::parse(&octets)).transpose();
+            Ok((Order::parse(&octets).map_err(|_| damaged(0))?, answer.map_err(|_| damaged(1))?))
+        };
+        self.db
+            .prepare("SELECT octets, answer FROM agency_order ORDER BY hash")?
+            .query_map([], read)?
+            .collect()
+    }
+
+    /// The orders of agencies, with their answers.
+    pub fn orders(&self) -> Result<Vec<KeptOrder>, StorageError> {
+        self.kept_orders().map_err(|e| self.failed(e))
+    }
+
+    /// Keeps an agency's order; a running broker judges it and passes it on.
+    pub fn add_order(&mut self, order: &Order) -> Result<(), StorageError> {
+        self.change(|tx| {
+            let sql = "INSERT OR IGNORE INTO agency_order VALUES (?1, ?2, NULL)";
+            tx.execute(sql, params![order.hash(), order.to_octets()])
+        })?;
+        Ok(())
+    }
+
+    /// The latest sessions of a user, newest first. Empty also for a name that no user has.
+    pub fn sessions_of(&self, name: &str, limit: u32) -> Result<Vec<SessionName>, StorageError> {
+        let sql = "SELECT octets, given FROM answered WHERE user = (SELECT id FROM user WHERE name = ?1) UNION ALL \
+                   SELECT octets, given FROM home_answered WHERE user = (SELECT id FROM home_user WHERE name = ?1) \
+                   ORDER BY given DESC LIMIT ?2";
+        let read = || -> rusqlite::Result<Vec<Vec<u8>>> {
+            self.db.prepare(sql)?.query_map(params![name, limit], |r| r.get(0))?.collect()
+        };
+        let named = |octets: Vec<u8>| match Answer::parse(&octets) {
+            Ok(Answer(AnswerBody::Granted { grant, .. } | AnswerBody::Challenged { grant, .. })) => {
+                let Grant { request, group, validity, .. } = grant.grant;
+                Some(SessionName { session: request, group, until_s: validity.until })
+            }
+            _ => None,
+        };
+        Ok(read().map_err(|e| self.failed(e))?.into_iter().filter_map(named).collect())
+    }
+
+    /// Whether another connection has written since the last call.
+    pub fn has_changed(&mut self) -> Result<bool, StorageError> {
+        let read = || self.db.query_row("PRAGMA data_version", [], |r| r.get::<_, i64>(0));
+        let version = read().map_err(|e| self.failed(e))?;
+        Ok(std::mem::replace(&mut self.data_version, version) != version)
     }
 
     /// Makes records durable, and the counters that they used, in one transaction. Gives those of tokens that were spent before by
@@ -284,6 +425,54 @@ impl VeilStorage {
                     user.intercept,
                     highest.cast_signed(),
                     used.cast_signed()
+                ],
+            )
+        })?;
+        if added == 0 { Err(StorageError::UserExists(name.clone())) } else { Ok(()) }
+    }
+
+    /// Revokes the key or the USIM of a user. Errors: also if no user has this name.
+    pub fn revoke(&mut self, name: &str) -> Result<(), StorageError> {
+        let changed = self.change(|tx| {
+            let veiled = tx.execute("UPDATE user SET revoked = 1 WHERE name = ?1", [name])?;
+            Ok(veiled + tx.execute("UPDATE home_user SET revoked = 1 WHERE name = ?1", [name])?)
+        })?;
+        if changed == 0 { Err(StorageError::UnknownUser(name.to_owned())) } else { Ok(()) }
+    }
+
+    /// Makes a new key to which users seal; the former ones stay. Gives its identifier.
+    pub fn begin_epoch(&mut self) -> Result<u8, StorageError> {
+        let key = crate::random::<32>().map_err(StorageError::NoRandomness)?;
+        self.change(|tx| {
+            let id: u8 = tx.query_row("SELECT coalesce(max(id), 0) + 1 FROM epoch", [], |r| r.get(0))?;
+            tx.execute("INSERT INTO epoch VALUES (?1, ?2)", params![id, key])?;
+            Ok(id)
+        })
+    }
+
+    /// Destroys a former key. Gives whether there was one.
+    pub fn end_epoch(&mut self, id: u8) -> Result<bool, StorageError> {
+        let sql = "DELETE FROM epoch WHERE id = ?1 AND id < (SELECT max(id) FROM epoch)";
+        self.change(|tx| Ok(tx.execute(sql, [id])? > 0))
+    }
+
+    /// Adds a user with a USIM.
+    pub fn add_home_user(&mut self, named: &NamedHomeUser) -> Result<(), StorageError> {
+        let NamedHomeUser { name, supi, keys, user } = named;
+        let added = self.change(|tx| {
+            tx.execute(
+                "INSERT INTO home_user VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING",
+                params![
+                    supi.value(),
+                    user.user.0,
+                    name,
+                    keys.k,
+                    keys.opc,
+                    user.revoked,
+                    user.class,
+                    user.prepaid,
+                    user.intercept,
+                    user.sqn.value().cast_signed()
                 ],
             )
         })?;
@@ -333,7 +522,8 @@ impl VeilStorage {
 
     /// What each user is billed for.
     pub fn billed(&self) -> Result<Vec<Billed>, StorageError> {
-        let sql = "SELECT u.name, count(*), sum(r.units) FROM reported r JOIN user u ON u.id = r.user \
+        let sql = "SELECT u.name, count(*), sum(r.units) FROM reported r \
+                   JOIN (SELECT id, name FROM user UNION ALL SELECT id, name FROM home_user) u ON u.id = r.user \
                    GROUP BY u.name ORDER BY u.name";
         let read = || -> rusqlite::Result<Vec<Billed>> {
             self.db
@@ -359,6 +549,7 @@ impl VeilStorage {
         let old = now.saturating_sub(REPORT_WITHIN_S + GRANT_S_MAX);
         self.change(|tx| {
             tx.execute("DELETE FROM opened WHERE kept_until < ?1", [now.cast_signed()])?;
+            tx.execute("DELETE FROM home_answered WHERE given < ?1", [old.cast_signed()])?;
             tx.execute("DELETE FROM answered WHERE given < ?1", [old.cast_signed()])
         })?;
         Ok(())
@@ -386,6 +577,17 @@ fn insert(tx: &Transaction<'_>, record: &Record) -> rusqlite::Result<Option<Reco
             let sql = "INSERT OR IGNORE INTO answered VALUES (?1, ?2, ?3, ?4, ?5)";
             let (counter, given) = (counter.cast_signed(), given_s.cast_signed());
             tx.prepare_cached(sql)?.execute(params![key.0, user.0, counter, given, octets])?;
+        }
+        Record::OrderAnswered { order, octets } => {
+            let sql = "UPDATE agency_order SET answer = ?2 WHERE hash = ?1 AND answer IS NULL";
+            tx.prepare_cached(sql)?.execute(params![order, octets])?;
+        }
+        Record::Home(HomeAnswered { supi, user, sqn, key, given_s, octets }) => {
+            let (supi, sqn, given) = (supi.value(), sqn.value().cast_signed(), given_s.cast_signed());
+            let sql = "INSERT OR IGNORE INTO home_answered VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            tx.prepare_cached(sql)?.execute(params![key.0, supi, user.0, sqn, given, octets])?;
+            let sql = "UPDATE home_user SET sqn = max(sqn, ?2) WHERE supi = ?1";
+            tx.prepare_cached(sql)?.execute(params![supi, sqn])?;
         }
         Record::Reported { session, user, units, nonce, report } => {
             let sql = "INSERT OR IGNORE INTO reported VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -415,6 +617,24 @@ fn opened_of(row: &Row<'_>) -> rusqlite::Result<Record> {
         kept_until: row.get::<_, i64>(4)?.cast_unsigned(),
         octets: row.get(5)?,
     })
+}
+
+fn supi_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Supi> {
+    row.get::<_, String>(column)?.parse().map_err(|_| damaged(column))
+}
+
+fn home_user_of(row: &Row<'_>) -> rusqlite::Result<NamedHomeUser> {
+    let keys = UsimKeys { k: octets_of(row, 3)?, opc: octets_of(row, 4)? };
+    let user = HomeUser {
+        user: UserId(octets_of(row, 1)?),
+        functions: keys.functions(),
+        revoked: row.get(5)?,
+        class: row.get(6)?,
+        prepaid: row.get(7)?,
+        intercept: row.get(8)?,
+        sqn: Sqn::from_value(row.get::<_, i64>(9)?.cast_unsigned()),
+    };
+    Ok(NamedHomeUser { name: row.get(2)?, supi: supi_of(row, 0)?, keys, user })
 }
 
 fn user_of(row: &Row<'_>) -> rusqlite::Result<NamedUser> {

@@ -9,11 +9,11 @@ use whimbrel_control::amf::N14;
 use whimbrel_control::config::Config;
 use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, UeContext, Shard};
 
-const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint-2.hex");
-const FORMER: &str = include_str!("../../src/flat/testdata/checkpoint-1.hex");
-const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope-4.hex");
-const BATCHES: &str = include_str!("../../src/flat/testdata/batch-4.hex");
-const CONFIGS: &str = include_str!("../../src/flat/testdata/config-3.hex");
+const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint.hex");
+const FORMER: &str = include_str!("../../src/flat/testdata/checkpoint-former.hex");
+const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope.hex");
+const BATCHES: &str = include_str!("../../src/flat/testdata/batch.hex");
+const CONFIGS: &str = include_str!("../../src/flat/testdata/config.hex");
 
 static FRAMES: LazyLock<Vec<Vec<u8>>> =
     LazyLock::new(|| [CHECKPOINTS, FORMER, ENVELOPES, BATCHES, CONFIGS].into_iter().flat_map(frames).collect());

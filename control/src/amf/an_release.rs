@@ -60,7 +60,7 @@ pub(crate) fn begin_reachability(ue: Ue) {
         if p.amf.registered {
             p.amf.reachable_until = Some(reach::implicitly_deregistered_at(p, &timers, now));
             reach::becomes_idle(p, now);
-            if let Some(security) = &mut p.amf.security {
+            if let Some(security) = &mut p.amf.security.current {
                 security.release_schedules();
             }
         }

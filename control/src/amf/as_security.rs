@@ -19,8 +19,9 @@ pub(crate) struct Fresh {
 
 /// Starts the key chain of a connection with its first K_gNB, which counts as NCC 0.
 pub(crate) fn begin_chain(amf: &mut AmfContext, k_gnb: &KGnb) {
-    let of = amf.ng_ksi;
-    amf.next_hop = amf.k_amf.as_ref().map(|k| NextHop { nh: k.first_nh(k_gnb), ncc: 1, of }.into());
+    let of = amf.security.ng_ksi;
+    amf.security.next_hop =
+        amf.security.k_amf.as_ref().map(|k| NextHop { nh: k.first_nh(k_gnb), ncc: 1, of }.into());
 }
 
 /// A fresh {NH, NCC} for a gNB that has taken the UE over (TS 33.501 §6.9.2.3.2). `None`: the radio was never secured on this
@@ -35,10 +36,10 @@ pub(crate) fn advance_chain(amf: &mut AmfContext) -> Option<Fresh> {
 
 /// The UE has arrived at the gNB that got a key of the newer K_AMF: the chain continues from that K_AMF.
 pub(crate) fn settle_chain(amf: &mut AmfContext) {
-    if amf.next_hop.as_ref().is_some_and(|next| next.of != amf.ng_ksi)
-        && let Some(k_amf) = &amf.k_amf
+    if amf.security.next_hop.as_ref().is_some_and(|next| next.of != amf.security.ng_ksi)
+        && let Some(k_amf) = &amf.security.k_amf
     {
-        let k_gnb = k_amf.k_gnb(amf.as_count.unwrap_or_default());
+        let k_gnb = k_amf.k_gnb(amf.security.as_count.unwrap_or_default());
         begin_chain(amf, &k_gnb);
     }
 }
@@ -46,17 +47,17 @@ pub(crate) fn settle_chain(amf: &mut AmfContext) {
 /// The same for a handover target (TS 33.501 §6.9.2.3.3). A restart of the chain takes effect only when the UE has arrived
 /// ([`settle_chain`]): if the UE stays, its radio still has the keys of the former K_AMF, and the next gNB needs the indicator again.
 pub(crate) fn offer_chain(amf: &mut AmfContext) -> Option<Fresh> {
-    let next = amf.next_hop.as_ref()?;
-    let k_amf = amf.k_amf.as_ref()?;
-    if next.of != amf.ng_ksi {
-        let k_gnb = k_amf.k_gnb(amf.as_count.unwrap_or_default());
+    let next = amf.security.next_hop.as_ref()?;
+    let k_amf = amf.security.k_amf.as_ref()?;
+    if next.of != amf.security.ng_ksi {
+        let k_gnb = k_amf.k_gnb(amf.security.as_count.unwrap_or_default());
         let context = SecurityContext::new(0, SecurityKey(*k_gnb.octets()));
         return Some(Fresh { context, new: Some(NewSecurityContextInd::True) });
     }
     let nh = k_amf.next_nh(&next.nh);
     let ncc = (next.ncc + 1) & 7;
     let context = SecurityContext::new(ncc, SecurityKey(*nh.octets()));
-    amf.next_hop = Some(NextHop { nh, ncc, of: next.of }.into());
+    amf.security.next_hop = Some(NextHop { nh, ncc, of: next.of }.into());
     Some(Fresh { context, new: None })
 }
 
@@ -80,8 +81,9 @@ mod tests {
     use whimbrel_security::{KAmf, NasCount};
 
     fn secured() -> AmfContext {
-        let mut amf = AmfContext { k_amf: Some(KAmf::new([7; 32])), ..AmfContext::default() };
-        amf.ng_ksi = NgKsi::native(1);
+        let mut amf = AmfContext::default();
+        amf.security.k_amf = Some(KAmf::new([7; 32]));
+        amf.security.ng_ksi = NgKsi::native(1);
         let k_gnb = KAmf::new([7; 32]).k_gnb(NasCount::default());
         begin_chain(&mut amf, &k_gnb);
         amf
@@ -104,7 +106,7 @@ mod tests {
     #[test] // TS 33.501 §6.9.2.3.3: a K_AMF that the radio does not know yet restarts the chain, and the gNB gets the indicator
     fn a_new_k_amf_begins_a_new_chain() {
         let mut amf = secured();
-        (amf.k_amf, amf.ng_ksi) = (Some(KAmf::new([9; 32])), NgKsi::native(2));
+        (amf.security.k_amf, amf.security.ng_ksi) = (Some(KAmf::new([9; 32])), NgKsi::native(2));
         let fresh = advance_chain(&mut amf).unwrap();
         let k_gnb = KAmf::new([9; 32]).k_gnb(NasCount::default());
         assert_eq!((fresh.context.next_hop_chaining_count, fresh.new.is_some()), (0, true));
@@ -116,7 +118,7 @@ mod tests {
     #[test] // TS 33.501 §6.9.2.3.3: a UE that stays after an offer keeps its keys, and the next gNB gets the indicator of the new K_AMF too
     fn a_new_chain_begins_when_the_ue_has_come() {
         let mut amf = secured();
-        (amf.k_amf, amf.ng_ksi) = (Some(KAmf::new([9; 32])), NgKsi::native(2));
+        (amf.security.k_amf, amf.security.ng_ksi) = (Some(KAmf::new([9; 32])), NgKsi::native(2));
         let k_gnb = KAmf::new([9; 32]).k_gnb(NasCount::default());
         for _ in 0..2 {
             let fresh = offer_chain(&mut amf).unwrap();

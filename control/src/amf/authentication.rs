@@ -7,10 +7,11 @@ use whimbrel_nas::ie::{self, NgKsi};
 use whimbrel_nas::mm::AuthenticationReject;
 use whimbrel_open::msg::SignedGrant;
 use whimbrel_security::{Abba, KAmf, KSeaf};
+use whimbrel_veil::operator::HomeSession;
 
 use super::identification::ask_suci;
 use super::n2::send_nas;
-use super::{eap_aka_prime, five_g_aka, open_home, udm_client};
+use super::{eap_aka_prime, five_g_aka, open_home, udm_client, veil_home};
 use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::{AuthData, Identity, Resynchronisation, Vector};
@@ -52,10 +53,35 @@ pub(super) enum Step {
 /// The result of a challenge that the UE has answered correctly.
 pub(super) struct Proof {
     pub(super) supi: Supi,
-    pub(super) k_seaf: KSeaf,
+    pub(super) key: ProvedKey,
     pub(super) eap_success: Option<ie::EapMessage>,
     /// From the broker that is its home network.
-    pub(super) grant: Option<Box<SignedGrant>>,
+    pub(super) grant: Option<HomeGrant>,
+}
+
+/// The key that the home network gives for the answer.
+pub(super) enum ProvedKey {
+    /// The anchor key.
+    Seaf(KSeaf),
+    /// K_AMF, where the serving network must not learn the SUPI from which it is derived.
+    Amf(KAmf),
+}
+
+impl ProvedKey {
+    fn k_amf(self, supi: Supi) -> KAmf {
+        match self {
+            Self::Seaf(k_seaf) => k_seaf.k_amf(supi, ABBA),
+            Self::Amf(k_amf) => k_amf,
+        }
+    }
+}
+
+/// What a broker grants as the home network of an ordinary UE.
+pub(crate) enum HomeGrant {
+    /// Under the UE's name.
+    Open(Box<SignedGrant>),
+    /// Under the name of this session alone.
+    Veil(Box<HomeSession>),
 }
 
 /// The home networks whose subscribers are authenticated.
@@ -89,7 +115,7 @@ pub(crate) async fn authenticate(
     offered: NgKsi,
     failure: Failure,
     homes: HomeNetworks,
-) -> Result<(Authenticated, Option<Box<SignedGrant>>), End> {
+) -> Result<(Authenticated, Option<HomeGrant>), End> {
     let (mut identity, mut remembered) = match claim {
         Claim::Received(identity) => (identity, false),
         Claim::Remembered(identity) => (identity, true),
@@ -100,12 +126,15 @@ pub(crate) async fn authenticate(
     let mut identifier = None;
     for _ in 0..CHALLENGES_MAX {
         let token = resynchronisation.take();
-        let broker = open_home::broker_of(ue, &identity).filter(|_| homes == HomeNetworks::Brokers);
-        let step = match broker {
-            Some(broker) => {
+        let brokers = homes == HomeNetworks::Brokers;
+        let broker = open_home::broker_of(ue, &identity).filter(|_| brokers);
+        let hidden = veil_home::suci_of(ue, &identity).filter(|_| brokers);
+        let step = match (hidden, broker) {
+            (Some(suci), _) => veil_home::challenge(ue, suci?, token, (ng_ksi, resynchronised)).await?,
+            (None, Some(broker)) => {
                 open_home::challenge(ue, broker, &identity, token, (ng_ksi, resynchronised)).await?
             }
-            None => {
+            (None, None) => {
                 let AuthData { supi, vector } = udm_client::auth_data(ue, identity.clone(), token).await?;
                 ue.with(|p| p.amf.claimed = Some(supi));
                 match vector {
@@ -123,8 +152,8 @@ pub(crate) async fn authenticate(
             }
         };
         match step {
-            Step::Proved(Proof { supi, k_seaf, eap_success, grant }) => {
-                let k_amf = k_seaf.k_amf(supi, ABBA);
+            Step::Proved(Proof { supi, key, eap_success, grant }) => {
+                let k_amf = key.k_amf(supi);
                 return Ok((Authenticated { supi, k_amf, ng_ksi, eap_success }, grant));
             }
             Step::Resynchronise(_) if resynchronised.is_some() => break,
@@ -170,7 +199,7 @@ const FIRST_KSI: NgKsi = match NgKsi::native(0) {
 /// A key set identifier that the UE does not use now, for else it refuses the challenge with #71 (TS 24.501
 /// §5.4.1.3.2).
 pub(super) fn next_ksi(ue: Ue, offered: NgKsi) -> NgKsi {
-    let last = ue.with(|p| p.amf.ng_ksi).unwrap_or(offered);
+    let last = ue.with(|p| p.amf.security.ng_ksi).unwrap_or(offered);
     let next = if last.has_key() { after(last) } else { FIRST_KSI };
     if next == offered { after(next) } else { next }
 }

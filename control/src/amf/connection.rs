@@ -67,7 +67,7 @@ fn detach(ue: Ue) {
     let all = ue.smf().session_ids(ue);
     ue.with(|p| {
         p.amf.connection = None;
-        p.amf.next_hop = None;
+        p.amf.security.next_hop = None;
         p.amf.connection_until = None;
         p.lanes.interrupt(Lane::Mobility, Interrupt::ConnectionLost);
         p.lanes.interrupt_pending_setups(Interrupt::ConnectionLost);

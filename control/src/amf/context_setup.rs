@@ -203,9 +203,9 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
     let (allowed, capabilities, key) = ue.with(|p| {
         let capability = p.amf.ue_security_capability.as_ref()?;
         let capabilities = ue_security_capabilities(capability);
-        let k_gnb = p.amf.k_amf.as_ref()?.k_gnb(p.amf.as_count.unwrap_or_default());
+        let k_gnb = p.amf.security.k_amf.as_ref()?.k_gnb(p.amf.security.as_count.unwrap_or_default());
         begin_chain(&mut p.amf, &k_gnb);
-        Some((p.amf.allowed_nssai.clone(), capabilities, SecurityKey(*k_gnb.octets())))
+        Some((p.amf.slices.allowed.clone(), capabilities, SecurityKey(*k_gnb.octets())))
     })?;
     let mut m =
         InitialContextSetupRequest::new(amf_id, ran_id, config.amf.guami(), allowed, capabilities, key);
@@ -228,7 +228,7 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
     m.rrc_inactive_transition_report_request = rrc_inactive::report_request(ue);
     m.location_reporting_request_type = location_reporting::begin(ue);
     ue.with(|p| {
-        m.ue_radio_capability = p.amf.radio_capability.as_ref().map(|c| c.to_vec());
+        m.ue_radio_capability = p.amf.radio.capability.as_ref().map(|c| c.to_vec());
         m.index_to_rfsp = p.amf.subscription.as_ref().and_then(|s| s.rfsp);
         m.masked_imeisv = p.amf.pei.filter(|pei| pei.is_imeisv()).map(masked);
         if let Some(c) = &mut p.amf.connection {

@@ -8,7 +8,7 @@ use whimbrel_nas::mm::{self, AuthenticationRequest};
 use whimbrel_security::{EapAkaPrimeServer, EapAkaPrimeVector, EapIdentity, EapRefusal, EapVerdict};
 
 use super::ask::ask_past;
-use super::authentication::{Proof, Step, abba};
+use super::authentication::{Proof, ProvedKey, Step, abba};
 use super::five_g_aka::is_answer;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
@@ -34,8 +34,9 @@ pub(super) async fn challenge(
         mm::Message::AuthenticationResponse(m) => match m.eap_message {
             Some(response) => match server.judge(&response) {
                 EapVerdict::Accepted(k_ausf) => {
-                    let (k_seaf, eap_success) = (k_ausf.k_seaf(&name), EapMessage::new(server.success()));
-                    Ok(Step::Proved(Proof { supi, k_seaf, eap_success, grant: None }))
+                    let key = ProvedKey::Seaf(k_ausf.k_seaf(&name));
+                    let eap_success = EapMessage::new(server.success());
+                    Ok(Step::Proved(Proof { supi, key, eap_success, grant: None }))
                 }
                 EapVerdict::SynchronizationFailure(auts) => {
                     Ok(Step::Resynchronise(Resynchronisation { rand: server.rand(), auts }))

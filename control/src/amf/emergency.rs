@@ -51,8 +51,8 @@ fn enter(ue: Ue, emergency: &Emergency) {
         p.amf.emergency = true;
         p.amf.subscription = None;
         (p.grant, p.veil) = (None, None);
-        p.amf.allowed_nssai = vec![emergency.s_nssai];
-        p.amf.requested_nssai = Box::default();
+        p.amf.slices.allowed = vec![emergency.s_nssai];
+        p.amf.slices.requested = Box::default();
     });
     ue.update_batch(|b| b.authenticated = true);
 }

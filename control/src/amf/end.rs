@@ -10,7 +10,7 @@ use crate::envelope::Disposition;
 use crate::event::Event;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::state::AmfContext;
+use crate::state::{AmfContext, UeLocation, UeRadio, UeSecurity};
 
 /// Deletes the UE's context: its sessions, its connection, its registration at the UDM, its slot.
 pub(crate) fn dismiss(ue: Ue) {
@@ -97,7 +97,9 @@ pub(crate) fn dismiss_later(ue: Ue, keys: Keys) {
 fn keep_connection(ue: Ue, keys: Keys) {
     let delay = ue.config().timers.release_delay;
     let rests = ue.with(|p| {
-        let settled = p.amf.target.is_none() && p.amf.source.is_none() && p.amf.context_transfer.is_none();
+        let settled = p.amf.mobility.target.is_none()
+            && p.amf.mobility.source.is_none()
+            && p.amf.mobility.context_transfer.is_none();
         settled && p.amf.connection.as_ref().is_some_and(|c| !c.releasing) && !p.awaits_release()
     });
     if delay.is_zero() || !rests {
@@ -111,27 +113,28 @@ fn keep_connection(ue: Ue, keys: Keys) {
     let until = Some(ue.now() + delay);
     ue.with(|p| {
         let former = std::mem::take(&mut p.amf);
+        let UeSecurity { current, k_amf, next_hop, ng_ksi, .. } = former.security;
+        // The AS keys stay as long as the gNB's UE context: a new K_AMF gets another ngKSI than theirs.
+        let of_gnb = UeSecurity { next_hop, ng_ksi, ..UeSecurity::default() };
         let kept = match keys {
             Keys::Kept => AmfContext {
                 supi: former.supi,
                 pei: former.pei,
-                security: former.security,
                 ue_security_capability: former.ue_security_capability,
-                k_amf: former.k_amf,
-                radio_capability: former.radio_capability,
-                voice_match: former.voice_match,
+                security: UeSecurity { current, k_amf, ..of_gnb },
+                radio: UeRadio { paging_aid: None, ..former.radio },
                 ..AmfContext::default()
             },
-            Keys::Removed => AmfContext::default(),
+            Keys::Removed => AmfContext { security: of_gnb, ..AmfContext::default() },
         };
         p.amf = AmfContext {
             connection: former.connection,
             connection_until: until,
-            tai: former.tai,
-            seen: former.seen,
-            // The AS keys stay as long as the gNB's UE context: a new K_AMF gets another ngKSI than theirs.
-            next_hop: former.next_hop,
-            ng_ksi: former.ng_ksi,
+            location: UeLocation {
+                tai: former.location.tai,
+                seen: former.location.seen,
+                ..UeLocation::default()
+            },
             recently_released: former.recently_released,
             ..kept
         };
@@ -160,14 +163,14 @@ pub(crate) fn registers_in_time(ue: Ue, protected: bool) {
         p.amf.connection_until = None;
         (p.grant, p.veil) = (None, None); // it gets another with its registration
         if !protected {
-            (p.amf.supi, p.amf.pei, p.amf.security, p.amf.k_amf) = (None, None, None, None);
+            (p.amf.supi, p.amf.pei, p.amf.security.current, p.amf.security.k_amf) = (None, None, None, None);
         }
     });
 }
 
 /// A procedure was interrupted. If no other procedure follows it, the context of an unregistered UE is deleted.
 pub(crate) fn interrupted(ue: Ue, why: Interrupt) {
-    ue.with(|p| p.amf.proposed = None);
+    ue.with(|p| p.amf.security.proposed = None);
     if why == Interrupt::ConnectionLost && ue.with(|p| p.amf.connection.is_none() && !p.amf.registered) {
         dismiss(ue);
     }

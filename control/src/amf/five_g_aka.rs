@@ -6,7 +6,7 @@ use whimbrel_nas::mm::{self, AuthenticationFailure, AuthenticationRequest, Authe
 use whimbrel_security::{AuthenticationVector, Autn, Auts, HresStar, Rand, ResStar};
 
 use super::ask::ask_past;
-use super::authentication::{Proof, Step, abba};
+use super::authentication::{Proof, ProvedKey, Step, abba};
 use crate::input::Input;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
@@ -33,7 +33,8 @@ pub(super) async fn challenge(
     let challenge = Challenge { rand: vector.rand, autn: vector.autn, hxres_star: vector.hxres_star.clone() };
     Ok(match respond(ue, challenge, ng_ksi, resynchronised).await? {
         Ok(res_star) if vector.res_star_matches(&res_star) => {
-            Step::Proved(Proof { supi, k_seaf: vector.k_seaf.clone(), eap_success: None, grant: None })
+            let key = ProvedKey::Seaf(vector.k_seaf.clone());
+            Step::Proved(Proof { supi, key, eap_success: None, grant: None })
         }
         Ok(_) => Step::Failed(Refusal::WrongResponse, None),
         Err(step) => step,

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, Tai};
 use whimbrel_ngap::Message;
-use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, HandoverType, PduSessionResourceItem, TargetId};
+use whimbrel_ngap::ie::{
+    Cause, CauseMisc, CauseRadioNetwork, HandoverType, PduSessionResourceItem, TargetId,
+};
 use whimbrel_ngap::msg::{
     DownlinkRanEarlyStatusTransfer, DownlinkRanStatusTransfer, HandoverCommand, HandoverFailure,
     HandoverNotify, HandoverPreparationFailure, HandoverRequestAcknowledge, HandoverRequired,
@@ -95,7 +97,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
         }
     };
     let there = |t: &Target| t.by.phase() == Some(Phase::Executing) && t.association == to.association;
-    if ue.with(|p| p.amf.target.as_deref().is_some_and(there)) {
+    if ue.with(|p| p.amf.mobility.target.as_deref().is_some_and(there)) {
         let subject = ue.with(|p| p.subject());
         return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it has its HANDOVER COMMAND
     }
@@ -178,7 +180,7 @@ pub(crate) fn to_gnb(m: &HandoverRequired) -> Result<Tai, (CauseRadioNetwork, Re
 pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
     let connected = ue.with(|p| {
         let there = p.amf.connection.as_ref().is_some_and(|c| c.context_set_up);
-        there && p.amf.registered && p.amf.next_hop.is_some() && p.amf.subscription.is_some()
+        there && p.amf.registered && p.amf.security.next_hop.is_some() && p.amf.subscription.is_some()
     });
     if !connected {
         let what = Refusal::Protocol("HANDOVER REQUIRED for a UE without context");
@@ -208,12 +210,14 @@ async fn handover(
         Some(PredictedHandover { target, request: Some(r), .. }) => (target, Some((r.asked, r.answer))),
         _ => (Target::asked_for(&to), None),
     };
-    ue.with(|p| p.amf.target = Some(target.into()));
+    ue.with(|p| p.amf.mobility.target = Some(target.into()));
     let (asked, answer) = match prepared {
         Some(prepared) => prepared,
         None => {
             target::await_setups(ue, &named(&m)).await?;
-            (request(ue, &m, &to, None)?, None) // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
+            let tac = to_gnb(&m).map_err(|(cause, refusal)| Failed::early(cause.into(), refusal))?.tac;
+            let unserved = ue.smf().prepare_upfs(ue, &named(&m), tac).await?; // §4.9.1.3.2 steps 5 and 6
+            (request(ue, &m, &to, None, &unserved)?, None) // steps 3 to 9: the sessions and the keys for the target
         }
     };
     let answer = match answer {
@@ -222,6 +226,10 @@ async fn handover(
     };
     let (admitted, failed) = admit(ue, &asked, &answer)?;
     let admitted = ue.smf().start_forwarding(ue, admitted, direct(&m), expected).await?; // steps 11 and 12
+    if admitted.is_empty() {
+        let cause = CauseMisc::NotEnoughUserPlaneProcessingResources;
+        return Err(Failed::new(cause, Refusal::Upf(None)));
+    }
     command(ue, &m, &asked, &answer, &admitted, &failed); // §4.9.1.3.3 steps 1 and 2
     let notify = notified(ue).await?; // steps 3 to 5
     Ok(arrive(ue, &notify, &admitted, &not_admitted(&answer, &admitted)).await?) // steps 7 to 13
@@ -239,7 +247,7 @@ pub(crate) async fn resources(ue: Ue) -> Result<Box<HandoverRequestAcknowledge>,
         Ok(Input::Ngap(m)) => match *m {
             Message::HandoverRequestAcknowledge(m) => {
                 ue.with(|p| {
-                    if let Some(t) = &mut p.amf.target {
+                    if let Some(t) = &mut p.amf.mobility.target {
                         t.ran_ue_ngap_id = Some(m.ran_ue_ngap_id);
                     }
                 });
@@ -351,7 +359,7 @@ pub(crate) fn command(
 /// HANDOVER COMMAND was sent, or is about to be.
 pub(crate) fn executing_now(ue: Ue) {
     ue.with(|p| {
-        if let Some(t) = &mut p.amf.target {
+        if let Some(t) = &mut p.amf.mobility.target {
             t.by = By::N2(Phase::Executing);
         }
     });
@@ -386,7 +394,7 @@ async fn arrive(
         note_released(ue, association, amf_id);
     }
     let Some((mut target, pending)) = ue.with(|p| {
-        let (target, mut source) = (p.amf.target.take()?, p.amf.connection.take()?);
+        let (target, mut source) = (p.amf.mobility.target.take()?, p.amf.connection.take()?);
         let pending = std::mem::take(&mut source.pending_setups);
         p.amf.connection = Some(Box::new(Connection {
             association: target.association,
@@ -400,7 +408,7 @@ async fn arrive(
             ..(*source).clone()
         }));
         settle_chain(&mut p.amf);
-        p.amf.source =
+        p.amf.mobility.source =
             (!target.source_lost).then(|| Source { connection: Some(*source), until: None }.into());
         Some((target, pending))
     }) else {
@@ -418,7 +426,7 @@ async fn arrive(
         // It has moved on.
         Some(further) => {
             let next = path_switch::target(further.association, &further.request);
-            ue.with(|p| p.amf.target = Some(Box::new(Target { held: target.held, ..next })));
+            ue.with(|p| p.amf.mobility.target = Some(Box::new(Target { held: target.held, ..next })));
         }
         None => target::over(ue, *target),
     }
@@ -431,13 +439,13 @@ async fn arrive(
 
 /// The connection at the source if that was released before the UE arrived.
 fn released_source(ue: &mut UeContext) -> Option<(AssociationId, AmfUeNgapId)> {
-    let (target, source) = (ue.amf.target.as_ref()?, ue.amf.connection.as_ref()?);
+    let (target, source) = (ue.amf.mobility.target.as_ref()?, ue.amf.connection.as_ref()?);
     target.source_lost.then_some((source.association, source.amf_ue_ngap_id))
 }
 
 /// The handover failed: the source serves the UE, if it is not lost.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
-    let Some(mut target) = ue.with(|p| p.amf.target.take()) else { return };
+    let Some(mut target) = ue.with(|p| p.amf.mobility.target.take()) else { return };
     target::reject_queued_path_switch(ue, &mut target);
     if !target_knows {
         target::release_target(ue, &target, cause.clone());
@@ -492,7 +500,7 @@ pub(crate) fn ran_early_status_transfer(ue: Ue, m: UplinkRanEarlyStatusTransfer)
 }
 
 fn executing(ue: Ue) -> Option<(Target, whimbrel_ids::RanUeNgapId)> {
-    let target = ue.with(|p| p.amf.target.as_deref().cloned())?;
+    let target = ue.with(|p| p.amf.mobility.target.as_deref().cloned())?;
     let ran_id = target.ran_ue_ngap_id.filter(|_| target.by.phase() == Some(Phase::Executing))?;
     Some((target, ran_id))
 }

@@ -1,7 +1,10 @@
 //! Resource allocation of an N2 handover: HANDOVER REQUEST (TS 38.413 §8.4.2.2, TS 23.502 §4.9.1.3.2 steps 4 to 9),
 //! with the UE's security capabilities (TS 33.501 §6.7.3.2).
 
-use whimbrel_ngap::ie::{CauseRadioNetwork, PduSessionResourceSetupItemHoReq, UeAggregateMaximumBitRate};
+use whimbrel_ids::PduSessionId;
+use whimbrel_ngap::ie::{
+    CauseMisc, CauseRadioNetwork, PduSessionResourceSetupItemHoReq, UeAggregateMaximumBitRate,
+};
 use whimbrel_ngap::msg::{HandoverRequest, HandoverRequired};
 
 use super::as_security::{Fresh, offer_chain, ue_security_capabilities};
@@ -15,18 +18,24 @@ use crate::procedure::Ue;
 use crate::refusal::Refusal;
 use crate::state::{Asked, By, Phase, bits};
 
-/// Sends HANDOVER REQUEST with the sessions and a fresh {NH, NCC} (TS 33.501 §6.9.2.3.3): `keys`, if another AMF has derived them.
+/// Sends HANDOVER REQUEST with the sessions and a fresh {NH, NCC} (TS 33.501 §6.9.2.3.3): `keys`, if another AMF has derived them. `unserved`: the
+/// sessions that no UPF can serve at the target.
 pub(crate) fn request(
     ue: Ue,
     m: &HandoverRequired,
     to: &HandoverTarget,
     keys: Option<&Fresh>,
+    unserved: &[PduSessionId],
 ) -> Result<Asked, Failed> {
     let config = ue.config();
     let mut asked = Asked { sessions: Vec::new(), refused: Vec::new() };
     let mut items = Vec::new();
     for psi in m.pdu_session_resource_list_ho_rqd.iter().map(|i| i.pdu_session_id) {
         if asked.sessions.contains(&psi) || asked.refused.iter().any(|(known, _)| *known == psi) {
+            continue;
+        }
+        if unserved.contains(&psi) {
+            asked.refused.push((psi, CauseMisc::NotEnoughUserPlaneProcessingResources.into()));
             continue;
         }
         match ue.smf().prepare_handover(ue, psi) {
@@ -43,7 +52,10 @@ pub(crate) fn request(
     if items.is_empty() {
         let unknown = || CauseRadioNetwork::UnknownPduSessionId.into();
         let cause = asked.refused.first().map_or_else(unknown, |(_, cause)| cause.clone());
-        let refusal = Refusal::Protocol("HANDOVER REQUIRED names no session that can be handed over");
+        let refusal = match unserved.is_empty() {
+            true => Refusal::Protocol("HANDOVER REQUIRED names no session that can be handed over"),
+            false => Refusal::Upf(None),
+        };
         return Err(Failed::early(cause, refusal));
     }
     let ready = ue.with(|p| {
@@ -51,7 +63,7 @@ pub(crate) fn request(
         let ambr = p.amf.subscription.as_ref()?.ue_ambr;
         let ambr = UeAggregateMaximumBitRate::new(bits(ambr.dl_kbps), bits(ambr.ul_kbps));
         let fresh = keys.cloned().or_else(|| offer_chain(&mut p.amf))?;
-        Some((capabilities, ambr, fresh, p.amf.allowed_nssai.clone()))
+        Some((capabilities, ambr, fresh, p.amf.slices.allowed.clone()))
     });
     let Some((capabilities, ambr, fresh, allowed)) = ready else {
         // The connection was lost while the handover before this one ended.
@@ -78,7 +90,7 @@ pub(crate) fn request(
     request.location_reporting_request_type = location_reporting::standing(ue);
     emit(ue, to.association, &request.into(), None);
     ue.with(|p| {
-        if let Some(t) = &mut p.amf.target {
+        if let Some(t) = &mut p.amf.mobility.target {
             t.by = By::N2(Phase::Preparing);
         }
     });

@@ -28,10 +28,10 @@ fn local(p: &UeContext, config: &Config) -> Vec<(Dnn, Vec<Tai>)> {
         return all;
     }
     let slices = p.amf.subscription.iter().flat_map(|s| &s.slices);
-    for subscribed in slices.filter(|s| p.amf.allowed_nssai.contains(&s.s_nssai)).flat_map(|s| &s.dnns) {
+    for subscribed in slices.filter(|s| p.amf.slices.allowed.contains(&s.s_nssai)).flat_map(|s| &s.dnns) {
         let ladn = config.smf.data_networks.get(&subscribed.dnn).and_then(|n| n.ladn.as_ref());
         let Some(ladn) = ladn.filter(|_| all.iter().all(|(dnn, _)| *dnn != subscribed.dnn)) else { continue };
-        let area = p.amf.registration_area.iter().filter(|tai| ladn.tacs.contains(&tai.tac));
+        let area = p.amf.location.registration_area.iter().filter(|tai| ladn.tacs.contains(&tai.tac));
         let area: Vec<Tai> = area.copied().collect();
         if !area.is_empty() {
             all.push((subscribed.dnn.clone(), area));

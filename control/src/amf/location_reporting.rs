@@ -19,7 +19,7 @@ use crate::config::Prediction;
 use crate::envelope::Locate;
 use crate::event::{Event, Sign};
 use crate::procedure::{Ue, out_of_state};
-use crate::state::{AREAS_MAX, Locating};
+use crate::state::{AREAS_MAX, LocationRequests};
 
 /// How long a request for the present location stays pending: longer than the UE is paged.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Seconds from 1900, the epoch of time stamps (TS 38.413 §9.3.1.75, as in NTP), to 1970.
 const NTP_TO_UNIX_S: u64 = 2_208_988_800;
 
-impl Locating {
+impl LocationRequests {
     /// Whether the number of watched areas is within the limit.
     pub(crate) fn is_bounded(&self) -> bool {
         self.areas.len() <= AREAS_MAX
@@ -116,13 +116,13 @@ fn request(event: EventType) -> LocationReportingRequestType {
 /// begin with its next connection.
 pub(crate) fn ask(ue: Ue, wish: Locate) {
     let now = ue.now();
-    let request = ue.with(|p| p.amf.locating.get_or_insert_default().take(wish, now));
+    let request = ue.with(|p| p.amf.location.requests.get_or_insert_default().take(wish, now));
     match at(ue) {
         At::Gnb => request.into_iter().for_each(|r| control(ue, r)),
         // The gNB has reported the UE's location with its first message.
         At::New if wish == Locate::Now => found(ue),
         At::New | At::OnItsWay if wish != Locate::Now => {
-            ue.with(|p| p.amf.locating.iter_mut().for_each(|l| l.unsent |= request.is_some()));
+            ue.with(|p| p.amf.location.requests.iter_mut().for_each(|l| l.unsent |= request.is_some()));
         }
         At::New | At::OnItsWay => {}
         At::Rest => paging::page_if_awaited(ue),
@@ -146,7 +146,7 @@ fn at(ue: Ue) -> At {
     ue.with(|p| match &p.amf.connection {
         None => At::Rest,
         Some(c) if c.releasing => At::Rest,
-        Some(_) if p.amf.target.is_some() => At::OnItsWay,
+        Some(_) if p.amf.mobility.target.is_some() => At::OnItsWay,
         Some(c) if !c.context_set_up => At::New,
         Some(_) => At::Gnb,
     })
@@ -164,7 +164,7 @@ fn control(ue: Ue, request: LocationReportingRequestType) {
 /// Sends the requests that could not be sent before, or the cancel.
 pub(crate) fn resume(ue: Ue) {
     let Some((unsent, standing, now)) = ue.with(|p| {
-        let l = p.amf.locating.as_mut()?;
+        let l = p.amf.location.requests.as_mut()?;
         Some((std::mem::take(&mut l.unsent), l.standing(), l.now.is_some()))
     }) else {
         return;
@@ -181,7 +181,7 @@ pub(crate) fn resume(ue: Ue) {
 /// The reports to request in INITIAL CONTEXT SETUP REQUEST (§8.3.1.2).
 pub(crate) fn begin(ue: Ue) -> Option<LocationReportingRequestType> {
     ue.with(|p| {
-        let l = p.amf.locating.as_mut()?;
+        let l = p.amf.location.requests.as_mut()?;
         l.unsent = false;
         l.standing()
     })
@@ -189,12 +189,12 @@ pub(crate) fn begin(ue: Ue) -> Option<LocationReportingRequestType> {
 
 /// The reports to request in HANDOVER REQUEST (§8.4.2.2).
 pub(crate) fn standing(ue: Ue) -> Option<LocationReportingRequestType> {
-    ue.with(|p| p.amf.locating.as_ref().and_then(|l| l.standing()))
+    ue.with(|p| p.amf.location.requests.as_ref().and_then(|l| l.standing()))
 }
 
 /// Whether an idle UE is paged because its location is requested.
 pub(crate) fn is_requested(ue: &crate::state::UeContext, now: Instant) -> bool {
-    ue.amf.locating.as_ref().is_some_and(|l| l.now.is_some_and(|until| now < until))
+    ue.amf.location.requests.as_ref().is_some_and(|l| l.now.is_some_and(|until| now < until))
 }
 
 /// The UE has a new connection, or its handover has ended, and its gNB has reported its location.
@@ -206,19 +206,19 @@ pub(crate) fn found(ue: Ue) {
 
 /// Whether the present location was requested. Clears the request.
 fn taken(ue: Ue) -> bool {
-    let requested = ue.with(|p| p.amf.locating.as_mut().is_some_and(|l| l.now.take().is_some()));
+    let requested = ue.with(|p| p.amf.location.requests.as_mut().is_some_and(|l| l.now.take().is_some()));
     tidy(ue);
     requested
 }
 
 /// Frees the record when no request is left.
 fn tidy(ue: Ue) {
-    ue.with(|p| p.amf.locating.take_if(|l| !l.awaits() && !l.unsent));
+    ue.with(|p| p.amf.location.requests.take_if(|l| !l.awaits() && !l.unsent));
 }
 
 fn report(ue: Ue) {
     let (subject, tai, cell) =
-        ue.with(|p| (p.subject(), p.amf.tai, p.amf.seen.as_ref().map(|s| s.cell.clone())));
+        ue.with(|p| (p.subject(), p.amf.location.tai, p.amf.location.seen.as_ref().map(|s| s.cell.clone())));
     ue.event(Event::Located { subject, tai, cell });
 }
 
@@ -238,13 +238,14 @@ pub(crate) fn is_predicted(ue: Ue) -> bool {
 /// Emits an event for the handover predictor when the UE moves.
 pub(crate) fn sign(ue: Ue, sign: impl FnOnce() -> Sign) {
     if is_predicted(ue) {
-        let (subject, tai, seen) = ue.with(|p| (p.subject(), p.amf.tai, p.amf.seen.clone()));
+        let (subject, tai, seen) =
+            ue.with(|p| (p.subject(), p.amf.location.tai, p.amf.location.seen.clone()));
         ue.event(Event::Sign { subject, sign: sign(), tai, seen });
     }
 }
 
 fn is_awaited(ue: Ue) -> bool {
-    ue.with(|p| p.amf.locating.as_ref().is_some_and(|l| l.awaits()))
+    ue.with(|p| p.amf.location.requests.as_ref().is_some_and(|l| l.awaits()))
 }
 
 /// LOCATION REPORT (§8.12.3.2). For a UE in RRC_INACTIVE it has the last known location, with its time (TS 23.501 §5.4.7).
@@ -255,14 +256,14 @@ pub(crate) fn reported(ue: Ue, m: &LocationReport) {
     if let Some(place) = &m.user_location_information {
         locate(ue, place);
         if let Some(then) = stamp(place) {
-            ue.with(|p| p.amf.seen.iter_mut().for_each(|s| s.at = s.at.min(then)));
+            ue.with(|p| p.amf.location.seen.iter_mut().for_each(|s| s.at = s.at.min(then)));
         }
         report(ue);
         sign(ue, || Sign::Reported);
     }
     // Reports on areas that were not requested are ignored.
     for item in &m.ue_presence_in_area_of_interest_list {
-        let area = ue.with(|p| p.amf.locating.as_ref()?.area(item.location_reporting_reference_id));
+        let area = ue.with(|p| p.amf.location.requests.as_ref()?.area(item.location_reporting_reference_id));
         let Some(area) = area else {
             out_of_state(ue);
             continue;

@@ -26,7 +26,7 @@ pub(crate) fn permitted(ue: Ue, tai: Tai) -> Result<(), Refusal> {
 /// Whether the UE may start services in its present area (TS 24.501 §5.3.5.2).
 pub(crate) fn service_allowed(ue: Ue) -> Result<(), Refusal> {
     let restricted = ue.with(|p| {
-        let (tai, area) = (p.amf.tai?, restrictions(p)?.service_area.as_ref()?);
+        let (tai, area) = (p.amf.location.tai?, restrictions(p)?.service_area.as_ref()?);
         (!area.allows(tai.tac)).then_some(tai)
     });
     restricted.map_or(Ok(()), |tai| Err(Refusal::RestrictedServiceArea(tai)))

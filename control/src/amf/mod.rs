@@ -55,6 +55,7 @@ mod ue_context_modification;
 mod unread;
 mod user_location;
 mod veil_attach;
+mod veil_home;
 
 pub use crate::event::WarningOutcome;
 pub use crate::n14::{

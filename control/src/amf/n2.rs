@@ -128,7 +128,7 @@ const HELD_MAX: usize = 16;
 
 /// Holds a message while the UE is in handover. SECURITY MODE COMMAND is not sent during a handover (TS 33.501 §6.9.5).
 fn hold(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
-    let Some(target) = &mut ue.amf.target else { return hold_for_transfer(ue, message, security) };
+    let Some(target) = &mut ue.amf.mobility.target else { return hold_for_transfer(ue, message, security) };
     if collision::message_meets(target.by.phase(), security) == Verdict::Proceed {
         return false;
     }

@@ -134,7 +134,7 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
             _ => false,
         };
         if counts {
-            ue.with(|p| p.amf.as_count = Some(count));
+            ue.with(|p| p.amf.security.as_count = Some(count));
         }
         return Ok(Received { message, protected: true, content, sealed: None });
     }
@@ -156,9 +156,11 @@ fn open(
 ) -> Option<(Vec<u8>, NasCount)> {
     let context = match header {
         SecurityHeaderType::IntegrityProtected | SecurityHeaderType::IntegrityProtectedAndCiphered => {
-            amf.security.as_deref_mut()
+            amf.security.current.as_deref_mut()
         }
-        SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext => amf.proposed.as_deref_mut(),
+        SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext => {
+            amf.security.proposed.as_deref_mut()
+        }
         // SECURITY MODE COMMAND: no UE sends it.
         SecurityHeaderType::IntegrityProtectedWithNewContext => None,
     };
@@ -193,7 +195,7 @@ fn whole(ue: Ue, message: mm::Message, count: NasCount, plain: &[u8]) -> (mm::Me
     let Some(container) = container else { return (message, digest(0, plain)) };
     let mut value = container.to_vec();
     ue.with(|p| {
-        if let Some(context) = &mut p.amf.security {
+        if let Some(context) = &mut p.amf.security.current {
             context.apply_to_container(Direction::Uplink, count, &mut value);
         }
     });
@@ -259,9 +261,11 @@ pub(crate) fn protect(ue: Ue, message: &mm::Message, security: Security) -> Opti
                 return goes_without_protection(message).then_some((plain, None));
             }
             Security::Proposed => {
-                (p.amf.proposed.as_mut(), SecurityHeaderType::IntegrityProtectedWithNewContext)
+                (p.amf.security.proposed.as_mut(), SecurityHeaderType::IntegrityProtectedWithNewContext)
             }
-            Security::Current => (p.amf.security.as_mut(), SecurityHeaderType::IntegrityProtectedAndCiphered),
+            Security::Current => {
+                (p.amf.security.current.as_mut(), SecurityHeaderType::IntegrityProtectedAndCiphered)
+            }
         };
         let Some(context) = context else { return Some((plain, None)) };
         let mut out = Vec::with_capacity(plain.len() + 8);

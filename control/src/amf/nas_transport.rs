@@ -151,9 +151,9 @@ fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn)
             return Err(Refusal::Limit("sessions_per_ue"));
         }
         let subscription = p.amf.subscription.as_ref().ok_or(Refusal::NoIdentity)?;
-        let default = former.map(|s| s.s_nssai).or(p.amf.allowed_nssai.first().copied());
+        let default = former.map(|s| s.s_nssai).or(p.amf.slices.allowed.first().copied());
         let s_nssai = match m.s_nssai.map(|s| s.s_nssai).or(default) {
-            Some(s) if p.amf.allowed_nssai.contains(&s) => s,
+            Some(s) if p.amf.slices.allowed.contains(&s) => s,
             Some(s) => return Err(Refusal::SliceNotAllowed(s)),
             None => return Err(Refusal::NoSlice { requested: Vec::new(), subscribed: Vec::new() }),
         };

@@ -42,9 +42,9 @@ pub(crate) fn initial_ue_message(
         Ok(_) => return refuse_first(ue, association, Some(error_indication(CauseProtocol::SemanticError))),
         Err(refusal) => return refuse_first(ue, association, refusal.error_indication()),
     };
-    let (known, connected) = ue.with(|p| (p.amf.security.is_some(), p.amf.connection.is_some()));
+    let (known, connected) = ue.with(|p| (p.amf.security.current.is_some(), p.amf.connection.is_some()));
     // A UE that has not arrived yet is still its former AMF's.
-    let is_here = |p: &mut UeContext| p.amf.context_transfer.is_none() || p.amf.tmsi.is_some();
+    let is_here = |p: &mut UeContext| p.amf.mobility.context_transfer.is_none() || p.amf.tmsi.is_some();
     let bears = |p: &mut UeContext| m.five_g_s_tmsi.is_none_or(|t| p.bears(t.tmsi)) && is_here(p);
     // An unauthenticated UE has no 5G-TMSI: a message with one is for the earlier UE of this slot.
     if known && !ue.with(bears) || !known && connected {
@@ -79,7 +79,7 @@ fn refuse_first(ue: Ue, association: AssociationId, answer: Option<ErrorIndicati
     if let Some(answer) = answer {
         emit(ue, association, &answer.into(), None);
     }
-    if ue.with(|p| p.amf.security.is_none() && p.amf.connection.is_none()) {
+    if ue.with(|p| p.amf.security.current.is_none() && p.amf.connection.is_none()) {
         ue.update_batch(|b| b.disposition = Disposition::Ended);
     }
 }
@@ -168,12 +168,14 @@ fn side(
             let named = ran.is_none_or(|ran| t.ran_ue_ngap_id.is_none_or(|known| known == ran));
             t.association == association && t.amf_ue_ngap_id == amf && named
         };
-        let of_target = p.amf.target.as_deref().is_some_and(is_of);
-        let of_predicted = p.amf.predicted.as_ref().is_some_and(|p| p.request.is_some() && is_of(&p.target));
+        let of_target = p.amf.mobility.target.as_deref().is_some_and(is_of);
+        let of_predicted =
+            p.amf.mobility.predicted.as_ref().is_some_and(|p| p.request.is_some() && is_of(&p.target));
         let serving =
             p.amf.connection.as_ref().filter(|c| c.association == association && c.amf_ue_ngap_id == amf);
         let of_source = p
             .amf
+            .mobility
             .source
             .as_ref()
             .and_then(|s| s.connection.as_ref())
@@ -199,7 +201,7 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
         Message::UeContextReleaseRequest(m) => an_release::requested(ue, m.cause),
         Message::UeRadioCapabilityInfoIndication(m) => {
             if (1..=RADIO_CAPABILITY_OCTETS_MAX).contains(&m.ue_radio_capability.len()) {
-                ue.with(|p| p.amf.radio_capability = Some(m.ue_radio_capability.into()));
+                ue.with(|p| p.amf.radio.capability = Some(m.ue_radio_capability.into()));
                 radio_capability_check::forget(ue);
                 radio_capability_check::begin(ue);
             }
@@ -370,7 +372,7 @@ fn of_target(ue: Ue, message: Message) {
         }
         // The target releases the UE before it has arrived (TS 38.413 §8.3.2).
         Message::UeContextReleaseRequest(m) => {
-            if let Some(target) = ue.with(|p| p.amf.target.as_deref().cloned()) {
+            if let Some(target) = ue.with(|p| p.amf.mobility.target.as_deref().cloned()) {
                 target::release_target(ue, &target, m.cause);
             }
             target::gone(ue);

@@ -27,9 +27,9 @@ use whimbrel_open::msg::{Qos, RefusalCause, SignedGrant, SignedRefusal};
 use whimbrel_open::operator::{OperatorAttach, OperatorError, OperatorSession};
 use whimbrel_security::KSeaf;
 
-use super::authentication::{self, ABBA, Authenticated, Claim, Failure, HomeNetworks, next_ksi};
+use super::authentication::{self, ABBA, Authenticated, Claim, Failure, HomeGrant, HomeNetworks, next_ksi};
 use super::identification::ask_suci;
-use super::{udm_client, veil_attach};
+use super::{udm_client, veil_attach, veil_home};
 use crate::envelope::Effect;
 use crate::event::Event;
 use crate::input::Input;
@@ -90,17 +90,26 @@ pub(crate) async fn register(ue: Ue, supi: Supi, granted: Option<Granted>) -> Re
 /// Step 9 of TS 23.502 §4.2.2.2.2, or SAP in its place: a UE whose SUPI is a network specific identifier has no other way, and one that
 /// has an IMSI has not this one.
 pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result<Authentication, End> {
-    let suci = match &claim {
-        Claim::Received(Identity::Suci(suci @ Suci::Nai { .. })) => suci.clone(),
-        Claim::Remembered(Identity::Supi(supi)) if supi.is_nai() => ask_suci(ue, Security::Current).await?,
-        _ => {
-            let homes = HomeNetworks::Brokers;
-            let (proof, grant) =
-                authentication::authenticate(ue, claim, offered, Failure::Rejected, homes).await?;
-            return Ok(Authentication { proof, granted: grant.and_then(|grant| granted(ue, *grant, None)) });
+    let claim = match claim {
+        Claim::Remembered(Identity::Supi(supi)) if supi.is_nai() => {
+            let suci = ask_suci(ue, Security::Current).await?;
+            if !matches!(suci, Suci::Nai { .. }) && veil_home::suci_of_ordinary_ue(ue, &suci).is_none() {
+                return Err(Refusal::BadSuci.into());
+            }
+            Claim::Received(Identity::Suci(suci))
         }
+        claim => claim,
     };
-    Box::pin(attach(ue, &suci, offered)).await
+    if let Claim::Received(Identity::Suci(suci @ Suci::Nai { .. })) = &claim {
+        return Box::pin(attach(ue, suci, offered)).await;
+    }
+    let homes = HomeNetworks::Brokers;
+    let (proof, grant) = authentication::authenticate(ue, claim, offered, Failure::Rejected, homes).await?;
+    let granted = grant.and_then(|grant| match grant {
+        HomeGrant::Open(grant) => granted(ue, *grant, None),
+        HomeGrant::Veil(session) => veil_home::granted(ue, *session),
+    });
+    Ok(Authentication { proof, granted })
 }
 
 async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, End> {
@@ -260,5 +269,5 @@ pub(super) fn subscription(qos: &Qos, s_nssai: SNssai, dnn: &Dnn) -> Subscriptio
     }
 }
 
-/// The terms of a grant name no priority: a guest takes nobody's resources, and gives its own to those who may take them.
+/// The terms of a grant name no priority: a guest preempts no UE, and may be preempted.
 const GUEST_ARP: Arp = Arp { priority: 15, may_preempt: false, preemptable: true };

@@ -21,7 +21,7 @@ use whimbrel_open::operator::{HomeAttach, HomeSession, OperatorError};
 use whimbrel_security::suci::msin_of_supi;
 use whimbrel_security::{Autn, Auts, HresStar, KSeaf, ProtectionScheme, Rand};
 
-use super::authentication::{Proof, Step};
+use super::authentication::{HomeGrant, Proof, ProvedKey, Step};
 use super::five_g_aka::{self, Challenge};
 use super::open_attach::{answer, fault, seed};
 use crate::config::Open;
@@ -97,8 +97,9 @@ pub(super) async fn challenge(
         return Err(refused(BrokerFault::Orders));
     }
     ue.with(|p| p.amf.claimed = Some(supi));
-    let k_seaf = KSeaf::new(*k_seaf.octets());
-    Ok(Step::Proved(Proof { supi, k_seaf, eap_success: None, grant: Some(Box::new(grant)) }))
+    let key = ProvedKey::Seaf(KSeaf::new(*k_seaf.octets()));
+    let grant = Some(HomeGrant::Open(Box::new(grant)));
+    Ok(Step::Proved(Proof { supi, key, eap_success: None, grant }))
 }
 
 /// How the broker is asked.

@@ -27,7 +27,7 @@ pub(super) fn keep_capability(ue: Ue, capability: UeRadioCapabilityForPaging) {
     let octets = |o: &Option<Vec<u8>>| o.as_ref().map_or(0, Vec::len);
     let nr = octets(&capability.ue_radio_capability_for_paging_of_nr);
     if nr + octets(&capability.ue_radio_capability_for_paging_of_eutra) <= CAPABILITY_OCTETS_MAX {
-        ue.with(|p| p.amf.paging_aid.get_or_insert_default().capability = Some(capability));
+        ue.with(|p| p.amf.radio.paging_aid.get_or_insert_default().capability = Some(capability));
     }
 }
 
@@ -37,8 +37,8 @@ pub(super) fn keep_recommended(ue: Ue, m: &UeContextReleaseComplete) {
     let cells = recommended.map(|r| r.recommended_cells_for_paging.clone()).unwrap_or_default();
     let nodes = recommended.map(|r| r.recommend_ran_nodes_for_paging.clone()).unwrap_or_default();
     ue.with(|p| {
-        if !cells.is_empty() || !nodes.is_empty() || p.amf.paging_aid.is_some() {
-            let aid = p.amf.paging_aid.get_or_insert_default();
+        if !cells.is_empty() || !nodes.is_empty() || p.amf.radio.paging_aid.is_some() {
+            let aid = p.amf.radio.paging_aid.get_or_insert_default();
             (aid.recommended, aid.nodes) = (cells, nodes);
         }
     });
@@ -124,7 +124,7 @@ fn give_up(ue: Ue, why: &'static str) {
 fn is_near(ue: Ue) -> bool {
     let (now, near) = (ue.now(), ue.config().amf.access.paging_near);
     ue.with(|p| {
-        let lately = p.amf.seen.as_ref().is_some_and(|s| now.since(s.at) < near);
+        let lately = p.amf.location.seen.as_ref().is_some_and(|s| now.since(s.at) < near);
         lately && !p.amf.emergency && reach::edrx_cycle(p).is_none()
     })
 }
@@ -134,7 +134,7 @@ fn where_to_page(ue: Ue) -> Vec<Tai> {
     let now = ue.now();
     let everywhere = ue.with(|p| {
         let everywhere = p.amf.deregistration_requested || location_reporting::is_requested(p, now);
-        everywhere.then(|| p.amf.registration_area.to_vec())
+        everywhere.then(|| p.amf.location.registration_area.to_vec())
     });
     everywhere.unwrap_or_else(|| ue.smf().paging_area(ue))
 }
@@ -158,7 +158,7 @@ fn page(ue: Ue, attempt: u8, near: bool) {
     assistance.paging_attempt_information = Some(attempts);
     message.paging_priority = ue.smf().paging_priority(ue).and_then(priority);
     ue.with(|p| {
-        if let Some(aid) = &p.amf.paging_aid {
+        if let Some(aid) = &p.amf.radio.paging_aid {
             message.ue_radio_capability_for_paging = aid.capability.clone();
             assistance.assistance_data_for_recommended_cells.clone_from(&aid.recommended);
         }
@@ -173,9 +173,9 @@ fn page(ue: Ue, attempt: u8, near: bool) {
 /// Where the UE is likely to be: its last cell, and the recommendations of its last gNB.
 fn likely(ue: Ue) -> (Vec<AmfPagingTarget>, Vec<NgranCgi>) {
     ue.with(|p| {
-        let aid = p.amf.paging_aid.as_deref();
+        let aid = p.amf.radio.paging_aid.as_deref();
         let recommended = aid.into_iter().flat_map(|a| a.recommended.iter().map(|c| &c.ngran_cgi));
-        let cells = p.amf.seen.iter().map(|s| &s.cell).chain(recommended);
+        let cells = p.amf.location.seen.iter().map(|s| &s.cell).chain(recommended);
         (aid.map(|a| a.nodes.clone()).unwrap_or_default(), cells.cloned().collect())
     })
 }

@@ -42,7 +42,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
         }
         return refuse_names(ue, association, CauseRadioNetwork::UnknownLocalUeNgapId, amf_id, Some(ran_id));
     }
-    let worked_on = ue.with(|p| p.amf.target.as_ref().is_some_and(|t| same(t, &target)));
+    let worked_on = ue.with(|p| p.amf.mobility.target.as_ref().is_some_and(|t| same(t, &target)));
     if worked_on || ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| is_there(c, &target))) {
         let subject = ue.with(|p| p.subject());
         return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // the first one is answered, or will be
@@ -59,7 +59,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
 /// The request has waited for HANDOVER NOTIFY of its source (`target::further`): that handover ends.
 pub(crate) fn go_on(ue: Ue, m: Box<PathSwitchRequest>) {
     ue.follow(Lane::Handover, Procedure::PathSwitch, async move {
-        if let Some(target) = ue.with(|p| p.amf.target.take()) {
+        if let Some(target) = ue.with(|p| p.amf.mobility.target.take()) {
             path_switch(ue, m, *target).await;
         }
     });
@@ -86,16 +86,16 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
         return target::back(ue, target);
     }
     target::release_source(ue); // of an earlier handover
-    ue.with(|p| p.amf.target = Some(Box::new(target)));
+    ue.with(|p| p.amf.mobility.target = Some(Box::new(target)));
     match switch(ue, &m).await {
         Ok(switched) => {
-            if let Some(target) = ue.with(|p| p.amf.target.take()) {
+            if let Some(target) = ue.with(|p| p.amf.mobility.target.take()) {
                 settle(ue, &m, *target, switched, began);
             }
         }
         // In all other cases the target has been informed.
         Err(Interrupt::Superseded(_)) => {
-            if let Some(target) = ue.with(|p| p.amf.target.take()) {
+            if let Some(target) = ue.with(|p| p.amf.mobility.target.take()) {
                 send_failure(ue, &target);
                 target::back(ue, *target);
             }
@@ -110,7 +110,9 @@ async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrup
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
         return Ok(Vec::new()); // its source never had a UE context
     }
-    ue.smf().switch_paths(ue, &m.pdu_session_resource_to_be_switched_dl_list).await
+    let tai = m.user_location_information.as_ref().and_then(location);
+    let sessions = &m.pdu_session_resource_to_be_switched_dl_list;
+    ue.smf().switch_paths(ue, sessions, tai.map(|tai| tai.tac)).await
 }
 
 fn same(a: &Target, b: &Target) -> bool {
@@ -130,7 +132,7 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
             (c.context_set_up || c.context_pending) && c.amf_ue_ngap_id == m.source_amf_ue_ngap_id
         })
     };
-    if !ue.with(connection) || ue.with(|p| p.amf.next_hop.is_none() || !p.amf.registered) {
+    if !ue.with(connection) || ue.with(|p| p.amf.security.next_hop.is_none() || !p.amf.registered) {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE that has no context at a gNB"));
     }
     if ue.with(|p| p.amf.inbound().is_some()) {
@@ -165,6 +167,7 @@ fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>
     acknowledge(ue, m, &switched);
     target::over(ue, target);
     ue.smf().not_switched(ue, &switched, &m.pdu_session_resource_failed_to_setup_list_ps_req);
+    target::release_source_later(ue);
     end::arm_inactivity_timer(ue);
     let subject = ue.with(|p| p.subject());
     let took = ue.now().since(began);
@@ -206,7 +209,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
     let Some((fresh, allowed, ours)) = ue.with(|p| {
         let fresh = advance_chain(&mut p.amf)?;
         let ours = p.amf.ue_security_capability.as_ref().map(ue_security_capabilities);
-        Some((fresh, p.amf.allowed_nssai.clone(), ours))
+        Some((fresh, p.amf.slices.allowed.clone(), ours))
     }) else {
         return; // `check` has made sure that there is a key chain
     };

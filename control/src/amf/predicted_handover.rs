@@ -25,7 +25,7 @@ use super::n2::{ids, send};
 use super::{location_reporting, target};
 use crate::envelope::HandoverTarget;
 use crate::event::Sign;
-use crate::procedure::{Lane, Ue, out_of_state};
+use crate::procedure::{Lane, Procedure, Ue, out_of_state};
 use crate::state::{By, Phase, PredictedHandover, PredictedRequest, Target};
 
 /// How long a prediction lives (Synergy §III-C.3): as long as the UPF's.
@@ -40,18 +40,39 @@ pub(crate) fn start(ue: Ue, to: &HandoverTarget, gnb: GlobalGnbId, tai: Tai) {
     let until = ue.now() + LIFETIME;
     let (target, to) = (Target::asked_for(to), to.clone());
     ue.with(|p| {
-        p.amf.predicted = Some(PredictedHandover { target, to, gnb, tai, until, request: None }.into());
+        p.amf.mobility.predicted =
+            Some(PredictedHandover { target, to, gnb, tai, until, request: None }.into());
     });
-    if ue.config().amf.prediction.early_containers {
-        ask_source(ue, gnb, tai);
+    let asks = ue.config().amf.prediction.early_containers;
+    let sessions = ue.smf().sessions_with_user_plane(ue);
+    if !ue.smf().changes_upf(ue, &sessions, tai.tac) {
+        if asks {
+            ask_source(ue, gnb, tai);
+        }
+        return;
     }
+    // The UPF of the target's area is prepared first, since HANDOVER REQUEST names its tunnel.
+    let ue = ue.on(Lane::Handover);
+    ue.start(Lane::Handover, Procedure::Handover, async move {
+        let unserved = ue.smf().prepare_upfs(ue, &sessions, tai.tac).await;
+        let prepared = unserved.is_ok_and(|sessions| sessions.is_empty());
+        let expected =
+            ue.with(|p| p.amf.mobility.predicted.as_ref().is_some_and(|p| p.gnb == gnb && p.tai == tai));
+        match (expected, prepared && asks) {
+            (true, true) => ask_source(ue, gnb, tai),
+            (true, false) => {}
+            // It ended meanwhile. A handover that has begun prepares for itself.
+            (false, _) if ue.with(|p| p.amf.mobility.target.is_none()) => ue.smf().handover_ended(ue),
+            (false, _) => {}
+        }
+    });
 }
 
 fn is_possible(ue: Ue, to: &HandoverTarget, tai: Tai) -> bool {
     let free = ue.with(|p| {
         let elsewhere = p.amf.connection.as_ref().is_some_and(|c| c.association != to.association);
-        let same = p.amf.predicted.as_ref().is_some_and(|p| p.target.association == to.association);
-        let handed_over = p.amf.target.is_some() || p.lanes.procedure(Lane::Handover).is_some();
+        let same = p.amf.mobility.predicted.as_ref().is_some_and(|p| p.target.association == to.association);
+        let handed_over = p.amf.mobility.target.is_some() || p.lanes.procedure(Lane::Handover).is_some();
         elsewhere && !same && !handed_over && p.amf.outbound().is_none()
     });
     free && location_reporting::is_predicted(ue)
@@ -78,7 +99,7 @@ pub(crate) fn container(ue: Ue, m: &UplinkUeAssociatedNrppaTransport) -> bool {
     let Ok(Message::HandoverRequired(required)) = Message::decode(&octets) else { return false };
     let awaited = |gnb, tai| {
         ue.with(|p| {
-            let predicted = p.amf.predicted.as_deref().filter(|p| p.request.is_none())?;
+            let predicted = p.amf.mobility.predicted.as_deref().filter(|p| p.request.is_none())?;
             (predicted.gnb == gnb && predicted.tai == tai).then(|| predicted.to.clone())
         })
     };
@@ -89,9 +110,9 @@ pub(crate) fn container(ue: Ue, m: &UplinkUeAssociatedNrppaTransport) -> bool {
         return true;
     };
     // What cannot be handed over now is found out again when the gNB requires the handover.
-    if let Ok(asked) = request(ue, &required, &to, None) {
+    if let Ok(asked) = request(ue, &required, &to, None, &[]) {
         ue.with(|p| {
-            if let Some(predicted) = &mut p.amf.predicted {
+            if let Some(predicted) = &mut p.amf.mobility.predicted {
                 predicted.target.by = By::N2(Phase::Preparing);
                 predicted.request = Some(PredictedRequest { required: required.into(), asked, answer: None });
             }
@@ -106,7 +127,7 @@ pub(crate) fn of_target(ue: Ue, message: Message) {
         Message::HandoverRequestAcknowledge(m) => prepared(ue, m),
         Message::HandoverFailure(_) => {
             ue.with(|p| {
-                if let Some(predicted) = &mut p.amf.predicted {
+                if let Some(predicted) = &mut p.amf.mobility.predicted {
                     (predicted.target.by, predicted.request) = (By::N2(Phase::Waiting), None);
                 }
             });
@@ -120,7 +141,7 @@ pub(crate) fn of_target(ue: Ue, message: Message) {
 /// The target is prepared: the UPF learns its tunnels.
 fn prepared(ue: Ue, m: HandoverRequestAcknowledge) {
     let asked = ue.with(|p| {
-        let predicted = p.amf.predicted.as_mut()?;
+        let predicted = p.amf.mobility.predicted.as_mut()?;
         let request = predicted.request.as_ref().filter(|r| r.answer.is_none())?;
         predicted.target.ran_ue_ngap_id = Some(m.ran_ue_ngap_id);
         Some(request.asked.clone())
@@ -129,7 +150,7 @@ fn prepared(ue: Ue, m: HandoverRequestAcknowledge) {
     let Ok((admitted, _)) = admit(ue, &asked, &m) else { return withdraw(ue) };
     ue.smf().expect_arrival(ue, &admitted);
     ue.with(|p| {
-        if let Some(request) = p.amf.predicted.as_mut().and_then(|p| p.request.as_mut()) {
+        if let Some(request) = p.amf.mobility.predicted.as_mut().and_then(|p| p.request.as_mut()) {
             request.answer = Some(m.into());
         }
     });
@@ -146,7 +167,7 @@ pub(crate) fn take(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Option<
                         == m.source_to_target_transparent_container
             })
     };
-    let taken = ue.with(|p| p.amf.predicted.take_if(is_it));
+    let taken = ue.with(|p| p.amf.mobility.predicted.take_if(is_it));
     withdraw(ue);
     taken
 }
@@ -154,15 +175,15 @@ pub(crate) fn take(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Option<
 /// The prediction has expired.
 pub(crate) fn expire(ue: Ue) {
     let now = ue.now();
-    if ue.with(|p| p.amf.predicted.as_ref().is_some_and(|p| p.until <= now)) {
+    if ue.with(|p| p.amf.mobility.predicted.as_ref().is_some_and(|p| p.until <= now)) {
         withdraw(ue);
     }
 }
 
 /// An association is lost: a prediction for its gNB ends.
 pub(crate) fn association_lost(ue: Ue, association: crate::envelope::AssociationId) {
-    let gone = ue.with(|p| p.amf.predicted.take_if(|p| p.target.association == association));
-    if gone.is_some_and(|p| p.request.is_some_and(|r| r.answer.is_some())) {
+    let gone = ue.with(|p| p.amf.mobility.predicted.take_if(|p| p.target.association == association));
+    if gone.is_some() {
         ue.smf().handover_ended(ue);
     }
 }
@@ -173,11 +194,9 @@ pub(crate) fn withdraw(ue: Ue) {
 }
 
 fn withdraw_for(ue: Ue, cause: Cause) {
-    let Some(predicted) = ue.with(|p| p.amf.predicted.take()) else { return };
-    if let Some(request) = predicted.request {
+    let Some(predicted) = ue.with(|p| p.amf.mobility.predicted.take()) else { return };
+    if predicted.request.is_some() {
         target::release_target(ue, &predicted.target, cause);
-        if request.answer.is_some() {
-            ue.smf().handover_ended(ue);
-        }
     }
+    ue.smf().handover_ended(ue);
 }

@@ -12,7 +12,7 @@ use crate::state::VoiceMatch;
 
 /// The UE's radio capability has changed: the earlier answer is discarded.
 pub(crate) fn forget(ue: Ue) {
-    ue.with(|p| p.amf.voice_match = VoiceMatch::Unknown);
+    ue.with(|p| p.amf.radio.voice_match = VoiceMatch::Unknown);
 }
 
 /// UE RADIO CAPABILITY CHECK REQUEST, where the operator configures it and the answer is not known.
@@ -23,29 +23,29 @@ pub(crate) fn begin(ue: Ue) {
     }
     let capability = ue.with(|p| {
         let ready = p.amf.connection.as_ref().is_some_and(|c| c.context_set_up);
-        let unknown = matches!(p.amf.voice_match, VoiceMatch::Unknown | VoiceMatch::Asked);
-        p.amf.radio_capability.as_ref().filter(|_| ready && unknown).map(|c| c.to_vec())
+        let unknown = matches!(p.amf.radio.voice_match, VoiceMatch::Unknown | VoiceMatch::Asked);
+        p.amf.radio.capability.as_ref().filter(|_| ready && unknown).map(|c| c.to_vec())
     });
     let (Some(capability), Some((amf_id, ran_id))) = (capability, ids(ue)) else { return };
     let mut m = UeRadioCapabilityCheckRequest::new(amf_id, ran_id);
     m.ue_radio_capability = Some(capability);
-    ue.with(|p| p.amf.voice_match = VoiceMatch::Asked);
+    ue.with(|p| p.amf.radio.voice_match = VoiceMatch::Asked);
     send(ue, &m.into(), None);
 }
 
 /// UE RADIO CAPABILITY CHECK RESPONSE.
 pub(crate) fn answered(ue: Ue, m: &UeRadioCapabilityCheckResponse) {
-    if ue.with(|p| p.amf.voice_match != VoiceMatch::Asked) {
+    if ue.with(|p| p.amf.radio.voice_match != VoiceMatch::Asked) {
         return out_of_state(ue);
     }
     let known = match m.ims_voice_support_indicator {
         ImsVoiceSupportIndicator::Supported => VoiceMatch::Supported,
         ImsVoiceSupportIndicator::NotSupported => VoiceMatch::NotSupported,
     };
-    ue.with(|p| p.amf.voice_match = known);
+    ue.with(|p| p.amf.radio.voice_match = known);
 }
 
 /// Whether REGISTRATION ACCEPT indicates IMS voice over PS sessions.
 pub(crate) fn carries_voice(ue: Ue) -> bool {
-    ue.config().amf.ims_vops && ue.with(|p| p.amf.voice_match != VoiceMatch::NotSupported)
+    ue.config().amf.ims_vops && ue.with(|p| p.amf.radio.voice_match != VoiceMatch::NotSupported)
 }

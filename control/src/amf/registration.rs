@@ -89,7 +89,7 @@ async fn admission(
     sealed: Option<Box<[u8]>>,
 ) -> Result<Admitted, End> {
     if emergency::is_emergency(&request) {
-        let tai = ue.with(|p| p.amf.tai).ok_or(NO_AREA)?;
+        let tai = ue.with(|p| p.amf.location.tai).ok_or(NO_AREA)?;
         let request = emergency::admission(ue, request, protected).await?;
         return Ok(Admitted { request, tai, slices: None });
     }
@@ -147,10 +147,10 @@ fn must_authenticate(ue: Ue) -> bool {
     let now = ue.now();
     ue.with(|p| {
         let amf = &mut p.amf;
-        let near = amf.security.as_ref().is_some_and(|s| s.wrap_is_near());
-        let often = policy.every_registrations.is_some_and(|n| amf.registrations >= n);
-        let old = policy.after.is_some_and(|d| amf.authenticated_at.is_none_or(|at| now >= at + d));
-        amf.registrations = amf.registrations.saturating_add(1);
+        let near = amf.security.current.as_ref().is_some_and(|s| s.wrap_is_near());
+        let often = policy.every_registrations.is_some_and(|n| amf.security.registrations >= n);
+        let old = policy.after.is_some_and(|d| amf.security.authenticated_at.is_none_or(|at| now >= at + d));
+        amf.security.registrations = amf.security.registrations.saturating_add(1);
         // A UE that had deregistered may use its earlier keys, but is not registered at the UDM.
         near || often || old || amf.emergency || amf.subscription.is_none() || amf.keys_are_doubtful()
     })
@@ -170,7 +170,7 @@ fn own(ue: Ue) -> Result<Claim, End> {
 
 /// The tracking area must be served (TS 24.501 §5.5.1.2.5).
 fn here(ue: Ue) -> Result<Tai, End> {
-    let tai = ue.with(|p| p.amf.tai).ok_or(NO_AREA)?;
+    let tai = ue.with(|p| p.amf.location.tai).ok_or(NO_AREA)?;
     if ue.config().amf.serves(tai) { Ok(tai) } else { Err(Refusal::TaiNotServed(tai).into()) }
 }
 
@@ -241,7 +241,7 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
     let message: Box<mm::Message> = Box::new((*message).into());
     ue.with(|p| {
         p.amf.registered = true;
-        p.amf.slicing_changed = false;
+        p.amf.slices.changed = false;
         if let Some(c) = &mut p.amf.connection {
             c.follow_on = request.registration_type.follow_on_request;
         }
@@ -289,7 +289,7 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<Registra
     ue.with(|p| {
         p.amf.former_tmsi = p.amf.tmsi.replace(tmsi);
         if let Some(slices) = &slices {
-            p.amf.allowed_nssai.clone_from(&slices.allowed);
+            p.amf.slices.allowed.clone_from(&slices.allowed);
         }
     });
     let mut result = RegistrationResult::over(Accesses::ThreeGpp);
@@ -314,7 +314,7 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<Registra
 /// TS 24.501 §4.6.2.2, TS 24.501 §5.5.1.2.4: allowed, rejected and configured slices, and that the subscription has changed.
 fn send_slices(ue: Ue, slices: Slices, m: &mut RegistrationAccept) {
     let config = ue.config();
-    let (subscription, changed) = ue.with(|p| (p.amf.subscription.clone(), p.amf.slicing_changed));
+    let (subscription, changed) = ue.with(|p| (p.amf.subscription.clone(), p.amf.slices.changed));
     m.allowed_nssai = Some(slices::nssai(&slices.allowed));
     m.rejected_nssai = slices::rejected_nssai(slices.rejected);
     m.extended_rejected_nssai = slices::full_nssai(&slices.full);

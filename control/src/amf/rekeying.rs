@@ -13,7 +13,7 @@ use crate::services::nudm::Identity;
 /// After each message of a UE: authenticates it again if a NAS COUNT comes near its end and no other procedure runs.
 pub(crate) fn begin_if_due(ue: Ue) {
     let due = ue.with(|p| {
-        let near = p.amf.security.as_ref().is_some_and(|s| s.wrap_is_near());
+        let near = p.amf.security.current.as_ref().is_some_and(|s| s.wrap_is_near());
         let secured = p.amf.connection.as_ref().is_some_and(|c| c.secured);
         near && secured && p.amf.registered && !p.amf.emergency && p.lanes.procedure(Lane::Mobility).is_none()
     });
@@ -54,7 +54,7 @@ async fn rekeying(ue: Ue) -> Result<(), End> {
 /// Authenticates a UE that has a context, and takes new keys into use.
 pub(crate) async fn authenticate(ue: Ue) -> Result<(), End> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
-    let offered = ue.with(|p| p.amf.ng_ksi).unwrap_or(NgKsi::NO_KEY);
+    let offered = ue.with(|p| p.amf.security.ng_ksi).unwrap_or(NgKsi::NO_KEY);
     let open_attach::Authentication { proof, granted } =
         open_attach::authenticate(ue, Claim::Remembered(Identity::Supi(supi)), offered).await?;
     let supi = proof.supi;

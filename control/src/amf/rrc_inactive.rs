@@ -25,7 +25,7 @@ pub(crate) fn assistance(ue: Ue) -> Option<CoreNetworkAssistanceInformationForIn
     }
     ue.with(|p| {
         let index = p.amf.tmsi?.0 & INDEX_MASK;
-        let area = p.amf.registration_area.to_vec();
+        let area = p.amf.location.registration_area.to_vec();
         if area.is_empty() {
             return None;
         }

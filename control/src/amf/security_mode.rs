@@ -93,7 +93,7 @@ async fn command(
         NasCounts::default(),
     );
     ue.with(|p| {
-        p.amf.proposed = Some(Box::new(context));
+        p.amf.security.proposed = Some(Box::new(context));
         p.amf.ue_security_capability = Some(capability);
     });
 
@@ -116,17 +116,17 @@ async fn command(
     let timer = Repeated::new("SECURITY MODE COMMAND", "T3560", ue.config().timers.t3560);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::SecurityModeComplete(_) | mm::Message::SecurityModeReject(_)));
     let answer = ask(ue, Box::new(command.into()), Security::Proposed, timer, accepts).await;
-    let proposed = ue.with(|p| p.amf.proposed.take());
+    let proposed = ue.with(|p| p.amf.security.proposed.take());
     match *answer? {
         mm::Message::SecurityModeComplete(m) => {
             let now = ue.now();
             ue.with(|p| {
-                p.amf.security = proposed;
+                p.amf.security.current = proposed;
                 p.amf.supi = supi.or(p.amf.supi);
-                p.amf.k_amf = Some(k_amf);
-                p.amf.authenticated_at = Some(now);
-                p.amf.registrations = 0;
-                p.amf.ng_ksi = Some(ng_ksi);
+                p.amf.security.k_amf = Some(k_amf);
+                p.amf.security.authenticated_at = Some(now);
+                p.amf.security.registrations = 0;
+                p.amf.security.ng_ksi = Some(ng_ksi);
             });
             Ok(complete(ue, m))
         }

@@ -67,13 +67,13 @@ impl NamfCommunication for Amf {
                 secured: connection.is_some_and(|c| c.secured),
                 context_set_up: connection.is_some_and(|c| c.context_set_up),
                 incoming: p.amf.inbound().is_some(),
-                tai: p.amf.tai,
+                tai: p.amf.location.tai,
             }
         })
     }
 
     fn registration_area(&self, ue: Ue) -> Vec<Tai> {
-        ue.with(|p| p.amf.registration_area.to_vec())
+        ue.with(|p| p.amf.location.registration_area.to_vec())
     }
 
     fn user_plane_activated(&self, ue: Ue) {

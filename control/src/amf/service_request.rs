@@ -42,7 +42,8 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
 }
 
 async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End> {
-    let tai = ue.with(|p| p.amf.tai).ok_or(Refusal::Protocol("its gNB did not tell a tracking area"))?;
+    let tai =
+        ue.with(|p| p.amf.location.tai).ok_or(Refusal::Protocol("its gNB did not tell a tracking area"))?;
     if !ue.config().amf.serves(tai) && !ue.with(|p| p.amf.emergency) {
         return Err(Refusal::TaiNotServed(tai).into());
     }
@@ -120,7 +121,7 @@ impl Activation {
         let asked = uplink_data.unwrap_or_default();
         let mut set = asked;
         let (mut sessions, mut errors) = (Vec::new(), Vec::new());
-        let tai = ue.with(|p| p.amf.tai);
+        let tai = ue.with(|p| p.amf.location.tai);
         for s in ue.smf().sm_contexts(ue) {
             let psi = s.psi;
             if s.being_released || !(s.awaited || asked.contains(psi)) {

@@ -289,7 +289,7 @@ fn usage_of_a_secondary_radio() {
         m.pdu_session_resource_secondary_rat_usage_list = items;
         let batch = harness.ngap(m);
         assert!(batch.outputs.is_empty());
-        (dropped(&batch), harness.context().unwrap().sessions[&psi(1)].secondary_usage.as_deref().copied())
+        (dropped(&batch), harness.context().unwrap().sessions[&psi(1)].usage.secondary.as_deref().copied())
     };
     assert_eq!(says(vec![usage(1, true, &[(5, 70), (1, 2)])]), (None, Some((6, 72))));
     assert_eq!(says(vec![usage(1, false, &[(10, 100)])]), (None, Some((26, 272))));

@@ -27,9 +27,9 @@ const CONFIGURED_SLICES_MAX: usize = 16;
 pub(crate) fn requested(ue: Ue, request: &RegistrationRequest) -> Vec<SNssai> {
     if let Some(nssai) = &request.requested_nssai {
         let asked = nssai.0.iter().map(|s| s.s_nssai).collect();
-        ue.with(|p| p.amf.requested_nssai = asked);
+        ue.with(|p| p.amf.slices.requested = asked);
     }
-    ue.with(|p| p.amf.requested_nssai.to_vec())
+    ue.with(|p| p.amf.slices.requested.to_vec())
 }
 
 /// The slices that are requested, subscribed and offered; if there is none, the subscribed defaults.
@@ -123,8 +123,8 @@ pub(crate) fn registration_area(ue: Ue, here: Tai, allowed: &[SNssai]) -> TaiLis
         let forbidden: Vec<_> = forbidden.copied().collect();
         let area = config.amf.registration_area(here);
         let area = area.filter(|tai| *tai == here || (!forbidden.contains(&tai.tac) && alike(tai)));
-        p.amf.registration_area = area.take(whimbrel_nas::ie::TAI_LIST_MAX).collect();
-        p.amf.registration_area.to_vec()
+        p.amf.location.registration_area = area.take(whimbrel_nas::ie::TAI_LIST_MAX).collect();
+        p.amf.location.registration_area.to_vec()
     });
     area.into_iter().collect()
 }

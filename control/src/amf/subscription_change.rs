@@ -89,28 +89,28 @@ async fn change(ue: Ue) -> Result<bool, End> {
 /// with them. An idle UE gets them at its next registration.
 async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Result<bool, End> {
     let config = ue.config();
-    let tai = ue.with(|p| p.amf.tai).ok_or(Refusal::NoContext)?;
-    let (requested, before) = ue.with(|p| (p.amf.requested_nssai.clone(), p.amf.allowed_nssai.clone()));
+    let tai = ue.with(|p| p.amf.location.tai).ok_or(Refusal::NoContext)?;
+    let (requested, before) = ue.with(|p| (p.amf.slices.requested.clone(), p.amf.slices.allowed.clone()));
     let slices = admit(&config, new, &requested, tai, &[])?;
     let unchanged = slices.allowed == before && configured(&config, old) == configured(&config, new);
-    ue.with(|p| p.amf.allowed_nssai.clone_from(&slices.allowed));
+    ue.with(|p| p.amf.slices.allowed.clone_from(&slices.allowed));
     withdraw_sessions(ue, new);
     if unchanged {
         return Ok(false);
     }
-    ue.with(|p| p.amf.slicing_changed = true);
+    ue.with(|p| p.amf.slices.changed = true);
     if ue.with(|p| p.amf.connection.is_none()) {
         return Ok(false);
     }
     configuration_update::send_slices(ue, slices, configured(&config, new)).await?;
-    ue.with(|p| p.amf.slicing_changed = false);
+    ue.with(|p| p.amf.slices.changed = false);
     Ok(true)
 }
 
 /// Releases sessions that are no longer subscribed (TS 23.502 §4.3.4.2, requested by the network). Emergency sessions do
 /// not depend on the subscription.
 fn withdraw_sessions(ue: Ue, new: &Subscription) {
-    let allowed = ue.with(|p| p.amf.allowed_nssai.clone());
+    let allowed = ue.with(|p| p.amf.slices.allowed.clone());
     let subscribed = |s: &SmContextStatus| {
         let slice = new.slice(s.s_nssai).filter(|_| allowed.contains(&s.s_nssai));
         slice.is_some_and(|slice| slice.dnns.iter().any(|d| d.dnn == s.dnn))

@@ -25,7 +25,7 @@ pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
     // Bounded, as a handover waits for source, target, UE and UPF for a bounded time each.
     let timers = ue.config().timers;
     let patience = HANDOVER_EXECUTION + timers.gnb_answer + timers.guard * 4;
-    while ue.with(|p| p.amf.target.is_some() || p.amf.outbound().is_some()) {
+    while ue.with(|p| p.amf.mobility.target.is_some() || p.amf.outbound().is_some()) {
         match ue.receive(|i| matches!(i, Input::HandoverOver), patience).await {
             Ok(_) => {}
             Err(Interrupt::TimedOut) => return Err(Refusal::RadioFailure("a handover does not end").into()),
@@ -53,7 +53,7 @@ pub(crate) async fn await_setups(ue: Ue, sessions: &[PduSessionId]) -> Result<()
 
 /// Whether a path switch runs: the UE has left its serving gNB.
 pub(crate) fn has_left(ue: &UeContext) -> bool {
-    ue.amf.target.as_ref().is_some_and(|t| matches!(t.by, By::PathSwitch(_)))
+    ue.amf.mobility.target.as_ref().is_some_and(|t| matches!(t.by, By::PathSwitch(_)))
 }
 
 /// Whether a handover waits for setups at its source ([`await_setups`]). The UPF's downlink tunnel is set to the source first: the
@@ -65,7 +65,7 @@ pub(crate) fn awaits_source(ue: &UeContext) -> bool {
 /// The former gNB has released its connection. Packets that it forwards still pass.
 pub(crate) fn source_gone(ue: Ue, is_it: impl FnOnce(&mut Connection) -> bool) {
     ue.with(|p| {
-        if let Some(source) = &mut p.amf.source {
+        if let Some(source) = &mut p.amf.mobility.source {
             source.connection.take_if(is_it);
         }
     });
@@ -78,7 +78,7 @@ pub(crate) fn cancel(ue: Ue, m: HandoverCancel) {
         return;
     }
     send(ue, &HandoverCancelAcknowledge::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id).into(), None);
-    if !ue.with(|p| p.amf.target.as_ref().is_some_and(|t| t.by.phase().is_some())) {
+    if !ue.with(|p| p.amf.mobility.target.as_ref().is_some_and(|t| t.by.phase().is_some())) {
         return out_of_state(ue);
     }
     if let Some(target) = abandon(ue) {
@@ -93,7 +93,7 @@ pub(crate) fn source_leaves(ue: Ue, cause: &Cause) -> bool {
         return true;
     }
     let was_lost = ue.with(|p| {
-        let target = p.amf.target.as_mut().filter(|t| t.by.phase() == Some(Phase::Executing))?;
+        let target = p.amf.mobility.target.as_mut().filter(|t| t.by.phase() == Some(Phase::Executing))?;
         Some(std::mem::replace(&mut target.source_lost, true))
     });
     if let (Some(false), Some((amf, ran))) = (was_lost, ids(ue)) {
@@ -130,7 +130,7 @@ pub(crate) fn abandon(ue: Ue) -> Option<Box<Target>> {
 
 fn take(ue: Ue) -> Option<Box<Target>> {
     let mut target = ue.with(|p| {
-        let target = p.amf.target.take()?;
+        let target = p.amf.mobility.target.take()?;
         p.lanes.interrupt(Lane::Handover, Interrupt::ConnectionLost);
         Some(target)
     })?;
@@ -157,7 +157,7 @@ pub(crate) fn further(ue: Ue, further: QueuedPathSwitch) -> Option<QueuedPathSwi
             t.by.phase() == Some(Phase::Executing)
                 && t.amf_ue_ngap_id == further.request.source_amf_ue_ngap_id
         };
-        let Some(target) = p.amf.target.as_mut().filter(names) else { return Err(further) };
+        let Some(target) = p.amf.mobility.target.as_mut().filter(names) else { return Err(further) };
         let same = |f: &QueuedPathSwitch| {
             f.association == further.association && f.request.ran_ue_ngap_id == further.request.ran_ue_ngap_id
         };
@@ -191,7 +191,7 @@ pub(crate) fn back(ue: Ue, target: Target) {
 pub(crate) fn over(ue: Ue, target: Target) {
     for (message, security) in &target.held {
         // A SECURITY MODE COMMAND whose procedure has ended is not sent.
-        if *security != Security::Proposed || ue.with(|p| p.amf.proposed.is_some()) {
+        if *security != Security::Proposed || ue.with(|p| p.amf.security.proposed.is_some()) {
             send_nas(ue, message, *security);
         }
     }
@@ -230,7 +230,7 @@ pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
 pub(crate) fn release_source_later(ue: Ue) {
     if ue.smf().is_forwarding(ue) && !ue.with(|p| has_left(p)) {
         let until = ue.now() + handover::FORWARDING;
-        ue.with(|p| p.amf.source.get_or_insert_default().until = Some(until));
+        ue.with(|p| p.amf.mobility.source.get_or_insert_default().until = Some(until));
     } else {
         release_source(ue);
     }
@@ -238,13 +238,13 @@ pub(crate) fn release_source_later(ue: Ue) {
 
 /// The source gNB is released, and forwarding ends (TS 23.502 §4.9.1.3.3 steps 14 and 15).
 pub(crate) fn release_source(ue: Ue) {
-    if let Some(source) = ue.with(|p| p.amf.source.take()?.connection) {
+    if let Some(source) = ue.with(|p| p.amf.mobility.source.take()?.connection) {
         let ids = UeNgapIdPair::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id);
         let command = release_command(ids, CauseRadioNetwork::SuccessfulHandover);
         emit(ue, source.association, &command.into(), None);
         note_released(ue, source.association, source.amf_ue_ngap_id);
     }
-    if ue.with(|p| p.amf.target.as_ref().is_none_or(|t| t.by.phase().is_none())) {
+    if ue.with(|p| p.amf.mobility.target.as_ref().is_none_or(|t| t.by.phase().is_none())) {
         ue.smf().stop_forwarding(ue);
     }
 }
@@ -254,9 +254,13 @@ pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
     predicted_handover::association_lost(ue, association);
     source_gone(ue, |c| c.association == association);
     let (serving, target) = ue.with(|p| {
-        p.amf.target.iter_mut().for_each(|t| drop(t.further.take_if(|f| f.association == association)));
+        p.amf
+            .mobility
+            .target
+            .iter_mut()
+            .for_each(|t| drop(t.further.take_if(|f| f.association == association)));
         let serving = p.amf.connection.as_ref().is_some_and(|c| c.association == association);
-        (serving, p.amf.target.as_ref().map(|t| t.association == association))
+        (serving, p.amf.mobility.target.as_ref().map(|t| t.association == association))
     });
     match (serving, target) {
         (true, Some(false)) => serving_lost(ue),
@@ -270,7 +274,7 @@ pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
 /// The serving gNB, or its connection of the UE, is lost. During handover execution the UE may still arrive at the
 /// target.
 pub(crate) fn serving_lost(ue: Ue) {
-    let left = ue.with(|p| match &mut p.amf.target {
+    let left = ue.with(|p| match &mut p.amf.mobility.target {
         Some(target) if !target.by.is_at_source() => {
             target.source_lost = true;
             true
@@ -284,5 +288,5 @@ pub(crate) fn serving_lost(ue: Ue) {
 
 /// Whether the UE has a serving gNB to which the AMF may send requests.
 pub(crate) fn is_settled(ue: Ue) -> bool {
-    ids(ue).is_some() && ue.with(|p| p.amf.target.is_none() && p.amf.outbound().is_none())
+    ids(ue).is_some() && ue.with(|p| p.amf.mobility.target.is_none() && p.amf.outbound().is_none())
 }

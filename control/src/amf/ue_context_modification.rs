@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 pub(crate) async fn new_key(ue: Ue) -> Result<(), End> {
     let Some(mut m) = request(ue) else { return Ok(()) };
     let key = ue.with(|p| {
-        let k_gnb = p.amf.k_amf.as_ref()?.k_gnb(p.amf.as_count.unwrap_or_default());
+        let k_gnb = p.amf.security.k_amf.as_ref()?.k_gnb(p.amf.security.as_count.unwrap_or_default());
         begin_chain(&mut p.amf, &k_gnb);
         Some(SecurityKey(*k_gnb.octets()))
     });

@@ -21,10 +21,10 @@ pub(crate) fn locate(ue: Ue, reported: &UserLocationInformation) {
     let at = ue.now();
     let (tai, cell) = (location(reported), location_reporting::cell(reported));
     ue.with(|p| {
-        p.amf.moved |= tai.is_some() && p.amf.tai != tai;
-        p.amf.tai = tai.or(p.amf.tai);
+        p.amf.location.moved |= tai.is_some() && p.amf.location.tai != tai;
+        p.amf.location.tai = tai.or(p.amf.location.tai);
         if let Some(cell) = cell {
-            p.amf.seen = Some(Seen { cell, at });
+            p.amf.location.seen = Some(Seen { cell, at });
         }
     });
 }

@@ -24,13 +24,14 @@ use whimbrel_nas::mm::{self, AuthenticationRequest};
 use whimbrel_open::carriage::{EapCode, EapExpanded, SuciNai};
 use whimbrel_security::KSeaf;
 use whimbrel_veil::crypto::Response;
-use whimbrel_veil::msg::{Challenge, Failure, SignedRefusal, UserRequest};
+use whimbrel_veil::msg::{Challenge, Failure, SignedGrant, SignedRefusal, UserRequest};
 use whimbrel_veil::operator::{Challenging, OperatorAttach, OperatorError, OperatorSession};
 
 use super::ask::ask;
 use super::authentication::{ABBA, Authenticated, abba, next_ksi, not_accepted};
 use super::five_g_aka::is_answer;
 use super::open_attach::{Authentication, BrokerGrant, Granted, answer, eap_message, seed, subscription};
+use crate::config::Veil;
 use crate::event::Event;
 use crate::open::Request;
 use crate::procedure::{End, Repeated, Ue};
@@ -65,20 +66,25 @@ pub(super) async fn attach(ue: Ue, suci: SuciNai, offered: NgKsi) -> Result<Auth
     ue.with(|p| p.amf.claimed = Some(supi));
     let ng_ksi = next_ksi(ue, offered);
     let session = respond(ue, challenging, ng_ksi).await?;
-    let OperatorSession { grant, presence, k_seaf, intercept, filters, .. } = session;
-    if intercept || !filters.is_empty() {
+    // Interception begins with the agency's order; the broker's word alone has no copy made.
+    let OperatorSession { grant, presence, k_seaf, filters, .. } = session;
+    if !filters.is_empty() {
         return Err(refused(BrokerFault::Orders));
     }
     let k_amf = KSeaf::new(*k_seaf.octets()).k_amf(supi, ABBA);
     let proof = Authenticated { supi, k_amf, ng_ksi, eap_success: eap_success(ue) };
+    Ok(Authentication { proof, granted: Some(granted(ue, veil, grant, &presence)) })
+}
+
+/// The broker has granted and the UE has responded: for the log and the report, and for the registration.
+pub(super) fn granted(ue: Ue, veil: &Veil, grant: SignedGrant, presence: &Response) -> Granted {
     let former = ue.with(|p| p.amf.supi).filter(|former| former.is_nai());
     let terms = subscription(&grant.grant.qos, veil.s_nssai, &veil.dnn);
-    let (subject, broker) = (ue.with(|p| p.subject()), broker.to_string());
+    let (subject, broker) = (ue.with(|p| p.subject()), grant.grant.broker.to_string());
     let (group, session) = (grant.grant.group.0, grant.grant.request);
     ue.event(Event::VeilGranted { subject, broker, group, session, presence: *presence.octets() });
     let grant = BrokerGrant::Veil(Box::new(VeilSession::new(grant)));
-    let granted = Granted { grant, subscription: Arc::new(terms), former };
-    Ok(Authentication { proof, granted: Some(granted) })
+    Granted { grant, subscription: Arc::new(terms), former }
 }
 
 /// The challenge, repeated under T3560 (TS 24.501 §5.4.1.2.2.2), and the UE's response. A UE that does not accept the challenge says why to
@@ -135,7 +141,7 @@ fn eap_success(ue: Ue) -> Option<EapMessage> {
     EapMessage::new(vec![SUCCESS, ue.random()[0], 0, 4])
 }
 
-fn fault(error: OperatorError) -> BrokerFault {
+pub(super) fn fault(error: OperatorError) -> BrokerFault {
     match error {
         OperatorError::Refused(refusal) => BrokerFault::Refused(Box::new(Refused {
             cause: refusal.cause.to_string(),

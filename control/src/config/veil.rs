@@ -24,6 +24,8 @@ pub struct Veil {
     pub answer_timeout: Duration,
     /// Questions that UEs of one gNB may cause in a second.
     pub questions_per_gnb: u32,
+    /// Whether ordinary UEs of the broker's PLMN are authenticated by the broker, and hidden from this operator.
+    pub ordinary_ues: bool,
 }
 
 impl Veil {

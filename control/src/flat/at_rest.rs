@@ -78,7 +78,7 @@ struct Profile {
 impl Profile {
     fn fits(&self, ue: &UeContext, values: &Values) -> bool {
         is_same(self.subscription.as_ref(), ue.amf.subscription.as_ref())
-            && is_same(self.radio_capability.as_ref(), ue.amf.radio_capability.as_ref())
+            && is_same(self.radio_capability.as_ref(), ue.amf.radio.capability.as_ref())
             && self.first.ends.len() == values.ends.len()
     }
 }
@@ -107,9 +107,9 @@ impl Record {
 impl Profiles {
     /// The record of a UE without running procedures; it counts from now on.
     pub(crate) fn record(&mut self, ue: &mut UeContext) -> Record {
-        let (subscription, radio_capability) = (ue.amf.subscription.take(), ue.amf.radio_capability.take());
+        let (subscription, radio_capability) = (ue.amf.subscription.take(), ue.amf.radio.capability.take());
         let values = Values::of(ue);
-        (ue.amf.subscription, ue.amf.radio_capability) = (subscription, radio_capability);
+        (ue.amf.subscription, ue.amf.radio.capability) = (subscription, radio_capability);
         let mut to = Writer::empty();
         to.reserve(UE);
         match self.find_or_add(ue, &values) {
@@ -137,7 +137,7 @@ impl Profiles {
         first.octets.extend(values.octets());
         let profile = Profile {
             subscription: ue.amf.subscription.clone(),
-            radio_capability: ue.amf.radio_capability.clone(),
+            radio_capability: ue.amf.radio.capability.clone(),
             first,
             records: 0,
         };
@@ -168,7 +168,7 @@ impl Profiles {
         edit(profile.first.octets(), Edits::of(octets)?, &mut whole)?;
         let mut ue: Box<UeContext> = read(&whole.0).map(Box::new)?;
         ue.amf.subscription.clone_from(&profile.subscription);
-        ue.amf.radio_capability.clone_from(&profile.radio_capability);
+        ue.amf.radio.capability.clone_from(&profile.radio_capability);
         Ok(ue)
     }
 
@@ -241,7 +241,7 @@ mod tests {
         ue.amf.supi = Supi::from_digits(digits.bytes().map(|b| b - b'0'));
         ue.amf.tmsi = Some(Tmsi(slot.wrapping_mul(0x9e37_79b9)));
         ue.amf.reachable_until = Some(Instant(1 << (slot % 50)));
-        ue.amf.radio_capability = Some(vec![7; 900].into());
+        ue.amf.radio.capability = Some(vec![7; 900].into());
         ue
     }
 
@@ -253,11 +253,11 @@ mod tests {
     #[test]
     fn a_ue_is_read_from_its_record_as_it_was() {
         let mut profiles = Profiles::default();
-        let (subscription, capability) = (ue(0).amf.subscription, ue(0).amf.radio_capability);
+        let (subscription, capability) = (ue(0).amf.subscription, ue(0).amf.radio.capability);
         let mut records = Vec::new();
         for slot in 0..40 {
             let mut ue = ue(slot);
-            (ue.amf.subscription, ue.amf.radio_capability) = (subscription.clone(), capability.clone());
+            (ue.amf.subscription, ue.amf.radio.capability) = (subscription.clone(), capability.clone());
             if slot % 3 == 0 {
                 ue.amf.connection = None;
             }
@@ -274,7 +274,7 @@ mod tests {
             let read = profiles.read(record.octets()).unwrap();
             same(&read, before);
             assert!(is_same(read.amf.subscription.as_ref(), subscription.as_ref()));
-            assert!(is_same(read.amf.radio_capability.as_ref(), capability.as_ref()));
+            assert!(is_same(read.amf.radio.capability.as_ref(), capability.as_ref()));
         }
         let longest = records.iter().map(|(_, record)| record.octets().len()).max().unwrap();
         assert!(longest < 120, "these UEs differ in few values: {longest} octets");

@@ -28,10 +28,14 @@ pub(super) fn check(ue: &UeContext) -> Result<(), FlatError> {
     let amf = &ue.amf;
     let claims = [
         (ue.sessions.iter().all(|(psi, s)| s.psi == *psi), "a session under the identity of another"),
-        (amf.registration_area.len() <= TAI_LIST_MAX, "too many tracking areas"),
-        (amf.allowed_nssai.len() <= ALLOWED_SLICES_MAX, "too many slices"),
-        (amf.paging_aid.as_ref().is_none_or(|aid| aid.is_bounded()), "too many places to page in"),
-        (amf.locating.as_ref().is_none_or(|l| l.is_bounded()), "too many areas to watch"),
+        (
+            ue.intermediate_upfs.iter().all(|i| ue.sessions.contains_key(&i.psi)),
+            "an intermediate UPF of a session that is not there",
+        ),
+        (amf.location.registration_area.len() <= TAI_LIST_MAX, "too many tracking areas"),
+        (amf.slices.allowed.len() <= ALLOWED_SLICES_MAX, "too many slices"),
+        (amf.radio.paging_aid.as_ref().is_none_or(|aid| aid.is_bounded()), "too many places to page in"),
+        (amf.location.requests.as_ref().is_none_or(|l| l.is_bounded()), "too many areas to watch"),
         (amf.reach.as_ref().is_none_or(|r| r.t3512.max(r.mico) <= Some(TIMER_MAX)), "too long a timer"),
         (ue.sessions.values().all(|s| has_room(s)), "QoS flows, rules or filters that cannot be"),
         (ue.sessions.values().all(|s| is_prioritized(s)), "a session's ARP priority level that cannot be"),
@@ -55,7 +59,9 @@ fn has_room(s: &SmContext) -> bool {
             && rules().count() <= RULES_MAX
             && rules().all(|r| r.id > DEFAULT_RULE && r.filters.len() <= FILTERS_MAX && is_named(r))
     };
-    s.marks.len() <= MARKS_MAX && fits(&s.flows) && s.pending_change.as_ref().is_none_or(|w| fits(&w.flows))
+    s.qos.marks.len() <= MARKS_MAX
+        && fits(&s.qos.flows)
+        && s.qos.pending_change.as_ref().is_none_or(|w| fits(&w.flows))
 }
 
 /// ARP priority levels are 1 to 15 (TS 23.501 §5.7.2.2, TS 38.413 §9.3.1.19).
@@ -64,9 +70,9 @@ fn is_level(arp: Arp) -> bool {
 }
 
 fn is_prioritized(s: &SmContext) -> bool {
-    let pending = s.pending_change.as_deref();
-    let flows = s.flows.iter().chain(pending.into_iter().flat_map(|p| &p.flows));
-    let defaults = [s.arp].into_iter().chain(pending.map(|p| p.arp));
+    let pending = s.qos.pending_change.as_deref();
+    let flows = s.qos.flows.iter().chain(pending.into_iter().flat_map(|p| &p.flows));
+    let defaults = [s.qos.arp].into_iter().chain(pending.map(|p| p.arp));
     defaults.chain(flows.map(|f| f.arp)).all(is_level)
 }
 

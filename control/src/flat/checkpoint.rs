@@ -2,12 +2,12 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{Flat, FlatError, Form, Frame, Writer, bounds, read, version_2, version_3, version_4};
+use super::{Flat, FlatError, Form, Frame, Writer, bounds, read, version_5};
 use crate::envelope::UeId;
 use crate::state::UeContext;
 
 /// Version of the written form; it is increased with every change.
-pub(super) const VERSION: u16 = 5;
+pub(super) const VERSION: u16 = 6;
 
 /// Decodes a body of one version.
 type Read = fn(&[u8]) -> Result<Box<UeContext>, FlatError>;
@@ -15,12 +15,8 @@ type Read = fn(&[u8]) -> Result<Box<UeContext>, FlatError>;
 /// The versions that are read: the written one and former ones, at least the one before it (DESIGN: "versions"), so that a replica of the new
 /// program reads checkpoints from a primary of the old one. A former version has its own types, where they differ, in a
 /// module named after it, and a `From` to the present ones.
-pub(super) const VERSIONS: [(u16, Read); 4] = [
-    (VERSION, open::<UeContext>),
-    (4, open::<version_4::UeContext>),
-    (3, open::<version_3::UeContext>),
-    (2, open::<version_2::UeContext>),
-];
+pub(super) const VERSIONS: [(u16, Read); 2] =
+    [(VERSION, open::<UeContext>), (5, open::<version_5::UeContext>)];
 
 /// Estimated octets of a registered UE, and of each session.
 const UE: usize = 640;
@@ -48,7 +44,7 @@ impl Checkpoint {
         if !ue.is_idle() {
             return None;
         }
-        let capability = ue.amf.radio_capability.as_ref().map_or(0, |c| c.len());
+        let capability = ue.amf.radio.capability.as_ref().map_or(0, |c| c.len());
         let room = UE + SESSION * ue.sessions.len() + capability;
         let flat = Writer::frame(Form::Checkpoint, VERSION, room, ue);
         let about = About { ue: ue.id, clock: ue.clock, terms: ue.terms };

@@ -25,9 +25,7 @@ mod exchange;
 pub(crate) mod octets;
 mod packed;
 pub(crate) mod text;
-mod version_2;
-mod version_3;
-mod version_4;
+mod version_5;
 
 use std::cell::Cell;
 use std::fmt;

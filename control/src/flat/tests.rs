@@ -21,15 +21,11 @@ use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
 use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
-const CHECKPOINTS: [(u16, &str); 4] = [
-    (5, include_str!("testdata/checkpoint-5.hex")),
-    (4, include_str!("testdata/checkpoint-4.hex")),
-    (3, include_str!("testdata/checkpoint-3.hex")),
-    (2, include_str!("testdata/checkpoint-2.hex")),
-];
-const ENVELOPES: &str = include_str!("testdata/envelope-4.hex");
-const BATCHES: &str = include_str!("testdata/batch-6.hex");
-const CONFIGS: &str = include_str!("testdata/config-8.hex");
+const CHECKPOINTS: [(u16, &str); 2] =
+    [(6, include_str!("testdata/checkpoint.hex")), (5, include_str!("testdata/checkpoint-former.hex"))];
+const ENVELOPES: &str = include_str!("testdata/envelope.hex");
+const BATCHES: &str = include_str!("testdata/batch.hex");
+const CONFIGS: &str = include_str!("testdata/config.hex");
 
 fn frames(hex: &str) -> Vec<Vec<u8>> {
     let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
@@ -115,7 +111,7 @@ fn all() -> Vec<Vec<u8>> {
     let mut all: Vec<_> = texts.flat_map(frames).collect();
     let base = registered();
     let mut next = base.clone();
-    (next.clock, next.amf.moved) = (base.clock + 1, true);
+    (next.clock, next.amf.location.moved) = (base.clock + 1, true);
     all.push(Delta::between(&checkpoint(&base), &checkpoint(&next)).unwrap().octets().into());
     all.extend(n14());
     all
@@ -162,17 +158,17 @@ fn a_checkpoint_of_the_former_version_is_read_and_others_are_refused() {
             Self { clock: f.clock, amf: f.amf, sessions: f.sessions, ..Self::new(f.id) }
         }
     }
-    let versions = [(7, checkpoint::open::<UeContext> as _), (6, checkpoint::open::<Former> as _)];
+    let versions = [(1007, checkpoint::open::<UeContext> as _), (1006, checkpoint::open::<Former> as _)];
     let ue = registered();
     let former = Former { id: ue.id, clock: 9, amf: ue.amf.clone(), sessions: ue.sessions.clone() };
     let about = checkpoint(&ue).about;
     let of = |version| Checkpoint { flat: Writer::frame(Form::Checkpoint, version, 0, &former), about };
-    let read = of(6).ue_of(&versions).unwrap();
+    let read = of(1006).ue_of(&versions).unwrap();
     assert_eq!((read.clock, read.terms), (9, (0, 0)));
     assert_eq!(format!("{:?}", read.amf), format!("{:?}", ue.amf));
-    assert_eq!(of(5).ue_of(&versions).unwrap_err(), FlatError::UnknownVersion(5));
-    assert!(matches!(of(7).ue_of(&versions), Err(FlatError::Malformed | FlatError::Contradiction(_))));
-    assert_eq!(of(6).context().unwrap_err(), FlatError::UnknownVersion(6));
+    assert_eq!(of(1005).ue_of(&versions).unwrap_err(), FlatError::UnknownVersion(1005));
+    assert!(matches!(of(1007).ue_of(&versions), Err(FlatError::Malformed | FlatError::Contradiction(_))));
+    assert_eq!(of(1006).context().unwrap_err(), FlatError::UnknownVersion(1006));
 }
 
 #[test]
@@ -236,26 +232,30 @@ fn a_contradiction_is_refused() {
             let mico = Some(Duration::MAX);
             p.amf.set_reach(crate::state::Reach { mico, ..p.amf.reach() });
         },
-        |p| p.sessions.values_mut().for_each(|s| s.flows[0].rules[0].id = 1),
+        |p| p.sessions.values_mut().for_each(|s| s.qos.flows[0].rules[0].id = 1),
         |p| {
             let (_, session) = p.sessions.pop_first().unwrap();
             p.sessions.insert(psi(2), session);
         },
-        |p| p.amf.registration_area = vec![p.amf.tai.unwrap(); 17].into(),
-        |p| p.amf.allowed_nssai = vec![p.amf.allowed_nssai[0]; 9],
-        |p| p.sessions.values_mut().for_each(|s| s.flows.push(s.flows[0].clone())),
-        |p| p.sessions.values_mut().for_each(|s| s.flows[0].rules = vec![s.flows[0].rules[0].clone(); 255]),
-        |p| {
-            let filters = |s: &mut SmContext| s.flows[0].rules[0].filters.push(any_packet());
-            p.sessions.values_mut().for_each(|s| filters(s));
-        },
-        |p| p.sessions.values_mut().for_each(|s| s.arp.priority = 0),
-        |p| p.sessions.values_mut().for_each(|s| s.flows[62].arp.priority = 16),
-        |p| p.sessions.values_mut().for_each(|s| s.pending_change.as_mut().unwrap().arp.priority = 16),
+        |p| p.amf.location.registration_area = vec![p.amf.location.tai.unwrap(); 17].into(),
+        |p| p.amf.slices.allowed = vec![p.amf.slices.allowed[0]; 9],
+        |p| p.sessions.values_mut().for_each(|s| s.qos.flows.push(s.qos.flows[0].clone())),
         |p| {
             p.sessions
                 .values_mut()
-                .for_each(|s| s.pending_change.as_mut().unwrap().flows[0].arp.priority = 16)
+                .for_each(|s| s.qos.flows[0].rules = vec![s.qos.flows[0].rules[0].clone(); 255])
+        },
+        |p| {
+            let filters = |s: &mut SmContext| s.qos.flows[0].rules[0].filters.push(any_packet());
+            p.sessions.values_mut().for_each(|s| filters(s));
+        },
+        |p| p.sessions.values_mut().for_each(|s| s.qos.arp.priority = 0),
+        |p| p.sessions.values_mut().for_each(|s| s.qos.flows[62].arp.priority = 16),
+        |p| p.sessions.values_mut().for_each(|s| s.qos.pending_change.as_mut().unwrap().arp.priority = 16),
+        |p| {
+            p.sessions
+                .values_mut()
+                .for_each(|s| s.qos.pending_change.as_mut().unwrap().flows[0].arp.priority = 16)
         },
         |p| subscription(p).slices[300].dnns[0].arp.priority = 16,
         |p| subscription(p).slices[0].dnns[0].flows[0].arp.priority = 0,
@@ -291,7 +291,7 @@ fn a_ue_with_a_procedure_in_flight_has_no_checkpoint() {
 fn equal_values_are_shared_again_when_ues_are_restored() {
     let mut shard = Shard::new(Arc::new(crate::ue_harness::config()));
     let mut ue = registered();
-    ue.amf.radio_capability = Some(vec![7; 900].into());
+    ue.amf.radio.capability = Some(vec![7; 900].into());
     let mut restored = Vec::new();
     for slot in [1, 2] {
         ue.id.slot = slot;
@@ -300,8 +300,8 @@ fn equal_values_are_shared_again_when_ues_are_restored() {
     }
     let [a, b] = &restored[..] else { panic!("two UEs") };
     let (a, b) = (
-        (a.subscription.as_ref(), a.radio_capability.as_ref()),
-        (b.subscription.as_ref(), b.radio_capability.as_ref()),
+        (a.subscription.as_ref(), a.radio.capability.as_ref()),
+        (b.subscription.as_ref(), b.radio.capability.as_ref()),
     );
     assert!(Arc::ptr_eq(a.0.unwrap(), b.0.unwrap()));
     assert!(Arc::ptr_eq(a.1.unwrap(), b.1.unwrap()));
@@ -318,7 +318,7 @@ fn forms_show_no_octets_in_debug() {
 fn next(base: &Checkpoint) -> Checkpoint {
     let mut ue = base.context().unwrap();
     ue.clock += 3;
-    ue.amf.k_amf = Some(whimbrel_security::KAmf::new([9; 32]));
+    ue.amf.security.k_amf = Some(whimbrel_security::KAmf::new([9; 32]));
     ue.sessions.values_mut().for_each(|s| s.an = None);
     checkpoint(&ue)
 }
@@ -422,14 +422,14 @@ fn a_value_that_its_clause_forbids_is_refused() {
 fn fill(ue: &mut UeContext) {
     let amf = &mut ue.amf;
     let many = 300;
-    amf.registration_area = vec![amf.tai.unwrap(); 16].into();
-    amf.allowed_nssai = vec![amf.allowed_nssai[0]; 8];
-    amf.requested_nssai = amf.allowed_nssai.clone().into();
-    amf.registrations = u32::MAX;
+    amf.location.registration_area = vec![amf.location.tai.unwrap(); 16].into();
+    amf.slices.allowed = vec![amf.slices.allowed[0]; 8];
+    amf.slices.requested = amf.slices.allowed.clone().into();
+    amf.security.registrations = u32::MAX;
     let mut subscription = (**amf.subscription.as_ref().unwrap()).clone();
     subscription.ue_ambr = Ambr { ul_kbps: u64::MAX, dl_kbps: u64::MAX };
     subscription.rfsp = Some(u16::MAX);
-    subscription.restrictions.forbidden_areas = vec![amf.tai.unwrap().tac; many];
+    subscription.restrictions.forbidden_areas = vec![amf.location.tai.unwrap().tac; many];
     subscription.slices[0].dnns[0].framed_routes = vec![(std::net::Ipv4Addr::LOCALHOST.into(), 255); many];
     let dnn = &mut subscription.slices[0].dnns[0];
     let flow = crate::policy::FlowPolicy {
@@ -449,12 +449,12 @@ fn fill(ue: &mut UeContext) {
     let t3512 = Some(Duration::from_secs(31 * 320 * 3600));
     amf.set_reach(crate::state::Reach { t3512, mico: t3512, edrx: Some(255), ..amf.reach() });
     for s in ue.sessions.values_mut() {
-        s.ambr = Ambr { ul_kbps: u64::MAX, dl_kbps: u64::MAX };
-        s.arp.priority = 15;
+        s.qos.ambr = Ambr { ul_kbps: u64::MAX, dl_kbps: u64::MAX };
+        s.qos.arp.priority = 15;
         s.upf = UpfId(255);
         s.forwarding = Some(255);
-        s.usage = (u64::MAX, u64::MAX);
-        s.secondary_usage = Some(Box::new((u64::MAX, u64::MAX)));
+        s.usage.octets = (u64::MAX, u64::MAX);
+        s.usage.secondary = Some(Box::new((u64::MAX, u64::MAX)));
         let rule = crate::state::FlowRule {
             id: 2,
             precedence: 0,
@@ -464,9 +464,9 @@ fn fill(ue: &mut UeContext) {
         let flow = crate::state::QosFlow {
             qfi: whimbrel_ids::Qfi::new(63).unwrap(),
             name: Default::default(),
-            five_qi: s.five_qi,
-            arp: s.arp,
-            gbr: Some(crate::policy::Gbr { guaranteed: s.ambr, maximum: s.ambr }),
+            five_qi: s.qos.five_qi,
+            arp: s.qos.arp,
+            gbr: Some(crate::policy::Gbr { guaranteed: s.qos.ambr, maximum: s.qos.ambr }),
             gate: Default::default(),
             rules: vec![rule; 4],
             mark: 255,
@@ -474,8 +474,8 @@ fn fill(ue: &mut UeContext) {
             of_ue: true,
             fulfilled: true,
         };
-        s.flows = vec![flow; 63];
-        s.pending_change = Some(Box::new(crate::state::PendingChange::of(s)));
+        s.qos.flows = vec![flow; 63];
+        s.qos.pending_change = Some(Box::new(crate::state::PendingChange::of(s)));
     }
 }
 

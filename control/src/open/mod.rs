@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use whimbrel_open::id::Domain;
 pub use whimbrel_open::operator::Question;
+pub use whimbrel_veil::msg::HomeQuestion as VeilHomeQuestion;
 pub use whimbrel_veil::operator::Question as VeilQuestion;
 
 /// A question to a broker.
@@ -17,6 +18,8 @@ pub enum Request {
     Sap(Question),
     /// Under a token, over an anonymous channel.
     Veil(VeilQuestion),
+    /// The same for an ordinary UE.
+    VeilHome(VeilHomeQuestion),
 }
 
 impl Request {
@@ -25,6 +28,7 @@ impl Request {
         match self {
             Self::Sap(question) => question.broker(),
             Self::Veil(question) => question.request.broker(),
+            Self::VeilHome(question) => &question.broker,
         }
     }
 
@@ -33,6 +37,7 @@ impl Request {
         match self {
             Self::Sap(question) => question.to_octets(),
             Self::Veil(question) => question.to_octets(),
+            Self::VeilHome(question) => question.to_octets(),
         }
     }
 }
@@ -40,7 +45,7 @@ impl Request {
 /// What came of a question.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// The broker answered with these octets, which nobody has verified yet.
+    /// The broker answered with these octets, which are not verified yet.
     Octets(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
     /// The broker was not reached.
     Unreachable(Unreachable),

@@ -186,6 +186,16 @@ pub(crate) trait NsmfPduSession: Sync {
     /// The N2 SM information of a setup at the gNB (TS 38.413 §9.3.4.1), with the session's slice.
     fn n2_setup_info(&self, ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)>;
 
+    /// UpdateSMContext, hoState PREPARING (TS 23.502 §4.9.1.3.2 steps 5 and 6): the UPFs of the target's area get these sessions. Returns the
+    /// sessions that none can serve there.
+    fn prepare_upfs<'a>(
+        &'a self,
+        ue: Ue,
+        sessions: &'a [PduSessionId],
+        tac: Tac,
+    ) -> Answer<'a, Result<Vec<PduSessionId>, Interrupt>>;
+    /// Whether a handover to this area changes the UPF of any of these sessions.
+    fn changes_upf(&self, ue: Ue, sessions: &[PduSessionId], tac: Tac) -> bool;
     /// UpdateSMContext, hoState PREPARING (TS 23.502 §4.9.1.3.2 steps 4 to 7): the N2 SM information for the target gNB. `None`: the
     /// session has no user plane, or is being released.
     fn prepare_handover(&self, ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)>;
@@ -213,11 +223,13 @@ pub(crate) trait NsmfPduSession: Sync {
     /// The handover has ended: the UPF sends its buffered packets to the serving gNB.
     fn handover_ended(&self, ue: Ue);
 
-    /// UpdateSMContext of an Xn handover (TS 23.502 §4.9.1.2.2 steps 2 to 6), with PATH SWITCH REQUEST TRANSFERs.
+    /// UpdateSMContext of an Xn handover (TS 23.502 §4.9.1.2.2 steps 2 to 6, §4.9.1.2.3, §4.9.1.2.4), with PATH SWITCH REQUEST TRANSFERs. `tac`: the
+    /// target's tracking area, if it is known.
     fn switch_paths<'a>(
         &'a self,
         ue: Ue,
         items: &'a [PduSessionResourceItem],
+        tac: Option<Tac>,
     ) -> Answer<'a, Result<Vec<Switched>, Interrupt>>;
     /// Steps 2 and 7: handles the sessions that were not switched; `failed` are those that the target gNB could not set
     /// up.

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use whimbrel_ids::{Instant, Supi};
 
+use crate::compact::SlotTable;
 use crate::config::Config;
 use crate::dispatch;
 use crate::envelope::{Batch, Disposition, Envelope, Payload, UeId};
@@ -91,7 +92,7 @@ impl Slot {
 pub struct Shard {
     config: Arc<Config>,
     shared: Shared,
-    slots: Vec<Slot>,
+    slots: SlotTable<Slot>,
     ues: usize,
     resting: Option<Box<Resting>>,
 }
@@ -99,7 +100,7 @@ pub struct Shard {
 impl Shard {
     /// A shard without UEs.
     pub fn new(config: Arc<Config>) -> Self {
-        Self { config, shared: Shared::new(), slots: Vec::new(), ues: 0, resting: None }
+        Self { config, shared: Shared::new(), slots: SlotTable::default(), ues: 0, resting: None }
     }
 
     /// Sets the configuration for later inputs.
@@ -115,7 +116,7 @@ impl Shard {
     pub fn set_rest_store(&mut self, store: Box<dyn RestStore>, after: Duration) {
         assert!(self.resting.is_none(), "the store of a shard is set once");
         let mut resting = Resting::new(store, after);
-        for (index, slot) in (0..).zip(&mut self.slots) {
+        for (index, slot) in (0..).zip(self.slots.iter_mut()) {
             if let Slot::Decoded(decoded) = slot {
                 decoded.listed = true;
                 resting.waiting.push_back(index);
@@ -221,7 +222,7 @@ impl Shard {
 
     /// All UEs, in slot order. This reads every record: for tests, and where UEs do not rest.
     pub fn iter(&self) -> impl Iterator<Item = &UeContext> {
-        (0..).zip(&self.slots).filter_map(|(index, slot)| self.read(index, slot))
+        (0..).zip(self.slots.iter()).filter_map(|(index, slot)| self.read(index, slot))
     }
 
     fn read<'a>(&self, index: u32, slot: &'a Slot) -> Option<&'a UeContext> {
@@ -234,7 +235,7 @@ impl Shard {
 
     /// All UEs by their slots, in slot order. No record is read.
     pub fn ids(&self) -> impl Iterator<Item = UeId> {
-        let used = (0..).zip(&self.slots);
+        let used = (0..).zip(self.slots.iter());
         used.filter_map(|(slot, content)| Some(UeId { slot, generation: content.generation()? }))
     }
 
@@ -247,7 +248,7 @@ impl Shard {
     /// The subscriber of each UE that has one, and whether it is registered, in slot order. No record is read, except of a UE
     /// without an IMSI.
     pub fn subscribers(&self) -> impl Iterator<Item = (Supi, bool, UeId)> {
-        (0..).zip(&self.slots).filter_map(|(index, slot)| {
+        (0..).zip(self.slots.iter()).filter_map(|(index, slot)| {
             if let Slot::AtRest(at) = slot
                 && let Some(supi) = at.imsi()
             {
@@ -372,8 +373,8 @@ impl Shard {
 
     fn reserve(&mut self, index: usize) {
         assert!(index < UeId::SLOTS as usize, "a slot is 24 bits");
-        if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, Slot::default);
+        while self.slots.len() <= index {
+            self.slots.push(Slot::default());
         }
     }
 

@@ -1,5 +1,6 @@
 //! UEs at rest: a UE without input for a while is stored as a record, and decoded again for its next input.
 
+use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -27,7 +28,7 @@ pub trait RestStore {
     fn read(&mut self, slot: u32, at: RestPlace) -> Option<&[u8]>;
 
     /// A record, read for an operator or a replica. The access does not count.
-    fn peek(&self, slot: u32, at: RestPlace) -> Option<&[u8]>;
+    fn peek(&self, slot: u32, at: RestPlace) -> Option<Cow<'_, [u8]>>;
 
     /// Frees a record.
     fn remove(&mut self, slot: u32, at: RestPlace);
@@ -159,7 +160,7 @@ impl Resting {
     }
 
     pub(super) fn decode(&self, slot: u32, at: &AtRest) -> Option<Box<UeContext>> {
-        self.profiles.read(self.store.peek(slot, at.place)?).ok()
+        self.profiles.read(&self.store.peek(slot, at.place)?).ok()
     }
 
     /// Slots whose views are to be dropped.
@@ -171,7 +172,7 @@ impl Resting {
     pub(super) fn discard(&mut self, slot: u32, at: &AtRest) {
         if let Some(record) = self.store.peek(slot, at.place) {
             self.counters.record_octets -= record.len() as u64;
-            self.profiles.forget(record);
+            self.profiles.forget(&record);
         }
         self.counters.at_rest -= 1;
         self.store.remove(slot, at.place);
@@ -217,6 +218,11 @@ impl RestVec {
         self.records.len() - self.free.len()
     }
 
+    fn get(&self, slot: u32, at: RestPlace) -> Option<&[u8]> {
+        let (owner, record) = self.records.get(index(at))?.as_ref()?;
+        (*owner == slot).then_some(record)
+    }
+
     fn put(&mut self, slot: u32, record: Box<[u8]>) -> RestPlace {
         let at = self.free.pop_front().unwrap_or_else(|| {
             self.records.push(None);
@@ -253,12 +259,11 @@ impl RestStore for RestVec {
     }
 
     fn read(&mut self, slot: u32, at: RestPlace) -> Option<&[u8]> {
-        self.peek(slot, at)
+        self.get(slot, at)
     }
 
-    fn peek(&self, slot: u32, at: RestPlace) -> Option<&[u8]> {
-        let (owner, record) = self.records.get(index(at))?.as_ref()?;
-        (*owner == slot).then_some(record)
+    fn peek(&self, slot: u32, at: RestPlace) -> Option<Cow<'_, [u8]>> {
+        self.get(slot, at).map(Cow::from)
     }
 
     fn remove(&mut self, slot: u32, at: RestPlace) {

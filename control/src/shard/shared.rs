@@ -44,7 +44,7 @@ impl Shared {
 
     /// After an input of a UE, which may have brought its radio capability.
     pub(super) fn share_radio_capability(&mut self, ue: &mut UeContext) {
-        if let Some(own) = &mut ue.amf.radio_capability
+        if let Some(own) = &mut ue.amf.radio.capability
             && Arc::strong_count(own) == 1
         {
             self.radio_capabilities.share(own);

@@ -1,5 +1,6 @@
 //! UEs at rest in a shard.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -172,12 +173,13 @@ impl RestStore for Failing {
     }
 
     fn read(&mut self, slot: u32, at: RestPlace) -> Option<&[u8]> {
-        self.peek(slot, at)
+        let record = self.store.read(slot, at)?;
+        Some(if self.fails.get() { &record[1..] } else { record })
     }
 
-    fn peek(&self, slot: u32, at: RestPlace) -> Option<&[u8]> {
+    fn peek(&self, slot: u32, at: RestPlace) -> Option<Cow<'_, [u8]>> {
         let record = self.store.peek(slot, at)?;
-        Some(if self.fails.get() { &record[1..] } else { record })
+        Some(if self.fails.get() { record[1..].to_vec().into() } else { record })
     }
 
     fn remove(&mut self, slot: u32, at: RestPlace) {

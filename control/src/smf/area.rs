@@ -44,7 +44,7 @@ pub(super) fn is_barred_here(ue: Ue, psi: PduSessionId) -> bool {
 /// 23.502 §4.2.3.3 step 3, TS 23.501 §5.6.5).
 pub(crate) fn where_awaited(ue: Ue) -> Vec<Tai> {
     let (config, area) = (ue.config(), ue.amf().registration_area(ue));
-    let waits = |s: &SmContext| (s.awaited && s.up == UpState::Inactive) || s.pending_change.is_some();
+    let waits = |s: &SmContext| (s.awaited && s.up == UpState::Inactive) || s.qos.pending_change.is_some();
     ue.with(|p| {
         let may =
             |tai: &Tai| p.sessions.values().any(|s| waits(s) && barred(p, s, &config, tai.tac).is_none());

@@ -15,12 +15,13 @@ use crate::config::UpProtection;
 use crate::state::{DEFAULT_QFI, SmContext, Tunnel, bits};
 
 impl SmContext {
-    /// The N2 SM information of a setup; `None` before the UPF has given its tunnel.
-    pub(super) fn setup_request_transfer(&self) -> Option<PduSessionResourceSetupRequestTransfer> {
-        let n3 = self.n3?;
-        let mut flows =
-            vec![QosFlowSetupRequestItem::new(DEFAULT_QFI, level_qos(self.five_qi, self.arp, None, false))];
-        flows.extend(self.flows.iter().map(|f| QosFlowSetupRequestItem::new(f.qfi, f.level_qos())));
+    /// The N2 SM information of a setup; `n3`: the core's end of the tunnel.
+    pub(super) fn setup_request_transfer(&self, n3: Tunnel) -> PduSessionResourceSetupRequestTransfer {
+        let mut flows = vec![QosFlowSetupRequestItem::new(
+            DEFAULT_QFI,
+            level_qos(self.qos.five_qi, self.qos.arp, None, false),
+        )];
+        flows.extend(self.qos.flows.iter().map(|f| QosFlowSetupRequestItem::new(f.qfi, f.level_qos())));
         let session_type = match self.session_type {
             PduSessionType::Ipv4 => ie::PduSessionType::Ipv4,
             PduSessionType::Ipv6 => ie::PduSessionType::Ipv6,
@@ -29,10 +30,12 @@ impl SmContext {
             PduSessionType::Unstructured => ie::PduSessionType::Unstructured,
         };
         let mut transfer = PduSessionResourceSetupRequestTransfer::new(tunnel(n3), session_type, flows);
-        transfer.pdu_session_aggregate_maximum_bit_rate =
-            Some(PduSessionAggregateMaximumBitRate::new(bits(self.ambr.dl_kbps), bits(self.ambr.ul_kbps)));
+        transfer.pdu_session_aggregate_maximum_bit_rate = Some(PduSessionAggregateMaximumBitRate::new(
+            bits(self.qos.ambr.dl_kbps),
+            bits(self.qos.ambr.ul_kbps),
+        ));
         transfer.security_indication = self.security_indication();
-        Some(transfer)
+        transfer
     }
 
     /// TS 38.413 §9.3.1.27. The rate is included if integrity protection is possible.

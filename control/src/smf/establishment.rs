@@ -24,7 +24,7 @@ use crate::policy::merged;
 use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::{Refusal, UPF_CONGESTED};
 use crate::services::nsmf::SmContextCreateData;
-use crate::state::{SessionTypes, SmContext, SubscribedDnn, UpState};
+use crate::state::{SessionQos, SessionTypes, SessionUsage, SmContext, SubscribedDnn, UeAddress, UpState};
 use crate::upf::UpfId;
 
 /// Nsmf_PDUSession_CreateSMContext (step 3).
@@ -154,16 +154,21 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         s_nssai: data.s_nssai,
         dnn: data.dnn.clone(),
         session_type,
-        ipv4: subscribed.static_ipv4.filter(|_| families(session_type).0),
-        ipv6: subscribed.static_ipv6.filter(|_| families(session_type).1),
-        interface_id,
-        five_qi: subscribed.five_qi,
-        arp: subscribed.arp,
-        ambr: subscribed.session_ambr,
-        flows,
-        marks,
-        pending_change: None,
-        filters_max,
+        address: UeAddress {
+            ipv4: subscribed.static_ipv4.filter(|_| families(session_type).0),
+            ipv6: subscribed.static_ipv6.filter(|_| families(session_type).1),
+            interface_id,
+        },
+        qos: SessionQos {
+            five_qi: subscribed.five_qi,
+            arp: subscribed.arp,
+            ambr: subscribed.session_ambr,
+            flows,
+            marks,
+            pending_change: None,
+            filters_max,
+            reflects,
+        },
         upf: UpfId::default(),
         cp_seid: ue.with(|p| p.id.seid(data.psi.value(), p.clock as u16)),
         up_seid: None,
@@ -176,12 +181,9 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         ssc_mode,
         until: Instant::FAR_FUTURE,
         always_on: network.always_on && request.always_on_requested.is_some_and(|a| a.on),
-        reflects,
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,
         pti: Pti::UNASSIGNED,
-        usage: (0, 0),
-        counted: None,
-        secondary_usage: None,
+        usage: SessionUsage::default(),
         emergency: data.emergency,
         up_security, // TS 33.515 §4.2.2.1.1
     };
@@ -287,8 +289,8 @@ fn accept(
         let (rules, descriptions) = session.authorised();
         let rules = QosRules::new(&rules).ok_or(Refusal::Protocol("QoS rules"))?;
         let ambr = SessionAmbr {
-            downlink: whimbrel_nas::ie::BitRate::from_kbps(session.ambr.dl_kbps),
-            uplink: whimbrel_nas::ie::BitRate::from_kbps(session.ambr.ul_kbps),
+            downlink: whimbrel_nas::ie::BitRate::from_kbps(session.qos.ambr.dl_kbps),
+            uplink: whimbrel_nas::ie::BitRate::from_kbps(session.qos.ambr.ul_kbps),
         };
         let mut m = EstablishmentAccept::new(session.session_type, session.ssc_mode, rules, ambr);
         m.cause = narrowed;
@@ -297,6 +299,7 @@ fn accept(
         m.always_on = request.always_on_requested.map(|_| AlwaysOn { on: session.always_on });
         m.qos_flow_descriptions = QosFlowDescriptions::new(&descriptions);
         m.rq_timer = session
+            .qos
             .flows
             .iter()
             .any(|f| f.reflective)
@@ -310,8 +313,8 @@ fn accept(
 
 /// `None` for a session that is not of type IP.
 fn address(session: &SmContext) -> Option<PduAddress> {
-    let ipv4 = session.ipv4.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED);
-    let interface_id = session.interface_id;
+    let ipv4 = session.address.ipv4.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED);
+    let interface_id = session.address.interface_id;
     let kind = match session.session_type {
         PduSessionType::Ipv6 => PduAddressKind::Ipv6 { interface_id },
         PduSessionType::Ipv4v6 => PduAddressKind::Ipv4v6 { ipv4, interface_id },

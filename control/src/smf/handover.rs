@@ -13,15 +13,15 @@ use whimbrel_pfcp::msg::SessionModificationRequest;
 use whimbrel_pfcp::rule::CreatedPdr;
 
 use super::context::{an_tunnel, tunnel};
-use super::n4::{self, Downlink};
+use super::n4::{self, At, Downlink};
 use super::path_switch::{end_without_gnb, is_being_released};
-use super::{release_at_gnb, rule_change, up_connection};
+use super::{intermediate_upf, release_at_gnb, rule_change, up_connection};
 use crate::config::HandoverDownlink;
 use crate::envelope::OutputId;
 use crate::procedure::{Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
 use crate::services::nsmf::Admitted;
-use crate::state::{DEFAULT_QFI, SmContext, Tunnel, UpState};
+use crate::state::{DEFAULT_QFI, IntermediateUpfStage, Tunnel, UpState};
 
 /// The N2 SM information for the target gNB; `None`: the session has no user plane to hand over.
 pub(crate) fn handover_required(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
@@ -29,7 +29,11 @@ pub(crate) fn handover_required(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Ve
     if !active || is_being_released(ue, psi) {
         return None;
     }
-    super::n2_setup_info(ue, psi)
+    ue.with(|p| {
+        let session = p.sessions.get(&psi)?;
+        let n3 = intermediate_upf::uplink_tunnel_at_target(p, psi)?;
+        Some((session.s_nssai, session.setup_request_transfer(n3).to_vec()))
+    })
 }
 
 /// Reads the target's answer for an admitted session. The forwarding tunnels in the command are the target's own.
@@ -70,7 +74,11 @@ pub(crate) async fn start_forwarding(
     expected: bool,
 ) -> Result<Vec<Admitted>, Interrupt> {
     let held = ue.config().smf.handover_downlink == HandoverDownlink::Buffer;
-    let mut done = Vec::with_capacity(admitted.len());
+    let prepared = prepared_at_upf(ue);
+    let (changing, admitted): (Vec<_>, Vec<_>) =
+        admitted.into_iter().partition(|s| ue.with(|p| intermediate_upf::is_planned(p, s.psi)));
+    let mut done = Vec::with_capacity(admitted.len() + changing.len());
+    let mut relayed = Vec::new();
     let mut asked = Vec::with_capacity(admitted.len());
     for mut session in admitted {
         let psi = session.psi;
@@ -81,13 +89,16 @@ pub(crate) async fn start_forwarding(
             false => targets.iter().filter_map(|t| an_tunnel(t)).collect(),
         };
         let rules = u8::try_from(passed_on.len()).ok().filter(|_| forwarded);
+        if !passed_on.is_empty() {
+            relayed.push(psi);
+        }
         let request = departure(ue, psi, &passed_on, held);
         if rule_change::is_empty(&request) {
             note(ue, psi, rules);
             done.push(session);
             continue;
         }
-        match n4::ask_modification(ue, psi, request) {
+        match n4::ask_at(ue, ue.with(|p| At::access(p, psi)), request) {
             Some(request) => {
                 note(ue, psi, rules);
                 // The answer brings nothing that HANDOVER COMMAND waits for.
@@ -105,7 +116,7 @@ pub(crate) async fn start_forwarding(
             continue;
         }
         if let (Err(Refusal::Upf(Some(_))), true) = (&answer, held) {
-            n4::post(ue, psi, departure(ue, psi, &[], held)); // without forwarding tunnels
+            let _ = n4::ask_downlink(ue, psi, Downlink::Hold); // without forwarding tunnels
         }
         let ours = answer.ok().and_then(|m| m.created_pdrs.iter().map(given).collect::<Option<Vec<_>>>());
         let mut theirs = tunnels(&mut session.command);
@@ -117,48 +128,86 @@ pub(crate) async fn start_forwarding(
             _ => done.push(unforwarded(session)),
         }
     }
+    relayed.extend(changing.iter().map(|s| s.psi));
+    done.extend(intermediate_upf::depart(ue, changing, &direct, expected).await?);
     done.sort_by_key(|s| s.psi);
-    done.iter().for_each(|s| expect(ue, s.psi, s.tunnel));
+    for s in &done {
+        // A UPF that was told when the target was prepared, and only buffers since, expects the UE still.
+        if !prepared.contains(&s.psi) || relayed.contains(&s.psi) || !held {
+            expect(ue, s.psi, s.tunnel);
+        }
+    }
     Ok(done)
 }
 
+/// The sessions whose UPF expects the UE at the target already.
+fn prepared_at_upf(ue: Ue) -> Vec<PduSessionId> {
+    ue.with(|p| p.sessions.values().filter(|s| s.departing).map(|s| s.psi).collect())
+}
+
 fn departure(ue: Ue, psi: PduSessionId, targets: &[Tunnel], held: bool) -> SessionModificationRequest {
-    let marks = ue.with(|p| p.sessions.get(&psi).map(|s| s.marks.clone())).unwrap_or_default();
-    n4::departure(targets, held, &marks)
+    n4::departure(targets, held, &ue.with(|p| n4::marks_at_access(p, psi)))
 }
 
 /// A UE is expected at another gNB, with this downlink tunnel. The UPF does not wait for the path switch: it uses the tunnel as soon as
 /// a packet of the UE arrives from that gNB (Synergy §III-C).
-pub(crate) fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
+fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
     let config = ue.config();
     let expected = ue.with(|p| {
+        // Where the UPF changes, it is the anchor that switches.
+        let (at, from, to, marks) = match intermediate_upf::is_planned(p, psi) {
+            true => {
+                let to = intermediate_upf::downlink_tunnel_at_target(p, psi, tunnel);
+                let marks = p.sessions.get(&psi)?.qos.marks.clone();
+                (At::anchor(p, psi)?, intermediate_upf::downlink_tunnel(p, psi)?, to, marks)
+            }
+            false => {
+                let from = *p.sessions.get(&psi)?.an.as_deref()?;
+                (At::access(p, psi)?, from, tunnel, n4::marks_at_access(p, psi))
+            }
+        };
+        let predicts = config.smf.upfs.get(usize::from(at.upf.0)).is_some_and(|u| u.predicts);
         // If both tunnels have one address, packets do not show at which gNB the UE is.
-        let s = p
-            .sessions
-            .get_mut(&psi)
-            .filter(|s| s.an.as_deref().is_some_and(|a| a.address != tunnel.address))?;
-        let predicts = config.smf.upfs.get(usize::from(s.upf.0)).is_some_and(|u| u.predicts);
-        predicts.then(|| s.departing = true)
+        (predicts && from.address != to.address).then_some(())?;
+        p.sessions.get_mut(&psi)?.departing = true;
+        Some((at, n4::predicted(Downlink::SwitchTo(to), &marks)))
     });
-    if expected.is_some() {
-        n4::post(ue, psi, n4::predicted(ue, psi, Downlink::SwitchTo(tunnel)));
+    if let Some((at, request)) = expected {
+        let _ = n4::ask_at(ue, Some(at), request);
     }
 }
 
-/// The handover failed: the buffered packets go to the source gNB, before any newer ones.
+/// The target of a predicted handover has admitted a session.
+pub(crate) fn expect_arrival(ue: Ue, session: &Admitted) {
+    intermediate_upf::expect(ue, session.psi, session.tunnel);
+    expect(ue, session.psi, session.tunnel);
+}
+
+/// The handover has ended. If it failed, the buffered packets go to the source gNB, before any newer ones.
 pub(crate) fn handover_ended(ue: Ue) {
-    let held: Vec<(PduSessionId, Tunnel)> = ue.with(|p| {
-        let source =
-            |s: &mut SmContext| std::mem::take(&mut s.departing).then(|| s.an.as_deref().copied())?;
-        p.sessions.iter_mut().filter_map(|(&psi, s)| Some((psi, source(s)?))).collect()
+    let held: Vec<(PduSessionId, bool, Tunnel)> = ue.with(|p| {
+        let departing: Vec<PduSessionId> = p
+            .sessions
+            .values_mut()
+            .filter_map(|s| std::mem::take(&mut s.departing).then_some(s.psi))
+            .collect();
+        let source = |psi| match intermediate_upf::is_planned(p, psi) {
+            true => Some((psi, true, intermediate_upf::downlink_tunnel(p, psi)?)),
+            false => Some((psi, false, *p.sessions.get(&psi)?.an.as_deref()?)),
+        };
+        departing.into_iter().filter_map(source).collect()
     });
-    for (psi, source) in held {
-        n4::post(ue, psi, n4::downlink_update(ue, psi, Downlink::To(source)));
+    for (psi, at_anchor, source) in held {
+        let _ = match at_anchor {
+            true => n4::ask_anchor(ue, psi, Downlink::To(source)),
+            false => n4::ask_downlink(ue, psi, Downlink::To(source)),
+        };
     }
+    intermediate_upf::discard_all(ue);
 }
 
 /// The forwarding tunnels of a command that a UPF can replace by its own, in a fixed order.
-fn tunnels(command: &mut HandoverCommandTransfer) -> Vec<&mut UpTransportLayerInformation> {
+pub(super) fn tunnels(command: &mut HandoverCommandTransfer) -> Vec<&mut UpTransportLayerInformation> {
     let of_session = command
         .dl_forwarding_up_tnl_information
         .iter_mut()
@@ -174,13 +223,13 @@ fn tunnels(command: &mut HandoverCommandTransfer) -> Vec<&mut UpTransportLayerIn
 }
 
 /// An admitted session without forwarding tunnels.
-fn unforwarded(mut session: Admitted) -> Admitted {
+pub(super) fn unforwarded(mut session: Admitted) -> Admitted {
     session.command = HandoverCommandTransfer::new();
     session
 }
 
 /// The UPF's tunnel of a forwarding rule.
-fn given(pdr: &CreatedPdr) -> Option<Tunnel> {
+pub(super) fn given(pdr: &CreatedPdr) -> Option<Tunnel> {
     match pdr.local_f_teid {
         Some(FTeid::Given { teid, ipv4, ipv6 }) => {
             Some(Tunnel { teid, address: ipv4.map(IpAddr::V4).or(ipv6.map(IpAddr::V6))? })
@@ -192,15 +241,26 @@ fn given(pdr: &CreatedPdr) -> Option<Tunnel> {
 /// Stores how packets are forwarded, to end that if the handover fails.
 fn note(ue: Ue, psi: PduSessionId, forwarding: Option<u8>) {
     ue.with(|p| {
+        let mut serving = p
+            .intermediate_upfs
+            .iter_mut()
+            .filter(|i| i.psi == psi && i.stage == IntermediateUpfStage::Serving);
+        let at_anchor = match (serving.next(), forwarding) {
+            (Some(intermediate), Some(rules)) => {
+                intermediate.forwarding = rules;
+                Some(0)
+            }
+            (_, forwarding) => forwarding,
+        };
         if let Some(s) = p.sessions.get_mut(&psi) {
-            (s.forwarding, s.departing) = (forwarding, true);
+            (s.forwarding, s.departing) = (at_anchor, true);
         }
     });
 }
 
-/// Whether packets of any session are forwarded between gNBs.
+/// Whether packets of any session are forwarded between gNBs, or pass a UPF that the UE has left.
 pub(crate) fn is_forwarding(ue: Ue) -> bool {
-    ue.with(|p| p.sessions.values().any(|s| s.forwarding.is_some()))
+    ue.with(|p| p.sessions.values().any(|s| s.forwarding.is_some()) || intermediate_upf::has_former(p))
 }
 
 /// §4.9.1.3.3 step 15: releases the UPF's forwarding tunnels. Nothing waits for the answer: the CTA repeats the request.
@@ -212,6 +272,7 @@ pub(crate) fn stop_forwarding(ue: Ue) {
     for (psi, rules) in forwarding.into_iter().filter(|(_, rules)| *rules > 0) {
         let _ = n4::ask_modification(ue, psi, n4::no_forwarding(rules));
     }
+    intermediate_upf::release_former(ue);
 }
 
 /// §4.9.1.3.3 steps 7 to 10: the UE is at the target: switches the downlink tunnels. Buffered packets are sent first; the former
@@ -219,10 +280,16 @@ pub(crate) fn stop_forwarding(ue: Ue) {
 pub(crate) fn request_path_updates(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSessionId, (), OutputId)> {
     let mut asked = Vec::with_capacity(admitted.len());
     for Admitted { psi, tunnel, .. } in admitted {
-        let request = n4::downlink_update(ue, *psi, Downlink::SwitchTo(*tunnel));
-        match n4::ask_modification(ue, *psi, request) {
+        let request = match ue.with(|p| intermediate_upf::is_planned(p, *psi)) {
+            true => intermediate_upf::switch(ue, *psi, *tunnel),
+            false => n4::ask_downlink(ue, *psi, Downlink::SwitchTo(*tunnel)),
+        };
+        match request {
             Some(request) => {
-                ue.with(|p| p.sessions.get_mut(psi).map(|s| s.active_at(*tunnel)));
+                ue.with(|p| {
+                    intermediate_upf::arrived(p, *psi);
+                    p.sessions.get_mut(psi).map(|s| s.active_at(*tunnel))
+                });
                 asked.push((*psi, (), request));
             }
             // It ended during the handover, which the target does not know.

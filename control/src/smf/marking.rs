@@ -37,6 +37,11 @@ impl Marks {
         })
     }
 
+    /// That of the default flow alone: an intermediate UPF does not know the flows, and marks all packets alike.
+    pub(super) fn of_default_flow(&self) -> Self {
+        Self(self.0.iter().take(1).copied().collect())
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()

@@ -6,6 +6,8 @@ pub(crate) mod area;
 mod context;
 mod establishment;
 pub(crate) mod handover;
+pub(crate) mod interception;
+pub(crate) mod intermediate_upf;
 mod marking;
 pub(crate) mod modification;
 mod modify_indication;
@@ -114,7 +116,7 @@ fn n1_message(ue: Ue, psi: PduSessionId, n1: &[u8]) {
 /// The running procedure of a session, or a modification that is about to start.
 fn running(ue: Ue, psi: PduSessionId) -> Option<Procedure> {
     ue.with(|p| {
-        let pending = p.sessions.get(&psi).is_some_and(|s| s.pending_change.is_some());
+        let pending = p.sessions.get(&psi).is_some_and(|s| s.qos.pending_change.is_some());
         let about_to = pending.then_some(Procedure::PduSessionModificationByNetwork);
         p.lanes.procedure(Lane::Session(psi)).or(about_to)
     })
@@ -159,7 +161,7 @@ fn release_at_gnb(ue: Ue, psi: PduSessionId) {
 pub(crate) fn n2_setup_info(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
     ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        Some((session.s_nssai, session.setup_request_transfer()?.to_vec()))
+        Some((session.s_nssai, session.setup_request_transfer(p.uplink_tunnel(psi)?).to_vec()))
     })
 }
 
@@ -178,7 +180,7 @@ fn families(session_type: PduSessionType) -> (bool, bool) {
 pub(crate) fn aggregate(ue: &UeContext, coming: &[PduSessionId]) -> Option<Ambr> {
     let most = ue.subscription()?.ue_ambr;
     let counts = |s: &SmContext| s.up != UpState::Inactive || coming.contains(&s.psi);
-    let all = ue.sessions.values().filter(|s| counts(s)).map(|s| s.ambr);
+    let all = ue.sessions.values().filter(|s| counts(s)).map(|s| s.qos.ambr);
     let sum = all.fold(Ambr { ul_kbps: 0, dl_kbps: 0 }, |sum, a| Ambr {
         ul_kbps: sum.ul_kbps.saturating_add(a.ul_kbps),
         dl_kbps: sum.dl_kbps.saturating_add(a.dl_kbps),

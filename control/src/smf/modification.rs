@@ -34,7 +34,7 @@ use crate::state::{DEFAULT_QFI, PendingChange, QosFlow, UeContext, UpState, bits
 
 /// Whether a change waits for an idle UE.
 pub(crate) fn has_pending_change(ue: &UeContext) -> bool {
-    ue.sessions.values().any(|s| s.pending_change.is_some())
+    ue.sessions.values().any(|s| s.qos.pending_change.is_some())
 }
 
 /// Starts the changes that can be made now: the UE is connected, and no other procedure of it or of the session runs.
@@ -49,7 +49,7 @@ pub(crate) fn begin_pending_changes(ue: Ue) {
             matches!(p.lanes.procedure(Lane::Mobility), None | Some(Procedure::ConfigurationUpdate))
                 && p.lanes.procedure(Lane::Handover).is_none(); // TS 23.502 §4.9.1.2.1: not while the gNB changes
         let due = p.sessions.iter().filter(|(psi, s)| {
-            s.pending_change.is_some() && p.lanes.procedure(Lane::Session(**psi)).is_none()
+            s.qos.pending_change.is_some() && p.lanes.procedure(Lane::Session(**psi)).is_none()
         });
         due.map(|(&psi, _)| psi).filter(|_| at_rest && there).collect()
     });
@@ -62,7 +62,7 @@ fn by_network(ue: Ue, psi: PduSessionId) {
     let ue = ue.on(Lane::Session(psi));
     let procedure = Procedure::PduSessionModificationByNetwork;
     ue.start(Lane::Session(psi), procedure, async move {
-        let Some(pending) = ue.with(|p| p.sessions.get(&psi)?.pending_change.clone()) else { return };
+        let Some(pending) = ue.with(|p| p.sessions.get(&psi)?.qos.pending_change.clone()) else { return };
         let began = ue.now();
         let done = modify(ue, psi, CommandToUe::by_network(), pending).await;
         finish(ue, psi, procedure, began, done);
@@ -104,13 +104,13 @@ fn grant(ue: Ue, psi: PduSessionId, request: &ModificationRequest) -> Result<Box
     let config = ue.config();
     ue.with(|p| {
         let s = p.sessions.get(&psi).ok_or(SmCause::InvalidPduSessionIdentity)?;
-        let filters_max = request.max_packet_filters.map_or(s.filters_max, |m| m.value());
+        let filters_max = request.max_packet_filters.map_or(s.qos.filters_max, |m| m.value());
         let ground = Ground { filters_max, ..Ground::of(s, &config) };
         let terms = Terms { ground, policies: policies(p, s, &config) };
-        let flows = requested_qos::grant(&terms, &s.flows, &rules, &descriptions)?;
+        let flows = requested_qos::grant(&terms, &s.qos.flows, &rules, &descriptions)?;
         let pending = Box::new(PendingChange { flows, ..PendingChange::of(s) });
         if let Some(s) = p.sessions.get_mut(&psi) {
-            s.filters_max = filters_max;
+            s.qos.filters_max = filters_max;
             if let Some(rate) = request.integrity_max_data_rate {
                 s.full_rate_integrity = rate.uplink == whimbrel_nas::ie::IntegrityDataRate::Full;
             }
@@ -191,8 +191,8 @@ fn keep(ue: Ue, psi: PduSessionId, pending: &PendingChange) {
     let until = ue.now() + ue.config().timers.pdu_session_address_lifetime;
     ue.with(|p| {
         let Some(s) = p.sessions.get_mut(&psi) else { return };
-        s.flows.clone_from(&pending.flows);
-        (s.ambr, s.five_qi, s.arp) = (pending.ambr, pending.five_qi, pending.arp);
+        s.qos.flows.clone_from(&pending.flows);
+        (s.qos.ambr, s.qos.five_qi, s.qos.arp) = (pending.ambr, pending.five_qi, pending.arp);
         if pending.leaving && !s.is_leaving() {
             s.until = until;
         }
@@ -211,7 +211,7 @@ fn drop_pending(ue: Ue, psi: PduSessionId, pending: &PendingChange, end: End) ->
     if let End::Refused(_) = end {
         ue.with(|p| {
             if let Some(s) = p.sessions.get_mut(&psi) {
-                s.pending_change = s.pending_change.take().filter(|w| **w != *pending);
+                s.qos.pending_change = s.qos.pending_change.take().filter(|w| **w != *pending);
             }
         });
     }
@@ -505,7 +505,7 @@ fn finish(
     began: whimbrel_ids::Instant,
     done: Result<AtGnb, End>,
 ) {
-    let more = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.pending_change.is_some()));
+    let more = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.qos.pending_change.is_some()));
     match done {
         Ok(AtGnb { failed_flows, refusal }) => {
             let subject = ue.with(|p| p.subject());

@@ -27,12 +27,10 @@ pub(crate) async fn move_tunnels(ue: Ue, items: &[PduSessionResourceItem]) -> Re
             judge(ue, item)
         };
         match judged {
-            Ok((to, transfer)) => {
-                match n4::ask_modification(ue, psi, n4::downlink_update(ue, psi, Downlink::To(to))) {
-                    Some(request) => asked.push((psi, (to, transfer), request)),
-                    None => moved.push(Moved { psi, transfer: Err(no_user_plane()) }),
-                }
-            }
+            Ok((to, transfer)) => match n4::ask_downlink(ue, psi, Downlink::To(to)) {
+                Some(request) => asked.push((psi, (to, transfer), request)),
+                None => moved.push(Moved { psi, transfer: Err(no_user_plane()) }),
+            },
             Err(cause) => moved.push(Moved { psi, transfer: Err(cause) }),
         }
     }
@@ -56,7 +54,7 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
         let asked = asked.map_err(|_| CauseProtocol::AbstractSyntaxErrorReject)?;
         let there = &asked.dl_qos_flow_per_tnl_information;
         let to = an_tunnel(&there.up_transport_layer_information).ok_or(CauseProtocol::SemanticError)?;
-        let ours = session.n3.ok_or(CauseRadioNetwork::UnknownPduSessionId)?;
+        let ours = p.uplink_tunnel(session.psi).ok_or(CauseRadioNetwork::UnknownPduSessionId)?;
         let known = |q: &Qfi| *q == DEFAULT_QFI || session.flow(*q).is_some();
         let named: Vec<Qfi> = there.associated_qos_flow_list.iter().map(|f| f.qos_flow_identifier).collect();
         let (flows, unknown): (Vec<Qfi>, Vec<Qfi>) = named.into_iter().partition(known);

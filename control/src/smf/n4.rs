@@ -19,6 +19,7 @@ use whimbrel_pfcp::rule::{
 };
 use whimbrel_pfcp::{Frame, Message};
 
+use super::interception;
 use super::release_at_gnb;
 use super::rules::{self, BAR};
 use super::selection::{self, Tried};
@@ -29,7 +30,7 @@ use crate::input::Input;
 use crate::policy::DEFAULT_PRECEDENCE;
 use crate::procedure::{End, Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
-use crate::state::{Marks, SubscribedDnn, Tunnel, UpState};
+use crate::state::{IntermediateUpf, Marks, SubscribedDnn, Tunnel, UeContext, UpState};
 use crate::upf::UpfId;
 
 /// N4 session establishment (TS 23.502 §4.4.1.2): returns the UPF's tunnel and addresses.
@@ -63,7 +64,8 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
             let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
             Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting))
         });
-        let request = request.ok_or(Refusal::Protocol("the session ended"))?;
+        let mut request = request.ok_or(Refusal::Protocol("the session ended"))?;
+        interception::mark_establishment(ue, &mut request);
         return match ask(ue, upf, Some(Seid(0)), request.into()).await? {
             Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
                 established(ue, psi, &m)
@@ -87,7 +89,8 @@ pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), End> {
         let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
         Some((s.upf, rules::restoration(s, &subscribed, node, buffering, inactivity, reporting)?))
     });
-    let (upf, request) = request.ok_or(Refusal::Protocol("the session ended"))?;
+    let (upf, mut request) = request.ok_or(Refusal::Protocol("the session ended"))?;
+    interception::mark_establishment(ue, &mut request);
     let restored = match ask(ue, upf, Some(Seid(0)), request.into()).await? {
         Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => m.up_f_seid,
         Message::SessionEstablishmentResponse(m) => return Err(Refusal::Upf(Some(m.cause as u8)).into()),
@@ -96,7 +99,7 @@ pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), End> {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
             // The UPF numbers its usage reports from the beginning.
-            (s.up_seid, s.counted) = (restored.map(|f| f.seid), None);
+            (s.up_seid, s.usage.counted) = (restored.map(|f| f.seid), None);
         }
     });
     Ok(())
@@ -110,9 +113,9 @@ fn drop_gbr_flows(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -
     short
         && ue.with(|p| {
             let Some(s) = p.sessions.get_mut(&psi) else { return false };
-            let flows = s.flows.len();
-            s.flows.retain(|f| f.gbr.is_none());
-            s.flows.len() < flows
+            let flows = s.qos.flows.len();
+            s.qos.flows.retain(|f| f.gbr.is_none());
+            s.qos.flows.len() < flows
         })
 }
 
@@ -150,9 +153,13 @@ fn established(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> R
     let complete = ue.with(|p| {
         let Some(s) = p.sessions.get_mut(&psi) else { return false };
         // The UPF reports what it chose; a subscriber's static address was in the request.
-        (s.up_seid, s.n3, s.ipv4, s.ipv6) = (seid, tunnel, v4.or(s.ipv4), v6.or(s.ipv6));
+        (s.up_seid, s.n3, s.address.ipv4, s.address.ipv6) =
+            (seid, tunnel, v4.or(s.address.ipv4), v6.or(s.address.ipv6));
         let (v4, v6) = super::families(s.session_type);
-        seid.is_some() && tunnel.is_some() && (!v4 || s.ipv4.is_some()) && (!v6 || s.ipv6.is_some())
+        seid.is_some()
+            && tunnel.is_some()
+            && (!v4 || s.address.ipv4.is_some())
+            && (!v6 || s.address.ipv6.is_some())
     });
     if complete { Ok(()) } else { Err(Refusal::Upf(Some(Cause::MandatoryIeMissing as u8)).into()) }
 }
@@ -182,30 +189,73 @@ pub enum Downlink {
     Hold,
 }
 
-/// N4 session modification (TS 23.502 §4.4.1.3).
-pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Result<(), End> {
-    change(ue, psi, downlink_update(ue, psi, downlink)).await
+/// A PDU session's N4 session at one of its UPFs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At {
+    /// The UPF.
+    pub(super) upf: UpfId,
+    /// The UP SEID.
+    pub(super) seid: Seid,
 }
 
-/// Changes a session's rules at the UPF.
+impl At {
+    /// At the PDU session anchor, which has the session's rules. `None`: that UPF does not have the session.
+    pub(super) fn anchor(p: &UeContext, psi: PduSessionId) -> Option<Self> {
+        p.sessions.get(&psi).and_then(|s| Some(Self { upf: s.upf, seid: s.up_seid? }))
+    }
+
+    /// At the UPF that sends downlink packets to the gNB: an intermediate one, or the anchor.
+    pub(super) fn access(p: &UeContext, psi: PduSessionId) -> Option<Self> {
+        p.serving_intermediate_upf(psi).map_or_else(|| Self::anchor(p, psi), |i| Some(Self::of(i)))
+    }
+
+    /// At an intermediate UPF.
+    pub(super) fn of(i: &IntermediateUpf) -> Self {
+        Self { upf: i.upf, seid: i.up_seid }
+    }
+}
+
+/// N4 session modification (TS 23.502 §4.4.1.3): where downlink packets go.
+pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Result<(), End> {
+    let at = ue.with(|p| At::access(p, psi));
+    change_at(ue, psi, at, downlink_update(ue, psi, downlink)).await
+}
+
+/// Changes a session's rules at its anchor.
 pub(super) async fn change(
     ue: Ue,
     psi: PduSessionId,
     request: SessionModificationRequest,
 ) -> Result<(), End> {
-    let at = ue.with(|p| p.sessions.get(&psi).and_then(|s| Some((s.upf, s.up_seid?))));
-    let (upf, seid) = at.ok_or(Refusal::Protocol("the session ended"))?;
-    let answer = ask(ue, upf, Some(seid), request.into()).await?;
+    let at = ue.with(|p| At::anchor(p, psi));
+    change_at(ue, psi, at, request).await
+}
+
+async fn change_at(
+    ue: Ue,
+    psi: PduSessionId,
+    at: Option<At>,
+    mut request: SessionModificationRequest,
+) -> Result<(), End> {
+    let at = at.ok_or(Refusal::Protocol("the session ended"))?;
+    interception::mark_modification(ue, at, &mut request);
+    let answer = ask(ue, at.upf, Some(at.seid), request.into()).await?;
     modified(ue, psi, answer)?;
     Ok(())
 }
 
-/// The request that changes where a session's downlink packets go.
+/// The request that changes where a session's downlink packets go, to the UPF that sends them to the gNB.
 pub(super) fn downlink_update(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
-    ue.with(|p| {
-        let none = Marks::default();
-        modification(downlink, p.sessions.get(&psi).map_or(&none, |s| &s.marks))
-    })
+    modification(downlink, &ue.with(|p| marks_at_access(p, psi)))
+}
+
+/// The markings that the UPF distinguishes which sends to the gNB.
+pub(super) fn marks_at_access(p: &UeContext, psi: PduSessionId) -> Marks {
+    let marks = p.sessions.get(&psi).map(|s| &s.qos.marks);
+    match p.serving_intermediate_upf(psi) {
+        Some(_) => marks.map(Marks::of_default_flow).unwrap_or_default(),
+        None => marks.cloned().unwrap_or_default(),
+    }
 }
 
 /// The same for a session with these markings.
@@ -235,8 +285,8 @@ fn update_far(far: FarId, downlink: Downlink, marking: Option<TransportLevelMark
 }
 
 /// The same, to take effect when a packet of the UE shows that it has arrived at the target.
-pub(super) fn predicted(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
-    SessionModificationRequest { on_arrival: Some(OnArrival), ..downlink_update(ue, psi, downlink) }
+pub(super) fn predicted(downlink: Downlink, marks: &Marks) -> SessionModificationRequest {
+    SessionModificationRequest { on_arrival: Some(OnArrival), ..modification(downlink, marks) }
 }
 
 fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionModificationResponse>, Refusal> {
@@ -280,6 +330,15 @@ pub fn no_forwarding(count: u8) -> SessionModificationRequest {
     request
 }
 
+/// A FAR that no PDR has: by it a UPF knows another one whose forwarded packets it is to take (TS 29.281 §4.3.0). Without it, they would come from an
+/// address that nothing names.
+pub(super) fn names_peer(upf: Tunnel) -> CreateFar {
+    const NAMES_PEER: FarId = FarId(0xfe00);
+    let mut parameters = ForwardingParameters::to(DestinationInterface::Access);
+    parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(upf.teid, upf.address));
+    CreateFar::forward(NAMES_PEER, parameters)
+}
+
 /// Rule identifiers of forwarding tunnels, outside the range of QoS rules.
 fn forwarding_rules() -> impl Iterator<Item = (PdrId, FarId)> {
     (0..=u8::MAX).map(|n| (PdrId(0xff00 + u16::from(n)), FarId(0xff00 + u32::from(n))))
@@ -287,21 +346,49 @@ fn forwarding_rules() -> impl Iterator<Item = (PdrId, FarId)> {
 
 /// Sends a modification whose answer is awaited together with others ([`modifications_answered`]). `None`: the UPF does not
 /// have the session.
+pub(super) fn ask_at(ue: Ue, at: Option<At>, mut request: SessionModificationRequest) -> Option<OutputId> {
+    let At { upf, seid } = at?;
+    interception::mark_modification(ue, At { upf, seid }, &mut request);
+    let octets = Message::from(request).to_octets(Some(seid), 0);
+    Some(ue.emit(Effect::N4 { upf, octets }, None))
+}
+
+/// The same to the session's anchor.
 pub(super) fn ask_modification(
     ue: Ue,
     psi: PduSessionId,
     request: SessionModificationRequest,
 ) -> Option<OutputId> {
-    let (upf, seid) = ue.with(|p| p.sessions.get(&psi).and_then(|s| Some((s.upf, s.up_seid?))))?;
-    let octets = Message::from(request).to_octets(Some(seid), 0);
-    Some(ue.emit(Effect::N4 { upf, octets }, None))
+    ask_at(ue, ue.with(|p| At::anchor(p, psi)), request)
+}
+
+/// The same to the anchor: where downlink packets go.
+pub(super) fn ask_anchor(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Option<OutputId> {
+    let marks = ue.with(|p| p.sessions.get(&psi).map(|s| s.qos.marks.clone()))?;
+    ask_modification(ue, psi, modification(downlink, &marks))
+}
+
+/// The same to the UPF that sends to the gNB: where downlink packets go.
+pub(super) fn ask_downlink(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Option<OutputId> {
+    ask_at(ue, ue.with(|p| At::access(p, psi)), downlink_update(ue, psi, downlink))
 }
 
 /// Awaits the answers to concurrent modifications, in any order.
 pub(super) async fn modifications_answered<T>(
     ue: Ue,
-    mut asked: Vec<(PduSessionId, T, OutputId)>,
+    asked: Vec<(PduSessionId, T, OutputId)>,
 ) -> Result<Vec<(PduSessionId, T, Result<Box<SessionModificationResponse>, Refusal>)>, Interrupt> {
+    let answered = answers(ue, asked).await?.into_iter();
+    let modified =
+        |psi, m: Option<Box<Message>>| m.ok_or(Refusal::Upf(None)).and_then(|m| modified(ue, psi, *m));
+    Ok(answered.map(|(psi, of, m)| (psi, of, modified(psi, m))).collect())
+}
+
+/// Awaits the answers to concurrent requests, in any order. `None`: the UPF did not answer.
+pub(super) async fn answers<T>(
+    ue: Ue,
+    mut asked: Vec<(PduSessionId, T, OutputId)>,
+) -> Result<Vec<(PduSessionId, T, Option<Box<Message>>)>, Interrupt> {
     let mut answered = Vec::with_capacity(asked.len());
     let until = ue.now() + ue.config().timers.guard;
     while !asked.is_empty() {
@@ -310,12 +397,11 @@ pub(super) async fn modifications_answered<T>(
             Ok(Input::Pfcp(to, message)) => {
                 let Some(at) = asked.iter().position(|(_, _, request)| *request == to) else { continue };
                 let (psi, of, _) = asked.remove(at);
-                let answer = message.ok_or(Refusal::Upf(None)).and_then(|m| modified(ue, psi, *m));
-                answered.push((psi, of, answer));
+                answered.push((psi, of, message));
             }
             Ok(_) => {}
             Err(Interrupt::TimedOut) => {
-                answered.extend(asked.drain(..).map(|(psi, of, _)| (psi, of, Err(Refusal::Upf(None)))));
+                answered.extend(asked.drain(..).map(|(psi, of, _)| (psi, of, None)));
             }
             Err(other) => return Err(other),
         }
@@ -335,9 +421,13 @@ pub(super) fn post(ue: Ue, psi: PduSessionId, request: SessionModificationReques
 pub(super) fn delete(ue: Ue, psi: PduSessionId) {
     super::establishment::emit_change(ue, psi, SessionChange::Released);
     ue.amf().sm_context_released(ue, psi);
-    if let Some((upf, seid)) = ue.with(|p| p.sessions.remove(&psi).and_then(|s| Some((s.upf, s.up_seid?)))) {
-        delete_at_upf(ue, upf, seid);
-    }
+    let at: Vec<At> = ue.with(|p| {
+        let anchor = At::anchor(p, psi);
+        p.sessions.remove(&psi);
+        let intermediate = p.intermediate_upfs.extract_if(.., |i| i.psi == psi);
+        intermediate.map(|i| At::of(&i)).chain(anchor).collect()
+    });
+    at.into_iter().for_each(|at| delete_at_upf(ue, at.upf, at.seid));
 }
 
 pub(super) fn delete_at_upf(ue: Ue, upf: UpfId, seid: Seid) {
@@ -396,16 +486,21 @@ pub fn changes_cp_f_seid(octets: &[u8]) -> bool {
 pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
     let Ok(frame) = Frame::parse(octets) else { return };
     // Reports of an earlier session with this identity, or of another UPF, are not for this session.
-    let same = |psi: &PduSessionId| {
-        ue.with(|p| p.sessions.get(psi).is_some_and(|s| s.upf == upf && Some(s.cp_seid) == frame.header.seid))
+    let at = |psi: &PduSessionId| {
+        ue.with(|p| {
+            let anchor = p.sessions.get(psi).map(|s| (s.upf, s.cp_seid, s.up_seid));
+            let of_session = p.intermediate_upfs.iter().filter(|i| i.psi == *psi);
+            let mut all = of_session.map(|i| (i.upf, i.cp_seid, Some(i.up_seid))).chain(anchor);
+            all.find(|(at, cp_seid, _)| *at == upf && Some(*cp_seid) == frame.header.seid)
+        })
     };
-    let known = PduSessionId::new(psi).filter(same);
-    let (Some(psi), Ok(Message::SessionReportRequest(m))) = (known, Message::parse(&frame)) else {
+    let known = PduSessionId::new(psi).and_then(|psi| Some((psi, at(&psi)?.2)));
+    let (Some((psi, up_seid)), Ok(Message::SessionReportRequest(m))) = (known, Message::parse(&frame)) else {
         let unknown = SessionReportResponse::new(Cause::SessionContextNotFound);
         return answer_report(ue, upf, Seid(0), frame.header.sequence, unknown);
     };
     count(ue, psi, &m.usage_reports);
-    let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid)).unwrap_or(Seid(0));
+    let seid = up_seid.unwrap_or(Seid(0));
     let mut response = SessionReportResponse::new(Cause::RequestAccepted);
     response.update_bar = m.downlink_data_report.is_some().then(|| extended(ue)).flatten();
     answer_report(ue, upf, seid, frame.header.sequence, response);

@@ -15,7 +15,7 @@ pub(crate) fn notified(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
     ue.with(|p| {
         let Some(s) = p.sessions.get_mut(&psi) else { return };
         for item in &transfer.qos_flow_notify_list {
-            let of = s.flows.iter_mut().find(|f| f.qfi == item.qos_flow_identifier);
+            let of = s.qos.flows.iter_mut().find(|f| f.qfi == item.qos_flow_identifier);
             if let Some(flow) = of {
                 flow.fulfilled = item.notification_cause == NotificationCause::Fulfilled;
             }

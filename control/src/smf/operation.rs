@@ -35,7 +35,7 @@ pub(super) fn answered(ue: Ue, psi: PduSessionId, order: Modification, outcome: 
 /// The UE cannot be reached: its pending changes are made when it connects.
 pub(crate) fn deferred(ue: Ue, why: &'static str) {
     let waiting: Vec<PduSessionId> =
-        ue.with(|p| p.sessions.values().filter(|s| s.pending_change.is_some()).map(|s| s.psi).collect());
+        ue.with(|p| p.sessions.values().filter(|s| s.qos.pending_change.is_some()).map(|s| s.psi).collect());
     for psi in waiting {
         ended(ue, psi, Procedure::PduSessionModificationByNetwork, SessionOutcome::Deferred(why));
     }

@@ -1,6 +1,6 @@
 //! The SMF's part of an Xn handover: TS 23.502 §4.9.1.2.2 steps 2 to 7, TS 38.413 §9.3.4.8, §9.3.4.9.
 
-use whimbrel_ids::PduSessionId;
+use whimbrel_ids::{PduSessionId, Tac};
 use whimbrel_nas::ie::SmCause;
 use whimbrel_ngap::ie::{Cause, CauseMisc, CauseProtocol, CauseRadioNetwork, PduSessionResourceItem};
 use whimbrel_ngap::transfer::{
@@ -9,7 +9,7 @@ use whimbrel_ngap::transfer::{
 
 use super::context::{an_tunnel, tunnel};
 use super::n4::{self, Downlink};
-use super::{release, up_connection};
+use super::{intermediate_upf, release, up_connection};
 use crate::event::Event;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::services::nsmf::Switched;
@@ -17,10 +17,22 @@ use crate::state::{DEFAULT_QFI, Tunnel, UpState};
 
 /// Steps 3 and 4: switches each session's downlink tunnel to the target; the former tunnel gets an end marker. The requests
 /// are sent at once and answered in any order.
+///
+/// Where the target is in another UPF's area, that UPF is established first (§4.9.1.2.3, §4.9.1.2.4 steps 2 to 4). If none can be, the session
+/// keeps its path: the UE is at the target already.
 pub(crate) async fn switch_paths(
     ue: Ue,
     items: &[PduSessionResourceItem],
+    tac: Option<Tac>,
 ) -> Result<Vec<Switched>, Interrupt> {
+    if let Some(tac) = tac {
+        let at_target = |item: &PduSessionResourceItem| {
+            let transfer = PathSwitchRequestTransfer::decode(&item.transfer).ok()?;
+            Some((item.pdu_session_id, Some(an_tunnel(&transfer.dl_ngu_up_tnl_information)?)))
+        };
+        let sessions: Vec<_> = items.iter().filter_map(at_target).collect();
+        intermediate_upf::prepare(ue, &sessions, tac).await?;
+    }
     let mut switched = Vec::with_capacity(items.len());
     let mut asked = Vec::with_capacity(items.len());
     for item in items {
@@ -30,7 +42,11 @@ pub(crate) async fn switch_paths(
                 // In a tunnel that the source does not have, no end marker is needed.
                 let leaves = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| up_connection::is_active(s)));
                 let downlink = if leaves { Downlink::SwitchTo(tunnel) } else { Downlink::To(tunnel) };
-                match n4::ask_modification(ue, psi, n4::downlink_update(ue, psi, downlink)) {
+                let request = match ue.with(|p| intermediate_upf::is_planned(p, psi)) {
+                    true => intermediate_upf::switch(ue, psi, tunnel),
+                    false => n4::ask_downlink(ue, psi, downlink),
+                };
+                match request {
                     Some(request) => asked.push((psi, (tunnel, transfer), request)),
                     None => switched.push(Switched { psi, transfer: Err(no_user_plane()) }),
                 }
@@ -39,8 +55,11 @@ pub(crate) async fn switch_paths(
         }
     }
     for (psi, (tunnel, transfer), answer) in n4::modifications_answered(ue, asked).await? {
-        let there =
-            answer.is_ok() && ue.with(|p| p.sessions.get_mut(&psi).map(|s| s.active_at(tunnel))).is_some();
+        let there = answer.is_ok()
+            && ue.with(|p| {
+                intermediate_upf::arrived(p, psi);
+                p.sessions.get_mut(&psi).map(|s| s.active_at(tunnel)).is_some()
+            });
         let transfer = if there { Ok(transfer) } else { Err(no_user_plane()) };
         switched.push(Switched { psi, transfer });
     }
@@ -68,7 +87,8 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
         }
         let to = an_tunnel(&asked.dl_ngu_up_tnl_information).ok_or(CauseProtocol::SemanticError)?;
         let mut answer = PathSwitchRequestAcknowledgeTransfer::new();
-        answer.ul_ngu_up_tnl_information = session.n3.map(tunnel);
+        answer.ul_ngu_up_tnl_information =
+            intermediate_upf::uplink_tunnel_at_target(p, psi).or(session.n3).map(tunnel);
         // TS 33.501 §6.6.1, TS 33.515 §4.2.2.1.3: a target with another policy, or none, gets the SMF's.
         let at_target = asked.user_plane_security_information.map(|i| i.security_indication);
         answer.security_indication = session.security_indication().filter(|p| at_target.as_ref() != Some(p));

@@ -21,10 +21,10 @@ pub(super) fn set_pending(
         let s = p.sessions.get_mut(&psi)?;
         let has = PendingChange::of(s);
         // Based on an earlier pending change, which is kept.
-        let mut target = s.pending_change.take().map_or_else(|| has.clone(), |w| *w);
+        let mut target = s.qos.pending_change.take().map_or_else(|| has.clone(), |w| *w);
         change(&mut target);
-        s.pending_change = (target != has).then(|| Box::new(target));
-        s.pending_change.is_none().then_some(SessionOutcome::Unchanged("the session is so already"))
+        s.qos.pending_change = (target != has).then(|| Box::new(target));
+        s.qos.pending_change.is_none().then_some(SessionOutcome::Unchanged("the session is so already"))
     })
 }
 
@@ -67,9 +67,9 @@ fn add_flow(ue: Ue, psi: PduSessionId, name: FlowName) -> Option<SessionOutcome>
     let config = ue.config();
     let flow = ue.with(|p| {
         let s = p.sessions.get(&psi)?;
-        let known = s.pending_change.as_ref().map_or(&s.flows, |w| &w.flows);
+        let known = s.qos.pending_change.as_ref().map_or(&s.qos.flows, |w| &w.flows);
         if known.iter().any(|f| f.name == name) {
-            let under_way = s.flows.iter().all(|f| f.name != name);
+            let under_way = s.qos.flows.iter().all(|f| f.name != name);
             return Some(if under_way {
                 Ok(None)
             } else {
@@ -101,8 +101,8 @@ fn of_flow(
     let has = ue.with(|p| {
         let session = p.sessions.get(&psi);
         session.is_some_and(|s| {
-            let pending = s.pending_change.iter().flat_map(|w| &w.flows);
-            s.flows.iter().chain(pending).any(|f| f.name == name)
+            let pending = s.qos.pending_change.iter().flat_map(|w| &w.flows);
+            s.qos.flows.iter().chain(pending).any(|f| f.name == name)
         })
     });
     if !has {

@@ -101,14 +101,14 @@ fn is_allowed(session_type: PduSessionType, network: &DataNetwork, subscribed: &
 /// Whether the subscriber's static address has changed.
 fn static_address_changed(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
     let (v4, v6) = super::families(s.session_type);
-    v4 && subscribed.static_ipv4.is_some_and(|a| s.ipv4 != Some(a))
-        || v6 && subscribed.static_ipv6.is_some_and(|a| s.ipv6 != Some(a))
+    v4 && subscribed.static_ipv4.is_some_and(|a| s.address.ipv4 != Some(a))
+        || v6 && subscribed.static_ipv6.is_some_and(|a| s.address.ipv6 != Some(a))
 }
 
 /// A session's flows under the new policy: existing ones are updated, flows for each session are added, and flows without
 /// policy are removed. Gates do not change.
 fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: Ground<'_>) -> Vec<QosFlow> {
-    let standing = s.pending_change.as_ref().map_or(&s.flows, |w| &w.flows);
+    let standing = s.qos.pending_change.as_ref().map_or(&s.qos.flows, |w| &w.flows);
     let of = |f: &QosFlow| policies.iter().find(|p| p.name == f.name);
     let mut flows: Vec<QosFlow> = standing.iter().filter(|f| of(f).is_some()).cloned().collect();
     for at in 0..flows.len() {

@@ -113,8 +113,8 @@ impl SmContext {
     /// All rules and flows of the session, for the establishment accept.
     pub(super) fn authorised(&self) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
         let mut rules = vec![default_rule()];
-        let mut descriptions = vec![QosFlowDescription::non_gbr(DEFAULT_QFI, self.five_qi)];
-        for flow in self.flows.iter().filter_map(QosFlow::for_ue) {
+        let mut descriptions = vec![QosFlowDescription::non_gbr(DEFAULT_QFI, self.qos.five_qi)];
+        for flow in self.qos.flows.iter().filter_map(QosFlow::for_ue) {
             descriptions.push(flow.description(FlowOperation::Create));
             rules.extend(
                 flow.rules.iter().map(|r| r.rule(flow.qfi, RuleOperation::Create(r.filters.clone()))),
@@ -192,9 +192,9 @@ impl<'a> Ground<'a> {
     pub(super) fn of(s: &'a SmContext, config: &'a Config) -> Self {
         Self {
             session_type: s.session_type,
-            filters_max: s.filters_max,
-            reflects: s.reflects,
-            marks: &s.marks,
+            filters_max: s.qos.filters_max,
+            reflects: s.qos.reflects,
+            marks: &s.qos.marks,
             smf: &config.smf,
             treatments: config.smf.data_networks.get(&s.dnn).map(|n| &n.treatments),
         }

@@ -112,18 +112,29 @@ pub(crate) fn forget(ue: Ue, psi: PduSessionId) {
     n4::delete(ue, psi);
 }
 
-/// A UPF has lost its sessions (TS 23.527 §4.3.2): a connected UE is asked to set them up again; for an idle UE the
-/// release is local.
+/// A UPF has lost its sessions (TS 23.527 §4.3.2). They are restored as soon as it is connected again, or released by [`leave_upf`]; a procedure that
+/// needs one restores it itself.
 pub(crate) fn upf_restarted(ue: Ue, upf: UpfId) {
-    ue.with(|p| p.sessions.values_mut().filter(|s| s.upf == upf).for_each(|s| s.up_seid = None));
-    leave_upf(ue, upf);
+    let by_it: Vec<PduSessionId> = ue.with(|p| {
+        p.sessions.values_mut().filter(|s| s.upf == upf).for_each(|s| s.up_seid = None);
+        p.intermediate_upfs.extract_if(.., |i| i.upf == upf).map(|i| i.psi).collect()
+    });
+    leave(ue, upf, &by_it);
 }
 
-/// Graceful release of a UPF: connected UEs are asked to set up its sessions again, at another UPF (TS 29.244
-/// §6.2.8.3).
+/// A UPF goes, or has gone with its sessions: connected UEs are asked to set them up again, at another UPF (TS 29.244 §6.2.8.3, TS 23.527
+/// §4.4).
 pub(crate) fn leave_upf(ue: Ue, upf: UpfId) {
-    let sessions: Vec<PduSessionId> =
-        ue.with(|p| p.sessions.values().filter(|s| s.upf == upf).map(|s| s.psi).collect());
+    let by_it: Vec<PduSessionId> =
+        ue.with(|p| p.intermediate_upfs.iter().filter(|i| i.upf == upf).map(|i| i.psi).collect());
+    leave(ue, upf, &by_it);
+}
+
+/// `by_it`: the sessions for which the UPF is an intermediate one.
+fn leave(ue: Ue, upf: UpfId, by_it: &[PduSessionId]) {
+    let sessions: Vec<PduSessionId> = ue.with(|p| {
+        p.sessions.values().filter(|s| s.upf == upf || by_it.contains(&s.psi)).map(|s| s.psi).collect()
+    });
     let connected = ue.amf().ue_state(ue).connected;
     for psi in sessions {
         let establishing = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.n3.is_none()));

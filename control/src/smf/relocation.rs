@@ -23,11 +23,14 @@ use crate::services::nsmf::{Admitted, TakenOver};
 use crate::state::{IncomingSession, SmContext, UpState};
 use crate::upf::{UpfId, UpfStates};
 
-/// The N4 address of each session's UPF, if other SMFs reach it.
+/// The N4 address of each session's UPF, if other SMFs reach it. A session with an intermediate UPF is not handed over to another SMF.
 pub(crate) fn upfs(ue: Ue) -> Vec<(PduSessionId, IpAddr)> {
     let config = ue.config();
     let at = |s: &SmContext| Some((s.psi, config.smf.upfs.get(usize::from(s.upf.0))?.address?));
-    ue.with(|p| p.sessions.values().filter_map(|s| at(s)).collect())
+    ue.with(|p| {
+        let direct = p.sessions.values().filter(|s| p.serving_intermediate_upf(s.psi).is_none());
+        direct.filter_map(|s| at(s)).collect()
+    })
 }
 
 /// Hands sessions over to another SMF, each under its CP SEID there. Downlink packets of admitted sessions go to the target gNB from now
@@ -109,7 +112,7 @@ fn take(
         return Err(CauseMisc::NotEnoughUserPlaneProcessingResources.into());
     };
     let cp_seid = ue.seid(s.psi.value(), clock as u16);
-    (s.upf, s.cp_seid, s.up_seid, s.pending_change, s.forwarding) = (upf, cp_seid, None, None, None);
+    (s.upf, s.cp_seid, s.up_seid, s.qos.pending_change, s.forwarding) = (upf, cp_seid, None, None, None);
     Ok(IncomingSession { psi: s.psi, cp_seid, upf, up_seid })
 }
 

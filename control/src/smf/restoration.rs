@@ -1,10 +1,12 @@
-//! The core has started again, and its UPFs do not have its sessions: they are established there again, with the tunnels and addresses that UEs
-//! have (TS 23.527 §4.3).
+//! A UPF does not have the core's sessions, because one of the two has started again: they are established there again, with the tunnels and addresses
+//! that UEs have (TS 23.527 §4.3).
 
 use std::time::Duration;
 
 use whimbrel_ids::PduSessionId;
 
+use super::n4::Downlink;
+use super::up_connection::is_active;
 use super::{n4, release};
 use crate::event::Event;
 use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
@@ -34,7 +36,11 @@ pub(crate) fn restore_sessions(ue: Ue, upf: UpfId) {
 fn start(ue: Ue, psi: PduSessionId) {
     ue.start(Lane::Session(psi), Procedure::SessionRestoration, async move {
         let began = ue.now();
-        match restoration(ue, psi).await {
+        let restored = match restoration(ue, psi).await {
+            Ok(()) => downlink(ue, psi).await,
+            Err(end) => Err(end),
+        };
+        match restored {
             Ok(()) => {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
@@ -54,6 +60,15 @@ fn start(ue: Ue, psi: PduSessionId) {
             }
         }
     });
+}
+
+/// The packets of a UE that is connected go to its gNB again.
+async fn downlink(ue: Ue, psi: PduSessionId) -> Result<(), End> {
+    let tunnel = ue.with(|p| p.sessions.get(&psi).filter(|s| is_active(s))?.an.as_deref().copied());
+    match tunnel {
+        Some(tunnel) => n4::modify(ue, psi, Downlink::To(tunnel)).await,
+        None => Ok(()),
+    }
 }
 
 async fn restoration(ue: Ue, psi: PduSessionId) -> Result<(), End> {

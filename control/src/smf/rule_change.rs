@@ -18,10 +18,10 @@ impl Pdrs<'_> {
             IpAddr::V4(a) => (Some(a), None),
             IpAddr::V6(a) => (None, Some(a)),
         };
-        let address = (s.ipv4.is_some() || s.ipv6.is_some()).then(|| UeIpAddress {
+        let address = (s.address.ipv4.is_some() || s.address.ipv6.is_some()).then(|| UeIpAddress {
             destination: true,
-            ipv4: s.ipv4.map(Choice::Given),
-            ipv6: s.ipv6.map(Choice::Given),
+            ipv4: s.address.ipv4.map(Choice::Given),
+            ipv6: s.address.ipv6.map(Choice::Given),
             ..UeIpAddress::default()
         });
         Some(Pdrs { session: s, f_teid: FTeid::Given { teid, ipv4, ipv6 }, address })
@@ -52,7 +52,7 @@ impl Change<'_> {
                 Some(_) => {}
             }
         }
-        if self.ambr != self.session.ambr {
+        if self.ambr != self.session.qos.ambr {
             m.update_qers.push(session_rate(self.ambr));
         }
         m
@@ -63,7 +63,7 @@ impl Change<'_> {
         let mut m = SessionModificationRequest::default();
         self.add(false, &mut m);
         self.remove(true, &mut m);
-        let gone = self.session.flows.iter().filter(|f| self.flows.iter().all(|g| g.qfi != f.qfi));
+        let gone = self.session.qos.flows.iter().filter(|f| self.flows.iter().all(|g| g.qfi != f.qfi));
         m.remove_qers = gone.map(|f| RemoveQer { qer_id: qer_id(f.qfi) }).collect();
         m
     }
@@ -80,7 +80,8 @@ impl Change<'_> {
                 Some(_) => {}
             }
         }
-        for (flow, rule) in rules_of(&self.session.flows).filter(|(_, r)| !self.keeps(&pdrs, r.id, false)) {
+        for (flow, rule) in rules_of(&self.session.qos.flows).filter(|(_, r)| !self.keeps(&pdrs, r.id, false))
+        {
             m.create_pdrs.extend(pdrs.dedicated(flow, rule, false));
         }
         for flow in self.flows {
@@ -90,8 +91,8 @@ impl Change<'_> {
                 Some(_) => {}
             }
         }
-        if self.ambr != self.session.ambr {
-            m.update_qers.push(session_rate(self.session.ambr));
+        if self.ambr != self.session.qos.ambr {
+            m.update_qers.push(session_rate(self.session.qos.ambr));
         }
         m
     }
@@ -110,7 +111,9 @@ impl Change<'_> {
 
     fn remove(&self, uplink: bool, m: &mut SessionModificationRequest) {
         let Some(pdrs) = Pdrs::standing(self.session) else { return };
-        for (flow, rule) in rules_of(&self.session.flows).filter(|(_, r)| !self.keeps(&pdrs, r.id, uplink)) {
+        for (flow, rule) in
+            rules_of(&self.session.qos.flows).filter(|(_, r)| !self.keeps(&pdrs, r.id, uplink))
+        {
             if let Some(pdr) = pdrs.dedicated(flow, rule, uplink) {
                 m.remove_pdrs.push(RemovePdr { pdr_id: pdr.pdr_id });
             }
@@ -119,7 +122,7 @@ impl Change<'_> {
 
     /// The PDR identifier of a rule.
     fn standing_pdr(&self, pdrs: &Pdrs<'_>, rule: u8, uplink: bool) -> Option<CreatePdr> {
-        let (flow, rule) = rules_of(&self.session.flows).find(|(_, r)| r.id == rule)?;
+        let (flow, rule) = rules_of(&self.session.qos.flows).find(|(_, r)| r.id == rule)?;
         pdrs.dedicated(flow, rule, uplink)
     }
 

@@ -4,14 +4,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use whimbrel_ids::Qfi;
+use whimbrel_ids::{Qfi, Seid};
 use whimbrel_nas::ie::{PacketFilter, PduSessionType};
 use whimbrel_pfcp::ie::{
     ApplicationId, ApplyAction, BarId, BitRate, Choice, DestinationInterface, DownlinkDataNotificationDelay,
-    FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, MeasurementMethod,
-    MeasurementPeriod, NetworkInstance, OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId,
-    ReportingTriggers, Rqi, SessionEstablishmentFlags, SourceInterface, SuggestedBufferingPacketsCount,
-    UeIpAddress, UrrId, UserPlaneInactivityTimer, Volume,
+    FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, InterfaceType, MeasurementMethod,
+    MeasurementPeriod, NetworkInstance, OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType, PdrId,
+    Precedence, QerId, ReportingTriggers, Rqi, SessionEstablishmentFlags, SourceInterface,
+    SuggestedBufferingPacketsCount, UeIpAddress, UrrId, UserPlaneInactivityTimer, Volume,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
@@ -21,10 +21,15 @@ use crate::config::Buffering;
 use crate::filter;
 use crate::policy::{DEFAULT_PRECEDENCE, FlowGate};
 use crate::state::{
-    Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow, SmContext, SubscribedDnn, UsageReporting,
+    Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow, SmContext, SubscribedDnn, Tunnel, UsageReporting,
 };
 
-const UPLINK_FAR: FarId = FarId(1);
+/// The PDR of the default rule for uplink packets.
+pub(super) const UPLINK_PDR: PdrId = pdr_id(DEFAULT_RULE, true);
+/// The same for downlink packets.
+pub(super) const DOWNLINK_PDR: PdrId = pdr_id(DEFAULT_RULE, false);
+/// The uplink FAR.
+pub(super) const UPLINK_FAR: FarId = FarId(1);
 /// The downlink FAR.
 pub(super) const DOWNLINK_FAR: FarId = FarId(2);
 /// The BAR for buffering while the UE is idle.
@@ -68,13 +73,7 @@ pub(super) fn establishment(
     reporting: UsageReporting,
 ) -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(s.cp_seid, node));
-    request.pdn_type = Some(match s.session_type {
-        PduSessionType::Ipv4 => PdnType::Ipv4,
-        PduSessionType::Ipv6 => PdnType::Ipv6,
-        PduSessionType::Ipv4v6 => PdnType::Ipv4v6,
-        PduSessionType::Ethernet => PdnType::Ethernet,
-        PduSessionType::Unstructured => PdnType::NonIp,
-    });
+    request.pdn_type = Some(pdn_type(s.session_type));
     request.apn_dnn = Some(s.dnn.clone());
     request.s_nssai = Some(s.s_nssai);
 
@@ -86,7 +85,7 @@ pub(super) fn establishment(
     for pdr in request.create_pdrs.iter_mut().filter(|_| !dnn.framed_routes.is_empty()) {
         frame(&mut pdr.pdi, s, &dnn.framed_routes);
     }
-    for (flow, rule) in rules_of(&s.flows) {
+    for (flow, rule) in rules_of(&s.qos.flows) {
         request.create_pdrs.extend([true, false].iter().filter_map(|&up| pdrs.dedicated(flow, rule, up)));
     }
 
@@ -95,19 +94,77 @@ pub(super) fn establishment(
     // There is no gNB tunnel yet: packets are buffered.
     let wait = |(id, _)| CreateFar { bar_id: Some(BAR), ..CreateFar::action(id, ApplyAction::BUFF) };
     request.create_fars = vec![CreateFar::forward(UPLINK_FAR, to_network)];
-    request.create_fars.extend(s.marks.fars().map(wait));
+    request.create_fars.extend(s.qos.marks.fars().map(wait));
     request.create_bars = vec![bar(buffering)];
     // TS 29.244 §8.2.83: in seconds.
     let seconds = u32::try_from(inactivity.as_secs()).unwrap_or(u32::MAX);
     request.user_plane_inactivity_timer = (seconds > 0).then_some(UserPlaneInactivityTimer(seconds));
     let mut session = CreateQer::new(SESSION_QER);
-    session.mbr = Some(rates(s.ambr));
+    session.mbr = Some(rates(s.qos.ambr));
     let mut default = CreateQer::new(qer_id(DEFAULT_QFI));
     default.qfi = Some(DEFAULT_QFI);
     request.create_qers = vec![session, default];
-    request.create_qers.extend(s.flows.iter().map(create_qer));
+    request.create_qers.extend(s.qos.flows.iter().map(create_qer));
     request.create_urrs = vec![session_urr(reporting)];
     request
+}
+
+/// The rules of a session at an intermediate UPF (TS 23.502 §4.9.1.2.3 step 4): packets pass from gNB to anchor and back as they are, with
+/// their QoS flow. `an`: the gNB's tunnel; while it is not known, downlink packets are buffered. `None` before the anchor has given its tunnel.
+pub(super) fn intermediate(
+    s: &SmContext,
+    cp_seid: Seid,
+    node: IpAddr,
+    buffering: &Buffering,
+    an: Option<Tunnel>,
+) -> Option<SessionEstablishmentRequest> {
+    let anchor = s.n3?;
+    let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(cp_seid, node));
+    request.pdn_type = Some(pdn_type(s.session_type));
+    request.apn_dnn = Some(s.dnn.clone());
+    request.s_nssai = Some(s.s_nssai);
+    let pdr = |id, source, interface, far| {
+        let mut pdi = Pdi::from(source);
+        pdi.f_teid = Some(FTeid::Choose { ipv4: true, ipv6: true, choose_id: None });
+        pdi.source_interface_type = Some(interface);
+        let mut pdr = CreatePdr::new(id, Precedence(DEFAULT_PRECEDENCE.into()), pdi, far);
+        pdr.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIp.into());
+        pdr
+    };
+    request.create_pdrs = vec![
+        pdr(UPLINK_PDR, SourceInterface::Access, InterfaceType::N3, UPLINK_FAR),
+        pdr(DOWNLINK_PDR, SourceInterface::Core, InterfaceType::N9, DOWNLINK_FAR),
+    ];
+    let into = |interface, to: Tunnel| {
+        let mut parameters = ForwardingParameters::to(interface);
+        parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(to.teid, to.address));
+        parameters
+    };
+    let mut to_anchor = into(DestinationInterface::Core, anchor);
+    to_anchor.destination_interface_type = Some(InterfaceType::N9);
+    let marking = s.qos.marks.of_default_flow().fars().next().and_then(|(_, marking)| marking);
+    let downlink = match an {
+        Some(an) => {
+            let mut to_gnb = into(DestinationInterface::Access, an);
+            to_gnb.transport_level_marking = marking;
+            CreateFar::forward(DOWNLINK_FAR, to_gnb)
+        }
+        None => CreateFar::action(DOWNLINK_FAR, ApplyAction::BUFF),
+    };
+    request.create_fars =
+        vec![CreateFar::forward(UPLINK_FAR, to_anchor), CreateFar { bar_id: Some(BAR), ..downlink }];
+    request.create_bars = vec![bar(buffering)];
+    Some(request)
+}
+
+fn pdn_type(session_type: PduSessionType) -> PdnType {
+    match session_type {
+        PduSessionType::Ipv4 => PdnType::Ipv4,
+        PduSessionType::Ipv6 => PdnType::Ipv6,
+        PduSessionType::Ipv4v6 => PdnType::Ipv4v6,
+        PduSessionType::Ethernet => PdnType::Ethernet,
+        PduSessionType::Unstructured => PdnType::NonIp,
+    }
 }
 
 /// The rules of a session that its UPF has lost: those of a new one, with the tunnel and the addresses that it had. Downlink packets are
@@ -128,11 +185,11 @@ pub(super) fn restoration(
             pdr.pdi.f_teid = Some(FTeid::given(n3.teid, n3.address));
         }
         for ue in &mut pdr.pdi.ue_ip_addresses {
-            ue.ipv4 = ue.ipv4.and(s.ipv4.map(Choice::Given));
-            ue.ipv6 = ue.ipv6.and(s.ipv6.map(Choice::Given));
+            ue.ipv4 = ue.ipv4.and(s.address.ipv4.map(Choice::Given));
+            ue.ipv6 = ue.ipv6.and(s.address.ipv6.map(Choice::Given));
         }
     }
-    for (id, _) in s.marks.fars() {
+    for (id, _) in s.qos.marks.fars() {
         let fars = request.create_fars.iter_mut().filter(|f| f.far_id == id);
         fars.for_each(|far| far.apply_action = ApplyAction::BUFF | ApplyAction::NOCP);
     }

@@ -23,7 +23,7 @@ pub(crate) fn secondary_rat_usage(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
     };
     ue.with(|p| {
         let Some(session) = p.sessions.get_mut(&psi) else { return };
-        let so_far = session.secondary_usage.get_or_insert_default();
+        let so_far = session.usage.secondary.get_or_insert_default();
         for period in &periods {
             so_far.0 = so_far.0.saturating_add(period.usage_count_ul);
             so_far.1 = so_far.1.saturating_add(period.usage_count_dl);

@@ -50,6 +50,26 @@ pub(super) fn choose(ue: Ue, psi: PduSessionId, tried: &Tried) -> Result<UpfId, 
     })
 }
 
+/// An intermediate UPF for a session in this tracking area (TS 23.502 §4.9.1.2.3 step 2). `None`: no UPF is configured for the area.
+/// Errors: those that are cannot be used.
+pub(super) fn choose_intermediate(
+    ue: Ue,
+    psi: PduSessionId,
+    tac: Tac,
+    tried: &Tried,
+) -> Result<Option<UpfId>, Refusal> {
+    let config = ue.config();
+    let (upfs, states, random) = (&config.smf.upfs, ue.upfs(), ue.random());
+    ue.with(|p| {
+        let s = p.sessions.get(&psi).ok_or(Refusal::Protocol("the session ended"))?;
+        let wish = Wish { slice: s.s_nssai, dnn: &s.dnn, tac: Some(tac), emergency: s.emergency };
+        if !upfs.iter().any(|upf| serves(upf, &wish)) {
+            return Ok(None);
+        }
+        among(upfs, &states, &wish, tried, random).map(Some)
+    })
+}
+
 fn serves_all(upf: &Upf) -> bool {
     upf.slices.is_empty() && upf.dnns.is_empty() && upf.tacs.is_empty()
 }

@@ -8,8 +8,8 @@ use whimbrel_nas::ie::MmCause;
 use whimbrel_ngap::ie::{Cause, PduSessionResourceItem};
 
 use super::{
-    area, establishment, handover, modification, modify_indication, notify, operation, path_switch,
-    policy_change, release, relocation, secondary_rat, up_connection,
+    area, establishment, handover, intermediate_upf, modification, modify_indication, notify, operation,
+    path_switch, policy_change, release, relocation, secondary_rat, up_connection,
 };
 use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Lane, Ue};
@@ -123,6 +123,22 @@ impl NsmfPduSession for Smf {
         super::n2_setup_info(ue, psi)
     }
 
+    fn prepare_upfs<'a>(
+        &'a self,
+        ue: Ue,
+        sessions: &'a [PduSessionId],
+        tac: Tac,
+    ) -> Answer<'a, Result<Vec<PduSessionId>, Interrupt>> {
+        Box::pin(async move {
+            let sessions: Vec<_> = sessions.iter().map(|psi| (*psi, None)).collect();
+            intermediate_upf::prepare(ue, &sessions, tac).await
+        })
+    }
+
+    fn changes_upf(&self, ue: Ue, sessions: &[PduSessionId], tac: Tac) -> bool {
+        intermediate_upf::changes(ue, sessions, tac)
+    }
+
     fn prepare_handover(&self, ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
         handover::handover_required(ue, psi)
     }
@@ -142,7 +158,7 @@ impl NsmfPduSession for Smf {
     }
 
     fn expect_arrival(&self, ue: Ue, admitted: &[Admitted]) {
-        admitted.iter().for_each(|s| handover::expect(ue, s.psi, s.tunnel));
+        admitted.iter().for_each(|s| handover::expect_arrival(ue, s));
     }
 
     fn complete_handover(&self, ue: Ue, admitted: &[Admitted]) -> PathUpdates {
@@ -169,8 +185,9 @@ impl NsmfPduSession for Smf {
         &'a self,
         ue: Ue,
         items: &'a [PduSessionResourceItem],
+        tac: Option<Tac>,
     ) -> Answer<'a, Result<Vec<Switched>, Interrupt>> {
-        Box::pin(path_switch::switch_paths(ue, items))
+        Box::pin(path_switch::switch_paths(ue, items, tac))
     }
 
     fn not_switched(&self, ue: Ue, switched: &[Switched], failed: &[PduSessionResourceItem]) {

@@ -128,7 +128,7 @@ fn qfi(n: u8) -> Qfi {
 }
 
 fn flows(harness: &UeHarness) -> Vec<&str> {
-    harness.context().unwrap().sessions[&psi(1)].flows.iter().map(|f| f.name.as_str()).collect()
+    harness.context().unwrap().sessions[&psi(1)].qos.flows.iter().map(|f| f.name.as_str()).collect()
 }
 
 /// The identities of the PDRs that the UPF is asked to create and to remove.
@@ -222,7 +222,7 @@ fn a_gate_is_closed() {
     let batches = harness.settle(batch);
     assert!(asked(&batches).is_none());
     says(&mut harness, 0, sm::ModificationComplete::new());
-    assert_eq!(harness.context().unwrap().sessions[&psi(1)].flows[0].gate, closed);
+    assert_eq!(harness.context().unwrap().sessions[&psi(1)].qos.flows[0].gate, closed);
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 5, step 6, TS 38.413 §8.2.3.3: a flow that the gNB does not take is taken back from UE and UPF
@@ -454,7 +454,7 @@ fn a_gnb_cannot_fulfil_a_guarantee() {
         let mut transfer = PduSessionResourceNotifyTransfer::new();
         transfer.qos_flow_notify_list = vec![QosFlowNotifyItem::new(qfi(2), cause)];
         notify(&mut harness, &transfer);
-        assert_eq!(harness.context().unwrap().sessions[&psi(1)].flows[0].fulfilled, kept);
+        assert_eq!(harness.context().unwrap().sessions[&psi(1)].qos.flows[0].fulfilled, kept);
     }
 }
 
@@ -496,7 +496,7 @@ fn an_idle_ue_is_paged_for_a_modification() {
     harness.settle(batch);
     let batch = harness.input(add("voice"));
     assert!(batch.outputs.iter().any(|o| matches!(o.effect, Effect::Page { .. })));
-    assert!(harness.context().unwrap().sessions[&psi(1)].pending_change.is_some());
+    assert!(harness.context().unwrap().sessions[&psi(1)].qos.pending_change.is_some());
 }
 
 #[test] // TS 24.501 §6.3.2.5: the connection is lost in the middle; the change is made again when the UE is back
@@ -509,7 +509,7 @@ fn a_modification_outlives_the_connection() {
     let batches = harness.settle(batch);
     assert_eq!(pdrs(&batches), (vec![], vec![3]), "the UPF goes back");
     let session = &harness.context().unwrap().sessions[&psi(1)];
-    assert!(session.flows.is_empty() && session.pending_change.is_some());
+    assert!(session.qos.flows.is_empty() && session.qos.pending_change.is_some());
 }
 
 #[test] // TS 23.502 §4.3.5.1, TS 23.501 §5.6.9.2.2: SSC mode 2: the session is released with #39, and the UE asks for another

@@ -188,7 +188,7 @@ pub(crate) fn awaited(ue: &UeContext) -> bool {
 /// The highest priority among the sessions that downlink packets wait for (TS 23.502 §4.2.3.3 step 3a).
 pub(crate) fn awaited_priority(ue: &UeContext) -> Option<u8> {
     let waiting = ue.sessions.values().filter(|s| s.awaited && s.up == UpState::Inactive);
-    waiting.map(|s| s.arp.priority).min()
+    waiting.map(|s| s.qos.arp.priority).min()
 }
 
 /// A connected UE's session has downlink packets: its user plane is set up (TS 23.502 §4.2.3.3 step 4a).
@@ -299,7 +299,7 @@ pub(super) fn give_up_at_gnb(ue: Ue, psi: PduSessionId) {
     });
     if held {
         release_at_gnb(ue, psi);
-        super::n4::post(ue, psi, super::n4::downlink_update(ue, psi, Downlink::Buffer));
+        let _ = super::n4::ask_downlink(ue, psi, Downlink::Buffer);
         emit_change(ue, psi, SessionChange::Deactivated);
     }
 }

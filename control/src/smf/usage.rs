@@ -41,9 +41,10 @@ pub(super) fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
         let (Some(s), grant, veil) = (p.sessions.get_mut(&psi), &mut p.grant, &mut p.veil) else { return };
         for report in reports.iter().filter(|r| r.urr_id == SESSION_URR) {
             let Some(volume) = &report.volume_measurement else { continue };
-            if Counted::note(&mut s.counted, report.ur_seqn) {
+            if Counted::note(&mut s.usage.counted, report.ur_seqn) {
                 let (ul, dl) = (volume.ul.unwrap_or(0), volume.dl.unwrap_or(0));
-                s.usage = (s.usage.0.saturating_add(ul), s.usage.1.saturating_add(dl));
+                let octets = &mut s.usage.octets;
+                *octets = (octets.0.saturating_add(ul), octets.1.saturating_add(dl));
                 if let Some(grant) = grant.as_mut().filter(|_| !s.emergency) {
                     grant.count(ul, dl);
                 }

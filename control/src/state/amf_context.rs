@@ -27,92 +27,128 @@ pub struct AmfContext {
     pub pei: Option<Pei>,
     /// 5GMM-REGISTERED.
     pub registered: bool,
+    /// Registered for emergency services (TS 24.501 §3.1): nothing else is served.
+    pub emergency: bool,
     /// The 5G-TMSI in force.
     pub tmsi: Option<Tmsi>,
     /// The former one, valid until the UE confirms the new one (TS 24.501 §5.5.1.2.4).
     pub former_tmsi: Option<Tmsi>,
-    /// The security context in force.
-    pub security: Option<Box<NasSecurityContext>>,
-    /// The one that a security mode command proposes.
-    pub(crate) proposed: Option<Box<NasSecurityContext>>,
-    /// As the UE sent it, for verbatim replay (TS 24.501 §5.4.2.2).
-    pub ue_security_capability: Option<UeSecurityCapability>,
-    /// The N2 connection.
-    pub connection: Option<Box<Connection>>,
-    /// Where the UE was last seen.
-    pub tai: Option<Tai>,
-    /// The cell where it was last seen (TS 23.501 §5.4.7).
-    pub seen: Option<Seen>,
-    /// The operator's location requests.
-    pub(crate) locating: Option<Box<Locating>>,
-    /// The tracking area has changed, and area restrictions are to be checked again (TS 23.501 §5.3.4.1.1, §5.6.5).
-    pub(crate) moved: bool,
-    /// The registration area: where the UE may move without registering, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
-    pub registration_area: Box<[Tai]>,
-    /// The slices that the UE may use here.
-    pub allowed_nssai: Vec<SNssai>,
-    /// The last requested NSSAI.
-    pub(crate) requested_nssai: Box<[SNssai]>,
-    /// Registered for emergency services (TS 24.501 §3.1): nothing else is served.
-    pub emergency: bool,
-    /// When the UE was authenticated with the present key, and the registrations since. [`Instant::ZERO`]: the keys are doubtful.
-    pub(crate) authenticated_at: Option<Instant>,
-    pub(crate) registrations: u32,
-    /// Nudm_SDM_Notification was received, and the change is to be applied.
-    pub(crate) subscription_stale: bool,
-    /// The changed slices are to be sent to the UE.
-    pub(crate) slicing_changed: bool,
-    /// Negotiated reachability in idle mode (MICO, eDRX), if not the default.
-    pub(crate) reach: Option<Box<Reach>>,
-    /// The subscription; shared.
-    pub subscription: Option<Arc<Subscription>>,
-    /// UE radio capability, stored and returned unread (TS 23.501 §5.4.4.1).
-    #[serde(with = "octets::shared_or_none")]
-    pub radio_capability: Option<Arc<[u8]>>,
-    /// Whether the radio supports IMS voice here.
-    pub(crate) voice_match: VoiceMatch,
-    /// When the UE is deregistered unless it shows up (TS 24.501 §5.3.7).
-    pub reachable_until: Option<Instant>,
-    /// When an unused connection is released.
-    pub connection_until: Option<Instant>,
+    /// The identity that the UE claims before it is authenticated: for explanations only.
+    pub(crate) claimed: Option<Supi>,
     /// Digest of the initial NAS message that the running or last procedure answers: recognises a retransmission
     /// (TS 24.501 §5.5.1.2.8 d).
     pub(crate) initial_nas_digest: u64,
-    /// The identity that the UE claims before it is authenticated: for explanations only.
-    pub(crate) claimed: Option<Supi>,
+    /// As the UE sent it, for verbatim replay (TS 24.501 §5.4.2.2).
+    pub ue_security_capability: Option<UeSecurityCapability>,
+    /// Its security contexts and keys.
+    pub security: UeSecurity,
+    /// The N2 connection.
+    pub connection: Option<Box<Connection>>,
+    /// When an unused connection is released.
+    pub connection_until: Option<Instant>,
+    /// Recently released connections, whose gNBs may not know that yet.
+    pub(crate) recently_released: Option<Box<RecentlyReleased>>,
+    /// Where it is.
+    pub location: UeLocation,
+    /// Its slices.
+    pub slices: UeSlices,
+    /// What its radio can do.
+    pub radio: UeRadio,
+    /// Its handover, or its transfer from or to a peer AMF.
+    pub mobility: Mobility,
+    /// Negotiated reachability in idle mode (MICO, eDRX), if not the default.
+    pub(crate) reach: Option<Box<Reach>>,
+    /// When the UE is deregistered unless it shows up (TS 24.501 §5.3.7).
+    pub reachable_until: Option<Instant>,
+    /// A reachability notification is requested (TS 23.502 §4.2.5.2).
+    pub(crate) reachability_requested: bool,
+    /// The subscription; shared.
+    pub subscription: Option<Arc<Subscription>>,
+    /// Nudm_SDM_Notification was received, and the change is to be applied.
+    pub(crate) subscription_stale: bool,
+    /// The operator has ordered its deregistration, for which it is being paged (TS 23.502 §4.2.2.3.3).
+    pub(crate) deregistration_requested: bool,
+}
+
+/// The security contexts and keys of a UE (TS 33.501 §3.1, §6.2).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UeSecurity {
+    /// The NAS security context in force.
+    pub current: Option<Box<NasSecurityContext>>,
+    /// The one that a security mode command proposes.
+    pub(crate) proposed: Option<Box<NasSecurityContext>>,
     /// K_AMF of the context in force, from which the AS keys are derived.
     pub(crate) k_amf: Option<KAmf>,
     /// Its key set identifier.
     pub ng_ksi: Option<NgKsi>,
+    /// The uplink COUNT that K_gNB is derived with (TS 33.501 §6.8.1.2.2).
+    pub(crate) as_count: Option<NasCount>,
     /// The AS key chain.
     pub(crate) next_hop: Option<Box<NextHop>>,
+    /// When the UE was authenticated with the present key. [`Instant::ZERO`]: the keys are doubtful.
+    pub(crate) authenticated_at: Option<Instant>,
+    /// Registrations since then.
+    pub(crate) registrations: u32,
+}
+
+/// Where a UE is, and where it may move.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UeLocation {
+    /// The tracking area where it was last seen.
+    pub tai: Option<Tai>,
+    /// The cell where it was last seen (TS 23.501 §5.4.7).
+    pub seen: Option<Seen>,
+    /// The tracking area has changed, and area restrictions are to be checked again (TS 23.501 §5.3.4.1.1, §5.6.5).
+    pub(crate) moved: bool,
+    /// The registration area: where the UE may move without registering, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
+    pub registration_area: Box<[Tai]>,
+    /// The operator's location requests.
+    pub(crate) requests: Option<Box<LocationRequests>>,
+}
+
+/// The slices of a UE.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UeSlices {
+    /// Those that it may use here.
+    pub allowed: Vec<SNssai>,
+    /// The last requested NSSAI.
+    pub(crate) requested: Box<[SNssai]>,
+    /// The changed slices are to be sent to the UE.
+    pub(crate) changed: bool,
+}
+
+/// What a UE's radio can do.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UeRadio {
+    /// UE radio capability, stored and returned unread (TS 23.501 §5.4.4.1).
+    #[serde(with = "octets::shared_or_none")]
+    pub capability: Option<Arc<[u8]>>,
+    /// Whether the radio supports IMS voice here.
+    pub(crate) voice_match: VoiceMatch,
+    /// gNBs' assistance data for paging.
+    pub(crate) paging_aid: Option<Box<PagingAid>>,
+}
+
+/// A UE on its way to another gNB or AMF.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Mobility {
     /// The target gNB of a handover, until the UE has arrived.
     pub target: Option<Box<Target>>,
+    /// The former gNB, while packets are still forwarded.
+    pub source: Option<Box<Source>>,
     /// The gNB where the UE is expected soon. Not part of a checkpoint, as the UE is not idle meanwhile.
     #[serde(skip)]
     pub(crate) predicted: Option<Box<PredictedHandover>>,
     /// The transfer of the UE to or from a peer AMF. Not part of a checkpoint, as the UE is not idle.
     #[serde(skip)]
     pub(crate) context_transfer: Option<Box<ContextTransfer>>,
-    /// The former gNB, while packets are still forwarded.
-    pub source: Option<Box<Source>>,
-    /// Recently released connections, whose gNBs may not know that yet.
-    pub(crate) recently_released: Option<Box<RecentlyReleased>>,
-    /// gNBs' assistance data for paging.
-    pub(crate) paging_aid: Option<Box<PagingAid>>,
-    /// The operator has ordered its deregistration, for which it is being paged (TS 23.502 §4.2.2.3.3).
-    pub(crate) deregistration_requested: bool,
-    /// A reachability notification is requested (TS 23.502 §4.2.5.2).
-    pub(crate) reachability_requested: bool,
-    /// The uplink COUNT that K_gNB is derived with (TS 33.501 §6.8.1.2.2).
-    pub(crate) as_count: Option<NasCount>,
 }
 
 impl AmfContext {
     /// The core was killed, and COUNTs may have been used that this context does not show: nothing is protected under its keys any more, and the UE
     /// is authenticated before it is served (TS 33.501 §6.4.3.1).
     pub(crate) fn keys_are_doubtful(&self) -> bool {
-        self.authenticated_at == Some(Instant::ZERO)
+        self.security.authenticated_at == Some(Instant::ZERO)
     }
 
     /// Negotiated reachability in idle mode.
@@ -122,14 +158,14 @@ impl AmfContext {
 
     /// The transfer to a peer AMF.
     pub(crate) fn outbound(&self) -> Option<&OutboundTransfer> {
-        match self.context_transfer.as_deref() {
+        match self.mobility.context_transfer.as_deref() {
             Some(ContextTransfer::Outbound(d)) => Some(d),
             _ => None,
         }
     }
 
     pub(crate) fn outbound_mut(&mut self) -> Option<&mut OutboundTransfer> {
-        match self.context_transfer.as_deref_mut() {
+        match self.mobility.context_transfer.as_deref_mut() {
             Some(ContextTransfer::Outbound(d)) => Some(d),
             _ => None,
         }
@@ -137,10 +173,10 @@ impl AmfContext {
 
     /// Ends the transfer: the UE stays. Skips COUNTs that the peer AMF may have used.
     pub(crate) fn take_outbound(&mut self) -> Option<OutboundTransfer> {
-        match *self.context_transfer.take_if(|b| matches!(**b, ContextTransfer::Outbound(_)))? {
+        match *self.mobility.context_transfer.take_if(|b| matches!(**b, ContextTransfer::Outbound(_)))? {
             ContextTransfer::Outbound(d) => {
                 if d.may_have_come() {
-                    self.security.iter_mut().for_each(|s| s.leave_out(PEER_AMF_DOWNLINK_COUNTS));
+                    self.security.current.iter_mut().for_each(|s| s.leave_out(PEER_AMF_DOWNLINK_COUNTS));
                 }
                 Some(d)
             }
@@ -150,7 +186,7 @@ impl AmfContext {
 
     /// The transfer from a peer AMF.
     pub(crate) fn inbound(&self) -> Option<&InboundTransfer> {
-        match self.context_transfer.as_deref() {
+        match self.mobility.context_transfer.as_deref() {
             Some(ContextTransfer::Inbound(a)) => Some(a),
             _ => None,
         }
@@ -249,7 +285,7 @@ pub(crate) const AREAS_MAX: usize = 16;
 
 /// The operator's location requests for a UE.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Locating {
+pub(crate) struct LocationRequests {
     /// The present location is requested, until this time.
     pub(crate) now: Option<Instant>,
     /// Each change of its cell.

@@ -35,7 +35,7 @@ impl UeContext {
             key
         };
         let k_amf = KAmf::new(key(2));
-        if let Some(security) = &mut ue.amf.security {
+        if let Some(security) = &mut ue.amf.security.current {
             let (ciphering, integrity, counts) =
                 (security.ciphering(), security.integrity(), security.counts());
             **security = NasSecurityContext::new(
@@ -47,25 +47,25 @@ impl UeContext {
                 counts,
             );
         }
-        ue.amf.k_amf = self.amf.k_amf.as_ref().map(|_| k_amf);
-        if let Some(next_hop) = &mut ue.amf.next_hop {
+        ue.amf.security.k_amf = self.amf.security.k_amf.as_ref().map(|_| k_amf);
+        if let Some(next_hop) = &mut ue.amf.security.next_hop {
             next_hop.nh = Nh::new(key(4));
         }
         // UEs have registered in the minute before.
         let earlier = number(6) % 60_000_000;
         let before = |at: Instant| Instant(at.0.saturating_sub(earlier));
-        ue.amf.seen.iter_mut().for_each(|seen| seen.at = before(seen.at));
-        ue.amf.authenticated_at = self.amf.authenticated_at.map(before);
+        ue.amf.location.seen.iter_mut().for_each(|seen| seen.at = before(seen.at));
+        ue.amf.security.authenticated_at = self.amf.security.authenticated_at.map(before);
         ue.amf.reachable_until = self.amf.reachable_until.map(|at| Instant(at.0 + number(6) % 60_000_000));
         for (i, session) in (7..).zip(ue.sessions.values_mut()) {
             let own = number(i);
-            session.ipv4 = session.ipv4.map(|_| Ipv4Addr::from_bits(own as u32));
-            session.ipv6 = session.ipv6.map(|_| Ipv6Addr::from_bits(u128::from(own) << 64));
-            session.interface_id = own.rotate_left(7).to_be_bytes();
+            session.address.ipv4 = session.address.ipv4.map(|_| Ipv4Addr::from_bits(own as u32));
+            session.address.ipv6 = session.address.ipv6.map(|_| Ipv6Addr::from_bits(u128::from(own) << 64));
+            session.address.interface_id = own.rotate_left(7).to_be_bytes();
             session.cp_seid = Seid(own.rotate_left(13));
             session.up_seid = session.up_seid.map(|_| Seid(own.rotate_left(29)));
             session.n3.iter_mut().for_each(|n3| n3.teid = Teid((own >> 32) as u32 | 1));
-            session.usage = (own >> 40, own >> 38);
+            session.usage.octets = (own >> 40, own >> 38);
         }
         ue
     }
@@ -89,9 +89,9 @@ mod tests {
             let ue = first.another(id, n.into(), supi(), Tmsi(n), &prf);
             let checkpoint = Checkpoint::of(&ue).expect("it is idle");
             assert!(checkpoint.context().is_ok(), "it is valid");
-            let k_amf = *ue.amf.k_amf.as_ref().unwrap().octets();
+            let k_amf = *ue.amf.security.k_amf.as_ref().unwrap().octets();
             let s = ue.sessions.values().next().unwrap();
-            assert!(seen.insert((k_amf, s.cp_seid, s.ipv4)));
+            assert!(seen.insert((k_amf, s.cp_seid, s.address.ipv4)));
             assert_eq!(ue.amf.subscription, first.amf.subscription);
         }
     }

@@ -6,6 +6,7 @@
 //! | `ue_context` | the whole UE context |
 //! | `amf_context`, `connection`, `handover`, `context_transfer` | the AMF's part |
 //! | `sm_context`, `qos_flow` | the SMF's part, one per PDU session |
+//! | `intermediate_upf` | UPFs between gNB and anchor |
 //! | `session_grant`, `veil_session` | the broker's grant, if the UE is a broker's user |
 //! | `subscription` | the subscription, from the UDM |
 
@@ -14,6 +15,7 @@ mod another;
 mod connection;
 mod context_transfer;
 mod handover;
+mod intermediate_upf;
 mod qos_flow;
 mod session_grant;
 mod sm_context;
@@ -21,13 +23,16 @@ mod subscription;
 mod ue_context;
 mod veil_session;
 
-pub use amf_context::{AmfContext, Seen};
+pub use amf_context::{AmfContext, Mobility, Seen, UeLocation, UeRadio, UeSecurity, UeSlices};
 pub use connection::{Connection, RELEASE_GRACE, Source};
 pub use handover::Target;
+pub use intermediate_upf::{IntermediateUpf, IntermediateUpfStage};
 pub use qos_flow::{FlowRule, Marks, QosFlow};
 pub use session_grant::SessionGrant;
 pub(crate) use session_grant::UsageReporting;
-pub use sm_context::{Counted, Modification, PendingChange, SmContext, Tunnel, UpState};
+pub use sm_context::{
+    Counted, Modification, PendingChange, SessionQos, SessionUsage, SmContext, Tunnel, UeAddress, UpState,
+};
 pub use subscription::{
     Ambr, Arp, MobilityRestrictions, Priority, ServiceArea, SessionTypes, SubscribedDnn, SubscribedSlice,
     Subscription,
@@ -35,8 +40,10 @@ pub use subscription::{
 pub use ue_context::UeContext;
 pub use veil_session::VeilSession;
 
-pub(crate) use amf_context::{ALLOWED_SLICES_MAX, AREAS_MAX, Locating, NextHop, Reach, Security, VoiceMatch};
-pub(crate) use connection::{PendingSetup, SetupUse};
+pub(crate) use amf_context::{
+    ALLOWED_SLICES_MAX, AREAS_MAX, LocationRequests, NextHop, PagingAid, Reach, Security, VoiceMatch,
+};
+pub(crate) use connection::{PendingSetup, RecentlyReleased, SetupUse};
 pub(crate) use context_transfer::{ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer};
 pub(crate) use handover::{Asked, By, Phase, PredictedHandover, PredictedRequest, QueuedPathSwitch};
 pub(crate) use qos_flow::{DEFAULT_QFI, DEFAULT_RULE};

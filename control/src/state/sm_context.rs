@@ -24,26 +24,10 @@ pub struct SmContext {
     pub dnn: Dnn,
     /// Its type, as granted.
     pub session_type: PduSessionType,
-    /// The UE's IPv4 address.
-    pub ipv4: Option<Ipv4Addr>,
-    /// The UE's /64 prefix.
-    pub ipv6: Option<Ipv6Addr>,
-    /// The interface identifier of its link-local address (TS 23.501 §5.8.2.2.3).
-    pub interface_id: [u8; 8],
-    /// 5QI of the default QoS flow.
-    pub five_qi: FiveQi,
-    /// Priority of the default QoS flow.
-    pub arp: Arp,
-    /// Session AMBR.
-    pub ambr: Ambr,
-    /// QoS flows beside the default one, as UE, gNB and UPF have them.
-    pub flows: Vec<QosFlow>,
-    /// The outer DSCPs of its packets to the gNB.
-    pub marks: Marks,
-    /// The pending change.
-    pub pending_change: Option<Box<PendingChange>>,
-    /// Packet filters that the UE supports (TS 24.501 §9.11.4.9).
-    pub filters_max: u16,
+    /// The addresses of the UE.
+    pub address: UeAddress,
+    /// Its QoS, as UE, gNB and UPF have it.
+    pub qos: SessionQos,
     /// The UPF that has it.
     pub upf: UpfId,
     /// The CP SEID.
@@ -70,22 +54,59 @@ pub struct SmContext {
     pub until: Instant,
     /// Always-on PDU session (TS 23.501 §5.6.13).
     pub always_on: bool,
-    /// The UE supports reflective QoS (RQoS, TS 24.501 §9.11.4.1).
-    pub reflects: bool,
     /// The UE supports integrity protection at full rate, not only at 64 kbit/s (TS 24.501 §9.11.4.7).
     pub full_rate_integrity: bool,
     /// The transaction of the 5GSM message that the UE is to complete.
     pub pti: Pti,
-    /// Octets that the UPF reported, uplink and downlink.
-    pub usage: (u64, u64),
-    /// The usage reports that are counted in it.
-    pub counted: Option<Box<Counted>>,
-    /// The part of it over a secondary RAT, uplink and downlink.
-    pub secondary_usage: Option<Box<(u64, u64)>>,
+    /// What was reported of its traffic.
+    pub usage: SessionUsage,
     /// An emergency session.
     pub emergency: bool,
     /// User plane security policy, for the lifetime of the session (TS 33.501 §6.6.1); none: the gNB decides.
     pub up_security: Option<UpSecurity>,
+}
+
+/// The addresses of a UE in one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UeAddress {
+    /// The IPv4 address.
+    pub ipv4: Option<Ipv4Addr>,
+    /// The /64 prefix.
+    pub ipv6: Option<Ipv6Addr>,
+    /// The interface identifier of its link-local address (TS 23.501 §5.8.2.2.3).
+    pub interface_id: [u8; 8],
+}
+
+/// The QoS of a session (TS 23.501 §5.7).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionQos {
+    /// 5QI of the default QoS flow.
+    pub five_qi: FiveQi,
+    /// Priority of the default QoS flow.
+    pub arp: Arp,
+    /// Session AMBR.
+    pub ambr: Ambr,
+    /// QoS flows beside the default one.
+    pub flows: Vec<QosFlow>,
+    /// The outer DSCPs of its packets to the gNB.
+    pub marks: Marks,
+    /// The pending change.
+    pub pending_change: Option<Box<PendingChange>>,
+    /// Packet filters that the UE supports (TS 24.501 §9.11.4.9).
+    pub filters_max: u16,
+    /// The UE supports reflective QoS (RQoS, TS 24.501 §9.11.4.1).
+    pub reflects: bool,
+}
+
+/// What UPF and gNB reported of a session's traffic, in octets, uplink and downlink.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionUsage {
+    /// By the UPF.
+    pub octets: (u64, u64),
+    /// The reports that are counted in it.
+    pub counted: Option<Box<Counted>>,
+    /// The part of it over a secondary RAT.
+    pub secondary: Option<Box<(u64, u64)>>,
 }
 
 impl SmContext {
@@ -106,7 +127,7 @@ impl SmContext {
 
     /// The flow with this identifier, except the default flow.
     pub fn flow(&self, qfi: Qfi) -> Option<&QosFlow> {
-        self.flows.iter().find(|f| f.qfi == qfi)
+        self.qos.flows.iter().find(|f| f.qfi == qfi)
     }
 }
 
@@ -157,8 +178,8 @@ pub struct PendingChange {
 impl PendingChange {
     /// The present state of a session.
     pub(crate) fn of(s: &SmContext) -> Self {
-        let (ambr, five_qi, arp) = (s.ambr, s.five_qi, s.arp);
-        Self { flows: s.flows.clone(), ambr, five_qi, arp, leaving: s.is_leaving() }
+        let (ambr, five_qi, arp) = (s.qos.ambr, s.qos.five_qi, s.qos.arp);
+        Self { flows: s.qos.flows.clone(), ambr, five_qi, arp, leaving: s.is_leaving() }
     }
 }
 

@@ -8,6 +8,7 @@ use whimbrel_ids::{Instant, PduSessionId, RanUeNgapId, Tmsi};
 
 use super::amf_context::AmfContext;
 use super::connection::Connection;
+use super::intermediate_upf::IntermediateUpf;
 use super::session_grant::SessionGrant;
 use super::sm_context::SmContext;
 use super::subscription::Subscription;
@@ -32,6 +33,8 @@ pub struct UeContext {
     pub grant: Option<Box<SessionGrant>>,
     /// The broker's grant, if the UE attached veiled.
     pub veil: Option<Box<VeilSession>>,
+    /// The N4 sessions at intermediate UPFs; none while anchors serve the UE's area.
+    pub intermediate_upfs: Vec<IntermediateUpf>,
     /// Running procedures.
     #[serde(skip)]
     pub(crate) lanes: Lanes,
@@ -48,6 +51,7 @@ impl UeContext {
             sessions: BTreeMap::new(),
             grant: None,
             veil: None,
+            intermediate_upfs: Vec::new(),
             lanes: Lanes::default(),
         }
     }
@@ -103,25 +107,26 @@ impl UeContext {
             ran_ue_ngap_id: Some(c.ran_ue_ngap_id),
         };
         // A predicted target that was asked has a connection too.
-        let predicted = self.amf.predicted.as_ref().filter(|p| p.request.is_some()).map(|p| &p.target);
-        let target = self.amf.target.as_deref().or(predicted).map(|t| N2Names {
+        let predicted =
+            self.amf.mobility.predicted.as_ref().filter(|p| p.request.is_some()).map(|p| &p.target);
+        let target = self.amf.mobility.target.as_deref().or(predicted).map(|t| N2Names {
             association: t.association,
             amf_ue_ngap_id: t.amf_ue_ngap_id,
             ran_ue_ngap_id: t.ran_ue_ngap_id,
         });
-        let source = self.amf.source.as_ref().and_then(|s| s.connection.as_ref());
+        let source = self.amf.mobility.source.as_ref().and_then(|s| s.connection.as_ref());
         [self.amf.connection.as_deref().map(of), target, source.map(of)]
     }
 
     /// Whether no procedure runs.
     pub fn is_idle(&self) -> bool {
-        self.lanes.idle() && self.amf.predicted.is_none()
+        self.lanes.idle() && self.amf.mobility.predicted.is_none()
     }
 
     /// Whether its stored form has all of it: what only running procedures need is not stored.
     pub(crate) fn is_complete_at_rest(&self) -> bool {
         self.is_idle()
-            && self.amf.context_transfer.is_none()
+            && self.amf.mobility.context_transfer.is_none()
             && self.amf.connection.as_ref().is_none_or(|c| c.pending_setups.is_empty())
             && self.sessions.values().all(|s| !s.departing)
     }
@@ -138,13 +143,14 @@ impl UeContext {
         batch.idle = self.is_idle();
         let [serving, target, _] = self.n2_names();
         (batch.connected, batch.target) = (serving, target);
-        batch.upfs = self.sessions.values().map(|s| s.upf).collect();
+        let intermediate = self.intermediate_upfs.iter().map(|i| i.upf);
+        batch.upfs = self.sessions.values().map(|s| s.upf).chain(intermediate).collect();
         let own = [
             self.lanes.next_deadline(),
             self.amf.reachable_until,
             self.amf.connection_until,
-            self.amf.source.as_ref().and_then(|s| s.until),
-            self.amf.predicted.as_ref().map(|p| p.until),
+            self.amf.mobility.source.as_ref().and_then(|s| s.until),
+            self.amf.mobility.predicted.as_ref().map(|p| p.until),
             self.leaving_until(),
             self.grant_until(),
         ];

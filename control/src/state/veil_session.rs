@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_veil::msg::SignedGrant;
 
+use super::Tunnel;
 use super::session_grant::UsageReporting;
 
 /// The grant of a veiled session. It names no user.
@@ -13,12 +14,14 @@ pub struct VeilSession {
     pub grant: SignedGrant,
     /// Octets that UPFs reported since it began, uplink and downlink, of all PDU sessions.
     pub used: (u64, u64),
+    /// The operator's LI function, to which copies of the UE's packets go.
+    pub copies_to: Option<Tunnel>,
 }
 
 impl VeilSession {
     /// One of which nothing was used.
     pub const fn new(grant: SignedGrant) -> Self {
-        Self { grant, used: (0, 0) }
+        Self { grant, used: (0, 0), copies_to: None }
     }
 
     /// The first moment at which it is not valid any more.

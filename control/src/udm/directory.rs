@@ -8,17 +8,107 @@ use whimbrel_nas::ie::{SchemeOutput, Suci};
 use whimbrel_security::aka;
 use whimbrel_security::{
     AuthenticationVector, EapAkaPrimeVector, EapIdentity, HomeNetworkKeys, ProtectionScheme, Rand,
-    ServingNetworkName, SqnState, SuciError,
+    ServingNetworkName, Sqn, SqnOffset, SqnState, SuciError,
 };
 
 use super::{AuthMethod, AuthenticationSubscription, Subscribers};
+use crate::compact::CompactMap;
 use crate::envelope::UeId;
 use crate::services::nudm::{Answer, AuthData, Identity, Request, Resynchronisation, UdmError, Vector};
 
 /// The entry of one subscriber.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Entry {
     registered: Option<UeId>,
     sqn: Option<SqnState>,
+}
+
+/// An IMSI in eight octets, in the order of SUPIs: how many digits, then their number.
+type Imsi = [u16; 4];
+
+/// An entry in 18 octets: slot and flags, generation, SQN offset, last SQN.
+type PackedEntry = [u16; 9];
+
+/// Flags of a packed entry above the 24 bits of the slot.
+const REGISTERED: u32 = 1 << 24;
+const HAS_SQN: u32 = 1 << 25;
+
+fn imsi(supi: Supi) -> Option<Imsi> {
+    let (len, value) = supi.digits().fold((0, 0), |(len, value), d| (len + 1, 10 * value + u64::from(d)));
+    (len > 0).then(|| split(len << 56 | value))
+}
+
+fn split(number: u64) -> [u16; 4] {
+    [48, 32, 16, 0].map(|shift| (number >> shift) as u16)
+}
+
+fn joined(parts: &[u16]) -> u64 {
+    parts.iter().fold(0, |number, part| number << 16 | u64::from(*part))
+}
+
+impl Entry {
+    fn pack(self) -> PackedEntry {
+        let ue = self.registered.unwrap_or(UeId { slot: 0, generation: 0 });
+        let sqn = self.sqn.unwrap_or(SqnState::new(SqnOffset::ZERO));
+        let flags =
+            u32::from(self.registered.is_some()) * REGISTERED + u32::from(self.sqn.is_some()) * HAS_SQN;
+        let head = split(u64::from(ue.slot | flags));
+        let (offset, last) = (split(sqn.offset.value()), split(sqn.last.value()));
+        [head[2], head[3], ue.generation, offset[1], offset[2], offset[3], last[1], last[2], last[3]]
+    }
+
+    fn unpack(packed: PackedEntry) -> Self {
+        let head = joined(&packed[..2]) as u32;
+        let ue = UeId { slot: head & (UeId::SLOTS - 1), generation: packed[2] };
+        let (offset, last) = (joined(&packed[3..6]), joined(&packed[6..]));
+        let sqn = SqnState { offset: SqnOffset::new(offset), last: Sqn::from_value(last) };
+        Self { registered: (head & REGISTERED != 0).then_some(ue), sqn: (head & HAS_SQN != 0).then_some(sqn) }
+    }
+}
+
+/// The entries of all subscribers that have one. Nearly all have an IMSI.
+#[derive(Default)]
+struct Entries {
+    by_imsi: CompactMap<Imsi, PackedEntry>,
+    others: BTreeMap<Supi, Entry>,
+}
+
+impl Entries {
+    fn get(&self, supi: Supi) -> Option<Entry> {
+        match imsi(supi) {
+            Some(imsi) => self.by_imsi.get(imsi).map(Entry::unpack),
+            None => self.others.get(&supi).copied(),
+        }
+    }
+
+    /// Sets the entry of a subscriber; one without content is removed.
+    fn set(&mut self, supi: Supi, entry: Entry) {
+        match (imsi(supi), entry == Entry::default()) {
+            (Some(imsi), false) => {
+                self.by_imsi.insert(imsi, entry.pack());
+            }
+            (Some(imsi), true) => {
+                self.by_imsi.remove(imsi);
+            }
+            (None, false) => {
+                self.others.insert(supi, entry);
+            }
+            (None, true) => {
+                self.others.remove(&supi);
+            }
+        }
+    }
+
+    /// The UEs of all that are registered, with their subscribers, in the order of SUPIs.
+    fn registered(&self) -> impl Iterator<Item = (Supi, UeId)> + '_ {
+        let by_imsi = self.by_imsi.iter().filter_map(|(imsi, packed)| {
+            let ue = Entry::unpack(packed).registered?;
+            let (len, value) = (u32::from(imsi[0] >> 8), joined(&imsi) & ((1 << 56) - 1));
+            let digits = (0..len).rev().map(|i| (value / 10u64.pow(i) % 10) as u8);
+            Some((Supi::from_digits(digits)?, ue))
+        });
+        by_imsi.chain(self.others.iter().filter_map(|(supi, e)| Some((*supi, e.registered?))))
+    }
 }
 
 /// Answers UEs' requests in the order in which the CTA delivers them.
@@ -26,7 +116,7 @@ pub struct Directory {
     home: PlmnId,
     keys: HomeNetworkKeys,
     serving_network: ServingNetworkName,
-    entries: BTreeMap<Supi, Entry>,
+    entries: Entries,
     /// How many of them are registered.
     registered: usize,
     /// The UEs counted in each slice that has a limit.
@@ -62,7 +152,7 @@ impl Directory {
             home,
             keys,
             serving_network: ServingNetworkName::new(home),
-            entries: BTreeMap::new(),
+            entries: Entries::default(),
             registered: 0,
             slices: BTreeMap::new(),
         }
@@ -70,15 +160,16 @@ impl Directory {
 
     /// The registered subscribers, and their slices.
     pub fn registrations(&self) -> Registrations {
-        let registered = self.entries.iter().filter_map(|(supi, e)| Some((*supi, e.registered?)));
-        Registrations { registered: registered.collect(), slices: self.slices.clone() }
+        Registrations { registered: self.entries.registered().collect(), slices: self.slices.clone() }
     }
 
     /// Takes over the snapshot of another directory.
     pub fn follow_from(&mut self, Registrations { registered, slices }: Registrations) {
-        let entry = |(supi, ue)| (supi, Entry { registered: Some(ue), sqn: None });
-        self.entries = registered.into_iter().map(entry).collect();
-        self.registered = self.entries.len();
+        self.entries = Entries::default();
+        self.registered = registered.len();
+        for (supi, ue) in registered {
+            self.entries.set(supi, Entry { registered: Some(ue), sqn: None });
+        }
         self.slices = slices;
     }
 
@@ -92,7 +183,7 @@ impl Directory {
 
     /// All registered UEs.
     pub fn all_registered(&self) -> impl Iterator<Item = UeId> + '_ {
-        self.entries.values().filter_map(|e| e.registered)
+        self.entries.registered().map(|(_, ue)| ue)
     }
 
     /// How many subscribers are registered.
@@ -102,7 +193,7 @@ impl Directory {
 
     /// The UE under which a subscriber is registered.
     pub fn registered(&self, supi: Supi) -> Option<UeId> {
-        self.entries.get(&supi)?.registered
+        self.entries.get(supi)?.registered
     }
 
     /// Answers one request of one UE.
@@ -201,7 +292,7 @@ impl Directory {
         subscribers: &mut impl Subscribers,
     ) -> Result<AuthData, UdmError> {
         let credentials = subscribers.authentication(supi)?;
-        let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
+        let mut entry = self.entries.get(supi).unwrap_or_default();
         let sqn = entry.sqn.get_or_insert_with(|| SqnState::new(credentials.sqn_offset));
         if let Some(Resynchronisation { rand, auts }) = resynchronisation {
             let moved = aka::resynchronise(&credentials.functions, &rand, &auts, sqn, now)
@@ -212,6 +303,7 @@ impl Directory {
         }
         let AuthenticationSubscription { functions, method, amf, .. } = &credentials;
         let (sqn, name) = (sqn.next(now), &self.serving_network);
+        self.entries.set(supi, entry);
         let vector = match method {
             AuthMethod::FiveGAka => {
                 Vector::FiveGAka(AuthenticationVector::generate(functions, rand, sqn, *amf, name).into())
@@ -252,21 +344,18 @@ impl Directory {
 
     /// The UE is no longer registered under this SUPI.
     fn give_up(&mut self, ue: UeId, supi: Supi) {
-        if let Some(entry) = self.entries.get_mut(&supi)
-            && entry.registered == Some(ue)
-        {
-            entry.registered = None;
+        if let Some(entry) = self.entries.get(supi).filter(|entry| entry.registered == Some(ue)) {
             self.registered -= 1;
-            if entry.sqn.is_none() {
-                self.entries.remove(&supi); // a broker's user, of which nothing is left
-            }
+            // Of a broker's user, nothing is left.
+            self.entries.set(supi, Entry { registered: None, ..entry });
         }
     }
 
     /// Returns the subscriber's former slot.
     fn register(&mut self, ue: UeId, supi: Supi) -> Option<UeId> {
-        let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
+        let mut entry = self.entries.get(supi).unwrap_or_default();
         let former = entry.registered.replace(ue);
+        self.entries.set(supi, entry);
         self.registered += usize::from(former.is_none());
         let superseded = former.filter(|&former| former != ue);
         if let Some(former) = superseded {
@@ -281,5 +370,41 @@ fn in_clear(identity: &Identity) -> Option<Supi> {
     match identity {
         Identity::Supi(supi) => Some(*supi),
         Identity::Suci(suci) => suci.plain_supi(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_packed_without_loss() {
+        let sqn = SqnState { offset: SqnOffset::new(u64::MAX), last: Sqn::from_value(0x1234_5678_9abc) };
+        let ue = UeId { slot: UeId::SLOTS - 1, generation: u16::MAX };
+        for registered in [None, Some(ue), Some(UeId { slot: 0, generation: 0 })] {
+            for sqn in [None, Some(sqn), Some(SqnState::new(SqnOffset::ZERO))] {
+                let entry = Entry { registered, sqn };
+                assert_eq!(Entry::unpack(entry.pack()), entry);
+            }
+        }
+        assert_eq!(size_of::<(Imsi, PackedEntry)>(), 26);
+    }
+
+    #[test]
+    fn subscribers_are_listed_in_the_order_of_their_supis_with_and_without_an_imsi() {
+        let nai = "nai-0123456789abcdef0123456789abcdef@example.org";
+        let supis = ["001010000000001", nai, "99970", "999700000000002", "001010000000000000"];
+        let mut supis: Vec<Supi> = supis.iter().filter_map(|s| s.parse().ok()).collect();
+        assert!(supis.len() >= 3 && supis.iter().any(|s| imsi(*s).is_none()));
+        let mut entries = Entries::default();
+        for (slot, supi) in (0..).zip(&supis) {
+            let ue = UeId { slot, generation: 1 };
+            entries.set(*supi, Entry { registered: Some(ue), sqn: None });
+            assert_eq!(entries.get(*supi).and_then(|e| e.registered), Some(ue));
+        }
+        supis.sort();
+        assert!(entries.registered().map(|(supi, _)| supi).eq(supis.iter().copied()));
+        supis.iter().for_each(|supi| entries.set(*supi, Entry::default()));
+        assert_eq!(entries.registered().count() + entries.by_imsi.len() + entries.others.len(), 0);
     }
 }

@@ -20,13 +20,13 @@
 //! - *Identity*: each process that has the key is of the cluster, and may claim in its hello to be any member. A key pair for each member would need
 //!   an authority that vouches for them, and nothing here could do that better than the file that the operator puts on each machine. So the machines
 //!   of a cluster trust each other, as the CPFs that hold the same UEs' keys must.
-//! - *Forward secrecy*: each link's keys come from an exchange of its own, so an attacker who gets the cluster's key later cannot read recorded
+//! - *Forward secrecy*: each link's keys come from an exchange of its own, so an attacker that gets the cluster's key later cannot read recorded
 //!   links. Each direction's key is replaced after 65,536 records (at most 4 GiB), by one that does not lead back.
 //! - *Replay*: records open only in their order, on their link. The greeting of a caller could be a recording; the link is up when the caller's first
 //!   record opens, and is pending until then.
 //! - *Not hidden*: that two addresses communicate, when, and how much. An attacker on the path can end a link, and nothing else.
 //! - *Memory*: the keys in force are wiped when their link ends. `snow` leaves intermediate values of the handshake in freed memory, and
-//!   frames pass through buffers that are used again: an attacker who can read this process's memory has what it holds.
+//!   frames pass through buffers that are used again: an attacker that can read this process's memory has what it holds.
 //!
 //! AES-GCM and not ChaCha20-Poly1305: all machines that this is built for have its instructions, and it took 351 ns instead of 1,766 ns for 600
 //! octets on one of them.

@@ -143,7 +143,7 @@ fn a_peer_without_the_key_is_rejected_and_gets_no_octet() {
     assert_eq!(b.links.counters().octets_out, 0);
 }
 
-/// An attacker between a caller and a listener, who can change what passes.
+/// An attacker between a caller and a listener that can change what passes.
 struct Between {
     at: SocketAddr,
     listener: TcpListener,

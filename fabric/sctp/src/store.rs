@@ -11,7 +11,7 @@
 //! **What remains.** A former owner checks `owner` after it has published the state that its packets depend on, and before it sends them. One
 //! that is stopped between that check and the system call sends one batch of packets later: its successor has read the state behind them, so
 //! to the peer they are packets that the network delayed. One that is stopped before it reads a socket may take one batch of packets from the
-//! successor, which peers send again. The memory of a generation is used again by the next but one: whoever starts successors has to end a
+//! successor, which peers send again. The memory of a generation is used again by the next but one: the starter of successors has to end a
 //! former owner, frozen or not, before it starts another one.
 
 use std::io;

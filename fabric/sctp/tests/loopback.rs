@@ -200,7 +200,7 @@ fn until_alone(t: &mut Transport) {
     }
 }
 
-#[test] // RFC 9260 §9.1: whoever stops does not leave a peer in the dark that has not acknowledged everything
+#[test] // RFC 9260 §9.1: an endpoint that stops first waits for the peer's acknowledgements
 fn a_stop_reaches_a_peer_that_left_data_unacknowledged() {
     for (mode, port) in [(Mode::Raw, 20200), (Mode::Udp, 20210)] {
         let Some((mut server, mut client, _)) = connected(mode, port) else { continue };

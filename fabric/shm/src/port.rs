@@ -119,7 +119,7 @@ const fn halves(word: u64) -> (u32, u32) {
 }
 
 impl<M: Memory> Port<M> {
-    /// Takes the area over from whichever process had it before.
+    /// Takes the area over from the process that had it before.
     pub fn open(memory: M, layout: Layout, own: usize) -> Self {
         let incarnation = (memory.load(layout.owner(own)) as u32).wrapping_add(1);
         let generation = memory.load(layout.generation(own)) as u32;

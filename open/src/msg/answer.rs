@@ -10,6 +10,7 @@ use super::grant::SignedGrant;
 use super::home::{Release, SignedChallenge};
 use super::request::{AnswerKey, TICKET_OCTETS, Ticket};
 use super::{MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use crate::causes;
 use crate::crypto::{
     PrivateKey, Seed, Sender, Share, SharedSecret, Signature, Signed, SigningKey, TAG_OCTETS, VerifyingKey,
     open,
@@ -145,7 +146,7 @@ impl OperatorOrders {
     pub fn seal(&self, share: &Share, key: &AnswerKey, seed: &Seed) -> Option<Box<[u8]>> {
         let mut sender = Sender::new(share, ORDERS_INFO, seed)?;
         let sealed = sender.seal(&self.to_octets(), &key.0);
-        Some([&sender.enc[..], &sealed].concat().into())
+        Some([&sender.enc()[..], &sealed].concat().into())
     }
 
     /// Opens them with T's ephemeral key. `None` if they were not sealed to it for the request that `key` names.
@@ -257,34 +258,6 @@ impl AnswerU {
     }
 }
 
-/// Declares an enumeration of one octet, and what operators read of each.
-macro_rules! causes {
-    ($(#[$doc:meta])* $name:ident, $ie:literal { $($(#[$d:meta])* $variant:ident = $v:literal, $text:literal;)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name { $($(#[$d])* $variant = $v,)+ }
-
-        impl $name {
-            /// All, in the order of their code points.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-                let unknown = r.error(DecodeErrorKind::Unknown, $ie);
-                match r.u8($ie)? {
-                    $($v => Ok(Self::$variant),)+
-                    _ => Err(unknown),
-                }
-            }
-        }
-
-        impl core::fmt::Display for $name {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.write_str(match self { $(Self::$variant => $text,)+ })
-            }
-        }
-    };
-}
-
 causes! {
     /// Why B refuses a request of an operator that it has authenticated. B signs it.
     RefusalCause, "refusal cause" {
@@ -322,7 +295,7 @@ causes! {
 }
 
 causes! {
-    /// Why B rejects what somebody sent it who is not authenticated as an operator. Not signed: a signed word would let
+    /// Why B rejects a message whose sender is not authenticated as an operator. Not signed: a signature would let
     /// anybody make U believe that B refused T's request.
     Rejection, "rejection cause" {
         /// The octets are no request.

@@ -21,7 +21,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Whether `now` lies in it.
+    /// Whether it contains `now`.
     pub fn contains(&self, now: Instant) -> bool {
         (self.from..=self.until).contains(&now.as_secs())
     }
@@ -36,7 +36,7 @@ impl Validity {
     }
 }
 
-/// Whom a certificate names.
+/// The holder of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// An operator, by its PLMN and NID.

@@ -427,7 +427,7 @@ impl Release {
     pub fn seal(&self, share: &Share, confirmation: &[u8; 32], seed: &Seed) -> Option<Box<[u8]>> {
         let mut sender = Sender::new(share, RELEASE_INFO, seed)?;
         let sealed = sender.seal(&self.to_octets(), confirmation);
-        Some([&sender.enc[..], &sealed].concat().into())
+        Some([&sender.enc()[..], &sealed].concat().into())
     }
 
     /// Opens it with T's ephemeral key. `None` if it was not sealed to it for the confirmation of this hash.

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 pub const TICKET_OCTETS: usize = 12 + 16 + 8 + TAG_OCTETS;
 
 /// A single-use ticket that B gives to U at an attach and takes back at the next: a request that carries one is answered before
-/// those that carry none. Nobody but B can read it.
+/// those that carry none. Only B can read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub [u8; TICKET_OCTETS]);
 
@@ -126,7 +126,7 @@ impl AuthReqU {
         vector: impl FnOnce(&[u8]) -> UserVector,
     ) -> Option<(Self, Exporter)> {
         let mut sender = Sender::new(&key.public, &Self::info(&broker, key.id), seed)?;
-        let mut request = Self { broker, key_id: key.id, ticket, enc: sender.enc, sealed: Box::new([]) };
+        let mut request = Self { broker, key_id: key.id, ticket, enc: sender.enc(), sealed: Box::new([]) };
         let head = request.head();
         let plain = Zeroizing::new(vector(&head).to_octets());
         request.sealed = sender.seal(&plain, &head).into();
@@ -247,7 +247,7 @@ impl AnswerKey {
 pub struct AuthReqT {
     /// U's request.
     pub request: AuthReqU,
-    /// Who T is.
+    /// T.
     pub certificate: Certificate,
     /// What T offers.
     pub terms: Terms,

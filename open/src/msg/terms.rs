@@ -77,7 +77,7 @@ pub struct QosOffer {
 }
 
 impl QosOffer {
-    /// Whether `qos` lies within the offer.
+    /// Whether the offer covers `qos`.
     pub fn covers(&self, qos: &Qos) -> bool {
         qos.ul_kbps <= self.ul_kbps_max
             && qos.dl_kbps <= self.dl_kbps_max

@@ -170,7 +170,7 @@ impl SignedReport {
     pub fn seal(&self, to: &EpochKey, seed: &Seed) -> Option<SealedReport> {
         let mut sender = Sender::new(&to.public, &info(to.id), seed)?;
         let sealed = sender.seal(&self.to_octets(), &[]).into();
-        Some(SealedReport { key_id: to.id, enc: sender.enc, sealed })
+        Some(SealedReport { key_id: to.id, enc: sender.enc(), sealed })
     }
 }
 

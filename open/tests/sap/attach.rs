@@ -198,7 +198,7 @@ fn a_user_with_a_ticket_is_served_before_a_flood_of_ten_times_as_many() {
     user.answer(&session.answer_u.to_octets(), NOW).unwrap().commit(user, &mut net.sim);
     let (_, request) = net.ask();
     let (_, asked) = net.pass(request, NOW);
-    // A ticket is good once: who copies it from the air comes with the others.
+    // A ticket is good once: a copy from the air has no precedence.
     assert!(net.broker.offer(from(1, 10), asked.clone(), NOW).is_none());
     assert!(net.broker.offer(from(1, 11), asked, NOW).is_none());
     assert_eq!(net.broker.admission().waiting(), (1, 11));

@@ -3,7 +3,7 @@
 use crate::messages::read_as_every_message;
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "what was kept lies in files")]
+#[allow(clippy::disallowed_methods, reason = "the kept corpus is in files")]
 fn messages_that_were_kept_are_understood_or_refused() {
     let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds");
     let folders = std::fs::read_dir(seeds).unwrap().map(|folder| folder.unwrap().path());

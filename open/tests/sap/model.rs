@@ -5,7 +5,7 @@
 //! It knows the identity of Alice, except where that identity's secrecy is judged, and may learn either the broker's epoch key at
 //! any time or an ephemeral key of Alice's after its session has begun. Honest are Alice, T1 and B.
 //!
-//! Terms are symbolic: a hash is what is hashed, a seal opens for who has the key, a signature covers the fields beside it.
+//! Terms are symbolic: a hash is what is hashed, a seal opens with its key, a signature covers the fields beside it.
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use whimbrel_open::msg::RefusalCause;
@@ -25,7 +25,7 @@ terms! {
     enum User { Alice, Eve }
     enum Op { T1, T2 }
     enum Bro { B, Mallory }
-    /// An ephemeral key, by who made it and in which of its runs.
+    /// An ephemeral key, by its owner and the run.
     enum Share { Alice(u8), T1(u8), Eve }
     /// The HPKE context of a request.
     enum Ctx { Alice(u8), Eve }
@@ -34,7 +34,7 @@ terms! {
     enum Ss { B(u8), Eve }
     struct AuthReq {
         pub(crate) bro: Bro, pub(crate) ctx: Ctx, pub(crate) user: User, pub(crate) to: Op, pub(crate) counter: u8, pub(crate) share: Share,
-        /// Who signed the fields above, with the encapsulated key of which context.
+        /// The signer of the fields above, and the context of the encapsulated key.
         pub(crate) signed_by: User, pub(crate) signed_ctx: Ctx,
     }
     struct Sig { pub(crate) by: Op, pub(crate) req: AuthReq, pub(crate) terms: u8, pub(crate) share: Share }

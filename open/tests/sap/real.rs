@@ -228,10 +228,10 @@ impl Real {
             Ctx::Eve => None,
         };
         let user = if req.user == User::Alice { ALICE } else { EVE };
-        let who = (user, id(req.to), u64::from(req.counter));
+        let identity = (user, id(req.to), u64::from(req.counter));
         let seed = seed("eve", self.made.len() as u64);
         let (made, _) = AuthReqU::seal(domain(name(req.bro)), &epoch, None, &seed, |head| {
-            copied.unwrap_or_else(|| UserVector::signed(head, who, [0; 16], eve().share(), &key("eve")))
+            copied.unwrap_or_else(|| UserVector::signed(head, identity, [0; 16], eve().share(), &key("eve")))
         })
         .unwrap();
         self.made.insert(req, made.clone());

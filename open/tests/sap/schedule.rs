@@ -94,11 +94,11 @@ impl Country {
         match choice {
             // A UE attaches somewhere, whatever became of its last try.
             0..4 => {
-                let (who, at, seed_of) = (self.below(usize::from(USERS)), self.below(2), self.random);
+                let (user_index, at, seed_of) = (self.below(usize::from(USERS)), self.below(2), self.random);
                 let id = self.operators[at].id();
                 let (attach, request) =
-                    UserAttach::begin(&mut self.sims[who], id, &seed("u", seed_of)).unwrap();
-                self.waiting[who] = Some(attach);
+                    UserAttach::begin(&mut self.sims[user_index], id, &seed("u", seed_of)).unwrap();
+                self.waiting[user_index] = Some(attach);
                 self.logs[at].push(Logged { request, begun: self.now, seed: seed_of, session: None });
                 self.ask(at, self.logs[at].len() - 1);
             }
@@ -170,12 +170,12 @@ impl Country {
             assert_eq!((&before.grant, &before.k_seaf), (&session.grant, &session.k_seaf), "the same answer");
         }
         let answer_u = session.answer_u.to_octets();
-        for who in 0..self.waiting.len() {
-            let Some(user) = &self.waiting[who] else { continue };
+        for user_index in 0..self.waiting.len() {
+            let Some(user) = &self.waiting[user_index] else { continue };
             let Ok(tentative) = user.answer(&answer_u, self.now) else { continue };
             assert_eq!(tentative.k_seaf(), &session.k_seaf);
-            let user = self.waiting[who].take().unwrap();
-            let at_user = tentative.commit(user, &mut self.sims[who]);
+            let user = self.waiting[user_index].take().unwrap();
+            let at_user = tentative.commit(user, &mut self.sims[user_index]);
             assert_eq!(at_user.grant, session.grant.grant);
             self.committed += 1;
         }

@@ -1,6 +1,6 @@
 //! Runs a scenario over real sockets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -70,6 +70,8 @@ pub struct RunnerConfig {
     pub hold: bool,
     /// How long the loop spins before it sleeps: for latencies without wake-ups, at the price of a busy core.
     pub spin: Duration,
+    /// Time that each message and each packet takes between a gNB and the core, in each direction.
+    pub hop_delay: Duration,
 }
 
 /// An observer of a run. All methods have defaults.
@@ -101,6 +103,10 @@ pub trait Watch {
     /// The token that the gNBs broadcast from now on, if it is another one: what their O&M gets from the core.
     fn token(&mut self) -> Option<Option<TokenHash>> {
         None
+    }
+    /// Whether UEs that are prepared wait before the first of them arrives.
+    fn holds(&mut self) -> bool {
+        false
     }
     /// Whether to stop the run now.
     fn stop(&mut self) -> bool {
@@ -171,6 +177,14 @@ pub fn run(config: &RunnerConfig, watch: &mut dyn Watch) -> Result<Vec<Report>, 
     Ok(runner.player.reports().to_vec())
 }
 
+/// What is on its way between a gNB and the core.
+enum OnTheWay {
+    Ngap(GnbId, Role, u16, Vec<u8>),
+    Gtpu(GnbId, (IpAddr, u16), Vec<u8>),
+    NgapToCore(GnbId, Role, u16, Vec<u8>),
+    GtpuToCore(GnbId, (IpAddr, u16), Vec<u8>),
+}
+
 struct Runner<'a> {
     config: &'a RunnerConfig,
     clock: Clock,
@@ -178,9 +192,12 @@ struct Runner<'a> {
     player: Player,
     devices: BTreeMap<(UeId, PduSessionId), SessionDevice>,
     started: bool,
+    held: bool,
     out: Outbox<Output>,
     events: Events,
     datagram: Vec<u8>,
+    /// The delay of all is the same, so that they arrive in their order.
+    on_the_way: VecDeque<(Instant, OnTheWay)>,
 }
 
 impl<'a> Runner<'a> {
@@ -204,9 +221,11 @@ impl<'a> Runner<'a> {
             player,
             devices: BTreeMap::new(),
             started: false,
+            held: false,
             out: Outbox::new(),
             events: Events::default(),
             datagram: vec![0; DATAGRAM_OCTETS_MAX],
+            on_the_way: VecDeque::new(),
         })
     }
 
@@ -245,7 +264,7 @@ impl<'a> Runner<'a> {
 
     /// Handles inputs and expired timers, and sends the outputs; returns whether there were any.
     fn turn(&mut self, now: Instant, watch: &mut dyn Watch) -> Result<bool, RunError> {
-        let mut worked = false;
+        let mut worked = self.arrive(now);
         if let Some(token) = watch.token() {
             for i in 0..self.sites.len() {
                 self.player.handle(now, Input::Broadcast(GnbId(i as u16), token), &mut self.out);
@@ -257,7 +276,10 @@ impl<'a> Runner<'a> {
             self.connect(now, i)?;
         }
         worked |= self.take_devices(now, watch)?;
-        if self.player.next_deadline().is_some_and(|at| at <= now) {
+        let was_held = std::mem::replace(&mut self.held, watch.holds());
+        self.player.hold(self.held);
+        let released = was_held && !self.held;
+        if released || self.player.next_deadline().is_some_and(|at| at <= now) {
             worked = true;
             self.player.handle(now, Input::Tick, &mut self.out);
         }
@@ -274,8 +296,64 @@ impl<'a> Runner<'a> {
         Ok(worked)
     }
 
+    /// Delivers what has been on its way for long enough. Returns whether there was anything.
+    fn arrive(&mut self, now: Instant) -> bool {
+        let mut arrived = false;
+        while self.on_the_way.front().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, what)) = self.on_the_way.pop_front()
+        {
+            arrived = true;
+            match what {
+                OnTheWay::Ngap(gnb, role, stream, octets) => {
+                    let octets = octets.as_slice();
+                    let input = match role {
+                        Role::Serving => Input::Ngap { gnb, stream, octets },
+                        Role::Further => Input::FurtherNgap { gnb, stream, octets },
+                    };
+                    self.player.handle(now, input, &mut self.out);
+                }
+                OnTheWay::Gtpu(gnb, source, datagram) => {
+                    let input = Input::Gtpu { gnb, source, datagram: &datagram };
+                    self.player.handle(now, input, &mut self.out);
+                }
+                OnTheWay::NgapToCore(gnb, role, stream, octets) => {
+                    self.ngap_leaves(now, gnb, role, stream, &octets);
+                }
+                OnTheWay::GtpuToCore(gnb, to, datagram) => self.gtpu_leaves(now, gnb, to, &datagram),
+            }
+        }
+        arrived
+    }
+
+    fn ngap_leaves(&mut self, now: Instant, gnb: GnbId, role: Role, stream: u16, octets: &[u8]) {
+        if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
+            site.send(now, role, stream, octets);
+        }
+    }
+
+    fn gtpu_leaves(&mut self, now: Instant, gnb: GnbId, to: (IpAddr, u16), datagram: &[u8]) {
+        if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
+            // Signalling that announces a tunnel is sent before packets in it.
+            if std::mem::take(&mut site.unflushed) {
+                site.transport.flush(now);
+            }
+            // A datagram that the kernel refuses is lost.
+            let _lost = site.gtp.send_to(datagram, to);
+        }
+    }
+
+    /// Whether what is sent takes a while: stored until it arrives.
+    fn takes_time(&mut self, now: Instant, what: impl FnOnce() -> OnTheWay) -> bool {
+        let delay = self.config.hop_delay;
+        if !delay.is_zero() {
+            self.on_the_way.push_back((now + delay, what()));
+        }
+        !delay.is_zero()
+    }
+
     fn take_sctp(&mut self, now: Instant, i: usize) -> Result<bool, RunError> {
-        let Self { sites, player, events, out, started, .. } = self;
+        let delay = self.config.hop_delay;
+        let Self { sites, player, events, out, started, on_the_way, .. } = self;
         let Some(site) = sites.get_mut(i) else { return Ok(false) };
         let gnb = GnbId(i as u16);
         site.transport.drain(now, events);
@@ -293,6 +371,11 @@ impl<'a> Runner<'a> {
                 }
                 Event::Data { association, stream, octets, .. } => {
                     let Some(role) = site.role(association) else { continue };
+                    if !delay.is_zero() {
+                        let message = OnTheWay::Ngap(gnb, role, stream, octets.to_vec());
+                        on_the_way.push_back((now + delay, message));
+                        continue;
+                    }
                     let input = match role {
                         Role::Serving => Input::Ngap { gnb, stream, octets },
                         Role::Further => Input::FurtherNgap { gnb, stream, octets },
@@ -325,6 +408,7 @@ impl<'a> Runner<'a> {
     }
 
     fn take_gtp(&mut self, now: Instant, i: usize) -> bool {
+        let (delay, gnb) = (self.config.hop_delay, GnbId(i as u16));
         let Some(site) = self.sites.get(i) else { return false };
         let mut taken = 0;
         while taken < DATAGRAMS_A_TURN {
@@ -332,7 +416,12 @@ impl<'a> Runner<'a> {
             taken += 1;
             let datagram = self.datagram.get(..n).unwrap_or_default();
             let source = (from.ip(), from.port());
-            self.player.handle(now, Input::Gtpu { gnb: GnbId(i as u16), source, datagram }, &mut self.out);
+            if !delay.is_zero() {
+                let packet = OnTheWay::Gtpu(gnb, source, datagram.to_vec());
+                self.on_the_way.push_back((now + delay, packet));
+                continue;
+            }
+            self.player.handle(now, Input::Gtpu { gnb, source, datagram }, &mut self.out);
         }
         taken > 0
     }
@@ -375,13 +464,17 @@ impl<'a> Runner<'a> {
         for output in out.drain() {
             match output {
                 Output::Ngap { gnb, stream, octets } => {
-                    if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
-                        site.send(now, Role::Serving, stream, &octets);
+                    if !self
+                        .takes_time(now, || OnTheWay::NgapToCore(gnb, Role::Serving, stream, octets.clone()))
+                    {
+                        self.ngap_leaves(now, gnb, Role::Serving, stream, &octets);
                     }
                 }
                 Output::FurtherNgap { gnb, stream, octets } => {
-                    if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
-                        site.send(now, Role::Further, stream, &octets);
+                    if !self
+                        .takes_time(now, || OnTheWay::NgapToCore(gnb, Role::Further, stream, octets.clone()))
+                    {
+                        self.ngap_leaves(now, gnb, Role::Further, stream, &octets);
                     }
                 }
                 Output::Associate(gnb, address) => {
@@ -395,13 +488,8 @@ impl<'a> Runner<'a> {
                     }
                 }
                 Output::Gtpu { gnb, to, datagram } => {
-                    if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
-                        // Signalling that announces a tunnel is sent before packets in it.
-                        if std::mem::take(&mut site.unflushed) {
-                            site.transport.flush(now);
-                        }
-                        // A datagram that the kernel refuses is lost.
-                        let _lost = site.gtp.send_to(&datagram, to);
+                    if !self.takes_time(now, || OnTheWay::GtpuToCore(gnb, to, datagram.clone())) {
+                        self.gtpu_leaves(now, gnb, to, &datagram);
                     }
                 }
                 Output::Packet(ue, session, packet) => {
@@ -497,7 +585,8 @@ impl<'a> Runner<'a> {
             .iter()
             .filter_map(Site::next_deadline)
             .chain(self.player.next_deadline())
-            .chain(devices);
+            .chain(devices)
+            .chain(self.on_the_way.front().map(|(at, _)| *at));
         let next = due.fold(until, Instant::min);
         let wait = next.since(self.clock.now());
         if wait.is_zero() {

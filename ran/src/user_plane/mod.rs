@@ -11,4 +11,4 @@ mod tests;
 
 pub use router::RouterAdvertisement;
 pub use stack::{Addresses, Outcome, Stack, Task, TaskError};
-pub use stream::{Stream, StreamConfig, StreamReport, StreamServer, Tracker};
+pub use stream::{Arrivals, Stream, StreamConfig, StreamReport, StreamServer, Tracker};

@@ -1,8 +1,7 @@
 //! A stream of numbered packets in both directions, to measure loss, reordering, duplication and gaps of a UE's user
 //! plane: the UE's end, and the end in the data network.
 //!
-//! Each side counts received packets. The data network sends its counts in each of its packets, so that the UE knows
-//! both directions. The protocol is a private one over UDP; all numbers are in network order.
+//! Each side counts received packets. Each sends its counts in each of its packets, so that both know both directions. The protocol is a private one over UDP; all numbers are in network order.
 
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
@@ -12,7 +11,7 @@ use whimbrel_ids::Instant;
 
 const MAGIC: [u8; 4] = *b"WBst";
 /// Octets of a UE's packet before its padding.
-const UPLINK_OCTETS: usize = 24;
+const UPLINK_OCTETS: usize = 48;
 /// Octets of a packet of the data network.
 const DOWNLINK_OCTETS: usize = 48;
 const IPV4_UDP_OCTETS: usize = 28;
@@ -40,6 +39,49 @@ pub struct Tracker {
     pub gap: Duration,
     last: Option<Instant>,
     window: u64,
+}
+
+/// What has become of packets of one direction, of several streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// Packets of which a later one has come, and those that have come themselves.
+    pub expected: u64,
+    /// Of these, those that have not come.
+    pub lost: u64,
+    /// Packets that came behind a later one.
+    pub reordered: u64,
+    /// Packets that came twice.
+    pub duplicated: u64,
+}
+
+impl Arrivals {
+    fn of(tracker: &Tracker) -> Self {
+        Self {
+            expected: tracker.next,
+            lost: tracker.next.saturating_sub(tracker.received),
+            reordered: tracker.reordered.into(),
+            duplicated: tracker.duplicated.into(),
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            expected: self.expected + other.expected,
+            lost: self.lost + other.lost,
+            reordered: self.reordered + other.reordered,
+            duplicated: self.duplicated + other.duplicated,
+        }
+    }
+
+    /// What has come since an earlier time. A packet that was lost then may have come late.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            expected: self.expected - earlier.expected,
+            lost: self.lost.saturating_sub(earlier.lost),
+            reordered: self.reordered - earlier.reordered,
+            duplicated: self.duplicated - earlier.duplicated,
+        }
+    }
 }
 
 impl Tracker {
@@ -89,8 +131,12 @@ pub struct StreamReport {
     pub downlink_sent: u64,
     /// Their results.
     pub downlink: Tracker,
+    /// From the start of the last handover to the UE's arrival at its target.
+    pub arrived: Option<Duration>,
     /// From the start of the last handover to the first packet that the UE got at its target.
     pub first_downlink: Option<Duration>,
+    /// The time without downlink packets in the last handover: from the last one before the UE's arrival to the first one after it.
+    pub silence: Option<Duration>,
 }
 
 impl StreamReport {
@@ -177,12 +223,15 @@ impl Stream {
     /// A handover of the UE begins.
     pub fn handover_begins(&mut self, now: Instant) {
         self.handover = Some((now, false));
-        self.report.first_downlink = None;
+        (self.report.arrived, self.report.first_downlink, self.report.silence) = (None, None, None);
     }
 
     /// The UE is at the target.
-    pub fn at_target(&mut self) {
-        self.handover.iter_mut().for_each(|(_, arrived)| *arrived = true);
+    pub fn at_target(&mut self, now: Instant) {
+        if let Some((began, arrived)) = &mut self.handover {
+            *arrived = true;
+            self.report.arrived = Some(now.since(*began));
+        }
     }
 
     /// Ends it.
@@ -225,6 +274,11 @@ impl Stream {
         payload.extend_from_slice(&self.id.to_be_bytes());
         payload.extend_from_slice(&self.number.to_be_bytes());
         payload.extend_from_slice(&argument.to_be_bytes());
+        let got = &self.report.downlink;
+        payload.extend_from_slice(&got.received.to_be_bytes());
+        payload.extend_from_slice(&got.next.to_be_bytes());
+        payload.extend_from_slice(&got.reordered.to_be_bytes());
+        payload.extend_from_slice(&got.duplicated.to_be_bytes());
         payload.resize(self.config.octets.saturating_sub(IPV4_UDP_OCTETS).max(UPLINK_OCTETS), 0);
         udp(self.local, self.config.server, &payload)
     }
@@ -238,9 +292,11 @@ impl Stream {
         let Some(m) = FromServer::parse(payload).filter(|m| m.id == self.id) else { return true };
         match m.kind {
             Kind::Data => {
+                let before = self.report.downlink.last;
                 self.report.downlink.take(now, m.number);
                 if let Some((began, _)) = self.handover.take_if(|(_, arrived)| *arrived) {
                     self.report.first_downlink = Some(now.since(began));
+                    self.report.silence = before.map(|before| now.since(before));
                 }
             }
             Kind::Stop if matches!(self.state, State::Stopping(_)) => {
@@ -321,6 +377,8 @@ struct Peer {
     id: u32,
     epoch: u8,
     tracker: Tracker,
+    /// What the UE has received, as it said last.
+    downlink: Tracker,
     interval: Duration,
     number: u64,
     /// When the next packet is due, if one is.
@@ -355,12 +413,20 @@ impl StreamServer {
         payload: &[u8],
         send: &mut dyn FnMut(SocketAddr, Vec<u8>),
     ) {
-        let Some((kind, epoch, interval, id, number, argument)) = from_ue(payload) else { return };
+        let Some((kind, epoch, interval, id, number, argument, downlink)) = from_ue(payload) else { return };
         if !self.peers.contains_key(&from) && self.peers.len() >= PEERS_MAX {
             return;
         }
-        let fresh =
-            || Peer { id, epoch, tracker: Tracker::default(), interval, number: 0, due: None, ring: false };
+        let fresh = || Peer {
+            id,
+            epoch,
+            tracker: Tracker::default(),
+            downlink: Tracker::default(),
+            interval,
+            number: 0,
+            due: None,
+            ring: false,
+        };
         let peer = self.peers.entry(from).or_insert_with(fresh);
         let armed = peer.due;
         if peer.id != id {
@@ -369,6 +435,10 @@ impl StreamServer {
         if peer.epoch != epoch {
             peer.epoch = epoch;
             peer.tracker.gap = Duration::ZERO;
+        }
+        // A packet that comes late says less.
+        if downlink.next >= peer.downlink.next {
+            peer.downlink = downlink;
         }
         match kind {
             Kind::Data => {
@@ -417,13 +487,26 @@ impl StreamServer {
         }
     }
 
+    /// What has become of the packets of streams with this interval: uplink, and downlink as the UEs said last.
+    pub fn arrivals(&self, interval: Duration) -> [Arrivals; 2] {
+        let of_these = self.peers.values().filter(|peer| peer.interval == interval);
+        of_these.fold(Default::default(), |[up, down], peer| {
+            [up.and(Arrivals::of(&peer.tracker)), down.and(Arrivals::of(&peer.downlink))]
+        })
+    }
+
+    /// The time between packets of a stream.
+    pub fn interval_of(&self, peer: &SocketAddr) -> Option<Duration> {
+        Some(self.peers.get(peer)?.interval)
+    }
+
     /// When [`StreamServer::tick`] is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 }
 
-type FromUe = (Kind, u8, Duration, u32, u64, u32);
+type FromUe = (Kind, u8, Duration, u32, u64, u32, Tracker);
 
 fn from_ue(payload: &[u8]) -> Option<FromUe> {
     let mut r = Numbers(payload);
@@ -435,7 +518,15 @@ fn from_ue(payload: &[u8]) -> Option<FromUe> {
     let interval = Duration::from_millis(u64::from(u16::from_be_bytes(r.array()?)).max(1));
     let id = u32::from_be_bytes(r.array()?);
     let number = u64::from_be_bytes(r.array()?);
-    Some((Kind::parse(kind)?, epoch, interval, id, number, u32::from_be_bytes(r.array()?)))
+    let argument = u32::from_be_bytes(r.array()?);
+    let downlink = Tracker {
+        received: u64::from_be_bytes(r.array()?),
+        next: u64::from_be_bytes(r.array()?),
+        reordered: u32::from_be_bytes(r.array()?),
+        duplicated: u32::from_be_bytes(r.array()?),
+        ..Tracker::default()
+    };
+    Some((Kind::parse(kind)?, epoch, interval, id, number, argument, downlink))
 }
 
 /// An IPv4 packet with a UDP datagram without checksum (RFC 768).
@@ -532,6 +623,11 @@ mod tests {
         assert!(stream.has_ended() && stream.next_deadline().is_none());
         assert_eq!(stream.report().uplink_sent, 100);
         assert_eq!(stream.report().lost(), (0, 5));
+        // The server knows both directions, too; of other streams, nothing.
+        let [up, down] = server.arrivals(20 * MS);
+        assert_eq!((up.expected, up.lost, down.lost, down.duplicated), (100, 0, 5, 0));
+        assert_eq!(down.since(Arrivals { lost: 4, ..Arrivals::default() }).lost, 1);
+        assert_eq!(server.arrivals(10 * MS), [Arrivals::default(); 2]);
         assert_eq!(server.next_deadline(), None);
         // One packet later, on request; garbage is ignored.
         let ring = stream.ring(300 * MS);

@@ -195,6 +195,7 @@ fn goes_on(end: End) {
         namespace: None,
         hold: false,
         spin: Duration::from_micros(50),
+        hop_delay: Duration::ZERO,
     };
     let done = AtomicBool::new(false);
     let mut network = Network::new(&fleet);

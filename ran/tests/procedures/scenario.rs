@@ -183,6 +183,32 @@ fn what_ues_do_before_is_not_measured() {
     assert_eq!(took, Duration::from_millis(400 + 900 + 950));
 }
 
+#[test]
+fn prepared_ues_arrive_when_they_are_no_longer_held() {
+    let mut world = World::new(BEFORE);
+    world.player.hold(true);
+    let mut out = Outbox::new();
+    world.player.start(world.now, &mut out);
+    world.take(out);
+    world.arrive();
+    while let Some(due) = world.player.next_deadline().filter(|due| due.since(NOW) < Duration::from_secs(60))
+    {
+        world.now = world.now.max(due);
+        world.input(Input::Tick);
+    }
+    assert_eq!(world.player.progress(), (5, 0, 0), "all are prepared, and none has arrived");
+    world.now = NOW + Duration::from_secs(90);
+    world.player.hold(false);
+    world.input(Input::Tick);
+    let begun = world.now;
+    while !world.player.is_done() {
+        world.now = world.now.max(world.player.next_deadline().expect("something is due"));
+        world.input(Input::Tick);
+    }
+    let arrived: Vec<u64> = world.player.reports().iter().map(|r| r.arrived).collect();
+    assert_eq!((arrived, world.now.since(begun)), (vec![10, 20], Duration::from_millis(900 + 950)));
+}
+
 #[test] // TS 38.413 §8.7.7.2: the half that is asked for is kept away, and has not failed
 fn ues_that_an_overloaded_amf_does_not_want_are_counted_for_themselves() {
     let mut world = World::new(r#"{"ues": 20, "steps": ["register"], "arrival": {"rate": 10}}"#);
@@ -366,6 +392,7 @@ fn over_sockets(mode: Mode) {
         namespace: None,
         hold: false,
         spin: Duration::from_micros(50),
+        hop_delay: Duration::ZERO,
     };
     let done = std::sync::atomic::AtomicBool::new(false);
     let mut network = Network::new(&fleet);

@@ -109,6 +109,11 @@ impl Cpf {
         self.shard.rest_counters()
     }
 
+    /// Whether a UE is stored as a record.
+    pub(crate) fn is_at_rest(&self, ue: UeId) -> bool {
+        self.shard.is_at_rest(ue)
+    }
+
     /// A UE's state, if no procedure of it runs.
     pub(crate) fn checkpoint(&self, ue: UeId) -> Option<Checkpoint> {
         match self.shard.is_at_rest(ue) {
@@ -184,8 +189,10 @@ fn cleanup_batch(
         .chain(begun)
         .map(|(association, release)| Effect::N2 { association, octets: release.to_vec() });
     let sessions = remains.into_iter().flat_map(|p| p.sessions.values());
+    let at_anchors = sessions.filter_map(|s| Some((s.upf, s.up_seid?)));
+    let intermediate = remains.into_iter().flat_map(|p| &p.intermediate_upfs).map(|i| (i.upf, i.up_seid));
     let deletions =
-        sessions.filter_map(|s| Some(Effect::N4 { upf: s.upf, octets: smf::deletion(s.up_seid?) }));
+        at_anchors.chain(intermediate).map(|(upf, seid)| Effect::N4 { upf, octets: smf::deletion(seid) });
     let deregistration = subject.supi.map(|supi| Effect::Udm(Request::Deregister(supi)));
     let effects = releases.chain(deletions).chain(deregistration);
     Batch {

@@ -1,6 +1,6 @@
 //! A CPF of a region: primary of some UEs, backup of others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -20,6 +20,10 @@ struct Served {
     clock: u64,
     /// The checkpoint that its backups were sent last, from which the next delta starts. `None`: the next one goes out whole.
     sent: Option<Checkpoint>,
+    /// The UE rests, and its record is that checkpoint: `sent` is made of it when it is needed.
+    sent_rests: bool,
+    /// Its checkpoint is among those that may rest.
+    listed: bool,
     /// Inputs in a trial, and those that wait behind them.
     held: Option<Held>,
 }
@@ -48,6 +52,9 @@ const HELD_MAX: usize = 64;
 /// UEs whose checkpoint is asked for again on the next link if this one ends: more than a link can lose. Others are asked for once.
 const ASKED_MAX: usize = 65_536;
 
+/// Checkpoints that were sent and are looked at after a message, whether their UEs rest: some hundred nanoseconds.
+const RESTING_PER_MESSAGE: usize = 4;
+
 /// UEs of a portion when something is sent for all: some ten microseconds.
 const PORTION: usize = 64;
 
@@ -69,6 +76,8 @@ pub struct ReplicatedCpf {
     served: BTreeMap<UeId, Served>,
     /// Holds the fact that a checkpoint is due, not the checkpoint: it is made when it may leave, after the outputs.
     primary: Primary<Option<Checkpoint>>,
+    /// UEs with a checkpoint that was sent, each once.
+    sent: VecDeque<UeId>,
     holdings: HeldCheckpoints<Checkpoint>,
     /// UEs of which a delta had no base here: the CPF that was asked for the whole checkpoint, and its clock.
     asked: BTreeMap<UeId, (CpfId, u64)>,
@@ -91,6 +100,7 @@ impl ReplicatedCpf {
             code: CodeVersion::own(),
             served: BTreeMap::new(),
             primary: Primary::default(),
+            sent: VecDeque::new(),
             holdings: HeldCheckpoints::default(),
             asked: BTreeMap::new(),
             refused: 0,
@@ -131,6 +141,11 @@ impl ReplicatedCpf {
     /// Number of UEs of which it is the primary.
     pub fn serves(&self) -> usize {
         self.served.len()
+    }
+
+    /// Number of its UEs whose last checkpoint is in memory beside their contexts.
+    pub fn checkpoints_of_its_ues(&self) -> usize {
+        self.served.values().filter(|served| served.sent.is_some()).count()
     }
 
     /// Number of checkpoints that it holds as a backup.
@@ -236,10 +251,29 @@ impl ReplicatedCpf {
                 Some(delta) => PeerMessage::Delta { term, delta },
                 None => PeerMessage::State(State { ue, term, clock, state: state.clone() }),
             };
-            served.sent = Some(state);
+            (served.sent, served.sent_rests) = (Some(state), false);
+            if !std::mem::replace(&mut served.listed, true) {
+                self.sent.push_back(ue);
+            }
             #[cfg(feature = "experiments")]
             served.sent.take_if(|_| self.only_whole_states);
             out.peers.extend(served.backups.iter().map(|&to| (to, message.clone())));
+        }
+        self.forget_checkpoints_of_ues_at_rest();
+    }
+
+    fn forget_checkpoints_of_ues_at_rest(&mut self) {
+        for _ in 0..self.sent.len().min(RESTING_PER_MESSAGE) {
+            let Some(ue) = self.sent.pop_front() else { return };
+            let Some(served) = self.served.get_mut(&ue) else { continue };
+            let is_last = served.sent.as_ref().is_some_and(|sent| sent.clock() == served.clock);
+            if is_last && self.cpf.is_at_rest(ue) {
+                (served.sent, served.sent_rests, served.listed) = (None, true, false);
+            } else if served.sent.is_some() {
+                self.sent.push_back(ue);
+            } else {
+                served.listed = false;
+            }
         }
     }
 
@@ -330,7 +364,8 @@ impl ReplicatedCpf {
     /// The checkpoint of a UE that was sent to its backups last, if `backup` is one of them.
     fn sent(&self, ue: UeId, backup: CpfId) -> Option<State> {
         let served = self.served.get(&ue).filter(|s| s.backups.contains(&backup))?;
-        let state = served.sent.clone()?;
+        let of_record = || self.cpf.checkpoint(ue).filter(|_| served.sent_rests);
+        let state = served.sent.clone().or_else(of_record)?;
         Some(State { ue, term: served.term, clock: state.clock(), state })
     }
 
@@ -383,7 +418,16 @@ impl ReplicatedCpf {
                 out.up.push(CpfReport::CheckpointUnusable { ue, term });
                 return; // no input of the UE is run here
             };
-            self.served.insert(ue, Served { term, backups: Vec::new(), clock, sent: None, held: None });
+            let served = Served {
+                term,
+                backups: Vec::new(),
+                clock,
+                sent: None,
+                sent_rests: false,
+                listed: false,
+                held: None,
+            };
+            self.served.insert(ue, served);
             if let Some(unstored) = &mut self.unstored {
                 unstored.insert(ue);
             }
@@ -392,13 +436,13 @@ impl ReplicatedCpf {
         let Some(served) = self.served.get_mut(&ue) else { return };
         (served.term, served.backups) = (term, backups);
         if served.backups.is_empty() {
-            served.sent = None;
+            (served.sent, served.sent_rests) = (None, false);
             return;
         }
         // Its backups, of which some may be new, get the current checkpoint. While a procedure runs, that is the one sent last: the log
         // leads on from there, and this CPF may be lost before the procedure ends.
         if let Some(state) = self.cpf.checkpoint(ue) {
-            served.sent = None;
+            (served.sent, served.sent_rests) = (None, false);
             self.primary.again(ue, served.clock, Some(state));
         } else if let Some(state) = &served.sent {
             let state = State { ue, term, clock: state.clock(), state: state.clone() };
@@ -423,6 +467,9 @@ impl ReplicatedCpf {
         }
         if envelope.clock > served.clock + 1 {
             return self.refuse(envelope, out); // this CPF lacks a state that it had acknowledged
+        }
+        if std::mem::take(&mut served.sent_rests) {
+            served.sent = self.cpf.checkpoint(ue);
         }
         served.clock = envelope.clock;
         if let Some(unstored) = &mut self.unstored {

@@ -943,6 +943,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
+    /// Of how many UEs each CPF is primary and backup; `None` if more than `ues_max` would have to be counted.
+    pub fn ues_of_cpfs(&self, ues_max: usize) -> Option<BTreeMap<CpfId, (u64, u64)>> {
+        let mut counts: BTreeMap<CpfId, (u64, u64)> = BTreeMap::new();
+        let Service::Region(cpfs) = &self.service else { return Some(counts) };
+        if cpfs.ledgers.len() > ues_max {
+            return None;
+        }
+        for ledger in cpfs.ledgers.values() {
+            counts.entry(ledger.assignment().0).or_default().0 += 1;
+            ledger.backups().for_each(|backup| counts.entry(backup).or_default().1 += 1);
+        }
+        Some(counts)
+    }
+
     /// UEs that would be lost with their primary, as far as known. Not zero while a lost CPF is being replaced.
     pub fn without_backup(&self) -> usize {
         match &self.service {

@@ -171,12 +171,14 @@ pub enum UpfChange {
     Silent,
     /// It answers again, and its sessions are intact.
     Back,
-    /// It restarted, or did not answer for too long: its sessions are gone.
+    /// It did not answer for too long, or is not back in time after a restart: its sessions are gone.
     Lost,
     /// It asks for the release of the association (TS 29.244 §6.2.8.3).
     Leaving,
     /// The association was released.
     Released,
+    /// It restarted: it gets its sessions again when it is connected (TS 23.527 §4.3).
+    Restarted,
 }
 
 /// Observes inputs and their batches: recording, replay checks, logs.

@@ -40,7 +40,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let (open, veil) = (self.config.open.as_ref(), self.config.veil.as_ref());
         let per_s = match &request {
             Request::Sap(_) => open.map_or(0, |open| open.questions_per_gnb),
-            Request::Veil(_) => veil.map_or(0, |veil| veil.questions_per_gnb),
+            Request::Veil(_) | Request::VeilHome(_) => veil.map_or(0, |veil| veil.questions_per_gnb),
         };
         if self.questions.take(now, gnb, per_s) {
             return out.brokers.push((ue, to, request));

@@ -154,11 +154,24 @@ pub struct Restored {
     pub refused: usize,
 }
 
-/// UEs that were restored and have had no input yet: they wait for a CPF, and their sessions for their UPFs.
+/// UEs that were restored and have had no input yet: they wait for a CPF, and their sessions for their UPFs. So do the sessions of a UPF that has
+/// restarted.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Restoring {
     ues: bool,
     upfs: UpfSet,
+}
+
+impl Restoring {
+    /// Sessions are restored when this UPF is connected.
+    pub(super) fn awaits(&mut self, upf: UpfId) {
+        self.upfs = self.upfs.union([upf].into_iter().collect());
+    }
+
+    /// They are not: the UPF does not come back.
+    pub(super) fn forget(&mut self, upf: UpfId) {
+        self.upfs.remove(upf);
+    }
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut, RangeInclusive};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize, Serializer};
-use whimbrel_control::{AssociationId, Batch, N2Names, Output, Prf, RELEASE_GRACE, UeId, UpfSet};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use whimbrel_control::{
+    AssociationId, Batch, CompactMap, N2Names, Output, Prf, RELEASE_GRACE, SlotTable, UeId, UpfSet,
+};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
 /// What the CTA stores of one UE. Most UEs are idle: what only others have is in a box.
@@ -16,17 +18,19 @@ pub(super) struct Entry {
     time: Instant,
     /// [`Instant::FAR_FUTURE`]: none.
     deadline: Instant,
-    /// The last connection of the slot's former UE, and when that UE was released.
-    former: (u16, Instant),
+    /// When the slot's former UE was released.
+    former_until: Instant,
     /// Digest of the message that began its connection.
     first: u64,
     radio: Radio,
     /// The gNBs of its former connections.
     left: Left,
-    /// The association of its last message.
-    heard_on: Option<AssociationId>,
-    /// The downlink NAS COUNT that was used last.
-    downlink_count: Option<u32>,
+    /// The association of its last message; [`Left::NONE`]: none.
+    heard_on: AssociationId,
+    /// The downlink NAS COUNT that was used last; [`NO_COUNT`]: none.
+    downlink_count: u32,
+    /// The last connection of the slot's former UE.
+    former: u16,
     generation: u16,
     /// Distinguishes the N2 connections of one slot within the AMF-UE-NGAP-ID.
     connection: u16,
@@ -41,7 +45,10 @@ pub(super) struct Entry {
     used: bool,
 }
 
-const _: () = assert!(size_of::<Entry>() <= 104, "what an idle UE takes");
+/// No NAS COUNT: these have 24 bits.
+const NO_COUNT: u32 = u32::MAX;
+
+const _: () = assert!(size_of::<Entry>() <= 88, "what an idle UE takes");
 
 /// What the CTA stores of a UE that is at a gNB, or is not authenticated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,17 +151,17 @@ impl From<Entry> for StoredEntry {
             named: e.named,
             used: e.used,
             unauthenticated_at,
-            former: e.former,
+            former: (e.former, e.former_until),
             at,
             first: e.first,
             target,
             made,
             upfs: e.upfs,
-            heard_on: e.heard_on,
+            heard_on: e.heard_on(),
             stream: e.stream,
             elsewhere,
             left: e.left.0.map(|association| Some(association).filter(|a| *a != Left::NONE)),
-            downlink_count: e.downlink_count,
+            downlink_count: e.downlink_count(),
             clock: e.clock,
             time: e.time,
             deadline: e.deadline(),
@@ -170,12 +177,13 @@ impl From<StoredEntry> for Entry {
             clock: e.clock,
             time: e.time,
             deadline: e.deadline.unwrap_or(Instant::FAR_FUTURE),
-            former: e.former,
+            former: e.former.0,
+            former_until: e.former.1,
             first: e.first,
             radio: Radio((held != Radio::NOWHERE).then(|| held.into())),
             left: Left(e.left.map(|association| association.unwrap_or(Left::NONE))),
-            heard_on: e.heard_on,
-            downlink_count: e.downlink_count,
+            heard_on: e.heard_on.unwrap_or(Left::NONE),
+            downlink_count: e.downlink_count.unwrap_or(NO_COUNT),
             generation: e.generation,
             connection: e.connection,
             upfs: e.upfs,
@@ -213,12 +221,13 @@ impl Entry {
             clock: 0,
             time: Instant::ZERO,
             deadline: Instant::FAR_FUTURE,
-            former: (0, Instant::ZERO),
+            former: 0,
+            former_until: Instant::ZERO,
             first: 0,
             radio: Radio::default(),
             left: Left::default(),
-            heard_on: None,
-            downlink_count: None,
+            heard_on: Left::NONE,
+            downlink_count: NO_COUNT,
             generation: 0,
             connection: 0,
             upfs: UpfSet::default(),
@@ -234,6 +243,14 @@ impl Entry {
         connection.into_iter().for_each(|names| self.left.add(names.association));
     }
 
+    fn heard_on(&self) -> Option<AssociationId> {
+        Some(self.heard_on).filter(|association| *association != Left::NONE)
+    }
+
+    fn downlink_count(&self) -> Option<u32> {
+        Some(self.downlink_count).filter(|count| *count != NO_COUNT)
+    }
+
     fn deadline(&self) -> Option<Instant> {
         Some(self.deadline).filter(|at| *at != Instant::FAR_FUTURE)
     }
@@ -242,9 +259,9 @@ impl Entry {
 /// Slots, found by index; free ones are reused oldest first, so that a late message meets a stale generation.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Slots {
-    entries: Vec<Entry>,
+    entries: SlotTable<Entry>,
     free: std::collections::VecDeque<u32>,
-    deadlines: BTreeSet<(Instant, u32)>,
+    deadlines: Deadlines,
     /// Connections by the gNB's names of them: a gNB has one connection of a name (TS 38.413 §9.3.3.2).
     by_ran: BTreeMap<(AssociationId, RanUeNgapId), u32>,
     /// UEs for which a gNB is a handover target or asks for the path.
@@ -253,6 +270,49 @@ pub(super) struct Slots {
     unauthenticated_ues: u32,
     /// Unauthenticated UEs by the gNB that brought them.
     unauthenticated_ues_on: BTreeMap<AssociationId, u32>,
+}
+
+/// The deadlines of UEs, each with the UE's slot, in order: twelve octets each.
+#[derive(Default)]
+struct Deadlines(CompactMap<[u32; 3], ()>);
+
+impl Deadlines {
+    fn insert(&mut self, at: Instant, slot: u32) {
+        self.0.insert([(at.0 >> 32) as u32, at.0 as u32, slot], ());
+    }
+
+    fn remove(&mut self, at: Instant, slot: u32) {
+        self.0.remove([(at.0 >> 32) as u32, at.0 as u32, slot]);
+    }
+
+    fn first(&self) -> Option<(Instant, u32)> {
+        self.0.first().map(Self::unpacked)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Instant, u32)> + '_ {
+        self.0.iter().map(Self::unpacked)
+    }
+
+    fn unpacked(([high, low, slot], ()): ([u32; 3], ())) -> (Instant, u32) {
+        (Instant(u64::from(high) << 32 | u64::from(low)), slot)
+    }
+}
+
+/// As a set of pairs is written.
+impl Serialize for Deadlines {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.iter().collect::<Vec<_>>())
+    }
+}
+
+impl<'de> Deserialize<'de> for Deadlines {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut deadlines = Self::default();
+        for (at, slot) in Vec::<(Instant, u32)>::deserialize(from)? {
+            deadlines.insert(at, slot);
+        }
+        Ok(deadlines)
+    }
 }
 
 /// A slot that is full of tags is 32 bits: 24 of slot, 8 of tag.
@@ -290,9 +350,9 @@ pub(super) struct StoredSlot {
 impl Slots {
     pub(super) fn new(tmsi_key: &[u8; 16]) -> Self {
         Self {
-            entries: Vec::new(),
+            entries: SlotTable::default(),
             free: std::collections::VecDeque::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: Deadlines::default(),
             by_ran: BTreeMap::new(),
             coming: BTreeSet::new(),
             tmsi: TmsiKey::from(*tmsi_key),
@@ -309,8 +369,8 @@ impl Slots {
     /// What is stored of a UE's slot.
     pub(super) fn stored(&self, ue: UeId) -> Option<StoredSlot> {
         let e = self.entries.get(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation)?;
-        let Entry { connection, tmsi_tag, downlink_count, .. } = *e;
-        Some(StoredSlot { ue, connection, tmsi_tag, downlink_count })
+        let Entry { connection, tmsi_tag, .. } = *e;
+        Some(StoredSlot { ue, connection, tmsi_tag, downlink_count: e.downlink_count() })
     }
 
     /// Begins with UEs of an earlier run, whose 5G-TMSIs were made with this key.
@@ -332,12 +392,12 @@ impl Slots {
         self.entries[ue.slot as usize] = Entry {
             generation: ue.generation,
             connection,
-            former: (connection, Instant::ZERO),
+            former: connection,
             tmsi_tag,
             named: true,
             used: true,
             upfs,
-            downlink_count: downlink_count.filter(|_| exact),
+            downlink_count: downlink_count.filter(|_| exact).unwrap_or(NO_COUNT),
             clock,
             ..Entry::vacant()
         };
@@ -345,14 +405,14 @@ impl Slots {
 
     /// All UEs are restored: the slots between theirs are free.
     pub(super) fn end_of_restoration(&mut self) {
-        let slots = (0u32..).zip(&self.entries);
+        let slots = (0u32..).zip(self.entries.iter());
         self.free = slots.filter(|(_, e)| !e.used).map(|(slot, _)| slot).collect();
     }
 
     /// Each UE has a deadline now.
     pub(super) fn all_due(&mut self, now: Instant) {
         let used: Vec<u32> =
-            (0u32..).zip(&self.entries).filter(|(_, e)| e.used).map(|(slot, _)| slot).collect();
+            (0u32..).zip(self.entries.iter()).filter(|(_, e)| e.used).map(|(slot, _)| slot).collect();
         used.into_iter().for_each(|slot| self.set_deadline(slot, Some(now)));
     }
 
@@ -374,8 +434,8 @@ impl Slots {
         delay: Duration,
         of: Option<AssociationId>,
     ) -> Option<UeId> {
-        let due = self.deadlines.range(..=(now + delay, u32::MAX)).take(REJECTED_SEARCHED_MAX);
-        let slot = due.map(|&(_, slot)| slot).find(|&slot| {
+        let due = self.deadlines.iter().take_while(|(at, _)| *at <= now + delay).take(REJECTED_SEARCHED_MAX);
+        let slot = due.map(|(_, slot)| slot).find(|&slot| {
             let e = &self.entries[slot as usize];
             e.radio.unauthenticated_at.is_some_and(|on| of.is_none_or(|of| of == on))
                 && e.deadline == e.time + delay
@@ -405,11 +465,11 @@ impl Slots {
         e.used = true;
         e.named = false;
         e.generation = e.generation.wrapping_add(1);
-        e.former = (e.connection, e.time);
+        (e.former, e.former_until) = (e.connection, e.time);
         let AtGnb { elsewhere, .. } = *e.radio;
         *e.radio = AtGnb { unauthenticated_at: Some(association), elsewhere, ..Radio::NOWHERE };
-        (e.clock, e.heard_on) = (0, None);
-        (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), Left::default(), None);
+        (e.clock, e.heard_on) = (0, Left::NONE);
+        (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), Left::default(), NO_COUNT);
         let generation = e.generation;
         self.unauthenticated_ues += 1;
         *self.unauthenticated_ues_on.entry(association).or_default() += 1;
@@ -508,7 +568,7 @@ impl Slots {
         let (tag, slot) = of_connection(id);
         let ue = self.occupant(slot)?;
         let e = &self.entries[slot as usize];
-        let since = |tag: u16| tag.wrapping_sub(e.former.0);
+        let since = |tag: u16| tag.wrapping_sub(e.former);
         let is_its = (1..=since(e.connection)).contains(&since(tag));
         (is_its || self.names(ue).any(|n| n.amf_ue_ngap_id == id)).then_some(ue)
     }
@@ -518,7 +578,7 @@ impl Slots {
     pub(super) fn has_just_left(&self, now: Instant, id: AmfUeNgapId) -> bool {
         let (tag, slot) = of_connection(id);
         self.entries.get(slot as usize).is_some_and(|e| {
-            let (last, left) = if e.used { e.former } else { (e.connection, e.time) };
+            let (last, left) = if e.used { (e.former, e.former_until) } else { (e.connection, e.time) };
             usize::from(last.wrapping_sub(tag)) <= LEFT_MAX && now.since(left) < RELEASE_GRACE
         })
     }
@@ -550,8 +610,8 @@ impl Slots {
         let e = self.entry(ue)?;
         e.connection = e.connection.wrapping_add(1);
         // A UE that stays long uses all tags in turn: the older half of them is free by then.
-        if e.connection.wrapping_sub(e.former.0) > u16::MAX / 2 {
-            e.former.0 = e.former.0.wrapping_add(1);
+        if e.connection.wrapping_sub(e.former) > u16::MAX / 2 {
+            e.former = e.former.wrapping_add(1);
         }
         let id = connection_id(e.connection, ue.slot);
         if e.radio.made.is_some_and(|(of_before, _)| of_before == id) {
@@ -607,27 +667,28 @@ impl Slots {
         let Some(e) = self.entry(ue) else { return true };
         batch.outputs.iter().all(|output| {
             let Some(count) = output.downlink_count else { return true };
-            let before = e.downlink_count.replace(count);
+            let before = e.downlink_count();
+            e.downlink_count = count;
             before.is_none_or(|before| before < count) || new_keys(output)
         })
     }
 
     /// The UEs, and the UPFs of each one's sessions.
     pub(super) fn sessions(&self) -> impl Iterator<Item = (UeId, UpfSet)> {
-        let used = (0u32..).zip(&self.entries).filter(|(_, e)| e.used);
+        let used = (0u32..).zip(self.entries.iter()).filter(|(_, e)| e.used);
         used.map(|(slot, e)| (UeId { slot, generation: e.generation }, e.upfs))
     }
 
     /// A message of the UE came over this association.
     pub(super) fn heard(&mut self, ue: UeId, association: AssociationId) {
         if let Some(e) = self.entry(ue) {
-            e.heard_on = Some(association);
+            e.heard_on = association;
         }
     }
 
     /// The association of the UE's last message.
     pub(super) fn heard_on(&self, ue: UeId) -> Option<AssociationId> {
-        self.entries.get(ue.slot as usize)?.heard_on
+        self.entries.get(ue.slot as usize)?.heard_on()
     }
 
     /// A gNB that does not serve the UE has sent PATH SWITCH REQUEST on this stream.
@@ -710,22 +771,22 @@ impl Slots {
             return;
         }
         if let Some(before) = former {
-            self.deadlines.remove(&(before, slot));
+            self.deadlines.remove(before, slot);
         }
         if let Some(at) = deadline {
-            self.deadlines.insert((at, slot));
+            self.deadlines.insert(at, slot);
         }
         e.deadline = deadline.unwrap_or(Instant::FAR_FUTURE);
     }
 
     /// The earliest deadline of a UE.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.first().map(|&(at, _)| at)
+        self.deadlines.first().map(|(at, _)| at)
     }
 
     /// Takes the next UE whose deadline has come.
     pub(super) fn due(&mut self, now: Instant) -> Option<UeId> {
-        let &(at, slot) = self.deadlines.first()?;
+        let (at, slot) = self.deadlines.first()?;
         if at > now {
             return None;
         }

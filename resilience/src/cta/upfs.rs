@@ -179,6 +179,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     match change {
                         UpfChange::Lost | UpfChange::Released => {
                             self.sessions_gone(upf);
+                            self.restoring.forget(upf);
+                            self.command_sessions_of(upf, Command::UpfRestarted(upf));
+                            self.command_sessions_of(upf, Command::LeaveUpf(upf));
+                        }
+                        UpfChange::Restarted => {
+                            self.sessions_gone(upf);
+                            self.restoring.awaits(upf);
                             self.command_sessions_of(upf, Command::UpfRestarted(upf));
                         }
                         UpfChange::Leaving => {

@@ -564,7 +564,7 @@ impl Membership {
         }
     }
 
-    /// A request failed. All records are asked for again, of whichever etcd answers.
+    /// A request failed. All records are asked for again, of any etcd that answers.
     fn failed(&mut self, now: Instant, why: String, out: &mut Outbox) {
         self.requests.flight = None;
         self.requests.watch = None;

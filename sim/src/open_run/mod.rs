@@ -121,6 +121,8 @@ const LOSSES_APART: Duration = Duration::from_secs(15);
 const BURSTS: u8 = 4;
 const BURSTS_APART: Duration = Duration::from_millis(200);
 const PACKETS_MAX: u64 = 100;
+/// Without faults nothing is in flight after so long: a message takes some milliseconds, and what it causes some more.
+const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 /// How long a user is suspected, and operators are found too dear.
 const REFUSES_FOR: Duration = Duration::from_secs(20);
 
@@ -643,6 +645,19 @@ impl OpenRun {
         }
         // T3580 repeats a request about a session five times.
         self.advance_to(self.now + Duration::from_secs(120));
+        self.verify_agreement();
+    }
+
+    /// All nodes of each operator agree, as soon as nothing is in flight: a UPF reports usage at any time, and the checkpoint behind that
+    /// input is a moment on its way.
+    fn verify_agreement(&mut self) {
+        let until = self.now + SETTLED_WITHIN;
+        while !self.operators.iter().all(|o| o.net.is_quiet())
+            && let Some(next) = self.operators.iter().filter_map(|o| o.net.next_event()).min()
+            && next <= until
+        {
+            self.advance_to(next);
+        }
         for operator in &self.operators {
             operator.net.check_invariants();
             assert_eq!(operator.net.agree(), Ok(()), "operator {}", operator.id);
@@ -742,5 +757,33 @@ fn served_by(config: &UeConfig, operator: OperatorId) -> UeConfig {
 fn lose_key(config: &mut UeConfig) {
     if let SuciSource::Sap(card) = &mut config.suci {
         card.sim.signing = key("another");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // a usage report is an input, and its checkpoint is on its way to the backup for some microseconds
+    fn nodes_are_compared_when_nothing_is_in_flight() {
+        let mut run = OpenRun::with_faults(1, OpenPlan::SMALL, 1, OpenFaults::none(), None);
+        for n in 0..run.subscribers.len() {
+            let ue = run.ue(n);
+            run.operators[run.subscribers[n].at].net.command(ue, Command::Register);
+        }
+        run.advance_to(run.now + Duration::from_secs(10));
+        let at = run.subscribers[0].at;
+        let ue = run.ue(0);
+        run.operators[at].net.command(ue, Command::PeriodicRegistration);
+        let ahead = |run: &OpenRun| run.operators[at].net.agree().is_err_and(|e| e.starts_with("clock of"));
+        for _ in 0..1_000 {
+            let next = run.operators[at].net.next_event().expect("there are timers");
+            run.advance_to(next);
+            if ahead(&run) {
+                break;
+            }
+        }
+        assert!(ahead(&run), "the primary is ahead of its backup for a moment");
+        run.verify_agreement();
     }
 }

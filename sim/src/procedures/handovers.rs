@@ -107,7 +107,9 @@ fn has_gone(net: &Sim, ue: UeIndex, was: &UeSnapshot) -> bool {
 }
 
 fn has_stayed(net: &Sim, ue: UeIndex, was: &UeSnapshot) -> bool {
-    net.gnb_of(ue) == was.gnb && all_flow(net, ue) && net.known(ue).is_some_and(|p| p.amf.target.is_none())
+    net.gnb_of(ue) == was.gnb
+        && all_flow(net, ue)
+        && net.known(ue).is_some_and(|p| p.amf.mobility.target.is_none())
 }
 
 fn last(net: &Sim, ue: UeIndex) -> whimbrel_ids::PduSessionId {

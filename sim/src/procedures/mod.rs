@@ -198,7 +198,7 @@ impl Sim {
 
 /// The flows that its first session has beside the default one.
 fn flows(ue: &UeContext) -> usize {
-    ue.sessions.values().next().map_or(0, |s| s.flows.len())
+    ue.sessions.values().next().map_or(0, |s| s.qos.flows.len())
 }
 
 const ARP: Arp = Arp { priority: 5, may_preempt: false, preemptable: true };

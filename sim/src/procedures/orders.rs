@@ -50,7 +50,7 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, _| {
             let session = first(net, ue);
-            net.known(ue).is_some_and(|p| p.sessions[&session].ambr.dl_kbps < 2000)
+            net.known(ue).is_some_and(|p| p.sessions[&session].qos.ambr.dl_kbps < 2000)
         },
     )
     .ordered(),
@@ -128,14 +128,14 @@ pub(super) static ALL: &[Procedure] = &[
             go_idle(net, ue);
         },
         |net, ue| order(net, ue, CoreCommand::Locate(Locate::Now)),
-        |net, ue, _| net.known(ue).is_some_and(|p| p.amf.seen.is_some()),
+        |net, ue, _| net.known(ue).is_some_and(|p| p.amf.location.seen.is_some()),
     )
     .ordered(),
     Procedure::new(
         "location reporting",
         connected,
         |net, ue| order(net, ue, CoreCommand::Locate(Locate::Now)),
-        |net, ue, _| net.known(ue).is_some_and(|p| p.amf.seen.is_some()),
+        |net, ue, _| net.known(ue).is_some_and(|p| p.amf.location.seen.is_some()),
     )
     .ordered(),
     Procedure::new(

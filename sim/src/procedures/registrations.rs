@@ -121,7 +121,7 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue| net.command(ue, Command::Register),
         |net, ue, _| {
-            let keys = net.known(ue).and_then(|p| p.amf.security.as_ref());
+            let keys = net.known(ue).and_then(|p| p.amf.security.current.as_ref());
             keys.is_some_and(|keys| keys.counts().uplink_next < 4)
         },
     ),

@@ -117,7 +117,7 @@ pub(crate) type End = (IpAddr, Teid);
 
 /// A packet for a session's UE: the tunnel that the UPF sends it into, and what the UPF sent before.
 pub(crate) fn downlink(net: &mut Sim, n: u8) -> (Option<End>, Vec<(End, u8)>) {
-    let address = context(net).sessions.get(&psi(n)).and_then(|s| s.ipv4).expect("an address");
+    let address = context(net).sessions.get(&psi(n)).and_then(|s| s.address.ipv4).expect("an address");
     let mut packet = vec![0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
     packet.extend(address.octets());
     packet.extend([0x10, 0, 0x10, 1, 0, 12, 0, 0, 1, 2, 3, 4]);

@@ -136,7 +136,7 @@ mod tests {
     fn one_clause() {
         assert_eq!(names("TS 24.501 §5.5.1.2.8 d: starts over"), ["24.501 5.5.1.2.8 d"]);
         assert_eq!(names("TS 23.502 §4.2.6"), ["23.502 4.2.6 "]);
-        assert_eq!(names("it begins anew (TS 24.501 §5.4.1.3.7 b). Then more, §9"), ["24.501 5.4.1.3.7 b"]);
+        assert_eq!(names("it begins again (TS 24.501 §5.4.1.3.7 b). Then more, §9"), ["24.501 5.4.1.3.7 b"]);
         assert_eq!(names("TS 33.501 Annex C.3.4.2: compression"), ["33.501 C.3.4.2 "]);
         assert_eq!(names("TS 24.501 §5.5.1.2.5 #22: congestion"), ["24.501 5.5.1.2.5 #22"]);
         assert_eq!(names("TS 38.413 §10.3.4.1A: unknown"), ["38.413 10.3.4.1A "]);

@@ -67,6 +67,102 @@ fn long_names_in_documents_exist() {
     assert!(unknown.is_empty(), "{}", unknown.join("\n"));
 }
 
+#[test] // CONTRIBUTING.md: each block of commands in the book is run by a test, or says why not
+fn each_block_of_commands_in_the_book_has_a_mark() {
+    let tree = Tree::read();
+    let mut unmarked = Vec::new();
+    let mut blocks = 0;
+    for page in tree.pages_of_the_book() {
+        let text = tree.text(&page);
+        let mut mark = "";
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            if line == "```sh" {
+                blocks += 1;
+                let is_run = mark.starts_with("<!-- run") && mark.ends_with("-->");
+                let reason = mark.strip_prefix("<!-- not run: ").and_then(|rest| rest.strip_suffix(" -->"));
+                if !is_run && reason.is_none_or(|reason| reason.trim().is_empty()) {
+                    unmarked.push(format!("{page}: below `{mark}`"));
+                }
+            }
+            mark = line;
+        }
+    }
+    assert!(blocks > 50, "{blocks} blocks were found");
+    assert!(unmarked.is_empty(), "tests/interop/book.py has the marks:\n{}", unmarked.join("\n"));
+}
+
+#[test] // docs/SUMMARY.md is the table of contents of the book
+fn the_book_has_every_document() {
+    let tree = Tree::read();
+    let pages: BTreeSet<String> = tree.pages_of_the_book().collect();
+    let missing: Vec<&String> = tree
+        .documents()
+        .filter(|d| d.starts_with("docs/") && !d.starts_with("docs/conformance/") && *d != "docs/SUMMARY.md")
+        .filter(|d| !pages.contains(*d))
+        .collect();
+    assert!(missing.is_empty(), "not in docs/SUMMARY.md: {missing:?}");
+}
+
+#[test] // a link in a document leads to a file, and its anchor to a heading
+fn links_in_documents_lead_somewhere() {
+    let tree = Tree::read();
+    let mut wrong = Vec::new();
+    for document in tree.documents() {
+        let folder = document.rsplit_once('/').map_or("", |(folder, _)| folder);
+        for target in links(&tree.text(document)) {
+            let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let path = if file.is_empty() { document.clone() } else { resolved(folder, file) };
+            if !path.is_empty() && !tree.paths.contains(path.trim_end_matches('/')) {
+                wrong.push(format!("{document}: {target}: there is no {path}"));
+            } else if !anchor.is_empty() && !headings(&tree.text(&path)).contains(anchor) {
+                wrong.push(format!("{document}: {target}: there is no such heading"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The targets of the links within the tree, outside of code.
+fn links(text: &str) -> Vec<String> {
+    let prose: String = text.split("```").step_by(2).collect();
+    let prose: String = prose.split('`').step_by(2).collect();
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets.filter(|t| !t.contains(':') && !t.contains(' ')).map(str::to_owned).collect()
+}
+
+/// A relative path from the root.
+fn resolved(folder: &str, file: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in file.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The anchors of a document's headings.
+fn headings(text: &str) -> BTreeSet<String> {
+    let prose = text.split("```").step_by(2);
+    let lines = prose.flat_map(str::lines).filter(|line| line.starts_with('#'));
+    lines.map(|line| anchor(line.trim_start_matches('#').trim())).collect()
+}
+
+/// The anchor that Markdown renderers give a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+#[test]
+fn an_anchor_has_neither_signs_nor_capitals() {
+    assert_eq!(anchor("A CPF (`whimbrel cpf --api`)"), "a-cpf-whimbrel-cpf---api");
+    assert_eq!(resolved("docs/ran", "../../store/README.md"), "store/README.md");
+    assert_eq!(links("a [b](c.md#d), `[e](f)` and [g](https://h)"), ["c.md#d"]);
+}
+
 /// The files and folders of this tree, as paths from its root.
 struct Tree {
     root: PathBuf,
@@ -98,6 +194,11 @@ impl Tree {
 
     fn text(&self, path: &str) -> String {
         fs::read_to_string(self.root.join(path)).expect("a file can be read")
+    }
+
+    /// The pages of the book, as paths from the root.
+    fn pages_of_the_book(&self) -> impl Iterator<Item = String> {
+        links(&self.text("docs/SUMMARY.md")).into_iter().map(|page| resolved("docs", &page))
     }
 
     /// Every document but the change log, which speaks of what is gone.

@@ -25,7 +25,7 @@ const PATIENCE_S: f64 = 12.0;
 const PAGED_AFTER: Duration = Duration::from_millis(60);
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What became of the canaries, for whoever looks on.
+/// What became of the canaries.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     pub(crate) completed: AtomicU64,
@@ -144,6 +144,7 @@ pub(crate) fn keep(ues: &[Subscription], seconds: f64, health: Arc<Health>, stop
         namespace: None,
         hold: false,
         spin: Duration::ZERO,
+        hop_delay: Duration::ZERO,
     };
     let waker = match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) {
         Ok(waker) => waker,

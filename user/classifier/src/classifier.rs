@@ -2,7 +2,7 @@
 //!
 //! A look-up reads every table (one line of tags, one block of at most eight rules each), then the scan as far as it
 //! may hold a better rule. A table costs no more than the scan of [`TABLE_PAYS`] rules, and it exists only while it holds that many.
-//! So no rule set, whoever installs it, is slower than the scan of all its rules: rules that no table takes well are scanned.
+//! So no rule set, from any SMF, is slower than the scan of all its rules: rules that no table takes well are scanned.
 
 use crate::block;
 use crate::choose::{SAMPLE, choose};
@@ -40,7 +40,7 @@ pub struct Classifier {
 
 impl Classifier {
     /// An empty set that uses the widest vector instructions of this processor. The factors of its hashes are drawn from the
-    /// seed, which should be secret: whoever knows it can install rules that collide.
+    /// seed, which should be secret: an attacker that knows it can install rules that collide.
     pub fn new(seed: u64) -> Self {
         Self::with(Instructions::best(), seed)
     }

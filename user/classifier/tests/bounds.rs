@@ -1,4 +1,4 @@
-//! What whoever installs rules cannot make a look-up cost.
+//! Bounds on the cost of a look-up, for any rules.
 
 mod common;
 

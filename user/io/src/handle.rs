@@ -15,6 +15,7 @@ use whimbrel_user::{
     Steering, UpfU, packet_room,
 };
 
+use crate::beats::Beats;
 use crate::channel::Receiver;
 use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, Obstacle, StartError};
@@ -82,16 +83,7 @@ pub(crate) fn start(mut config: Config, given: Option<Descriptors>) -> Result<Ha
         host.notices.extend(refused.map(Notice::BusyPoll));
     }
     host.notices.extend(unsteered.map(Notice::Steering));
-    for (d, dn) in config.devices.iter().zip(&config.user.data_networks) {
-        let device = &d.device;
-        host.changes
-            .extend(set_up(device, dn).map_err(|error| StartError::Link { device: device.clone(), error })?);
-    }
-    for frames in config.devices.iter().filter_map(|d| d.frames.as_ref()) {
-        let FramesDevice { device, bridge } = frames.clone();
-        let of = |error| StartError::Frames { device, bridge, error };
-        host.changes.extend(set_up_frames(frames, most_of(&config)).map_err(of)?);
-    }
+    host.set_up_devices(&config)?;
     host.set_up(&config, sysctls);
     host.addresses = Some(addresses::now().map_err(StartError::HostAddresses)?);
     let Some(front) = fronts.first() else { return spawn(config, systems, host) };
@@ -121,7 +113,36 @@ pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartE
     Ok((spawn(config, inner, Host::default())?, outer))
 }
 
+/// Packet threads on the sockets and devices of another process, which has them still: they stand ready and take no packet before
+/// [`Handle::begin`]. Nothing is set up on the host. `None`: packets come by AF_XDP, of which one process has the interface.
+pub(crate) fn stand_by(mut config: Config, given: Descriptors) -> Result<Option<Handle>, StartError> {
+    config.user.check()?;
+    config.keeps_state = true;
+    let (needs, obstacle) = Front::is_needed(&config);
+    if needs {
+        return Ok(None);
+    }
+    let (systems, _) = System::open(&config, Some(given))?;
+    let known = addresses::now().map_err(StartError::HostAddresses)?;
+    let host = Host { obstacle, addresses: Some(known), ..Host::default() };
+    spawn(config, systems, host).map(Some)
+}
+
 impl Host {
+    /// TUN and TAP devices.
+    fn set_up_devices(&mut self, config: &Config) -> Result<(), StartError> {
+        for (d, dn) in config.devices.iter().zip(&config.user.data_networks) {
+            let of = |error| StartError::Link { device: d.device.clone(), error };
+            self.changes.extend(set_up(&d.device, dn).map_err(of)?);
+        }
+        for frames in config.devices.iter().filter_map(|d| d.frames.as_ref()) {
+            let FramesDevice { device, bridge } = frames.clone();
+            let of = |error| StartError::Frames { device, bridge, error };
+            self.changes.extend(set_up_frames(frames, most_of(config)).map_err(of)?);
+        }
+        Ok(())
+    }
+
     /// Forwarding and address translation, where asked for. What is refused becomes a notice.
     fn set_up(&mut self, config: &Config, mut sysctls: Sysctls) {
         if config.forwarding {
@@ -213,7 +234,24 @@ impl Handle {
     /// Lets packets come, where a state is kept: the changes that restore its sessions have been applied before. Until then they wait in the
     /// kernel's queues.
     pub fn begin(&self) {
-        self.shared.waits.store(false, Ordering::Release);
+        self.shared.waits.store(false, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// From now on the packet threads show there that they live.
+    pub fn show_beats(&self, beats: Beats) {
+        beats.begin();
+        // A second call has other memory, which nothing watches.
+        let _ = self.shared.beats.set(beats);
+        self.wake();
+    }
+
+    /// Sets the host up as it is asked to, behind [`UserPlane::stand_by`](crate::UserPlane::stand_by): the user plane before this one may have taken its
+    /// settings back. Errors: as with [`UserPlane::start`](crate::UserPlane::start); packets pass all the same.
+    pub fn set_up_host(&mut self, config: &Config) -> Result<(), StartError> {
+        self.host.set_up_devices(config)?;
+        self.host.set_up(config, Sysctls::new(config.journal.clone()));
+        Ok(())
     }
 
     /// Hands a change to the packet thread that has the session, which applies it before its next burst; a fast path releases the session before this

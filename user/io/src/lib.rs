@@ -4,6 +4,7 @@
 //! where that is asked for and the host can, sets the host up as it is asked to, and starts one packet thread. The [`Handle`] takes the changes of UPF-C, gives back the reports, and undoes everything
 //! when it is dropped.
 
+mod beats;
 mod channel;
 mod config;
 mod error;
@@ -26,6 +27,7 @@ mod xdp;
 #[cfg(feature = "measure")]
 use std::path::Path;
 
+pub use beats::{Beat, Beats, ThreadState, readable, run_in_real_time};
 pub use channel::{Receiver, Sender, channel};
 pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, Vlan, system_clock};
 pub use error::{NoInterface, Notice, Obstacle, StartError};
@@ -37,7 +39,7 @@ pub use ports::descriptors::Descriptors;
 pub use ports::memory::Memory;
 #[cfg(feature = "measure")]
 pub use ports::pcap::Replay;
-pub use state::{StateFile, boot};
+pub use state::{StateFile, StateLock, boot};
 pub use tap::Tapped;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};
 
@@ -54,6 +56,13 @@ impl UserPlane {
     /// Starts it on sockets and TUN devices that are open: those that the process before it had, or another one holds. Errors: likewise.
     pub fn start_on(config: Config, descriptors: Descriptors) -> Result<Handle, StartError> {
         handle::start(config, Some(descriptors))
+    }
+
+    /// Packet threads on the sockets and devices of another process that stand ready to take packets as soon as [`Handle::begin`] is called: that process
+    /// has ended then. [`Handle::set_up_host`] follows. `None`: packets come by AF_XDP, and interfaces are of one process at a time. Errors: as
+    /// with [`Self::start_on`].
+    pub fn stand_by(config: Config, descriptors: Descriptors) -> Result<Option<Handle>, StartError> {
+        handle::stand_by(config, descriptors)
     }
 
     /// Starts it on files instead, with one packet thread: frames of a capture are received when [`Replay::begin`] says so, those that

@@ -96,7 +96,7 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// Frames that leave by an interface (of the network namespace of whoever calls [`Self::run`]): G-PDUs of a gNB with packets of so
+    /// Frames that leave by an interface (of the network namespace in which [`Self::run`] is called): G-PDUs of a gNB with packets of so
     /// many octets, or such packets of a data network.
     ///
     /// Errors: those of bpf(2).

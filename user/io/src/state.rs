@@ -27,9 +27,35 @@ impl StateFile {
         Self::of_file(File::from(descriptor), config)
     }
 
+    /// Opens the file of a UPF that runs, to read it until that one has ended; this process has the file then. Errors: `NotFound` if that UPF has not
+    /// made it yet, and those of opening it.
+    pub fn follow(path: &Path, config: &Config) -> io::Result<(Self, StateLock)> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
+        let followed = Self(SharedFile::of_other(file, octets)?);
+        let lock = StateLock(followed.0.try_clone_file()?);
+        Ok((followed, lock))
+    }
+
     fn of_file(file: File, config: &Config) -> io::Result<Self> {
         let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
         SharedFile::new(file, octets).map(Self)
+    }
+}
+
+/// The lock of a state file, which the UPF has that writes it. The kernel gives it to the process that waits as soon as no thread of that UPF runs
+/// any more, however it has ended.
+pub struct StateLock(File);
+
+impl StateLock {
+    /// Waits until this process has the file. Errors: those of flock(2).
+    pub fn wait(&self) -> io::Result<()> {
+        self.0.lock()
+    }
+
+    /// The file, which this process has. Errors: those of [`StateFile::of`].
+    pub fn into_state(self, config: &Config) -> io::Result<StateFile> {
+        StateFile::of_file(self.0, config)
     }
 }
 
@@ -80,7 +106,25 @@ mod tests {
         assert!(one.reserve(50_000));
         one.write(40_000, b"sessions");
         one.write(99_998, b"beyond the end");
+        // Another process may read it meanwhile, and has it afterwards.
+        let followed = SharedFile::of_other(
+            std::fs::File::options().read(true).write(true).open(&path).unwrap(),
+            100_000,
+        );
+        let followed = StateFile(followed.unwrap());
+        let lock = StateLock(followed.0.try_clone_file().unwrap());
+        let mut read = [1; 10];
+        followed.read(40_000, &mut read);
+        assert_eq!(&read, b"sessions\0\0");
+        let waits = std::thread::spawn(move || lock.wait());
         drop(one);
+        waits.join().unwrap().unwrap();
+        assert_eq!(
+            open().err().map(|e| e.kind()),
+            Some(io::ErrorKind::WouldBlock),
+            "the lock is its own now"
+        );
+        drop(followed);
         let one = open().unwrap();
         let mut read = [1; 10];
         one.read(40_000, &mut read);

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use whimbrel_gtpu::message_type;
@@ -13,6 +14,7 @@ use whimbrel_user::{
     SessionCounters, SessionId, Slot, UpfU, Verdict,
 };
 
+use crate::beats::Beats;
 use crate::channel::{Receiver, Sender, channel};
 use crate::config::Clock;
 use crate::inter_thread_queues::{InterThreadQueues, inter_thread_queues};
@@ -31,8 +33,6 @@ const SPINS: u32 = 8;
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// Pause after a failed reception, so that a deleted device does not keep a core busy.
 const ERROR_PAUSE: Duration = Duration::from_millis(5);
-/// Between two looks for sessions of a former process, before packets are taken.
-const WAIT_PAUSE: Duration = Duration::from_micros(50);
 /// How long an end marker waits where there is a fast path: packets to the same tunnel that a driver has decided on may still be in its
 /// hands, and it comes behind the last (TS 23.501 §5.8.2.9). A burst of 64, many times over.
 const END_MARKER_AFTER: Duration = Duration::from_micros(100);
@@ -119,6 +119,8 @@ pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
     /// No packet is taken yet: sessions of a former process come first.
     pub(crate) waits: AtomicBool,
+    /// Where the threads show that they live, if another process watches them.
+    pub(crate) beats: OnceLock<Beats>,
 }
 
 impl Shared {
@@ -141,6 +143,7 @@ impl Shared {
             tap: Tap::new()?,
             stop: AtomicBool::new(false),
             waits: AtomicBool::new(false),
+            beats: OnceLock::new(),
         };
         Ok((shared, ends.collect(), from_threads))
     }
@@ -207,7 +210,7 @@ pub(crate) fn run<P: Ports>(
     };
     while shared.waits.load(Ordering::Acquire) && !shared.stop.load(Ordering::Acquire) {
         if w.requests(clock()) == 0 {
-            std::thread::sleep(WAIT_PAUSE);
+            w.await_request();
         }
     }
     while w.requests(clock()) > 0 {}
@@ -215,6 +218,7 @@ pub(crate) fn run<P: Ports>(
     let (mut idle, mut last) = (0u32, Instant::ZERO);
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock();
+        w.shared.beats.get().into_iter().for_each(|beats| beats.turn(w.ends.number));
         let errors = w.io.receive_errors;
         // What other threads took in before, and no more than leaves room for what comes here.
         let handed = w.ends.queues.receive(&mut slots[..BURST / 2]);
@@ -365,8 +369,16 @@ impl<P: Ports> Worker<'_, P> {
         }
     }
 
+    /// Sleeps until something is asked, or packets may be taken.
+    fn await_request(&mut self) {
+        if self.ends.requests.sleep() && self.shared.waits.load(Ordering::SeqCst) {
+            // A failure makes this thread look more often.
+            let _ = poll::readable(&[self.ends.requests.as_fd()], SLEEP_MAX);
+        }
+        self.ends.requests.awake();
+    }
+
     fn sleep(&mut self, clock: &Clock) {
-        use std::os::fd::AsFd;
         if !self.ends.requests.sleep()
             || !self.ends.queues.is_idle()
             || self.shared.stop.load(Ordering::Acquire)
@@ -381,7 +393,10 @@ impl<P: Ports> Worker<'_, P> {
         let until = next.map_or(longest, |at| at.since(clock()).min(longest));
         let mut fds = self.ports.descriptors();
         fds.push(self.ends.requests.as_fd());
+        let beats = self.shared.beats.get();
+        beats.into_iter().for_each(|beats| beats.sleeps(self.ends.number, true));
         let failed = poll::readable(&fds, until).is_err();
+        beats.into_iter().for_each(|beats| beats.sleeps(self.ends.number, false));
         drop(fds);
         self.ends.requests.awake();
         self.io.receive_errors += u64::from(failed);

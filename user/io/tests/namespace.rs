@@ -71,7 +71,7 @@ fn a_ue_finds_a_host_behind_the_bridge_by_arp() {
         let Some(FTeid::Given { teid, .. }) = r.created_pdrs[0].local_f_teid else { panic!() };
         let gnb = ran.socket(GNB.into());
         let own = [2, 0, 0, 0, 0, 0x77];
-        // ARP (RFC 826): who has 198.51.100.1, tell 198.51.100.9.
+        // ARP (RFC 826): 198.51.100.9 asks for 198.51.100.1.
         let mut request = [&[0xff; 6][..], &own, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &own].concat();
         request.extend_from_slice(&[198, 51, 100, 9, 0, 0, 0, 0, 0, 0, 198, 51, 100, 1]);
         // A port of a bridge may take its time until it forwards.
@@ -133,7 +133,7 @@ fn gnb_is_reached_over_ipv6() {
     });
 }
 
-#[test] // RFC 791 §3.2, RFC 8200 §4.5: the outer packet is fragmented, whoever sends it
+#[test] // RFC 791 §3.2, RFC 8200 §4.5: the outer packet is fragmented in both directions
 fn a_packet_that_is_too_long_for_n3_goes_in_fragments() {
     with_each_io("a_packet_that_is_too_long_for_n3_goes_in_fragments", |io, ran| {
         let mut config = config(io);

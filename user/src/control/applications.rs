@@ -1,6 +1,6 @@
 //! PFD management in the UP function: TS 29.244 §6.2.5.3.
 //!
-//! PFDs apply to the whole UPF, whichever SMF provisions them. They end with the association of that SMF: then the configuration's
+//! PFDs apply to the whole UPF, no matter which SMF provisions them. They end with the association of that SMF: then the configuration's
 //! definition of the application applies again, or none. Sessions whose rules name an application get its new descriptions
 //! some at a time.
 
@@ -86,7 +86,7 @@ impl UpfC {
     }
 
     /// Marks the sessions whose rules name one of these: they get its new definition.
-    fn renew(&mut self, applications: &[Box<str>]) {
+    pub(super) fn renew(&mut self, applications: &[Box<str>]) {
         let names = |rules: &SessionRules| rules.applications.iter().any(|a| applications.contains(&a.id));
         let those = self.sessions.iter().filter(|(_, s)| names(&s.rules)).map(|(id, _)| id);
         self.outdated.extend(those);

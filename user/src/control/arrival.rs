@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
-use whimbrel_pfcp::ie::OnArrival;
+use whimbrel_pfcp::ie::{ApplyAction, OnArrival};
+use whimbrel_pfcp::msg::SessionModificationRequest;
+use whimbrel_pfcp::rule::UpdateFar;
 
 use super::{Outbox, UpfC};
 use crate::rules::SessionRules;
@@ -34,6 +36,17 @@ impl When {
 const ARRIVES_WITHIN: Duration = Duration::from_secs(6);
 /// How long a session whose UE has arrived may wait for the SMF to say so too: a handover's signalling, generously.
 pub(super) const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Whether a request makes packets wait and changes nothing else: the handover that is predicted begins, and what is predicted still holds.
+pub(super) fn only_holds(m: &SessionModificationRequest) -> bool {
+    let holds = |far: &UpdateFar| {
+        far.apply_action == Some(ApplyAction::BUFF) && far.update_forwarding_parameters.is_none()
+    };
+    let rest = SessionModificationRequest { update_fars: Vec::new(), ..m.clone() };
+    !m.update_fars.is_empty()
+        && m.update_fars.iter().all(holds)
+        && rest == SessionModificationRequest::default()
+}
 
 impl UpfC {
     /// A session stands for its UE alone, until the SMF confirms it.
@@ -60,18 +73,21 @@ impl UpfC {
         }
     }
 
-    /// The rules of a change, which are the session's now or when its UE has moved.
+    /// The rules of a change, which are the session's now or when its UE has moved. `keeps_prediction`: what is predicted of it still holds.
     pub(super) fn set_rules(
         &mut self,
         now: Instant,
         session: SessionId,
         when: When,
+        keeps_prediction: bool,
         rules: &Arc<SessionRules>,
     ) {
         let Some(s) = self.sessions.get_mut(session) else { return };
         match when {
             When::Now => {
-                s.predicted = None;
+                if !keeps_prediction {
+                    s.predicted = None;
+                }
                 self.sessions.set_rules(session, Arc::clone(rules));
                 self.confirm(session);
             }

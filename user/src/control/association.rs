@@ -317,7 +317,7 @@ impl UpfC {
         self.answer(now, key, None, &response.into(), out);
     }
 
-    /// A message came: whoever sends, lives.
+    /// A message came, so the peer is alive.
     pub(super) fn heard(&mut self, peer: SocketAddr) {
         for a in self.associations.by_node.values_mut().filter(|a| a.peer == peer) {
             a.silent = None;

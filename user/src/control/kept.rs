@@ -16,7 +16,6 @@ use super::sessions::Place;
 use super::{Outbox, UpfC};
 use crate::config::{Config, ConfigError, DnIndex};
 use crate::event::Event;
-use crate::exchange::{Change, Effects};
 use crate::limits::SESSIONS_MAX;
 use crate::pipeline::prediction_stands;
 use crate::rules::{Application, Draft, NONE, RuleRefusal, SessionRules};
@@ -35,6 +34,13 @@ pub(super) struct Keeper {
     applications: u32,
 }
 
+impl Keeper {
+    /// Of records that another process has written, the one before this `life`, with so many applications.
+    pub(super) fn new(blocks: Blocks, life: u32, applications: u32) -> Self {
+        Self { blocks, life, applications }
+    }
+}
+
 /// What a successor has begun with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
@@ -49,15 +55,16 @@ pub struct Restored {
 }
 
 /// The UPF as a whole.
-struct Node {
-    recovery: RecoveryTimeStamp,
-    life: u32,
-    shards: u8,
-    next_association: u32,
-    associations: Vec<StoredAssociation>,
+pub(super) struct Node {
+    pub(super) recovery: RecoveryTimeStamp,
+    pub(super) life: u32,
+    pub(super) shards: u8,
+    pub(super) next_association: u32,
+    pub(super) associations: Vec<StoredAssociation>,
 }
 
 /// An association.
+#[derive(Clone)]
 pub(super) struct StoredAssociation {
     pub(super) node: NodeId,
     pub(super) id: u32,
@@ -68,15 +75,16 @@ pub(super) struct StoredAssociation {
 }
 
 /// A place among the sessions, and its session.
-struct StoredPlace {
-    generation: u32,
+pub(super) struct StoredPlace {
+    pub(super) generation: u32,
     /// The last request that has changed it, and what was answered.
-    answered: Option<(ReplyKey, Vec<u8>)>,
-    session: Option<StoredSession>,
+    pub(super) answered: Option<(ReplyKey, Vec<u8>)>,
+    pub(super) session: Option<StoredSession>,
 }
 
 /// A session.
-struct StoredSession {
+#[derive(Clone)]
+pub(super) struct StoredSession {
     association: u32,
     cp_f_seid: FSeid,
     provisional_until: Option<Instant>,
@@ -85,15 +93,15 @@ struct StoredSession {
 }
 
 /// What the pipeline has counted.
-struct StoredCounted {
-    generation: u32,
-    counted: Box<[u8]>,
+pub(super) struct StoredCounted {
+    pub(super) generation: u32,
+    pub(super) counted: Box<[u8]>,
 }
 
 /// An SMF's definition of an application.
-struct StoredApplication {
-    association: u32,
-    application: Application,
+pub(super) struct StoredApplication {
+    pub(super) association: u32,
+    pub(super) application: Application,
 }
 
 stored!(Node { recovery, life, shards, next_association, associations });
@@ -110,7 +118,7 @@ fn octets_of(value: &impl Stored) -> Vec<u8> {
     octets
 }
 
-fn read<T: Stored>(octets: &[u8]) -> Option<T> {
+pub(super) fn read<T: Stored>(octets: &[u8]) -> Option<T> {
     let mut from = Source::new(octets);
     T::restore(&mut from).filter(|_| from.is_empty())
 }
@@ -224,21 +232,12 @@ impl UpfC {
         let mut counted: BTreeMap<SessionId, Box<[u8]>> = counted.collect();
         for id in stands {
             // Not if another one has its address: of two, the first stays.
-            let Some(s) = self.sessions.get(id) else {
+            if self.sessions.get(id).is_none() {
                 restored.lost += 1;
                 continue;
-            };
+            }
             restored.sessions += 1;
-            let (rules, predicted) = (Arc::clone(&s.rules), s.predicted.clone());
-            if let Some(at) = s.provisional_until {
-                self.provisional.insert((at, id));
-                out.changes.push(Change::Predict { session: id, rules, effects: Effects::default() });
-                continue;
-            }
-            out.changes.push(Change::Restore { session: id, rules, counted: counted.remove(&id) });
-            if let Some((_, rules)) = predicted {
-                out.changes.push(Change::Predict { session: id, rules, effects: Effects::default() });
-            }
+            self.restore_in_pipeline(id, counted.remove(&id), out);
         }
         for f in of(Kind::Request) {
             if let Some(request) = read::<StoredRequest>(&f.octets) {
@@ -250,7 +249,7 @@ impl UpfC {
     }
 
     /// A session as it may stand with this configuration, its references resolved.
-    fn judge_restored(&mut self, now: Instant, s: StoredSession) -> Option<super::sessions::Kept> {
+    pub(super) fn judge_restored(&mut self, now: Instant, s: StoredSession) -> Option<super::sessions::Kept> {
         self.associations.by_id(s.association)?;
         let rules = self.judge_rules(&s.rules)?;
         let predicted = s.predicted.filter(|(since, _)| prediction_stands(*since, now));

@@ -6,7 +6,7 @@ use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::{Cause, FSeid, NodeId, OffendingIe, SessionModificationFlags};
 use whimbrel_pfcp::msg::{SessionModificationRequest, SessionModificationResponse};
 
-use super::arrival::When;
+use super::arrival::{When, only_holds};
 use super::association::Association;
 use super::kept::StateRoom;
 use super::replies::ReplyKey;
@@ -48,7 +48,8 @@ impl UpfC {
             }
         };
         let rules = Arc::new(rules);
-        self.set_rules(now, session, when, &rules);
+        let keeps_prediction = only_holds(&m);
+        self.set_rules(now, session, when, keeps_prediction, &rules);
         let flags = m.pfcpsmreq_flags.unwrap_or_default();
         let query = match () {
             () if flags.has(SessionModificationFlags::QAURR) => Query::All,
@@ -64,6 +65,7 @@ impl UpfC {
             end_markers: changed.end_markers,
             drop_buffered: flags.has(SessionModificationFlags::DROBU),
             query,
+            keeps_prediction,
             ..Effects::default()
         };
         if when == When::OnArrival {

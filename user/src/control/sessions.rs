@@ -16,8 +16,8 @@ use crate::session_id::{SessionId, Teids, mix};
 
 /// Former rules that wait until no packet thread uses them: with a thousand filters each, two hundred megabytes.
 const RETIRED_MAX: usize = 1_024;
-/// Places that are left free before one is used again, besides a part of those that are taken. An address follows its place, and who
-/// answers to an address should not change faster than peers forget.
+/// Places that are left free before one is used again, besides a part of those that are taken. An address follows its place, and the
+/// UE behind an address should not change faster than peers forget.
 const REST_MIN: usize = 1_024;
 /// So that tables grow by no more than an eighth.
 const REST_PART: usize = 8;
@@ -37,6 +37,11 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Which of the sessions that stood at its place it is.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
     /// Where requests about it go: the SMF's end of it.
     pub(super) fn cp_address(&self) -> Option<IpAddr> {
         address(&self.cp_f_seid)
@@ -131,31 +136,65 @@ impl Sessions {
     /// Seats the sessions of a former process at their places; the others are free, those that were freed first first. A session whose address
     /// another one has is left out.
     pub(super) fn restore(&mut self, places: Vec<(SessionId, Option<Kept>)>) {
-        let made = places.iter().map(|(id, _)| id.index + 1).max().unwrap_or(0);
-        for index in self.slots.len() as u32..made {
-            self.slots.push(None);
-            self.generations.push(self.first_generation(index));
-        }
         let mut vacated = Vec::new();
         for (id, kept) in places {
-            self.generations[id.index as usize] = id.generation;
-            match kept.filter(|k| self.take_addresses(&k.rules)) {
-                None => vacated.push(id.index),
-                Some(kept) => {
-                    let Kept { association, cp_f_seid, provisional_until, rules, predicted } = kept;
-                    self.promised = self.promised.with(Promised::of(&rules));
-                    self.by_cp_seid.insert(key(association, &cp_f_seid), id.index);
-                    self.len += 1;
-                    let generation = id.generation;
-                    let session =
-                        Session { rules, association, cp_f_seid, predicted, provisional_until, generation };
-                    self.slots[id.index as usize] = Some(Box::new(session));
-                }
+            if !kept.is_some_and(|kept| self.seat(id, kept)) {
+                self.vacate(id);
+                vacated.push(id.index);
             }
         }
+        self.set_free(vacated);
+    }
+
+    /// Seats a session of another process at its place, which is vacant; false if another one has its address. Which places are free is said
+    /// afterwards, by [`Self::set_free`].
+    pub(super) fn seat(&mut self, id: SessionId, kept: Kept) -> bool {
+        if !self.take_addresses(&kept.rules) {
+            return false;
+        }
+        self.make_until(id.index);
+        self.generations[id.index as usize] = id.generation;
+        let Kept { association, cp_f_seid, provisional_until, rules, predicted } = kept;
+        self.promised = self.promised.with(Promised::of(&rules));
+        self.by_cp_seid.insert(key(association, &cp_f_seid), id.index);
+        self.len += 1;
+        let generation = id.generation;
+        let session = Session { rules, association, cp_f_seid, predicted, provisional_until, generation };
+        self.slots[id.index as usize] = Some(Box::new(session));
+        true
+    }
+
+    /// Takes the session of another process away that [`Self::seat`] has seated.
+    pub(super) fn unseat(&mut self, index: u32) -> Option<(SessionId, Box<Session>)> {
+        let s = self.slots.get_mut(index as usize)?.take()?;
+        self.by_cp_seid.remove(&key(s.association, &s.cp_f_seid));
+        self.len -= 1;
+        self.give_back(&s.rules);
+        self.promised = self.promised.without(Promised::of(&s.rules));
+        Some((SessionId { index, generation: s.generation }, s))
+    }
+
+    /// A vacant place of another process, and the generation of its next session.
+    pub(super) fn vacate(&mut self, id: SessionId) {
+        self.make_until(id.index);
+        self.generations[id.index as usize] = id.generation;
+    }
+
+    fn make_until(&mut self, index: u32) {
+        for made in self.slots.len() as u32..=index {
+            self.slots.push(None);
+            self.generations.push(self.first_generation(made));
+        }
+    }
+
+    /// The places without a session are free: first those that never had one, then these, in the order in which they were freed.
+    pub(super) fn set_free(&mut self, vacated: Vec<u32>) {
         let known: BTreeSet<u32> = vacated.iter().copied().collect();
-        let never = (0..made).filter(|i| self.slots[*i as usize].is_none() && !known.contains(i));
-        for index in never.collect::<Vec<_>>().into_iter().chain(vacated) {
+        let is_free = |i: &u32| self.slots[*i as usize].is_none();
+        let never = (0..self.slots.len() as u32).filter(|i| is_free(i) && !known.contains(i));
+        let all: Vec<u32> = never.chain(vacated.iter().copied()).collect();
+        self.free.iter_mut().for_each(VecDeque::clear);
+        for index in all {
             self.free_of(index).push_back(index);
         }
     }

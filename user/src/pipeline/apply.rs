@@ -56,7 +56,9 @@ impl UpfU {
         if index >= SESSIONS_MAX || !self.shard.is_own(index) {
             return; // UPF-C gives no such index, and whoever takes changes here knows whose they are
         }
-        self.predictions.forget_session(index);
+        if !effects.keeps_prediction {
+            self.predictions.forget_session(index);
+        }
         // Packets already on their way to the old tunnel go first, then its end marker, then what was held.
         for m in &effects.end_markers {
             let header = GpduHeader::new(m.teid, None);
@@ -210,7 +212,7 @@ impl UpfU {
         }
     }
 
-    /// What went through a firewall ends: whoever gets the addresses next has not asked for it.
+    /// What went through a firewall ends: the next UE with these addresses has not asked for it.
     fn forget_flows(&mut self, index: u32, rules: &SessionRules) {
         if let Some(firewall) = self.shared.firewall(rules.data_network).filter(|_| rules.firewalled) {
             firewall.forget(index);
@@ -266,7 +268,6 @@ fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> Sessio
         notified: false,
         inactive: false,
         error_reported: false,
-        awaited: false,
         rearm: false,
         last_packet: now,
         rules_number: 0,
@@ -294,7 +295,6 @@ fn replace(
 ) {
     let old = std::mem::replace(&mut s.rules, Arc::clone(rules));
     let s = &mut s.state;
-    s.awaited = false;
     let rates = |q: &Qer| (q.qer_id, q.mbr_ul_kbps, q.mbr_dl_kbps, q.gbr_ul_kbps, q.gbr_dl_kbps, q.window_ms);
     let meter = |q: &Qer| {
         let at = old.qers.iter().position(|o| rates(o) == rates(q));

@@ -231,8 +231,11 @@ impl UpfU {
         let mut reaches = Ok(());
         let uplink = match slot.origin {
             Origin::N3 { peer, .. } => {
+                // By another gNB, a UE may have arrived where it was expected.
                 let placed = hot.is_gnb(peer.ip())
-                    || hot.is_plain() && self.shared.is_peer(now, peer.ip(), hot.names_no_gnb());
+                    || hot.is_plain()
+                        && !self.predictions.awaits(item.session)
+                        && self.shared.is_peer(now, peer.ip(), hot.names_no_gnb());
                 if !placed {
                     return self.by_stages(now, slot);
                 }

@@ -227,6 +227,8 @@ counters! {
     error_indications_received,
     /// End markers sent.
     end_markers_sent,
+    /// Copies of packets sent to an LI function.
+    copies_sent,
     /// End markers received.
     end_markers_received,
     /// End markers received and sent on.

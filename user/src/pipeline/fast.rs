@@ -140,7 +140,7 @@ impl FastEntry {
         self.ue_ipv6.store(0, Ordering::Relaxed);
     }
 
-    /// Takes the lock; what the entry was. Whoever else has it has it for the time of one packet.
+    /// Takes the lock; what the entry was. Another holder has it for the time of one packet.
     fn lock(&self) -> u32 {
         loop {
             for from in [state::FREE, state::RECALLED, state::BEHIND] {
@@ -285,7 +285,7 @@ impl Offloader {
                 self.watched.push_back(w);
                 continue;
             }
-            // Whoever comes now waits for what we do with it.
+            // Another thread waits until this one has finished with it.
             let watched = state::WATCHED;
             let taken =
                 entry.state.compare_exchange(watched, state::BUSY, Ordering::SeqCst, Ordering::Relaxed);

@@ -106,7 +106,7 @@ impl UpfU {
         if self.sessions.full(index).is_none() && Inner::parse(payload).is_none() {
             return Verdict::Drop(DropReason::InnerMalformed); // of a plain session: for that it is not unfolded
         }
-        if self.sessions.full(index).is_some_and(|s| s.state.awaited) {
+        if self.predictions.awaits(index) {
             self.may_have_moved(now, index, ingress.teid, peer.ip());
         }
         if !self.is_placed(now, index, ingress.teid, peer.ip()) {

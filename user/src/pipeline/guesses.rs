@@ -1,4 +1,4 @@
-//! Tunnels that peers name and no session has: whoever names many guesses, or has lost track.
+//! Tunnels that peers name and no session has: a peer that names many is guessing, or has lost track.
 //!
 //! Each is counted (`unknown_tunnel`), and answered by an error indication within two bounds, of all peers and of each. A peer that names more in a
 //! second than a gNB does after a restart of this UPF is suspended for a while: packets of a session are taken from it only if that session's rules

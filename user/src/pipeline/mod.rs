@@ -417,7 +417,7 @@ impl UpfU {
         Err(next.unwrap_or(Verdict::Drop(DropReason::UnknownUeAddress)))
     }
 
-    /// A packet of a session, whichever way it came.
+    /// A packet of a session, uplink or downlink.
     fn in_session<C: Pdu>(
         &mut self,
         now: Instant,

@@ -585,7 +585,6 @@ impl Cold {
             notified: self.notified,
             inactive: false,
             error_reported: self.error_reported,
-            awaited: false,
             rearm: false,
             last_packet: w.last_packet,
             rules_number: 0,
@@ -615,6 +614,7 @@ fn is_simple(rules: &SessionRules) -> bool {
         && rules.pdrs.iter().all(|p| p.filters.is_empty() && p.application.is_none())
         && rules.qers.len() <= QERS_MAX
         && rules.urrs.len() <= 1
+        && rules.fars.iter().all(|far| far.copies().is_none())
 }
 
 /// Whether nothing is going on but packets that pass.
@@ -624,7 +624,6 @@ fn is_at_rest(state: &State) -> bool {
         && state.quiet_until.is_none()
         && !state.inactive
         && !state.rearm
-        && !state.awaited
         && state.macs.is_empty()
 }
 

@@ -50,8 +50,6 @@ pub(super) struct State {
     pub(super) inactive: bool,
     /// The SMF knows that a peer lost the tunnel.
     pub(super) error_reported: bool,
-    /// Something is predicted of it: its UE may come by another gNB.
-    pub(super) awaited: bool,
     /// The deadline is to be computed again.
     pub(super) rearm: bool,
     pub(super) last_packet: Instant,

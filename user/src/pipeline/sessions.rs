@@ -186,7 +186,7 @@ impl Sessions {
         }
     }
 
-    /// The session, unfolded; whoever asks for it folds it afterwards.
+    /// The session, unfolded; the caller folds it afterwards.
     pub(super) fn get(&mut self, index: u32) -> Option<&mut SessionU> {
         let rest = self.rest.get_mut(index)?;
         if let Rest::Plain(cold) = rest {

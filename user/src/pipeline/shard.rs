@@ -278,7 +278,7 @@ impl Ues {
     }
 }
 
-/// Which shard a change, or a question, is for. For whoever takes changes from UPF-C to the pipelines.
+/// Which shard a change, or a question, is for. For the caller that takes changes from UPF-C to the pipelines.
 #[derive(Clone)]
 pub struct Steering {
     common: Arc<Common>,

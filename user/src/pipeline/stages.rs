@@ -17,7 +17,7 @@ use super::{Destination, DropReason, Verdict};
 use super::{advertise, held, kept, naming, unstructured};
 use crate::exchange::Report;
 use crate::limits::URRS_PER_PDR_MAX;
-use crate::rules::{Far, Flow, NONE, Names, Pdr, Qer, SessionKind, SessionRules, is_of, upper};
+use crate::rules::{Far, Flow, NONE, Names, Pdr, Qer, SessionKind, SessionRules, Tunnel, is_of, upper};
 
 /// How a packet came to its session.
 #[derive(Clone, Copy, Debug)]
@@ -241,6 +241,9 @@ pub(super) fn run<C: Pdu>(
     {
         return Verdict::Drop(reason);
     }
+    if let Some(to) = far.copies() {
+        copy(shared, to, packet);
+    }
     let verdict = forward(rules, pdr, far, ingress.container, packet);
     if let Verdict::Send(_) = verdict {
         account(state, shared, rules, pdr, now, uplink, octets);
@@ -442,6 +445,16 @@ fn detected(
 /// The flow that a PDR's packets belong to by its QERs: its identifier, reflective QoS, paging policy.
 pub(super) fn flow_of(rules: &SessionRules, pdr: &Pdr) -> Option<(Qfi, bool, Option<u8>)> {
     pdr.qers().filter_map(|i| rules.qers.get(i)).find_map(|q| q.qfi.map(|qfi| (qfi, q.rqi, q.ppi)))
+}
+
+/// Sends a copy of what is forwarded to the LI function, in GTP-U.
+fn copy(shared: &mut Shared, to: Tunnel, packet: &Packet) {
+    let mut header = [0; whimbrel_gtpu::HEADER_OCTETS_MAX];
+    let written = GpduHeader::new(to.teid, None).write_before(packet.len(), &mut header);
+    let Some(n) = written else { return };
+    let octets = [&header[header.len() - n..], packet.octets()].concat();
+    shared.send_octets(Destination::N3 { peer: to.peer, tos: 0 }, &octets);
+    shared.counters.copies_sent += 1;
 }
 
 /// Sends a packet where its FAR says.

@@ -31,7 +31,7 @@ impl Octets {
         Self { ul: self.ul + other.ul, dl: self.dl + other.dl }
     }
 
-    /// Octets before the limit is reached, whichever way they go.
+    /// Octets before the limit is reached, in both directions together.
     fn left(self, limit: &Volume) -> u64 {
         let left = |limit: Option<u64>, used: u64| limit.map_or(u64::MAX, |l| l.saturating_sub(used));
         left(limit.total, self.ul + self.dl).min(left(limit.ul, self.ul)).min(left(limit.dl, self.dl))

@@ -93,7 +93,7 @@ impl Draft {
         // Stable: PDRs of one precedence keep the order of their identities.
         pdrs.sort_by_key(|p| p.precedence);
         let applications = applications(&pdrs)?;
-        let relays = relays(&self.base.tunnels, &pdrs, &fars);
+        let relays = relays(&self.base, &pdrs, &fars);
         let endpoints = self.endpoints.into_iter().map(|(id, teid)| super::Endpoint { id, teid });
         Ok(SessionRules {
             index: Index::of(self.base.kind, &pdrs),
@@ -128,17 +128,22 @@ impl Draft {
     }
 }
 
-/// The local tunnels all of whose rules say no more than: on to that other tunnel (TS 23.502 §4.9.1.3.2 step 11).
-fn relays(tunnels: &[Teid], pdrs: &[Pdr], fars: &[Far]) -> u8 {
+/// The local tunnels all of whose rules say no more than: on to that other tunnel. Between gNBs (TS 23.502 §4.9.1.3.2 step 11), or between gNB and
+/// anchor in a session without address (an intermediate UPF's, TS 23.501 §5.8.2.4), where no QER gives packets a QoS flow.
+fn relays(base: &SessionRules, pdrs: &[Pdr], fars: &[Far]) -> u8 {
+    let tunnels = &base.tunnels;
+    let intermediate = base.ue_ipv4.is_none() && base.ue_ipv6.is_none();
     let on = |p: &Pdr| {
         let far = fars.get(usize::from(p.far));
-        let to_access =
-            |f: &&Far| f.action.has(ApplyAction::FORW) && f.destination == DestinationInterface::Access;
-        p.is_uplink()
-            && p.filters.is_empty()
+        let passes = intermediate && p.qers().next().is_none();
+        let onwards = |f: &&Far| {
+            let between_gnbs = p.is_uplink() && f.destination == DestinationInterface::Access;
+            f.action.has(ApplyAction::FORW) && (between_gnbs || passes)
+        };
+        p.filters.is_empty()
             && p.application.is_none()
             && !p.deletes_container
-            && far.filter(to_access).is_some_and(|f| f.tunnel.is_some())
+            && far.filter(onwards).is_some_and(|f| f.tunnel.is_some())
     };
     let relay = |t: &Teid| {
         let mut of_tunnel = pdrs.iter().filter(|p| p.teid == *t && t.0 != 0).peekable();

@@ -21,9 +21,6 @@ impl Allocator<'_> {
         if d.fars.contains_key(&id) {
             return Err(RuleRefusal::DuplicateRule(FailedRuleId::Far(id)));
         }
-        if !m.duplicating_parameters.is_empty() {
-            return Err(RuleRefusal::Duplication(id));
-        }
         let mut far = Far {
             action: m.apply_action,
             destination: DestinationInterface::Access,
@@ -32,7 +29,12 @@ impl Allocator<'_> {
             far_id: id,
             bar_id: m.bar_id,
             has_parameters: false,
+            copies_to: None,
         };
+        if let Some(p) = one(&m.duplicating_parameters, id)? {
+            let outer = (Some(p.destination_interface), p.outer_header_creation, &p.forwarding_policy);
+            far.copies_to = Some(Box::new(self.copies(outer, id)?));
+        }
         if let Some(p) = &m.forwarding_parameters {
             if p.forwarding_policy.is_some() {
                 return Err(RuleRefusal::ForwardingPolicy(id));
@@ -74,7 +76,22 @@ impl Allocator<'_> {
             far.tos = marking(p.transport_level_marking, far.tos);
             far.has_parameters = true;
         }
+        if let Some(p) = one(&m.update_duplicating_parameters, id)? {
+            let outer = (p.destination_interface, p.outer_header_creation, &p.forwarding_policy);
+            far.copies_to = Some(Box::new(self.copies(outer, id)?));
+        }
         check_far(far)
+    }
+
+    /// Where copies go: in GTP-U to the LI function (TS 29.244 §8.2.24). Nothing else duplicates here.
+    fn copies<P>(
+        &self,
+        (to, outer, policy): (Option<DestinationInterface>, Option<OuterHeaderCreation>, &Option<P>),
+        id: FarId,
+    ) -> Result<Tunnel, RuleRefusal> {
+        let is_li = to == Some(DestinationInterface::LiFunction) && policy.is_none();
+        let outer = outer.filter(|_| is_li).ok_or(RuleRefusal::Duplication(id))?;
+        self.outer_header(&outer, id)
     }
 
     /// The tunnel of an outer header: over the family that both ends have, IPv4 first.
@@ -94,6 +111,11 @@ impl Allocator<'_> {
     }
 }
 
+/// The only one of several parameters, if there are any. Errors: one FAR duplicates to one place.
+fn one<T>(all: &[T], id: FarId) -> Result<Option<&T>, RuleRefusal> {
+    if all.len() > 1 { Err(RuleRefusal::Duplication(id)) } else { Ok(all.first()) }
+}
+
 /// The type of service that a marking makes of `old`.
 fn marking(m: Option<TransportLevelMarking>, old: u8) -> u8 {
     m.map_or(old, |m| m.value & m.mask)
@@ -101,7 +123,8 @@ fn marking(m: Option<TransportLevelMarking>, old: u8) -> u8 {
 
 fn check_far(far: &Far) -> Outcome {
     let id = far.far_id;
-    if far.action.has(ApplyAction::DUPL) {
+    // Copies are made of what is forwarded.
+    if far.action.has(ApplyAction::DUPL) && !(far.action.has(ApplyAction::FORW) && far.copies_to.is_some()) {
         return Err(RuleRefusal::Duplication(id));
     }
     let chosen = [ApplyAction::DROP, ApplyAction::FORW, ApplyAction::BUFF]

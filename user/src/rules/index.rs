@@ -39,7 +39,7 @@ impl Index {
         if kind != SessionKind::Ip || filters <= ONE_BY_ONE_MAX {
             return None;
         }
-        // The seed need be no secret: whoever knows it slows nothing down beyond the scan of all conditions.
+        // The seed need be no secret: an attacker that knows it slows nothing down beyond the scan of all conditions.
         let mut index = Classifier::new(0);
         for (place, pdr) in (0u32..).zip(pdrs) {
             let base = Self::conditions(pdr)?;

@@ -307,6 +307,15 @@ pub(crate) struct Far {
     pub(crate) bar_id: Option<BarId>,
     /// Whether Forwarding Parameters were ever given.
     pub(crate) has_parameters: bool,
+    /// Where copies go (TS 29.244 §5.2.3.1), while DUPL is set.
+    pub(crate) copies_to: Option<Box<Tunnel>>,
+}
+
+impl Far {
+    /// Where a copy of each packet that is forwarded goes.
+    pub(crate) fn copies(&self) -> Option<Tunnel> {
+        self.copies_to.as_deref().copied().filter(|_| self.action.has(ApplyAction::DUPL))
+    }
 }
 
 /// A QoS enforcement rule.

@@ -74,7 +74,7 @@ pub enum RuleRefusal {
     Destination(FarId),
     /// A forwarding policy; none is configured.
     ForwardingPolicy(FarId),
-    /// Duplication.
+    /// Duplication to anything but one LI function, or of packets that are not forwarded.
     Duplication(FarId),
     /// An unstructured or Ethernet session, which the data network does not carry.
     PdnType,
@@ -233,7 +233,11 @@ impl fmt::Display for RuleRefusal {
             Self::ForwardingPolicy(id) => {
                 write!(f, "FAR {} names a forwarding policy; none is configured", id.0)
             }
-            Self::Duplication(id) => write!(f, "FAR {} duplicates packets", id.0),
+            Self::Duplication(id) => write!(
+                f,
+                "FAR {} duplicates to another than one LI function, or what it does not forward",
+                id.0
+            ),
             Self::PdnType => {
                 f.write_str("the data network does not carry sessions of that type (unstructured, Ethernet)")
             }

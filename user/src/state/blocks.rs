@@ -4,7 +4,7 @@
 //! new record is whole. Each block has a checksum, the number of its part, and the number of the write that it is of, so that no order of
 //! blocks has to be kept anywhere else: opening reads all blocks, keeps the newest whole record of each name, and frees the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Octets of a block.
 pub(super) const BLOCK_OCTETS: usize = 256;
@@ -129,25 +129,17 @@ impl Blocks {
     /// With the records that are there, in the order in which they were written.
     pub(super) fn open(memory: Box<dyn StateMemory>, salt: u32) -> (Self, Vec<Found>) {
         let mut it = Self::of(memory, salt);
-        let made = MADE_AT.map(|at| {
-            let mut octets = [0; 8];
-            it.memory.read(at, &mut octets);
-            u64::from_le_bytes(octets).min(it.total.into()) as u32
-        });
-        it.made = made[0].max(made[1]);
+        it.made = it.read_made();
         it.next.resize(it.made as usize, END);
         let mut parts: Vec<Part> =
             (0..it.made).filter_map(|block| it.read(block).map(|(part, _)| part)).collect();
-        // The newest write of a name first, and its parts in order.
-        parts.sort_unstable_by_key(|p| (p.kind, p.id, u64::MAX - p.write, p.part, p.block));
+        parts.sort_unstable_by_key(Part::order);
         let mut taken = vec![false; it.made as usize];
         let mut found = Vec::new();
-        for record in parts.chunk_by(|a, b| (a.kind, a.id, a.write) == (b.kind, b.id, b.write)) {
-            let Part { kind, id, write, parts, block, .. } = record[0];
+        for record in parts.chunk_by(Part::is_of_record) {
+            let Part { kind, id, write, block, .. } = record[0];
             it.writes = it.writes.max(write);
-            let in_order = |(n, p): (usize, &Part)| usize::from(p.part) == n && p.parts == parts;
-            let whole = record.len() == usize::from(parts) && record.iter().enumerate().all(in_order);
-            if !whole || it.first.contains_key(&(kind, id)) {
+            if !is_whole(record.iter()) || it.first.contains_key(&(kind, id)) {
                 continue;
             }
             let mut octets = Vec::with_capacity(record.len() * PART_OCTETS);
@@ -166,6 +158,16 @@ impl Blocks {
         }
         it.make_ahead();
         (it, found)
+    }
+
+    /// How many blocks there are, as the memory says.
+    fn read_made(&self) -> u32 {
+        let made = MADE_AT.map(|at| {
+            let mut octets = [0; 8];
+            self.memory.read(at, &mut octets);
+            u64::from_le_bytes(octets).min(self.total.into()) as u32
+        });
+        made[0].max(made[1])
     }
 
     /// Makes blocks before they are needed, so that whether there is room is known before a record is to be written.
@@ -274,6 +276,117 @@ impl Blocks {
     }
 }
 
+/// What has become of a record since it was looked at last.
+pub(crate) struct Seen {
+    pub(crate) kind: Kind,
+    pub(crate) id: u32,
+    /// Later writes have higher numbers. Of a record that was removed: that of its last write.
+    pub(crate) write: u64,
+    /// `None`: it was removed.
+    pub(crate) octets: Option<Vec<u8>>,
+}
+
+/// The records that another process writes. It may do so while they are looked at: a record that is not whole at one look is so at the next.
+pub(crate) struct FollowedBlocks {
+    blocks: Blocks,
+    /// The header of each block at the last look. It has a checksum of all that the block holds.
+    headers: Vec<[u8; HEADER_OCTETS]>,
+    /// The write of each record, and its blocks.
+    records: BTreeMap<(Kind, u32), (u64, Vec<u32>)>,
+}
+
+impl FollowedBlocks {
+    /// Of which none was looked at.
+    pub(super) fn new(memory: Box<dyn StateMemory>, salt: u32) -> Self {
+        Self { blocks: Blocks::of(memory, salt), headers: Vec::new(), records: BTreeMap::new() }
+    }
+
+    /// Reads beside the blocks.
+    pub(super) fn read(&self, at: u64, to: &mut [u8]) {
+        self.blocks.memory.read(at, to);
+    }
+
+    /// The records that have changed since the last call, in the order in which they were written. Only headers are read of those that have not.
+    pub(crate) fn look(&mut self) -> Vec<Seen> {
+        self.blocks.made = self.blocks.read_made();
+        self.headers.resize(self.blocks.made as usize, [0; HEADER_OCTETS]);
+        let mut names = BTreeSet::new();
+        for (block, seen) in (0..).zip(&mut self.headers) {
+            let mut header = [0; HEADER_OCTETS];
+            self.blocks.memory.read(Blocks::at(block), &mut header);
+            if header != *seen {
+                names.extend([*seen, header].iter().filter_map(name_of));
+                *seen = header;
+            }
+        }
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let of_these =
+            (0..).zip(&self.headers).filter(|(_, h)| name_of(h).is_some_and(|n| names.contains(&n)));
+        let mut parts: Vec<(Part, Vec<u8>)> =
+            of_these.filter_map(|(block, _)| self.blocks.read(block)).collect();
+        parts.sort_unstable_by_key(|(p, _)| p.order());
+        let mut seen = Vec::new();
+        for record in parts.chunk_by(|(a, _), (b, _)| a.is_of_record(b)) {
+            let Part { kind, id, write, .. } = record[0].0;
+            let whole = is_whole(record.iter().map(|(p, _)| p));
+            if !whole || !names.remove(&(kind, id)) {
+                continue;
+            }
+            let blocks = record.iter().map(|(p, _)| p.block).collect();
+            let former = self.records.insert((kind, id), (write, blocks));
+            if former.is_none_or(|(former, _)| former != write) {
+                let octets = record.iter().flat_map(|(_, part)| part.iter().copied()).collect();
+                seen.push(Seen { kind, id, write, octets: Some(octets) });
+            }
+        }
+        for (kind, id) in names {
+            if let Some((write, _)) = self.records.remove(&(kind, id)) {
+                seen.push(Seen { kind, id, write, octets: None });
+            }
+        }
+        seen.sort_by_key(|s| s.write);
+        seen
+    }
+
+    /// All records, as they were at the last look; the process that wrote them has ended since before that.
+    pub(crate) fn take_over(self) -> Blocks {
+        let Self { mut blocks, headers, records } = self;
+        blocks.next = vec![END; headers.len()];
+        let mut taken = vec![false; headers.len()];
+        for (name, (write, chain)) in records {
+            blocks.writes = blocks.writes.max(write);
+            for (n, block) in chain.iter().enumerate() {
+                taken[*block as usize] = true;
+                blocks.next[*block as usize] = chain.get(n + 1).copied().unwrap_or(END);
+            }
+            blocks.first.extend(chain.first().map(|first| (name, *first)));
+        }
+        for block in (0..blocks.made).rev().filter(|b| !taken[*b as usize]) {
+            if headers[block as usize][4] != 0 {
+                blocks.wipe(block);
+            }
+            blocks.free.push(block);
+        }
+        blocks.make_ahead();
+        blocks
+    }
+}
+
+/// The record that a block is of, as its header says.
+fn name_of(header: &[u8; HEADER_OCTETS]) -> Option<(Kind, u32)> {
+    let id = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
+    Some((Kind::of(header[4])?, id))
+}
+
+/// Whether these are all parts of a record, in order.
+fn is_whole<'a>(record: impl ExactSizeIterator<Item = &'a Part>) -> bool {
+    let parts = record.len();
+    let in_order = |(n, p): (usize, &Part)| usize::from(p.part) == n && usize::from(p.parts) == parts;
+    record.enumerate().all(in_order)
+}
+
 /// What a block says of itself.
 #[derive(Clone, Copy)]
 struct Part {
@@ -283,6 +396,18 @@ struct Part {
     part: u16,
     parts: u16,
     block: u32,
+}
+
+impl Part {
+    /// The newest write of a name first, and its parts in order.
+    fn order(&self) -> (Kind, u32, u64, u16, u32) {
+        (self.kind, self.id, u64::MAX - self.write, self.part, self.block)
+    }
+
+    /// Whether both are of one write of one record.
+    fn is_of_record(&self, other: &Self) -> bool {
+        (self.kind, self.id, self.write) == (other.kind, other.id, other.write)
+    }
 }
 
 fn parts_of(octets: usize) -> usize {
@@ -389,7 +514,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each record is the one before or the one after the write that the process died in, whichever octet was the last.
+        /// Each record is the one before or the one after the write that the process died in, at any octet.
         #[test]
         fn a_process_that_dies_at_any_octet_leaves_every_record_whole(
             steps in proptest::collection::vec((0..4u32, 0..700usize, any::<u8>()), 1..30),
@@ -415,6 +540,46 @@ mod tests {
             let (_, found) = Blocks::open(memory.boxed(), 7);
             let found = records(found);
             prop_assert!(found == known || found == before, "{found:?}, not {known:?} or {before:?}");
+        }
+
+        /// A follower has the records that a process would find that begins with them, whenever it looks.
+        #[test]
+        fn followed_records_are_those_that_are_found(
+            steps in proptest::collection::vec((0..5u32, 0..700usize, any::<u8>(), any::<bool>()), 1..40),
+        ) {
+            let memory = Shared::of(64);
+            let mut blocks = Blocks::empty(memory.boxed(), 7);
+            let mut followed = FollowedBlocks::new(memory.boxed(), 7);
+            let mut known = BTreeMap::new();
+            let mut look = |followed: &mut FollowedBlocks| {
+                for seen in followed.look() {
+                    match seen.octets {
+                        Some(octets) => _ = known.insert((seen.kind, seen.id), octets),
+                        None => _ = known.remove(&(seen.kind, seen.id)),
+                    }
+                }
+                known.clone()
+            };
+            for (id, octets, fill, looks) in steps {
+                if octets < 50 {
+                    blocks.remove(Kind::Session, id);
+                } else {
+                    blocks.put(Kind::Session, id, &vec![fill; octets]).unwrap();
+                }
+                if looks {
+                    look(&mut followed);
+                }
+            }
+            let (found, _) = (records(Blocks::open(memory.boxed(), 7).1), blocks);
+            prop_assert_eq!(&look(&mut followed), &found);
+            // And what the follower writes when it has taken over is found as well.
+            let mut blocks = followed.take_over();
+            blocks.put(Kind::Session, 0, &[1; 600]).unwrap();
+            blocks.remove(Kind::Session, 1);
+            let again = records(Blocks::open(memory.boxed(), 7).1);
+            prop_assert_eq!(&again[&(Kind::Session, 0)], &vec![1; 600]);
+            let others = |all: &BTreeMap<(Kind, u32), Vec<u8>>| all.iter().filter(|((_, id), _)| *id > 1).count();
+            prop_assert_eq!((others(&again), again.contains_key(&(Kind::Session, 1))), (others(&found), false));
         }
 
         #[test]

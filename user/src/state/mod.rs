@@ -14,14 +14,14 @@ use whimbrel_pfcp::ie::RecoveryTimeStamp;
 
 pub use blocks::StateMemory;
 use blocks::{BLOCK_OCTETS, FIRST_BLOCK_AT};
-pub(crate) use blocks::{Blocks, Found, Kind, SPARE_BLOCKS, crc32c};
+pub(crate) use blocks::{Blocks, FollowedBlocks, Found, Kind, SPARE_BLOCKS, Seen, crc32c};
 pub(crate) use stored::{Source, Stored, stored};
 
 use crate::config::Config;
 use crate::session_id::mix;
 
 /// The form of records. One program reads one form alone.
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
 
 /// What such memory begins with.
 const MAGIC: [u8; 8] = *b"whimupf\0";
@@ -118,6 +118,48 @@ impl State {
 
     pub(crate) fn take(self) -> (Blocks, Vec<Found>) {
         (self.blocks, self.found)
+    }
+}
+
+/// The memory of a UPF's sessions, which another process writes that this one will succeed.
+pub struct FollowedState {
+    blocks: FollowedBlocks,
+    header: [u8; HEADER_OCTETS],
+    recovery: RecoveryTimeStamp,
+}
+
+impl FollowedState {
+    /// Opens the memory to read it. `config` has the seed of the UPF afterwards, as with [`State::open`]. `None`: nothing has been written yet.
+    /// Errors: why this process cannot succeed that UPF.
+    pub fn open(
+        memory: Box<dyn StateMemory>,
+        config: &mut Config,
+        boot: [u8; 16],
+    ) -> Result<Option<Self>, StateRefusal> {
+        let mut header = [0; HEADER_OCTETS];
+        memory.read(0, &mut header);
+        let Some((salt, seed, recovery)) = read(&header, key(config), boot)? else { return Ok(None) };
+        config.seed = seed;
+        Ok(Some(Self { blocks: FollowedBlocks::new(memory, salt), header, recovery }))
+    }
+
+    /// Whether it is still the state that was opened, and has not been begun again since.
+    pub fn stands(&self) -> bool {
+        let mut header = [0; HEADER_OCTETS];
+        self.blocks.read(0, &mut header);
+        header == self.header
+    }
+
+    pub(crate) fn recovery(&self) -> RecoveryTimeStamp {
+        self.recovery
+    }
+
+    pub(crate) fn look(&mut self) -> Vec<Seen> {
+        self.blocks.look()
+    }
+
+    pub(crate) fn take_over(self) -> Blocks {
+        self.blocks.take_over()
     }
 }
 

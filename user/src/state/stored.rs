@@ -133,7 +133,7 @@ stored!(MacAddress { source, destination, upper_source, upper_destination });
 stored!(FSeid { seid, ipv4, ipv6 });
 stored!(PointToPoint { peer, port });
 stored!(Tunnel { teid, peer });
-stored!(Far { action, destination, tunnel, tos, far_id, bar_id, has_parameters });
+stored!(Far { action, destination, tunnel, tos, far_id, bar_id, has_parameters, copies_to });
 stored!(Qer { gate, qfi, rqi, ppi, mbr_ul_kbps, mbr_dl_kbps, gbr_ul_kbps, gbr_dl_kbps, window_ms, qer_id });
 stored!(Urr {
     urr_id,

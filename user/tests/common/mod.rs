@@ -141,6 +141,11 @@ impl Memory {
     pub(crate) fn of(octets: u64) -> Self {
         Self(Arc::new(Mutex::new(vec![0; octets as usize])))
     }
+
+    /// What is there now, in a memory of its own.
+    pub(crate) fn copy(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
+    }
 }
 
 impl StateMemory for Memory {

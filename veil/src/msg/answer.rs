@@ -9,6 +9,7 @@ use whimbrel_open::msg::{EpochKey, Filter};
 use zeroize::Zeroizing;
 
 use super::grant::SignedGrant;
+use super::home::HomeVector;
 use super::request::AnswerKey;
 use super::{
     MessageType, causes, emit_domain, emit_key, emit_part, read_domain, read_flag, read_key, read_part,
@@ -302,6 +303,8 @@ causes! {
         CounterUsed = 5, "the counter of the SIM was used for another request";
         /// The ephemeral share of U or O is of small order.
         WeakShare = 6, "an ephemeral share is of small order";
+        /// AUTS of an ordinary UE is not its USIM's.
+        Resynchronisation = 7, "the resynchronisation token is not of the user's USIM";
     }
 }
 
@@ -411,6 +414,15 @@ pub enum AnswerBody {
     Refused(SignedRefusal),
     /// B rejects.
     Rejected(Rejection),
+    /// The same as granted, for an ordinary UE.
+    Challenged {
+        /// The grant. It counts once the UE has responded.
+        grant: SignedGrant,
+        /// Sealed [`OperatorOrders`].
+        orders: Box<[u8]>,
+        /// The challenge, and the key that its response opens.
+        vector: HomeVector,
+    },
 }
 
 impl Answer {
@@ -433,6 +445,12 @@ impl Answer {
                 emit_part(&refusal.to_octets(), &mut out);
             }
             AnswerBody::Rejected(cause) => out.extend_from_slice(&[3, *cause as u8]),
+            AnswerBody::Challenged { grant, orders, vector } => {
+                out.push(4);
+                emit_part(&grant.to_octets(), &mut out);
+                emit_part(orders, &mut out);
+                out.extend_from_slice(&vector.to_octets());
+            }
         }
         out
     }
@@ -454,6 +472,11 @@ impl Answer {
                     "refusal",
                 )?)?),
                 3 => AnswerBody::Rejected(Rejection::read(r)?),
+                4 => AnswerBody::Challenged {
+                    grant: SignedGrant::parse(read_part(r, SignedGrant::OCTETS_MAX, "grant")?)?,
+                    orders: read_part(r, OperatorOrders::SEALED_OCTETS, "orders")?.into(),
+                    vector: HomeVector::read(r)?,
+                },
                 _ => return Err(unknown),
             }))
         })

@@ -16,7 +16,7 @@ use crate::token::TokenHash;
 pub struct Grant {
     /// B.
     pub broker: Domain,
-    /// The PLMN that O broadcasts and whose serving network name stands in the keys: B's, whichever operator serves.
+    /// The PLMN that O broadcasts and whose serving network name stands in the keys: B's, no matter which operator serves.
     pub network: PlmnId,
     /// The user part of the session's SUPI: random.
     pub pseudonym: Pseudonym,

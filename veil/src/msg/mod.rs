@@ -6,7 +6,9 @@
 mod answer;
 mod grant;
 mod group;
+mod home;
 mod issue;
+mod order;
 mod report;
 mod request;
 mod settlement;
@@ -17,8 +19,10 @@ pub use answer::{
 };
 pub use grant::{Grant, SignedGrant};
 pub use group::{GroupAnswer, GroupError, GroupRequest};
+pub use home::{HomeQuestion, HomeRequest, HomeVector, Suci};
 pub(crate) use issue::issued;
 pub use issue::{IssueError, TokenAnswer, TokenRequest};
+pub use order::{Finding, Order, OrderAnswer, OrderKind, Orders, OrdersRequest, SealedCopy};
 pub use report::{ReportAnswer, ReportError, USAGE_UNIT_OCTETS, UsageReport, usage_units};
 pub use request::{AnswerKey, OperatorRequest, UserRequest, UserVector};
 pub use settlement::{
@@ -27,7 +31,10 @@ pub use settlement::{
 };
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, PlmnId, Reader};
-use whimbrel_open::crypto::{Share, Signature};
+pub(crate) use whimbrel_open::causes;
+use whimbrel_open::codec::read_type;
+pub(crate) use whimbrel_open::codec::{emit_part, read_flag, read_part, read_signature, whole};
+use whimbrel_open::crypto::Share;
 use whimbrel_open::id::Domain;
 use whimbrel_open::msg::{EpochKey, Validity};
 
@@ -63,6 +70,13 @@ pub(crate) enum MessageType {
     TablePart = 0x9a,
     ClaimRequest = 0x9b,
     ClaimAnswer = 0x9c,
+    HomeQuestion = 0xa0,
+    HomeRequest = 0xa1,
+    Order = 0xa2,
+    OrdersRequest = 0xa3,
+    Orders = 0xa4,
+    OrderAnswer = 0xa5,
+    Copy = 0xa6,
 }
 
 impl MessageType {
@@ -71,54 +85,8 @@ impl MessageType {
     }
 
     pub(crate) fn read(self, r: &mut Reader<'_>) -> Result<(), DecodeError> {
-        if r.peek() != Some(self as u8) {
-            return Err(r.error(DecodeErrorKind::Unknown, "message type"));
-        }
-        r.u8("message type")?;
-        let unknown = r.error(DecodeErrorKind::Unknown, "version");
-        if r.u8("version")? == VERSION { Ok(()) } else { Err(unknown) }
+        read_type(r, self as u8, VERSION)
     }
-}
-
-/// Parses a whole message: nothing may be left over.
-pub(crate) fn whole<T>(
-    octets: &[u8],
-    read: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
-) -> Result<T, DecodeError> {
-    let mut r = Reader::new(octets);
-    let value = read(&mut r)?;
-    if r.is_empty() { Ok(value) } else { Err(r.error(DecodeErrorKind::TrailingOctets, "message")) }
-}
-
-/// A part that is a message of its own, behind its length in two octets.
-pub(crate) fn emit_part(part: &[u8], out: &mut Vec<u8>) {
-    let len = u16::try_from(part.len()).expect("every message is far shorter than 65,536 octets");
-    out.extend_from_slice(&len.to_be_bytes());
-    out.extend_from_slice(part);
-}
-
-pub(crate) fn read_part<'a>(
-    r: &mut Reader<'a>,
-    max: usize,
-    ie: &'static str,
-) -> Result<&'a [u8], DecodeError> {
-    let too_long = r.error(DecodeErrorKind::InvalidLength, ie);
-    let len = usize::from(r.u16(ie)?);
-    if len > max { Err(too_long) } else { r.take(len, ie) }
-}
-
-/// A flag, 0 or 1, before something that may be absent.
-pub(crate) fn read_flag(r: &mut Reader<'_>, ie: &'static str) -> Result<bool, DecodeError> {
-    let invalid = r.error(DecodeErrorKind::InvalidValue, ie);
-    match r.u8(ie)? {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(invalid),
-    }
-}
-
-pub(crate) fn read_signature(r: &mut Reader<'_>) -> Result<Signature, DecodeError> {
-    Ok(Signature(r.array("signature")?))
 }
 
 pub(crate) fn emit_domain(domain: &Domain, out: &mut Vec<u8>) {
@@ -161,32 +129,3 @@ pub(crate) fn read_key(r: &mut Reader<'_>) -> Result<Option<EpochKey>, DecodeErr
         true => Some(EpochKey { id: r.u8(IE)?, public: Share(r.array(IE)?) }),
     })
 }
-
-/// Declares an enumeration of one octet, and what operators read of each.
-macro_rules! causes {
-    ($(#[$doc:meta])* $name:ident, $ie:literal { $($(#[$d:meta])* $variant:ident = $v:literal, $text:literal;)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name { $($(#[$d])* $variant = $v,)+ }
-
-        impl $name {
-            /// All, in the order of their code points.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            pub(crate) fn read(r: &mut whimbrel_ids::Reader<'_>) -> Result<Self, whimbrel_ids::DecodeError> {
-                let unknown = r.error(whimbrel_ids::DecodeErrorKind::Unknown, $ie);
-                match r.u8($ie)? {
-                    $($v => Ok(Self::$variant),)+
-                    _ => Err(unknown),
-                }
-            }
-        }
-
-        impl core::fmt::Display for $name {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.write_str(match self { $(Self::$variant => $text,)+ })
-            }
-        }
-    };
-}
-pub(crate) use causes;

@@ -3,10 +3,12 @@
 mod attach;
 mod blindness;
 mod changes;
+mod home;
 mod kept;
 mod ledger;
 mod messages;
 mod model;
+mod orders;
 mod rotation;
 mod tokens;
 mod world;

@@ -44,6 +44,13 @@ pub(crate) fn read_as_every_message(octets: &[u8]) -> usize {
         + same(Failure::parse(octets), Failure::to_octets, octets)
         + same(SignedRefusal::parse(octets), SignedRefusal::to_octets, octets)
         + same(Answer::parse(octets), Answer::to_octets, octets)
+        + same(HomeQuestion::parse(octets), HomeQuestion::to_octets, octets)
+        + same(HomeRequest::parse(octets), HomeRequest::to_octets, octets)
+        + same(Order::parse(octets), Order::to_octets, octets)
+        + same(OrdersRequest::parse(octets), OrdersRequest::to_octets, octets)
+        + same(Orders::parse(octets), Orders::to_octets, octets)
+        + same(OrderAnswer::parse(octets), OrderAnswer::to_octets, octets)
+        + same(SealedCopy::parse(octets), SealedCopy::to_octets, octets)
         + same(Wallet::parse(octets), |v| v.to_octets().to_vec(), octets)
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use whimbrel_ids::Instant;
 use whimbrel_veil::broker::{Broker, BrokerEvent};
 use whimbrel_veil::msg::{GroupAnswer, GroupError};
-use whimbrel_veil::operator::OperatorAttach;
+use whimbrel_veil::operator::{Group, OperatorAttach};
 use whimbrel_veil::rotation::{Input, Output, Rotation, RotationConfig};
 use whimbrel_veil::token::TokenHash;
 use whimbrel_veil::user::{Sim, UserAttach};
@@ -244,4 +244,24 @@ fn the_machine_wakes_when_it_has_something_to_do() {
     let before = edge.rotation.next_deadline();
     edge.handle(&to, at(AGE_S + 40), TokenHash([0; 32]), Some(&octets));
     assert_eq!(edge.rotation.next_deadline(), before, "an answer for an unknown token changes nothing");
+}
+
+#[test] // chapter 4.4.2, step i: UEs that heard a token are served until its group ends
+fn a_group_of_a_former_process_takes_ues_that_heard_its_token() {
+    let to = reached();
+    let mut edge = Edge::new(&to);
+    edge.tick(&to, AGE_S);
+    let heard = edge.on_air.expect("a token");
+    let kept: Vec<Vec<u8>> = edge.rotation.groups().map(|group| group.to_octets().to_vec()).collect();
+    let mut next = Rotation::new(RotationConfig::DEFAULT, Wallet::parse(&edge.stored).unwrap());
+    let asked = |rotation: &Rotation, s: u64| {
+        let (_, request) =
+            UserAttach::begin(&mut sim("alice", ALICE, &to.borrow().broker), heard, &seed("u", 1))?;
+        let (_, question) = OperatorAttach::ask(contract(), request, &seed("o", 1)).ok()?;
+        rotation.sign(&question, at(s)).map(|(token, _)| token)
+    };
+    assert_eq!(asked(&next, AGE_S + 1), None);
+    kept.iter().for_each(|octets| next.resume(Group::parse(octets).unwrap()));
+    assert_eq!(asked(&next, AGE_S + 1), Some(heard));
+    assert_eq!(asked(&next, AGE_S + 61), None, "the group is over");
 }

@@ -289,8 +289,8 @@ impl Endpoint {
         }
         let id = self.allocate().ok_or(Refusal::NoRoom)?;
         let (local_tag, local_tsn) = self.prf.tag_and_tsn();
-        let who = Identity { id, local_port, peer_port: to.port, local_tag, local_tsn };
-        let mut a = Association::new(who, &self.config);
+        let identity = Identity { id, local_port, peer_port: to.port, local_tag, local_tsn };
+        let mut a = Association::new(identity, &self.config);
         for remote in addresses {
             let local = suitable_local(&self.config.local_addresses, remote);
             let path = Path { local, remote, udp_port: to.udp_port };

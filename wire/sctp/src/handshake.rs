@@ -360,7 +360,7 @@ impl Endpoint {
             refuse(out, path, packet, cookie.peer_tag, cause::OUT_OF_RESOURCE, &[]);
             return None;
         };
-        let who = Identity {
+        let identity = Identity {
             id,
             local_port: cookie.local_port,
             peer_port: cookie.peer_port,
@@ -368,7 +368,7 @@ impl Endpoint {
             local_tsn: cookie.local_tsn,
         };
         let new = self.unclaimed(cookie);
-        let mut a = Association::new(who, self.config());
+        let mut a = Association::new(identity, self.config());
         a.paths.push(PathState::new(cookie.path, true, now, self.config()));
         a.inbound_streams = cookie.inbound_streams;
         a.outbound_streams = cookie.outbound_streams;
@@ -419,7 +419,7 @@ impl Endpoint {
         let new = self.unclaimed(cookie);
         self.with(Some(slot), now, out, |a, cx| {
             if !matches!(a.state, State::CookieWait | State::CookieEchoed) {
-                return; // our tag is known to a stranger only by chance
+                return; // an off-path sender knows our tag only by chance
             }
             a.inbound_streams = cookie.inbound_streams;
             a.outbound_streams = cookie.outbound_streams;

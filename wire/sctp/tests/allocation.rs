@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Gives what one side said to the other, echoing data if it is the server; true if anything was said.
+/// Delivers what one side sent to the other, echoing data if it is the server; true if anything was sent.
 fn carry(
     now: Instant,
     out: &mut Outbox,

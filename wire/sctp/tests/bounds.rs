@@ -121,7 +121,7 @@ fn impossible_gap_blocks_acknowledge_nothing() {
     assert_eq!(net.nodes[0].endpoint.status(id).unwrap().queued_octets, 0);
 }
 
-#[test] // RFC 9260 §6.1 A: a closed window gets one chunk at a time, and no loss of patience while it is told
+#[test] // RFC 9260 §6.1 A: a closed window gets one chunk at a time, and the association stays up while it is reported
 fn a_closed_window_is_probed() {
     let mut net = Net::new(3);
     net.add(1, |_| {});
@@ -298,7 +298,7 @@ fn fast_recovery_begins_and_ends() {
     assert!(cwnd(&net) > halved, "and growing again");
 }
 
-#[test] // packets to another port are somebody else's, who may be on this host
+#[test] // packets to another port belong to another program, perhaps on this host
 fn packets_to_other_ports_are_ignored() {
     let (mut net, hand) = small_window();
     let mut p = packet(hand.port, hand.tag, &[data(BEGINNING | END, hand.tsn, 0, 0, b"x")]);

@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-#[test] // an endpoint that nobody flushes asks for it
+#[test] // an endpoint that is not flushed asks for it
 fn what_waits_for_a_flush_is_due_at_once() {
     let (mut net, id, _) = sim::pair(1);
     let mut out = Outbox::default();

@@ -22,9 +22,9 @@ fn an_association_opens_in_two_round_trips() {
     assert!(matches!(&net.nodes[b].seen[..], [Seen::Up(_, p, 5, 3)] if *p == [address(0, 0)]));
 }
 
-#[test] // RFC 5061 §4.2.6: only who says the same hears it, so a peer that never heard of it sees no difference
+#[test] // RFC 5061 §4.2.6: it reaches only a peer that sends it too; another peer sees no difference
 fn an_adaptation_is_agreed_on_by_both_or_not_at_all() {
-    let told = |client: Option<u32>, server: Option<u32>| {
+    let reported = |client: Option<u32>, server: Option<u32>| {
         let mut net = Net::new(7);
         let a = net.add(1, |c| c.adaptation = client);
         let b = net.add(1, |c| c.adaptation = server);
@@ -35,15 +35,15 @@ fn an_adaptation_is_agreed_on_by_both_or_not_at_all() {
             net.nodes[n].seen.iter().find_map(|s| if let Seen::Adaptation(v) = s { Some(*v) } else { None })
         })
     };
-    assert_eq!(told(Some(7), Some(7)), [Some(7), Some(7)]);
-    assert_eq!(told(Some(7), Some(8)), [None, Some(7)], "the server may say why not");
-    assert_eq!(told(Some(7), None), [None, Some(7)]);
-    assert_eq!(told(None, Some(7)), [None, None]);
-    assert_eq!(told(None, None), [None, None]);
+    assert_eq!(reported(Some(7), Some(7)), [Some(7), Some(7)]);
+    assert_eq!(reported(Some(7), Some(8)), [None, Some(7)], "the server may say why not");
+    assert_eq!(reported(Some(7), None), [None, Some(7)]);
+    assert_eq!(reported(None, Some(7)), [None, None]);
+    assert_eq!(reported(None, None), [None, None]);
 }
 
-#[test] // RFC 9260 §5.2.4.1: who comes back with less says so
-fn a_restart_agrees_anew() {
+#[test] // RFC 9260 §5.2.4.1: after a restart the adaptation is that of the new INIT
+fn a_restart_agrees_on_the_adaptation_again() {
     let mut net = Net::new(8);
     let a = net.add(1, |c| c.adaptation = Some(7));
     let b = net.add(1, |c| c.adaptation = Some(7));
@@ -184,22 +184,22 @@ fn storm(seed: u64, weather: Weather, messages: usize) {
     let server = net.nodes[b].up().expect("the association opens in any weather");
     assert_eq!(net.nodes[a].up(), Some(client), "seed {seed}");
     let mut random = Random(seed);
-    let mut wanted = [vec![Vec::new(); 8], vec![Vec::new(); 8]];
+    let mut expected = [vec![Vec::new(); 8], vec![Vec::new(); 8]];
     for _ in 0..messages {
         let from = random.below(2) as usize;
         let stream = random.below(8) as usize;
         let size = if random.percent(10) { random.below(20_000) } else { random.below(500) } as usize + 1;
         let message: Vec<u8> = (0..size).map(|_| random.next() as u8).collect();
         net.send(from, [client, server][from], stream as u16, &message);
-        wanted[from][stream].push(message);
+        expected[from][stream].push(message);
         net.run(Duration::from_micros(random.below(2000)));
     }
     net.seconds(900);
-    for (from, wanted) in wanted.iter().enumerate() {
+    for (from, expected) in expected.iter().enumerate() {
         let got = net.nodes[1 - from].data();
         for stream in 0..8u16 {
             let of: Vec<_> = got.iter().filter(|(s, _)| *s == stream).map(|(_, o)| o.clone()).collect();
-            let want = &wanted[usize::from(stream)];
+            let want = &expected[usize::from(stream)];
             assert!(of == *want, "seed {seed}: stream {stream} got {} of {}", of.len(), want.len());
         }
     }

@@ -78,7 +78,7 @@ fn a_message_of_many_packets_comes_through_and_waits_as_one() {
 }
 
 #[test] // RFC 9260 §11.1.1 L, M
-fn what_was_not_acknowledged_comes_back_in_order_before_the_end_is_told() {
+fn unacknowledged_messages_are_returned_in_order_before_the_end_is_reported() {
     let (mut net, client, server) = holding(3);
     let messages: Vec<(u16, Vec<u8>)> =
         (0..40).map(|n| (n % 5, vec![n as u8; if n % 7 == 0 { 5_000 } else { 100 }])).collect();

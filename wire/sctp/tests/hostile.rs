@@ -36,9 +36,9 @@ fn octets() -> impl Strategy<Value = Vec<u8>> {
 /// Chunks that make some sense.
 fn any_chunk() -> impl Strategy<Value = Vec<u8>> {
     (prop_oneof![0u8..16, any::<u8>()], any::<u8>(), octets(), any::<u16>(), any::<bool>()).prop_map(
-        |(kind, flags, value, len, lie)| {
+        |(kind, flags, value, len, wrong_length)| {
             let mut c = chunk(kind, flags, &value);
-            if lie {
+            if wrong_length {
                 c[2..4].copy_from_slice(&(len % 400).to_be_bytes());
             }
             c

@@ -39,7 +39,7 @@ fn add(net: &mut Net, hold: bool, dies: Dies) -> usize {
     n
 }
 
-/// A message that says from whom and the how-manieth of its stream it is.
+/// A message that holds its sender and its number within its stream.
 fn message(from: usize, number: u32, octets: usize) -> Vec<u8> {
     let mut message = vec![number as u8; octets.max(6)];
     message[..2].copy_from_slice(&(from as u16).to_be_bytes());

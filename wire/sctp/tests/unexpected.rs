@@ -66,8 +66,8 @@ fn a_rebooted_peer_restarts_the_association() {
 #[test] // RFC 9260 §5.2.2: a restart may not bring new addresses, or anyone could take an association over
 fn restart_with_new_addresses_is_refused() {
     let (mut net, hand) = with_hand();
-    let stranger = parameter(5, &[10, 9, 9, 9]);
-    let init = chunk(INIT, 0, &init_value(77, 9000, (1, 1), 5, &stranger));
+    let unknown = parameter(5, &[10, 9, 9, 9]);
+    let init = chunk(INIT, 0, &init_value(77, 9000, (1, 1), 5, &unknown));
     let answer = hand.give(&mut net, &packet(hand.port, 0, std::slice::from_ref(&init)));
     assert_eq!((kinds(&answer[0]), cause(&answer[0])), (vec![ABORT], 11));
     assert_eq!(word(&answer[0], 4), 77, "with the INIT's own tag");
@@ -108,7 +108,7 @@ fn a_late_cookie_is_discarded() {
 }
 
 #[test] // RFC 9260 §5.1.5, §5.2.6: a cookie that is too old is refused with its age, and a fresh INIT follows
-fn a_stale_cookie_is_refused_and_the_client_begins_anew() {
+fn a_stale_cookie_is_refused_and_the_client_begins_again() {
     let mut net = Net::new(5);
     let (a, b) = (net.add(1, |_| {}), net.add(1, |c| c.cookie_life = Duration::from_micros(600)));
     net.connect(a, b);
@@ -178,7 +178,7 @@ fn out_of_the_blue_packets_get_the_standards_answer() {
         assert_eq!(word(&answer[0], 4), 0xabcd);
     }
     assert!(give(&[chunk(INIT, 0, &init_value(1, 9000, (1, 1), 1, &[]))]).is_empty(), "INIT with a tag");
-    assert!(give(&[chunk(COOKIE_ECHO, 0, &[7; 120])]).is_empty(), "a cookie of somebody else");
+    assert!(give(&[chunk(COOKIE_ECHO, 0, &[7; 120])]).is_empty(), "a cookie of another endpoint");
 }
 
 #[test] // RFC 9260 §8.5, §8.5.1
@@ -252,7 +252,7 @@ fn unknown_chunks() {
     }
 }
 
-#[test] // a client that lost the race for its INIT ACK is told by ABORT that nobody listens
+#[test] // a client that lost the race for its INIT ACK gets ABORT, for no endpoint listens
 fn connecting_to_who_does_not_listen() {
     let mut net = Net::new(9);
     let (a, b) = (net.add(1, |_| {}), net.add(1, |c| c.accept_inbound = false));
@@ -263,7 +263,7 @@ fn connecting_to_who_does_not_listen() {
 }
 
 #[test] // RFC 9260 §5.1.6: T1-init gives up in the end
-fn connecting_to_nobody() {
+fn connecting_to_a_closed_port() {
     let mut net = Net::new(10);
     let (a, b) = (net.add(1, |_| {}), net.add(1, |_| {}));
     net.cut = vec![address(1, 0)];

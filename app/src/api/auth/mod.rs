@@ -12,6 +12,7 @@
 mod accounts;
 pub(super) mod handlers;
 mod password;
+mod rate;
 mod sessions;
 mod throttle;
 
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
 use self::accounts::Accounts;
+use self::rate::Rates;
 use self::sessions::{Links, Sessions};
 use self::throttle::Throttle;
 use super::problem::Problem;
@@ -39,6 +41,9 @@ use crate::clock;
 const COOKIE_NAME: &str = "whimbrel_session";
 /// The header in which a change that a page makes repeats its session's CSRF token.
 const CSRF_HEADER: &str = "x-csrf-token";
+
+/// The caller that this host's commands are.
+const LOCAL: &str = "local";
 
 /// What a caller may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -107,6 +112,11 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    /// Whether it is a command of this host.
+    pub(super) fn is_local(&self) -> bool {
+        self.session.is_none() && self.name == LOCAL
+    }
+
     pub(super) fn may(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope)
     }
@@ -154,6 +164,7 @@ pub(super) struct Auth {
     sessions: Mutex<Sessions>,
     links: Mutex<Links>,
     throttle: Mutex<Throttle>,
+    rates: Mutex<Rates>,
     /// Digest of the local token, once the API listens.
     local: Mutex<Option<Digest>>,
     /// One password at a time is hashed: each takes 19 MiB.
@@ -168,6 +179,7 @@ impl Auth {
             sessions: Mutex::default(),
             links: Mutex::default(),
             throttle: Mutex::default(),
+            rates: Mutex::default(),
             local: Mutex::default(),
             hashing: tokio::sync::Semaphore::new(1),
         }
@@ -240,7 +252,7 @@ impl Auth {
     fn of_token(&self, token: &str) -> Result<Caller, Problem> {
         let digest = digest_of(token);
         if locked(&self.local).is_some_and(|local| is_same(&local, &digest)) {
-            return Ok(Caller { name: "local".into(), scopes: Scope::ALL.to_vec(), session: None });
+            return Ok(Caller { name: LOCAL.into(), scopes: Scope::ALL.to_vec(), session: None });
         }
         let accounts = self.accounts()?;
         let found = accounts.tokens().iter().find(|t| is_same(t.digest.as_bytes(), hex(&digest).as_bytes()));
@@ -253,6 +265,26 @@ impl Auth {
                 "this token is not, or no longer, valid; the token of this host's commands changes at each start of the core",
             )),
         }
+    }
+
+    /// Counts a request of a caller. The commands of this host are not counted: whoever has their token runs the core.
+    pub(super) fn count(&self, caller: &Caller) -> Result<(), Problem> {
+        if caller.is_local() {
+            return Ok(());
+        }
+        locked(&self.rates).count(clock::now(), &caller.name).map_err(|wait| {
+            Problem::too_many(format!(
+                "{} sends too many requests: the next one is taken in {} ms",
+                caller.name,
+                wait.as_millis()
+            ))
+        })
+    }
+
+    /// Bounds the requests of each caller.
+    #[cfg(test)]
+    pub(super) fn set_rate(&self, per_second: u64, burst: u64) {
+        locked(&self.rates).set(per_second, burst);
     }
 
     /// Whether the caller may go on: long answers ask now and then. Does not count as a use of the session.

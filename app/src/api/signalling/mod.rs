@@ -118,6 +118,35 @@ async fn decipher(shared: &Shared, ue: UeId, arrows: &mut [(Decoded, &Message)])
     Ok(())
 }
 
+/// The NAS messages in each message that were ciphered, in clear, as far as the UEs' keys of now decipher them.
+pub(super) async fn deciphered(
+    shared: &Shared,
+    ues: &[UeId],
+    messages: &[Message],
+) -> Result<Vec<Vec<Vec<u8>>>, Problem> {
+    let mut clear = vec![Vec::new(); messages.len()];
+    for ue in ues {
+        let mut places = Vec::new();
+        let mut ciphered = Vec::new();
+        for (i, message) in messages.iter().enumerate().filter(|(_, m)| m.ue == Some(*ue)) {
+            for octets in decoded(message).ciphered {
+                places.push(i);
+                ciphered.push((message.received, octets));
+            }
+        }
+        if ciphered.is_empty() {
+            continue;
+        }
+        let opened = shared.console.commands.ask(|reply| Command::OpenNas(*ue, ciphered, reply)).await?;
+        for (place, plain) in places.into_iter().zip(opened) {
+            if let (Some(of_message), Some(plain)) = (clear.get_mut(place), plain) {
+                of_message.push(plain);
+            }
+        }
+    }
+    Ok(clear)
+}
+
 /// Puts the fields of a message that was deciphered to the octets that it was.
 fn put(fields: &mut [Field], octets: &[u8], inner: &[Field]) {
     for field in fields {

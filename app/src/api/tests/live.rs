@@ -112,3 +112,21 @@ fn streams_are_bounded_and_end_with_the_session() {
     assert!(Stream::local(a, "", "").until("event streams are open").starts_with("HTTP/1.1 503"));
     assert_eq!(get(a, "/api/v1/status").0, 200);
 }
+
+#[test]
+fn one_token_does_not_take_all_streams() {
+    let (server, _console) = served();
+    let a = server.address;
+    let json = "Content-Type: application/json\r\n";
+    let (_, made) = ask(a, "POST", "/api/v1/tokens", json, "{\"name\": \"flood\", \"scopes\": [\"read\"]}");
+    let flood = format!("Authorization: Bearer {}\r\n", made["token"].as_str().unwrap());
+    let _taken: Vec<_> = (0..8)
+        .map(|_| {
+            let mut stream = Stream::open(a, "", &flood);
+            stream.until("event: counts");
+            stream
+        })
+        .collect();
+    assert!(Stream::open(a, "", &flood).until("event streams open").starts_with("HTTP/1.1 429"));
+    Stream::local(a, "", "").until("event: counts");
+}

@@ -42,7 +42,7 @@ async function ask(method, path, body, headers = {}) {
 export const get = async (path) => (await ask("GET", path)).value;
 export const getTagged = (path) => ask("GET", path);
 export const post = async (path, body) => (await ask("POST", path, body)).value;
-export const put = async (path, body) => (await ask("PUT", path, body)).value;
+export const put = async (path, body, etag) => (await ask("PUT", path, body, etag ? { "If-Match": etag } : {})).value;
 export const patch = async (path, body, etag) => ask("PATCH", path, body, etag ? { "If-Match": etag } : {});
 export const del = async (path, etag) => (await ask("DELETE", path, undefined, etag ? { "If-Match": etag } : {})).value;
 export const part = encodeURIComponent;
@@ -101,6 +101,11 @@ export function connect(ue) {
       emit(event, JSON.parse(message.data));
     });
   }
+}
+
+/** Opens the stream again where it was, after another login. */
+export function reconnect() {
+  connect(watched);
 }
 
 export function disconnect() {

@@ -2,15 +2,17 @@ import * as api from "./api.js";
 import { add, field, h, show, toast } from "./dom.js";
 import { gnbs, overview, ues } from "./pages.js";
 import { ue } from "./ue.js";
+import { cluster } from "./cluster.js";
+import { configuration, network } from "./config.js";
 import { subscriber, subscribers } from "./subscribers.js";
 import { audit, settings } from "./admin.js";
 
 const app = document.getElementById("app");
 const PAGES = [
-  ["", "Overview", "o", "read"], ["ues", "UEs", "u", "read"], ["gnbs", "gNBs", "g", "read"],
-  ["subscribers", "Subscribers", "s", "read"], ["audit", "Audit log", "a", "admin"], ["settings", "Settings", "e", "read"],
+  ["", "Overview", "o", "read"], ["ues", "UEs", "u", "read"], ["gnbs", "gNBs", "g", "read"], ["cluster", "Cluster", "c", "read"], ["network", "Network", "n", "read"],
+  ["subscribers", "Subscribers", "s", "read"], ["config", "Configuration", "f", "operate"], ["audit", "Audit log", "a", "admin"], ["settings", "Settings", "e", "read"],
 ];
-let main, status, end = () => {};
+let main, status, current, end = () => {};
 
 function theme(next) {
   if (next) localStorage.setItem("theme", next);
@@ -21,9 +23,19 @@ function theme(next) {
 }
 theme();
 
+/** Characters that come at once only if they were pasted. */
+const PASTED = 5;
+
+/** Looks for a UE. */
+function seek(text) {
+  if (text.trim()) location.hash = `#/ues?find=${api.part(text.trim())}`;
+}
+
 function frame() {
   const find = h("input", { type: "search", id: "find", placeholder: "Find a UE", autocomplete: "off", spellcheck: false, "aria-label": "Find a UE by SUPI, IMEI, 5G-GUTI, address or gNB" });
-  const form = h("form", { role: "search", onsubmit: (e) => { e.preventDefault(); if (find.value.trim()) location.hash = `#/ues?find=${api.part(find.value.trim())}`; } }, find, h("kbd", { title: "Press / to search" }, "/"));
+  const form = h("form", { role: "search", onsubmit: (e) => { e.preventDefault(); seek(find.value); } }, find, h("kbd", { title: "Press / to search" }, "/"));
+  // A name that was pasted is whole: it is looked for at once.
+  find.addEventListener("input", (e) => { if (e.inputType === "insertFromPaste" || (e.data?.length ?? 0) >= PASTED) seek(find.value); });
   const mode = h("button", { className: "plain", title: "Theme: automatic, dark or light", onclick: () => { const next = { auto: "dark", dark: "light", light: "auto" }[theme()]; theme(next); mode.textContent = label(next); } });
   const label = (t) => ({ auto: "◐ Auto", dark: "● Dark", light: "○ Light" })[t];
   mode.textContent = label(theme());
@@ -101,7 +113,8 @@ async function route() {
   }
   end();
   const gone = [];
-  const page = { gone: (f) => gone.push(f), query, go: (to) => { location.hash = to; } };
+  const page = { gone: (f) => gone.push(f), query, go: (to) => { if (current === page) location.hash = to; } };
+  current = page;
   end = () => { gone.splice(0).forEach((f) => f()); };
   const [first = "", second] = parts;
   const known = PAGES.find(([path]) => path === first) ?? PAGES[0];
@@ -114,7 +127,7 @@ async function route() {
   const place = h("div");
   main.replaceChildren(place);
   try {
-    const make = { "": overview, ues: second ? ue : ues, gnbs, subscribers: second ? subscriber : subscribers, audit, settings }[first] ?? overview;
+    const make = { "": overview, ues: second ? ue : ues, gnbs, cluster, network, config: configuration, subscribers: second ? subscriber : subscribers, audit, settings }[first] ?? overview;
     await make(place, page, second);
   } catch (p) {
     if (p.status === 401) return;
@@ -123,16 +136,39 @@ async function route() {
   }
 }
 
-api.onLogout(() => { if (api.me.name) { api.me.name = undefined; api.disconnect(); door("Your session has ended. Log in again: you return to this page."); } });
+/** Asks for another login over the page, which stays with what was typed in it. */
+function again(former) {
+  if (document.getElementById("again")) return;
+  const name = h("input", { autocomplete: "username", required: true, value: former }), password = h("input", { type: "password", autocomplete: "current-password", required: true });
+  const problem = h("p", { className: "problem", role: "alert" }), submit = h("button", { className: "primary" }, "Log in");
+  const dialog = h("dialog", { id: "again", "aria-labelledby": "again-title" }, h("h2", { id: "again-title" }, "Your session has ended"), h("p", {}, "Log in again to go on. What you typed is still there."),
+    h("form", { onsubmit: async (e) => {
+      e.preventDefault();
+      submit.disabled = true;
+      try {
+        await api.login({ name: name.value, password: password.value });
+        dialog.remove();
+        if (api.me.name === former) { api.reconnect(); toast("You are logged in again."); } else enter();
+      } catch (p) { show(problem, p.message); submit.disabled = false; password.select(); }
+    } }, field("Name", name), field("Password", password), problem, submit));
+  dialog.addEventListener("cancel", () => { dialog.remove(); door(); });
+  document.body.append(dialog);
+  dialog.showModal();
+  password.focus();
+}
+
+api.onLogout(() => { const former = api.me.name; if (former) { api.me.name = undefined; api.disconnect(); again(former); } });
+// A name that is pasted where there is no field for it is looked for.
+window.addEventListener("paste", (e) => { if (api.me.name && !e.target.closest?.("input, textarea, select, dialog")) seek(e.clipboardData.getData("text")); });
 window.addEventListener("hashchange", () => { route(); main?.focus({ preventScroll: true }); window.scrollTo(0, 0); });
 
 let before = "";
 window.addEventListener("keydown", (e) => {
   if (e.target.closest("input, textarea, select, dialog") || e.ctrlKey || e.metaKey || e.altKey) return;
-  if (e.key === "/") { e.preventDefault(); document.getElementById("find")?.focus(); }
+  if (e.key === "/") { e.preventDefault(); document.getElementById("find")?.select(); }
   const page = before === "g" && PAGES.find(([, , key, scope]) => key === e.key && api.may(scope));
   if (page) location.hash = `#/${page[0]}`;
-  if (e.key === "?") toast("/ find a UE · g o overview · g u UEs · g g gNBs · g s subscribers");
+  if (e.key === "?") toast("/ or paste: find a UE · g o overview · g u UEs · g g gNBs · g c cluster · g n network · g s subscribers · g f configuration");
   before = page ? "" : e.key;
 });
 

@@ -69,13 +69,52 @@ export const clock = (at) => at.slice(11, 23);
 
 export const pill = (kind, text) => h("span", { className: `pill ${kind}` }, text);
 
+/** The head of a column; one without a name has what can be done with its row. */
+const headCell = (head) => h("th", { scope: "col" }, head || h("span", { className: "unseen" }, "Actions"));
+
 export function table(caption, heads, rows, empty) {
   if (rows.length === 0) return h("p", { className: "quiet" }, empty ?? "Nothing here.");
   return h("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
     h("table", {},
       h("caption", { className: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
+      h("thead", {}, h("tr", {}, heads.map(headCell))),
       h("tbody", {}, rows.map((row) => row instanceof Node ? row : h("tr", {}, row.map((cell) => h("td", {}, cell)))))));
+}
+
+/** Pairs of a name and a value, without those that have no value. */
+export function facts(pairs) {
+  return h("dl", { className: "facts" }, pairs.filter(([, v]) => v !== undefined && v !== null && v !== "").map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v))));
+}
+
+/** The height of a row in pixels, as style.css has it. */
+const ROW = 38;
+
+/**
+ * A table of any length, of which the rows on screen alone are elements. `row(i)` gives the cells of a row, or nothing while it is not known;
+ * `moved(from, to)` is called with the rows that are wanted.
+ */
+export function windowed(caption, heads, row, moved) {
+  const space = () => h("tr", { className: "space", "aria-hidden": true }, h("td", { colSpan: heads.length }));
+  const [above, below] = [space(), space()], body = h("tbody", {}, above, below);
+  const inner = h("table", {}, h("caption", { className: "unseen" }, caption), h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), body);
+  const box = h("div", { className: "scroll window", tabIndex: 0, role: "region", "aria-label": caption }, inner);
+  let count = 0, waits = false;
+  const draw = () => {
+    waits = false;
+    const from = Math.max(0, Math.min(Math.floor(box.scrollTop / ROW), count) - 8), to = Math.min(count, from + Math.ceil((box.clientHeight || 600) / ROW) + 16);
+    above.firstChild.style.height = `${from * ROW}px`;
+    below.firstChild.style.height = `${(count - to) * ROW}px`;
+    const rows = [];
+    for (let i = from; i < to; i += 1) {
+      const cells = row(i) ?? heads.map((_, n) => (n ? "" : "…"));
+      rows.push(h("tr", { "aria-rowindex": i + 2 }, cells.map((cell) => h("td", {}, cell))));
+    }
+    body.replaceChildren(above, ...rows, below);
+    moved(from, to);
+  };
+  const later = () => { if (!waits) { waits = true; requestAnimationFrame(draw); } };
+  box.addEventListener("scroll", later, { passive: true });
+  return { box, draw: later, size: (n) => { count = n; inner.setAttribute("aria-rowcount", n + 1); later(); }, top: () => { box.scrollTop = 0; } };
 }
 
 export function field(label, input, hint) {

@@ -1,6 +1,6 @@
 import * as api from "./api.js";
-import { ago, card, clock, confirmed, h, kbps, number, octets, pill, show, table, toast } from "./dom.js";
-import { linked, paced, prose } from "./pages.js";
+import { ago, bits, card, clock, confirmed, facts, h, kbps, number, octets, pill, show, table, toast } from "./dom.js";
+import { linked, paced, prose, spark } from "./pages.js";
 
 const LANES = ["UE", "gNB", "AMF · SMF", "UPF"];
 
@@ -45,24 +45,48 @@ function rung(m, before) {
   return item;
 }
 
-function facts(pairs) {
-  return h("dl", { className: "facts" }, pairs.filter(([, v]) => v !== undefined && v !== null && v !== "").map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v))));
-}
-
-function sessions(ue) {
+function sessions(ue, rates) {
   if (ue.sessions.length === 0) return h("p", { className: "quiet" }, "No PDU session.");
   return ue.sessions.map((x) => h("div", { className: "session" },
     h("div", { className: "row" }, h("strong", {}, `${x.id} · ${x.dnn}`), pill(x.active ? "up" : "off", x.active ? "user plane up" : "user plane down"), x.changing && pill("minor", "changing")),
     facts([["Slice", x.s_nssai], ["IPv4", x.ipv4], ["IPv6", x.ipv6], ["AMBR", kbps(x.ambr)], ["SSC mode", x.ssc_mode], ["UPF", x.upf],
       ["N3 at the UPF", x.n3_upf && `${x.n3_upf.address}, TEID ${x.n3_upf.teid}`], ["N3 at the gNB", x.n3_gnb && `${x.n3_gnb.address}, TEID ${x.n3_gnb.teid}`],
-      ["Usage", `${octets(x.dl_octets)} down, ${octets(x.ul_octets)} up`]]),
+      ["Usage", `${octets(x.dl_octets)} down, ${octets(x.ul_octets)} up`], ["Throughput", rates.of(x.id)]]),
     table(`QoS flows of session ${x.id}`, ["QFI", "Policy", "5QI", "ARP", "Guaranteed", "Gate"], x.flows.map((f) => [f.qfi, f.name || "default", f.five_qi, f.arp_priority, kbps(f.gfbr) ?? "–",
       f.ul_open && f.dl_open ? "open" : f.ul_open ? "uplink" : f.dl_open ? "downlink" : "closed"])), ));
 }
 
+/** How often the counters of a UE on show are read, while it has a user plane. */
+const COUNTED_EVERY = 2000;
+
+/** The throughput of each session of a UE, from the counters of the UPF. */
+function throughput() {
+  let earlier = new Map(), at = 0;
+  const now = new Map(), past = { dl: [], ul: [] };
+  return {
+    of: (id) => now.has(id) ? `${bits(now.get(id).dl)} down, ${bits(now.get(id).ul)} up` : undefined,
+    /** Takes the counters; times that are too close say nothing. */
+    take: (u) => {
+      const time = performance.now(), ms = time - at;
+      if (at && ms < COUNTED_EVERY / 2) return;
+      now.clear();
+      const sum = { dl: 0, ul: 0 };
+      for (const x of u.sessions) {
+        const before = earlier.get(x.id);
+        if (!before) continue;
+        const rate = { dl: Math.max(0, x.dl_octets - before.dl_octets) * 8000 / ms, ul: Math.max(0, x.ul_octets - before.ul_octets) * 8000 / ms };
+        now.set(x.id, rate); sum.dl += rate.dl; sum.ul += rate.ul;
+      }
+      if (now.size) for (const way of ["dl", "ul"]) { past[way].push(sum[way]); if (past[way].length > 60) past[way].shift(); }
+      earlier = new Map(u.sessions.map((x) => [x.id, x])); at = time;
+    },
+    view: () => past.dl.length ? h("div", { className: "tiles" }, [["Downlink", past.dl], ["Uplink", past.ul]].map(([title, values]) => h("div", { className: "tile" }, h("span", { className: "title" }, title), h("span", { className: "value" }, bits(values.at(-1))), spark(values, `${title} of this UE over the last two minutes`)))) : undefined,
+  };
+}
+
 export async function ue(main, page, supi) {
   const path = `/api/v1/ues/${api.part(supi)}`;
-  const state = h("div", { className: "row" }), why = h("div", { className: "why", "aria-live": "polite" }), about = h("div"), pdu = h("div"), past = h("div");
+  const state = h("div", { className: "row" }), why = h("div", { className: "why", "aria-live": "polite" }), about = h("div"), pdu = h("div"), past = h("div"), traffic = h("div"), rates = throughput();
   const ladder = h("ol", { className: "ladder" }), note = h("p", { className: "quiet", role: "status" });
   const kinds = [["all", "All"], ["nas", "NAS"], ["N2", "N2"], ["N4", "N4"]];
   const filter = h("div", { className: "row tabs", role: "group", "aria-label": "Which messages" }, kinds.map(([kind, title]) => h("button", { "aria-pressed": String(kind === "all"), onclick: (e) => {
@@ -74,23 +98,32 @@ export async function ue(main, page, supi) {
     try { const o = await api.post(`${path}/${verb}`); toast(o?.text ?? "The order was sent."); draw(); } catch (p) { toast(p.message, "bad"); }
   } }, title);
   const orders = api.may("operate") && h("div", { className: "row" }, order("Locate", "locate"), order("Notify when reachable", "reachability"),
-    order("Deregister", "deregister?wait=15", `Deregister ${supi}?`), h("a", { href: `#/subscribers/${api.part(supi)}` }, "Subscriber"));
+    order("Deregister", "deregister?wait=15", `Deregister ${supi}?`), api.may("nas") && h("a", { href: `${path}/capture`, download: `${supi}.pcapng` }, "Capture"), h("a", { href: `#/subscribers/${api.part(supi)}` }, "Subscriber"));
   show(main, h("p", { className: "crumb" }, h("a", { href: "#/ues" }, "UEs")), h("h1", {}, supi), state, why, orders,
-    h("div", { className: "grid" }, card("UE", about), card("PDU sessions", pdu)),
+    h("div", { className: "grid" }, card("UE", about), card("PDU sessions", traffic, pdu)),
     card("Signalling", filter, h("div", { className: "heads", "aria-hidden": true }, h("span", {}, ""), h("span", { className: "lanes" }, LANES.map((l) => h("b", {}, l)))), ladder, note), card("History", past));
   const draw = paced(async () => {
     const answer = await api.get(`/api/v1/why/${api.part(supi)}`);
     const [sentence, fix] = answer.sentence.split("; fix: ");
     show(why, h("p", {}, prose(fix ? `${sentence}.` : sentence)), fix && h("p", { className: "fix" }, h("b", {}, "Fix "), prose(fix)));
     show(past, answer.history.length ? h("ul", { className: "history" }, answer.history.map((line) => h("li", {}, prose(line)))) : h("p", { className: "quiet" }, "Nothing has happened since the core started."));
+    await drawState();
+  }, 1000);
+  let active = false;
+  const drawState = async () => {
     let u;
     try { u = await api.get(path); } catch (p) { if (p.status !== 404) throw p; }
+    active = u?.sessions.some((x) => x.active) ?? false;
     if (!u) { show(state, pill("off", "no context")); show(about, h("p", { className: "quiet" }, "The core has no context of this UE.")); show(pdu, h("p", { className: "quiet" }, "No PDU session.")); return; }
     show(state, pill(u.state === "registered" ? "up" : "off", u.state), pill(u.cm_state === "CM-CONNECTED" ? "up" : "off", u.cm_state), u.rrc_inactive && pill("off", "RRC_INACTIVE"));
     show(about, facts([["PEI", u.pei], ["5G-TMSI", u.tmsi], ["gNB", u.gnb && linked(u.gnb)], ["TAI", u.tai], ["Cell", u.cell], ["Seen", u.seen && ago(u.seen)], ["Allowed slices", u.allowed_slices.join(", ")],
       ["NAS algorithms", u.algorithms], ["UE-AMBR", kbps(u.ue_ambr)], ["AMF-UE-NGAP-ID", u.amf_ue_ngap_id], ["RAN-UE-NGAP-ID", u.ran_ue_ngap_id], ["Timers", u.timers.map((t) => `${t.name} ${t.left_s} s`).join(", ")]]));
-    show(pdu, sessions(u));
-  }, 1000);
+    rates.take(u);
+    show(traffic, rates.view());
+    show(pdu, sessions(u, rates));
+  };
+  const tick = setInterval(() => { if (active && !document.hidden) drawState().catch(() => {}); }, COUNTED_EVERY);
+  page.gone(() => clearInterval(tick));
   let after = 0, seen = new Map(), reading = false, again = false;
   const read = async () => {
     if (reading) { again = true; return; }

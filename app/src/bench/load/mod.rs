@@ -220,6 +220,7 @@ pub(crate) fn run(options: &Options) -> Done {
         cpfs,
         unit: false,
         added_ues: 0,
+        data_limit: None,
     };
     let mut playground = Playground::start(&wish)?;
     print(&format!("{}, {} UEs, {} gNBs; microseconds\n", what(options), scenario.ues, options.gnbs))?;

@@ -10,6 +10,7 @@ use whimbrel_resilience::replication::CpfId;
 
 use super::{CpfProcess, MemberPeers, Membership};
 use crate::clock;
+use crate::core::UeMemory;
 
 /// Number of messages from the CTA after which this CPF confirms that it has received them.
 const CONFIRMED_EVERY: u64 = 16;
@@ -49,7 +50,11 @@ impl CpfProcess {
             // This message is not counted by the link: it comes before the membership is complete.
             (ToCpf::Command(CpfCommand::Configure(config)), Some(m)) if m.member.is_none() => {
                 self.sandbox.configure(&config);
-                m.member = Some(ReplicatedCpf::new(config));
+                let mut member = ReplicatedCpf::new(config);
+                let beside = std::env::temp_dir().join("whimbrel-cpf");
+                let opened = UeMemory::open(&self.settings.memory, &beside, member.cpf_mut());
+                m.memory = opened.map(|(memory, _, _)| memory);
+                m.member = Some(member);
             }
             (ToCpf::Command(message), Some(Membership { member: Some(member), end, .. })) => {
                 end.took();
@@ -78,6 +83,7 @@ impl CpfProcess {
             life,
             id,
             member: None,
+            memory: None,
             keep,
             cta_replica: None,
             end: LinkEnd::default(),

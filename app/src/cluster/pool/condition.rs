@@ -1,5 +1,6 @@
 //! What operators see of the CPFs: their condition, the log lines about missing replicas, and the metrics.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tracing::{info, warn};
@@ -7,9 +8,9 @@ use whimbrel_ids::Instant;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{ProtocolViolation, TakeoverTime};
 
-use super::Pool;
+use super::{Pool, PoolMember};
 use crate::cluster::heartbeat::Ignored;
-use crate::console::{Condition, Metric, Sample};
+use crate::console::{Condition, CpfView, Level, Metric, ReplicasView, Sample};
 
 /// How long there have to be too few CPFs, or enough again, before the log says so.
 const LASTS: Duration = Duration::from_secs(2);
@@ -68,6 +69,35 @@ impl Pool {
         self.cluster.rejected
     }
 
+    /// The members, with the UEs of which each is primary and backup, if they were counted.
+    pub(crate) fn views(&self, ues: Option<BTreeMap<CpfId, (u64, u64)>>) -> Vec<CpfView> {
+        let rings = self.rings();
+        let view = |(id, member): (&CpfId, &PoolMember)| {
+            let counted = ues.as_ref().map(|ues| ues.get(id).copied().unwrap_or_default());
+            CpfView {
+                id: id.0,
+                address: member.address.to_string(),
+                region: member.region.name(),
+                code: member.code.to_string(),
+                state: match (member.link, member.draining, rings.serves(*id)) {
+                    (None, ..) => "away",
+                    (_, true, _) => "leaving",
+                    (_, _, true) => "serving",
+                    (_, _, false) => "waiting",
+                },
+                primary_of: counted.map(|(primary, _)| primary),
+                backup_of: counted.map(|(_, backup)| backup),
+            }
+        };
+        self.members.by_id.iter().map(view).collect()
+    }
+
+    /// Replicas of each UE. `ues_without`: UEs that have none.
+    pub(crate) fn replicas(&self, ues_without: u64) -> ReplicasView {
+        let configured = u64::from(self.cluster.in_force.replicas);
+        ReplicasView { configured, missing: self.missing.now as u64, ues_without }
+    }
+
     /// For the metrics. `answering`: the heartbeats that this CTA did not answer.
     pub(crate) fn samples(&self, answering: Ignored) -> Vec<Sample> {
         let one = |metric, value| Sample { metric, label: None, value };
@@ -92,7 +122,11 @@ impl Pool {
     }
 
     /// Other CPFs have taken over after a loss.
-    pub(crate) fn recovered(&mut self, recovered: TakeoverTime) {
+    pub(crate) fn recovered(&mut self, now: Instant, recovered: TakeoverTime) {
+        if let TakeoverTime::All(took) = recovered {
+            let text = "All UEs of the lost CPFs have another primary.";
+            self.console.moment(now, (Level::Info, "takeover"), "CPFs", text, Some(took));
+        }
         self.recovery_times.add(recovered);
     }
 }

@@ -1,6 +1,7 @@
 //! How CPFs join, resume after a takeover, leave and are lost.
 
-use crate::console::Metric;
+use crate::clock;
+use crate::console::{Level, Metric};
 use std::net::SocketAddr;
 
 use tracing::{info, warn};
@@ -175,6 +176,8 @@ impl Pool {
         let logged = self.incoming.excluded.may_log_join(now, address);
         if logged {
             info!(cpf = id.0, %address, %region, %code, "a CPF joined");
+            let text = format!("It joined at {address}, in the region {region}.");
+            self.console.moment(now, (Level::Info, "joined"), &format!("CPF {}", id.0), &text, None);
         }
         let (life, heartbeats) = (self.members.life, self.heartbeats.key);
         let keep = self.replica.is_possible();
@@ -278,6 +281,8 @@ impl Pool {
     /// A CPF asks to leave.
     pub(super) fn leaves(&mut self, cpf: CpfId) {
         info!(cpf = cpf.0, "a CPF leaves: its UEs move to other CPFs");
+        let text = "It leaves: its UEs move to other CPFs.";
+        self.console.moment(clock::now(), (Level::Info, "left"), &format!("CPF {}", cpf.0), text, None);
         if self.members.by_id.get(&cpf).is_some_and(|m| !m.served) {
             return self.lost(cpf);
         }

@@ -6,6 +6,7 @@ mod operator;
 mod period;
 mod settlement;
 mod user;
+mod veil;
 
 use std::path::PathBuf;
 
@@ -25,6 +26,7 @@ use crate::config::broker as config;
 use crate::logging;
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "one value, read once")]
 pub(crate) enum BrokerCommand {
     /// Write a configuration with new keys into a folder, and print what to do next.
     Init(init::Options),
@@ -40,7 +42,7 @@ pub(crate) enum BrokerCommand {
     },
     /// Print the defaults as a commented YAML file.
     Config,
-    /// Users: who has a SIM of this broker.
+    /// Users: the holders of a SIM of this broker.
     User {
         #[command(subcommand)]
         command: user::UserCommand,
@@ -54,6 +56,11 @@ pub(crate) enum BrokerCommand {
     Epoch {
         #[command(subcommand)]
         command: epoch::EpochCommand,
+    },
+    /// Veiled users, epochs of their tokens, orders of agencies (docs/veil.md).
+    Veil {
+        #[command(subcommand)]
+        command: veil::VeilCommand,
     },
     /// Grants that were given.
     Grant {
@@ -119,6 +126,7 @@ pub(crate) fn run(command: BrokerCommand) -> Done {
         BrokerCommand::User { command } => user::run(command),
         BrokerCommand::Operator { command } => operator::run(command),
         BrokerCommand::Epoch { command } => epoch::run(command),
+        BrokerCommand::Veil { command } => veil::run(command),
         BrokerCommand::Grant { command: GrantCommand::List { limit, json, config } } => {
             grants(&mut config.storage()?, limit, json)
         }
@@ -154,9 +162,9 @@ fn serve(file: &BrokerFile) -> Done {
 }
 
 fn veil_engine(veil: config::VeilConfig) -> Result<VeilEngine, String> {
-    let config::VeilConfig { machine, store, record } = veil;
+    let config::VeilConfig { machine, store, record, home_keys, agencies } = veil;
     let recorder = record.as_deref().map(Recorder::open).transpose()?.unwrap_or_default();
-    VeilEngine::start(VeilConfig { machine, store, recorder })
+    VeilEngine::start(VeilConfig { machine, store, recorder, home_keys, agencies })
 }
 
 fn grants(storage: &mut dyn Storage, limit: u32, json: bool) -> Done {

@@ -104,8 +104,13 @@ pub(crate) struct Usim {
 }
 
 impl Usim {
+    /// Whose USIM it is.
+    pub(super) fn imsi(&self) -> Option<Supi> {
+        self.imsi
+    }
+
     /// Errors: one sentence.
-    fn keys(&self) -> Result<UsimKeys, String> {
+    pub(super) fn keys(&self) -> Result<UsimKeys, String> {
         let text = Zeroizing::new(match (&self.k, &self.opc, &self.keys) {
             (Some(k), Some(opc), None) => format!("{k} {opc}"),
             (None, None, Some(file)) => {
@@ -147,7 +152,8 @@ pub(super) fn run(command: UserCommand) -> Done {
     }
 }
 
-fn check_name(name: &str) -> Done {
+/// Errors: one sentence.
+pub(super) fn check_name(name: &str) -> Done {
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
         return Err(format!("a name has 1 to {NAME_CHARS_MAX} characters"));
     }

@@ -1,5 +1,7 @@
 //! `whimbrel demo --scenario commute`: UEs drive among the sixteen gNBs of a small city, first without prediction, then with it; a CPF is killed in the
-//! middle of each drive.
+//! middle of each drive. The city's western half is the area of the core's own UPF, its eastern half that of a UPF elsewhere.
+
+mod east;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
+use whimbrel_ids::Tac;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::{Gaps, Report, Times};
 use whimbrel_ran::scenario::{
@@ -16,6 +19,7 @@ use whimbrel_ran::scenario::{
 use whimbrel_ran::{UeId, gnb, ue};
 use whimbrel_sctp_io::Mode;
 
+use self::east::East;
 use super::survive::{Signal, await_complete, signal};
 use super::{Done, Options, print, table};
 use crate::console::ForesightView;
@@ -28,8 +32,12 @@ const GNBS: u16 = SIDE * SIDE;
 const STRAIGHT_PERCENT: u64 = 88;
 /// Every so many-th UE is handed over by Xn, the others by N2.
 const XN_EVERY: u32 = 4;
-/// Milliseconds between packets of a UE, in each direction.
-const INTERVAL_MS: u16 = 10;
+/// Milliseconds between packets of a UE, in each direction: times without packets are seen to this precision.
+const INTERVAL_MS: u16 = 2;
+/// UEs by default: with their packets one host is not busy.
+const UES: u32 = 24;
+/// Tracking areas of the western and the eastern half.
+const TACS: [u32; 2] = [1, 2];
 /// Time that a handover takes in the scenario beside the wait: it is watched for as long.
 const WATCHED_S: f64 = 0.7;
 
@@ -149,9 +157,10 @@ pub(super) fn run(options: &Options) -> Done {
         return Err("this scenario writes no capture: leave --capture out".into());
     }
     print(&format!(
-        "{} UEs drive among {GNBS} gNBs for {} s, without prediction and with it; a CPF is killed in the middle\n",
-        options.ues(),
-        options.seconds
+        "{} UEs drive among {GNBS} gNBs and two UPFs for {} s, without prediction and with it; a CPF is killed in the middle; a hop takes {:?}\n",
+        ues(options),
+        options.seconds,
+        options.hop_delay
     ))?;
     let mut servers = None;
     let without = drive(options, false, &mut servers)?;
@@ -182,20 +191,28 @@ fn plots(options: &Options) -> Option<PathBuf> {
 
 /// `servers`: those of the data network, which both drives use.
 fn drive(options: &Options, predicting: bool, servers: &mut Option<Servers>) -> Result<Drive, String> {
-    let scenario = scenario(options.ues(), options.seconds);
+    let scenario = scenario(ues(options), options.seconds);
+    let east = East::start(options.hop_delay)?;
     let wish = Wish {
         ues: scenario.count(),
         gnbs: GNBS as u8,
         slices: ["1"].iter().filter_map(|s| s.parse().ok()).collect(),
         configuration: format!(
             "data_networks: [{{ dnn: internet, dns: [{GATEWAY}] }}]\n\
-             foresight: {{ enabled: {predicting}, early_containers: {predicting} }}\n"
+             tacs: [{}, {}]\n\
+             upfs:\n  - {{ name: west, tacs: [{}] }}\n  - {}\n\
+             foresight: {{ enabled: {predicting}, early_containers: {predicting} }}\n",
+            TACS[0],
+            TACS[1],
+            TACS[0],
+            east.configuration(TACS[1], predicting)
         ),
         capture: None,
         core_cpu: None,
         suci: SuciScheme::Null,
         cpfs: Vec::new(),
         added_ues: 0,
+        data_limit: None,
         unit: true,
     };
     let playground = Playground::start(&wish)?;
@@ -206,7 +223,12 @@ fn drive(options: &Options, predicting: bool, servers: &mut Option<Servers>) -> 
         None => *servers = Some(Servers::start(GATEWAY)?),
     }
     let mut gnbs = playground.gnb_places();
-    gnbs.iter_mut().for_each(|place| place.config.hands_over_early = true);
+    for (n, place) in (0..).zip(&mut gnbs) {
+        place.config.hands_over_early = true;
+        let tac =
+            Tac::new(TACS[usize::from(n % SIDE >= SIDE / 2)]).ok_or("a tracking area code is too large")?;
+        place.config.supported_tas.iter_mut().for_each(|area| area.tac = tac);
+    }
     let config = RunnerConfig {
         amf: vec![playground.amf()],
         amf_port: 38412,
@@ -219,6 +241,7 @@ fn drive(options: &Options, predicting: bool, servers: &mut Option<Servers>) -> 
         namespace: None,
         hold: false,
         spin: Duration::from_micros(20),
+        hop_delay: options.hop_delay,
     };
     let moves = vec![vec![0; usize::from(GNBS)]; usize::from(GNBS)];
     let mut observer = Observer { moves, ..Observer::default() };
@@ -235,7 +258,7 @@ fn drive(options: &Options, predicting: bool, servers: &mut Option<Servers>) -> 
         let reports = edge::run(&config, &mut observer);
         (killer.join().unwrap_or_else(|_| Err("the demonstration ended in a panic".into())), reports)
     });
-    let log = playground.log();
+    let log = playground.log() + &east.log();
     killed.map_err(|e| format!("{e}\n{log}"))?;
     let reports = reports.map_err(|e| format!("{e}\n{log}"))?;
     let report = reports.into_iter().next().ok_or("no UE arrived")?;
@@ -245,6 +268,10 @@ fn drive(options: &Options, predicting: bool, servers: &mut Option<Servers>) -> 
     Ok(Drive { report, foresight, lost: (lost, observer.again), moves: observer.moves })
 }
 
+fn ues(options: &Options) -> u32 {
+    options.ues.unwrap_or(UES)
+}
+
 const KINDS: [&str; 2] = ["handover-n2", "handover-xn"];
 
 fn show(without: &Drive, with: &Drive) -> Done {
@@ -252,19 +279,22 @@ fn show(without: &Drive, with: &Drive) -> Done {
     let mut rows = Vec::new();
     for (name, drive) in [("off", without), ("on", with)] {
         for kind in KINDS {
-            let Some(Gaps { uplink, downlink, first_downlink }) = drive.report.gaps.get(kind) else {
+            let Some(Gaps { uplink, downlink, arrived, first_downlink, silence }) =
+                drive.report.gaps.get(kind)
+            else {
                 continue;
             };
             rows.push(vec![
                 name.to_owned(),
                 kind.to_owned(),
                 first_downlink.count().to_string(),
+                ms(arrived, 0.5),
                 ms(first_downlink, 0.5),
                 ms(first_downlink, 0.9),
+                ms(silence, 0.5),
+                ms(silence, 0.9),
                 ms(downlink, 0.5),
-                ms(downlink, 0.9),
                 ms(uplink, 0.5),
-                ms(uplink, 0.9),
             ]);
         }
     }
@@ -272,12 +302,13 @@ fn show(without: &Drive, with: &Drive) -> Done {
         "prediction",
         "handover",
         "times",
-        "to 1st downlink p50 ms",
+        "UE at target p50 ms",
+        "1st downlink p50",
         "p90",
-        "downlink gap p50",
+        "without packets p50",
         "p90",
-        "uplink gap p50",
-        "p90",
+        "longest gap in 0.7 s: down p50",
+        "up p50",
     ];
     print(&table(&heads, &rows))?;
     for (name, d) in [("off", without), ("on", with)] {
@@ -300,7 +331,9 @@ fn show(without: &Drive, with: &Drive) -> Done {
     ))?;
     let figures = |d: &Drive| {
         let of = |kind: &str| d.report.gaps.get(kind).map_or(0, |g| g.first_downlink.quantile_micros(0.5));
-        json!({"n2_us_p50": of(KINDS[0]), "xn_us_p50": of(KINDS[1]), "lost_down": d.report.streams.lost.1,
+        let silence = |kind: &str| d.report.gaps.get(kind).map_or(0, |g| g.silence.quantile_micros(0.5));
+        json!({"n2_us_p50": of(KINDS[0]), "xn_us_p50": of(KINDS[1]), "n2_silence_us_p50": silence(KINDS[0]),
+            "xn_silence_us_p50": silence(KINDS[1]), "lost_down": d.report.streams.lost.1,
             "lost_up": d.report.streams.lost.0, "failed": d.report.failed, "sessions_lost": d.lost.0, "registrations": d.lost.1})
     };
     print(&format!(
@@ -310,12 +343,13 @@ fn show(without: &Drive, with: &Drive) -> Done {
     ))
 }
 
-/// The distribution of handover times by N2, off and on.
+/// The distributions of handover times by N2 and of the times without packets (dashed), off and on.
 fn plot(without: &Drive, with: &Drive) -> String {
-    let of = |d: &Drive| d.report.gaps.get(KINDS[0]).map(|g| g.first_downlink.clone()).unwrap_or_default();
+    let of = |d: &Drive| d.report.gaps.get(KINDS[0]).cloned().unwrap_or_default();
     let (off, on) = (of(without), of(with));
-    let longest = off.quantile_micros(0.99).max(on.quantile_micros(0.99)).max(1) as f64;
-    let line = |times: &Times, colour: &str| {
+    let all = [&off.first_downlink, &on.first_downlink, &off.silence, &on.silence];
+    let longest = all.iter().map(|times| times.quantile_micros(0.98)).max().unwrap_or(1).max(1) as f64;
+    let line = |times: &Times, colour: &str, dashes: &str| {
         let points: Vec<String> = (0..=100)
             .map(|n| {
                 let x =
@@ -323,19 +357,24 @@ fn plot(without: &Drive, with: &Drive) -> String {
                 format!("{x:.1},{:.1}", 320.0 - 2.8 * f64::from(n))
             })
             .collect();
-        format!("<polyline fill='none' stroke='{colour}' stroke-width='2' points='{}'/>\n", points.join(" "))
+        let points = points.join(" ");
+        format!(
+            "<polyline fill='none' stroke='{colour}' stroke-width='2' stroke-dasharray='{dashes}' points='{points}'/>\n"
+        )
     };
     format!(
         "<svg xmlns='http://www.w3.org/2000/svg' width='620' height='380' font-family='sans-serif' font-size='13'>\n\
          <rect width='620' height='380' fill='white'/>\n\
-         <text x='60' y='24'>N2 handover: from HANDOVER REQUIRED to the first downlink packet at the target</text>\n\
+         <text x='60' y='24'>N2 handover: to the first downlink packet at the target; dashed: time without downlink packets</text>\n\
          <path d='M60 40V320H580' fill='none' stroke='black'/>\n\
          <text x='20' y='46'>100 %</text><text x='34' y='324'>0 %</text>\n\
-         <text x='60' y='342'>0</text><text x='530' y='342'>{:.1} ms</text>\n{}{}\
+         <text x='60' y='342'>0</text><text x='530' y='342'>{:.1} ms</text>\n{}{}{}{}\
          <text x='70' y='366' fill='#c0392b'>prediction off</text><text x='200' y='366' fill='#2471a3'>prediction on</text>\n</svg>\n",
         longest / 1_000.0,
-        line(&off, "#c0392b"),
-        line(&on, "#2471a3")
+        line(&off.first_downlink, "#c0392b", "none"),
+        line(&on.first_downlink, "#2471a3", "none"),
+        line(&off.silence, "#c0392b", "6 4"),
+        line(&on.silence, "#2471a3", "6 4")
     )
 }
 
@@ -347,7 +386,8 @@ fn map(drive: &Drive) -> String {
     let most = drive.moves.iter().flatten().copied().max().unwrap_or(1).max(1) as f64;
     let mut svg = String::from(
         "<svg xmlns='http://www.w3.org/2000/svg' width='560' height='560' font-family='sans-serif' font-size='13'>\n\
-         <rect width='560' height='560' fill='white'/>\n",
+         <rect width='560' height='560' fill='white'/>\n<rect x='280' width='280' height='560' fill='#eef5fb'/>\n\
+         <text x='20' y='24'>UPF west</text><text x='480' y='24'>UPF east</text>\n",
     );
     for (from, row) in drive.moves.iter().enumerate() {
         for (to, count) in row.iter().enumerate().filter(|(_, count)| **count > 0) {

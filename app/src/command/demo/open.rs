@@ -134,6 +134,7 @@ fn at_operator(
         namespace: None,
         hold: false,
         spin: Duration::from_micros(20),
+        hop_delay: Duration::ZERO,
     };
     let reports =
         edge::run(&config, &mut Unwatched).map_err(|e| format!("at operator {}: {e}", operator.id))?;

@@ -13,19 +13,25 @@ use whimbrel_nas::ie::RegistrationKind;
 use whimbrel_ran::cells::GnbId;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
+use whimbrel_ran::scenario::Group;
 use whimbrel_ran::ue;
+use whimbrel_ran::user_plane::Arrivals;
 use whimbrel_ran::{UeId, gnb};
 use whimbrel_sctp_io::Mode;
 
 use super::{Done, Options, print, table};
 use crate::console::Metric;
-use crate::playground::{GATEWAY, Gaps, Playground, Servers, SuciScheme, Wish};
+use crate::playground::{GATEWAY, Gaps, Longest, Playground, Servers, SuciScheme, Wish};
 use crate::unit::{self, Status};
 
 /// What the UEs do: streams with a packet each 50 ms in both directions, and handovers both ways.
 const MOVING: (&str, &str) = ("survive.yaml", include_str!("survive.yaml"));
 /// The same without handovers, which no core could take while it is restarted.
 const AT_REST: (&str, &str) = ("at_rest.yaml", include_str!("at_rest.yaml"));
+/// UEs whose every packet counts, of the group that is called so.
+const COUNTERS: (&str, u32) = ("counters", 3);
+/// Packets that a thread of the UPF may have read and not yet sent when it is killed: a burst.
+const IN_HAND_MAX: u64 = 32;
 /// How long the UEs have to register before the first process is killed.
 const SETTLE: Duration = Duration::from_secs(3);
 /// How long UEs are watched after a kill at least; the unit is complete again before.
@@ -82,10 +88,10 @@ impl Blow {
 /// What came of it.
 struct Outcome {
     blow: Blow,
-    /// The longest time without a packet of a UE at the server.
-    gap: Duration,
-    /// UEs that sent.
-    ues: usize,
+    /// The longest times without a packet of a UE at the server.
+    longest: Longest,
+    /// What has become of the packets of UEs that send one each millisecond: uplink and downlink.
+    arrivals: [Arrivals; 2],
     /// Until the unit was complete again.
     complete: Duration,
     registrations: u64,
@@ -153,6 +159,7 @@ pub(super) fn run(options: &Options) -> Done {
         cpfs: Vec::new(),
         unit: true,
         added_ues: 0,
+        data_limit: None,
     };
     if options.capture.is_some() {
         return Err("a unit writes no capture: leave --capture out".into());
@@ -185,6 +192,21 @@ pub(super) fn run(options: &Options) -> Done {
             "{again} UEs registered again, {lost} sessions were lost, {ended} associations ended, {failed} UEs failed at a step\n{log}"
         ));
     }
+    let all = |of: fn(&Arrivals) -> u64| outcomes.iter().flat_map(|o| &o.arrivals).map(of).sum::<u64>();
+    let lost: u64 = outcomes
+        .iter()
+        .map(|o| {
+            let lost: u64 = o.arrivals.iter().map(|a| a.lost).sum();
+            lost.saturating_sub(if matches!(o.blow, Blow::Upf | Blow::UpfHangs) { IN_HAND_MAX } else { 0 })
+        })
+        .sum();
+    let (doubled, reordered) = (all(|a| a.duplicated), all(|a| a.reordered));
+    if lost + doubled + reordered > 0 {
+        return Err(format!(
+            "of the packets that UEs and their server sent each millisecond {lost} were lost beyond what a UPF may have in hand, {doubled} \
+             doubled and {reordered} reordered\n{log}"
+        ));
+    }
     stopped
 }
 
@@ -199,9 +221,14 @@ fn play(
     let (name, text) = scenario;
     let read = crate::command::ran::scenario::parse(text);
     let mut scenario = read.map_err(|(at, what)| format!("{name}:{at}: {what}"))?;
-    let groups = scenario.groups.len().max(1) as u32;
+    let (name, most) = COUNTERS;
+    let is_counted = |group: &Group| group.name == name;
+    let counted = if scenario.groups.iter().any(is_counted) { most.min(wish.ues / 4) } else { 0 };
+    let groups = scenario.groups.iter().filter(|group| !is_counted(group)).count().max(1) as u32;
+    let others = wish.ues - counted;
     for (i, group) in scenario.groups.iter_mut().enumerate() {
-        group.ues = wish.ues / groups + u32::from((i as u32) < wish.ues % groups);
+        let share = others / groups + u32::from((i as u32) < others % groups);
+        group.ues = if is_counted(group) { counted } else { share };
     }
     scenario.groups.retain(|group| group.ues > 0);
     scenario.gnbs = wish.gnbs.into();
@@ -217,6 +244,7 @@ fn play(
         namespace: None,
         hold: false,
         spin: Duration::from_micros(20),
+        hop_delay: Duration::ZERO,
     };
     let (noticed, over) = (Mutex::new(Noticed::default()), Mutex::new(false));
     // UEs of an earlier scenario have stopped.
@@ -244,8 +272,12 @@ fn show(outcomes: &[Outcome], reports: &[&Report]) -> Done {
         .map(|o| {
             vec![
                 o.blow.name().to_owned(),
-                o.ues.to_string(),
-                o.gap.as_millis().to_string(),
+                o.longest.ues.to_string(),
+                o.longest.all.as_millis().to_string(),
+                format!("{:.1}", o.longest.fast.as_secs_f64() * 1000.0),
+                both(&o.arrivals, |a| a.lost),
+                both(&o.arrivals, |a| a.duplicated),
+                both(&o.arrivals, |a| a.reordered),
                 o.complete.as_millis().to_string(),
                 o.registrations.to_string(),
                 o.sessions.to_string(),
@@ -257,6 +289,10 @@ fn show(outcomes: &[Outcome], reports: &[&Report]) -> Done {
         "killed",
         "UEs",
         "longest gap ms",
+        "at 1 ms",
+        "lost",
+        "doubled",
+        "reordered",
         "complete again ms",
         "registrations again",
         "sessions lost",
@@ -272,7 +308,11 @@ fn show(outcomes: &[Outcome], reports: &[&Report]) -> Done {
     let kinds: serde_json::Map<String, serde_json::Value> = outcomes
         .iter()
         .map(|o| {
-            let of = json!({"longest_gap_ms": o.gap.as_millis() as u64, "complete_ms": o.complete.as_millis() as u64,
+            let [up, down] = o.arrivals;
+            let of = json!({"longest_gap_ms": o.longest.all.as_millis() as u64,
+                "longest_gap_at_1_ms_us": o.longest.fast.as_micros() as u64, "packets": up.expected + down.expected,
+                "lost": up.lost + down.lost, "doubled": up.duplicated + down.duplicated,
+                "reordered": up.reordered + down.reordered, "complete_ms": o.complete.as_millis() as u64,
                 "registrations": o.registrations, "sessions_lost": o.sessions, "associations_ended": o.associations});
             (o.blow.name().to_owned(), of)
         })
@@ -283,6 +323,12 @@ fn show(outcomes: &[Outcome], reports: &[&Report]) -> Done {
             "failed": reports.iter().map(|r| r.failed).sum::<u64>(),
             "violations": reports.iter().map(|r| r.violated).sum::<u64>(), "kinds": kinds}})
     ))
+}
+
+/// A figure of uplink and downlink.
+fn both(arrivals: &[Arrivals; 2], of: impl Fn(&Arrivals) -> u64) -> String {
+    let [up, down] = arrivals;
+    format!("{} / {}", of(up), of(down))
 }
 
 /// Does all of these to the unit, one after the other.
@@ -299,6 +345,7 @@ fn deal(
     for &blow in blows {
         let before = seen(noticed);
         gaps.longest();
+        let arrived = gaps.fast_arrivals();
         let begun = Instant::now();
         let mut killed = None;
         match blow {
@@ -321,10 +368,12 @@ fn deal(
         await_complete(playground, killed)?;
         let complete = begun.elapsed();
         std::thread::sleep(WATCHED.saturating_sub(begun.elapsed()).max(Duration::from_millis(500)));
-        let (gap, ues) = gaps.longest();
+        let longest = gaps.longest();
+        let now = gaps.fast_arrivals();
+        let arrivals = [0, 1].map(|n: usize| now[n].since(arrived[n]));
         let after = seen(noticed);
         let [registrations, sessions, associations] = [0, 1, 2].map(|n: usize| after[n] - before[n]);
-        outcomes.push(Outcome { blow, gap, ues, complete, registrations, sessions, associations });
+        outcomes.push(Outcome { blow, longest, arrivals, complete, registrations, sessions, associations });
     }
     Ok(outcomes)
 }
@@ -352,8 +401,10 @@ pub(super) fn signal(
 /// and so has each UE. Errors: it takes too long.
 pub(super) fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
     let is_complete = |status: &Status| {
-        let all =
-            status.functions.iter().all(|f| matches!(f.state.as_str(), "running" | "primary" | "replica"));
+        let all = status
+            .functions
+            .iter()
+            .all(|f| matches!(f.state.as_str(), "running" | "primary" | "replica" | "frozen"));
         let has = |state: &str| status.functions.iter().any(|f| f.state == state);
         let gone = killed.is_none() || status.functions.iter().all(|f| f.pid != killed);
         gone && all && has("primary") && has("replica")

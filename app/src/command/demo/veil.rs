@@ -1,9 +1,11 @@
 //! `whimbrel demo --scenario veil`: veiled users of one broker move between two operators, send traffic, are billed, while a CPF of each
 //! operator is killed. Then the knowledge ledger is computed from all that the parties recorded.
 
+mod agency;
 mod ledger;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -17,7 +19,8 @@ use whimbrel_sctp_io::Mode;
 use whimbrel_veil::msg::{ClaimAnswer, ClaimRefusal};
 use whimbrel_veil::token::TokenHash;
 
-use self::ledger::{Leak, Seen, recorded};
+use self::agency::{Found, LOCATED_WITHIN};
+use self::ledger::{Leak, Seen, SeenOfOrdinary, recorded};
 use super::super::{Done, print, table};
 use super::Options;
 use crate::console::Metric;
@@ -42,6 +45,7 @@ struct Director {
     heard: Option<TokenHash>,
     users: Vec<usize>,
     seen: Vec<Seen>,
+    ordinary: SeenOfOrdinary,
 }
 
 impl Watch for Director {
@@ -58,6 +62,10 @@ impl Watch for Director {
 
     fn stands(&mut self, ue: UeId, cells: &Cells) {
         let (Some(user), Some(ue)) = (self.users.get(ue.0 as usize), cells.ue(ue)) else { return };
+        if !matches!(ue.config().suci, ue::SuciSource::Veil(_)) {
+            self.ordinary.gutis.extend(ue.guti());
+            return self.ordinary.addresses.extend(ue.sessions().filter_map(|s| s.ipv4));
+        }
         let Some(session) = ue.veil_session() else { return };
         let grant = &session.grant;
         let address = ue.sessions().find_map(|s| s.ipv4);
@@ -74,26 +82,38 @@ impl Watch for Director {
     }
 }
 
-/// UEs by default.
+/// The user that an agency has intercepted.
+const INTERCEPTED: usize = 0;
+/// The user that calls emergency.
+const EMERGENCY: usize = 1;
+/// Pages of an attach.
+const PAGES: u64 = 2;
+/// Veiled UEs by default.
 const UES: u32 = 40;
+/// Veiled UEs for each ordinary one.
+const VEILED_PER_ORDINARY: u32 = 4;
 
 pub(super) fn run(options: &Options) -> Done {
     let gnbs = options.gnbs.div_ceil(OPERATORS as u8).max(2);
     print(&format!(
         "starting {OPERATORS} operators with {gnbs} gNBs each, a broker, a relay and a gateway in a network namespace of their own\n"
     ))?;
-    let ues = options.ues.unwrap_or(UES);
-    let mut playground = VeilPlayground::start(ues, gnbs, options.direct)?;
+    let veiled = options.ues.unwrap_or(UES);
+    let ordinary = veiled.div_ceil(VEILED_PER_ORDINARY);
+    let mut playground = VeilPlayground::start((veiled, ordinary), gnbs, options.direct)?;
     let servers =
         playground.operators.iter().map(|o| Servers::start(o.gateway)).collect::<Result<Vec<_>, _>>()?;
     print(&format!(
-        "{} veiled UEs: attach, session, DNS, page, deregister, again at the same tower, then at the other operator; a CPF of each operator is \
-         killed in the second round\n",
-        ues
+        "{veiled} veiled UEs, and {ordinary} ordinary ones of the same broker: attach, session, DNS, page, deregister, again at the same tower, then \
+         at the other operator; a CPF of each operator is killed in the second round\n"
     ))?;
-    let played = play_all(&mut playground);
-    let Played { reports, seen, shown } = played.map_err(|e| format!("{e}\n{}", playground.logged()))?;
-    let expected = u64::from(ues) * (ROUNDS * ATTACHES) as u64;
+    let names = |n: usize| playground.users.get(n).map(|user| user.name.clone()).unwrap_or_default();
+    let targets = (names(INTERCEPTED), names(EMERGENCY));
+    let played = play_all(&mut playground, &targets);
+    let Played { reports, seen, ordinary: seen_of_ordinary, shown, found } =
+        played.map_err(|e| format!("{e}\n{}", playground.logged()))?;
+    let of_each = (ROUNDS * ATTACHES) as u64;
+    let expected = u64::from(veiled + ordinary) * of_each;
     let counted = counts(&playground, expected)?;
     let billed = playground.billed()?;
     let settled = settle(&playground, billed.iter().map(|b| b.units).sum());
@@ -107,7 +127,8 @@ pub(super) fn run(options: &Options) -> Done {
         .sum::<f64>();
     let logged = playground.logged();
     playground.stop_operators()?;
-    let recorded = recorded(&playground, &seen, shown)?;
+    let mut recorded = recorded(&playground, &seen, seen_of_ordinary, shown)?;
+    recorded.add_agency(&found);
     let ledgers = recorded.ledgers(&playground, &seen);
     Leak::ALL.into_iter().try_for_each(|leak| recorded.find(leak, &playground, &seen))?;
     playground.stop()?;
@@ -127,8 +148,8 @@ pub(super) fn run(options: &Options) -> Done {
         print(&format!("failed: {} in {}: {}\n", failure.supi, failure.step, failure.reason))?;
     }
     let line = json!({"bench": "veil", "figures": {
-        "operators": OPERATORS, "ues": options.ues, "attaches": summary.attaches, "failed": summary.failed,
-        "violations": summary.violated, "grants": counted.grants, "tokens_spent": counted.groups,
+        "operators": OPERATORS, "ues": veiled, "ordinary_ues": ordinary, "attaches": summary.attaches, "failed": summary.failed,
+        "violations": summary.violated, "grants": counted.grants, "challenges": counted.challenges, "tokens_spent": counted.groups,
         "double_spent": counted.double_spent, "reports": counted.reports, "pages": pages, "taken_over": taken_over,
         "sessions_claimed": settled.sessions, "units_paid": settled.units,
         "attach_us_p50": summary.attach_us_p50, "attach_us_p99": summary.attach_us_p99,
@@ -140,20 +161,24 @@ pub(super) fn run(options: &Options) -> Done {
             "{failed} UEs failed, {violated} violations, {left} UEs are left in the cores, {twice} tokens were spent twice\n{logged}"
         ));
     }
-    if counted.grants != expected || sessions != expected || pages != expected || settled.sessions != expected
+    if counted.grants != u64::from(veiled) * of_each
+        || sessions != expected
+        || pages != expected * PAGES
+        || settled.sessions != expected
     {
         return Err(format!(
             "{} grants, {sessions} sessions billed, {} claimed and {pages} pages, but {expected} attaches were due\n{logged}",
             counted.grants, settled.sessions
         ));
     }
+    judge_services(&playground, &found, &seen)?;
     if taken_over == 0.0 {
         return Err(format!("no UE was taken over from a CPF that was killed\n{logged}"));
     }
     ledgers.judge()?;
     print(&format!(
-        "the sums are those of LOCA in Table 4.1: the operators know places, the broker users, and no party both; {} leaks that were \
-         planted in copies of the recordings were found\n",
+        "the sums are those of LOCA in Table 4.1: the operators know places, the broker users, and no party both; an operator knows an ordinary UE \
+         again by the 5G-GUTI that it gave it, and a UE under order by the order; {} leaks that were planted in copies of the recordings were found\n",
         Leak::ALL.len()
     ))
 }
@@ -195,9 +220,36 @@ fn settle(playground: &VeilPlayground, units: u64) -> Result<Settled, String> {
     Ok(Settled { sessions, units: paid.iter().map(|p| p.units).sum(), text })
 }
 
+/// The emergency location is a gNB's, and comes in time; the copies are of the intercepted user alone.
+fn judge_services(playground: &VeilPlayground, found: &Found, seen: &[Seen]) -> Done {
+    let own = seen.iter().filter(|s| s.user == INTERCEPTED).filter_map(|s| s.address).collect();
+    let slowest = found.places.iter().map(|(took, _)| *took).max().unwrap_or(Duration::MAX);
+    let cells = ledger::cells(playground);
+    let elsewhere =
+        found.places.iter().filter(|(_, place)| !cells.iter().any(|cell| place.ends_with(cell))).count();
+    let (places, foreign) = (found.places.len(), found.foreign(&own));
+    print(&format!(
+        "lawful intercept: {} sessions of one user, {} packets opened by the agency, {foreign} of them another's; emergency: {places} places of one \
+         user, the slowest after {} ms; {} orders came when the session had ended\n",
+        found.interceptions,
+        found.packets.len(),
+        slowest.as_millis(),
+        found.too_late
+    ))?;
+    let good = !found.packets.is_empty() && foreign == 0 && places > 0 && elsewhere == 0;
+    match good && slowest <= LOCATED_WITHIN {
+        true => Ok(()),
+        false => Err(format!(
+            "the agency's orders were not carried out as they should: {elsewhere} places are no cell of a gNB"
+        )),
+    }
+}
+
 /// What the broker has counted.
 struct Counted {
     grants: u64,
+    /// Of ordinary UEs, each with a grant.
+    challenges: u64,
     groups: u64,
     double_spent: u64,
     reports: u64,
@@ -212,21 +264,40 @@ fn counts(playground: &VeilPlayground, expected: u64) -> Result<Counted, String>
     }
     Ok(Counted {
         grants: read("grants")?,
+        challenges: read("challenges")?,
         groups: read("groups")?,
         double_spent: read("double_spent")?,
         reports: read("reports")?,
     })
 }
 
+#[derive(Default)]
 struct Played {
     reports: Vec<Report>,
     seen: Vec<Seen>,
+    ordinary: SeenOfOrdinary,
     /// What the cores' API showed while UEs were attached.
     shown: Vec<(&'static str, Vec<u8>)>,
+    /// What the agency has found.
+    found: Found,
 }
 
-fn play_all(playground: &mut VeilPlayground) -> Result<Played, String> {
-    let mut played = Played { reports: Vec::new(), seen: Vec::new(), shown: Vec::new() };
+/// Plays all rounds while the agency works.
+fn play_all(playground: &mut VeilPlayground, targets: &(String, String)) -> Result<Played, String> {
+    let over = AtomicBool::new(false);
+    let storage = playground.broker_storage()?;
+    let keys = playground.agency.clone();
+    std::thread::scope(|scope| {
+        let agency = scope.spawn(|| agency::work(&keys, storage, (&targets.0, &targets.1), &over));
+        let played = play_rounds(playground);
+        over.store(true, Ordering::Relaxed);
+        let found = agency.join().map_err(|_| "the agency ended in a panic".to_owned())??;
+        Ok(Played { found, ..played? })
+    })
+}
+
+fn play_rounds(playground: &mut VeilPlayground) -> Result<Played, String> {
+    let mut played = Played::default();
     for round in 0..ROUNDS {
         let mut runs = Vec::new();
         for n in 0..OPERATORS {
@@ -243,7 +314,14 @@ fn play_all(playground: &mut VeilPlayground) -> Result<Played, String> {
                 .enumerate()
                 .filter(|(_, ((users, _), _))| !users.is_empty())
                 .map(|(n, ((users, ues), (amf, gnbs, file)))| {
-                    let director = Director { file, looked: None, heard: None, users, seen: Vec::new() };
+                    let director = Director {
+                        file,
+                        looked: None,
+                        heard: None,
+                        users,
+                        seen: Vec::new(),
+                        ordinary: SeenOfOrdinary::default(),
+                    };
                     let seed = (round * OPERATORS + n) as u64;
                     scope.spawn(move || at(director, (amf.into(), gnbs), ues, seed))
                 })
@@ -258,9 +336,11 @@ fn play_all(playground: &mut VeilPlayground) -> Result<Played, String> {
                 .map(|run| run.join().map_err(|_| "the UEs of an operator ended in a panic".to_owned())?);
             joined.collect::<Result<Vec<_>, String>>()
         })?;
-        for (report, seen) in ended {
+        for (report, seen, ordinary) in ended {
             played.reports.push(report);
             played.seen.extend(seen);
+            played.ordinary.addresses.extend(ordinary.addresses);
+            played.ordinary.gutis.extend(ordinary.gutis);
         }
     }
     Ok(played)
@@ -271,7 +351,7 @@ fn at(
     (amf, gnbs): (std::net::IpAddr, Vec<edge::GnbPlace>),
     ues: Vec<ue::UeConfig>,
     seed: u64,
-) -> Result<(Report, Vec<Seen>), String> {
+) -> Result<(Report, Vec<Seen>, SeenOfOrdinary), String> {
     let config = RunnerConfig {
         amf: vec![amf],
         amf_port: 38412,
@@ -284,13 +364,14 @@ fn at(
         namespace: None,
         hold: false,
         spin: Duration::from_micros(20),
+        hop_delay: Duration::ZERO,
     };
     let reports = edge::run(&config, &mut director).map_err(|e| format!("at operator {amf}: {e}"))?;
     let report = reports.into_iter().next().ok_or_else(|| format!("no UE arrived at operator {amf}"))?;
-    Ok((report, director.seen))
+    Ok((report, director.seen, director.ordinary))
 }
 
-/// After the page the UE waits, so that UEs are attached at the same time.
+/// Between the pages the UE waits, so that UEs are attached at the same time and orders find them.
 fn scenario(ues: u32, gnbs: u16) -> Scenario {
     let attach = || {
         let session =
@@ -299,7 +380,9 @@ fn scenario(ues: u32, gnbs: u16) -> Scenario {
             Step::Register,
             Step::Session(session),
             Step::Fetch(format!("http://{NAME}/")),
-            Step::Wait(0.4),
+            Step::Wait(0.8),
+            Step::Fetch(format!("http://{NAME}/")),
+            Step::Wait(0.2),
             Step::Deregister,
             Step::Wait(0.3),
         ]

@@ -48,6 +48,9 @@ pub(crate) struct Options {
     /// Microseconds of busy polling before the loop sleeps: more precise times for a loaded core.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 20)]
     spin: u64,
+    /// Time that each message and packet takes between a gNB and the core, as 500us or 1ms.
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = super::short_time)]
+    hop_delay: Duration,
     #[command(flatten)]
     amf: CoreOptions,
     #[command(flatten)]
@@ -168,6 +171,7 @@ fn play(options: &Options) -> Result<ExitCode, String> {
         namespace,
         hold: options.uses_devices(),
         spin: Duration::from_micros(options.spin),
+        hop_delay: options.hop_delay,
     };
     let reports = edge::run(&config, &mut observer);
     observer.end_line();
@@ -263,7 +267,26 @@ fn start_error(e: &RunError, config: &RunnerConfig) -> String {
             "the AMF did not answer the NG SETUP REQUEST of {0}; `whimbrel why {0}` may show why",
             name(g)
         ),
+        e if is_address_in_use(e) => {
+            let address = config.gnbs.first().map(|place| place.address.to_string()).unwrap_or_default();
+            format!(
+                "another program on this host has the gNB's address {address}, probably another `whimbrel ran`; give this one an address and an \
+                 identifier of its own, such as --gnb-address 127.0.1.2 --gnb-id 2 ({e})"
+            )
+        }
         e => e.to_string(),
+    }
+}
+
+/// Whether a gNB's address on N2 or N3 is taken.
+fn is_address_in_use(e: &RunError) -> bool {
+    match e {
+        RunError::Sctp(e) => {
+            let in_use = rustix::io::Errno::ADDRINUSE.raw_os_error();
+            e.obstacles.iter().any(|obstacle| obstacle.errno == Some(in_use))
+        }
+        RunError::Gtp(_, e) => e.kind() == std::io::ErrorKind::AddrInUse,
+        _ => false,
     }
 }
 
@@ -389,5 +412,30 @@ fn summary_of(event: &ue::Event) -> Option<String> {
             None => "is deregistered".into(),
         }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_sctp_io::{Obstacle, OpenError};
+
+    use super::*;
+
+    #[test] // two `whimbrel ran` on one host: the second one says which options help
+    fn a_gnbs_address_that_is_taken_is_found_on_n2_and_n3() {
+        let obstacle = |errno: rustix::io::Errno| {
+            let (cause, effect, fix) = (String::new(), "", "");
+            let errno = Some(errno.raw_os_error());
+            RunError::Sctp(OpenError {
+                obstacles: vec![Obstacle { mode: Mode::Raw, cause, effect, fix, errno }],
+            })
+        };
+        let gtp = |kind: std::io::ErrorKind| {
+            RunError::Gtp(([127, 0, 1, 1], 2152).into(), std::io::Error::from(kind))
+        };
+        assert!(is_address_in_use(&obstacle(rustix::io::Errno::ADDRINUSE)));
+        assert!(is_address_in_use(&gtp(std::io::ErrorKind::AddrInUse)));
+        assert!(!is_address_in_use(&obstacle(rustix::io::Errno::PERM)));
+        assert!(!is_address_in_use(&gtp(std::io::ErrorKind::PermissionDenied)));
     }
 }

@@ -153,7 +153,7 @@ metrics! {
         N3Received "whimbrel_n3_received_total" Counter None Part [] "" "Datagrams received from gNBs, signalling included.";
         N3Sent "whimbrel_n3_sent_total" Counter None Part [] "" "Datagrams sent to gNBs, signalling included.";
         N3SentBySocket "whimbrel_n3_sent_by_socket_total" Counter None Part [] "" "Of the datagrams sent: those that AF_XDP left to a socket, because the gNB is behind another interface or its Ethernet address is not known yet.";
-        N3Relayed "whimbrel_n3_relayed_total" Counter None Part [] "" "Packets forwarded from the source gNB to the target gNB of a handover (indirect forwarding).";
+        N3Relayed "whimbrel_n3_relayed_total" Counter None Part [] "" "Packets passed on from one tunnel to another: between gNBs in a handover (indirect forwarding), and between gNB and anchor by an intermediate UPF.";
         GtpuEchoRequests "whimbrel_gtpu_echo_requests_total" Counter None Part [] "" "Echo Requests answered.";
         GtpuEchoRequestsSent "whimbrel_gtpu_echo_requests_sent_total" Counter None Part [] "" "Echo Requests sent.";
         GtpuPaths "whimbrel_gtpu_paths" Gauge None Part [] "" "N3 paths supervised by Echo Requests.";
@@ -163,8 +163,9 @@ metrics! {
         GtpuErrorIndicationsSent "whimbrel_gtpu_error_indications_sent_total" Counter None Part [] "" "Error Indications sent.";
         GtpuErrorIndicationsReceived "whimbrel_gtpu_error_indications_received_total" Counter None Part [] "" "Error Indications received that name the tunnel of a session.";
         GtpuEndMarkersSent "whimbrel_gtpu_end_markers_sent_total" Counter None Part [] "" "End Markers sent.";
+        UpfCopiesSent "whimbrel_upf_copies_sent_total" Counter None Part [] "" "Copies of packets sent to the LI function of lawful interception.";
         GtpuEndMarkersReceived "whimbrel_gtpu_end_markers_received_total" Counter None Part [] "" "End Markers received.";
-        GtpuEndMarkersRelayed "whimbrel_gtpu_end_markers_relayed_total" Counter None Part [] "" "End Markers relayed from the source gNB to the target gNB.";
+        GtpuEndMarkersRelayed "whimbrel_gtpu_end_markers_relayed_total" Counter None Part [] "" "End Markers passed on from one tunnel to another, in a handover or by an intermediate UPF.";
     }
     "The UPF" {
         UpfSessions "whimbrel_upf_sessions" Gauge None Part [] "" "PFCP sessions in the UPF.";
@@ -279,6 +280,8 @@ metrics! {
         VeilAnswers "whimbrel_veil_answers_total" Counter None Part [] "" "Answers of their broker.";
         VeilGroups "whimbrel_veil_tokens_broadcast_total" Counter None Part [] "" "Tokens broadcast, each of which has opened a session group.";
         VeilReports "whimbrel_veil_reports_total" Counter None Part [] "" "Sessions of veiled UEs that were reported.";
+        VeilCopies "whimbrel_veil_copies_total" Counter None Part [] "" "Packets of intercepted sessions that were sent to an agency, sealed.";
+        VeilOrders "whimbrel_veil_orders_total" Counter None Part [] "" "Orders of agencies that were carried out.";
         VeilTokens "whimbrel_veil_tokens" Gauge None Part [] "" "Tokens in the wallet that are not spent.";
         VeilClaims "whimbrel_veil_claims_paid_total" Counter None Part [] "" "Claims of veiled sessions that the broker has paid.";
     }

@@ -88,11 +88,21 @@ impl ControlLoop {
         capture.udp(now, from, to, octets);
     }
 
-    /// N3, and N4 with external SMFs.
+    /// N3, and N4 with external SMFs: for the capture file, and for captures of single UEs.
     pub(super) fn capture_datagrams(&mut self) {
-        let (Some(capture), Some(upf)) = (&mut self.capture, &mut self.upfs.local) else { return };
+        let Some(upf) = &mut self.upfs.local else { return };
+        let wanted = self.capture.is_some() || self.console.taps.is_wanted();
+        if upf.is_tapped() != wanted {
+            upf.tap(wanted);
+        }
+        if !wanted {
+            return;
+        }
         for datagram in upf.take_tapped() {
-            capture.udp(datagram.at, datagram.from, datagram.to, &datagram.octets);
+            self.console.taps.push(&datagram);
+            if let Some(capture) = &mut self.capture {
+                capture.udp(datagram.at, datagram.from, datagram.to, &datagram.octets);
+            }
         }
     }
 }

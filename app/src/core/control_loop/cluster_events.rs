@@ -16,6 +16,7 @@ use whimbrel_store::Changes;
 
 use super::{ControlLoop, Role, TakenOver};
 use crate::cluster::{PairEvent, PoolEvent};
+use crate::console::Level;
 use crate::core::subscriber_copy::SubscriberFeed;
 
 impl ControlLoop {
@@ -37,6 +38,7 @@ impl ControlLoop {
         }
         let down = self.n2.links.take_over(now, term, gnbs);
         let Some(TakenOver { first, early, .. }) = taken_over else { return };
+        self.taken_over(now, term);
         self.announce_takeover(now);
         self.out.append(first);
         self.deliver(now);
@@ -58,6 +60,7 @@ impl ControlLoop {
         (taken_over, rings, lost): (TakenOver, Rings, Vec<CpfId>),
     ) {
         let TakenOver { mut first, received, .. } = taken_over;
+        self.taken_over(now, self.role.pair().map_or(0, |pair| pair.primary.term()));
         let (count, marks) = (adopted.len(), self.active.take_marks());
         let down = self.continue_associations(now, adopted, names, &received);
         info!(associations = count, lost = down.len(), "the associations of gNBs go on");
@@ -69,6 +72,12 @@ impl ControlLoop {
         lost.into_iter().for_each(|cpf| self.cpf_lost(now, cpf));
         down.into_iter().for_each(|name| self.handle_input(now, Input::AssociationDown(name)));
         self.deliver(now);
+    }
+
+    /// This CTA has replaced the former primary.
+    fn taken_over(&self, now: Instant, term: u32) {
+        let text = format!("This CTA took over from the former primary, as the primary of term {term}.");
+        self.console.moment(now, (Level::Warn, "takeover"), "CTA", &text, None);
     }
 
     /// Nothing is known of the UEs behind these associations: gNBs learn at once that they have to set up others.
@@ -106,7 +115,7 @@ impl ControlLoop {
         if pair.copies_to != copies_to {
             pair.copies_to = copies_to;
             let store = self.active.subscribers().store();
-            pair.feed = copies_to.and_then(|_| SubscriberFeed::begin(now, store));
+            pair.feed = copies_to.map(|_| SubscriberFeed::begin(now, store));
         }
         let Some(feed) = &mut pair.feed else { return };
         if !saved.is_empty() {
@@ -181,9 +190,13 @@ impl ControlLoop {
         let open = self.brokers.iter_mut().flat_map(|brokers| brokers.turn());
         let veil = self.veil.iter_mut().flat_map(|veil| veil.turn());
         let answers: Vec<_> = open.chain(veil).collect();
-        let busy = !answers.is_empty();
+        let orders: Vec<_> = self.veil.iter_mut().flat_map(|veil| veil.commands()).collect();
+        let busy = !answers.is_empty() || !orders.is_empty();
         for (ue, to, answer) in answers {
             self.handle_input(now, Input::Broker(ue, to, answer));
+        }
+        for (ue, order) in orders {
+            self.handle_input(now, Input::Command(ue, order));
         }
         busy
     }
@@ -232,6 +245,9 @@ impl ControlLoop {
         let before = self.active.cta().replication_counters();
         self.handle_input(now, Input::CpfLost(cpf));
         let after = self.active.cta().replication_counters();
+        let (taken_over, lost) = (after.taken_over - before.taken_over, after.lost - before.lost);
+        let text = format!("It is lost: {taken_over} UEs were taken over at once, {lost} were lost.");
+        self.console.moment(now, (Level::Warn, "lost"), &format!("CPF {}", cpf.0), &text, None);
         info!(
             cpf = cpf.0,
             taken_over = after.taken_over - before.taken_over,

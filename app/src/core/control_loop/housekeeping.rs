@@ -11,7 +11,7 @@ use super::ControlLoop;
 use crate::aftermath;
 use crate::capture::Capture;
 use crate::cluster::{PairPrimary, PeerAmfs, Pool};
-use crate::console::{Component, Condition, Metric, Sample};
+use crate::console::{Component, Condition, Level, Metric, Sample};
 use crate::core::foresight::Foresight;
 use crate::core::smf_n4::SmfN4;
 use crate::core::upf::LocalUpf;
@@ -39,6 +39,12 @@ impl ControlLoop {
         if let Some(pair) = self.role.pair() {
             let (replicated, detail) = pair.primary.condition(pair.pool.successor());
             let condition = if replicated { Condition::Up } else { Condition::Limited };
+            let former = self.console.components(|c| c.get("cta_replica").map(|part| part.condition));
+            if former.is_some_and(|former| former != condition) {
+                let level = if replicated { Level::Info } else { Level::Warn };
+                let text = format!("The CTA replica: {detail}.");
+                self.console.moment(now, (level, "replica"), "CTA replica", &text, None);
+            }
             self.console.components(|c| {
                 c.set("cta", Condition::Up, "this CTA is the primary");
                 c.set("cta_replica", condition, detail);
@@ -46,9 +52,6 @@ impl ControlLoop {
         }
         if let Some((condition, detail)) = self.foresight.as_ref().map(Foresight::condition) {
             self.console.components(|c| c.set("foresight", condition, detail));
-        }
-        if let Some(memory) = &self.memory {
-            memory.adjust();
         }
         self.remember_associations();
         let waited = std::mem::take(&mut self.timing.longest_turn);
@@ -61,15 +64,13 @@ impl ControlLoop {
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");
             self.capture = None;
-            if let Some(upf) = &mut self.upfs.local {
-                upf.tap(false);
-            }
         }
     }
 
     /// The UPF of a unit reports to the CTA, which shows the report as its own.
     fn exchange_report(&self, place: &Place) -> Vec<Sample> {
-        if place.function == Function::Upf {
+        // A replica that runs this loop is the UPF now.
+        if matches!(place.function, Function::Upf | Function::UpfReplica) {
             let of_upf: Vec<Sample> = self.upfs.local.iter().flat_map(LocalUpf::samples).collect();
             let components: Vec<Component> = self.console.components(|c| c.all().cloned().collect());
             if let Err(e) = UpfReport::write(&place.directory, &of_upf, components.iter()) {

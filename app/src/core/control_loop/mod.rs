@@ -51,7 +51,7 @@ use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 use crate::open::Brokers;
 use crate::unit::descriptors;
-use crate::veil::Veil;
+use crate::veil::{Question, Veil};
 
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
 const N4_PER_TURN_MAX: usize = 64;
@@ -224,10 +224,7 @@ impl ControlLoop {
         let veil = parts.config.veil.as_ref().filter(|_| !upf_only);
         let veil = veil.map(|veil| Veil::start(&parts.config, veil, parts.console.clone())).transpose()?;
         let observer = Observer::new(parts.console.clone(), control, parts.config.log.supi);
-        let mut local = parts.upf;
-        if let (Some(upf), Some(Ok(_))) = (&mut local, &capture) {
-            upf.tap(true);
-        }
+        let local = parts.upf;
         let mut control_loop = Self {
             observer,
             active,
@@ -452,7 +449,7 @@ impl ControlLoop {
                 .cpf_violations
                 .drain(..)
                 .for_each(|(cpf, violation)| log_protocol_violation(cpf, violation));
-            self.out.takeover_times.drain(..).for_each(|recovered| pool.recovered(recovered));
+            self.out.takeover_times.drain(..).for_each(|recovered| pool.recovered(now, recovered));
         }
         if let Some(peer_amfs) = &mut self.peer_amfs {
             self.out.n14.drain(..).for_each(|(to, message)| peer_amfs.send(to, message.octets()));
@@ -466,9 +463,10 @@ impl ControlLoop {
         for (ue, to, request) in self.out.brokers.drain(..) {
             match (request, &mut self.brokers, &mut self.veil) {
                 (Request::Sap(question), Some(brokers), _) => brokers.ask((ue, to, question)),
-                (Request::Veil(question), _, Some(veil)) => veil.ask(ue, to, question),
+                (Request::Veil(question), _, Some(veil)) => veil.ask(ue, to, Question::User(question)),
+                (Request::VeilHome(question), _, Some(veil)) => veil.ask(ue, to, Question::Home(question)),
                 // A machine asks only what is configured.
-                (Request::Sap(_), None, _) | (Request::Veil(_), _, None) => {}
+                (Request::Sap(_), None, _) | (Request::Veil(_) | Request::VeilHome(_), _, None) => {}
             }
         }
         self.observe(now);
@@ -519,6 +517,7 @@ impl ControlLoop {
         let deadlines = [
             Some(self.active.next_deadline()),
             self.upfs.local.as_ref().and_then(LocalUpf::next_deadline),
+            self.foresight.as_ref().map(Foresight::next_deadline),
             n2.and_then(Transport::next_deadline),
             self.n2_opens_by,
             pool.and_then(Pool::next_deadline),

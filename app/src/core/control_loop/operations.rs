@@ -11,11 +11,15 @@ use whimbrel_resilience::{Input, Order, OrderOutcome};
 use whimbrel_security::Direction;
 
 use super::ControlLoop;
+use super::role::Role;
 use crate::cluster::UeQueryReply;
 use crate::config::Config;
-use crate::console::{Command, Target};
+use crate::console::{ClusterView, Command, Target};
 use crate::core::foresight::Foresight;
 use crate::core::view;
+
+/// UEs that are counted by CPF on demand: that takes some milliseconds at most.
+const COUNTED_UES_MAX: usize = 50_000;
 
 impl ControlLoop {
     pub(super) fn command(&mut self, now: Instant, command: Command) {
@@ -33,6 +37,7 @@ impl ControlLoop {
                 let link = |association| self.n2.links.get(association);
                 reply.send(view::gnbs(self.active.cta(), link)).is_ok()
             }
+            Command::Cluster(reply) => reply.send(self.cluster()).is_ok(),
             Command::Deregister(supi, reply) => {
                 let order = whimbrel_control::Command::Deregister;
                 reply.send(self.order(now, supi, order, Target::Deregistration)).is_ok()
@@ -86,12 +91,34 @@ impl ControlLoop {
         };
     }
 
+    /// The processes that serve UEs.
+    fn cluster(&self) -> ClusterView {
+        let (pool, pair) = (self.role.pool(), self.role.pair());
+        let ctas = pair.map(|pair| pair.primary.views(&pair.pool)).unwrap_or_default();
+        ClusterView {
+            deployment: match self.role {
+                Role::Single => "single",
+                Role::Region(_) => "region",
+                Role::Pair(_) => "pair",
+            },
+            ctas,
+            cpfs: pool
+                .map(|pool| pool.views(self.active.cta().ues_of_cpfs(COUNTED_UES_MAX)))
+                .unwrap_or_default(),
+            replicas: pool
+                .map(|pool| pool.replicas(self.active.cta().without_backup() as u64))
+                .unwrap_or_default(),
+            timeline: self.console.timeline(|t| t.newest_first()),
+            ..view::cluster(self.active.cta())
+        }
+    }
+
     /// Deciphers NAS messages under the keys that a UE of this process has now.
     fn open_nas(&self, ue: UeId, messages: &[(bool, Vec<u8>)]) -> Vec<Option<Vec<u8>>> {
         let context = self.active.cta().context(ue);
         let open = |(uplink, octets): &(bool, Vec<u8>)| {
             let direction = if *uplink { Direction::Uplink } else { Direction::Downlink };
-            context?.amf.security.as_deref()?.read_again(direction, octets)
+            context?.amf.security.current.as_deref()?.read_again(direction, octets)
         };
         messages.iter().map(open).collect()
     }
@@ -126,7 +153,7 @@ impl ControlLoop {
         Some(operation)
     }
 
-    /// Asks for UEs at whichever CPFs serve them.
+    /// Asks for UEs at the CPFs that serve them.
     fn query_ues(&mut self, now: Instant, which: UeQuery, reply: UeQueryReply) {
         match (self.role.pool_mut(), self.active.cta().cpf()) {
             (Some(pool), _) => pool.query_ues(which, reply),

@@ -1,5 +1,5 @@
 //! A region of the control plane in virtual time: every message runs through the program, and the processor's time that it takes there is
-//! charged to the core of whoever handled it. Cores work one message after the other; links take a fixed time. So the
+//! charged to the core of the node that handled it. Cores work one message after the other; links take a fixed time. So the
 //! number of cores is that of the deployment and not of this machine, and nothing else that this machine does shows.
 
 mod packets;

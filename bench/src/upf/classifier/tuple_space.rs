@@ -1,7 +1,7 @@
 //! Tuple space search (Srinivasan, Suri, Varghese, SIGCOMM 1999): a hash table for each combination of masks.
 //!
 //! A range of ports is in the tuple if it is one port; else it is compared behind the hash. Tables are asked in order of
-//! their best rank, and no further than a better rule can be. For comparison: whoever can install rules decides how many
+//! their best rank, and no further than a better rule can be. For comparison: the installer of rules decides how many
 //! tables there are (Csikor et al., 2019).
 
 use std::collections::BTreeMap;

@@ -28,7 +28,7 @@ use crate::n14::{Body, Completed, PeerAmfId, Relation, Shown, Transferred};
 use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::services::nsmf::TakenOver;
 use crate::state::{
-    AmfContext, ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer, SmContext, UeContext,
+    ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer, SmContext, UeContext,
 };
 
 /// How long a UE may take to register elsewhere: it may be authenticated there, each message of which may be repeated four times
@@ -58,7 +58,7 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
     ue.start(Lane::Mobility, Procedure::UeContextTransfer, async move {
         let began = ue.now();
         let departure = OutboundTransfer::idle(to, relation);
-        ue.with(|p| p.amf.context_transfer = Some(ContextTransfer::Outbound(departure).into()));
+        ue.with(|p| p.amf.mobility.context_transfer = Some(ContextTransfer::Outbound(departure).into()));
         let give = || give(ue, to, relation, asker, before.clone());
         if alone(ue, Lane::Mobility).await.is_err() || !give() {
             if let Some(d) = ue.with(|p| p.amf.take_outbound()) {
@@ -87,9 +87,11 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
 
 /// Verifies the message under the UE's keys and advances the uplink COUNT. Returns the security context as it was before.
 fn signed(p: &mut UeContext, nas: &[u8]) -> Option<Box<NasSecurityContext>> {
-    let free =
-        p.amf.registered && !p.amf.emergency && p.amf.context_transfer.is_none() && p.amf.target.is_none();
-    let security = p.amf.security.as_deref_mut().filter(|_| free)?;
+    let free = p.amf.registered
+        && !p.amf.emergency
+        && p.amf.mobility.context_transfer.is_none()
+        && p.amf.mobility.target.is_none();
+    let security = p.amf.security.current.as_deref_mut().filter(|_| free)?;
     let before = Box::new(security.clone());
     security.unprotect(nas, &mut Vec::new()).ok()?;
     Some(before)
@@ -101,7 +103,8 @@ fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasS
     let transferred = ue.with(|p| {
         let mut rests = p.clone();
         rests.lanes = Default::default();
-        rests.amf.security = Some(before);
+        rests.intermediate_upfs = Vec::new(); // sessions with one are not given
+        rests.amf.security.current = Some(before);
         let state = Checkpoint::of(&rests)?.into_flat();
         p.amf.outbound_mut()?.executing();
         Some(Transferred { asker, state, upfs })
@@ -160,7 +163,8 @@ pub(crate) async fn fetch(
     let Some((to, _)) = peers.into_iter().find(|(_, n)| of_guti(n.amf_id)) else { return Ok(None) };
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
     ue.with(|p| {
-        p.amf.context_transfer = Some(ContextTransfer::Inbound(InboundTransfer::asked(to, relation)).into())
+        p.amf.mobility.context_transfer =
+            Some(ContextTransfer::Inbound(InboundTransfer::asked(to, relation)).into())
     });
     let brought = match transferred(ue, to, relation, Shown { tmsi: guti.tmsi, nas: nas.to_vec() }).await {
         Ok(Input::PeerAmf(body)) => match *body {
@@ -200,21 +204,20 @@ fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
     let complete = amf.supi.is_some()
         && amf.registered
         && !amf.emergency
-        && amf.security.is_some()
-        && amf.k_amf.is_some()
+        && amf.security.current.is_some()
+        && amf.security.k_amf.is_some()
         && amf.ue_security_capability.is_some();
     let allowed: Vec<_> =
-        amf.allowed_nssai.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
-    let tai = ue.with(|p| p.amf.tai).filter(|_| complete)?;
+        amf.slices.allowed.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
+    let tai = ue.with(|p| p.amf.location.tai).filter(|_| complete)?;
     let former = ue.with(|p| {
         let own = std::mem::take(&mut p.amf);
-        p.amf = AmfContext {
-            connection: own.connection.clone(),
-            seen: own.seen.clone(),
-            initial_nas_digest: own.initial_nas_digest,
-            context_transfer: own.context_transfer.clone(),
-            ..record(amf, allowed, tai)
-        };
+        let mut taken = record(amf, allowed, tai);
+        taken.connection.clone_from(&own.connection);
+        taken.location.seen.clone_from(&own.location.seen);
+        taken.initial_nas_digest = own.initial_nas_digest;
+        taken.mobility.context_transfer.clone_from(&own.mobility.context_transfer);
+        p.amf = taken;
         own
     });
     let request = match nas::receive(ue, nas) {
@@ -236,7 +239,9 @@ fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
 pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
     let Brought { sessions, coming, .. } = brought;
     let Some((from, relation)) = ue.with(|p| {
-        let Some(ContextTransfer::Inbound(a)) = p.amf.context_transfer.as_deref_mut() else { return None };
+        let Some(ContextTransfer::Inbound(a)) = p.amf.mobility.context_transfer.as_deref_mut() else {
+            return None;
+        };
         a.coming.clone_from(&coming);
         p.sessions = sessions;
         a.status_to()
@@ -249,7 +254,7 @@ pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
     let status = || Body::Registered { smf, sessions: taken.clone() };
     send_n14(ue, from, relation, status());
     let answer = completed(ue, (from, relation), status).await;
-    ue.with(|p| p.amf.context_transfer = None);
+    ue.with(|p| p.amf.mobility.context_transfer = None);
     let answer = answer.inspect_err(|_| {
         // The registration goes on without these sessions. If they are this AMF's by now, the UPF deletes them.
         ue.with(|p| p.sessions.clear());
@@ -269,6 +274,7 @@ pub(crate) fn not_here(ue: Ue) {
     let from = ue.with(|p| {
         let to = p.amf.inbound()?.status_to();
         p.amf
+            .mobility
             .context_transfer
             .take_if(|b| matches!(**b, ContextTransfer::Inbound(ref a) if !a.is_handover()));
         to
@@ -280,7 +286,7 @@ pub(crate) fn not_here(ue: Ue) {
 
 /// The former AMF's answer, recognised by the random number of the request.
 pub(crate) fn answered(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
-    let ours = ue.with(|p| match p.amf.context_transfer.as_deref_mut() {
+    let ours = ue.with(|p| match p.amf.mobility.context_transfer.as_deref_mut() {
         Some(ContextTransfer::Inbound(a)) => a.answered(from, relation),
         _ => false,
     });

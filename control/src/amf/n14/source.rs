@@ -75,7 +75,8 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Fa
     target::release_source(ue); // of an earlier handover
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
     ue.with(|p| {
-        p.amf.context_transfer = Some(ContextTransfer::Outbound(OutboundTransfer::idle(to, relation)).into())
+        p.amf.mobility.context_transfer =
+            Some(ContextTransfer::Outbound(OutboundTransfer::idle(to, relation)).into())
     });
     target::await_setups(ue, &handover::named(&m)).await?;
     alone(ue, Lane::Handover).await?;
@@ -125,12 +126,12 @@ fn standing(p: &UeContext) -> u32 {
         .values()
         .map(|s| {
             let mut s = s.clone();
-            (s.usage, s.secondary_usage, s.forwarding, s.departing) = ((0, 0), None, None, false);
+            (s.usage.octets, s.usage.secondary, s.forwarding, s.departing) = ((0, 0), None, None, false);
             s
         })
         .collect();
-    let downlink_next = p.amf.security.as_ref().map(|s| s.counts().downlink_next);
-    flat::digest(&(sessions, downlink_next, p.amf.tmsi, p.amf.ng_ksi, &p.amf.allowed_nssai))
+    let downlink_next = p.amf.security.current.as_ref().map(|s| s.counts().downlink_next);
+    flat::digest(&(sessions, downlink_next, p.amf.tmsi, p.amf.security.ng_ksi, &p.amf.slices.allowed))
 }
 
 /// The UE's state, with the keys for its next gNB.
@@ -149,6 +150,7 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
         let mut rests = p.clone();
         settle_chain(&mut rests.amf);
         rests.lanes = Default::default();
+        rests.intermediate_upfs = Vec::new(); // sessions with one are not given
         let state = Checkpoint::of(&rests)?.into_flat();
         let d = p.amf.outbound()?;
         Some((state, upfs, Keys::of(&fresh), d.to, d.relation, standing(p)))
@@ -312,7 +314,7 @@ fn back(ue: Ue, d: &OutboundTransfer) {
 /// The UE stays: messages held for it are sent, and waiting procedures continue.
 pub(super) fn over(ue: Ue, d: &OutboundTransfer) {
     for (message, security) in &d.held {
-        if *security != Security::Proposed || ue.with(|p| p.amf.proposed.is_some()) {
+        if *security != Security::Proposed || ue.with(|p| p.amf.security.proposed.is_some()) {
             send_nas(ue, message, *security);
         }
     }

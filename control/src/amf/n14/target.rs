@@ -36,7 +36,8 @@ use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::nsmf::{Admitted, TakenOver};
 use crate::state::{
-    AmfContext, Connection, ContextTransfer, InboundTransfer, IncomingSession, Target, UeContext,
+    AmfContext, Connection, ContextTransfer, InboundTransfer, IncomingSession, Target, UeContext, UeLocation,
+    UeRadio, UeSecurity, UeSlices,
 };
 
 impl Keys {
@@ -88,8 +89,9 @@ pub(crate) fn create(
         }
     };
     ue.with(|p| {
-        p.amf.context_transfer = Some(ContextTransfer::Inbound(InboundTransfer::new(from, relation)).into());
-        p.amf.target = Some(Target::asked_for(&prepared.to).into());
+        p.amf.mobility.context_transfer =
+            Some(ContextTransfer::Inbound(InboundTransfer::new(from, relation)).into());
+        p.amf.mobility.target = Some(Target::asked_for(&prepared.to).into());
     });
     let ue = ue.on(Lane::Handover);
     ue.start(Lane::Handover, Procedure::Handover, async move {
@@ -105,7 +107,7 @@ pub(crate) fn create(
                 }
             }
             Err(Failed::Refused { cause, refusal, container, target_knows }) => {
-                if let Some(target) = ue.with(|p| p.amf.target.take())
+                if let Some(target) = ue.with(|p| p.amf.mobility.target.take())
                     && !target_knows
                 {
                     target::release_target(ue, &target, cause.clone());
@@ -151,16 +153,16 @@ fn prepare(
     let complete = amf.supi.is_some()
         && amf.registered
         && !amf.emergency
-        && amf.security.is_some()
-        && amf.k_amf.is_some()
-        && amf.next_hop.is_some()
+        && amf.security.current.is_some()
+        && amf.security.k_amf.is_some()
+        && amf.security.next_hop.is_some()
         && amf.ue_security_capability.is_some();
     let Some(connection) = amf.connection.as_deref().filter(|_| complete).cloned() else {
         return Err(broken("a UE context of a UE that is not connected and registered"));
     };
     let TakenOver { sessions, coming, refused } = ue.smf().take_over_sessions(ue, sessions, &context.upfs);
     let allowed: Vec<SNssai> =
-        amf.allowed_nssai.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
+        amf.slices.allowed.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
     if allowed.is_empty() {
         let what = Refusal::Protocol("a UE context of a UE that may use none of the slices here");
         return refuse(CauseRadioNetwork::SliceNotSupported, what);
@@ -179,20 +181,11 @@ pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> A
     AmfContext {
         supi: amf.supi,
         pei: amf.pei,
-        security: amf.security,
         ue_security_capability: amf.ue_security_capability,
-        tai: Some(tai),
-        moved: true,
-        allowed_nssai,
-        requested_nssai: amf.requested_nssai,
-        authenticated_at: amf.authenticated_at,
-        registrations: amf.registrations,
-        radio_capability: amf.radio_capability,
-        voice_match: amf.voice_match,
-        k_amf: amf.k_amf,
-        ng_ksi: amf.ng_ksi,
-        next_hop: amf.next_hop,
-        as_count: amf.as_count,
+        security: UeSecurity { proposed: None, ..amf.security },
+        location: UeLocation { tai: Some(tai), moved: true, ..UeLocation::default() },
+        slices: UeSlices { allowed: allowed_nssai, requested: amf.slices.requested, changed: false },
+        radio: UeRadio { paging_aid: None, ..amf.radio },
         ..AmfContext::default()
     }
 }
@@ -204,7 +197,7 @@ async fn ready(
     prepared: Rc<Prepared>,
 ) -> Result<(Box<HandoverRequestAcknowledge>, Vec<Admitted>, Box<HandoverNotify>), Failed> {
     subscribed(ue).await?;
-    let mut asked = request(ue, &prepared.required, &prepared.to, Some(&prepared.keys))?;
+    let mut asked = request(ue, &prepared.required, &prepared.to, Some(&prepared.keys), &[])?;
     for (psi, cause) in &mut asked.refused {
         if let Some((_, why)) = prepared.refused.iter().find(|(refused, _)| refused == psi) {
             cause.clone_from(why);
@@ -233,7 +226,7 @@ async fn ready(
 /// Nudm_SDM_Get: a UE without subscription here is rejected, and its mobility restrictions are those of this UDM.
 async fn subscribed(ue: Ue) -> Result<(), Failed> {
     let failed = |cause: Cause, refusal| Failed::early(cause, refusal);
-    let Some((supi, tai)) = ue.with(|p| p.amf.supi.zip(p.amf.tai)) else {
+    let Some((supi, tai)) = ue.with(|p| p.amf.supi.zip(p.amf.location.tai)) else {
         return Err(failed(CauseMisc::Unspecified.into(), Refusal::NoIdentity));
     };
     let subscription = match udm_client::subscription(ue, supi).await {
@@ -257,7 +250,7 @@ async fn arrive(
     m: &HandoverNotify,
 ) -> Result<(), End> {
     let Some(mut target) = ue.with(|p| {
-        let target = p.amf.target.take()?;
+        let target = p.amf.mobility.target.take()?;
         p.amf.connection = Some(Box::new(Connection {
             association: target.association,
             amf_ue_ngap_id: target.amf_ue_ngap_id,
@@ -272,7 +265,7 @@ async fn arrive(
             ..prepared.connection.clone()
         }));
         p.amf.registered = true;
-        if let Some(ContextTransfer::Inbound(a)) = p.amf.context_transfer.as_deref_mut() {
+        if let Some(ContextTransfer::Inbound(a)) = p.amf.mobility.context_transfer.as_deref_mut() {
             a.coming.clone_from(&prepared.coming);
         }
         Some(target)
@@ -333,7 +326,7 @@ pub(super) async fn completed(
 
 /// The handover has succeeded. The forwarding tunnels are released once forwarded packets have passed.
 fn came(ue: Ue, began: Instant) {
-    ue.with(|p| p.amf.context_transfer = None);
+    ue.with(|p| p.amf.mobility.context_transfer = None);
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Completed { procedure: Procedure::Handover, subject, took: ue.now().since(began) });
     end::arm_inactivity_timer(ue);
@@ -344,7 +337,7 @@ fn came(ue: Ue, began: Instant) {
 fn ended(ue: Ue, refusal: Refusal) {
     ue.with(|p| {
         p.sessions.clear();
-        p.amf.context_transfer = None;
+        p.amf.mobility.context_transfer = None;
     });
     end::refused(ue, Procedure::Handover, refusal);
 }
@@ -372,7 +365,7 @@ pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
     match body {
         Body::RanStatus(octets) => ran_status(ue, &octets),
         // The UE has arrived meanwhile: HANDOVER COMPLETE was sent, and its answer decides.
-        Body::ReleaseUeContext if ue.with(|p| p.amf.target.is_none()) => {}
+        Body::ReleaseUeContext if ue.with(|p| p.amf.mobility.target.is_none()) => {}
         Body::ReleaseUeContext => drop(target::abandon(ue)),
         body => super::deliver(ue, body),
     }
@@ -381,7 +374,11 @@ pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
 /// §4.9.1.3.3 step 2c.
 fn ran_status(ue: Ue, octets: &[u8]) {
     let to = ue.with(|p| {
-        p.amf.target.as_ref().and_then(|t| Some((t.association, t.amf_ue_ngap_id, t.ran_ue_ngap_id?)))
+        p.amf
+            .mobility
+            .target
+            .as_ref()
+            .and_then(|t| Some((t.association, t.amf_ue_ngap_id, t.ran_ue_ngap_id?)))
     });
     let Some((association, amf, ran)) = to else { return out_of_state(ue) };
     let message: Message = match Message::decode(octets) {

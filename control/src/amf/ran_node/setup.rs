@@ -101,7 +101,7 @@ fn refuse(
     out.events.push(RanEvent::SetupRefused { association, gnb, why });
 }
 
-/// The time to wait of a refused gNB: short enough for an operator who corrects its configuration, long enough for the
+/// The time to wait of a refused gNB: short enough for an operator that corrects its configuration, long enough for the
 /// log.
 pub(super) const RETRY_AFTER: TimeToWait = TimeToWait::V10s;
 

@@ -160,8 +160,8 @@ fn paged(batches: &[Batch]) -> Option<Vec<Tai>> {
 /// The UE's registration area is these tracking areas.
 fn registered_in(harness: &mut UeHarness, tacs: &[u32]) {
     let mut ue = harness.shard.checkpoint(harness.id).unwrap();
-    let plmn = ue.amf.tai.unwrap().plmn;
-    ue.amf.registration_area = tacs.iter().map(|n| Tai { plmn, tac: tac(*n) }).collect();
+    let plmn = ue.amf.location.tai.unwrap().plmn;
+    ue.amf.location.registration_area = tacs.iter().map(|n| Tai { plmn, tac: tac(*n) }).collect();
     harness.shard.restore(ue);
 }
 
@@ -245,7 +245,7 @@ fn ladn_information_is_limited_to_the_registration_area() {
         let information = accept.ladn_information.map(|l| l.0);
         assert_eq!(information.is_some(), expected, "{tacs:?}");
         if let Some([(dnn, area)]) = information.as_deref() {
-            let here = harness.context().unwrap().amf.tai.unwrap();
+            let here = harness.context().unwrap().amf.location.tai.unwrap();
             assert!(*dnn == internet() && area.contains(here));
             assert!(!area.contains(Tai { tac: tac(9), ..here }));
         }

@@ -85,7 +85,7 @@ fn a_ue_does_not_want_to_move() {
     says(&mut harness, 0, sm::ModificationCommandReject::new(SmCause::ProtocolErrorUnspecified));
     assert!(harness.context().unwrap().is_idle());
     let s = session(&harness);
-    assert!(!s.is_leaving() && s.pending_change.is_none() && s.up == UpState::Active);
+    assert!(!s.is_leaving() && s.qos.pending_change.is_none() && s.up == UpState::Active);
 }
 
 #[test] // TS 24.501 §6.3.2.5 a: nor does one move that never answers
@@ -148,7 +148,7 @@ fn another_subscription_changes_the_session() {
     modified(&mut harness, &[]);
     says(&mut harness, 0, sm::ModificationComplete::new());
     let s = session(&harness);
-    assert_eq!((s.ambr, s.five_qi, s.arp.priority), (ambr, FiveQi(7), 3));
+    assert_eq!((s.qos.ambr, s.qos.five_qi, s.qos.arp.priority), (ambr, FiveQi(7), 3));
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 1c: the subscriber's flows: one comes, changes, goes
@@ -166,13 +166,13 @@ fn flows_of_the_subscription_follow_it() {
     own.gbr.as_mut().unwrap().maximum.dl_kbps = 128;
     own.filters = vec![packet_filter("permit out 6 from any 80 to assigned").unwrap()];
     take(&mut harness, vec![own.clone()]);
-    let has = &session(&harness).flows[0];
+    let has = &session(&harness).qos.flows[0];
     assert_eq!(
         (has.gbr, has.rules[0].filters[0].components.len()),
         (own.gbr, own.filters[0].components.len())
     );
     take(&mut harness, vec![]);
-    assert!(flows(&harness).is_empty() && session(&harness).pending_change.is_none());
+    assert!(flows(&harness).is_empty() && session(&harness).qos.pending_change.is_none());
 }
 
 #[test] // TS 23.502 §4.3.4.2 step 1b, TS 24.501 §6.3.3.2: a session that is no longer subscribed ends; the UE asks again if it may have it otherwise
@@ -228,7 +228,7 @@ fn a_changed_policy_limits_flows_that_ues_requested() {
     configured(&mut harness, |c| c.smf.data_networks.values_mut().for_each(|n| n.flows = vec![less.clone()]));
     modified(&mut harness, &[]);
     says(&mut harness, 0, sm::ModificationComplete::new());
-    assert_eq!(session(&harness).flows[0].gbr, less.gbr);
+    assert_eq!(session(&harness).qos.flows[0].gbr, less.gbr);
     less.setup = Setup::ByOperator;
     configured(&mut harness, |c| c.smf.data_networks.values_mut().for_each(|n| n.flows = vec![less.clone()]));
     modified(&mut harness, &[]);
@@ -272,7 +272,7 @@ fn a_upf_that_refuses_a_change_keeps_the_session() {
     assert!(n2(&batch).is_empty());
     assert!(matches!(refusals(&[batch])[..], [Refusal::Upf(Some(_))]));
     let s = session(&harness);
-    assert!(s.flows.is_empty() && s.pending_change.is_none() && s.up == UpState::Active);
+    assert!(s.qos.flows.is_empty() && s.qos.pending_change.is_none() && s.up == UpState::Active);
     assert!(harness.context().unwrap().is_idle());
 }
 
@@ -285,7 +285,7 @@ fn a_upf_that_refuses_what_the_ue_asks_for() {
         cause(&mut harness, std::slice::from_ref(&batch)),
         Some((Pti(9), SmCause::InsufficientResources))
     );
-    assert!(session(&harness).flows.is_empty() && session(&harness).pending_change.is_none());
+    assert!(session(&harness).qos.flows.is_empty() && session(&harness).qos.pending_change.is_none());
 }
 
 #[test] // TS 23.502 §4.3.3.2 step 12: the UPF refuses the second half: UE and gNB go back to what stands
@@ -305,7 +305,7 @@ fn a_upf_that_refuses_the_second_half() {
     let batches = says(&mut harness, 0, sm::ModificationComplete::new());
     assert!(matches!(refusals(&batches)[..], [Refusal::Upf(Some(_))]));
     let s = session(&harness);
-    assert!(s.flows.is_empty() && s.pending_change.is_none() && s.up == UpState::Active);
+    assert!(s.qos.flows.is_empty() && s.qos.pending_change.is_none() && s.up == UpState::Active);
 }
 
 #[test] // TS 23.527 §4.3.2: a UPF has lost the session: the session is set up again
@@ -327,10 +327,10 @@ fn a_gnb_that_answers_after_the_last_expiry_of_t3591() {
     }
     assert!(given_up(&batches));
     assert_eq!(session(&harness).up, UpState::Inactive);
-    assert!(session(&harness).flows.is_empty() && session(&harness).pending_change.is_none());
+    assert!(session(&harness).qos.flows.is_empty() && session(&harness).qos.pending_change.is_none());
     let late = modified(&mut harness, &[]);
     assert!(late.iter().all(|b| b.outputs.is_empty()));
-    assert!(session(&harness).flows.is_empty() && session(&harness).up == UpState::Inactive);
+    assert!(session(&harness).qos.flows.is_empty() && session(&harness).up == UpState::Inactive);
 }
 
 #[test] // TS 38.413 §8.2.3.3: the UE has accepted the change and its gNB is silent, or refuses: the session is set up again at the gNB, with the change

@@ -202,7 +202,7 @@ fn the_seeds_of_the_fuzzer_do_no_harm() {
     assert!(inputs > 20);
 }
 
-/// Exchanges octets, cut into pieces, through an attacker who changes one bit of one direction. Returns what ended which end.
+/// Exchanges octets, cut into pieces, through an attacker that changes one bit of one direction. Returns what ended which end.
 fn tampered(
     a: &mut End,
     b: &mut End,

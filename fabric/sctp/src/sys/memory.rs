@@ -41,7 +41,7 @@ pub(crate) struct SharedMemory {
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
-    /// Errors: the file is not sealed, which is refused because whoever has it could shorten it and end this process; those of mmap(2).
+    /// Errors: the file is not sealed, which is refused because another holder could shorten it and end this process; those of mmap(2).
     pub(crate) fn open(file: OwnedFd) -> io::Result<Self> {
         let file = File::from(file);
         // SAFETY: fcntl(2) with F_GET_SEALS takes no argument.

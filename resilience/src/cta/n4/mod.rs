@@ -1,4 +1,4 @@
-//! The CTA's end of N4: the one PFCP entity that UPFs see, whichever CPF runs a UE's procedures.
+//! The CTA's end of N4: the one PFCP entity that UPFs see, no matter which CPF runs a UE's procedures.
 //!
 //! It sets up the association (TS 29.244 §6.2.6.2.1, TS 23.502 §4.4.3.1), without which there is no session (TS 29.244 §6.2.1), supervises
 //! it, assigns sequence numbers, repeats unanswered requests from the same address under the same number (TS 29.244 §6.4), and answers a
@@ -125,6 +125,8 @@ pub(super) struct N4 {
     /// Answers to reports and to the UPF's association setup request, by the UPF's sequence number, newest last.
     answered: VecDeque<(u32, Vec<u8>)>,
     reports: VecDeque<(u32, UeId)>,
+    /// It has restarted, and its sessions are given up unless it is connected by then.
+    restored_by: Option<Instant>,
 }
 
 /// The form of a recovery time stamp in snapshots.
@@ -163,6 +165,7 @@ impl N4 {
             changing: BTreeMap::new(),
             answered: VecDeque::new(),
             reports: VecDeque::new(),
+            restored_by: None,
         }
     }
 
@@ -361,7 +364,7 @@ impl N4 {
     ) {
         self.link = Link::Up(peer);
         self.fit = features.is_some_and(|f| f.has(NEEDED));
-        self.leaving = None;
+        (self.leaving, self.restored_by) = (None, None);
         self.control = Control::default();
         self.next = now + HEARTBEAT;
         arrived.push(Arrived::Upf(if self.fit { UpfChange::Up } else { UpfChange::Unfit }));
@@ -384,7 +387,7 @@ impl N4 {
                 arrived.push(Arrived::Upf(UpfChange::Back));
             }
             // Another recovery time stamp: the UPF restarted and has no sessions (TS 23.527 §4.3.2).
-            Link::Up(_) | Link::Silent(..) => self.lost(now, arrived),
+            Link::Up(_) | Link::Silent(..) => self.restarted(now, arrived),
             Link::Down => {}
         }
         out.extend(self.doubtful.values().map(|p| (self.upf, p.octets.clone())));
@@ -404,6 +407,13 @@ impl N4 {
         }
     }
 
+    /// The UPF has lost its sessions, and has no association: it gets both again.
+    fn restarted(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
+        self.end(UpfChange::Restarted, arrived);
+        self.restored_by = Some(now + PATH_FAILURE);
+        self.next = now;
+    }
+
     /// The association is lost.
     fn lost(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
         self.end(UpfChange::Lost, arrived);
@@ -412,7 +422,7 @@ impl N4 {
 
     fn end(&mut self, how: UpfChange, arrived: &mut Vec<Arrived>) {
         self.link = Link::Down;
-        self.leaving = None;
+        (self.leaving, self.restored_by) = (None, None);
         // A restarted UPF restarts its sequence numbers.
         self.answered.clear();
         self.reports.clear();
@@ -457,6 +467,9 @@ impl N4 {
                 Purpose::Association => self.next = now + RETRY,
                 Purpose::Release => self.next = now + RELEASED,
             }
+        }
+        if self.restored_by.is_some_and(|by| by <= now) {
+            self.lost(now, arrived);
         }
         if self.next <= now {
             self.keep_alive(now, out);
@@ -550,7 +563,8 @@ impl N4 {
     /// When [`N4::tick`] has something to do.
     pub(super) fn next_deadline(&self) -> Instant {
         let due = self.due.front().map_or(Instant::FAR_FUTURE, |&(at, _)| at);
-        due.min(self.next).min(self.control.next_deadline())
+        let restored_by = self.restored_by.unwrap_or(Instant::FAR_FUTURE);
+        due.min(self.next).min(self.control.next_deadline()).min(restored_by)
     }
 }
 

@@ -63,7 +63,7 @@ impl N4 {
         out.push((self.upf, octets));
     }
 
-    /// TS 29.244 §6.2.6.3: the UPF sets the association up. One that stood is replaced, and its sessions are gone.
+    /// TS 29.244 §6.2.6.3: the UPF sets the association up. One that stood is replaced, and the UPF has no sessions of it.
     fn set_up_by_upf(
         &mut self,
         now: Instant,
@@ -71,7 +71,7 @@ impl N4 {
         arrived: &mut Vec<Arrived>,
     ) -> Message {
         if self.link != Link::Down {
-            self.lost(now, arrived);
+            self.restarted(now, arrived);
         }
         self.pending.clear(); // our own attempt, if one was under way
         self.due.clear();

@@ -176,15 +176,28 @@ fn an_answer_reaches_its_ue_once() {
 }
 
 #[test] // TS 23.527 §4.3.2
-fn another_recovery_time_stamp_means_that_sessions_are_gone() {
+fn another_recovery_time_stamp_means_that_sessions_are_to_be_restored() {
     let mut n4 = up();
     let (mut out, mut arrived) = (vec![], vec![]);
     n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
     let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(10) };
     n4.receive(Instant(3), &Message::from(beat).to_octets(None, sequence), &mut out, &mut arrived);
-    assert_eq!(arrived, [Arrived::Upf(UpfChange::Lost)]);
+    assert_eq!(arrived, [Arrived::Upf(UpfChange::Restarted)]);
     assert!(!n4.is_up());
+    // A UPF that grants no association in time gets none of them.
+    let (mut now, mut late) = (Instant(3), vec![]);
+    while late.is_empty() {
+        now = n4.next_deadline();
+        n4.tick(now, &mut out, &mut late);
+    }
+    assert_eq!((late, now), (vec![Arrived::Upf(UpfChange::Lost)], Instant(3) + PATH_FAILURE));
+    let more = (0..9).flat_map(|_| {
+        let mut more = vec![];
+        n4.tick(n4.next_deadline(), &mut out, &mut more);
+        more
+    });
+    assert_eq!(more.count(), 0, "it is reported once");
 }
 
 #[test]
@@ -270,7 +283,7 @@ fn an_association_set_up_by_the_upf() {
     // What it asks again, since the answer was lost, is answered as before (TS 29.244 §6.4).
     assert_eq!(says(&mut n4, 2_500_000, set_up(Some(NEEDED)), 1), (out, vec![]));
     let (_, arrived) = says(&mut n4, 3_000_000, set_up(None), 2);
-    assert_eq!(arrived, [Arrived::Upf(UpfChange::Lost), Arrived::Upf(UpfChange::Unfit)]);
+    assert_eq!(arrived, [Arrived::Upf(UpfChange::Restarted), Arrived::Upf(UpfChange::Unfit)]);
     assert!(!n4.state().usable, "it would choose neither tunnels nor addresses");
 }
 

@@ -39,7 +39,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this size, and whoever pointed into it goes with it.
+        // SAFETY: it was mapped with this size, and all pointers into it end with it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.octets) };
     }
 }

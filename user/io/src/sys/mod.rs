@@ -11,6 +11,7 @@ pub(crate) mod poll;
 pub(crate) mod ring;
 pub(crate) mod shared_file;
 pub(crate) mod tun;
+pub(crate) mod words;
 pub(crate) mod xsk;
 
 use std::io;
@@ -26,6 +27,19 @@ fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
     let fd = check(result)?;
     // SAFETY: `fd` was returned by a call that makes a new descriptor, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// This thread's number in the system.
+pub(crate) fn thread_number() -> u32 {
+    // SAFETY: gettid(2) takes nothing and does not fail.
+    unsafe { libc::gettid() }.unsigned_abs()
+}
+
+/// Gives this thread the lowest priority of those that run before all ordinary ones (SCHED_FIFO). Errors: those of sched_setscheduler(2).
+pub(crate) fn run_in_real_time() -> io::Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameters live through the call; zero is this thread.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) }).map(drop)
 }
 
 /// The kernel's monotonic clock, in microseconds: that of `std`, which keeps the number to itself, and of BPF programs.

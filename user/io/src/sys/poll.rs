@@ -6,6 +6,11 @@ use std::time::Duration;
 
 /// Waits until one of the descriptors can be read, or the time is over.
 pub(crate) fn readable(fds: &[BorrowedFd<'_>], within: Duration) -> io::Result<()> {
+    which_are_readable(fds, within).map(drop)
+}
+
+/// Waits likewise; which of them can be read then.
+pub(crate) fn which_are_readable(fds: &[BorrowedFd<'_>], within: Duration) -> io::Result<Vec<bool>> {
     let mut polled: Vec<libc::pollfd> =
         fds.iter().map(|f| libc::pollfd { fd: f.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
     let timeout = libc::timespec { tv_sec: within.as_secs() as _, tv_nsec: within.subsec_nanos().into() };
@@ -14,6 +19,7 @@ pub(crate) fn readable(fds: &[BorrowedFd<'_>], within: Duration) -> io::Result<(
         unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &timeout, std::ptr::null()) };
     match super::check(result) {
         Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
-        _ => Ok(()),
+        Err(_) => Ok(vec![false; polled.len()]),
+        Ok(_) => Ok(polled.iter().map(|p| p.revents & libc::POLLIN != 0).collect()),
     }
 }

@@ -1,6 +1,6 @@
 //! A file of a memory file system, mapped: memory that outlives the process.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -22,14 +22,31 @@ impl SharedFile {
     /// Maps a file, which is made so long if it is shorter, and locks it. Errors: `WouldBlock` where another process has it, and those of
     /// ftruncate(2) and mmap(2).
     pub(crate) fn new(file: File, octets: usize) -> io::Result<Self> {
-        // SAFETY: flock(2) takes a descriptor that lives through the call, and a plain value.
-        check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) })?;
+        file.try_lock().map_err(|e| match e {
+            TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+            TryLockError::Error(e) => e,
+        })?;
         let octets = octets.max(usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX));
         file.set_len(octets as u64)?;
         let mapping = Mapping::as_touched(octets, libc::MAP_SHARED, file.as_raw_fd())?;
         let mut it = Self { mapping, file, reserved: 0 };
         it.reserve(octets.min(4096) as u64)?;
         Ok(it)
+    }
+
+    /// Maps a file that another process has locked and made. Errors: `NotFound` if it is not yet as long, and those of mmap(2).
+    pub(crate) fn of_other(file: File, octets: usize) -> io::Result<Self> {
+        let there = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        if there < octets {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mapping = Mapping::as_touched(there, libc::MAP_SHARED, file.as_raw_fd())?;
+        Ok(Self { mapping, file, reserved: 0 })
+    }
+
+    /// The file, by which its lock can be awaited: the lock is this value's, too. Errors: those of dup(2).
+    pub(crate) fn try_clone_file(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 
     pub(crate) fn octets(&self) -> u64 {

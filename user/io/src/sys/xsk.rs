@@ -6,7 +6,7 @@
 //!
 //! Invariant of the rings: an index is written by one side only, with release order after the entries that it hands
 //! over, and read by the other with acquire order before it touches them. A frame is in one ring or in our stock, never
-//! in two, so whoever holds it has it alone.
+//! in two, so its holder has it alone.
 
 use std::io;
 use std::num::NonZeroU32;

@@ -109,7 +109,7 @@ impl Assembler {
         self.emit(0xc3, to, from, offset, 0xe1);
     }
 
-    /// Adds to the word at `to + offset`, whoever else does.
+    /// Adds atomically to the word at `to + offset`.
     pub(super) fn add_shared(&mut self, to: Reg, offset: i16, from: Reg) {
         self.emit(0xc3, to, from, offset, 0);
     }

@@ -245,7 +245,7 @@ pub(crate) fn bare(step: Step, uplink: bool, to: &Addresses, memory: &Memory) ->
         a.compare_exchange(Reg::R9, STATE, Reg::R2);
         a.jump_if(Reg::R0, When::NotEqual, 0, end);
     }
-    // So that what is read is waited for, as whoever decides by it has to.
+    // So that the measurement waits for the value, as a decision on it would.
     a.load(Size::W, Reg::R1, Reg::R9, 0);
     if !step.does(Step::Lock) {
         a.load(Size::W, Reg::R2, Reg::R9, STATE);

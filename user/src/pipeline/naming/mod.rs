@@ -1,8 +1,8 @@
 //! Server names of a session's packets: those that its UE has resolved by DNS or sent in a TLS ClientHello.
 //!
-//! Only of sessions with a rule that names an application which has names. What is learnt is the session's own: what one UE asks, and
-//! whoever answers it, says nothing of another UE's packets. An answer is believed if the UE has asked for it, of the server
-//! that was asked. An address is known by a name as long as the answer says; a flow that began by then is known by it as long as it
+//! Only sessions whose rules name an application with domain names learn. What is learnt stays within the session: the queries and
+//! answers of one UE do not affect another UE's packets. An answer counts if the UE sent that query to that
+//! server. An address is known by a name as long as the answer says; a flow that began by then is known by it as long as it
 //! has packets. A UE can ask for an application's name, or send it in a ClientHello, to be classified as it: no rule that lets more pass can rest
 //! on names alone (docs/applications.md).
 //!
@@ -230,7 +230,7 @@ pub(super) fn names_of(
     names
 }
 
-/// For whoever tries the parsers with octets of any kind.
+/// For fuzzing the parsers.
 #[cfg(any(test, feature = "samples"))]
 pub(crate) fn read_names(octets: &[u8]) {
     for m in [Message::question(octets), Message::answer(octets)].into_iter().flatten() {

@@ -174,6 +174,11 @@ impl Predictions {
         }
     }
 
+    /// Whether something is predicted of the session at this index: its UE may come by another gNB.
+    pub(super) fn awaits(&self, index: u32) -> bool {
+        self.by_session.contains_key(&index)
+    }
+
     /// Adds a prediction, replacing an earlier one of that session; false if there are too many.
     fn put(&mut self, now: Instant, future: Future) -> bool {
         self.advance(now);
@@ -230,13 +235,8 @@ fn is_alive(p: &Prediction, period: u64) -> bool {
 impl UpfU {
     /// Handles a prediction from UPF-C.
     pub(super) fn predict(&mut self, now: Instant, future: Future) {
-        let SessionId { index, generation } = future.session;
-        let stands = self.sessions.generation(index) == Some(generation);
         if !self.predictions.put(now, future) {
-            return self.shared.counters.predictions_refused += 1;
-        }
-        if let Some(session) = self.sessions.get(index).filter(|_| stands) {
-            session.state.awaited = true;
+            self.shared.counters.predictions_refused += 1;
         }
     }
 
@@ -267,19 +267,16 @@ impl UpfU {
     }
 
     /// A packet from the UE of a session with a prediction, by way of `peer`: the predicted rules take effect if `peer` is
-    /// the target.
+    /// the target. A plain session stays so unless they do: all its packets but those of another gNB go on as before, in the driver too.
     #[cold]
     pub(super) fn may_have_moved(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) {
-        let Some(session) = self.sessions.get(index) else { return };
-        let Look::Found(number) = self.predictions.look(now, SessionKey::Tunnel(teid)) else {
-            session.state.awaited = false;
-            return;
-        };
+        let Look::Found(number) = self.predictions.look(now, SessionKey::Tunnel(teid)) else { return };
         let is_there = |rules: &SessionRules| rules.remote_tunnels().any(|(_, p)| p == peer);
         let future = self.predictions.get(number).and_then(|p| p.future.as_ref());
-        let moved = future.is_some_and(|f| {
-            f.session == session.state.id() && is_there(&f.rules) && !is_there(&session.rules)
-        });
+        let Some(future) = future.filter(|f| f.session.index == index && is_there(&f.rules)) else { return };
+        let session = self.sessions.get(index);
+        let moved =
+            session.is_some_and(|session| future.session == session.state.id() && !is_there(&session.rules));
         if moved && let Some(future) = self.predictions.forget(number) {
             self.begin(now, future);
         }

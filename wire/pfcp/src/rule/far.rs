@@ -59,8 +59,22 @@ grouped! {
         44 => apply_action: conditional ApplyAction,
         /// How to forward.
         11 => update_forwarding_parameters: conditional UpdateForwardingParameters,
+        /// How to duplicate.
+        105 => update_duplicating_parameters: many UpdateDuplicatingParameters,
         /// How to buffer.
         88 => bar_id: conditional BarId,
+    }
+
+    /// Update Duplicating Parameters (table 7.5.4.3-3). What is absent stays.
+    pub struct UpdateDuplicatingParameters: "Update Duplicating Parameters" {
+        /// Side to which copies go.
+        42 => destination_interface: conditional DestinationInterface,
+        /// Outer header that they get.
+        84 => outer_header_creation: conditional OuterHeaderCreation,
+        /// Marking of that header.
+        30 => transport_level_marking: conditional TransportLevelMarking,
+        /// Policy of the UP function that they follow.
+        41 => forwarding_policy: conditional ForwardingPolicy,
     }
 
     /// Update Forwarding Parameters (table 7.5.4.3-2). What is absent stays.
@@ -154,6 +168,12 @@ impl CreateFar {
 impl UpdateFar {
     /// An empty update.
     pub const fn new(far_id: FarId) -> Self {
-        Self { far_id, apply_action: None, update_forwarding_parameters: None, bar_id: None }
+        Self {
+            far_id,
+            apply_action: None,
+            update_forwarding_parameters: None,
+            update_duplicating_parameters: Vec::new(),
+            bar_id: None,
+        }
     }
 }

@@ -9,7 +9,8 @@ mod urr;
 
 pub use bar::{CreateBar, RemoveBar, UpdateBar, UpdateBarInReportResponse};
 pub use far::{
-    CreateFar, DuplicatingParameters, ForwardingParameters, RemoveFar, UpdateFar, UpdateForwardingParameters,
+    CreateFar, DuplicatingParameters, ForwardingParameters, RemoveFar, UpdateDuplicatingParameters,
+    UpdateFar, UpdateForwardingParameters,
 };
 pub use pdr::{CreatePdr, CreatedPdr, EthernetPacketFilter, Pdi, RemovePdr, UpdatePdr};
 pub use qer::{CreateQer, RemoveQer, UpdateQer};

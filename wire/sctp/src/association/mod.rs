@@ -125,22 +125,22 @@ pub(crate) struct Identity {
 
 impl Association {
     /// An association in COOKIE-WAIT that knows nothing of its peer yet.
-    pub(crate) fn new(who: Identity, config: &Config) -> Self {
+    pub(crate) fn new(identity: Identity, config: &Config) -> Self {
         Self {
-            id: who.id,
+            id: identity.id,
             state: State::CookieWait,
             ended: false,
-            local_port: who.local_port,
-            peer_port: who.peer_port,
-            local_tag: who.local_tag,
+            local_port: identity.local_port,
+            peer_port: identity.peer_port,
+            local_tag: identity.local_tag,
             peer_tag: 0,
-            local_initial_tsn: who.local_tsn,
+            local_initial_tsn: identity.local_tsn,
             inbound_streams: 0,
             outbound_streams: 0,
             adaptation: None,
             paths: Vec::new(),
             primary: 0,
-            tx: Sender::new(who.local_tsn),
+            tx: Sender::new(identity.local_tsn),
             rx: Receiver::new(0, 0, 0, config),
             control: Vec::new(),
             control_path: 0,

@@ -50,7 +50,7 @@ pub enum Seen {
     Refused(Refusal),
 }
 
-/// An endpoint with its addresses and all that it ever told.
+/// An endpoint with its addresses and all events that it reported.
 pub struct Node {
     pub endpoint: Endpoint,
     pub addresses: Vec<IpAddr>,

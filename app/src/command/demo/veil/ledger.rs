@@ -8,12 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use whimbrel_broker::veil::record::Entry;
-use whimbrel_ngap::peek;
+use whimbrel_ids::{Guti, STmsi};
+use whimbrel_ngap::{ProcedureCode, peek};
 use whimbrel_open::carriage::SuciNai;
 use whimbrel_veil::ledger::{About, Field, How, Ledger, Party, Recording, Value};
-use whimbrel_veil::msg::{Answer, AnswerBody, GroupAnswer, OperatorRequest, UsageReport, UserRequest};
+use whimbrel_veil::msg::{
+    Answer, AnswerBody, GroupAnswer, HomeRequest, OperatorRequest, Order, Orders, UsageReport, UserRequest,
+};
 
-use crate::playground::veil::{DOMAIN, VeilPlayground};
+use super::agency::Found;
+use super::{EMERGENCY, INTERCEPTED};
+use crate::playground::veil::{Class, DOMAIN, VeilPlayground};
 
 /// What the demonstration knows of a session, and the parties do not.
 #[derive(Clone, Debug)]
@@ -24,6 +29,13 @@ pub(super) struct Seen {
     pub(super) group: [u8; 32],
     pub(super) pseudonym: [u8; 16],
     pub(super) address: Option<Ipv4Addr>,
+}
+
+/// What the demonstration knows of ordinary UEs: the addresses that they had, and the 5G-GUTIs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SeenOfOrdinary {
+    pub(super) addresses: BTreeSet<Ipv4Addr>,
+    pub(super) gutis: BTreeSet<Guti>,
 }
 
 /// A leak that is planted, to see that the ledger finds it.
@@ -63,12 +75,30 @@ pub(super) struct Recorded {
     registration: Vec<Recording>,
     /// Of the relays.
     relays: [Vec<Entry>; 2],
+    /// Of the ordinary UEs.
+    ordinary: SeenOfOrdinary,
+    /// Of the agency.
+    agency: Vec<Recording>,
 }
 
-/// The two ledgers, and what the relays saw.
+/// Users whose sessions have a ledger of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Users {
+    Veiled,
+    Ordinary,
+    /// Veiled, and under an agency's order.
+    UnderOrder,
+}
+
+/// The ledgers, and what the relays saw.
 pub(super) struct Ledgers {
     operator: Ledger,
     broker: Ledger,
+    /// Of the sessions of ordinary UEs: of O, and of B.
+    ordinary: [Ledger; 2],
+    /// The same of users under order.
+    under_order: [Ledger; 2],
+    agency: Ledger,
     registration: Ledger,
     relays: Result<(), String>,
 }
@@ -80,6 +110,8 @@ struct Truth {
     pseudonyms: BTreeMap<[u8; 16], [u8; 32]>,
     groups: BTreeMap<[u8; 32], (u32, u32)>,
     group_of: BTreeMap<[u8; 32], [u8; 32]>,
+    /// The scheme outputs of ordinary UEs' SUCIs, and the requests in which they stood.
+    sucis: BTreeMap<Vec<u8>, [u8; 32]>,
     seconds: (u32, u32),
 }
 
@@ -87,6 +119,27 @@ struct Truth {
 const SECONDS_AROUND: u32 = 8 * 86_400;
 
 impl Truth {
+    /// The session of an ordinary UE: the operator's request names it, and the broker's answer.
+    fn add_ordinary(&mut self, playground: &VeilPlayground, entries: &[Entry]) {
+        for entry in entries.iter().filter(|e| e.how == How::Sent) {
+            let Ok(asked) = HomeRequest::parse(&entry.octets) else { continue };
+            let (request, (_, _, output)) = (asked.question.hash(), asked.question.suci.parts());
+            let Some(user) = playground.user_of_suci(output) else { continue };
+            if self.sessions.contains_key(&request) {
+                continue; // it was asked again
+            }
+            let nth = 1 + self.sessions.values().filter(|(of, _)| *of == user as u32).count() as u32;
+            self.sessions.insert(request, (user as u32, nth));
+            self.group_of.insert(request, asked.group.0);
+            self.sucis.insert(output.to_vec(), request);
+        }
+        for entry in entries {
+            if let Ok(Answer(AnswerBody::Challenged { grant, .. })) = Answer::parse(&entry.octets) {
+                self.pseudonyms.insert(grant.grant.pseudonym.0, grant.grant.request);
+            }
+        }
+    }
+
     fn of(seen: &[Seen], tokens: &[Vec<[u8; 32]>]) -> Self {
         let (mut sessions, mut nth) = (BTreeMap::new(), BTreeMap::new());
         for s in seen {
@@ -105,6 +158,7 @@ impl Truth {
             pseudonyms: seen.iter().map(|s| (s.pseudonym, s.request)).collect(),
             groups,
             group_of: seen.iter().map(|s| (s.request, s.group)).collect(),
+            sucis: BTreeMap::new(),
             seconds: (now - SECONDS_AROUND, now.saturating_add(SECONDS_AROUND)),
         }
     }
@@ -121,11 +175,15 @@ impl Truth {
     /// Of what stands in the octets of a message or a record.
     fn about(&self, what: &str, octets: &[u8]) -> About {
         match what {
-            "operator request" => OperatorRequest::parse(octets)
-                .map(|request| self.about_session(&request.request.hash()))
-                .unwrap_or_default(),
+            "operator request" => match (OperatorRequest::parse(octets), HomeRequest::parse(octets)) {
+                (Ok(asked), _) => self.about_session(&asked.request.hash()),
+                (_, Ok(asked)) => self.about_session(&asked.question.hash()),
+                _ => About::default(),
+            },
             "answer" => match Answer::parse(octets) {
-                Ok(Answer(AnswerBody::Granted { grant, .. })) => self.about_session(&grant.grant.request),
+                Ok(Answer(AnswerBody::Granted { grant, .. } | AnswerBody::Challenged { grant, .. })) => {
+                    self.about_session(&grant.grant.request)
+                }
                 _ => About::default(),
             },
             "group answer" => match GroupAnswer::parse(octets) {
@@ -139,12 +197,23 @@ impl Truth {
                 octets.first_chunk::<32>().map(|group| self.about_group(group)).unwrap_or_default()
             }
             "usage" => octets.first_chunk::<32>().map(|s| self.about_session(s)).unwrap_or_default(),
+            "order" => Order::parse(octets).map(|o| self.about_session(&o.session)).unwrap_or_default(),
+            "orders" => match Orders::parse(octets).as_ref().map(|orders| &orders.0[..]) {
+                Ok([first, ..]) => self.about_session(&first.session),
+                _ => About::default(),
+            },
             "session" => {
                 let named = octets.windows(16).find_map(|w| self.pseudonyms.get(w));
                 named.map(|request| self.about_session(request)).unwrap_or_default()
             }
             _ => About::default(),
         }
+    }
+
+    /// The request of the ordinary UE whose SUCI stands in a message.
+    fn suci_in(&self, message: &[u8]) -> Option<[u8; 32]> {
+        let stands = |output: &Vec<u8>| message.windows(output.len()).any(|w| w == output);
+        self.sucis.iter().find(|(output, _)| stands(output)).map(|(_, request)| *request)
     }
 
     /// The octets without the seconds in them.
@@ -189,9 +258,14 @@ const REGISTRATION: [&str; 11] = [
 pub(super) fn recorded(
     playground: &VeilPlayground,
     seen: &[Seen],
+    ordinary: SeenOfOrdinary,
     shown: Vec<(&'static str, Vec<u8>)>,
 ) -> Result<Recorded, String> {
-    let truth = Truth::of(seen, &tokens(playground)?);
+    let mut truth = Truth::of(seen, &tokens(playground)?);
+    for o in &playground.operators {
+        truth.add_ordinary(playground, &o.record()?);
+    }
+    let truth = truth;
     let (mut operator, mut broker, mut registration) = (Vec::new(), Vec::new(), Vec::new());
     for o in &playground.operators {
         let entries = o.record()?;
@@ -243,12 +317,12 @@ pub(super) fn recorded(
     let (how, about, octets) = (How::Stored, About::default(), playground.broker_log().into_bytes());
     broker.push(Recording { party: Party::Broker, how, what: "log", about, octets });
     let relays = [playground.relay_record("relay")?, playground.relay_record("gateway")?];
-    Ok(Recorded { operator, broker, registration, relays })
+    Ok(Recorded { operator, broker, registration, relays, ordinary, agency: Vec::new() })
 }
 
 /// The name of a kind of recording, from those that parties use.
 fn name_of(what: &str) -> &'static str {
-    const NAMES: [&str; 26] = [
+    const NAMES: [&str; 31] = [
         "table asked",
         "table",
         "claim, proof left out",
@@ -275,6 +349,11 @@ fn name_of(what: &str) -> &'static str {
         "usage",
         "user",
         "channel",
+        "orders asked",
+        "orders",
+        "order",
+        "order answer",
+        "order answer taken",
     ];
     NAMES.into_iter().find(|name| *name == what).unwrap_or("other")
 }
@@ -285,6 +364,8 @@ fn of_capture(capture: &[u8], amf: Ipv4Addr, truth: &Truth) -> Vec<Recording> {
     const HEAD_OCTETS: usize = 96;
     let mut recordings = Vec::new();
     let mut connections: BTreeMap<(Ipv4Addr, u64), [u8; 32]> = BTreeMap::new();
+    // The messages of connections whose UE has not shown its SUCI yet.
+    let mut unknown: BTreeMap<(Ipv4Addr, u64), Vec<usize>> = BTreeMap::new();
     for packet in packets(capture) {
         let Some(&[first, ..]) = packet.first_chunk::<20>() else { continue };
         let address =
@@ -297,11 +378,24 @@ fn of_capture(capture: &[u8], amf: Ipv4Addr, truth: &Truth) -> Vec<Recording> {
         let (what, octets, about) = if *protocol == SCTP {
             let Some(message) = payload.get(28..) else { continue };
             let gnb = if from == amf { to } else { from };
-            let ran = peek(message).and_then(|p| p.ran_ue_ngap_id).map(|id| (gnb, u64::from(id.0)));
-            if let Some((ran, request)) = ran.zip(request_in(message)) {
+            let peeked = peek(message);
+            let ran = peeked.and_then(|p| p.ran_ue_ngap_id).map(|id| (gnb, u64::from(id.0)));
+            if let Some(ran) = ran.filter(|_| peeked.is_some_and(|p| p.procedure_code == INITIAL_UE_MESSAGE))
+            {
+                connections.remove(&ran);
+                unknown.remove(&ran);
+            }
+            if let Some((ran, request)) = ran.zip(request_in(message).or_else(|| truth.suci_in(message))) {
                 connections.insert(ran, request);
+                for at in unknown.remove(&ran).into_iter().flatten() {
+                    let before: Option<&mut Recording> = recordings.get_mut(at);
+                    before.into_iter().for_each(|r| r.about = truth.about_session(&request));
+                }
             }
             let request = ran.and_then(|ran| connections.get(&ran));
+            if let Some(ran) = ran.filter(|_| request.is_none()) {
+                unknown.entry(ran).or_default().push(recordings.len());
+            }
             ("N2", message, request.map(|r| truth.about_session(r)).unwrap_or_default())
         } else {
             let port = |at: usize| payload.get(at..at + 2).map(|p| u16::from_be_bytes([p[0], p[1]]));
@@ -344,6 +438,11 @@ fn request_in(message: &[u8]) -> Option<[u8; 32]> {
 }
 
 impl Recorded {
+    /// Adds what the agency has.
+    pub(super) fn add_agency(&mut self, found: &Found) {
+        self.agency = found.recordings();
+    }
+
     /// Plants a leak.
     fn plant(&mut self, leak: Leak, playground: &VeilPlayground, seen: &[Seen]) {
         let Some(user) = playground.users.first() else { return };
@@ -385,6 +484,12 @@ impl Recorded {
         if found { Ok(()) } else { Err(format!("the ledger does not find a planted leak: {leak:?}")) }
     }
 
+    /// The session groups of ordinary UEs.
+    fn groups(&self) -> impl Iterator<Item = [u8; 32]> {
+        let asked = self.operator.iter().filter(|r| r.what == "operator request");
+        asked.filter_map(|r| HomeRequest::parse(&r.octets).ok()).map(|asked| asked.group.0)
+    }
+
     /// The ledgers.
     pub(super) fn ledgers(&self, playground: &VeilPlayground, seen: &[Seen]) -> Ledgers {
         let value = |field, octets: &[u8]| Value::new(field, octets);
@@ -393,6 +498,12 @@ impl Recorded {
             of_users.push(value(Field::UserIdentity, &user.id.0));
             of_users.push(value(Field::UserIdentity, user.name.as_bytes()));
             of_users.push(value(Field::UserIdentity, &user.public()));
+            if user.class == Class::Ordinary {
+                let digits = user.supi().value();
+                of_users
+                    .extend([digits.as_bytes(), &user.k()].map(|octets| value(Field::UserIdentity, octets)));
+                of_users.extend(user.msin().map(|msin| value(Field::UserIdentity, &msin)));
+            }
         }
         let of_operators: Vec<Value> = playground
             .operators
@@ -403,9 +514,10 @@ impl Recorded {
             })
             .collect();
         let of_places = locations(playground).into_iter().map(|place| value(Field::Location, &place));
-        let groups: BTreeSet<[u8; 32]> = seen.iter().map(|s| s.group).collect();
+        let groups: BTreeSet<[u8; 32]> = seen.iter().map(|s| s.group).chain(self.groups()).collect();
         let of_groups = groups.iter().map(|group| value(Field::CoLocation, group));
-        let addresses = seen.iter().filter_map(|s| s.address).flat_map(|a| {
+        let of_all = seen.iter().filter_map(|s| s.address).chain(self.ordinary.addresses.iter().copied());
+        let addresses = of_all.flat_map(|a| {
             let [w, x, y, z] = a.octets();
             // As text; and as a PDU address (TS 24.501 §9.11.4.10) and a UE IP address (TS 29.244 §8.2.62) have it.
             [a.to_string().into_bytes(), vec![1, w, x, y, z], vec![2, w, x, y, z], vec![6, w, x, y, z]]
@@ -415,14 +527,63 @@ impl Recorded {
         let common: Vec<Value> =
             of_users.into_iter().chain(of_places).chain(of_groups).chain(of_addresses).collect();
         let for_broker: Vec<Value> = common.iter().cloned().chain(of_operators.iter().cloned()).collect();
+        let of_gutis: Vec<Value> =
+            self.ordinary.gutis.iter().map(|guti| value(Field::Trajectory, &guti_octets(*guti))).collect();
+        let for_ordinary: Vec<Value> = common.iter().cloned().chain(of_gutis).collect();
         let public = [DOMAIN.as_bytes()];
+        let of = |users, values: &[Value], recordings: &[Recording]| {
+            Ledger::of(values, &of_users_alone(users, recordings, playground), &public)
+        };
+        let both = |users, values: &[Value]| {
+            [of(users, values, &self.operator), of(users, &for_broker, &self.broker)]
+        };
+        let [operator, broker] = both(Users::Veiled, &common);
         Ledgers {
             relays: judge_relays(&self.relays, &for_broker),
-            operator: Ledger::of(&common, &self.operator, &public),
-            broker: Ledger::of(&for_broker, &self.broker, &public),
+            operator,
+            broker,
+            agency: Ledger::of(&common, &self.agency, &public),
+            ordinary: both(Users::Ordinary, &for_ordinary),
+            under_order: both(Users::UnderOrder, &common),
             registration: Ledger::of(&for_broker, &self.registration, &public),
         }
     }
+}
+
+/// INITIAL UE MESSAGE (TS 38.413 §9.4.7): a connection begins.
+const INITIAL_UE_MESSAGE: ProcedureCode = ProcedureCode::INITIAL_UE_MESSAGE;
+
+/// Recordings with the sessions of some users alone. Each session of another user counts as a user of its own: what stands in it too is not theirs alone.
+fn of_users_alone(users: Users, recordings: &[Recording], playground: &VeilPlayground) -> Vec<Recording> {
+    let is_of = |user: u32| {
+        let class = playground.users.get(user as usize).map(|user| user.class);
+        let ordered = [INTERCEPTED, EMERGENCY].contains(&(user as usize));
+        match users {
+            Users::Veiled => class == Some(Class::Veiled) && !ordered,
+            Users::Ordinary => class == Some(Class::Ordinary),
+            Users::UnderOrder => ordered,
+        }
+    };
+    let mut others: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    let mut of: Vec<Recording> = recordings.to_vec();
+    for recording in &mut of {
+        let Some(session) = recording.about.session.filter(|(user, _)| !is_of(*user)) else { continue };
+        let next = u32::MAX - others.len() as u32;
+        recording.about.session = Some((*others.entry(session).or_insert(next), 1));
+    }
+    of
+}
+
+/// A 5G-GUTI as it stands in NAS (TS 24.501 §9.11.3.4).
+fn guti_octets(guti: Guti) -> Vec<u8> {
+    let STmsi { set, pointer, tmsi } = guti.s_tmsi();
+    let amf = (set << 6 | u16::from(pointer)).to_be_bytes();
+    [&amf[..], &tmsi.0.to_be_bytes()].concat()
+}
+
+/// The cells of all gNBs, as they stand in NGAP (NR CGI).
+pub(super) fn cells(playground: &VeilPlayground) -> Vec<Vec<u8>> {
+    locations(playground).into_iter().step_by(2).collect()
 }
 
 /// Each place as it stands in NGAP (NR CGI, TS 38.413 §9.3.1.7), and the gNB's address.
@@ -472,25 +633,45 @@ impl Ledgers {
         };
         format!(
             "what the parties know of attaches and sessions, from all that they received, sent and stored:\n{}\n\
+             what they know of the attaches and sessions of ordinary UEs:\n{}\n\
+             what they know of the attaches and sessions of users under an agency's order:\n{}\n\
+             what the agency knows of them:\n{}\n\
              what they know of the issuing of tokens and of claims, where the operator shows its name:\n{}",
             both(&self.operator, &self.broker),
+            both(&self.ordinary[0], &self.ordinary[1]),
+            both(&self.under_order[0], &self.under_order[1]),
+            self.agency.of_party(Party::Agency),
             both(&self.registration, &self.registration)
         )
     }
 
     /// Errors: what a party knows that it must not know, or does not know that it does, by the row LOCA of Table 4.1.
     pub(super) fn judge(&self) -> Result<(), String> {
+        let [of_operator, of_broker] = &self.ordinary;
+        let user = || BTreeSet::from([Field::UserIdentity]);
+        // An ordinary UE registers again with the 5G-GUTI that its operator gave it.
+        let leaks = || BTreeSet::from([Field::Location, Field::Trajectory]);
+        let [operator_of_ordered, broker_of_ordered] = &self.under_order;
         let rows = [
-            ("O", self.operator.row(Party::Operator), [Field::Location].into()),
-            ("B", self.broker.row(Party::Broker), BTreeSet::from([Field::UserIdentity])),
+            ("O", Party::Operator, &self.operator, BTreeSet::from([Field::Location])),
+            ("B", Party::Broker, &self.broker, user()),
+            ("O, of ordinary UEs,", Party::Operator, of_operator, leaks()),
+            ("B, of ordinary UEs,", Party::Broker, of_broker, user()),
+            // The one UE that is located has messages that no other has.
+            ("O, of users under order,", Party::Operator, operator_of_ordered, leaks()),
+            ("B, of users under order,", Party::Broker, broker_of_ordered, user()),
+            (
+                "the agency",
+                Party::Agency,
+                &self.agency,
+                BTreeSet::from([Field::UserIdentity, Field::Location]),
+            ),
         ];
-        for (party, row, expected) in rows {
+        for (party, of, ledger, expected) in rows {
+            let row = ledger.row(of);
             if row != expected {
-                let lines = |field: &Field| {
-                    let ledger = if party == "O" { &self.operator } else { &self.broker };
-                    let of = if party == "O" { Party::Operator } else { Party::Broker };
-                    format!("{field} in {}", ledger.lines_with(of, *field).join(", "))
-                };
+                let lines =
+                    |field: &Field| format!("{field} in {}", ledger.lines_with(of, *field).join(", "));
                 let extra: Vec<String> = row.difference(&expected).map(lines).collect();
                 let missing: Vec<String> = expected.difference(&row).map(Field::to_string).collect();
                 return Err(format!(

@@ -15,7 +15,7 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 /// How long until a neighbour that is not known yet is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Time between questions to the kernel: each takes some 20 µs, so that they take a tenth of the thread's time at most,
-/// whoever makes us ask. A peer that is not resolved goes by the socket, or as before.
+/// no matter which packet makes us ask. A peer that is not resolved goes by the socket, or as before.
 const BETWEEN_QUESTIONS: Duration = Duration::from_micros(200);
 
 /// Where frames for a peer go, and how long their packets may be.

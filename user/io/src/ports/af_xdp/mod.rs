@@ -221,6 +221,20 @@ fn n3_interface(config: &Config, routes: &mut Routes) -> Result<Interface, Obsta
 }
 
 impl Front {
+    /// Whether [`Self::open`] would attach programs; and why not for N3, if that was left to us.
+    pub(crate) fn is_needed(config: &Config) -> (bool, Option<Obstacle>) {
+        let linked = config.devices.iter().any(|device| device.link.is_some());
+        let n3 = match config.n3_io {
+            N3Io::Udp => Ok(false),
+            N3Io::AfXdp | N3Io::Xdp => Ok(true),
+            N3Io::Auto => {
+                let routes = Routes::open().map_err(|e| Obstacle::Interface(e.into()));
+                routes.and_then(|mut routes| n3_interface(config, &mut routes)).map(|_| true)
+            }
+        };
+        (linked || matches!(n3, Ok(true)), n3.err())
+    }
+
     /// Attaches programs and opens rings where that is configured, for each packet thread its own queues: there are as many threads as are
     /// configured, or fewer where there are fewer queues, and none if it is configured nowhere; and why not for N3 if that was left to us.
     ///

@@ -1,0 +1,293 @@
+//! The configuration file through the API: shown, checked, changed, and its former versions.
+//!
+//! The file is the one source of truth. A change through the API writes the file and reloads it, so that it is the same as an edit on the
+//! host followed by `whimbrel reload`; an edit on the host is seen at the next request and becomes a version of the history, too. Secrets in
+//! the file are named, not shown (config/secrets.rs).
+
+pub(super) mod history;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+
+use hyper::header::{ETAG, HeaderValue};
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use self::history::{History, Version, VersionView};
+use super::Shared;
+use super::handlers::Answer;
+use super::problem::{LineProblem, Problem};
+use super::routes::{Reply, Request};
+use crate::config::{self, Config, LoadError, secrets};
+use crate::console::Command;
+
+/// The configuration file.
+#[derive(Serialize)]
+struct Settings {
+    /// Its path.
+    file: String,
+    /// Its text, with `(secret N)` in place of secrets.
+    text: String,
+    /// The keys whose values in the file differ from those in force: they wait for the next start.
+    kept: Vec<String>,
+    /// What is wrong with the file, if it was changed on the host and cannot be used.
+    problems: Vec<LineProblem>,
+}
+
+/// A text that is to be checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Draft {
+    text: String,
+}
+
+/// What a check found.
+#[derive(Serialize)]
+struct Checked {
+    /// What is wrong; if nothing is, the text can be saved.
+    problems: Vec<LineProblem>,
+    /// The keys whose change would wait for the next start.
+    kept: Vec<String>,
+}
+
+/// A change: a new text, or the number of a former version.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    text: Option<String>,
+    version: Option<u64>,
+}
+
+/// A change that was made.
+#[derive(Serialize)]
+struct Changed {
+    /// The number of the version; `None` if the history could not be written.
+    version: Option<u64>,
+    /// The keys whose change waits for the next start.
+    kept: Vec<String>,
+}
+
+/// The defaults.
+#[derive(Serialize)]
+struct Defaults {
+    text: String,
+}
+
+/// The text of a former version.
+#[derive(Serialize)]
+struct FormerText {
+    text: String,
+}
+
+/// Runs on a thread that may block, one request at a time.
+async fn with_file<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared, &Path) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let Some(file) = shared.file.clone() else {
+        return Err(Problem::conflict(
+            "the core runs with the defaults: write a configuration file (`whimbrel config` prints one) and start with -c FILE",
+        ));
+    };
+    let shared = shared.clone();
+    let done = tokio::task::spawn_blocking(move || {
+        let _one_at_a_time = shared.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&shared, &file)
+    });
+    done.await.map_err(|_| Problem::internal("the configuration could not be handled"))?
+}
+
+pub(super) async fn show(shared: Arc<Shared>, _: Request) -> Answer {
+    let (settings, tag) = with_file(&shared, |shared, file| {
+        let text = read(file)?;
+        seen(shared, file, &text);
+        let (problems, kept) = judged(shared, file, &text);
+        let hidden = secrets::hidden(&text, file).map_err(|e| refused("the file cannot be shown", &e))?;
+        Ok((Settings { file: file.display().to_string(), text: hidden, kept, problems }, tag(&text)))
+    })
+    .await?;
+    Ok(Reply::json(&settings)?.header(ETAG, header(&tag)?))
+}
+
+pub(super) async fn defaults(_: Arc<Shared>, _: Request) -> Answer {
+    Reply::json(&Defaults { text: config::defaults() })
+}
+
+pub(super) async fn check(shared: Arc<Shared>, request: Request) -> Answer {
+    let Draft { text } = json(&request)?;
+    let checked = with_file(&shared, move |shared, file| {
+        let former = read(file)?;
+        let (problems, kept) = match secrets::put_back(&text, &former, file) {
+            Ok(text) => judged(shared, file, &text),
+            Err(e) => (lines(&e), Vec::new()),
+        };
+        Ok(Checked { problems, kept })
+    });
+    Reply::json(&checked.await?)
+}
+
+pub(super) async fn change(shared: Arc<Shared>, request: Request) -> Answer {
+    let Change { text, version } = json(&request)?;
+    let by = request.caller.as_ref().map(|c| c.name.clone()).unwrap_or_default();
+    let if_match = request.header("if-match").to_owned();
+    if if_match.is_empty() {
+        return Err(Problem::bad_request("name what was changed: send its ETag as If-Match"));
+    }
+    let (changed, config, tag) = with_file(&shared, move |shared, file| {
+        let former = read(file)?;
+        seen(shared, file, &former);
+        if !if_match.split(',').any(|t| t.trim() == tag(&former)) {
+            return Err(Problem::precondition_failed(
+                "the configuration file was changed after you read it: read it again, and make your change to what it is now",
+            ));
+        }
+        let history = History::of(&shared.config.store.path);
+        let (text, how) = match (text, version) {
+            (Some(text), None) => {
+                let text = secrets::put_back(&text, &former, file);
+                (text.map_err(|e| refused("the text cannot be saved", &e))?, "saved".to_string())
+            }
+            (None, Some(number)) => {
+                (history.version(number).map_err(unreadable)?.ok_or_else(|| unknown(number))?.text, format!("version {number} restored"))
+            }
+            _ => return Err(Problem::bad_request("send either `text` or `version`")),
+        };
+        let config = parsed(&text, file).map_err(|e| refused("the text is no usable configuration", &e))?;
+        let config::Reloaded { config, kept } = config::in_place_of(&shared.config, config);
+        write(file, &text).map_err(|e| {
+            Problem::conflict(format!(
+                "{} cannot be written: {e}. Nothing was changed; change the file on the core's host, then run `whimbrel reload`",
+                file.display()
+            ))
+        })?;
+        let tag = tag(&text);
+        // The file counts: it is in force although its history may lack it.
+        let added = history.add(&by, &how, text);
+        let version = added.inspect_err(|e| warn!("the history of the configuration cannot be written: {e}")).ok();
+        Ok((Changed { version, kept }, config, tag))
+    })
+    .await?;
+    // A core without a control thread reads the file at its next start.
+    if shared.console.control().is_some() {
+        shared.console.commands.send(Command::Reconfigure(Box::new(config)))?;
+    }
+    Ok(Reply::json(&changed)?.header(ETAG, header(&tag)?))
+}
+
+pub(super) async fn versions(shared: Arc<Shared>, _: Request) -> Answer {
+    let versions = with_file(&shared, |shared, file| {
+        if let Ok(text) = read(file) {
+            seen(shared, file, &text);
+        }
+        History::of(&shared.config.store.path).views().map_err(unreadable)
+    });
+    let versions: Vec<VersionView> = versions.await?;
+    Reply::json(&versions)
+}
+
+pub(super) async fn version(shared: Arc<Shared>, request: Request) -> Answer {
+    let number: u64 = request.param(0).parse().map_err(|_| Problem::bad_request("a version has a number"))?;
+    let text = with_file(&shared, move |shared, file| {
+        let found = History::of(&shared.config.store.path).version(number).map_err(unreadable)?;
+        let Version { text, .. } = found.ok_or_else(|| unknown(number))?;
+        secrets::hidden(&text, file).map_err(|e| refused("the version cannot be shown", &e))
+    });
+    Reply::json(&FormerText { text: text.await? })
+}
+
+fn unknown(number: u64) -> Problem {
+    Problem::not_found(format!("there is no version {number}; the newest {} are kept", history::VERSIONS_MAX))
+}
+
+fn unreadable(e: std::io::Error) -> Problem {
+    Problem::unavailable(format!("the history of the configuration cannot be read: {e}"))
+}
+
+fn json<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, Problem> {
+    serde_json::from_slice(&request.body)
+        .map_err(|e| Problem::bad_request(format!("the body is not what is taken here: {e}")))
+}
+
+fn header(tag: &str) -> Result<HeaderValue, Problem> {
+    HeaderValue::try_from(tag).map_err(|e| Problem::internal(e.to_string()))
+}
+
+fn read(file: &Path) -> Result<String, Problem> {
+    config::text_of(file).map_err(|e| Problem::conflict(e.to_string()))
+}
+
+/// A tag that changes with the text.
+fn tag(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    let first: String = digest.as_ref().iter().take(12).map(|o| format!("{o:02x}")).collect();
+    format!("\"{first}\"")
+}
+
+/// The configuration that a text is.
+fn parsed(text: &str, file: &Path) -> Result<Config, LoadError> {
+    config::parse(text, file)
+}
+
+/// What is wrong with a text, and what of it would wait for the next start.
+fn judged(shared: &Shared, file: &Path, text: &str) -> (Vec<LineProblem>, Vec<String>) {
+    match parsed(text, file) {
+        Ok(config) => (Vec::new(), config::in_place_of(&shared.config, config).kept),
+        Err(e) => (lines(&e), Vec::new()),
+    }
+}
+
+fn lines(e: &LoadError) -> Vec<LineProblem> {
+    match e {
+        LoadError::File(sentence) => vec![LineProblem { line: 1, problem: sentence.clone() }],
+        LoadError::Problems(_, problems) => {
+            let mut sorted: Vec<_> = problems.iter().collect();
+            sorted.sort_by_key(|p| p.at);
+            sorted
+                .into_iter()
+                .map(|p| LineProblem { line: p.at.line as u64, problem: p.to_string() })
+                .collect()
+        }
+    }
+}
+
+fn refused(what: &str, e: &LoadError) -> Problem {
+    let lines = lines(e);
+    let first = lines.first().map(|l| format!(": line {}: {}", l.line, l.problem)).unwrap_or_default();
+    Problem::unprocessable(format!("{what}{first}")).with_lines(lines)
+}
+
+/// Adds the file to the history if it was changed on the host.
+fn seen(shared: &Shared, file: &Path, text: &str) {
+    let at = fs::metadata(file).and_then(|m| m.modified()).ok();
+    if let Err(e) = History::of(&shared.config.store.path).found(text, at) {
+        warn!("the history of the configuration cannot be written: {e}");
+    }
+}
+
+/// All or nothing: a full disk or a crash leaves the file as it was. Owner and mode stay.
+pub(super) fn write(file: &Path, text: &str) -> std::io::Result<()> {
+    // A link stays a link.
+    let file = fs::canonicalize(file)?;
+    let former = fs::metadata(&file)?;
+    let mut new = file.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let _ = fs::remove_file(&new);
+    let written = (|| {
+        let mode = former.permissions().mode() & 0o7777;
+        let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        out.set_permissions(former.permissions())?;
+        use std::os::unix::fs::MetadataExt;
+        std::os::unix::fs::fchown(&out, Some(former.uid()), Some(former.gid()))?;
+        out.write_all(text.as_bytes())?;
+        out.sync_all()?;
+        fs::rename(&new, &file)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}

@@ -1,0 +1,155 @@
+//! The processes that serve UEs as the API shows them, and the timeline of what happened to them.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+use whimbrel_ids::Instant;
+
+use crate::clock;
+
+/// Entries of the timeline: a cluster has some a day.
+const MOMENTS_MAX: usize = 256;
+
+/// The cluster.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ClusterView {
+    /// `single`: UEs are served in this process; `region`: by CPFs; `pair`: by CPFs, and a second CTA can take over.
+    pub(crate) deployment: &'static str,
+    /// The CTA that answers, and its replica if there is one.
+    pub(crate) ctas: Vec<CtaView>,
+    /// The CPFs that have joined.
+    pub(crate) cpfs: Vec<CpfView>,
+    /// The UPFs of this core's sessions.
+    pub(crate) upfs: Vec<UpfView>,
+    /// Replicas that each UE shall have beside its primary, and how many of them CPFs are missing for.
+    pub(crate) replicas: ReplicasView,
+    /// The log from which replicas continue.
+    pub(crate) log: LogView,
+    /// What happened since the start, newest first.
+    pub(crate) timeline: Vec<Moment>,
+}
+
+/// A CTA.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct CtaView {
+    /// `primary` or `replica`.
+    pub(crate) role: &'static str,
+    /// The term in which it is the primary; `None` without a second CTA.
+    pub(crate) term: Option<u32>,
+    /// Whether it can do its part.
+    pub(crate) up: bool,
+    /// In a sentence.
+    pub(crate) detail: String,
+}
+
+/// A CPF.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct CpfView {
+    /// Its number.
+    pub(crate) id: u16,
+    /// Where it takes messages of other CPFs.
+    pub(crate) address: String,
+    /// The region whose ring it is on, or would be.
+    pub(crate) region: String,
+    /// The version of its code.
+    pub(crate) code: String,
+    /// `serving`: on its ring; `waiting`: joined, on no ring; `leaving`: its UEs move; `away`: may reconnect.
+    pub(crate) state: &'static str,
+    /// UEs of which it is the primary; `None` if there are too many to count on demand.
+    pub(crate) primary_of: Option<u64>,
+    /// UEs of which it holds a checkpoint.
+    pub(crate) backup_of: Option<u64>,
+}
+
+/// A UPF.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct UpfView {
+    pub(crate) name: String,
+    /// Where it takes PFCP; `None`: it is in this program.
+    pub(crate) address: Option<String>,
+    /// Whether it gets new sessions.
+    pub(crate) usable: bool,
+    /// Its load in percent, as last reported.
+    pub(crate) load: u8,
+}
+
+/// Replicas of each UE.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct ReplicasView {
+    pub(crate) configured: u64,
+    pub(crate) missing: u64,
+    /// UEs that would be lost with their primary.
+    pub(crate) ues_without: u64,
+}
+
+/// The log.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct LogView {
+    /// UEs with inputs since their checkpoint.
+    pub(crate) ues: u64,
+    pub(crate) octets: u64,
+    /// Inputs that were replayed since the start.
+    pub(crate) replayed: u64,
+    /// UEs that were taken over since the start.
+    pub(crate) taken_over: u64,
+    /// UEs that were lost since the start.
+    pub(crate) lost: u64,
+}
+
+/// Something that happened to a process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Moment {
+    /// When, RFC 3339.
+    pub(crate) at: String,
+    /// `joined`, `left`, `lost`, `takeover`, `replica`, `upf`.
+    pub(crate) kind: &'static str,
+    /// The process.
+    pub(crate) subject: String,
+    /// A sentence.
+    pub(crate) text: String,
+    /// How long it took.
+    pub(crate) took_us: Option<u64>,
+}
+
+/// A bounded list of moments; the oldest are dropped first.
+#[derive(Default)]
+pub(crate) struct Timeline(VecDeque<Moment>);
+
+impl Timeline {
+    /// Adds a moment.
+    pub(crate) fn push(
+        &mut self,
+        at: Instant,
+        kind: &'static str,
+        subject: impl Into<String>,
+        text: impl Into<String>,
+        took_us: Option<u64>,
+    ) {
+        if self.0.len() == MOMENTS_MAX {
+            self.0.pop_front();
+        }
+        let (subject, text) = (subject.into(), text.into());
+        self.0.push_back(Moment { at: clock::rfc3339(at), kind, subject, text, took_us });
+    }
+
+    /// All of them, newest first.
+    pub(crate) fn newest_first(&self) -> Vec<Moment> {
+        self.0.iter().rev().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeline_is_bounded_and_its_newest_moment_is_first() {
+        let mut timeline = Timeline::default();
+        for i in 0..MOMENTS_MAX as u64 + 5 {
+            timeline.push(Instant(i), "lost", format!("CPF {i}"), "A CPF is lost.", None);
+        }
+        let all = timeline.newest_first();
+        assert_eq!((all.len(), all[0].subject.as_str()), (MOMENTS_MAX, "CPF 260"));
+        assert_eq!(all[MOMENTS_MAX - 1].subject, "CPF 5");
+    }
+}

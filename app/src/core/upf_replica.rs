@@ -1,0 +1,171 @@
+//! The UPF's replica: a process with all sessions of the UPF, whose packet threads stand ready on the UPF's own sockets and devices. It takes no time of a
+//! processor until that UPF has ended, and is the UPF then (docs/design/upf-replica.md).
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{info, warn};
+use whimbrel_user::{FollowedState, Outbox, UpfCReplica};
+use whimbrel_user_io::{Handle, StateFile, StateLock, UserPlane, boot};
+
+use super::n4::N4Socket;
+use super::upf::{self, LocalUpf, inherited_ports, plane_config};
+use crate::unit::descriptors;
+use crate::{clock, config};
+
+/// Time between two looks at what the UPF has written: what a takeover has left to do is of this time.
+const CATCH_UP_EVERY: Duration = Duration::from_secs(1);
+/// Time between two attempts to open the state of a UPF that has just started.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How a replica's wait has ended.
+pub(crate) enum Awaited {
+    /// The UPF has ended, and this process has its sessions. The host is to be set up yet.
+    Ready(Box<ReadyReplica>),
+    /// The UPF has ended, and this process begins with its state file.
+    Cold(StateFile),
+    /// A signal has come.
+    Stopped,
+}
+
+/// A replica that takes over.
+pub(crate) struct ReadyReplica {
+    endpoint: UpfCReplica,
+    plane: Handle,
+    plane_config: whimbrel_user_io::Config,
+}
+
+/// Waits, as the replica, until the UPF has ended or a signal has come. Errors: one sentence.
+pub(crate) fn await_end_of_upf(
+    c: &config::Config,
+    path: &Path,
+    signals: &UnixStream,
+) -> Result<Awaited, String> {
+    let cannot = |e: std::io::Error| format!("the state file {} cannot be awaited: {e}", path.display());
+    let (state, lock) = loop {
+        match StateFile::follow(path, &upf::config(c, 0)) {
+            Ok(opened) => break opened,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                if wait(signals, None, RETRY).map_err(cannot)? == Woken::Signal {
+                    return Ok(Awaited::Stopped);
+                }
+            }
+            Err(e) => return Err(cannot(e)),
+        }
+    };
+    let (ended, holder) = watch(lock).map_err(cannot)?;
+    let mut ready = prepare(c, state)?;
+    if let Some(ready) = &mut ready {
+        ready.catch_up();
+        let sessions = ready.endpoint.session_count();
+        info!(sessions, "this replica has the sessions of the UPF, and stands ready");
+    }
+    descriptors::stands_ready();
+    loop {
+        match wait(signals, Some(&ended), CATCH_UP_EVERY).map_err(cannot)? {
+            Woken::Time => ready.iter_mut().for_each(|ready| ready.catch_up()),
+            Woken::Signal => return Ok(Awaited::Stopped),
+            Woken::End => break,
+        }
+    }
+    match ready {
+        Some(ready) => Ok(Awaited::Ready(ready)),
+        None => {
+            let lock =
+                holder.join().map_err(|_| "the thread that awaits the end of the UPF ended in a panic")?;
+            lock.into_state(&upf::config(c, 0)).map(Awaited::Cold).map_err(cannot)
+        }
+    }
+}
+
+/// All but to take packets. `None`: this process can only wait, because packets come by AF_XDP, or because the state is not of such a UPF.
+/// Errors: one sentence.
+fn prepare(c: &config::Config, state: StateFile) -> Result<Option<Box<ReadyReplica>>, String> {
+    let mut user = upf::config(c, 0);
+    let state = match FollowedState::open(Box::new(state), &mut user, boot()) {
+        Ok(Some(state)) => state,
+        Ok(None) => return Ok(None),
+        Err(refusal) => {
+            warn!("this replica waits without the sessions of the UPF: {refusal}");
+            return Ok(None);
+        }
+    };
+    let plane_config = plane_config(c, &user, true, true);
+    let Some(ports) = inherited_ports(&plane_config) else { return Ok(None) };
+    let Some(plane) = UserPlane::stand_by(plane_config.clone(), ports).map_err(|e| e.to_string())? else {
+        info!("packets come by AF_XDP, so this replica opens its rings when the UPF has ended");
+        return Ok(None);
+    };
+    let endpoint = UpfCReplica::new(user, clock::now(), state).map_err(|e| e.to_string())?;
+    Ok(Some(Box::new(ReadyReplica { endpoint, plane, plane_config })))
+}
+
+impl ReadyReplica {
+    /// Applies what the UPF has written since the last call.
+    fn catch_up(&mut self) {
+        let mut out = Outbox::default();
+        self.endpoint.catch_up(clock::now(), &mut out);
+        upf::apply(&self.plane, out.changes);
+    }
+
+    /// Packets are taken from now on. Errors: why the sessions cannot be taken over, in one sentence.
+    pub(crate) fn take_over(self, c: &config::Config, n4: Option<N4Socket>) -> Result<LocalUpf, String> {
+        let Self { endpoint, plane, plane_config } = self;
+        let begun = std::time::Instant::now();
+        let mut out = Outbox::default();
+        let taken = endpoint.take_over(clock::now(), &mut out);
+        let (endpoint, restored) = taken.map_err(|refusal| {
+            format!(
+                "the sessions of the UPF cannot be taken over, so another process begins with them: {refusal}"
+            )
+        })?;
+        upf::apply(&plane, std::mem::take(&mut out.changes));
+        plane.begin();
+        let took = begun.elapsed();
+        upf::show_beats(&plane);
+        upf::log_restored(restored);
+        info!(us = took.as_micros() as u64, "the UPF has ended, and this replica goes on in its place");
+        Ok(LocalUpf::of_replica(c, endpoint, plane, n4, out, &plane_config))
+    }
+}
+
+/// What has ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    Time,
+    End,
+    Signal,
+}
+
+/// Has a thread wait for the state file; the stream ends when this process has it.
+fn watch(lock: StateLock) -> std::io::Result<(UnixStream, JoinHandle<StateLock>)> {
+    let (ended, held) = UnixStream::pair()?;
+    let holder = std::thread::Builder::new().name("lock".into()).spawn(move || {
+        while let Err(e) = lock.wait() {
+            warn!("the end of the UPF cannot be awaited, which is tried again: {e}");
+            std::thread::sleep(CATCH_UP_EVERY);
+        }
+        drop(held);
+        lock
+    })?;
+    Ok((ended, holder))
+}
+
+fn wait(signals: &UnixStream, ended: Option<&UnixStream>, within: Duration) -> std::io::Result<Woken> {
+    let streams = std::iter::once(signals).chain(ended);
+    let mut fds: Vec<PollFd<'_>> = streams.map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(e) => return Err(e.into()),
+    }
+    let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+    Ok(match (is_ready(1), is_ready(0)) {
+        (true, _) => Woken::End,
+        (false, true) => Woken::Signal,
+        (false, false) => Woken::Time,
+    })
+}

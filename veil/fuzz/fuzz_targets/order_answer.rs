@@ -1,0 +1,15 @@
+//! The answer to an order, from any octets: what is read is written again in the same octets.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use whimbrel_veil::msg::OrderAnswer;
+
+fn same<T, E>(read: Result<T, E>, write: impl Fn(&T) -> Vec<u8>, octets: &[u8]) {
+    if let Ok(value) = read {
+        assert_eq!(write(&value), octets);
+    }
+}
+
+fuzz_target!(|octets: &[u8]| {
+    same(OrderAnswer::parse(octets), OrderAnswer::to_octets, octets);
+});
