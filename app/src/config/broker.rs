@@ -57,8 +57,6 @@ pub(crate) struct BrokerStore {
     /// The public key under which the broker signs, and the private one.
     pub(crate) key: whimbrel_open::crypto::VerifyingKey,
     pub(crate) signing: whimbrel_open::crypto::SigningKey,
-    /// The private one, for what is signed of veiled sessions.
-    pub(crate) veil_signing: whimbrel_veil::crypto::SigningKey,
     /// The file of the certificate.
     pub(crate) certificate: PathBuf,
 }
@@ -194,7 +192,6 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
         domain: domain.clone(),
         home_plmn: home.as_ref().map(|h| h.plmn),
         veil_plmn: veil.as_ref().map(|v| v.network),
-        veil_signing: whimbrel_veil::crypto::SigningKey::new(&secret),
         store: store.clone(),
         key: key.verifying_key(),
         signing: key.clone(),
