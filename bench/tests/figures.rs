@@ -215,6 +215,21 @@ fn loca_tokens() {
 }
 
 #[test]
+fn loca_claims() {
+    run("loca", "claims", &["--quick"]);
+}
+
+#[test]
+fn loca_subset() {
+    run("loca", "subset", &["--quick"]);
+}
+
+#[test]
+fn loca_trajectory() {
+    run("loca", "trajectory", &["--quick"]);
+}
+
+#[test]
 fn bricks_billing() {
     let output = run("bricks", "billing", &["--quick"]);
     assert!(output.contains("false alarms of an honest one: 0.00000"), "{output}");

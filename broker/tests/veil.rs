@@ -1,6 +1,9 @@
 //! Veiled users over the wire (LOCA, chapter 4): tokens, session groups, grants and reports through the direct channel and through a relay
 //! pair; what a broker that is started again knows; two nodes on one file; relays that fail.
 
+#[path = "veil_claims/mod.rs"]
+mod claims;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -121,7 +124,7 @@ struct Service {
 impl Service {
     fn start(folder: &Path) -> Self {
         let policy = Policy {
-            operators: [operator()].into(),
+            operators: [operator(), OperatorId { nid: Nid::new(8), ..operator() }].into(),
             batches_max: 4,
             group_s: 60,
             validity_s: 3_600,
@@ -234,8 +237,8 @@ fn a_token_is_issued_spent_and_reported_once_also_by_a_broker_that_is_started_ag
     let (_, request, group) = open_group(&mut wallet, &*circuit);
     let (question, session) = attach(folder, &group, &*circuit);
     let (of, presence) = (session.grant.grant.request, session.presence.clone());
-    let report = group.report(domain(), (of, &presence), usage_units(1_500_000), &[7; 32]).to_octets();
-    let other = group.report(domain(), (of, &presence), 9, &[8; 32]).to_octets();
+    let report = group.report(domain(), (of, &presence), usage_units(1_500_000), [7; 32]).to_octets();
+    let other = group.report(domain(), (of, &presence), 9, [8; 32]).to_octets();
     let taken = ReportAnswer::Taken.to_octets();
     assert_eq!(ask(&*circuit, Resource::Report, &report).unwrap(), taken);
     let answer = ask(&*circuit, Resource::Attach, &question).unwrap();
@@ -426,7 +429,7 @@ fn an_ordinary_user_that_is_added_to_a_running_broker_is_challenged_once_and_bil
     let proved = usim.authenticate(&Rand(vector.rand), &Autn(vector.autn), &name).unwrap();
     let session = challenging.respond(proved.res_star.octets()).unwrap();
     let of = (session.grant.grant.request, &session.presence);
-    let report = group.report(domain(), of, 4, &[9; 32]).to_octets();
+    let report = group.report(domain(), of, 4, [9; 32]).to_octets();
     assert_eq!(ask(&*circuit, Resource::Report, &report).unwrap(), ReportAnswer::Taken.to_octets());
     let billed = storage.billed().unwrap();
     assert_eq!((billed.len(), &billed[0].user[..], billed[0].units), (1, "bob", 4));

@@ -25,7 +25,7 @@ use crate::msg::{
     Answer, AnswerBody, AnswerKey, Challenge, Failure, FailureCause, Grant, GroupAnswer, GroupError,
     GroupRequest, HomeRequest, IssueError, OperatorOrders, OperatorRequest, RefusalCause, Rejection,
     ReportAnswer, ReportError, SignedGrant, SignedRefusal, TokenAnswer, TokenRequest, UsageReport,
-    UserAnswer, UserVector, issued,
+    UserAnswer, UserVector, is_field_digest, issued,
 };
 use crate::token::TokenHash;
 use crate::voprf::IssuerKey;
@@ -585,6 +585,7 @@ impl Broker {
         match session.reported {
             Some(before) if before == hash(&[octets]) => Ok(None),
             Some(_) => Err(ReportError::Reported),
+            None if !is_field_digest(&report.nonce) => Err(ReportError::Nonce),
             None if self.nonces.contains(&report.nonce) => Err(ReportError::NonceUsed),
             None => Ok(Some((session.user, report))),
         }

@@ -57,6 +57,14 @@ pub enum Signed {
     Refusal,
     /// What a session has used, under the key of a token.
     UsageReport,
+    /// B's statement on the table of a settlement period.
+    PeriodHead,
+    /// A witness's statement on the same.
+    PeriodCosignature,
+    /// O claims, under its name.
+    Claim,
+    /// B pays a claim.
+    Payment,
     /// A request for an ordinary UE, under the key of a token.
     HomeRequest,
     /// An agency's order.
@@ -78,6 +86,10 @@ impl SignedKind for Signed {
             Self::Grant => b"VEIL-v1 grant\0",
             Self::Refusal => b"VEIL-v1 refusal\0",
             Self::UsageReport => b"VEIL-v1 usage report\0",
+            Self::PeriodHead => b"VEIL-v1 period head\0",
+            Self::PeriodCosignature => b"VEIL-v1 period cosignature\0",
+            Self::Claim => b"VEIL-v1 claim\0",
+            Self::Payment => b"VEIL-v1 payment\0",
             Self::HomeRequest => b"VEIL-v1 home request\0",
             Self::Order => b"VEIL-v1 order\0",
             Self::OrdersRequest => b"VEIL-v1 orders request\0",

@@ -258,6 +258,32 @@ pub struct Cosignature {
     pub signature: Signature,
 }
 
+/// Cosignatures behind their number. Panics on more than [`LogProof::COSIGNATURES_MAX`].
+pub(crate) fn emit_cosignatures(cosignatures: &[Cosignature], out: &mut Vec<u8>) {
+    assert!(cosignatures.len() <= LogProof::COSIGNATURES_MAX);
+    out.push(cosignatures.len() as u8);
+    for Cosignature { witness, signature } in cosignatures {
+        out.extend_from_slice(&witness.octets());
+        out.extend_from_slice(&signature.0);
+    }
+}
+
+pub(crate) fn read_cosignatures(r: &mut Reader<'_>) -> Result<Vec<Cosignature>, DecodeError> {
+    let mut cosignatures = Vec::new();
+    for _ in 0..count(r, LogProof::COSIGNATURES_MAX, "cosignatures")? {
+        let invalid = r.error(DecodeErrorKind::InvalidValue, "witness");
+        let witness = VerifyingKey::from_octets(r.array("witness")?).ok_or(invalid)?;
+        cosignatures.push(Cosignature { witness, signature: read_signature(r)? });
+    }
+    Ok(cosignatures)
+}
+
+fn count(r: &mut Reader<'_>, max: usize, ie: &'static str) -> Result<usize, DecodeError> {
+    let too_many = r.error(DecodeErrorKind::TooMany, ie);
+    let count = usize::from(r.u8(ie)?);
+    if count > max { Err(too_many) } else { Ok(count) }
+}
+
 /// A head with its cosignatures, and the entry that an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogProof {
@@ -287,14 +313,9 @@ impl LogProof {
 
     /// Its octets. Panics on more cosignatures than the bound.
     pub fn to_octets(&self) -> Vec<u8> {
-        assert!(self.cosignatures.len() <= Self::COSIGNATURES_MAX);
         let mut out = MessageType::LogProof.begin();
         out.extend_from_slice(&self.head.to_octets());
-        out.push(self.cosignatures.len() as u8);
-        for Cosignature { witness, signature } in &self.cosignatures {
-            out.extend_from_slice(&witness.octets());
-            out.extend_from_slice(&signature.0);
-        }
+        emit_cosignatures(&self.cosignatures, &mut out);
         for path in [&self.consistency, &self.inclusion] {
             assert!(path.len() <= PROOF_MAX);
             out.push(path.len() as u8);
@@ -306,20 +327,10 @@ impl LogProof {
 
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        fn count(r: &mut Reader<'_>, max: usize, ie: &'static str) -> Result<usize, DecodeError> {
-            let too_many = r.error(DecodeErrorKind::TooMany, ie);
-            let count = usize::from(r.u8(ie)?);
-            if count > max { Err(too_many) } else { Ok(count) }
-        }
         whole(octets, |r| {
             MessageType::LogProof.read(r)?;
             let head = TreeHead::read(r)?;
-            let mut cosignatures = Vec::new();
-            for _ in 0..count(r, Self::COSIGNATURES_MAX, "cosignatures")? {
-                let invalid = r.error(DecodeErrorKind::InvalidValue, "witness");
-                let witness = VerifyingKey::from_octets(r.array("witness")?).ok_or(invalid)?;
-                cosignatures.push(Cosignature { witness, signature: read_signature(r)? });
-            }
+            let cosignatures = read_cosignatures(r)?;
             let mut paths = [Vec::new(), Vec::new()];
             for path in &mut paths {
                 for _ in 0..count(r, PROOF_MAX, "proof")? {
@@ -593,6 +604,23 @@ impl LogTrust {
     }
 }
 
+impl LogTrust {
+    /// Whether enough witnesses have signed these octets as what `kind` says.
+    pub(crate) fn check_witnesses(
+        &self,
+        kind: Signed,
+        octets: &[u8],
+        cosignatures: &[Cosignature],
+    ) -> Result<(), LogError> {
+        let is_signed = |witness: &&VerifyingKey| {
+            let own = |c: &Cosignature| c.witness == **witness;
+            cosignatures.iter().any(|c| own(c) && witness.verifies(kind, octets, &c.signature))
+        };
+        let signed = self.witnesses.iter().filter(is_signed).count();
+        if signed < self.quorum { Err(LogError::TooFewWitnesses) } else { Ok(()) }
+    }
+}
+
 /// The last head that an operator has seen. Plain data; store it with the wallet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenHead {
@@ -618,15 +646,7 @@ impl SeenHead {
         if !verify_consistency((self.size, &self.root), (head.size, &head.root), consistency) {
             return Err(LogError::Forked);
         }
-        let signed = head.signed_octets();
-        let is_signed = |witness: &&VerifyingKey| {
-            let own = |c: &Cosignature| c.witness == **witness;
-            let verifies = |c: &Cosignature| witness.verifies(Signed::Cosignature, &signed, &c.signature);
-            cosignatures.iter().any(|c| own(c) && verifies(c))
-        };
-        if trust.witnesses.iter().filter(is_signed).count() < trust.quorum {
-            return Err(LogError::TooFewWitnesses);
-        }
+        trust.check_witnesses(Signed::Cosignature, &head.signed_octets(), cosignatures)?;
         if !verify_inclusion(entry.leaf(), entry.epoch.into(), head.size, inclusion, &head.root) {
             return Err(LogError::NotIncluded);
         }

@@ -90,15 +90,15 @@ impl Group {
         OrderAnswer::seal((broker, self.hash), order, finding, agency, seed, &self.signing)
     }
 
-    /// The report of a session of this group. `secret` is what O claims it with.
+    /// The report of a session of this group. `nonce` is that of the secret with which O claims it.
     pub fn report(
         &self,
         broker: Domain,
         session: ([u8; 32], &Response),
         units: u32,
-        secret: &[u8; 32],
+        nonce: [u8; 32],
     ) -> UsageReport {
-        UsageReport::signed((broker, self.hash), session, units, secret, &self.signing)
+        UsageReport::signed((broker, self.hash), session, units, nonce, &self.signing)
     }
 }
 

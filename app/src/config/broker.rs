@@ -192,10 +192,10 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
         domain: domain.clone(),
         home_plmn: home.as_ref().map(|h| h.plmn),
         veil_plmn: veil.as_ref().map(|v| v.network),
-        veil_signing: whimbrel_veil::crypto::SigningKey::new(&secret),
         store: store.clone(),
         key: key.verifying_key(),
         signing: key.clone(),
+        veil_signing: whimbrel_veil::crypto::SigningKey::new(&secret),
         certificate: certificate.clone(),
     });
     let certificate = runs.then(|| files::read_certificate(&certificate));

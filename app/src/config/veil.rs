@@ -122,6 +122,8 @@ pub(crate) struct Veil {
     pub(crate) rotation: RotationConfig,
     /// Sessions are reported after a random time of at most this.
     pub(crate) report_delay: Duration,
+    /// How often the broker is asked for its next settlement period.
+    pub(crate) claim_every: Duration,
     /// Where H(token) is written for the gNBs.
     pub(crate) broadcast_file: Option<PathBuf>,
     /// Where all that passes between this operator and the broker is recorded.
@@ -241,6 +243,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             Duration::from_secs(60),
             "A session's usage is reported after a random time of at most this, so that the broker does not learn when it ended.",
         );
+        let claim_every = s.value(
+            "claim_every",
+            Duration::from_secs(3_600),
+            "How often the broker is asked for its next settlement period, of which this operator then claims the sum of its sessions.",
+        );
         let broadcast_file = s.optional::<PathBuf>(
             "broadcast_file",
             "/run/whimbrel/token",
@@ -334,6 +341,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             wallet,
             rotation,
             report_delay,
+            claim_every: claim_every.max(Duration::from_secs(1)),
             broadcast_file,
             record,
             agencies,

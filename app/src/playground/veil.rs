@@ -1,6 +1,8 @@
 //! Two operators, a broker and the two relays between them, for `demo --scenario veil`: all are processes in the network namespace of the
 //! playground, with certificates made for them. Each party records what it receives, sends and stores.
 
+mod settlement;
+
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -239,6 +241,8 @@ pub(crate) struct VeilPlayground {
     broker: Option<Process>,
     relays: Vec<Process>,
     of_broker: Option<OfBroker>,
+    /// The key of the witness.
+    witness: [u8; 32],
     /// To which ordinary UEs conceal their SUPI.
     pub(crate) agency: AgencyKeys,
     suci_key: Option<(Arc<HomeNetworkPublicKey>, HomeNetworkPrivateKey)>,
@@ -274,6 +278,7 @@ impl VeilPlayground {
         let folder = std::env::temp_dir().join(format!("whimbrel-veil-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
         let broker_client = Client::new(SocketAddr::from((BROKER, 8071)));
+        let witness = random::<32>()?;
         let mut playground = Self {
             folder,
             operators: Vec::new(),
@@ -281,6 +286,7 @@ impl VeilPlayground {
             broker: None,
             relays: Vec::new(),
             of_broker: None,
+            witness,
             agency: AgencyKeys {
                 signing: SigningKey::new(&random()?),
                 private: PrivateKey::new(random()?),
@@ -290,7 +296,6 @@ impl VeilPlayground {
             broker_client,
         };
         let authority = whimbrel_open::crypto::SigningKey::new(&random::<32>()?);
-        let witness = random::<32>()?;
         playground.make_users(veiled, ordinary)?;
         let roots = playground.make_tls()?;
         files::write_public(&playground.folder.join("tls-roots.pem"), &roots)?;
@@ -528,6 +533,7 @@ impl VeilPlayground {
              \x20 low_water: 64\n\
              \x20 broadcast: 2s\n\
              \x20 report_delay: 1s\n\
+             \x20 claim_every: 1s\n\
              \x20 questions_per_gnb: 10000\n\
              \x20 ordinary_ues: true\n\
              \x20 broadcast_file: {dir}/token\n\

@@ -7,6 +7,7 @@
 mod kept_groups;
 mod metering;
 mod orders;
+mod settlement;
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -42,6 +43,7 @@ use whimbrel_veil::wallet::{Wallet, WalletError};
 use self::kept_groups::{KeptGroup, KeptGroups};
 use self::metering::{Measured, Metering};
 use self::orders::{LiFunction, OrderBook, Ordered, What};
+use self::settlement::Settlement;
 use crate::clock;
 use crate::config::Config;
 use crate::config::veil::{Veil as VeilConfig, Way};
@@ -101,6 +103,7 @@ struct Counts {
     groups: AtomicU64,
     reported: AtomicU64,
     tokens: AtomicU64,
+    claims_paid: AtomicU64,
     orders: AtomicU64,
     copies: AtomicU64,
     under_way: AtomicUsize,
@@ -304,6 +307,7 @@ impl Veil {
             one(Metric::VeilGroups, &self.counts.groups),
             one(Metric::VeilReports, &self.counts.reported),
             one(Metric::VeilTokens, &self.counts.tokens),
+            one(Metric::VeilClaims, &self.counts.claims_paid),
             one(Metric::VeilOrders, &self.counts.orders),
             one(Metric::VeilCopies, &self.counts.copies),
         ]
@@ -356,6 +360,7 @@ impl Edge {
         li: Option<(std::net::UdpSocket, std::net::UdpSocket)>,
     ) {
         let mut reports = tokio::task::JoinSet::new();
+        tokio::spawn(self.settlement().run());
         match li.map(LiFunction::new).transpose() {
             Ok(li) => self.li = li,
             Err(e) => error!("copies of intercepted sessions cannot be received: {e}"),
@@ -394,6 +399,21 @@ impl Edge {
         let _ =
             tokio::time::timeout(LAST_REPORTS_WITHIN, async { while reports.join_next().await.is_some() {} })
                 .await;
+    }
+
+    /// What claims need of it.
+    fn settlement(&self) -> Settlement {
+        Settlement {
+            broker: self.config.broker.clone(),
+            trust: self.trust.clone(),
+            certificate: self.config.certificate.clone(),
+            signing: self.config.signing.clone(),
+            named: self.named.clone(),
+            recorder: self.recorder.clone(),
+            counts: self.counts.clone(),
+            sessions: self.claims.clone(),
+            every: self.config.claim_every,
+        }
     }
 
     /// Goes on with the groups of a former process.
@@ -652,7 +672,8 @@ impl Edge {
         };
         let (broker, presence) = (self.config.broker.domain.clone(), Response::new(measured.presence));
         let units = usage_units(measured.octets);
-        let report = group.report(broker, (measured.session, &presence), units, &secret).to_octets();
+        let nonce = whimbrel_claims::nonce(&whimbrel_claims::ClaimSecret::new(&secret));
+        let report = group.report(broker, (measured.session, &presence), units, nonce).to_octets();
         if let Err(e) = self.keep_claim(measured, units, &secret) {
             warn!("{} cannot be written: {e}; the session cannot be claimed", self.claims.display());
         }
@@ -684,7 +705,7 @@ impl Edge {
     /// Keeps what a session is claimed with.
     fn keep_claim(&self, measured: &Measured, units: u32, secret: &[u8; 32]) -> std::io::Result<()> {
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.claims)?;
-        let line = format!("{} {} {units} {}\n", hex(&measured.group.0), hex(&measured.session), hex(secret));
+        let line = settlement::line((&measured.group.0, &measured.session), units, secret);
         self.recorder.add(How::Stored, "claim", "", line.as_bytes());
         file.write_all(line.as_bytes())?;
         file.sync_data()
@@ -710,7 +731,7 @@ const fn reason_of(why: Failure) -> Unreachable {
 }
 
 /// Replaces a file by one that its owner alone can read, so that a crash leaves the one or the other.
-fn write_durably(path: &Path, octets: &[u8]) -> std::io::Result<()> {
+pub(crate) fn write_durably(path: &Path, octets: &[u8]) -> std::io::Result<()> {
     let new = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(octets)?;

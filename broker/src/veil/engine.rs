@@ -20,6 +20,7 @@ use whimbrel_veil::log::{Cosignature, KeyLog, LogRequest};
 use whimbrel_veil::msg::Order;
 
 use super::Kind;
+use super::claims::{ClaimsEngine, ClaimsEntrance};
 use super::record::Recorder;
 use super::storage::{NamedHomeUser, NamedUser, VeilStorage};
 use crate::clock::now;
@@ -39,6 +40,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct VeilEngine {
     entrance: VeilEntrance,
+    claims: ClaimsEngine,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -67,6 +69,9 @@ pub struct VeilMetrics {
     refused: AtomicU64,
     double_spent: AtomicU64,
     failures: AtomicU64,
+    claims_paid: AtomicU64,
+    claimed_units: AtomicU64,
+    claims_refused: AtomicU64,
     orders: AtomicU64,
 }
 
@@ -93,8 +98,17 @@ impl VeilMetrics {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(super) fn claim_paid(&self, units: u64) {
+        self.claims_paid.fetch_add(1, Ordering::Relaxed);
+        self.claimed_units.fetch_add(units, Ordering::Relaxed);
+    }
+
+    pub(super) fn claim_refused(&self) {
+        self.claims_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Names, meanings and values.
-    pub fn values(&self) -> [(&'static str, &'static str, u64); 10] {
+    pub fn values(&self) -> [(&'static str, &'static str, u64); 13] {
         let of = |c: &AtomicU64| c.load(Ordering::Relaxed);
         [
             ("whimbrel_broker_veil_batches_total", "Batches of tokens issued.", of(&self.issued)),
@@ -131,6 +145,17 @@ impl VeilMetrics {
                 of(&self.failures),
             ),
             (
+                "whimbrel_broker_veil_claims_paid_total",
+                "Claims of operators that were proved and paid.",
+                of(&self.claims_paid),
+            ),
+            (
+                "whimbrel_broker_veil_claimed_units_total",
+                "Units of 1,000,000 octets in claims that were paid.",
+                of(&self.claimed_units),
+            ),
+            ("whimbrel_broker_veil_claims_refused_total", "Claims refused.", of(&self.claims_refused)),
+            (
                 "whimbrel_broker_veil_orders_total",
                 "Orders of agencies that operators have answered.",
                 of(&self.orders),
@@ -143,6 +168,7 @@ impl VeilMetrics {
 #[derive(Clone, Debug)]
 pub struct VeilEntrance {
     sender: SyncSender<Message>,
+    claims: ClaimsEntrance,
     /// For /metrics.
     pub metrics: Arc<VeilMetrics>,
 }
@@ -159,6 +185,9 @@ impl core::fmt::Debug for Message {
 impl VeilEntrance {
     /// Hands a request over. `None` if there is no room.
     pub fn ask(&self, kind: Kind, peer: String, octets: Vec<u8>) -> Option<oneshot::Receiver<Vec<u8>>> {
+        if matches!(kind, Kind::Table | Kind::Claim) {
+            return self.claims.ask(kind, peer, octets);
+        }
         let (answer, receiver) = oneshot::channel();
         self.sender.try_send(Message::Asked(Asked { kind, peer, octets, answer })).is_ok().then_some(receiver)
     }
@@ -216,6 +245,7 @@ impl VeilEngine {
         state.records.into_iter().for_each(|record| broker.restore(record));
         take_orders(&mut broker, &recorder, state.orders);
         let metrics = Arc::new(VeilMetrics::default());
+        let claims = ClaimsEngine::start(broker.config.clone(), &store, recorder.clone(), metrics.clone())?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         let work = Work {
             broker,
@@ -230,7 +260,8 @@ impl VeilEngine {
             .spawn(move || work.run(&receiver))
             .map_err(|e| format!("the thread of veiled users cannot start: {e}"))?;
         info!(%domain, users, "veiled users are served");
-        Ok(Self { entrance: VeilEntrance { sender, metrics }, thread: Some(thread) })
+        let entrance = VeilEntrance { sender, claims: claims.entrance(), metrics };
+        Ok(Self { entrance, claims, thread: Some(thread) })
     }
 
     /// Where requests go.
@@ -240,7 +271,7 @@ impl VeilEngine {
 
     /// Whether the thread runs; it ends by itself only in a panic.
     pub fn is_alive(&self) -> bool {
-        self.thread.as_ref().is_some_and(|t| !t.is_finished())
+        self.claims.is_alive() && self.thread.as_ref().is_some_and(|t| !t.is_finished())
     }
 }
 
@@ -397,6 +428,8 @@ impl Work {
     fn answer(&mut self, kind: Kind, octets: &[u8]) -> Option<(Vec<u8>, Option<Record>)> {
         let at = now();
         let output = match kind {
+            // The engine of claims has these.
+            Kind::Table | Kind::Claim => return None,
             Kind::Log => return Some((self.prove(octets, at).unwrap_or_default(), None)),
             Kind::Failure => {
                 if let Some((cause, _)) = self.broker.failure(octets) {

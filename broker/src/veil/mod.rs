@@ -5,12 +5,14 @@
 //! | --- | --- |
 //! | the thread that runs the machine of `whimbrel-veil` and commits its records before answers leave | [`engine`] |
 //! | what is durable | [`storage`] |
+//! | settlement periods, their tables, and claims | [`claims`] |
 //! | the SIM of a veiled user, as a file | [`profile`] |
 //! | the operator's channels: direct, and through a relay pair | [`channel`] |
 //! | the two relays | [`relay`] |
 //! | everything that a party received, sent and stored, for the knowledge ledger | [`record`] |
 
 pub mod channel;
+pub mod claims;
 pub mod engine;
 pub mod profile;
 pub mod record;
@@ -19,7 +21,10 @@ pub mod storage;
 
 use whimbrel_open::id::Domain;
 use whimbrel_veil::log::LogRequest;
-use whimbrel_veil::msg::{Failure, GroupRequest, OperatorRequest, OrderAnswer, OrdersRequest, UsageReport};
+use whimbrel_veil::msg::{
+    ClaimRequest, Failure, GroupRequest, OperatorRequest, OrderAnswer, OrdersRequest, TableRequest,
+    UsageReport,
+};
 use whimbrel_veil::relay::Resource;
 
 /// The path of requests that go through the relays, at a relay and at a gateway.
@@ -43,6 +48,10 @@ pub enum Kind {
     Report,
     /// To take a user's failure.
     Failure,
+    /// For rows of a settlement period's table.
+    Table,
+    /// To pay a claim, under the operator's name.
+    Claim,
     /// For the orders of agencies.
     Orders,
     /// To take the answer to an order.
@@ -51,13 +60,15 @@ pub enum Kind {
 
 impl Kind {
     /// All.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Log,
         Self::Tokens,
         Self::Group,
         Self::Attach,
         Self::Report,
         Self::Failure,
+        Self::Table,
+        Self::Claim,
         Self::Orders,
         Self::OrderAnswer,
     ];
@@ -71,6 +82,8 @@ impl Kind {
             Self::Attach => "/veil/v1/attach",
             Self::Report => "/veil/v1/report",
             Self::Failure => "/veil/v1/failure",
+            Self::Table => "/veil/v1/table",
+            Self::Claim => "/veil/v1/claim",
             Self::Orders => "/veil/v1/orders",
             Self::OrderAnswer => "/veil/v1/order-answer",
         }
@@ -90,6 +103,8 @@ impl Kind {
             Self::Attach => OperatorRequest::OCTETS_MAX,
             Self::Report => UsageReport::OCTETS_MAX,
             Self::Failure => Failure::OCTETS,
+            Self::Table => TableRequest::OCTETS_MAX,
+            Self::Claim => ClaimRequest::OCTETS_MAX,
             Self::Orders => OrdersRequest::OCTETS_MAX,
             Self::OrderAnswer => OrderAnswer::OCTETS_MAX,
         }
@@ -104,6 +119,8 @@ impl Kind {
             Self::Attach => ("operator request", "answer"),
             Self::Report => ("usage report", "report answer"),
             Self::Failure => ("failure", "failure answer"),
+            Self::Table => ("table asked", "table"),
+            Self::Claim => ("claim, proof left out", "claim answer"),
             Self::Orders => ("orders asked", "orders"),
             Self::OrderAnswer => ("order answer", "order answer taken"),
         }

@@ -11,6 +11,7 @@ mod issue;
 mod order;
 mod report;
 mod request;
+mod settlement;
 
 pub use answer::{
     Answer, AnswerBody, Challenge, Failure, FailureCause, OperatorOrders, RefusalCause, Rejection,
@@ -24,6 +25,10 @@ pub use issue::{IssueError, TokenAnswer, TokenRequest};
 pub use order::{Finding, Order, OrderAnswer, OrderKind, Orders, OrdersRequest, SealedCopy};
 pub use report::{ReportAnswer, ReportError, USAGE_UNIT_OCTETS, UsageReport, usage_units};
 pub use request::{AnswerKey, OperatorRequest, UserRequest, UserVector};
+pub use settlement::{
+    ClaimAnswer, ClaimRefusal, ClaimRequest, Payment, PeriodHead, PeriodWitness, TablePart, TableRequest,
+    TableRow, is_field_digest,
+};
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, PlmnId, Reader};
 pub(crate) use whimbrel_open::causes;
@@ -60,6 +65,11 @@ pub(crate) enum MessageType {
     Relayed = 0x93,
     RelayedAnswer = 0x94,
     LogRequest = 0x95,
+    PeriodHead = 0x98,
+    TableRequest = 0x99,
+    TablePart = 0x9a,
+    ClaimRequest = 0x9b,
+    ClaimAnswer = 0x9c,
     HomeQuestion = 0xa0,
     HomeRequest = 0xa1,
     Order = 0xa2,

@@ -1,14 +1,15 @@
 //! Reporting: Ô reports to B what a session has used (chapter 4.4.5, "reporting phase"), in whole units, under the key of the token in whose
 //! session group the session is.
 //!
-//! The nonce is H(secret), where O alone has the secret: by it O claims the session later, and no other party can.
+//! The nonce is a hash of a secret that O alone has: by it O claims the session later, and no other party can. Claims are proved in a
+//! field, so that the nonce is a digest of it.
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
 use whimbrel_open::crypto::Signature;
 use whimbrel_open::id::Domain;
 
 use super::{MessageType, causes, emit_domain, read_domain, read_signature, whole};
-use crate::crypto::{Response, Signed, SigningKey, VerifyingKey, hash};
+use crate::crypto::{Response, Signed, SigningKey, VerifyingKey};
 use crate::token::TokenHash;
 
 /// The unit in which usage is reported, in octets: an exact volume would let B recognise sessions with the help of an observer of a link.
@@ -38,6 +39,8 @@ causes! {
         Reported = 7, "the session was reported before";
         /// The nonce stands in the report of another session.
         NonceUsed = 8, "the nonce stands in the report of another session";
+        /// The nonce is no digest of the field in which claims are proved.
+        Nonce = 9, "the nonce of the usage report is no digest of the field of claims";
     }
 }
 
@@ -54,7 +57,7 @@ pub struct UsageReport {
     pub presence: [u8; 32],
     /// Used, in units of [`USAGE_UNIT_OCTETS`], both directions together.
     pub units: u32,
-    /// H(secret).
+    /// Of O's secret; a digest of the field of claims.
     pub nonce: [u8; 32],
     /// Under the token's key, over all before it.
     pub signature: Signature,
@@ -64,15 +67,15 @@ impl UsageReport {
     /// The longest.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 32 + 32 + 32 + 4 + 32 + 64;
 
-    /// The report of a session, signed by the owner of the token. `secret` is O's, for its claim.
+    /// The report of a session, signed by the owner of the token. `nonce` is that of O's secret.
     pub fn signed(
         (broker, group): (Domain, TokenHash),
         (session, presence): ([u8; 32], &Response),
         units: u32,
-        secret: &[u8; 32],
+        nonce: [u8; 32],
         key: &SigningKey,
     ) -> Self {
-        let (presence, nonce) = (*presence.octets(), hash(&[b"VEIL-v1 claim nonce\0", secret]));
+        let presence = *presence.octets();
         let mut report =
             Self { broker, group, session, presence, units, nonce, signature: Signature([0; 64]) };
         report.signature = key.sign(Signed::UsageReport, &report.body());
@@ -163,7 +166,7 @@ mod tests {
     fn a_report_is_signed_under_the_token_and_read_back() {
         let key = SigningKey::new(&[7; 32]);
         let of = ("b.example".parse().unwrap(), TokenHash([1; 32]));
-        let report = UsageReport::signed(of, ([2; 32], &Response::new([3; 32])), 9, &[4; 32], &key);
+        let report = UsageReport::signed(of, ([2; 32], &Response::new([3; 32])), 9, [4; 32], &key);
         assert_eq!(UsageReport::parse(&report.to_octets()).as_ref(), Ok(&report));
         assert!(report.is_signed_by(&key.verifying_key()));
         let more = UsageReport { units: 10, ..report };

@@ -3,6 +3,7 @@
 mod epoch;
 mod init;
 mod operator;
+mod period;
 mod settlement;
 mod user;
 mod veil;
@@ -66,6 +67,11 @@ pub(crate) enum BrokerCommand {
         #[command(subcommand)]
         command: GrantCommand,
     },
+    /// Settlement periods of veiled sessions: their tables, witnesses, and what operators were paid.
+    Period {
+        #[command(subcommand)]
+        command: period::PeriodCommand,
+    },
     /// Add up and sign what an operator is due.
     Statement(settlement::StatementOptions),
     /// What usage reports say of operators and users.
@@ -124,6 +130,7 @@ pub(crate) fn run(command: BrokerCommand) -> Done {
         BrokerCommand::Grant { command: GrantCommand::List { limit, json, config } } => {
             grants(&mut config.storage()?, limit, json)
         }
+        BrokerCommand::Period { command } => period::run(command),
         BrokerCommand::Statement(options) => settlement::statement(options),
         BrokerCommand::Reputation(options) => settlement::reputation(options),
     }

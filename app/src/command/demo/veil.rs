@@ -16,10 +16,11 @@ use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 use whimbrel_ran::ue;
 use whimbrel_sctp_io::Mode;
+use whimbrel_veil::msg::{ClaimAnswer, ClaimRefusal};
 use whimbrel_veil::token::TokenHash;
 
 use self::agency::{Found, LOCATED_WITHIN};
-use self::ledger::{Leak, Seen, SeenOfOrdinary, claims, recorded};
+use self::ledger::{Leak, Seen, SeenOfOrdinary, recorded};
 use super::super::{Done, print, table};
 use super::Options;
 use crate::console::Metric;
@@ -115,6 +116,8 @@ pub(super) fn run(options: &Options) -> Done {
     let expected = u64::from(veiled + ordinary) * of_each;
     let counted = counts(&playground, expected)?;
     let billed = playground.billed()?;
+    let settled = settle(&playground, billed.iter().map(|b| b.units).sum());
+    let settled = settled.map_err(|e| format!("{e}\n{}", playground.logged()))?;
     let pages: u64 = servers.iter().map(|s| s.served().1).sum();
     let left = playground.operators.iter().map(Operator::left).sum::<Result<u64, String>>()?;
     let taken_over = playground
@@ -124,8 +127,6 @@ pub(super) fn run(options: &Options) -> Done {
         .sum::<f64>();
     let logged = playground.logged();
     playground.stop_operators()?;
-    let kept = playground.operators.iter().flat_map(Operator::stored).filter(|(what, _)| *what == "claims");
-    let claims: usize = kept.map(|(_, octets)| claims(&octets)).sum();
     let mut recorded = recorded(&playground, &seen, seen_of_ordinary, shown)?;
     recorded.add_agency(&found);
     let ledgers = recorded.ledgers(&playground, &seen);
@@ -140,11 +141,9 @@ pub(super) fn run(options: &Options) -> Done {
         .map(|b| vec![b.user.clone(), b.sessions.to_string(), b.units.to_string()])
         .collect();
     print(&table(&["user, as the broker bills", "sessions", "MB"], &rows))?;
-    print(&format!(
-        "{} users are billed {units} MB in {sessions} sessions; {claims} secrets of sessions are kept by the operators to claim them\n\n{}\n",
-        billed.len(),
-        ledgers.tables()
-    ))?;
+    print(&format!("{} users are billed {units} MB in {sessions} sessions\n\n", billed.len(),))?;
+    print(&settled.text)?;
+    print(&format!("{}\n", ledgers.tables()))?;
     for failure in reports.iter().flat_map(|r| &r.failures).take(10) {
         print(&format!("failed: {} in {}: {}\n", failure.supi, failure.step, failure.reason))?;
     }
@@ -152,6 +151,7 @@ pub(super) fn run(options: &Options) -> Done {
         "operators": OPERATORS, "ues": veiled, "ordinary_ues": ordinary, "attaches": summary.attaches, "failed": summary.failed,
         "violations": summary.violated, "grants": counted.grants, "challenges": counted.challenges, "tokens_spent": counted.groups,
         "double_spent": counted.double_spent, "reports": counted.reports, "pages": pages, "taken_over": taken_over,
+        "sessions_claimed": settled.sessions, "units_paid": settled.units,
         "attach_us_p50": summary.attach_us_p50, "attach_us_p99": summary.attach_us_p99,
     }});
     print(&format!("{line}\n"))?;
@@ -164,11 +164,11 @@ pub(super) fn run(options: &Options) -> Done {
     if counted.grants != u64::from(veiled) * of_each
         || sessions != expected
         || pages != expected * PAGES
-        || claims as u64 != expected
+        || settled.sessions != expected
     {
         return Err(format!(
-            "{} grants, {sessions} sessions billed, {claims} claims and {pages} pages, but {expected} attaches were due\n{logged}",
-            counted.grants
+            "{} grants, {sessions} sessions billed, {} claimed and {pages} pages, but {expected} attaches were due\n{logged}",
+            counted.grants, settled.sessions
         ));
     }
     judge_services(&playground, &found, &seen)?;
@@ -181,6 +181,43 @@ pub(super) fn run(options: &Options) -> Done {
          again by the 5G-GUTI that it gave it, and a UE under order by the order; {} leaks that were planted in copies of the recordings were found\n",
         Leak::ALL.len()
     ))
+}
+
+/// What came of the claims.
+struct Settled {
+    sessions: u64,
+    units: u64,
+    text: String,
+}
+
+/// Closes the period; the operators claim it by themselves. Then two that collude claim a session twice. Errors: one sentence.
+fn settle(playground: &VeilPlayground, units: u64) -> Result<Settled, String> {
+    let secrets: Vec<_> = playground.operators.iter().map(Operator::claim_secrets).collect();
+    let head = playground.close_period(&mut playground.period_witness()?)?;
+    let begin = Instant::now();
+    let paid = playground.until_paid(units)?;
+    let took = begin.elapsed();
+    let rows: Vec<Vec<String>> = paid
+        .iter()
+        .map(|p| vec![p.operator.clone(), p.period.to_string(), p.claims.to_string(), p.units.to_string()])
+        .collect();
+    let mut text = table(&["operator, as the broker pays", "period", "claims", "MB"], &rows);
+    text += &format!(
+        "{} sessions are in the table; each operator has proved the sum of its own and was paid {} ms after the witness signed the root\n",
+        head.rows,
+        took.as_millis()
+    );
+    let shared = secrets.first().and_then(|of_first| of_first.first());
+    let answer = playground.collude(shared.ok_or("the first operator had no session")?, &head)?;
+    if answer != ClaimAnswer::Refused(ClaimRefusal::Claimed) {
+        return Err(format!("a session was claimed twice: the broker answered {answer:?}"));
+    }
+    text += &format!(
+        "the second operator, with the secret of a session of the first, is refused: {}\n\n",
+        ClaimRefusal::Claimed
+    );
+    let sessions = secrets.iter().map(|of_one| of_one.len() as u64).sum();
+    Ok(Settled { sessions, units: paid.iter().map(|p| p.units).sum(), text })
 }
 
 /// The emergency location is a gNB's, and comes in time; the copies are of the intercepted user alone.

@@ -291,6 +291,7 @@ metrics! {
         VeilCopies "whimbrel_veil_copies_total" Counter None Part [] "" "Packets of intercepted sessions that were sent to an agency, sealed.";
         VeilOrders "whimbrel_veil_orders_total" Counter None Part [] "" "Orders of agencies that were carried out.";
         VeilTokens "whimbrel_veil_tokens" Gauge None Part [] "" "Tokens in the wallet that are not spent.";
+        VeilClaims "whimbrel_veil_claims_paid_total" Counter None Part [] "" "Claims of veiled sessions that the broker has paid.";
     }
     "A CPF (`whimbrel cpf --api`)" {
         CpfInService "whimbrel_cpf_in_service" Gauge None Part [] "" "1 while a CTA uses this CPF, else 0.";

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use whimbrel_broker::unhex;
 use whimbrel_broker::veil::record::Entry;
 use whimbrel_ids::{Guti, STmsi};
 use whimbrel_ngap::{ProcedureCode, peek};
@@ -240,9 +239,20 @@ fn tokens(playground: &VeilPlayground) -> Result<Vec<Vec<[u8; 32]>>, String> {
     playground.operators.iter().map(|o| o.record().map(of)).collect()
 }
 
-/// What is of the registration of tokens, where the operator shows its name.
-const REGISTRATION: [&str; 6] =
-    ["key log asked", "key log", "tokens requested", "tokens issued", "batch", "wallet"];
+/// What is of the registration of tokens and of claims, where the operator shows its name.
+const REGISTRATION: [&str; 11] = [
+    "key log asked",
+    "key log",
+    "tokens requested",
+    "tokens issued",
+    "batch",
+    "wallet",
+    "table asked",
+    "table",
+    "claim, proof left out",
+    "claim answer",
+    "payment",
+];
 
 /// Sorts what the parties have recorded. Errors: one sentence.
 pub(super) fn recorded(
@@ -312,7 +322,12 @@ pub(super) fn recorded(
 
 /// The name of a kind of recording, from those that parties use.
 fn name_of(what: &str) -> &'static str {
-    const NAMES: [&str; 26] = [
+    const NAMES: [&str; 31] = [
+        "table asked",
+        "table",
+        "claim, proof left out",
+        "claim answer",
+        "payment",
         "key log asked",
         "key log",
         "tokens requested",
@@ -621,7 +636,7 @@ impl Ledgers {
              what they know of the attaches and sessions of ordinary UEs:\n{}\n\
              what they know of the attaches and sessions of users under an agency's order:\n{}\n\
              what the agency knows of them:\n{}\n\
-             what they know of the issuing of tokens, where the operator shows its name:\n{}",
+             what they know of the issuing of tokens and of claims, where the operator shows its name:\n{}",
             both(&self.operator, &self.broker),
             both(&self.ordinary[0], &self.ordinary[1]),
             both(&self.under_order[0], &self.under_order[1]),
@@ -668,10 +683,4 @@ impl Ledgers {
         }
         self.relays.clone()
     }
-}
-
-/// The claim file of an operator has the group and the session of each line, in hexadecimal digits.
-pub(super) fn claims(octets: &[u8]) -> usize {
-    let text = String::from_utf8_lossy(octets);
-    text.lines().filter(|line| line.split(' ').next().is_some_and(|group| unhex(group).is_some())).count()
 }

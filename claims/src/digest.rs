@@ -1,0 +1,145 @@
+//! Elements of the field, eight of which are a digest, and the hashes of a claim: Poseidon2 of width 16 over KoalaBear with its input
+//! added, cut to half of its width.
+//!
+//! A secret has two images that no one else can connect: its nonce stands in the usage report and in the table, its nullifier in the
+//! claim. They come from two permutations, so that no output is published together with the rest of it.
+
+use p3_field::{PrimeCharacteristicRing, PrimeField32};
+use p3_koala_bear::{KoalaBear, Poseidon2KoalaBear, default_koalabear_poseidon2_16};
+use p3_symmetric::Permutation;
+
+pub(crate) type Element = KoalaBear;
+pub(crate) type Digest = [Element; 8];
+pub(crate) type State = [Element; 16];
+
+/// A digest as octets: eight elements of four octets each, big-endian, each below the modulus 2^31 - 2^24 + 1.
+pub type Octets = [u8; 32];
+
+/// What stands behind the elements that are hashed, so that no image of one kind is one of another.
+#[derive(Clone, Copy)]
+pub(crate) enum Tag {
+    Nullifier = 1,
+    Nonce = 2,
+    Leaf = 3,
+}
+
+/// The place of the tag in a state.
+pub(crate) const TAG_AT: usize = 15;
+
+/// What an operator keeps of a session to claim it. Secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ClaimSecret(pub(crate) Digest);
+
+impl core::fmt::Debug for ClaimSecret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("ClaimSecret(…)")
+    }
+}
+
+impl ClaimSecret {
+    /// From 32 random octets. Each word is reduced, so that any octets are a secret.
+    pub fn new(octets: &[u8; 32]) -> Self {
+        Self(words(octets).map(|word| Element::from_u32(word % Element::ORDER_U32)))
+    }
+}
+
+fn words(octets: &Octets) -> [u32; 8] {
+    let mut words = [0; 8];
+    for (word, octets) in words.iter_mut().zip(octets.as_chunks::<4>().0) {
+        *word = u32::from_be_bytes(*octets);
+    }
+    words
+}
+
+/// The digest that octets are, unless a word of them is no element.
+pub(crate) fn parse(octets: &Octets) -> Option<Digest> {
+    let words = words(octets);
+    words.iter().all(|word| *word < Element::ORDER_U32).then(|| words.map(Element::from_u32))
+}
+
+pub(crate) fn octets(digest: &Digest) -> Octets {
+    let mut octets = [0; 32];
+    for (octets, element) in octets.as_chunks_mut::<4>().0.iter_mut().zip(digest) {
+        *octets = element.as_canonical_u32().to_be_bytes();
+    }
+    octets
+}
+
+/// The hash functions; the permutation's constants are made once.
+#[derive(Clone)]
+pub(crate) struct Hasher(Poseidon2KoalaBear<16>);
+
+impl Hasher {
+    pub(crate) fn new() -> Self {
+        Self(default_koalabear_poseidon2_16())
+    }
+
+    pub(crate) fn digest(&self, state: &State) -> Digest {
+        let out = self.0.permute(*state);
+        core::array::from_fn(|n| out[n] + state[n])
+    }
+}
+
+/// A digest alone, with its tag.
+pub(crate) fn tagged(digest: &Digest, tag: Tag) -> State {
+    let mut state = [Element::ZERO; 16];
+    state[..8].copy_from_slice(digest);
+    state[TAG_AT] = Element::from_u32(tag as u32);
+    state
+}
+
+/// A row of the table: nonce, and units in two limbs of 16 bits, the lower one first.
+pub(crate) fn leaf(nonce: &Digest, units: u32) -> State {
+    let mut state = tagged(nonce, Tag::Leaf);
+    [state[8], state[9]] = limbs(units);
+    state
+}
+
+pub(crate) fn limbs(units: u32) -> [Element; 2] {
+    [units & 0xffff, units >> 16].map(Element::from_u32)
+}
+
+/// Two digests beside each other: nodes of the tree, and the chain of nullifiers.
+pub(crate) fn pair(left: &Digest, right: &Digest) -> State {
+    core::array::from_fn(|n| if n < 8 { left[n] } else { right[n - 8] })
+}
+
+/// The nonce of a session's usage report.
+pub fn nonce(secret: &ClaimSecret) -> Octets {
+    octets(&Hasher::new().digest(&tagged(&secret.0, Tag::Nonce)))
+}
+
+/// What a claim of the session shows, so that no second one can be made.
+pub fn nullifier(secret: &ClaimSecret) -> Octets {
+    octets(&Hasher::new().digest(&tagged(&secret.0, Tag::Nullifier)))
+}
+
+/// The digest of a claim's nullifiers in their order.
+pub(crate) fn chain(hasher: &Hasher, nullifiers: &[Digest]) -> Digest {
+    nullifiers.iter().fold([Element::ZERO; 8], |chain, nullifier| hasher.digest(&pair(nullifier, &chain)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octets_above_the_modulus_are_no_digest() {
+        let mut at_modulus = [0; 32];
+        at_modulus[28..].copy_from_slice(&Element::ORDER_U32.to_be_bytes());
+        assert!(parse(&at_modulus).is_none());
+        at_modulus[31] -= 1;
+        at_modulus[28..].copy_from_slice(&(Element::ORDER_U32 - 1).to_be_bytes());
+        assert_eq!(octets(&parse(&at_modulus).unwrap()), at_modulus);
+        assert!(parse(&[0xff; 32]).is_none());
+    }
+
+    #[test]
+    fn nonce_and_nullifier_of_a_secret_differ_and_are_canonical() {
+        let secret = ClaimSecret::new(&[0xff; 32]);
+        assert_ne!(nonce(&secret), nullifier(&secret));
+        assert!(parse(&nonce(&secret)).is_some() && parse(&nullifier(&secret)).is_some());
+        assert_ne!(nonce(&secret), nonce(&ClaimSecret::new(&[0xfe; 32])));
+        assert_eq!(format!("{secret:?}"), "ClaimSecret(…)");
+    }
+}
