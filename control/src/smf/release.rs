@@ -114,27 +114,28 @@ pub(crate) fn forget(ue: Ue, psi: PduSessionId) {
 
 /// A UPF has lost its sessions (TS 23.527 §4.3.2). They are restored as soon as it is connected again, or released by [`leave_upf`]; a procedure that
 /// needs one restores it itself.
+///
+/// Those for which it is an intermediate UPF are set up again.
 pub(crate) fn upf_restarted(ue: Ue, upf: UpfId) {
-    let by_it: Vec<PduSessionId> = ue.with(|p| {
+    let lost: Vec<PduSessionId> = ue.with(|p| {
         p.sessions.values_mut().filter(|s| s.upf == upf).for_each(|s| s.up_seid = None);
         p.intermediate_upfs.extract_if(.., |i| i.upf == upf).map(|i| i.psi).collect()
     });
-    leave(ue, upf, &by_it);
+    set_up_again(ue, lost);
 }
 
 /// A UPF goes, or has gone with its sessions: connected UEs are asked to set them up again, at another UPF (TS 29.244 §6.2.8.3, TS 23.527
 /// §4.4).
 pub(crate) fn leave_upf(ue: Ue, upf: UpfId) {
-    let by_it: Vec<PduSessionId> =
-        ue.with(|p| p.intermediate_upfs.iter().filter(|i| i.upf == upf).map(|i| i.psi).collect());
-    leave(ue, upf, &by_it);
+    let sessions = ue.with(|p| {
+        let through = |psi| p.intermediate_upfs.iter().any(|i| i.upf == upf && i.psi == psi);
+        p.sessions.values().filter(|s| s.upf == upf || through(s.psi)).map(|s| s.psi).collect()
+    });
+    set_up_again(ue, sessions);
 }
 
-/// `by_it`: the sessions for which the UPF is an intermediate one.
-fn leave(ue: Ue, upf: UpfId, by_it: &[PduSessionId]) {
-    let sessions: Vec<PduSessionId> = ue.with(|p| {
-        p.sessions.values().filter(|s| s.upf == upf || by_it.contains(&s.psi)).map(|s| s.psi).collect()
-    });
+/// A connected UE is asked to set the sessions up again; those of an idle UE are released locally.
+fn set_up_again(ue: Ue, sessions: Vec<PduSessionId>) {
     let connected = ue.amf().ue_state(ue).connected;
     for psi in sessions {
         let establishing = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.n3.is_none()));

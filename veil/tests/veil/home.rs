@@ -95,7 +95,7 @@ fn the_response_of_an_ordinary_ue_opens_the_key_that_it_derives_itself() {
         assert_eq!(session.k_amf.octets(), k_amf.octets());
         assert_eq!(session.presence.expected(), session.grant.grant.expected);
         let report =
-            net.group.report(domain(), (session.grant.grant.request, &session.presence), 3, &[secret; 32]);
+            net.group.report(domain(), (session.grant.grant.request, &session.presence), 3, [secret; 32]);
         let reported = net.broker.report(&report.to_octets());
         assert!(
             matches!(reported.event, BrokerEvent::Reported(user, 3) if user == BOB),
@@ -115,7 +115,7 @@ fn without_the_response_nothing_opens_and_nothing_is_billed() {
     assert_eq!(challenging.respond(&wrong).unwrap_err(), OperatorError::Response);
     let session = challenging.grant().grant.request;
     let forged = whimbrel_veil::crypto::Response::new([7; 32]);
-    let report = net.group.report(domain(), (session, &forged), 3, &[1; 32]);
+    let report = net.group.report(domain(), (session, &forged), 3, [1; 32]);
     let reported = net.broker.report(&report.to_octets());
     assert!(
         matches!(reported.event, BrokerEvent::NotReported(ReportError::Response)),

@@ -110,7 +110,8 @@ fn sign(head: &str, key: &Path, broker_key: &str, file: &Path) -> Done {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
         Err(e) => return Err(format!("{} cannot be read: {e}", file.display())),
     };
-    let signing = SigningKey::new(&files::read_secret(key)?);
+    let secret = files::read_secret(key)?;
+    let signing = SigningKey::new(&secret);
     let mut witness = PeriodWitness::new(head.broker.clone(), broker_key, signing, last);
     let signed = witness.cosign(&head).map_err(|e| e.to_string())?;
     // What is not on disk could be signed again in another form.

@@ -28,7 +28,8 @@ impl VeilPlayground {
 
     /// Closes the period of all that was reported, and has the witness sign its root.
     pub(crate) fn close_period(&self, witness: &mut PeriodWitness) -> Result<PeriodHead, String> {
-        let signing = SigningKey::new(&files::read_secret(&self.broker_folder().join("broker.key"))?);
+        let secret = files::read_secret(&self.broker_folder().join("broker.key"))?;
+        let signing = SigningKey::new(&secret);
         let slots = Slots::new(SLOTS).ok_or("no claim has so many slots")?;
         let mut storage = self.claims_storage()?;
         let closed = storage.close_period(&domain(), slots, &signing).map_err(|e| e.to_string())?;
@@ -64,7 +65,8 @@ impl VeilPlayground {
     pub(crate) fn collude(&self, secret: &[u8; 32], head: &PeriodHead) -> Result<ClaimAnswer, String> {
         let (id, folder) = (operator_id(1)?, &self.operators[1].folder);
         let certificate = files::read_certificate(&folder.join("operator.cert"))?;
-        let signing = SigningKey::new(&files::read_secret(&folder.join("operator.key"))?);
+        let key = files::read_secret(&folder.join("operator.key"))?;
+        let signing = SigningKey::new(&key);
         let part = self.claims_storage()?.table_part(head.period, 0).map_err(|e| e.to_string())?;
         let rows: Vec<TableRow> = part.ok_or("the period has no table")?.rows;
         let rows = rows.into_iter().map(|(nonce, units)| Row { nonce, units }).collect();
