@@ -552,6 +552,7 @@ impl Sim {
     /// CPFs may be faulty: their UEs may be in any state, and are not checked after each step.
     pub fn has_faulty_cpfs(&mut self) {
         self.observer.has_faulty_cpfs = true;
+        self.recorder().has_faulty_cpfs = true;
     }
 
     /// A message from a CPF to another one, which it did not send by itself.

@@ -81,7 +81,8 @@ impl VeilPlayground {
         let place = Place { domain: domain(), address: (BROKER, 7443).into() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let path = (Kind::Claim.path(), ClaimAnswer::OCTETS_MAX);
-        let sent = client.post(path, &place, &request.to_octets(), ANSWER_WITHIN);
+        let octets = request.to_octets();
+        let sent = client.post(path, &place, &octets, ANSWER_WITHIN);
         let octets =
             runtime.map_err(|e| e.to_string())?.block_on(async { sent.await.map_err(|e| e.to_string()) })?;
         ClaimAnswer::parse(&octets).map_err(|e| e.to_string())
