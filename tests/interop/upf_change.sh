@@ -65,7 +65,7 @@ play() {
   scenario "$1"
   "$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 --other-amf 1=127.0.0.31,2 >"$tmp/play.log" 2>&1 || wrong "UEs failed $2"
 }
-# settled METRIC API WANTED: waits until a metric has this value.
+# settled METRIC API VALUE: waits until a metric has this value.
 settled() {
   for _ in $(seq 100); do
     [ "$(metric "$1" "$2")" = "$3" ] && return
@@ -101,7 +101,7 @@ for via in n2 xn; do
 done
 [ "${relayed[0]}" -gt 0 ] && [ "${relayed[1]}" -gt 0 ] || wrong "packets did not pass an intermediate UPF"
 
-# A UPF that is dead and not yet detected, then detected: by N2 nobody goes to its area, and nobody loses a session.
+# A UPF that is dead and not yet detected, then detected: UEs in the other area keep their sessions.
 kill -9 "$dies"
 await core "the UPF east does not answer"
 scenario n2

@@ -262,7 +262,7 @@ fn a_record_that_a_device_cannot_read_is_lost_and_the_others_are_not() {
     assert!(matches!(model.heap.read(cold[0], place), Err(Error::Unreadable(_))));
     assert!(matches!(model.heap.peek(cold[0], place), Err(Error::Unreadable(_))));
     assert_eq!(model.heap.stats().read_errors, 1);
-    // A record that is written anew is in memory.
+    // A record that is written again is in memory.
     let new = model.heap.replace(cold[0], place, b"new").expect("room");
     assert_eq!(model.heap.read(cold[0], new).expect("it is there"), b"new");
     model.heap.remove(cold[1], model.table[&cold[1]].0).expect("it is of no use");

@@ -49,7 +49,7 @@ struct PolicyView {
     filters: Vec<String>,
     /// Directions that are open: `open`, `uplink`, `downlink`, `closed`.
     gate: &'static str,
-    /// Who sets it up.
+    /// The side that sets it up.
     setup: String,
 }
 

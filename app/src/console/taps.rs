@@ -88,7 +88,7 @@ impl Taps {
     }
 
     /// Whether N3 has to be copied.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_tapping(&self) -> bool {
         self.open.load(Ordering::Acquire) > 0
     }
 
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_tap_gets_the_packets_of_its_tunnels_alone() {
         let taps = Taps::default();
-        assert!(!taps.is_wanted());
+        assert!(!taps.is_tapping());
         let (one, other) = (taps.open().unwrap(), taps.open().unwrap());
         taps.follow(one, [("127.0.0.1".parse().unwrap(), 7)].into());
         taps.push(&packet("127.0.0.1:2152", 7));
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(taps.take(other).len(), 1);
         taps.close(one);
         taps.close(other);
-        assert!(!taps.is_wanted());
+        assert!(!taps.is_tapping());
     }
 
     #[test]

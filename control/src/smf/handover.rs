@@ -132,7 +132,7 @@ pub(crate) async fn start_forwarding(
     done.extend(intermediate_upf::depart(ue, changing, &direct, expected).await?);
     done.sort_by_key(|s| s.psi);
     for s in &done {
-        // A UPF that was told when the target was prepared, and only buffers since, expects the UE still.
+        // A UPF that got the target's tunnel when the target was prepared, and only buffers since, still expects the UE.
         if !prepared.contains(&s.psi) || relayed.contains(&s.psi) || !held {
             expect(ue, s.psi, s.tunnel);
         }

@@ -1,4 +1,4 @@
-//! Former versions of the configuration file: when, by whom, and the whole text, beside the store and readable by its owner only.
+//! Former versions of the configuration file, each with its time, its author and the whole text, beside the store and readable by its owner only.
 
 use std::fs;
 use std::io::{self, Write};

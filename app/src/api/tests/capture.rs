@@ -53,27 +53,27 @@ fn a_capture_has_the_messages_of_its_ue_and_a_live_one_goes_on() {
         }
     };
     until(&mut live, &|came| has(came, &MESSAGE) == 1);
-    assert!(console.taps.is_wanted());
+    assert!(console.taps.is_tapping());
     push(&console);
     until(&mut live, &|came| has(came, &MESSAGE) == 2);
     // The UE of the test has the tunnel that `TunnelView::default()` names: none that is an address.
-    let stranger = Tapped {
+    let of_another_ue = Tapped {
         at: clock::now(),
         from: "127.0.0.2:2152".parse().unwrap(),
         to: "127.0.0.1:2152".parse().unwrap(),
         octets: b"\x30\xff\0\0\0\0\0\x07of another UE".to_vec(),
     };
-    console.taps.push(&stranger);
+    console.taps.push(&of_another_ue);
     push(&console);
     until(&mut live, &|came| has(came, &MESSAGE) == 3);
     assert_eq!(has(&came, b"of another UE"), 0);
     // A client that leaves ends the copying of packets.
     drop(live);
     let begun = std::time::Instant::now();
-    while console.taps.is_wanted() && begun.elapsed() < Duration::from_secs(20) {
+    while console.taps.is_tapping() && begun.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(!console.taps.is_wanted());
+    assert!(!console.taps.is_tapping());
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn a_change_is_checked_saved_and_becomes_a_version_that_can_be_restored() {
         );
         checked
     };
-    // What is wrong is said with its line before anything is saved.
+    // A mistake is reported with its line before anything is saved.
     let wrong = text.replace("plmn: 999/70", "plmn: nowhere\nzebra: 1");
     let problems = check(&wrong)["problems"].clone();
     assert_eq!(
@@ -74,7 +74,7 @@ fn a_change_is_checked_saved_and_becomes_a_version_that_can_be_restored() {
     let (status, refused) = save_text(a, &tag, &wrong);
     assert_eq!((status, refused["lines"].as_array().map(Vec::len)), (422, Some(2)), "{refused}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), first);
-    // What waits for the next start is said, too.
+    // What waits for the next start is reported, too.
     let edited = text.replace("plmn: 999/70", "plmn: 001/01\ntimers: { t3512: 30min }");
     let checked = check(&edited);
     assert_eq!(
@@ -187,7 +187,7 @@ fn only_an_admin_changes_the_configuration_and_a_viewer_does_not_see_its_text() 
 }
 
 #[test]
-fn without_a_file_the_way_to_one_is_said() {
+fn without_a_file_the_way_to_one_is_reported() {
     let (server, _console) = served();
     let (status, problem) = get(server.address, "/api/v1/config");
     assert!(status == 409 && problem["detail"].as_str().unwrap().contains("whimbrel config"), "{problem}");

@@ -64,7 +64,7 @@ struct Unwatched;
 
 impl Watch for Unwatched {}
 
-/// UEs that register while the idle ones are added, so that their records lie among those, and are woken at the end.
+/// UEs that register while the idle ones are added, so that their records are stored among those, and are woken at the end.
 #[derive(Default)]
 struct Woken {
     prepared: AtomicU64,

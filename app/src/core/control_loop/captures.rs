@@ -91,11 +91,11 @@ impl ControlLoop {
     /// N3, and N4 with external SMFs: for the capture file, and for captures of single UEs.
     pub(super) fn capture_datagrams(&mut self) {
         let Some(upf) = &mut self.upfs.local else { return };
-        let wanted = self.capture.is_some() || self.console.taps.is_wanted();
-        if upf.is_tapped() != wanted {
-            upf.tap(wanted);
+        let needed = self.capture.is_some() || self.console.taps.is_tapping();
+        if upf.is_tapped() != needed {
+            upf.tap(needed);
         }
-        if !wanted {
+        if !needed {
             return;
         }
         for datagram in upf.take_tapped() {
