@@ -62,7 +62,10 @@ impl Recorder {
             let Some(count) = output.downlink_count else { continue };
             let before = self.counts.insert(ue, count);
             let grows = before.is_none_or(|b| b < count);
-            assert!(grows || new_keys(output) || self.has_faulty_cpfs, "{ue:?} used COUNT {count} after {before:?}");
+            assert!(
+                grows || new_keys(output) || self.has_faulty_cpfs,
+                "{ue:?} used COUNT {count} after {before:?}"
+            );
         }
     }
 

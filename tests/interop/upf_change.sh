@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # UEs are handed over between the areas of two UPFs, each a program of its own, by N2 and by Xn: an intermediate UPF is inserted and removed over PFCP, and their
-# packets pass both over GTP-U (TS 23.502 §4.9.1.2.3, §4.9.1.2.4, §4.9.1.3). Then the second UPF is dead: UEs stay where they are. tshark judges N4, if it
+# packets pass both over GTP-U (TS 23.502 §4.9.1.2.3, §4.9.1.2.4, §4.9.1.3). Then the second UPF is killed: UEs in the first area are still served. tshark judges N4, if it
 # is there. In a network namespace of its own.
 #
 # Usage: upf_change.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)

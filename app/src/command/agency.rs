@@ -42,7 +42,7 @@ pub(crate) struct OrderOptions {
     /// Its group, as shown there.
     #[arg(long, value_name = "DIGITS", value_parser = octets)]
     group: [u8; 32],
-    /// Say where the UE is, instead of intercepting the session.
+    /// Locate the UE instead of intercepting the session.
     #[arg(long)]
     locate: bool,
     /// How long the order holds.
@@ -77,7 +77,7 @@ pub(crate) fn run(command: AgencyCommand) -> Done {
         }
         AgencyCommand::Open { answer, key } => {
             let octets = unhex(answer.trim()).ok_or("an answer has hexadecimal digits")?;
-            let answer = OrderAnswer::parse(&octets).map_err(|e| format!("it is no answer: {e}"))?;
+            let answer = OrderAnswer::parse(&octets).map_err(|e| format!("this is not an answer: {e}"))?;
             let finding = answer.open(&private_of(&*files::read_secret(&key)?));
             print(&describe(&finding.ok_or("it was not sealed to this key")?))
         }

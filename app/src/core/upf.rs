@@ -522,7 +522,7 @@ pub(super) fn apply(plane: &Handle, changes: impl IntoIterator<Item = Change>) {
 pub(super) fn show_beats(plane: &Handle) {
     match descriptors::take(descriptors::UPF_BEATS).map(Beats::of) {
         Some(Ok(beats)) => plane.show_beats(beats),
-        Some(Err(e)) => warn!("the manager of this unit finds late that a packet thread hangs: {e}"),
+        Some(Err(e)) => warn!("a packet thread that hangs is detected late: {e}"),
         None => {}
     }
 }

@@ -145,7 +145,7 @@ fn watch(lock: StateLock) -> std::io::Result<(UnixStream, JoinHandle<StateLock>)
     let (ended, held) = UnixStream::pair()?;
     let holder = std::thread::Builder::new().name("lock".into()).spawn(move || {
         while let Err(e) = lock.wait() {
-            warn!("the end of the UPF cannot be awaited, which is tried again: {e}");
+            warn!("waiting for the end of the UPF failed, and is tried again: {e}");
             std::thread::sleep(CATCH_UP_EVERY);
         }
         drop(held);

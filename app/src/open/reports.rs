@@ -156,7 +156,7 @@ impl Reports {
                 let seed = Seed::new(whimbrel_broker::random()?);
                 let sealed = match waiting {
                     Waiting::Own(signed) => {
-                        signed.seal(&key, &seed).ok_or("the broker's key is of small order")?
+                        signed.seal(&key, &seed).ok_or("the broker's key has small order")?
                     }
                     Waiting::OfUser(sealed) => sealed.clone(),
                 };

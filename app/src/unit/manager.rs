@@ -173,7 +173,7 @@ impl Manager {
         manager.open_api()?;
         manager.open_pool();
         manager.upf_watch =
-            manager.watch_upf().inspect_err(|e| warn!("a UPF that hangs is found late: {e}")).ok();
+            manager.watch_upf().inspect_err(|e| warn!("a UPF that hangs is detected late: {e}")).ok();
         for function in missing(manager.config.unit.cpfs, &manager.members()) {
             manager.add(function);
         }

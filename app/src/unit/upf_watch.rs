@@ -76,7 +76,7 @@ impl UpfWatch {
         let finds = hangs.clone();
         let watch = move || {
             if !run_in_real_time() {
-                debug!("the UPF is watched by an ordinary thread, which a loaded host delays");
+                debug!("the thread that watches the UPF has no real-time priority: a loaded host delays it");
             }
             let mut watcher =
                 Watcher { beats, service, frames, ports: Vec::new(), process: 0, seen: BTreeMap::new() };

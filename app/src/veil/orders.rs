@@ -206,7 +206,7 @@ impl Edge {
         }
         let orders = match answer.map(|octets| Orders::parse(&octets)) {
             Ok(Ok(Orders(orders))) => orders,
-            Ok(Err(e)) => return warn!("the broker's answer on orders is none: {e}"),
+            Ok(Err(e)) => return warn!("the broker's answer to a request for orders is malformed: {e}"),
             Err(why) => return warn!("the broker was not asked for orders: {why}"),
         };
         for order in orders {
@@ -266,7 +266,7 @@ impl Edge {
     /// What came of an order: it is answered, sealed to the agency.
     pub(super) fn found(&mut self, order: [u8; 32], finding: &Finding) {
         let Ok(seed) = random() else {
-            return error!("the system gives no random octets: an order is not answered");
+            return error!("the system gives no random octets, so an order is not answered");
         };
         let Some(taken) = self.orders.taken.get_mut(&order) else { return };
         if *finding == Finding::NotHere {
@@ -276,7 +276,7 @@ impl Edge {
         let broker = self.config.broker.domain.clone();
         let answer = group.answer(broker, (order, &taken.share), finding, &Seed::new(seed));
         let Some(answer) = answer.map(|answer| answer.to_octets()) else {
-            return warn!("an order is not answered: the agency's key in `veil.agencies` is of small order");
+            return warn!("an order is not answered: the agency's key in `veil.agencies` has small order");
         };
         taken.answer = Some(answer.clone());
         self.send_answer(answer);

@@ -354,7 +354,7 @@ impl Work {
         (0..=u8::MAX).filter(|id| !known.contains(id)).for_each(|id| self.broker.end_epoch(id));
         for (entry, key) in state.issuers.into_iter().skip(self.log.entries().len()) {
             if let Err(e) = self.log.append(entry.clone()) {
-                return error!("the log of issuing keys is not what it was: {e}");
+                return error!("the log of issuing keys in the database does not extend the one in use: {e}");
             }
             let _ = self.broker.add_issuer(entry, key);
         }

@@ -72,7 +72,7 @@ pub(super) fn run(command: PeriodCommand) -> Done {
             }
         }
         PeriodCommand::AddSignature { period, signature, config } => {
-            let cosignature = cosignature(&signature).ok_or("this is no key and signature of a witness")?;
+            let cosignature = cosignature(&signature).ok_or("this is not a witness's key and signature")?;
             let (_, mut storage) = open(&config)?;
             storage.add_cosignature(period, &cosignature).map_err(|e| e.to_string())?;
             print(&format!("period {period} has another signature\n"))
@@ -102,9 +102,10 @@ fn cosignature(text: &str) -> Option<Cosignature> {
 
 fn sign(head: &str, key: &Path, broker_key: &str, file: &Path) -> Done {
     let read = |text: &str| PeriodHead::parse(&unhex(text.trim())?).ok();
-    let head = read(head).ok_or("this is no head of a period")?;
+    let head = read(head).ok_or("this is not the head of a period")?;
     let broker_key = unhex(broker_key.trim()).and_then(|octets| octets.try_into().ok());
-    let broker_key = broker_key.and_then(VerifyingKey::from_octets).ok_or("`--broker-key` is no key")?;
+    let broker_key =
+        broker_key.and_then(VerifyingKey::from_octets).ok_or("`--broker-key` is not a public key")?;
     let last = match std::fs::read_to_string(file) {
         Ok(text) => Some(read(&text).ok_or_else(|| format!("{} holds no head of a period", file.display()))?),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,

@@ -104,7 +104,7 @@ pub(crate) struct Usim {
 }
 
 impl Usim {
-    /// Whose USIM it is.
+    /// The subscriber of the USIM.
     pub(super) fn imsi(&self) -> Option<Supi> {
         self.imsi
     }

@@ -108,7 +108,7 @@ pub(crate) enum VeilUserCommand {
 
 #[derive(Args)]
 pub(crate) struct Fields {
-    /// The user pays before, and gets credit in slices.
+    /// The user is prepaid, and gets credit in slices.
     #[arg(long)]
     prepaid: bool,
     /// The user's class, which operators see: many users share one.
@@ -131,7 +131,7 @@ pub(crate) enum VeilEpochCommand {
     },
     /// Begin an epoch with a new issuing key. Operators take it when more than half of their witnesses have signed the log.
     Begin {
-        /// How long its tokens are good.
+        /// How long its tokens are valid.
         #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=365))]
         days: u16,
         #[command(flatten)]
@@ -185,7 +185,7 @@ pub(crate) enum KeyCommand {
         #[command(flatten)]
         config: BrokerFile,
     },
-    /// Destroy a former key: what users seal to it opens no more, and they learn the current one.
+    /// Destroy a former key: what users seal to it can no longer be opened, and they learn the current one.
     End {
         /// Identifier of the key.
         id: u8,
@@ -196,7 +196,7 @@ pub(crate) enum KeyCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum OrderCommand {
-    /// Pass an order on, as `whimbrel agency order` printed it.
+    /// Add an order, as `whimbrel agency order` printed it.
     Add {
         /// The order, hexadecimal digits.
         order: String,
