@@ -43,11 +43,6 @@ impl<T> Gate<T> {
         self.waiting.pop_front().map(|(_, item)| item)
     }
 
-    /// The last item that waits, of those of which this is so.
-    pub fn last_waiting(&mut self, is: impl Fn(&T) -> bool) -> Option<&mut T> {
-        self.waiting.iter_mut().rev().map(|(_, item)| item).find(|item| is(item))
-    }
-
     /// How many messages the peer holds.
     pub fn confirmed(&self) -> u64 {
         self.acknowledged

@@ -46,16 +46,14 @@ impl<S> Primary<S> {
         self.unreleased.hold(ran);
     }
 
-    /// The checkpoint of a UE that is idle is to be sent again: it leaves when the UE's own batches are released. Those of other UEs do not
-    /// matter, which may be in the middle of a procedure, so that their release is not reported for a while.
+    /// The checkpoint of a UE that is idle is to be sent again: at once if all batches of the UE are released, else when all earlier batches
+    /// are. Other UEs may be in the middle of a procedure, so that the release of their batches is not reported for a while.
     pub fn again(&mut self, ue: UeId, clock: u64, state: S) {
-        match self.unreleased.last_waiting(|ran| ran.ue == ue) {
-            None => self.released.push_back((ue, clock, state)),
-            Some(last) if last.idle.is_none() => {
-                (last.clock, last.idle) = (clock, Some(state));
-                *self.idle.entry(ue).or_default() += 1;
-            }
-            Some(_) => {}
+        if self.unreleased.waiting().any(|ran| ran.ue == ue) {
+            *self.idle.entry(ue).or_default() += 1;
+            self.unreleased.hold(Ran { ue, clock, idle: Some(state) });
+        } else {
+            self.released.push_back((ue, clock, state));
         }
     }
 
@@ -107,7 +105,6 @@ mod tests {
     fn a_checkpoint_for_a_new_backup_waits_for_the_ues_own_batches() {
         let mut primary = Primary::default();
         primary.ran(ran(UE, 4, None));
-        primary.ran(ran(OTHER, 1, None));
         primary.again(UE, 4, "state");
         assert_eq!(primary.due(), None);
         primary.released(1);
