@@ -33,6 +33,8 @@ pub(crate) struct UeMemory {
     heap: Rc<RestHeapState>,
     next_slice: Instant,
     next_measurement: Instant,
+    /// The process was above its limit when it was last measured.
+    is_full: bool,
 }
 
 impl UeMemory {
@@ -61,7 +63,13 @@ impl UeMemory {
             }
             None => (Condition::Up, format!("UEs rest after {:?}", memory.rest_after)),
         };
-        let opened = Self { limit, heap: state, next_slice: Instant::ZERO, next_measurement: Instant::ZERO };
+        let opened = Self {
+            limit,
+            heap: state,
+            next_slice: Instant::ZERO,
+            next_measurement: Instant::ZERO,
+            is_full: false,
+        };
         Some((opened, condition, detail))
     }
 
@@ -80,9 +88,16 @@ impl UeMemory {
     }
 
     /// Sets what regions may take of the limit: what the rest of the process leaves.
-    fn adjust(&self) {
-        let rest = resident().saturating_sub(self.heap.stats.get().fast_octets);
+    fn adjust(&mut self) {
+        let resident = resident();
+        self.is_full = resident > self.limit;
+        let rest = resident.saturating_sub(self.heap.stats.get().fast_octets);
         self.heap.fast_octets.set(self.limit.saturating_sub(rest).max(FAST_MIN));
+    }
+
+    /// Whether UEs that are only added for a measurement should wait until cold records have left memory.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
     }
 
     pub(crate) fn samples(&self, cpf: Option<&Cpf>) -> Vec<Sample> {

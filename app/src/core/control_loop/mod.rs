@@ -364,7 +364,9 @@ impl ControlLoop {
             let more = memory.turn(now, busy, self.active.cpf_mut());
             busy |= more;
         }
-        busy |= self.added_ues.turn(now, &mut self.active);
+        if !self.memory.as_ref().is_some_and(UeMemory::is_full) {
+            busy |= self.added_ues.turn(now, &mut self.active);
+        }
         if self.role.pair().is_some() {
             self.timing.turned = clock::now();
         }
