@@ -41,7 +41,8 @@ const LIMIT_BASE: u64 = 200 << 20;
 const LIMIT_PER_UE: u64 = 280;
 /// The core's own limit is below that of the demonstration by this part, since it measures itself twice a second.
 const MARGIN_PART: u64 = 20;
-/// Writable memory that the kernel allows beyond the limit: stacks, and what the allocator reserves and does not use.
+/// Writable memory that the kernel allows beyond the limit, or half of the limit if that is more: stacks, and what the allocator reserves and does
+/// not use.
 const RESERVED: u64 = 384 << 20;
 /// After so long without messages UEs rest.
 const REST_AFTER: Duration = Duration::from_millis(500);
@@ -177,7 +178,7 @@ pub(super) fn run(options: &Options) -> Done {
         None => LIMIT_BASE + LIMIT_PER_UE * u64::from(idle),
     };
     // The kernel's limit of private writable memory (RLIMIT_DATA). What is in swap counts in it, so that with zram there is none.
-    let data_limit = (options.slow != "zram").then_some(limit + RESERVED);
+    let data_limit = (options.slow != "zram").then_some(limit + RESERVED.max(limit / 2));
     let few = (idle / BASELINE_PART).clamp(MODELS, BASELINE_MAX);
     print(&format!(
         "baseline: a core whose UEs stay in memory as they are, with {few} idle UEs and {} active ones\n",
