@@ -40,7 +40,7 @@ const WAKE_PORTIONS: u32 = 100;
 const LIMIT_BASE: u64 = 200 << 20;
 const LIMIT_PER_UE: u64 = 280;
 /// The core's own limit is below that of the demonstration by this part, since it measures itself twice a second.
-const MARGIN_PART: u64 = 20;
+const MARGIN_PART: u64 = 10;
 /// Writable memory that the kernel allows beyond the limit, or half of the limit if that is more: stacks, and what the allocator reserves and does
 /// not use.
 const RESERVED: u64 = 384 << 20;
