@@ -267,7 +267,7 @@ impl Auth {
         }
     }
 
-    /// Counts a request of a caller. The commands of this host are not counted: whoever has their token runs the core.
+    /// Counts a request of a caller. Commands on this host are not counted: a holder of their token runs the core anyway.
     pub(super) fn count(&self, caller: &Caller) -> Result<(), Problem> {
         if caller.is_local() {
             return Ok(());
