@@ -30,7 +30,7 @@ use crate::input::Input;
 use crate::policy::DEFAULT_PRECEDENCE;
 use crate::procedure::{End, Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
-use crate::state::{IntermediateUpf, Marks, SubscribedDnn, Tunnel, UeContext, UpState};
+use crate::state::{IntermediateUpf, Marks, SubscribedDnn, Tunnel, UeContext, UpState, UsageReporting};
 use crate::upf::UpfId;
 
 /// N4 session establishment (TS 23.502 §4.4.1.2): returns the UPF's tunnel and addresses.
@@ -55,12 +55,10 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
     let config = ue.config();
     loop {
         let request = ue.with(|p| {
+            let reporting = usage_reporting(p, psi);
             let s = p.sessions.get_mut(&psi)?;
             s.upf = upf;
             let inactivity = config.timers.session_inactivity;
-            let open = p.grant.as_ref().map(|grant| grant.usage_reporting());
-            let paid = open.or(p.veil.as_ref().map(|session| session.usage_reporting()));
-            let reporting = paid.filter(|_| !s.emergency).unwrap_or_default();
             let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
             Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting))
         });
@@ -77,6 +75,14 @@ async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &Subscr
     }
 }
 
+/// What the UPF reports of a session's usage: as a broker's grant asks. An emergency session is not paid for.
+fn usage_reporting(p: &UeContext, psi: PduSessionId) -> UsageReporting {
+    let open = p.grant.as_ref().map(|grant| grant.usage_reporting());
+    let paid = open.or(p.veil.as_ref().map(|session| session.usage_reporting()));
+    let emergency = p.sessions.get(&psi).is_some_and(|s| s.emergency);
+    paid.filter(|_| !emergency).unwrap_or_default()
+}
+
 /// A session that the UPF has lost is established there again, as it was (TS 23.527 §4.3).
 pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), End> {
     let config = ue.config();
@@ -84,8 +90,7 @@ pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), End> {
     let request = ue.with(|p| {
         let s = p.sessions.get(&psi)?;
         let inactivity = config.timers.session_inactivity;
-        let paid = p.grant.as_ref().filter(|_| !s.emergency);
-        let reporting = paid.map(|g| g.usage_reporting()).unwrap_or_default();
+        let reporting = usage_reporting(p, psi);
         let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
         Some((s.upf, rules::restoration(s, &subscribed, node, buffering, inactivity, reporting)?))
     });
