@@ -23,12 +23,31 @@ pub struct Layout {
     pub line: usize,
     /// Areas begin at a multiple of so many words.
     pub page: usize,
+    /// Words of an area: its control words, these and its descriptors, all. They are computed once: a message's way takes a dozen
+    /// places, and a division for each would take longer than the copy of the message.
+    control_words: usize,
+    slab_begins: usize,
+    area_words: usize,
 }
 
 impl Layout {
     /// The form of every pool that [`create`](crate::create) makes.
-    pub const POOL: Self =
-        Self { functions: FUNCTIONS, ring: RING, block_words: BLOCK_WORDS, line: LINE, page: PAGE };
+    pub const POOL: Self = Self::new(FUNCTIONS, RING, BLOCK_WORDS, LINE, PAGE);
+
+    /// `ring` is a power of two.
+    pub(crate) const fn new(
+        functions: usize,
+        ring: usize,
+        block_words: usize,
+        line: usize,
+        page: usize,
+    ) -> Self {
+        assert!(ring.is_power_of_two());
+        let control_words = ((3 + 3 * functions) * line).next_multiple_of(page);
+        let slab_begins = control_words + (2 * functions * ring).next_multiple_of(page);
+        let area_words = (slab_begins + functions * ring * block_words).next_multiple_of(page);
+        Self { functions, ring, block_words, line, page, control_words, slab_begins, area_words }
+    }
 
     /// Octets of a block.
     pub const fn block_octets(&self) -> usize {
@@ -40,18 +59,9 @@ impl Layout {
         self.functions * self.ring
     }
 
-    const fn control_words(&self) -> usize {
-        ((3 + 3 * self.functions) * self.line).next_multiple_of(self.page)
-    }
-
-    const fn ring_words(&self) -> usize {
-        (2 * self.functions * self.ring).next_multiple_of(self.page)
-    }
-
     /// Words of an area.
     pub const fn area_words(&self) -> usize {
-        let slab = self.blocks() * self.block_words;
-        (self.control_words() + self.ring_words() + slab).next_multiple_of(self.page)
+        self.area_words
     }
 
     /// Words of a pool.
@@ -94,14 +104,19 @@ impl Layout {
         self.area(of) + (5 + 3 * to) * self.line
     }
 
+    /// The place in its ring of a descriptor that was so often preceded by others.
+    pub(crate) const fn slot(&self, index: u32) -> usize {
+        index as usize & (self.ring - 1)
+    }
+
     /// The first of the two words of a descriptor.
     pub(crate) const fn descriptor(&self, of: usize, to: usize, index: u32) -> usize {
-        let at = to * self.ring + index as usize % self.ring;
-        self.area(of) + self.control_words() + 2 * at
+        let at = to * self.ring + self.slot(index);
+        self.area(of) + self.control_words + 2 * at
     }
 
     /// The first word of an area's blocks.
     pub(crate) const fn slab(&self, of: usize) -> usize {
-        self.area(of) + self.control_words() + self.ring_words()
+        self.area(of) + self.slab_begins
     }
 }

@@ -13,6 +13,10 @@ const LOOKED_AFTER: u32 = 32;
 /// The part of a ring that may be taken before the sender learns it: it sends into the rest meanwhile.
 const CONFIRMED_AFTER: u32 = 16;
 
+/// Of so many looks that find no descriptor, one is at the ring's head: a look at the descriptor alone is what a message's way to a busy
+/// receiver is made of, and the head shows no more than that the peer has ended the link, or wrote rubbish.
+pub(crate) const HEAD_EVERY: u32 = 64;
+
 /// The memory of a pool, and its bells.
 pub trait Memory {
     /// The word at a place, relaxed; zero out of bounds.
@@ -76,9 +80,10 @@ struct Sender {
 pub struct Receiver {
     peer: usize,
     generation: u32,
-    head: u32,
     tail: u32,
     confirmed: u32,
+    /// Looks since the last piece that found none.
+    looks: u32,
 }
 
 impl Receiver {
@@ -206,7 +211,7 @@ impl<M: Memory> Port<M> {
     fn free_all(&mut self, peer: usize) {
         let Some(sender) = self.senders.get_mut(peer) else { return };
         while sender.freed != sender.head {
-            self.free.push(sender.blocks[sender.freed as usize % self.layout.ring]);
+            self.free.push(sender.blocks[self.layout.slot(sender.freed)]);
             sender.freed = sender.freed.wrapping_add(1);
         }
         (sender.published, sender.used) = (sender.head, Use::Free);
@@ -226,7 +231,7 @@ impl<M: Memory> Port<M> {
             return Err(Fault::Rubbish);
         }
         while sender.freed != tail {
-            self.free.push(sender.blocks[sender.freed as usize % self.layout.ring]);
+            self.free.push(sender.blocks[self.layout.slot(sender.freed)]);
             sender.freed = sender.freed.wrapping_add(1);
         }
         Ok(())
@@ -261,8 +266,7 @@ impl<M: Memory> Port<M> {
         let at = self.layout.descriptor(self.own, peer, sender.head);
         let more = if last { 0 } else { MORE };
         self.memory.store(at, (offset as u64) << 32 | more | octets.len() as u64);
-        self.memory.store(at + 1, word(sender.generation, sender.head));
-        sender.blocks[sender.head as usize % self.layout.ring] = block;
+        sender.blocks[self.layout.slot(sender.head)] = block;
         sender.head = sender.head.wrapping_add(1);
         Ok(true)
     }
@@ -277,7 +281,13 @@ impl<M: Memory> Port<M> {
     /// Lets a peer see what was written, and wakes it if it sleeps.
     pub fn publish(&mut self, peer: usize) {
         let Some(sender) = self.senders.get_mut(peer).filter(|s| s.head != s.published) else { return };
-        sender.published = sender.head;
+        // The octets before the descriptors' names, and these before the head.
+        self.memory.fence(Ordering::Release);
+        while sender.published != sender.head {
+            let at = self.layout.descriptor(self.own, peer, sender.published);
+            self.memory.store(at + 1, word(sender.generation, sender.published));
+            sender.published = sender.published.wrapping_add(1);
+        }
         self.memory.fence(Ordering::Release);
         self.memory.store(self.layout.head(self.own, peer), word(sender.generation, sender.head));
         self.wake(peer);
@@ -303,13 +313,36 @@ impl<M: Memory> Port<M> {
 
     /// The ring from a peer that has begun to send under this generation.
     pub fn receiver(&self, peer: usize, generation: u32) -> Receiver {
-        Receiver { peer, generation, head: 0, tail: 0, confirmed: 0 }
+        Receiver { peer, generation, tail: 0, confirmed: 0, looks: 0 }
+    }
+
+    /// Whether the next descriptor of a ring is there.
+    fn is_named(&self, receiver: &Receiver) -> bool {
+        let at = self.layout.descriptor(receiver.peer, self.own, receiver.tail);
+        self.memory.load(at + 1) == word(receiver.generation, receiver.tail)
+    }
+
+    /// How many descriptors wait by the ring's head. It may be behind what was taken, since it is raised last.
+    ///
+    /// Errors: it is no head of this generation.
+    fn waiting(&self, receiver: &Receiver) -> Result<u32, Fault> {
+        let (generation, head) = halves(self.memory.load(self.layout.head(receiver.peer, self.own)));
+        self.memory.fence(Ordering::Acquire);
+        let (ring, ahead) = (self.layout.ring as u32, head.wrapping_sub(receiver.tail));
+        if generation != receiver.generation {
+            Err(Fault::Superseded)
+        } else if ahead <= ring {
+            Ok(ahead)
+        } else if ahead.wrapping_neg() <= ring {
+            Ok(0)
+        } else {
+            Err(Fault::Rubbish)
+        }
     }
 
     /// Whether something, or rubbish, waits in a ring.
     pub fn has_arrived(&self, receiver: &Receiver) -> bool {
-        let head = self.memory.load(self.layout.head(receiver.peer, self.own));
-        receiver.head != receiver.tail || head != word(receiver.generation, receiver.tail)
+        self.is_named(receiver) || self.waiting(receiver) != Ok(0)
     }
 
     /// Appends the next piece to `into`. Returns whether it is the last of its frame; `None` if nothing waits.
@@ -317,32 +350,26 @@ impl<M: Memory> Port<M> {
     /// Errors: what is there is no piece, and nothing of it was taken.
     pub fn take(&self, receiver: &mut Receiver, into: &mut Vec<u8>) -> Result<Option<bool>, Fault> {
         let layout = &self.layout;
-        if receiver.head == receiver.tail {
-            let (generation, head) = halves(self.memory.load(layout.head(receiver.peer, self.own)));
-            self.memory.fence(Ordering::Acquire);
-            if generation != receiver.generation {
-                return Err(Fault::Superseded);
-            }
-            if head.wrapping_sub(receiver.tail) as usize > layout.ring {
-                return Err(Fault::Rubbish);
-            }
-            receiver.head = head;
-            if head == receiver.tail {
+        if !self.is_named(receiver) {
+            let looks = receiver.looks;
+            receiver.looks = looks.wrapping_add(1);
+            if !looks.is_multiple_of(HEAD_EVERY) || self.waiting(receiver)? == 0 {
                 return Ok(None);
             }
+            if !self.is_named(receiver) {
+                return Err(Fault::Rubbish);
+            }
         }
+        self.memory.fence(Ordering::Acquire);
+        receiver.looks = 0;
         let at = layout.descriptor(receiver.peer, self.own, receiver.tail);
-        // Once each: whatever the peer writes meanwhile, this is what was checked.
-        let (place, name) = (self.memory.load(at), self.memory.load(at + 1));
+        // Once: whatever the peer writes meanwhile, this is what was checked.
+        let place = self.memory.load(at);
         let (offset, length) = halves(place & !MORE);
         let (offset, length, is_last) = (offset as usize, length as usize, place & MORE == 0);
         let in_a_block = offset.is_multiple_of(layout.block_octets()) && length <= layout.block_octets();
         let is_whole = is_last || length == layout.block_octets();
-        if name != word(receiver.generation, receiver.tail)
-            || offset >= layout.blocks() * layout.block_octets()
-            || !in_a_block
-            || !is_whole
-        {
+        if offset >= layout.blocks() * layout.block_octets() || !in_a_block || !is_whole {
             return Err(Fault::Rubbish);
         }
         let begin = into.len();
