@@ -124,6 +124,24 @@ fn detection() {
     assert!(output.ends_with("}\n") && output.contains("41.5"), "{output}");
 }
 
+#[test] // what is measured is the program's: tests/interop/bench.sh has it measure
+fn live_figures_are_drawn() {
+    use std::os::unix::fs::PermissionsExt;
+    let program = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("measures-nothing-live");
+    let run =
+        |scheme: &str, us: u32| format!(r#"{{"scheme":"{scheme}","connected":8,"p50_from_found_us":{us}}}"#);
+    let row = r#"{"at":500.0,"step":"return","ours":{"p50_us":120},"existing":{"p50_us":130}}"#;
+    let figures = format!(r#"{{"runs":[{},{}],"rates":[{row}]}}"#, run("ours", 700), run("existing", 2100));
+    let says = format!("#!/bin/sh\necho measured: \"$@\"\necho '{{\"figures\":{figures}}}'\n");
+    std::fs::write(&program, says).expect("a folder for tests");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    for figure in ["fig7", "fig10"] {
+        let little = [figure, "--quick"];
+        let output = run_with("neutrino", "live", &little, &[("WHIMBREL", program.as_os_str())]);
+        assert!(output.contains(&format!("measured: bench neutrino {figure} --quick")), "{output}");
+    }
+}
+
 /// An experiment of the user plane; returns its output.
 fn user_plane(name: &str) -> String {
     run("upf", name, &["--quick"])

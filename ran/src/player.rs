@@ -28,6 +28,9 @@ use crate::trace::TraceEvent;
 use crate::ue::{self, Command, Procedure, QosRequest, SessionRequest};
 use crate::user_plane::{Outcome, StreamConfig, Task, TaskError};
 
+/// How often a burst that is held is looked at.
+const HELD_BURST: Duration = Duration::from_millis(1);
+
 /// What a UE waits for in its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -126,6 +129,10 @@ pub struct Player {
     sections_begun: usize,
     /// UEs that are prepared do not arrive yet.
     held: bool,
+    /// UEs whose connection the core ends attach again.
+    attach_again: bool,
+    /// The UEs that do, and whether they are registered already.
+    attaching: BTreeMap<UeId, bool>,
 }
 
 impl Player {
@@ -187,10 +194,29 @@ impl Player {
             started: false,
             sections_begun: 0,
             held: false,
+            attach_again: false,
+            attaching: BTreeMap::new(),
         })
     }
 
-    /// Has the first arrival wait after the preparation, or wait no longer. The next [`Input::Tick`] follows it.
+    /// Has a UE whose connection the core ends without being asked register and set up a session again, as at a core that has lost its
+    /// state (Neutrino §4.2.1). A step that it was in is done then.
+    pub fn attach_again(&mut self, again: bool) {
+        self.attach_again = again;
+    }
+
+    /// How many UEs are attaching again.
+    pub fn attaching(&self) -> usize {
+        self.attaching.len()
+    }
+
+    /// The UEs that are in a step of this name.
+    pub fn in_step(&self, name: &str) -> Vec<UeId> {
+        let ues = (0..self.plays.len() as u32).map(UeId);
+        ues.filter(|ue| self.step_of(*ue).is_some_and(|step| step.name() == name)).collect()
+    }
+
+    /// Has the first arrival wait after the preparation, and each burst, or wait no longer. The next [`Input::Tick`] follows it.
     pub fn hold(&mut self, held: bool) {
         self.held = held;
     }
@@ -290,6 +316,9 @@ impl Player {
     /// Starts UEs that are due, and ends steps that have timed out.
     fn work(&mut self, now: Instant, out: &mut Outbox<Output>) {
         while let Some(due) = self.next_arrival().filter(|at| *at <= now) {
+            if self.holds_burst(now, due) {
+                break;
+            }
             self.arrived += 1;
             self.report().arrived += 1;
             let of_trace = self.section.is_some_and(|(s, _)| s.part == Part::Trace);
@@ -302,7 +331,8 @@ impl Player {
                 continue;
             }
             let part = self.section.map_or(Part::Begin, |(s, _)| s.part);
-            match self.free.pop_front() {
+            let free = self.free.iter().position(|ue| !self.attaching.contains_key(ue));
+            match free.and_then(|at| self.free.remove(at)) {
                 Some(ue) => self.begin(now, ue, part, 0, due),
                 None => {
                     let report = self.report();
@@ -322,6 +352,16 @@ impl Player {
         }
         self.pump(now, out);
         self.end_section(now, out);
+    }
+
+    /// Whether a burst that is due waits, since UEs are held. Later ones keep their distance from it.
+    fn holds_burst(&mut self, now: Instant, due: Instant) -> bool {
+        let Some((section, start)) = &mut self.section else { return false };
+        let begins = matches!(section.coming, Coming::Bursts { ues, .. } if self.arrived.is_multiple_of(ues));
+        if self.held && begins {
+            *start = *start + now.since(due) + HELD_BURST;
+        }
+        self.held && begins
     }
 
     /// A UE arrives.
@@ -655,6 +695,9 @@ impl Player {
         if let ue::Event::Violation(violation) = event {
             return self.report().violate(format!("{ue}: {violation}"));
         }
+        if self.attach_again && self.attaches(now, ue, event) {
+            return;
+        }
         let Some(step) = self.step_of(ue) else { return };
         let Some(play) = self.plays.get_mut(ue.index()) else { return };
         match (event, &step) {
@@ -694,6 +737,45 @@ impl Player {
             }
             _ => {}
         }
+    }
+
+    /// Whether an event is of a UE that attaches again since the core has ended its connection.
+    fn attaches(&mut self, now: Instant, ue: UeId, event: &ue::Event) -> bool {
+        match (event, self.attaching.get(&ue)) {
+            (ue::Event::Idle, None) if !self.expects_idle(ue) => {
+                self.attaching.insert(ue, false);
+                self.command(now, ue, Command::Register);
+            }
+            (ue::Event::Registered { .. }, Some(false)) => {
+                self.attaching.insert(ue, true);
+                self.command(now, ue, Command::EstablishSession(request(&SessionStep::default())));
+            }
+            (ue::Event::SessionUp { session, .. }, Some(true)) => {
+                self.attaching.remove(&ue);
+                if let Some(play) = self.plays.get_mut(ue.index()) {
+                    play.session = Some(session.id);
+                }
+                self.done(now, ue);
+            }
+            (ue::Event::Refused { .. }, Some(_)) => {
+                self.attaching.remove(&ue);
+                self.fail(
+                    now,
+                    ue,
+                    "the core has ended the connection, and the UE cannot attach again".into(),
+                );
+            }
+            (_, Some(_)) => {}
+            (_, None) => return false,
+        }
+        true
+    }
+
+    /// Whether the end of its connection is part of what the UE does, or it is not registered.
+    fn expects_idle(&self, ue: UeId) -> bool {
+        let step = self.step_of(ue);
+        let ends = matches!(step, Some(Step::Idle | Step::Paged | Step::Deregister | Step::SwitchOff));
+        ends || self.cells.ue(ue).is_none_or(|ue| ue.state() != ue::MmState::Registered)
     }
 
     /// A session is up once NAS and radio bearers are set up, and its prefix is known if it has one.

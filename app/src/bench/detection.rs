@@ -283,7 +283,7 @@ fn first_after(playground: &Playground, known: usize) -> Result<u64, String> {
 }
 
 /// The time in a log line `2026-11-23T09:37:01.123456Z …`, in microseconds since midnight.
-fn time_of_day(line: &str) -> Option<u64> {
+pub(super) fn time_of_day(line: &str) -> Option<u64> {
     let (_, time) = line.split_once('T')?;
     let (hours, rest) = (time.get(..2)?, time.get(3..)?);
     let (minutes, seconds) = (rest.get(..2)?, rest.get(3..)?.split_once('Z')?.0);
@@ -292,7 +292,7 @@ fn time_of_day(line: &str) -> Option<u64> {
     Some(whole * 1_000_000 + (seconds * 1e6) as u64)
 }
 
-fn milliseconds_between(at: SystemTime, logged: u64) -> f64 {
+pub(super) fn milliseconds_between(at: SystemTime, logged: u64) -> f64 {
     const DAY_US: u64 = 86_400_000_000;
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = (since.as_micros() % u128::from(DAY_US)) as u64;

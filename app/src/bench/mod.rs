@@ -4,6 +4,7 @@ mod attach;
 mod detection;
 mod load;
 mod memory;
+mod neutrino;
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,6 +28,12 @@ pub(crate) enum Bench {
     Detection(detection::Options),
     /// Resident memory of the core per registered UE with one session.
     Memory(memory::Options),
+    /// Figures of Neutrino with real processes that are killed: ours beside a core without replicas.
+    Neutrino {
+        /// Which.
+        #[command(subcommand)]
+        figure: neutrino::Figure,
+    },
 }
 
 /// Runs a measurement, in namespaces of its own.
@@ -39,6 +46,7 @@ pub(crate) fn run(bench: &Bench) -> Done {
         Bench::Load(options) => load::run(options),
         Bench::Detection(options) => detection::run(options),
         Bench::Memory(options) => memory::run(options),
+        Bench::Neutrino { figure } => neutrino::run(figure),
     }
 }
 

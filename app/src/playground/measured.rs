@@ -3,11 +3,14 @@
 use std::process::Child;
 use std::time::Duration;
 
-use super::Playground;
+use super::{Playground, cpf_api};
+use crate::client::Client;
 use crate::console::Metric;
 
 /// The metrics are at most this old, with a margin.
 const METRICS_AGE: Duration = Duration::from_millis(550);
+/// The same of a CPF, which shows them once a second.
+const CPF_METRICS_AGE: Duration = Duration::from_millis(1400);
 
 impl Playground {
     /// The process ids of the core and of its CPFs, if those are processes of their own. The core's is the first.
@@ -30,15 +33,43 @@ impl Playground {
     /// Kills a CPF as `kill -9` does and starts another one of that region in its place. Returns when the new CPF has joined and
     /// each UE has a replica again. Errors: one sentence.
     pub(crate) fn kill_cpf(&mut self, nth: usize, region: &str) -> Result<(), String> {
+        self.end_cpf(nth)?;
+        self.replace_cpf(nth, region)
+    }
+
+    /// Kills a CPF as `kill -9` does, unless it has been killed already. Errors: one sentence.
+    pub(crate) fn end_cpf(&mut self, nth: usize) -> Result<(), String> {
         let Some(cpf) = self.cpfs.get_mut(nth) else {
             return Err(format!("there is no CPF {nth}"));
         };
-        let cannot = |e| format!("a CPF cannot be killed: {e}");
-        cpf.kill().map_err(cannot)?;
-        cpf.wait().map_err(cannot)?;
-        self.cpfs[nth] = self.spawn_cpf(region)?;
+        let ended = cpf.kill().and_then(|()| cpf.wait());
+        ended.map(drop).map_err(|e| format!("a CPF cannot be killed: {e}"))
+    }
+
+    /// Starts a CPF of that region in the place of one that has ended. Returns when it has joined and each UE has a replica again. Errors:
+    /// one sentence.
+    pub(crate) fn replace_cpf(&mut self, nth: usize, region: &str) -> Result<(), String> {
+        self.cpfs[nth] = self.spawn_cpf(nth, region)?;
         self.await_cpfs()?;
         self.await_backups()
+    }
+
+    /// Starts one more CPF of that region. Returns when it has joined. Errors: one sentence.
+    pub(crate) fn add_cpf(&mut self, region: &str) -> Result<(), String> {
+        let process = self.spawn_cpf(self.cpfs.len(), region)?;
+        self.cpfs.push(process);
+        self.await_cpfs()
+    }
+
+    /// CPFs that are started from now on show their metrics: [`Self::inputs_run`].
+    pub(crate) fn show_cpf_metrics(&mut self) {
+        self.cpf_metrics = true;
+    }
+
+    /// How many inputs of UEs a CPF has run; nothing must go on meanwhile. Errors: one sentence.
+    pub(crate) fn inputs_run(&self, nth: usize) -> Result<f64, String> {
+        std::thread::sleep(CPF_METRICS_AGE);
+        Client::new(cpf_api(nth)).metric(Metric::CpfInputs, None)
     }
 
     fn await_backups(&self) -> Result<(), String> {

@@ -160,6 +160,8 @@ pub(crate) struct Playground {
     cpfs: Vec<Child>,
     /// How many CPFs have been started.
     begun: usize,
+    /// CPFs that are started from now on show their metrics.
+    cpf_metrics: bool,
     /// The processor that core and CPFs run on.
     cpu: Option<u32>,
     client: Client,
@@ -194,6 +196,7 @@ impl Playground {
             core,
             cpfs: Vec::new(),
             begun: 0,
+            cpf_metrics: false,
             cpu: wish.core_cpu,
             client,
             subscriptions,
@@ -203,20 +206,23 @@ impl Playground {
             unit: wish.unit,
         };
         playground.await_ready()?;
-        for region in &wish.cpfs {
-            let process = playground.spawn_cpf(region)?;
+        for (nth, region) in wish.cpfs.iter().enumerate() {
+            let process = playground.spawn_cpf(nth, region)?;
             playground.cpfs.push(process);
         }
         playground.await_cpfs()?;
         Ok(playground)
     }
 
-    fn spawn_cpf(&mut self, region: &str) -> Result<Child, String> {
+    fn spawn_cpf(&mut self, nth: usize, region: &str) -> Result<Child, String> {
         self.begun += 1;
         let log = fs::File::create(self.folder.join(format!("cpf-{}.log", self.begun)))
             .map_err(|e| format!("the log of a CPF: {e}"))?;
         let mut command = this_program(self.cpu)?;
         command.args(["cpf", "--region", region]);
+        if self.cpf_metrics {
+            command.args(["--api", &cpf_api(nth).to_string()]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         command.spawn().map_err(|e| format!("a CPF cannot be started: {e}"))
     }
@@ -453,6 +459,11 @@ fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, Stri
             .map_err(|e| format!("the memory of the core cannot be limited: {e}"))?;
     }
     Ok(core)
+}
+
+/// Where the CPF in that place shows its metrics, if it does.
+fn cpf_api(nth: usize) -> SocketAddr {
+    SocketAddr::new(API.ip(), API.port() + 1 + nth as u16)
 }
 
 fn unit_of(folder: &Path) -> PathBuf {

@@ -4,6 +4,7 @@ mod detection;
 mod fig18;
 mod fig19;
 mod fig20;
+mod live;
 mod pct;
 
 use std::io;
@@ -47,6 +48,8 @@ pub(crate) enum Figure {
     Fig20,
     /// Time of detection of a dead process against false alarms, at loads.
     Detection(detection::Options),
+    /// Figures 7 to 11 with real processes, sockets and kills: `live fig10 [ARGUMENTS]`.
+    Live(live::Options),
     /// All figures of the paper and the time of detection, one after the other.
     All(pct::Options),
 }
@@ -71,6 +74,7 @@ pub(crate) fn run(figure: &Figure, plots: &Path) -> io::Result<()> {
         Figure::Fig19 => fig19::run(plots),
         Figure::Fig20 => fig20::run(plots),
         Figure::Detection(options) => detection::run(options, plots),
+        Figure::Live(options) => live::run(options, plots),
         Figure::All(options) => all(options, plots),
     }
 }

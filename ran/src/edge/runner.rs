@@ -104,7 +104,15 @@ pub trait Watch {
     fn token(&mut self) -> Option<Option<TokenHash>> {
         None
     }
-    /// Whether UEs that are prepared wait before the first of them arrives.
+    /// One turn of the loop is over: what came has been handled, and what follows from it was sent.
+    fn turn(&mut self, player: &Player) {
+        let _ = player;
+    }
+    /// Whether UEs whose connection the core ends attach again: [`Player::attach_again`]. Asked once, at the start.
+    fn attaches_again(&self) -> bool {
+        false
+    }
+    /// Whether UEs that are prepared wait before the first of them arrives, and bursts before they begin.
     fn holds(&mut self) -> bool {
         false
     }
@@ -233,9 +241,11 @@ impl<'a> Runner<'a> {
         let mut idle_since = self.clock.now();
         let mut reported = Instant::ZERO;
         let mut sections = 0;
+        self.player.attach_again(watch.attaches_again());
         loop {
             let now = self.clock.now();
             let worked = self.turn(now, watch)?;
+            watch.turn(&self.player);
             let held = self.config.hold && !self.devices.is_empty();
             if self.player.is_done() && !held {
                 return Ok(());

@@ -169,6 +169,26 @@ fn bursts_come_at_their_times() {
     assert_eq!((reports[0].arrived, took), (12, Duration::from_millis(2 * 2000 + 75)));
 }
 
+#[test] // an experiment begins each when it is ready for it
+fn bursts_that_are_held_wait_and_keep_their_distance() {
+    let text = r#"{"ues": 4, "again": true, "steps": ["register", "deregister"],
+        "arrival": {"bursts": {"ues": 4, "within-ms": 0, "every-s": 2, "times": 3}}}"#;
+    let mut world = World::new(text);
+    let mut out = Outbox::new();
+    world.player.start(world.now, &mut out);
+    world.take(out);
+    world.arrive();
+    let arrived = |world: &World| world.player.reports()[0].arrived;
+    for (seconds, held, expected) in [(1, true, 4), (3, true, 4), (5, false, 8), (6, false, 12)] {
+        world.player.hold(held);
+        world.now = NOW + Duration::from_secs(seconds);
+        world.input(Input::Tick);
+        world.now = world.now + Duration::from_millis(10);
+        world.input(Input::Tick);
+        assert_eq!(arrived(&world), expected, "after {seconds} s");
+    }
+}
+
 const BEFORE: &str = r#"{"ues": 5, "again": true, "before": ["register", {"session": {}}, "idle"], "before-rate": 10,
     "steps": ["return", "idle"], "arrival": {"rates": {"rates": [10, 20], "seconds": 1}}}"#;
 
@@ -269,6 +289,36 @@ fn arrivals_without_a_free_ue_are_counted() {
     let (reports, ..) = World::new(text).play();
     assert_eq!((reports[0].arrived, reports[0].starved), (4, 6));
     assert!(!reports[0].is_clean());
+}
+
+/// UE CONTEXT RELEASE COMMAND for the only UE, which nobody has asked for.
+fn release(world: &mut World) {
+    let core = &world.network.cores[0];
+    let pair = ngap::UeNgapIdPair::new(core.amf_ue_ngap_id, core.ran_ue_ngap_id);
+    let (stream, ids) = (core.stream, ngap::UeNgapIds::UeNgapIdPair(pair));
+    let cause = ngap::Cause::Nas(ngap::CauseNas::NormalRelease);
+    let mut octets = Vec::new();
+    ngap::Message::from(ngap::UeContextReleaseCommand::new(ids, cause)).encode(&mut octets);
+    world.input(Input::Ngap { gnb: GnbId(0), stream, octets: &octets });
+}
+
+#[test] // at a core that has lost its state: Neutrino §4.2.1; the step that the UE was in is done then
+fn a_ue_whose_connection_the_core_ends_attaches_again() {
+    let text = r#"{"ues": 1, "steps": ["register", {"session": {}}, {"wait": 3}, {"ping": "10.45.0.1"}]}"#;
+    for again in [true, false] {
+        let mut world = World::new(text);
+        world.player.attach_again(again);
+        let mut out = Outbox::new();
+        world.player.start(world.now, &mut out);
+        world.take(out);
+        world.arrive();
+        assert_eq!(world.player.in_step("wait").len(), 1);
+        world.now = world.now + Duration::from_secs(1);
+        release(&mut world);
+        world.input(Input::Tick);
+        assert_eq!((world.player.attaching(), world.player.in_step("wait").len()), (0, usize::from(!again)));
+        assert_eq!(world.network.cores[0].initial.len(), 1 + usize::from(again), "registrations");
+    }
 }
 
 #[test]
