@@ -626,7 +626,9 @@ impl Cells {
             }
             None => {
                 self.dropped_uplink += 1;
-                if slot.ue.state() == MmState::Registered && !slot.ue.is_connected() {
+                // A cell without N2 is barred.
+                let barred = gnb.is_none_or(|g| !g.is_up());
+                if slot.ue.state() == MmState::Registered && !slot.ue.is_connected() && !barred {
                     self.ue_takes(now, id, ue::Input::Command(Command::ServiceRequest), out);
                 }
             }

@@ -396,6 +396,38 @@ fn of_several_none_is_judged_while_none_of_the_others_answers() {
 }
 
 #[test]
+fn of_processes_on_one_host_none_is_judged_while_two_are_silent() {
+    let names = [CPF, Discriminator(3), Discriminator(4), Discriminator(5)];
+    for (one_host, verdicts_of_two) in [(false, 2), (true, 0)] {
+        let mut detector = Detector::new(CTA, Incarnation(1), &KEY, timing());
+        detector.set_one_host(one_host);
+        let mut processes = names.map(|name| Reflector::new(name, FIRST, &KEY));
+        names.iter().for_each(|name| detector.watch_among(at(0), *name));
+        let (mut now, mut out) = (at(0), Outbox::default());
+        let mut run = |time, runs: &[Discriminator]| {
+            let end = now + time;
+            while now < end {
+                now = now + ms(1);
+                detector.handle(now, Input::Tick, &mut out);
+                for (to, probe) in std::mem::take(&mut out.probes) {
+                    let of = names.iter().position(|name| *name == to).filter(|_| runs.contains(&to));
+                    if let Some(reflected) = of.and_then(|of| processes[of].handle(&probe)) {
+                        detector.handle(now, Input::Datagram(&reflected.answer), &mut out);
+                    }
+                }
+            }
+            std::mem::take(&mut out.changes).into_iter().filter(|(_, change)| *change == DEAD).count()
+        };
+        assert_eq!(run(ms(200), &names), 0);
+        assert_eq!(run(ms(500), &names[2..]), verdicts_of_two, "on one host: {one_host}");
+        if one_host {
+            assert_eq!(run(ms(200), &names), 0);
+            assert_eq!(run(timing().detection_max(), &names[1..]), 1, "one alone is found as before");
+        }
+    }
+}
+
+#[test]
 fn verdicts_are_per_process_and_a_process_that_left_gets_none() {
     let mut world = World::quiet();
     let third = Discriminator(3);

@@ -146,6 +146,27 @@ fn downlink_data_pages_a_restored_ue() {
     }
 }
 
+#[test] // TS 23.502 §4.2.3.3: packets come for a UE that does not answer, and the core is stopped while it pages it
+fn a_ue_that_is_paged_when_the_core_stops_is_kept() {
+    for cpfs in [0, 2] {
+        let (mut net, ues) = with_sessions(3, cpfs);
+        let ue = ues[0];
+        let session = net.ue_ref(ue).sessions().next().expect("its session").id;
+        net.leave_coverage(ue);
+        net.downlink(ue, session);
+        net.settle(SECOND / 10);
+        let pages = |e: &CoreEvent| matches!(e, CoreEvent::Completed { procedure: Procedure::Paging, .. });
+        assert!(
+            !core_events(&net).any(pages)
+                && !net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Paged))
+        );
+        let restored = net.restart_core_in_order();
+        assert_eq!((restored.ues, restored.doubtful), (ues.len(), 0), "{cpfs}");
+        net.settle(SECOND / 10);
+        assert_eq!(net.cta().registered(), ues.len());
+    }
+}
+
 #[test] // TS 24.501 §5.5.1.3: a registration update of a restored UE
 fn restored_ues_register_periodically() {
     let (mut net, ues) = with_sessions(3, 0);

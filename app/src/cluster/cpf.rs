@@ -36,9 +36,9 @@ use crate::log_limiter::LogLimiter;
 
 /// How long to look for the next message before blocking, as the control thread does.
 const SPIN: Duration = Duration::from_micros(50);
-/// Between two attempts to connect to a CTA.
+/// The longest time between two attempts to connect to a CTA.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
-/// The same for a member, whose UEs wait.
+/// The shortest time, and the time for a member, whose UEs wait.
 const RECONNECT_SOON: Duration = Duration::from_millis(10);
 /// How long an attempt may take before the next CTA is tried, if there is one.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(500);
@@ -344,9 +344,15 @@ impl CpfProcess {
         self.cta.attempted = Some(now);
     }
 
+    /// The time until the next attempt: short at first, because a CTA that starts at the same time is there in a moment.
+    fn pause(&self, now: Instant) -> Duration {
+        let failing = self.cta.failing.map_or(Duration::ZERO, |since| now.since(since));
+        (failing / 4).clamp(RECONNECT_SOON, RECONNECT_AFTER)
+    }
+
     /// Etcd names no primary yet.
     fn no_cta_known(&mut self, now: Instant, since: Instant) {
-        self.cta.attempt_at = now + RECONNECT_AFTER;
+        self.cta.attempt_at = now + self.pause(now);
         // If etcd does not answer at all, another line says so.
         let answers = self.discovery.as_ref().is_some_and(|d| d.listed.is_some());
         let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -508,7 +514,7 @@ impl CpfProcess {
             self.links.close(link);
         }
         self.cta.attempted = None;
-        self.cta.attempt_at = now + RECONNECT_AFTER;
+        self.cta.attempt_at = now + self.pause(now);
         self.run += 1;
         self.out = CpfOutbox::default();
     }

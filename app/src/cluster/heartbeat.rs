@@ -98,6 +98,11 @@ impl HeartbeatMonitor {
         Ok(Self { socket, detector, places, declared_lost, out })
     }
 
+    /// All members run on this host, as in a unit.
+    pub(super) fn set_one_host(&mut self) {
+        self.detector.set_one_host(true);
+    }
+
     /// Sets the interval and the detection time.
     pub(super) fn set_timing(&mut self, timing: Timing) {
         self.detector.set_timing(timing);
@@ -198,6 +203,8 @@ pub(super) struct HeartbeatResponder {
     identity: Arc<Mutex<Identity>>,
     replaced: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
+    /// Wakes the thread when it is to end: a datagram to itself.
+    wakes: UdpSocket,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -206,6 +213,7 @@ impl HeartbeatResponder {
     pub(super) fn start(at: SocketAddr) -> std::io::Result<Self> {
         let socket = UdpSocket::bind(at)?;
         socket.set_read_timeout(Some(STOP_CHECKED_EVERY))?;
+        let wakes = socket.try_clone()?;
         let identity: Arc<Mutex<Identity>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
         let replaced = Arc::new(AtomicBool::new(false));
@@ -224,7 +232,7 @@ impl HeartbeatResponder {
             }
         };
         let thread = Some(std::thread::Builder::new().name("heartbeat".into()).spawn(answer)?);
-        Ok(Self { identity, replaced, stop, thread })
+        Ok(Self { identity, replaced, stop, wakes, thread })
     }
 
     /// Sets the member that it answers for, and the key; `None`: it answers nothing.
@@ -256,6 +264,8 @@ impl Identity {
 impl Drop for HeartbeatResponder {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
+        // One that is not woken looks by itself before long.
+        let _ = self.wakes.local_addr().and_then(|at| self.wakes.send_to(&[0], at));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -208,8 +208,11 @@ impl Pool {
     ) -> Result<Self, String> {
         let ip = links.local_addr().map_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), |at| at.ip());
         let key = HeartbeatKey(entropy.octets());
-        let monitor = HeartbeatMonitor::open(SocketAddr::new(ip, 0), &key.0, cluster.heartbeat)
+        let mut monitor = HeartbeatMonitor::open(SocketAddr::new(ip, 0), &key.0, cluster.heartbeat)
             .map_err(|e| format!("cluster.listen: heartbeats cannot be sent from {ip}: {e}"))?;
+        if cluster.host().is_some() {
+            monitor.set_one_host();
+        }
         let mut pool = Self {
             links,
             events: Events::default(),

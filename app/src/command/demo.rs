@@ -4,6 +4,7 @@ mod commute;
 mod open;
 mod sleepers;
 mod survive;
+mod unit_chaos;
 mod veil;
 
 use std::io::Write as _;
@@ -26,9 +27,15 @@ pub(crate) struct Options {
     /// What the UEs do.
     #[arg(long, default_value = "first-light")]
     scenario: Which,
-    /// Duration of the scenarios city and commute in seconds.
+    /// Duration of the scenarios city, commute and unit-chaos in seconds.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
+    /// Seed of the faults in the scenario unit-chaos.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write what happens to UEs and gNBs in the scenario unit-chaos to this file, for tests/chaos/histories.awk.
+    #[arg(long, value_name = "FILE")]
+    histories: Option<PathBuf>,
     /// Number of UEs, which all start at once, 1 to 5000 (default: 100, in commute 24); the city has its own number. In sleepers: of idle UEs, up to
     /// 16000000 (default: 1000000).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
@@ -85,6 +92,8 @@ enum Which {
     City,
     /// UEs send, receive and move while each process of a unit is killed in turn (docs/unit.md).
     Survive,
+    /// UEs send, move, come and go while processes of a unit are killed and frozen and lose their links at random (`./x chaos unit`).
+    UnitChaos,
     /// A million registered UEs that are idle, in memory that does not hold them as they are; active UEs beside them (docs/memory.md).
     Sleepers,
     /// Users of two brokers move among three operators without a contract (docs/open.md).
@@ -111,6 +120,7 @@ pub(crate) fn run(options: &Options) -> Done {
         Which::Open => return open::run(options),
         Which::Veil => return veil::run(options),
         Which::Survive => return survive::run(options),
+        Which::UnitChaos => return unit_chaos::run(options),
         Which::Commute => return commute::run(options),
         Which::Sleepers => return sleepers::run(options),
         Which::FirstLight | Which::City => {}

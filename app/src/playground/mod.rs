@@ -280,8 +280,8 @@ impl Playground {
         self.core.id()
     }
 
-    /// Stops the core in order, as `systemctl restart` does, and starts it again. Errors: one sentence.
-    pub(crate) fn restart_core(&mut self, wish: &Wish) -> Result<(), String> {
+    /// Stops the core in order, as `systemctl restart` does, and starts it again. Returns when it had stopped. Errors: one sentence.
+    pub(crate) fn restart_core(&mut self, wish: &Wish) -> Result<Instant, String> {
         let cannot = |e| format!("the core cannot be stopped: {e}");
         let pid = Pid::from_child(&self.core);
         kill_process(pid, Signal::TERM).map_err(|e| format!("the core cannot be stopped: {e}"))?;
@@ -289,8 +289,9 @@ impl Playground {
         if !status.success() {
             return Err(format!("the core ended with {status}: {}", self.log()));
         }
+        let stopped = Instant::now();
         self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
-        Ok(())
+        Ok(stopped)
     }
 
     /// The core's log.

@@ -41,14 +41,20 @@ pub(super) struct About {
 impl Checkpoint {
     /// The checkpoint of a UE; `None` while a procedure runs, which cannot be encoded.
     pub fn of(ue: &UeContext) -> Option<Self> {
-        if !ue.is_idle() {
-            return None;
-        }
+        ue.is_idle().then(|| Self::written(ue))
+    }
+
+    /// What a restart of the core needs of a UE, to be read by [`UeContext::restarted`]; `None` while a procedure other than paging runs.
+    pub fn for_restart(ue: &UeContext) -> Option<Self> {
+        ue.can_be_restarted().then(|| Self::written(ue))
+    }
+
+    fn written(ue: &UeContext) -> Self {
         let capability = ue.amf.radio.capability.as_ref().map_or(0, |c| c.len());
         let room = UE + SESSION * ue.sessions.len() + capability;
         let flat = Writer::frame(Form::Checkpoint, VERSION, room, ue);
         let about = About { ue: ue.id, clock: ue.clock, terms: ue.terms };
-        Some(Self { flat, about })
+        Self { flat, about }
     }
 
     /// Takes a checkpoint from its octets: only the frame and the header are decoded.

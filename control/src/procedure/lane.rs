@@ -116,6 +116,11 @@ impl Lanes {
         self.0.is_empty()
     }
 
+    /// Whether no procedure runs but paging, which changes nothing of the UE and begins again when it is needed.
+    pub(crate) fn idle_or_paging(&self) -> bool {
+        self.0.iter().all(|o| o.procedure == Procedure::Paging)
+    }
+
     /// Whether no procedure runs on another lane.
     pub(crate) fn no_other_lane_runs(&self, lane: Lane) -> bool {
         self.0.iter().all(|o| o.lane == lane)

@@ -123,6 +123,11 @@ impl UeContext {
         self.lanes.idle() && self.amf.mobility.predicted.is_none()
     }
 
+    /// Whether a restart of the core can go on from it: no procedure runs but paging.
+    pub(crate) fn can_be_restarted(&self) -> bool {
+        self.lanes.idle_or_paging() && self.amf.mobility.predicted.is_none()
+    }
+
     /// Whether its stored form has all of it: what only running procedures need is not stored.
     pub(crate) fn is_complete_at_rest(&self) -> bool {
         self.is_idle()

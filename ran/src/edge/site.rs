@@ -17,10 +17,13 @@ const SCTP_PORTS_FROM: u16 = 61_000;
 const STREAMS: u16 = 32;
 /// Receive buffer: one second of voice of a thousand UEs.
 const RECEIVE_BUFFER_OCTETS: usize = 16 << 20;
-/// How long a gNB waits before it connects again.
-const RECONNECT: Duration = Duration::from_secs(1);
+/// How long a gNB waits before it connects again: at first, then twice as long each time, up to the longer time. An AMF that restarts is back within
+/// tenths of a second.
+const RECONNECT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// How long one of several endpoints may take to answer before the next is tried.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an endpoint that has served may take at first to answer again: INIT would be repeated after a second (RFC 9260 §16, RTO.Initial).
+const PATIENCE_AT_FIRST: Duration = Duration::from_millis(40);
 /// Endpoints that a gNB stores (maxnoofTNLAssociations, TS 38.413 §9.2.6.7).
 const ENDPOINTS_MAX: usize = 32;
 
@@ -63,6 +66,8 @@ pub(super) struct Site {
     next: usize,
     /// When to connect again, the serving and the further association.
     reconnect: (Instant, Instant),
+    /// Attempts to set up the serving association since one was up; `None`: none has been up yet.
+    attempts: Option<u32>,
     /// While the serving association is being shut down: the messages to be sent after it has ended.
     leaving: Option<Vec<(u16, Vec<u8>)>>,
     /// Messages that were unacknowledged when the serving association ended.
@@ -106,6 +111,7 @@ impl Site {
             announced: None,
             next: 0,
             reconnect: (now, now),
+            attempts: None,
             leaving: None,
             unacknowledged: Vec::new(),
             unflushed: false,
@@ -127,7 +133,10 @@ impl Site {
         let agreed = self.fastwire && adaptation == Some(fast::DIGEST);
         let syntax = if agreed { TransferSyntax::Fastwire } else { TransferSyntax::Per };
         let line = match role {
-            Role::Serving => &mut self.serving,
+            Role::Serving => {
+                self.attempts = Some(0);
+                &mut self.serving
+            }
             Role::Further => &mut self.further,
         };
         line.as_mut().into_iter().for_each(|l| (l.up, l.syntax) = (true, syntax));
@@ -162,13 +171,19 @@ impl Site {
         if lost.is_some_and(|l| !l.up) {
             self.try_next();
         }
-        self.reconnect.0 = now + RECONNECT;
+        self.reconnect.0 = now + self.pause();
+    }
+
+    /// The pause before the next attempt to set up the serving association.
+    fn pause(&self) -> Duration {
+        let (first, longest) = RECONNECT;
+        self.attempts.map_or(longest, |n| first.saturating_mul(1 << n.min(16)).min(longest))
     }
 
     /// The further association is lost; it is set up again.
     pub(super) fn further_down(&mut self, now: Instant) {
         self.further = None;
-        self.reconnect.1 = now + RECONNECT;
+        self.reconnect.1 = now + RECONNECT.1;
     }
 
     /// The AMF has a further endpoint.
@@ -227,18 +242,19 @@ impl Site {
             self.transport.abort(now, stuck.association);
         }
         if self.serving.is_none() && self.reconnect.0 <= now {
+            self.attempts = self.attempts.map(|n| n.saturating_add(1));
             let tried = self.open_to(now, self.next);
             self.serving = tried.as_ref().ok().copied();
             if let Err(refusal) = tried {
                 self.try_next();
-                self.reconnect.0 = now + RECONNECT;
+                self.reconnect.0 = now + self.pause();
                 return Err(refusal);
             }
         }
         if let Some(endpoint) = self.missing()
             && self.reconnect.1 <= now
         {
-            self.reconnect.1 = now + RECONNECT;
+            self.reconnect.1 = now + RECONNECT.1;
             self.further = self.open_to(now, endpoint).ok();
         }
         Ok(())
@@ -249,10 +265,12 @@ impl Site {
         self.announced.filter(|_| self.further.is_none() && self.serving.is_some_and(|l| l.up))
     }
 
-    /// When the next endpoint is tried instead of a silent one.
+    /// When the next endpoint is tried instead of a silent one, or the same one again if it has served.
     fn patience_ends(&self) -> Option<Instant> {
-        let waiting = self.serving.filter(|l| !l.up && self.endpoints.len() > 1)?;
-        Some(waiting.since + PATIENCE)
+        let waiting =
+            self.serving.filter(|l| !l.up && (self.endpoints.len() > 1 || self.attempts.is_some()))?;
+        let grown = |n: u32| PATIENCE_AT_FIRST.saturating_mul(1 << n.saturating_sub(1).min(16)).min(PATIENCE);
+        Some(waiting.since + self.attempts.map_or(PATIENCE, grown))
     }
 
     fn open_to(&mut self, now: Instant, endpoint: usize) -> Result<Line, Refusal> {

@@ -107,11 +107,28 @@ impl World {
         }
     }
 
-    fn play(mut self) -> (Vec<Report>, Network, Duration) {
+    fn start(&mut self) {
         let mut out = Outbox::new();
         self.player.start(self.now, &mut out);
         self.take(out);
         self.arrive();
+    }
+
+    /// Plays up to this time.
+    fn until(&mut self, end: Instant) {
+        while let Some(at) = self.player.next_deadline().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.input(Input::Tick);
+        }
+        self.now = end;
+    }
+
+    fn play(mut self) -> (Vec<Report>, Network, Duration) {
+        self.start();
+        self.end()
+    }
+
+    fn end(mut self) -> (Vec<Report>, Network, Duration) {
         while !self.player.is_done() {
             self.now = self.now.max(self.player.next_deadline().expect("something is due"));
             self.input(Input::Tick);
@@ -133,6 +150,21 @@ fn all_steps_by_many_ues_at_once() {
         assert_eq!(report.steps[step].latency.count(), 20, "{step}");
     }
     assert_eq!(took, Duration::from_secs(2));
+}
+
+#[test] // TS 24.501 §5.6.1.7: in a barred cell, whose gNB has no N2, a UE does not use up its attempts, after which it would wait for T3525
+fn a_ue_with_packets_waits_while_its_gnb_has_no_n2() {
+    let mut world = World::new(
+        r#"{"ues": 1, "patience-s": 5, "steps": ["register", {"session": {"dnn": "internet"}},
+        {"stream": {"to": "10.45.0.1:5001", "interval-ms": 50}}, {"wait": 3}, "stop-stream", {"ping": "10.45.0.1"}, "deregister"]}"#,
+    );
+    world.start();
+    world.until(NOW + Duration::from_millis(500));
+    world.input(Input::AssociationDown(GnbId(0)));
+    world.until(NOW + Duration::from_millis(1500));
+    world.input(Input::AssociationUp(GnbId(0), 8, TransferSyntax::Per));
+    let (reports, network, _) = world.end();
+    assert_eq!((reports[0].completed, network.pings), (1, 1), "{}", reports[0].json());
 }
 
 #[test] // TS 23.501 §5.8.2.2.3: a session with IPv6 is up when its prefix is known

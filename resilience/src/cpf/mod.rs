@@ -122,6 +122,14 @@ impl Cpf {
         }
     }
 
+    /// A UE's state for a restart of the core, if no procedure of it runs but paging.
+    pub(crate) fn state_for_restart(&self, ue: UeId) -> Option<Checkpoint> {
+        match self.shard.is_at_rest(ue) {
+            true => Checkpoint::of(&*self.shard.checkpoint(ue)?),
+            false => Checkpoint::for_restart(self.shard.context(ue)?),
+        }
+    }
+
     /// Restores a UE's context.
     pub(crate) fn restore(&mut self, state: Box<UeContext>) {
         self.shard.restore(state);

@@ -209,7 +209,7 @@ impl ReplicatedCpf {
             None => self.served.keys().copied().collect(),
         };
         for ue in ues {
-            match (self.served.get(&ue), self.cpf.checkpoint(ue)) {
+            match (self.served.get(&ue), self.cpf.state_for_restart(ue)) {
                 (Some(served), Some(state)) => {
                     out.up.push(CpfReport::Stored { term: served.term, state: state.octets().into() });
                 }

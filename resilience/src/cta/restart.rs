@@ -192,7 +192,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         StoredAmf { plmn, amf_id: amf_id.octets(), tmsi_key: self.slots.tmsi_key(), upfs }
     }
 
-    /// Stores UEs: all, or those that have changed since the last time. UEs with a running procedure are left out; a CPF of a region sends them.
+    /// Stores UEs: all, or those that have changed since the last time. UEs with a running procedure other than paging are left out; a CPF of a region sends them.
     pub(super) fn store_ues(&mut self, all: bool, out: &mut Outbox) {
         match &mut self.service {
             Service::Region(cpfs) => {
@@ -205,7 +205,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     None => cpf.ue_ids().collect(),
                 };
                 for ue in ues {
-                    if let Some(state) = cpf.checkpoint(ue) {
+                    if let Some(state) = cpf.state_for_restart(ue) {
                         out.stored.extend(stored(self.slots.stored(ue), &state, true));
                     } else if self.slots.holds(ue)
                         && let Some(unstored) = &mut self.unstored

@@ -133,6 +133,8 @@ pub struct Detector {
     key: Hmac,
     timing: Timing,
     peers: BTreeMap<Discriminator, Peer>,
+    /// All peers run on this host.
+    one_host: bool,
     counters: Counters,
 }
 
@@ -140,7 +142,13 @@ impl Detector {
     /// Of a process, under the cluster's key. A process that restarts must come with a later incarnation.
     pub fn new(me: Discriminator, incarnation: Incarnation, key: &[u8; 32], timing: Timing) -> Self {
         let (key, counters) = (Hmac::new(key), Counters::default());
-        Self { me, incarnation, key, timing, peers: BTreeMap::new(), counters }
+        Self { me, incarnation, key, timing, peers: BTreeMap::new(), one_host: false, counters }
+    }
+
+    /// All peers run on this host, where another process sees their ends. Several of them that are silent at the same time are not declared failed: the
+    /// host is held up, and would lose two processes that replace each other.
+    pub fn set_one_host(&mut self, one_host: bool) {
+        self.one_host = one_host;
     }
 
     /// Asks and judges by this from the next probe of each peer on.
@@ -194,11 +202,13 @@ impl Detector {
             Input::Tick => {
                 let others_answer =
                     self.peers.values().any(|peer| peer.among && peer.answers(now, self.timing));
+                let silent = self.peers.values().filter(|peer| peer.is_silent(now, self.timing)).count();
+                let held_up = self.one_host && silent > 1;
                 for (of, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.next <= now) {
                     if now.since(peer.next) >= self.timing.interval {
                         self.counters.late += 1;
                     }
-                    let put_off = peer.among && !others_answer;
+                    let put_off = held_up || peer.among && !others_answer;
                     peer.judge(*of, self.timing, put_off, &mut self.counters, out);
                     peer.ask(now, self.timing);
                     self.counters.probes += 1;
@@ -261,6 +271,11 @@ impl Peer {
         let just_asked = now.since(self.sent_at) < timing.interval / 4;
         let up = matches!(self.view.state, PeerState::Up | PeerState::Suspect);
         up && self.unanswered <= u8::from(just_asked)
+    }
+
+    /// Whether it has answered before, and not lately.
+    fn is_silent(&self, now: Instant, timing: Timing) -> bool {
+        matches!(self.view.state, PeerState::Up | PeerState::Suspect) && !self.answers(now, timing)
     }
 
     /// An interval has passed since the last probe.

@@ -1,6 +1,8 @@
 //! `whimbrel demo --scenario survive`: UEs send, receive and move while each process of a unit is killed in turn, and replaced.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -10,7 +12,7 @@ pub(super) use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
 use whimbrel_nas::ie::RegistrationKind;
-use whimbrel_ran::cells::GnbId;
+use whimbrel_ran::cells::{Cells, GnbId};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::Group;
@@ -31,11 +33,13 @@ const AT_REST: (&str, &str) = ("at_rest.yaml", include_str!("at_rest.yaml"));
 /// UEs whose every packet counts, of the group that is called so.
 const COUNTERS: (&str, u32) = ("counters", 3);
 /// Packets that a thread of the UPF may have read and not yet sent when it is killed: a burst.
-const IN_HAND_MAX: u64 = 32;
+pub(super) const IN_HAND_MAX: u64 = 32;
 /// How long the UEs have to register before the first process is killed.
-const SETTLE: Duration = Duration::from_secs(3);
+pub(super) const SETTLE: Duration = Duration::from_secs(3);
 /// How long UEs are watched after a kill at least; the unit is complete again before.
 const WATCHED: Duration = Duration::from_secs(2);
+/// How long UEs may take to be served after a restart.
+const SERVED_WITHIN: Duration = Duration::from_secs(15);
 /// How long the unit may take to be complete, at the start and after each kill.
 const COMPLETE_WITHIN: Duration = Duration::from_secs(20);
 /// How long the replacement of all functions may take.
@@ -97,37 +101,111 @@ struct Outcome {
     registrations: u64,
     sessions: u64,
     associations: u64,
+    /// The steps of a restart of all, with the times from its begin.
+    legs: Vec<(&'static str, Duration)>,
 }
 
 /// What the UEs and gNBs report.
 #[derive(Default)]
-struct Noticed {
-    /// Initial registrations of UEs that had registered before.
+pub(super) struct Noticed {
+    /// Initial registrations of UEs that had registered before and have not deregistered since.
     registrations: u64,
     /// Sessions that ended although no UE asked for it.
     sessions: u64,
     /// NG Setups of gNBs that had been set up before: their association had ended.
     associations: u64,
     registered: BTreeMap<UeId, u32>,
+    /// Of these sessions, those of UEs that may be about to deregister.
+    released_of: BTreeMap<UeId, u64>,
     set_up: BTreeMap<GnbId, u32>,
+    /// When a gNB released its UEs first since this was cleared, the last gNB was set up, and the first and the last UE were served.
+    released: Option<Instant>,
+    up: Option<Instant>,
+    served: Option<(Instant, Instant)>,
+    served_ues: BTreeSet<UeId>,
+}
+
+impl Noticed {
+    /// Forgets the steps of an earlier restart.
+    fn begin_legs(&mut self) {
+        (self.released, self.up, self.served) = (None, None, None);
+        self.served_ues.clear();
+    }
+
+    /// The steps of a restart that began at this time and in which the core had stopped at that time; those that have been seen.
+    fn legs(&self, begun: Instant, stopped: Instant) -> Vec<(&'static str, Duration)> {
+        let all = [
+            ("gNBs lose their associations", self.released),
+            ("the unit has stopped", Some(stopped)),
+            ("all gNBs are set up again", self.up),
+            ("the first UE is served", self.served.map(|(first, _)| first)),
+            ("the last UE is served", self.served.map(|(_, last)| last)),
+        ];
+        all.into_iter().filter_map(|(what, at)| Some((what, at?.saturating_duration_since(begun)))).collect()
+    }
 }
 
 struct Observer<'a> {
     noticed: &'a Mutex<Noticed>,
     over: &'a Mutex<bool>,
+    history: Option<History>,
+}
+
+/// The file of what happened to gNBs and UEs and what they hold after it, in the lines of `whimbrel ran -v`.
+struct History {
+    file: BufWriter<File>,
+    /// The names of UEs, by their numbers.
+    names: Vec<String>,
+    /// Why not everything was written.
+    failed: Option<std::io::Error>,
+}
+
+impl History {
+    fn of(path: &Path, names: Vec<String>) -> Result<Self, String> {
+        let file = File::create(path).map_err(|e| format!("{} cannot be written: {e}", path.display()))?;
+        Ok(Self { file: BufWriter::new(file), names, failed: None })
+    }
+
+    fn line(&mut self, of: std::fmt::Arguments<'_>, what: std::fmt::Arguments<'_>) {
+        if self.failed.is_none() {
+            self.failed = writeln!(self.file, "{of}: {what}").err();
+        }
+    }
+
+    fn ue(&mut self, ue: UeId, what: std::fmt::Arguments<'_>) {
+        let name = self.names.get(ue.0 as usize).cloned().unwrap_or_default();
+        self.line(format_args!("{name}"), what);
+    }
+
+    /// Errors: not everything was written.
+    fn end(mut self) -> Result<(), String> {
+        let written = self.failed.take().map_or_else(|| self.file.flush(), Err);
+        written.map_err(|e| format!("the histories of UEs cannot be written: {e}"))
+    }
 }
 
 impl Watch for Observer<'_> {
     fn gnb(&mut self, gnb: GnbId, event: &gnb::Event) {
+        if let Some(history) = &mut self.history {
+            history.line(format_args!("gNB {}", gnb.0), format_args!("{event:?}"));
+        }
         if let gnb::Event::SetUp { .. } = event {
             let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
             let times = noticed.set_up.entry(gnb).or_default();
             *times += 1;
             noticed.associations += u64::from(*times > 1);
+            noticed.up = Some(Instant::now());
+        }
+        if let gnb::Event::ContextReleased(..) = event {
+            let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
+            noticed.released.get_or_insert_with(Instant::now);
         }
     }
 
     fn ue(&mut self, ue: UeId, event: &ue::Event) {
+        if let Some(history) = &mut self.history {
+            history.ue(ue, format_args!("{event:?}"));
+        }
         let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             ue::Event::Registered { kind: RegistrationKind::Initial, .. } => {
@@ -137,8 +215,32 @@ impl Watch for Observer<'_> {
                     noticed.registrations += 1;
                 }
             }
-            ue::Event::SessionReleased { since: None, .. } => noticed.sessions += 1,
+            // Its sessions end with it.
+            ue::Event::Deregistered { since: Some(_), .. } => {
+                noticed.registered.remove(&ue);
+                noticed.sessions -= noticed.released_of.remove(&ue).unwrap_or(0);
+                return;
+            }
+            ue::Event::SessionReleased { since: None, .. } => {
+                *noticed.released_of.entry(ue).or_default() += 1;
+                noticed.sessions += 1;
+                return;
+            }
+            ue::Event::ServiceAccepted { .. } => {
+                let now = Instant::now();
+                noticed.served_ues.insert(ue);
+                noticed.served = Some((noticed.served.map_or(now, |(first, _)| first), now));
+            }
             _ => {}
+        }
+        noticed.released_of.remove(&ue);
+    }
+
+    fn stands(&mut self, ue: UeId, cells: &Cells) {
+        if let Some(history) = &mut self.history
+            && let Some(holds) = cells.holds(ue)
+        {
+            history.ue(ue, format_args!("{holds}"));
         }
     }
 
@@ -175,7 +277,12 @@ pub(super) fn run(options: &Options) -> Done {
         wish.ues, wish.gnbs
     ))?;
     let upgrade_to = options.upgrade_to.as_deref();
-    let mut play = |scenario, blows| play(&mut playground, &wish, &servers, (scenario, blows), upgrade_to);
+    let mut play = |scenario, blows: &[Blow]| {
+        let deals = |playground: &mut Playground, gaps: &Gaps, noticed: &Mutex<Noticed>| {
+            deal(blows, playground, &wish, (&directory, upgrade_to), gaps, noticed)
+        };
+        play(&mut playground, &wish, &servers, scenario, None, deals)
+    };
     let played = play(MOVING, &BLOWS).and_then(|moving| Ok([moving, play(AT_REST, &[Blow::Restart])?]));
     let log = playground.log();
     let [(mut outcomes, moving), (restart, at_rest)] = played.map_err(|e| format!("{e}\n{log}"))?;
@@ -197,7 +304,11 @@ pub(super) fn run(options: &Options) -> Done {
         .iter()
         .map(|o| {
             let lost: u64 = o.arrivals.iter().map(|a| a.lost).sum();
-            lost.saturating_sub(if matches!(o.blow, Blow::Upf | Blow::UpfHangs) { IN_HAND_MAX } else { 0 })
+            lost.saturating_sub(match o.blow {
+                Blow::Upf | Blow::UpfHangs => IN_HAND_MAX,
+                Blow::Restart => u64::MAX, // no gNB takes packets without N2
+                _ => 0,
+            })
         })
         .sum();
     let (doubled, reordered) = (all(|a| a.duplicated), all(|a| a.reordered));
@@ -210,14 +321,15 @@ pub(super) fn run(options: &Options) -> Done {
     stopped
 }
 
-/// UEs do what a scenario says, while this is done to the unit.
-fn play(
+/// UEs do what a scenario says, while this is done to the unit. `history`: the file of what they notice.
+pub(super) fn play<T: Send>(
     playground: &mut Playground,
     wish: &Wish,
     servers: &Servers,
-    (scenario, blows): ((&str, &str), &[Blow]),
-    upgrade_to: Option<&Path>,
-) -> Result<(Vec<Outcome>, Report), String> {
+    scenario: (&str, &str),
+    history: Option<&Path>,
+    does: impl FnOnce(&mut Playground, &Gaps, &Mutex<Noticed>) -> Result<T, String> + Send,
+) -> Result<(T, Report), String> {
     let (name, text) = scenario;
     let read = crate::command::ran::scenario::parse(text);
     let mut scenario = read.map_err(|(at, what)| format!("{name}:{at}: {what}"))?;
@@ -250,20 +362,23 @@ fn play(
     // UEs of an earlier scenario have stopped.
     servers.forget_streams();
     let gaps = servers.gaps();
-    let directory = playground.unit_directory();
-    let (outcomes, reports) = std::thread::scope(|scope| {
-        let dealt = scope.spawn(|| {
-            let outcomes = deal(blows, playground, wish, (&directory, upgrade_to), &gaps, &noticed);
+    let names = || config.ues.iter().map(|ue| ue.supi.to_string()).collect();
+    let history = history.map(|path| History::of(path, names())).transpose()?;
+    let (done, reports) = std::thread::scope(|scope| {
+        let doing = scope.spawn(|| {
+            let done = does(playground, &gaps, &noticed);
             *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            outcomes
+            done
         });
-        let mut observer = Observer { noticed: &noticed, over: &over };
+        let mut observer = Observer { noticed: &noticed, over: &over, history };
         let reports = edge::run(&config, &mut observer);
-        (dealt.join().unwrap_or_else(|_| Err("the demonstration ended in a panic".into())), reports)
+        let written = observer.history.take().map_or(Ok(()), History::end);
+        let done = doing.join().unwrap_or_else(|_| Err("the demonstration ended in a panic".into()));
+        (done, written.and(reports.map_err(|e| e.to_string())))
     });
-    let (outcomes, reports) = (outcomes?, reports.map_err(|e| e.to_string())?);
+    let (done, reports) = (done?, reports?);
     let report = reports.into_iter().next().ok_or("no UE arrived")?;
-    Ok((outcomes, report))
+    Ok((done, report))
 }
 
 fn show(outcomes: &[Outcome], reports: &[&Report]) -> Done {
@@ -299,6 +414,11 @@ fn show(outcomes: &[Outcome], reports: &[&Report]) -> Done {
         "associations ended",
     ];
     print(&table(&heads, &rows))?;
+    for outcome in outcomes.iter().filter(|o| !o.legs.is_empty()) {
+        let legs: Vec<String> =
+            outcome.legs.iter().map(|(what, at)| format!("{what} after {} ms", at.as_millis())).collect();
+        print(&format!("{}: {}\n", outcome.blow.name(), legs.join(", ")))?;
+    }
     for failure in reports.iter().flat_map(|r| &r.failures).take(10) {
         print(&format!("failed: {} at step {}: {}\n", failure.supi, failure.step, failure.reason))?;
     }
@@ -326,7 +446,7 @@ fn show(outcomes: &[Outcome], reports: &[&Report]) -> Done {
 }
 
 /// A figure of uplink and downlink.
-fn both(arrivals: &[Arrivals; 2], of: impl Fn(&Arrivals) -> u64) -> String {
+pub(super) fn both(arrivals: &[Arrivals; 2], of: impl Fn(&Arrivals) -> u64) -> String {
     let [up, down] = arrivals;
     format!("{} / {}", of(up), of(down))
 }
@@ -346,13 +466,14 @@ fn deal(
         let before = seen(noticed);
         gaps.longest();
         let arrived = gaps.fast_arrivals();
+        noticed.lock().unwrap_or_else(PoisonError::into_inner).begin_legs();
         let begun = Instant::now();
-        let mut killed = None;
+        let (mut killed, mut stopped) = (None, None);
         match blow {
             Blow::Cpf => killed = signal(directory, Signal::KILL, |f| f.name.starts_with("cpf-"))?,
             Blow::CpfHangs => killed = signal(directory, Signal::STOP, |f| f.name.starts_with("cpf-"))?,
             Blow::UpfHangs => killed = signal(directory, Signal::STOP, |f| f.name == "upf")?,
-            Blow::Restart => playground.restart_core(wish)?,
+            Blow::Restart => stopped = Some(playground.restart_core(wish)?),
             Blow::Upf => killed = signal(directory, Signal::KILL, |f| f.name == "upf")?,
             Blow::Primary => killed = signal(directory, Signal::KILL, |f| f.state == "primary")?,
             Blow::Hang => killed = signal(directory, Signal::STOP, |f| f.state == "primary")?,
@@ -367,19 +488,48 @@ fn deal(
         }
         await_complete(playground, killed)?;
         let complete = begun.elapsed();
+        if blow == Blow::Restart {
+            await_served(noticed, wish.ues as usize)?;
+        }
         std::thread::sleep(WATCHED.saturating_sub(begun.elapsed()).max(Duration::from_millis(500)));
         let longest = gaps.longest();
         let now = gaps.fast_arrivals();
         let arrivals = [0, 1].map(|n: usize| now[n].since(arrived[n]));
         let after = seen(noticed);
-        let [registrations, sessions, associations] = [0, 1, 2].map(|n: usize| after[n] - before[n]);
-        outcomes.push(Outcome { blow, longest, arrivals, complete, registrations, sessions, associations });
+        let [registrations, sessions, associations] =
+            [0, 1, 2].map(|n: usize| after[n].saturating_sub(before[n]));
+        let legs = stopped
+            .map(|stopped| noticed.lock().unwrap_or_else(PoisonError::into_inner).legs(begun, stopped));
+        let legs = legs.unwrap_or_default();
+        outcomes.push(Outcome {
+            blow,
+            longest,
+            arrivals,
+            complete,
+            registrations,
+            sessions,
+            associations,
+            legs,
+        });
     }
     Ok(outcomes)
 }
 
+/// Waits until all UEs have been served since a restart began: each of them sends. Errors: some are not in time.
+fn await_served(noticed: &Mutex<Noticed>, ues: usize) -> Done {
+    let served = || noticed.lock().unwrap_or_else(PoisonError::into_inner).served_ues.len();
+    let until = Instant::now() + SERVED_WITHIN;
+    while served() < ues {
+        if Instant::now() >= until {
+            return Err(format!("{} of {ues} UEs are served after the restart", served()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 /// Registrations and sessions of UEs, and associations of gNBs, that are none of the scenario's.
-fn seen(noticed: &Mutex<Noticed>) -> [u64; 3] {
+pub(super) fn seen(noticed: &Mutex<Noticed>) -> [u64; 3] {
     let noticed = noticed.lock().unwrap_or_else(PoisonError::into_inner);
     [noticed.registrations, noticed.sessions, noticed.associations]
 }
