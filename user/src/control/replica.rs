@@ -59,9 +59,14 @@ impl UpfCReplica {
 
     /// Looks at what has changed in the state since the last call: `out` has the changes for the pipelines.
     pub fn catch_up(&mut self, now: Instant, out: &mut Outbox) {
+        let seen = self.state.look();
+        self.follow(now, seen, out);
+    }
+
+    fn follow(&mut self, now: Instant, seen: Vec<Seen>, out: &mut Outbox) {
         let (mut places, mut recounted) = (std::mem::take(&mut self.unseated), Vec::new());
         let mut applications = false;
-        for Seen { kind, id, write, octets } in self.state.look() {
+        for Seen { kind, id, write, octets } in seen {
             match kind {
                 Kind::Node => self.follow_node(now, octets.as_deref()),
                 Kind::Application => {
@@ -169,7 +174,8 @@ impl UpfCReplica {
         if !self.state.stands() {
             return Err(StateRefusal::Configuration);
         }
-        self.catch_up(now, out);
+        let seen = self.state.look_at_all();
+        self.follow(now, seen, out);
         let Self { mut upf, state, node, applications, requests, vacated, unseated, damaged, .. } = self;
         let node = node.ok_or(StateRefusal::Damaged)?;
         if node.shards != upf.config.shards {

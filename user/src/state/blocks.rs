@@ -16,6 +16,12 @@ pub(super) const PART_OCTETS: usize = BLOCK_OCTETS - HEADER_OCTETS;
 pub(super) const FIRST_BLOCK_AT: u64 = 4096;
 /// Where it says how many blocks may have been used: twice, of which the higher counts, for a write may be torn.
 const MADE_AT: [u64; 2] = [1024, 1032];
+/// Where it says how many blocks were written or freed: what follows the records looks there first. Zero: it was never said.
+const CHANGES_AT: u64 = 1040;
+/// Where it names the blocks that were written or freed last, by the number of the change.
+const JOURNAL_AT: u64 = 2048;
+/// Names there are room for: what follows the records and is farther behind looks at all blocks.
+const JOURNAL_ENTRIES: u64 = (FIRST_BLOCK_AT - JOURNAL_AT) / 4;
 /// So many blocks are made at once, before they are needed.
 const MADE_AT_ONCE: u32 = 2048;
 /// Blocks that a record may have: the parts' numbers have 16 bits.
@@ -80,6 +86,8 @@ pub(crate) struct Full;
 
 /// The end of a record's list of blocks.
 const END: u32 = u32::MAX;
+/// The header of a block that is to be looked at again: no block has it.
+const UNSEEN: [u8; HEADER_OCTETS] = [0xff; HEADER_OCTETS];
 
 /// All records.
 pub(crate) struct Blocks {
@@ -95,6 +103,7 @@ pub(crate) struct Blocks {
     next: Vec<u32>,
     first: BTreeMap<(Kind, u32), u32>,
     writes: u64,
+    changes: u64,
 }
 
 impl Blocks {
@@ -102,6 +111,7 @@ impl Blocks {
     pub(super) fn empty(mut memory: Box<dyn StateMemory>, salt: u32) -> Self {
         MADE_AT.iter().for_each(|at| memory.write(*at, &0u64.to_le_bytes()));
         let mut it = Self::of(memory, salt);
+        it.begin_journal();
         it.make();
         it
     }
@@ -110,7 +120,27 @@ impl Blocks {
         let room = memory.octets().saturating_sub(FIRST_BLOCK_AT) / BLOCK_OCTETS as u64;
         let total = u32::try_from(room).unwrap_or(u32::MAX).min(END - 1);
         let (free, next) = (Vec::new(), Vec::new());
-        Self { memory, salt, total, made: 0, free, next, first: BTreeMap::new(), writes: 0 }
+        Self { memory, salt, total, made: 0, free, next, first: BTreeMap::new(), writes: 0, changes: 0 }
+    }
+
+    /// What follows the records from before this process looks at all blocks.
+    fn begin_journal(&mut self) {
+        let next = self.read_changes().saturating_add(JOURNAL_ENTRIES + 1);
+        self.changes = if next < u64::MAX / 2 { next } else { JOURNAL_ENTRIES + 1 };
+        self.memory.write(CHANGES_AT, &self.changes.to_le_bytes());
+    }
+
+    fn read_changes(&self) -> u64 {
+        let mut octets = [0; 8];
+        self.memory.read(CHANGES_AT, &mut octets);
+        u64::from_le_bytes(octets)
+    }
+
+    /// A block was written or freed.
+    fn changed(&mut self, block: u32) {
+        self.memory.write(journal_at(self.changes), &block.to_le_bytes());
+        self.changes += 1;
+        self.memory.write(CHANGES_AT, &self.changes.to_le_bytes());
     }
 
     /// Makes some blocks more, if the host lets them be.
@@ -152,6 +182,7 @@ impl Blocks {
             found.push(Found { kind, id, write, octets });
         }
         found.sort_unstable_by_key(|f| f.write);
+        it.begin_journal();
         for block in (0..it.made).rev().filter(|b| !taken[*b as usize]) {
             it.wipe(block);
             it.free.push(block);
@@ -259,6 +290,7 @@ impl Blocks {
         let crc = crc32c(self.salt, &octets[4..end]);
         octets[..4].copy_from_slice(&crc.to_le_bytes());
         self.memory.write(Self::at(place.block), &octets[..end]);
+        self.changed(place.block);
     }
 
     fn free_from(&mut self, first: u32) {
@@ -273,7 +305,13 @@ impl Blocks {
     /// A block is of no record any more.
     fn wipe(&mut self, block: u32) {
         self.memory.write(Self::at(block) + 4, &[0; 4]);
+        self.changed(block);
     }
+}
+
+/// Where the journal has the name of a change's block.
+const fn journal_at(change: u64) -> u64 {
+    JOURNAL_AT + change % JOURNAL_ENTRIES * 4
 }
 
 /// What has become of a record since it was looked at last.
@@ -293,12 +331,17 @@ pub(crate) struct FollowedBlocks {
     headers: Vec<[u8; HEADER_OCTETS]>,
     /// The write of each record, and its blocks.
     records: BTreeMap<(Kind, u32), (u64, Vec<u32>)>,
+    /// Blocks that name a record and are of none that is whole: its other parts may come.
+    loose: BTreeSet<u32>,
+    /// The changes that were looked at; zero: all blocks are to be looked at.
+    changes: u64,
 }
 
 impl FollowedBlocks {
     /// Of which none was looked at.
     pub(super) fn new(memory: Box<dyn StateMemory>, salt: u32) -> Self {
-        Self { blocks: Blocks::of(memory, salt), headers: Vec::new(), records: BTreeMap::new() }
+        let (headers, records, loose) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        Self { blocks: Blocks::of(memory, salt), headers, records, loose, changes: 0 }
     }
 
     /// Reads beside the blocks.
@@ -306,26 +349,94 @@ impl FollowedBlocks {
         self.blocks.memory.read(at, to);
     }
 
-    /// The records that have changed since the last call, in the order in which they were written. Only headers are read of those that have not.
+    /// The records that have changed since the last call, in the order in which they were written. Only the blocks are read that have changed,
+    /// as far as the writer's journal reaches.
     pub(crate) fn look(&mut self) -> Vec<Seen> {
-        self.blocks.made = self.blocks.read_made();
-        self.headers.resize(self.blocks.made as usize, [0; HEADER_OCTETS]);
+        let changes = self.blocks.read_changes();
+        if changes == 0 || self.changes == 0 {
+            return self.look_at_all();
+        }
+        let Some(blocks) = self.read_journal(changes) else { return self.look_at_all() };
+        self.changes = changes;
+        if blocks.is_empty() {
+            return Vec::new();
+        }
+        self.see_made();
         let mut names = BTreeSet::new();
-        for (block, seen) in (0..).zip(&mut self.headers) {
+        for block in &blocks {
+            self.see_header(*block, &mut names);
+        }
+        let known = names.iter().filter_map(|name| self.records.get(name)).flat_map(|(_, blocks)| blocks);
+        let mut candidates: BTreeSet<u32> = known.copied().chain(blocks).collect();
+        candidates.append(&mut self.loose);
+        self.see(names, candidates)
+    }
+
+    /// The same, where the headers of all blocks are read: the writer may have ended before it noted a change.
+    pub(crate) fn look_at_all(&mut self) -> Vec<Seen> {
+        self.changes = self.blocks.read_changes();
+        self.see_made();
+        let mut names = BTreeSet::new();
+        for block in 0..self.blocks.made {
             let mut header = [0; HEADER_OCTETS];
             self.blocks.memory.read(Blocks::at(block), &mut header);
-            if header != *seen {
-                names.extend([*seen, header].iter().filter_map(name_of));
-                *seen = header;
+            if self.headers.get(block as usize) != Some(&header) {
+                self.see_header(block, &mut names);
             }
         }
         if names.is_empty() {
             return Vec::new();
         }
-        let of_these =
-            (0..).zip(&self.headers).filter(|(_, h)| name_of(h).is_some_and(|n| names.contains(&n)));
-        let mut parts: Vec<(Part, Vec<u8>)> =
-            of_these.filter_map(|(block, _)| self.blocks.read(block)).collect();
+        let of_these = |(_, header): &(u32, _)| name_of(header).is_some_and(|name| names.contains(&name));
+        let candidates = (0..).zip(self.headers.iter().copied()).filter(of_these).map(|(block, _)| block);
+        let mut candidates: BTreeSet<u32> = candidates.collect();
+        candidates.append(&mut self.loose);
+        self.see(names, candidates)
+    }
+
+    /// The blocks that were written or freed since the last look. `None`: the journal does not reach so far back.
+    fn read_journal(&self, changes: u64) -> Option<BTreeSet<u32>> {
+        let missed = |changes: u64| changes.checked_sub(self.changes).is_none_or(|n| n > JOURNAL_ENTRIES);
+        if missed(changes) {
+            return None;
+        }
+        let blocks = (self.changes..changes).map(|change| {
+            let mut octets = [0; 4];
+            self.blocks.memory.read(journal_at(change), &mut octets);
+            u32::from_le_bytes(octets)
+        });
+        let blocks = blocks.collect();
+        // What the writer has written meanwhile may stand in the place of what was to be read.
+        if missed(self.blocks.read_changes().saturating_add(1)) { None } else { Some(blocks) }
+    }
+
+    fn see_made(&mut self) {
+        self.blocks.made = self.blocks.read_made();
+        self.headers.resize(self.blocks.made as usize, [0; HEADER_OCTETS]);
+    }
+
+    /// Reads a block's header: `names` gets the record that it is of, and the one that it was of.
+    fn see_header(&mut self, block: u32, names: &mut BTreeSet<(Kind, u32)>) {
+        let Some(seen) = self.headers.get_mut(block as usize) else { return };
+        let mut header = [0; HEADER_OCTETS];
+        self.blocks.memory.read(Blocks::at(block), &mut header);
+        names.extend([*seen, header].iter().filter_map(name_of));
+        *seen = header;
+    }
+
+    /// What has become of these records, whose parts are among these blocks.
+    fn see(&mut self, mut names: BTreeSet<(Kind, u32)>, candidates: BTreeSet<u32>) -> Vec<Seen> {
+        let mut parts: Vec<(Part, Vec<u8>)> = Vec::with_capacity(candidates.len());
+        for block in candidates {
+            let header = self.headers.get_mut(block as usize).filter(|header| name_of(header).is_some());
+            let Some(header) = header else { continue };
+            self.loose.insert(block);
+            match self.blocks.read(block) {
+                Some(part) => parts.push(part),
+                // It is being written. Its header may be whole already, and is not compared at the next look.
+                None => *header = UNSEEN,
+            }
+        }
         parts.sort_unstable_by_key(|(p, _)| p.order());
         let mut seen = Vec::new();
         for record in parts.chunk_by(|(a, _), (b, _)| a.is_of_record(b)) {
@@ -334,7 +445,8 @@ impl FollowedBlocks {
             if !whole || !names.remove(&(kind, id)) {
                 continue;
             }
-            let blocks = record.iter().map(|(p, _)| p.block).collect();
+            let blocks: Vec<u32> = record.iter().map(|(p, _)| p.block).collect();
+            blocks.iter().for_each(|block| _ = self.loose.remove(block));
             let former = self.records.insert((kind, id), (write, blocks));
             if former.is_none_or(|(former, _)| former != write) {
                 let octets = record.iter().flat_map(|(_, part)| part.iter().copied()).collect();
@@ -352,7 +464,8 @@ impl FollowedBlocks {
 
     /// All records, as they were at the last look; the process that wrote them has ended since before that.
     pub(crate) fn take_over(self) -> Blocks {
-        let Self { mut blocks, headers, records } = self;
+        let Self { mut blocks, headers, records, .. } = self;
+        blocks.begin_journal();
         blocks.next = vec![END; headers.len()];
         let mut taken = vec![false; headers.len()];
         for (name, (write, chain)) in records {
@@ -502,6 +615,56 @@ mod tests {
         }
     }
 
+    /// Memory whose writes others see later, one octet after the other.
+    #[derive(Clone)]
+    struct Logged {
+        memory: Shared,
+        log: Arc<Mutex<std::collections::VecDeque<(usize, u8)>>>,
+    }
+
+    impl Logged {
+        /// Others see so many further octets.
+        fn apply(&self, to: &Shared, octets: usize) {
+            let mut log = self.log.lock().unwrap();
+            let count = octets.min(log.len());
+            let mut all = to.0.lock().unwrap();
+            log.drain(..count).for_each(|(at, octet)| all.0[at] = octet);
+        }
+    }
+
+    impl StateMemory for Logged {
+        fn octets(&self) -> u64 {
+            self.memory.octets()
+        }
+
+        fn read(&self, at: u64, to: &mut [u8]) {
+            self.memory.read(at, to);
+        }
+
+        fn write(&mut self, at: u64, octets: &[u8]) {
+            self.memory.write(at, octets);
+            self.log.lock().unwrap().extend((at as usize..).zip(octets.iter().copied()));
+        }
+    }
+
+    /// Memory that counts the octets that are read.
+    struct Counted(Shared, Arc<Mutex<usize>>);
+
+    impl StateMemory for Counted {
+        fn octets(&self) -> u64 {
+            self.0.octets()
+        }
+
+        fn read(&self, at: u64, to: &mut [u8]) {
+            *self.1.lock().unwrap() += to.len();
+            self.0.read(at, to);
+        }
+
+        fn write(&mut self, at: u64, octets: &[u8]) {
+            self.0.write(at, octets);
+        }
+    }
+
     fn records(found: Vec<Found>) -> BTreeMap<(Kind, u32), Vec<u8>> {
         found.into_iter().map(|f| ((f.kind, f.id), f.octets)).collect()
     }
@@ -583,6 +746,29 @@ mod tests {
         }
 
         #[test]
+        fn a_record_that_is_looked_at_while_it_is_written_is_seen_at_the_next_look(
+            former in 1..700usize,
+            later in 1..700usize,
+            written in 0..2_000usize,
+            at_all in any::<bool>(),
+        ) {
+            let memory = Shared::of(64);
+            let own = Logged { memory: Shared::of(64), log: Arc::default() };
+            let mut blocks = Blocks::empty(Box::new(own.clone()), 7);
+            let mut followed = FollowedBlocks::new(memory.boxed(), 7);
+            blocks.put(Kind::Session, 1, &vec![1; former]).unwrap();
+            own.apply(&memory, usize::MAX);
+            prop_assert_eq!(followed.look().len(), 1);
+            blocks.put(Kind::Session, 1, &vec![2; later]).unwrap();
+            own.apply(&memory, written);
+            let mut seen = followed.look();
+            own.apply(&memory, usize::MAX);
+            seen.extend(if at_all { followed.look_at_all() } else { followed.look() });
+            prop_assert_eq!(seen.len(), 1);
+            prop_assert_eq!(seen[0].octets.as_ref(), Some(&vec![2; later]));
+        }
+
+        #[test]
         fn rubbish_is_no_record(rubbish in proptest::collection::vec(any::<u8>(), 0..5_000), at in 0..6_000usize) {
             let memory = Shared::of(16);
             let mut blocks = Blocks::empty(memory.boxed(), 7);
@@ -599,6 +785,30 @@ mod tests {
             blocks.put(Kind::Node, 0, &[2; 300]).unwrap();
             prop_assert_eq!(&records(Blocks::open(memory.boxed(), 7).1)[&(Kind::Node, 0)], &vec![2; 300]);
         }
+    }
+
+    #[test]
+    fn a_look_reads_the_blocks_that_have_changed_and_no_others() {
+        let memory = Shared::of(4_000);
+        let mut blocks = Blocks::empty(memory.boxed(), 7);
+        (0..1_000).for_each(|id| blocks.put(Kind::Session, id, &[1; 400]).unwrap());
+        let octets = Arc::new(Mutex::new(0));
+        let mut followed = FollowedBlocks::new(Box::new(Counted(memory.clone(), octets.clone())), 7);
+        let mut look = || {
+            *octets.lock().unwrap() = 0;
+            let seen = followed.look().len();
+            (seen, *octets.lock().unwrap())
+        };
+        assert_eq!(look().0, 1_000);
+        assert_eq!(look(), (0, 16), "what is unchanged is not read");
+        blocks.put(Kind::Session, 5, &[2; 400]).unwrap();
+        blocks.remove(Kind::Session, 6);
+        let (seen, read) = look();
+        assert!(seen == 2 && read < 8 * BLOCK_OCTETS, "{seen} records, {read} octets");
+        // Farther behind than the journal reaches.
+        (0..600).for_each(|id| blocks.put(Kind::Session, id, &[3; 400]).unwrap());
+        assert_eq!(look().0, 600);
+        assert_eq!(look(), (0, 16));
     }
 
     #[test]

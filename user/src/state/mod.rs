@@ -158,6 +158,11 @@ impl FollowedState {
         self.blocks.look()
     }
 
+    /// The last look, when the process that wrote the state has ended.
+    pub(crate) fn look_at_all(&mut self) -> Vec<Seen> {
+        self.blocks.look_at_all()
+    }
+
     pub(crate) fn take_over(self) -> Blocks {
         self.blocks.take_over()
     }
