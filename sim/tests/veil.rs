@@ -10,7 +10,7 @@ use whimbrel_control::event::Deregistered;
 use whimbrel_control::open::Unreachable;
 use whimbrel_control::refusal::BrokerFault;
 use whimbrel_control::smf::Tunnel;
-use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal, UeId};
+use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal, UeId, UpfId};
 use whimbrel_ids::{Supi, Teid};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm;
@@ -43,6 +43,16 @@ fn one_veiled(seed: u64) -> (Sim, UeIndex) {
     let mut net = Sim::builder(seed).config(config()).build();
     net.recorder().on = true;
     populate(net)
+}
+
+/// A veiled UE whose user has paid in advance.
+fn one_prepaid(seed: u64) -> (Sim, UeIndex) {
+    let mut net = Sim::builder(seed).config(config()).build();
+    net.add_veil_broker();
+    let gnb = net.add_gnb(gnb_config(1));
+    let ue = net.add_veil_ue(gnb, 1, true);
+    net.settle(SECOND / 10);
+    (net, ue)
 }
 
 /// The name under which the UE is served, if both sides hold it registered under the same one.
@@ -307,11 +317,7 @@ fn what_leads_to_the_keys_of_a_veiled_attach_is_gone_when_the_attach_completes()
 
 #[test] // chapter 4.4.4: a prepaid user gets equal slices; an exact remainder would link sessions
 fn a_prepaid_ue_whose_slice_is_used_up_registers_again_under_another_name() {
-    let mut net = Sim::builder(15).config(config()).build();
-    net.add_veil_broker();
-    let gnb = net.add_gnb(gnb_config(1));
-    let ue = net.add_veil_ue(gnb, 1, true);
-    net.settle(SECOND / 10);
+    let (mut net, ue) = one_prepaid(15);
     net.command(ue, Command::Register);
     net.settle(SECOND);
     let first = served(&net, ue).expect("it is served");
@@ -335,6 +341,27 @@ fn a_prepaid_ue_whose_slice_is_used_up_registers_again_under_another_name() {
         |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: Deregistered::CreditUsedUp, .. });
     assert!(core_events(&net).any(used_up));
     no_violations(&net);
+}
+
+#[test] // TS 23.527 §4.3: a session that the UPF gets again is metered as it was
+fn the_session_of_a_prepaid_ue_is_metered_after_the_upf_has_restarted() {
+    let (mut net, ue) = one_prepaid(17);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.settle(SECOND);
+    let address = net.ue_ref(ue).sessions().next().and_then(|s| s.ipv4).expect("an address");
+    net.advance(Duration::from_secs(5)); // recovery time stamps count seconds
+    net.restart_nth_upf_with_its_key(UpfId(0));
+    net.advance(Duration::from_secs(60));
+    let packet = whimbrel_sim::udp(address, &[7; 1_000]);
+    let sent: usize =
+        (0..1_100).map(|_| net.packet(Origin::N6 { dn: DnIndex(0) }, &packet).len()).sum();
+    assert!(sent > 500, "the UPF has the session again: {sent} packets");
+    net.advance(Duration::from_secs(5));
+    let used_up =
+        |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: Deregistered::CreditUsedUp, .. });
+    assert!(core_events(&net).any(used_up));
 }
 
 #[test] // the operator's predictor of handovers follows no veiled UE
