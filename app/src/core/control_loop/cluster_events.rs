@@ -152,6 +152,7 @@ impl ControlLoop {
                 self.out.cpfs.retain(|(to, _)| *to != cpf); // its link keeps them
                 self.active.parts(cpf);
             }
+            PoolEvent::FromUpf(octets) => self.receive_from_own_upf(now, &octets),
             PoolEvent::FromReplica(message) => {
                 if let Role::Pair(pair) = &mut self.role {
                     pair.primary.replica_message(
