@@ -9,6 +9,7 @@ mod pair_primary;
 mod pair_replica;
 mod peer_amfs;
 mod pool;
+mod recent;
 mod recovery_times;
 mod rejected_peers;
 mod replay_sandbox;

@@ -69,6 +69,8 @@ pub(crate) enum PoolEvent {
     Disconnected(CpfId),
     /// A PFCP message of the UPF of this unit.
     FromUpf(Vec<u8>),
+    /// The link to that UPF is lost, and it may not have taken these messages.
+    ForUpfAgain(Vec<Vec<u8>>),
     /// A message of the CTA replica.
     FromReplica(ToPrimaryCta),
     /// The CTA replica is lost.

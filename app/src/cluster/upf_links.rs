@@ -9,6 +9,7 @@ use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::link::{Hello, Role};
 
+use super::recent::Recent;
 use super::rejected_peers::RejectedPeers;
 use super::{settings, share_memory};
 use crate::unit::Place;
@@ -31,6 +32,9 @@ pub(crate) struct UpfLinks {
     rejected: RejectedPeers,
     /// Messages that were not sent because too much waits.
     unsent: u64,
+    recent: Recent<SocketAddr>,
+    /// Messages that lost CTAs may not have taken.
+    unsettled: Vec<(SocketAddr, Vec<u8>)>,
 }
 
 impl UpfLinks {
@@ -58,7 +62,8 @@ impl UpfLinks {
 
     pub(super) fn over(links: Links) -> Self {
         let (events, callers) = (Events::default(), Vec::new());
-        Self { links, events, callers, rejected: RejectedPeers::default(), unsent: 0 }
+        let (rejected, recent, unsettled) = (RejectedPeers::default(), Recent::default(), Vec::new());
+        Self { links, events, callers, rejected, unsent: 0, recent, unsettled }
     }
 
     /// Hands what has come to `each`, with the SMF that sent it. Returns whether anything came.
@@ -71,11 +76,18 @@ impl UpfLinks {
                 Event::Frame { link, octets } => {
                     let Some(caller) = self.callers.iter().find(|c| c.link == link) else { continue };
                     match caller.smf {
-                        Some(smf) => each(smf, octets),
-                        None => self.first_frame(link, octets),
+                        Some(smf) => {
+                            self.recent.came(smf, octets);
+                            each(smf, octets);
+                        }
+                        None => self.first_frame(now, link, octets),
                     }
                 }
-                Event::Down { link, .. } => self.callers.retain(|c| c.link != link),
+                Event::Down { link, .. } => {
+                    let smf = self.callers.iter().find(|c| c.link == link).and_then(|c| c.smf);
+                    self.callers.retain(|c| c.link != link);
+                    smf.iter().for_each(|smf| self.lost(now, *smf));
+                }
                 Event::Rejected { peer, reason } => {
                     if self.rejected.allows(now, peer, reason.label()) {
                         warn!(%peer, %reason, "a link for N4 was rejected; further ones from this address are only counted");
@@ -101,7 +113,7 @@ impl UpfLinks {
     }
 
     /// The first frame of a link names its SMF, which has no other link from then on: a CTA that has taken over has the SMF's address.
-    fn first_frame(&mut self, link: LinkId, octets: &[u8]) {
+    fn first_frame(&mut self, now: Instant, link: LinkId, octets: &[u8]) {
         let smf = std::str::from_utf8(octets).ok().and_then(|text| text.parse().ok());
         let Some(smf) = smf else {
             warn!("a link for N4 is closed: its first message is no address");
@@ -111,16 +123,29 @@ impl UpfLinks {
         for former in self.callers.extract_if(.., |c| c.smf == Some(smf)) {
             self.links.close(former.link);
         }
+        self.lost(now, smf);
         self.callers.iter_mut().filter(|c| c.link == link).for_each(|c| c.smf = Some(smf));
         info!(%smf, "N4 with an SMF goes over its link from now on");
     }
 
+    /// The CTA of an SMF is lost, or another one is in its place.
+    fn lost(&mut self, now: Instant, smf: SocketAddr) {
+        let again = self.recent.take(now, smf);
+        self.unsettled.extend(again.into_iter().map(|octets| (smf, octets)));
+    }
+
+    /// Messages that lost CTAs may not have taken: they are to be sent again.
+    pub(crate) fn take_unsettled(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        std::mem::take(&mut self.unsettled)
+    }
+
     /// Sends a message to an SMF. Returns whether it has a link.
-    pub(crate) fn send(&mut self, to: SocketAddr, octets: &[u8]) -> bool {
+    pub(crate) fn send(&mut self, now: Instant, to: SocketAddr, octets: &[u8]) -> bool {
         let Some(caller) = self.callers.iter().find(|c| c.smf == Some(to)) else { return false };
         if self.links.waiting(caller.link) + octets.len() > WAITING_OCTETS_MAX {
             self.unsent += 1;
         } else {
+            self.recent.sent(now, to, octets);
             self.links.send(caller.link, octets);
         }
         true

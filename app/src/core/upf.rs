@@ -304,6 +304,8 @@ impl LocalUpf {
             })
         });
         n4.counters.received += linked;
+        // Behind what is to be sent already, since it is repeated.
+        out.datagrams.extend(links.iter_mut().flat_map(UpfLinks::take_unsettled));
         received | came
     }
 
@@ -502,7 +504,7 @@ impl LocalUpf {
         for (to, octets) in self.out.datagrams.drain(..) {
             match &mut self.n4 {
                 Some(n4) if to != self.address => {
-                    match self.links.as_mut().is_some_and(|links| links.send(to, &octets)) {
+                    match self.links.as_mut().is_some_and(|links| links.send(now, to, &octets)) {
                         true => n4.counters.sent += 1,
                         false => n4.send(to, &octets),
                     }

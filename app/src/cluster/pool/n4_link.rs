@@ -10,6 +10,7 @@ use whimbrel_link::{Event, LinkId};
 use whimbrel_resilience::link::{Hello, Role};
 
 use super::{Pool, PoolEvent};
+use crate::cluster::recent::Recent;
 use crate::unit::Directory;
 
 /// Between two attempts to reach the UPF: meanwhile N4 goes over UDP.
@@ -49,21 +50,27 @@ pub(super) struct N4Link {
     refused: Option<SocketAddr>,
     /// Messages that came over the link.
     received: u64,
+    recent: Recent<()>,
 }
 
 impl Pool {
     /// N4 with the UPF of this unit goes over a link from now on, as soon as there is one. `smf`: the SMF's address on N4.
     pub(crate) fn link_upf(&mut self, directory: Directory, smf: SocketAddr) {
         let state = State::Down(Instant::ZERO);
-        self.n4_link = Some(N4Link { directory, smf, state, refused: None, received: 0 });
+        let (refused, recent) = (None, Recent::default());
+        self.n4_link = Some(N4Link { directory, smf, state, refused, received: 0, recent });
     }
 
     /// Sends a PFCP message to the UPF of this unit.
-    pub(crate) fn send_pfcp(&mut self, octets: &[u8]) -> SentToUpf {
-        let Some(N4Link { state: State::Up(link), .. }) = self.n4_link else { return SentToUpf::NoLink };
+    pub(crate) fn send_pfcp(&mut self, now: Instant, octets: &[u8]) -> SentToUpf {
+        let Some(N4Link { state: State::Up(link), recent, .. }) = &mut self.n4_link else {
+            return SentToUpf::NoLink;
+        };
+        let link = *link;
         if self.links.waiting(link) + octets.len() > WAITING_OCTETS_MAX {
             return SentToUpf::Full;
         }
+        recent.sent(now, (), octets);
         self.links.send(link, octets);
         SentToUpf::Sent
     }
@@ -117,12 +124,14 @@ impl Pool {
             }
             (Event::Frame { link, octets }, State::Up(_)) if *link == own => {
                 n4.received += 1;
+                n4.recent.came((), octets);
                 self.pool_events.push(PoolEvent::FromUpf(octets.to_vec()));
                 true
             }
             (Event::Down { link, reason }, state) if *link == own => {
                 if matches!(state, State::Up(_)) {
                     warn!(%reason, "the link to the UPF of this unit was lost: N4 goes over UDP until there is another one");
+                    self.pool_events.push(PoolEvent::ForUpfAgain(n4.recent.take(now, ())));
                 }
                 n4.state = State::Down(now + RETRY);
                 true
@@ -134,7 +143,10 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use whimbrel_ids::Seid;
     use whimbrel_link::{Links, Settings};
+    use whimbrel_pfcp::Message;
+    use whimbrel_pfcp::msg::SessionDeletionRequest;
     use whimbrel_shm::{Made, Pool as Memory, create};
 
     use super::*;
@@ -189,6 +201,20 @@ mod tests {
             panic!("the link is not {linked}");
         }
 
+        /// Lets both work until so many messages have come at the UPF, and at the CTA.
+        fn messages(&mut self, upf: &mut UpfLinks, at_upf: usize, at_cta: usize) {
+            let mut came = (0, 0);
+            for _ in 0..10_000 {
+                let (of_cta, of_upf) = self.turn(Some(upf));
+                came = (came.0 + of_cta.len(), came.1 + of_upf.len());
+                if came == (at_upf, at_cta) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            panic!("{came:?} messages came, not {at_upf} and {at_cta}");
+        }
+
         /// Returns what has come: at the UPF, with the sender, and at the CTA.
         #[allow(clippy::type_complexity, reason = "a test compares it at once")]
         fn turn(&mut self, upf: Option<&mut UpfLinks>) -> (Vec<(String, Vec<u8>)>, Vec<Vec<u8>>) {
@@ -217,7 +243,7 @@ mod tests {
     fn n4_goes_through_shared_memory_while_there_is_a_link_and_over_udp_otherwise() {
         let mut unit = Unit::new();
         unit.turn(None);
-        assert_eq!(unit.cta.send_pfcp(b"request"), SentToUpf::NoLink);
+        assert_eq!(unit.cta.send_pfcp(clock::now(), b"request"), SentToUpf::NoLink);
         let mut upf = unit.upf(hello());
         unit.until(Some(&mut upf), true);
         for _ in 0..50 {
@@ -225,22 +251,25 @@ mod tests {
         }
         assert_eq!(unit.cta.links.shared(), 1);
         let written = unit.cta.links.counters().writes;
-        assert_eq!(unit.cta.send_pfcp(b"request"), SentToUpf::Sent);
+        assert_eq!(unit.cta.send_pfcp(clock::now(), b"request"), SentToUpf::Sent);
         unit.cta.flush();
         let (at_upf, _) = unit.turn(Some(&mut upf));
         assert_eq!(at_upf, [(SMF.to_owned(), b"request".to_vec())]);
-        assert!(upf.send(SMF.parse().unwrap(), b"answer"));
-        assert!(!upf.send("127.0.0.1:8806".parse().unwrap(), b"answer"), "an SMF without a link");
+        assert!(upf.send(clock::now(), SMF.parse().unwrap(), b"answer"));
+        assert!(
+            !upf.send(clock::now(), "127.0.0.1:8806".parse().unwrap(), b"answer"),
+            "an SMF without a link"
+        );
         upf.flush();
         assert_eq!(unit.turn(Some(&mut upf)).1, [b"answer"]);
         assert_eq!(unit.cta.links.counters().writes, written, "no socket carried it");
         // The UPF dies, and its replica takes links elsewhere.
         drop(upf);
         unit.until(None, false);
-        assert_eq!(unit.cta.send_pfcp(b"request"), SentToUpf::NoLink);
+        assert_eq!(unit.cta.send_pfcp(clock::now(), b"request"), SentToUpf::NoLink);
         let mut replica = unit.upf(hello());
         unit.until(Some(&mut replica), true);
-        assert_eq!(unit.cta.send_pfcp(b"again"), SentToUpf::Sent);
+        assert_eq!(unit.cta.send_pfcp(clock::now(), b"again"), SentToUpf::Sent);
         let came = (0..100).find_map(|_| {
             unit.cta.flush();
             unit.turn(Some(&mut replica)).0.pop()
@@ -261,7 +290,7 @@ mod tests {
             }
             std::thread::sleep(Duration::from_micros(200));
         }
-        assert_eq!(unit.cta.send_pfcp(b"request"), SentToUpf::NoLink);
+        assert_eq!(unit.cta.send_pfcp(clock::now(), b"request"), SentToUpf::NoLink);
         unit.cta.call_upf(clock::now() + 2 * RETRY);
         let n4 = unit.cta.n4_link.as_ref().unwrap();
         assert!(n4.refused.is_some() && matches!(n4.state, State::Down(_)), "{:?}", n4.state);
@@ -278,10 +307,12 @@ mod tests {
             unit.turn(Some(&mut upf));
         }
         let message = |n: u32| [n.to_be_bytes().to_vec(), vec![0; 1996]].concat();
-        let sent = (0..10_000).take_while(|n| unit.cta.send_pfcp(&message(*n)) == SentToUpf::Sent).count();
+        let sent = (0..10_000)
+            .take_while(|n| unit.cta.send_pfcp(clock::now(), &message(*n)) == SentToUpf::Sent)
+            .count();
         assert!((WAITING_OCTETS_MAX / 2000..WAITING_OCTETS_MAX / 2000 + 300).contains(&sent), "{sent}");
         // The CTA itself is not held up.
-        assert_eq!(unit.cta.send_pfcp(&message(0)), SentToUpf::Full);
+        assert_eq!(unit.cta.send_pfcp(clock::now(), &message(0)), SentToUpf::Full);
         assert_eq!(unit.turn(None), (vec![], vec![]));
         let mut came = Vec::new();
         for _ in 0..1000 {
@@ -289,6 +320,48 @@ mod tests {
         }
         assert_eq!(came.len(), sent);
         assert!((0u32..).zip(&came).all(|(n, (_, octets))| *octets == message(n)));
+    }
+
+    fn request(sequence: u32) -> Vec<u8> {
+        Message::from(SessionDeletionRequest::default()).to_octets(Some(Seid(1)), sequence)
+    }
+
+    #[test] // else they would wait for T1 (TS 29.244 §6.4), where a datagram waits in the socket of the UPF's replica
+    fn requests_that_a_lost_upf_has_not_answered_go_again_at_once() {
+        let mut unit = Unit::new();
+        let mut upf = unit.upf(hello());
+        unit.until(Some(&mut upf), true);
+        for sequence in 1..=3 {
+            assert_eq!(unit.cta.send_pfcp(clock::now(), &request(sequence)), SentToUpf::Sent);
+        }
+        unit.cta.flush();
+        unit.messages(&mut upf, 3, 0);
+        assert!(upf.send(clock::now(), SMF.parse().unwrap(), &request(2)));
+        unit.messages(&mut upf, 0, 1);
+        drop(upf);
+        let again = crate::cluster::tests::until(&mut unit.cta, |event| match event {
+            PoolEvent::ForUpfAgain(messages) => Some(messages),
+            _ => None,
+        });
+        assert_eq!(again, [request(1), request(3)]);
+    }
+
+    #[test] // as in the socket that the next CTA takes over
+    fn what_a_lost_cta_may_not_have_taken_goes_again_at_once() {
+        let mut unit = Unit::new();
+        let mut upf = unit.upf(hello());
+        unit.until(Some(&mut upf), true);
+        unit.cta.send_pfcp(clock::now(), &request(9));
+        unit.messages(&mut upf, 1, 0); // so that the UPF knows the SMF
+        assert!(upf.send(clock::now(), SMF.parse().unwrap(), &request(1)));
+        assert!(upf.take_unsettled().is_empty());
+        unit.cta = pool_of_pair();
+        let again = (0..10_000).find_map(|_| {
+            std::thread::sleep(Duration::from_micros(200));
+            upf.receive(clock::now(), |_, _| {});
+            Some(upf.take_unsettled()).filter(|again| !again.is_empty())
+        });
+        assert_eq!(again, Some(vec![(SMF.parse().unwrap(), request(1))]));
     }
 
     #[test] // a CTA that hangs and is replaced: its link is closed when its successor has named the same SMF
@@ -304,7 +377,7 @@ mod tests {
             unit.turn(Some(&mut upf));
             std::thread::sleep(Duration::from_micros(200));
         }
-        assert!(upf.send(SMF.parse().unwrap(), b"report"));
+        assert!(upf.send(clock::now(), SMF.parse().unwrap(), b"report"));
         let came = (0..1000).find_map(|_| {
             std::thread::sleep(Duration::from_micros(200));
             unit.turn(Some(&mut upf)).1.pop()

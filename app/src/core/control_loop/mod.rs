@@ -535,7 +535,7 @@ impl ControlLoop {
         let Some(n4) = &mut self.upfs.n4 else { return };
         let Some(to) = n4.address(upf) else { return };
         let is_own = own == Some(upf);
-        let sent = self.role.pool_mut().filter(|_| is_own).map(|pool| pool.send_pfcp(octets));
+        let sent = self.role.pool_mut().filter(|_| is_own).map(|pool| pool.send_pfcp(now, octets));
         match sent.unwrap_or(SentToUpf::NoLink) {
             SentToUpf::Sent => n4.counters.sent += 1,
             SentToUpf::NoLink => n4.send(to, octets),
