@@ -33,6 +33,8 @@ const OPERATIONS: [&str; 3] = ["establishment", "update FAR", "report"];
 const CHANNELS: [&str; 4] = ["UDP, each sleeps", "UDP, as the program", "shared memory", "function call"];
 /// Exchanges of one channel before the next one's turn: what disturbs the machine disturbs all alike.
 const TURN: usize = 50;
+/// How often each message is read and written alone.
+const SERIALIZED: usize = 200;
 /// The longest PFCP message that is exchanged here.
 const OCTETS_MAX: usize = 2048;
 /// How long an end that sleeps may miss that it is to stop.
@@ -204,6 +206,7 @@ struct Channel<'a> {
     /// The UPF of which a report comes.
     reporting: Upf,
     reported: SessionId,
+    request: Vec<u8>,
     answer: Vec<u8>,
 }
 
@@ -216,8 +219,9 @@ impl<'a> Channel<'a> {
         let reported = established(&octets)?;
         let reported = SessionId::from_seid(reported).ok_or(io::ErrorKind::InvalidData)?;
         let (sequence, sessions, session) = (1, 0, Seid(0));
+        let (request, answer) = (Vec::new(), Vec::new());
         let mut channel =
-            Self { exchange, sequence, sessions, session, reporting, reported, answer: Vec::new() };
+            Self { exchange, sequence, sessions, session, reporting, reported, request, answer };
         channel.session = channel.establish()?;
         Ok(channel)
     }
@@ -226,7 +230,8 @@ impl<'a> Channel<'a> {
     fn ask(&mut self, seid: Seid, request: Message) -> io::Result<Message> {
         self.sequence = if self.sequence == SEQUENCE_MAX { 1 } else { self.sequence + 1 };
         self.answer.clear();
-        (self.exchange)(&request.to_octets(Some(seid), self.sequence), &mut self.answer)?;
+        self.request = request.to_octets(Some(seid), self.sequence);
+        (self.exchange)(&self.request, &mut self.answer)?;
         read(&self.answer)
     }
 
@@ -259,11 +264,11 @@ impl<'a> Channel<'a> {
         };
         let upf = &mut self.reporting;
         upf.upf.handle(smf::START, Input::Report(data), &mut upf.out);
-        let mut request = Vec::new();
-        upf.leave(&mut request);
+        self.request.clear();
+        upf.leave(&mut self.request);
         self.answer.clear();
-        (self.exchange)(&request, &mut self.answer)?;
-        upf.answer(&self.answer, &mut request);
+        (self.exchange)(&self.request, &mut self.answer)?;
+        upf.answer(&self.answer, &mut Vec::new());
         Ok(())
     }
 
@@ -276,6 +281,18 @@ impl<'a> Channel<'a> {
     }
 }
 
+/// Median microseconds of reading and writing a message: what a form without serialization could save at most.
+fn serialization(octets: &[u8]) -> io::Result<f64> {
+    let mut samples = Vec::with_capacity(SERIALIZED);
+    for _ in 0..SERIALIZED {
+        let begun = Clock::now();
+        let message = read(black_box(octets))?;
+        black_box(message.to_octets(Some(Seid(1)), 1));
+        samples.push(begun.elapsed().as_nanos() as f64 / 1000.0);
+    }
+    Ok(median(samples))
+}
+
 fn established(answer: &[u8]) -> io::Result<Seid> {
     match read(answer)? {
         Message::SessionEstablishmentResponse(m) => {
@@ -285,8 +302,11 @@ fn established(answer: &[u8]) -> io::Result<Seid> {
     }
 }
 
-/// Median microseconds of each operation by each channel.
-fn measure(options: &Options) -> io::Result<[[f64; CHANNELS.len()]; OPERATIONS.len()]> {
+/// Microseconds of each operation by each channel, and of reading and writing its two messages.
+type Measured = ([[f64; CHANNELS.len()]; OPERATIONS.len()], [f64; OPERATIONS.len()]);
+
+/// Medians.
+fn measure(options: &Options) -> io::Result<Measured> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let outcome = (|| {
@@ -326,8 +346,14 @@ fn measure(options: &Options) -> io::Result<[[f64; CHANNELS.len()]; OPERATIONS.l
                     }
                 }
             }
+            let mut alone = [0.0; OPERATIONS.len()];
+            for (operation, us) in alone.iter_mut().enumerate() {
+                let called = &mut channels[CHANNELS.len() - 1];
+                called.run(operation)?;
+                *us = serialization(&called.request)? + serialization(&called.answer)?;
+            }
             drop(channels);
-            Ok(samples.map(|of| of.map(median)))
+            Ok((samples.map(|of| of.map(median)), alone))
         })();
         stop.store(true, Ordering::Release);
         outcome
@@ -344,13 +370,17 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         options.exchanges
     );
     pin(processors()[0]);
-    let rows = measure(options)?;
+    let (rows, alone) = measure(options)?;
     println!("\n{:16}{}{:>22}", "", CHANNELS.map(|c| format!("{c:>22}")).concat(), "less than each UDP");
     let less = rows.map(|[asleep, soon, shared, _]| [asleep, soon].map(|udp| 100.0 * (1.0 - shared / udp)));
     for ((name, us), [asleep, soon]) in OPERATIONS.iter().zip(&rows).zip(less) {
         let cells = us.map(|us| format!("{us:>22.2}")).concat();
         println!("{name:16}{cells}{:>22}", format!("{asleep:.0} %, {soon:.0} %"));
     }
+    println!(
+        "reading and writing PFCP is {} of them: a form without serialization could save no more",
+        alone.map(|us| format!("{us:.2}")).join(", ")
+    );
     let names = OPERATIONS.map(String::from).to_vec();
     let series = CHANNELS.iter().enumerate().map(|(n, channel)| Series {
         name: (*channel).into(),
@@ -374,6 +404,9 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     let figures =
         OPERATIONS.iter().zip(&rows).zip(less).map(|((name, us), less)| ((*name).into(), of(us, less)));
     let operations: serde_json::Map<String, serde_json::Value> = figures.collect();
-    finish("n4", &json!({ "operations": operations, "paper_less_percent": PAPER }));
+    finish(
+        "n4",
+        &json!({ "operations": operations, "serialization_us": alone.map(round), "paper_less_percent": PAPER }),
+    );
     Ok(())
 }
