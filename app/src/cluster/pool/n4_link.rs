@@ -369,6 +369,8 @@ mod tests {
         let mut unit = Unit::new();
         let mut upf = unit.upf(hello());
         unit.until(Some(&mut upf), true);
+        unit.cta.send_pfcp(clock::now(), &request(1));
+        unit.messages(&mut upf, 1, 0); // the UPF knows the SMF
         let mut successor = pool_of_pair();
         successor.link_upf(unit.directory(), SMF.parse().unwrap());
         std::mem::swap(&mut unit.cta, &mut successor);
