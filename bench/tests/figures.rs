@@ -228,6 +228,11 @@ fn l25gc_fabric() {
 }
 
 #[test]
+fn l25gc_n4() {
+    run("l25gc", "n4", &["--quick"]);
+}
+
+#[test]
 fn loca_tokens() {
     run("loca", "tokens", &["--quick"]);
 }

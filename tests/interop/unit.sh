@@ -61,6 +61,31 @@ for _ in $(seq 100); do # CPFs that have nothing to say are probed after half a 
   sleep 0.05
 done
 [ "${through:-0}" -gt 0 ] || wrong "no message of the CPFs came through shared memory"
+
+# N4 of a session goes through shared memory; the UPF dies, and its replica takes N4 over in the same way.
+subscriber=999700000000090
+"$WHIMBREL" ran --imsi $subscriber --ues 1 --write-subscribers "$tmp/one.csv" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/one.csv" --config "$tmp/unit.yaml" >/dev/null
+# n4 LINKS: waits for so many links between CTA and UPF, then establishes a session; the N4 messages that came through shared memory.
+n4() {
+  for _ in $(seq 100); do
+    [ "$(grep -c "N4 with the UPF of this unit goes over its link" "$tmp/unit.log")" -lt "$1" ] || break
+    sleep 0.05
+  done
+  "$WHIMBREL" ran --imsi $subscriber --gnb-address 127.0.1.9 --amf 127.0.0.31 -- true >"$tmp/ran.log" 2>&1 || wrong "no session is established"
+  shared=0
+  for _ in $(seq 40); do
+    shared=$(curl -sf http://127.0.0.1:8081/metrics | awk '$1 == "whimbrel_smf_n4_shared_total" { print $2 }')
+    [ "${shared:-0}" -le "${2:-0}" ] || break
+    sleep 0.05
+  done
+  [ "${shared:-0}" -gt "${2:-0}" ] || wrong "N4 of the session did not go through shared memory"
+  echo "$shared"
+}
+first=$(n4 1)
+kill -9 "$(process upf)"
+n4 2 "$first" >/dev/null
+complete
 "$WHIMBREL" top --once --config "$tmp/unit.yaml" >/dev/null || wrong "whimbrel top does not work on a unit"
 
 # Two managers.

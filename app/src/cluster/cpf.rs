@@ -461,6 +461,7 @@ impl CpfProcess {
                     });
                 }
                 Ok(Hello { role: Role::Cpf, .. }) => self.unusable_cta(now, peer, "it is a CPF"),
+                Ok(Hello { role: Role::Upf, .. }) => self.unusable_cta(now, peer, "it is a UPF"),
                 Err(e) => self.unusable_cta(now, peer, &e.to_string()),
             };
         }
@@ -471,6 +472,7 @@ impl CpfProcess {
                 self.links.close(link);
                 self.cta_replaced(now, peer);
             }
+            Ok(Hello { role: Role::Upf, .. }) => self.links.close(link),
             Err(why) => {
                 if self.peers.rejected.allows(now, peer, why.label()) {
                     warn!(%peer, "a link is refused: {why}");

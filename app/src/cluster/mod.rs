@@ -9,11 +9,13 @@ mod pair_primary;
 mod pair_replica;
 mod peer_amfs;
 mod pool;
+mod recent;
 mod recovery_times;
 mod rejected_peers;
 mod replay_sandbox;
 mod status;
 mod ue_queries;
+mod upf_links;
 mod watchdog;
 mod witness;
 
@@ -33,9 +35,10 @@ pub(crate) use discovery::AtEtcd;
 pub(crate) use pair_primary::{PairEvent, PairPrimary};
 pub(crate) use pair_replica::{PairReplica, Promotion, ReplicaEvent};
 pub(crate) use peer_amfs::PeerAmfs;
-pub(crate) use pool::{Pool, PoolEvent, log_protocol_violation};
+pub(crate) use pool::{Pool, PoolEvent, SentToUpf, log_protocol_violation};
 pub(crate) use replay_sandbox::replay_sandbox;
 pub(crate) use ue_queries::UeQueryReply;
+pub(crate) use upf_links::UpfLinks;
 pub(crate) use watchdog::InputWatchdog;
 
 /// What log lines call the witness of a cluster.
@@ -52,13 +55,11 @@ fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
     Ok(Some(links))
 }
 
-/// Has links to other functions of a unit go through its shared memory.
-fn share_memory(links: &mut Links) {
-    if let Some(pool) = crate::unit::descriptors::pool()
-        && let Err(e) = links.share(pool)
-    {
-        tracing::warn!("links to the other functions go over sockets: {e}");
-    }
+/// Has links to other functions of a unit go through its shared memory. Returns whether they do.
+fn share_memory(links: &mut Links) -> bool {
+    let Some(pool) = crate::unit::descriptors::pool() else { return false };
+    let shared = links.share(pool);
+    shared.inspect_err(|e| tracing::warn!("links to the other functions go over sockets: {e}")).is_ok()
 }
 
 /// The settings of links. Errors: what is wrong with the cluster's key, in one sentence.

@@ -3,6 +3,7 @@
 mod condition;
 mod joining;
 mod membership;
+mod n4_link;
 mod replica_link;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ use crate::console::{Console, Metric};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::LogLimiter;
 pub(crate) use condition::log_protocol_violation;
+use n4_link::N4Link;
+pub(crate) use n4_link::SentToUpf;
 use replica_link::ReplicaSide;
 
 /// How long the CPFs of the former primary CTA have to reconnect: they notice its end at once, or by heartbeats.
@@ -64,6 +67,10 @@ pub(crate) enum PoolEvent {
     Resumes(CpfId, u64),
     /// Its link was lost again and it may reconnect: messages for it are kept until then.
     Disconnected(CpfId),
+    /// A PFCP message of the UPF of this unit.
+    FromUpf(Vec<u8>),
+    /// The link to that UPF is lost, and it may not have taken these messages.
+    ForUpfAgain(Vec<Vec<u8>>),
     /// A message of the CTA replica.
     FromReplica(ToPrimaryCta),
     /// The CTA replica is lost.
@@ -177,6 +184,8 @@ pub(crate) struct Pool {
     members: Members,
     reconnection: Reconnection,
     replica: ReplicaSide,
+    /// The link to the UPF; `None`: this CTA is in no unit.
+    n4_link: Option<N4Link>,
     queries: UeQueries,
     recovery_times: RecoveryTimes,
     missing: MissingReplicas,
@@ -241,6 +250,7 @@ impl Pool {
                 turned: Instant::ZERO,
             },
             replica: ReplicaSide::new(cluster.pair.is_some()),
+            n4_link: None,
             queries: UeQueries::default(),
             recovery_times: RecoveryTimes::default(),
             missing: MissingReplicas::default(),
@@ -272,6 +282,7 @@ impl Pool {
             self.link_event(now, event);
         }
         self.events = events;
+        self.call_upf(now);
         self.end_reconnection(now);
         self.check_links(now);
         self.log_missing_replicas(now);
@@ -301,6 +312,9 @@ impl Pool {
     }
 
     fn link_event(&mut self, now: Instant, event: Event<'_>) {
+        if self.n4_event(now, &event) {
+            return;
+        }
         match event {
             Event::Up { link, .. } if self.reconnection.calling.remove(&link).is_some() => {} // it knows of the takeover now
             Event::Up { link, peer, hello, .. } => self.link_up(now, link, peer, hello),
@@ -464,6 +478,7 @@ impl Pool {
             self.reconnection.until,
             self.reconnection.all_since.map(|since| since + RECONNECTED_FOR),
             self.missing_replicas_logged_at(),
+            self.n4_link_deadline(),
         ];
         due.into_iter().flatten().min()
     }

@@ -107,7 +107,7 @@ impl Drop for Running {
 }
 
 /// Lets the pool work until an event is the expected one.
-fn until<T>(pool: &mut Pool, mut expected: impl FnMut(PoolEvent) -> Option<T>) -> T {
+pub(super) fn until<T>(pool: &mut Pool, mut expected: impl FnMut(PoolEvent) -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {
         for event in pool.turn(clock::now()) {

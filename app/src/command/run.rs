@@ -142,7 +142,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         let inherited = Inherited { state: kept, n4, of_unit: place.is_some() };
         user_plane(&config, &console, entropy, upf_alone, inherited)
     };
-    let upf = match awaited {
+    let mut upf = match awaited {
         Some(Awaited::Stopped) => return Ok(()),
         Some(Awaited::Ready(replica)) => Some(take_over(&config, &console, *replica)?),
         Some(Awaited::Cold(kept)) => begin(Some(kept), &mut entropy)?,
@@ -152,6 +152,9 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         }
         None => None,
     };
+    if let (Some(place), Some(upf)) = (&place, &mut upf) {
+        upf.take_links(place);
+    }
     if options.strict && ((n2.is_none() && !upf_alone && !shares_n2) || (upf.is_none() && needs_upf)) {
         return Err(degraded(&console));
     }

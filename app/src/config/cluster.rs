@@ -55,6 +55,8 @@ pub(crate) struct PairOf {
 pub(crate) struct SharedHost {
     /// They have one SCTP endpoint, one after the other.
     pub(crate) shares_n2: bool,
+    /// The number of the UPF of this host among `upfs`.
+    pub(crate) upf: Option<u8>,
 }
 
 impl Cluster {

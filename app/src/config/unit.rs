@@ -37,7 +37,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
             upf_address: s.value(
                 "upf_address",
                 UPF_ADDRESS,
-                "Address and UDP port at which the CTAs reach the UPF of this host, if `n4.listen` names none.",
+                "Address and UDP port at which the CTAs reach the UPF of this host while N4 does not go through shared memory, if `n4.listen` names none.",
             ),
             replica_n2_addresses: s.list(
                 "replica_n2_addresses",
@@ -48,7 +48,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
             shared_memory: s.value(
                 "shared_memory",
                 true,
-                "CTAs and CPFs reach each other through shared memory. If false, over sealed sockets, as functions on several hosts do.",
+                "CTAs, CPFs and UPF reach each other through shared memory. If false, over sealed sockets and, for N4, UDP, as functions on several hosts do.",
             ),
         };
         let what = format!("{} CPFs are too few for a replica of each UE, or too many", unit.cpfs);

@@ -22,7 +22,7 @@ pub(super) struct SmfN4Counters {
     pub(super) sent: u64,
     /// Datagrams from addresses of no configured UPF.
     pub(super) unknown_upf: u64,
-    /// Datagrams that the kernel did not take.
+    /// Datagrams that the kernel did not take, and messages for which a link has no room.
     pub(super) unsent: u64,
 }
 

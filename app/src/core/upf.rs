@@ -22,9 +22,10 @@ use whimbrel_user_io::{
 };
 
 use super::n4::{N4Socket, UNSPECIFIED};
+use crate::cluster::UpfLinks;
 use crate::config::typed::sixes;
 use crate::console::{Level, Metric, Sample};
-use crate::unit::descriptors;
+use crate::unit::{Place, descriptors};
 use crate::{clock, config};
 
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
@@ -44,6 +45,8 @@ pub(crate) struct LocalUpf {
     address: SocketAddr,
     /// N4 towards other SMFs.
     n4: Option<N4Socket>,
+    /// The links of CTAs of this unit, by which N4 goes through shared memory.
+    links: Option<UpfLinks>,
     /// External SMFs that are asked for an association while they have none, and when next.
     smfs: Vec<SocketAddr>,
     ask_at: Instant,
@@ -169,6 +172,7 @@ impl LocalUpf {
             out,
             address: SocketAddr::new(if alone { UNSPECIFIED } else { c.n4.node_id }, Config::PFCP_PORT),
             n4,
+            links: None,
             smfs: c.n4.smfs.clone(),
             ask_at: clock::now(),
             bad_messages: 0,
@@ -191,6 +195,11 @@ impl LocalUpf {
         let mut upf = Self::of(c, endpoint, plane, n4, out, true);
         upf.drain(clock::now(), &mut Vec::new());
         upf
+    }
+
+    /// Takes links of the CTAs of this unit: N4 with an SMF that has one goes over it.
+    pub(crate) fn take_links(&mut self, place: &Place) {
+        self.links = UpfLinks::open(place);
     }
 
     /// Whether it leaves its sessions to a successor.
@@ -278,15 +287,26 @@ impl LocalUpf {
 
     /// Takes a bounded number of datagrams of external SMFs. Returns whether there were any.
     fn other_smfs(&mut self, now: Instant) -> bool {
-        let Self { endpoint, out, n4: Some(n4), tapped, .. } = self else { return false };
+        let Self { endpoint, out, n4: Some(n4), links, tapped, .. } = self else { return false };
         let to = n4.at();
-        let received = n4.receive(|peer, octets| {
+        let mut message = |peer, octets: &[u8]| {
             if let Some(tapped) = tapped {
                 tapped.push(Tapped { at: now, from: peer, to, octets: octets.to_vec() });
             }
             endpoint.handle(now, Input::Pfcp { peer, octets }, out);
+        };
+        let received = n4.receive(&mut message) > 0;
+        let mut linked = 0;
+        let came = links.as_mut().is_some_and(|links| {
+            links.receive(now, |peer, octets| {
+                linked += 1;
+                message(peer, octets);
+            })
         });
-        received > 0
+        n4.counters.received += linked;
+        // Behind what is to be sent already, since it is repeated.
+        out.datagrams.extend(links.iter_mut().flat_map(UpfLinks::take_unsettled));
+        received | came
     }
 
     /// Starts or ends subscriber_copy what crosses N3, and N4 towards other SMFs.
@@ -312,7 +332,8 @@ impl LocalUpf {
     /// When [`Self::turn`] is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let ue_queries = Some(self.ask_at).filter(|at| *at != Instant::FAR_FUTURE);
-        self.endpoint.next_deadline().into_iter().chain(ue_queries).min()
+        let links = self.links.as_ref().and_then(UpfLinks::next_deadline);
+        self.endpoint.next_deadline().into_iter().chain(ue_queries).chain(links).min()
     }
 
     /// Readable when [`Self::turn`] or [`Self::take_tapped`] has something to take.
@@ -320,7 +341,8 @@ impl LocalUpf {
         // Not after the end of a capture: a burst under way may still have left copies, which are not taken.
         let tapped = self.tapped.as_ref().map(|_| self.plane.tapped());
         let n4 = self.n4.as_ref().map(AsFd::as_fd);
-        [Some(self.plane.reports()), tapped, n4].into_iter().flatten()
+        let links = self.links.as_ref().map(UpfLinks::fd);
+        [Some(self.plane.reports()), tapped, n4, links].into_iter().flatten()
     }
 
     /// Where N4's ends are, for captures: SMF and UPF.
@@ -418,7 +440,7 @@ impl LocalUpf {
             samples.extend([
                 one(Metric::N4Received, c.received),
                 one(Metric::N4Sent, c.sent),
-                one(Metric::N4Unsent, c.unsent),
+                one(Metric::N4Unsent, c.unsent + self.links.as_ref().map_or(0, UpfLinks::unsent)),
                 one(Metric::N4Spoofed, c.impostors),
             ]);
         }
@@ -482,7 +504,10 @@ impl LocalUpf {
         for (to, octets) in self.out.datagrams.drain(..) {
             match &mut self.n4 {
                 Some(n4) if to != self.address => {
-                    n4.send(to, &octets);
+                    match self.links.as_mut().is_some_and(|links| links.send(now, to, &octets)) {
+                        true => n4.counters.sent += 1,
+                        false => n4.send(to, &octets),
+                    }
                     if let Some(tapped) = &mut self.tapped {
                         tapped.push(Tapped { at: now, from: n4.at(), to, octets });
                     }
@@ -490,6 +515,7 @@ impl LocalUpf {
                 _ => answers.push(octets),
             }
         }
+        self.links.iter_mut().for_each(UpfLinks::flush);
         apply(&self.plane, self.out.changes.drain(..));
         for event in self.out.events.drain(..) {
             self.bad_messages += u64::from(matches!(event, Event::BadMessage { .. }));

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -46,6 +47,21 @@ impl Directory {
         self.0.join("upf.state")
     }
 
+    /// Where the UPF takes links for N4.
+    fn upf_link(&self) -> PathBuf {
+        self.0.join("upf.link")
+    }
+
+    /// The address at which the UPF takes links for N4, if it has written one.
+    pub(crate) fn upf_link_at(&self) -> Option<SocketAddr> {
+        fs::read_to_string(self.upf_link()).ok()?.parse().ok()
+    }
+
+    /// Writes the address at which this UPF takes links for N4. Errors: those of the file system.
+    pub(crate) fn announce_upf_link(&self, at: SocketAddr) -> std::io::Result<()> {
+        replace(&self.upf_link(), at.to_string().as_bytes())
+    }
+
     /// Beside this file the primary CTA writes the associations of gNBs down.
     pub(crate) fn associations(&self) -> PathBuf {
         self.0.join("n2")
@@ -70,6 +86,7 @@ impl Directory {
             self.socket(),
             self.upf_state(),
             self.upf_report(),
+            self.upf_link(),
             associations,
         ] {
             // One that is not there need not go.

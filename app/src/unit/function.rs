@@ -125,6 +125,8 @@ impl Place {
                 config.n4.listen = None;
                 config.n4.smfs.clear();
                 config.upfs = config.upfs();
+                let own = config.upfs.iter().position(|upf| upf.address.is_none());
+                let upf = own.and_then(|at| u8::try_from(at).ok());
                 for upf in config.upfs.iter_mut().filter(|upf: &&mut Upf| upf.address.is_none()) {
                     upf.address = Some(upf_at);
                 }
@@ -141,7 +143,7 @@ impl Place {
                     number,
                     home: HOME,
                     lease: LEASE,
-                    host: Some(SharedHost { shares_n2 }),
+                    host: Some(SharedHost { shares_n2, upf }),
                 });
             }
             Function::Cpf(_) => {}
@@ -187,7 +189,7 @@ mod tests {
             );
             assert_eq!(config.n4.listen, None);
             let pair = config.cluster.pair.unwrap();
-            assert_eq!((pair.number, pair.host), (n, Some(SharedHost { shares_n2: true })));
+            assert_eq!((pair.number, pair.host), (n, Some(SharedHost { shares_n2: true, upf: Some(0) })));
             assert_eq!(pair.etcd.local.unwrap().socket, Path::new("/run/u/manager"));
         }
         assert_eq!(configured(Function::Upf, "").n4.listen, Some("127.0.0.88:8805".parse().unwrap()));
@@ -199,6 +201,6 @@ mod tests {
         let of = |n| configured(Function::Cta(n), yaml);
         assert_eq!(of(1).n2.addresses, [IpAddr::from([127, 0, 0, 5])]);
         assert_eq!(of(2).n2.addresses, [IpAddr::from([127, 0, 0, 6])]);
-        assert_eq!(of(2).cluster.pair.unwrap().host, Some(SharedHost { shares_n2: false }));
+        assert_eq!(of(2).cluster.pair.unwrap().host, Some(SharedHost { shares_n2: false, upf: Some(0) }));
     }
 }

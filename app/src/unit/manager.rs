@@ -261,10 +261,15 @@ impl Manager {
     /// A further function, which is started at once.
     pub(super) fn add(&mut self, function: Function) {
         let now = Instant::now();
+        let area = match function {
+            // It takes the area when the UPF has ended, and not before.
+            Function::UpfReplica => self.members.get(&Function::Upf).and_then(|upf| upf.area),
+            _ => free_area(self.members.values()),
+        };
         let member = Member {
             process: None,
             program: self.program.clone(),
-            area: free_area(self.members.values()).filter(|_| function != Function::UpfReplica),
+            area,
             since: now,
             restarts: Restarts::default(),
             due: Some(now),

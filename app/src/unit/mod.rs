@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use tracing::info;
 
 use self::channel::Lines;
-use self::directory::Directory;
+pub(crate) use self::directory::Directory;
 pub(crate) use self::function::{CLUSTER, Function, FunctionOptions, HOME, Place};
 use self::manager::Manager;
 pub(crate) use self::messages::{FunctionStatus, Status};

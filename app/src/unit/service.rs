@@ -411,7 +411,7 @@ fn is_for(name: &str, function: Function) -> bool {
     match name.split('/').next() {
         Some("cta") => matches!(function, Function::Cta(_)),
         Some("upf") => matches!(function, Function::Upf | Function::UpfReplica),
-        Some("pool") => matches!(function, Function::Cta(_) | Function::Cpf(_)),
+        Some("pool") => true,
         _ => false,
     }
 }

@@ -27,7 +27,7 @@ const GOALS: [f64; 3] = [1.0, 12.0, 15.0];
 /// A frame as a UE's messages are.
 const FRAME: [u8; 200] = [0x5a; 200];
 /// How long a function looks for the next frame before it sleeps, as CTA and CPFs do.
-const SPIN: Duration = Duration::from_micros(50);
+pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// How long the links may take to stand.
 const LINKED_WITHIN: Duration = Duration::from_secs(60);
 

@@ -3,6 +3,7 @@
 mod fabric;
 mod forms;
 mod messages;
+mod n4;
 
 use std::io;
 use std::path::Path;
@@ -17,6 +18,8 @@ pub(crate) enum Experiment {
     Messages(messages::Options),
     /// Shared memory between the processes of a host: round trips, waking, a service request between CTA and CPF.
     Fabric(fabric::Options),
+    /// N4 between SMF and UPF: establishment, update and report as PFCP over UDP and through shared memory (figure 7).
+    N4(n4::Options),
 }
 
 /// Runs an experiment; for tests with so little to measure that it shows nothing but that it can be drawn.
@@ -27,11 +30,13 @@ pub(crate) fn run(mut experiment: Experiment, quick: bool, plots: &Path) -> io::
         match &mut experiment {
             Experiment::Messages(options) => options.quick(),
             Experiment::Fabric(options) => options.quick(),
+            Experiment::N4(options) => options.quick(),
         }
     }
     match &experiment {
         Experiment::Messages(options) => messages::run(options, plots),
         Experiment::Fabric(options) => fabric::run(options, plots),
+        Experiment::N4(options) => n4::run(options, plots),
     }
 }
 

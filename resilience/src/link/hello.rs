@@ -23,6 +23,8 @@ pub enum Role {
     Cta,
     /// A CPF.
     Cpf,
+    /// The UPF of a unit, which a CTA connects to for N4.
+    Upf,
 }
 
 /// The versions of the link messages, then of the flat forms on them.
@@ -179,6 +181,7 @@ mod tests {
         for hello in [
             Hello::own(Role::Cta),
             Hello::own(Role::Cpf),
+            Hello::own(Role::Upf),
             Hello { role: Role::Cpf, code: CodeVersion(u32::MAX) },
         ] {
             assert_eq!(Hello::from_octets(&hello.to_octets()), Ok(hello));

@@ -133,6 +133,7 @@ impl Pool {
                 Ok(ToCta::Resume { life, id, has }) => return self.resume(now, link, life, id, has),
                 _ => "neither joins nor resumes",
             },
+            Role::Upf => "is of a UPF, which CTAs connect to",
         };
         if self.incoming.rejected.allows(now, peer, "offer") {
             warn!(%peer, "a link is refused: its first message {expected}");

@@ -213,7 +213,8 @@ metrics! {
         N4Spoofed "whimbrel_n4_spoofed_total" Counter None Part [] "" "PFCP messages dropped because they claimed to come from this program's own SMF.";
         SmfN4Received "whimbrel_smf_n4_received_total" Counter None Part [] "" "PFCP messages that the SMF received from UPFs of other hosts.";
         SmfN4Sent "whimbrel_smf_n4_sent_total" Counter None Part [] "" "PFCP messages that the SMF sent to UPFs of other hosts.";
-        SmfN4Unsent "whimbrel_smf_n4_unsent_total" Counter None Part [] "" "PFCP messages of the SMF that the kernel did not send; PFCP repeats them.";
+        SmfN4Shared "whimbrel_smf_n4_shared_total" Counter None Part [] "" "PFCP messages that the SMF received from the UPF of its unit over their link, through shared memory.";
+        SmfN4Unsent "whimbrel_smf_n4_unsent_total" Counter None Part [] "" "PFCP messages of the SMF that the kernel did not send, or for which the UPF of the unit has no room; PFCP repeats them.";
         SmfN4UnknownUpf "whimbrel_smf_n4_unknown_upf_total" Counter None Part [] "" "PFCP messages dropped because no configured UPF has the sender's address.";
     }
     "N6" {

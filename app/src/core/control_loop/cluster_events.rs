@@ -152,6 +152,12 @@ impl ControlLoop {
                 self.out.cpfs.retain(|(to, _)| *to != cpf); // its link keeps them
                 self.active.parts(cpf);
             }
+            PoolEvent::FromUpf(octets) => self.receive_from_own_upf(now, &octets),
+            PoolEvent::ForUpfAgain(messages) => {
+                let upf = self.own_upf();
+                upf.iter()
+                    .for_each(|upf| messages.iter().for_each(|octets| self.send_pfcp(now, *upf, octets)));
+            }
             PoolEvent::FromReplica(message) => {
                 if let Role::Pair(pair) = &mut self.role {
                     pair.primary.replica_message(

@@ -142,6 +142,11 @@ impl ControlLoop {
         let upf = self.upfs.local.iter().flat_map(LocalUpf::samples);
         let n4 = self.upfs.n4.iter().flat_map(SmfN4::samples);
         let (pool, pair) = (self.role.pool(), self.role.pair());
+        let shared = pool.map(Pool::received_from_upf).map(|value| Sample {
+            metric: Metric::SmfN4Shared,
+            label: None,
+            value,
+        });
         let ignored = pair.map(|pair| pair.primary.heartbeats_ignored()).unwrap_or_default();
         let replication = pool
             .into_iter()
@@ -154,6 +159,7 @@ impl ControlLoop {
         let cpf = self.active.cta().cpf();
         let memory = self.memory.iter().flat_map(|memory| memory.samples(cpf)).chain(self.added_ues.sample());
         upf.chain(n4)
+            .chain(shared)
             .chain(foresight)
             .chain(memory)
             .chain(replication)

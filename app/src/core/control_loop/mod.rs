@@ -44,7 +44,9 @@ use super::ue_memory::{AddedUes, UeMemory};
 use super::upf::LocalUpf;
 use crate::capture::Capture;
 use crate::clock;
-use crate::cluster::{InputWatchdog, PairPrimary, PairReplica, PeerAmfs, Pool, log_protocol_violation};
+use crate::cluster::{
+    InputWatchdog, PairPrimary, PairReplica, PeerAmfs, Pool, SentToUpf, log_protocol_violation,
+};
 use crate::config::Config;
 use crate::console::Console;
 use crate::entropy::SystemEntropy;
@@ -254,6 +256,11 @@ impl ControlLoop {
             config: parts.config,
             console: parts.console,
         };
+        let place = control_loop.config.place.as_ref().filter(|_| control_loop.own_upf().is_some());
+        let smf = control_loop.upfs.n4.as_ref().map(SmfN4::at);
+        if let (Some(place), Some(smf), Some(pool)) = (place, smf, control_loop.role.pool_mut()) {
+            pool.link_upf(place.directory.clone(), smf);
+        }
         if let (Role::Region(_) | Role::Pair(_), None) = (&control_loop.role, &taken_over) {
             control_loop.n2_opens_by = Some(now + CPFS_JOIN_WITHIN);
         }
@@ -395,12 +402,34 @@ impl ControlLoop {
             if let (Some(capture), Some(n4)) = (&mut self.capture, &self.upfs.n4) {
                 capture.udp(now, from, n4.at(), &octets);
             }
-            self.keep_pfcp(now, upf, &octets, true);
-            self.measure(now, &octets);
-            self.handle_input(now, Input::Pfcp(upf, &octets));
+            self.pfcp_message(now, upf, &octets);
             busy = true;
         }
         busy
+    }
+
+    /// Takes what the UPF of this unit sent over its link.
+    fn receive_from_own_upf(&mut self, now: Instant, octets: &[u8]) {
+        let Some(upf) = self.own_upf() else { return };
+        if let Some(n4) = &mut self.upfs.n4 {
+            n4.counters.received += 1;
+            if let (Some(capture), Some(from)) = (&mut self.capture, n4.address(upf)) {
+                capture.udp(now, from, n4.at(), octets);
+            }
+        }
+        self.pfcp_message(now, upf, octets);
+    }
+
+    /// The UPF that is another process of this unit.
+    fn own_upf(&self) -> Option<UpfId> {
+        self.config.cluster.host()?.upf.map(UpfId)
+    }
+
+    /// A PFCP message of a UPF that is another process.
+    fn pfcp_message(&mut self, now: Instant, upf: UpfId, octets: &[u8]) {
+        self.keep_pfcp(now, upf, octets, true);
+        self.measure(now, octets);
+        self.handle_input(now, Input::Pfcp(upf, octets));
     }
 
     /// What a UPF counts for brokers' users goes into their reports.
@@ -500,11 +529,18 @@ impl ControlLoop {
         }
     }
 
-    /// Sends PFCP to an external UPF.
+    /// Sends PFCP to a UPF that is another process: over the link to that of this unit, and over UDP.
     fn send_pfcp(&mut self, now: Instant, upf: UpfId, octets: &[u8]) {
+        let own = self.own_upf();
         let Some(n4) = &mut self.upfs.n4 else { return };
         let Some(to) = n4.address(upf) else { return };
-        n4.send(to, octets);
+        let is_own = own == Some(upf);
+        let sent = self.role.pool_mut().filter(|_| is_own).map(|pool| pool.send_pfcp(now, octets));
+        match sent.unwrap_or(SentToUpf::NoLink) {
+            SentToUpf::Sent => n4.counters.sent += 1,
+            SentToUpf::NoLink => n4.send(to, octets),
+            SentToUpf::Full => n4.counters.unsent += 1,
+        }
         if let Some(capture) = &mut self.capture {
             capture.udp(now, n4.at(), to, octets);
         }
