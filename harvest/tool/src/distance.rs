@@ -82,12 +82,12 @@ pub(crate) fn place(
             (options.distance_ns / iteration_ns).round().clamp(1.0, f64::from(u32::MAX / 2)) as u32;
         let without = options.without;
         // A loop that ends long before it yields has to find its count again when it begins again: then nothing around it may use the register.
-        let around = loops[k + 1..].iter().filter(|l| l.body.is_superset(&this.body));
+        let mut around = loops[k + 1..].iter().filter(|l| l.body.is_superset(&this.body));
         let runs_of = |l: &Loop| profile.runs(code.instructions[l.header].ip());
         let entered = around.clone().filter(|l| l.header != this.header).map(runs_of).max().unwrap_or(1);
         let runs = runs_of(this);
         let is_long = runs / entered.max(1) >= u64::from(iterations) * LONG;
-        let counted_in = if is_long { Some(this) } else { around.last().or(Some(this)) };
+        let counted_in = if is_long { Some(this) } else { around.next_back().or(Some(this)) };
         let register =
             counted_in.filter(|_| alone && !without.registers).and_then(|l| free(l, effects, live));
         let counter = match (register, alone) {
