@@ -18,7 +18,7 @@ pub(crate) fn profile(command: &[String], cache: Cache) -> Result<Profile, Error
     let [program, arguments @ ..] = command else { return Err("profile: which program?".into()) };
     let path = std::fs::canonicalize(program).map_err(|e| format!("{program}: {e}"))?;
     let read = Program::read(std::fs::read(&path)?).map_err(|e| format!("{program} is refused: {e}"))?;
-    // The kernel tells computing from its own work by what runs when its timer ticks, every few milliseconds: several runs, if one is short.
+    // The kernel counts as computing what runs when its timer ticks, every few milliseconds: several runs, if one is short.
     let (begin, begun) = (children_ns(), Instant::now());
     let mut times = 0;
     while times < RUNS_MAX && begun.elapsed() < RUNS_LAST {

@@ -98,7 +98,7 @@ def serve(kind, rate, scavenger=None, beside=None, primary=None, round_ns=0.0, w
     scavengers = [scavenger] if isinstance(scavenger, str) else scavenger or []
     command = ([TOOL, "run"] if scavengers else []) + sum((["--scavenger", s] for s in scavengers), []) + program
     try:
-        done = checked(*command, kind, str(MIB[kind]), str(STEPS[kind]), f"{rate:.1f}", str(SECONDS), "rounds", str(warm))
+        done = checked(*command, kind, str(MIB[kind]), str(STEPS[kind]), f"{rate:.1f}", str(SECONDS), "rounds", str(warm), "1" if REAL_TIME else "0")
     finally:
         if other:
             other.kill()
