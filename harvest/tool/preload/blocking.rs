@@ -82,7 +82,28 @@ may_block! {
     accept(socket: c_int, address: *mut libc::sockaddr, octets: *mut libc::socklen_t) -> c_int, None;
     recv(socket: c_int, buffer: *mut c_void, octets: usize, flags: c_int) -> isize, None;
     read(file: c_int, buffer: *mut c_void, octets: usize) -> isize, None;
-    syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long, None;
+}
+
+/// Rust's locks wait with it; and it may do what [`crate::mprotect`] looks at.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    type Syscall = unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+    static NEXT: Next = Next::new(c"syscall", None);
+    if matches!(number, libc::SYS_mprotect | libc::SYS_pkey_mprotect) {
+        crate::refuse_writable_code(a, b, c as c_int);
+    }
+    // SAFETY: the type is that of `syscall`.
+    let function: Syscall = unsafe { NEXT.get() };
+    // SAFETY: the caller's arguments, passed on.
+    blocking(|| unsafe { function(number, a, b, c, d, e, f) })
 }
 
 static LOCK: Next = Next::new(c"pthread_mutex_lock", None);

@@ -90,6 +90,7 @@ unsafe extern "C" fn in_child() {
 extern "C" fn end() {
     let Some(runtime) = runtime() else { return };
     runtime.enable(false);
+    runtime.pool.stop_yields();
     let Some(report) = &runtime.report else { return };
     let text = format!(
         "harvest: {} yields of the primary, {} of {} scavengers finished, {} taken from blocked threads\n",
@@ -153,15 +154,19 @@ impl Next {
     }
 }
 
-/// Code that changes itself would change what was moved elsewhere.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mprotect(from: *mut c_void, octets: usize, protection: c_int) -> c_int {
+/// Code that changes itself would change what was moved elsewhere: ends a primary that makes its own writable.
+pub(crate) fn refuse_writable_code(from: usize, octets: usize, protection: c_int) {
     if protection & libc::PROT_WRITE != 0
         && let Some(runtime) = runtime()
-        && runtime.primary.has_code_in(from as usize, octets)
+        && runtime.primary.has_code_in(from, octets)
     {
         fail("the primary makes its code writable: code that changes itself cannot be harvested");
     }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mprotect(from: *mut c_void, octets: usize, protection: c_int) -> c_int {
+    refuse_writable_code(from as usize, octets, protection);
     // SAFETY: the caller's arguments, passed on; the kernel checks them.
     unsafe { libc::syscall(libc::SYS_mprotect, from, octets, c_int::from(protection)) as c_int }
 }

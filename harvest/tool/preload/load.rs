@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::layout;
 use crate::worker;
@@ -31,16 +32,37 @@ impl Image {
 
 pub(crate) type Main = unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) -> c_int;
 pub(crate) type Flush = unsafe extern "C" fn(*mut c_void) -> c_int;
+pub(crate) type Finalize = unsafe extern "C" fn(*mut c_void);
+type Exit = unsafe extern "C" fn(c_int) -> !;
+pub(crate) type Destructor = unsafe extern "C" fn();
 
 /// A program that runs in stalls.
 pub(crate) struct Work {
     pub(crate) main: Main,
     pub(crate) flush: Option<Flush>,
+    /// Runs what the program has registered for its end.
+    pub(crate) finalize: Option<Finalize>,
+    /// Its destructors, in the order in which they run.
+    pub(crate) destructors: Vec<Destructor>,
+    flag: *mut u8,
     pub(crate) arguments: Vec<CString>,
     /// Share of its yields at loads that go on to the next scavenger.
     pub(crate) special: f64,
     /// It has variables of a thread, so it stays with one.
     pub(crate) stays: bool,
+}
+
+// SAFETY: `flag` is accessed as an atomic only; the rest is read.
+unsafe impl Send for Work {}
+// SAFETY: as above.
+unsafe impl Sync for Work {}
+
+impl Work {
+    /// From now on its yields are passed over: what the end of the process runs of it is on no coroutine.
+    pub(crate) fn stop_yields(&self) {
+        // SAFETY: the octet is in the scavenger's writable segment, and nothing else writes it.
+        unsafe { AtomicU8::from_ptr(self.flag) }.store(0, Ordering::Relaxed);
+    }
 }
 
 /// The parts of `struct link_map` that are public.
@@ -127,8 +149,14 @@ pub(crate) fn scavenger(command: &str) -> Result<Work, String> {
     let image = image(map.base, headers, layout::ROLE_SCAVENGER)
         .ok_or_else(|| format!("{command} is not instrumented as a scavenger"))?;
     replace_exits(map);
-    // SAFETY: the name is terminated; the handle is open.
-    let flush = unsafe { libc::dlsym(handle, c"fflush".as_ptr()) };
+    let library = c_library(handle).ok_or_else(|| format!("{command}: {}", last_error()))?;
+    let of_library = |name: &CStr| {
+        // SAFETY: the name is terminated; the handle is open.
+        unsafe { libc::dlsym(library, name.as_ptr()) }
+    };
+    copy_streams(map, &of_library);
+    let (flush, finalize) = (of_library(c"fflush"), of_library(c"__cxa_finalize"));
+    let destructors = take_destructors(map);
     // SAFETY: the flag is the scavenger's; it has not begun.
     unsafe { image.flag.write(1) };
     Ok(Work {
@@ -136,6 +164,10 @@ pub(crate) fn scavenger(command: &str) -> Result<Work, String> {
         main: unsafe { std::mem::transmute::<usize, Main>(image.main) },
         // SAFETY: `fflush` of the scavenger's own C library.
         flush: unsafe { std::mem::transmute::<*mut c_void, Option<Flush>>(flush) },
+        // SAFETY: `__cxa_finalize` of the scavenger's own C library.
+        finalize: unsafe { std::mem::transmute::<*mut c_void, Option<Finalize>>(finalize) },
+        destructors,
+        flag: image.flag,
         arguments,
         special: image.special as f64 / 1000.0,
         stays: image.has_thread_variables,
@@ -154,51 +186,125 @@ fn last_error() -> String {
     }
 }
 
+/// The C library in the namespace of a scavenger.
+fn c_library(scavenger: *mut c_void) -> Option<*mut c_void> {
+    let mut namespace: libc::Lmid_t = 0;
+    // SAFETY: the request writes one number; the library is loaded already.
+    let library = unsafe {
+        if libc::dlinfo(scavenger, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) != 0 {
+            return None;
+        }
+        libc::dlmopen(namespace, c"libc.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD)
+    };
+    (!library.is_null()).then_some(library)
+}
+
 const DT_PLTRELSZ: u64 = 2;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_JMPREL: u64 = 23;
+const DT_FINI_ARRAY: u64 = 26;
+const DT_FINI_ARRAYSZ: u64 = 28;
+const R_X86_64_COPY: u64 = 5;
 const R_X86_64_GLOB_DAT: u64 = 6;
 const R_X86_64_JUMP_SLOT: u64 = 7;
 
+/// The entry of the dynamic section with a tag.
+///
+/// # Safety
+/// The object is loaded.
+unsafe fn entry(map: &LinkMap, tag: u64) -> Option<*const [u64; 2]> {
+    let mut at = map.dynamic;
+    // SAFETY: the section ends with an entry whose tag is zero.
+    unsafe {
+        while (*at)[0] != 0 {
+            if (*at)[0] == tag {
+                return Some(at);
+            }
+            at = at.add(1);
+        }
+    }
+    None
+}
+
+/// Lets a word of a loaded object be written, which the dynamic linker may have protected.
+fn writable(word: usize) {
+    let page = (word & !4095) as *mut c_void;
+    // SAFETY: the page is of an object that this process has loaded; it is made no less accessible.
+    unsafe { libc::syscall(libc::SYS_mprotect, page, 4096_usize, libc::PROT_READ | libc::PROT_WRITE) };
+}
+
+/// Destructors of a scavenger: taken from the dynamic linker, which would run them at the end of the process, whether the scavenger has come to
+/// its own end or not.
+fn take_destructors(map: &LinkMap) -> Vec<Destructor> {
+    // SAFETY: the dynamic section of a loaded object, and the array that it names.
+    unsafe {
+        let (Some(array), Some(octets)) = (entry(map, DT_FINI_ARRAY), entry(map, DT_FINI_ARRAYSZ)) else {
+            return Vec::new();
+        };
+        let from = (*array)[1] as usize;
+        let from = if from < map.base { from + map.base } else { from };
+        let functions = std::slice::from_raw_parts(from as *const Destructor, (*octets)[1] as usize / 8);
+        let functions = functions.iter().rev().copied().collect();
+        let word = &raw const (*octets)[1];
+        writable(word as usize);
+        word.cast_mut().write(0);
+        functions
+    }
+}
+
+/// Fills the scavenger's own `stdout` and the like, which the dynamic linker fills in a process's first program alone.
+fn copy_streams(map: &LinkMap, of_library: &dyn Fn(&CStr) -> *mut c_void) {
+    for_each_relocation(map, |at, kind, name| {
+        if kind != R_X86_64_COPY {
+            return;
+        }
+        let (own, library) = (at as *mut usize, of_library(name) as *const usize);
+        // SAFETY: the tool has accepted copies of pointers alone; the library has them as well.
+        unsafe {
+            if !library.is_null() && *own == 0 {
+                own.write(*library);
+            }
+        }
+    });
+}
+
 /// A scavenger that exits ends alone, not with the process.
 fn replace_exits(map: &LinkMap) {
-    // SAFETY: the dynamic section and the tables that it names are of a loaded object; its length is given by its last entry. Entries of the
-    // table of addresses are words that this object alone uses.
-    unsafe {
-        let entry = |tag: u64| {
-            let mut at = map.dynamic;
-            while (*at)[0] != 0 {
-                if (*at)[0] == tag {
-                    return (*at)[1] as usize;
-                }
-                at = at.add(1);
-            }
-            0
+    for_each_relocation(map, |at, kind, name| {
+        if !matches!(kind, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
+            return;
+        }
+        let replacement: Exit = match name.to_bytes() {
+            b"exit" => worker::exit_of_scavenger,
+            b"_exit" | b"_Exit" | b"quick_exit" => worker::quick_exit_of_scavenger,
+            _ => return,
         };
+        writable(at);
+        // SAFETY: a word of the table of addresses, which this object alone uses.
+        unsafe { (at as *mut Exit).write(replacement) };
+    });
+}
+
+/// Calls a function for each relocation with a symbol: the address, the kind, and the symbol's name.
+fn for_each_relocation(map: &LinkMap, mut each: impl FnMut(usize, u64, &CStr)) {
+    // SAFETY: the dynamic section and the tables that it names are of a loaded object; their lengths are given beside them.
+    unsafe {
+        let value = |tag: u64| entry(map, tag).map_or(0, |at| (*at)[1] as usize);
         let absolute = |at: usize| if at < map.base { at + map.base } else { at };
         let (symbols, names) =
-            (absolute(entry(DT_SYMTAB)) as *const libc::Elf64_Sym, absolute(entry(DT_STRTAB)));
-        for (table, octets) in [(entry(DT_RELA), entry(DT_RELASZ)), (entry(DT_JMPREL), entry(DT_PLTRELSZ))] {
+            (absolute(value(DT_SYMTAB)) as *const libc::Elf64_Sym, absolute(value(DT_STRTAB)));
+        for (table, octets) in [(value(DT_RELA), value(DT_RELASZ)), (value(DT_JMPREL), value(DT_PLTRELSZ))] {
             if table == 0 || octets == 0 {
                 continue;
             }
             let relocations = std::slice::from_raw_parts(absolute(table) as *const [u64; 3], octets / 24);
             for [at, info, _] in relocations {
-                if !matches!(info & 0xffff_ffff, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
-                    continue;
-                }
                 let symbol = &*symbols.add((info >> 32) as usize);
                 let name = CStr::from_ptr((names + symbol.st_name as usize) as *const c_char);
-                if !matches!(name.to_bytes(), b"exit" | b"_exit" | b"_Exit" | b"quick_exit") {
-                    continue;
-                }
-                let word = (map.base + *at as usize) as *mut usize;
-                let page = (word as usize & !4095) as *mut c_void;
-                libc::syscall(libc::SYS_mprotect, page, 4096_usize, libc::PROT_READ | libc::PROT_WRITE);
-                word.write(worker::exit_of_scavenger as *const () as usize);
+                each(map.base + *at as usize, info & 0xffff_ffff, name);
             }
         }
     }

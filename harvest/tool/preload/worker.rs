@@ -38,6 +38,11 @@ impl Pool {
         Self { works, next: AtomicUsize::new(0), taking: Mutex::new(()) }
     }
 
+    /// At the end of the process.
+    pub(crate) fn stop_yields(&self) {
+        self.works.iter().for_each(Work::stop_yields);
+    }
+
     pub(crate) fn total(&self) -> usize {
         self.works.len()
     }
@@ -122,6 +127,7 @@ extern "C" fn run(worker: &'static Worker) -> ! {
         // SAFETY: `main` with a terminated list of terminated arguments and the environment.
         unsafe { (work.main)(work.arguments.len() as c_int, arguments.as_ptr(), environ.cast()) };
         drop(arguments);
+        run_end_of(worker);
         done(worker);
     }
 }
@@ -130,13 +136,25 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
+/// Runs what a scavenger has for its end, as `exit` does.
+fn run_end_of(worker: &'static Worker) {
+    let Some(runtime) = runtime() else { return };
+    let work = &runtime.pool.works[worker.work()];
+    // SAFETY: the scavenger has ended, and this is its coroutine: its own functions, which run once, and those of its own library.
+    unsafe {
+        if let Some(finalize) = work.finalize {
+            finalize(ptr::null_mut());
+        }
+        work.destructors.iter().for_each(|destructor| destructor());
+        if let Some(flush) = work.flush {
+            flush(ptr::null_mut::<c_void>());
+        }
+    }
+}
+
 /// Counts a scavenger that has ended, and takes another; without one, the coroutine returns to the primary for ever.
 fn done(worker: &'static Worker) {
     let Some(runtime) = runtime() else { return };
-    if let Some(flush) = runtime.pool.works[worker.work()].flush {
-        // SAFETY: flushes all streams of the scavenger's own library.
-        unsafe { flush(ptr::null_mut::<c_void>()) };
-    }
     let finished = FINISHED.fetch_add(1, Ordering::Relaxed) + 1;
     match runtime.pool.take() {
         // SAFETY: this is the coroutine itself.
@@ -154,12 +172,27 @@ fn done(worker: &'static Worker) {
 
 /// What scavengers call for `exit`.
 pub(crate) unsafe extern "C" fn exit_of_scavenger(_status: c_int) -> ! {
-    // SAFETY: the thread that runs a scavenger has a context at GS, whose current slot is the scavenger's.
-    let worker = unsafe {
+    let worker = running();
+    run_end_of(worker);
+    end(worker)
+}
+
+/// What they call for `_exit` and the like, which run nothing of what is registered for the end.
+pub(crate) unsafe extern "C" fn quick_exit_of_scavenger(_status: c_int) -> ! {
+    end(running())
+}
+
+/// The coroutine that runs.
+fn running() -> &'static Worker {
+    // SAFETY: the thread that runs a scavenger has a context at GS, whose current slot is the scavenger's; coroutines are never freed.
+    unsafe {
         let slot: *const Slot;
         asm!("mov {}, gs:[{current}]", out(reg) slot, current = const layout::CURRENT);
         &*(*slot).worker
-    };
+    }
+}
+
+fn end(worker: &'static Worker) -> ! {
     done(worker);
     // SAFETY: the frames of the scavenger that has exited are given up; the coroutine begins again on its stack.
     unsafe {

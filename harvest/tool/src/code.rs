@@ -75,6 +75,12 @@ impl Code {
             return;
         };
         let mut refused = None;
+        // Registers that hold a copy of the stack pointer somewhere in the function.
+        let copies: BTreeSet<Register> = Decoder::with_ip(64, octets, from, DecoderOptions::NONE)
+            .iter()
+            .filter(|n| n.mnemonic() == Mnemonic::Mov && n.op1_register() == Register::RSP)
+            .map(|n| n.op0_register())
+            .collect();
         let mut decoder = Decoder::with_ip(64, octets, from, DecoderOptions::NONE);
         // Overlapping functions are disassembled from the end of the one before.
         let last = self.instructions.last().map_or(0, Instruction::next_ip);
@@ -87,7 +93,7 @@ impl Code {
             if instruction.ip() < last {
                 continue;
             }
-            refused = refused.or_else(|| unsuitable(&instruction));
+            refused = refused.or_else(|| unsuitable(&instruction, &copies));
             self.instructions.push(instruction);
             self.owner.push(index);
         }
@@ -285,8 +291,8 @@ impl Code {
     }
 }
 
-/// Why a function that has this instruction is not changed.
-fn unsuitable(n: &Instruction) -> Option<&'static str> {
+/// Why a function that has this instruction is not changed. `copies`: registers that the function copies the stack pointer to.
+fn unsuitable(n: &Instruction, copies: &BTreeSet<Register>) -> Option<&'static str> {
     if n.flow_control() == FlowControl::XbeginXabortXend {
         return Some("has transactions");
     }
@@ -306,6 +312,10 @@ fn unsuitable(n: &Instruction) -> Option<&'static str> {
     {
         return Some("uses the x87 unit");
     }
+    let exchanges = matches!(n.mnemonic(), Mnemonic::Xchg | Mnemonic::Xadd | Mnemonic::Cmpxchg);
+    if operands.clone().any(|r| r == Register::RSP) && exchanges {
+        return Some(ODD_STACK);
+    }
     let writes_stack = operands.next() == Some(Register::RSP);
     if writes_stack {
         let ordinary = matches!(
@@ -323,11 +333,20 @@ fn unsuitable(n: &Instruction) -> Option<&'static str> {
                 | Opcode::Cmp_rm64_imm8
                 | Opcode::Test_rm64_r64
         ) || n.mnemonic() == Mnemonic::Push
+            // From the stack or frame pointer, or what keeps the caller's where the stack is aligned.
             || n.mnemonic() == Mnemonic::Lea
-            || n.mnemonic() == Mnemonic::Mov && n.op1_kind() == OpKind::Register;
+                && matches!(n.memory_base(), Register::RSP | Register::RBP | Register::R10 | Register::R13)
+            // From a copy of it, which compilers keep around arrays of variable size.
+            || n.mnemonic() == Mnemonic::Mov
+                && n.op1_kind() == OpKind::Register
+                && (n.op1_register() == Register::RBP || copies.contains(&n.op1_register()));
         if !ordinary {
-            return Some("changes the stack pointer in an unusual way");
+            return Some(ODD_STACK);
         }
     }
     None
 }
+
+/// Code that points RSP elsewhere than at a stack with room below it, as assembly does to read with `pop`, or to have stacks of its own: a yield there
+/// would write over what is below.
+const ODD_STACK: &str = "changes the stack pointer in an unusual way";

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use iced_x86::{FlowControl, Mnemonic, OpKind, Register};
 
 use crate::code::Code;
+use crate::instrument::Options;
 use crate::liveness::{self, Effect, FLAGS, Set};
 use crate::profile::Profile;
 
@@ -39,13 +40,19 @@ struct Loop {
     body: BTreeSet<usize>,
 }
 
-/// Places yields in all loops, `bound_ns` apart; `yields` are instructions that have one already.
+/// Yields of a loop, each time that it runs, from which on it does not matter where its count begins.
+const LONG: u64 = 4;
+
+/// A counter that grows by itself yields after a power of two of iterations, if that is no farther than this from what is asked for.
+const INDUCTION_ERROR: f64 = 0.1;
+
+/// Places yields in all loops, as far apart as the options say; `yields` are instructions that have one already.
 pub(crate) fn place(
     code: &Code,
     effects: &[Effect],
     live: &[Set],
     profile: &Profile,
-    bound_ns: f64,
+    options: &Options,
     yields: &BTreeSet<usize>,
     may_change: impl Fn(usize) -> bool,
 ) -> Vec<InLoop> {
@@ -60,8 +67,10 @@ pub(crate) fn place(
         if own.is_empty() {
             continue;
         }
-        let iteration_ns = iteration_ns(code, profile, this, &own);
-        if iteration_ns <= 0.0 {
+        let iteration_ns = iteration_ns(code, profile, this, &own, yields);
+        // An iteration that always yields at a load needs no other yield, unless it is far longer than the distance.
+        let yields_anyway = always_yields(code, this, yields) && iteration_ns <= 2.0 * options.distance_ns;
+        if iteration_ns <= 0.0 || yields_anyway {
             continue;
         }
         let Some(before) = position(code, live, this, &may_change) else { continue };
@@ -69,14 +78,24 @@ pub(crate) fn place(
             matches!(code.instructions[i].flow_control(), FlowControl::Call | FlowControl::IndirectCall)
         });
         let alone = inner.is_empty() && !has_calls && !this.body.iter().any(|i| yields.contains(i));
-        let iterations = (bound_ns / iteration_ns).round().clamp(1.0, f64::from(u32::MAX / 2)) as u32;
-        let register = if alone { free(this, effects, live) } else { None };
+        let iterations =
+            (options.distance_ns / iteration_ns).round().clamp(1.0, f64::from(u32::MAX / 2)) as u32;
+        let without = options.without;
+        // A loop that ends long before it yields has to find its count again when it begins again: then nothing around it may use the register.
+        let mut around = loops[k + 1..].iter().filter(|l| l.body.is_superset(&this.body));
+        let runs_of = |l: &Loop| profile.runs(code.instructions[l.header].ip());
+        let entered = around.clone().filter(|l| l.header != this.header).map(runs_of).max().unwrap_or(1);
+        let runs = runs_of(this);
+        let is_long = runs / entered.max(1) >= u64::from(iterations) * LONG;
+        let counted_in = if is_long { Some(this) } else { around.next_back().or(Some(this)) };
+        let register =
+            counted_in.filter(|_| alone && !without.registers).and_then(|l| free(l, effects, live));
         let counter = match (register, alone) {
             (Some(register), _) => Counter::Free { register, iterations },
-            (None, true) => {
+            (None, true) if !without.induction => {
                 induction(code, effects, this, iterations).unwrap_or_else(|| memory(iteration_ns))
             }
-            (None, false) => memory(iteration_ns),
+            (None, _) => memory(iteration_ns),
         };
         placed.push(InLoop { before, counter, iteration_ns });
     }
@@ -87,8 +106,29 @@ fn memory(iteration_ns: f64) -> Counter {
     Counter::Memory { sixteenths: (iteration_ns * 16.0).round().clamp(1.0, 1e9) as u32 }
 }
 
-/// Average time of an iteration, without that of inner loops. One that did not run: that of all its instructions once.
-fn iteration_ns(code: &Code, profile: &Profile, this: &Loop, own: &BTreeSet<usize>) -> f64 {
+/// Whether each way from the header to the branch back passes a yield.
+fn always_yields(code: &Code, this: &Loop, yields: &BTreeSet<usize>) -> bool {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![this.header]);
+    while let Some(i) = open.pop() {
+        if yields.contains(&i) || !this.body.contains(&i) || !seen.insert(i) {
+            continue;
+        }
+        if i == this.latch {
+            return false;
+        }
+        open.extend(code.successors(i).known);
+    }
+    true
+}
+
+/// Average time of an iteration, without that of inner loops, and without misses at which it yields. One that did not run: that of all its instructions once.
+fn iteration_ns(
+    code: &Code,
+    profile: &Profile,
+    this: &Loop,
+    own: &BTreeSet<usize>,
+    yields: &BTreeSet<usize>,
+) -> f64 {
     let ip = |i: usize| code.instructions[i].ip();
     let times = profile.runs(ip(this.header));
     if times == 0 {
@@ -97,7 +137,8 @@ fn iteration_ns(code: &Code, profile: &Profile, this: &Loop, own: &BTreeSet<usiz
     let mut ns = 0.0;
     for &i in own {
         let counts = profile.instructions.get(&ip(i)).copied().unwrap_or_default();
-        ns += counts.runs as f64 * profile.instruction_ns + counts.misses as f64 * profile.memory_ns;
+        let misses = if yields.contains(&i) { 0 } else { counts.misses };
+        ns += counts.runs as f64 * profile.instruction_ns + misses as f64 * profile.memory_ns;
         if let Some((_, within)) = profile.calls.get(&ip(i)) {
             ns += *within as f64 * profile.instruction_ns;
         }
@@ -144,8 +185,10 @@ fn induction(code: &Code, effects: &[Effect], this: &Loop, iterations: u32) -> O
         let bits = liveness::bits(n.op0_register());
         let only = this.body.iter().filter(|&&k| effects[k].writes & bits != 0).count() == 1;
         let every = code.block(i).contains(&this.latch);
-        let span = (step as f64 * f64::from(iterations)).log2().round();
-        if only && every && step.is_power_of_two() && span < 31.0 {
+        let exact = step as f64 * f64::from(iterations);
+        let span = exact.log2().round();
+        let near = (exact / span.exp2() - 1.0).abs() <= INDUCTION_ERROR;
+        if only && every && near && step.is_power_of_two() && span < 31.0 {
             let mask = (1u32 << span as u32).wrapping_sub(step as u32);
             return Some(Counter::Induction {
                 register: Register::EAX + n.op0_register().number() as u32,

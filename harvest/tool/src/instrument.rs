@@ -23,6 +23,18 @@ pub(crate) struct Options {
     pub(crate) everything: bool,
     /// Nanoseconds between a scavenger's yields.
     pub(crate) distance_ns: f64,
+    pub(crate) without: Without,
+}
+
+/// Optimisations that are left out, to measure what they bring.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Without {
+    /// Yields save all registers, not those alone that are live.
+    pub(crate) liveness: bool,
+    /// Loops do not count with a register that they count with anyway.
+    pub(crate) induction: bool,
+    /// Nor in a free one, but in memory.
+    pub(crate) registers: bool,
 }
 
 /// Functions whose callers are refused, with the reason.
@@ -37,12 +49,25 @@ const REFUSED_IMPORTS: [(&str, &str); 8] = [
     ("setcontext", "it has stacks of its own"),
 ];
 /// Likewise, of scavengers, which have no thread of their own.
-const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 5] = [
+const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 8] = [
     ("pthread_create", "a scavenger has no threads"),
+    // `std::thread` of C++, whose library starts the thread.
+    (
+        "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
+        "a scavenger has no threads",
+    ),
     ("fork", "a scavenger has no process of its own"),
     ("vfork", "a scavenger has no process of its own"),
     ("sigaction", "signals belong to the primary"),
     ("signal", "signals belong to the primary"),
+    (
+        "__cxa_thread_atexit",
+        "destructors of a thread's variables would run when a thread of the primary ends",
+    ),
+    (
+        "__cxa_thread_atexit_impl",
+        "destructors of a thread's variables would run when a thread of the primary ends",
+    ),
 ];
 
 /// An instrumented program with its report.
@@ -69,6 +94,7 @@ pub(crate) fn instrument(
     let vector_octets = liveness::vector_octets(&code.instructions);
     let effects = liveness::effects(&code.instructions, vector_octets);
     let live = liveness::live_before(&code, program.functions.len(), &effects);
+    let saved = if options.without.liveness { vec![liveness::ORDINARY; live.len()] } else { live.clone() };
 
     let loads = loads(&code.instructions);
     let addresses: Vec<u64> = loads.iter().map(|&i| code.instructions[i].ip()).collect();
@@ -93,14 +119,14 @@ pub(crate) fn instrument(
     let mut loops = Vec::new();
     if options.role == Role::Scavenger {
         let may_change = |i| rewrite::may_change(&program, &code, i).is_ok();
-        loops = distance::place(&code, &effects, &live, profile, options.distance_ns, &taken, may_change);
+        loops = distance::place(&code, &effects, &live, profile, &options, &taken, may_change);
         rewrite::add_loops(&mut insertions, &loops);
     }
     let report = report(&program, &code, profile, &sites, &next, &loops, options);
     let special = (next.len() * 1000).checked_div(taken.len()).unwrap_or(0) as u64;
     let parameters = Parameters {
         role: options.role,
-        live: &live,
+        live: &saved,
         vector_octets,
         bound_ns: options.distance_ns,
         special,

@@ -25,6 +25,9 @@ const VECTORS: Set = 0xffff_ffff << VECTORS_AT;
 const MASKS: Set = 0xff << MASKS_AT;
 const ALL_BUT_FLAGS: Set = GENERAL | VECTORS | MASKS;
 
+/// What a switch saves that knows nothing of the program: all but mask registers and the upper vector registers, which few programs use.
+pub(crate) const ORDINARY: Set = GENERAL | 0xffff << VECTORS_AT | FLAGS;
+
 const fn general(register: u32) -> Set {
     1 << register
 }

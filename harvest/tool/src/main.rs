@@ -18,7 +18,7 @@ mod select;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use instrument::Options;
+use instrument::{Options, Without};
 use rewrite::Role;
 
 const USAGE: &str = "\
@@ -26,7 +26,8 @@ Usage: whimbrel-harvest COMMAND
 
   profile [--ll OCTETS,WAYS,LINE --memory-ns N] -o PROFILE PROGRAM [ARGS]
                       count instructions and misses of the last cache with valgrind; the cache is measured unless it is given
-  instrument primary|scavenger --profile PROFILE -o OUT [--bound PERCENT] [--miss-rate PERCENT] [--distance NS] [--everything] PROGRAM
+  instrument primary|scavenger --profile PROFILE -o OUT [--bound PERCENT] [--miss-rate PERCENT] [--distance NS] [--everything]
+             [--without liveness|induction|registers]... PROGRAM
                       insert yields: at loads that miss; in a scavenger's loops, too
   run [--scavenger \"PROGRAM ARGS\"]... PRIMARY [ARGS]
                       run an instrumented primary with instrumented scavengers in its stalls
@@ -132,13 +133,22 @@ fn instrument_command(arguments: &mut Vec<String>) -> Result<ExitCode, Error> {
     choice.miss_rate_min = number(option(arguments, "--miss-rate")?, choice.miss_rate_min * 100.0)? / 100.0;
     let distance = option(arguments, "--distance")?;
     let everything = flag(arguments, "--everything");
+    let mut without = Without::default();
+    while let Some(name) = option(arguments, "--without")? {
+        match &*name {
+            "liveness" => without.liveness = true,
+            "induction" => without.induction = true,
+            "registers" => without.registers = true,
+            other => return Err(format!("{other:?} is no optimisation").into()),
+        }
+    }
     let [program] = &arguments[..] else { return Err(USAGE.into()) };
     let text = std::fs::read_to_string(&profile).map_err(|e| format!("{}: {e}", profile.display()))?;
     let profile = profile::Profile::read(&text)?;
     let data = std::fs::read(program).map_err(|e| format!("{program}: {e}"))?;
     // What a primary waits for one miss.
     let distance_ns = number(distance, profile.memory_ns)?;
-    let options = Options { role, choice, everything, distance_ns };
+    let options = Options { role, choice, everything, distance_ns, without };
     let done =
         instrument::instrument(data, &profile, options).map_err(|e| format!("{program} is refused: {e}"))?;
     run::write_program(&PathBuf::from(&out), &done.data)?;

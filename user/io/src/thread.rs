@@ -256,6 +256,7 @@ pub(crate) fn run<P: Ports>(
         (idle, last) = if n == 0 { (idle.saturating_add(1), last) } else { (0, now) };
         if idle > SPINS && !worked && now.since(last) >= w.ports.busy_poll() {
             w.sleep(clock);
+            w.background.iter_mut().for_each(Background::woke);
             idle = SPINS - 1;
         }
     }
@@ -298,7 +299,8 @@ impl<P: Ports> Worker<'_, P> {
 
     /// Decides on a burst, with background work while its memory is loaded.
     fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
-        match self.background.as_mut().and_then(|background| background.in_stalls(now)) {
+        let packets = slots.len();
+        match self.background.as_mut().and_then(|background| background.in_stalls(now, packets)) {
             None => self.upf.burst(now, slots),
             Some(mut in_stalls) => self.upf.burst_observed(now, slots, &mut in_stalls),
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_pages::{PAGE_OCTETS, Pages};
+use whimbrel_prefetch::prefetch;
 
 use super::fast::Offloader;
 use super::plain::{Cold, Hot, Second, Shapes};
@@ -281,9 +282,18 @@ impl Sessions {
         self.rest.len()
     }
 
-    /// Begins to load what [`Self::usage_at`] reads of a plain session beside its hot part.
+    /// Begins to load the place that [`Self::prefetch_usage`] reads.
+    #[inline]
+    pub(super) fn prefetch_place(&self, place: u32) {
+        if let Some(rest) = self.rest.get(place << self.rest.shard_bits) {
+            prefetch(rest);
+        }
+    }
+
+    /// Begins to load what [`Self::usage_at`] reads of a plain session.
     #[inline]
     pub(super) fn prefetch_usage(&self, place: u32) {
+        self.prefetch(place << self.rest.shard_bits);
         if let Some(Rest::Plain(cold)) = self.rest.get(place << self.rest.shard_bits) {
             cold.prefetch_counters();
         }

@@ -13,7 +13,8 @@ use crate::config::DnIndex;
 
 /// A session is active if a packet has passed within this time.
 pub const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
-/// So many sessions ahead of the one that is read are loaded: fewer than a core has line fill buffers, of which packets need some.
+/// So many sessions ahead of the one that is read are loaded, and twice as many ahead their places in the table: a survey that reads one session
+/// at a time, between looks at the sources, has nothing of what the processor loads ahead by itself. Packets need some line fill buffers, too.
 const AHEAD: u32 = 8;
 
 /// What the sessions of one data network have carried.
@@ -74,6 +75,7 @@ impl<'u> SessionTable<'u> {
     pub fn survey(self, now: Instant, survey: &mut UsageSurvey, places: u32) -> u32 {
         let end = survey.next.saturating_add(places).min(self.0.places());
         for place in survey.next..end {
+            self.0.prefetch_place(place + 2 * AHEAD);
             self.0.prefetch_usage(place + AHEAD);
             let Some((network, last_packet, counted)) = self.0.usage_at(place) else { continue };
             let sum = survey.sum(network);
