@@ -22,6 +22,11 @@ impl StateFile {
         Self::of_file(options.open(path)?, config)
     }
 
+    /// Makes a memory file that goes with this process. Errors: those of memfd_create(2) and mmap(2).
+    pub fn in_memory(config: &Config) -> io::Result<Self> {
+        Self::of_file(File::from(crate::sys::memory_file(c"whimbrel-state")?), config)
+    }
+
     /// Of a descriptor that was inherited. Errors: `WouldBlock` where another process has it locked, and those of mmap(2).
     pub fn of(descriptor: OwnedFd, config: &Config) -> io::Result<Self> {
         Self::of_file(File::from(descriptor), config)

@@ -248,6 +248,10 @@ pub(crate) fn run<P: Ports>(
             w.upf.tick(now); // what the burst itself has made due: router advertisements
         }
         w.send(now, &slots[..n], tapped);
+        if P::LOGGED {
+            let ended = w.upf.take_ended();
+            w.ports.decided(&slots[handed..n], ended);
+        }
         w.hand_over(&mut slots[..n]);
         w.upf.offload_ready(now, n < BURST);
         w.tell(now, n == 0 && idle == SPINS);

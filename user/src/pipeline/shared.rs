@@ -58,6 +58,8 @@ pub(super) struct Shared {
     names_max: u64,
     /// What sessions have counted is reported to UPF-C, which keeps it.
     pub(super) keeps_counted: bool,
+    /// Counters of packets that ended here after they had waited, or whose buffers came back: for the packet logger.
+    pub(super) ended: Vec<u64>,
     spare: Vec<Packet>,
     room: usize,
 }
@@ -86,6 +88,7 @@ impl Shared {
             resolvers: config.applications.resolvers.as_slice().into(),
             names_max: NAMES_KNOWN_MAX / u64::from(shard.of()),
             keeps_counted: false,
+            ended: Vec::new(),
             spare: Vec::new(),
             room,
         }
@@ -131,10 +134,15 @@ impl Shared {
     pub(super) fn fresh(&mut self) -> Packet {
         let mut p = self.spare.pop().unwrap_or_else(|| Packet::with_room(self.room));
         p.received(0);
+        p.take_counter();
         p
     }
 
     pub(super) fn recycle(&mut self, mut packet: Packet) {
+        let counter = packet.take_counter();
+        if counter != 0 {
+            self.ended.push(counter);
+        }
         if self.spare.len() < SPARE_MAX && packet.room().len() >= self.room {
             self.spare.push(packet);
         }

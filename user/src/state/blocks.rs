@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::logger::StateRecord;
+
 /// Octets of a block.
 pub(super) const BLOCK_OCTETS: usize = 256;
 /// Octets of a block before its part of the record.
@@ -60,7 +62,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 5] = [Self::Node, Self::Application, Self::Session, Self::Counted, Self::Request];
 
-    fn of(code: u8) -> Option<Self> {
+    pub(super) fn of(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|k| *k as u8 == code)
     }
 }
@@ -95,6 +97,8 @@ pub(crate) struct Blocks {
     next: Vec<u32>,
     first: BTreeMap<(Kind, u32), u32>,
     writes: u64,
+    /// Records that were written or removed since they were taken last; `None`: nobody takes them.
+    journal: Option<Vec<StateRecord>>,
 }
 
 impl Blocks {
@@ -110,7 +114,7 @@ impl Blocks {
         let room = memory.octets().saturating_sub(FIRST_BLOCK_AT) / BLOCK_OCTETS as u64;
         let total = u32::try_from(room).unwrap_or(u32::MAX).min(END - 1);
         let (free, next) = (Vec::new(), Vec::new());
-        Self { memory, salt, total, made: 0, free, next, first: BTreeMap::new(), writes: 0 }
+        Self { memory, salt, total, made: 0, free, next, first: BTreeMap::new(), writes: 0, journal: None }
     }
 
     /// Makes some blocks more, if the host lets them be.
@@ -236,6 +240,10 @@ impl Blocks {
             self.free_from(former);
         }
         self.make_ahead();
+        if let Some(journal) = &mut self.journal {
+            let octets = Some(octets.to_vec());
+            journal.push(StateRecord { kind: kind as u8, id, write: self.writes, octets });
+        }
         Ok(())
     }
 
@@ -243,7 +251,33 @@ impl Blocks {
     pub(crate) fn remove(&mut self, kind: Kind, id: u32) {
         if let Some(first) = self.first.remove(&(kind, id)) {
             self.free_from(first);
+            if let Some(journal) = &mut self.journal {
+                journal.push(StateRecord { kind: kind as u8, id, write: self.writes, octets: None });
+            }
         }
+    }
+
+    /// All records, in the order in which they were written; [`Self::take_journal`] has what changes from now on.
+    pub(crate) fn all(&mut self) -> Vec<StateRecord> {
+        self.journal = Some(Vec::new());
+        let behind = |b: &u32| Some(self.next[*b as usize]).filter(|b| *b != END);
+        let mut all: Vec<StateRecord> = Vec::with_capacity(self.first.len());
+        for ((kind, id), first) in &self.first {
+            let (mut write, mut octets) = (0, Vec::new());
+            for block in std::iter::successors(Some(*first), behind) {
+                let Some((part, own)) = self.read(block) else { continue };
+                write = part.write;
+                octets.extend(own);
+            }
+            all.push(StateRecord { kind: *kind as u8, id: *id, write, octets: Some(octets) });
+        }
+        all.sort_unstable_by_key(|r| r.write);
+        all
+    }
+
+    /// What was written or removed since the last call, in order; nothing before [`Self::all`].
+    pub(crate) fn take_journal(&mut self) -> Vec<StateRecord> {
+        self.journal.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     fn write(&mut self, place: &Part, part: &[u8]) {

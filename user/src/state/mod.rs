@@ -7,6 +7,7 @@
 mod blocks;
 mod stored;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use whimbrel_ids::Instant;
@@ -18,6 +19,7 @@ pub(crate) use blocks::{Blocks, FollowedBlocks, Found, Kind, SPARE_BLOCKS, Seen,
 pub(crate) use stored::{Source, Stored, stored};
 
 use crate::config::Config;
+use crate::logger::StateRecord;
 use crate::session_id::mix;
 
 /// The form of records. One program reads one form alone.
@@ -163,6 +165,100 @@ impl FollowedState {
     }
 }
 
+/// The state of a UPF on another host, record by record as it comes, in memory of this process's own.
+pub struct ReceivedState {
+    blocks: Blocks,
+    recovery: RecoveryTimeStamp,
+    seen: Vec<Seen>,
+    /// Records that found no room, or are of no kind.
+    lost: usize,
+}
+
+impl ReceivedState {
+    /// Begins the memory for the state of a UPF with this seed, which `config` has afterwards, and this Recovery Time Stamp.
+    pub fn begin(
+        memory: Box<dyn StateMemory>,
+        config: &mut Config,
+        (seed, recovery): (u64, RecoveryTimeStamp),
+        boot: [u8; 16],
+        now: Instant,
+    ) -> Self {
+        config.seed = seed;
+        let salt = mix(seed ^ now.0) as u32;
+        let blocks = Blocks::empty(begin(memory, salt, key(config), boot, seed, recovery), salt);
+        Self { blocks, recovery, seen: Vec::new(), lost: 0 }
+    }
+
+    /// Takes a record.
+    pub(crate) fn receive(&mut self, record: StateRecord) {
+        let StateRecord { kind, id, write, octets } = record;
+        let Some(kind) = Kind::of(kind) else {
+            self.lost += 1;
+            return;
+        };
+        match &octets {
+            Some(octets) => self.lost += usize::from(self.blocks.put(kind, id, octets).is_err()),
+            None => self.blocks.remove(kind, id),
+        }
+        self.seen.push(Seen { kind, id, write, octets });
+    }
+}
+
+/// Where a replica has the state from.
+pub(crate) enum ReplicaState {
+    /// A process of this host.
+    Followed(FollowedState),
+    /// One of another host.
+    Received(ReceivedState),
+}
+
+impl ReplicaState {
+    pub(crate) fn stands(&self) -> bool {
+        match self {
+            Self::Followed(followed) => followed.stands(),
+            Self::Received(_) => true,
+        }
+    }
+
+    pub(crate) fn recovery(&self) -> RecoveryTimeStamp {
+        match self {
+            Self::Followed(followed) => followed.recovery(),
+            Self::Received(received) => received.recovery,
+        }
+    }
+
+    /// What has changed since the last call, in the order in which it was written.
+    pub(crate) fn look(&mut self) -> Vec<Seen> {
+        match self {
+            Self::Followed(followed) => followed.look(),
+            Self::Received(received) => newest(std::mem::take(&mut received.seen)),
+        }
+    }
+
+    /// Records that are missing.
+    pub(crate) fn lost(&self) -> usize {
+        match self {
+            Self::Followed(_) => 0,
+            Self::Received(received) => received.lost,
+        }
+    }
+
+    pub(crate) fn take_over(self) -> Blocks {
+        match self {
+            Self::Followed(followed) => followed.take_over(),
+            Self::Received(received) => received.blocks,
+        }
+    }
+}
+
+/// The last of each record, in order.
+fn newest(seen: Vec<Seen>) -> Vec<Seen> {
+    let mut known = BTreeSet::new();
+    let mut newest: Vec<Seen> = seen.into_iter().rev().filter(|s| known.insert((s.kind, s.id))).collect();
+    newest.reverse();
+    newest
+}
+
 /// Reads a header. `None`: nothing was written there.
 fn read(
     header: &[u8; HEADER_OCTETS],
@@ -218,6 +314,13 @@ fn begin(
     crc32c(0, &header).store(&mut header);
     memory.write(0, &header);
     memory
+}
+
+impl Config {
+    /// A number for what two UPFs must have in common for one to go on with the sessions of the other.
+    pub fn state_key(&self) -> u64 {
+        key(self)
+    }
 }
 
 /// What two UPFs must have in common for one to go on with the sessions of the other.
