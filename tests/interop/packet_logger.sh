@@ -49,7 +49,7 @@ n4: { listen: "192.0.2.8:8805", node_id: 192.0.2.8 }
 n6: { device: pair, nat: false, ue_to_host: true } # the server is this host
 data_networks:
   - { dnn: internet, ipv4_pool: 10.50.0.0/16 }
-packet_logger: { address: "192.0.2.8:7390", key_file: $tmp/cluster.key, detection: ${DETECTION:-200ms} }
+packet_logger: { address: "192.0.2.8:7390", key_file: $tmp/cluster.key, detection: ${DETECTION:-200ms}, packets: ${PACKETS:-16384} }
 api: { address: "127.0.0.1:8082" }
 store: { path: $tmp/$name.db }
 END
@@ -116,7 +116,8 @@ print(len(got), lost, doubled, reordered, round(max(gaps)))
 END
 # upf NAME: starts the UPF of a host.
 upf() {
-  on "$1" "$WHIMBREL" upf --config "$tmp/$1.yaml" 2>>"$tmp/$1.log" &
+  # Not by `on`, so that the number is the program's.
+  nsenter -t "${host[$1]}" -n "$WHIMBREL" upf --config "$tmp/$1.yaml" 2>>"$tmp/$1.log" &
   upf[$1]=$!
   running+=("$!")
 }

@@ -124,4 +124,4 @@ pub const PORTS_AWAITED_MAX: usize = 1_024;
 /// Packets in fragments, of one data network, whose later fragments are awaited.
 pub const FRAGMENTED_MAX: usize = 4_096;
 /// Where a state is kept, what a session has counted is written so often: what passes in that time is not charged if the process dies.
-pub const COUNTED_EVERY: Duration = Duration::from_secs(1);
+pub const COUNTED_EVERY: Duration = Duration::from_millis(100);

@@ -599,6 +599,45 @@ proptest! {
     }
 }
 
+#[test] // TS 29.244 §5.2.4: what waits for an idle UE waits on in the process that takes over
+fn packets_that_wait_for_an_idle_ue_wait_in_the_successor() {
+    for shards in [1, 4] {
+        let config = Config { shards, ..config() };
+        let mut it = Kept::of(config.clone(), State::octets_for(&config));
+        let kept = it.memory.clone();
+        it.net.upf.u.keep_held(START, &config, &|| Box::new(kept.clone()));
+        let (idle, other) = (it.net.session(1, true, false), it.net.session(2, true, false));
+        let buffer = || {
+            let far = UpdateFar {
+                apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP),
+                ..UpdateFar::new(FarId(2))
+            };
+            SessionModificationRequest { update_fars: vec![far], ..Default::default() }
+        };
+        for s in [&idle, &other] {
+            assert_eq!(it.net.modify(s, buffer()).cause, Cause::RequestAccepted);
+        }
+        let to = |s: &Session, n| udp4(SERVER, s.ipv4.unwrap(), (1, n), 9);
+        for n in [5, 6, 7] {
+            assert_eq!(it.net.downlink(&to(&idle, n)).0, Verdict::Taken);
+        }
+        assert_eq!(it.net.downlink(&to(&other, 9)).0, Verdict::Taken);
+        // Those of the other one leave before the process dies.
+        it.net.modify(&other, activation(GNB_TEID, GNB.ip()));
+        assert_eq!(it.net.outputs().len(), 1);
+        it.dies();
+        it.net.upf.u.keep_held(START, &config, &|| Box::new(kept.clone()));
+        assert!(it.net.outputs().is_empty());
+        it.net.modify(&idle, activation(GNB_TEID, GNB.ip()));
+        let left: Vec<_> = it.net.outputs().iter().map(|(_, p)| at_gnb(p).2).collect();
+        assert_eq!(left, [to(&idle, 5), to(&idle, 6), to(&idle, 7)]);
+        it.dies();
+        it.net.upf.u.keep_held(START, &config, &|| Box::new(kept.clone()));
+        it.net.modify(&idle, activation(GNB_TEID, GNB.ip()));
+        assert!(it.net.outputs().is_empty(), "they have left");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 

@@ -69,6 +69,13 @@ pub(crate) fn run(options: RunOptions) -> Done {
 
 /// `whimbrel upf`: no SMF, no AMF.
 pub(crate) fn run_upf(options: UpfOptions) -> Done {
+    let (config, _) =
+        config::load(options.options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
+    if options.state.is_some() && config.packet_logger.address.is_some() {
+        return Err(
+            "a UPF behind a packet logger leaves its sessions to its replica: leave out `--state`".into()
+        );
+    }
     serve(options.options, true, false, options.state)
 }
 

@@ -131,8 +131,10 @@ impl LocalUpf {
     ) -> Result<Self, StartError> {
         let mut user = config(c, seed);
         let Inherited { state, of_unit, logger, .. } = inherited;
+        let held = state.as_ref().filter(|_| logger.is_none()).and_then(|file| file.file().ok());
         let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
-        let plane_config = plane_config(c, &user, state.is_some(), alone);
+        let mut plane_config = plane_config(c, &user, state.is_some(), alone);
+        plane_config.held = held.map(Arc::new);
         let plane = match (&logger, of_unit) {
             (Some((logger, host)), _) => {
                 let end = logger.end().map_err(StartError::System)?;
@@ -639,6 +641,7 @@ pub(crate) fn plane_config(
         forwarding: c.n6.forwarding,
         journal: Some(c.store.path.with_extension("host")),
         keeps_state,
+        held: None,
         harvest: c.n3.harvest,
         restored_within: if alone { RESTORED_WITHIN } else { Duration::ZERO },
         clock: Arc::new(clock::now),

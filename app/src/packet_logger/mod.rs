@@ -473,7 +473,7 @@ impl PacketLogger {
     }
 
     fn report(&self) {
-        let c = self.data.counters();
+        let (c, io) = (self.data.counters(), self.front.io_counters());
         let one = |metric, value| Sample { metric, label: None, value };
         let with = |metric, label: &str, value| Sample { metric, label: Some(label.to_string()), value };
         self.console.metrics.set_samples(vec![
@@ -485,6 +485,8 @@ impl PacketLogger {
             with(Metric::LoggerOutcomes, "evicted", c.evicted),
             with(Metric::LoggerOutcomes, "overtaken", c.overtaken),
             with(Metric::LoggerOutcomes, "lost", c.lost),
+            one(Metric::LoggerReceiveFull, io.receive_full),
+            one(Metric::LoggerSendErrors, io.send_full + io.send_errors),
             one(Metric::LoggerReplayed, c.replayed),
             one(Metric::LoggerDoubled, c.doubled),
             one(Metric::LoggerTakeovers, self.takeovers),

@@ -32,6 +32,7 @@ use crate::ports::memory::{Memory, ports};
 #[cfg(feature = "measure")]
 use crate::ports::pcap::{Pcap, Replay};
 use crate::ports::{Ports, system::System};
+use crate::state::StateFile;
 use crate::tap::Tapped;
 use crate::thread::{self, IoCounters, Request, Shared};
 
@@ -235,10 +236,13 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
         }
         addresses.iter().for_each(|known| upf.set_host_addresses(Arc::new(known.clone())));
         let own = config.n3_addresses().collect();
+        let held = config.held.as_ref().map(|file| StateFile::again(file, &config.user));
+        let held = held.transpose().map_err(StartError::System)?;
+        let held = held.map(|file| (file, config.user.clone()));
         let (shared, clock) = (Arc::clone(&handle.shared), Arc::clone(&config.clock));
         let thread = std::thread::Builder::new()
             .name(if n == 0 { "upf-u".into() } else { format!("upf-u-{n}") })
-            .spawn(move || thread::run((&shared, ends), upf, ports, &clock, room, own))
+            .spawn(move || thread::run((&shared, ends), (upf, held), ports, &clock, room, own))
             .map_err(StartError::System)?;
         handle.threads.push(thread);
     }

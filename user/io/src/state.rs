@@ -42,6 +42,17 @@ impl StateFile {
         Ok((followed, lock))
     }
 
+    /// The file, for packets that wait for idle UEs. Errors: those of dup(2).
+    pub fn file(&self) -> io::Result<File> {
+        self.0.try_clone_file()
+    }
+
+    /// The file of another [`StateFile`] of this process, mapped once more. Errors: those of mmap(2).
+    pub(crate) fn again(file: &File, config: &Config) -> io::Result<Self> {
+        let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
+        SharedFile::of_other(file.try_clone()?, octets).map(Self)
+    }
+
     fn of_file(file: File, config: &Config) -> io::Result<Self> {
         let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
         SharedFile::new(file, octets).map(Self)

@@ -5,6 +5,7 @@
 //! UPF that they know (TS 23.527 §4.2). [`blocks`] says how records survive a process that dies while it writes.
 
 mod blocks;
+mod held;
 mod stored;
 
 use std::collections::BTreeSet;
@@ -16,6 +17,8 @@ use whimbrel_pfcp::ie::RecoveryTimeStamp;
 pub use blocks::StateMemory;
 use blocks::{BLOCK_OCTETS, FIRST_BLOCK_AT};
 pub(crate) use blocks::{Blocks, FollowedBlocks, Found, Kind, SPARE_BLOCKS, Seen, crc32c};
+use held::HELD_OCTETS;
+pub(crate) use held::{HeldPackets, Kept};
 pub(crate) use stored::{Source, Stored, stored};
 
 use crate::config::Config;
@@ -82,8 +85,14 @@ pub struct State {
 }
 
 impl State {
-    /// Octets that the memory of a UPF of this configuration should have. It is used from the front, as sessions come.
+    /// Octets that the memory of a UPF of this configuration should have: its sessions, which use it from the front as they come, and packets that wait for
+    /// idle UEs.
     pub fn octets_for(config: &Config) -> u64 {
+        Self::held_at(config) + HELD_OCTETS
+    }
+
+    /// Where the packets that wait begin.
+    pub(crate) fn held_at(config: &Config) -> u64 {
         let blocks = u64::from(config.sessions_max) * BLOCKS_PER_SESSION + 8 * SPARE_BLOCKS as u64;
         FIRST_BLOCK_AT + blocks * BLOCK_OCTETS as u64
     }
@@ -97,6 +106,7 @@ impl State {
         let refusal = match read(&header, key, boot) {
             Ok(Some((salt, seed, recovery))) => {
                 config.seed = seed;
+                let memory = front_of(memory, config);
                 let (blocks, found) = Blocks::open(memory, salt);
                 return Self { blocks, found, recovery, refusal: None };
             }
@@ -104,7 +114,8 @@ impl State {
             Err(refusal) => Some(refusal),
         };
         let (recovery, salt) = (RecoveryTimeStamp::at(now), mix(config.seed ^ now.0) as u32);
-        let blocks = Blocks::empty(begin(memory, salt, key, boot, config.seed, recovery), salt);
+        let memory = front_of(begin(memory, salt, key, boot, config.seed, recovery), config);
+        let blocks = Blocks::empty(memory, salt);
         Self { blocks, found: Vec::new(), recovery, refusal }
     }
 
@@ -142,7 +153,7 @@ impl FollowedState {
         memory.read(0, &mut header);
         let Some((salt, seed, recovery)) = read(&header, key(config), boot)? else { return Ok(None) };
         config.seed = seed;
-        Ok(Some(Self { blocks: FollowedBlocks::new(memory, salt), header, recovery }))
+        Ok(Some(Self { blocks: FollowedBlocks::new(front_of(memory, config), salt), header, recovery }))
     }
 
     /// Whether it is still the state that was opened, and has not been begun again since.
@@ -257,6 +268,35 @@ fn newest(seen: Vec<Seen>) -> Vec<Seen> {
     let mut newest: Vec<Seen> = seen.into_iter().rev().filter(|s| known.insert((s.kind, s.id))).collect();
     newest.reverse();
     newest
+}
+
+/// A memory without what is behind its sessions.
+struct Front {
+    memory: Box<dyn StateMemory>,
+    octets: u64,
+}
+
+fn front_of(memory: Box<dyn StateMemory>, config: &Config) -> Box<dyn StateMemory> {
+    let octets = memory.octets().min(State::held_at(config));
+    Box::new(Front { memory, octets })
+}
+
+impl StateMemory for Front {
+    fn octets(&self) -> u64 {
+        self.octets
+    }
+
+    fn read(&self, at: u64, to: &mut [u8]) {
+        self.memory.read(at, to);
+    }
+
+    fn write(&mut self, at: u64, octets: &[u8]) {
+        self.memory.write(at, octets);
+    }
+
+    fn reserve(&mut self, until: u64) -> bool {
+        self.memory.reserve(until)
+    }
 }
 
 /// Reads a header. `None`: nothing was written there.

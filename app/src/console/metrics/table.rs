@@ -297,6 +297,8 @@ metrics! {
         LoggerPackets "whimbrel_logger_packets_total" Counter None Part [] "" "Packets of both directions that were given a counter.";
         LoggerKept "whimbrel_logger_packets_kept" Gauge None Part [] "" "Packets that are kept until the UPF has done with them.";
         LoggerOutcomes "whimbrel_logger_packet_outcomes_total" Counter None Part ["outcome"] "" "What became of packets: left, ended in the UPF, refused by the bound, evicted while they waited for an idle UE, overtaken by later ones before a takeover, lost on the way.";
+        LoggerReceiveFull "whimbrel_logger_receive_full_total" Counter None Part [] "" "Packets that the kernel dropped because the logger did not take them in time: they have no counter.";
+        LoggerSendErrors "whimbrel_logger_send_errors_total" Counter None Part [] "" "Packets that the kernel did not send, to gNBs, data networks or UPFs.";
         LoggerReplayed "whimbrel_logger_packets_replayed_total" Counter None Part [] "" "Packets that a UPF was given that had taken over.";
         LoggerDoubled "whimbrel_logger_packets_doubled_total" Counter None Part [] "" "Packets that came back from the UPF and had left already, or were not known: not sent.";
         LoggerTakeovers "whimbrel_logger_takeovers_total" Counter None Part [] "" "Times that the replica took over.";
