@@ -41,6 +41,8 @@ enum Command {
     Upgrade(command::unit::UpgradeOptions),
     /// Run a UPF alone, for the SMF of a core on another host, until SIGINT or SIGTERM.
     Upf(command::run::UpfOptions),
+    /// Run the packet logger in front of two UPFs on two hosts (docs/design/packet-logger.md), until SIGINT or SIGTERM.
+    PacketLogger(command::packet_logger::Options),
     /// Run a CPF, a process that serves UEs for the CTA of a cluster, until SIGINT or SIGTERM.
     Cpf(command::cpf::Options),
     /// Run inputs that may have ended a CPF in a process of their own: a CPF starts this itself.
@@ -324,6 +326,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
     let done: Done = match command {
         Command::Run(options) => command::run::run(options),
         Command::Upf(options) => command::run::run_upf(options),
+        Command::PacketLogger(options) => command::packet_logger::run(&options),
         Command::Unit(options) => command::unit::show(&options),
         Command::Upgrade(options) => command::unit::upgrade(&options),
         Command::Cpf(options) => command::cpf::run(options),

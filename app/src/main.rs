@@ -23,6 +23,7 @@ mod logging;
 mod observe;
 mod open;
 mod otlp;
+mod packet_logger;
 mod pcapng;
 mod playground;
 mod subscribers;

@@ -16,6 +16,7 @@ mod exchange;
 mod firewall;
 mod isolation;
 mod limits;
+pub mod logger;
 mod pipeline;
 mod pool;
 mod rules;
@@ -48,7 +49,7 @@ pub use pipeline::{
 pub use pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::{SessionId, TeidRound, Teids};
-pub use state::{FollowedState, STATE_VERSION, State, StateMemory, StateRefusal};
+pub use state::{FollowedState, ReceivedState, STATE_VERSION, State, StateMemory, StateRefusal};
 
 mod one_process;
 pub use one_process::{Shards, Upf};

@@ -12,7 +12,7 @@ use crate::isolation::HostAddresses;
 use crate::limits::COUNTED_EVERY;
 use crate::pipeline::{Counters, Destination, Packet, SessionCounters, Slot, Steering, UpfU, Verdict};
 use crate::session_id::SessionId;
-use crate::state::State;
+use crate::state::{State, StateMemory};
 
 /// Both sides in one thread: what a test, a simulation or a small deployment drives.
 pub struct Upf {
@@ -115,6 +115,11 @@ impl Shards {
     pub fn set_host_addresses(&mut self, host: HostAddresses) {
         let host = Arc::new(host);
         self.shards.iter_mut().for_each(|s| s.set_host_addresses(Arc::clone(&host)));
+    }
+
+    /// As [`UpfU::keep_held`], of all, each with a memory of the same octets.
+    pub fn keep_held(&mut self, now: Instant, config: &Config, memory: &dyn Fn() -> Box<dyn StateMemory>) {
+        self.shards.iter_mut().for_each(|s| s.keep_held(now, memory(), config));
     }
 
     /// A change that will be applied: from now on all pipelines know where its UE's packets go.

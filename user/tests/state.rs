@@ -599,6 +599,101 @@ proptest! {
     }
 }
 
+#[test] // TS 29.244 §5.2.4: what waits for an idle UE waits on in the process that takes over
+fn packets_that_wait_for_an_idle_ue_wait_in_the_successor() {
+    for shards in [1, 4] {
+        let config = Config { shards, ..config() };
+        let mut it = Kept::of(config.clone(), State::octets_for(&config));
+        let kept = it.memory.clone();
+        it.net.upf.u.keep_held(START, &config, &|| Box::new(kept.clone()));
+        let (idle, other) = (it.net.session(1, true, false), it.net.session(2, true, false));
+        let buffer = || {
+            let far = UpdateFar {
+                apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP),
+                ..UpdateFar::new(FarId(2))
+            };
+            SessionModificationRequest { update_fars: vec![far], ..Default::default() }
+        };
+        for s in [&idle, &other] {
+            assert_eq!(it.net.modify(s, buffer()).cause, Cause::RequestAccepted);
+        }
+        let to = |s: &Session, n| udp4(SERVER, s.ipv4.unwrap(), (1, n), 9);
+        for n in [5, 6, 7] {
+            assert_eq!(it.net.downlink(&to(&idle, n)).0, Verdict::Taken);
+        }
+        assert_eq!(it.net.downlink(&to(&other, 9)).0, Verdict::Taken);
+        // Those of the other one leave before the process dies.
+        it.net.modify(&other, activation(GNB_TEID, GNB.ip()));
+        assert_eq!(it.net.outputs().len(), 1);
+        it.dies();
+        it.net.upf.u.keep_held(START, &config, &|| Box::new(kept.clone()));
+        assert!(it.net.outputs().is_empty());
+        it.net.modify(&idle, activation(GNB_TEID, GNB.ip()));
+        let left: Vec<_> = it.net.outputs().iter().map(|(_, p)| at_gnb(p).2).collect();
+        assert_eq!(left, [to(&idle, 5), to(&idle, 6), to(&idle, 7)]);
+        it.dies();
+        it.net.upf.u.keep_held(START, &config, &|| Box::new(kept.clone()));
+        it.net.modify(&idle, activation(GNB_TEID, GNB.ip()));
+        assert!(it.net.outputs().is_empty(), "they have left");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// A replica on another host, which joins at some time and gets each record that changes from then on, goes on as a process that begins with the state.
+    #[test]
+    fn a_replica_on_another_host_takes_over_as_a_successor_that_reads_the_state(
+        requests in proptest::collection::vec(((0..6u64, any::<u32>(), 0..8u8), any::<bool>()), 1..40),
+        joins in 0..40usize,
+    ) {
+        let config = rich_config();
+        let memory = Memory::of(1 << 19);
+        let mut asked = Asked::new(&config, &memory);
+        let (joins, mut replica, mut last) = (joins.min(requests.len() - 1), None, None);
+        let mut out = Outbox::default();
+        for (n, (request, looks)) in requests.into_iter().enumerate() {
+            if n == joins {
+                let (seed, recovery, records) = asked.c.all_records();
+                let mut owned = Config { seed: 1, ..config.clone() };
+                let own = Box::new(Memory::of(1 << 19));
+                let state = ReceivedState::begin(own, &mut owned, (seed, recovery), [7; 16], START);
+                let mut joined = UpfCReplica::remote(owned, START, state).unwrap();
+                joined.receive(records);
+                replica = Some(joined);
+            }
+            last = Some(asked.ask(10 + n as u32, request));
+            if let Some(replica) = &mut replica {
+                replica.receive(asked.c.take_records());
+                if looks {
+                    replica.catch_up(START, &mut out);
+                }
+            }
+        }
+        let mut owned = config.clone();
+        let state = State::open(Box::new(memory.copy()), &mut owned, BOOT, START);
+        let mut at_once = Outbox::default();
+        let (mut successor, expected) = UpfC::with_state(owned, START, state, &mut at_once).unwrap();
+        let (mut replica, restored) = replica.unwrap().take_over(START, &mut out).unwrap();
+        prop_assert_eq!(restored, expected);
+        prop_assert_eq!(replica.free_addresses(DnIndex(0)), successor.free_addresses(DnIndex(0)));
+        let mut again = Rules::default();
+        std::mem::take(&mut out).changes.iter().for_each(|change| again.apply(change));
+        prop_assert_eq!(&again, &asked.rules);
+        let (mut one, mut other) = (Outbox::default(), Outbox::default());
+        let (m, answers) = last.unwrap();
+        let new = Message::from(rich(90, 5)).to_octets(Some(Seid(0)), 7_000);
+        for octets in [&m, &new] {
+            replica.handle(START, Input::Pfcp { peer: SMF, octets }, &mut one);
+            successor.handle(START, Input::Pfcp { peer: SMF, octets }, &mut other);
+        }
+        prop_assert_eq!(&one.datagrams[..answers.len()], &answers[..]);
+        prop_assert_eq!(one.datagrams, other.datagrams);
+        // And it has a state of its own for the next one.
+        prop_assert_eq!(replica.all_records().2.is_empty(), false);
+    }
+}
+
 #[test] // usage that the pipeline had counted when the UPF was last written down is the replica's
 fn a_replica_goes_on_with_the_usage_that_was_counted() {
     let mut it = Kept::new(config());

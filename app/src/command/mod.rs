@@ -16,6 +16,7 @@ pub(crate) mod log_level;
 pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod operation;
+pub(crate) mod packet_logger;
 pub(crate) mod radio;
 pub(crate) mod ran;
 pub(crate) mod reference;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use tracing::{error, info, warn};
 use whimbrel_sctp_io::{Mode, OpenError, Successor, Transport};
-use whimbrel_user_io::StartError;
+use whimbrel_user_io::{StartError, StateFile};
 
 use super::Done;
 use crate::aftermath::{self, RunMark};
@@ -21,7 +21,7 @@ use crate::cluster::{PairReplica, Pool};
 use crate::config::{self, Config, SctpChoice, SharedHost};
 use crate::console::{Command, Condition, Console};
 use crate::core::{
-    self, Awaited, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts, ReadyReplica,
+    self, Assigned, Awaited, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts, ReadyReplica,
 };
 use crate::entropy::SystemEntropy;
 use crate::unit::{self, Function, FunctionOptions};
@@ -69,6 +69,13 @@ pub(crate) fn run(options: RunOptions) -> Done {
 
 /// `whimbrel upf`: no SMF, no AMF.
 pub(crate) fn run_upf(options: UpfOptions) -> Done {
+    let (config, _) =
+        config::load(options.options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
+    if options.state.is_some() && config.packet_logger.address.is_some() {
+        return Err(
+            "a UPF behind a packet logger leaves its sessions to its replica: leave out `--state`".into()
+        );
+    }
     serve(options.options, true, false, options.state)
 }
 
@@ -137,20 +144,33 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         Some(path) => Some(core::await_end_of_upf(&config, path, &signals)?),
         None => None,
     };
-    let begin = |kept, entropy: &mut SystemEntropy| {
+    let assigned = match config.packet_logger.address.filter(|_| upf_alone) {
+        Some(_) => Some(core::await_assignment(&config, &mut entropy, &signals)?),
+        None => None,
+    };
+    let begin = |kept, logger, entropy: &mut SystemEntropy| {
         let n4 = unit::descriptors::take(unit::descriptors::UPF_N4);
-        let inherited = Inherited { state: kept, n4, of_unit: place.is_some() };
+        let inherited = Inherited { state: kept, n4, of_unit: place.is_some(), logger };
         user_plane(&config, &console, entropy, upf_alone, inherited)
     };
-    let mut upf = match awaited {
-        Some(Awaited::Stopped) => return Ok(()),
-        Some(Awaited::Ready(replica)) => Some(take_over(&config, &console, *replica)?),
-        Some(Awaited::Cold(kept)) => begin(Some(kept), &mut entropy)?,
-        None if needs_upf => {
-            let kept = state.as_deref().map(|path| core::open_state(&config, path)).transpose()?;
-            begin(kept, &mut entropy)?
+    let mut upf = match (awaited, assigned) {
+        (Some(Awaited::Stopped), _) | (_, Some(Assigned::Stopped)) => return Ok(()),
+        (Some(Awaited::Ready(replica)), _) => Some(take_over(&config, &console, *replica)?),
+        (Some(Awaited::Cold(kept)), _) => begin(Some(kept), None, &mut entropy)?,
+        (None, Some(Assigned::TakenOver(upf))) => {
+            show_user_plane(&config, &console, &upf);
+            Some(*upf)
         }
-        None => None,
+        (None, Some(Assigned::First(logger, host))) => {
+            let kept = StateFile::in_memory(&core::user_plane_config(&config, 0))
+                .map_err(|e| format!("there is no memory for the state: {e}"))?;
+            begin(Some(kept), Some((logger, host)), &mut entropy)?
+        }
+        (None, None) if needs_upf => {
+            let kept = state.as_deref().map(|path| core::open_state(&config, path)).transpose()?;
+            begin(kept, None, &mut entropy)?
+        }
+        (None, None) => None,
     };
     if let (Some(place), Some(upf)) = (&place, &mut upf) {
         upf.take_links(place);
@@ -160,6 +180,8 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     }
     // Last, so that a second start that finds the ports in use does not report a kill.
     let mark = match RunMark::set(&config.store.path) {
+        // What is left of a UPF behind a packet logger is with its replica.
+        _ if config.packet_logger.address.is_some() && upf_alone => None,
         _ if place.is_some() => None, // the functions of a unit have one store, and another one is there when one is killed
         Ok((mark, left)) => {
             if let Some(associations) = left {
@@ -418,13 +440,16 @@ fn user_plane(
     alone: bool,
     mut inherited: Inherited,
 ) -> Result<Option<LocalUpf>, String> {
-    let Inherited { n4: given, .. } = &mut inherited;
-    let n4 = core::open_n4(config, alone, given.take())
-        .map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    let Inherited { n4: given, logger, .. } = &mut inherited;
+    let n4 = match logger {
+        Some(_) => None, // the packet logger has it
+        None => core::open_n4(config, alone, given.take())
+            .map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?,
+    };
     if let Some(n4) = &n4 {
         unit::descriptors::keep(unit::descriptors::UPF_N4, n4.as_fd());
     }
-    if let Some(at) = config.n4.listen {
+    if let Some(at) = config.n4.listen.filter(|_| n4.is_some()) {
         info!("N4: PFCP for other SMFs on {at}");
     }
     let fresh = u64::from_ne_bytes(entropy.octets());

@@ -32,6 +32,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     super::peer_amfs::check(config, pass);
     cluster(config, pass);
     super::unit::check(config, pass);
+    super::packet_logger::check(config, pass);
     super::memory::check(config, pass);
 }
 

@@ -23,6 +23,7 @@ mod limits;
 mod memory;
 pub(crate) mod open;
 mod overload;
+mod packet_logger;
 mod peer_amfs;
 pub(crate) mod problem;
 mod reference;
@@ -96,6 +97,7 @@ pub(crate) struct Config {
     pub(crate) buffering: Buffering,
     pub(crate) cluster: Cluster,
     pub(crate) unit: unit::Unit,
+    pub(crate) packet_logger: packet_logger::PacketLogger,
     pub(crate) open: Option<open::Open>,
     pub(crate) veil: Option<veil::Veil>,
     pub(crate) peer_amfs: PeerAmfs,
@@ -264,7 +266,7 @@ pub(crate) fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "open" open, "veil" veil, "store" store, "api" api, "log" log,
+        "cluster" cluster, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "store" store, "api" api, "log" log,
         "otlp" otlp, "memory" memory,
     );
     Reloaded { config, kept }
@@ -315,6 +317,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         buffering: buffering::read(&mut root),
         cluster: cluster::read(&mut root),
         unit: unit::read(&mut root),
+        packet_logger: packet_logger::read(&mut root),
         open: open::read(&mut root),
         veil: veil::read(&mut root),
         peer_amfs: peer_amfs::read(&mut root),

@@ -12,15 +12,17 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::NodeId;
+use whimbrel_user::logger::LoggerFrame;
 use whimbrel_user::{
-    AssociationEnd, Change, Config, DataNetwork, DropReason, Event, FirewallCounters, Input, Ipv4Net,
-    Ipv6Net, Outbox, PointToPoint, ReservedPools, Restored, SessionId, State, TEID_INDEX_BITS, UpfC,
+    AssociationEnd, Change, Config, DataNetwork, DropReason, Event, FirewallCounters, HostAddresses, Input,
+    Ipv4Net, Ipv6Net, Outbox, PointToPoint, ReservedPools, Restored, SessionId, State, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{
     Beats, DataNetworkDevice, Descriptors, FramesDevice, Handle, N3Io, QueueFull, StartError, StateFile,
     Tapped, UserPlane, boot,
 };
 
+use super::logger_link::{LoggerLink, begin_again};
 use super::n4::{N4Socket, UNSPECIFIED};
 use crate::cluster::UpfLinks;
 use crate::config::typed::sixes;
@@ -47,6 +49,8 @@ pub(crate) struct LocalUpf {
     n4: Option<N4Socket>,
     /// The links of CTAs of this unit, by which N4 goes through shared memory.
     links: Option<UpfLinks>,
+    /// The packet logger in front, through which N4 goes too.
+    logger: Option<LoggerLink>,
     /// External SMFs that are asked for an association while they have none, and when next.
     smfs: Vec<SocketAddr>,
     ask_at: Instant,
@@ -58,7 +62,7 @@ pub(crate) struct LocalUpf {
 }
 
 /// The configuration of the UPF.
-pub(super) fn config(c: &config::Config, seed: u64) -> Config {
+pub(crate) fn config(c: &config::Config, seed: u64) -> Config {
     // For external SMFs, the address at which they reach it.
     let listens = c.n4.listen.map(|l| l.ip()).filter(|a| !a.is_unspecified());
     let node = listens.unwrap_or(c.n4.node_id);
@@ -129,15 +133,23 @@ impl LocalUpf {
         inherited: Inherited,
     ) -> Result<Self, StartError> {
         let mut user = config(c, seed);
-        let Inherited { state, of_unit, .. } = inherited;
+        let Inherited { state, of_unit, logger, .. } = inherited;
+        let held = state.as_ref().filter(|_| logger.is_none()).and_then(|file| file.file().ok());
         let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
-        let plane_config = plane_config(c, &user, state.is_some(), alone);
-        let plane = match of_unit {
-            true => {
+        let mut plane_config = plane_config(c, &user, state.is_some(), alone);
+        plane_config.held = held.map(Arc::new);
+        let plane = match (&logger, of_unit) {
+            (Some((logger, host)), _) => {
+                let end = logger.end().map_err(StartError::System)?;
+                let plane = UserPlane::start_behind_logger(plane_config, end)?;
+                plane.set_host_addresses(host.clone());
+                plane
+            }
+            (None, true) => {
                 let ports = ports_of_unit(&plane_config)?;
                 UserPlane::start_on(plane_config, ports)?
             }
-            false => UserPlane::start(plane_config)?,
+            (None, false) => UserPlane::start(plane_config)?,
         };
         user.shards = plane.threads();
         let mut out = Outbox::default();
@@ -150,8 +162,13 @@ impl LocalUpf {
             }
         };
         let mut upf = Self::of(c, endpoint, plane, n4, out, alone);
+        upf.logger = logger.map(|(logger, _)| *logger);
         upf.drain(clock::now(), &mut Vec::new());
         upf.plane.begin();
+        if let Some(logger) = &mut upf.logger {
+            logger.send(&LoggerFrame::Serves);
+            logger.flush();
+        }
         show_beats(&upf.plane);
         Ok(upf)
     }
@@ -170,6 +187,7 @@ impl LocalUpf {
             plane,
             threads: c.n3.threads,
             out,
+            logger: None,
             address: SocketAddr::new(if alone { UNSPECIFIED } else { c.n4.node_id }, Config::PFCP_PORT),
             n4,
             links: None,
@@ -200,6 +218,58 @@ impl LocalUpf {
     /// Takes links of the CTAs of this unit: N4 with an SMF that has one goes over it.
     pub(crate) fn take_links(&mut self, place: &Place) {
         self.links = UpfLinks::open(place);
+    }
+
+    /// A replica on this host of a UPF on another one, which has taken over behind the packet logger.
+    pub(super) fn of_remote_replica(
+        c: &config::Config,
+        endpoint: UpfC,
+        plane: Handle,
+        out: Outbox,
+        logger: LoggerLink,
+    ) -> Self {
+        let mut upf = Self::of(c, endpoint, plane, None, out, true);
+        upf.logger = Some(logger);
+        upf.drain(clock::now(), &mut Vec::new());
+        upf
+    }
+
+    /// Takes what the packet logger has sent. Returns whether there was anything.
+    fn from_logger(&mut self, now: Instant, answers: &mut Vec<Vec<u8>>) -> bool {
+        let frames = self.logger.as_mut().map(|logger| logger.receive(now)).unwrap_or_default();
+        let busy = !frames.is_empty();
+        for frame in frames {
+            match frame {
+                LoggerFrame::FromSmf { counter, peer, octets } => {
+                    self.endpoint.handle(now, Input::Pfcp { peer, octets: &octets }, &mut self.out);
+                    self.drain(now, answers);
+                    self.logger.iter_mut().for_each(|logger| logger.send(&LoggerFrame::Handled { counter }));
+                }
+                LoggerFrame::SendState => {
+                    let state = self.endpoint.all_records();
+                    self.logger.iter_mut().for_each(|logger| logger.send_state(state.clone()));
+                }
+                LoggerFrame::HostAddresses(_) => self.plane.set_host_addresses(frame.addresses()),
+                // It is the same logger again, or one that has started again.
+                LoggerFrame::Serve { .. } => {
+                    self.logger.iter_mut().for_each(|logger| logger.send(&LoggerFrame::Serves));
+                }
+                LoggerFrame::Replaced => {
+                    warn!("another UPF serves in the place of this one, which begins again as its replica");
+                    begin_again();
+                }
+                LoggerFrame::Follow
+                | LoggerFrame::SendAddress
+                | LoggerFrame::State { .. }
+                | LoggerFrame::Records { .. }
+                | LoggerFrame::Acknowledge { .. }
+                | LoggerFrame::Serves
+                | LoggerFrame::ToSmf { .. }
+                | LoggerFrame::Handled { .. } => {}
+            }
+        }
+        self.logger.iter_mut().for_each(LoggerLink::flush);
+        busy
     }
 
     /// Whether it leaves its sessions to a successor.
@@ -233,6 +303,9 @@ impl LocalUpf {
             }
             (n, _) => format!(", {n} packet threads"),
         };
+        if let Some(logger) = &self.logger {
+            return format!("the packet logger {}", logger.logger());
+        }
         match (self.plane.rings(), self.plane.obstacle()) {
             (Some(rings), _) => format!("{rings}{threads}"),
             (None, Some(obstacle)) => format!("UDP sockets{threads}, not AF_XDP: {obstacle}"),
@@ -264,6 +337,7 @@ impl LocalUpf {
             self.endpoint.handle(now, Input::Report(report), &mut self.out);
         }
         busy |= self.other_smfs(now);
+        busy |= self.from_logger(now, answers);
         if self.ask_at <= now {
             self.ask_smfs(now);
         }
@@ -333,7 +407,8 @@ impl LocalUpf {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let ue_queries = Some(self.ask_at).filter(|at| *at != Instant::FAR_FUTURE);
         let links = self.links.as_ref().and_then(UpfLinks::next_deadline);
-        self.endpoint.next_deadline().into_iter().chain(ue_queries).chain(links).min()
+        let logger = self.logger.as_ref().and_then(LoggerLink::next_deadline);
+        self.endpoint.next_deadline().into_iter().chain(ue_queries).chain(links).chain(logger).min()
     }
 
     /// Readable when [`Self::turn`] or [`Self::take_tapped`] has something to take.
@@ -342,7 +417,8 @@ impl LocalUpf {
         let tapped = self.tapped.as_ref().map(|_| self.plane.tapped());
         let n4 = self.n4.as_ref().map(AsFd::as_fd);
         let links = self.links.as_ref().map(UpfLinks::fd);
-        [Some(self.plane.reports()), tapped, n4, links].into_iter().flatten()
+        let logger = self.logger.as_ref().map(LoggerLink::fd);
+        [Some(self.plane.reports()), tapped, n4, links, logger].into_iter().flatten()
     }
 
     /// Where N4's ends are, for captures: SMF and UPF.
@@ -501,6 +577,14 @@ impl LocalUpf {
     }
 
     fn drain(&mut self, now: Instant, answers: &mut Vec<Vec<u8>>) {
+        if let Some(logger) = &mut self.logger {
+            // The replica has the state before an SMF has the answer.
+            logger.send_records(self.endpoint.take_records());
+            for (to, octets) in self.out.datagrams.drain(..) {
+                logger.send(&LoggerFrame::ToSmf { to, octets });
+            }
+            logger.flush();
+        }
         for (to, octets) in self.out.datagrams.drain(..) {
             match &mut self.n4 {
                 Some(n4) if to != self.address => {
@@ -554,7 +638,7 @@ pub(super) fn show_beats(plane: &Handle) {
 }
 
 /// The configuration of the packet threads. `alone`: there is no SMF in this program.
-pub(super) fn plane_config(
+pub(crate) fn plane_config(
     c: &config::Config,
     user: &Config,
     keeps_state: bool,
@@ -583,6 +667,7 @@ pub(super) fn plane_config(
         forwarding: c.n6.forwarding,
         journal: Some(c.store.path.with_extension("host")),
         keeps_state,
+        held: None,
         harvest: c.n3.harvest,
         restored_within: if alone { RESTORED_WITHIN } else { Duration::ZERO },
         clock: Arc::new(clock::now),
@@ -599,6 +684,8 @@ pub(crate) struct Inherited {
     pub(crate) n4: Option<OwnedFd>,
     /// It is the UPF of a unit, whose manager holds its sockets and devices.
     pub(crate) of_unit: bool,
+    /// The packet logger in front, which has its sockets and devices, and the addresses of the logger's host.
+    pub(crate) logger: Option<(Box<LoggerLink>, HostAddresses)>,
 }
 
 /// The sockets and devices of the UPF that this one replaces, or new ones, which the manager holds from then on: with the last of the two

@@ -3,6 +3,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -85,6 +86,7 @@ pub(crate) fn await_end_of_upf(
 /// Errors: one sentence.
 fn prepare(c: &config::Config, state: StateFile) -> Result<Option<Box<ReadyReplica>>, String> {
     let mut user = upf::config(c, 0);
+    let held = state.file().map_err(|e| e.to_string())?;
     let state = match FollowedState::open(Box::new(state), &mut user, boot()) {
         Ok(Some(state)) => state,
         Ok(None) => return Ok(None),
@@ -93,7 +95,8 @@ fn prepare(c: &config::Config, state: StateFile) -> Result<Option<Box<ReadyRepli
             return Ok(None);
         }
     };
-    let plane_config = plane_config(c, &user, true, true);
+    let mut plane_config = plane_config(c, &user, true, true);
+    plane_config.held = Some(Arc::new(held));
     let Some(ports) = inherited_ports(&plane_config) else { return Ok(None) };
     let Some(plane) = UserPlane::stand_by(plane_config.clone(), ports).map_err(|e| e.to_string())? else {
         info!("packets come by AF_XDP, so this replica opens its rings when the UPF has ended");

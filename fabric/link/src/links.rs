@@ -97,6 +97,14 @@ impl Links {
         Ok(())
     }
 
+    /// Peers of links that are made from now on get this first, at most [`HELLO_OCTETS_MAX`] octets.
+    ///
+    /// Panics: if it is longer.
+    pub fn set_hello(&mut self, hello: Vec<u8>) {
+        assert!(hello.len() <= HELLO_OCTETS_MAX, "a hello has {HELLO_OCTETS_MAX} octets at most");
+        self.settings.hello = hello;
+    }
+
     /// Links whose frames leave through shared memory.
     pub fn shared(&self) -> usize {
         self.connections.values().filter(|c| c.ring_out.is_some()).count()

@@ -1,5 +1,6 @@
 //! What the user plane is to be started with.
 
+use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,6 +103,8 @@ pub struct Config {
     pub journal: Option<PathBuf>,
     /// A state is kept for a successor: what sessions have counted is reported for it, and packets are taken from [`begin`](crate::Handle::begin) on.
     pub keeps_state: bool,
+    /// The file of that state, in which packets that wait for idle UEs are kept too.
+    pub held: Option<Arc<File>>,
     /// For so long from the start no error indications are sent to gNBs: SMFs may restore sessions.
     pub restored_within: Duration,
     /// How much the packet threads' background work may cost packets.
@@ -129,6 +132,7 @@ impl Config {
             forwarding: false,
             journal: None,
             keeps_state: false,
+            held: None,
             restored_within: Duration::ZERO,
             harvest: Harvest::Off,
             clock: system_clock(),

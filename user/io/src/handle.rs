@@ -1,6 +1,7 @@
 //! The user plane as the rest of the program sees it.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(feature = "measure")]
 use std::path::Path;
@@ -25,11 +26,13 @@ use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::af_xdp::xdp_fast_path::Memory as FastMemory;
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
 use crate::ports::descriptors::Descriptors;
+use crate::ports::logged::{Logged, LoggerEnd};
 #[cfg(feature = "measure")]
 use crate::ports::memory::{Memory, ports};
 #[cfg(feature = "measure")]
 use crate::ports::pcap::{Pcap, Replay};
 use crate::ports::{Ports, system::System};
+use crate::state::StateFile;
 use crate::tap::Tapped;
 use crate::thread::{self, IoCounters, Request, Shared};
 
@@ -97,6 +100,29 @@ pub(crate) fn start(mut config: Config, given: Option<Descriptors>) -> Result<Ha
     spawn(config, both.map(|(front, system)| AfXdp::new(front, system)).collect(), host)
 }
 
+/// A packet thread on the packets of a packet logger, which takes none before [`Handle::begin`]. The host is left as it is: its sockets and devices are the
+/// logger's.
+pub(crate) fn start_behind_logger(mut config: Config, end: LoggerEnd) -> Result<Handle, StartError> {
+    config.user.check()?;
+    (config.keeps_state, config.user.shards) = (true, 1);
+    let n3 = [config.user.n3_ipv4.map(IpAddr::V4), config.user.n3_ipv6.map(IpAddr::V6)];
+    let ports = Logged::new(end, n3).map_err(StartError::System)?;
+    spawn(config, vec![ports], Host::default())
+}
+
+/// The sockets and devices of a user plane without one, on a host that is set up for it: for a packet logger.
+pub(crate) fn open_front(mut config: Config) -> Result<(System, Host, HostAddresses), StartError> {
+    config.user.check()?;
+    config.user.shards = 1;
+    let sysctls = Sysctls::new(config.journal.clone());
+    let (mut systems, _) = System::open(&config, None)?;
+    let mut host = Host::default();
+    host.set_up_devices(&config)?;
+    host.set_up(&config, sysctls);
+    let known = addresses::now().map_err(StartError::HostAddresses)?;
+    Ok((systems.remove(0), host, known))
+}
+
 #[cfg(feature = "measure")]
 pub(crate) fn start_on_capture(
     mut config: Config,
@@ -130,6 +156,16 @@ pub(crate) fn stand_by(mut config: Config, given: Descriptors) -> Result<Option<
 }
 
 impl Host {
+    /// What was set, in words for the log.
+    pub(crate) fn changes(&self) -> &[String] {
+        &self.changes
+    }
+
+    /// What was asked for and could not be had.
+    pub(crate) fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
     /// TUN and TAP devices.
     fn set_up_devices(&mut self, config: &Config) -> Result<(), StartError> {
         for (d, dn) in config.devices.iter().zip(&config.user.data_networks) {
@@ -200,10 +236,13 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
         }
         addresses.iter().for_each(|known| upf.set_host_addresses(Arc::new(known.clone())));
         let own = config.n3_addresses().collect();
+        let held = config.held.as_ref().map(|file| StateFile::again(file, &config.user));
+        let held = held.transpose().map_err(StartError::System)?;
+        let held = held.map(|file| (file, config.user.clone()));
         let (shared, clock) = (Arc::clone(&handle.shared), Arc::clone(&config.clock));
         let thread = std::thread::Builder::new()
             .name(if n == 0 { "upf-u".into() } else { format!("upf-u-{n}") })
-            .spawn(move || thread::run((&shared, ends), upf, ports, &clock, room, own))
+            .spawn(move || thread::run((&shared, ends), (upf, held), ports, &clock, room, own))
             .map_err(StartError::System)?;
         handle.threads.push(thread);
     }
@@ -240,6 +279,19 @@ impl Handle {
     pub fn begin(&self) {
         self.shared.waits.store(false, Ordering::SeqCst);
         self.wake();
+    }
+
+    /// The host takes packets for these addresses, which UEs do not reach. Only where packets come from a packet logger: its host's.
+    pub fn set_host_addresses(&self, addresses: HostAddresses) {
+        let host = Arc::new(addresses);
+        for thread in &self.shared.threads {
+            // Full for a burst's time at most: a packet thread empties its queue before each burst.
+            while thread.requests.send(Request::HostAddresses(Arc::clone(&host))).is_err()
+                && self.is_running()
+            {
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// From now on the packet threads show there that they live.

@@ -8,6 +8,7 @@ mod beats;
 mod channel;
 mod config;
 mod error;
+mod front;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod gre;
@@ -32,11 +33,13 @@ pub use beats::{Beat, Beats, ThreadState, readable, run_in_real_time};
 pub use channel::{Receiver, Sender, channel};
 pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, Vlan, system_clock};
 pub use error::{NoInterface, Notice, Obstacle, StartError};
+pub use front::Front as LoggerFront;
 pub use gre::Tunnel;
 pub use handle::{Handle, QueueFull};
 pub use harvest::{Harvest, HarvestCounters};
 pub use ports::af_xdp::Rings;
 pub use ports::descriptors::Descriptors;
+pub use ports::logged::LoggerEnd;
 #[cfg(feature = "measure")]
 pub use ports::memory::Memory;
 #[cfg(feature = "measure")]
@@ -58,6 +61,12 @@ impl UserPlane {
     /// Starts it on sockets and TUN devices that are open: those that the process before it had, or another one holds. Errors: likewise.
     pub fn start_on(config: Config, descriptors: Descriptors) -> Result<Handle, StartError> {
         handle::start(config, Some(descriptors))
+    }
+
+    /// Starts it behind a packet logger, with one packet thread, which takes packets from [`Handle::begin`] on. Nothing is set on this host. Errors: as
+    /// with [`Self::start`].
+    pub fn start_behind_logger(config: Config, end: LoggerEnd) -> Result<Handle, StartError> {
+        handle::start_behind_logger(config, end)
     }
 
     /// Packet threads on the sockets and devices of another process that stand ready to take packets as soon as [`Handle::begin`] is called: that process

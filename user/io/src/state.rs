@@ -22,6 +22,11 @@ impl StateFile {
         Self::of_file(options.open(path)?, config)
     }
 
+    /// Makes a memory file that goes with this process. Errors: those of memfd_create(2) and mmap(2).
+    pub fn in_memory(config: &Config) -> io::Result<Self> {
+        Self::of_file(File::from(crate::sys::memory_file(c"whimbrel-state")?), config)
+    }
+
     /// Of a descriptor that was inherited. Errors: `WouldBlock` where another process has it locked, and those of mmap(2).
     pub fn of(descriptor: OwnedFd, config: &Config) -> io::Result<Self> {
         Self::of_file(File::from(descriptor), config)
@@ -35,6 +40,17 @@ impl StateFile {
         let followed = Self(SharedFile::of_other(file, octets)?);
         let lock = StateLock(followed.0.try_clone_file()?);
         Ok((followed, lock))
+    }
+
+    /// The file, for packets that wait for idle UEs. Errors: those of dup(2).
+    pub fn file(&self) -> io::Result<File> {
+        self.0.try_clone_file()
+    }
+
+    /// The file of another [`StateFile`] of this process, mapped once more. Errors: those of mmap(2).
+    pub(crate) fn again(file: &File, config: &Config) -> io::Result<Self> {
+        let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
+        SharedFile::of_other(file.try_clone()?, octets).map(Self)
     }
 
     fn of_file(file: File, config: &Config) -> io::Result<Self> {

@@ -21,6 +21,7 @@ use crate::harvest::{Background, Harvest, HarvestCounters};
 use crate::inter_thread_queues::{InterThreadQueues, inter_thread_queues};
 use crate::ports::af_xdp::xdp_fast_path::XdpFastPath;
 use crate::ports::{BURST, Ports};
+use crate::state::StateFile;
 use crate::sys::poll;
 use crate::tap::{Tap, Tapped};
 
@@ -187,7 +188,7 @@ struct Worker<'s, P> {
 /// Runs until stopped.
 pub(crate) fn run<P: Ports>(
     (shared, ends): (&Shared, Ends),
-    mut upf: UpfU,
+    (mut upf, held): (UpfU, Option<(StateFile, whimbrel_user::Config)>),
     ports: P,
     clock: &Clock,
     room: usize,
@@ -220,6 +221,10 @@ pub(crate) fn run<P: Ports>(
         }
     }
     while w.requests(clock()) > 0 {}
+    // Before any packet that comes: those that waited are older.
+    if let Some((file, config)) = held.filter(|_| !shared.stop.load(Ordering::Acquire)) {
+        w.upf.keep_held(clock(), Box::new(file), &config);
+    }
     let (mut idle, mut last) = (0u32, Instant::ZERO);
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock();
@@ -248,6 +253,10 @@ pub(crate) fn run<P: Ports>(
             w.upf.tick(now); // what the burst itself has made due: router advertisements
         }
         w.send(now, &slots[..n], tapped);
+        if P::LOGGED {
+            let ended = w.upf.take_ended();
+            w.ports.decided(&slots[handed..n], ended);
+        }
         w.hand_over(&mut slots[..n]);
         w.upf.offload_ready(now, n < BURST);
         w.tell(now, n == 0 && idle == SPINS);

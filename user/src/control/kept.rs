@@ -17,6 +17,7 @@ use super::{Outbox, UpfC};
 use crate::config::{Config, ConfigError, DnIndex};
 use crate::event::Event;
 use crate::limits::SESSIONS_MAX;
+use crate::logger::StateRecord;
 use crate::pipeline::prediction_stands;
 use crate::rules::{Application, Draft, NONE, RuleRefusal, SessionRules};
 use crate::session_id::SessionId;
@@ -186,6 +187,18 @@ impl UpfC {
         upf.associations.touched = true;
         upf.keep_changes(None, out);
         Ok((upf, restored))
+    }
+
+    /// The seed and the Recovery Time Stamp of the state that is kept, and all its records, for a replica on another host;
+    /// [`Self::take_records`] has those that change from now on.
+    pub fn all_records(&mut self) -> (u64, RecoveryTimeStamp, Vec<StateRecord>) {
+        let records = self.keeper.as_mut().map(|k| k.blocks.all()).unwrap_or_default();
+        (self.config.seed, self.recovery, records)
+    }
+
+    /// Records of the state that have changed since the last call, in order.
+    pub fn take_records(&mut self) -> Vec<StateRecord> {
+        self.keeper.as_mut().map(|k| k.blocks.take_journal()).unwrap_or_default()
     }
 
     /// Whether a state is kept.

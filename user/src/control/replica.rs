@@ -14,14 +14,15 @@ use super::{Outbox, UpfC};
 use crate::config::{Config, ConfigError};
 use crate::exchange::{Change, Effects};
 use crate::limits::SESSIONS_MAX;
+use crate::logger::StateRecord;
 use crate::rules::Known;
 use crate::session_id::SessionId;
-use crate::state::{FollowedState, Kind, Seen, StateRefusal};
+use crate::state::{FollowedState, Kind, ReceivedState, ReplicaState, Seen, StateRefusal};
 
 /// UPF-C of a replica.
 pub struct UpfCReplica {
     upf: UpfC,
-    state: FollowedState,
+    state: ReplicaState,
     node: Option<Node>,
     applications: BTreeMap<u32, StoredApplication>,
     /// What the pipelines have counted of sessions.
@@ -39,6 +40,15 @@ pub struct UpfCReplica {
 impl UpfCReplica {
     /// Has seen nothing of the state yet. Errors: what [`Config::check`] finds.
     pub fn new(config: Config, now: Instant, state: FollowedState) -> Result<Self, ConfigError> {
+        Self::of(config, now, ReplicaState::Followed(state))
+    }
+
+    /// The replica of a UPF on another host, whose records [`Self::receive`] takes. Errors: likewise.
+    pub fn remote(config: Config, now: Instant, state: ReceivedState) -> Result<Self, ConfigError> {
+        Self::of(config, now, ReplicaState::Received(state))
+    }
+
+    fn of(config: Config, now: Instant, state: ReplicaState) -> Result<Self, ConfigError> {
         Ok(Self {
             upf: UpfC::new(config, now)?,
             state,
@@ -55,6 +65,13 @@ impl UpfCReplica {
     /// Sessions that it has.
     pub fn session_count(&self) -> usize {
         self.upf.session_count()
+    }
+
+    /// Takes records of a UPF on another host; [`Self::catch_up`] applies them.
+    pub fn receive(&mut self, records: impl IntoIterator<Item = StateRecord>) {
+        if let ReplicaState::Received(state) = &mut self.state {
+            records.into_iter().for_each(|record| state.receive(record));
+        }
     }
 
     /// Looks at what has changed in the state since the last call: `out` has the changes for the pipelines.
@@ -183,7 +200,7 @@ impl UpfCReplica {
         }
         let restored = Restored {
             sessions: upf.sessions.len(),
-            lost: unseated.len() + damaged,
+            lost: unseated.len() + damaged + state.lost(),
             associations: node.associations.len(),
             refusal: None,
         };

@@ -18,10 +18,12 @@ use super::stages::Ingress;
 use super::timers::{advertise, is_active, readvertise};
 use super::usage::Usage;
 use super::{Destination, DropReason, UpfU, Verdict, ethernet, kept, stages, unstructured};
+use crate::config::Config;
 use crate::exchange::{Change, Effects, Query, Report, Token};
 use crate::limits::SESSIONS_MAX;
 use crate::rules::{Qer, SessionKind, SessionRules};
 use crate::session_id::SessionId;
+use crate::state::{HeldPackets, Kept, State as KeptState, StateMemory};
 
 impl UpfU {
     /// Applies a change; the next burst sees it.
@@ -189,6 +191,39 @@ impl UpfU {
             }
         }
         self.shared.waited_since = None;
+    }
+
+    /// From now on packets that wait for idle UEs are kept in a memory that outlives this process, in the places of this pipeline, of a UPF with this
+    /// configuration. Those that the process before this one has left there wait for their sessions, which have been restored; they have met nothing yet that
+    /// they would be counted by twice.
+    pub fn keep_held(&mut self, now: Instant, memory: Box<dyn StateMemory>, config: &Config) {
+        let (thread, threads) = (self.shard.number(), self.shard.of());
+        let mut kept = HeldPackets::new(memory, KeptState::held_at(config), thread, threads);
+        let left = kept.take_all();
+        self.shared.kept_held = Some(kept);
+        for Kept { session, since, octets, .. } in left {
+            let Some(s) =
+                self.sessions.get(session.index).filter(|s| s.state.generation == session.generation)
+            else {
+                continue;
+            };
+            let mut packet = self.shared.fresh();
+            packet.fill(&octets);
+            self.shared.waited_since = Some(since.min(now));
+            let verdict = again(s, &mut self.shared, now, Ingress::NETWORK, &mut packet);
+            self.shared.waited_since = None;
+            match verdict {
+                Verdict::Send(to) => self.shared.send(to, packet),
+                Verdict::Drop(reason) => {
+                    self.shared.counters.drop(reason);
+                    s.state.counters.dropped += 1;
+                    self.shared.recycle(packet);
+                }
+                Verdict::Taken | Verdict::Pending | Verdict::Hand { .. } => self.shared.recycle(packet),
+            }
+            self.arm(session.index);
+            self.sessions.fold(session.index);
+        }
     }
 
     /// Makes a session found by its addresses and its tunnels at peers.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, Teid};
 use whimbrel_pfcp::ie::ApplyAction;
 
 use super::inner::mark_congestion;
@@ -28,6 +28,8 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// It is of a flow of guaranteed rate.
     guaranteed: bool,
+    /// Where a successor finds it.
+    place: Option<u32>,
     pub(super) ingress: Ingress,
     pub(super) packet: Packet,
 }
@@ -50,19 +52,19 @@ impl Held {
     }
 
     /// The oldest, if it has waited since then or longer.
-    fn pop_since(&mut self, since: Instant) -> Option<Packet> {
+    fn pop_since(&mut self, since: Instant) -> Option<(Packet, Option<u32>)> {
         self.packets.front().filter(|w| w.since <= since)?;
         let waiting = self.packets.pop_front()?;
         self.octets -= waiting.packet.len();
-        Some(waiting.packet)
+        Some((waiting.packet, waiting.place))
     }
 
     /// The newest that nothing is promised to.
-    fn pop_unpromised(&mut self) -> Option<Packet> {
+    fn pop_unpromised(&mut self) -> Option<(Packet, Option<u32>)> {
         let at = self.packets.iter().rposition(|w| !w.guaranteed)?;
         let waiting = self.packets.remove(at)?;
         self.octets -= waiting.packet.len();
-        Some(waiting.packet)
+        Some((waiting.packet, waiting.place))
     }
 
     /// When the oldest has waited for so long.
@@ -82,7 +84,8 @@ pub(super) fn deadline(state: &State, age: Duration) -> Option<Instant> {
 pub(super) fn expire(state: &mut State, shared: &mut Shared, now: Instant) {
     let age = shared.buffering.age;
     while deadline(state, age).is_some_and(|at| at <= now) {
-        let Some(packet) = state.held.pop_since(now) else { return };
+        let Some((packet, place)) = state.held.pop_since(now) else { return };
+        shared.forget_held(place);
         let octets = packet.len();
         shared.released(1, octets);
         shared.counters.drop(DropReason::BufferAge);
@@ -99,6 +102,7 @@ pub(super) fn expire(state: &mut State, shared: &mut Shared, now: Instant) {
 pub(super) fn take(state: &mut State, shared: &mut Shared) -> VecDeque<Waiting> {
     let held = std::mem::take(&mut state.held);
     shared.released(held.packets.len(), held.octets);
+    held.packets.iter().for_each(|waiting| shared.forget_held(waiting.place));
     held.packets
 }
 
@@ -168,7 +172,11 @@ pub(super) fn hold<C: Pdu>(
     shared.counters.buffered += u64::from(shared.waited_since.is_none());
     state.rearm |= state.held.is_empty();
     let packet = std::mem::replace(packet, shared.fresh());
-    state.held.push(Waiting { since: shared.waited_since.unwrap_or(now), guaranteed, ingress, packet });
+    let since = shared.waited_since.unwrap_or(now);
+    // What came by a tunnel is a relayed packet of a handover, which its sender repeats.
+    let place =
+        if ingress.teid == Teid(0) { shared.keep_held(state.id(), since, packet.octets()) } else { None };
+    state.held.push(Waiting { since, guaranteed, place, ingress, packet });
     Verdict::Taken
 }
 
@@ -197,7 +205,8 @@ fn room(held: &Held, shared: &Shared, packets: usize, octets: usize) -> Result<i
 /// A packet to which nothing is promised gives way, and is dropped by the bound that another one has met; whether there was one.
 #[cold]
 fn gives_way(state: &mut State, shared: &mut Shared, reason: DropReason) -> bool {
-    let Some(packet) = state.held.pop_unpromised() else { return false };
+    let Some((packet, place)) = state.held.pop_unpromised() else { return false };
+    shared.forget_held(place);
     shared.released(1, packet.len());
     shared.counters.drop(reason);
     state.counters.dropped += 1;

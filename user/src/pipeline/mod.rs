@@ -455,6 +455,12 @@ impl UpfU {
         self.shared.recycle(packet);
     }
 
+    /// Counters of packets from a packet logger that have ended here after they had waited for a UE, and of those that were
+    /// [recycled](Self::recycle).
+    pub fn take_ended(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.shared.ended)
+    }
+
     /// What the pipeline has to tell.
     pub fn take_reports(&mut self) -> Vec<Report> {
         std::mem::take(&mut self.shared.reports)

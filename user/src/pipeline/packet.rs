@@ -11,6 +11,8 @@ pub struct Packet {
     buffer: Octets,
     start: usize,
     end: usize,
+    /// Its number at a packet logger; zero without one.
+    counter: u64,
 }
 
 impl Packet {
@@ -25,7 +27,7 @@ impl Packet {
     }
 
     fn in_buffer(buffer: Octets) -> Self {
-        Self { buffer, start: PACKET_HEADROOM, end: PACKET_HEADROOM }
+        Self { buffer, start: PACKET_HEADROOM, end: PACKET_HEADROOM, counter: 0 }
     }
 
     /// A packet of these octets, for tests and for what is built here.
@@ -74,6 +76,23 @@ impl Packet {
         let n = octets.len().min(self.room().len());
         self.room()[..n].copy_from_slice(&octets[..n]);
         self.received(n);
+    }
+
+    /// Its counter at the packet logger that it came from; zero if it came from none.
+    #[inline]
+    pub fn counter(&self) -> u64 {
+        self.counter
+    }
+
+    /// It came from a packet logger, with the logger's head of so many octets in front.
+    pub fn came_logged(&mut self, counter: u64, head_octets: usize) {
+        self.pull(head_octets);
+        self.counter = counter;
+    }
+
+    #[inline]
+    pub(crate) fn take_counter(&mut self) -> u64 {
+        std::mem::take(&mut self.counter)
     }
 
     /// Drops `octets` from the front.

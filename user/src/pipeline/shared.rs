@@ -21,7 +21,8 @@ use crate::buffering::Buffering;
 use crate::config::{Config, DnIndex};
 use crate::exchange::Report;
 use crate::limits::{NAMES_KNOWN_MAX, OWN_OUTPUTS_MAX, REPORTS_MAX};
-use crate::session_id::mix;
+use crate::session_id::{SessionId, mix};
+use crate::state::HeldPackets;
 
 /// Spare buffers kept for reuse; more are given back to the allocator.
 const SPARE_MAX: usize = 1024;
@@ -58,6 +59,10 @@ pub(super) struct Shared {
     names_max: u64,
     /// What sessions have counted is reported to UPF-C, which keeps it.
     pub(super) keeps_counted: bool,
+    /// Packets that wait for idle UEs, for a successor.
+    pub(super) kept_held: Option<HeldPackets>,
+    /// Counters of packets that ended here after they had waited, or whose buffers came back: for the packet logger.
+    pub(super) ended: Vec<u64>,
     spare: Vec<Packet>,
     room: usize,
 }
@@ -86,6 +91,8 @@ impl Shared {
             resolvers: config.applications.resolvers.as_slice().into(),
             names_max: NAMES_KNOWN_MAX / u64::from(shard.of()),
             keeps_counted: false,
+            kept_held: None,
+            ended: Vec::new(),
             spare: Vec::new(),
             room,
         }
@@ -131,10 +138,15 @@ impl Shared {
     pub(super) fn fresh(&mut self) -> Packet {
         let mut p = self.spare.pop().unwrap_or_else(|| Packet::with_room(self.room));
         p.received(0);
+        p.take_counter();
         p
     }
 
     pub(super) fn recycle(&mut self, mut packet: Packet) {
+        let counter = packet.take_counter();
+        if counter != 0 {
+            self.ended.push(counter);
+        }
         if self.spare.len() < SPARE_MAX && packet.room().len() >= self.room {
             self.spare.push(packet);
         }
@@ -146,6 +158,16 @@ impl Shared {
         self.counters.held += 1;
         self.counters.held_octets += octets as u64;
         Ok(())
+    }
+
+    /// Keeps a packet that waits for a successor; where, if it is kept.
+    pub(super) fn keep_held(&mut self, session: SessionId, since: Instant, octets: &[u8]) -> Option<u32> {
+        self.kept_held.as_mut()?.put(session, since, octets)
+    }
+
+    /// It waits no longer.
+    pub(super) fn forget_held(&mut self, place: Option<u32>) {
+        self.kept_held.iter_mut().for_each(|kept| kept.free(place));
     }
 
     /// Whether what this server says of names is believed.

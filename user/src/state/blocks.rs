@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::logger::StateRecord;
+
 /// Octets of a block.
 pub(super) const BLOCK_OCTETS: usize = 256;
 /// Octets of a block before its part of the record.
@@ -19,9 +21,9 @@ const MADE_AT: [u64; 2] = [1024, 1032];
 /// Where it says how many blocks were written or freed: what follows the records looks there first. Zero: it was never said.
 const CHANGES_AT: u64 = 1040;
 /// Where it names the blocks that were written or freed last, by the number of the change.
-const JOURNAL_AT: u64 = 2048;
+const CHANGED_BLOCKS_AT: u64 = 2048;
 /// Names there are room for: what follows the records and is farther behind looks at all blocks.
-const JOURNAL_ENTRIES: u64 = (FIRST_BLOCK_AT - JOURNAL_AT) / 4;
+const CHANGED_BLOCKS: u64 = (FIRST_BLOCK_AT - CHANGED_BLOCKS_AT) / 4;
 /// So many blocks are made at once, before they are needed.
 const MADE_AT_ONCE: u32 = 2048;
 /// Blocks that a record may have: the parts' numbers have 16 bits.
@@ -66,7 +68,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 5] = [Self::Node, Self::Application, Self::Session, Self::Counted, Self::Request];
 
-    fn of(code: u8) -> Option<Self> {
+    pub(super) fn of(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|k| *k as u8 == code)
     }
 }
@@ -104,6 +106,8 @@ pub(crate) struct Blocks {
     first: BTreeMap<(Kind, u32), u32>,
     writes: u64,
     changes: u64,
+    /// Records that were written or removed since they were taken last; `None`: nobody takes them.
+    journal: Option<Vec<StateRecord>>,
 }
 
 impl Blocks {
@@ -111,7 +115,7 @@ impl Blocks {
     pub(super) fn empty(mut memory: Box<dyn StateMemory>, salt: u32) -> Self {
         MADE_AT.iter().for_each(|at| memory.write(*at, &0u64.to_le_bytes()));
         let mut it = Self::of(memory, salt);
-        it.begin_journal();
+        it.begin_changes();
         it.make();
         it
     }
@@ -120,13 +124,14 @@ impl Blocks {
         let room = memory.octets().saturating_sub(FIRST_BLOCK_AT) / BLOCK_OCTETS as u64;
         let total = u32::try_from(room).unwrap_or(u32::MAX).min(END - 1);
         let (free, next) = (Vec::new(), Vec::new());
-        Self { memory, salt, total, made: 0, free, next, first: BTreeMap::new(), writes: 0, changes: 0 }
+        let first = BTreeMap::new();
+        Self { memory, salt, total, made: 0, free, next, first, writes: 0, changes: 0, journal: None }
     }
 
     /// What follows the records from before this process looks at all blocks.
-    fn begin_journal(&mut self) {
-        let next = self.read_changes().saturating_add(JOURNAL_ENTRIES + 1);
-        self.changes = if next < u64::MAX / 2 { next } else { JOURNAL_ENTRIES + 1 };
+    fn begin_changes(&mut self) {
+        let next = self.read_changes().saturating_add(CHANGED_BLOCKS + 1);
+        self.changes = if next < u64::MAX / 2 { next } else { CHANGED_BLOCKS + 1 };
         self.memory.write(CHANGES_AT, &self.changes.to_le_bytes());
     }
 
@@ -138,7 +143,7 @@ impl Blocks {
 
     /// A block was written or freed.
     fn changed(&mut self, block: u32) {
-        self.memory.write(journal_at(self.changes), &block.to_le_bytes());
+        self.memory.write(changed_block_at(self.changes), &block.to_le_bytes());
         self.changes += 1;
         self.memory.write(CHANGES_AT, &self.changes.to_le_bytes());
     }
@@ -182,7 +187,7 @@ impl Blocks {
             found.push(Found { kind, id, write, octets });
         }
         found.sort_unstable_by_key(|f| f.write);
-        it.begin_journal();
+        it.begin_changes();
         for block in (0..it.made).rev().filter(|b| !taken[*b as usize]) {
             it.wipe(block);
             it.free.push(block);
@@ -267,6 +272,10 @@ impl Blocks {
             self.free_from(former);
         }
         self.make_ahead();
+        if let Some(journal) = &mut self.journal {
+            let octets = Some(octets.to_vec());
+            journal.push(StateRecord { kind: kind as u8, id, write: self.writes, octets });
+        }
         Ok(())
     }
 
@@ -274,7 +283,33 @@ impl Blocks {
     pub(crate) fn remove(&mut self, kind: Kind, id: u32) {
         if let Some(first) = self.first.remove(&(kind, id)) {
             self.free_from(first);
+            if let Some(journal) = &mut self.journal {
+                journal.push(StateRecord { kind: kind as u8, id, write: self.writes, octets: None });
+            }
         }
+    }
+
+    /// All records, in the order in which they were written; [`Self::take_journal`] has what changes from now on.
+    pub(crate) fn all(&mut self) -> Vec<StateRecord> {
+        self.journal = Some(Vec::new());
+        let behind = |b: &u32| Some(self.next[*b as usize]).filter(|b| *b != END);
+        let mut all: Vec<StateRecord> = Vec::with_capacity(self.first.len());
+        for ((kind, id), first) in &self.first {
+            let (mut write, mut octets) = (0, Vec::new());
+            for block in std::iter::successors(Some(*first), behind) {
+                let Some((part, own)) = self.read(block) else { continue };
+                write = part.write;
+                octets.extend(own);
+            }
+            all.push(StateRecord { kind: *kind as u8, id: *id, write, octets: Some(octets) });
+        }
+        all.sort_unstable_by_key(|r| r.write);
+        all
+    }
+
+    /// What was written or removed since the last call, in order; nothing before [`Self::all`].
+    pub(crate) fn take_journal(&mut self) -> Vec<StateRecord> {
+        self.journal.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     fn write(&mut self, place: &Part, part: &[u8]) {
@@ -310,8 +345,8 @@ impl Blocks {
 }
 
 /// Where the journal has the name of a change's block.
-const fn journal_at(change: u64) -> u64 {
-    JOURNAL_AT + change % JOURNAL_ENTRIES * 4
+const fn changed_block_at(change: u64) -> u64 {
+    CHANGED_BLOCKS_AT + change % CHANGED_BLOCKS * 4
 }
 
 /// What has become of a record since it was looked at last.
@@ -396,13 +431,13 @@ impl FollowedBlocks {
 
     /// The blocks that were written or freed since the last look. `None`: the journal does not reach so far back.
     fn read_journal(&self, changes: u64) -> Option<BTreeSet<u32>> {
-        let missed = |changes: u64| changes.checked_sub(self.changes).is_none_or(|n| n > JOURNAL_ENTRIES);
+        let missed = |changes: u64| changes.checked_sub(self.changes).is_none_or(|n| n > CHANGED_BLOCKS);
         if missed(changes) {
             return None;
         }
         let blocks = (self.changes..changes).map(|change| {
             let mut octets = [0; 4];
-            self.blocks.memory.read(journal_at(change), &mut octets);
+            self.blocks.memory.read(changed_block_at(change), &mut octets);
             u32::from_le_bytes(octets)
         });
         let blocks = blocks.collect();
@@ -465,7 +500,7 @@ impl FollowedBlocks {
     /// All records, as they were at the last look; the process that wrote them has ended since before that.
     pub(crate) fn take_over(self) -> Blocks {
         let Self { mut blocks, headers, records, .. } = self;
-        blocks.begin_journal();
+        blocks.begin_changes();
         blocks.next = vec![END; headers.len()];
         let mut taken = vec![false; headers.len()];
         for (name, (write, chain)) in records {

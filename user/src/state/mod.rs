@@ -5,8 +5,10 @@
 //! UPF that they know (TS 23.527 §4.2). [`blocks`] says how records survive a process that dies while it writes.
 
 mod blocks;
+mod held;
 mod stored;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use whimbrel_ids::Instant;
@@ -15,9 +17,12 @@ use whimbrel_pfcp::ie::RecoveryTimeStamp;
 pub use blocks::StateMemory;
 use blocks::{BLOCK_OCTETS, FIRST_BLOCK_AT};
 pub(crate) use blocks::{Blocks, FollowedBlocks, Found, Kind, SPARE_BLOCKS, Seen, crc32c};
+use held::HELD_OCTETS;
+pub(crate) use held::{HeldPackets, Kept};
 pub(crate) use stored::{Source, Stored, stored};
 
 use crate::config::Config;
+use crate::logger::StateRecord;
 use crate::session_id::mix;
 
 /// The form of records. One program reads one form alone.
@@ -80,8 +85,14 @@ pub struct State {
 }
 
 impl State {
-    /// Octets that the memory of a UPF of this configuration should have. It is used from the front, as sessions come.
+    /// Octets that the memory of a UPF of this configuration should have: its sessions, which use it from the front as they come, and packets that wait for
+    /// idle UEs.
     pub fn octets_for(config: &Config) -> u64 {
+        Self::held_at(config) + HELD_OCTETS
+    }
+
+    /// Where the packets that wait begin.
+    pub(crate) fn held_at(config: &Config) -> u64 {
         let blocks = u64::from(config.sessions_max) * BLOCKS_PER_SESSION + 8 * SPARE_BLOCKS as u64;
         FIRST_BLOCK_AT + blocks * BLOCK_OCTETS as u64
     }
@@ -95,6 +106,7 @@ impl State {
         let refusal = match read(&header, key, boot) {
             Ok(Some((salt, seed, recovery))) => {
                 config.seed = seed;
+                let memory = front_of(memory, config);
                 let (blocks, found) = Blocks::open(memory, salt);
                 return Self { blocks, found, recovery, refusal: None };
             }
@@ -102,7 +114,8 @@ impl State {
             Err(refusal) => Some(refusal),
         };
         let (recovery, salt) = (RecoveryTimeStamp::at(now), mix(config.seed ^ now.0) as u32);
-        let blocks = Blocks::empty(begin(memory, salt, key, boot, config.seed, recovery), salt);
+        let memory = front_of(begin(memory, salt, key, boot, config.seed, recovery), config);
+        let blocks = Blocks::empty(memory, salt);
         Self { blocks, found: Vec::new(), recovery, refusal }
     }
 
@@ -140,7 +153,7 @@ impl FollowedState {
         memory.read(0, &mut header);
         let Some((salt, seed, recovery)) = read(&header, key(config), boot)? else { return Ok(None) };
         config.seed = seed;
-        Ok(Some(Self { blocks: FollowedBlocks::new(memory, salt), header, recovery }))
+        Ok(Some(Self { blocks: FollowedBlocks::new(front_of(memory, config), salt), header, recovery }))
     }
 
     /// Whether it is still the state that was opened, and has not been begun again since.
@@ -165,6 +178,129 @@ impl FollowedState {
 
     pub(crate) fn take_over(self) -> Blocks {
         self.blocks.take_over()
+    }
+}
+
+/// The state of a UPF on another host, record by record as it comes, in memory of this process's own.
+pub struct ReceivedState {
+    blocks: Blocks,
+    recovery: RecoveryTimeStamp,
+    seen: Vec<Seen>,
+    /// Records that found no room, or are of no kind.
+    lost: usize,
+}
+
+impl ReceivedState {
+    /// Begins the memory for the state of a UPF with this seed, which `config` has afterwards, and this Recovery Time Stamp.
+    pub fn begin(
+        memory: Box<dyn StateMemory>,
+        config: &mut Config,
+        (seed, recovery): (u64, RecoveryTimeStamp),
+        boot: [u8; 16],
+        now: Instant,
+    ) -> Self {
+        config.seed = seed;
+        let salt = mix(seed ^ now.0) as u32;
+        let blocks = Blocks::empty(begin(memory, salt, key(config), boot, seed, recovery), salt);
+        Self { blocks, recovery, seen: Vec::new(), lost: 0 }
+    }
+
+    /// Takes a record.
+    pub(crate) fn receive(&mut self, record: StateRecord) {
+        let StateRecord { kind, id, write, octets } = record;
+        let Some(kind) = Kind::of(kind) else {
+            self.lost += 1;
+            return;
+        };
+        match &octets {
+            Some(octets) => self.lost += usize::from(self.blocks.put(kind, id, octets).is_err()),
+            None => self.blocks.remove(kind, id),
+        }
+        self.seen.push(Seen { kind, id, write, octets });
+    }
+}
+
+/// Where a replica has the state from.
+pub(crate) enum ReplicaState {
+    /// A process of this host.
+    Followed(FollowedState),
+    /// One of another host.
+    Received(ReceivedState),
+}
+
+impl ReplicaState {
+    pub(crate) fn stands(&self) -> bool {
+        match self {
+            Self::Followed(followed) => followed.stands(),
+            Self::Received(_) => true,
+        }
+    }
+
+    pub(crate) fn recovery(&self) -> RecoveryTimeStamp {
+        match self {
+            Self::Followed(followed) => followed.recovery(),
+            Self::Received(received) => received.recovery,
+        }
+    }
+
+    /// What has changed since the last call, in the order in which it was written.
+    pub(crate) fn look(&mut self) -> Vec<Seen> {
+        match self {
+            Self::Followed(followed) => followed.look(),
+            Self::Received(received) => newest(std::mem::take(&mut received.seen)),
+        }
+    }
+
+    /// Records that are missing.
+    pub(crate) fn lost(&self) -> usize {
+        match self {
+            Self::Followed(_) => 0,
+            Self::Received(received) => received.lost,
+        }
+    }
+
+    pub(crate) fn take_over(self) -> Blocks {
+        match self {
+            Self::Followed(followed) => followed.take_over(),
+            Self::Received(received) => received.blocks,
+        }
+    }
+}
+
+/// The last of each record, in order.
+fn newest(seen: Vec<Seen>) -> Vec<Seen> {
+    let mut known = BTreeSet::new();
+    let mut newest: Vec<Seen> = seen.into_iter().rev().filter(|s| known.insert((s.kind, s.id))).collect();
+    newest.reverse();
+    newest
+}
+
+/// A memory without what is behind its sessions.
+struct Front {
+    memory: Box<dyn StateMemory>,
+    octets: u64,
+}
+
+fn front_of(memory: Box<dyn StateMemory>, config: &Config) -> Box<dyn StateMemory> {
+    let octets = memory.octets().min(State::held_at(config));
+    Box::new(Front { memory, octets })
+}
+
+impl StateMemory for Front {
+    fn octets(&self) -> u64 {
+        self.octets
+    }
+
+    fn read(&self, at: u64, to: &mut [u8]) {
+        self.memory.read(at, to);
+    }
+
+    fn write(&mut self, at: u64, octets: &[u8]) {
+        self.memory.write(at, octets);
+    }
+
+    fn reserve(&mut self, until: u64) -> bool {
+        self.memory.reserve(until)
     }
 }
 
@@ -223,6 +359,13 @@ fn begin(
     crc32c(0, &header).store(&mut header);
     memory.write(0, &header);
     memory
+}
+
+impl Config {
+    /// A number for what two UPFs must have in common for one to go on with the sessions of the other.
+    pub fn state_key(&self) -> u64 {
+        key(self)
+    }
 }
 
 /// What two UPFs must have in common for one to go on with the sessions of the other.

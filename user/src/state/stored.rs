@@ -38,6 +38,11 @@ impl<'a> Source<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.octets.is_empty()
     }
+
+    /// What is left.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.octets
+    }
 }
 
 /// A value that can be written into a record and read from one.

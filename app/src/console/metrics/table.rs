@@ -294,6 +294,18 @@ metrics! {
         VeilTokens "whimbrel_veil_tokens" Gauge None Part [] "" "Tokens in the wallet that are not spent.";
         VeilClaims "whimbrel_veil_claims_paid_total" Counter None Part [] "" "Claims of veiled sessions that the broker has paid.";
     }
+    "A packet logger (`whimbrel packet-logger`)" {
+        LoggerPackets "whimbrel_logger_packets_total" Counter None Part [] "" "Packets of both directions that were given a counter.";
+        LoggerKept "whimbrel_logger_packets_kept" Gauge None Part [] "" "Packets that are kept until the UPF has done with them.";
+        LoggerOutcomes "whimbrel_logger_packet_outcomes_total" Counter None Part ["outcome"] "" "What became of packets: left, ended in the UPF, refused by the bound, evicted while they waited for an idle UE, overtaken by later ones before a takeover, lost on the way.";
+        LoggerReceiveFull "whimbrel_logger_receive_full_total" Counter None Part [] "" "Packets that the kernel dropped because the logger did not take them in time: they have no counter.";
+        LoggerSendErrors "whimbrel_logger_send_errors_total" Counter None Part [] "" "Packets that the kernel did not send, to gNBs, data networks or UPFs.";
+        LoggerReplayed "whimbrel_logger_packets_replayed_total" Counter None Part [] "" "Packets that a UPF was given that had taken over.";
+        LoggerDoubled "whimbrel_logger_packets_doubled_total" Counter None Part [] "" "Packets that came back from the UPF and had left already, or were not known: not sent.";
+        LoggerTakeovers "whimbrel_logger_takeovers_total" Counter None Part [] "" "Times that the replica took over.";
+        LoggerReplica "whimbrel_logger_replica" Gauge None Part [] "" "1 while a replica has the whole state, else 0.";
+        LoggerRequestsRefused "whimbrel_logger_n4_refused_total" Counter None Part [] "" "PFCP messages of SMFs that found no room.";
+    }
     "A CPF (`whimbrel cpf --api`)" {
         CpfInService "whimbrel_cpf_in_service" Gauge None Part [] "" "1 while a CTA uses this CPF, else 0.";
         CpfInServiceDuration "whimbrel_cpf_in_service_seconds" Gauge Seconds Part [] "" "Time since a CTA began to use it.";

@@ -3,6 +3,7 @@
 pub(crate) mod af_xdp;
 pub(crate) mod checksum;
 pub(crate) mod descriptors;
+pub(crate) mod logged;
 #[cfg(feature = "measure")]
 pub(crate) mod memory;
 #[cfg(feature = "measure")]
@@ -25,11 +26,17 @@ pub(crate) const BURST: usize = 32;
 
 /// A kind of input and output.
 pub(crate) trait Ports: Send + 'static {
+    /// Packets come from a packet logger, which is to know what becomes of each.
+    const LOGGED: bool = false;
+
     /// Receives into `slots`, from the first on; how many there are now. Does not wait.
     fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize;
 
     /// Sends packets, in order for each destination. What cannot be sent is dropped and counted.
     fn send(&mut self, packets: &mut dyn Iterator<Item = (Destination, &Packet)>, counters: &mut IoCounters);
+
+    /// The burst of these slots was decided on and sent, and packets of these counters have ended that came before: for a packet logger.
+    fn decided(&mut self, _: &[Slot], _: Vec<u64>) {}
 
     /// What to wait for when nothing is there.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;

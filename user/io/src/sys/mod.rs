@@ -18,6 +18,7 @@ pub(crate) mod tun;
 pub(crate) mod words;
 pub(crate) mod xsk;
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -31,6 +32,12 @@ fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
     let fd = check(result)?;
     // SAFETY: `fd` was returned by a call that makes a new descriptor, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A new file of memory. Errors: those of memfd_create(2).
+pub(crate) fn memory_file(name: &CStr) -> io::Result<OwnedFd> {
+    // SAFETY: the name lives through the call, which makes a new descriptor.
+    owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })
 }
 
 /// This thread's number in the system.

@@ -1,0 +1,41 @@
+//! `whimbrel packet-logger`: in front of two UPFs on two hosts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use tracing::info;
+
+use super::Done;
+use crate::api::{self, Shared};
+use crate::cli::ConfigFile;
+use crate::console::Console;
+use crate::packet_logger::PacketLogger;
+use crate::{clock, config, logging};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    config: ConfigFile,
+}
+
+/// Serves until SIGINT or SIGTERM.
+pub(crate) fn run(options: &Options) -> Done {
+    let (config, _) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|e| format!("signals cannot be awaited: {e}"))?;
+    }
+    let _logging = logging::start_as(config.log, None)?;
+    let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
+    let api = api::start(config.api.address, Shared::of_cpf(console.clone(), config.api.address))?;
+    info!(address = %api.address, "the API listens");
+    let mut logger = PacketLogger::open(&config, console)?;
+    info!("ready");
+    while !stop.load(Ordering::Acquire) {
+        logger.turn(clock::now());
+    }
+    info!("the packet logger stops");
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! A UPF's end of the link to its packet logger: N4, the state for the replica, and who serves (docs/design/packet-logger.md).
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use tracing::{info, warn};
+use whimbrel_ids::Instant;
+use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
+use whimbrel_pfcp::ie::RecoveryTimeStamp;
+use whimbrel_user::logger::{LoggerFrame, LoggerHello, StateRecord};
+use whimbrel_user_io::LoggerEnd;
+
+use crate::config::Config;
+
+/// Time between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(100);
+/// How long a link may be silent: a host that is gone sends no end.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Octets that may wait on a link: the state of 500,000 sessions.
+pub(crate) const QUEUE_OCTETS_MAX: usize = 512 << 20;
+/// Octets of records in one frame, at most, but for a single longer record.
+const RECORDS_OCTETS: usize = 128 << 10;
+
+/// The settings of a link with this hello. Errors: one sentence.
+pub(crate) fn settings(hello: Vec<u8>, key_file: Option<&Path>) -> Result<Settings, String> {
+    let mut settings = Settings::new(hello);
+    if let Some(file) = key_file {
+        settings.keys = Key::read(file).map_err(|e| e.to_string())?;
+    }
+    settings.silence_max = SILENCE_MAX;
+    settings.queue_octets_max = QUEUE_OCTETS_MAX;
+    Ok(settings)
+}
+
+/// The link.
+pub(crate) struct LoggerLink {
+    logger: SocketAddr,
+    settings: Settings,
+    hello: LoggerHello,
+    links: Links,
+    link: Option<LinkId>,
+    events: Events,
+    retry_at: Instant,
+    end: LoggerEnd,
+}
+
+impl LoggerLink {
+    /// Of this configuration, whose packets name the token. Errors: one sentence.
+    pub(crate) fn open(
+        c: &Config,
+        logger: SocketAddr,
+        configuration: u64,
+        token: u64,
+    ) -> Result<Self, String> {
+        let hello = LoggerHello { configuration, token, term: 0 };
+        let settings = settings(hello.to_octets(), c.packet_logger.key_file.as_deref())?;
+        let links = Links::open(settings.clone()).map_err(|e| e.to_string())?;
+        let end = LoggerEnd::open(logger, token)
+            .map_err(|e| format!("packets cannot be exchanged with the packet logger {logger}: {e}"))?;
+        let events = Events::default();
+        Ok(Self { logger, settings, hello, links, link: None, events, retry_at: Instant::ZERO, end })
+    }
+
+    /// The way of the packets. Errors: those of dup(2).
+    pub(crate) fn end(&self) -> std::io::Result<LoggerEnd> {
+        self.end.try_clone()
+    }
+
+    /// Where the logger is.
+    pub(crate) fn logger(&self) -> SocketAddr {
+        self.logger
+    }
+
+    /// What has come; connects, and connects again.
+    pub(crate) fn receive(&mut self, now: Instant) -> Vec<LoggerFrame> {
+        if self.link.is_none() && self.retry_at <= now {
+            self.retry_at = now + RETRY;
+            self.link = Some(self.links.connect(now, self.logger));
+        }
+        self.links.drain(now, &mut self.events);
+        let mut frames = Vec::new();
+        for event in self.events.iter() {
+            match event {
+                Event::Up { .. } => info!("the packet logger {} is connected", self.logger),
+                Event::Frame { octets, .. } => match LoggerFrame::read(octets) {
+                    Some(LoggerFrame::SendAddress) => self.end.show_address(),
+                    Some(frame) => frames.push(frame),
+                    None => warn!("the packet logger sent a frame that this version does not know"),
+                },
+                Event::Down { link, reason } if Some(link) == self.link => {
+                    if self.hello.term > 0 {
+                        warn!("the packet logger {} is lost, and connected again: {reason}", self.logger);
+                    }
+                    self.link = None;
+                }
+                Event::Down { .. } | Event::Rejected { .. } => {}
+            }
+        }
+        if let Some(LoggerFrame::Serve { term }) =
+            frames.iter().rev().find(|f| matches!(f, LoggerFrame::Serve { .. }))
+        {
+            self.serves_in(*term);
+        }
+        frames
+    }
+
+    /// From now on it serves in this term, which the logger is to know when it connects again.
+    fn serves_in(&mut self, term: u64) {
+        self.hello.term = term;
+        self.settings.hello = self.hello.to_octets();
+        self.links.set_hello(self.settings.hello.clone());
+    }
+
+    /// Sends a frame, at the latest with [`Self::flush`].
+    pub(crate) fn send(&mut self, frame: &LoggerFrame) {
+        if let Some(link) = self.link {
+            self.links.send(link, &frame.to_octets());
+        }
+    }
+
+    /// Sends the whole state.
+    pub(crate) fn send_state(
+        &mut self,
+        (seed, recovery, records): (u64, RecoveryTimeStamp, Vec<StateRecord>),
+    ) {
+        self.send(&LoggerFrame::State { seed, recovery });
+        self.send_some(records, true);
+    }
+
+    /// Sends records that have changed.
+    pub(crate) fn send_records(&mut self, records: Vec<StateRecord>) {
+        if !records.is_empty() {
+            self.send_some(records, false);
+        }
+    }
+
+    fn send_some(&mut self, records: Vec<StateRecord>, whole: bool) {
+        let mut some = Vec::new();
+        let mut octets = 0;
+        for record in records {
+            octets += record.octets();
+            some.push(record);
+            if octets >= RECORDS_OCTETS {
+                let records = std::mem::take(&mut some);
+                self.send(&LoggerFrame::Records { batch: 0, complete: false, records });
+                octets = 0;
+            }
+        }
+        self.send(&LoggerFrame::Records { batch: 0, complete: whole, records: some });
+    }
+
+    /// Sends what waits.
+    pub(crate) fn flush(&mut self) {
+        self.links.flush();
+    }
+
+    /// Readable when [`Self::receive`] has something to do.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.links.fd()
+    }
+
+    /// When [`Self::receive`] is due.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let retry = self.link.is_none().then_some(self.retry_at);
+        self.links.next_deadline().into_iter().chain(retry).min()
+    }
+}
+
+/// Another UPF serves: this process begins again, as its replica.
+pub(crate) fn begin_again() -> ! {
+    use std::os::unix::process::CommandExt as _;
+    let e = std::process::Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).exec();
+    tracing::error!("this UPF cannot begin again as the replica, and ends: {e}");
+    std::process::exit(1)
+}
