@@ -3,6 +3,8 @@
 mod fabric;
 mod forms;
 mod messages;
+mod procedures;
+mod replica;
 
 use std::io;
 use std::path::Path;
@@ -17,6 +19,13 @@ pub(crate) enum Experiment {
     Messages(messages::Options),
     /// Shared memory between the processes of a host: round trips, waking, a service request between CTA and CPF.
     Fabric(fabric::Options),
+    /// Whole procedures over four ways to build the core, and a service request with CTA and CPF as one process and as two (figure 8).
+    Procedures(procedures::Options),
+    /// The UPF's replica: what a synchronisation takes, and a look at a state that has not changed.
+    Replica(replica::Options),
+    /// A network function of `procedures`, which starts it.
+    #[command(hide = true)]
+    Function(procedures::FunctionOptions),
 }
 
 /// Runs an experiment; for tests with so little to measure that it shows nothing but that it can be drawn.
@@ -27,11 +36,17 @@ pub(crate) fn run(mut experiment: Experiment, quick: bool, plots: &Path) -> io::
         match &mut experiment {
             Experiment::Messages(options) => options.quick(),
             Experiment::Fabric(options) => options.quick(),
+            Experiment::Procedures(options) => options.quick(),
+            Experiment::Replica(options) => options.quick(),
+            Experiment::Function(_) => {}
         }
     }
     match &experiment {
         Experiment::Messages(options) => messages::run(options, plots),
         Experiment::Fabric(options) => fabric::run(options, plots),
+        Experiment::Procedures(options) => procedures::run(options, plots),
+        Experiment::Replica(options) => replica::run(options, plots),
+        Experiment::Function(options) => procedures::function(options),
     }
 }
 
