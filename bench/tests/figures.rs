@@ -233,6 +233,17 @@ fn l25gc_n4() {
 }
 
 #[test]
+fn l25gc_procedures() {
+    let output = run("l25gc", "procedures", &["--quick"]);
+    assert!(!output.contains("NaN"), "every procedure was measured in every build:\n{output}");
+}
+
+#[test]
+fn l25gc_replica() {
+    run("l25gc", "replica", &["--quick"]);
+}
+
+#[test]
 fn loca_tokens() {
     run("loca", "tokens", &["--quick"]);
 }

@@ -15,12 +15,13 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2::SendRequest;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message as _;
 use serde_json::json;
 
 use super::fabric::{End, Ends, pin, processors};
 use super::forms::{Answer, Form, N1N2MessageTransfer, PostSmContexts, UeAuthentications, UpdateSmContexts};
 use super::{finish, round};
-use crate::measure::median;
+use crate::measure::{median, nanoseconds};
 use crate::plot::{Axis, Plot, Series};
 
 /// The mean of figure 9, times as fast as HTTP, and what is to be reached.
@@ -70,12 +71,16 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     for (name, us) in names.iter().zip(&rows) {
         println!("{name:22}{}", us.map(|us| format!("{us:>18.2}")).concat());
     }
+    let forms = forms_of_figure_6(&rows[0]);
     let times = rows.map(|[http, _, _, shared, _]| http / shared);
     let mean = times.iter().sum::<f64>() / times.len() as f64;
     println!(
-        "\nshared memory is {} times as fast as HTTP/2 with JSON, {mean:.0} in the mean (paper: {PAPER:.0}; aim: {GOAL:.0})",
-        times.map(|t| format!("{t:.0}")).join(", ")
+        "\nfigure 9, times as fast as HTTP/2 with JSON (the paper draws each message, and its text gives the mean):"
     );
+    for (name, times) in names.iter().zip(&times) {
+        println!("{name:22}{times:>8.1}");
+    }
+    println!("{:22}{mean:>8.1}   (paper: {PAPER:.0}; aim: {GOAL:.0})", "mean");
     let series = CHANNELS.iter().enumerate().map(|(n, channel)| Series {
         name: (*channel).into(),
         points: rows.iter().enumerate().map(|(x, us)| (x as f64, us[n])).collect(),
@@ -96,9 +101,68 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     let us: serde_json::Map<_, _> = figures.collect();
     finish(
         "messages",
-        &json!({ "us": us, "times_as_fast_as_http_json": round(mean), "paper": PAPER, "aim": GOAL }),
+        &json!({ "us": us, "figure_6_us": forms, "times_as_fast_as_http_json": round(mean), "paper": PAPER, "aim": GOAL }),
     );
     Ok(())
+}
+
+/// Figure 6: what of an exchange of `PostSmContexts` is writing and reading its form at both ends, and what the rest, which is the protocol.
+fn forms_of_figure_6(us: &[f64; 5]) -> serde_json::Value {
+    let (request, answer) = (PostSmContexts::sample(), Answer::sample());
+    let json =
+        (serde_json::to_vec(&request).unwrap_or_default(), serde_json::to_vec(&answer).unwrap_or_default());
+    let protobuf = (request.encode_to_vec(), answer.encode_to_vec());
+    let (mut flat, mut builders) =
+        ((Vec::new(), Vec::new()), (FlatBufferBuilder::new(), FlatBufferBuilder::new()));
+    request.write_flat(&mut flat.0);
+    answer.write_flat(&mut flat.1);
+    request.write_flatbuffer(&mut builders.0);
+    answer.write_flatbuffer(&mut builders.1);
+    let flatbuffers = (builders.0.finished_data(), builders.1.finished_data());
+    let (mut out, mut builder) = (Vec::new(), FlatBufferBuilder::new());
+    let took = nanoseconds(&mut [
+        &mut || {
+            _ = black_box((serde_json::to_vec(black_box(&request)), serde_json::to_vec(black_box(&answer))))
+        },
+        &mut || {
+            black_box(serde_json::from_slice::<PostSmContexts>(black_box(&json.0)).is_ok());
+            black_box(serde_json::from_slice::<Answer>(black_box(&json.1)).is_ok());
+        },
+        &mut || _ = black_box((black_box(&request).encode_to_vec(), black_box(&answer).encode_to_vec())),
+        &mut || {
+            black_box(PostSmContexts::decode(black_box(protobuf.0.as_slice())).is_ok());
+            black_box(Answer::decode(black_box(protobuf.1.as_slice())).is_ok());
+        },
+        &mut || {
+            builder.reset();
+            black_box(&request).write_flatbuffer(&mut builder);
+            builder.reset();
+            black_box(&answer).write_flatbuffer(&mut builder);
+        },
+        &mut || {
+            _ = black_box((
+                PostSmContexts::read_flatbuffer(flatbuffers.0),
+                Answer::read_flatbuffer(flatbuffers.1),
+            ))
+        },
+        &mut || {
+            out.clear();
+            black_box(&request).write_flat(&mut out);
+            out.clear();
+            black_box(&answer).write_flat(&mut out);
+        },
+        &mut || _ = black_box((PostSmContexts::read_flat(&flat.0), Answer::read_flat(&flat.1))),
+    ]);
+    println!("\nfigure 6, {} (the paper draws it, and its text gives no number):", PostSmContexts::NAME);
+    println!("{:22}{:>16}{:>16}{:>16}", "", "serialization", "deserialization", "protocol");
+    let mut figures = serde_json::Map::new();
+    for ((channel, us), took) in CHANNELS.iter().zip(us).zip(took.chunks(2)) {
+        let [write, read] = [took[0] / 1000.0, took[1] / 1000.0];
+        let protocol = us - write - read;
+        println!("{channel:22}{write:>16.2}{read:>16.2}{protocol:>16.2}");
+        figures.insert((*channel).into(), json!([round(write), round(read), round(protocol)]));
+    }
+    figures.into()
 }
 
 /// Median microseconds of an exchange by each channel.
@@ -173,7 +237,7 @@ fn call<F: Form>(request: &F) -> Answer {
     Answer::sample()
 }
 
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
+pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
@@ -181,7 +245,7 @@ const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/protobuf";
 
 /// The other function, as a server of HTTP/2: on a thread of its own, until it is stopped.
-fn serve_http<'scope, F: Form>(
+pub(super) fn serve_http<'scope, F: Form>(
     threads: &'scope std::thread::Scope<'scope, '_>,
     stop: &'scope AtomicBool,
 ) -> io::Result<SocketAddr> {
@@ -231,7 +295,7 @@ async fn answer<F: Form>(request: Request<Incoming>) -> Result<Response<Full<Byt
 }
 
 /// A connection of HTTP/2.
-async fn http(at: SocketAddr) -> io::Result<SendRequest<Full<Bytes>>> {
+pub(super) async fn http(at: SocketAddr) -> io::Result<SendRequest<Full<Bytes>>> {
     let stream = tokio::net::TcpStream::connect(at).await?;
     stream.set_nodelay(true)?;
     let (sender, connection) =
@@ -253,7 +317,7 @@ async fn ask(to: &mut SendRequest<Full<Bytes>>, kind: &str, body: Vec<u8>) -> io
     Ok(response.into_body().collect().await.map_err(io::Error::other)?.to_bytes())
 }
 
-async fn ask_json<F: Form>(to: &mut SendRequest<Full<Bytes>>, request: &F) -> io::Result<()> {
+pub(super) async fn ask_json<F: Form>(to: &mut SendRequest<Full<Bytes>>, request: &F) -> io::Result<()> {
     let answer = ask(to, JSON, serde_json::to_vec(request)?).await?;
     black_box(serde_json::from_slice::<Answer>(&answer)?.sum());
     Ok(())

@@ -4,6 +4,8 @@ mod fabric;
 mod forms;
 mod messages;
 mod n4;
+mod procedures;
+mod replica;
 
 use std::io;
 use std::path::Path;
@@ -20,6 +22,13 @@ pub(crate) enum Experiment {
     Fabric(fabric::Options),
     /// N4 between SMF and UPF: establishment, update and report as PFCP over UDP and through shared memory (figure 7).
     N4(n4::Options),
+    /// Whole procedures over four ways to build the core, and a service request with CTA and CPF as one process and as two (figure 8).
+    Procedures(procedures::Options),
+    /// The UPF's replica: what a synchronisation takes, and a look at a state that has not changed.
+    Replica(replica::Options),
+    /// A network function of `procedures`, which starts it.
+    #[command(hide = true)]
+    Function(procedures::FunctionOptions),
 }
 
 /// Runs an experiment; for tests with so little to measure that it shows nothing but that it can be drawn.
@@ -31,12 +40,18 @@ pub(crate) fn run(mut experiment: Experiment, quick: bool, plots: &Path) -> io::
             Experiment::Messages(options) => options.quick(),
             Experiment::Fabric(options) => options.quick(),
             Experiment::N4(options) => options.quick(),
+            Experiment::Procedures(options) => options.quick(),
+            Experiment::Replica(options) => options.quick(),
+            Experiment::Function(_) => {}
         }
     }
     match &experiment {
         Experiment::Messages(options) => messages::run(options, plots),
         Experiment::Fabric(options) => fabric::run(options, plots),
         Experiment::N4(options) => n4::run(options, plots),
+        Experiment::Procedures(options) => procedures::run(options, plots),
+        Experiment::Replica(options) => replica::run(options, plots),
+        Experiment::Function(options) => procedures::function(options),
     }
 }
 

@@ -1,0 +1,184 @@
+//! A network function as a process of its own: this program, started again with its part.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use whimbrel_link::{LinkId, Links};
+use whimbrel_resilience::link::{ToCpf, ToCta};
+use whimbrel_resilience::{CpfOutbox, ReplicatedCpf};
+use whimbrel_shm::{Made, Pool};
+use whimbrel_sim::{default_config, upf_config};
+
+use super::super::fabric::pin;
+use super::ends::{Came, End, settings};
+use super::upf::UpfNode;
+
+/// Which function a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Part {
+    /// A CPF, over a link.
+    Cpf,
+    /// A UPF, over a link.
+    Upf,
+    /// A UPF, over UDP.
+    UpfOverUdp,
+}
+
+/// What the experiment starts a function with.
+#[derive(Args, Clone)]
+pub(crate) struct FunctionOptions {
+    #[arg(long, value_enum)]
+    part: Part,
+    /// The processor that it runs on.
+    #[arg(long)]
+    processor: usize,
+    /// Microseconds for which it looks for the next message before it sleeps.
+    #[arg(long)]
+    spin_us: u64,
+    /// Its area of the pool.
+    #[arg(long, default_value_t = 0)]
+    area: usize,
+    /// The descriptors of the pool's memory and bells, which it inherits.
+    #[arg(long, value_delimiter = ',')]
+    pool: Vec<RawFd>,
+}
+
+/// A function that was started. It ends with this value.
+pub(super) struct Started {
+    child: Child,
+    /// Where it is reached.
+    pub(super) at: SocketAddr,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // One that has ended already is no error.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a function on a processor, with an area of a pool if there is one.
+pub(super) fn start(
+    part: Part,
+    processor: usize,
+    spin: Duration,
+    pool: Option<(&Made, usize)>,
+) -> io::Result<Started> {
+    let part = part.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["l25gc", "function", "--part", &part, "--processor", &processor.to_string()]);
+    command.args(["--spin-us", &spin.as_micros().to_string()]);
+    // Duplicates without CLOEXEC, which are closed here as soon as the process has started.
+    let mut inherited = Vec::new();
+    if let Some((made, area)) = pool {
+        for descriptor in std::iter::once(&made.memory).chain(&made.bells) {
+            inherited.push(rustix::io::dup(descriptor)?);
+        }
+        let numbers: Vec<String> = inherited.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
+        command.args(["--area", &area.to_string(), "--pool", &numbers.join(",")]);
+    }
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    drop(inherited);
+    let mut started = Started { child, at: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) };
+    let mut line = String::new();
+    let stdout = started.child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    BufReader::new(stdout).read_line(&mut line)?;
+    started.at = line.trim().parse().map_err(io::Error::other)?;
+    Ok(started)
+}
+
+/// The process, until the one that started it closes the link.
+pub(crate) fn run(options: &FunctionOptions) -> io::Result<()> {
+    pin(options.processor);
+    if options.part == Part::UpfOverUdp {
+        return upf_over_udp();
+    }
+    let mut settings = settings();
+    settings.listen = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let mut links = Links::open(settings).map_err(io::Error::other)?;
+    if let Some(pool) = inherited(options)? {
+        links.share(pool)?;
+    }
+    say(links.local_addr().ok_or(io::ErrorKind::AddrNotAvailable)?)?;
+    let end = End::new(links, Duration::from_micros(options.spin_us));
+    match options.part {
+        Part::Cpf => cpf(end),
+        Part::Upf | Part::UpfOverUdp => upf(end),
+    }
+}
+
+fn say(at: SocketAddr) -> io::Result<()> {
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{at}")?;
+    stdout.flush()
+}
+
+/// The pool whose descriptors were inherited.
+fn inherited(options: &FunctionOptions) -> io::Result<Option<Pool>> {
+    let take = |number: &RawFd| {
+        // SAFETY: the process that started this one opened the descriptor for it, and nothing else here knows the number.
+        unsafe { OwnedFd::from_raw_fd(*number) }
+    };
+    let mut descriptors = options.pool.iter().map(take);
+    let Some(memory) = descriptors.next() else { return Ok(None) };
+    Pool::open(&memory, descriptors.collect(), options.area).map(Some).map_err(io::Error::other)
+}
+
+/// Takes frames and sends what comes of each, as the loop of a CPF's process does.
+fn serve(mut end: End, mut each: impl FnMut(&mut Links, LinkId, &[u8]) -> io::Result<()>) -> io::Result<()> {
+    loop {
+        let came = end.receive(&mut each)?;
+        end.links.flush();
+        match came {
+            Came::Ended => return Ok(()),
+            Came::Something => end.busy(),
+            Came::Nothing => end.wait(None),
+        }
+    }
+}
+
+fn cpf(end: End) -> io::Result<()> {
+    let mut member = ReplicatedCpf::new(Arc::new(default_config()));
+    let (mut out, mut frame) = (CpfOutbox::default(), Vec::new());
+    serve(end, |links, link, octets| {
+        let ToCpf::Command(command) = ToCpf::read(octets).map_err(io::Error::other)? else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        member.handle(command, &mut out);
+        for report in out.up.drain(..) {
+            frame.clear();
+            ToCta::Report(report).write(&mut frame);
+            links.send(link, &frame);
+        }
+        Ok(())
+    })
+}
+
+fn upf(end: End) -> io::Result<()> {
+    let mut upf = UpfNode::new(upf_config(7))?;
+    serve(end, |links, link, octets| {
+        upf.handle(octets, |answer| links.send(link, answer));
+        Ok(())
+    })
+}
+
+fn upf_over_udp() -> io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    say(socket.local_addr()?)?;
+    let mut upf = UpfNode::new(upf_config(7))?;
+    let mut octets = [0; 65_536];
+    loop {
+        let (length, from) = socket.recv_from(&mut octets)?;
+        let mut failed = None;
+        upf.handle(&octets[..length], |answer| failed = socket.send_to(answer, from).err().or(failed.take()));
+        if let Some(e) = failed {
+            return Err(e);
+        }
+    }
+}
