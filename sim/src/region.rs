@@ -789,14 +789,13 @@ impl Sim {
             }
         }
         let Some(canary) = &mut cluster.canary else { return };
-        let code = canary.code;
+        let (code, promoted, rolled_back) =
+            (canary.code, step == CanaryStep::Promote, step == CanaryStep::RollBack);
         canary.ues = match step {
             CanaryStep::Begin(_, _, ues) | CanaryStep::Serve(ues) => ues,
             CanaryStep::Promote => CanaryUes::Percent(100),
             CanaryStep::RollBack => CanaryUes::Percent(0),
         };
-        let (promoted, rolled_back) =
-            (canary.ues == CanaryUes::Percent(100), canary.ues == CanaryUes::Percent(0));
         let rings = cluster.rings();
         for cpf in rings.members() {
             let is_its = rings.code_of(cpf) == Some(code);

@@ -18,8 +18,7 @@ use crate::config;
 use crate::console::{
     Cause, ClosedBy, ClusterView, Command, Condition, Console, CpfView, CtaView, FlowView, ForesightView,
     GnbView, Happened, Level, Metric, Moment, Name, OverloadView, RatesView, RefusalRecord, SessionView,
-    Target, TimerView, TunnelView, UePage, UeView, UpfView, VersionView, WarningAtGnb,
-    WarningView,
+    Target, TimerView, TunnelView, UePage, UeView, UpfView, VersionView, WarningAtGnb, WarningView,
 };
 use whimbrel_control::amf::{OverloadOrder, WarningError};
 use whimbrel_control::{Event, Procedure, Refusal, SessionOutcome, Subject, UeEvent, UeId};
