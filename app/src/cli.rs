@@ -39,6 +39,8 @@ enum Command {
     Unit(command::unit::Options),
     /// Replace the functions of the unit that runs on this host by another program, one after the other, while UEs are served.
     Upgrade(command::unit::UpgradeOptions),
+    /// Show, promote or roll back a canary: CPFs of a new program that serve some UEs (`whimbrel upgrade PROGRAM --canary 10%`).
+    Canary(command::unit::CanaryOptions),
     /// Run a UPF alone, for the SMF of a core on another host, until SIGINT or SIGTERM.
     Upf(command::run::UpfOptions),
     /// Run the packet logger in front of two UPFs on two hosts (docs/design/packet-logger.md), until SIGINT or SIGTERM.
@@ -329,6 +331,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::PacketLogger(options) => command::packet_logger::run(&options),
         Command::Unit(options) => command::unit::show(&options),
         Command::Upgrade(options) => command::unit::upgrade(&options),
+        Command::Canary(options) => command::unit::canary(&options),
         Command::Cpf(options) => command::cpf::run(options),
         Command::ReplaySandbox => crate::cluster::replay_sandbox(),
         #[cfg(any(test, feature = "bench"))]

@@ -22,8 +22,8 @@ pub use cpf::{
     Watchdog,
 };
 pub use cta::{
-    Cta, Entropy, Input, Inspect, LogLimits, N14Error, Order, OrderOutcome, Outbox, ProtocolViolation,
-    ReplicationCounters, RestoreError, Restored, StoredAmf, StoredUe, StoredUes, TakeoverTime, ToStore,
-    UpfChange,
+    AnswerTimes, Cta, Entropy, Input, Inspect, LogLimits, N14Error, Order, OrderOutcome, Outbox,
+    ProtocolViolation, ReplicationCounters, RestoreError, Restored, StoredAmf, StoredUe, StoredUes,
+    TakeoverTime, ToStore, UpfChange, VersionFigures,
 };
 pub use version::CodeVersion;

@@ -444,6 +444,7 @@ fn a_cpf_that_drained_is_back_on_the_rings() {
             id: CpfId(8),
             region: &regions[1],
             code: CodeVersion::own(),
+            slice: None,
             leaves: false,
             listed: None,
         };
@@ -452,6 +453,7 @@ fn a_cpf_that_drained_is_back_on_the_rings() {
                 id: cpf,
                 region: &here,
                 code: CodeVersion::own(),
+                slice: None,
                 leaves: false,
                 listed: Some(cpf),
             },

@@ -75,7 +75,7 @@ use procedures::{Procedure, UeSnapshot};
 use queue::{InFlight, Queue};
 pub use record::{Recorded, Recorder};
 use region::Cluster;
-pub use region::{CpfCut, CpfLoss, LostUes};
+pub use region::{CanaryStep, CpfCut, CpfLoss, LostUes};
 pub use rng::Rng;
 pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
 pub use traffic::udp;

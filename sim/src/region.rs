@@ -9,7 +9,7 @@ use whimbrel_control::{Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_ids::{Instant, PlmnId, Tac, Tai};
 use whimbrel_resilience::cta_replica::LinkEnd;
 use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, State, ToCpf, ToCta, ToPeer};
-use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
+use whimbrel_resilience::region::{Areas, Canary, CanaryUes, CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
     CodeVersion, CpfOutbox, Input, LogLimits, ReplaySandbox, ReplicatedCpf, ToReplaySandbox, Trial,
@@ -267,6 +267,9 @@ pub(crate) struct Cluster {
     turnover: Option<u64>,
     /// When CPFs have taken so many messages, others join that run this code version.
     upgrade: Option<(u64, CodeVersion)>,
+    /// The canary under way, and what becomes of it when CPFs have taken so many messages.
+    canary: Option<Canary>,
+    canary_steps: Vec<(u64, CanaryStep)>,
     /// The CPF that reuses a NAS COUNT in its next protected answer.
     forger: Option<CpfId>,
     /// Messages in flight.
@@ -332,6 +335,8 @@ impl Cluster {
             sandbox: Some(sandbox(config)),
             turnover: None,
             upgrade: None,
+            canary: None,
+            canary_steps: Vec::new(),
             ran: 0,
             forger: None,
             under_way: 0,
@@ -450,8 +455,21 @@ impl Cluster {
 
     pub(crate) fn rings(&self) -> Rings {
         let rings = self.regions.rings_with(&self.region, self.areas.clone(), self.replicas);
-        rings.expect("the regions are known")
+        rings.expect("the regions are known").with_canary(self.canary.clone())
     }
+}
+
+/// A step of a canary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CanaryStep {
+    /// So many CPFs of this code version join, for these UEs.
+    Begin(u16, CodeVersion, CanaryUes),
+    /// It serves other UEs from now on.
+    Serve(CanaryUes),
+    /// All UEs are its, and the CPFs of the version before are drained.
+    Promote,
+    /// Its CPFs are drained.
+    RollBack,
 }
 
 impl Sim {
@@ -747,6 +765,48 @@ impl Sim {
         self.cta_input(Input::Rings(rings));
     }
 
+    /// When CPFs have taken so many messages, a canary takes this step.
+    pub fn canary_at(&mut self, message: u64, step: CanaryStep) {
+        if let Some(cluster) = &mut self.control.cluster {
+            cluster.canary_steps.push((message, step));
+        }
+    }
+
+    /// A canary takes this step.
+    pub fn canary(&mut self, step: CanaryStep) {
+        let Some(cluster) = &mut self.control.cluster else { return };
+        if let CanaryStep::Begin(cpfs, code, ues) = &step {
+            cluster.canary = Some(Canary { code: *code, ues: ues.clone() });
+            for _ in 0..*cpfs {
+                cluster.newest += 1;
+                let id = CpfId(cluster.newest);
+                cluster.regions.join(id, &cluster.region).expect("it is new");
+                cluster.regions.runs(id, *code);
+                let cpf = cluster.new_member(self.config.clone()).of_code(*code);
+                cluster.members.insert(id, cpf);
+                cluster.ends.insert(id, LinkEnd::default());
+                cluster.came.insert(id, self.now);
+            }
+        }
+        let Some(canary) = &mut cluster.canary else { return };
+        let (code, promoted, rolled_back) =
+            (canary.code, step == CanaryStep::Promote, step == CanaryStep::RollBack);
+        canary.ues = match step {
+            CanaryStep::Begin(_, _, ues) | CanaryStep::Serve(ues) => ues,
+            CanaryStep::Promote => CanaryUes::Percent(100),
+            CanaryStep::RollBack => CanaryUes::Percent(0),
+        };
+        let rings = cluster.rings();
+        for cpf in rings.members() {
+            let is_its = rings.code_of(cpf) == Some(code);
+            if is_its && rolled_back || !is_its && promoted {
+                cluster.regions.set_state(cpf, CpfState::Draining);
+            }
+        }
+        let rings = cluster.rings();
+        self.cta_input(Input::Rings(rings));
+    }
+
     /// How many states are held by replicas; those at CPFs that are taken for dead do not count.
     pub fn backed(&self) -> usize {
         let Some(cluster) = &self.control.cluster else { return 0 };
@@ -850,6 +910,9 @@ impl Sim {
         let is_input = matches!(link, Link::Down { message: CpfCommand::Run(_), .. });
         cluster.ran += u64::from(is_input);
         let upgrade = cluster.upgrade.take_if(|(at, _)| *at == cluster.taken);
+        let taken = cluster.taken;
+        let canary: Vec<CanaryStep> =
+            cluster.canary_steps.extract_if(.., |(at, _)| *at == taken).map(|(_, step)| step).collect();
         let turnover = cluster.turnover.is_some_and(|every| is_input && cluster.ran.is_multiple_of(every));
         if loss.is_some() {
             *cluster.lost_at.entry(link.name()).or_default() += 1;
@@ -923,6 +986,7 @@ impl Sim {
         if let Some((_, code)) = upgrade {
             self.upgrade_cpfs(code);
         }
+        canary.into_iter().for_each(|step| self.canary(step));
         if turnover {
             self.add_cpf();
             let oldest = self.control.cluster.as_ref().and_then(|c| c.rings().members().next());

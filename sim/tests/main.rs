@@ -7,6 +7,7 @@ mod areas;
 mod authentication;
 mod bad_n2;
 mod bad_nas;
+mod canary;
 mod causes;
 mod chaos;
 mod core_restart;

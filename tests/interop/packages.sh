@@ -83,6 +83,36 @@ if command -v umoci >/dev/null; then
   else
     without+=("the image's program in its root file system")
   fi
+
+  # A unit in the image's root file system, as compose.yaml has it: its command, its capabilities and its device alone, on a read-only root.
+  if [ "$(id -u)" = 0 ] && python3 -c 'import yaml' 2>/dev/null && command -v setpriv >/dev/null && unshare --net --pid --fork true 2>/dev/null; then
+    python3 - "$root/packaging/oci/compose.yaml" >"$tmp/compose" <<'PYTHON' || wrong "compose.yaml is not what a unit needs"
+import sys, yaml
+service = yaml.safe_load(open(sys.argv[1]))["services"]["whimbrel"]
+assert service["cap_drop"] == ["ALL"] and service["devices"] == ["/dev/net/tun"] and service["read_only"] and service["user"] == "0"
+folders = [mount.split(":")[0] for mount in service["tmpfs"]] + [volume.split(":")[1] for volume in service["volumes"]]
+assert folders == ["/run/whimbrel", "/var/lib/whimbrel"], folders
+print(",".join("+" + capability.lower() for capability in service["cap_add"]))
+print(" ".join(service["command"]))
+PYTHON
+    { read -r capabilities; read -r command; } <"$tmp/compose"
+    mkdir -p "$rootfs"/{proc,dev/net,run/whimbrel,var/lib/whimbrel}
+    # chroot itself needs sys_chroot beside what compose.yaml gives.
+    unshare --net --mount --pid --fork bash -c "
+      mount --bind '$rootfs' '$rootfs' && mount -t proc proc '$rootfs/proc' && mount -t tmpfs tmpfs '$rootfs/dev' && mkdir '$rootfs/dev/net'
+      mount -t tmpfs -o mode=0700 tmpfs '$rootfs/run/whimbrel' && mount -t tmpfs tmpfs '$rootfs/var/lib/whimbrel'
+      mknod -m 666 '$rootfs/dev/null' c 1 3 && mknod -m 600 '$rootfs/dev/net/tun' c 10 200 && mount -o remount,bind,ro '$rootfs'
+      ip link set lo up
+      setpriv --no-new-privs --inh-caps -all --bounding-set -all,$capabilities,+sys_chroot chroot '$rootfs' /usr/bin/whimbrel $command 2>'$tmp/unit.log' &
+      manager=\$!
+      for _ in \$(seq 400); do grep -qs 'the unit is complete' '$tmp/unit.log' && break; kill -0 \$manager || exit 1; sleep 0.05; done
+      chroot '$rootfs' /usr/bin/whimbrel unit --config /etc/whimbrel/whimbrel.yaml
+      grep -q 'the unit is complete' '$tmp/unit.log' && kill -TERM \$manager && wait \$manager" >"$tmp/out" 2>&1 ||
+      { tail -n 20 "$tmp/unit.log"; wrong "no unit runs in the image's root file system"; }
+    [ "$(grep -cE '^(cta|cpf|upf)' "$tmp/out")" = 6 ] || wrong "a unit in the image does not have all functions"
+  else
+    without+=("a unit in the image's root file system")
+  fi
 else
   without+=("umoci")
 fi

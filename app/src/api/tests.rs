@@ -18,7 +18,7 @@ use crate::config;
 use crate::console::{
     Cause, ClosedBy, ClusterView, Command, Condition, Console, CpfView, CtaView, FlowView, ForesightView,
     GnbView, Happened, Level, Metric, Moment, Name, OverloadView, RatesView, RefusalRecord, SessionView,
-    Target, TimerView, TunnelView, UePage, UeView, UpfView, WarningAtGnb, WarningView,
+    Target, TimerView, TunnelView, UePage, UeView, UpfView, VersionView, WarningAtGnb, WarningView,
 };
 use whimbrel_control::amf::{OverloadOrder, WarningError};
 use whimbrel_control::{Event, Procedure, Refusal, SessionOutcome, Subject, UeEvent, UeId};
@@ -76,6 +76,9 @@ fn control(console: &Console, command: Command) {
         state: "registered".into(),
         mode: "idle".into(),
         gnb: Some("gnb-999/70-1".into()),
+        cpf: Some(4),
+        cpf_code: Some("0000001f".into()),
+        canary: true,
         ue_ambr: Some(RatesView::default()),
         timers: vec![TimerView::default()],
         sessions: vec![SessionView {
@@ -152,6 +155,7 @@ fn cluster() -> ClusterView {
         ctas: vec![CtaView { role: "primary", term: Some(2), ..CtaView::default() }],
         cpfs: vec![CpfView { state: "serving", primary_of: None, ..CpfView::default() }],
         upfs: vec![UpfView { name: "upf".into(), address: None, usable: true, load: 0 }],
+        versions: vec![VersionView { code: "0000001f".into(), canary: true, ..VersionView::default() }],
         timeline: vec![moment],
         ..ClusterView::default()
     }
@@ -415,6 +419,7 @@ fn why_reports_the_present_state_and_the_fix_that_applies_now() {
     );
     let on = why(UE);
     assert!(on.contains("is registered, idle through gnb-999/70-1, with PDU session 1 ("), "{on}");
+    assert!(on.contains("one of the canary's UEs (at CPF 4, code 0000001f; `whimbrel canary`)"), "{on}");
     assert!(on.ends_with("; nothing is wrong."), "{on}");
     let silent = why("imsi-999700000000003");
     assert!(silent.contains("is not a subscriber, and no message from it has arrived"), "{silent}");

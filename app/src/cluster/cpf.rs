@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, SNssai};
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links, Spin};
 use whimbrel_resilience::cta_replica::LinkEnd;
 use whimbrel_resilience::link::{Hello, Role, ToCta};
@@ -62,6 +62,8 @@ pub(crate) struct Settings {
     /// Where other CPFs, and heartbeats, reach this CPF.
     pub(crate) listen: SocketAddr,
     pub(crate) region: Region,
+    /// The slice whose UEs it serves, if it serves one alone.
+    pub(crate) slice: Option<SNssai>,
     /// The cluster's key, where the cluster is not on one host.
     pub(crate) key_file: Option<PathBuf>,
     /// The memory of its UEs at rest.
@@ -454,10 +456,10 @@ impl CpfProcess {
             return match hello {
                 Ok(Hello { role: Role::Cta, .. }) => {
                     debug!(cta = %peer, "the link to a CTA is up");
-                    let Settings { region, listen, .. } = &self.settings;
+                    let Settings { region, listen, slice, .. } = &self.settings;
                     self.send_to_cta(&match &self.membership {
                         Some(m) => ToCta::Resume { life: m.life, id: m.id, has: m.end.taken() },
-                        None => ToCta::Join { region: region.clone(), address: *listen },
+                        None => ToCta::Join { region: region.clone(), address: *listen, slice: *slice },
                     });
                 }
                 Ok(Hello { role: Role::Cpf, .. }) => self.unusable_cta(now, peer, "it is a CPF"),

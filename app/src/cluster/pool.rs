@@ -15,7 +15,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_control::UeSummary;
 use whimbrel_control::config::Config as ControlConfig;
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, SNssai};
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::link::{
@@ -88,6 +88,8 @@ struct PoolMember {
     address: SocketAddr,
     region: Region,
     code: CodeVersion,
+    /// The slice whose UEs it serves, if it serves one alone.
+    slice: Option<SNssai>,
     /// It has been on the rings, so it may have UEs.
     served: bool,
     /// It has asked to leave.

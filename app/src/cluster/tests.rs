@@ -86,7 +86,16 @@ fn cpf(pool: &Pool, region: &str) -> Running {
 
 fn running(ctas: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> Running {
     let (listen, region) = ("127.0.0.1:0".parse().unwrap(), region.parse().unwrap());
-    let settings = Settings { ctas, at_etcd, listen, region, key_file: None, memory: NO_REST, console: None };
+    let settings = Settings {
+        ctas,
+        at_etcd,
+        listen,
+        region,
+        slice: None,
+        key_file: None,
+        memory: NO_REST,
+        console: None,
+    };
     Running::new(settings)
 }
 
@@ -316,7 +325,7 @@ fn cpfs_whose_link_ends_during_the_takeover_are_not_lost() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, region) = (silent.local_addr().unwrap(), "home/site".into());
     let (id, code) = (CpfId(1), CodeVersion::own());
-    let one = CpfEntry { id, address, region, code, draining: false, listed: None };
+    let one = CpfEntry { id, address, region, code, draining: false, listed: None, slice: None };
     let mut cta_replica = pool_of_pair();
     cta_replica.take_over(clock::now(), CpfTable { life: 7, newest: 1, members: vec![one] }, vec![]);
     let reconnect = |cta_replica: &mut Pool| {
@@ -405,7 +414,7 @@ fn join() -> ToCta {
 }
 
 fn join_at(address: SocketAddr) -> ToCta {
-    ToCta::Join { region: "home/site".parse().unwrap(), address }
+    ToCta::Join { region: "home/site".parse().unwrap(), address, slice: None }
 }
 
 /// A CTA or CPF that is played by the test.
@@ -553,6 +562,7 @@ fn connections_and_lines(hello: Vec<u8>, connections: u32) -> (u32, usize) {
     let ctas = vec![called.local_addr().unwrap()];
     let region = "home/site".parse().unwrap();
     let settings = Settings {
+        slice: None,
         ctas,
         at_etcd: None,
         listen: listening,
@@ -625,6 +635,7 @@ fn a_cpf_shows_its_status_over_http_and_no_ues() {
     let ctas = vec![cta.links.local_addr().unwrap()];
     let region = "home/site".parse().unwrap();
     let settings = Settings {
+        slice: None,
         ctas,
         at_etcd: None,
         listen: at,
@@ -705,6 +716,7 @@ fn a_message_of_an_unknown_life_ends_its_link() {
 /// A CPF whose log lines are counted.
 fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>) -> Running {
     let settings = Settings {
+        slice: None,
         ctas: vec![cta.links.local_addr().unwrap()],
         at_etcd: None,
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -854,7 +866,7 @@ fn invalid_heartbeats_are_counted_by_reason() {
     heart.set_nonblocking(true).unwrap();
     let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
     let ToCta::Join { region, .. } = join() else { unreachable!() };
-    peer.send(&ToCta::Join { region, address: heart.local_addr().unwrap() });
+    peer.send(&ToCta::Join { region, address: heart.local_addr().unwrap(), slice: None });
     let end = Instant::now() + Duration::from_secs(20);
     let mut octets = [0; 256];
     while counted(&pool, Metric::HeartbeatsIgnored) < 3 {
@@ -890,7 +902,7 @@ fn a_cpf_that_answers_heartbeats_alone_is_lost_and_learns_so() {
     let responder = HeartbeatResponder::start(heart).unwrap();
     let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
     let ToCta::Join { region, .. } = join() else { unreachable!() };
-    peer.send(&ToCta::Join { region, address: heart });
+    peer.send(&ToCta::Join { region, address: heart, slice: None });
     let end = Instant::now() + Duration::from_secs(20);
     let (mut welcome, mut lost_at) = (None, None);
     while !responder.is_replaced() {

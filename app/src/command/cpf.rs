@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use tracing::info;
 use whimbrel_etcd::Access;
+use whimbrel_ids::SNssai;
 use whimbrel_resilience::region::Region;
 
 use super::Done;
@@ -57,6 +58,9 @@ pub(crate) struct Options {
     /// Region of this CPF: a geohash of the digits 0 to 3, or LARGER/OWN.
     #[arg(long, default_value = "home/site")]
     region: Region,
+    /// Serve UEs of this slice only, such as 1-00000a (`cluster.slices` of the CTA); other CPFs then serve none of them.
+    #[arg(long, value_name = "S-NSSAI")]
+    slice: Option<SNssai>,
     /// File with the cluster's key (`cluster.key_file` of the CTA). Without it, only processes of this host can connect.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -80,7 +84,7 @@ pub(crate) fn run(options: Options) -> Done {
     let place = options.function.place()?;
     let name = place.as_ref().map(|place| place.function.to_string());
     let _logging = logging::start_as(log, name.as_deref())?;
-    let Options { cta: mut ctas, name, home, listen, region, mut key_file, api, memory, .. } = options;
+    let Options { cta: mut ctas, name, home, listen, region, slice, mut key_file, api, memory, .. } = options;
     let memory = memory.memory();
     let etcd = Access {
         endpoints: options.etcd,
@@ -102,7 +106,7 @@ pub(crate) fn run(options: Options) -> Done {
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
     let api = api.map(|at| api::start(at, Shared::of_cpf(console.clone(), at))).transpose()?;
     let console = api.is_some().then_some(console);
-    let settings = Settings { ctas, at_etcd, listen, region, key_file, memory, console };
+    let settings = Settings { ctas, at_etcd, listen, region, slice, key_file, memory, console };
     let mut process = CpfProcess::open(settings)?;
     if let Some(api) = &api {
         info!(address = %api.address, "the API listens");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use whimbrel_etcd::Access;
-use whimbrel_ids::Tac;
+use whimbrel_ids::{SNssai, Tac};
 use whimbrel_resilience::LogLimits;
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::membership::Configuration;
@@ -24,6 +24,8 @@ pub(crate) struct Cluster {
     /// The gNBs that are in other regions than the CTA.
     pub(crate) areas: Areas,
     pub(crate) replicas: u8,
+    /// Slices whose UEs have CPFs of their own, in order of preference.
+    pub(crate) slices: Vec<SNssai>,
     /// How long a log waits for a replica that does not confirm the UE's state.
     pub(crate) outdated_after: Duration,
     /// Most MiB of all UEs' logs.
@@ -117,6 +119,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             s.list("other_regions", vec![], "Other regions whose CPFs may connect, to hold replicas or to serve UEs of these regions.");
         let areas = read_areas(s, &region, &other_regions);
         let replicas = s.value("replicas", 1u8, "Replicas of each UE, at other CPFs than its primary.");
+        let slices: Vec<SNssai> = s.list(
+            "slices",
+            vec![],
+            "Slices whose UEs are served by CPFs of their own (`whimbrel cpf --slice`, `unit.slice_cpfs`), in order of preference: a UE \
+             is for the first one that its subscriber has.",
+        );
         let outdated_after = s.value(
             "outdated_after",
             LogLimits::default().outdated_after,
@@ -212,7 +220,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         if let Err(e) = Regions::new(std::iter::once(&region).chain(&other_regions).cloned()) {
             s.refuse("other_regions", e.to_string(), "name each region once");
         }
-        Cluster { listen, key_file, region, other_regions, areas, replicas, outdated_after, log_mib, heartbeat, pair }
+        Cluster { listen, key_file, region, other_regions, areas, replicas, slices, outdated_after, log_mib, heartbeat, pair }
     })
 }
 

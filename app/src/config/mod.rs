@@ -64,7 +64,7 @@ pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
 pub(crate) use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, Store};
 pub(crate) use timers::Timers;
-pub(crate) use unit::conflict as unit_conflict;
+pub(crate) use unit::{CanaryBounds, conflict as unit_conflict};
 pub(crate) use upf::Upf;
 
 use self::amf::Amf;

@@ -8,6 +8,8 @@ use super::section::{Pass, Section};
 
 /// Most CPFs of one host.
 const CPFS_MAX: u16 = 64;
+/// CPFs of one slice.
+const SLICE_CPFS_MAX: u16 = 16;
 /// Where the CTAs reach the UPF: a loopback address that no other server has by default.
 const UPF_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 88)), 8805);
 
@@ -17,9 +19,25 @@ pub(crate) struct Unit {
     pub(crate) enabled: bool,
     pub(crate) directory: PathBuf,
     pub(crate) cpfs: u16,
+    /// Further CPFs of each slice in `cluster.slices`.
+    pub(crate) slice_cpfs: u16,
+    pub(crate) canary: CanaryBounds,
     pub(crate) upf_address: SocketAddr,
     pub(crate) replica_n2_addresses: Vec<IpAddr>,
     pub(crate) shared_memory: bool,
+}
+
+/// A canary, and when it is rolled back by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CanaryBounds {
+    /// CPFs of the new program.
+    pub(crate) cpfs: u16,
+    /// Percent points by which its share of failed procedures may exceed that of the others.
+    pub(crate) error_margin: u8,
+    /// Procedures of the new version before the shares are compared.
+    pub(crate) samples: u64,
+    /// CPFs that the new version may lose more than the others.
+    pub(crate) deaths: u64,
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
@@ -34,6 +52,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
                  must not.",
             ),
             cpfs: s.value("cpfs", 2, "CPFs, 2 to 64: each UE is served by one and has its replica at another one."),
+            slice_cpfs: s.value("slice_cpfs", 1, "Further CPFs for each slice in `cluster.slices`, 1 to 16."),
+            canary: read_canary(s),
             upf_address: s.value(
                 "upf_address",
                 UPF_ADDRESS,
@@ -53,7 +73,31 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
         };
         let what = format!("{} CPFs are too few for a replica of each UE, or too many", unit.cpfs);
         s.bound("cpfs", (2..=CPFS_MAX).contains(&unit.cpfs), what, format!("2 to {CPFS_MAX}"));
+        let n = unit.slice_cpfs;
+        let what = format!("{n} CPFs for each slice are none, or too many for one host");
+        s.bound("slice_cpfs", (1..=SLICE_CPFS_MAX).contains(&n), what, format!("1 to {SLICE_CPFS_MAX}"));
         unit
+    })
+}
+
+fn read_canary(unit: &mut Section<'_, '_>) -> CanaryBounds {
+    let doc = "A canary: CPFs of a new program beside the others (`whimbrel upgrade --canary`), and when it is rolled back by itself.";
+    unit.section("canary", doc, |s| {
+        let bounds = CanaryBounds {
+            cpfs: s.value("cpfs", 2, "CPFs of the new program, 2 to 64: each UE has its replica at one of the same code."),
+            error_margin: s.value(
+                "error_margin",
+                2,
+                "Percent points, 0 to 100, by which the new version's share of failed procedures may exceed that of the other one.",
+            ),
+            samples: s.value("samples", 200, "Procedures that the new version has run before these shares are compared."),
+            deaths: s.value("deaths", 2, "CPFs that the new version may lose more than the other one."),
+        };
+        let what = format!("{} CPFs are too few for a replica of each UE, or too many", bounds.cpfs);
+        s.bound("cpfs", (2..=CPFS_MAX).contains(&bounds.cpfs), what, format!("2 to {CPFS_MAX}"));
+        let what = format!("{} percent points are no share", bounds.error_margin);
+        s.bound("error_margin", bounds.error_margin <= 100, what, "0 to 100");
+        bounds
     })
 }
 
@@ -104,6 +148,9 @@ mod tests {
         assert_eq!(problems("cluster: { listen: \"127.0.0.1:7380\" }"), "", "without a unit all is well");
         for (yaml, key) in [
             ("unit: { enabled: true, cpfs: 1 }", "unit.cpfs"),
+            ("unit: { canary: { cpfs: 1 } }", "unit.canary.cpfs"),
+            ("unit: { canary: { error_margin: 101 } }", "unit.canary.error_margin"),
+            ("unit: { slice_cpfs: 0 }", "unit.slice_cpfs"),
             ("unit: { enabled: true }\ncluster: { listen: \"127.0.0.1:7380\" }", "cluster.listen"),
             ("unit: { enabled: true, upf_address: \"127.0.0.1:8805\" }", "unit.upf_address"),
             ("unit: { enabled: true, upf_address: \"[::1]:8805\" }", "unit.upf_address"),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
 use crate::clock;
@@ -21,6 +21,8 @@ pub(crate) struct ClusterView {
     pub(crate) cpfs: Vec<CpfView>,
     /// The UPFs of this core's sessions.
     pub(crate) upfs: Vec<UpfView>,
+    /// During a canary: what the CPFs of each code version have done since it began.
+    pub(crate) versions: Vec<VersionView>,
     /// Replicas that each UE shall have beside its primary, and how many of them CPFs are missing for.
     pub(crate) replicas: ReplicasView,
     /// The log from which replicas continue.
@@ -53,12 +55,35 @@ pub(crate) struct CpfView {
     pub(crate) region: String,
     /// The version of its code.
     pub(crate) code: String,
+    /// The slice whose UEs it serves, if it serves one alone.
+    pub(crate) slice: Option<String>,
     /// `serving`: on its ring; `waiting`: joined, on no ring; `leaving`: its UEs move; `away`: may reconnect.
     pub(crate) state: &'static str,
-    /// UEs of which it is the primary; `None` if there are too many to count on demand.
+    /// UEs of which it is the primary.
     pub(crate) primary_of: Option<u64>,
-    /// UEs of which it holds a checkpoint.
+    /// UEs of which it holds a checkpoint; `None` if there are too many to count on demand.
     pub(crate) backup_of: Option<u64>,
+}
+
+/// What the CPFs of one code version have done since the canary began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct VersionView {
+    /// The version.
+    pub(crate) code: String,
+    /// Whether it is the canary's.
+    pub(crate) canary: bool,
+    /// UEs of which they are primaries.
+    pub(crate) ues: u64,
+    /// Procedures that have ended.
+    pub(crate) procedures: u64,
+    /// Procedures that were refused or failed, and UEs that were discarded after a fault or lost with their CPF.
+    pub(crate) failed: u64,
+    /// CPFs that were lost.
+    pub(crate) cpfs_lost: u64,
+    /// Time in which they answer half of the inputs of UEs.
+    pub(crate) answer_p50_us: Option<u64>,
+    /// Time in which they answer 99 of 100.
+    pub(crate) answer_p99_us: Option<u64>,
 }
 
 /// A UPF.

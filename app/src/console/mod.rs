@@ -23,7 +23,9 @@ use whimbrel_ids::Instant;
 
 #[cfg(test)]
 pub(crate) use cluster::Moment;
-pub(crate) use cluster::{ClusterView, CpfView, CtaView, LogView, ReplicasView, Timeline, UpfView};
+pub(crate) use cluster::{
+    ClusterView, CpfView, CtaView, LogView, ReplicasView, Timeline, UpfView, VersionView,
+};
 pub(crate) use commands::{AskError, Command, Commands, UesRequest};
 pub(crate) use components::{Component, Components, Condition};
 pub(crate) use events::{EventRecord, Events, Level};

@@ -57,6 +57,12 @@ pub(crate) struct UeView {
     pub(crate) seen_s: Option<u64>,
     /// Its gNB reported RRC_INACTIVE.
     pub(crate) rrc_inactive: bool,
+    /// In a cluster or a unit: the number of the CPF that serves it.
+    pub(crate) cpf: Option<u16>,
+    /// The code version of that CPF.
+    pub(crate) cpf_code: Option<String>,
+    /// It is one of the UEs of a canary.
+    pub(crate) canary: bool,
     /// Allowed slices.
     pub(crate) allowed_slices: Vec<String>,
     /// NAS algorithms in use, `NIA2 NEA2`.

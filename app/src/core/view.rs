@@ -7,13 +7,14 @@ use whimbrel_control::udm::Ambr;
 use whimbrel_control::{AssociationId, FlowSummary, SessionSummary, UeSummary, UpfId};
 use whimbrel_ids::{Instant, Seid, Supi, Tai};
 use whimbrel_resilience::link::UeQuery;
+use whimbrel_resilience::{CodeVersion, VersionFigures};
 
 use super::control_thread::Cta;
 use super::n2::Link;
 use crate::clock;
 use crate::console::{
     ClusterView, FlowView, GnbView, LogView, Metric, OverloadView, RatesView, Sample, SessionView, TimerView,
-    TunnelView, UePage, UeView, UesRequest, UpfView, WarningAtGnb, WarningView,
+    TunnelView, UePage, UeView, UesRequest, UpfView, VersionView, WarningAtGnb, WarningView,
 };
 
 /// How many of everything there are.
@@ -72,7 +73,12 @@ pub(super) fn ue(
 fn view(cta: &Cta, now: Instant, ue: &UeSummary) -> UeView {
     let connection = ue.connection.as_ref();
     let gnb = connection.and_then(|c| cta.ran_nodes().get(c.association)?.gnb);
+    let id = ue.supi.and_then(|supi| cta.find(supi));
+    let cpf = id.and_then(|id| cta.served_by(id));
     UeView {
+        cpf: cpf.map(|cpf| cpf.0),
+        cpf_code: cpf.and_then(|cpf| cta.code_of(cpf)).map(|code| code.to_string()),
+        canary: id.is_some_and(|id| cta.is_of_canary(id)),
         supi: ue.supi.map(|s| s.to_string()).unwrap_or_default(),
         state: if ue.registered { "registered" } else { "deregistered" }.into(),
         mode: if connection.is_some() { "connected" } else { "idle" }.into(),
@@ -201,6 +207,7 @@ pub(super) fn cluster(cta: &Cta) -> ClusterView {
         }
     };
     ClusterView {
+        versions: versions(cta),
         upfs: (0..).zip(&cta.config().smf.upfs).map(upf).collect(),
         log: LogView {
             ues: ues as u64,
@@ -211,6 +218,39 @@ pub(super) fn cluster(cta: &Cta) -> ClusterView {
         },
         ..ClusterView::default()
     }
+}
+
+/// What the CPFs of each code version have done since the canary began.
+fn versions(cta: &Cta) -> Vec<VersionView> {
+    let canary = cta.canary_code();
+    let micros = |took: std::time::Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    let view = |(code, of): (CodeVersion, VersionFigures)| VersionView {
+        code: code.to_string(),
+        canary: canary == Some(code),
+        ues: of.ues,
+        procedures: of.completed + of.failed,
+        failed: of.failed,
+        cpfs_lost: of.cpfs_lost,
+        answer_p50_us: of.answers.permille(500).map(micros),
+        answer_p99_us: of.answers.permille(990).map(micros),
+    };
+    cta.version_figures().into_iter().map(view).collect()
+}
+
+/// The same for the metrics.
+pub(super) fn version_samples(cta: &Cta) -> Vec<Sample> {
+    let of = |v: VersionView| {
+        let side = if v.canary { "canary" } else { "others" };
+        let one = move |metric, value| Sample { metric, label: Some(side.into()), value };
+        [
+            one(Metric::CanaryUes, v.ues),
+            one(Metric::CanaryProcedures, v.procedures),
+            one(Metric::CanaryFailures, v.failed),
+            one(Metric::CanaryCpfsLost, v.cpfs_lost),
+            one(Metric::CanaryAnswerDuration, v.answer_p99_us.unwrap_or(0)),
+        ]
+    };
+    versions(cta).into_iter().flat_map(of).collect()
 }
 
 /// The gNBs that are up.

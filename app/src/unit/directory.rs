@@ -72,6 +72,11 @@ impl Directory {
         self.0.join("functions")
     }
 
+    /// The canary under way.
+    pub(super) fn canary(&self) -> PathBuf {
+        self.0.join("canary")
+    }
+
     /// The records by which the functions agree.
     pub(super) fn records(&self) -> PathBuf {
         self.0.join("records")
@@ -83,6 +88,7 @@ impl Directory {
         for file in [
             self.functions(),
             self.records(),
+            self.canary(),
             self.socket(),
             self.upf_state(),
             self.upf_report(),

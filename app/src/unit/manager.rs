@@ -11,15 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
+use whimbrel_ids::SNssai;
 use whimbrel_user_io::Beats;
 
+use super::canary::{Canary, CanaryOrder};
 use super::descriptors;
 use super::directory::{self, Directory, ManagerLock};
 use super::function::{AREA, Function, FunctionOptions};
@@ -64,6 +66,7 @@ struct Member {
     program: PathBuf,
     /// Its area of the pool, which it keeps when it is started again; `None`: all are taken, or its manager knew of none.
     area: Option<usize>,
+    cpf: CpfOf,
     since: Instant,
     restarts: Restarts,
     /// When it is started again; `None` with no process: never.
@@ -81,6 +84,15 @@ struct Member {
     silent: u32,
 }
 
+/// What distinguishes a CPF from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CpfOf {
+    /// It is one of the canary's.
+    pub(super) canary: bool,
+    /// The slice whose UEs it serves, if it serves one alone.
+    pub(super) slice: Option<SNssai>,
+}
+
 /// What the next manager finds of a function.
 #[derive(Serialize, Deserialize)]
 struct Left {
@@ -89,6 +101,8 @@ struct Left {
     program: PathBuf,
     #[serde(default)]
     area: Option<usize>,
+    #[serde(default)]
+    cpf: CpfOf,
 }
 
 /// The manager.
@@ -104,6 +118,9 @@ pub(super) struct Manager {
     wake: Arc<OwnedFd>,
     /// The upgrade under way.
     upgrade: Option<Upgrade>,
+    /// The canary under way, and what became of the last one.
+    canary: Option<Canary>,
+    canary_outcome: Option<String>,
     /// The log has that all functions are there.
     complete: bool,
     /// It replaces itself by the program that is in force.
@@ -163,6 +180,8 @@ impl Manager {
             orders,
             wake,
             upgrade: None,
+            canary: None,
+            canary_outcome: None,
             complete: false,
             renews: None,
             looked: Instant::now(),
@@ -174,8 +193,12 @@ impl Manager {
         manager.open_pool();
         manager.upf_watch =
             manager.watch_upf().inspect_err(|e| warn!("a UPF that hangs is detected late: {e}")).ok();
-        for function in missing(manager.config.unit.cpfs, &manager.members()) {
-            manager.add(function);
+        manager.add_missing();
+        (manager.canary, manager.canary_outcome) = Canary::resume(&manager);
+        let stands = manager.canary_cpfs().len() as u16;
+        if let Some(program) = manager.canary.as_ref().and_then(Canary::serves_with) {
+            let lacking = manager.config.unit.canary.cpfs.saturating_sub(stands);
+            manager.add_canary_cpfs(lacking, &program);
         }
         // The first CTA serves first: gNBs are configured with its endpoint.
         let alone = manager.service.records(Records::home).is_none();
@@ -258,8 +281,106 @@ impl Manager {
         }
     }
 
+    /// The functions that a unit lacks.
+    fn add_missing(&mut self) {
+        let config = &self.config;
+        let slices = config.cluster.slices.iter().map(|slice| (Some(*slice), config.unit.slice_cpfs));
+        let wanted: Vec<_> = [(None, config.unit.cpfs)].into_iter().chain(slices).collect();
+        let there: Vec<_> = self.members.iter().map(|(function, member)| (*function, member.cpf)).collect();
+        for (function, cpf) in missing(&wanted, &there) {
+            self.add_cpf(function, &self.program.clone(), cpf);
+        }
+    }
+
+    /// The CPFs that are missing beside those of the canary.
+    pub(super) fn add_missing_cpfs(&mut self) {
+        self.add_missing();
+    }
+
+    /// CPFs of the canary, which are started at once.
+    pub(super) fn add_canary_cpfs(&mut self, n: u16, program: &Path) {
+        let canary = CpfOf { canary: true, slice: None };
+        let last = self.last_cpf();
+        (1..=n).for_each(|n| self.add_cpf(Function::Cpf(last + n), program, canary));
+    }
+
+    /// The highest number of a CPF.
+    pub(super) fn last_cpf(&self) -> u16 {
+        let number = |function: &Function| if let Function::Cpf(n) = function { *n } else { 0 };
+        self.members.keys().map(number).max().unwrap_or(0)
+    }
+
+    /// The CPFs: those of the canary, or the others.
+    pub(super) fn cpfs(&self, canary: bool) -> Vec<(Function, CpfOf)> {
+        let cpfs =
+            self.members.iter().filter(|(f, m)| matches!(f, Function::Cpf(_)) && m.cpf.canary == canary);
+        cpfs.map(|(function, member)| (*function, member.cpf)).collect()
+    }
+
+    /// The CPFs of the canary.
+    pub(super) fn canary_cpfs(&self) -> Vec<Function> {
+        self.cpfs(true).into_iter().map(|(function, _)| function).collect()
+    }
+
+    /// How often CPFs of the canary have ended unasked.
+    pub(super) fn canary_ends(&self) -> u64 {
+        self.members.values().filter(|member| member.cpf.canary).map(|member| member.ended).sum()
+    }
+
+    /// Whether a CPF that is not the canary's runs this code.
+    pub(super) fn runs_code(&self, code: &str) -> bool {
+        self.cpfs(false).iter().any(|(cpf, _)| self.service.code_of(*cpf).as_deref() == Some(code))
+    }
+
+    /// Whether there is a CTA replica.
+    pub(super) fn is_complete(&self) -> bool {
+        self.service.records(Records::home).is_some_and(|home| home.cta_replica.is_some())
+    }
+
+    /// The configuration of the unit.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where the canary is written down.
+    pub(super) fn canary_file(&self) -> PathBuf {
+        self.directory.canary()
+    }
+
+    /// What became of the last canary.
+    pub(super) fn canary_outcome(&self) -> Option<String> {
+        self.canary_outcome.clone()
+    }
+
+    pub(super) fn set_canary_outcome(&mut self, outcome: String) {
+        self.canary_outcome = Some(outcome);
+    }
+
+    /// All CPFs run the canary's program: it is that of the unit from now on.
+    pub(super) fn canary_is_everyones(&mut self) {
+        let Some(canary) = self.canary.take() else { return };
+        self.program = canary.status().program.clone();
+        self.members.values_mut().for_each(|member| member.cpf.canary = false);
+        self.save();
+        canary.promoted(self);
+    }
+
+    pub(super) fn set_upgrade(&mut self, upgrade: Upgrade) {
+        self.upgrade = Some(upgrade);
+    }
+
+    /// Whether an upgrade is under way.
+    pub(super) fn upgrades(&self) -> bool {
+        self.upgrade.is_some()
+    }
+
     /// A further function, which is started at once.
     pub(super) fn add(&mut self, function: Function) {
+        self.add_cpf(function, &self.program.clone(), CpfOf::default());
+    }
+
+    /// The same with its own program, for a CPF.
+    pub(super) fn add_cpf(&mut self, function: Function, program: &Path, cpf: CpfOf) {
         let now = Instant::now();
         let area = match function {
             // It takes the area when the UPF has ended, and not before.
@@ -268,7 +389,8 @@ impl Manager {
         };
         let member = Member {
             process: None,
-            program: self.program.clone(),
+            program: program.to_path_buf(),
+            cpf,
             area,
             since: now,
             restarts: Restarts::default(),
@@ -295,6 +417,9 @@ impl Manager {
             let memory = &self.config.memory;
             let file = memory.file.as_ref().unwrap_or(&self.config.store.path);
             command.args(MemoryOptions::arguments(memory, &file.with_extension(format!("ues-cpf-{n}"))));
+            if let Some(slice) = self.members.get(&function).and_then(|member| member.cpf.slice) {
+                command.args(["--slice", &slice.to_string()]);
+            }
         }
         command.args(FunctionOptions::arguments(function, self.directory.path()));
         if let (Some(file), Function::Upf | Function::UpfReplica | Function::Cta(_)) = (&self.file, function)
@@ -395,7 +520,8 @@ impl Manager {
             .iter()
             .filter_map(|(function, m)| {
                 let run = m.process.as_ref()?.run;
-                Some(Left { function: function.to_string(), run, program: m.program.clone(), area: m.area })
+                let (function, program) = (function.to_string(), m.program.clone());
+                Some(Left { function, run, program, area: m.area, cpf: m.cpf })
             })
             .collect();
         let written = serde_json::to_vec(&left)
@@ -521,6 +647,9 @@ impl Manager {
             if let Some(upgrade) = self.upgrade.take() {
                 self.upgrade = upgrade.step(self);
             }
+            if let Some(canary) = self.canary.take() {
+                self.canary = canary.step(self);
+            }
             if self.renews.take_if(|at| *at <= Instant::now()).is_some() {
                 self.become_new();
             }
@@ -595,7 +724,35 @@ impl Manager {
             Order::Upgrade(_, lines) if self.upgrade.is_some() => {
                 let _ = lines.send("an upgrade is under way already".into());
             }
+            Order::Upgrade(_, lines) if self.canary.is_some() => {
+                let _ = lines.send(
+                    "failed: a canary is under way: promote it or roll it back first (`whimbrel canary`)"
+                        .into(),
+                );
+            }
             Order::Upgrade(program, lines) => self.upgrade = Upgrade::begin(self, program, lines),
+            Order::Canary(order, lines) => self.canary_order(order, lines),
+        }
+    }
+
+    fn canary_order(&mut self, order: CanaryOrder, lines: Sender<String>) {
+        match (self.canary.take(), order) {
+            (Some(mut canary), order) => {
+                canary.order(self, order, lines);
+                self.canary = Some(canary);
+            }
+            (None, _) if self.upgrade.is_some() => {
+                let _ = lines.send("failed: an upgrade is under way".into());
+            }
+            (None, CanaryOrder::Begin { program, share }) => {
+                self.canary = Canary::begin(self, program, share, lines);
+            }
+            (None, _) => {
+                let _ = lines.send(
+                    "failed: no canary is under way: begin one with `whimbrel upgrade PROGRAM --canary 10%`"
+                        .into(),
+                );
+            }
         }
     }
 
@@ -616,6 +773,7 @@ impl Manager {
                 }
                 (Some(_), Function::UpfReplica) if self.service.beats_of(*function) == 0 => "starting",
                 (Some(_), Function::UpfReplica) => "frozen",
+                (Some(_), _) if m.cpf.canary => "canary",
                 (Some(_), _) => "running",
             };
             FunctionStatus {
@@ -633,6 +791,8 @@ impl Manager {
             descriptors,
             refused,
             renews: self.renews.is_some(),
+            canary: self.canary.as_ref().map(|canary| canary.status().clone()),
+            last_canary: self.canary_outcome(),
         }
     }
 
@@ -684,11 +844,6 @@ impl Manager {
     /// Whether a function runs.
     pub(super) fn runs(&self, function: Function) -> bool {
         self.members.get(&function).is_some_and(|m| m.process.is_some())
-    }
-
-    /// The functions that there are.
-    pub(super) fn members(&self) -> Vec<Function> {
-        self.members.keys().copied().collect()
     }
 
     /// Asks a function to end in order; it is not started again.
@@ -763,15 +918,21 @@ fn free_area<'a>(members: impl Iterator<Item = &'a Member>) -> Option<usize> {
     (0..whimbrel_shm::FUNCTIONS).find(|area| !taken.contains(area))
 }
 
-/// The functions that a unit with so many CPFs lacks beside these, in the order in which they start. After an upgrade its CPFs have other
-/// numbers than at first.
-fn missing(cpfs: u16, there: &[Function]) -> Vec<Function> {
-    let is_cpf = |function: &&Function| matches!(function, Function::Cpf(_));
-    let lacking = usize::from(cpfs).saturating_sub(there.iter().filter(is_cpf).count());
-    let is_free = |function: &Function| !there.contains(function);
+/// The functions that a unit with so many CPFs of each slice, and of none, lacks beside these, in the order in which they start. After an
+/// upgrade its CPFs have other numbers than at first; those of a canary do not count.
+fn missing(wanted: &[(Option<SNssai>, u16)], there: &[(Function, CpfOf)]) -> Vec<(Function, CpfOf)> {
+    let is_free = |function: &Function| there.iter().all(|(other, _)| other != function);
     let others =
         [Function::Upf, Function::UpfReplica, Function::Cta(1), Function::Cta(2)].into_iter().filter(is_free);
-    others.chain((1..=u16::MAX).map(Function::Cpf).filter(is_free).take(lacking)).collect()
+    let lacking = wanted.iter().flat_map(|(slice, n)| {
+        let of = CpfOf { canary: false, slice: *slice };
+        let is_its =
+            |(function, cpf): &&(Function, CpfOf)| matches!(function, Function::Cpf(_)) && *cpf == of;
+        let lacking = usize::from(*n).saturating_sub(there.iter().filter(is_its).count());
+        std::iter::repeat_n(of, lacking)
+    });
+    let free = (1..=u16::MAX).map(Function::Cpf).filter(is_free);
+    others.map(|function| (function, CpfOf::default())).chain(free.zip(lacking)).collect()
 }
 
 /// The program that this process runs. Errors: one sentence.
@@ -783,12 +944,13 @@ pub(super) fn own_program() -> Result<PathBuf, String> {
 fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
     let octets = fs::read(directory.functions()).unwrap_or_default();
     let left: Vec<Left> = serde_json::from_slice(&octets).unwrap_or_default();
-    let members = left.into_iter().filter_map(|Left { function, run, program, area }| {
+    let members = left.into_iter().filter_map(|Left { function, run, program, area, cpf }| {
         let process = Process::adopt(run)?;
         let member = Member {
             process: Some(process),
             program,
             area,
+            cpf,
             since: Instant::now(),
             restarts: Restarts::default(),
             due: None,
@@ -828,11 +990,29 @@ mod tests {
     #[test]
     fn a_manager_starts_what_the_functions_that_it_adopts_lack_and_no_cpf_too_many() {
         use Function::{Cpf, Cta, Upf, UpfReplica};
+        let missing = |cpfs, there: &[Function]| -> Vec<Function> {
+            let there: Vec<_> = there.iter().map(|function| (*function, CpfOf::default())).collect();
+            super::missing(&[(None, cpfs)], &there).into_iter().map(|(function, _)| function).collect()
+        };
         assert_eq!(missing(2, &[]), [Upf, UpfReplica, Cta(1), Cta(2), Cpf(1), Cpf(2)]);
         let after = [Upf, UpfReplica, Cta(1), Cta(2), Cpf(3), Cpf(4)];
         assert_eq!(missing(2, &after), [], "after an upgrade");
         assert_eq!(missing(3, &[Upf, Cta(2), Cpf(1), Cpf(4)]), [UpfReplica, Cta(1), Cpf(2)]);
         let amid = [Upf, UpfReplica, Cta(1), Cta(2), Cpf(1), Cpf(2), Cpf(3)];
         assert_eq!(missing(2, &amid), [], "amid an upgrade");
+    }
+
+    #[test]
+    fn cpfs_of_a_canary_and_of_slices_are_counted_by_themselves() {
+        use Function::{Cpf, Cta, Upf, UpfReplica};
+        let slice = Some(SNssai::sst(2));
+        let (common, own) = (CpfOf::default(), CpfOf { canary: false, slice });
+        let canary = CpfOf { canary: true, slice: None };
+        let others = [Upf, UpfReplica, Cta(1), Cta(2)].map(|function| (function, common));
+        let wanted = [(None, 2), (slice, 1)];
+        let there = |cpfs: &[(Function, CpfOf)]| [&others[..], cpfs].concat();
+        assert_eq!(missing(&wanted, &there(&[])), [(Cpf(1), common), (Cpf(2), common), (Cpf(3), own)]);
+        let amid = there(&[(Cpf(1), common), (Cpf(3), own), (Cpf(4), canary), (Cpf(5), canary)]);
+        assert_eq!(missing(&wanted, &amid), [(Cpf(2), common)], "the canary's do not count");
     }
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use whimbrel_resilience::membership::Request;
 
+use super::canary::{CanaryOrder, CanaryStatus};
+
 /// The first line of a connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Question {
@@ -25,6 +27,8 @@ pub(super) enum Subject {
     Status {},
     /// An operator replaces the functions by this program, one after the other. Lines of text until it is done.
     Upgrade { program: PathBuf },
+    /// An operator orders something about a canary. Lines of text until it is done.
+    Canary(CanaryOrder),
 }
 
 /// A function, and the descriptors that come with this line.
@@ -51,6 +55,12 @@ pub(crate) struct Status {
     pub(crate) refused: u64,
     /// The manager is about to replace itself.
     pub(crate) renews: bool,
+    /// The canary under way.
+    #[serde(default)]
+    pub(crate) canary: Option<CanaryStatus>,
+    /// What became of the last one.
+    #[serde(default)]
+    pub(crate) last_canary: Option<String>,
 }
 
 /// One function.

@@ -4,6 +4,7 @@
 //! pidfds, and starts them again. It takes etcd's place ([`records`]), and keeps the descriptors that have to outlive a function
 //! ([`descriptors`]).
 
+mod canary;
 mod channel;
 pub(crate) mod descriptors;
 mod directory;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use tracing::info;
 
+pub(crate) use self::canary::{CanaryOrder, CanaryStatus, Phase, Share};
 use self::channel::Lines;
 pub(crate) use self::directory::Directory;
 pub(crate) use self::function::{CLUSTER, Function, FunctionOptions, HOME, Place};
@@ -60,26 +62,57 @@ pub(crate) fn status(directory: &Path) -> Result<Status, String> {
     serde_json::from_slice(&line).map_err(|e| format!("the manager answers something else: {e}"))
 }
 
+/// Gives the manager an order about a canary. `say` gets each line of the manager. Errors: one sentence.
+pub(crate) fn canary(
+    directory: &Path,
+    order: CanaryOrder,
+    say: impl FnMut(&str) -> Result<(), String>,
+) -> Result<(), String> {
+    let order = match order {
+        CanaryOrder::Begin { program, share } => {
+            let program = program.canonicalize().map_err(|e| format!("{}: {e}", program.display()))?;
+            CanaryOrder::Begin { program, share }
+        }
+        other => other,
+    };
+    let promotes = matches!(order, CanaryOrder::Promote {});
+    let last = lines_of(ask(directory, Subject::Canary(order), STEP_WITHIN)?, say)?;
+    if !last.starts_with("done") {
+        return Err("the order was not carried out".into());
+    }
+    if promotes { renewed(directory) } else { Ok(()) }
+}
+
 /// Has the functions replaced by a program. `say` gets each line of the manager. Errors: one sentence.
 pub(crate) fn upgrade(
     directory: &Path,
     program: Option<&Path>,
-    mut say: impl FnMut(&str) -> Result<(), String>,
+    say: impl FnMut(&str) -> Result<(), String>,
 ) -> Result<(), String> {
     let program = match program {
         Some(program) => program.canonicalize().map_err(|e| format!("{}: {e}", program.display()))?,
         None => manager::own_program()?,
     };
-    let stream = ask(directory, Subject::Upgrade { program }, STEP_WITHIN)?;
+    let last = lines_of(ask(directory, Subject::Upgrade { program }, STEP_WITHIN)?, say)?;
+    if !last.starts_with("done") {
+        return Err("the upgrade did not come to its end".into());
+    }
+    renewed(directory)
+}
+
+/// Passes the manager's lines on. Returns the last one. Errors: those of `say`.
+fn lines_of(stream: UnixStream, mut say: impl FnMut(&str) -> Result<(), String>) -> Result<String, String> {
     let mut lines = Lines::of(&stream);
     let mut last = String::new();
     while let Ok(Some(line)) = lines.next() {
         last = String::from_utf8_lossy(&line).into_owned();
         say(&last)?;
     }
-    if !last.starts_with("done") {
-        return Err("the upgrade did not come to its end".into());
-    }
+    Ok(last)
+}
+
+/// Waits for the manager that replaces itself. Errors: one sentence.
+fn renewed(directory: &Path) -> Result<(), String> {
     let until = Instant::now() + ANSWERED_WITHIN;
     while status(directory).is_ok_and(|status| status.renews) || status(directory).is_err() {
         if Instant::now() >= until {

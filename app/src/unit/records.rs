@@ -102,6 +102,17 @@ impl Records {
         (answered, changes)
     }
 
+    /// The manager writes the configuration of the unit, in the operator's place at etcd. Returns what has changed.
+    pub(super) fn configure(&mut self, value: &[u8]) -> Vec<Watched> {
+        self.revision += 1;
+        let key = format!("whimbrel/{CLUSTER}/configuration");
+        let kv = Kv { key: key.clone(), value: value.to_vec(), mod_revision: self.revision, lease: 0 };
+        self.records.insert(key, kv.clone());
+        let changes = vec![Watched::Put(kv)];
+        self.keep(&changes);
+        changes
+    }
+
     /// A process has ended. Returns what has changed.
     pub(super) fn ended(&mut self, run: Run) -> Vec<Watched> {
         let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_resilience::membership::{Request, Watched};
 
+use super::canary::CanaryOrder;
 use super::channel::{self, Lines};
 use super::directory::{self, Directory};
 use super::function::Function;
@@ -32,6 +33,8 @@ pub(super) enum Order {
     Status(Sender<Status>),
     /// Replace the functions by this program. Each line goes to the operator.
     Upgrade(PathBuf, Sender<String>),
+    /// An order about a canary. Each line goes to the operator.
+    Canary(CanaryOrder, Sender<String>),
 }
 
 /// A watch of a function.
@@ -155,6 +158,13 @@ impl Service {
         read(&self.state().records)
     }
 
+    /// Writes the configuration of the unit, which its CTAs learn at once.
+    pub(super) fn configure(&self, value: &[u8]) {
+        let mut state = self.state();
+        let changes = state.records.configure(value);
+        state.publish(&changes);
+    }
+
     /// The code of a function that has connected.
     pub(super) fn code_of(&self, function: Function) -> Option<String> {
         self.state().joined.get(&function).map(|joined| joined.code.clone())
@@ -237,7 +247,12 @@ impl Service {
         };
         let run = match (question.subject, admitted) {
             (Subject::Status {}, _) => return self.show(stream),
-            (Subject::Upgrade { program }, _) => return self.upgrade(stream, program),
+            (Subject::Upgrade { program }, _) => {
+                return self.follow_order(stream, |lines| Order::Upgrade(program, lines));
+            }
+            (Subject::Canary(order), _) => {
+                return self.follow_order(stream, |lines| Order::Canary(order, lines));
+            }
             (Subject::Request(request), Some((_, run))) => return self.answer(stream, run, request),
             (Subject::Hello(hello), Some((function, run))) if is_called(function, &hello.function) => {
                 self.hello(stream, &mut lines, function, hello)?;
@@ -325,9 +340,14 @@ impl Service {
         Ok(())
     }
 
-    fn upgrade(&self, stream: &UnixStream, program: PathBuf) -> io::Result<()> {
+    /// Gives the manager an order, and the operator each line that comes of it.
+    fn follow_order(
+        &self,
+        stream: &UnixStream,
+        order: impl FnOnce(Sender<String>) -> Order,
+    ) -> io::Result<()> {
         let (answer, answered) = std::sync::mpsc::channel();
-        if self.orders.send(Order::Upgrade(program, answer)).is_ok() {
+        if self.orders.send(order(answer)).is_ok() {
             self.wake();
             for line in answered {
                 channel::send(stream, line.as_bytes(), &[])?;

@@ -4,15 +4,16 @@
 //! the old ones leave; the CTA replica is replaced, and takes over from the primary, which is replaced then; the UPF follows in the same way, and last
 //! the manager itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use tracing::info;
+use whimbrel_ids::SNssai;
 
 use super::function::Function;
-use super::manager::Manager;
+use super::manager::{CpfOf, Manager};
 
 /// How long a step may take: a CPF hands its UEs over within ten seconds, a CTA its state within five.
 const STEP_WITHIN: Duration = Duration::from_secs(30);
@@ -78,16 +79,50 @@ impl Upgrade {
             return None;
         }
         info!(program = %program.display(), code, "the functions of this unit are replaced one by one");
-        manager.program = program;
-        let old: Vec<Function> =
-            manager.members().into_iter().filter(|f| matches!(f, Function::Cpf(_))).collect();
-        let last = old.iter().map(|f| if let Function::Cpf(n) = f { *n } else { 0 }).max().unwrap_or(0);
-        let new = (1..=old.len() as u16).map(|n| Function::Cpf(last + n));
-        new.for_each(|function| manager.add(function));
-        let listed = 2 * old.len();
-        say(format!("{} CPFs of code {code} are started", old.len()));
+        manager.program = program.clone();
+        Some(Self::with_cpfs(manager, &program, false, code, lines))
+    }
+
+    /// Begins to replace the functions by the canary's program: its CPFs stand already. `None` if the program cannot be run any more: the operator has
+    /// got the reason.
+    pub(super) fn to_canary(manager: &mut Manager, program: &Path, lines: Sender<String>) -> Option<Self> {
+        match code_of(program) {
+            Ok(code) => Some(Self::with_cpfs(manager, program, true, code, lines)),
+            Err(sentence) => {
+                // If the operator's connection has ended, nothing has changed.
+                let _ = lines.send(format!("failed: {sentence}"));
+                None
+            }
+        }
+    }
+
+    /// Starts a CPF of the program for each of the others, as far as the canary has none.
+    fn with_cpfs(
+        manager: &mut Manager,
+        program: &Path,
+        canary: bool,
+        code: String,
+        lines: Sender<String>,
+    ) -> Self {
+        let old = manager.cpfs(false);
+        let mut stand = manager.canary_cpfs().len();
+        let listed = old.len() + stand;
+        let mut slices: Vec<Option<SNssai>> = old.iter().map(|(_, cpf)| cpf.slice).collect();
+        slices.retain(|slice| {
+            let stands = slice.is_none() && stand > 0;
+            stand -= usize::from(stands);
+            !stands
+        });
+        let (last, new) = (manager.last_cpf(), slices.len());
+        for (n, slice) in (1..).zip(slices) {
+            manager.add_cpf(Function::Cpf(last + n), program, CpfOf { canary, slice });
+        }
         let until = Instant::now() + STEP_WITHIN;
-        Some(Self { lines, old_cpfs: old, listed, step: Step::NewCpfs, until, reached: None, code })
+        let old_cpfs = old.into_iter().map(|(function, _)| function).collect();
+        let listed = listed + new;
+        let begun = Self { lines, old_cpfs, listed, step: Step::NewCpfs, until, reached: None, code };
+        begun.say(format!("{new} CPFs of code {} are started", begun.code));
+        begun
     }
 
     fn say(&self, text: impl Into<String>) {
@@ -162,6 +197,7 @@ impl Upgrade {
                     self.go(Step::OldCpf(function))
                 }
                 None => {
+                    manager.canary_is_everyones();
                     let Some(replica) = replica else { return Some(self) };
                     self.say(format!("{replica}, the replica, is replaced"));
                     manager.ask_to_leave(replica);
@@ -207,7 +243,7 @@ impl Upgrade {
 }
 
 /// The code number of a program. Errors: one sentence.
-fn code_of(program: &std::path::Path) -> Result<String, String> {
+pub(super) fn code_of(program: &Path) -> Result<String, String> {
     let cannot = |e: &dyn std::fmt::Display| format!("{} is not a whimbrel: {e}", program.display());
     let output = Command::new(program).arg("--version").output().map_err(|e| cannot(&e))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -225,7 +261,7 @@ mod tests {
     #[test]
     fn a_program_that_is_no_whimbrel_is_refused() {
         for program in ["/nonexistent/program", "/bin/true", "/bin/ls"] {
-            let error = code_of(std::path::Path::new(program)).unwrap_err();
+            let error = code_of(Path::new(program)).unwrap_err();
             assert!(error.starts_with(&format!("{program} is not a whimbrel")), "{error}");
         }
     }

@@ -22,9 +22,10 @@ use super::moves::Moving;
 use super::recovery::Recovery;
 use super::restart::ToStore;
 use super::scan::{BETWEEN_ROUNDS, Round};
+use super::versions::Kinds;
 use super::{Cta, Entropy, Inspect, Outbox, TERM, send};
 use crate::link::{CpfCommand, CpfReport};
-use crate::region::{Region, Rings};
+use crate::region::{CpfLoads, Region, Rings};
 use crate::replication::{BESIDE_INPUT, CpfId, Lagging, Ledger, TakeoverOutcome, UeLogLimits, Verdict};
 use crate::{CodeVersion, Cpf};
 
@@ -81,6 +82,10 @@ pub(super) struct Cpfs {
     pub(super) restored: BTreeMap<UeId, Box<[u8]>>,
     /// Violations that have been reported: each is reported once per CPF.
     reported: BTreeSet<(CpfId, ProtocolViolation)>,
+    /// UEs and recent work of each CPF.
+    pub(super) loads: CpfLoads,
+    /// UEs that are not for any CPF.
+    pub(super) kinds: Kinds,
 }
 
 /// The UEs with inputs in the log or without an answer.
@@ -249,6 +254,8 @@ impl Cpfs {
             counts: ReplicationCounters::default(),
             restored: BTreeMap::new(),
             reported: BTreeSet::new(),
+            loads: CpfLoads::default(),
+            kinds: Kinds::default(),
         }
     }
 
@@ -290,6 +297,7 @@ impl Cpfs {
                 self.after_loss.recovery.ue_waits(ue, envelope.time);
             }
         }
+        self.move_to_its_kind(envelope.time, ue, out);
         if let Some(envelope) = self.waits(envelope, out) {
             self.hand_over(envelope, out);
         }
@@ -299,7 +307,9 @@ impl Cpfs {
     pub(super) fn hand_over(&mut self, mut envelope: Envelope, out: &mut Outbox) {
         let ue = envelope.ue;
         if !self.ledgers.contains_key(&ue) {
-            let Some(placement) = self.rings.place(self.region(ue), ue) else { return };
+            let kind = self.kind(ue);
+            let Some(placement) = self.rings.place(self.region(ue), ue, kind, &self.loads) else { return };
+            self.loads.moved(None, Some(placement.primary));
             let mut ledger = Ledger::new(placement.primary, placement.backups, self.logs.ue);
             if let Some(state) = self.restored.remove(&ue) {
                 ledger = ledger.restored(RESTORED_CLOCK);
@@ -330,6 +340,8 @@ impl Cpfs {
         });
         debug_assert_eq!(clock, envelope.clock, "the log and the table of UEs count the same inputs");
         out.cpfs.push((by, CpfCommand::RunLogged(input)));
+        self.loads.works(now, by);
+        self.counts_asked(now, ue, clock);
         let mut full = full.map(|lagging| ("log", lagging));
         self.pruned(ue);
         if self.logged.octets > self.logs.octets
@@ -425,6 +437,8 @@ impl Cpfs {
             return Vec::new();
         }
         self.counts.cpfs_lost += 1;
+        self.counts_lost(dead);
+        self.loads.gone(dead);
         self.reported.retain(|(cpf, _)| *cpf != dead);
         self.taken.remove(&dead);
         self.waiting.lost(dead);
@@ -508,6 +522,20 @@ impl Cpfs {
         if !further.is_empty() {
             further.into_iter().for_each(|cpf| ledger.add_backup(cpf));
             serve(ue, ledger, &mut self.waiting, out);
+            self.spare_unlike(ue);
+        }
+    }
+
+    /// A UE that has more backups than it needs loses those that run other code than its primary, as soon as the others have its checkpoint.
+    pub(super) fn spare_unlike(&mut self, ue: UeId) {
+        let Some(ledger) = self.ledgers.get_mut(&ue) else { return };
+        let (primary, _) = ledger.assignment();
+        let on_rings: Vec<CpfId> = ledger.backups().filter(|cpf| self.rings.serves(*cpf)).collect();
+        let is_unlike = |cpf: &CpfId| self.code.get(cpf) != self.code.get(&primary);
+        let unlike: Vec<CpfId> = on_rings.iter().copied().filter(is_unlike).collect();
+        if !unlike.is_empty() && on_rings.len() > self.rings.backups() {
+            ledger.put_last(&unlike);
+            self.unsettled.insert(ue);
         }
     }
 
@@ -515,6 +543,7 @@ impl Cpfs {
     fn remove_cpfs(&mut self, ue: UeId, gone: Vec<CpfId>, out: &mut Outbox) -> bool {
         let Some(ledger) = self.ledgers.get_mut(&ue).filter(|_| !gone.is_empty()) else { return false };
         let mut replay = Vec::new();
+        let (former, _) = ledger.assignment();
         for cpf in gone {
             let runs = self.code.get(&cpf);
             match ledger.failed_among(cpf, |other| self.code.get(&other) == runs) {
@@ -528,6 +557,7 @@ impl Cpfs {
             }
         }
         let (by, _) = ledger.assignment();
+        self.loads.moved(Some(former), Some(by));
         let present: Vec<CpfId> = ledger.backups().collect();
         let region = self.away.get(&ue).unwrap_or_else(|| self.rings.home());
         let further = self.rings.further_backups(region, ue, by, &present);
@@ -536,6 +566,7 @@ impl Cpfs {
         serve(ue, ledger, &mut self.waiting, out);
         // The lost CPF received all of these. Those that it answered are harmless; one of the others may have ended it.
         let unanswered = replay.iter().filter(|(clock, _)| *clock > ledger.released()).count();
+        self.spare_unlike(ue);
         self.counts.tried += unanswered as u64;
         let inputs = replay.into_iter().map(|(_, input)| input);
         let log = self.log_of(ue, by);
@@ -562,7 +593,9 @@ impl Cpfs {
         self.away.remove(&ue);
         self.unsettled.remove(&ue);
         self.restored.remove(&ue);
+        self.kinds.forget(ue);
         if let Some(ledger) = self.ledgers.remove(&ue) {
+            self.loads.moved(Some(ledger.assignment().0), None);
             self.pruned(ue);
             let all = ledger.backups().chain([ledger.assignment().0]);
             out.cpfs.extend(all.map(|cpf| (cpf, CpfCommand::Forget { ue, term: u32::MAX })));
@@ -635,6 +668,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.progress(ue, out);
                 match verdict {
                     Verdict::Release => {
+                        cpfs.counts_answered(now, from, (ue, clock), &batch);
                         out.takeover_times.extend(cpfs.after_loss.recovery.ue_answered(ue, now));
                         if !self.ran(now, (ue, clock), sender, *batch, out)
                             && let Service::Region(cpfs) = &mut self.service
@@ -729,6 +763,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.code.retain(|cpf, _| cpfs.trusted.contains(cpf));
             }
             cpfs.code.extend(rings.members().filter_map(|cpf| Some((cpf, rings.code_of(cpf)?))));
+            let canary = cpfs.rings.canary().map(|canary| canary.code);
             cpfs.rings = rings;
             cpfs.drain_unlisted(now);
             if cpfs.trusted.len() > before && !cpfs.ledgers.is_empty() {
@@ -736,6 +771,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.after_loss.rounds.push_back(None);
                 cpfs.after_loss.next = now + BETWEEN_SLICES;
             }
+            self.canary_changed(canary);
         }
         self.resume_restored(now);
     }
@@ -770,6 +806,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// Discards a UE: its gNBs release it, and it registers again.
     pub(super) fn discard(&mut self, now: Instant, ue: UeId, why: Deregistered, out: &mut Outbox) {
+        if let Service::Region(cpfs) = &mut self.service {
+            cpfs.counts_discarded(ue);
+        }
         for names in self.slots.names(ue) {
             if self.path_switches.is_of(ue, &names) {
                 continue; // its path switch is answered with a failure
@@ -904,7 +943,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub(super) fn can_place(&self, ue: UeId) -> bool {
         match &self.service {
             Service::Here(_) => true,
-            Service::Region(cpfs) => cpfs.rings.place(cpfs.rings.home(), ue).is_some(),
+            Service::Region(cpfs) => {
+                let (home, kind) = (cpfs.rings.home(), cpfs.kind(ue));
+                cpfs.rings.place(home, ue, kind, &cpfs.loads).is_some()
+            }
         }
     }
 

@@ -92,17 +92,19 @@ impl Cpfs {
 
     /// Removes a draining CPF from a UE, now or when that is possible. Returns whether the CPF still is its primary or backup.
     fn remove_draining(&mut self, now: Instant, ue: UeId, cpf: CpfId, out: &mut Outbox) -> bool {
+        let kind = self.kind(ue);
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         let (primary, _) = ledger.assignment();
         let runs_its_log = self.code.get(&primary) == self.code.get(&cpf);
         let present: Vec<CpfId> = ledger.backups().collect();
         if primary == cpf {
-            let stays = |c: &CpfId| self.rings.members().any(|m| m == *c);
+            let region = self.away.get(&ue).unwrap_or_else(|| self.rings.home());
+            let stays = |c: &CpfId| self.rings.serves(*c) && self.rings.fits_best(region, *c, kind);
             let to = present
                 .into_iter()
                 .filter(stays)
                 .min_by_key(|c| !ledger.holds(*c)) // a backup with the checkpoint takes over at once
-                .or_else(|| self.rings.place(self.region(ue), ue).map(|p| p.primary));
+                .or_else(|| self.rings.place(region, ue, kind, &self.loads).map(|p| p.primary));
             if let Some(to) = to {
                 self.begin_to_move(now, ue, to, out);
             }

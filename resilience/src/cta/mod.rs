@@ -17,6 +17,7 @@ mod scan;
 mod slots;
 mod snapshot;
 mod upfs;
+mod versions;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -57,6 +58,7 @@ pub use restart::{RestoreError, Restored, StoredAmf, StoredUe, StoredUes, ToStor
 use slots::Slots;
 pub(crate) use snapshot::{State, StateOf};
 use upfs::Upfs;
+pub use versions::{AnswerTimes, VersionFigures};
 
 /// The source of the inputs' entropy: the system's generator in the program, a seed in simulation.
 pub trait Entropy {
@@ -696,9 +698,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
                 Effect::Udm(request) => {
                     let (directory, subscribers) = (&mut self.directory, &mut self.subscribers);
+                    let registers = if let Request::Register(supi) = &request { Some(*supi) } else { None };
                     let Some(outcome) = self.outside.udm(now, ue, request, directory, subscribers) else {
                         continue;
                     };
+                    self.subscriber_known(ue, registers, &outcome.answer);
                     self.inbox.push_back((ue, Payload::Udm { to, answer: outcome.answer }));
                     if let Some(former) = outcome.superseded {
                         self.inbox.push_back((former, Payload::Command(Command::Superseded)));

@@ -3,7 +3,8 @@
 //!
 //! A UE comes to another region with HANDOVER REQUIRED that names a gNB there, with a PATH SWITCH REQUEST of one, or from CM-IDLE with its
 //! first message there. A handover is run by the current primary, so the UE moves before; from CM-IDLE it moves when no procedure runs. A
-//! handover that fails moves it back in the same way. Within a region no UE moves.
+//! handover that fails moves it back in the same way. Within a region a UE moves only where CPFs are of several kinds
+//! ([`versions`](super::versions)).
 
 use std::time::Duration;
 
@@ -67,12 +68,14 @@ impl Cpfs {
             false => {}
         }
         let Some(ledger) = self.ledgers.get(&ue) else { return };
+        let kind = self.kind(ue);
         let is_there = |cpf: &CpfId| self.trusted.contains(cpf) && self.rings.region_of(*cpf) == Some(region);
         if is_there(&ledger.assignment().0) {
             return;
         }
-        let backs = ledger.backups().filter(is_there).max_by_key(|cpf| ledger.holds(*cpf));
-        let to = backs.or_else(|| self.rings.own(region, ue).filter(is_there));
+        let fits = |cpf: &CpfId| is_there(cpf) && self.rings.fits_best(region, *cpf, kind);
+        let backs = ledger.backups().filter(fits).max_by_key(|cpf| ledger.holds(*cpf));
+        let to = backs.or_else(|| self.rings.own(region, ue, kind, &self.loads).filter(is_there));
         if let Some(to) = to {
             self.begin_to_move(now, ue, to, out);
         }
@@ -147,6 +150,7 @@ impl Cpfs {
         if !ledger.move_to(to, keep) {
             return false;
         }
+        self.loads.moved(Some(former), Some(to));
         if !self.alike(former, to) {
             self.restart_log(ue, out);
         }
@@ -155,6 +159,7 @@ impl Cpfs {
             out.cpfs.push((former, CpfCommand::Forget { ue, term: ledger.assignment().1 }));
         }
         serve(ue, ledger, &mut self.waiting, out);
+        self.spare_unlike(ue);
         self.counts.moved += 1;
         if !self.rings.areas().is_empty() {
             self.settle(ue, out);
@@ -204,6 +209,9 @@ impl Cpfs {
             self.moves.begun.pop_front();
             if self.moves.ues.get(&ue).is_some_and(|m| m.since == since) {
                 self.counts.moves_given_up += 1;
+                if self.rings.has_kinds() {
+                    self.kinds.gives_up(now, ue);
+                }
                 self.stop_moving(ue, out);
             }
         }

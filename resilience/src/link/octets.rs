@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Checkpoint, Delta, Envelope, FlatError, UeId, UeSummary};
-use whimbrel_ids::Supi;
+use whimbrel_ids::{SNssai, Supi};
 
 use super::{CpfCommand, CpfReport, PeerMessage, State};
 use crate::region::Region;
@@ -84,6 +84,8 @@ pub enum ToCta {
         region: Region,
         /// Where other CPFs, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
         address: SocketAddr,
+        /// The slice whose UEs it serves, if it serves one alone.
+        slice: Option<SNssai>,
     },
     /// It belongs to the former primary: the first message to the CTA replica.
     Resume {
@@ -161,7 +163,7 @@ pub(super) enum CommandHead {
 /// What stands in front of a message to a CTA.
 #[derive(Serialize, Deserialize)]
 pub(super) enum ReportHead {
-    Join { region: String, address: SocketAddr },
+    Join { region: String, address: SocketAddr, slice: Option<SNssai> },
     Resume { life: u64, id: CpfId, has: u64 },
     Taken(u64),
     Listed(CpfId),
@@ -297,8 +299,9 @@ impl ToCta {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
         match self {
-            Self::Join { region, address } => {
-                write(&ReportHead::Join { region: region.to_string(), address: *address }, &[], to);
+            Self::Join { region, address, slice } => {
+                let region = region.to_string();
+                write(&ReportHead::Join { region, address: *address, slice: *slice }, &[], to);
             }
             Self::Resume { life, id, has } => {
                 write(&ReportHead::Resume { life: *life, id: *id, has: *has }, &[], to);
@@ -342,8 +345,8 @@ impl ToCta {
                 return Ok(Self::Report(CpfReport::Stored { term, state: rest.into() }));
             }
             ReportHead::AllStored => Self::Report(CpfReport::AllStored),
-            ReportHead::Join { region, address } => {
-                Self::Join { region: region.parse().map_err(|_| LinkError::Malformed)?, address }
+            ReportHead::Join { region, address, slice } => {
+                Self::Join { region: region.parse().map_err(|_| LinkError::Malformed)?, address, slice }
             }
             ReportHead::Resume { life, id, has } => Self::Resume { life, id, has },
             ReportHead::Taken(messages) => Self::Taken(messages),
@@ -478,7 +481,11 @@ mod tests {
         let batch = Box::new(Batch { terms: (1, 2), idle: true, ..Batch::default() });
         let ran = CpfReport::Ran { ue: UE, term: 1, clock: 9, from: Some(AssociationId(4)), batch };
         for message in [
-            ToCta::Join { region: "north/harbour".parse().unwrap(), address: ([192, 0, 2, 7], 7380).into() },
+            ToCta::Join {
+                region: "north/harbour".parse().unwrap(),
+                address: ([192, 0, 2, 7], 7380).into(),
+                slice: Some(SNssai::new(1, Some(7))),
+            },
             ToCta::Resume { life: 1 << 60, id: CpfId(9), has: 300 },
             ToCta::Taken(1 << 40),
             ToCta::Listed(CpfId(20318)),

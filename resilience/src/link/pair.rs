@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+use whimbrel_ids::SNssai;
 
 use super::octets::{read, whole, write};
 use super::{HeartbeatKey, LinkError};
@@ -37,6 +38,8 @@ pub struct CpfEntry {
     pub draining: bool,
     /// Its number at etcd, once it was seen listed there.
     pub listed: Option<CpfId>,
+    /// The slice whose UEs it serves, if it serves one alone.
+    pub slice: Option<SNssai>,
 }
 
 /// From the primary CTA to its replica.
@@ -183,6 +186,7 @@ mod tests {
             region: "home/site".into(),
             draining: true,
             listed: Some(CpfId(9)),
+            slice: Some(SNssai::sst(2)),
         };
         CpfTable { life: u64::MAX, newest: 9, members: vec![member] }
     }

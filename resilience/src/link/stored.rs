@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use whimbrel_control::{AssociationId, Checkpoint, UeId, UeSummary};
+use whimbrel_ids::SNssai;
 
 use super::hello::LINK_VERSION;
 use super::octets::{CommandHead, PeerHead, ReportHead};
@@ -64,7 +65,11 @@ fn to_cta() -> Vec<ReportHead> {
     ues.sort_by_key(|p| std::cmp::Reverse((p.sessions.len(), p.connection.is_some(), p.seen.is_some())));
     ues.truncate(2);
     vec![
-        ReportHead::Join { region: "north/harbour".into(), address: at(7) },
+        ReportHead::Join {
+            region: "north/harbour".into(),
+            address: at(7),
+            slice: Some(SNssai::new(1, Some(7))),
+        },
         ReportHead::Resume { life: 1 << 60, id: CpfId(9), has: 300 },
         ReportHead::Taken(1 << 40),
         ReportHead::Listed(CpfId(20318)),
@@ -95,6 +100,7 @@ fn to_cta_replica() -> Vec<CtaReplicaHead> {
         code: CodeVersion(7),
         draining: true,
         listed: Some(CpfId(9)),
+        slice: None,
     };
     vec![
         CtaReplicaHead::Begin {

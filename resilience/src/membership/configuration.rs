@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Deserialize;
-use whimbrel_ids::Tac;
+use whimbrel_ids::{Supi, Tac};
 
 use super::MemberId;
+use crate::CodeVersion;
 use crate::detector::Timing;
-use crate::region::{Areas, Region, Regions};
+use crate::region::{Areas, Canary, CanaryUes, LISTED_MAX, Region, Regions};
 use crate::replication::CpfId;
 
 /// The operator's configuration of the whole cluster. Its values override those of each CTA's file.
@@ -24,6 +25,8 @@ pub struct Configuration {
     pub heartbeat: Option<Timing>,
     /// CPFs, by their numbers at etcd, whose UEs others are to take though they run.
     pub draining: BTreeSet<CpfId>,
+    /// A code version that serves some UEs beside the version in force.
+    pub canary: Option<Canary>,
 }
 
 /// Its JSON form.
@@ -36,6 +39,15 @@ struct Written {
     heartbeat: Option<WrittenHeartbeat>,
     #[serde(default)]
     draining: Vec<String>,
+    canary: Option<WrittenCanary>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenCanary {
+    code: String,
+    percent: Option<u8>,
+    ues: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -61,7 +73,7 @@ impl Configuration {
 
     /// Reads the JSON of an operator. Errors: one sentence, with the key that is wrong and what to write.
     pub fn read(octets: &[u8]) -> Result<Self, String> {
-        let Written { regions, areas, replicas, heartbeat, draining } =
+        let Written { regions, areas, replicas, heartbeat, draining, canary } =
             serde_json::from_slice(octets).map_err(|e| e.to_string())?;
         Ok(Self {
             regions: regions.map(|all| read_regions(&all)).transpose()?,
@@ -69,6 +81,7 @@ impl Configuration {
             backups: replicas.map(read_replicas).transpose()?,
             heartbeat: heartbeat.map(read_heartbeat).transpose()?,
             draining: draining.iter().map(|name| read_cpf(name)).collect::<Result<_, _>>()?,
+            canary: canary.map(read_canary).transpose()?,
         })
     }
 }
@@ -116,6 +129,31 @@ fn read_heartbeat(written: WrittenHeartbeat) -> Result<Timing, String> {
         .map_err(|_| "`heartbeat`: write an `interval_ms` of 20 to 1000 and `misses` of 2 to 16".into())
 }
 
+fn read_canary(written: WrittenCanary) -> Result<Canary, String> {
+    let code = u32::from_str_radix(&written.code, 16).map_err(|_| {
+        format!("`canary`: `{}` is no code version: write what `whimbrel --version` prints", written.code)
+    })?;
+    let ues = match (written.percent, written.ues) {
+        (Some(percent @ 0..=100), None) => CanaryUes::Percent(percent),
+        (Some(percent), None) => return Err(format!("`canary`: {percent} percent: write 0 to 100")),
+        (None, Some(ues)) if ues.len() <= LISTED_MAX => {
+            let read = |text: &String| {
+                text.parse::<Supi>()
+                    .map_err(|_| format!("`canary`: `{text}` is no SUPI: write imsi- and its digits"))
+            };
+            CanaryUes::Listed(ues.iter().map(read).collect::<Result<_, _>>()?)
+        }
+        (None, Some(ues)) => {
+            return Err(format!(
+                "`canary`: {} UEs are listed: list {LISTED_MAX} at most, or write `percent`",
+                ues.len()
+            ));
+        }
+        _ => return Err("`canary`: write either `percent` or `ues`".into()),
+    };
+    Ok(Canary { code: CodeVersion(code), ues })
+}
+
 fn read_cpf(name: &str) -> Result<CpfId, String> {
     match name.parse() {
         Ok(MemberId::Cpf(cpf)) => Ok(cpf),
@@ -145,6 +183,19 @@ mod tests {
     }
 
     #[test]
+    fn a_canary_is_a_code_version_with_a_share_or_a_list_of_ues() {
+        let read = |octets: &[u8]| Configuration::read(octets).map(|c| c.canary.map(|c| (c.code.0, c.ues)));
+        let share = read(br#"{"canary":{"code":"0000001f","percent":10}}"#);
+        assert_eq!(share, Ok(Some((0x1f, CanaryUes::Percent(10)))));
+        let supi: Supi = "imsi-999700000000001".parse().unwrap();
+        let listed = read(br#"{"canary":{"code":"1f","ues":["imsi-999700000000001"]}}"#);
+        assert_eq!(listed, Ok(Some((0x1f, CanaryUes::Listed([supi].into())))));
+        let many = vec!["imsi-999700000000001"; LISTED_MAX + 1];
+        let many = format!(r#"{{"canary":{{"code":"1f","ues":{many:?}}}}}"#);
+        assert!(read(many.as_bytes()).unwrap_err().contains("501 UEs are listed"));
+    }
+
+    #[test]
     fn each_error_names_its_key_and_what_to_write() {
         for (written, message) in [
             (
@@ -171,6 +222,10 @@ mod tests {
             ),
             (r#"{"heartbeat":{"interval_ms":50}}"#, "missing field `misses`"),
             (r#"{"draining":["cta-1"]}"#, "`draining`: `cta-1` names no CPF"),
+            (r#"{"canary":{"code":"x","percent":1}}"#, "`canary`: `x` is no code version"),
+            (r#"{"canary":{"code":"0a","percent":101}}"#, "`canary`: 101 percent: write 0 to 100"),
+            (r#"{"canary":{"code":"0a"}}"#, "`canary`: write either `percent` or `ues`"),
+            (r#"{"canary":{"code":"0a","ues":["7"]}}"#, "`canary`: `7` is no SUPI"),
             (r#"{"replica":1}"#, "unknown field `replica`, expected one of `regions`, `areas`, `replicas`"),
             (r#"{"replicas":1"#, "EOF while parsing an object"),
         ] {

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use whimbrel_ids::SNssai;
+
 use super::{Configuration, MemberId, View};
 use crate::CodeVersion;
 use crate::region::{CpfState, Region, RegionError, Regions};
@@ -17,6 +19,8 @@ pub struct ConnectedCpf<'a> {
     pub region: &'a Region,
     /// The code that it runs.
     pub code: CodeVersion,
+    /// The slice whose UEs it serves, if it serves one alone.
+    pub slice: Option<SNssai>,
     /// It drains.
     pub leaves: bool,
     /// Its number at etcd, once it was seen listed there.
@@ -67,7 +71,8 @@ impl CpfRoster {
     ///
     /// Where the CPFs of a region run different code, its rings hold those of the version that most of them run, and among equals that of
     /// the first CPF: a log is replayed only by the version that ran it, so a successor has to run the same. CPFs of other versions wait,
-    /// or drain if they have UEs.
+    /// or drain if they have UEs. CPFs of the canary's version are on the rings beside them, and do not count; with a share of
+    /// no UE they drain.
     ///
     /// A CPF that is listed no longer may live and not reach etcd. It is off the rings as long as others of its region are on them: if none
     /// would be left, etcd itself is out of reach, and its list is ignored. Errors: those of [`Regions::new`].
@@ -83,7 +88,10 @@ impl CpfRoster {
             present.iter().filter(|p| !drains(p) && !unheard(p)).map(|p| p.region).collect();
         let serves = |p: &ConnectedCpf<'_>| !drains(p) && (!unheard(p) || !certain.contains(p.region));
         let mut in_force: BTreeMap<&Region, BTreeMap<CodeVersion, (usize, Reverse<CpfId>)>> = BTreeMap::new();
-        for p in present.iter().filter(|p| serves(p)) {
+        let canary = self.configuration.as_ref().and_then(|c| c.canary.as_ref());
+        let serves_beside = canary.filter(|canary| !canary.ends()).map(|canary| canary.code);
+        let canary = canary.map(|canary| canary.code);
+        for p in present.iter().filter(|p| serves(p) && canary != Some(p.code)) {
             let (count, first) =
                 in_force.entry(p.region).or_default().entry(p.code).or_insert((0, Reverse(p.id)));
             (*count, *first) = (*count + 1, (*first).max(Reverse(p.id)));
@@ -93,7 +101,8 @@ impl CpfRoster {
             let code = versions.max_by_key(|(_, most)| **most).map(|(code, _)| *code);
             if map.join(p.id, p.region).is_ok() {
                 map.runs(p.id, p.code);
-                if !serves(p) || code != Some(p.code) {
+                map.serves_slice(p.id, p.slice);
+                if !serves(p) || ![code, serves_beside].contains(&Some(p.code)) {
                     map.set_state(p.id, CpfState::Draining);
                 }
             }
@@ -105,6 +114,7 @@ impl CpfRoster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::region::{Canary, CanaryUes};
 
     const HERE: &str = "north/harbour";
     const NEXT: &str = "north/town";
@@ -124,6 +134,7 @@ mod tests {
                 id: CpfId(id),
                 region,
                 code: CodeVersion(1),
+                slice: None,
                 leaves: *leaves,
                 listed: listed.map(CpfId),
             })
@@ -173,6 +184,7 @@ mod tests {
                 id,
                 region: &regions[*at],
                 code: *code,
+                slice: None,
                 leaves: *leaves,
                 listed: None,
             });
@@ -196,11 +208,44 @@ mod tests {
     }
 
     #[test]
+    fn cpfs_of_the_canarys_version_are_on_the_rings_beside_those_of_the_version_in_force() {
+        let (old, new, third) = (CodeVersion(9), CodeVersion(4), CodeVersion(7));
+        let here: Region = HERE.parse().unwrap();
+        let on_rings = |canary: Option<(CodeVersion, u8)>, codes: &[CodeVersion]| -> Vec<u16> {
+            let present = (1..).map(CpfId).zip(codes).map(|(id, code)| ConnectedCpf {
+                id,
+                region: &here,
+                code: *code,
+                slice: None,
+                leaves: false,
+                listed: None,
+            });
+            let canary = canary.map(|(code, percent)| Canary { code, ues: CanaryUes::Percent(percent) });
+            let configuration = Configuration { canary, ..Configuration::default() };
+            let roll = CpfRoster::default().under(Some(configuration));
+            let map = roll.map([here.clone()], &present.collect::<Vec<_>>()).unwrap();
+            map.rings(&here, 1).unwrap().members().map(|cpf| cpf.0).collect()
+        };
+        assert_eq!(on_rings(None, &[old, old, new]), [1, 2]);
+        let tenth = Some((new, 10));
+        assert_eq!(on_rings(tenth, &[old, old, new, third]), [1, 2, 3]);
+        assert_eq!(on_rings(tenth, &[old, new, new, new]), [1, 2, 3, 4], "they are no majority");
+        assert_eq!(on_rings(tenth, &[new, new]), [1, 2], "no other CPF is left");
+        assert_eq!(on_rings(Some((new, 0)), &[new, new, old]), [3], "it is rolled back");
+    }
+
+    #[test]
     fn a_cpf_of_an_unknown_region_is_on_no_ring() {
         let region: Region = "elsewhere/site".parse().unwrap();
         let here: Region = HERE.parse().unwrap();
-        let stray =
-            ConnectedCpf { id: CpfId(1), region: &region, code: CodeVersion(1), leaves: false, listed: None };
+        let stray = ConnectedCpf {
+            id: CpfId(1),
+            region: &region,
+            code: CodeVersion(1),
+            slice: None,
+            leaves: false,
+            listed: None,
+        };
         let map = CpfRoster::default().map([here.clone()], &[stray]).unwrap();
         assert_eq!(map.rings(&here, 1).unwrap().members().count(), 0);
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Areas, Geohash, Region, Rings};
+use whimbrel_ids::SNssai;
+
+use super::{Areas, Geohash, Member, Region, Rings};
 use crate::CodeVersion;
 use crate::replication::CpfId;
 
@@ -61,6 +63,8 @@ pub struct Regions {
     cpfs: BTreeMap<CpfId, (Region, CpfState)>,
     /// Those that run other code than this program.
     other_code: BTreeMap<CpfId, CodeVersion>,
+    /// Those that serve one slice alone.
+    slices: BTreeMap<CpfId, SNssai>,
 }
 
 impl Regions {
@@ -100,6 +104,14 @@ impl Regions {
         }
     }
 
+    /// Sets the slice whose UEs a CPF serves; none by default.
+    pub fn serves_slice(&mut self, cpf: CpfId, slice: Option<SNssai>) {
+        match slice {
+            Some(slice) => drop(self.slices.insert(cpf, slice)),
+            None => drop(self.slices.remove(&cpf)),
+        }
+    }
+
     /// It takes UEs from now on, or does not. Whether it is in the cluster.
     pub fn set_state(&mut self, cpf: CpfId, state: CpfState) -> bool {
         self.cpfs.get_mut(&cpf).map(|(_, s)| *s = state).is_some()
@@ -108,6 +120,7 @@ impl Regions {
     /// It is gone, in order or not. Whether it was in the cluster.
     pub fn leave(&mut self, cpf: CpfId) -> bool {
         self.other_code.remove(&cpf);
+        self.slices.remove(&cpf);
         self.cpfs.remove(&cpf).is_some()
     }
 
@@ -133,8 +146,11 @@ impl Regions {
         areas.regions().chain([home]).try_for_each(|region| self.known(region))?;
         let serving = self.cpfs.iter().filter(|(_, (_, state))| *state == CpfState::Serving);
         let code = |cpf| self.other_code.get(cpf).copied().unwrap_or_else(CodeVersion::own);
-        let on_rings = serving.map(|(cpf, (region, _))| (*cpf, (region.clone(), code(cpf)))).collect();
-        Ok(Rings::new(home.clone(), areas, on_rings, backups))
+        let on_rings = serving.map(|(cpf, (region, _))| {
+            let slice = self.slices.get(cpf).copied();
+            (*cpf, Member { region: region.clone(), code: code(cpf), slice })
+        });
+        Ok(Rings::new(home.clone(), areas, on_rings.collect(), backups))
     }
 
     fn known(&self, region: &Region) -> Result<(), RegionError> {

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::UeId;
+use whimbrel_ids::SNssai;
 
-use super::{Areas, Region, Ring};
+use super::{Areas, Canary, CpfLoads, Region, Ring, UeKind};
 use crate::CodeVersion;
 use crate::replication::CpfId;
 
@@ -43,10 +44,25 @@ pub struct Rings {
     areas: Areas,
     /// Of the home region, and of those that gNBs are in.
     levels: BTreeMap<Region, Levels>,
-    /// All on the rings: where they are, and what code they run.
-    members: BTreeMap<CpfId, (Region, CodeVersion)>,
+    /// All on the rings.
+    members: BTreeMap<CpfId, Member>,
     everywhere: Ring,
     backups: usize,
+    /// CPFs of another code version that are on the rings too, for some UEs.
+    canary: Option<Box<Canary>>,
+    /// Slices whose UEs have CPFs of their own, in order of preference.
+    slices: Vec<SNssai>,
+}
+
+/// A CPF on the rings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Where it is.
+    pub region: Region,
+    /// The code that it runs.
+    pub code: CodeVersion,
+    /// The slice whose UEs it serves; `None`: it serves those of no such slice.
+    pub slice: Option<SNssai>,
 }
 
 /// The rings of one region.
@@ -63,19 +79,21 @@ struct Levels {
 struct CpfTable {
     home: Region,
     areas: Areas,
-    members: BTreeMap<CpfId, (Region, CodeVersion)>,
+    members: BTreeMap<CpfId, Member>,
     backups: usize,
+    canary: Option<Canary>,
+    slices: Vec<SNssai>,
 }
 
 impl From<Rings> for CpfTable {
-    fn from(Rings { home, areas, members, backups, .. }: Rings) -> Self {
-        Self { home, areas, members, backups }
+    fn from(Rings { home, areas, members, backups, canary, slices, .. }: Rings) -> Self {
+        Self { home, areas, members, backups, canary: canary.map(|canary| *canary), slices }
     }
 }
 
 impl From<CpfTable> for Rings {
-    fn from(CpfTable { home, areas, members, backups }: CpfTable) -> Self {
-        Self::new(home, areas, members, backups)
+    fn from(CpfTable { home, areas, members, backups, canary, slices }: CpfTable) -> Self {
+        Self::new(home, areas, members, backups).with_canary(canary).with_slices(slices)
     }
 }
 
@@ -85,8 +103,8 @@ fn takes(region: &Region, other: &Region) -> bool {
 }
 
 impl Levels {
-    fn new(region: &Region, members: &BTreeMap<CpfId, (Region, CodeVersion)>) -> Self {
-        let regions = || members.iter().map(|(cpf, (region, _))| (cpf, region));
+    fn new(region: &Region, members: &BTreeMap<CpfId, Member>) -> Self {
+        let regions = || members.iter().map(|(cpf, member)| (cpf, &member.region));
         let within = || regions().filter(|(_, other)| takes(region, other));
         let ring = |own: bool| {
             let of_ring = within().filter(move |(_, other)| (*other == region) == own);
@@ -103,14 +121,39 @@ impl Rings {
     pub(super) fn new(
         home: Region,
         areas: Areas,
-        mut members: BTreeMap<CpfId, (Region, CodeVersion)>,
+        mut members: BTreeMap<CpfId, Member>,
         backups: usize,
     ) -> Self {
         let own: BTreeSet<&Region> = areas.regions().chain([&home]).collect();
-        members.retain(|_, (at, _)| own.iter().any(|region| takes(region, at)));
+        members.retain(|_, member| own.iter().any(|region| takes(region, &member.region)));
         let levels = own.iter().map(|region| ((*region).clone(), Levels::new(region, &members))).collect();
         let everywhere = Ring::new(members.keys().copied());
-        Self { home, areas, levels, members, everywhere, backups }
+        Self { home, areas, levels, members, everywhere, backups, canary: None, slices: Vec::new() }
+    }
+
+    /// The same with a canary.
+    pub fn with_canary(self, canary: Option<Canary>) -> Self {
+        Self { canary: canary.map(Box::new), ..self }
+    }
+
+    /// The same with slices whose UEs have CPFs of their own, in order of preference.
+    pub fn with_slices(self, slices: Vec<SNssai>) -> Self {
+        Self { slices, ..self }
+    }
+
+    /// The canary.
+    pub fn canary(&self) -> Option<&Canary> {
+        self.canary.as_deref()
+    }
+
+    /// The slices whose UEs have CPFs of their own.
+    pub fn slices(&self) -> &[SNssai] {
+        &self.slices
+    }
+
+    /// Whether CPFs are of several kinds, so that a UE may have to move to another one.
+    pub fn has_kinds(&self) -> bool {
+        self.canary.is_some() || !self.slices.is_empty()
     }
 
     /// The region of gNBs without a configured one.
@@ -129,25 +172,70 @@ impl Rings {
     }
 
     /// The primary and the backups of a UE that begins in a region. `None`: no CPF takes UEs.
-    pub fn place(&self, region: &Region, ue: UeId) -> Option<Placement> {
+    pub fn place(&self, region: &Region, ue: UeId, kind: UeKind, loads: &CpfLoads) -> Option<Placement> {
         let levels = self.levels(region);
-        let near = levels.level1.first(ue).or_else(|| levels.level2.first(ue));
-        let primary = near.or_else(|| self.everywhere.first(ue))?;
+        let near = self.choose(&levels.level1, ue, kind, loads);
+        let near = near.or_else(|| self.choose(&levels.level2, ue, kind, loads));
+        let primary = near.or_else(|| self.choose(&self.everywhere, ue, kind, loads))?;
         let backups = self.further_backups(region, ue, primary, &[]);
-        let missing = self.backups - backups.len();
+        let missing = self.backups.saturating_sub(backups.len());
         Some(Placement { primary, backups, missing })
+    }
+
+    /// The first CPF of a ring that fits the UE best and has room.
+    fn choose(&self, ring: &Ring, ue: UeId, kind: UeKind, loads: &CpfLoads) -> Option<CpfId> {
+        let best = ring.members().iter().map(|cpf| self.fit(*cpf, kind)).max()?;
+        let in_order: Vec<CpfId> = ring.walk(ue).filter(|cpf| self.fit(*cpf, kind) == best).collect();
+        loads.first_with_room(&in_order)
+    }
+
+    /// How well a CPF fits a UE of this kind: the code first, since a canary's UEs are few and chosen.
+    fn fit(&self, cpf: CpfId, kind: UeKind) -> (bool, bool) {
+        let Some(member) = self.members.get(&cpf) else { return (false, false) };
+        let is_canary = self.canary.as_ref().is_some_and(|canary| canary.code == member.code);
+        (is_canary == kind.canary, member.slice == kind.slice)
+    }
+
+    /// A CPF of the UE's region that fits the UE better than its primary, to which it is to move; `backups` go first.
+    pub fn better(
+        &self,
+        region: &Region,
+        ue: UeId,
+        kind: UeKind,
+        primary: CpfId,
+        backups: impl Iterator<Item = CpfId>,
+        loads: &CpfLoads,
+    ) -> Option<CpfId> {
+        let present = self.fit(primary, kind);
+        if present == (true, true) {
+            return None;
+        }
+        let ring = &self.levels(region).level1;
+        let best =
+            ring.members().iter().map(|cpf| self.fit(*cpf, kind)).max().filter(|best| *best > present)?;
+        let mut backups = backups.filter(|cpf| self.fit(*cpf, kind) == best && ring.members().contains(cpf));
+        backups.next().or_else(|| self.choose(ring, ue, kind, loads))
+    }
+
+    /// Whether no CPF of the UE's region fits it better than this one.
+    pub fn fits_best(&self, region: &Region, cpf: CpfId, kind: UeKind) -> bool {
+        let ring = &self.levels(region).level1;
+        ring.members().iter().all(|other| self.fit(*other, kind) <= self.fit(cpf, kind))
     }
 
     /// Backups that a UE lacks in the region with the fewest CPFs.
     pub fn missing(&self) -> usize {
         let any = UeId { slot: 0, generation: 0 };
-        let of = |region: &Region| self.place(region, any).map_or(self.backups, |placed| placed.missing);
+        let of = |region: &Region| {
+            let placed = self.place(region, any, UeKind::default(), &CpfLoads::default());
+            placed.map_or(self.backups, |placed| placed.missing)
+        };
         self.levels.keys().map(of).max().unwrap_or(self.backups)
     }
 
     /// The primary for a UE that comes to a region: one of the region's CPFs, or none.
-    pub fn own(&self, region: &Region, ue: UeId) -> Option<CpfId> {
-        self.levels.get(region)?.level1.first(ue)
+    pub fn own(&self, region: &Region, ue: UeId, kind: UeKind, loads: &CpfLoads) -> Option<CpfId> {
+        self.choose(&self.levels.get(region)?.level1, ue, kind, loads)
     }
 
     /// The region whose CPFs back a UE: its own, or, where its primary is of none that takes that one's UEs, the primary's.
@@ -183,13 +271,25 @@ impl Rings {
         let mut backups: Vec<CpfId> =
             present.iter().copied().filter(|c| *c != primary && self.backs(region, *c)).collect();
         let kept = backups.len();
-        let code = self.code_of(primary);
-        for alike in [true, false] {
-            if backups.len() >= self.backups {
+        let likeness = |c: CpfId| {
+            let (of, own) = (self.members.get(&c), self.members.get(&primary));
+            (of.map(|m| m.code) == own.map(|m| m.code), of.map(|m| m.slice) == own.map(|m| m.slice))
+        };
+        // Present backups that run other code do not count where there are enough of the same.
+        let alike = |c: &CpfId| likeness(*c).0;
+        let mut counted: Vec<CpfId> = backups.iter().copied().filter(alike).collect();
+        let mut unlike: Vec<CpfId> = backups.iter().copied().filter(|c| !alike(c)).collect();
+        for wanted in [(true, true), (true, false), (false, true), (false, false)] {
+            if !wanted.0 {
+                counted.append(&mut unlike);
+            }
+            if counted.len() >= self.backups {
                 break;
             }
-            let may = |c: CpfId| c != primary && !late.contains(&c) && (self.code_of(c) == code) == alike;
-            self.fill(region, ue, primary, may, &mut backups);
+            let may = |c: CpfId| c != primary && !late.contains(&c) && likeness(c) == wanted;
+            let before = counted.len();
+            self.fill(region, ue, primary, may, &mut counted);
+            backups.extend(counted[before..].iter().copied().filter(|c| !present.contains(c)));
         }
         backups.split_off(kept)
     }
@@ -212,7 +312,7 @@ impl Rings {
             if backups.len() >= self.backups || met.len() == *regions {
                 break; // past the last region the rest of the ring need not be looked at
             }
-            let region = &self.members[&cpf].0;
+            let region = &self.members[&cpf].region;
             met.insert(region);
             if used.insert(region) {
                 backups.push(cpf);
@@ -250,12 +350,12 @@ impl Rings {
 
     /// The region of a CPF that takes UEs.
     pub fn region_of(&self, cpf: CpfId) -> Option<&Region> {
-        self.members.get(&cpf).map(|(region, _)| region)
+        self.members.get(&cpf).map(|member| &member.region)
     }
 
     /// The code version of a CPF that takes UEs.
     pub fn code_of(&self, cpf: CpfId) -> Option<CodeVersion> {
-        self.members.get(&cpf).map(|(_, code)| *code)
+        self.members.get(&cpf).map(|member| member.code)
     }
 
     /// Whether it takes UEs of this region.
@@ -267,7 +367,7 @@ impl Rings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::region::{CpfState, Regions};
+    use crate::region::{CanaryUes, CpfState, Regions};
     use proptest::prelude::*;
 
     const HERE: &str = "1223";
@@ -295,6 +395,10 @@ mod tests {
         map.rings(&region(HERE), backups).unwrap()
     }
 
+    fn place(rings: &Rings, at: &Region, ue: UeId) -> Option<Placement> {
+        rings.place(at, ue, UeKind::default(), &CpfLoads::default())
+    }
+
     fn all(placement: Option<Placement>) -> BTreeSet<CpfId> {
         placement.map(|p| p.backups.into_iter().chain([p.primary]).collect()).unwrap_or_default()
     }
@@ -304,7 +408,7 @@ mod tests {
         let map = map(&[0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
         let rings = rings(&map, 2);
         for slot in 0..200 {
-            let placed = rings.place(&region(HERE), ue(slot)).unwrap();
+            let placed = place(&rings, &region(HERE), ue(slot)).unwrap();
             assert!(placed.primary.0 < 3);
             assert!(placed.backups.iter().all(|c| (3..9).contains(&c.0)), "{placed:?}");
             assert_ne!(map.region_of(placed.backups[0]), map.region_of(placed.backups[1]));
@@ -317,7 +421,7 @@ mod tests {
     fn a_late_backup_is_not_chosen_again() {
         let rings = rings(&map(&[0, 1, 1, 2, 2]), 1);
         for slot in 0..200 {
-            let placed = rings.place(&region(HERE), ue(slot)).unwrap();
+            let placed = place(&rings, &region(HERE), ue(slot)).unwrap();
             let other = rings.in_place_of(&placed.backups, &region(HERE), ue(slot), placed.primary, &[]);
             assert!(other.len() == 1 && other != placed.backups);
         }
@@ -332,7 +436,7 @@ mod tests {
         }
         let rings = rings(&map, 2);
         for slot in 0..200 {
-            let placed = rings.place(&region(HERE), ue(slot)).unwrap();
+            let placed = place(&rings, &region(HERE), ue(slot)).unwrap();
             let code = |c: &CpfId| rings.code_of(*c);
             assert!(placed.backups.iter().all(|c| code(c) == code(&placed.primary)), "{placed:?}");
             let present = [placed.backups[0]];
@@ -341,7 +445,7 @@ mod tests {
         map.runs(CpfId(5), CodeVersion::own());
         map.runs(CpfId(1), CodeVersion::own());
         let rings = map.rings(&region("1220"), 2).unwrap();
-        let placed = rings.place(&region("1220"), ue(1)).unwrap();
+        let placed = place(&rings, &region("1220"), ue(1)).unwrap();
         assert_eq!(
             (placed.backups.len(), placed.missing),
             (2, 0),
@@ -384,7 +488,7 @@ mod tests {
         map.set_state(CpfId(2), CpfState::Draining);
         let rings = rings(&map, 1);
         for slot in 0..200 {
-            assert_eq!(all(rings.place(&region(HERE), ue(slot))), BTreeSet::from([CpfId(1), CpfId(3)]));
+            assert_eq!(all(place(&rings, &region(HERE), ue(slot))), BTreeSet::from([CpfId(1), CpfId(3)]));
         }
         assert_eq!(rings.further_backups(&region(HERE), ue(1), CpfId(0), &[CpfId(2)]), [CpfId(3)]);
         map.set_state(CpfId(2), CpfState::Serving);
@@ -437,12 +541,90 @@ mod tests {
             cpfs in prop::collection::vec(0..5usize, 1..12), backups in 0..6usize, slot in 0..1u32 << 24,
         ) {
             let rings = rings(&map(&cpfs), backups);
-            if let Some(placed) = rings.place(&region(HERE), ue(slot)) {
+            if let Some(placed) = place(&rings, &region(HERE), ue(slot)) {
                 prop_assert_eq!(placed.backups.len() + placed.missing, backups);
                 prop_assert_eq!(all(Some(placed.clone())).len(), placed.backups.len() + 1);
                 let there = cpfs.iter().filter(|at| **at != 4).count();
                 prop_assert!(placed.missing == 0 || placed.backups.len() + 1 == there);
             }
         }
+    }
+
+    const OLD: CodeVersion = CodeVersion(8);
+    const NEW: CodeVersion = CodeVersion(9);
+
+    /// Three CPFs of the old code and two of the new one, which serves a tenth of the UEs.
+    fn with_canary() -> Rings {
+        let mut map = map(&[0; 5]);
+        (0..5).for_each(|id| map.runs(CpfId(id), if id < 3 { OLD } else { NEW }));
+        rings(&map, 1).with_canary(Some(Canary { code: NEW, ues: CanaryUes::Percent(10) }))
+    }
+
+    #[test]
+    fn a_canarys_ues_and_their_backups_are_at_cpfs_of_its_code_and_no_others_are() {
+        let (rings, loads) = (with_canary(), CpfLoads::default());
+        let mut ues = 0;
+        for slot in 0..1000 {
+            let canary = rings.canary().unwrap().takes(ue(slot));
+            let kind = UeKind { canary, slice: None };
+            let placed = rings.place(&region(HERE), ue(slot), kind, &loads).unwrap();
+            for cpf in [placed.primary, placed.backups[0]] {
+                assert_eq!(rings.code_of(cpf), Some(if canary { NEW } else { OLD }), "{placed:?}");
+            }
+            let present = || placed.backups.iter().copied();
+            let better =
+                |kind| rings.better(&region(HERE), ue(slot), kind, placed.primary, present(), &loads);
+            assert_eq!(better(kind), None);
+            let other = better(UeKind { canary: !canary, slice: None }).and_then(|cpf| rings.code_of(cpf));
+            assert_eq!(other, Some(if canary { OLD } else { NEW }));
+            ues += usize::from(canary);
+        }
+        assert!((70..130).contains(&ues), "{ues}");
+    }
+
+    #[test]
+    fn a_larger_share_contains_a_smaller_one() {
+        let takes = |percent, slot| Canary { code: NEW, ues: CanaryUes::Percent(percent) }.takes(ue(slot));
+        assert!((0..1000).all(|slot| !takes(0, slot) && takes(100, slot)));
+        assert!((0..1000).all(|slot| !takes(10, slot) || takes(20, slot)));
+    }
+
+    #[test] // it could not run the UE's log again
+    fn a_backup_of_other_code_does_not_count_where_there_are_enough_of_the_same() {
+        let rings = with_canary();
+        let (old, new) = (CpfId(0), CpfId(4));
+        let further =
+            |primary, present: &[CpfId]| rings.further_backups(&region(HERE), ue(1), primary, present);
+        let added = further(old, &[new]);
+        assert!(added.len() == 1 && added[0].0 < 3, "{added:?}");
+        assert_eq!(further(old, &[CpfId(1)]), []);
+        assert_eq!(further(new, &[old]), [CpfId(3)]);
+        let mut alone = map(&[0; 2]);
+        alone.runs(CpfId(1), NEW);
+        let alone = super::tests::rings(&alone, 1);
+        assert_eq!(
+            alone.further_backups(&region(HERE), ue(1), CpfId(0), &[]),
+            [CpfId(1)],
+            "better than none"
+        );
+        assert_eq!(alone.further_backups(&region(HERE), ue(1), CpfId(0), &[CpfId(1)]), []);
+    }
+
+    #[test]
+    fn ues_of_a_slice_with_cpfs_of_its_own_are_served_there_and_others_are_not() {
+        let slice: SNssai = "2-000007".parse().unwrap();
+        let mut map = map(&[0; 4]);
+        map.serves_slice(CpfId(3), Some(slice));
+        let (rings, loads) = (rings(&map, 1).with_slices(vec![slice]), CpfLoads::default());
+        let of = |slot, slice| {
+            let placed = rings.place(&region(HERE), ue(slot), UeKind { canary: false, slice }, &loads);
+            placed.map(|p| (p.primary, p.backups.len())).unwrap()
+        };
+        assert!((0..200).all(|slot| of(slot, Some(slice)) == (CpfId(3), 1)), "its backup is another CPF");
+        assert!((0..200).all(|slot| of(slot, None).0 != CpfId(3)));
+        map.leave(CpfId(3));
+        let rings = super::tests::rings(&map, 1).with_slices(vec![slice]);
+        let kind = UeKind { canary: false, slice: Some(slice) };
+        assert!(rings.place(&region(HERE), ue(1), kind, &loads).is_some(), "better than none");
     }
 }

@@ -70,6 +70,11 @@ fn position(ue: UeId) -> u64 {
     mix(u64::from(ue.slot) << 16 | u64::from(ue.generation))
 }
 
+/// Which of a hundred equal shares of all UEs a UE is in; it has nothing to do with the UE's position.
+pub(super) fn share(ue: UeId) -> u8 {
+    (mix(1 << 62 | u64::from(ue.slot) << 16 | u64::from(ue.generation)) % 100) as u8
+}
+
 /// The `n`th value of SplitMix64 from the seed 0: it scatters numbers that follow each other, as slots and points do. No outside party
 /// chooses them, so it needs no key.
 fn mix(n: u64) -> u64 {
@@ -123,6 +128,14 @@ mod tests {
         assert_eq!(walked(1, 0), [5, 2, 3, 1, 4]);
         assert_eq!(walked(1, 1), [4, 5, 3, 2, 1]);
         assert_eq!(walked(0xff_ffff, 0xffff), [1, 4, 5, 2, 3]);
+    }
+
+    #[test] // to another outcome, an upgrade amid a canary would move its UEs
+    fn a_ues_share_is_the_same_in_every_version_and_each_has_as_many_ues() {
+        assert_eq!([0, 1, 2, 3].map(|slot| share(ue(slot, 0))), [25, 93, 48, 26]);
+        let mut ues = [0u32; 100];
+        (0..100_000).for_each(|slot| ues[usize::from(share(ue(slot, 7)))] += 1);
+        assert!(ues.iter().all(|n| (800..1200).contains(n)), "{ues:?}");
     }
 
     #[test]

@@ -79,6 +79,12 @@ impl Ue<'_> {
         });
         let since = since.map(|e| format!(" since {}", when(e.last, self.now))).unwrap_or_default();
         let is = format!("{} is registered{since}, {}, {}", self.name, self.mode(view), sessions(view));
+        let is = match (&view.cpf_code, view.cpf) {
+            (Some(code), Some(cpf)) if view.canary => {
+                format!("{is}, one of the canary's UEs (at CPF {cpf}, code {code}; `whimbrel canary`)")
+            }
+            _ => is,
+        };
         // A refusal before its registration does not matter any more.
         let counts = |e: &&Entry| registered.is_none_or(|r| e.last >= r.last);
         let refused = history.and_then(|h| h.refusals().find(|e| e.closed.is_none())).filter(counts);

@@ -69,8 +69,12 @@ impl Pool {
         self.cluster.rejected
     }
 
-    /// The members, with the UEs of which each is primary and backup, if they were counted.
-    pub(crate) fn views(&self, ues: Option<BTreeMap<CpfId, (u64, u64)>>) -> Vec<CpfView> {
+    /// The members, with the UEs of which each is primary, and backup if they were counted.
+    pub(crate) fn views(
+        &self,
+        ues: Option<BTreeMap<CpfId, (u64, u64)>>,
+        primary_of: impl Fn(CpfId) -> u64,
+    ) -> Vec<CpfView> {
         let rings = self.rings();
         let view = |(id, member): (&CpfId, &PoolMember)| {
             let counted = ues.as_ref().map(|ues| ues.get(id).copied().unwrap_or_default());
@@ -79,13 +83,14 @@ impl Pool {
                 address: member.address.to_string(),
                 region: member.region.name(),
                 code: member.code.to_string(),
+                slice: member.slice.map(|slice| slice.to_string()),
                 state: match (member.link, member.draining, rings.serves(*id)) {
                     (None, ..) => "away",
                     (_, true, _) => "leaving",
                     (_, _, true) => "serving",
                     (_, _, false) => "waiting",
                 },
-                primary_of: counted.map(|(primary, _)| primary),
+                primary_of: Some(primary_of(*id)),
                 backup_of: counted.map(|(_, backup)| backup),
             }
         };

@@ -5,7 +5,7 @@ use crate::console::{Level, Metric};
 use std::net::SocketAddr;
 
 use tracing::{info, warn};
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, SNssai};
 use whimbrel_link::LinkId;
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::link::{
@@ -49,12 +49,12 @@ impl Pool {
     ) {
         (self.members.life, self.members.newest) = (former.life, former.newest);
         (self.reconnection.until, self.reconnection.turned) = (Some(now + RECONNECT_WITHIN), now);
-        for CpfEntry { id, address, region, code, draining, listed } in former.members {
+        for CpfEntry { id, address, region, code, draining, listed, slice } in former.members {
             let Ok(region) = region.parse::<Region>() else { continue }; // such a CPF counts as lost
             let seen = listed.is_some();
             let (link, served, confirmed) = (None, true, 0);
             let member =
-                PoolMember { link, address, region, code, served, draining, listed, seen, confirmed };
+                PoolMember { link, address, region, code, slice, served, draining, listed, seen, confirmed };
             self.members.by_id.insert(id, member);
         }
         self.rebuild_map();
@@ -127,8 +127,8 @@ impl Pool {
                 _ => "is not an offer to become the CTA replica",
             },
             Role::Cpf => match ToCta::read(octets) {
-                Ok(ToCta::Join { region, address }) => {
-                    return self.join(now, link, (peer, code), &region, address);
+                Ok(ToCta::Join { region, address, slice }) => {
+                    return self.join(now, link, (peer, code), (&region, slice), address);
                 }
                 Ok(ToCta::Resume { life, id, has }) => return self.resume(now, link, life, id, has),
                 _ => "neither joins nor resumes",
@@ -147,7 +147,7 @@ impl Pool {
         now: Instant,
         link: LinkId,
         (peer, code): (SocketAddr, CodeVersion),
-        region: &Region,
+        (region, slice): (&Region, Option<SNssai>),
         address: SocketAddr,
     ) {
         let id = self.next_number();
@@ -164,6 +164,7 @@ impl Pool {
             address,
             region: region.clone(),
             code,
+            slice,
             served: false,
             draining: false,
             listed: None,
@@ -376,6 +377,7 @@ mod tests {
             code: CodeVersion::own(),
             draining: false,
             listed: None,
+            slice: None,
         };
         pool.take_over(now, CpfTable { life: 7, newest: 1, members: vec![cpf] }, Vec::new());
         let accepts = |pool: &mut Pool, after_ms| {

@@ -11,9 +11,11 @@ use crate::config::Cluster;
 impl Pool {
     /// The rings of the CPFs that are there.
     pub(crate) fn rings(&self) -> Rings {
-        let Cluster { region, areas, replicas, .. } = &self.cluster.in_force;
+        let Cluster { region, areas, replicas, slices, .. } = &self.cluster.in_force;
         let rings = self.cluster.regions.rings_with(region, areas.clone(), (*replicas).into());
-        rings.expect("the configuration names none but its own regions")
+        let rings = rings.expect("the configuration names none but its own regions");
+        let canary = self.cluster.roll.configuration().and_then(|c| c.canary.clone());
+        rings.with_canary(canary).with_slices(slices.clone())
     }
 
     /// Applies what etcd says of CPFs and of the cluster.
@@ -55,6 +57,7 @@ impl Pool {
                 id: *id,
                 region: &m.region,
                 code: m.code,
+                slice: m.slice,
                 leaves: m.draining,
                 listed: m.listed.filter(|_| m.seen),
             })

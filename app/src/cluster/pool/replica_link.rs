@@ -148,6 +148,7 @@ impl Pool {
             code: m.code,
             draining: m.draining,
             listed: m.listed.filter(|_| m.seen),
+            slice: m.slice,
         };
         let members = self.members.by_id.iter().map(at).collect();
         link::CpfTable { life: self.members.life, newest: self.members.newest, members }

@@ -254,6 +254,13 @@ metrics! {
         EtcdRecordsIgnored "whimbrel_etcd_records_ignored_total" Counter None Part [] "" "Records at etcd ignored because they are invalid; the former values stay in force.";
         ReplicasMissing "whimbrel_replicas_missing" Gauge None Part [] "" "Replicas that each UE lacks because there are too few CPFs.";
     }
+    "Cluster: a canary" {
+        CanaryUes "whimbrel_canary_ues" Gauge None Part ["side"] "" "During a canary: UEs of the CPFs of its version (side canary) and of the other version (others).";
+        CanaryProcedures "whimbrel_canary_procedures_total" Counter None Part ["side"] "" "Procedures that they have ended since the canary began.";
+        CanaryFailures "whimbrel_canary_failures_total" Counter None Part ["side"] "" "Of these: refused or failed, with UEs that were discarded after a fault or lost with their CPF.";
+        CanaryCpfsLost "whimbrel_canary_cpfs_lost_total" Counter None Part ["side"] "" "CPFs that were lost since the canary began.";
+        CanaryAnswerDuration "whimbrel_canary_answer_seconds" Gauge Seconds Part ["side"] "" "Time in which the CPFs answer 99 of 100 inputs of UEs.";
+    }
     "Cluster: replication and takeover" {
         UesWithoutBackup "whimbrel_ues_without_backup" Gauge None Part [] "" "UEs that would be lost with their primary CPF, because no replica is up to date. More than 0 for some milliseconds after a loss; longer if CPFs do not reach each other or are too few.";
         UesTakenOver "whimbrel_ues_taken_over_total" Counter None Part [] "" "UEs whose replica became primary after the loss of a CPF.";

@@ -148,9 +148,10 @@ impl ControlLoop {
             value,
         });
         let ignored = pair.map(|pair| pair.primary.heartbeats_ignored()).unwrap_or_default();
-        let replication = pool
-            .into_iter()
-            .flat_map(|pool| view::replication(self.active.cta()).into_iter().chain(pool.samples(ignored)));
+        let replication = pool.into_iter().flat_map(|pool| {
+            let cta = self.active.cta();
+            view::replication(cta).into_iter().chain(pool.samples(ignored)).chain(view::version_samples(cta))
+        });
         let pair = pair.into_iter().flat_map(|pair| self.pair_samples(&pair.primary, &pair.pool));
         let peer_amfs = self.peer_amfs.iter().flat_map(PeerAmfs::samples);
         let brokers = self.brokers.iter().flat_map(Brokers::samples);

@@ -103,7 +103,10 @@ impl ControlLoop {
             },
             ctas,
             cpfs: pool
-                .map(|pool| pool.views(self.active.cta().ues_of_cpfs(COUNTED_UES_MAX)))
+                .map(|pool| {
+                    let cta = self.active.cta();
+                    pool.views(cta.ues_of_cpfs(COUNTED_UES_MAX), |cpf| cta.load_of(cpf).ues)
+                })
                 .unwrap_or_default(),
             replicas: pool
                 .map(|pool| pool.replicas(self.active.cta().without_backup() as u64))
