@@ -39,6 +39,8 @@ const SERIALIZED: usize = 200;
 const OCTETS_MAX: usize = 2048;
 /// How long an end that sleeps may miss that it is to stop.
 const STOPPED_WITHIN: Duration = Duration::from_millis(20);
+/// How long an answer may take on a machine that has other work.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 /// The gNB's end of a downlink tunnel.
 const GNB: Tunnel = Tunnel { teid: Teid(7), address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9)) };
 
@@ -176,10 +178,17 @@ impl Udp {
     fn exchange(&mut self, request: &[u8], answer: &mut Vec<u8>) -> io::Result<()> {
         self.socket.send(request)?;
         self.spin.came(self.now());
-        let mut octets = [0; OCTETS_MAX];
-        let came = self.receive(&mut octets)?;
-        answer.extend_from_slice(octets.get(..came).unwrap_or_default());
-        Ok(())
+        let (mut octets, begun) = ([0; OCTETS_MAX], Clock::now());
+        loop {
+            match self.receive(&mut octets)? {
+                0 if begun.elapsed() > ANSWERED_WITHIN => return Err(io::ErrorKind::TimedOut.into()),
+                0 => {} // the other end has no processor
+                came => {
+                    answer.extend_from_slice(octets.get(..came).unwrap_or_default());
+                    return Ok(());
+                }
+            }
+        }
     }
 
     fn serve(mut self, mut upf: Upf, stop: &AtomicBool) -> io::Result<()> {
@@ -311,7 +320,7 @@ fn measure(options: &Options) -> io::Result<Measured> {
     std::thread::scope(|threads| {
         let outcome = (|| {
             let stop = &stop;
-            let mut udp = |waits| -> io::Result<Udp> {
+            let udp = |waits| -> io::Result<Udp> {
                 let [near, far] = Udp::pair(waits)?;
                 let upf = Upf::new(options)?;
                 threads.spawn(move || far.serve(upf, stop));
