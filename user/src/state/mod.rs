@@ -251,6 +251,14 @@ impl ReplicaState {
         }
     }
 
+    /// The last look, when the UPF whose state it is has ended.
+    pub(crate) fn look_at_all(&mut self) -> Vec<Seen> {
+        match self {
+            Self::Followed(followed) => followed.look_at_all(),
+            Self::Received(_) => self.look(),
+        }
+    }
+
     /// Records that are missing.
     pub(crate) fn lost(&self) -> usize {
         match self {
