@@ -26,7 +26,7 @@ done
 sed -e "s/^seconds: .*/seconds: $seconds/" -e 's/ues: 24/ues: 12/' "$(dirname "$0")/../chaos/ues.yaml" >"$tmp/play.yaml"
 
 unit() { "$WHIMBREL" unit --config "$tmp/unit.yaml"; }
-canary() { "$WHIMBREL" canary "$@" --config "$tmp/unit.yaml"; }
+canary() { "$WHIMBREL" canary --config "$tmp/unit.yaml" "$@"; }
 upgrade() { "$WHIMBREL" upgrade "$@" --config "$tmp/unit.yaml" >"$tmp/canary.log" 2>&1; }
 manager() {
   "$WHIMBREL" run --unit --config "$tmp/unit.yaml" 2>>"$tmp/unit.log" &
@@ -74,7 +74,8 @@ upgrade "$tmp/version-7" --canary 50% || { cat "$tmp/canary.log"; wrong "a canar
 until_true "the canary serves no UE" has_procedures 00000007 60
 [ "$(of_canary 00000007 3)" -gt 0 ] || wrong "no UE is the canary's"
 unit | grep -c ' canary ' | grep -qx 2 || wrong "the unit does not show two CPFs of the canary"
-curl -sf http://127.0.0.1:8081/metrics | grep -q '^whimbrel_canary_ues{side="canary"} ' || wrong "the metrics do not show the canary"
+sleep 0.6 # metrics are half a second old at most
+[ "$(metric 'whimbrel_canary_procedures_total{side="canary"}')" -ge 60 ] || wrong "the metrics do not show the canary"
 if upgrade "$tmp/version-8"; then wrong "an upgrade begins amid a canary"; fi
 kill -9 "$manager"
 wait "$manager" 2>/dev/null || true
@@ -107,7 +108,7 @@ canary | grep -q '^last: .*code 00000008 was rolled back: .* of its CPFs were lo
 until_true "the unit is not complete after the second roll-back" complete
 
 # A listed UE; then it is everyone's.
-listed=$(awk -F, 'NR == 2 { print "imsi-" $1 }' "$tmp/ues.csv")
+listed=$(awk -F, 'NR == 2 { print $1 }' "$tmp/ues.csv")
 upgrade "$tmp/version-7" --ues "$listed" || { cat "$tmp/canary.log"; wrong "the third canary does not begin"; }
 until_true "the listed UE is not served by the canary" has_procedures 00000007 3
 [ "$(of_canary 00000007 3)" = 1 ] || wrong "the canary serves other UEs than the listed one"
