@@ -25,6 +25,7 @@ mod open;
 mod otlp;
 mod pcapng;
 mod playground;
+mod sbfd;
 mod subscribers;
 mod support_bundle;
 mod unit;

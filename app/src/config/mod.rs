@@ -28,6 +28,7 @@ pub(crate) mod problem;
 mod reference;
 mod refusals;
 mod router_link;
+mod sbfd;
 pub(crate) mod secrets;
 mod section;
 mod service;
@@ -61,6 +62,7 @@ pub(crate) use memory::{Memory, MemoryOptions, Slow};
 pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
+pub(crate) use sbfd::{Sbfd, SbfdPeer};
 pub(crate) use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, Store};
 pub(crate) use timers::Timers;
 pub(crate) use unit::conflict as unit_conflict;
@@ -95,6 +97,7 @@ pub(crate) struct Config {
     pub(crate) detection: Applications,
     pub(crate) buffering: Buffering,
     pub(crate) cluster: Cluster,
+    pub(crate) sbfd: Sbfd,
     pub(crate) unit: unit::Unit,
     pub(crate) open: Option<open::Open>,
     pub(crate) veil: Option<veil::Veil>,
@@ -264,7 +267,7 @@ pub(crate) fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "open" open, "veil" veil, "store" store, "api" api, "log" log,
+        "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "open" open, "veil" veil, "store" store, "api" api, "log" log,
         "otlp" otlp, "memory" memory,
     );
     Reloaded { config, kept }
@@ -298,7 +301,7 @@ pub(crate) fn default() -> Config {
 /// Every section in the order in which they are printed.
 fn all_keys(pass: &mut Pass, node: &Node) -> Config {
     let mut root = Section::root(pass, node);
-    let config = Config {
+    let mut config = Config {
         amf: amf::read(&mut root),
         access: access::read(&mut root),
         timers: timers::read(&mut root),
@@ -314,6 +317,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         detection: detection::read(&mut root),
         buffering: buffering::read(&mut root),
         cluster: cluster::read(&mut root),
+        sbfd: sbfd::read(&mut root),
         unit: unit::read(&mut root),
         open: open::read(&mut root),
         veil: veil::read(&mut root),
@@ -334,5 +338,6 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         place: None,
     };
     root.finish();
+    config.cluster.sbfd = config.sbfd.probing;
     config
 }
