@@ -297,7 +297,7 @@ impl HeartbeatResponder {
     pub(super) fn set_identity(&self, member: Option<(MemberId, &[u8; 32])>) {
         let reflector = member.map(|(member, key)| Reflector::new(member.discriminator(), INCARNATION, key));
         let number = member.and_then(|(member, _)| SbfdDiscriminator::new(member.discriminator().0));
-        // Whoever probes over one link checks the answer's TTL, which a router would have lowered on the way back.
+        // An initiator on the same link checks the answer's TTL, which a router would have lowered on the way back.
         let sbfd = number.map(|number| SbfdReflector::new(number, false));
         let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         let (ignored, sbfd_before) = (identity.ignored(), identity.sbfd_figures());

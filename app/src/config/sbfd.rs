@@ -1,4 +1,4 @@
-//! Seamless BFD (RFC 7880): whom this process probes, and where it answers probes.
+//! Seamless BFD (RFC 7880): which nodes this process probes, and where it answers probes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

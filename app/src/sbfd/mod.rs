@@ -37,10 +37,10 @@ pub(crate) struct Probing {
     pub(crate) real_time: bool,
 }
 
-/// Gives this thread a real-time priority, if it is `wanted`, and says what was reached. `name`: what the thread does.
-fn take_priority(name: &str, wanted: bool) -> bool {
-    let reached = wanted && whimbrel_user_io::run_in_real_time();
-    match (wanted, reached) {
+/// Gives this thread a real-time priority, if that is configured, and says what was reached. `name`: what the thread does.
+fn take_priority(name: &str, configured: bool) -> bool {
+    let reached = configured && whimbrel_user_io::run_in_real_time();
+    match (configured, reached) {
         (_, true) => tracing::info!("the thread that {name} runs under SCHED_FIFO"),
         (true, false) => tracing::warn!(
             "the thread that {name} runs as an ordinary one: it has neither CAP_SYS_NICE nor RLIMIT_RTPRIO; a loaded host delays it by milliseconds, so false \

@@ -14,7 +14,7 @@ use whimbrel_user_io::TtlSocket;
 use super::{DATAGRAM_OCTETS, DropLog, FLOOD_PAUSE, PER_TURN_MAX, STOP_CHECKED_EVERY, SbfdFigures};
 use crate::clock;
 
-/// Where probes are answered, and to whom they are addressed.
+/// Where probes are answered, and the discriminator that they have to name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reflecting {
     pub(crate) listen: SocketAddr,

@@ -133,14 +133,14 @@ impl Peer {
 }
 
 /// The next change to this state; others are counted.
-fn await_change(prober: &mut SbfdProber<()>, wanted: SbfdChange) -> Result<(), String> {
+fn await_change(prober: &mut SbfdProber<()>, expected: SbfdChange) -> Result<(), String> {
     let until = Instant::now() + CHANGED_WITHIN;
     loop {
-        if prober.take().iter().any(|verdict| verdict.change == wanted) {
+        if prober.take().iter().any(|verdict| verdict.change == expected) {
             return Ok(());
         }
         if Instant::now() > until {
-            return Err(format!("S-BFD does not say {wanted:?}"));
+            return Err(format!("S-BFD does not say {expected:?}"));
         }
         std::thread::sleep(Duration::from_micros(50));
     }
