@@ -75,7 +75,7 @@ impl SbfdInitiator {
         Self { timing, multiplier, one_link, sessions: BTreeMap::new(), counters: SbfdCounters::default() }
     }
 
-    /// Begins a session. `mine`: its discriminator here, which nobody else can guess and no other session has or had a moment ago.
+    /// Begins a session. `mine`: its discriminator here, which no other host can guess and no other session has or had a moment ago.
     pub fn watch(&mut self, now: Instant, mine: Discriminator, target: SbfdTarget) {
         self.sessions.insert(
             mine,

@@ -6,7 +6,7 @@
 //!
 //! | RFC 7880 | here |
 //! | --- | --- |
-//! | §3 discriminators | a reflector's is configured, or a cluster's number of the process; an initiator's is drawn anew for each session, so that an answer cannot be guessed |
+//! | §3 discriminators | a reflector's is configured, or a cluster's number of the process; an initiator's is drawn for each session, so that an answer cannot be guessed |
 //! | §7.2 reflector | Demand clear, discriminators swapped, multiplier and Desired Min TX Interval repeated, Up or AdminDown |
 //! | §7.3 initiator | Down and Up only; a peer that says AdminDown has not failed |
 //! | RFC 5880 §6.8.3 | one probe a second until the first answer |
