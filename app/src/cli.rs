@@ -47,6 +47,8 @@ enum Command {
     PacketLogger(command::packet_logger::Options),
     /// Run a CPF, a process that serves UEs for the CTA of a cluster, until SIGINT or SIGTERM.
     Cpf(command::cpf::Options),
+    /// Answer S-BFD probes to this host (RFC 7880), until SIGINT or SIGTERM: for nodes that run no other part of Whimbrel.
+    Reflect(command::reflect::Options),
     /// Run inputs that may have ended a CPF in a process of their own: a CPF starts this itself.
     #[command(hide = true)]
     ReplaySandbox,
@@ -333,6 +335,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Upgrade(options) => command::unit::upgrade(&options),
         Command::Canary(options) => command::unit::canary(&options),
         Command::Cpf(options) => command::cpf::run(options),
+        Command::Reflect(options) => command::reflect::run(&options),
         Command::ReplaySandbox => crate::cluster::replay_sandbox(),
         #[cfg(any(test, feature = "bench"))]
         Command::Bench { bench } => crate::bench::run(&bench),

@@ -26,6 +26,7 @@ mod otlp;
 mod packet_logger;
 mod pcapng;
 mod playground;
+mod sbfd;
 mod subscribers;
 mod support_bundle;
 mod unit;

@@ -15,6 +15,7 @@ pub mod membership;
 pub mod pair;
 pub mod region;
 pub mod replication;
+pub mod sbfd;
 mod version;
 
 pub use cpf::{

@@ -355,8 +355,7 @@ fn the_session_of_a_prepaid_ue_is_metered_after_the_upf_has_restarted() {
     net.restart_nth_upf_with_its_key(UpfId(0));
     net.advance(Duration::from_secs(60));
     let packet = whimbrel_sim::udp(address, &[7; 1_000]);
-    let sent: usize =
-        (0..1_100).map(|_| net.packet(Origin::N6 { dn: DnIndex(0) }, &packet).len()).sum();
+    let sent: usize = (0..1_100).map(|_| net.packet(Origin::N6 { dn: DnIndex(0) }, &packet).len()).sum();
     assert!(sent > 500, "the UPF has the session again: {sent} packets");
     net.advance(Duration::from_secs(5));
     let used_up =

@@ -11,7 +11,7 @@ case $output in
   *"CPFs killed: "*", lost: 0;"*) ;;
   *) echo "$output"; exit 1 ;;
 esac
-output=$(timeout -s KILL 120 "$WHIMBREL" bench detection --carried 100 --loads 70 --intervals-ms 50 --seconds 1 --hangs 1 --ues 100) || { echo "$output"; exit 1; }
+output=$(timeout -s KILL 120 "$WHIMBREL" bench detection --carried 100 --loads 70 --intervals-ms 50 --sbfd-intervals-ms 20 --detectors heartbeats,sbfd --seconds 1 --hangs 1 --ues 100) || { echo "$output"; exit 1; }
 case $output in *'"found_p50_ms":null'*) echo "$output"; exit 1 ;; esac
 output=$(timeout -s KILL 120 "$WHIMBREL" bench neutrino fig10 --quick) || { echo "$output"; exit 1; }
 case $output in *'"not_served":0'*) ;; *) echo "$output"; exit 1 ;; esac

@@ -286,6 +286,7 @@ impl CpfProcess {
             rejoins: self.rejoins,
             rejected: self.peers.rejected.total(),
             ignored: self.responder.ignored(),
+            sbfd: self.responder.sbfd_figures(),
             memory: Vec::new(),
         };
         let Some(m) = &self.membership else { return status };

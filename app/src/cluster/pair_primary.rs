@@ -17,6 +17,7 @@ use super::heartbeat::{HeartbeatResponder, Ignored};
 use super::witness::{Witness, WitnessEvent};
 use crate::clock;
 use crate::console::CtaView;
+use crate::sbfd::SbfdFigures;
 
 /// Octets of a piece of a snapshot, and how many unconfirmed pieces may be sent.
 const PIECE_OCTETS: usize = 256 * 1024;
@@ -166,6 +167,11 @@ impl PairPrimary {
     /// Heartbeats that it did not answer.
     pub(crate) fn heartbeats_ignored(&self) -> Ignored {
         self.responder.ignored()
+    }
+
+    /// What it answered by S-BFD.
+    pub(crate) fn sbfd_figures(&self) -> SbfdFigures {
+        self.responder.sbfd_figures()
     }
 
     /// The CTA that is, or becomes, the replica.

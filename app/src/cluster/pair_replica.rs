@@ -24,6 +24,7 @@ use crate::config::{Cluster, PairOf};
 use crate::console::{Condition, Console, Metric, Sample};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::LogLimiter;
+use crate::sbfd::SbfdFigures;
 
 /// How often etcd's record of the primary is checked.
 const CHECK_AGAIN: Duration = Duration::from_millis(200);
@@ -226,9 +227,9 @@ impl PairReplica {
         }
         self.events = events;
         if let Phase::Replicating(primary) = &mut self.phase
-            && !primary.heartbeats.turn(now).is_empty()
+            && let Some((member, unanswered)) = primary.heartbeats.turn(now).pop()
         {
-            warn!("the primary CTA does not answer heartbeats");
+            warn!(%member, "{unanswered}: the primary CTA is lost");
             self.lost(now);
         }
         if !self.decisions.is_promoting() {
@@ -243,6 +244,9 @@ impl PairReplica {
         self.check_etcd(now);
         if now >= self.samples_at {
             self.samples_at = now + SAMPLES_EVERY;
+            if let Phase::Replicating(primary) = &mut self.phase {
+                primary.heartbeats.log_drops(now);
+            }
             self.console.metrics.set_samples(self.samples());
         }
         std::mem::take(&mut self.replica_events)
@@ -283,6 +287,11 @@ impl PairReplica {
             one(Metric::EtcdRecordsIgnored, self.witness.ignored()),
         ];
         samples.extend(self.responder.ignored().samples());
+        let probing = match &self.phase {
+            Phase::Replicating(primary) => primary.heartbeats.sbfd_figures(),
+            _ => SbfdFigures::default(),
+        };
+        samples.extend((probing + self.responder.sbfd_figures()).samples());
         samples
     }
 
@@ -348,7 +357,8 @@ impl PairReplica {
                 let ip = self.links.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |at| at.ip());
                 let timing = self.witness.heartbeat(self.cluster.heartbeat);
                 let monitor = HeartbeatMonitor::open(SocketAddr::new(ip, 0), &heartbeats.0, timing);
-                let (Ok(mut monitor), Some(me)) = (monitor, self.witness.me()) else {
+                let monitor = monitor.ok().and_then(|monitor| monitor.probing(self.cluster.sbfd).ok());
+                let (Some(mut monitor), Some(me)) = (monitor, self.witness.me()) else {
                     let why = "heartbeats cannot be sent, or etcd does not list this CTA";
                     return self.give_up(now, "heartbeats", why);
                 };
@@ -568,10 +578,10 @@ impl PairReplica {
     /// What to wait on.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let heartbeats = match &self.phase {
-            Phase::Replicating(primary) => Some(primary.heartbeats.as_fd()),
+            Phase::Replicating(primary) => Some(primary.heartbeats.fds()),
             _ => None,
         };
-        [self.links.fd(), self.witness.as_fd()].into_iter().chain(heartbeats)
+        [self.links.fd(), self.witness.as_fd()].into_iter().chain(heartbeats.into_iter().flatten())
     }
 
     /// When [`Self::turn`] is due.

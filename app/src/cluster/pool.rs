@@ -8,7 +8,7 @@ mod replica_link;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ use crate::config::Cluster;
 use crate::console::{Console, Metric};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::LogLimiter;
+use crate::sbfd::SbfdFigures;
 pub(crate) use condition::log_protocol_violation;
 use n4_link::N4Link;
 pub(crate) use n4_link::SentToUpf;
@@ -220,7 +221,9 @@ impl Pool {
         let ip = links.local_addr().map_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), |at| at.ip());
         let key = HeartbeatKey(entropy.octets());
         let mut monitor = HeartbeatMonitor::open(SocketAddr::new(ip, 0), &key.0, cluster.heartbeat)
-            .map_err(|e| format!("cluster.listen: heartbeats cannot be sent from {ip}: {e}"))?;
+            .map_err(|e| format!("cluster.listen: heartbeats cannot be sent from {ip}: {e}"))?
+            .probing(cluster.sbfd)
+            .map_err(|e| format!("sbfd: {e}"))?;
         if cluster.host().is_some() {
             monitor.set_one_host();
         }
@@ -295,8 +298,8 @@ impl Pool {
     }
 
     fn check_heartbeats(&mut self, now: Instant) {
-        for member in self.heartbeats.monitor.turn(now) {
-            warn!(%member, "heartbeats are not answered");
+        for (member, unanswered) in self.heartbeats.monitor.turn(now) {
+            warn!(%member, "{unanswered}");
             match member {
                 MemberId::Cpf(cpf) => self.lost(cpf),
                 MemberId::Cta(_) => self.cta_replica_lost(),
@@ -467,8 +470,18 @@ impl Pool {
     }
 
     /// What to wait on.
-    pub(crate) fn fds(&self) -> [BorrowedFd<'_>; 2] {
-        [self.links.fd(), self.heartbeats.monitor.as_fd()]
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.links.fd()).chain(self.heartbeats.monitor.fds())
+    }
+
+    /// Logs S-BFD packets that were dropped.
+    pub(crate) fn log_drops(&mut self, now: Instant) {
+        self.heartbeats.monitor.log_drops(now);
+    }
+
+    /// What S-BFD counted with its members.
+    pub(crate) fn sbfd_figures(&self) -> SbfdFigures {
+        self.heartbeats.monitor.sbfd_figures()
     }
 
     /// When [`Self::turn`] is due.

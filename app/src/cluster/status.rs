@@ -8,6 +8,7 @@ use whimbrel_ids::Instant;
 
 use super::heartbeat::Ignored;
 use crate::console::{Condition, Console, Metric, Sample};
+use crate::sbfd::SbfdFigures;
 
 /// How often the status is set.
 const EVERY: Duration = Duration::from_secs(1);
@@ -49,6 +50,8 @@ pub(super) struct CpfStatus {
     pub(super) rejected: u64,
     /// Heartbeats that were not answered.
     pub(super) ignored: Ignored,
+    /// S-BFD probes that were answered and dropped.
+    pub(super) sbfd: SbfdFigures,
     /// What its UEs at rest take, if they rest.
     pub(super) memory: Vec<Sample>,
 }
@@ -102,6 +105,7 @@ impl StatusReporter {
             value: if self.inputs.is_empty() { 0 } else { self.inputs.value_at_quantile(quantile) },
         }));
         samples.extend(status.ignored.samples());
+        samples.extend(status.sbfd.samples());
         samples.extend(status.memory);
         self.console.metrics.set_samples(samples);
         let (condition, sentence) = status.condition;

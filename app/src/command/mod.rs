@@ -20,6 +20,7 @@ pub(crate) mod packet_logger;
 pub(crate) mod radio;
 pub(crate) mod ran;
 pub(crate) mod reference;
+pub(crate) mod reflect;
 pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod session;

@@ -24,6 +24,7 @@ use crate::core::{
     self, Assigned, Awaited, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts, ReadyReplica,
 };
 use crate::entropy::SystemEntropy;
+use crate::sbfd::ReflectorThread;
 use crate::unit::{self, Function, FunctionOptions};
 use crate::{clock, logging, subscribers};
 
@@ -201,6 +202,13 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
             None
         }
     };
+    // The functions of a unit share a host, whose probes its manager answers.
+    let reflecting = config.sbfd.reflecting.filter(|_| place.is_none());
+    let reflector =
+        reflecting.map(ReflectorThread::start).transpose().map_err(|e| format!("sbfd.listen: {e}"))?;
+    if let Some(reflector) = &reflector {
+        info!(at = %reflector.at(), "S-BFD probes are answered");
+    }
     let deployment = deployment(&config, upf_alone, &console, &mut entropy)?;
     if let Some(at) = deployment.address() {
         info!("CPFs connect to {at}");
@@ -215,6 +223,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         remembered_in: mark.as_ref().map(|mark| mark.file().to_path_buf()),
         upf,
         smf_n4,
+        reflector,
         capture,
         added_ues: options.added_ues,
         at_promotion: config.cluster.host().map(|host| primary_of_unit(host, shared)),

@@ -12,6 +12,7 @@ use whimbrel_resilience::membership::Configuration;
 use whimbrel_resilience::region::{Areas, Region, Regions};
 
 use super::section::Section;
+use crate::sbfd::Probing;
 
 /// The cluster, if UEs are served by processes of their own.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Cluster {
     /// Most MiB of all UEs' logs.
     pub(crate) log_mib: u32,
     pub(crate) heartbeat: Timing,
+    /// Whether, and how, members are probed by S-BFD beside heartbeats: `sbfd`.
+    pub(crate) sbfd: Option<Probing>,
     /// `None`: the CTA has no replica.
     pub(crate) pair: Option<PairOf>,
 }
@@ -220,7 +223,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         if let Err(e) = Regions::new(std::iter::once(&region).chain(&other_regions).cloned()) {
             s.refuse("other_regions", e.to_string(), "name each region once");
         }
-        Cluster { listen, key_file, region, other_regions, areas, replicas, slices, outdated_after, log_mib, heartbeat, pair }
+        Cluster { listen, key_file, region, other_regions, areas, replicas, slices, outdated_after, log_mib, heartbeat, sbfd: None, pair }
     })
 }
 

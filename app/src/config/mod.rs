@@ -29,6 +29,7 @@ pub(crate) mod problem;
 mod reference;
 mod refusals;
 mod router_link;
+mod sbfd;
 pub(crate) mod secrets;
 mod section;
 mod service;
@@ -62,6 +63,7 @@ pub(crate) use memory::{Memory, MemoryOptions, Slow};
 pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
+pub(crate) use sbfd::{Sbfd, SbfdPeer};
 pub(crate) use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, Store};
 pub(crate) use timers::Timers;
 pub(crate) use unit::{CanaryBounds, conflict as unit_conflict};
@@ -96,6 +98,7 @@ pub(crate) struct Config {
     pub(crate) detection: Applications,
     pub(crate) buffering: Buffering,
     pub(crate) cluster: Cluster,
+    pub(crate) sbfd: Sbfd,
     pub(crate) unit: unit::Unit,
     pub(crate) packet_logger: packet_logger::PacketLogger,
     pub(crate) open: Option<open::Open>,
@@ -266,7 +269,7 @@ pub(crate) fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "store" store, "api" api, "log" log,
+        "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "store" store, "api" api, "log" log,
         "otlp" otlp, "memory" memory,
     );
     Reloaded { config, kept }
@@ -300,7 +303,7 @@ pub(crate) fn default() -> Config {
 /// Every section in the order in which they are printed.
 fn all_keys(pass: &mut Pass, node: &Node) -> Config {
     let mut root = Section::root(pass, node);
-    let config = Config {
+    let mut config = Config {
         amf: amf::read(&mut root),
         access: access::read(&mut root),
         timers: timers::read(&mut root),
@@ -316,6 +319,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         detection: detection::read(&mut root),
         buffering: buffering::read(&mut root),
         cluster: cluster::read(&mut root),
+        sbfd: sbfd::read(&mut root),
         unit: unit::read(&mut root),
         packet_logger: packet_logger::read(&mut root),
         open: open::read(&mut root),
@@ -337,5 +341,6 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         place: None,
     };
     root.finish();
+    config.cluster.sbfd = config.sbfd.probing;
     config
 }

@@ -19,7 +19,7 @@ pub(crate) enum Condition {
 /// One part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Component {
-    /// `n2`, `n3`, `n4`, `n6`, `store`, `api`, `cta`, `cta_replica`, `cpfs`.
+    /// `n2`, `n3`, `n4`, `n6`, `store`, `api`, `cta`, `cta_replica`, `cpfs`, `sbfd`.
     pub(crate) name: String,
     /// Its condition.
     pub(crate) condition: Condition,

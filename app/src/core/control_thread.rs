@@ -21,6 +21,7 @@ use crate::cluster::{PairReplica, Pool};
 use crate::config::Config;
 use crate::console::Console;
 use crate::entropy::SystemEntropy;
+use crate::sbfd::ReflectorThread;
 
 /// How long to look for the next message before blocking: a wake-up costs 30 µs, ten times as much as a message.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
@@ -98,6 +99,8 @@ pub(crate) struct Parts {
     pub(crate) upf: Option<LocalUpf>,
     /// N4 with external UPFs, if any are configured.
     pub(crate) smf_n4: Option<SmfN4>,
+    /// Answers S-BFD probes to this host.
+    pub(crate) reflector: Option<ReflectorThread>,
     pub(crate) capture: Option<PathBuf>,
     /// UEs that are added like those that register, for a demonstration.
     pub(crate) added_ues: u32,

@@ -22,10 +22,11 @@ impl Playground {
     /// sentence.
     pub(crate) fn await_members(&self) -> Result<(), String> {
         self.until("CPFs do not come back", |p| {
-            let ways = ["a CPF joined", "heartbeats are not answered", "a CPF is lost"];
+            let ways =
+                ["a CPF joined", "heartbeats are not answered", "probes are not answered", "a CPF is lost"];
             let log = p.log();
-            let [joined, silent, lost] = ways.map(|text| log.matches(text).count());
-            Ok(joined >= self.cpfs.len() + silent + lost)
+            let [joined, silent, unreachable, lost] = ways.map(|text| log.matches(text).count());
+            Ok(joined >= self.cpfs.len() + silent + unreachable + lost)
         })?;
         self.await_backups()
     }

@@ -23,7 +23,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tracing::info;
+use tracing::{info, warn};
 
 pub(crate) use self::canary::{CanaryOrder, CanaryStatus, Phase, Share};
 use self::channel::Lines;
@@ -34,6 +34,7 @@ pub(crate) use self::messages::{FunctionStatus, Status};
 use self::messages::{Question, Subject};
 pub(crate) use self::upf_report::UpfReport;
 use crate::config::Config;
+use crate::sbfd::ReflectorThread;
 use crate::{command, logging};
 
 /// How long the manager may take for an answer.
@@ -49,6 +50,9 @@ pub(crate) fn manage(config: Config, file: Option<PathBuf>) -> Result<(), String
     let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
     let mut signals = command::run::signals()?;
     let _logging = logging::start_as(config.log, Some("manager"))?;
+    // The manager answers for the host: it outlives the other processes.
+    let reflector = config.sbfd.reflecting.map(ReflectorThread::start).transpose();
+    let _reflector = reflector.inspect_err(|e| warn!("sbfd.listen: {e}")).unwrap_or_default();
     let mut manager = Manager::start(config, file)?;
     info!(process = std::process::id(), "the manager of the unit runs");
     manager.run(&mut signals)

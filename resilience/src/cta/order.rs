@@ -46,6 +46,8 @@ pub enum Order {
         /// All of them.
         all: bool,
     },
+    /// S-BFD says that a UPF, or the path to it, has failed: it counts as one that does not answer (TS 23.527 §4.4) until it answers PFCP.
+    UpfUnreachable(UpfId),
 }
 
 /// The outcome of an order.
@@ -81,6 +83,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Order::ResetGnb(gnb) => return OrderOutcome::Reset(self.reset_gnb(now, gnb, out)),
             Order::Retire => self.retire(now, out),
             Order::StoreUes { all } => self.store_ues(all, out),
+            Order::UpfUnreachable(upf) => self.upf_unreachable(now, upf, out),
         }
         OrderOutcome::Done
     }

@@ -90,6 +90,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.tick_upfs(now, out);
     }
 
+    /// A UPF, or the path to it, has failed (S-BFD): it gets no new sessions until it answers a heartbeat, and one leaves at once.
+    pub(super) fn upf_unreachable(&mut self, now: Instant, upf: UpfId, out: &mut Outbox) {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        if let Some(n4) = self.upfs.get(upf) {
+            n4.path_failed(now, &mut arrived);
+        }
+        self.n4_arrived(now, upf, arrived, out);
+        self.tick_upfs(now, out);
+    }
+
     pub(super) fn pfcp(&mut self, now: Instant, upf: UpfId, octets: &[u8], out: &mut Outbox) {
         let mut arrived = std::mem::take(&mut self.arrived);
         if let Some(n4) = self.upfs.get(upf) {

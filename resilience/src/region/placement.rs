@@ -455,7 +455,8 @@ mod tests {
 
     #[test] // the table at `Rings`, row by row
     fn with_too_few_a_ue_gets_what_is_there() {
-        let place = |cpfs: &[usize], backups| rings(&map(cpfs), backups).place(&region(HERE), ue(7));
+        let place =
+            |cpfs: &[usize], backups| super::tests::place(&rings(&map(cpfs), backups), &region(HERE), ue(7));
         let placed = |primary, backups: &[u16], missing| {
             Some(Placement {
                 primary: CpfId(primary),
@@ -504,7 +505,7 @@ mod tests {
     fn after_a_failover_there_are_as_many_backups_as_before() {
         let mut map = map(&[0, 0, 1, 1, 2, 2, 3]);
         for slot in 0..200 {
-            let before = rings(&map, 2).place(&region(HERE), ue(slot)).unwrap();
+            let before = place(&rings(&map, 2), &region(HERE), ue(slot)).unwrap();
             map.leave(before.primary);
             let (primary, kept) = (before.backups[0], before.backups[1]);
             let new = rings(&map, 2).further_backups(&region(HERE), ue(slot), primary, &[primary, kept]);
@@ -527,7 +528,8 @@ mod tests {
             map.leave(gone);
             let without = rings(&map, backups);
             for slot in 0..100 {
-                let (with, without) = (all(with.place(&region(HERE), ue(slot))), all(without.place(&region(HERE), ue(slot))));
+                let all_of = |rings: &Rings| all(place(rings, &region(HERE), ue(slot)));
+                let (with, without) = (all_of(&with), all_of(&without));
                 if with.contains(&gone) {
                     prop_assert!(with.difference(&without).eq([&gone]), "{with:?} {without:?}");
                 } else {

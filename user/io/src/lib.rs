@@ -45,6 +45,7 @@ pub use ports::memory::Memory;
 #[cfg(feature = "measure")]
 pub use ports::pcap::Replay;
 pub use state::{StateFile, StateLock, boot};
+pub use sys::datagrams::TtlSocket;
 pub use tap::Tapped;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};
 

@@ -239,7 +239,7 @@ metrics! {
     }
     "Cluster: the CTA and its CPFs" {
         CpfHeartbeats "whimbrel_cpf_heartbeats_total" Counter None Part [] "" "Heartbeats sent to CPFs and to the CTA replica.";
-        CpfSilent "whimbrel_cpf_silent_total" Counter None Part [] "" "CPFs declared lost because they did not answer heartbeats or messages on their link.";
+        CpfSilent "whimbrel_cpf_silent_total" Counter None Part [] "" "CPFs declared lost because they did not answer heartbeats, S-BFD probes or messages on their link.";
         CpfUnresponsive "whimbrel_cpf_unresponsive_total" Counter None Part [] "" "Of these: CPFs that answered heartbeats but nothing on their link. Look for a firewall or an MTU problem between them and the CTA.";
         CpfFalseAlarms "whimbrel_cpf_false_alarms_total" Counter None Part [] "" "CPFs that were declared lost and were alive; they rejoin without UEs.";
         CpfFailuresDeferred "whimbrel_cpf_failures_deferred_total" Counter None Part [] "" "Times that an unresponsive CPF was not declared lost because no other CPF answered either.";
@@ -260,6 +260,17 @@ metrics! {
         CanaryFailures "whimbrel_canary_failures_total" Counter None Part ["side"] "" "Of these: refused or failed, with UEs that were discarded after a fault or lost with their CPF.";
         CanaryCpfsLost "whimbrel_canary_cpfs_lost_total" Counter None Part ["side"] "" "CPFs that were lost since the canary began.";
         CanaryAnswerDuration "whimbrel_canary_answer_seconds" Gauge Seconds Part ["side"] "" "Time in which the CPFs answer 99 of 100 inputs of UEs.";
+    }
+    "Failures of nodes and links (S-BFD)" {
+        SbfdSessions "whimbrel_sbfd_sessions" Gauge None Part [] "" "Peers that are probed.";
+        SbfdSessionsUp "whimbrel_sbfd_sessions_up" Gauge None Part [] "" "Of these, peers that answer.";
+        SbfdProbes "whimbrel_sbfd_probes_total" Counter None Part [] "" "Probes sent.";
+        SbfdAnswers "whimbrel_sbfd_answers_total" Counter None Part [] "" "Answers accepted.";
+        SbfdReflected "whimbrel_sbfd_reflected_total" Counter None Part [] "" "Probes of others that were answered.";
+        SbfdFailures "whimbrel_sbfd_failures_total" Counter None Part [] "" "Peers that did not answer the configured number of probes in a row.";
+        SbfdDeferred "whimbrel_sbfd_failures_deferred_total" Counter None Part [] "" "Times that a CPF was not declared failed because no other CPF answered either.";
+        SbfdLate "whimbrel_sbfd_late_total" Counter None Part [] "" "Times that the probing thread itself was an interval or more too late. If this grows, failures are found later: give the process CAP_SYS_NICE, or choose a longer interval.";
+        SbfdDropped "whimbrel_sbfd_dropped_total" Counter None Part ["reason"] "" "S-BFD packets dropped, by reason: those of RFC 5880 §6.8.6, ttl (through a router), direction, discriminator (of no session), source (another address than the peer's), state, rate (a source sends more than is answered).";
     }
     "Cluster: replication and takeover" {
         UesWithoutBackup "whimbrel_ues_without_backup" Gauge None Part [] "" "UEs that would be lost with their primary CPF, because no replica is up to date. More than 0 for some milliseconds after a loss; longer if CPFs do not reach each other or are too few.";

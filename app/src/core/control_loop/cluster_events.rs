@@ -3,21 +3,24 @@
 use std::net::IpAddr;
 
 use tracing::{info, warn};
-use whimbrel_control::AssociationId;
+use whimbrel_control::{AssociationId, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica::Record;
 use whimbrel_resilience::link::ToCtaReplica;
 use whimbrel_resilience::membership::CtaInstance;
 use whimbrel_resilience::region::Rings;
 use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::sbfd::SbfdChange;
 use whimbrel_resilience::{Input, Order};
 use whimbrel_sctp_io::{Adopted, Transport};
 use whimbrel_store::Changes;
 
 use super::{ControlLoop, Role, TakenOver};
 use crate::cluster::{PairEvent, PoolEvent};
+use crate::config::Upf;
 use crate::console::Level;
 use crate::core::subscriber_copy::SubscriberFeed;
+use crate::sbfd::PeerEvent;
 
 impl ControlLoop {
     /// The primary of a pair begins to serve: gNBs and CPFs of the former primary continue with it.
@@ -179,6 +182,29 @@ impl ControlLoop {
                 }
             }
         }
+    }
+
+    /// Takes what S-BFD found of UPFs and others. Returns whether there was anything.
+    pub(super) fn receive_from_sbfd(&mut self, now: Instant) -> bool {
+        let Some(peers) = &mut self.sbfd_peers else { return false };
+        let events = peers.turn(now);
+        for PeerEvent { name, address, change } in &events {
+            let (level, text) = match change {
+                SbfdChange::Up => (Level::Info, "It answers."),
+                SbfdChange::Failed => {
+                    (Level::Warn, "It does not answer: the node, or the path to it, has failed.")
+                }
+                SbfdChange::OutOfService => (Level::Info, "It says that it is out of service."),
+            };
+            self.console.moment(now, (level, "sbfd"), &format!("S-BFD peer {name}"), text, None);
+            let is_it =
+                |upf: &Upf| upf.name == *name || upf.address.is_some_and(|at| at.ip() == address.ip());
+            let upf = self.config.upfs.iter().position(|upf| upf.address.is_some() && is_it(upf));
+            if let (SbfdChange::Failed, Some(upf)) = (change, upf.and_then(|n| u8::try_from(n).ok())) {
+                self.execute(now, Order::UpfUnreachable(UpfId(upf)));
+            }
+        }
+        !events.is_empty()
     }
 
     /// Takes what peer AMFs sent. Returns whether there was anything.

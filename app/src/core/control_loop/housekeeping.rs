@@ -17,6 +17,7 @@ use crate::core::smf_n4::SmfN4;
 use crate::core::upf::LocalUpf;
 use crate::core::view;
 use crate::open::Brokers;
+use crate::sbfd::{ReflectorThread, SbfdFigures, SbfdPeers};
 use crate::unit::{Function, Place, UpfReport};
 use crate::veil::Veil;
 
@@ -52,6 +53,13 @@ impl ControlLoop {
         }
         if let Some((condition, detail)) = self.foresight.as_ref().map(Foresight::condition) {
             self.console.components(|c| c.set("foresight", condition, detail));
+        }
+        if let Some(pool) = self.role.pool_mut() {
+            pool.log_drops(now);
+        }
+        self.reflector.iter_mut().for_each(|reflector| reflector.log_drops(now));
+        if let Some((condition, detail)) = self.sbfd_peers.as_mut().map(|peers| peers.condition(now)) {
+            self.console.components(|c| c.set("sbfd", condition, detail));
         }
         self.remember_associations();
         let waited = std::mem::take(&mut self.timing.longest_turn);
@@ -161,6 +169,7 @@ impl ControlLoop {
         let memory = self.memory.iter().flat_map(|memory| memory.samples(cpf)).chain(self.added_ues.sample());
         upf.chain(n4)
             .chain(shared)
+            .chain(self.sbfd_figures().samples())
             .chain(foresight)
             .chain(memory)
             .chain(replication)
@@ -169,6 +178,16 @@ impl ControlLoop {
             .chain(pair)
             .chain(bounds)
             .collect()
+    }
+
+    /// What S-BFD counted, of members of the cluster and of others.
+    fn sbfd_figures(&self) -> SbfdFigures {
+        let of_pool = self.role.pool().map(Pool::sbfd_figures);
+        let of_pair = self.role.pair().map(|pair| pair.primary.sbfd_figures());
+        let of_peers = self.sbfd_peers.as_ref().map(SbfdPeers::figures);
+        let of_reflector = self.reflector.as_ref().map(ReflectorThread::figures);
+        let all = [of_pool, of_pair, of_peers, of_reflector].into_iter().flatten();
+        all.fold(SbfdFigures::default(), |a, b| a + b)
     }
 
     fn pair_samples(&self, primary: &PairPrimary, pool: &Pool) -> [Sample; 4] {

@@ -52,7 +52,8 @@ use crate::console::Console;
 use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 use crate::open::Brokers;
-use crate::unit::descriptors;
+use crate::sbfd::{ReflectorThread, SbfdPeers};
+use crate::unit::{Function, descriptors};
 use crate::veil::{Question, Veil};
 
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
@@ -119,6 +120,10 @@ pub(super) struct ControlLoop {
     /// The memory of UEs at rest; `None`: UEs do not rest.
     memory: Option<UeMemory>,
     added_ues: AddedUes,
+    /// UPFs and others that S-BFD probes.
+    sbfd_peers: Option<SbfdPeers>,
+    /// Answers S-BFD probes to this host.
+    reflector: Option<ReflectorThread>,
     /// The links to other AMFs of this network (N14).
     peer_amfs: Option<PeerAmfs>,
     /// The brokers whose users are served.
@@ -227,7 +232,15 @@ impl ControlLoop {
         let veil = veil.map(|veil| Veil::start(&parts.config, veil, parts.console.clone())).transpose()?;
         let observer = Observer::new(parts.console.clone(), control, parts.config.log.supi);
         let local = parts.upf;
+        // Of a unit's processes, the CTA probes.
+        let of_unit = parts.config.place.as_ref().map(|place| place.function);
+        let sbfd_peers = match of_unit {
+            Some(Function::Upf | Function::UpfReplica) => None,
+            _ => SbfdPeers::start(&parts.config.sbfd).map_err(|e| format!("sbfd.peers: {e}"))?,
+        };
         let mut control_loop = Self {
+            sbfd_peers,
+            reflector: parts.reflector,
             observer,
             active,
             role,
@@ -335,6 +348,7 @@ impl ControlLoop {
             busy = true;
         }
         busy |= self.receive_from_pool(now);
+        busy |= self.receive_from_sbfd(now);
         busy |= self.receive_from_peer_amfs(now);
         busy |= self.receive_from_brokers(now);
         self.follow_etcd(now);
@@ -576,6 +590,7 @@ impl ControlLoop {
             .chain(self.upfs.local.iter().flat_map(LocalUpf::fds))
             .chain(self.upfs.n4.as_ref().map(AsFd::as_fd))
             .chain(pool.into_iter().flat_map(Pool::fds))
+            .chain(self.sbfd_peers.iter().flat_map(SbfdPeers::fds))
             .chain(self.peer_amfs.iter().map(PeerAmfs::fd))
             .chain(pair.map(|pair| pair.primary.witness().as_fd()))
             .chain(n2);

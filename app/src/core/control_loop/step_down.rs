@@ -36,7 +36,7 @@ impl ControlLoop {
     /// Another CTA has taken over: what waits here is dropped, and this CTA becomes the replica.
     pub(super) fn become_replica(self) -> Result<(Parts, Box<PairReplica>), String> {
         warn!("another CTA has taken over: this one is its replica from now on");
-        let Self { config, console, role, mut n2, upfs, .. } = self;
+        let Self { config, console, role, mut n2, upfs, reflector, .. } = self;
         let Role::Pair(pair) = role else { return Err("`cluster.etcd` is not configured".into()) };
         drop(pair.pool);
         n2.abort_all();
@@ -48,6 +48,7 @@ impl ControlLoop {
             store: crate::subscribers::open(&config.store)?,
             entropy: SystemEntropy::new()?,
             smf_n4: upfs.n4,
+            reflector,
             upf: upfs.local,
             capture: None,
             config,

@@ -393,6 +393,16 @@ impl N4 {
         out.extend(self.doubtful.values().map(|p| (self.upf, p.octets.clone())));
     }
 
+    /// S-BFD found that the path has failed, sooner than a heartbeat could. The next heartbeat leaves at once, unless one is under way: if it is answered, the
+    /// UPF is back.
+    pub(super) fn path_failed(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
+        if let Link::Up(peer) = self.link {
+            self.link = Link::Silent(peer, now + PATH_FAILURE);
+            self.next = if self.next == Instant::FAR_FUTURE { self.next } else { now };
+            arrived.push(Arrived::Upf(UpfChange::Silent));
+        }
+    }
+
     /// TS 23.527 §4.4: the UPF does not answer. Its sessions are kept for a while.
     fn silent(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
         match self.link {

@@ -254,6 +254,31 @@ fn a_path_that_comes_back() {
     assert!(n4.is_up() && n4.state().usable);
 }
 
+#[test] // TS 23.527 §4.4: S-BFD finds a path that has failed sooner than heartbeats, and the next heartbeat decides whether it has
+fn a_path_that_sbfd_finds_failed_is_silent_until_a_heartbeat_is_answered() {
+    let mut n4 = up();
+    let (mut out, mut arrived) = (vec![], vec![]);
+    let now = Instant(1_500_000);
+    n4.path_failed(now, &mut arrived);
+    assert_eq!(arrived, [Arrived::Upf(UpfChange::Silent)]);
+    assert!(!n4.state().usable, "new sessions go elsewhere");
+    n4.path_failed(now, &mut arrived);
+    assert_eq!(arrived.len(), 1, "it is reported once");
+    assert_eq!(n4.next_deadline(), now, "a heartbeat leaves at once");
+    n4.tick(now, &mut out, &mut arrived);
+    n4.path_failed(now, &mut arrived);
+    assert!(n4.next_deadline() > now, "one is under way");
+    let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
+    let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(9) };
+    let (_, arrived) = says(&mut n4, now.0 + 1_000, beat, sequence);
+    assert_eq!(arrived, [Arrived::Upf(UpfChange::Back)]);
+    // Without an answer the sessions are lost after the time that the operator has, as ever.
+    n4.path_failed(Instant(2_000_000), &mut vec![]);
+    let (lost_at, lost) = silence(&mut n4);
+    assert_eq!(lost, [Arrived::Upf(UpfChange::Lost)]);
+    assert!(lost_at.since(Instant(2_000_000)) >= PATH_FAILURE);
+}
+
 #[test] // TS 23.527 §4.4: a path that stays away costs the sessions, after the time that the operator has
 fn a_path_that_stays_away() {
     let mut n4 = up();

@@ -7,6 +7,7 @@ mod row;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod ttl;
 
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
@@ -20,6 +21,7 @@ use joined::Joined;
 use names::{address, set_address};
 use row::Row;
 use shared::{bind_shared, in_use, steer_by_tunnel};
+pub use ttl::TtlSocket;
 
 /// Datagrams in one system call at most.
 pub(crate) const BATCH: usize = 32;
