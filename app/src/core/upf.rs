@@ -226,7 +226,7 @@ impl LocalUpf {
     }
 
     /// Takes what the packet logger has sent. Returns whether there was anything.
-    fn from_logger(&mut self, now: Instant, answers: &mut Vec<Vec<u8>>) -> bool {
+    fn take_from_logger(&mut self, now: Instant, answers: &mut Vec<Vec<u8>>) -> bool {
         let frames = self.logger.as_mut().map(|logger| logger.receive(now)).unwrap_or_default();
         let busy = !frames.is_empty();
         for frame in frames {
@@ -328,7 +328,7 @@ impl LocalUpf {
             self.endpoint.handle(now, Input::Report(report), &mut self.out);
         }
         busy |= self.other_smfs(now);
-        busy |= self.from_logger(now, answers);
+        busy |= self.take_from_logger(now, answers);
         if self.ask_at <= now {
             self.ask_smfs(now);
         }

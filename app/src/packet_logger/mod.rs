@@ -117,11 +117,11 @@ impl PacketLogger {
 
     /// One turn; waits where there was nothing to do.
     pub(crate) fn turn(&mut self, now: Instant) {
-        let mut busy = self.from_links(now);
-        busy |= self.from_upfs();
+        let mut busy = self.take_from_links(now);
+        busy |= self.take_from_upfs();
         self.watch(now);
-        busy |= self.from_smfs();
-        busy |= self.from_outside();
+        busy |= self.take_from_smfs();
+        busy |= self.take_from_outside();
         busy |= self.give_packets(now);
         if self.housekeeping <= now {
             self.housekeeping = now + HOUSEKEEPING;
@@ -147,7 +147,7 @@ impl PacketLogger {
     }
 
     /// Takes what UPFs have sent over their links.
-    fn from_links(&mut self, now: Instant) -> bool {
+    fn take_from_links(&mut self, now: Instant) -> bool {
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
         for event in events.iter() {
@@ -201,7 +201,7 @@ impl PacketLogger {
                 Change::Serve { link, term, how } => {
                     if how == How::TakesOver {
                         // What the former UPF has sent already is not sent again.
-                        self.from_upfs();
+                        self.take_from_upfs();
                     }
                     self.links
                         .send(link, &LoggerFrame::host_addresses(self.front.host_addresses()).to_octets());
@@ -326,7 +326,7 @@ impl PacketLogger {
     }
 
     /// Takes messages of SMFs.
-    fn from_smfs(&mut self) -> bool {
+    fn take_from_smfs(&mut self) -> bool {
         for n in 0..N4_PER_TURN_MAX {
             match self.n4.recv_from(&mut self.buffer) {
                 Ok((octets, peer)) => {
@@ -347,7 +347,7 @@ impl PacketLogger {
     }
 
     /// Takes packets of gNBs and data networks.
-    fn from_outside(&mut self) -> bool {
+    fn take_from_outside(&mut self) -> bool {
         let Self { front, data, .. } = self;
         let received = front.receive_outside(|origin, packet| {
             let direction = match origin {
@@ -382,7 +382,7 @@ impl PacketLogger {
     }
 
     /// Takes what packet threads have sent.
-    fn from_upfs(&mut self) -> bool {
+    fn take_from_upfs(&mut self) -> bool {
         let mut busy = false;
         loop {
             let Self { front, data, members, leaving, liveness, .. } = self;
