@@ -103,5 +103,6 @@ wait "$upf" 2>/dev/null || true
 east 2
 kill -CONT "$ue"
 wait "$ue" || wrong "the UE failed"
+
 [ "$(cat "$tmp/numbers")" = "$(seq -s ' ' 40)" ] || wrong "the UE got: $(cat "$tmp/numbers")"
 echo "40 packets that waited for an idle UE while the UPF was killed came, in order"

@@ -47,10 +47,11 @@ impl StateFile {
         self.0.try_clone_file()
     }
 
-    /// The file of another [`StateFile`] of this process, mapped once more. Errors: those of mmap(2).
+    /// The file of another [`StateFile`] of this process, mapped once more for the packets that wait. Errors: those of mmap(2).
     pub(crate) fn again(file: &File, config: &Config) -> io::Result<Self> {
         let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
-        SharedFile::of_other(file.try_clone()?, octets).map(Self)
+        let mapped = SharedFile::of_other(file.try_clone()?, octets)?;
+        Ok(Self(mapped.reserve_behind(State::held_at(config))))
     }
 
     fn of_file(file: File, config: &Config) -> io::Result<Self> {

@@ -92,7 +92,7 @@ impl State {
     }
 
     /// Where the packets that wait begin.
-    pub(crate) fn held_at(config: &Config) -> u64 {
+    pub fn held_at(config: &Config) -> u64 {
         let blocks = u64::from(config.sessions_max) * BLOCKS_PER_SESSION + 8 * SPARE_BLOCKS as u64;
         FIRST_BLOCK_AT + blocks * BLOCK_OCTETS as u64
     }

@@ -44,6 +44,12 @@ impl SharedFile {
         Ok(Self { mapping, file, reserved: 0 })
     }
 
+    /// [`Self::reserve`] finds room behind this place alone.
+    pub(crate) fn reserve_behind(mut self, at: u64) -> Self {
+        self.reserved = at;
+        self
+    }
+
     /// The file, by which its lock can be awaited: the lock is this value's, too. Errors: those of dup(2).
     pub(crate) fn try_clone_file(&self) -> io::Result<File> {
         self.file.try_clone()
