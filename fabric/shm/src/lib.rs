@@ -10,9 +10,9 @@
 //! ```
 //!
 //! A function writes into its own area alone, and maps all others read-only, so that a stray write ends the process that makes it. What goes
-//! from function A to function B: A copies the octets into a free block of its own, writes a descriptor (offset, length, generation) into its
-//! ring to B, and raises the ring's head. B checks the descriptor, copies the octets out, and raises the tail in its own area. A then uses the
-//! block again.
+//! from function A to function B: A copies the octets into a free block of its own, writes a descriptor (offset, length) into its
+//! ring to B, then the descriptor's name (generation, number), and raises the ring's head. B waits for the name, checks the descriptor, copies the
+//! octets out, and raises the tail in its own area. A then uses the block again.
 //!
 //! - **Waking.** A process that is about to sleep sets a word in its area and looks once more at the rings; a process that sends afterwards sees the word and
 //!   rings the bell, which the sleeper waits on. Neither happens while both are busy.
@@ -22,7 +22,7 @@
 //! - **Quotas.** A ring has [`RING`] descriptors, and an area has as many blocks as all its rings have descriptors. A process that takes nothing
 //!   holds up what is for it, and nothing else.
 //! - **Life.** A ring is used by one link at a time, under a generation that no link before had; a process that dies leaves nothing half-written
-//!   that counts, because the head is raised last.
+//!   that counts, because a descriptor's name is written last.
 //!
 //! The links themselves (which processes have one, authentication, the end of a peer) are those of `fabric/link`, which moves frames to the rings.
 //!

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use proptest::prelude::*;
 
 use crate::layout::Layout;
+use crate::pool::{Pool, create};
 use crate::port::{Fault, HEAD_EVERY, Memory, Port, Receiver};
 
 /// Rings of two descriptors and blocks of two words: full, and wrapped, soon.
@@ -325,6 +326,30 @@ fn a_head_without_its_descriptor_is_rubbish_and_one_behind_what_was_taken_is_not
         let found = looks.find(|look| *look != Ok(None));
         assert_eq!(found, Some(Err(Fault::Rubbish)));
     }
+}
+
+#[test]
+fn a_function_can_write_into_its_own_area_alone() {
+    let made = create().unwrap();
+    let open = |area| {
+        let bells = made.bells.iter().map(|bell| bell.try_clone().unwrap()).collect();
+        Pool::open(&made.memory, bells, area).unwrap()
+    };
+    let (near, mut far) = (open(0), open(1));
+    assert!(far.port.begin(0).is_some());
+    let head = Layout::POOL.head(1, 0);
+    let before = near.port.memory().load(head);
+    near.port.memory().store(head, 7);
+    near.port.memory().write(head, b"rubbish!");
+    assert_eq!((far.port.memory().load(head), before & 0xffff_ffff), (before, 0));
+    // And the kernel holds it: of both mappings one area each is writable.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let writable = maps.lines().filter(|line| line.contains("whimbrel-pool") && line.contains(" rw"));
+    let octets = writable.map(|line| {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        usize::from_str_radix(to, 16).unwrap() - usize::from_str_radix(from, 16).unwrap()
+    });
+    assert_eq!(octets.sum::<usize>(), 2 * 8 * Layout::POOL.area_words());
 }
 
 proptest! {
