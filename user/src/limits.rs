@@ -70,11 +70,11 @@ pub const STRAYS_MAX: u16 = 1_024;
 /// Flows whose rule is remembered: 16 million, of 66 octets each.
 pub const FLOWS_REMEMBERED_MAX: u32 = 1 << 24;
 /// Packets from gNBs that no session names yet, while they wait for the SMF to name them: of a burst of handovers.
-pub const UNKNOWN_PEER_PACKETS_MAX: usize = 256;
-/// The same of one session: what a UE sends in some milliseconds.
-pub const UNKNOWN_PEER_PACKETS_PER_SESSION_MAX: usize = 16;
+pub const UNKNOWN_PEER_PACKETS_MAX: usize = 512;
+/// The same of one session: what a UE sends, at 1,000 packets a second, while the end of the CPF that hands it over is noticed.
+pub const UNKNOWN_PEER_PACKETS_PER_SESSION_MAX: usize = 64;
 /// The same from one address, so that one that sends without being named leaves room for others.
-pub const UNKNOWN_PEER_PACKETS_PER_PEER_MAX: usize = 64;
+pub const UNKNOWN_PEER_PACKETS_PER_PEER_MAX: usize = 128;
 /// Predictions at a time: each lives five seconds, so these are 13,000 handovers a second, a region's of several million UEs.
 pub const PREDICTIONS_MAX: usize = 65_536;
 /// Packets of the pipeline's own making that wait to be sent, besides what is held for UEs and may be released at once.
