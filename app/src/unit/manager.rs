@@ -493,8 +493,7 @@ impl Manager {
             // One of an older program sends none.
             member.silent = if beats == member.beats && beats > 0 { member.silent + 1 } else { 0 };
             member.beats = beats;
-            let silent_max =
-                if *function == Function::UpfReplica { REPLICA_SILENT_MAX } else { SILENT_MAX };
+            let silent_max = if *function == Function::UpfReplica { REPLICA_SILENT_MAX } else { SILENT_MAX };
             if member.silent >= silent_max {
                 warn!(%function, process = process.run.pid, "a function hangs: it is killed and started again");
                 process.signal(Signal::KILL);

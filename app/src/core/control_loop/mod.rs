@@ -350,6 +350,9 @@ impl ControlLoop {
         if let Some(n2) = &mut self.n2.transport {
             n2.flush(now);
         }
+        if let Some(peer_amfs) = &mut self.peer_amfs {
+            peer_amfs.flush();
+        }
     }
 
     /// One turn. Returns whether anything arrived.
@@ -386,9 +389,6 @@ impl ControlLoop {
             self.timing.housekeeping = now + HOUSEKEEPING;
         }
         self.flush(now);
-        if let Some(peer_amfs) = &mut self.peer_amfs {
-            peer_amfs.flush();
-        }
         if busy {
             self.timing.longest_turn = self.timing.longest_turn.max(clock::now().since(now));
         }
