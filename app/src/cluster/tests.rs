@@ -144,6 +144,40 @@ fn lost(event: PoolEvent) -> Option<CpfId> {
     }
 }
 
+/// The first input of a UE.
+fn tick(ue: UeId) -> Envelope {
+    Envelope {
+        code_version: CodeVersion::own().0,
+        ue,
+        cta_term: 1,
+        owner_term: 1,
+        clock: 1,
+        time: whimbrel_ids::Instant(1),
+        seed: [1; 16],
+        tmsi: Tmsi(5),
+        config_version: 1,
+        upfs: Default::default(),
+        payload: Payload::Tick,
+    }
+}
+
+#[test]
+fn a_report_is_awaited_from_when_an_input_is_sent_until_it_has_come() {
+    let mut pool = pool();
+    let _cpf = cpf(&pool, "home/site");
+    let id = until(&mut pool, |event| match event {
+        PoolEvent::Rings(rings) => rings.members().next(),
+        _ => None,
+    });
+    let ue = UeId { slot: 3, generation: 1 };
+    pool.send(id, CpfCommand::Serve { ue, term: 1, backups: Vec::new() });
+    assert!(!pool.awaits_reports());
+    pool.send(id, CpfCommand::Run(tick(ue)));
+    assert!(pool.awaits_reports());
+    until(&mut pool, |event| matches!(event, PoolEvent::Up(_, CpfReport::Ran { .. })).then_some(()));
+    assert!(!pool.awaits_reports());
+}
+
 #[test]
 fn a_cpf_that_joins_again_gets_another_number() {
     let mut pool = pool();
@@ -657,19 +691,7 @@ fn a_cpf_shows_its_status_over_http_and_no_ues() {
     let (link, itself) = cta.caller();
     let ue = UeId { slot: 3, generation: 1 };
     let serve = CpfCommand::Serve { ue, term: 1, backups: Vec::new() };
-    let input = CpfCommand::Run(Envelope {
-        code_version: CodeVersion::own().0,
-        ue,
-        cta_term: 1,
-        owner_term: 1,
-        clock: 1,
-        time: whimbrel_ids::Instant(1),
-        seed: [1; 16],
-        tmsi: Tmsi(5),
-        config_version: 1,
-        upfs: Default::default(),
-        payload: Payload::Tick,
-    });
+    let input = CpfCommand::Run(tick(ue));
     cta.send(link, member(5).into_iter().chain([serve, input].map(ToCpf::Command)));
     for (metric, value) in [
         (Metric::CpfInService, 1),

@@ -72,6 +72,7 @@ pub(crate) fn await_end_of_upf(
             Woken::End => break,
         }
     }
+    descriptors::takes_over();
     match ready {
         Some(ready) => Ok(Awaited::Ready(ready)),
         None => {

@@ -40,7 +40,9 @@ fn bell(function: usize) -> String {
 }
 
 /// Between two beats, by which the manager knows that this process runs.
-const BEAT: Duration = Duration::from_millis(100);
+pub(super) const BEAT: Duration = Duration::from_millis(100);
+/// The same of a replica of the UPF that waits: it does nothing that could make it hang, and is to take no time of a processor.
+pub(super) const WAITING_BEAT: Duration = Duration::from_millis(500);
 /// Looks in a row at which the control thread may have made no turn; it makes two a second at least.
 const STILL_MAX: u32 = 15;
 
@@ -58,6 +60,14 @@ static READY: AtomicBool = AtomicBool::new(true);
 /// The replica of the UPF can take over from now on.
 pub(crate) fn stands_ready() {
     READY.store(true, Ordering::Release);
+}
+
+/// This process is a replica of the UPF that waits.
+static WAITS: AtomicBool = AtomicBool::new(false);
+
+/// The replica of the UPF takes over.
+pub(crate) fn takes_over() {
+    WAITS.store(false, Ordering::Release);
 }
 
 /// Between two attempts to reach the manager.
@@ -143,6 +153,7 @@ pub(crate) fn join(place: &Place) -> Result<(), String> {
         (held.in_unit, held.area) = (true, place.area);
     }
     READY.store(place.function != Function::UpfReplica, Ordering::Release);
+    WAITS.store(place.function == Function::UpfReplica, Ordering::Release);
     let place = place.clone();
     std::thread::Builder::new()
         .name("unit".into())
@@ -169,7 +180,7 @@ pub(crate) fn join(place: &Place) -> Result<(), String> {
 fn beat() {
     let (mut seen, mut still) = (0, 0);
     loop {
-        std::thread::sleep(BEAT);
+        std::thread::sleep(if WAITS.load(Ordering::Acquire) { WAITING_BEAT } else { BEAT });
         let turns = TURNS.load(Ordering::Relaxed);
         still = if turns == seen && turns > 0 { still + 1 } else { 0 };
         seen = turns;

@@ -58,6 +58,13 @@ const REPLACED_ENDS_WITHIN: Duration = Duration::from_secs(1);
 const CHECKED_EVERY: Duration = Duration::from_millis(100);
 /// Looks in a row at which no beat of a function may be there: ten of them are due in that time.
 const SILENT_MAX: u32 = 10;
+/// The same of a replica of the UPF, whose beats are rarer.
+const REPLICA_SILENT_MAX: u32 = 30;
+// A manager of an older program has one bound for all, which two beats of a waiting replica still meet while an upgrade lasts.
+const _: () = assert!(
+    2 * descriptors::WAITING_BEAT.as_millis() <= SILENT_MAX as u128 * CHECKED_EVERY.as_millis()
+        && 10 * descriptors::BEAT.as_millis() <= SILENT_MAX as u128 * CHECKED_EVERY.as_millis()
+);
 
 /// A function of the unit.
 struct Member {
@@ -617,7 +624,8 @@ impl Manager {
             // One of an older program sends none.
             member.silent = if beats == member.beats && beats > 0 { member.silent + 1 } else { 0 };
             member.beats = beats;
-            if member.silent >= SILENT_MAX {
+            let silent_max = if *function == Function::UpfReplica { REPLICA_SILENT_MAX } else { SILENT_MAX };
+            if member.silent >= silent_max {
                 warn!(%function, process = process.run.pid, "a function hangs: it is killed and started again");
                 process.signal(Signal::KILL);
                 member.silent = 0;

@@ -18,7 +18,7 @@ pub(super) const PART_OCTETS: usize = BLOCK_OCTETS - HEADER_OCTETS;
 pub(super) const FIRST_BLOCK_AT: u64 = 4096;
 /// Where it says how many blocks may have been used: twice, of which the higher counts, for a write may be torn.
 const MADE_AT: [u64; 2] = [1024, 1032];
-/// Where it says how many blocks were written or freed: what follows the records looks there first. Zero: it was never said.
+/// Where it says how many blocks were written or freed: what follows the records looks there first. Zero: no count was written.
 const CHANGES_AT: u64 = 1040;
 /// Where it names the blocks that were written or freed last, by the number of the change.
 const CHANGED_BLOCKS_AT: u64 = 2048;

@@ -172,7 +172,7 @@ impl Core {
     fn start_functions(&mut self, build: Build) -> io::Result<()> {
         let of_link = [(Part::Cpf, build.cpf == CpfAt::Process), (Part::Upf, build.upf == UpfAt::Process)];
         let parts: Vec<Part> =
-            of_link.into_iter().filter(|(_, wanted)| *wanted).map(|(part, _)| part).collect();
+            of_link.into_iter().filter(|(_, is_process)| *is_process).map(|(part, _)| part).collect();
         if build.upf == UpfAt::Udp {
             let function = start(Part::UpfOverUdp, build.processors[1], build.spin, None)?;
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
