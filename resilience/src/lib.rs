@@ -13,6 +13,7 @@ pub mod detector;
 pub mod link;
 pub mod membership;
 pub mod pair;
+mod peer_replicas;
 pub mod region;
 pub mod replication;
 mod version;
@@ -26,4 +27,5 @@ pub use cta::{
     ReplicationCounters, RestoreError, Restored, StoredAmf, StoredUe, StoredUes, TakeoverTime, ToStore,
     UpfChange,
 };
+pub use peer_replicas::{PeerReplicaCounters, PeerReplicas, Received};
 pub use version::CodeVersion;

@@ -24,7 +24,11 @@ pub(crate) struct PeerAmf {
     pub(crate) amf_id: AmfId,
     pub(crate) tacs: Vec<Tac>,
     pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) replicas: u32,
 }
+
+/// UEs whose states two AMFs exchange: as many as one may have (`limits.ues`).
+const REPLICAS_MAX: u32 = 1 << 20;
 
 impl PeerAmf {
     pub(super) fn control(&self) -> control::PeerAmf {
@@ -50,6 +54,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> PeerAmfs {
             amf_id: super::amf::amf_id(s),
             tacs: s.list("tacs", vec![], "The tracking areas that it serves."),
             addresses: s.list("addresses", vec![], "Its addresses and TCP ports."),
+            replicas: s.value(
+                "replicas",
+                0,
+                "UEs whose state it is sent ahead, so that a UE that goes there brings only what has changed; as many of its UEs are held here. The same \
+                 number at both AMFs; 0: none.",
+            ),
         });
         PeerAmfs { listen, key_file, amfs }
     })
@@ -86,6 +96,10 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         if let Some(tac) = amf.tacs.iter().find(served) {
             let what = format!("TAC {} is served by two AMFs", tac.value());
             pass.refuse(&key("tacs"), what, "name each tracking area once, here or in `tacs`");
+        }
+        if amf.replicas > REPLICAS_MAX {
+            let what = format!("{} UEs are more than an AMF may have", amf.replicas);
+            pass.refuse(&key("replicas"), what, "write 1048576 or less");
         }
         if amf.addresses.is_empty() && amf.amf_id > config.amf.amf_id {
             let what = "of two AMFs the one with the lower region, set and pointer connects to the other, whose address is missing";
