@@ -7,10 +7,10 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use tracing::{info, warn};
+use whimbrel_control::Flat;
 use whimbrel_control::amf::PeerAmfId;
 use whimbrel_ids::{AmfId, Instant};
 use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
-use whimbrel_control::Flat;
 use whimbrel_resilience::link::PeerAmfHello;
 use whimbrel_resilience::{N14Error, PeerReplicas, Received, ToStore};
 

@@ -49,17 +49,23 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> PeerAmfs {
         );
         let doc = "Each has `name`, `region`, `set` and `pointer` as in its own `amf`, the `tacs` that it serves, and the `addresses` at which it \
                    listens (two if it is a pair).";
-        let amfs = s.sections("amfs", 0, doc, |s, i| PeerAmf {
-            name: s.value("name", format!("amf{}", i + 1), "Name in logs."),
-            amf_id: super::amf::amf_id(s),
-            tacs: s.list("tacs", vec![], "The tracking areas that it serves."),
-            addresses: s.list("addresses", vec![], "Its addresses and TCP ports."),
-            replicas: s.value(
-                "replicas",
-                0,
-                "UEs whose state it is sent ahead, so that a UE that goes there brings only what has changed; as many of its UEs are held here. The same \
-                 number at both AMFs; 0: none.",
-            ),
+        let amfs = s.sections("amfs", 0, doc, |s, i| {
+            let amf = PeerAmf {
+                name: s.value("name", format!("amf{}", i + 1), "Name in logs."),
+                amf_id: super::amf::amf_id(s),
+                tacs: s.list("tacs", vec![], "The tracking areas that it serves."),
+                addresses: s.list("addresses", vec![], "Its addresses and TCP ports."),
+                replicas: s.value(
+                    "replicas",
+                    0,
+                    "UEs whose state it is sent ahead, so that a UE that goes there brings only what has changed; as many of its UEs are held here. The \
+                     same number at both AMFs; 0: none.",
+                ),
+            };
+            let is_within = amf.replicas <= REPLICAS_MAX;
+            let what = format!("{} is out of bounds", amf.replicas);
+            s.bound("replicas", is_within, what, format!("0 to {REPLICAS_MAX}"));
+            amf
         });
         PeerAmfs { listen, key_file, amfs }
     })
@@ -96,10 +102,6 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         if let Some(tac) = amf.tacs.iter().find(served) {
             let what = format!("TAC {} is served by two AMFs", tac.value());
             pass.refuse(&key("tacs"), what, "name each tracking area once, here or in `tacs`");
-        }
-        if amf.replicas > REPLICAS_MAX {
-            let what = format!("{} UEs are more than an AMF may have", amf.replicas);
-            pass.refuse(&key("replicas"), what, "write 1048576 or less");
         }
         if amf.addresses.is_empty() && amf.amf_id > config.amf.amf_id {
             let what = "of two AMFs the one with the lower region, set and pointer connects to the other, whose address is missing";
