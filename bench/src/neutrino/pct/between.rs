@@ -31,7 +31,9 @@ struct Form {
 /// Hands these UEs over from one core to the other, in both forms, and prints what that took.
 pub(super) fn between_ctas(ues: u32) -> Value {
     let [default, fast] = [measure("default", ues, false), measure("fast", ues, true)];
-    println!("\nbetween two CTAs, by N14 (TS 23.502 §4.9.1.3), {ues} UEs with a session; medians of a handover with what follows it");
+    println!(
+        "\nbetween two CTAs, by N14 (TS 23.502 §4.9.1.3), {ues} UEs with a session; medians of a handover with what follows it"
+    );
     println!("{:>9}{:>10}{:>10}{:>14}{:>22}", "", "octets", "messages", "processor us", "octets ahead a UE");
     for form in [&default, &fast] {
         let Form { name, octets, messages, worked_us, ahead, .. } = form;
