@@ -9,7 +9,7 @@
 //! | [`Body::HandoverComplete`] and its answer | N2InfoNotify, §5.2.2.3.6 |
 //! | [`Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
 //! | [`Body::Registered`] and its answer, [`Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
-//! | [`Body::Replica`], [`Body::ReplicaGone`], [`Body::WholeWanted`] | none: Neutrino §4.3 |
+//! | [`Body::Replica`], [`Body::ReplicaGone`], [`Body::WholeRequested`] | none: Neutrino §4.3 |
 //!
 //! The UE context is the UE's flat form ([`Checkpoint`](crate::Checkpoint)); gNBs' messages are contained as received. The SMF is a part
 //! of this program, so a UE's sessions move with it: the UPF stays, and the former SMF sends it the new CP F-SEID. In a handover
@@ -95,7 +95,7 @@ pub enum Body {
     /// Source to target: the UE is gone, or its checkpoint is not sent any more.
     ReplicaGone,
     /// Target to source: the checkpoint that a delta of the UE begins at is not here; the message that had it is to be sent whole.
-    WholeWanted,
+    WholeRequested,
 }
 
 impl Body {
@@ -125,7 +125,7 @@ impl Body {
             | Self::TransferUeContext(_)
             | Self::Registered { .. }
             | Self::NotRegistered
-            | Self::WholeWanted => false,
+            | Self::WholeRequested => false,
         }
     }
 }

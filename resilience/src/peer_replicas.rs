@@ -43,7 +43,7 @@ pub struct PeerReplicaCounters {
     /// Messages of peers that were completed from a replica.
     pub completed: u64,
     /// Messages of peers for which the whole was asked, since no replica of that clock is here.
-    pub wanted: u64,
+    pub requested: u64,
 }
 
 /// Checkpoints by UE, of which the one that was stored longest ago gives way.
@@ -187,13 +187,13 @@ impl PeerReplicas {
         match (&mut body, self.peers.get_mut(&from)) {
             (Body::Replica(replica), Some(peer)) => match peer.hold(relation.source, replica) {
                 true => Received::Taken,
-                false => Received::Answer(N14 { relation, body: Body::WholeWanted }.to_flat()),
+                false => Received::Answer(N14 { relation, body: Body::WholeRequested }.to_flat()),
             },
             (Body::ReplicaGone, Some(peer)) => {
                 peer.held.remove(relation.source);
                 Received::Taken
             }
-            (Body::WholeWanted, Some(peer)) => {
+            (Body::WholeRequested, Some(peer)) => {
                 peer.sent.remove(relation.source);
                 let at = peer.offered.iter().position(|(offered, _)| *offered == relation);
                 match at.and_then(|at| peer.offered.remove(at)) {
@@ -202,7 +202,7 @@ impl PeerReplicas {
                 }
             }
             // Nothing is exchanged with this peer by this AMF's configuration.
-            (Body::Replica(_) | Body::ReplicaGone | Body::WholeWanted, None) => Received::Taken,
+            (Body::Replica(_) | Body::ReplicaGone | Body::WholeRequested, None) => Received::Taken,
             (body, peer) => {
                 let delta = state_of(body).and_then(|state| Delta::from_octets(state.octets()).ok());
                 let Some(delta) = delta else { return Received::Input };
@@ -214,8 +214,8 @@ impl PeerReplicas {
                         Received::Completed(N14 { relation, body: body.clone() }.to_flat())
                     }
                     None => {
-                        self.counters.wanted += 1;
-                        Received::Answer(N14 { relation, body: Body::WholeWanted }.to_flat())
+                        self.counters.requested += 1;
+                        Received::Answer(N14 { relation, body: Body::WholeRequested }.to_flat())
                     }
                 }
             }
@@ -312,11 +312,11 @@ mod tests {
         source.has_checkpoint(ue(1), Some(checkpoint(1, 8)), &mut Vec::new()); // it is lost on its way
         let whole = transferred(1, 9);
         let offer = source.send(PEER, whole.clone());
-        let Received::Answer(wanted) = target.receive(PEER, offer.octets()) else { panic!("it is stale") };
-        assert_eq!(source.receive(PEER, wanted.octets()), Received::Answer(whole.clone()));
+        let Received::Answer(requested) = target.receive(PEER, offer.octets()) else { panic!("it is stale") };
+        assert_eq!(source.receive(PEER, requested.octets()), Received::Answer(whole.clone()));
         assert_eq!(target.receive(PEER, whole.octets()), Received::Input);
         // Asked again, the source has nothing more to say; the next message goes whole.
-        assert_eq!(source.receive(PEER, wanted.octets()), Received::Taken);
+        assert_eq!(source.receive(PEER, requested.octets()), Received::Taken);
         assert_eq!(source.send(PEER, whole.clone()), whole);
     }
 
@@ -360,10 +360,10 @@ mod tests {
         let whole = transferred(1, 9);
         assert_eq!(target.send(PEER, whole.clone()), whole);
         let offer = source.send(PEER, whole.clone());
-        let Received::Answer(wanted) = target.receive(PEER, offer.octets()) else {
+        let Received::Answer(requested) = target.receive(PEER, offer.octets()) else {
             panic!("it has no replica")
         };
-        assert_eq!(source.receive(PEER, wanted.octets()), Received::Answer(whole));
+        assert_eq!(source.receive(PEER, requested.octets()), Received::Answer(whole));
     }
 
     #[test] // a replica of one UE under the name of another, and octets of nothing

@@ -162,7 +162,7 @@ impl Sim {
         self.forget_replicas(true);
     }
 
-    /// The edge of a core, the other one's or that of the simulation, begins anew: it holds no replica, and does not know what the other edge holds.
+    /// The edge of a core, the other one's or that of the simulation, starts again: it holds no replica, and does not know what the other edge holds.
     pub fn forget_replicas(&mut self, of_peer: bool) {
         if let Some(peer_amf) = &mut self.peer_amf {
             peer_amf.replicas[usize::from(of_peer)] = PeerReplicas::new([(THE_OTHER, peer_amf.replicated)]);

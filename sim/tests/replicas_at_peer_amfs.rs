@@ -35,7 +35,7 @@ fn go(net: &mut Sim, to: GnbIndex) {
 /// Messages that were completed from a replica, and those that had to be sent whole after all, at both cores.
 fn outcome(net: &Sim) -> (u64, u64) {
     let all = net.replicas_of_peer_amfs();
-    (all.iter().map(|c| c.completed).sum(), all.iter().map(|c| c.wanted).sum())
+    (all.iter().map(|c| c.completed).sum(), all.iter().map(|c| c.requested).sum())
 }
 
 /// Octets over N14 of what is done.

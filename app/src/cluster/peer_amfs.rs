@@ -257,7 +257,7 @@ impl PeerAmfs {
             one(Metric::PeerReplicas, self.replicas.held() as u64),
             one(Metric::PeerReplicasSent, replicas.sent),
             one(Metric::PeerReplicasUsed, replicas.completed),
-            one(Metric::PeerReplicasStale, replicas.wanted),
+            one(Metric::PeerReplicasStale, replicas.requested),
         ]
     }
 }

@@ -96,7 +96,7 @@ fn n14() -> Vec<Vec<u8>> {
         Body::NotRegistered,
         Body::Replica(checkpoint(&registered()).into_flat()),
         Body::ReplicaGone,
-        Body::WholeWanted,
+        Body::WholeRequested,
         Body::not_created(CauseRadioNetwork::UnknownTargetId, None),
         Body::Completed(Completed::HandedOver(vec![given])),
         Body::UeContextCreated(Box::new(Created {
