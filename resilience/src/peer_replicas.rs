@@ -268,7 +268,10 @@ mod tests {
     }
 
     fn checkpoint(slot: u32, clock: u64) -> Checkpoint {
-        Checkpoint::of(&UeContext { clock, ..UeContext::new(ue(slot)) }).unwrap()
+        let mut context = UeContext::new(ue(slot));
+        context.clock = clock;
+        context.amf.radio.capability = Some([slot as u8; 200].as_slice().into());
+        Checkpoint::of(&context).unwrap()
     }
 
     /// A message with a state.

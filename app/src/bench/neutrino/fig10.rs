@@ -374,7 +374,7 @@ fn measure(
         ArrivalPattern::Bursts { ues: options.movers(), within_ms: 0.0, every_s: EVERY_S, times: 10_000 };
     let steps = scenario(connected, GNBS, bursts, vec![handover()]);
     let scenario =
-        Scenario { before: vec![Step::Register, session()], before_rate: 300.0, again: true, ..steps };
+        Scenario { before: vec![Step::Register, session()], before_rate: 100.0, again: true, ..steps };
     let hop_delay = Duration::from_micros(options.hop_us.into());
     let config =
         RunnerConfig { spin: Duration::from_micros(200), hop_delay, ..runner(&playground, scenario) };
