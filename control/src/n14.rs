@@ -9,6 +9,7 @@
 //! | [`Body::HandoverComplete`] and its answer | N2InfoNotify, §5.2.2.3.6 |
 //! | [`Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
 //! | [`Body::Registered`] and its answer, [`Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
+//! | [`Body::Replica`], [`Body::ReplicaGone`], [`Body::WholeRequested`] | none: Neutrino §4.3 |
 //!
 //! The UE context is the UE's flat form ([`Checkpoint`](crate::Checkpoint)); gNBs' messages are contained as received. The SMF is a part
 //! of this program, so a UE's sessions move with it: the UPF stays, and the former SMF sends it the new CP F-SEID. In a handover
@@ -88,6 +89,13 @@ pub enum Body {
     },
     /// Target to source: the UE is not registered there with what was transferred.
     NotRegistered,
+    /// Source to target, ahead of any transfer: the checkpoint of a UE, or the delta from the one before. The relation names the UE alone, as in the two that
+    /// follow. These three are exchanged beside the CTAs, which take and send whole messages: `PeerReplicas` in `resilience`.
+    Replica(Flat),
+    /// Source to target: the UE is gone, or its checkpoint is not sent any more.
+    ReplicaGone,
+    /// Target to source: the checkpoint that a delta of the UE begins at is not here; the message that had it is to be sent whole.
+    WholeRequested,
 }
 
 impl Body {
@@ -108,13 +116,16 @@ impl Body {
             | Self::RanStatus(_)
             | Self::Completed(_)
             | Self::UeContextTransferred(_)
-            | Self::UeContextNotTransferred(_) => true,
+            | Self::UeContextNotTransferred(_)
+            | Self::Replica(_)
+            | Self::ReplicaGone => true,
             Self::UeContextCreated(_)
             | Self::UeContextNotCreated(_)
             | Self::HandoverComplete
             | Self::TransferUeContext(_)
             | Self::Registered { .. }
-            | Self::NotRegistered => false,
+            | Self::NotRegistered
+            | Self::WholeRequested => false,
         }
     }
 }
@@ -128,7 +139,7 @@ const NO_UE: AmfUeNgapId = match AmfUeNgapId::new(0) {
 /// UeContextCreateData (TS 29.518 §6.1.6.2.26): a UE to be taken over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UeContextCreateData {
-    /// Its state: a [`Checkpoint`](crate::Checkpoint).
+    /// Its state: a [`Checkpoint`](crate::Checkpoint); on the way to an AMF that has an earlier one, the [`Delta`](crate::Delta) from that.
     pub state: Flat,
     /// HANDOVER REQUIRED of its gNB.
     #[serde(with = "crate::flat::octets::owned")]
@@ -169,7 +180,7 @@ pub struct Shown {
 pub struct Transferred {
     /// The slot that asked.
     pub asker: UeId,
-    /// Its state before it sent its request: a [`Checkpoint`](crate::Checkpoint).
+    /// Its state before it sent its request, as in [`UeContextCreateData::state`].
     pub state: Flat,
     /// As in [`UeContextCreateData::upfs`].
     pub upfs: Vec<(PduSessionId, IpAddr)>,

@@ -13,6 +13,7 @@ pub mod detector;
 pub mod link;
 pub mod membership;
 pub mod pair;
+mod peer_replicas;
 pub mod region;
 pub mod replication;
 pub mod sbfd;
@@ -27,4 +28,5 @@ pub use cta::{
     ProtocolViolation, ReplicationCounters, RestoreError, Restored, StoredAmf, StoredUe, StoredUes,
     TakeoverTime, ToStore, UpfChange, VersionFigures,
 };
+pub use peer_replicas::{PeerReplicaCounters, PeerReplicas, Received};
 pub use version::CodeVersion;

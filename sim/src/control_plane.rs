@@ -110,6 +110,7 @@ impl Sim {
     }
 
     fn restart(&mut self, exact: Option<bool>) -> Restored {
+        self.forget_replicas(false);
         let config = self.config.clone();
         let home = std::mem::take(self.control.cta.subscribers());
         let recorder = self.control.cta.inspect().restarted(exact.is_some());
@@ -168,6 +169,7 @@ impl Sim {
             let taken = self.control.cta.taken(to);
             self.link(Link::Down { to, taken, message });
         }
+        self.replicate(false, &out.stored);
         self.control.disk.extend(out.stored.into_iter().filter_map(ToStore::record));
         self.events.cpf_violations.extend(out.cpf_violations);
         self.sap_leaves(host, out.brokers);

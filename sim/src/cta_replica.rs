@@ -392,6 +392,7 @@ impl Sim {
         let Some(cta_replica) = self.control.pair.cta_replica.take() else { return };
         self.trace(|| "the CTA replica takes over".into());
         let (active, first) = cta_replica.take_over();
+        self.forget_replicas(false);
         let mut former = std::mem::replace(&mut self.control.cta, active);
         std::mem::swap(self.control.cta.subscribers(), former.subscribers()); // there is one store
         self.control.pair.replaced =

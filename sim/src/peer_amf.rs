@@ -8,7 +8,9 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{Flat, Prf, UeEvent};
 use whimbrel_ids::{AmfId, Instant, Tac};
 use whimbrel_ran::gnb;
-use whimbrel_resilience::{Cta, Input, N14Error, Outbox};
+use whimbrel_resilience::{
+    Cta, Input, N14Error, Order, Outbox, PeerReplicaCounters, PeerReplicas, Received, ToStore,
+};
 
 use crate::{GnbIndex, Home, InFlight, Recorder, Sim, default_config};
 use std::sync::Arc;
@@ -45,8 +47,13 @@ impl N14Fault {
 pub(crate) struct PeerAmf {
     pub(crate) cta: Cta<Home, (Prf, u64), Recorder>,
     config: Arc<Config>,
-    /// Messages that were sent over the link, both ways.
+    /// Messages that were sent over the link, both ways, and their octets.
     sent: u64,
+    octets: usize,
+    /// UEs of which each core holds the other's at most, if they exchange replicas.
+    replicated: usize,
+    /// The replicas at the core of the simulation, and at the other one.
+    replicas: [PeerReplicas; 2],
     fate: Option<(u64, N14Fault)>,
     cut: bool,
     ordered: Instant,
@@ -92,6 +99,9 @@ impl Sim {
             cta,
             config,
             sent: 0,
+            octets: 0,
+            replicated: 0,
+            replicas: Default::default(),
             fate: None,
             cut: false,
             ordered: self.now,
@@ -138,6 +148,56 @@ impl Sim {
         self.peer_amf.as_ref().map_or(0, |a| a.sent)
     }
 
+    /// Their octets.
+    pub fn n14_octets(&self) -> usize {
+        self.peer_amf.as_ref().map_or(0, |a| a.octets)
+    }
+
+    /// Each core sends the other its UEs' checkpoints ahead, of so many at most, whenever [`Self::replicate_to_peer_amfs`] is called.
+    pub fn exchange_replicas(&mut self, most: usize) {
+        if let Some(peer_amf) = &mut self.peer_amf {
+            peer_amf.replicated = most;
+        }
+        self.forget_replicas(false);
+        self.forget_replicas(true);
+    }
+
+    /// The edge of a core, the other one's or that of the simulation, starts again: it holds no replica, and does not know what the other edge holds.
+    pub fn forget_replicas(&mut self, of_peer: bool) {
+        if let Some(peer_amf) = &mut self.peer_amf {
+            peer_amf.replicas[usize::from(of_peer)] = PeerReplicas::new([(THE_OTHER, peer_amf.replicated)]);
+        }
+    }
+
+    /// Each core sends the other the UEs that have changed since the last time.
+    pub fn replicate_to_peer_amfs(&mut self) {
+        self.operator_order(Order::StoreUes { all: false });
+        self.peer_amf_does(|cta, now, out| {
+            cta.order(now, Order::StoreUes { all: false }, out);
+        });
+    }
+
+    /// What was counted of the replicas at the core of the simulation, and at the other one.
+    pub fn replicas_of_peer_amfs(&self) -> [PeerReplicaCounters; 2] {
+        self.peer_amf
+            .as_ref()
+            .map_or_else(Default::default, |a| a.replicas.each_ref().map(PeerReplicas::counters))
+    }
+
+    /// Of how many UEs of the other core each has a replica.
+    pub fn replicas_held(&self) -> [usize; 2] {
+        self.peer_amf.as_ref().map_or([0; 2], |a| a.replicas.each_ref().map(PeerReplicas::held))
+    }
+
+    /// UEs of one core have changed: the other one learns of it.
+    pub(crate) fn replicate(&mut self, from_peer: bool, stored: &[ToStore]) {
+        let Some(peer_amf) = &mut self.peer_amf else { return };
+        let mut messages = Vec::new();
+        let replicas = &mut peer_amf.replicas[usize::from(from_peer)];
+        stored.iter().for_each(|stored| replicas.changed(stored, &mut messages));
+        messages.into_iter().for_each(|(_, message)| self.put_n14(from_peer, message));
+    }
+
     /// This befalls the n-th message over N14, from the beginning on.
     pub fn inject_n14_fault(&mut self, nth: u64, fate: N14Fault) {
         if let Some(peer_amf) = &mut self.peer_amf {
@@ -169,11 +229,19 @@ impl Sim {
 
     /// An input of the other core.
     pub(crate) fn peer_amf_input(&mut self, input: Input<'_>) {
+        self.peer_amf_does(|cta, now, out| cta.handle(now, input, out));
+    }
+
+    fn peer_amf_does(
+        &mut self,
+        does: impl FnOnce(&mut Cta<Home, (Prf, u64), Recorder>, Instant, &mut Outbox),
+    ) {
         let mut out = Outbox::default();
         let Some(peer_amf) = &mut self.peer_amf else { return };
-        peer_amf.cta.handle(self.now, input, &mut out);
+        does(&mut peer_amf.cta, self.now, &mut out);
         let now = self.now;
         peer_amf.events.extend(out.events.drain(..).map(|e| (now, e)));
+        self.replicate(true, &out.stored);
         self.send_n14(true, &mut out);
         self.ngap_leaves(PEER_AMF_HOST, out.ngap);
         self.pfcp_leaves(PEER_AMF_HOST, out.pfcp);
@@ -185,19 +253,26 @@ impl Sim {
         peer_amf.not_taken.extend(out.n14_errors.drain(..).map(|(_, why)| why));
         for (_, octets) in std::mem::take(&mut out.n14) {
             let Some(peer_amf) = &mut self.peer_amf else { return };
-            peer_amf.sent += 1;
-            let (least, most) = LATENCY_MICROS;
-            let latency = Duration::from_micros(least + self.rng.below(most - least));
-            peer_amf.ordered = peer_amf.ordered.max(self.now + latency);
-            let at = peer_amf.ordered;
-            self.trace(|| {
-                format!("{}: {:?}", if from_peer { "from peer_amf" } else { "to peer_amf" }, words(&octets))
-            });
-            let Some(peer_amf) = &mut self.peer_amf else { return };
-            let message =
-                N14Message { number: peer_amf.sent, to_peer: !from_peer, octets: octets.octets().to_vec() };
-            self.send(at, InFlight::N14(message));
+            let octets = peer_amf.replicas[usize::from(from_peer)].send(THE_OTHER, octets);
+            self.put_n14(from_peer, octets);
         }
+    }
+
+    /// A message goes over the link.
+    fn put_n14(&mut self, from_peer: bool, octets: Flat) {
+        let Some(peer_amf) = &mut self.peer_amf else { return };
+        peer_amf.sent += 1;
+        peer_amf.octets += octets.octets().len();
+        let (least, most) = LATENCY_MICROS;
+        let latency = Duration::from_micros(least + self.rng.below(most - least));
+        peer_amf.ordered = peer_amf.ordered.max(self.now + latency);
+        let at = peer_amf.ordered;
+        let number = peer_amf.sent;
+        self.trace(|| {
+            format!("{}: {:?}", if from_peer { "from peer_amf" } else { "to peer_amf" }, words(&octets))
+        });
+        let message = N14Message { number, to_peer: !from_peer, octets: octets.octets().to_vec() };
+        self.send(at, InFlight::N14(message));
     }
 
     pub(crate) fn n14_arrives(&mut self, message: N14Message) {
@@ -218,13 +293,26 @@ impl Sim {
             _ => 1,
         };
         for _ in 0..times {
-            let input = Input::PeerAmf(THE_OTHER, &message.octets);
+            let Some(peer_amf) = &mut self.peer_amf else { return };
+            let whole =
+                match peer_amf.replicas[usize::from(message.to_peer)].receive(THE_OTHER, &message.octets) {
+                    Received::Input => None,
+                    Received::Completed(whole) => Some(whole),
+                    Received::Answer(answer) => {
+                        self.put_n14(message.to_peer, answer);
+                        continue;
+                    }
+                    Received::Taken => continue,
+                };
+            let octets = whole.as_ref().map_or(message.octets.as_slice(), Flat::octets);
+            let input = Input::PeerAmf(THE_OTHER, octets);
             if message.to_peer { self.peer_amf_input(input) } else { self.cta_input(input) }
         }
     }
 
     /// The peer AMF restarts: it has its subscribers, and no state of UEs and gNBs.
     pub fn restart_peer_amf(&mut self) {
+        self.forget_replicas(true);
         let Some(mut peer_amf) = self.peer_amf.take() else { return };
         let home = std::mem::take(peer_amf.cta.subscribers());
         peer_amf.cta = self.core_of(&peer_amf.config, home);

@@ -54,6 +54,7 @@ mod reachability;
 mod regions;
 mod registration;
 mod release_delay;
+mod replicas_at_peer_amfs;
 mod resting;
 mod rrc_inactive;
 mod scas_amf;

@@ -32,7 +32,7 @@ upfs: [{ name: both, address: "127.0.0.33:8805" }]
 peer_amfs:
   listen: "$2:7390"
   key_file: $tmp/peer-amfs.key
-  amfs: [{ name: $5, pointer: $8, tacs: [$7], addresses: ["$6:7390"] }]
+  amfs: [{ name: $5, pointer: $8, tacs: [$7], addresses: ["$6:7390"], replicas: 100 }]
 api: { address: "$9" }
 store: { path: $tmp/$1.db }
 EOF
@@ -76,6 +76,8 @@ await south "a peer AMF is connected"
 ran "$tmp/play.yaml" -v >"$tmp/play.log" 2>&1 || wrong "UEs failed"
 [ "$(grep -c '^imsi-[0-9]*: HandedOver' "$tmp/play.log")" = 36 ] || wrong "not all were handed over"
 [ "$(registered north)" = 0 ] && [ "$(registered south)" = 0 ] || wrong "a UE that has left is still registered"
+used=$(($(metric whimbrel_peer_replicas_used_total) + $(metric whimbrel_peer_replicas_used_total 127.0.0.1:8082)))
+[ "$used" -ge 24 ] || wrong "only $used of 36 handovers began at a state that the other AMF had"
 echo "12 UEs went to the other AMF, back, and there again with their sessions, and slept and woke there"
 
 kill -9 "$south"

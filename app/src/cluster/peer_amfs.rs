@@ -7,11 +7,12 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use tracing::{info, warn};
+use whimbrel_control::Flat;
 use whimbrel_control::amf::PeerAmfId;
 use whimbrel_ids::{AmfId, Instant};
 use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
-use whimbrel_resilience::N14Error;
 use whimbrel_resilience::link::PeerAmfHello;
+use whimbrel_resilience::{N14Error, PeerReplicas, Received, ToStore};
 
 use super::rejected_peers::RejectedPeers;
 use crate::config::PeerAmfs as Config;
@@ -19,6 +20,8 @@ use crate::console::{Metric, Sample};
 
 /// Between two attempts to connect.
 const RECONNECT_AFTER: Duration = Duration::from_secs(1);
+/// How often peer AMFs are sent the UEs that have changed, if they are sent any: more often than UEs move from one to the other.
+const REPLICATE_EVERY: Duration = Duration::from_millis(100);
 /// A link that stays up this long is not a configuration error, and is logged.
 const STABLE_AFTER: Duration = Duration::from_secs(2);
 
@@ -46,6 +49,9 @@ pub(crate) struct PeerAmfs {
     events: Events,
     own: AmfId,
     all: Vec<PeerAmf>,
+    replicas: PeerReplicas,
+    /// When UEs that have changed are sent next, and whether all are then.
+    replicate: (Instant, bool),
     unsent: u64,
     rejected_messages: u64,
     rejected: RejectedPeers,
@@ -76,8 +82,20 @@ impl PeerAmfs {
             up_since: None,
         });
         let all = all.collect();
+        let numbers = (0u8..).map(PeerAmfId).zip(config.amfs.iter().map(|n| n.replicas as usize));
+        let replicas = PeerReplicas::new(numbers);
         let (events, rejected) = (Events::default(), RejectedPeers::default());
-        Ok(Some(Self { links, events, own, all, unsent: 0, rejected_messages: 0, rejected }))
+        Ok(Some(Self {
+            links,
+            events,
+            own,
+            all,
+            replicas,
+            replicate: (now, true),
+            unsent: 0,
+            rejected_messages: 0,
+            rejected,
+        }))
     }
 
     /// Where peer AMFs connect to.
@@ -101,8 +119,14 @@ impl PeerAmfs {
             match event {
                 Event::Up { link, peer, hello, we_called } => self.link_up(now, link, peer, hello, we_called),
                 Event::Frame { link, octets } => {
-                    let from = (0u8..).zip(&self.all).find(|(_, n)| n.link == Some(link));
-                    messages.extend(from.map(|(id, _)| (PeerAmfId(id), octets.to_vec())));
+                    let from = (0u8..).map(PeerAmfId).zip(&self.all).find(|(_, n)| n.link == Some(link));
+                    let Some((from, _)) = from else { continue };
+                    match self.replicas.receive(from, octets) {
+                        Received::Input => messages.push((from, octets.to_vec())),
+                        Received::Completed(whole) => messages.push((from, whole.octets().to_vec())),
+                        Received::Answer(answer) => self.links.send(link, answer.octets()),
+                        Received::Taken => {}
+                    }
                 }
                 Event::Down { link, reason } => {
                     let Some(n) =
@@ -151,6 +175,33 @@ impl PeerAmfs {
             self.links.close(former);
         }
         n.up_since = Some(now);
+        if let Some(at) = self.all.iter().position(|n| n.link == Some(link)) {
+            self.replicas.connected(PeerAmfId(at as u8));
+        }
+        self.replicate.1 = true;
+    }
+
+    /// Whether the CTA is to be asked for UEs that have changed: `Some(true)` for all of them.
+    pub(crate) fn replicates(&mut self, now: Instant) -> Option<bool> {
+        let (at, all) = self.replicate;
+        let due = self.replicas.is_used() && at <= now && self.all.iter().any(|n| n.link.is_some());
+        if due {
+            self.replicate = (now + REPLICATE_EVERY, false);
+        }
+        due.then_some(all)
+    }
+
+    /// A UE of this AMF has changed, or is gone.
+    pub(crate) fn changed(&mut self, stored: &ToStore) {
+        let mut messages = Vec::new();
+        self.replicas.changed(stored, &mut messages);
+        messages.into_iter().for_each(|(to, message)| self.send(to, message.octets()));
+    }
+
+    /// Sends a message of the CTA, without a UE's state where the peer AMF has it.
+    pub(crate) fn send_message(&mut self, to: PeerAmfId, message: Flat) {
+        let message = self.replicas.send(to, message);
+        self.send(to, message.octets());
     }
 
     /// Sends to a peer AMF; if it is not connected, the message is only counted.
@@ -186,14 +237,16 @@ impl PeerAmfs {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let calls = self.all.iter().filter(|n| n.is_to_be_connected_by(self.own)).map(|n| n.connect_at);
         let logged = self.all.iter().filter_map(|n| n.up_since).map(|since| since + STABLE_AFTER);
-        self.links.next_deadline().into_iter().chain(calls).chain(logged).min()
+        let connected = self.replicas.is_used() && self.all.iter().any(|n| n.link.is_some());
+        let replicates = connected.then_some(self.replicate.0);
+        self.links.next_deadline().into_iter().chain(calls).chain(logged).chain(replicates).min()
     }
 
     /// For the metrics.
     pub(crate) fn samples(&self) -> Vec<Sample> {
         let one = |metric, value| Sample { metric, label: None, value };
         let connected = self.all.iter().filter(|n| n.link.is_some()).count() as u64;
-        let links = self.links.counters();
+        let (links, replicas) = (self.links.counters(), self.replicas.counters());
         vec![
             one(Metric::PeerAmfs, connected),
             one(Metric::PeerAmfMessagesIn, links.frames_in),
@@ -201,6 +254,10 @@ impl PeerAmfs {
             one(Metric::PeerAmfUnsent, self.unsent),
             one(Metric::PeerAmfRejectedMessages, self.rejected_messages),
             one(Metric::PeerAmfRejectedCalls, self.rejected.total()),
+            one(Metric::PeerReplicas, self.replicas.held() as u64),
+            one(Metric::PeerReplicasSent, replicas.sent),
+            one(Metric::PeerReplicasUsed, replicas.completed),
+            one(Metric::PeerReplicasStale, replicas.requested),
         ]
     }
 }
@@ -227,7 +284,8 @@ mod tests {
     }
 
     fn of(pointer: u8, addresses: Vec<SocketAddr>) -> Config {
-        let other = Of { name: format!("amf {pointer}"), amf_id: amf(pointer), tacs: Vec::new(), addresses };
+        let name = format!("amf {pointer}");
+        let other = Of { name, amf_id: amf(pointer), tacs: Vec::new(), addresses, replicas: 0 };
         Config { listen: Some("127.0.0.1:0".parse().expect("an address")), key_file: None, amfs: vec![other] }
     }
 

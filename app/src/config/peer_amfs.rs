@@ -24,7 +24,11 @@ pub(crate) struct PeerAmf {
     pub(crate) amf_id: AmfId,
     pub(crate) tacs: Vec<Tac>,
     pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) replicas: u32,
 }
+
+/// UEs whose states two AMFs exchange: as many as one may have (`limits.ues`).
+const REPLICAS_MAX: u32 = 1 << 20;
 
 impl PeerAmf {
     pub(super) fn control(&self) -> control::PeerAmf {
@@ -45,11 +49,23 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> PeerAmfs {
         );
         let doc = "Each has `name`, `region`, `set` and `pointer` as in its own `amf`, the `tacs` that it serves, and the `addresses` at which it \
                    listens (two if it is a pair).";
-        let amfs = s.sections("amfs", 0, doc, |s, i| PeerAmf {
-            name: s.value("name", format!("amf{}", i + 1), "Name in logs."),
-            amf_id: super::amf::amf_id(s),
-            tacs: s.list("tacs", vec![], "The tracking areas that it serves."),
-            addresses: s.list("addresses", vec![], "Its addresses and TCP ports."),
+        let amfs = s.sections("amfs", 0, doc, |s, i| {
+            let amf = PeerAmf {
+                name: s.value("name", format!("amf{}", i + 1), "Name in logs."),
+                amf_id: super::amf::amf_id(s),
+                tacs: s.list("tacs", vec![], "The tracking areas that it serves."),
+                addresses: s.list("addresses", vec![], "Its addresses and TCP ports."),
+                replicas: s.value(
+                    "replicas",
+                    0,
+                    "UEs whose state it is sent ahead, so that a UE that goes there brings only what has changed; as many of its UEs are held here. The \
+                     same number at both AMFs; 0: none.",
+                ),
+            };
+            let is_within = amf.replicas <= REPLICAS_MAX;
+            let what = format!("{} is out of bounds", amf.replicas);
+            s.bound("replicas", is_within, what, format!("0 to {REPLICAS_MAX}"));
+            amf
         });
         PeerAmfs { listen, key_file, amfs }
     })

@@ -80,7 +80,7 @@ impl Checkpoint {
     }
 
     /// The frame.
-    pub(crate) fn into_flat(self) -> Flat {
+    pub fn into_flat(self) -> Flat {
         self.flat
     }
 

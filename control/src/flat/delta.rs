@@ -111,6 +111,11 @@ impl Delta {
         self.flat.octets()
     }
 
+    /// The frame.
+    pub fn into_flat(self) -> Flat {
+        self.flat
+    }
+
     /// The UE.
     pub fn ue_id(&self) -> UeId {
         self.head.ue

@@ -18,7 +18,7 @@ pub(super) const BATCH_VERSION: u16 = 7;
 pub(super) const CONFIG_VERSION: u16 = 9;
 
 /// Version of the form of an [`N14`]; it is increased with every change. The checkpoint in it has a version of its own.
-pub(super) const N14_VERSION: u16 = 2;
+pub(super) const N14_VERSION: u16 = 3;
 
 /// Octets of a configuration with few data networks.
 const CONFIG: usize = 1024;

@@ -94,6 +94,9 @@ fn n14() -> Vec<Vec<u8>> {
         Body::UeContextNotTransferred(registered().id),
         Body::Registered { smf: upf, sessions: vec![(psi(1), up_seid)] },
         Body::NotRegistered,
+        Body::Replica(checkpoint(&registered()).into_flat()),
+        Body::ReplicaGone,
+        Body::WholeRequested,
         Body::not_created(CauseRadioNetwork::UnknownTargetId, None),
         Body::Completed(Completed::HandedOver(vec![given])),
         Body::UeContextCreated(Box::new(Created {

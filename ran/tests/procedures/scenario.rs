@@ -323,7 +323,7 @@ fn arrivals_without_a_free_ue_are_counted() {
     assert!(!reports[0].is_clean());
 }
 
-/// UE CONTEXT RELEASE COMMAND for the only UE, which nobody has asked for.
+/// UE CONTEXT RELEASE COMMAND for the only UE, for which there was no request.
 fn release(world: &mut World) {
     let core = &world.network.cores[0];
     let pair = ngap::UeNgapIdPair::new(core.amf_ue_ngap_id, core.ran_ue_ngap_id);

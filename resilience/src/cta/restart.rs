@@ -8,7 +8,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{AssociationId, Checkpoint, Command, RESTORED_CLOCK, UeContext, UeId, UpfId, UpfSet};
+use whimbrel_control::{
+    AssociationId, Checkpoint, Command, FlatError, RESTORED_CLOCK, UeContext, UeId, UpfId, UpfSet,
+};
 use whimbrel_ids::{AmfId, Guami, Instant, PduSessionId, PlmnId};
 
 use super::cpfs::Service;
@@ -46,6 +48,13 @@ impl StoredUe {
     /// Which UE.
     pub fn id(&self) -> UeId {
         self.slot.ue
+    }
+
+    /// Its state.
+    ///
+    /// Errors: those of [`Checkpoint::from_octets`].
+    pub fn checkpoint(&self) -> Result<Checkpoint, FlatError> {
+        Checkpoint::from_octets(&self.context)
     }
 }
 

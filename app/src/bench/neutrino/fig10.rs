@@ -93,8 +93,8 @@ struct Hits {
 struct Shared {
     /// All UEs are connected, with a session.
     prepared: AtomicBool,
-    /// A burst of handovers is wanted.
-    wanted: AtomicBool,
+    /// A burst of handovers is requested.
+    requested: AtomicBool,
     /// The process to kill in that burst; 0: none.
     victim: AtomicU32,
     /// No UE is in the middle of anything.
@@ -168,7 +168,7 @@ impl Watch for Observer<'_> {
     }
 
     fn holds(&mut self) -> bool {
-        !self.shared.wanted.load(Ordering::Acquire)
+        !self.shared.requested.load(Ordering::Acquire)
     }
 
     fn gnb(&mut self, _: GnbId, event: &gnb::Event) {
@@ -194,7 +194,7 @@ impl Watch for Observer<'_> {
         match &mut self.phase {
             Phase::Calm if playing == 0 || self.sections < 2 => {}
             Phase::Calm => {
-                self.shared.wanted.store(false, Ordering::Release);
+                self.shared.requested.store(false, Ordering::Release);
                 self.phase = match self.shared.victim.load(Ordering::Acquire) {
                     0 => Phase::Undisturbed { since: now },
                     _ => Phase::Armed { since: now, at: now + self.moment() },
@@ -217,7 +217,7 @@ impl Watch for Observer<'_> {
                 }
             }
         }
-        let at_rest = matches!(self.phase, Phase::Calm) && !self.shared.wanted.load(Ordering::Acquire);
+        let at_rest = matches!(self.phase, Phase::Calm) && !self.shared.requested.load(Ordering::Acquire);
         self.shared.calm.store(calm && at_rest, Ordering::Release);
     }
 
@@ -374,7 +374,7 @@ fn measure(
         ArrivalPattern::Bursts { ues: options.movers(), within_ms: 0.0, every_s: EVERY_S, times: 10_000 };
     let steps = scenario(connected, GNBS, bursts, vec![handover()]);
     let scenario =
-        Scenario { before: vec![Step::Register, session()], before_rate: 300.0, again: true, ..steps };
+        Scenario { before: vec![Step::Register, session()], before_rate: 100.0, again: true, ..steps };
     let hop_delay = Duration::from_micros(options.hop_us.into());
     let config =
         RunnerConfig { spin: Duration::from_micros(200), hop_delay, ..runner(&playground, scenario) };
@@ -447,8 +447,8 @@ fn replace(playground: &mut Playground, shared: &Shared, options: &Options) -> R
 /// A burst of handovers, until all UEs are served.
 fn burst(shared: &Shared) -> Result<(), String> {
     shared.calm.store(false, Ordering::Release);
-    shared.wanted.store(true, Ordering::Release);
-    until(shared, "a burst of handovers", || !shared.wanted.load(Ordering::Acquire) && is_calm(shared))
+    shared.requested.store(true, Ordering::Release);
+    until(shared, "a burst of handovers", || !shared.requested.load(Ordering::Acquire) && is_calm(shared))
 }
 
 fn is_calm(shared: &Shared) -> bool {

@@ -236,6 +236,10 @@ metrics! {
         PeerAmfUnsent "whimbrel_peer_amf_unsent_total" Counter None Part [] "" "Messages dropped because the peer AMF was not connected.";
         PeerAmfRejectedMessages "whimbrel_peer_amf_rejected_messages_total" Counter None Part [] "" "Messages of peer AMFs that were ignored: malformed, of another version, or about no UE that moves here.";
         PeerAmfRejectedCalls "whimbrel_peer_amf_rejected_calls_total" Counter None Part [] "" "Connections refused because the caller is not a configured peer AMF.";
+        PeerReplicas "whimbrel_peer_replicas" Gauge None Part [] "" "UEs of peer AMFs whose state is held here (`peer_amfs.amfs[].replicas`).";
+        PeerReplicasSent "whimbrel_peer_replicas_sent_total" Counter None Part [] "" "States of UEs, or changes of states, that peer AMFs were sent ahead.";
+        PeerReplicasUsed "whimbrel_peer_replicas_used_total" Counter None Part [] "" "UEs that came from a peer AMF by the state held here and what had changed since.";
+        PeerReplicasStale "whimbrel_peer_replicas_stale_total" Counter None Part [] "" "UEs that came from a peer AMF by a state that is not held here: the whole state was requested.";
     }
     "Cluster: the CTA and its CPFs" {
         CpfHeartbeats "whimbrel_cpf_heartbeats_total" Counter None Part [] "" "Heartbeats sent to CPFs and to the CTA replica.";

@@ -217,6 +217,13 @@ impl ControlLoop {
         !messages.is_empty()
     }
 
+    /// Has UEs that have changed sent to peer AMFs, ahead of their way there.
+    pub(super) fn replicate_to_peer_amfs(&mut self, now: Instant) {
+        if let Some(all) = self.peer_amfs.as_mut().and_then(|peer_amfs| peer_amfs.replicates(now)) {
+            self.execute(now, Order::StoreUes { all });
+        }
+    }
+
     /// Takes answers of brokers. Returns whether there were any.
     pub(super) fn receive_from_brokers(&mut self, now: Instant) -> bool {
         let open = self.brokers.iter_mut().flat_map(|brokers| brokers.turn());

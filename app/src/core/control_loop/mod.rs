@@ -404,6 +404,7 @@ impl ControlLoop {
         busy |= self.receive_from_external_upfs(now);
         self.capture_datagrams();
         self.foresee(now);
+        self.replicate_to_peer_amfs(now);
         self.deliver(now);
         if now >= self.timing.housekeeping {
             self.housekeeping(now);
@@ -531,10 +532,11 @@ impl ControlLoop {
             self.out.takeover_times.drain(..).for_each(|recovered| pool.recovered(now, recovered));
         }
         if let Some(peer_amfs) = &mut self.peer_amfs {
-            self.out.n14.drain(..).for_each(|(to, message)| peer_amfs.send(to, message.octets()));
+            self.out.n14.drain(..).for_each(|(to, message)| peer_amfs.send_message(to, message));
             self.out.n14_errors.drain(..).for_each(|(from, why)| peer_amfs.message_rejected(from, why));
         }
         for stored in self.out.stored.drain(..) {
+            self.peer_amfs.iter_mut().for_each(|peer_amfs| peer_amfs.changed(&stored));
             if let Some(file) = &mut self.stored_ues {
                 file.take(stored);
             }

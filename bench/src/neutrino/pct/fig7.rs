@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::super::finish;
 use super::Options;
+use super::between::between_ctas;
 use super::load::Procedure;
 use super::parts::{Medians, Parts};
 use super::scheme::{
@@ -17,6 +18,8 @@ use super::sweep::{Compared, Swept, compare, draw, json as points, round, sweep}
 
 /// Where `existing` stands in every list here.
 const BASELINE: usize = 1;
+/// UEs that are handed over between two CTAs: all of them need the same.
+const BETWEEN_CTAS: u32 = 200;
 
 /// Figure 7.
 pub(crate) fn fig7(options: &Options, plots: &Path) -> io::Result<()> {
@@ -115,6 +118,7 @@ fn figure(
              they do; {replicas:.1} for log and backups; {codec:.1} for rasn in place of our codec, in `existing`"
         );
     }
+    let between = (name == "fig11").then(|| between_ctas(options.ues().min(BETWEEN_CTAS)));
     draw(&all, title, plots, &format!("neutrino-{name}"))?;
     finish(
         name,
@@ -127,6 +131,7 @@ fn figure(
             "fastwire_gain": fastwire.map(|f| f.map(round)),
             "parts_us": parts.map(|p| p.map(round)),
             "shares": shares,
+            "between_ctas": between,
         }),
     );
     Ok(())

@@ -9,9 +9,11 @@
 //! | what the processor's time of a procedure is made of | `parts` |
 //! | one procedure at rising rates, scheme beside scheme | `sweep` |
 //! | what applications of UEs feel of it: their packets go through gNBs and the UPF | `apps`, `deployment/packets`, `fig3`, `fig13` |
+//! | handovers between two CTAs, by N14 | `between` |
 //! | the other figures | `fig7` to `fig17` |
 
 mod apps;
+mod between;
 mod clock;
 mod codec;
 mod crowd;

@@ -1,0 +1,383 @@
+//! Replicas of UEs at a peer AMF, ahead of their way there: the level-2 replicas of regions that have a CTA each (Neutrino §4.3).
+//!
+//! The source sends the checkpoints of its UEs, as of their idle points, to its peers over N14. When a UE goes to one of them, [`PeerReplicas::send`]
+//! puts into CREATE UE CONTEXT, or into the answer about a UE that registers there, not the UE's state, but a [`Delta`]: the clock and CRC of the checkpoint that the
+//! peer has, and what has changed since. The peer completes the message ([`PeerReplicas::receive`]). If it lacks that very checkpoint, it asks for the whole
+//! message, which the source keeps until then.
+//!
+//! All of this stands between a CTA and its link to a peer. What a CTA takes and sends are whole messages, so its log, its replica and the UE's procedures
+//! do not know of it; whatever is lost here costs octets and a round trip, and no UE. It starts empty with each process.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_control::amf::{Body, N14, PeerAmfId, Relation};
+use whimbrel_control::{Checkpoint, Delta, Flat, UeId};
+
+use crate::ToStore;
+
+/// Octets of a checkpoint that is sent ahead: many times that of a UE with eight sessions. A larger one travels when it is needed.
+const CHECKPOINT_OCTETS_MAX: usize = 32 * 1024;
+/// Messages whose whole form is kept for a peer that may ask for it: more handovers than begin in the time that its answer takes.
+const OFFERED_MAX: usize = 256;
+
+/// What to do with a message of a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// It is for the CTA, as it came.
+    Input,
+    /// It is for the CTA in this form: completed.
+    Completed(Flat),
+    /// This is the answer.
+    Answer(Flat),
+    /// It was about replicas alone.
+    Taken,
+}
+
+/// Counts of all peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerReplicaCounters {
+    /// Checkpoints, or their differences, that were sent ahead.
+    pub sent: u64,
+    /// Messages that carried a clock in place of a UE's state.
+    pub offered: u64,
+    /// Messages of peers that were completed from a replica.
+    pub completed: u64,
+    /// Messages of peers for which the whole was asked, since no replica of that clock is here.
+    pub requested: u64,
+}
+
+/// Checkpoints by UE, of which the one that was stored longest ago gives way.
+#[derive(Debug, Default)]
+struct Checkpoints {
+    by_ue: BTreeMap<UeId, (u64, Checkpoint)>,
+    by_age: BTreeMap<u64, UeId>,
+    next: u64,
+}
+
+impl Checkpoints {
+    fn get(&self, ue: UeId) -> Option<&Checkpoint> {
+        self.by_ue.get(&ue).map(|(_, checkpoint)| checkpoint)
+    }
+
+    fn remove(&mut self, ue: UeId) -> bool {
+        let removed = self.by_ue.remove(&ue);
+        removed.is_some_and(|(age, _)| self.by_age.remove(&age).is_some())
+    }
+
+    /// Stores one. Returns the UE whose checkpoint gave way.
+    fn insert(&mut self, checkpoint: Checkpoint, max: usize) -> Option<UeId> {
+        let ue = checkpoint.ue_id();
+        self.remove(ue);
+        let full = self.by_ue.len() >= max;
+        let oldest = full.then(|| self.by_age.values().next().copied()).flatten();
+        if let Some(oldest) = oldest {
+            self.remove(oldest);
+        }
+        self.next += 1;
+        self.by_age.insert(self.next, ue);
+        self.by_ue.insert(ue, (self.next, checkpoint));
+        oldest
+    }
+}
+
+/// One peer.
+#[derive(Debug, Default)]
+struct Peer {
+    /// UEs of which each side holds the other's at most.
+    max: usize,
+    /// Of UEs of this AMF, as the peer was sent them.
+    sent: Checkpoints,
+    /// Of UEs of the peer.
+    held: Checkpoints,
+    /// Messages that went with a clock in place of a state, whole.
+    offered: VecDeque<(Relation, Flat)>,
+}
+
+/// The replicas of UEs at peer AMFs, and of peer AMFs' UEs here.
+#[derive(Debug, Default)]
+pub struct PeerReplicas {
+    peers: BTreeMap<PeerAmfId, Peer>,
+    counters: PeerReplicaCounters,
+}
+
+impl PeerReplicas {
+    /// With a peer for each of these, and the number of UEs of which either side holds the other's at most. With 0, none is sent or held.
+    pub fn new(peers: impl IntoIterator<Item = (PeerAmfId, usize)>) -> Self {
+        let peers = peers.into_iter().filter(|(_, max)| *max > 0);
+        let peers = peers.map(|(id, max)| (id, Peer { max, ..Peer::default() })).collect();
+        Self { peers, counters: PeerReplicaCounters::default() }
+    }
+
+    /// Whether checkpoints are sent to any peer: then the CTA is asked for those of UEs that have changed ([`crate::Order::StoreUes`]).
+    pub fn is_used(&self) -> bool {
+        !self.peers.is_empty()
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> PeerReplicaCounters {
+        self.counters
+    }
+
+    /// Of how many UEs of peers a checkpoint is here.
+    pub fn held(&self) -> usize {
+        self.peers.values().map(|peer| peer.held.by_ue.len()).sum()
+    }
+
+    /// A peer is connected, again or for the first time: it may have restarted, and what was on its way is lost.
+    pub fn connected(&mut self, peer: PeerAmfId) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            (peer.sent, peer.offered) = Default::default();
+        }
+    }
+
+    /// A UE of this AMF has changed, or is gone. Appends what peers are sent of it.
+    pub fn changed(&mut self, stored: &ToStore, out: &mut Vec<(PeerAmfId, Flat)>) {
+        match stored {
+            ToStore::Ue(stored) => self.has_checkpoint(stored.id(), stored.checkpoint().ok(), out),
+            ToStore::Gone(ue) => self.has_checkpoint(*ue, None, out),
+            ToStore::All(_) => {}
+        }
+    }
+
+    fn has_checkpoint(&mut self, ue: UeId, checkpoint: Option<Checkpoint>, out: &mut Vec<(PeerAmfId, Flat)>) {
+        let checkpoint = checkpoint.filter(|c| c.octets().len() <= CHECKPOINT_OCTETS_MAX);
+        for (&to, peer) in &mut self.peers {
+            let about =
+                |ue, body| (to, N14 { relation: Relation { source: ue, token: [0; 16] }, body }.to_flat());
+            let Some(checkpoint) = &checkpoint else {
+                if peer.sent.remove(ue) {
+                    out.push(about(ue, Body::ReplicaGone));
+                }
+                continue;
+            };
+            let former = peer.sent.get(ue);
+            if former.is_some_and(|former| former.octets() == checkpoint.octets()) {
+                continue;
+            }
+            let delta = former.and_then(|former| Delta::between(former, checkpoint));
+            let replica = delta.map_or_else(|| checkpoint.clone().into_flat(), Delta::into_flat);
+            self.counters.sent += 1;
+            out.push(about(ue, Body::Replica(replica)));
+            if let Some(gone) = peer.sent.insert(checkpoint.clone(), peer.max) {
+                out.push(about(gone, Body::ReplicaGone));
+            }
+        }
+    }
+
+    /// A message goes to a peer: where that has the UE's checkpoint, with its clock and what has changed since in place of the state.
+    pub fn send(&mut self, to: PeerAmfId, message: Flat) -> Flat {
+        let Some(peer) = self.peers.get_mut(&to) else { return message };
+        let Ok(N14 { relation, mut body }) = N14::from_octets(message.octets()) else { return message };
+        let Some(state) = state_of(&mut body) else { return message };
+        let whole = Checkpoint::from_octets(state.octets());
+        let delta = whole.ok().and_then(|whole| Delta::between(peer.sent.get(whole.ue_id())?, &whole));
+        let Some(delta) = delta else { return message };
+        *state = delta.into_flat();
+        if peer.offered.len() >= OFFERED_MAX {
+            peer.offered.pop_front();
+        }
+        peer.offered.push_back((relation, message));
+        self.counters.offered += 1;
+        N14 { relation, body }.to_flat()
+    }
+
+    /// A message has come from a peer.
+    pub fn receive(&mut self, from: PeerAmfId, octets: &[u8]) -> Received {
+        let Ok(N14 { relation, mut body }) = N14::from_octets(octets) else { return Received::Input };
+        match (&mut body, self.peers.get_mut(&from)) {
+            (Body::Replica(replica), Some(peer)) => match peer.hold(relation.source, replica) {
+                true => Received::Taken,
+                false => Received::Answer(N14 { relation, body: Body::WholeRequested }.to_flat()),
+            },
+            (Body::ReplicaGone, Some(peer)) => {
+                peer.held.remove(relation.source);
+                Received::Taken
+            }
+            (Body::WholeRequested, Some(peer)) => {
+                peer.sent.remove(relation.source);
+                let at = peer.offered.iter().position(|(offered, _)| *offered == relation);
+                match at.and_then(|at| peer.offered.remove(at)) {
+                    Some((_, whole)) => Received::Answer(whole),
+                    None => Received::Taken,
+                }
+            }
+            // Nothing is exchanged with this peer by this AMF's configuration.
+            (Body::Replica(_) | Body::ReplicaGone | Body::WholeRequested, None) => Received::Taken,
+            (body, peer) => {
+                let delta = state_of(body).and_then(|state| Delta::from_octets(state.octets()).ok());
+                let Some(delta) = delta else { return Received::Input };
+                let base = peer.and_then(|peer| peer.held.get(delta.ue_id()));
+                match base.and_then(|base| delta.apply(base).ok()) {
+                    Some(checkpoint) => {
+                        state_of(body).into_iter().for_each(|state| *state = checkpoint.clone().into_flat());
+                        self.counters.completed += 1;
+                        Received::Completed(N14 { relation, body: body.clone() }.to_flat())
+                    }
+                    None => {
+                        self.counters.requested += 1;
+                        Received::Answer(N14 { relation, body: Body::WholeRequested }.to_flat())
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// Takes a checkpoint of a UE of the peer, or what has changed since the last one. `false`: the last one is not here.
+    fn hold(&mut self, ue: UeId, replica: &Flat) -> bool {
+        let octets = replica.octets();
+        let checkpoint = match Checkpoint::from_octets(octets) {
+            Ok(checkpoint) => Some(checkpoint),
+            Err(_) => Delta::from_octets(octets).ok().and_then(|d| d.apply(self.held.get(d.ue_id())?).ok()),
+        };
+        let fits = |c: &Checkpoint| c.ue_id() == ue && c.octets().len() <= CHECKPOINT_OCTETS_MAX;
+        match checkpoint.filter(fits) {
+            Some(checkpoint) => {
+                self.held.insert(checkpoint, self.max);
+                true
+            }
+            None => {
+                self.held.remove(ue);
+                false
+            }
+        }
+    }
+}
+
+/// The UE's state in a message, if it carries one.
+fn state_of(body: &mut Body) -> Option<&mut Flat> {
+    match body {
+        Body::CreateUeContext(context) => Some(&mut context.state),
+        Body::UeContextTransferred(transferred) => Some(&mut transferred.state),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_control::UeContext;
+    use whimbrel_control::amf::Transferred;
+
+    use super::*;
+
+    const PEER: PeerAmfId = PeerAmfId(0);
+
+    fn ue(slot: u32) -> UeId {
+        UeId { slot, generation: 1 }
+    }
+
+    fn checkpoint(slot: u32, clock: u64) -> Checkpoint {
+        let mut context = UeContext::new(ue(slot));
+        context.clock = clock;
+        context.amf.radio.capability = Some([slot as u8; 200].as_slice().into());
+        Checkpoint::of(&context).unwrap()
+    }
+
+    /// A message with a state.
+    fn transferred(slot: u32, clock: u64) -> Flat {
+        let state = checkpoint(slot, clock).into_flat();
+        let transferred = Transferred { asker: ue(99), state, upfs: Vec::new() };
+        let relation = Relation { source: ue(slot), token: [5; 16] };
+        N14 { relation, body: Body::UeContextTransferred(transferred.into()) }.to_flat()
+    }
+
+    fn both(max: usize) -> (PeerReplicas, PeerReplicas) {
+        (PeerReplicas::new([(PEER, max)]), PeerReplicas::new([(PEER, max)]))
+    }
+
+    /// A UE of `from` has a checkpoint of that clock, or none any more, of which `to` learns; answers go back.
+    fn replicate(from: &mut PeerReplicas, to: &mut PeerReplicas, slot: u32, clock: Option<u64>) {
+        let mut out = Vec::new();
+        from.has_checkpoint(ue(slot), clock.map(|clock| checkpoint(slot, clock)), &mut out);
+        for (_, message) in out {
+            if let Received::Answer(answer) = to.receive(PEER, message.octets()) {
+                assert_eq!(from.receive(PEER, answer.octets()), Received::Taken);
+            }
+        }
+    }
+
+    #[test] // Neutrino §4.3: the clock travels in place of the state, and the target has the same message in the end
+    fn a_message_is_completed_from_the_replica() {
+        let (mut source, mut target) = both(8);
+        replicate(&mut source, &mut target, 1, Some(7));
+        let whole = transferred(1, 9);
+        let offer = source.send(PEER, whole.clone());
+        assert!(offer.octets().len() < whole.octets().len());
+        assert_eq!(target.receive(PEER, offer.octets()), Received::Completed(whole));
+        assert_eq!((source.counters().offered, target.counters().completed), (1, 1));
+    }
+
+    #[test]
+    fn a_stale_replica_is_refused_and_the_state_is_sent() {
+        let (mut source, mut target) = both(8);
+        replicate(&mut source, &mut target, 1, Some(7));
+        source.has_checkpoint(ue(1), Some(checkpoint(1, 8)), &mut Vec::new()); // it is lost on its way
+        let whole = transferred(1, 9);
+        let offer = source.send(PEER, whole.clone());
+        let Received::Answer(requested) = target.receive(PEER, offer.octets()) else { panic!("it is stale") };
+        assert_eq!(source.receive(PEER, requested.octets()), Received::Answer(whole.clone()));
+        assert_eq!(target.receive(PEER, whole.octets()), Received::Input);
+        // Asked again, the source has nothing more to say; the next message goes whole.
+        assert_eq!(source.receive(PEER, requested.octets()), Received::Taken);
+        assert_eq!(source.send(PEER, whole.clone()), whole);
+    }
+
+    #[test] // the next checkpoint goes whole, and is a base again
+    fn a_peer_that_lost_its_replicas_gets_them_again() {
+        let (mut source, mut target) = both(8);
+        replicate(&mut source, &mut target, 1, Some(7));
+        target = PeerReplicas::new([(PEER, 8)]);
+        replicate(&mut source, &mut target, 1, Some(8));
+        assert_eq!(target.held(), 0, "what has changed is no checkpoint");
+        replicate(&mut source, &mut target, 1, Some(9));
+        assert_eq!(target.held(), 1);
+        source.connected(PEER);
+        assert_eq!(
+            source.send(PEER, transferred(1, 10)),
+            transferred(1, 10),
+            "a peer that has connected again has nothing"
+        );
+    }
+
+    #[test]
+    fn each_side_holds_no_more_ues_than_configured() {
+        let (mut source, mut target) = both(2);
+        (1..=3).for_each(|slot| replicate(&mut source, &mut target, slot, Some(7)));
+        assert_eq!(target.held(), 2);
+        assert_eq!(source.send(PEER, transferred(1, 9)), transferred(1, 9), "the oldest gave way at both");
+        replicate(&mut source, &mut target, 3, None);
+        assert_eq!(target.held(), 1, "a UE that is gone is held no longer");
+        // A peer that keeps to no bound.
+        let (mut other, _) = both(100);
+        (10..50).for_each(|slot| replicate(&mut other, &mut target, slot, Some(1)));
+        assert_eq!(target.held(), 2);
+    }
+
+    #[test] // nothing is exchanged: messages pass as they are, and a peer's replicas are dropped
+    fn without_a_number_nothing_is_sent_or_held() {
+        let (mut source, mut target) = (PeerReplicas::new([(PEER, 8)]), PeerReplicas::new([(PEER, 0)]));
+        assert!(source.is_used() && !target.is_used());
+        replicate(&mut source, &mut target, 1, Some(7));
+        assert_eq!(target.held(), 0);
+        let whole = transferred(1, 9);
+        assert_eq!(target.send(PEER, whole.clone()), whole);
+        let offer = source.send(PEER, whole.clone());
+        let Received::Answer(requested) = target.receive(PEER, offer.octets()) else {
+            panic!("it has no replica")
+        };
+        assert_eq!(source.receive(PEER, requested.octets()), Received::Answer(whole));
+    }
+
+    #[test] // a replica of one UE under the name of another, and octets of nothing
+    fn a_forged_replica_is_not_held() {
+        let (_, mut target) = both(8);
+        let forged = |body| N14 { relation: Relation { source: ue(2), token: [0; 16] }, body }.to_flat();
+        let replica = forged(Body::Replica(checkpoint(1, 7).into_flat()));
+        assert!(matches!(target.receive(PEER, replica.octets()), Received::Answer(_)));
+        assert_eq!(target.held(), 0);
+        assert_eq!(target.receive(PEER, b"nothing"), Received::Input, "the CTA refuses it");
+        let unknown = PeerAmfId(9);
+        assert_eq!(target.receive(unknown, forged(Body::ReplicaGone).octets()), Received::Taken);
+    }
+}
