@@ -83,7 +83,14 @@ impl ChaosRun {
         let mut rng = Rng::new(self.seed ^ 0x5eed);
         let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
         let ues: Vec<UeIndex> = (0..5).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
+        let stores = self.profile.core_kills > 0 && !matches!(self.deployment, Deployment::Replicated(_));
+        if stores {
+            net.store_ues();
+        }
         for _ in 0..12 {
+            if stores {
+                net.store_changed_ues();
+            }
             self.lose_core_processes(&mut net, &mut rng);
             for &ue in &ues {
                 start_procedure(&mut net, &mut rng, ue);
@@ -158,6 +165,12 @@ impl ChaosRun {
             net.set_upf(UpfState::Mute);
         } else {
             net.set_upf(UpfState::Answering);
+            let alone = !matches!(self.deployment, Deployment::Replicated(_));
+            if alone && is(profile.core_restarts) {
+                net.restart_core_in_order();
+            } else if alone && is(profile.core_kills) {
+                net.kill_and_restart_core();
+            }
         }
     }
 }

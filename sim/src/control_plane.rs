@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
-use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, UeEvent, UeId};
+use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, UeContext, UeEvent, UeId};
 use whimbrel_ids::{GlobalGnbId, Tai};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_resilience::cta_replica::PrimaryCta;
@@ -96,12 +96,21 @@ impl Sim {
     }
 
     /// The core is stopped in order, and starts again: its gNBs are disconnected, and all UEs written to the disk.
+    ///
+    /// # Panics
+    /// If a registered UE without a running procedure is not kept, although no CPF was lost meanwhile.
     pub fn restart_core_in_order(&mut self) -> Restored {
+        let cpfs = self.cpfs();
         let associations: Vec<AssociationId> = self.cta().associations().collect();
         associations.into_iter().for_each(|association| self.cta_input(Input::AssociationDown(association)));
         self.settle(Duration::from_millis(10));
+        let kept = |p: &&UeContext| p.amf.registered && p.is_idle() && !p.amf.emergency;
+        let idle = self.contexts().filter(kept).count();
         self.store_ues();
-        self.restart(Some(true))
+        let no_loss = self.cpfs() == cpfs;
+        let restored = self.restart(Some(true));
+        assert!(!no_loss || restored.ues >= idle, "of {idle} UEs {restored:?}");
+        restored
     }
 
     /// The core is killed, and starts again with the UEs that are on the disk.

@@ -35,10 +35,14 @@ pub struct FaultProfile {
     pub partition_max: Duration,
     /// Of a thousand messages between CPFs so many are lost.
     pub lossy_links: u64,
+    /// The core without a CTA replica is stopped in order and starts again with the UEs that it has stored.
+    pub core_restarts: u64,
+    /// Likewise it is killed: it stores UEs all the time then.
+    pub core_kills: u64,
 }
 
 impl FaultProfile {
-    /// Everything fails often, but links between CPFs, which neither lose messages nor are cut.
+    /// Everything fails often, but the core as a whole, and links between CPFs, which neither lose messages nor are cut.
     pub fn worst() -> Self {
         Self {
             faults: Faults::worst(),
@@ -54,12 +58,16 @@ impl FaultProfile {
             partitions: 0,
             partition_max: Duration::ZERO,
             lossy_links: 0,
+            core_restarts: 0,
+            core_kills: 0,
         }
     }
 
     /// That of a seed.
     pub fn draw(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x5a_a3);
+        let mut restarts = Rng::new(seed ^ 0x7e_57);
+        let mut of_core = || if restarts.chance(500) { 0 } else { 1 + restarts.below(60) };
         // Absent from every fourth run, else up to the maximum.
         let mut rate = |max: u64| if rng.chance(250) { 0 } else { 1 + rng.below(max) };
         let faults = Faults {
@@ -84,6 +92,8 @@ impl FaultProfile {
             lossy_links: if rate(1) == 0 { rate(300) } else { 0 },
             cpf_loss_kinds: some(&mut rng, &CpfLoss::ALL),
             cta_loss_kinds: some(&mut rng, &CtaLoss::ALL),
+            core_restarts: of_core(),
+            core_kills: of_core(),
         }
     }
 }
@@ -104,7 +114,7 @@ impl fmt::Display for FaultProfile {
             f,
             "per mille of NAS messages: lost {}, repeated {}, reordered {}, first repeated {}; radio latency up to {} us; \
              per mille of steps: gNB restart {}, NG RESET {}, AN release {}, UPF restart {}, UPF outage {}, CPF loss {} {:?}, CTA loss {} {:?}, \
-             partition {} of up to {:?}; per mille of messages between CPFs lost {}",
+             partition {} of up to {:?}; per mille of messages between CPFs lost {}; per mille of steps: restart of the core {}, kill of it {}",
             faults.lost_per_mille,
             faults.repeated_per_mille,
             faults.reordered_per_mille,
@@ -122,6 +132,8 @@ impl fmt::Display for FaultProfile {
             self.partitions,
             self.partition_max,
             self.lossy_links,
+            self.core_restarts,
+            self.core_kills,
         )
     }
 }
@@ -133,7 +145,7 @@ mod tests {
     #[test]
     fn each_kind_of_fault_is_in_some_runs_and_not_in_others() {
         let profiles: Vec<FaultProfile> = (0..100).map(FaultProfile::draw).collect();
-        let rates: [fn(&FaultProfile) -> u64; 10] = [
+        let rates: [fn(&FaultProfile) -> u64; 12] = [
             |p| p.faults.lost_per_mille,
             |p| p.faults.repeated_per_mille,
             |p| p.faults.reordered_per_mille,
@@ -144,6 +156,8 @@ mod tests {
             |p| p.cta_losses,
             |p| p.partitions,
             |p| p.lossy_links,
+            |p| p.core_restarts,
+            |p| p.core_kills,
         ];
         for (n, rate) in rates.iter().enumerate() {
             let absent = profiles.iter().filter(|p| rate(p) == 0).count();

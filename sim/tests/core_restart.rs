@@ -78,6 +78,7 @@ fn ues_stay_registered_through_a_restart_in_order() {
             "{cpfs}"
         );
         net.settle(SECOND / 10);
+        assert!(!net.cta().awaits_upfs(), "{cpfs}");
         assert_eq!(net.cta().registered(), ues.len());
         assert_eq!(ues.iter().map(|&ue| net.ue_ref(ue).guti()).collect::<Vec<_>>(), gutis);
         let before = completed(&net, Procedure::Authentication);
@@ -143,6 +144,26 @@ fn downlink_data_pages_a_restored_ue() {
         assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Paged)), "{cpfs}");
         assert!(net.ue_ref(ue).is_connected());
         net.check_path(ue, session);
+    }
+}
+
+#[test] // TS 23.502 §4.2.3.2, §4.2.3.3: packets in both directions while the core starts again: each session is set up once at its gNB
+fn packets_in_both_directions_set_up_a_restored_session_once() {
+    for (seed, cpfs) in [(4, 0), (5, 2), (6, 2), (7, 1)] {
+        let (mut net, ues) = with_sessions(seed, cpfs);
+        let sessions: Vec<_> =
+            ues.iter().map(|&ue| net.ue_ref(ue).sessions().next().expect("its session").id).collect();
+        net.restart_core_in_order();
+        for step in 0..200 {
+            for (n, (&ue, &session)) in ues.iter().zip(&sessions).enumerate() {
+                net.downlink(ue, session);
+                if step % 10 == n && !net.ue_ref(ue).is_connected() {
+                    net.command(ue, Command::ServiceRequest);
+                }
+            }
+            net.advance(Duration::from_millis(1));
+        }
+        all_are_served(&mut net, &ues);
     }
 }
 

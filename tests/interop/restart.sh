@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The core as one process is stopped in order and started again, and then killed and started again with `store.keep_ues: always`, while UEs have sessions: no
-# UE registers again, and each keeps its session and address (TS 23.527 §4.3). A file of UEs that is cut short costs UEs an authentication. In a network
+# UE registers again, and each keeps its session and address (TS 23.527 §4.3). A file of UEs that is cut short costs UEs an authentication; a full disk is reported. In a network
 # namespace of its own.
 #
 # Usage: restart.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
@@ -120,3 +120,27 @@ sed -i '1i amf: { pointer: 5 }' "$tmp/core.yaml"
 core
 grep "register again: they are of an AMF with another GUAMI" "$tmp/core.log" >/dev/null || wrong "UEs of another AMF are not reported"
 [ "$(metric whimbrel_ues_not_restored)" = 20 ] || wrong "they are not counted"
+# A disk that is full: logged and counted while the core runs; when it stops, no file is left that a later start would take for the last state.
+kill "$core"
+wait "$core"
+mkdir "$tmp/small"
+sed "s|$tmp/core|$tmp/small/core|g; /pointer/d" "$tmp/core.yaml" >"$tmp/small.yaml"
+unshare --mount sh -c 'mount -t tmpfs -o size=4m none "$1/small" && cp "$1/core.db" "$1/core.key" "$1/small" && exec "$2" run --strict --config "$1/small.yaml"' \
+  sh "$tmp" "$WHIMBREL" 2>>"$tmp/core.log" &
+core=$!
+running+=("$core")
+starts=$((starts + 1))
+await core " ready" "$starts"
+nsenter -t "$core" -m sh -c "head -c 8000000 /dev/zero >'$tmp/small/full'" 2>/dev/null || true
+play
+for _ in $(seq 60); do # what has changed is written twice a second
+  [ "$(metric whimbrel_ue_storage_failures_total)" = 0 ] || break
+  sleep 0.05
+done
+[ "$(metric whimbrel_ue_storage_failures_total)" = 1 ] || wrong "a full disk is not counted"
+grep "UEs are not kept for the next start, and this is tried again in a minute: .*No space left" "$tmp/core.log" >/dev/null || wrong "a full disk is not reported"
+kill "$core"
+wait "$core" || wrong "a core with a full disk does not stop in order"
+kill "$play" 2>/dev/null || true
+grep "UEs are not kept for the next start, and register again: .*No space left" "$tmp/core.log" >/dev/null || wrong "a stop with a full disk is not reported"
+echo "a full disk: reported, counted, and no UE is kept"

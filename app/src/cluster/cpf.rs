@@ -349,8 +349,7 @@ impl CpfProcess {
 
     /// The time until the next attempt: short at first, because a CTA that starts at the same time is there in a moment.
     fn pause(&self, now: Instant) -> Duration {
-        let failing = self.cta.failing.map_or(Duration::ZERO, |since| now.since(since));
-        (failing / 4).clamp(RECONNECT_SOON, RECONNECT_AFTER)
+        pause_after(self.cta.failing.map_or(Duration::ZERO, |since| now.since(since)))
     }
 
     /// Etcd names no primary yet.
@@ -540,6 +539,11 @@ impl CpfProcess {
     }
 }
 
+/// The pause before the next attempt to connect to a CTA, after attempts have failed for so long.
+fn pause_after(failing: Duration) -> Duration {
+    (failing / 4).clamp(RECONNECT_SOON, RECONNECT_AFTER)
+}
+
 /// What an operator checks when a CTA cannot be reached or does not accept this CPF.
 fn advice(reason: DownReason) -> &'static str {
     match reason {
@@ -548,5 +552,21 @@ fn advice(reason: DownReason) -> &'static str {
             "`--key-file` must hold the key of the CTA's `cluster.key_file`"
         }
         _ => "`--cta` must be the `cluster.listen` address of a running CTA",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpf_tries_a_cta_that_starts_soon_and_one_that_stays_away_seldom() {
+        assert_eq!(pause_after(Duration::ZERO), Duration::from_millis(10));
+        let (mut failing, mut attempts) = (Duration::ZERO, 0);
+        while failing < Duration::from_millis(100) {
+            (failing, attempts) = (failing + pause_after(failing), attempts + 1);
+        }
+        assert!(attempts >= 7, "{attempts} attempts in the first tenth of a second");
+        assert_eq!(pause_after(Duration::from_secs(60)), Duration::from_millis(200));
     }
 }

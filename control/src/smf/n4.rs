@@ -21,6 +21,7 @@ use whimbrel_pfcp::{Frame, Message};
 
 use super::interception;
 use super::release_at_gnb;
+use super::restoration::{self, is_lost};
 use super::rules::{self, BAR};
 use super::selection::{self, Tried};
 use super::usage::count;
@@ -98,6 +99,12 @@ pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), End> {
     interception::mark_establishment(ue, &mut request);
     let restored = match ask(ue, upf, Some(Seid(0)), request.into()).await? {
         Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => m.up_f_seid,
+        // It has restored the session for a procedure that this one has replaced.
+        Message::SessionEstablishmentResponse(_)
+            if !ue.with(|p| p.sessions.get(&psi).is_some_and(|s| is_lost(s))) =>
+        {
+            return Ok(());
+        }
         Message::SessionEstablishmentResponse(m) => return Err(Refusal::Upf(Some(m.cause as u8)).into()),
         _ => return Err(Refusal::Upf(None).into()),
     };
@@ -456,10 +463,14 @@ async fn ask(ue: Ue, upf: UpfId, seid: Option<Seid>, request: Message) -> Result
 /// Delivers an answer of the UPF to the lane that asked. If none waits any more, a session that it established is
 /// deleted.
 pub(crate) fn answered(ue: Ue, to: OutputId, upf: UpfId, octets: Option<&[u8]>) {
-    let message = octets.and_then(|o| Frame::parse(o).ok()).and_then(|f| Message::parse(&f).ok());
+    let frame = octets.and_then(|o| Frame::parse(o).ok());
+    let cp_seid = frame.as_ref().and_then(|f| f.header.seid);
+    let message = frame.and_then(|f| Message::parse(&f).ok());
     let input = Input::Pfcp(to, message.map(Box::new));
     let Err(Input::Pfcp(_, Some(message))) = ue.with(|p| p.lanes.answer(to, input)) else { return };
-    if let Some(seid) = orphaned_session(&message) {
+    if let Some(seid) = orphaned_session(&message)
+        && !restoration::take_late(ue, upf, cp_seid, seid)
+    {
         delete_at_upf(ue, upf, seid);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use whimbrel_ids::PduSessionId;
+use whimbrel_ids::{PduSessionId, Seid};
 
 use super::n4::Downlink;
 use super::up_connection::is_active;
@@ -22,6 +22,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Whether the UPF of a session does not have it, although it stood before.
 pub(super) fn is_lost(s: &SmContext) -> bool {
     s.up_seid.is_none() && s.n3.is_some()
+}
+
+/// A UPF has restored a session for a procedure that the setup of the session's user plane has replaced, which goes on with it. Returns whether it does.
+pub(super) fn take_late(ue: Ue, upf: UpfId, cp_seid: Option<Seid>, up_seid: Seid) -> bool {
+    ue.with(|p| {
+        let mut lost = p.sessions.values().filter(|s| s.upf == upf && is_lost(s));
+        let Some(psi) = lost.find(|s| Some(s.cp_seid) == cp_seid).map(|s| s.psi) else { return false };
+        let comes_up = p.lanes.procedure(Lane::Session(psi)) == Some(Procedure::UpConnectionActivation);
+        let Some(s) = p.sessions.get_mut(&psi).filter(|_| comes_up) else { return false };
+        (s.up_seid, s.usage.counted) = (Some(up_seid), None);
+        true
+    })
 }
 
 /// A UPF is connected again: it gets this UE's sessions. A procedure of a session that runs already restores the session itself when it needs it.

@@ -194,6 +194,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.trusted()
     }
 
+    /// Whether restored sessions wait for a UPF that is not connected yet: a UE that is served before loses them.
+    pub fn awaits_upfs(&self) -> bool {
+        !self.restoring.upfs.is_empty()
+    }
+
     /// What all UEs of a store have in common.
     pub fn stored_amf(&self) -> StoredAmf {
         let upfs = self.config.smf.upfs.iter().map(|upf| upf.name.clone()).collect();

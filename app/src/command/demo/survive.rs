@@ -480,10 +480,17 @@ fn deal(
             Blow::Replica => killed = signal(directory, Signal::KILL, |f| f.state == "replica")?,
             Blow::Manager => playground.lose_core(wish)?,
             Blow::Upgrade => {
-                unit::upgrade(directory, upgrade_to, |_| match begun.elapsed() < UPGRADE_WITHIN {
-                    true => Ok(()),
-                    false => Err("the functions are not replaced in time".into()),
-                })?
+                let upgraded = || {
+                    unit::upgrade(directory, upgrade_to, |_| match begun.elapsed() < UPGRADE_WITHIN {
+                        true => Ok(()),
+                        false => Err("the functions are not replaced in time".into()),
+                    })
+                };
+                // It needs a complete unit, and a busy host may just have had a CTA replaced.
+                if upgraded().is_err() {
+                    await_complete(playground, None)?;
+                    upgraded()?;
+                }
             }
         }
         await_complete(playground, killed)?;

@@ -358,6 +358,11 @@ fn inject(
     while begun.elapsed() < time {
         let fault = faults.next();
         let functions = unit::status(&playground.unit_directory())?.functions;
+        if !has_victims(&fault, &functions) {
+            // A busy host has just had a CTA replaced by itself.
+            await_complete(playground, None)?;
+            continue;
+        }
         if would_give_up(&fault, &functions, &mut losses) {
             continue;
         }
@@ -400,6 +405,12 @@ fn inject(
         ))?;
     }
     Ok(tally)
+}
+
+/// Whether the processes that a fault hits are there.
+fn has_victims(fault: &Fault, functions: &[FunctionStatus]) -> bool {
+    let is_there = |v: &Victim| *v == Victim::Manager || functions.iter().any(|f| v.is(f) && f.pid.is_some());
+    fault.victims().iter().all(is_there)
 }
 
 /// Whether the manager would give up a function that is lost soon after its start again and again.
@@ -656,6 +667,8 @@ mod tests {
             assert!(!would_give_up(&fault, &upf(1), &mut losses));
         }
         assert!(would_give_up(&fault, &upf(1), &mut losses));
+        assert!(has_victims(&fault, &upf(1)));
+        assert!(!has_victims(&Fault::Kill(vec![Victim::CtaReplica]), &upf(1)));
         assert!(!would_give_up(&Fault::Kill(vec![Victim::Cpf]), &upf(1), &mut losses));
         assert!(!would_give_up(&fault, &upf(STARTED_WELL_S), &mut losses));
     }

@@ -62,7 +62,8 @@ const N4_PER_TURN_MAX: usize = 64;
 /// While an answer is awaited through shared memory, everything else is looked at as seldom as this: looking costs several system calls.
 const WHOLE_TURN_EVERY: Duration = Duration::from_micros(10);
 
-/// How long N2 may stay closed at the start because no CPF has joined: they join within a tenth of a second.
+/// How long N2 may stay closed at the start because no CPF has joined, or restored sessions wait for their UPF: both are there within tenths of a
+/// second.
 const CPFS_JOIN_WITHIN: Duration = Duration::from_secs(2);
 
 /// The CTA while it is the primary.
@@ -138,7 +139,7 @@ pub(super) struct ControlLoop {
     /// The broker of veiled UEs.
     veil: Option<Veil>,
     n2: N2,
-    /// CPFs are awaited, and N2 opens at that time at the latest: gNBs would send UEs that nothing serves. `None`: N2 is open.
+    /// CPFs, and UPFs of restored sessions, are awaited, and N2 opens at that time at the latest: gNBs would send UEs that nothing serves. `None`: N2 is open.
     n2_opens_by: Option<Instant>,
     capture: Option<Capture>,
     /// Reused from turn to turn.
@@ -429,9 +430,10 @@ impl ControlLoop {
         busy
     }
 
-    /// Whether gNBs are listened to: from when the first CPF has joined.
+    /// Whether gNBs are listened to: from when the first CPF has joined, and restored sessions have their UPFs.
     fn n2_is_open(&mut self, now: Instant) -> bool {
-        let waits = |by: Instant| now < by && self.active.cta().trusted_cpfs().next().is_none();
+        let cta = self.active.cta();
+        let waits = |by: Instant| now < by && (cta.trusted_cpfs().next().is_none() || cta.awaits_upfs());
         self.n2_opens_by = self.n2_opens_by.filter(|by| waits(*by));
         self.n2_opens_by.is_none()
     }
