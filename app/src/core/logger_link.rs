@@ -1,4 +1,4 @@
-//! A UPF's end of the link to its packet logger: N4, the state for the replica, and who serves (docs/design/packet-logger.md).
+//! A UPF's end of the link to its packet logger: N4, the state for the replica, and which UPF serves (docs/design/packet-logger.md).
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;

@@ -45,7 +45,7 @@ struct Member {
 struct Serving {
     link: LinkId,
     token: u64,
-    /// It has said that it takes packets.
+    /// It has reported that it takes packets.
     begun: bool,
 }
 

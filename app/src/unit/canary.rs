@@ -159,7 +159,7 @@ impl Look {
 /// A canary under way.
 pub(super) struct Canary {
     status: CanaryStatus,
-    /// The operator who waits for a step's end.
+    /// The caller that waits for the end of a step.
     lines: Option<Sender<String>>,
     look: Look,
     /// When the phase began.

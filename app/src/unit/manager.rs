@@ -292,9 +292,9 @@ impl Manager {
     fn add_missing(&mut self) {
         let config = &self.config;
         let slices = config.cluster.slices.iter().map(|slice| (Some(*slice), config.unit.slice_cpfs));
-        let wanted: Vec<_> = [(None, config.unit.cpfs)].into_iter().chain(slices).collect();
+        let required: Vec<_> = [(None, config.unit.cpfs)].into_iter().chain(slices).collect();
         let there: Vec<_> = self.members.iter().map(|(function, member)| (*function, member.cpf)).collect();
-        for (function, cpf) in missing(&wanted, &there) {
+        for (function, cpf) in missing(&required, &there) {
             self.add_cpf(function, &self.program.clone(), cpf);
         }
     }
@@ -928,11 +928,11 @@ fn free_area<'a>(members: impl Iterator<Item = &'a Member>) -> Option<usize> {
 
 /// The functions that a unit with so many CPFs of each slice, and of none, lacks beside these, in the order in which they start. After an
 /// upgrade its CPFs have other numbers than at first; those of a canary do not count.
-fn missing(wanted: &[(Option<SNssai>, u16)], there: &[(Function, CpfOf)]) -> Vec<(Function, CpfOf)> {
+fn missing(required: &[(Option<SNssai>, u16)], there: &[(Function, CpfOf)]) -> Vec<(Function, CpfOf)> {
     let is_free = |function: &Function| there.iter().all(|(other, _)| other != function);
     let others =
         [Function::Upf, Function::UpfReplica, Function::Cta(1), Function::Cta(2)].into_iter().filter(is_free);
-    let lacking = wanted.iter().flat_map(|(slice, n)| {
+    let lacking = required.iter().flat_map(|(slice, n)| {
         let of = CpfOf { canary: false, slice: *slice };
         let is_its =
             |(function, cpf): &&(Function, CpfOf)| matches!(function, Function::Cpf(_)) && *cpf == of;
@@ -1017,10 +1017,10 @@ mod tests {
         let (common, own) = (CpfOf::default(), CpfOf { canary: false, slice });
         let canary = CpfOf { canary: true, slice: None };
         let others = [Upf, UpfReplica, Cta(1), Cta(2)].map(|function| (function, common));
-        let wanted = [(None, 2), (slice, 1)];
+        let required = [(None, 2), (slice, 1)];
         let there = |cpfs: &[(Function, CpfOf)]| [&others[..], cpfs].concat();
-        assert_eq!(missing(&wanted, &there(&[])), [(Cpf(1), common), (Cpf(2), common), (Cpf(3), own)]);
+        assert_eq!(missing(&required, &there(&[])), [(Cpf(1), common), (Cpf(2), common), (Cpf(3), own)]);
         let amid = there(&[(Cpf(1), common), (Cpf(3), own), (Cpf(4), canary), (Cpf(5), canary)]);
-        assert_eq!(missing(&wanted, &amid), [(Cpf(2), common)], "the canary's do not count");
+        assert_eq!(missing(&required, &amid), [(Cpf(2), common)], "the canary's do not count");
     }
 }

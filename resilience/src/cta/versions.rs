@@ -73,11 +73,11 @@ impl AnswerTimes {
     /// The time within which this share of a thousand of all inputs was answered; `None` without any.
     pub fn permille(&self, share: u64) -> Option<Duration> {
         let all: u64 = self.steps.iter().sum();
-        let wanted = (all * share).div_ceil(1000).max(1);
+        let needed = (all * share).div_ceil(1000).max(1);
         let mut sum = 0;
         let step = self.steps.iter().position(|n| {
             sum += n;
-            sum >= wanted
+            sum >= needed
         })?;
         let (octave, within) = (step / STEPS, (step % STEPS) as u64);
         // The end of the step.

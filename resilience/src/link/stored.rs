@@ -145,7 +145,10 @@ fn written<T: Serialize + DeserializeOwned>(to: &str, messages: &[T]) -> String 
 fn messages_do_not_change_without_the_version_of_links() {
     let today = [
         format!("version {LINK_VERSION}\n"),
-        written("hello", &[(Role::Cta, CodeVersion(7)), (Role::Cpf, CodeVersion(7))]),
+        written(
+            "hello",
+            &[(Role::Cta, CodeVersion(7)), (Role::Cpf, CodeVersion(7)), (Role::Upf, CodeVersion(7))],
+        ),
         written("cpf", &to_cpf()),
         written("cta", &to_cta()),
         written("peer", &to_peer()),

@@ -279,14 +279,14 @@ impl Rings {
         let alike = |c: &CpfId| likeness(*c).0;
         let mut counted: Vec<CpfId> = backups.iter().copied().filter(alike).collect();
         let mut unlike: Vec<CpfId> = backups.iter().copied().filter(|c| !alike(c)).collect();
-        for wanted in [(true, true), (true, false), (false, true), (false, false)] {
-            if !wanted.0 {
+        for preferred in [(true, true), (true, false), (false, true), (false, false)] {
+            if !preferred.0 {
                 counted.append(&mut unlike);
             }
             if counted.len() >= self.backups {
                 break;
             }
-            let may = |c: CpfId| c != primary && !late.contains(&c) && likeness(c) == wanted;
+            let may = |c: CpfId| c != primary && !late.contains(&c) && likeness(c) == preferred;
             let before = counted.len();
             self.fill(region, ue, primary, may, &mut counted);
             backups.extend(counted[before..].iter().copied().filter(|c| !present.contains(c)));

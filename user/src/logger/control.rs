@@ -118,7 +118,7 @@ impl ControlLog {
         released
     }
 
-    /// The replica serves from now on. What the former UPF has said and the replica may not know has never left; all messages of SMFs that are kept, in
+    /// The replica serves from now on. What the former UPF has sent and the replica may not know has never left; all messages of SMFs that are kept, in
     /// order, are to be given to the replica, which knows those that it has the answers to.
     pub fn take_over(&mut self) -> Vec<Request> {
         self.waiting.clear();

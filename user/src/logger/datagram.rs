@@ -7,7 +7,7 @@
 //! 3      zero
 //! 4      port                of a gNB
 //! 6      zero
-//! 8      token               who the packet is from or for
+//! 8      token               of the UPF that sends or receives the packet
 //! 16     counter             of a packet; zero where the UPF made it
 //! 24     address             of a gNB, IPv4-mapped
 //! 40     the packet; of an outcome: entries of eight octets, of which the highest bit says that the UPF holds the packet of that counter

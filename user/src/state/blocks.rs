@@ -106,7 +106,7 @@ pub(crate) struct Blocks {
     first: BTreeMap<(Kind, u32), u32>,
     writes: u64,
     changes: u64,
-    /// Records that were written or removed since they were taken last; `None`: nobody takes them.
+    /// Records that were written or removed since they were taken last; `None`: there is no packet logger.
     journal: Option<Vec<StateRecord>>,
 }
 
