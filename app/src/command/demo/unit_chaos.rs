@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn drawn_times_lie_between_their_bounds_and_are_often_short() {
+    fn drawn_times_are_between_their_bounds_and_are_often_short() {
         let mut draws = Draws(3);
         let times: Vec<Duration> = (0..1000).map(|_| draws.time(FROZEN_MS)).collect();
         let (least, most) = (Duration::from_millis(FROZEN_MS.0), Duration::from_millis(FROZEN_MS.1));
