@@ -103,7 +103,7 @@ fn a_target_that_has_restarted_is_sent_the_state() {
     served_by(&net, peer_amf(&net), at_home(&net), THERE);
 }
 
-#[test] // §4.3: replicas are bounded, and those of UEs that are gone are dropped
+#[test] // replicas are bounded, and those of UEs that are gone are dropped
 fn a_core_holds_no_more_replicas_than_configured() {
     for (most, held) in [(1, 1), (MOST, 2)] {
         let mut net = scene(5);

@@ -47,6 +47,7 @@ until_true() {
   wrong "$what"
 }
 complete() { unit >"$tmp/state" 2>/dev/null && grep -q ' primary ' "$tmp/state" && grep -q ' replica ' "$tmp/state" && ! grep -qE ' (starting|leaving|given-up) ' "$tmp/state"; }
+has_upf() { "$WHIMBREL" why upf --config "$tmp/unit.yaml" 2>/dev/null | grep -q 'is up'; }
 has_procedures() { [ "$(of_canary "$1" 4)" -ge "$2" ]; }
 has_ended() { canary 2>/dev/null | grep -q '^No canary is under way'; }
 # The functions outlive a manager, so they are ended by their own numbers.
@@ -60,6 +61,7 @@ trap leave EXIT
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/unit.yaml" >/dev/null
 manager
 until_true "the unit is not complete" complete
+until_true "the UPF does not answer" has_upf
 if upgrade "$WHIMBREL" --canary 10%; then wrong "the version in force is accepted as a canary"; fi
 grep -q "run code .* already" "$tmp/canary.log" || wrong "a canary of the version in force is not refused with its reason"
 if canary promote >"$tmp/canary.log" 2>&1; then wrong "no canary is promoted"; fi

@@ -163,6 +163,6 @@ for way in up down; do
   [ "$packets" -gt 5000 ] || bad=1
 done
 [ -z "${bad:-}" ] || wrong "packets were lost, doubled or reordered, or too few came"
-curl -sf http://127.0.0.1:8082/metrics | grep "^whimbrel_logger" | sed 's/^/# /'
+curl -sf http://127.0.0.1:8082/metrics | grep "^whimbrel_logger_" | sed 's/^/# /'
 grep -h "takes over\|goes on in its place" "$tmp"/*.log | sed 's/^[^ ]* *//' | cut -c1-200
 ! grep -h "does not answer\|has restarted\|sessions were deleted" "$tmp/core.log" || wrong "the SMF has noticed a loss"

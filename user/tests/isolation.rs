@@ -350,6 +350,19 @@ fn uplink_before_the_gnb_is_known_waits_until_the_smf_names_it() {
     assert_eq!(net.dropped(DropReason::GtpuForeignPeer), 3, "those of unknown peers");
 }
 
+#[test] // TS 29.281 §4.3.0: another session names the gNB first
+fn packets_that_wait_for_their_gnb_leave_before_later_ones() {
+    let mut net = Net::new();
+    let (s, other) = (net.idle_session(1, true, false), net.idle_session(2, true, false));
+    for n in 0..3 {
+        assert_eq!(net.packet(from_gnb(), &up(&s, n)).0, Verdict::Taken);
+    }
+    net.modify(&other, activation(GNB_TEID, GNB.ip()));
+    let later = net.packet(from_gnb(), &up(&s, 3)).0;
+    let sent: Vec<_> = net.outputs().into_iter().map(|(to, o)| (Verdict::Send(to), o.len())).collect();
+    assert_eq!((sent, later), (vec![(N6, 28), (N6, 29), (N6, 30)], N6));
+}
+
 #[test]
 fn packets_that_wait_for_their_gnb_are_bounded_and_end_with_their_session() {
     let mut net = Net::new();

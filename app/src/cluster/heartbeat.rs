@@ -31,8 +31,8 @@ const PER_TURN_MAX: usize = 256;
 const FLOOD_PAUSE: Duration = Duration::from_millis(1);
 /// How often the answering thread checks whether it is to end.
 const STOP_CHECKED_EVERY: Duration = Duration::from_millis(200);
-/// Version 1 without a diagnostic.
-const BFD_FIRST_OCTET: u8 = 0x20;
+/// The version in the first three bits of a BFD packet (RFC 5880 §4.1).
+const BFD_VERSION: u8 = 1;
 /// The discriminator of the sender. Those of members are lower.
 const SENDER: Discriminator = Discriminator(u32::MAX);
 /// Members get a new number each time they join, so an incarnation is not needed.
@@ -350,7 +350,7 @@ fn answer_waiting(socket: &TtlSocket, identity: &Mutex<Identity>, is_replaced: &
         let octets = &octets[..len];
         let mut identity = identity.lock().unwrap_or_else(PoisonError::into_inner);
         // A BFD packet begins with its version, in three bits; a heartbeat's first octet is less.
-        if octets.first().is_some_and(|first| *first >= BFD_FIRST_OCTET) {
+        if octets.first().is_some_and(|first| first >> 5 == BFD_VERSION) {
             let answer =
                 identity.sbfd.as_mut().and_then(|sbfd| sbfd.handle(clock::now(), from.ip(), ttl, octets));
             let _ = answer.map(|answer: [u8; SBFD_OCTETS]| socket.send_to(&answer, from));

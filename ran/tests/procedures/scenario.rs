@@ -114,15 +114,6 @@ impl World {
         self.arrive();
     }
 
-    /// Plays up to this time.
-    fn until(&mut self, end: Instant) {
-        while let Some(at) = self.player.next_deadline().filter(|at| *at <= end) {
-            self.now = self.now.max(at);
-            self.input(Input::Tick);
-        }
-        self.now = end;
-    }
-
     fn play(mut self) -> (Vec<Report>, Network, Duration) {
         self.start();
         self.end()
@@ -150,21 +141,6 @@ fn all_steps_by_many_ues_at_once() {
         assert_eq!(report.steps[step].latency.count(), 20, "{step}");
     }
     assert_eq!(took, Duration::from_secs(2));
-}
-
-#[test] // TS 24.501 §5.6.1.7: in a barred cell, whose gNB has no N2, a UE does not use up its attempts, after which it would wait for T3525
-fn a_ue_with_packets_waits_while_its_gnb_has_no_n2() {
-    let mut world = World::new(
-        r#"{"ues": 1, "patience-s": 5, "steps": ["register", {"session": {"dnn": "internet"}},
-        {"stream": {"to": "10.45.0.1:5001", "interval-ms": 50}}, {"wait": 3}, "stop-stream", {"ping": "10.45.0.1"}, "deregister"]}"#,
-    );
-    world.start();
-    world.until(NOW + Duration::from_millis(500));
-    world.input(Input::AssociationDown(GnbId(0)));
-    world.until(NOW + Duration::from_millis(1500));
-    world.input(Input::AssociationUp(GnbId(0), 8, TransferSyntax::Per));
-    let (reports, network, _) = world.end();
-    assert_eq!((reports[0].completed, network.pings), (1, 1), "{}", reports[0].json());
 }
 
 #[test] // TS 23.501 §5.8.2.2.3: a session with IPv6 is up when its prefix is known
@@ -206,10 +182,7 @@ fn bursts_that_are_held_wait_and_keep_their_distance() {
     let text = r#"{"ues": 4, "again": true, "steps": ["register", "deregister"],
         "arrival": {"bursts": {"ues": 4, "within-ms": 0, "every-s": 2, "times": 3}}}"#;
     let mut world = World::new(text);
-    let mut out = Outbox::new();
-    world.player.start(world.now, &mut out);
-    world.take(out);
-    world.arrive();
+    world.start();
     let arrived = |world: &World| world.player.reports()[0].arrived;
     for (seconds, held, expected) in [(1, true, 4), (3, true, 4), (5, false, 8), (6, false, 12)] {
         world.player.hold(held);
@@ -239,10 +212,7 @@ fn what_ues_do_before_is_not_measured() {
 fn prepared_ues_arrive_when_they_are_no_longer_held() {
     let mut world = World::new(BEFORE);
     world.player.hold(true);
-    let mut out = Outbox::new();
-    world.player.start(world.now, &mut out);
-    world.take(out);
-    world.arrive();
+    world.start();
     while let Some(due) = world.player.next_deadline().filter(|due| due.since(NOW) < Duration::from_secs(60))
     {
         world.now = world.now.max(due);
@@ -340,10 +310,7 @@ fn a_ue_whose_connection_the_core_ends_attaches_again() {
     for again in [true, false] {
         let mut world = World::new(text);
         world.player.attach_again(again);
-        let mut out = Outbox::new();
-        world.player.start(world.now, &mut out);
-        world.take(out);
-        world.arrive();
+        world.start();
         assert_eq!(world.player.in_step("wait").len(), 1);
         world.now = world.now + Duration::from_secs(1);
         release(&mut world);

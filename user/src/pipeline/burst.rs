@@ -236,6 +236,7 @@ impl UpfU {
                 let placed = hot.is_gnb(peer.ip())
                     || hot.is_plain()
                         && !self.predictions.awaits(item.session)
+                        && !self.unplaced.has_any_from(item.session, peer.ip())
                         && self.shared.is_peer(now, peer.ip(), hot.names_no_gnb());
                 if !placed {
                     return self.by_stages(now, slot);

@@ -112,6 +112,10 @@ impl UpfU {
         if !self.is_placed(now, index, ingress.teid, peer.ip()) {
             return self.await_place(now, index, ingress.teid, (peer, local), packet);
         }
+        // Those that waited go first, where another session has named the gNB meanwhile.
+        if self.unplaced.has_any_from(index, peer.ip()) {
+            self.place_waiting(now, index);
+        }
         let Some(session) = self.sessions.get(index) else {
             return self.unknown_tunnel(now, (peer, local), ingress.teid);
         };

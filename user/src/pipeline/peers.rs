@@ -152,6 +152,13 @@ struct Unplaced {
 #[derive(Default)]
 pub(super) struct Waiting(VecDeque<Unplaced>);
 
+impl Waiting {
+    /// Whether packets of a session wait that came from this address.
+    pub(super) fn has_any_from(&self, session: u32, peer: IpAddr) -> bool {
+        self.0.iter().any(|unplaced| unplaced.session == session && unplaced.peer.ip() == peer)
+    }
+}
+
 impl UpfU {
     /// Whether a session's tunnel takes packets from an address: from the peer that the session's rules name, from one that any
     /// session's name, and from where the operator says that gNBs are. Rules without a peer on that side take them from everywhere. No UE is
@@ -183,7 +190,7 @@ impl UpfU {
         Verdict::Taken
     }
 
-    /// The rules of a session have changed: those of its packets go on whose gNB they name.
+    /// Packets of a session go on whose gNB is known by now.
     pub(super) fn place_waiting(&mut self, now: Instant, session: u32) {
         if self.unplaced.0.is_empty() {
             return;

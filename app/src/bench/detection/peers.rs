@@ -2,7 +2,7 @@
 //! reflector is a process in a network namespace of its own, behind a pair of virtual Ethernet devices.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -86,6 +86,8 @@ struct Peer(Child);
 
 impl Drop for Peer {
     fn drop(&mut self) {
+        // The kernel would remove it some time after the end of the namespace, which the next peer does not wait for.
+        let _ = Command::new("ip").args(["link", "delete", DEVICES[0]]).stderr(Stdio::null()).status();
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -268,7 +268,7 @@ metrics! {
     "Failures of nodes and links (S-BFD)" {
         SbfdSessions "whimbrel_sbfd_sessions" Gauge None Part [] "" "Peers that are probed.";
         SbfdSessionsUp "whimbrel_sbfd_sessions_up" Gauge None Part [] "" "Of these, peers that answer.";
-        SbfdProbes "whimbrel_sbfd_probes_total" Counter None Part [] "" "Probes sent.";
+        SbfdProbes "whimbrel_sbfd_probes_total" Counter None Part [] "" "S-BFD probes that were sent.";
         SbfdAnswers "whimbrel_sbfd_answers_total" Counter None Part [] "" "Answers accepted.";
         SbfdReflected "whimbrel_sbfd_reflected_total" Counter None Part [] "" "Probes of others that were answered.";
         SbfdFailures "whimbrel_sbfd_failures_total" Counter None Part [] "" "Peers that did not answer the configured number of probes in a row.";

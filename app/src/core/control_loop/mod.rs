@@ -62,8 +62,7 @@ const N4_PER_TURN_MAX: usize = 64;
 /// While an answer is awaited through shared memory, everything else is looked at as seldom as this: looking costs several system calls.
 const WHOLE_TURN_EVERY: Duration = Duration::from_micros(10);
 
-/// How long N2 may stay closed at the start because no CPF has joined, or restored sessions wait for their UPF: both are there within tenths of a
-/// second.
+/// How long N2 may stay closed at the start because no CPF has joined, or a UPF does not answer yet: both are there within tenths of a second.
 const CPFS_JOIN_WITHIN: Duration = Duration::from_secs(2);
 
 /// The CTA while it is the primary.
@@ -430,10 +429,13 @@ impl ControlLoop {
         busy
     }
 
-    /// Whether gNBs are listened to: from when the first CPF has joined, and restored sessions have their UPFs.
+    /// Whether gNBs are listened to: from when the first CPF has joined, the UPF of this unit answers, and restored sessions have their UPFs.
     fn n2_is_open(&mut self, now: Instant) -> bool {
         let cta = self.active.cta();
-        let waits = |by: Instant| now < by && (cta.trusted_cpfs().next().is_none() || cta.awaits_upfs());
+        let upf_starts = self.own_upf().is_some() && !cta.upf_is_up();
+        let waits = |by: Instant| {
+            now < by && (cta.trusted_cpfs().next().is_none() || cta.awaits_upfs() || upf_starts)
+        };
         self.n2_opens_by = self.n2_opens_by.filter(|by| waits(*by));
         self.n2_opens_by.is_none()
     }
