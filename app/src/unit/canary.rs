@@ -304,7 +304,7 @@ impl Canary {
         }
     }
 
-    /// It is rolled back by itself: whoever waits for its begin learns why.
+    /// It is rolled back by itself: the caller that waits for its begin gets the reason.
     fn fails(&mut self, manager: &mut Manager, why: &str) {
         self.say(format!("failed: {why}"));
         self.lines = None;
