@@ -273,7 +273,9 @@ impl PacketLogger {
                 if self.control.is_full()
                     && let Some(replica) = self.members.replica()
                 {
-                    warn!("the replica takes too little, and is done without");
+                    warn!(
+                        "the replica reads too slowly: its link is closed, and the UPF serves without a replica"
+                    );
                     self.links.close(replica);
                     let changes = self.members.left(now, replica);
                     self.follow(now, changes);

@@ -231,7 +231,7 @@ impl Canary {
                 // The upgrade ended with its manager: the operator promotes it once more, or rolls it back.
                 status.phase = Phase::Serves;
             }
-            info!(code = status.code, "the canary of the manager before goes on");
+            info!(code = status.code, "the canary of the former manager continues");
             let look = Look::start(manager);
             Self { status, lines: None, look, since: Instant::now(), leaving: false }
         });
@@ -362,7 +362,7 @@ impl Canary {
                 // It did not come to its end.
                 warn!(
                     code,
-                    "the canary serves on beside the functions that were not replaced: promote it once more, or roll it back"
+                    "the canary continues beside the functions that were not replaced: promote it once more, or roll it back"
                 );
                 self.go(manager, Phase::Serves);
                 Some(self)
@@ -377,7 +377,7 @@ impl Canary {
                     return Some(self);
                 }
                 self.end(manager);
-                info!(code, "the canary has ended: all UEs are served by the version before");
+                info!(code, "the canary has ended: all UEs are served by the former version");
                 self.say("done: the canary has ended");
                 None
             }
