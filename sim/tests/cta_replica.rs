@@ -95,7 +95,7 @@ fn outputs_that_are_sent_twice_after_a_takeover_are_harmless() {
 #[test] // the primary dies between the gate and the socket: no record that the CTA replica has by then says that the outputs have left
 fn outputs_that_passed_the_gate_and_were_not_sent_are_sent_by_the_cta_replica() {
     let (first, last) = inputs();
-    for input in first..=last {
+    for input in (first..=last).step_by(2) {
         let mut stage = day(1);
         stage.net.lose_cta_before_sending(input);
         live(&mut stage, &|| format!("input {input} of {last}"));

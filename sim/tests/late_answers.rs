@@ -15,7 +15,9 @@ use whimbrel_ngap::ie::{
     AssociatedQosFlowItem, CauseRadioNetwork, GtpTunnel, PduSessionResourceItem, QosFlowPerTnlInformation,
     TransportLayerAddress, UpTransportLayerInformation,
 };
-use whimbrel_ngap::msg::{PduSessionResourceSetupRequest, PduSessionResourceSetupResponse};
+use whimbrel_ngap::msg::{
+    InitialContextSetupFailure, PduSessionResourceSetupRequest, PduSessionResourceSetupResponse,
+};
 use whimbrel_ngap::transfer::{
     PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
 };
@@ -110,6 +112,17 @@ fn a_context_that_is_set_up_late_is_used() {
         all_have(&mut net, 1, &format!("after {seconds} s"));
         assert_eq!(first_refusal(&net), None);
     }
+}
+
+#[test] // TS 38.413 §8.3.1.3: a CTA that takes over may repeat a request that was answered; the gNB's refusal of that one ends nothing
+fn a_context_setup_failure_that_answers_a_repeated_request_ends_nothing() {
+    let (mut net, ue) = two_gnbs(20, 1);
+    let (amf, ran) = (connection(&net).amf_ue_ngap_id, connection(&net).ran_ue_ngap_id);
+    let cause = CauseRadioNetwork::RadioConnectionWithUeLost.into();
+    say(&mut net, SOURCE, InitialContextSetupFailure::new(amf, ran, cause));
+    net.settle(SECOND);
+    assert!(net.ue_ref(ue).is_connected());
+    assert_eq!(context(&net).sessions[&psi(1)].up, UpState::Active);
 }
 
 #[test] // TS 38.413 §8.2.1.2 late, §8.3.1.2 late: 500 UEs ask at once, and their gNB takes 20 ms for each: none is lost

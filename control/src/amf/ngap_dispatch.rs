@@ -340,6 +340,11 @@ pub(crate) fn uplink_nas(ue: Ue, m: UplinkNasTransport) {
 /// Delivers the answer to the procedure that awaits it. The answer to a session's setup concerns only the sessions in
 /// it.
 fn context_answer(ue: Ue, message: Message) {
+    let awaited = ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_pending));
+    if !awaited && matches!(message, Message::InitialContextSetupFailure(_)) {
+        // A CTA that takes over may repeat the request. The gNB refuses a context whose UE has left meanwhile.
+        return out_of_state(ue);
+    }
     let input = Input::Ngap(Box::new(message));
     if let Err(Input::Ngap(message)) = ue.with(|p| p.lanes.deliver(Lane::Mobility, input))
         && context_answered(ue, *message).is_err()
