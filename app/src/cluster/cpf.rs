@@ -443,7 +443,12 @@ impl CpfProcess {
             if let Some(Membership { member: Some(member), .. }) = &mut self.membership
                 && run == self.run
             {
-                self.watchdog.during(|| member.tried(trial, outcome, &mut self.out));
+                let mut run =
+                    |out: &mut CpfOutbox| self.watchdog.during(|| member.tried(trial, outcome, out));
+                match &mut self.status {
+                    Some(status) => status.count_inputs(&mut self.out, run),
+                    None => run(&mut self.out),
+                }
             }
         }
         busy
