@@ -192,7 +192,11 @@ impl CpfProcess {
             if self.turn(now) {
                 spin.came(clock::now());
             } else if spin.looks_again(clock::now()) {
-                std::hint::spin_loop();
+                if self.sandbox.is_busy() {
+                    std::thread::yield_now(); // the sandbox may have no other processor
+                } else {
+                    std::hint::spin_loop();
+                }
             } else {
                 self.block(clock::now());
             }
