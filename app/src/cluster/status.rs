@@ -73,9 +73,9 @@ impl StatusReporter {
         let took = clock::now().since(began);
         let new = out.up.get(reports..).unwrap_or_default();
         let ran = new.iter().filter(|report| matches!(report, CpfReport::Ran { .. })).count() as u64;
-        if ran > 0 {
-            let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-            self.inputs.saturating_record_n((us / ran).clamp(1, LONGEST_US), ran);
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        if let Some(each) = us.checked_div(ran) {
+            self.inputs.saturating_record_n(each.clamp(1, LONGEST_US), ran);
             self.busy_us = self.busy_us.saturating_add(us);
         }
     }
