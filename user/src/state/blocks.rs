@@ -135,6 +135,11 @@ impl Blocks {
         self.memory.write(CHANGES_AT, &self.changes.to_le_bytes());
     }
 
+    /// How many blocks were written or freed, from some number on.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     fn read_changes(&self) -> u64 {
         let mut octets = [0; 8];
         self.memory.read(CHANGES_AT, &mut octets);
