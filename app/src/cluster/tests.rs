@@ -163,23 +163,6 @@ fn tick(ue: UeId) -> Envelope {
 }
 
 #[test]
-fn a_report_is_awaited_from_when_an_input_is_sent_until_it_has_come() {
-    let mut pool = pool();
-    let _cpf = cpf(&pool, "home/site");
-    let id = until(&mut pool, |event| match event {
-        PoolEvent::Rings(rings) => rings.members().next(),
-        _ => None,
-    });
-    let ue = UeId { slot: 3, generation: 1 };
-    pool.send(id, CpfCommand::Serve { ue, term: 1, backups: Vec::new() });
-    assert!(!pool.awaits_reports());
-    pool.send(id, CpfCommand::Run(tick(ue)));
-    assert!(pool.awaits_reports());
-    until(&mut pool, |event| matches!(event, PoolEvent::Up(_, CpfReport::Ran { .. })).then_some(()));
-    assert!(!pool.awaits_reports());
-}
-
-#[test]
 fn a_cpf_that_joins_again_gets_another_number() {
     let mut pool = pool();
     assert_eq!(pool.rings().members().count(), 0);
