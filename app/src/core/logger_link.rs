@@ -215,9 +215,9 @@ mod tests {
 
     #[test]
     fn a_logger_that_refuses_the_upf_again_and_again_is_logged_once_and_so_is_its_consent() {
-        let settings = settings(Vec::new(), None).unwrap();
-        let listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let mut logger = Links::open(Settings { listen, ..settings }).unwrap();
+        let mut settings = settings(Vec::new(), None).unwrap();
+        settings.listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let mut logger = Links::open(settings).unwrap();
         let at = logger.local_addr().unwrap();
         let config = crate::config::parse("", Path::new("test")).unwrap();
         let mut upf = LoggerLink::open(&config, at, 1, 2).unwrap();

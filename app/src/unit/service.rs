@@ -412,7 +412,8 @@ impl State {
                 self.refuse("room", &format!("there is no room for the descriptor `{name}`"));
                 continue;
             }
-            if from.is_some() {
+            // One line for the shared memory, whose bells come with it.
+            if from.is_some() && !name.starts_with("pool/bell-") {
                 info!(name, "a descriptor is kept for the function that replaces its owner");
             }
             let line = serde_json::to_vec(&Descriptors(vec![name.clone()])).unwrap_or_default();
