@@ -222,6 +222,8 @@ impl Service {
                 let sentence =
                     format!("the process {pid} sends a line that is too long or not of this protocol: {e}");
                 service.state().refuse("line", &sentence);
+                // A function's connection has another handle here; closed, it connects again.
+                let _ = stream.shutdown(std::net::Shutdown::Both);
             }
             service.connections.fetch_sub(1, Ordering::AcqRel);
         };
