@@ -13,6 +13,12 @@ mod config;
 mod unit {
     #[derive(Clone, Debug)]
     pub(crate) struct Place;
+
+    impl Place {
+        pub(crate) fn configure(&self, config: crate::config::Config) -> crate::config::Config {
+            config
+        }
+    }
 }
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
