@@ -208,7 +208,7 @@ fn counted(pool: &Pool, metric: Metric) -> u64 {
     all.iter().sum()
 }
 
-#[test] // docs/cluster.md, "Who serves a UE"
+#[test] // docs/cluster.md, "Which CPF serves a UE"
 fn a_ring_of_one_serves_and_shows_that_replicas_are_missing() {
     let console = Console::new(clock::now()).unwrap();
     let mut pool = pool_with(console.clone());
@@ -224,6 +224,7 @@ fn a_ring_of_one_serves_and_shows_that_replicas_are_missing() {
     drop(second);
     until(&mut pool, lost);
     assert_eq!(shows(&pool), alone);
+    assert_eq!(counted(&pool, Metric::LinksEnded), 1, "with its reason");
 }
 
 #[test]

@@ -21,11 +21,11 @@ use tracing::{error, info, warn};
 use whimbrel_ids::SNssai;
 use whimbrel_user_io::{Beats, ThreadState};
 
-use super::canary::{Canary, CanaryOrder};
+use super::canary::Canary;
 use super::descriptors;
 use super::directory::{self, Directory, ManagerLock};
 use super::function::{AREA, Function, FunctionOptions};
-use super::messages::{FunctionStatus, Status};
+use super::messages::{CanaryOrder, FunctionStatus, Status};
 use super::process::Process;
 use super::records::{Records, Run};
 use super::restarts::{Restarts, Verdict};
@@ -948,8 +948,13 @@ pub(super) fn own_program() -> Result<PathBuf, String> {
 
 /// The functions that an earlier manager has started and that still run.
 fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
-    let octets = fs::read(directory.functions()).unwrap_or_default();
-    let left: Vec<Left> = serde_json::from_slice(&octets).unwrap_or_default();
+    let read = fs::read(directory.functions()).and_then(|octets| Ok(serde_json::from_slice(&octets)?));
+    let left: Vec<Left> = read.unwrap_or_else(|e| {
+        if e.kind() != std::io::ErrorKind::NotFound {
+            warn!("no function of an earlier manager is adopted: their list cannot be read: {e}");
+        }
+        Vec::new()
+    });
     let members = left.into_iter().filter_map(|Left { function, run, program, area, cpf }| {
         let process = Process::adopt(run)?;
         let member = Member {
@@ -1011,6 +1016,21 @@ mod tests {
         assert_eq!(missing(3, &[Upf, Cta(2), Cpf(1), Cpf(4)]), [UpfReplica, Cta(1), Cpf(2)]);
         let amid = [Upf, UpfReplica, Cta(1), Cta(2), Cpf(1), Cpf(2), Cpf(3)];
         assert_eq!(missing(2, &amid), [], "amid an upgrade");
+    }
+
+    #[test]
+    fn a_list_of_functions_that_cannot_be_read_is_logged_and_none_is_adopted() {
+        use crate::log_limiter::Lines;
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::of(folder.path());
+        let lines = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        tracing::subscriber::with_default(Lines(lines.clone()), || {
+            assert!(adopt(&directory).is_empty());
+            assert_eq!(lines.load(Ordering::Relaxed), 0, "there was no manager before");
+            fs::write(directory.functions(), "[{\"function\":\"upf\",").unwrap();
+            assert!(adopt(&directory).is_empty());
+            assert_eq!(lines.load(Ordering::Relaxed), 1);
+        });
     }
 
     #[test]
