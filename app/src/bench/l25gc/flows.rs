@@ -176,6 +176,9 @@ impl Flows {
         for thread in self.threads.drain(..) {
             let _ended = thread.join();
         }
+        // The connections are closed while the UE is there: else the server would retransmit its FINs in the next case.
+        self.connections.clear();
+        thread::sleep(4 * LOOK);
         let seen = std::mem::take(&mut *self.shared.seen());
         Traffic { seen, ends }
     }
