@@ -33,6 +33,8 @@ const EVERY: Duration = Duration::from_secs(2);
 const PUBLISHED: [Duration; 2] = [Duration::from_millis(130), Duration::from_millis(328)];
 /// N2 messages between the source's decision and the UE's arrival at the target, which each take the way between gNB and core once.
 const HOPS_OF_HANDOVER: u32 = 4;
+/// The TUN device of the first UE.
+const UE_DEVICE: &str = "wbue0";
 /// What a UPF buffers for a UE in handover (§5.4.2: 3,000 packets).
 const BUFFERING: &str = "buffering: { packets_per_session: 3000, octets_per_session: 6000000 }\n";
 /// Before the first measurement: TCP has reached the rate of the bottleneck.
@@ -228,6 +230,7 @@ fn with_world<T: Send>(
             let done = (|| -> Result<_, String> {
                 let address = shared.until("the UE's session", |n| n.address.filter(|_| n.attached))?;
                 world.complete()?;
+                lengthen_queue(namespace)?;
                 let flows = Flows::start(namespace, address, downloads)?;
                 std::thread::sleep(SETTLE);
                 let done = does(world, shared, &flows)?;
@@ -249,6 +252,15 @@ fn with_world<T: Send>(
         with_log(e + &failures.collect::<String>())
     })?;
     Ok(done)
+}
+
+/// Gives the UE's device a queue that holds what it answers at once to all packets that a UPF has buffered. Errors: one sentence.
+fn lengthen_queue(namespace: &Namespace) -> Done {
+    let failed = |e: String| format!("the queue of the UE's device cannot be made longer: {e}");
+    let mut command = std::process::Command::new("ip");
+    let child = namespace.spawn(command.args(["link", "set", UE_DEVICE, "txqueuelen", "5000"]));
+    let ended = child.and_then(|mut child| child.wait()).map_err(|e| failed(e.to_string()))?;
+    if ended.success() { Ok(()) } else { Err(failed(format!("`ip` ends with {ended}"))) }
 }
 
 pub(super) fn run(options: &Options) -> Done {
@@ -633,20 +645,18 @@ fn figure_17(options: &Options, tally: &mut Tally) -> Result<Value, String> {
         let interruption = case
             .published
             .map_or(Duration::ZERO, |whole| whole.saturating_sub(options.hop() * HOPS_OF_HANDOVER));
-        let before = Timeouts::now()?;
         let measured =
             with_world(options, Failure::Nothing, (&more, interruption, CONNECTIONS), |_, shared, _| {
-                let mut took = Vec::new();
+                let (mut took, before) = (Vec::new(), Timeouts::now()?);
                 for _ in 0..options.handovers {
                     let next = Instant::now() + EVERY;
                     let begun = shared.begin_handover()?;
                     took.push(ms(shared.end_handover()?.saturating_duration_since(begun)));
                     std::thread::sleep(next.saturating_duration_since(Instant::now()));
                 }
-                Ok(took)
+                Ok((took, Timeouts::now()?.since(before)))
             });
-        let Some((mut took, traffic)) = tally.keep(measured) else { continue };
-        let timeouts = Timeouts::now()?.since(before);
+        let Some(((mut took, timeouts), traffic)) = tally.keep(measured) else { continue };
         took.sort_by(f64::total_cmp);
         let median = took.get(took.len() / 2).copied().unwrap_or_default();
         let span = (SETTLE, traffic.end());
