@@ -33,6 +33,8 @@ pub(super) enum Order {
     Status(Sender<Status>),
     /// Replace the functions by this program. Each line goes to the operator.
     Upgrade(PathBuf, Sender<String>),
+    /// Restart the control functions. Each line goes to the operator.
+    RestartControl(Sender<String>),
     /// An order about a canary. Each line goes to the operator.
     Canary(CanaryOrder, Sender<String>),
 }
@@ -250,6 +252,7 @@ impl Service {
             (Subject::Upgrade { program }, _) => {
                 return self.follow_order(stream, |lines| Order::Upgrade(program, lines));
             }
+            (Subject::RestartControl {}, _) => return self.follow_order(stream, Order::RestartControl),
             (Subject::Canary(order), _) => {
                 return self.follow_order(stream, |lines| Order::Canary(order, lines));
             }
@@ -429,7 +432,8 @@ fn is_called(function: Function, name: &str) -> bool {
 /// Whether a function gets the descriptors of this name.
 fn is_for(name: &str, function: Function) -> bool {
     match name.split('/').next() {
-        Some("cta") => matches!(function, Function::Cta(_)),
+        // The UPF does not use them, and keeps them for CTAs that start when no other process of the unit is left.
+        Some("cta") => !matches!(function, Function::Cpf(_)),
         Some("upf") => matches!(function, Function::Upf | Function::UpfReplica),
         Some("pool") => true,
         _ => false,
