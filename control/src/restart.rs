@@ -7,7 +7,7 @@ use crate::config::{Config, Timers};
 use crate::envelope::AssociationId;
 use crate::procedure::Lanes;
 use crate::smf;
-use crate::state::{SmContext, UeContext};
+use crate::state::UeContext;
 use crate::upf::UpfId;
 
 /// Clock of a UE context that was restored: its log begins there.
@@ -49,13 +49,12 @@ impl UeContext {
         mut self: Box<Self>,
         stands: impl Fn(AssociationId) -> bool,
     ) -> Result<Box<Self>, Box<Self>> {
-        let at_upf = |s: &Box<SmContext>| s.n3.is_some() && s.up_seid.is_some() && !s.awaited;
         let fits = self.amf.registered
             && self.amf.security.current.is_some()
             && !self.amf.keys_are_doubtful()
             && self.amf.mobility.target.is_none()
             && self.n2_names().into_iter().flatten().all(|names| stands(names.association))
-            && self.sessions.values().all(at_upf);
+            && self.sessions.values().all(|s| s.n3.is_some() && s.up_seid.is_some() && !s.awaited);
         if !fits {
             return Err(self);
         }
