@@ -174,14 +174,10 @@ impl StoredUeFile {
         collected.complete.clear();
     }
 
-    /// Whether all of these CPFs have sent what they were asked for last.
-    pub(super) fn have_sent(&self, cpfs: &[CpfId]) -> bool {
-        self.collected.as_ref().is_some_and(|c| cpfs.iter().all(|cpf| c.complete.contains(cpf)))
-    }
-
-    /// How many UEs are collected.
-    pub(super) fn collected(&self) -> usize {
-        self.collected.as_ref().map_or(0, |collected| collected.ues.len())
+    /// Whether all of these CPFs have sent what they have, and so many UEs are there.
+    pub(super) fn has_all(&self, cpfs: &[CpfId], ues: usize) -> bool {
+        let Some(collected) = &self.collected else { return false };
+        cpfs.iter().all(|cpf| collected.complete.contains(cpf)) && collected.ues.len() >= ues
     }
 
     /// Writes the collected UEs. Returns whether the next start has them.

@@ -26,13 +26,9 @@ const GNBS_LEAVE_WITHIN: Duration = Duration::from_millis(500);
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(5);
 /// How long the transfer of the state to a CTA that runs other code may take, while inputs wait: UEs repeat their messages after seconds.
 const TRANSFERRED_WITHIN: Duration = Duration::from_secs(5);
-/// How long UEs have to end their procedures when the core stops, to be written to the disk, after the last one that has: thousands of sessions are
-/// deactivated first. In all it may take less than the manager of a unit waits for a CTA.
+/// How long UEs have to end their procedures when the core stops, to be written to the disk, and how often their states are asked for meanwhile.
 const UES_KEPT_WITHIN: Duration = Duration::from_secs(2);
-const ALL_UES_KEPT_WITHIN: Duration = Duration::from_secs(10);
-/// How often their states are asked for meanwhile, at the most, and how long a CPF may take to send those of all its UEs.
 const UES_ASKED_EVERY: Duration = Duration::from_millis(20);
-const UES_SENT_WITHIN: Duration = Duration::from_secs(1);
 /// How long external SMFs have to move their sessions away when this UPF stops.
 const SMFS_LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -198,28 +194,21 @@ impl ControlLoop {
         }
         self.deliver(clock::now());
         self.out.ngap.clear();
-        let mut until = clock::now() + UES_KEPT_WITHIN;
-        let latest = clock::now() + ALL_UES_KEPT_WITHIN;
-        let mut asked: Option<Instant> = None;
-        let mut kept = 0;
+        let until = clock::now() + UES_KEPT_WITHIN;
+        let mut asked = Instant::ZERO;
         while clock::now() < until && !stop.is_at_once() {
             let now = clock::now();
             let cpfs: Vec<CpfId> = self.active.cta().trusted_cpfs().collect();
             let registered = self.active.cta().registered();
             let Some(file) = &mut self.stored_ues else { break };
-            let sent = file.have_sent(&cpfs);
-            if sent && asked.is_some() && file.collected() >= registered {
+            let complete = file.has_all(&cpfs, registered);
+            if complete && asked > Instant::ZERO {
                 break;
             }
-            if file.collected() > kept {
-                (kept, until) = (file.collected(), (now + UES_KEPT_WITHIN).min(latest));
-            }
-            let again = if sent { UES_ASKED_EVERY } else { UES_SENT_WITHIN };
-            if asked.is_none_or(|at| now >= at + again) {
+            if now >= asked {
                 file.collect();
-                // Later only what has changed, and UEs that had a running procedure.
-                self.execute(now, Order::StoreUes { all: asked.is_none() });
-                asked = Some(now);
+                self.execute(now, Order::StoreUes { all: true });
+                asked = now + UES_ASKED_EVERY;
             }
             self.turn(now);
             std::thread::sleep(Duration::from_millis(1));
