@@ -4,8 +4,11 @@ use whimbrel_ids::{Instant, SNssai};
 
 use crate::amf::reach;
 use crate::config::{Config, Timers};
+use crate::envelope::AssociationId;
 use crate::procedure::Lanes;
+use crate::smf;
 use crate::state::UeContext;
+use crate::upf::UpfId;
 
 /// Clock of a UE context that was restored: its log begins there.
 pub const RESTORED_CLOCK: u64 = 1;
@@ -37,6 +40,34 @@ impl UeContext {
         self.amf.reachable_until = Some(reach::implicitly_deregistered_at(&self, timers, now));
         reach::becomes_idle(&mut self, now);
         Some(self)
+    }
+
+    /// The context after a restart of the control plane alone, where nothing has happened since it was written: the UPFs have its sessions (TS 23.527
+    /// §4.2), and a UE that is connected stays so if its gNBs' associations stand. Errors: the context, if it cannot go on like this, as an association has
+    /// ended, or a packet waits for the UE.
+    pub fn continued(
+        mut self: Box<Self>,
+        stands: impl Fn(AssociationId) -> bool,
+    ) -> Result<Box<Self>, Box<Self>> {
+        let fits = self.amf.registered
+            && self.amf.security.current.is_some()
+            && !self.amf.keys_are_doubtful()
+            && self.amf.mobility.target.is_none()
+            && self.n2_names().into_iter().flatten().all(|names| stands(names.association))
+            && self.sessions.values().all(|s| s.n3.is_some() && s.up_seid.is_some() && !s.awaited);
+        if !fits {
+            return Err(self);
+        }
+        (self.clock, self.terms, self.lanes) = (RESTORED_CLOCK, (0, 0), Lanes::default());
+        self.amf.mobility.context_transfer = None;
+        Ok(self)
+    }
+
+    /// The requests that delete its sessions, by UPF.
+    pub fn deletions_of_sessions(&self) -> Vec<(UpfId, Vec<u8>)> {
+        let intermediate = self.intermediate_upfs.iter().map(|i| (i.upf, i.up_seid));
+        let anchors = self.sessions.values().filter_map(|s| Some((s.upf, s.up_seid?)));
+        anchors.chain(intermediate).map(|(upf, seid)| (upf, smf::deletion(seid))).collect()
     }
 
     /// The slices with a limit that the UE counts in, and their limits (TS 23.501 §5.15.11.1).

@@ -137,6 +137,8 @@ pub struct Player {
     attach_again: bool,
     /// The UEs that do, and whether they are registered already.
     attaching: BTreeMap<UeId, bool>,
+    /// Groups repeat nothing any more.
+    repetitions_over: bool,
 }
 
 impl Player {
@@ -199,6 +201,7 @@ impl Player {
             sections_begun: 0,
             held: false,
             attach_again: false,
+            repetitions_over: false,
             attaching: BTreeMap::new(),
         })
     }
@@ -207,6 +210,11 @@ impl Player {
     /// state (Neutrino §4.2.1). A step that it was in is done then.
     pub fn attach_again(&mut self, again: bool) {
         self.attach_again = again;
+    }
+
+    /// Has groups end their repetitions: each UE finishes the round that it is in, and does what comes last.
+    pub fn end_repetitions(&mut self) {
+        self.repetitions_over = true;
     }
 
     /// How many UEs are attaching again.
@@ -449,7 +457,8 @@ impl Player {
             return self.traced(index as u64).filter(|_| fresh).map(|e| (part, index, e.step.clone()));
         }
         let begun = self.plays.get(ue.index())?.begun;
-        let time_left = now.since(begun) < Duration::from_secs_f64(self.scenario.seconds);
+        let time_left =
+            !self.repetitions_over && now.since(begun) < Duration::from_secs_f64(self.scenario.seconds);
         let first = |part| self.scenario.part(ue.0, part).first().map(|s| (part, 0, s.clone()));
         if let Some(step) = self.scenario.part(ue.0, part).get(index) {
             return Some((part, index, step.clone()));

@@ -26,7 +26,7 @@ pub use cpf::{
 pub use cta::{
     AnswerTimes, Cta, Entropy, Input, Inspect, LogLimits, N14Error, Order, OrderOutcome, Outbox,
     ProtocolViolation, ReplicationCounters, RestoreError, Restored, StoredAmf, StoredUe, StoredUes,
-    TakeoverTime, ToStore, UpfChange, VersionFigures,
+    Surviving, TakeoverTime, ToStore, UpfChange, VersionFigures,
 };
 pub use peer_replicas::{PeerReplicaCounters, PeerReplicas, Received};
 pub use version::CodeVersion;

@@ -1,5 +1,6 @@
 //! The core under test: the CTA, its replica and the CPFs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, UeCont
 use whimbrel_ids::{GlobalGnbId, Tai};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_resilience::cta_replica::PrimaryCta;
-use whimbrel_resilience::{Cta, Input, Order, OrderOutcome, Outbox, Restored, StoredUes, ToStore};
+use whimbrel_resilience::{Cta, Input, Order, OrderOutcome, Outbox, Restored, StoredUes, Surviving, ToStore};
 
 use crate::builder::new_cta;
 use crate::cta_replica::Pair;
@@ -118,8 +119,42 @@ impl Sim {
         self.restart(Some(false))
     }
 
+    /// The CTA and its CPFs are killed, and start again with the UEs that are on the disk. Associations of gNBs and the UPFs stand meanwhile.
+    pub fn kill_and_restart_control(&mut self) -> Restored {
+        let associations: BTreeSet<AssociationId> = self.cta().associations().collect();
+        let (peers, last) = (self.cta().stored_peers(), self.recorder().last_inputs().clone());
+        let last_input = |ue: UeId| last.get(&ue).copied();
+        let surviving = Surviving { peers: &peers, associations: &associations, last_input: &last_input };
+        self.forget_replicas(false);
+        let mut out = Outbox::default();
+        let restored = self.begin_again(Some(false), Some(surviving), &mut out);
+        self.cta_output(out);
+        self.cta_input(Input::Tick);
+        restored
+    }
+
     fn restart(&mut self, exact: Option<bool>) -> Restored {
         self.forget_replicas(false);
+        let restored = self.begin_again(exact, None, &mut Outbox::default());
+        self.ran.by_association.retain(|_, gnb| self.ran.gnbs[gnb.0].peer_amf);
+        let gnbs = (0..self.ran.gnbs.len()).filter(|&i| !self.ran.gnbs[i].peer_amf).map(GnbIndex);
+        let gnbs: Vec<GnbIndex> = gnbs.collect();
+        for &gnb in &gnbs {
+            self.ran.gnbs[gnb.0].association = None;
+            self.end_associations(gnb);
+        }
+        self.cta_input(Input::Tick);
+        gnbs.into_iter().for_each(|gnb| self.connect(gnb));
+        restored
+    }
+
+    /// A new CTA with new CPFs, and the UEs that are on the disk.
+    fn begin_again(
+        &mut self,
+        exact: Option<bool>,
+        surviving: Option<Surviving<'_>>,
+        out: &mut Outbox,
+    ) -> Restored {
         let config = self.config.clone();
         let home = std::mem::take(self.control.cta.subscribers());
         let recorder = self.control.cta.inspect().restarted(exact.is_some());
@@ -133,19 +168,11 @@ impl Sim {
             let disk = StoredUes::read(self.control.disk.iter().map(Vec::as_slice));
             let (ues, whole) = disk.expect("UEs were stored");
             assert!(whole, "each record is read");
-            restored = cta.restore(self.now, ues, exact).expect("they are this AMF's");
+            let done = cta.restore_among(self.now, ues, exact, surviving, out);
+            restored = done.expect("they are this AMF's");
         }
         self.control.cta = PrimaryCta::new(cta);
         self.observer.core_restarted();
-        self.ran.by_association.retain(|_, gnb| self.ran.gnbs[gnb.0].peer_amf);
-        let gnbs = (0..self.ran.gnbs.len()).filter(|&i| !self.ran.gnbs[i].peer_amf).map(GnbIndex);
-        let gnbs: Vec<GnbIndex> = gnbs.collect();
-        for &gnb in &gnbs {
-            self.ran.gnbs[gnb.0].association = None;
-            self.end_associations(gnb);
-        }
-        self.cta_input(Input::Tick);
-        gnbs.into_iter().for_each(|gnb| self.connect(gnb));
         restored
     }
 

@@ -32,6 +32,8 @@ pub struct Recorder {
     inputs: u64,
     /// The newest downlink NAS COUNT of each UE.
     counts: BTreeMap<UeId, u32>,
+    /// The clock of the last input of each UE whose outputs may have left.
+    last_inputs: BTreeMap<UeId, u64>,
     /// UEs with an input since they were last asked for.
     touched: Vec<UeId>,
 }
@@ -49,8 +51,11 @@ impl Inspect for Recorder {
         }
     }
 
-    fn released(&mut self, ue: UeId, _: u64, batch: &Batch) {
+    fn released(&mut self, ue: UeId, clock: u64, batch: &Batch) {
         self.check_counts(ue, batch);
+        if !batch.no_effect {
+            self.last_inputs.insert(ue, clock);
+        }
     }
 }
 
@@ -69,6 +74,11 @@ impl Recorder {
         }
     }
 
+    /// The clocks of the last inputs of UEs.
+    pub(crate) fn last_inputs(&self) -> &BTreeMap<UeId, u64> {
+        &self.last_inputs
+    }
+
     /// The UEs that had an input since the last call.
     pub(crate) fn touched(&mut self) -> Vec<UeId> {
         std::mem::take(&mut self.touched)
@@ -77,7 +87,8 @@ impl Recorder {
     /// What a restart of the core keeps: the digest and the number of inputs, and the COUNTs of UEs if it keeps UEs.
     pub(crate) fn restarted(&mut self, keeps_ues: bool) -> Self {
         let counts = if keeps_ues { std::mem::take(&mut self.counts) } else { BTreeMap::new() };
-        Self { digest: self.digest, inputs: self.inputs, on: self.on, counts, ..Self::default() }
+        let last_inputs = std::mem::take(&mut self.last_inputs);
+        Self { digest: self.digest, inputs: self.inputs, on: self.on, counts, last_inputs, ..Self::default() }
     }
 
     /// The UE is gone.

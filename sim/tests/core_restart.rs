@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::common::*;
 use whimbrel_control::{Event as CoreEvent, Procedure, UeContext, UpfId};
 use whimbrel_nas::ie::{PduSessionType, RegistrationKind};
+use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
 use whimbrel_sim::{Sim, UeIndex, UpfState, ue_config};
 
@@ -235,6 +236,87 @@ fn after_a_kill_ues_are_authenticated_before_they_are_served() {
                 "{ue:?} has other keys"
             );
         }
+    }
+}
+
+#[test] // TS 23.527 §4.2 retained; TS 29.244 §6.2.6.2.1: nothing but the control plane has stopped: UEs stay connected, and their sessions stand at the UPF
+fn ues_whose_last_state_was_stored_notice_nothing_of_a_killed_control_plane() {
+    for cpfs in [0, 1, 2] {
+        let (mut net, ues) = with_sessions(13, cpfs);
+        let other = net.add_gnb(gnb_config(2));
+        net.settle(SECOND);
+        net.store_ues();
+        let before: Vec<bool> = ues.iter().map(|&ue| net.ue_ref(ue).is_connected()).collect();
+        let authentications = completed(&net, Procedure::Authentication);
+        for _ in 0..2 {
+            let restored = net.kill_and_restart_control();
+            assert_eq!((restored.ues, restored.continued, restored.doubtful), (6, 6, 0), "{cpfs}");
+            for _ in 0..20 {
+                assert_eq!(net.upf_sessions(), ues.len());
+                net.advance(Duration::from_millis(1));
+            }
+            net.settle(SECOND);
+            net.check_user_plane();
+            // What each has done since is stored under the clocks of this run.
+            net.store_ues();
+        }
+        let after: Vec<bool> = ues.iter().map(|&ue| net.ue_ref(ue).is_connected()).collect();
+        assert_eq!((after, net.upf_sessions()), (before, ues.len()));
+        assert_eq!(completed(&net, Procedure::SessionRestoration), 0);
+        // A handover and a new session succeed at once.
+        let moved = ues[1];
+        net.hand_over(moved, other, Via::N2);
+        net.settle(SECOND);
+        assert_eq!(net.gnb_of(moved), other);
+        net.command(moved, session());
+        net.settle(SECOND);
+        assert_eq!(net.ue_ref(moved).sessions().count(), 2);
+        assert_eq!(completed(&net, Procedure::Authentication), authentications);
+        all_are_served(&mut net, &ues[2..]);
+        // They are deleted at the UPF like any other.
+        for &ue in &ues {
+            net.command(ue, Command::Deregister { switch_off: false });
+        }
+        net.settle(SECOND);
+        assert_eq!((net.cta().registered(), net.upf_sessions()), (0, 0), "{cpfs}");
+    }
+}
+
+#[test] // TS 33.501 §6.4.3.1: what a UE did after its state was stored is not known: its gNB releases it, and it is authenticated when it comes
+fn a_ue_that_has_signalled_since_its_state_was_stored_is_released_and_authenticated() {
+    for cpfs in [0, 2] {
+        let (mut net, ues) = with_sessions(14, cpfs);
+        net.store_ues();
+        let (rests, moves) = (ues[1], ues[3]);
+        net.command(moves, session());
+        net.settle(SECOND);
+        let restored = net.kill_and_restart_control();
+        assert_eq!((restored.ues, restored.continued, restored.doubtful), (6, 5, 1), "{cpfs}");
+        net.settle(SECOND);
+        assert!(net.ue_ref(rests).is_connected());
+        assert!(!net.ue_ref(moves).is_connected(), "its gNB has released it");
+        let keys = context(&net, moves).expect("it is restored").amf.security.ng_ksi;
+        net.command(moves, Command::ServiceRequest);
+        net.settle(SECOND);
+        assert!(net.ue_ref(moves).is_connected() && registered(&net, moves));
+        assert_ne!(context(&net, moves).expect("it is served").amf.security.ng_ksi, keys);
+        assert_eq!(registrations(&net, moves), 1);
+        no_violations(&net);
+    }
+}
+
+#[test] // TS 23.527 §4.3.2: the UPF has restarted meanwhile, and its recovery time stamp says so: it gets its sessions again
+fn a_upf_that_restarts_with_the_control_plane_gets_its_sessions_again() {
+    for cpfs in [0, 2] {
+        let (mut net, ues) = with_sessions(15, cpfs);
+        net.store_ues();
+        net.kill_and_restart_control();
+        net.restart_nth_upf_with_its_key(UpfId(0));
+        net.settle(Duration::from_secs(60));
+        assert_eq!(net.upf_sessions(), ues.len(), "{cpfs}");
+        assert_eq!(completed(&net, Procedure::SessionRestoration), ues.len());
+        net.check_user_plane();
+        no_violations(&net);
     }
 }
 

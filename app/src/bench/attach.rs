@@ -84,6 +84,7 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
         unit: false,
         added_ues: 0,
         data_limit: None,
+        keeps_ues: false,
         cpfs: Vec::new(),
     };
     let playground = Playground::start(&wish)?;

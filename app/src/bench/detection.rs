@@ -246,6 +246,7 @@ fn playground(
         unit: false,
         added_ues: 0,
         data_limit: None,
+        keeps_ues: false,
         cpfs: vec![REGION; 2],
     })
 }

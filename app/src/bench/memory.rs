@@ -34,6 +34,7 @@ pub(crate) fn run(options: &Options) -> Done {
         unit: false,
         added_ues: 0,
         data_limit: None,
+        keeps_ues: false,
         cpfs: Vec::new(),
     };
     print(&format!("{} UEs register, open a session each and go idle\n", options.ues))?;

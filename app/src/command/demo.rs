@@ -36,7 +36,8 @@ pub(crate) struct Options {
     /// Write what happens to UEs and gNBs in the scenario unit-chaos to this file, for tests/chaos/histories.awk.
     #[arg(long, value_name = "FILE")]
     histories: Option<PathBuf>,
-    /// Number of UEs, which all start at once, 1 to 5000 (default: 100, in commute 24); the city has its own number. In sleepers: of idle UEs, up to
+    /// Number of UEs, which all start at once, 1 to 5000 (default: 100, in commute 24); the city has its own number. In survive up to 20000: those beyond 100
+    /// are connected without traffic. In sleepers: of idle UEs, up to
     /// 16000000 (default: 1000000).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     ues: Option<u32>,
@@ -82,6 +83,8 @@ impl Options {
 /// UEs by default, and the most that one host serves in a demonstration.
 const UES: u32 = 100;
 const UES_MAX: u32 = 5000;
+/// The most in survive, where most of them have no traffic.
+const SURVIVORS_MAX: u32 = 20_000;
 
 /// The scenarios of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -110,8 +113,13 @@ const CITY: &str = include_str!("../../../ran/scenarios/city.yaml");
 const CITY_SLICES: [&str; 2] = ["1", "1-0000aa"];
 
 pub(crate) fn run(options: &Options) -> Done {
-    if options.scenario != Which::Sleepers && options.ues() > UES_MAX {
-        return Err(format!("{} UEs are too many for this scenario: {UES_MAX} at most", options.ues()));
+    let most = match options.scenario {
+        Which::Sleepers => u32::MAX,
+        Which::Survive => SURVIVORS_MAX,
+        _ => UES_MAX,
+    };
+    if options.ues() > most {
+        return Err(format!("{} UEs are too many for this scenario: {most} at most", options.ues()));
     }
     if let Some(status) = playground::isolate()? {
         return if status.success() { Ok(()) } else { Err(String::new()) };
@@ -148,6 +156,7 @@ pub(crate) fn run(options: &Options) -> Done {
         unit: false,
         added_ues: 0,
         data_limit: None,
+        keeps_ues: false,
         cpfs: Vec::new(),
     };
     let playground = Playground::start(&wish)?;

@@ -61,7 +61,8 @@ fn leaves<'c>(command: &'c Command, line: &str) -> Vec<(String, &'c Command)> {
         !c.is_hide_set() && name != "help" && !OF_OTHER_BUILDS.contains(&name)
     });
     let below: Vec<_> = below.flat_map(|c| leaves(c, &format!("{line} {}", c.get_name()))).collect();
-    if below.is_empty() { vec![(line.to_owned(), command)] } else { below }
+    let does_something = below.is_empty() || !command.is_subcommand_required_set();
+    does_something.then(|| (line.to_owned(), command)).into_iter().chain(below).collect()
 }
 
 fn about(command: &Command) -> String {

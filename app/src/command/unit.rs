@@ -14,12 +14,32 @@ use crate::console::VersionView;
 use crate::unit::{self, CanaryOrder, CanaryStatus, Phase, Share, Status};
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    order: Option<UnitCommand>,
     #[command(flatten)]
     config: ConfigFile,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Subcommand)]
+enum UnitCommand {
+    /// Restart functions one after the other, while UEs are served.
+    Restart {
+        /// Which: `control` is the CTAs, the CPFs and the manager; the UPF does not stop.
+        part: Part,
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+}
+
+/// The functions that are restarted.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Part {
+    Control,
 }
 
 #[derive(Args)]
@@ -63,6 +83,10 @@ enum CanaryCommand {
 
 /// `whimbrel unit`.
 pub(crate) fn show(options: &Options) -> Done {
+    if let Some(UnitCommand::Restart { part: Part::Control, config }) = &options.order {
+        let (config, _) = config::load(config.config_file.as_deref()).map_err(|e| e.to_string())?;
+        return unit::restart_control(&config.unit.directory, |line| print(&format!("{line}\n")));
+    }
     let (config, _) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
     let status = unit::status(&config.unit.directory)?;
     if options.json {

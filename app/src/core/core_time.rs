@@ -3,8 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use whimbrel_control::{Batch, Event, Procedure, UeId};
+use tracing::error;
+use whimbrel_control::{Batch, Effect, Event, Output, Procedure, UeId};
 use whimbrel_resilience::Inspect;
+
+use super::last_inputs::LastInputs;
 
 /// Adds up the time of each UE's procedure.
 pub(crate) struct CoreTime {
@@ -14,11 +17,13 @@ pub(crate) struct CoreTime {
     /// The slot whose input ran last: sending its outputs counts for it.
     last: usize,
     ended: Vec<(usize, Procedure)>,
+    /// Where UEs' inputs are noted for the next CTA of this unit.
+    last_inputs: Option<LastInputs>,
 }
 
 impl Default for CoreTime {
     fn default() -> Self {
-        Self { since: Instant::now(), spent: Vec::new(), last: 0, ended: Vec::new() }
+        Self { since: Instant::now(), spent: Vec::new(), last: 0, ended: Vec::new(), last_inputs: None }
     }
 }
 
@@ -37,6 +42,11 @@ impl CoreTime {
         }
     }
 
+    /// Has the inputs of UEs noted from now on.
+    pub(super) fn note_inputs(&mut self, file: LastInputs) {
+        self.last_inputs = Some(file);
+    }
+
     fn charge(&mut self, slot: usize) {
         let now = Instant::now();
         let nanos = u32::try_from((now - self.since).as_nanos()).unwrap_or(u32::MAX);
@@ -47,8 +57,24 @@ impl CoreTime {
     }
 }
 
+/// Whether a batch only acknowledges a report of a UPF: what it has changed is the count of octets.
+fn is_report(batch: &Batch) -> bool {
+    let acknowledges = |output: &Output| matches!(output.effect, Effect::N4Answer { .. });
+    !batch.outputs.is_empty() && batch.outputs.iter().all(acknowledges)
+}
+
 impl Inspect for CoreTime {
     fn released(&mut self, ue: UeId, clock: u64, batch: &Batch) {
+        if let Some(file) = &self.last_inputs
+            && !batch.no_effect
+            && !is_report(batch)
+            && let Err(e) = file.note(ue, clock)
+        {
+            // Without the file no stored state counts as a UE's last.
+            error!("UEs would not stay connected if all control functions ended at once: {e}");
+            let _ = file.clear();
+            self.last_inputs = None;
+        }
         let slot = ue.slot as usize;
         if self.spent.len() <= slot {
             self.spent.resize(slot + 1, 0);

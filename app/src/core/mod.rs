@@ -5,6 +5,7 @@ mod control_thread;
 mod core_time;
 mod early;
 mod foresight;
+mod last_inputs;
 pub(crate) mod logger_link;
 mod n2;
 mod n4;

@@ -13,7 +13,7 @@ use whimbrel_control::UeId;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Cta, Entropy, Inspect, StoredAmf, StoredUes, ToStore};
+use whimbrel_resilience::{Cta, Entropy, Inspect, Outbox, StoredAmf, StoredUes, Surviving, ToStore};
 use whimbrel_store::{SealedLog, SealedLogError};
 
 use crate::config::{KeepUes, Store};
@@ -65,13 +65,20 @@ impl StoredUeFile {
         Some(Self { path, key_file, always, writer: None, changed: Vec::new(), collected: None })
     }
 
+    /// Whether UEs are written all the time.
+    pub(super) fn is_continuous(&self) -> bool {
+        self.always
+    }
+
     /// A new core begins with the UEs of the run before. When this returns, the file says no more that they are as that run left them: no later start may
-    /// take it for that (TS 33.501 §6.4.3.1).
+    /// take it for that (TS 33.501 §6.4.3.1). `surviving`: what of that run's peers has not stopped.
     pub(super) fn restore<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
         cta: &mut Cta<S, E, I>,
         console: &Console,
+        surviving: Option<Surviving<'_>>,
+        out: &mut Outbox,
     ) {
         let (ues, exact) = match self.read() {
             Ok(Some(read)) => read,
@@ -83,13 +90,14 @@ impl StoredUeFile {
             }
         };
         let on_disk = ues.ues.len();
-        match cta.restore(now, ues, exact) {
+        match cta.restore_among(now, ues, exact, surviving, out) {
             Ok(restored) => {
                 console.metrics.set(Metric::UesRestored, restored.ues as u64);
                 console.metrics.set(Metric::UesNotRestored, restored.refused as u64);
                 info!(
                     ues = restored.ues,
                     sessions = restored.sessions,
+                    as_they_were = restored.continued,
                     authenticated_again = restored.doubtful,
                     not_restored = restored.refused,
                     "the UEs of the run before are restored"
@@ -107,11 +115,13 @@ impl StoredUeFile {
         let Some(read) = SealedLog::read(&self.path, &self.key_file).map_err(|e| e.to_string())? else {
             return Ok(None);
         };
-        let records = || read.records.iter().map(|record| record.as_slice());
-        let (ues, whole) = StoredUes::read(records()).ok_or("the file has no UEs")?;
-        // The same records without the end; or no file, if a later start must find none.
+        let records = read.records.iter().map(|record| record.as_slice());
+        let (ues, whole) = StoredUes::read(records).ok_or("the file has no UEs")?;
+        // The same UEs, whose states are the last ones no more; or no file, if a later start must find none.
+        let outdated = ues.outdated_records();
+        let outdated = outdated.iter().map(Vec::as_slice);
         let used = match self.always {
-            true => SealedLog::create(&self.path, &self.key_file, records(), false).map(drop),
+            true => SealedLog::create(&self.path, &self.key_file, outdated, false).map(drop),
             false => SealedLog::remove(&self.path),
         };
         used.or_else(|_| SealedLog::remove(&self.path)).map_err(|e| {

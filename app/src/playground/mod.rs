@@ -105,6 +105,8 @@ pub(crate) struct Wish {
     pub(crate) added_ues: u32,
     /// Octets of private writable memory that the kernel gives the core (RLIMIT_DATA).
     pub(crate) data_limit: Option<u64>,
+    /// The core writes its UEs all the time, not only when it is stopped in order.
+    pub(crate) keeps_ues: bool,
 }
 
 /// The protection scheme of the UEs' SUCIs (TS 33.501 Annex C).
@@ -187,7 +189,7 @@ impl Playground {
             true => format!("unit: {{ directory: {} }}\n", unit_of(&folder).display()),
             false => String::new(),
         };
-        fs::write(&configuration, yaml(&folder, wish.added_ues > 0, &(more + &unit)))
+        fs::write(&configuration, yaml(&folder, wish, &(more + &unit)))
             .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
         let core = spawn(&folder, &configuration, wish)?;
         let client = Client::new(API).of_core(&folder.join("whimbrel.db"));
@@ -271,6 +273,17 @@ impl Playground {
         let cannot = |e| format!("the core cannot be killed: {e}");
         self.core.kill().map_err(cannot)?;
         self.core.wait().map_err(cannot)?;
+        self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
+        Ok(())
+    }
+
+    /// Kills the manager of the core's unit and these functions of it at once, and starts another manager. Errors: one sentence.
+    pub(crate) fn lose_functions(&mut self, wish: &Wish, functions: &[Pid]) -> Result<(), String> {
+        let cannot = |e: &dyn std::fmt::Display| format!("the core cannot be killed: {e}");
+        for pid in [Pid::from_child(&self.core)].iter().chain(functions) {
+            kill_process(*pid, Signal::KILL).map_err(|e| cannot(&e))?;
+        }
+        self.core.wait().map_err(|e| cannot(&e))?;
         self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
         Ok(())
     }
@@ -421,10 +434,14 @@ fn hex(octets: &[u8]) -> String {
     })
 }
 
-fn yaml(folder: &Path, added_ues: bool, more: &str) -> String {
+fn yaml(folder: &Path, wish: &Wish, more: &str) -> String {
     let folder = folder.display();
-    // Added UEs are of one run.
-    let keep_ues = if added_ues { "never" } else { "on-stop" };
+    let keep_ues = match wish {
+        // Added UEs are of one run.
+        Wish { added_ues: 1.., .. } => "never",
+        Wish { keeps_ues: true, .. } => "always",
+        _ => "on-stop",
+    };
     format!(
         "store: {{ path: {folder}/whimbrel.db, key_file: {folder}/whimbrel.key, keep_ues: {keep_ues} }}\n\
          n2: {{ addresses: [{CORE}] }}\n\

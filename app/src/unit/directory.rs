@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use whimbrel_resilience::CodeVersion;
+
 use crate::entropy::SystemEntropy;
 
 /// Longest path of the socket: that of `sockaddr_un`, less the closing zero.
@@ -67,6 +69,27 @@ impl Directory {
         self.0.join("n2")
     }
 
+    /// The last inputs of UEs, as the primary CTA notes them.
+    pub(crate) fn last_inputs(&self) -> PathBuf {
+        self.0.join("inputs")
+    }
+
+    /// The gNBs and UPFs of the primary CTA.
+    fn peers(&self) -> PathBuf {
+        self.0.join("peers")
+    }
+
+    /// Keeps what the primary CTA knows of its gNBs and UPFs, for one of the same code. Errors: those of the file system.
+    pub(crate) fn keep_peers(&self, peers: &[u8]) -> std::io::Result<()> {
+        replace(&self.peers(), &[format!("{}\n", CodeVersion::own()).as_bytes(), peers].concat())
+    }
+
+    /// What a CTA of this code has kept of them.
+    pub(crate) fn kept_peers(&self) -> Option<Vec<u8>> {
+        let octets = fs::read(self.peers()).ok()?;
+        octets.strip_prefix(format!("{}\n", CodeVersion::own()).as_bytes()).map(<[u8]>::to_vec)
+    }
+
     /// The processes that the manager has started.
     pub(super) fn functions(&self) -> PathBuf {
         self.0.join("functions")
@@ -93,6 +116,8 @@ impl Directory {
             self.upf_state(),
             self.upf_report(),
             self.upf_link(),
+            self.last_inputs(),
+            self.peers(),
             associations,
         ] {
             // One that is not there need not go.

@@ -221,7 +221,7 @@ impl Manager {
     fn open_api(&self) -> Result<(), String> {
         let address = self.config.api.address;
         let until = Instant::now() + CONNECTED_WITHIN;
-        let adopted = self.members.keys().any(|function| matches!(function, Function::Cta(_)));
+        let adopted = self.members.keys().any(|function| !matches!(function, Function::Cpf(_)));
         while adopted && !self.service.keeps(descriptors::API) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -727,16 +727,17 @@ impl Manager {
                 // A connection that has ended needs no answer.
                 let _ = answer.send(self.status());
             }
-            Order::Upgrade(_, lines) if self.upgrade.is_some() => {
+            Order::Upgrade(_, lines) | Order::RestartControl(lines) if self.upgrade.is_some() => {
                 let _ = lines.send("an upgrade is under way already".into());
             }
-            Order::Upgrade(_, lines) if self.canary.is_some() => {
+            Order::Upgrade(_, lines) | Order::RestartControl(lines) if self.canary.is_some() => {
                 let _ = lines.send(
                     "failed: a canary is under way: promote it or roll it back first (`whimbrel canary`)"
                         .into(),
                 );
             }
             Order::Upgrade(program, lines) => self.upgrade = Upgrade::begin(self, program, lines),
+            Order::RestartControl(lines) => self.upgrade = Upgrade::of_control(self, lines),
             Order::Canary(order, lines) => self.canary_order(order, lines),
         }
     }

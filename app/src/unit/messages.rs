@@ -26,6 +26,8 @@ pub(super) enum Subject {
     Status {},
     /// An operator replaces the functions by this program, one after the other. Lines of text until it is done.
     Upgrade { program: PathBuf },
+    /// An operator has the control functions restarted one after the other. Lines of text until it is done.
+    RestartControl {},
     /// An operator orders something about a canary. Lines of text until it is done.
     Canary(CanaryOrder),
 }

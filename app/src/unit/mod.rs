@@ -103,6 +103,18 @@ pub(crate) fn upgrade(
     renewed(directory)
 }
 
+/// Has the control functions restarted one after the other, while the UPF goes on. `say` gets each line of the manager. Errors: one sentence.
+pub(crate) fn restart_control(
+    directory: &Path,
+    say: impl FnMut(&str) -> Result<(), String>,
+) -> Result<(), String> {
+    let last = lines_of(ask(directory, Subject::RestartControl {}, STEP_WITHIN)?, say)?;
+    if !last.starts_with("done") {
+        return Err("the restart did not come to its end".into());
+    }
+    renewed(directory)
+}
+
 /// Passes the manager's lines on. Returns the last one. Errors: those of `say`.
 fn lines_of(stream: UnixStream, mut say: impl FnMut(&str) -> Result<(), String>) -> Result<String, String> {
     let mut lines = Lines::of(&stream);

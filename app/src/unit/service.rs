@@ -32,6 +32,8 @@ pub(super) enum Order {
     Status(Sender<Status>),
     /// Replace the functions by this program. Each line goes to the operator.
     Upgrade(PathBuf, Sender<String>),
+    /// Restart the control functions. Each line goes to the operator.
+    RestartControl(Sender<String>),
     /// An order about a canary. Each line goes to the operator.
     Canary(CanaryOrder, Sender<String>),
 }
@@ -259,6 +261,7 @@ impl Service {
             (Subject::Upgrade { program }, _) => {
                 return self.follow_order(stream, |lines| Order::Upgrade(program, lines));
             }
+            (Subject::RestartControl {}, _) => return self.follow_order(stream, Order::RestartControl),
             (Subject::Canary(order), _) => {
                 return self.follow_order(stream, |lines| Order::Canary(order, lines));
             }
@@ -461,13 +464,18 @@ fn is_called(function: Function, name: &str) -> bool {
 
 /// Whether a function may give a descriptor of this name in place of the one that is kept.
 fn is_of(name: &str, function: Function) -> bool {
-    !name.starts_with("pool/") && is_for(name, function)
+    match name.split('/').next() {
+        Some("cta") => matches!(function, Function::Cta(_)),
+        Some("pool") => false,
+        _ => is_for(name, function),
+    }
 }
 
 /// Whether a function gets the descriptors of this name.
 fn is_for(name: &str, function: Function) -> bool {
     match name.split('/').next() {
-        Some("cta") => matches!(function, Function::Cta(_)),
+        // The UPF does not use them, and keeps them for CTAs that start when no other process of the unit is left.
+        Some("cta") => !matches!(function, Function::Cpf(_)),
         Some("upf") => matches!(function, Function::Upf | Function::UpfReplica),
         Some("pool") => true,
         _ => false,

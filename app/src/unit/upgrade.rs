@@ -57,9 +57,18 @@ pub(super) struct Upgrade {
     reached: Option<Instant>,
     /// The code of the new program.
     code: String,
+    /// The UPF and its replica are not replaced.
+    control_alone: bool,
 }
 
 impl Upgrade {
+    /// Begins to restart the control functions with the program that is in force, while the UPF goes on. `None` if it cannot be run: the operator has got the
+    /// reason.
+    pub(super) fn of_control(manager: &mut Manager, lines: Sender<String>) -> Option<Self> {
+        let begun = Self::begin(manager, manager.program.clone(), lines)?;
+        Some(Self { control_alone: true, ..begun })
+    }
+
     /// Begins to replace the functions by this program. `None` if it cannot be run: the operator has got the reason.
     pub(super) fn begin(manager: &mut Manager, program: PathBuf, lines: Sender<String>) -> Option<Self> {
         let say = |text: String| {
@@ -120,7 +129,8 @@ impl Upgrade {
         let until = Instant::now() + STEP_WITHIN;
         let old_cpfs = old.into_iter().map(|(function, _)| function).collect();
         let listed = listed + new;
-        let begun = Self { lines, old_cpfs, listed, step: Step::NewCpfs, until, reached: None, code };
+        let step = Step::NewCpfs;
+        let begun = Self { lines, old_cpfs, listed, step, until, reached: None, code, control_alone: false };
         begun.say(format!("{new} CPFs of code {} are started", begun.code));
         begun
     }
@@ -217,6 +227,11 @@ impl Upgrade {
             Step::OldPrimary(function) => {
                 manager.add(function);
                 self.go(Step::LastCta)
+            }
+            Step::LastCta if self.control_alone => {
+                self.say("done: the control functions have started again, and the UPF has not stopped");
+                manager.renew();
+                None
             }
             Step::LastCta => {
                 self.say("the replica of the UPF is replaced");

@@ -116,6 +116,10 @@ pub trait Watch {
     fn holds(&mut self) -> bool {
         false
     }
+    /// Whether groups end their repetitions now, and UEs do what comes last.
+    fn ends_repetitions(&mut self) -> bool {
+        false
+    }
     /// Whether to stop the run now.
     fn stop(&mut self) -> bool {
         false
@@ -257,6 +261,9 @@ impl<'a> Runner<'a> {
             }
             if watch.stop() {
                 return Ok(());
+            }
+            if watch.ends_repetitions() {
+                self.player.end_repetitions();
             }
             if now.since(reported) >= PROGRESS {
                 reported = now;

@@ -54,7 +54,7 @@ use questions::Questions;
 use ran::{Bounds, Resetting};
 pub use recovery::TakeoverTime;
 use restart::Restoring;
-pub use restart::{RestoreError, Restored, StoredAmf, StoredUe, StoredUes, ToStore};
+pub use restart::{RestoreError, Restored, StoredAmf, StoredUe, StoredUes, Surviving, ToStore};
 use slots::Slots;
 pub(crate) use snapshot::{State, StateOf};
 use upfs::Upfs;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use whimbrel_control::amf::RanNodes;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
     AssociationId, Checkpoint, Command, FlatError, RESTORED_CLOCK, UeContext, UeId, UpfId, UpfSet,
@@ -15,7 +16,7 @@ use whimbrel_ids::{AmfId, Guami, Instant, PduSessionId, PlmnId};
 
 use super::cpfs::Service;
 use super::slots::StoredSlot;
-use super::{Cta, Entropy, Inspect, Outbox};
+use super::{Cta, Entropy, Inspect, Outbox, send};
 use crate::link::CpfCommand;
 use crate::replication::CpfId;
 
@@ -33,6 +34,25 @@ impl fmt::Debug for StoredAmf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StoredAmf({:?}, {:?})", self.plmn, self.amf_id)
     }
+}
+
+/// What a CTA knows of its gNBs and UPFs, as it leaves it for the next one on its host, and by their names in the configuration the UPFs' recovery time
+/// stamps.
+#[derive(Serialize, Deserialize)]
+struct Peers<Gnbs, Streams> {
+    gnbs: Gnbs,
+    streams: Streams,
+    upfs: Vec<(String, (u32, Option<u32>))>,
+}
+
+/// What has stood while the control plane of a host started again: associations of gNBs, and the UPFs with their sessions.
+pub struct Surviving<'a> {
+    /// What [`Cta::stored_peers`] of the CTA before gave last.
+    pub peers: &'a [u8],
+    /// The associations that go on.
+    pub associations: &'a BTreeSet<AssociationId>,
+    /// The clock of the last input of a UE whose outputs may have left; `None`: it is not known.
+    pub last_input: &'a dyn Fn(UeId) -> Option<u64>,
 }
 
 /// One UE. `Debug` shows no key.
@@ -82,6 +102,8 @@ enum StoredRecord {
     Amf(StoredAmf),
     Ue(Box<StoredUe>),
     Gone(UeId),
+    /// The same with the stream of the UE's connection.
+    UeOnStream(u16, Box<StoredUe>),
 }
 
 impl StoredRecord {
@@ -101,7 +123,7 @@ impl ToStore {
     /// The record to append to a store; none for [`ToStore::All`]. It holds keys.
     pub fn record(self) -> Option<Vec<u8>> {
         match self {
-            Self::Ue(ue) => Some(StoredRecord::Ue(ue).octets()),
+            Self::Ue(ue) => Some(StoredRecord::UeOnStream(ue.slot.stream, ue).octets()),
             Self::Gone(ue) => Some(StoredRecord::Gone(ue).octets()),
             Self::All(_) => None,
         }
@@ -127,11 +149,22 @@ impl StoredUes {
         for record in records {
             match record {
                 Ok(StoredRecord::Ue(ue)) => drop(ues.insert(ue.id(), *ue)),
+                Ok(StoredRecord::UeOnStream(stream, mut ue)) => {
+                    ue.slot.stream = stream;
+                    ues.insert(ue.id(), *ue);
+                }
                 Ok(StoredRecord::Gone(ue)) => drop(ues.remove(&ue)),
                 Ok(StoredRecord::Amf(_)) | Err(_) => return Some((Self { amf, ues }, false)),
             }
         }
         Some((Self { amf, ues }, true))
+    }
+
+    /// The records for the time in which these UEs are served again: none is the newest state of its UE any more.
+    pub fn outdated_records(&self) -> Vec<Vec<u8>> {
+        let outdated = self.ues.values().map(|ue| StoredUe { current: false, ..ue.clone() });
+        let records = outdated.filter_map(|ue| ToStore::Ue(ue.into()).record());
+        std::iter::once(self.amf.record()).chain(records).collect()
     }
 }
 
@@ -157,6 +190,8 @@ pub struct Restored {
     pub ues: usize,
     /// Their sessions.
     pub sessions: usize,
+    /// Of the UEs, those that go on as if the core had not stopped: their sessions stand at the UPFs, and connected UEs stay connected.
+    pub continued: usize,
     /// Of the UEs, those that are authenticated before they are served.
     pub doubtful: usize,
     /// UEs that cannot be restored: they register again.
@@ -244,36 +279,85 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
+    /// What the next CTA of this host needs to go on with its gNBs and UPFs ([`Surviving`]). It holds no key.
+    pub fn stored_peers(&self) -> Vec<u8> {
+        let names = self.config.smf.upfs.iter().map(|upf| upf.name.clone());
+        let upfs = names.zip(self.upfs.recovery_time_stamps()).collect();
+        let peers = Peers { gnbs: &self.ran, streams: &self.streams, upfs };
+        postcard::to_allocvec(&peers).expect("plain data can be written")
+    }
+
     /// Begins with UEs that were stored; before the first input. `exact`: nothing has happened since they were stored, as the core was stopped in
     /// order.
     ///
     /// Errors: [`RestoreError::OtherAmf`].
-    pub fn restore(
+    pub fn restore(&mut self, now: Instant, ues: StoredUes, exact: bool) -> Result<Restored, RestoreError> {
+        self.restore_among(now, ues, exact, None, &mut Outbox::default())
+    }
+
+    /// The same where gNBs and UPFs have noticed nothing. UEs whose stored state is their last go on as they were; gNBs release the others.
+    ///
+    /// Errors: [`RestoreError::OtherAmf`].
+    pub fn restore_among(
         &mut self,
         now: Instant,
         StoredUes { amf, ues }: StoredUes,
         exact: bool,
+        surviving: Option<Surviving<'_>>,
+        out: &mut Outbox,
     ) -> Result<Restored, RestoreError> {
         let guami = Guami { plmn: amf.plmn, amf_id: AmfId::from_octets(amf.amf_id) };
         if guami != self.config.amf.guami() {
             return Err(RestoreError::OtherAmf);
         }
+        let surviving = surviving.filter(|surviving| self.go_on_with(now, surviving, out));
         self.slots.begin_with(&amf.tmsi_key);
         let numbers =
             amf.upfs.iter().map(|name| self.config.smf.upfs.iter().position(|upf| upf.name == *name));
         let numbers: Vec<Option<UpfId>> =
             numbers.map(|n| n.and_then(|n| u8::try_from(n).ok()).map(UpfId)).collect();
+        // A UE that goes on names its UPFs by the numbers that they had.
+        let renumbered = (0u8..).zip(&numbers).any(|(n, now)| *now != Some(UpfId(n)));
         let mut restored = Restored::default();
         for ue in ues.into_values() {
-            let exact = exact && ue.current;
-            let Some(context) = self.restored(now, &ue, &numbers, exact) else {
+            let fits =
+                |id: UeId| id.slot < self.config.limits.ues.min(UeId::SLOTS) && self.slots.is_free(id.slot);
+            let read = ue.checkpoint().and_then(|state| Ok((state.clock(), state.context()?))).ok();
+            let Some((clock, read)) = read.filter(|(_, p)| p.id == ue.id() && fits(p.id)) else {
+                restored.refused += 1;
+                continue;
+            };
+            let connection =
+                read.amf.connection.as_ref().map(|c| (c.association, c.amf_ue_ngap_id, c.ran_ue_ngap_id));
+            let stands = |association: AssociationId| {
+                surviving.as_ref().is_some_and(|s| s.associations.contains(&association))
+            };
+            let unchanged = ue.current
+                && !renumbered
+                && surviving
+                    .as_ref()
+                    .is_some_and(|s| (s.last_input)(ue.id()).is_some_and(|last| last <= clock));
+            let exact = ue.current && exact || unchanged;
+            let continues = if unchanged { read.continued(stands) } else { Err(read) };
+            let goes_on = continues.is_ok();
+            let context = match continues {
+                Ok(context) => Some(context),
+                Err(read) => read.restarted(now, exact, &self.config.timers),
+            };
+            if let Some((association, ours, theirs)) = connection.filter(|(a, ..)| !goes_on && stands(*a)) {
+                let streams = self.streams.get(&association).copied().unwrap_or(1);
+                let stream = ue.slot.stream.min(streams.saturating_sub(1));
+                send(association, stream, &whimbrel_control::amf::release_of(ours, Some(theirs)), out);
+            }
+            let Some(context) = context.map(|context| with_upfs(context, &numbers)) else {
                 restored.refused += 1;
                 continue;
             };
             restored.ues += 1;
             restored.sessions += context.sessions.len();
+            restored.continued += usize::from(goes_on);
             restored.doubtful += usize::from(!exact);
-            self.place(ue.slot, context, exact);
+            self.place(ue.slot, context, exact, goes_on);
         }
         self.slots.end_of_restoration();
         self.restoring.ues = restored.ues > 0;
@@ -281,35 +365,41 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         Ok(restored)
     }
 
-    /// The context of a stored UE, as it is now.
-    fn restored(
-        &self,
-        now: Instant,
-        ue: &StoredUe,
-        numbers: &[Option<UpfId>],
-        exact: bool,
-    ) -> Option<Box<UeContext>> {
-        let read = Checkpoint::from_octets(&ue.context).and_then(|state| state.context()).ok()?;
-        let id = ue.slot.ue;
-        let fits =
-            read.id == id && id.slot < self.config.limits.ues.min(UeId::SLOTS) && self.slots.is_free(id.slot);
-        let mut context = fits.then_some(read)?.restarted(now, exact, &self.config.timers)?;
-        // UPFs may have other numbers now, or be gone.
-        let sessions: BTreeMap<PduSessionId, _> = std::mem::take(&mut context.sessions);
-        for (psi, mut session) in sessions {
-            if let Some(Some(upf)) = numbers.get(usize::from(session.upf.0)) {
-                session.upf = *upf;
-                context.sessions.insert(psi, session);
+    /// Takes what the CTA before knew of its gNBs and UPFs. Returns whether that can be read.
+    fn go_on_with(&mut self, now: Instant, surviving: &Surviving<'_>, out: &mut Outbox) -> bool {
+        let Ok(peers) =
+            postcard::from_bytes::<Peers<RanNodes, BTreeMap<AssociationId, u16>>>(surviving.peers)
+        else {
+            return false;
+        };
+        (self.ran, self.streams) = (peers.gnbs, peers.streams);
+        self.streams.retain(|association, _| surviving.associations.contains(association));
+        let gone: Vec<AssociationId> =
+            self.ran.iter().map(|(a, _)| a).filter(|a| !self.streams.contains_key(a)).collect();
+        out.ran_events.extend(gone.into_iter().map(|association| self.ran.down(association)));
+        let configured = self.ran.configure(now, self.config.clone());
+        self.ran_output(now, AssociationId(u32::MAX), configured, out);
+        for (number, upf) in (0u8..).zip(&self.config.smf.upfs) {
+            let former = peers.upfs.iter().find(|(name, _)| *name == upf.name);
+            if let (Some((_, stamps)), Some(n4)) = (former, self.upfs.get(UpfId(number))) {
+                n4.continue_from(*stamps);
             }
         }
-        Some(context)
+        true
     }
 
-    fn place(&mut self, slot: StoredSlot, context: Box<UeContext>, exact: bool) {
+    fn place(&mut self, slot: StoredSlot, context: Box<UeContext>, exact: bool, goes_on: bool) {
         let ue = slot.ue;
         let upfs: UpfSet = context.sessions.values().map(|s| s.upf).collect();
-        self.restoring.upfs = self.restoring.upfs.union(upfs);
         self.slots.restore(slot, RESTORED_CLOCK, upfs, exact);
+        if goes_on {
+            self.slots.note(ue, RESTORED_CLOCK, &context.as_batch());
+            for (upf, deletion) in context.deletions_of_sessions() {
+                self.session_stands(ue, upf, deletion);
+            }
+        } else {
+            self.restoring.upfs = self.restoring.upfs.union(upfs);
+        }
         if let Some(supi) = context.amf.supi {
             self.directory.restore(ue, supi, &context.limited_slices(&self.config));
         }
@@ -342,6 +432,18 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
         }
     }
+}
+
+/// The context with the present numbers of UPFs; sessions of one that is gone are dropped.
+fn with_upfs(mut context: Box<UeContext>, numbers: &[Option<UpfId>]) -> Box<UeContext> {
+    let sessions: BTreeMap<PduSessionId, _> = std::mem::take(&mut context.sessions);
+    for (psi, mut session) in sessions {
+        if let Some(Some(upf)) = numbers.get(usize::from(session.upf.0)) {
+            session.upf = *upf;
+            context.sessions.insert(psi, session);
+        }
+    }
+    context
 }
 
 fn stored(slot: Option<StoredSlot>, state: &Checkpoint, current: bool) -> Option<ToStore> {

@@ -315,6 +315,9 @@ impl<'de> Deserialize<'de> for Deadlines {
     }
 }
 
+/// Connections of a UE that may have begun after its state was stored, at the most.
+const CONNECTIONS_SKIPPED: u16 = 256;
+
 /// A slot that is full of tags is 32 bits: 24 of slot, 8 of tag.
 const TMSI_TAG_BITS: u32 = 8;
 
@@ -345,6 +348,9 @@ pub(super) struct StoredSlot {
     connection: u16,
     tmsi_tag: u8,
     downlink_count: Option<u32>,
+    /// The stream of its connection. It is written apart.
+    #[serde(skip)]
+    pub(super) stream: u16,
 }
 
 impl Slots {
@@ -369,8 +375,8 @@ impl Slots {
     /// What is stored of a UE's slot.
     pub(super) fn stored(&self, ue: UeId) -> Option<StoredSlot> {
         let e = self.entries.get(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation)?;
-        let Entry { connection, tmsi_tag, .. } = *e;
-        Some(StoredSlot { ue, connection, tmsi_tag, downlink_count: e.downlink_count() })
+        let Entry { connection, tmsi_tag, stream, .. } = *e;
+        Some(StoredSlot { ue, connection, tmsi_tag, downlink_count: e.downlink_count(), stream })
     }
 
     /// Begins with UEs of an earlier run, whose 5G-TMSIs were made with this key.
@@ -385,7 +391,9 @@ impl Slots {
 
     /// Restores a UE, at this clock of its log and with sessions at these UPFs. `exact`: its downlink COUNT is the last that was used.
     pub(super) fn restore(&mut self, stored: StoredSlot, clock: u64, upfs: UpfSet, exact: bool) {
-        let StoredSlot { ue, connection, tmsi_tag, downlink_count } = stored;
+        let StoredSlot { ue, connection, tmsi_tag, downlink_count, stream } = stored;
+        // A gNB may have a connection of the UE that is newer than its stored state: its AMF-UE-NGAP-ID is not given again.
+        let connection = if exact { connection } else { connection.wrapping_add(CONNECTIONS_SKIPPED) };
         while self.entries.len() <= ue.slot as usize {
             self.entries.push(Entry::vacant());
         }
@@ -399,6 +407,7 @@ impl Slots {
             upfs,
             downlink_count: downlink_count.filter(|_| exact).unwrap_or(NO_COUNT),
             clock,
+            stream,
             ..Entry::vacant()
         };
     }

@@ -46,6 +46,11 @@ impl Upfs {
         self.all.get(usize::from(upf.0)).is_some_and(N4::is_up)
     }
 
+    /// What the next run of this SMF needs to go on with the sessions at the UPFs.
+    pub(super) fn recovery_time_stamps(&self) -> impl Iterator<Item = (u32, Option<u32>)> + '_ {
+        self.all.iter().map(N4::recovery_time_stamps)
+    }
+
     /// Updates the state of a UPF.
     fn update_state(&mut self, upf: UpfId) {
         if let Some(n4) = self.all.get(usize::from(upf.0)) {

@@ -125,6 +125,7 @@ impl World {
             unit: failure.in_unit(),
             added_ues: 0,
             data_limit: None,
+            keeps_ues: false,
         };
         let playground = Playground::start(&wish)?;
         let world = Self { failure, playground, beside, serving: 0 };

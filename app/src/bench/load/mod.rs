@@ -221,6 +221,7 @@ pub(crate) fn run(options: &Options) -> Done {
         unit: false,
         added_ues: 0,
         data_limit: None,
+        keeps_ues: false,
     };
     let mut playground = Playground::start(&wish)?;
     print(&format!("{}, {} UEs, {} gNBs; microseconds\n", what(options), scenario.ues, options.gnbs))?;

@@ -118,6 +118,7 @@ fn start(
         unit: false,
         added_ues: 0,
         data_limit: None,
+        keeps_ues: false,
     })
 }
 

@@ -213,6 +213,7 @@ fn drive(options: &Options, predicting: bool, servers: &mut Option<Servers>) -> 
         cpfs: Vec::new(),
         added_ues: 0,
         data_limit: None,
+        keeps_ues: false,
         unit: true,
     };
     let playground = Playground::start(&wish)?;

@@ -248,6 +248,7 @@ fn wish(options: &Options, idle: u32, memory: &str, data_limit: Option<u64>) -> 
         unit: false,
         added_ues: idle,
         data_limit,
+        keeps_ues: false,
     }
 }
 

@@ -15,7 +15,7 @@ use whimbrel_nas::ie::RegistrationKind;
 use whimbrel_ran::cells::{Cells, GnbId};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
-use whimbrel_ran::scenario::Group;
+use whimbrel_ran::scenario::{ArrivalPattern, Group, Scenario};
 use whimbrel_ran::ue;
 use whimbrel_ran::user_plane::Arrivals;
 use whimbrel_ran::{UeId, gnb};
@@ -30,8 +30,18 @@ use crate::unit::{self, Status};
 const MOVING: (&str, &str) = ("survive.yaml", include_str!("survive.yaml"));
 /// The same without handovers, which no core could take while it is restarted.
 const AT_REST: (&str, &str) = ("at_rest.yaml", include_str!("at_rest.yaml"));
-/// UEs whose every packet counts, of the group that is called so.
+/// UEs that send and receive while all control functions are killed at once, then restarted one after the other. At the end each is handed over and sets up
+/// a second session.
+const CONTROL: (&str, &str) = ("control.yaml", include_str!("control.yaml"));
+/// UEs whose every packet counts, of the group that is called so; a fourth of the active UEs at most.
 const COUNTERS: (&str, u32) = ("counters", 3);
+/// The same while control functions are killed.
+const COUNTERS_OF_CONTROL: u32 = 20;
+/// UEs that are connected without traffic, of the group that is called so: those beyond this number.
+const RESTING: &str = "resting";
+const ACTIVE_MAX: u32 = 100;
+/// UEs that come in a second, where there are more than [`ACTIVE_MAX`].
+const ARRIVALS_PER_S: f64 = 250.0;
 /// Packets that a thread of the UPF may have read and not yet sent when it is killed: a burst.
 pub(super) const IN_HAND_MAX: u64 = 32;
 /// How long the UEs have to register before the first process is killed.
@@ -40,6 +50,12 @@ pub(super) const SETTLE: Duration = Duration::from_secs(3);
 const WATCHED: Duration = Duration::from_secs(2);
 /// How long UEs may take to be served after a restart.
 const SERVED_WITHIN: Duration = Duration::from_secs(15);
+/// How much longer each of these times is for each UE.
+const MORE_FOR_A_UE: Duration = Duration::from_millis(30);
+/// How long the last packets of UEs that have stopped may take to the server.
+const ARRIVED_WITHIN: Duration = Duration::from_millis(200);
+/// How long UEs rest before all control functions are killed: their states are written twice a second.
+const STORED_WITHIN: Duration = Duration::from_secs(2);
 /// How long the unit may take to be complete, at the start and after each kill.
 const COMPLETE_WITHIN: Duration = Duration::from_secs(20);
 /// How long the replacement of all functions may take.
@@ -57,6 +73,8 @@ enum Blow {
     Upf,
     CpfHangs,
     UpfHangs,
+    Control,
+    ControlRestart,
     Restart,
 }
 
@@ -72,6 +90,8 @@ const BLOWS: [Blow; 9] = [
     Blow::UpfHangs,
 ];
 
+const BLOWS_TO_CONTROL: [Blow; 2] = [Blow::Control, Blow::ControlRestart];
+
 impl Blow {
     fn name(self) -> &'static str {
         match self {
@@ -84,6 +104,8 @@ impl Blow {
             Self::Upf => "UPF",
             Self::CpfHangs => "CPF hangs",
             Self::UpfHangs => "UPF hangs",
+            Self::Control => "all of control",
+            Self::ControlRestart => "restart of control",
             Self::Restart => "restart of all",
         }
     }
@@ -112,6 +134,8 @@ pub(super) struct Noticed {
     registrations: u64,
     /// Sessions that ended although no UE asked for it.
     sessions: u64,
+    /// UEs that have set up a session.
+    established: BTreeSet<UeId>,
     /// NG Setups of gNBs that had been set up before: their association had ended.
     associations: u64,
     registered: BTreeMap<UeId, u32>,
@@ -148,6 +172,8 @@ impl Noticed {
 struct Observer<'a> {
     noticed: &'a Mutex<Noticed>,
     over: &'a Mutex<bool>,
+    /// UEs do what their scenario has for the end.
+    ends: bool,
     history: Option<History>,
 }
 
@@ -215,6 +241,7 @@ impl Watch for Observer<'_> {
                     noticed.registrations += 1;
                 }
             }
+            ue::Event::SessionUp { .. } => drop(noticed.established.insert(ue)),
             // Its sessions end with it.
             ue::Event::Deregistered { since: Some(_), .. } => {
                 noticed.registered.remove(&ue);
@@ -244,8 +271,12 @@ impl Watch for Observer<'_> {
         }
     }
 
+    fn ends_repetitions(&mut self) -> bool {
+        self.ends && *self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn stop(&mut self) -> bool {
-        *self.over.lock().unwrap_or_else(PoisonError::into_inner)
+        !self.ends && *self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -254,7 +285,10 @@ pub(super) fn run(options: &Options) -> Done {
         ues: options.ues(),
         gnbs: options.gnbs.max(2),
         slices: ["1"].iter().filter_map(|s| s.parse().ok()).collect(),
-        configuration: format!("data_networks: [{{ dnn: internet, dns: [{GATEWAY}] }}]\n"),
+        // With thousands of UEs at once a slow host would rightly send OVERLOAD START.
+        configuration: format!(
+            "data_networks: [{{ dnn: internet, dns: [{GATEWAY}] }}]\noverload: {{ start_delay_ms: 10000 }}\n"
+        ),
         capture: None,
         core_cpu: None,
         suci: SuciScheme::Null,
@@ -262,6 +296,7 @@ pub(super) fn run(options: &Options) -> Done {
         unit: true,
         added_ues: 0,
         data_limit: None,
+        keeps_ues: true,
     };
     if options.capture.is_some() {
         return Err("a unit writes no capture: leave --capture out".into());
@@ -283,17 +318,21 @@ pub(super) fn run(options: &Options) -> Done {
         };
         play(&mut playground, &wish, &servers, scenario, None, deals)
     };
-    let played = play(MOVING, &BLOWS).and_then(|moving| Ok([moving, play(AT_REST, &[Blow::Restart])?]));
+    let plays: [((&str, &str), &[Blow]); 3] =
+        [(MOVING, &BLOWS), (CONTROL, &BLOWS_TO_CONTROL), (AT_REST, &[Blow::Restart])];
+    let played: Result<Vec<_>, String> =
+        plays.into_iter().map(|(scenario, blows)| play(scenario, blows)).collect();
     let log = playground.log();
-    let [(mut outcomes, moving), (restart, at_rest)] = played.map_err(|e| format!("{e}\n{log}"))?;
+    let (outcomes, reports): (Vec<Vec<Outcome>>, Vec<Report>) =
+        played.map_err(|e| format!("{e}\n{log}"))?.into_iter().unzip();
+    let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
     let stopped = playground.stop();
-    outcomes.extend(restart);
-    show(&outcomes, &[&moving, &at_rest])?;
+    show(&outcomes, &reports)?;
     let again: u64 = outcomes.iter().map(|o| o.registrations).sum();
     let lost: u64 = outcomes.iter().map(|o| o.sessions).sum();
     // A restart of all ends the associations, and only that.
     let ended: u64 = outcomes.iter().filter(|o| o.blow != Blow::Restart).map(|o| o.associations).sum();
-    let failed = moving.failed + at_rest.failed;
+    let failed: u64 = reports.iter().map(|report| report.failed).sum();
     if again + lost + ended + failed > 0 {
         return Err(format!(
             "{again} UEs registered again, {lost} sessions were lost, {ended} associations ended, {failed} UEs failed at a step\n{log}"
@@ -333,16 +372,26 @@ pub(super) fn play<T: Send>(
     let (name, text) = scenario;
     let read = crate::command::ran::scenario::parse(text);
     let mut scenario = read.map_err(|(at, what)| format!("{name}:{at}: {what}"))?;
-    let (name, most) = COUNTERS;
-    let is_counted = |group: &Group| group.name == name;
-    let counted = if scenario.groups.iter().any(is_counted) { most.min(wish.ues / 4) } else { 0 };
-    let groups = scenario.groups.iter().filter(|group| !is_counted(group)).count().max(1) as u32;
-    let others = wish.ues - counted;
+    let (counters, few) = COUNTERS;
+    let most = if name == CONTROL.0 { COUNTERS_OF_CONTROL } else { few };
+    let has = |scenario: &Scenario, name: &str| scenario.groups.iter().any(|group| group.name == name);
+    let active = if has(&scenario, RESTING) { wish.ues.min(ACTIVE_MAX) } else { wish.ues };
+    let counted = if has(&scenario, counters) { most.min(active / 4) } else { 0 };
+    let is_other = |group: &Group| group.name != counters && group.name != RESTING;
+    let groups = scenario.groups.iter().filter(|group| is_other(group)).count().max(1) as u32;
+    let others = active - counted;
     for (i, group) in scenario.groups.iter_mut().enumerate() {
         let share = others / groups + u32::from((i as u32) < others % groups);
-        group.ues = if is_counted(group) { counted } else { share };
+        group.ues = match group.name.as_str() {
+            RESTING => wish.ues - active,
+            name if name == counters => counted,
+            _ => share,
+        };
     }
     scenario.groups.retain(|group| group.ues > 0);
+    if wish.ues > active {
+        scenario.arrival = ArrivalPattern::Rate(ARRIVALS_PER_S);
+    }
     scenario.gnbs = wish.gnbs.into();
     let config = RunnerConfig {
         amf: vec![playground.amf()],
@@ -359,7 +408,8 @@ pub(super) fn play<T: Send>(
         hop_delay: Duration::ZERO,
     };
     let (noticed, over) = (Mutex::new(Noticed::default()), Mutex::new(false));
-    // UEs of an earlier scenario have stopped.
+    // UEs of an earlier scenario have stopped, and their last packets have come.
+    std::thread::sleep(ARRIVED_WITHIN);
     servers.forget_streams();
     let gaps = servers.gaps();
     let names = || config.ues.iter().map(|ue| ue.supi.to_string()).collect();
@@ -370,7 +420,8 @@ pub(super) fn play<T: Send>(
             *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
             done
         });
-        let mut observer = Observer { noticed: &noticed, over: &over, history };
+        let ends = name == CONTROL.0;
+        let mut observer = Observer { noticed: &noticed, over: &over, ends, history };
         let reports = edge::run(&config, &mut observer);
         let written = observer.history.take().map_or(Ok(()), History::end);
         let done = doing.join().unwrap_or_else(|_| Err("the demonstration ended in a panic".into()));
@@ -381,7 +432,7 @@ pub(super) fn play<T: Send>(
     Ok((done, report))
 }
 
-fn show(outcomes: &[Outcome], reports: &[&Report]) -> Done {
+fn show(outcomes: &[Outcome], reports: &[Report]) -> Done {
     let rows: Vec<Vec<String>> = outcomes
         .iter()
         .map(|o| {
@@ -460,9 +511,13 @@ fn deal(
     gaps: &Gaps,
     noticed: &Mutex<Noticed>,
 ) -> Result<Vec<Outcome>, String> {
+    await_sessions(noticed, wish.ues as usize)?;
     std::thread::sleep(SETTLE);
     let mut outcomes = Vec::new();
     for &blow in blows {
+        if blow == Blow::Control {
+            std::thread::sleep(STORED_WITHIN);
+        }
         let before = seen(noticed);
         gaps.longest();
         let arrived = gaps.fast_arrivals();
@@ -479,6 +534,18 @@ fn deal(
             Blow::Hang => killed = signal(directory, Signal::STOP, |f| f.state == "primary")?,
             Blow::Replica => killed = signal(directory, Signal::KILL, |f| f.state == "replica")?,
             Blow::Manager => playground.lose_core(wish)?,
+            Blow::Control => {
+                let functions = unit::status(directory)?.functions;
+                let control = functions.iter().filter(|f| !f.name.starts_with("upf"));
+                let control: Vec<Pid> = control.filter_map(|f| Pid::from_raw(f.pid?)).collect();
+                playground.lose_functions(wish, &control)?;
+            }
+            Blow::ControlRestart => {
+                unit::restart_control(directory, |_| match begun.elapsed() < UPGRADE_WITHIN {
+                    true => Ok(()),
+                    false => Err("the control functions have not started again in time".into()),
+                })?;
+            }
             Blow::Upgrade => {
                 let upgraded = || {
                     unit::upgrade(directory, upgrade_to, |_| match begun.elapsed() < UPGRADE_WITHIN {
@@ -493,10 +560,12 @@ fn deal(
                 }
             }
         }
-        await_complete(playground, killed)?;
+        let more = MORE_FOR_A_UE * wish.ues;
+        await_complete_within(playground, killed, COMPLETE_WITHIN + more)?;
         let complete = begun.elapsed();
         if blow == Blow::Restart {
-            await_served(noticed, wish.ues as usize)?;
+            await_served(noticed, wish.ues.min(ACTIVE_MAX) as usize, SERVED_WITHIN + more)?;
+            await_kept(playground, wish.ues, SERVED_WITHIN + more)?;
         }
         std::thread::sleep(WATCHED.saturating_sub(begun.elapsed()).max(Duration::from_millis(500)));
         let longest = gaps.longest();
@@ -522,13 +591,32 @@ fn deal(
     Ok(outcomes)
 }
 
-/// Waits until all UEs have been served since a restart began: each of them sends. Errors: some are not in time.
-fn await_served(noticed: &Mutex<Noticed>, ues: usize) -> Done {
+/// Waits until all UEs have set up a session. Errors: some have not in time.
+fn await_sessions(noticed: &Mutex<Noticed>, ues: usize) -> Done {
+    let established = || noticed.lock().unwrap_or_else(PoisonError::into_inner).established.len();
+    let within = SERVED_WITHIN + MORE_FOR_A_UE * u32::try_from(ues).unwrap_or(u32::MAX);
+    until(within, || established() >= ues, || format!("{} of {ues} UEs have a session", established()))
+}
+
+/// Waits until so many UEs have been served since a restart began: each of them sends. Errors: some are not in time.
+fn await_served(noticed: &Mutex<Noticed>, ues: usize, within: Duration) -> Done {
     let served = || noticed.lock().unwrap_or_else(PoisonError::into_inner).served_ues.len();
-    let until = Instant::now() + SERVED_WITHIN;
-    while served() < ues {
+    until(within, || served() >= ues, || format!("{} of {ues} UEs are served after the restart", served()))
+}
+
+/// Waits until the UPF has the sessions of all UEs again. Errors: some are missing.
+fn await_kept(playground: &Playground, ues: u32, within: Duration) -> Done {
+    let sessions = || playground.client().metric(Metric::PduSessions, None).unwrap_or(0.0);
+    let missing = || format!("{} of {ues} sessions are at the UPF after the restart", sessions());
+    until(within, || sessions() >= f64::from(ues), missing)
+}
+
+/// Waits until something is the case. Errors: what is missing, if it takes longer.
+fn until(within: Duration, is: impl Fn() -> bool, missing: impl Fn() -> String) -> Done {
+    let until = Instant::now() + within;
+    while !is() {
         if Instant::now() >= until {
-            return Err(format!("{} of {ues} UEs are served after the restart", served()));
+            return Err(missing());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -557,6 +645,10 @@ pub(super) fn signal(
 /// Waits until each function runs, in another process than the one that was killed, all CPFs have joined the primary CTA, it has a replica,
 /// and so has each UE. Errors: it takes too long.
 pub(crate) fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
+    await_complete_within(playground, killed, COMPLETE_WITHIN)
+}
+
+fn await_complete_within(playground: &Playground, killed: Option<i32>, within: Duration) -> Done {
     let is_complete = |status: &Status| {
         let all = status
             .functions
@@ -576,7 +668,7 @@ pub(crate) fn await_complete(playground: &Playground, killed: Option<i32>) -> Do
             parts.any(|c| c["name"] == "cpfs" && c["condition"] == "up")
         })
     };
-    let until = Instant::now() + COMPLETE_WITHIN;
+    let until = Instant::now() + within;
     while Instant::now() < until {
         let complete = unit::status(&directory).is_ok_and(|status| is_complete(&status));
         if complete && cpfs_joined() && without_replica().is_ok_and(|ues| ues == 0.0) {

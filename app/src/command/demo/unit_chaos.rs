@@ -313,6 +313,7 @@ pub(super) fn run(options: &Options) -> Done {
         unit: true,
         added_ues: 0,
         data_limit: None,
+        keeps_ues: false,
     };
     let mut faults = Faults::of(options.seed);
     let kinds: Vec<&str> =

@@ -1,5 +1,6 @@
 //! What CPFs, the other CTA, etcd and peer AMFs report, and what the control loop does about it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tracing::{info, warn};
@@ -12,19 +13,25 @@ use whimbrel_resilience::region::Rings;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::sbfd::SbfdChange;
 use whimbrel_resilience::{Input, Order};
-use whimbrel_sctp_io::{Adopted, Transport};
+use whimbrel_sctp_io::Adopted;
 use whimbrel_store::Changes;
 
 use super::{ControlLoop, Role, TakenOver};
 use crate::cluster::{PairEvent, PoolEvent};
 use crate::config::Upf;
 use crate::console::Level;
+use crate::core::n2;
 use crate::core::subscriber_copy::SubscriberFeed;
 use crate::sbfd::PeerEvent;
 
 impl ControlLoop {
-    /// The primary of a pair begins to serve: gNBs and CPFs of the former primary continue with it.
-    pub(super) fn begin(&mut self, now: Instant, taken_over: Option<TakenOver>) {
+    /// The primary of a pair begins to serve: gNBs and CPFs of the former primary continue with it. `adopted`: the associations that N2 has from that one.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        taken_over: Option<TakenOver>,
+        adopted: Option<Vec<Adopted>>,
+    ) {
         let Role::Pair(pair) = &self.role else { return };
         let (term, rings, pool) = (pair.primary.term(), pair.pool.rings(), &pair.pool);
         let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !pool.knows(*cpf)).collect();
@@ -33,10 +40,10 @@ impl ControlLoop {
         for (name, gnb) in &gnbs {
             gnb.iter().for_each(|gnb| self.observer.inherits(*name, *gnb));
         }
-        if let Some(adopted) = self.n2.transport.as_mut().and_then(Transport::take_adopted) {
+        if let Some(adopted) = adopted {
             let names: Vec<AssociationId> = gnbs.into_iter().map(|(name, _)| name).collect();
             self.n2.links.take_over(now, term, []);
-            let Some(taken_over) = taken_over else { return self.refuse_associations(now, adopted) };
+            let Some(taken_over) = taken_over else { return self.begin_again(now, adopted, &names) };
             return self.begin_with(now, adopted, &names, (taken_over, rings, lost));
         }
         let down = self.n2.links.take_over(now, term, gnbs);
@@ -83,12 +90,22 @@ impl ControlLoop {
         self.console.moment(now, (Level::Warn, "takeover"), "CTA", &text, None);
     }
 
-    /// Nothing is known of the UEs behind these associations: gNBs learn at once that they have to set up others.
-    fn refuse_associations(&mut self, now: Instant, adopted: Vec<Adopted>) {
+    /// No CTA of this unit has run any more. The associations of the gNBs that the former one has left by these `names` go on; of the others nothing is known,
+    /// and their gNBs learn at once that they have to set up others.
+    fn begin_again(&mut self, now: Instant, adopted: Vec<Adopted>, names: &[AssociationId]) {
+        let is_known = |a: &Adopted| n2::labelled(a.notes.label).is_some_and(|name| names.contains(&name));
+        let (known, unknown): (Vec<Adopted>, Vec<Adopted>) = adopted.into_iter().partition(is_known);
+        if !known.is_empty() {
+            info!(
+                associations = known.len(),
+                "the associations of gNBs go on, as the control plane alone has started again"
+            );
+        }
+        self.continue_associations(now, known, names, &BTreeMap::new());
         let Some(transport) = &mut self.n2.transport else { return };
-        transport.settle();
-        adopted.iter().for_each(|a| transport.abort(now, a.association));
+        unknown.iter().for_each(|a| transport.abort(now, a.association));
         transport.flush(now);
+        self.deliver(now);
     }
 
     /// Requests gNBs to remove their associations with the host that this one replaced (TS 38.413 §8.7.3.2).

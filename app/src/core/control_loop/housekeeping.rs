@@ -14,6 +14,7 @@ use crate::cluster::{PairPrimary, PeerAmfs, Pool};
 use crate::console::{Component, Condition, Level, Metric, Sample};
 use crate::core::foresight::Foresight;
 use crate::core::smf_n4::SmfN4;
+use crate::core::stored_ues::StoredUeFile;
 use crate::core::upf::LocalUpf;
 use crate::core::view;
 use crate::open::Brokers;
@@ -68,6 +69,7 @@ impl ControlLoop {
             self.count_ues(now);
         }
         self.store_ues(now);
+        self.keep_peers();
         self.refresh_subscribers(now);
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");
@@ -110,6 +112,20 @@ impl ControlLoop {
         let Some(file) = &mut self.stored_ues else { return };
         if let Some(all) = file.turn(&self.console, self.active.cta().stored_amf()) {
             self.execute(now, Order::StoreUes { all });
+        }
+    }
+
+    /// Keeps what this CTA knows of its gNBs and UPFs in the runtime directory of the unit: the next CTA goes on with them if no other one runs by then.
+    fn keep_peers(&mut self) {
+        let continuous = self.stored_ues.as_ref().is_some_and(StoredUeFile::is_continuous);
+        let Some(place) = self.config.place.as_ref().filter(|_| continuous) else { return };
+        let peers = self.active.cta().stored_peers();
+        if peers == self.kept_peers {
+            return;
+        }
+        match place.directory.keep_peers(&peers) {
+            Ok(()) => self.kept_peers = peers,
+            Err(e) => debug!("gNBs would connect again if all control functions ended at once: {e}"),
         }
     }
 

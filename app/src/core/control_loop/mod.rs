@@ -11,21 +11,22 @@ mod operations;
 mod role;
 mod step_down;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::warn;
 use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_control::open::Request;
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, Event, UpfId};
+use whimbrel_control::{AssociationId, Event, UeId, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_link::Spin;
 use whimbrel_resilience::cta_replica;
-use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
-use whimbrel_sctp_io::{Events, Transport};
+use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox, Surviving};
+use whimbrel_sctp_io::{Adopted, Events, Transport};
 
 use self::housekeeping::HOUSEKEEPING;
 use self::n2_events::N2;
@@ -34,7 +35,8 @@ use super::control_thread::{Cta, Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
 use super::early::Early;
 use super::foresight::Foresight;
-use super::n2::Links;
+use super::last_inputs::LastInputs;
+use super::n2::{Links, labelled};
 use super::replica::TakeoverState;
 use super::smf_n4::SmfN4;
 use super::stored_ues::StoredUeFile;
@@ -53,7 +55,7 @@ use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdPeers};
-use crate::unit::{Function, descriptors};
+use crate::unit::{Function, Place, descriptors};
 use crate::veil::{Question, Veil};
 
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
@@ -85,6 +87,28 @@ struct TakenOver {
     early: Vec<Early>,
     /// The last message that the replica had of each association, if it came since the snapshot.
     received: BTreeMap<AssociationId, u64>,
+}
+
+/// What all control functions of a unit have left that ended at once, with their gNBs' associations.
+struct Left {
+    peers: Vec<u8>,
+    last_inputs: BTreeMap<UeId, u64>,
+    associations: BTreeSet<AssociationId>,
+}
+
+impl Left {
+    /// `adopted`: the associations that N2 has from the former primary. `None`: a CTA of this code has left nothing.
+    fn of(place: &Place, adopted: &Option<Vec<Adopted>>) -> Option<Self> {
+        let peers = place.directory.kept_peers()?;
+        let last_inputs = LastInputs::open(&place.directory.last_inputs()).and_then(|file| file.read());
+        let last_inputs = last_inputs.inspect_err(|e| warn!("no UE stays connected: {e}")).ok()?;
+        let names = adopted.iter().flatten().filter_map(|a| labelled(a.notes.label));
+        Some(Self { peers, last_inputs, associations: names.collect() })
+    }
+
+    fn surviving<'a>(&'a self, last_input: &'a dyn Fn(UeId) -> Option<u64>) -> Surviving<'a> {
+        Surviving { peers: &self.peers, associations: &self.associations, last_input }
+    }
 }
 
 /// The UPFs that this process's SMF uses.
@@ -138,6 +162,8 @@ pub(super) struct ControlLoop {
     /// CPFs, and UPFs of restored sessions, are awaited, and N2 opens at that time at the latest: gNBs would send UEs that nothing serves. `None`: N2 is open.
     n2_opens_by: Option<Instant>,
     capture: Option<Capture>,
+    /// The gNBs and UPFs, as the runtime directory of the unit has them for the next CTA.
+    kept_peers: Vec<u8>,
     /// Reused from turn to turn.
     out: Outbox,
     timing: Timing,
@@ -146,7 +172,7 @@ pub(super) struct ControlLoop {
 }
 
 impl ControlLoop {
-    pub(super) fn new(parts: Parts, serves: Serves) -> Result<Self, String> {
+    pub(super) fn new(mut parts: Parts, serves: Serves) -> Result<Self, String> {
         let now = clock::now();
         let capture = parts.capture.as_deref().map(|path| {
             Capture::create(path)
@@ -165,6 +191,8 @@ impl ControlLoop {
         let subscribers = StoredSubscribers::new(parts.store);
         let (mut entropy, core_time) = (parts.entropy, CoreTime::default());
         let (mut links, mut taken_over) = (Links::default(), None);
+        let mut out = Outbox::default();
+        let adopted = parts.n2.as_mut().and_then(Transport::take_adopted);
         let mut stored_ues = match &serves {
             Serves::UpfOnly => None,
             // Each CTA of two hosts has a store of its own, and the other one may have served since.
@@ -180,12 +208,14 @@ impl ControlLoop {
         let (mut active, role) = match serves {
             Serves::UpfOnly | Serves::Single => {
                 let mut cta = Cta::new(control.clone(), directory, subscribers, entropy, core_time, now);
-                stored_ues.iter_mut().for_each(|file| file.restore(now, &mut cta, &parts.console));
+                let file = stored_ues.as_mut();
+                file.into_iter().for_each(|file| file.restore(now, &mut cta, &parts.console, None, &mut out));
                 (PrimaryCta::without_cta_replica(cta), Role::Single)
             }
             Serves::Region(pool) => {
                 let mut cta = of_region(&control, directory, subscribers, entropy, core_time, pool.rings());
-                stored_ues.iter_mut().for_each(|file| file.restore(now, &mut cta, &parts.console));
+                let file = stored_ues.as_mut();
+                file.into_iter().for_each(|file| file.restore(now, &mut cta, &parts.console, None, &mut out));
                 (PrimaryCta::without_cta_replica(cta), Role::Region(pool))
             }
             Serves::Pair(takeover) => {
@@ -198,11 +228,18 @@ impl ControlLoop {
                 let console = parts.console.clone();
                 let (pool, primary) =
                     promotion.enter(now, cluster, control.clone(), &mut entropy, console)?;
-                let active = match cta_replica {
+                let mut active = match cta_replica {
                     None => {
                         let rings = pool.rings();
                         let mut cta = of_region(&control, directory, subscribers, entropy, core_time, rings);
-                        stored_ues.iter_mut().for_each(|file| file.restore(now, &mut cta, &parts.console));
+                        if let Some(file) = &mut stored_ues {
+                            let left =
+                                parts.config.place.as_ref().and_then(|place| Left::of(place, &adopted));
+                            let console = &parts.console;
+                            let last_input = |ue: UeId| left.as_ref()?.last_inputs.get(&ue).copied();
+                            let surviving = left.as_ref().map(|left| left.surviving(&last_input));
+                            file.restore(now, &mut cta, console, surviving, &mut out);
+                        }
                         PrimaryCta::new(cta)
                     }
                     Some(cta_replica) => {
@@ -212,6 +249,16 @@ impl ControlLoop {
                         active
                     }
                 };
+                let place = parts.config.place.as_ref();
+                let place = place.filter(|_| stored_ues.as_ref().is_some_and(StoredUeFile::is_continuous));
+                if let Some(file) = place.map(|place| LastInputs::open(&place.directory.last_inputs())) {
+                    match file {
+                        Ok(file) => active.inspect().note_inputs(file),
+                        Err(e) => {
+                            warn!("UEs would not stay connected if all control functions ended at once: {e}")
+                        }
+                    }
+                }
                 let watchdog = InputWatchdog::start("CTA")?;
                 let pair = PairRole { pool, primary, copies_to: None, feed: None, replaced: false, watchdog };
                 (active, Role::Pair(Box::new(pair)))
@@ -264,7 +311,8 @@ impl ControlLoop {
             },
             n2_opens_by: None,
             capture: capture.transpose()?,
-            out: Outbox::default(),
+            kept_peers: Vec::new(),
+            out,
             timing: Timing { housekeeping: now, census: now, turned: now, longest_turn: Duration::ZERO },
             version,
             config: parts.config,
@@ -278,7 +326,7 @@ impl ControlLoop {
         if let (Role::Region(_) | Role::Pair(_), None) = (&control_loop.role, &taken_over) {
             control_loop.n2_opens_by = Some(now + CPFS_JOIN_WITHIN);
         }
-        control_loop.begin(now, taken_over);
+        control_loop.begin(now, taken_over, adopted);
         Ok(control_loop)
     }
 

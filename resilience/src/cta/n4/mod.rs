@@ -17,11 +17,12 @@ use serde::{Deserialize, Serialize};
 use whimbrel_control::{OutputId, UeId, UpfId, UpfState};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::{
-    AlternativeSmfIpAddress, Cause, CpFunctionFeatures, RecoveryTimeStamp, UpFunctionFeatures,
+    AlternativeSmfIpAddress, AssociationSetupResponseFlags as SetupFlags, Cause, CpFunctionFeatures,
+    RecoveryTimeStamp, UpFunctionFeatures,
 };
 use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationSetupRequest, AssociationUpdateRequest, HeartbeatRequest,
-    SessionReportResponse,
+    SessionReportResponse, SessionRetentionInformation,
 };
 use whimbrel_pfcp::{Frame, Message, SEQUENCE_MAX, message_type};
 
@@ -127,6 +128,9 @@ pub(super) struct N4 {
     reports: VecDeque<(u32, UeId)>,
     /// It has restarted, and its sessions are given up unless it is connected by then.
     restored_by: Option<Instant>,
+    /// Its recovery time stamp in the former run of this SMF, whose sessions it is asked to retain (TS 29.244 §6.2.6.2.1).
+    #[serde(skip)]
+    retains: Option<RecoveryTimeStamp>,
 }
 
 /// The form of a recovery time stamp in snapshots.
@@ -166,7 +170,24 @@ impl N4 {
             answered: VecDeque::new(),
             reports: VecDeque::new(),
             restored_by: None,
+            retains: None,
         }
+    }
+
+    /// When this SMF started, and the UPF's recovery time stamp, if it is connected: the next run needs both to go on with the sessions.
+    pub(super) fn recovery_time_stamps(&self) -> (u32, Option<u32>) {
+        let upf = match self.link {
+            Link::Up(at) | Link::Silent(at, _) => Some(at.0),
+            Link::Down => None,
+        };
+        (self.recovery.0, upf)
+    }
+
+    /// Goes on with the sessions of the former run, which had these [`Self::recovery_time_stamps`]: no context of the SMF was lost, so it has not restarted
+    /// in the sense of TS 23.527 §4.2.
+    pub(super) fn continue_from(&mut self, (own, upf): (u32, Option<u32>)) {
+        self.recovery = RecoveryTimeStamp(own);
+        self.retains = upf.map(RecoveryTimeStamp);
     }
 
     /// Whether the association is established and the UPF answers.
@@ -337,6 +358,8 @@ impl N4 {
             Purpose::Update => self.next = now,
             Purpose::Association => match Message::parse(&frame) {
                 Ok(Message::AssociationSetupResponse(m)) if m.cause.is_accepted() => {
+                    let retained = m.pfcpasrsp_flags.is_some_and(|f| f.has(SetupFlags::PSREI));
+                    self.judge_retained(m.recovery_time_stamp, retained, arrived);
                     self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
                     if self.address_update_due {
                         self.next = now; // the request left before the addresses were known
@@ -351,6 +374,13 @@ impl N4 {
                 }
                 _ => self.next = now + RETRY,
             },
+        }
+    }
+
+    /// A UPF that was asked to retain sessions has answered. One that has restarted, or has not retained them, gets them again.
+    fn judge_retained(&mut self, peer: RecoveryTimeStamp, retained: bool, arrived: &mut Vec<Arrived>) {
+        if self.retains.take().is_some_and(|before| before != peer || !retained) {
+            arrived.push(Arrived::Upf(UpfChange::Restarted));
         }
     }
 
@@ -495,7 +525,7 @@ impl N4 {
                 recovery_time_stamp: self.recovery,
                 up_function_features: None,
                 cp_function_features: Some(self.features()),
-                session_retention_information: None,
+                session_retention_information: self.retains.map(|_| SessionRetentionInformation::default()),
                 user_plane_ip_resource_information: Vec::new(),
                 alternative_smf_ip_addresses: self.alternatives(),
             };

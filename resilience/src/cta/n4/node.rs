@@ -75,6 +75,7 @@ impl N4 {
         }
         self.pending.clear(); // our own attempt, if one was under way
         self.due.clear();
+        self.judge_retained(m.recovery_time_stamp, false, arrived);
         self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
         self.announce_again(now);
         let response = AssociationSetupResponse {
