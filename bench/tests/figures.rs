@@ -243,6 +243,38 @@ fn l25gc_replica() {
     run("l25gc", "replica", &["--quick"]);
 }
 
+#[test] // what is measured is the program's: tests/interop/bench.sh has it measure
+fn l25gc_failover() {
+    use std::os::unix::fs::PermissionsExt;
+    let program = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("measures-no-failover");
+    let case = r#"{"case":"CPF","gap_down_ms":1.5,"goodput":[[0.0,29.1],[0.02,28.9]],"rtt":[[0.0,20.1]]}"#;
+    let figures = format!(r#"{{"fig15":[{case}],"lost_with_replicas":1}}"#);
+    let says = format!("#!/bin/sh\necho measured: \"$@\"\necho '{{\"figures\":{figures}}}'\n");
+    let environment = [("WHIMBREL", program.as_os_str())];
+    let write = |text: &str| {
+        std::fs::write(&program, text).expect("a folder for tests");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    };
+    write(&says);
+    let output = run_with("l25gc", "failover", &["--quick"], &environment);
+    assert!(output.contains("measured: bench l25gc failover --quick"), "{output}");
+    let last: serde_json::Value =
+        serde_json::from_str(output.lines().last().unwrap_or_default()).expect("JSON");
+    let case = &last["figures"]["fig15"][0];
+    assert!(
+        case["gap_down_ms"] == 1.5 && case["goodput"].is_null(),
+        "what is drawn is not printed: {output}"
+    );
+    // Packets were lost: the figures are drawn and printed, and the exit status says so.
+    write(&(says + "exit 1\n"));
+    let lost = Command::new(env!("CARGO_BIN_EXE_whimbrel-bench"))
+        .args(["--plots", env!("CARGO_TARGET_TMPDIR"), "l25gc", "failover"])
+        .envs(environment)
+        .output()
+        .expect("the experiments are built");
+    assert!(!lost.status.success() && !lost.stdout.is_empty(), "{lost:?}");
+}
+
 #[test]
 fn loca_tokens() {
     run("loca", "tokens", &["--quick"]);

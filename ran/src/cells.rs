@@ -12,7 +12,7 @@ use whimbrel_veil::token::TokenHash;
 
 use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
 use crate::outbox::Outbox;
-use crate::radio::{UeId, Up};
+use crate::radio::{Down, UeId, Up};
 use crate::ue::{self, Command, MmState, Ue, UeConfig};
 use crate::user_plane::{Addresses, Outcome, Stack, Stream, StreamConfig, Task, TaskError};
 
@@ -164,6 +164,16 @@ enum Job {
     Xn { from: GlobalGnbId, to: GlobalGnbId, message: XnMessage },
 }
 
+/// A UE that has left one cell and is not in the other yet.
+struct BetweenCells {
+    command: Down,
+    /// Its packets, which leave when it has arrived.
+    uplink: VecDeque<(PduSessionId, Vec<u8>)>,
+}
+
+/// Uplink packets of a UE between two cells: a third of a second at 3,000 a second.
+const UPLINK_BETWEEN_CELLS_MAX: usize = 1024;
+
 /// UEs on gNBs.
 pub struct Cells {
     gnbs: Vec<Gnb>,
@@ -174,6 +184,8 @@ pub struct Cells {
     tokens: BTreeMap<GnbId, Option<TokenHash>>,
     deadlines: BinaryHeap<Reverse<(Instant, UeId)>>,
     jobs: VecDeque<Job>,
+    /// UEs between two cells, by when they arrive ([`GnbConfig::handover_interruption`]).
+    between_cells: BTreeMap<(Instant, UeId), BetweenCells>,
     from_ue: Outbox<ue::Output>,
     from_gnb: Outbox<gnb::Output>,
     seed: u64,
@@ -192,6 +204,7 @@ impl Cells {
             tokens: BTreeMap::new(),
             deadlines: BinaryHeap::new(),
             jobs: VecDeque::new(),
+            between_cells: BTreeMap::new(),
             from_ue: Outbox::new(),
             from_gnb: Outbox::new(),
             seed,
@@ -330,7 +343,8 @@ impl Cells {
     /// When it needs an [`Input::Tick`]; it may be earlier than necessary.
     pub fn next_deadline(&self) -> Option<Instant> {
         let gnbs = self.gnbs.iter().filter_map(Gnb::next_deadline);
-        gnbs.chain(self.deadlines.peek().map(|Reverse((at, _))| *at)).min()
+        let arrival = self.between_cells.first_key_value().map(|((at, _), _)| *at);
+        gnbs.chain(self.deadlines.peek().map(|Reverse((at, _))| *at)).chain(arrival).min()
     }
 
     fn tick(&mut self, now: Instant, out: &mut Outbox<Output>) {
@@ -349,6 +363,12 @@ impl Cells {
             }
             self.work_stack(now, id, out);
             self.work_stream(now, id, out);
+        }
+        while let Some(entry) = self.between_cells.first_entry().filter(|e| e.key().0 <= now) {
+            let ((_, ue), BetweenCells { command, uplink }) = entry.remove_entry();
+            self.jobs.push_back(Job::ToUe(ue, ue::Input::Radio(command)));
+            self.deliver(now, out);
+            uplink.iter().for_each(|(session, packet)| self.uplink(now, ue, *session, packet, out));
         }
     }
 
@@ -373,12 +393,16 @@ impl Cells {
 
     fn gnb_takes(&mut self, now: Instant, id: GnbId, input: gnb::Input<'_>, out: &mut Outbox<Output>) {
         let Some(gnb) = self.gnbs.get_mut(usize::from(id.0)) else { return };
-        let from = gnb.config().id;
+        let (from, interruption) = (gnb.config().id, gnb.config().handover_interruption);
         let mut outputs = core::mem::take(&mut self.from_gnb);
         gnb.handle(now, input, &mut outputs);
         for output in outputs.drain() {
             match output {
                 gnb::Output::Ngap { stream, octets } => out.push(Output::Ngap { gnb: id, stream, octets }),
+                gnb::Output::Radio(ue, command @ Down::Handover { .. }) if !interruption.is_zero() => {
+                    let leaves = BetweenCells { command, uplink: VecDeque::new() };
+                    self.between_cells.insert((now + interruption, ue), leaves);
+                }
                 gnb::Output::Radio(ue, down) => self.jobs.push_back(Job::ToUe(ue, ue::Input::Radio(down))),
                 gnb::Output::Page(s_tmsi) => {
                     let here = |p: &&UeId| self.ues.get(p.index()).is_some_and(|p| p.gnb == id);
@@ -613,6 +637,14 @@ impl Cells {
         packet: &[u8],
         out: &mut Outbox<Output>,
     ) {
+        if let Some(away) = self.between_cells.iter_mut().find(|((_, ue), _)| *ue == id).map(|(_, away)| away)
+        {
+            match away.uplink.len() < UPLINK_BETWEEN_CELLS_MAX {
+                true => away.uplink.push_back((session, packet.to_vec())),
+                false => self.dropped_uplink += 1,
+            }
+            return;
+        }
         let Some(slot) = self.ues.get_mut(id.index()) else { return };
         let flow = slot.ue.flow_of(session, packet);
         let mut datagram = vec![0; GTPU_HEADROOM + packet.len()];
@@ -633,5 +665,43 @@ impl Cells {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_ids::{GlobalGnbId, PlmnId, RanUeNgapId, Tac};
+
+    use super::*;
+
+    #[test] // TS 38.331 §5.3.5.5.2: the UE leaves the source at once and is in the target cell after an interruption
+    fn packets_of_a_ue_between_two_cells_wait_for_its_arrival() {
+        let id = GlobalGnbId::new(PlmnId::TEST, 1, 28).unwrap();
+        let address = IpAddr::from([127, 0, 1, 1]);
+        let mut cells = Cells::new(UserPlane::Program, 1);
+        let gnb = cells.add_gnb(GnbConfig::new(id, Tac::new(1).unwrap(), Vec::new(), address));
+        let tai = cells.gnb(gnb).unwrap().config().tai();
+        let ue = UeId(0);
+        let command = Down::Handover {
+            to: id,
+            tai,
+            target: RanUeNgapId(1),
+            ncc: 0,
+            key_set_change: false,
+            pci: 1,
+            arfcn_dl: 1,
+            sessions: Vec::new(),
+        };
+        let arrives = Instant::ZERO + Duration::from_millis(90);
+        cells.between_cells.insert((arrives, ue), BetweenCells { command, uplink: VecDeque::new() });
+        let (session, mut out) = (PduSessionId::new(1).unwrap(), Outbox::new());
+        for _ in 0..=UPLINK_BETWEEN_CELLS_MAX {
+            cells.handle(Instant::ZERO, Input::Packet(ue, session, &[0x45; 20]), &mut out);
+        }
+        assert_eq!((cells.dropped_uplink, cells.next_deadline()), (1, Some(arrives)));
+        cells.handle(Instant(arrives.0 - 1), Input::Tick, &mut out);
+        assert_eq!(cells.between_cells.len(), 1);
+        cells.handle(arrives, Input::Tick, &mut out);
+        assert!(cells.between_cells.is_empty() && cells.next_deadline().is_none());
     }
 }

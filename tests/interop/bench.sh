@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The measurements that end CPFs, with so little to measure that they show only that they run and that no UE notices.
+# The measurements that end CPFs and other parts, with so little to measure that they show only that they run and that no UE notices.
 # Exit status 77: this host cannot run it (the last line says why).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../needs.sh"
@@ -15,3 +15,6 @@ output=$(timeout -s KILL 120 "$WHIMBREL" bench detection --carried 100 --loads 7
 case $output in *'"found_p50_ms":null'*) echo "$output"; exit 1 ;; esac
 output=$(timeout -s KILL 120 "$WHIMBREL" bench neutrino fig10 --quick) || { echo "$output"; exit 1; }
 case $output in *'"not_served":0'*) ;; *) echo "$output"; exit 1 ;; esac
+output=$(timeout -s KILL 120 "$WHIMBREL" bench l25gc failover --quick) || { echo "$output"; exit 1; }
+case $output in *'"lost_with_replicas":0'*) ;; *) echo "$output"; exit 1 ;; esac
+case $output in *'"case":"3GPP: CPF, UE attaches again"'*) ;; *) echo "$output"; exit 1 ;; esac

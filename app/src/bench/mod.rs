@@ -2,6 +2,7 @@
 
 mod attach;
 mod detection;
+mod l25gc;
 mod load;
 mod memory;
 mod neutrino;
@@ -28,6 +29,12 @@ pub(crate) enum Bench {
     Detection(detection::Options),
     /// Resident memory of the core per registered UE with one session.
     Memory(memory::Options),
+    /// What the TCP connections of a UE see of failures and handovers (L25GC).
+    L25gc {
+        /// Which experiment.
+        #[command(subcommand)]
+        experiment: l25gc::Experiment,
+    },
     /// Figures of Neutrino with real processes that are killed: ours beside a core without replicas.
     Neutrino {
         /// Which.
@@ -46,6 +53,7 @@ pub(crate) fn run(bench: &Bench) -> Done {
         Bench::Load(options) => load::run(options),
         Bench::Detection(options) => detection::run(options),
         Bench::Memory(options) => memory::run(options),
+        Bench::L25gc { experiment } => l25gc::run(experiment),
         Bench::Neutrino { figure } => neutrino::run(figure),
     }
 }

@@ -3,7 +3,7 @@
 mod commute;
 mod open;
 mod sleepers;
-mod survive;
+pub(crate) mod survive;
 mod unit_chaos;
 mod veil;
 

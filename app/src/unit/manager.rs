@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
 use whimbrel_ids::SNssai;
-use whimbrel_user_io::Beats;
+use whimbrel_user_io::{Beats, ThreadState};
 
 use super::canary::Canary;
 use super::descriptors;
@@ -58,13 +58,8 @@ const REPLACED_ENDS_WITHIN: Duration = Duration::from_secs(1);
 const CHECKED_EVERY: Duration = Duration::from_millis(100);
 /// Looks in a row at which no beat of a function may be there: ten of them are due in that time.
 const SILENT_MAX: u32 = 10;
-/// The same of a replica of the UPF, whose beats are rarer.
-const REPLICA_SILENT_MAX: u32 = 30;
-// A manager of an older program has one bound for all, which two beats of a waiting replica still meet while an upgrade lasts.
-const _: () = assert!(
-    2 * descriptors::WAITING_BEAT.as_millis() <= SILENT_MAX as u128 * CHECKED_EVERY.as_millis()
-        && 10 * descriptors::BEAT.as_millis() <= SILENT_MAX as u128 * CHECKED_EVERY.as_millis()
-);
+/// Looks in a row at which the replica of the UPF, which sends no beats while it waits, may be stopped.
+const STOPPED_MAX: u32 = 30;
 
 /// A function of the unit.
 struct Member {
@@ -607,8 +602,8 @@ impl Manager {
         }
     }
 
-    /// A UPF or a CPF of which no beat comes hangs: it is killed, and its successor goes on in its place. A CTA that hangs is replaced first. The time in
-    /// which this manager itself does not look does not count.
+    /// A UPF or a CPF of which no beat comes hangs: it is killed, and its successor goes on in its place. So is a replica of the UPF that is stopped: it sends no
+    /// beats. A CTA that hangs is replaced first. The time in which this manager itself does not look does not count.
     fn end_silent_functions(&mut self) {
         if self.looked.elapsed() < CHECKED_EVERY {
             return;
@@ -621,10 +616,13 @@ impl Manager {
                 continue;
             };
             let beats = self.service.beats_of(*function);
-            // One of an older program sends none.
-            member.silent = if beats == member.beats && beats > 0 { member.silent + 1 } else { 0 };
+            let (is_silent, silent_max) = match function {
+                Function::UpfReplica => (is_stopped(process.run.pid), STOPPED_MAX),
+                // One of an older program sends none.
+                _ => (beats == member.beats && beats > 0, SILENT_MAX),
+            };
+            member.silent = if is_silent { member.silent + 1 } else { 0 };
             member.beats = beats;
-            let silent_max = if *function == Function::UpfReplica { REPLICA_SILENT_MAX } else { SILENT_MAX };
             if member.silent >= silent_max {
                 warn!(%function, process = process.run.pid, "a function hangs: it is killed and started again");
                 process.signal(Signal::KILL);
@@ -978,6 +976,11 @@ fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
         Some((function.parse().ok()?, member))
     });
     members.collect()
+}
+
+/// Whether a process is stopped (SIGSTOP).
+fn is_stopped(process: i32) -> bool {
+    u32::try_from(process).is_ok_and(|process| ThreadState::of(process, process) == ThreadState::Stopped)
 }
 
 /// The records of the functions that run; new ones if none does. Errors: one sentence.

@@ -1,6 +1,7 @@
 //! The experiments of L25GC that concern how network functions reach each other (§3.2, §5.2), one file each.
 
 mod fabric;
+mod failover;
 mod forms;
 mod messages;
 mod n4;
@@ -26,6 +27,8 @@ pub(crate) enum Experiment {
     Procedures(procedures::Options),
     /// The UPF's replica: what a synchronisation takes, and a look at a state that has not changed.
     Replica(replica::Options),
+    /// TCP through failures and handovers: the program's processes are killed while a UE downloads (figures 15 to 17).
+    Failover(failover::Options),
     /// A network function of `procedures`, which starts it.
     #[command(hide = true)]
     Function(procedures::FunctionOptions),
@@ -42,6 +45,7 @@ pub(crate) fn run(mut experiment: Experiment, quick: bool, plots: &Path) -> io::
             Experiment::N4(options) => options.quick(),
             Experiment::Procedures(options) => options.quick(),
             Experiment::Replica(options) => options.quick(),
+            Experiment::Failover(options) => options.quick(),
             Experiment::Function(_) => {}
         }
     }
@@ -51,6 +55,7 @@ pub(crate) fn run(mut experiment: Experiment, quick: bool, plots: &Path) -> io::
         Experiment::N4(options) => n4::run(options, plots),
         Experiment::Procedures(options) => procedures::run(options, plots),
         Experiment::Replica(options) => replica::run(options, plots),
+        Experiment::Failover(options) => failover::run(options, plots),
         Experiment::Function(options) => procedures::function(options),
     }
 }

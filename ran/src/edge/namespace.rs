@@ -101,8 +101,8 @@ impl Namespace {
         Ok(this)
     }
 
-    /// Runs a function in the namespace, on a thread of its own.
-    pub(super) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    /// Runs a function in the namespace, on a thread of its own: sockets that it opens stay there. Errors: the namespace cannot be entered.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         let entered = || -> io::Result<T> {
             move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?;
             Ok(work())

@@ -44,6 +44,8 @@ pub struct GnbConfig {
     pub setup_timeout: Duration,
     /// It offers `fastwire` instead of aligned PER; an AMF without it ignores the offer.
     pub fastwire: bool,
+    /// How long a UE is between this gNB's cell and the target of a handover, without either; no standard value: none for tests of the core.
+    pub handover_interruption: Duration,
     /// It hands its container over early when the core predicts a handover ([`whimbrel_ngap::EarlyHandover`]).
     pub hands_over_early: bool,
 }
@@ -92,6 +94,7 @@ impl GnbConfig {
             handover_overall: Duration::from_secs(10),
             setup_timeout: Duration::from_secs(10),
             fastwire: false,
+            handover_interruption: Duration::ZERO,
             hands_over_early: false,
         }
     }

@@ -155,6 +155,58 @@ fn background_work_surveys_the_sessions_of_all_threads() {
     eventually(|| net.handle.harvest_counters() == HarvestCounters::default(), || "it is not off".into());
 }
 
+/// How often the kernel has woken this process's thread of that name; `None`: it has not given itself that name yet.
+fn wakings(name: &str) -> Option<u64> {
+    let is_it = |task: &std::path::PathBuf| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    let all = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let status = std::fs::read_to_string(all.into_iter().find(is_it)?.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    Some(line.unwrap().trim().parse().unwrap())
+}
+
+/// Until it may take packets, a packet thread wakes for changes alone. No other test has so many threads as to have one of this name.
+#[test]
+fn a_packet_thread_that_stands_by_takes_no_time_of_a_processor() {
+    let mut config = config(N3Io::Udp);
+    (config.user.shards, config.keeps_state) = (16, true);
+    let (handle, memory) = UserPlane::start_in_memory(config.clone()).unwrap_or_else(|e| panic!("{e}"));
+    // It has begun to wait when the number no longer changes; that of a thread which looks now and then, twice a second, always does.
+    let begun = std::time::Instant::now();
+    loop {
+        let before = wakings("upf-u-15");
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        if before.is_some() && wakings("upf-u-15") == before {
+            break;
+        }
+        assert!(begun.elapsed() < SURELY, "it wakes now and then: {before:?}");
+    }
+    let mut net = Control::with(handle, config);
+    let (id, teid, ue) = loop {
+        let (id, teid, ue, _) = net.next_session();
+        if id.index % 16 == 15 {
+            break (id, teid, ue);
+        }
+    };
+    let from_gnb = Origin::N3 { peer: GNB_ADDRESS, local: UPF.into() };
+    assert!(memory.put_at(15, from_gnb, &g_pdu(teid, &udp(ue, SERVER, 0))));
+    net.handle.begin();
+    let passed = || net.session_counters(id).ul_packets == 1;
+    eventually(passed, || format!("{:?}", net.handle.counters()));
+}
+
+/// It ends without ever having taken a packet.
+#[test]
+fn a_user_plane_that_stands_by_ends_when_it_is_dropped() {
+    let mut config = config(N3Io::Udp);
+    config.keeps_state = true;
+    for _ in 0..50 {
+        let (handle, _memory) = UserPlane::start_in_memory(config.clone()).unwrap_or_else(|e| panic!("{e}"));
+        drop(handle);
+    }
+}
+
 /// What a thread cannot hand over, because the other has too much, is counted.
 #[test]
 fn what_finds_no_room_at_another_thread_is_counted() {
@@ -250,7 +302,8 @@ fn one_thread_decides_on_all_uplink_packets_of_a_session_whatever_they_are_sprea
                 eventually(passed, || format!("{by:?}: {:?}", net.handle.io_counters()));
             }
             let all = each * sessions.len() as u64;
-            let published = || net.handle.counters().ul_packets == all && net.handle.io_counters().n6_sent >= all;
+            let published =
+                || net.handle.counters().ul_packets == all && net.handle.io_counters().n6_sent >= all;
             eventually(published, || format!("{by:?}: {:?}", net.handle.io_counters()));
             let handed = net.handle.io_counters().handed_over;
             match by {

@@ -556,7 +556,7 @@ pub(super) fn signal(
 
 /// Waits until each function runs, in another process than the one that was killed, all CPFs have joined the primary CTA, it has a replica,
 /// and so has each UE. Errors: it takes too long.
-pub(super) fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
+pub(crate) fn await_complete(playground: &Playground, killed: Option<i32>) -> Done {
     let is_complete = |status: &Status| {
         let all = status
             .functions
