@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test] // fuzz/seeds/logger
-    #[expect(clippy::disallowed_methods, reason = "a test reads the corpus")]
+    #[allow(clippy::disallowed_methods, reason = "a test reads the corpus")]
     fn the_kept_inputs_of_the_fuzzer_are_what_their_names_say() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/logger");
         let mut kept = 0;
