@@ -268,7 +268,13 @@ pub(super) fn deactivate_at_gnb(ue: Ue, psi: PduSessionId) -> bool {
 
 /// User plane inactivity of a session (TS 23.502 §4.3.7, §4.2.6): it is deactivated, and with the last one the UE becomes idle. Another
 /// procedure of the session, or a handover, has precedence.
+///
+/// What is reported while the session has no user plane is about a former one, as from a UPF that has started again: it does not end the one that is
+/// being set up, whose packets the gNB would drop.
 pub(super) fn inactive(ue: Ue, psi: PduSessionId) {
+    if ue.with(|p| p.sessions.get(&psi).is_none_or(|s| s.up == UpState::Inactive)) {
+        return;
+    }
     let ue = ue.on(Lane::Session(psi));
     ue.follow(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
         if ue.amf().handover_over(ue).await.is_err() {

@@ -49,6 +49,8 @@ impl Etcd {
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &self.cluster, "--logger", "zap"])
+            // Else each check of a password takes so much of a processor that on a busy host no answer comes in time.
+            .args(["--bcrypt-cost", "4"])
             .args(&self.options)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())

@@ -248,6 +248,9 @@ fn raw(fd: impl AsFd) -> i32 {
 }
 
 const ROLE: &str = "WHIMBREL_TEST_SHARED_PEER";
+/// The frame before the other process is killed, and what it prints once it has sent that back.
+const THE_LAST_ONE: &[u8] = b"the last one";
+const ECHOED: &str = "the last one was sent back";
 
 /// The other process of the tests below; does nothing when the tests run.
 #[test]
@@ -260,7 +263,7 @@ fn other_process() {
     println!("\nready {} {bells} {at}", raw(&made.memory));
     let begun = std::time::Instant::now();
     let mut seed = 0;
-    while begun.elapsed() < Duration::from_secs(20) {
+    while begun.elapsed() < Duration::from_secs(120) {
         end.pass(Duration::from_micros(20));
         end.turn();
         for report in std::mem::take(&mut end.reports) {
@@ -271,7 +274,13 @@ fn other_process() {
                     seed += 1;
                     overwrite(&made.memory, 1, seed);
                 }
-                LinkReport::Frame(link, octets) => end.links.send(link, &octets),
+                LinkReport::Frame(link, octets) => {
+                    end.links.send(link, &octets);
+                    end.links.flush();
+                    if octets == THE_LAST_ONE {
+                        println!("{ECHOED}");
+                    }
+                }
                 _ => {}
             }
         }
@@ -279,8 +288,8 @@ fn other_process() {
     }
 }
 
-/// Starts the other process, and takes its pool.
-fn start(role: &str) -> (std::process::Child, Made, SocketAddr) {
+/// Starts the other process, and takes its pool. Also returns what it prints from then on.
+fn start(role: &str) -> (std::process::Child, Made, SocketAddr, impl Iterator<Item = String>) {
     use std::io::{BufRead, BufReader};
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["other_process", "--exact", "--nocapture"])
@@ -288,8 +297,8 @@ fn start(role: &str) -> (std::process::Child, Made, SocketAddr) {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = lines.map_while(Result::ok).find(|line| line.starts_with("ready ")).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let line = lines.find(|line| line.starts_with("ready ")).unwrap();
     let fields: Vec<&str> = line.split(' ').collect();
     let pid = rustix::process::Pid::from_child(&child);
     let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
@@ -298,12 +307,13 @@ fn start(role: &str) -> (std::process::Child, Made, SocketAddr) {
         rustix::process::pidfd_getfd(&pidfd, n.parse().unwrap(), flags).unwrap()
     };
     let made = Made { memory: get(fields[1]), bells: fields[2].split(',').map(get).collect() };
-    (child, made, fields[3].parse().unwrap())
+    let at = fields[3].parse().unwrap();
+    (child, made, at, lines)
 }
 
 #[test]
 fn a_process_that_is_killed_ends_its_link_and_what_it_sent_before_arrives() {
-    let (mut child, made, at) = start("echo");
+    let (mut child, made, at, mut prints) = start("echo");
     let mut a = sharing(End::calling(keyed), &made, 0);
     let link = a.links.connect(a.now, at);
     until(&mut [&mut a], |e| e[0].links.shared() == 1);
@@ -312,19 +322,19 @@ fn a_process_that_is_killed_ends_its_link_and_what_it_sent_before_arrives() {
     }
     until(&mut [&mut a], |e| e[0].frames().len() == 500);
     assert!(a.links.counters().ring_in > 400, "{:?}", a.links.counters());
-    a.links.send(link, b"the last one");
+    a.links.send(link, THE_LAST_ONE);
     a.links.flush();
-    std::thread::sleep(Duration::from_millis(50));
+    assert!(prints.any(|line| line == ECHOED));
     child.kill().unwrap();
     child.wait().unwrap();
     until(&mut [&mut a], |e| !e[0].ended().is_empty());
-    assert_eq!(a.frames().last().map(Vec::as_slice), Some(&b"the last one"[..]));
+    assert_eq!(a.frames().last().map(Vec::as_slice), Some(THE_LAST_ONE));
     assert!(matches!(a.ended()[..], [DownReason::Closed | DownReason::Broken]), "{:?}", a.ended());
 }
 
 #[test]
 fn a_process_that_writes_rubbish_into_its_area_harms_no_link_of_others() {
-    let (mut child, made, at) = start("rubbish");
+    let (mut child, made, at, _prints) = start("rubbish");
     let mut a = sharing(End::calling(keyed), &made, 0);
     let (listener, of_b) = End::listening(keyed);
     let mut b = sharing(listener, &made, 2);

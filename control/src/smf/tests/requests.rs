@@ -413,13 +413,49 @@ fn a_gnb_releases_a_session() {
     assert!(downlink_5gsm(&mut harness, &batches).is_empty());
 }
 
+/// The transfer of a gNB that has set a session up.
+fn set_up() -> Vec<u8> {
+    use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
+    let tunnel = GtpTunnel::new(TransportLayerAddress::V4([127, 0, 1, 1].into()), whimbrel_ids::Teid(0x55));
+    let there = QosFlowPerTnlInformation::new(
+        UpTransportLayerInformation::GtpTunnel(tunnel),
+        vec![AssociatedQosFlowItem::new(qfi(1))],
+    );
+    PduSessionResourceSetupResponseTransfer::new(there).to_vec()
+}
+
+#[test] // TS 23.502 §4.3.7: a report of inactivity from before is not about the user plane that is being set up
+fn a_report_of_inactivity_does_not_end_a_user_plane_that_is_being_set_up() {
+    use whimbrel_nas::ie::{PduSessionSet, ServiceType};
+    use whimbrel_ngap::msg::InitialContextSetupResponse;
+    use whimbrel_pfcp::{ie::ReportType, msg::SessionReportRequest};
+    let mut harness = UeHarness::registered();
+    let association = harness.association();
+    let batch = harness.input(Payload::Command(Command::ConnectionLost(association)));
+    harness.settle(batch);
+    super::area::service_request(&mut harness, ServiceType::Data, Some(PduSessionSet::from_iter([psi(1)])));
+    let session = |harness: &UeHarness| harness.context().unwrap().sessions[&psi(1)].clone();
+    let report = SessionReportRequest::new(ReportType::UPIR);
+    let octets = whimbrel_pfcp::Message::from(report).to_octets(Some(session(&harness).cp_seid), 9);
+    let upf = crate::upf::UpfId(0);
+    let batch = harness.input(Payload::PfcpReport { psi: 1, upf, octets: octets.into() });
+    harness.settle(batch);
+    let mut m = InitialContextSetupResponse::new(harness.connection(), RAN_ID);
+    m.pdu_session_resource_setup_list_cxt_res = vec![PduSessionResourceItem::new(psi(1), set_up())];
+    let batch = harness.ngap(m);
+    let batches = harness.settle(batch);
+    assert_eq!(session(&harness).up, crate::state::UpState::Active);
+    let released = |m: &Message| {
+        matches!(m, Message::PduSessionResourceReleaseCommand(_) | Message::UeContextReleaseCommand(_))
+    };
+    assert!(!batches.iter().flat_map(n2).any(|m| released(&m)));
+}
+
 #[test] // TS 23.502 §4.2.3.2 step 12, step 14: the gNB sets one of two sessions up: that one's packets flow, the other waits
 fn a_gnb_sets_up_one_session_of_two() {
     use whimbrel_nas::ie::{PduSessionSet, ServiceType};
     use whimbrel_ngap::msg::InitialContextSetupResponse;
-    use whimbrel_ngap::transfer::{
-        PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
-    };
+    use whimbrel_ngap::transfer::PduSessionResourceSetupUnsuccessfulTransfer;
     let mut harness = UeHarness::registered();
     let mut ue = harness.shard.checkpoint(harness.id).unwrap();
     let mut second = ue.sessions[&psi(1)].clone();
@@ -436,16 +472,10 @@ fn a_gnb_sets_up_one_session_of_two() {
         _ => None,
     });
     assert_eq!(asked, Some(2));
-    let tunnel = GtpTunnel::new(TransportLayerAddress::V4([127, 0, 1, 1].into()), whimbrel_ids::Teid(0x55));
-    let there = QosFlowPerTnlInformation::new(
-        UpTransportLayerInformation::GtpTunnel(tunnel),
-        vec![AssociatedQosFlowItem::new(qfi(1))],
-    );
-    let done = PduSessionResourceSetupResponseTransfer::new(there).to_vec();
     let cause = CauseRadioNetwork::RadioResourcesNotAvailable;
     let failed = PduSessionResourceSetupUnsuccessfulTransfer::new(cause.into()).to_vec();
     let mut m = InitialContextSetupResponse::new(harness.connection(), RAN_ID);
-    m.pdu_session_resource_setup_list_cxt_res = vec![PduSessionResourceItem::new(psi(1), done)];
+    m.pdu_session_resource_setup_list_cxt_res = vec![PduSessionResourceItem::new(psi(1), set_up())];
     m.pdu_session_resource_failed_to_setup_list_cxt_res = vec![PduSessionResourceItem::new(psi(2), failed)];
     let batch = harness.ngap(m);
     harness.settle(batch);
