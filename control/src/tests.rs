@@ -469,7 +469,7 @@ fn a_wrong_answer_of_a_known_ue_is_asked_about_and_rejected() {
 }
 
 #[test] // TS 33.501 §6.4.5: a UE that does not answer keeps what is left of its COUNTs for later
-fn a_ue_that_does_not_answer_the_new_challenge_is_let_go() {
+fn a_ue_that_does_not_answer_the_new_challenge_is_released() {
     let (mut harness, batch) = near_its_end();
     let mut batch = harness.udm(&batch, vector().0);
     for _ in 0..5 {

@@ -31,6 +31,10 @@ use crate::user_plane::{Outcome, StreamConfig, Task, TaskError};
 /// How often a burst that is held is looked at.
 const HELD_BURST: Duration = Duration::from_millis(1);
 
+/// UEs that are in the preparation at once: they keep a core busy, and one that is slower than the preparation's rate still answers each of them
+/// within its patience.
+const PREPARING_MAX: u64 = 256;
+
 /// What a UE waits for in its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -281,6 +285,9 @@ impl Player {
 
     fn next_arrival(&self) -> Option<Instant> {
         let (section, start) = self.section.as_ref().filter(|(s, _)| self.arrived < s.count)?;
+        if section.part == Part::Before && self.playing >= PREPARING_MAX {
+            return None; // the next one arrives when one of these is done
+        }
         let after = match section.coming {
             Coming::AtOnce => 0.0,
             Coming::Rate(rate) => self.arrived as f64 / rate,

@@ -24,7 +24,7 @@ pub struct Scenario {
     /// Steps of every UE before the first arrival; only failures are reported.
     #[serde(default)]
     pub before: Vec<Step>,
-    /// UEs a second that start with it.
+    /// UEs a second that start with it, at most: they wait while many are under way.
     #[serde(default = "before_rate")]
     pub before_rate: f64,
     /// What each UE does.

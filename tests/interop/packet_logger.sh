@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A packet logger in front of two UPFs on two hosts. The host of the UPF that serves is lost: its UPF is killed and its link cut, then (the other one) its link
-# is cut alone, while a UE sends and receives a packet each millisecond: none is lost, doubled or reordered. In network namespaces of its own.
+# is cut alone, while a UE sends and receives a packet each millisecond: none is lost, doubled or reordered. A UPF of another configuration is refused. In network
+# namespaces of its own.
 #
 # Usage: packet_logger.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -163,6 +164,21 @@ for way in up down; do
   [ "$packets" -gt 5000 ] || bad=1
 done
 [ -z "${bad:-}" ] || wrong "packets were lost, doubled or reordered, or too few came"
+
+# A UPF of another configuration connects again and again: it is refused, each refusal is counted, and each end logs it once.
+kill -9 "${upf[b]}"
+await logger "the link to the UPF at 198.51.101.2" 1
+sed -i 's/10\.50\.0\.0/10.51.0.0/' "$tmp/b.yaml"
+: >"$tmp/b.log"
+upf b
+for _ in $(seq 400); do
+  refused=$(metric whimbrel_logger_links_rejected_total 127.0.0.1:8082)
+  [ "$refused" -lt 3 ] || break
+  sleep 0.05
+done
+[ "$refused" -ge 3 ] || wrong "a UPF of another configuration is not refused, or not counted"
+[ "$(grep -c "is refused: its addresses" "$tmp/logger.log")" = 1 ] || wrong "the logger does not log the refusal once"
+[ "$(grep -c "cannot be used yet" "$tmp/b.log")" = 1 ] || wrong "the UPF does not log once that it is refused"
 curl -sf http://127.0.0.1:8082/metrics | grep "^whimbrel_logger_" | sed 's/^/# /'
 grep -h "takes over\|goes on in its place" "$tmp"/*.log | sed 's/^[^ ]* *//' | cut -c1-200
 ! grep -h "does not answer\|has restarted\|sessions were deleted" "$tmp/core.log" || wrong "the SMF has noticed a loss"

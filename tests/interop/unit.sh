@@ -47,6 +47,17 @@ trap leave EXIT
 
 manager
 complete
+# woken FUNCTION: how often its threads have been woken.
+woken() { cat /proc/"$(process "$1")"/task/*/status | awk '$1 == "voluntary_ctxt_switches:" { n += $2 } END { print n }'; }
+# A replica of the UPF takes no time of a processor as long as nothing changes. Its last look at what the start has changed may be under way.
+for _ in $(seq 30); do
+  before=$(woken upf-replica)
+  sleep 1.2
+  at_rest=$(woken upf-replica)
+  [ "$at_rest" -ne "$before" ] || break
+done
+[ "$at_rest" -eq "$before" ] || wrong "the replica of the UPF is woken although nothing changes"
+
 shown=
 for _ in $(seq 100); do # the UPF's counters are half a second old at most
   shown=$(curl -sf http://127.0.0.1:8081/metrics | grep '^whimbrel_upf_sessions ' || true)
@@ -83,6 +94,11 @@ n4() {
   echo "$shared"
 }
 first=$(n4 1)
+for _ in $(seq 100); do
+  [ "$(woken upf-replica)" -eq "$at_rest" ] || break
+  sleep 0.05
+done
+[ "$(woken upf-replica)" -gt "$at_rest" ] || wrong "the replica of the UPF does not hear of a session"
 kill -9 "$(process upf)"
 n4 2 "$first" >/dev/null
 complete

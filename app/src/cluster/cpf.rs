@@ -192,7 +192,11 @@ impl CpfProcess {
             if self.turn(now) {
                 spin.came(clock::now());
             } else if spin.looks_again(clock::now()) {
-                std::hint::spin_loop();
+                if self.sandbox.is_busy() {
+                    std::thread::yield_now(); // the sandbox may have no other processor
+                } else {
+                    std::hint::spin_loop();
+                }
             } else {
                 self.block(clock::now());
             }
@@ -443,7 +447,12 @@ impl CpfProcess {
             if let Some(Membership { member: Some(member), .. }) = &mut self.membership
                 && run == self.run
             {
-                self.watchdog.during(|| member.tried(trial, outcome, &mut self.out));
+                let mut run =
+                    |out: &mut CpfOutbox| self.watchdog.during(|| member.tried(trial, outcome, out));
+                match &mut self.status {
+                    Some(status) => status.count_inputs(&mut self.out, run),
+                    None => run(&mut self.out),
+                }
             }
         }
         busy

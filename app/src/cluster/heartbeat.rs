@@ -22,8 +22,9 @@ use whimbrel_resilience::sbfd::{SBFD_OCTETS, SbfdChange, SbfdDiscriminator, Sbfd
 use whimbrel_user_io::{TtlSocket, run_in_real_time};
 
 use crate::clock;
+use crate::config::Probing;
 use crate::console::{Metric, Sample};
-use crate::sbfd::{DropLog, Probing, SbfdFigures, SbfdProber, SbfdVerdict};
+use crate::sbfd::{DropLog, SbfdFigures, SbfdProber, SbfdVerdict};
 
 /// Heartbeats taken in one turn.
 const PER_TURN_MAX: usize = 256;

@@ -11,7 +11,7 @@ mod peer_amfs;
 mod pool;
 mod recent;
 mod recovery_times;
-mod rejected_peers;
+pub(crate) mod rejected_peers;
 mod replay_sandbox;
 mod status;
 mod ue_queries;

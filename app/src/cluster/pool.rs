@@ -195,8 +195,6 @@ pub(crate) struct Pool {
     /// The configuration in force, which each CPF gets when it joins.
     config: Arc<ControlConfig>,
     pool_events: Vec<PoolEvent>,
-    /// Inputs that CPFs have been sent and not reported yet.
-    awaited_reports: u64,
     console: Arc<Console>,
 }
 
@@ -263,7 +261,6 @@ impl Pool {
             missing: MissingReplicas::default(),
             config,
             pool_events: Vec::new(),
-            awaited_reports: 0,
             console,
         };
         pool.rebuild_map();
@@ -328,7 +325,6 @@ impl Pool {
             Event::Up { link, peer, hello, .. } => self.link_up(now, link, peer, hello),
             Event::Frame { link, octets } => self.frame(now, link, octets),
             Event::Down { link, reason } => {
-                self.awaited_reports = 0; // of those that this process owed, none comes
                 self.incoming.pending.remove(&link);
                 if let Some(cpf) = self.reconnection.calling.remove(&link)
                     && self.members.by_id.get(&cpf).is_some_and(|m| m.link.is_none())
@@ -379,11 +375,7 @@ impl Pool {
         let Some(cpf) = self.members.by_link.get(&link).copied() else { return };
         self.liveness.heard(now, cpf);
         match ToCta::read(octets) {
-            Ok(ToCta::Report(up)) => {
-                let ran = matches!(up, CpfReport::Ran { .. });
-                self.awaited_reports = self.awaited_reports.saturating_sub(ran.into());
-                self.pool_events.push(PoolEvent::Up(cpf, up));
-            }
+            Ok(ToCta::Report(up)) => self.pool_events.push(PoolEvent::Up(cpf, up)),
             Ok(ToCta::Leave) => self.leaves(cpf),
             Ok(ToCta::Listed(number)) => self.listed(cpf, number),
             Ok(ToCta::Taken(messages)) => self.pool_events.push(PoolEvent::Confirmed(cpf, messages)),
@@ -455,20 +447,8 @@ impl Pool {
     /// Sends to a CPF; to one that is lost, nothing.
     pub(crate) fn send(&mut self, cpf: CpfId, message: CpfCommand) {
         if let Some(link) = self.members.by_id.get(&cpf).and_then(|m| m.link) {
-            let runs = matches!(message, CpfCommand::Run(_) | CpfCommand::RunLogged(_));
-            self.awaited_reports += u64::from(runs);
             self.send_on(link, &ToCpf::Command(message));
         }
-    }
-
-    /// Whether a CPF may soon report an input that it was sent.
-    pub(crate) fn awaits_reports(&self) -> bool {
-        self.awaited_reports > 0
-    }
-
-    /// Whether something waits that came through shared memory.
-    pub(crate) fn has_arrived_by_ring(&self) -> bool {
-        self.links.has_arrived_by_ring()
     }
 
     fn send_on(&mut self, link: LinkId, message: &ToCpf) {

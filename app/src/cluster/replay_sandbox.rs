@@ -1,6 +1,7 @@
 //! The replay sandbox of a CPF (`resilience/src/cpf/trial.rs`): a process of this program that runs `whimbrel replay-sandbox`, and a thread that hands it
 //! one trial after the other, waits for the outcomes, and starts another process when one dies or takes too long.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -44,6 +45,8 @@ pub(super) struct Sandbox {
     /// `None` while it is dropped.
     orders: Option<Sender<Order>>,
     outcomes: Receiver<Outcome>,
+    /// Trials without an outcome.
+    under_way: Cell<usize>,
     /// Readable when there are outcomes; shut down, it ends a wait of the thread.
     woken: UnixStream,
     thread: Option<JoinHandle<()>>,
@@ -77,7 +80,7 @@ impl Sandbox {
         let mut thread = Thread { program, arguments, within, running: None, config: None, report, wakes };
         let work = move || thread.run(&taken);
         let thread = std::thread::Builder::new().name("sandbox".into()).spawn(work).map_err(failed)?;
-        Ok(Self { orders: Some(orders), outcomes, woken, thread: Some(thread) })
+        Ok(Self { orders: Some(orders), outcomes, under_way: Cell::new(0), woken, thread: Some(thread) })
     }
 
     /// Sets the configuration for the trials to come.
@@ -87,6 +90,7 @@ impl Sandbox {
 
     /// Runs a trial for one run of the CPF.
     pub(super) fn run_trial(&self, run: u64, trial: Trial) {
+        self.under_way.set(self.under_way.get() + 1);
         self.order(Order::Try(run, trial));
     }
 
@@ -94,14 +98,20 @@ impl Sandbox {
         let _ = self.orders.as_ref().map(|orders| orders.send(order));
     }
 
+    /// Whether a trial runs, or waits for those before it.
+    pub(super) fn is_busy(&self) -> bool {
+        self.under_way.get() > 0
+    }
+
     /// Takes an outcome, if there is one.
     pub(super) fn outcome(&self) -> Option<Outcome> {
-        let outcome = self.outcomes.try_recv().ok();
+        let mut outcome = self.outcomes.try_recv().ok();
         if outcome.is_none() {
             // Clears wake-ups of outcomes that were taken already; an outcome that comes after this check is followed by a wake-up.
             let _ = (&self.woken).read(&mut [0; 64]);
-            return self.outcomes.try_recv().ok();
+            outcome = self.outcomes.try_recv().ok();
         }
+        self.under_way.set(self.under_way.get() - usize::from(outcome.is_some()));
         outcome
     }
 
@@ -211,9 +221,10 @@ impl Thread {
                 self.report((run, id, outcome));
                 return self.start();
             }
+            // Its UE goes on while the next trial runs.
             let _ = self.report.send((run, id, outcome));
+            let _ = self.wakes.write(&[0]);
         }
-        let _ = self.wakes.write(&[0]);
     }
 
     fn report(&mut self, outcome: Outcome) {
@@ -398,11 +409,24 @@ mod tests {
         assert_eq!(outcomes(script, 2), [(7, 1, TrialOutcome::Passed), (7, 2, ENDED)]);
     }
 
+    #[test] // else each UE of a takeover would wait for the trials of all
+    fn an_outcome_is_reported_while_the_next_trial_runs() {
+        let script = &["-c", r"head -c 1 > /dev/null; printf '\0\0\0\0\0\0\0\1\0\0\0\0'; exec sleep 1000"];
+        let sandbox = Sandbox::with("/bin/sh".into(), script, Duration::from_secs(600)).unwrap();
+        (1..=2).for_each(|id| sandbox.run_trial(7, trial(id)));
+        let patience = Timespec { tv_sec: 60, tv_nsec: 0 };
+        let _ = poll(&mut [PollFd::from_borrowed_fd(sandbox.fd(), PollFlags::IN)], Some(&patience));
+        assert_eq!(sandbox.outcome(), Some((7, 1, TrialOutcome::Passed)));
+        assert_eq!((sandbox.outcome(), sandbox.is_busy()), (None, true));
+    }
+
     #[test]
     fn without_a_sandbox_inputs_are_run_all_the_same() {
         let sandbox = Sandbox::with("/nonexistent".into(), &[], TRIAL_TIME_MAX).unwrap();
         sandbox.run_trial(7, trial(1));
         let _ = poll(&mut [PollFd::from_borrowed_fd(sandbox.fd(), PollFlags::IN)], None);
+        assert!(sandbox.is_busy(), "its outcome was not taken yet");
         assert_eq!(sandbox.outcome(), Some((7, 1, TrialOutcome::Passed)));
+        assert!(!sandbox.is_busy());
     }
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use whimbrel_ids::Instant;
+use whimbrel_resilience::CpfOutbox;
+use whimbrel_resilience::link::CpfReport;
 
 use super::heartbeat::Ignored;
+use crate::clock;
 use crate::console::{Condition, Console, Metric, Sample};
 use crate::sbfd::SbfdFigures;
 
@@ -63,11 +66,23 @@ impl StatusReporter {
         Self { console, due: Instant::ZERO, inputs, busy_us: 0 }
     }
 
-    /// Running an input took this long.
-    pub(super) fn input_took(&mut self, took: Duration) {
+    /// Does what may run inputs of UEs, and counts those that ran, also those that had waited behind a trial. Each has its share of the time.
+    pub(super) fn count_inputs(&mut self, out: &mut CpfOutbox, run: impl FnOnce(&mut CpfOutbox)) {
+        let (reports, began) = (out.up.len(), clock::now());
+        run(out);
+        let took = clock::now().since(began);
+        let new = out.up.get(reports..).unwrap_or_default();
+        let ran = new.iter().filter(|report| matches!(report, CpfReport::Ran { .. })).count() as u64;
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.inputs.saturating_record(us.clamp(1, LONGEST_US));
-        self.busy_us = self.busy_us.saturating_add(us);
+        if let Some(each) = us.checked_div(ran) {
+            self.inputs.saturating_record_n(each.clamp(1, LONGEST_US), ran);
+            self.busy_us = self.busy_us.saturating_add(us);
+        }
+    }
+
+    /// How many have run.
+    pub(super) fn inputs(&self) -> u64 {
+        self.inputs.len()
     }
 
     /// Whether the status is to be set again.
@@ -96,7 +111,7 @@ impl StatusReporter {
             one(Metric::CpfPeersResyncing, count(status.peers.1)),
             one(Metric::CpfRejoins, status.rejoins),
             one(Metric::LinkRejected, status.rejected),
-            one(Metric::CpfInputs, self.inputs.len()),
+            one(Metric::CpfInputs, self.inputs()),
             one(Metric::CpfBusy, self.busy_us),
         ];
         samples.extend(QUANTILES.map(|(label, quantile)| Sample {

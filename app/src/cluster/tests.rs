@@ -15,7 +15,6 @@ use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_etcd::Access;
 use whimbrel_ids::Tmsi;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
-use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::link::{
     CpfCommand, CpfEntry, CpfReport, CpfTable, HeartbeatKey, Hello, PeerMessage, Role, State, ToCpf, ToCta,
@@ -23,9 +22,11 @@ use whimbrel_resilience::link::{
 };
 use whimbrel_resilience::membership::{Configuration, CpfRoster, MemberId};
 use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{CodeVersion, CpfOutbox, ReplicatedCpf, TrialOutcome};
 
 use super::excluded_cpfs::EXCLUDED_FOR;
 use super::heartbeat::{HeartbeatResponder, Ignored};
+use super::status::StatusReporter;
 use super::{AtEtcd, CpfProcess, Pool, PoolEvent, Settings, UeQueryReply};
 use crate::api::{self, Shared};
 use crate::clock;
@@ -162,23 +163,6 @@ fn tick(ue: UeId) -> Envelope {
 }
 
 #[test]
-fn a_report_is_awaited_from_when_an_input_is_sent_until_it_has_come() {
-    let mut pool = pool();
-    let _cpf = cpf(&pool, "home/site");
-    let id = until(&mut pool, |event| match event {
-        PoolEvent::Rings(rings) => rings.members().next(),
-        _ => None,
-    });
-    let ue = UeId { slot: 3, generation: 1 };
-    pool.send(id, CpfCommand::Serve { ue, term: 1, backups: Vec::new() });
-    assert!(!pool.awaits_reports());
-    pool.send(id, CpfCommand::Run(tick(ue)));
-    assert!(pool.awaits_reports());
-    until(&mut pool, |event| matches!(event, PoolEvent::Up(_, CpfReport::Ran { .. })).then_some(()));
-    assert!(!pool.awaits_reports());
-}
-
-#[test]
 fn a_cpf_that_joins_again_gets_another_number() {
     let mut pool = pool();
     assert_eq!(pool.rings().members().count(), 0);
@@ -224,7 +208,7 @@ fn counted(pool: &Pool, metric: Metric) -> u64 {
     all.iter().sum()
 }
 
-#[test] // docs/cluster.md, "Who serves a UE"
+#[test] // docs/cluster.md, "Which CPF serves a UE"
 fn a_ring_of_one_serves_and_shows_that_replicas_are_missing() {
     let console = Console::new(clock::now()).unwrap();
     let mut pool = pool_with(console.clone());
@@ -240,6 +224,7 @@ fn a_ring_of_one_serves_and_shows_that_replicas_are_missing() {
     drop(second);
     until(&mut pool, lost);
     assert_eq!(shows(&pool), alone);
+    assert_eq!(counted(&pool, Metric::LinksEnded), 1, "with its reason");
 }
 
 #[test]
@@ -714,6 +699,25 @@ fn a_cpf_shows_its_status_over_http_and_no_ues() {
     cta.links.close(link);
     cta.links.flush();
     until("/metrics", &format!("\n{} 1\n", Metric::CpfRejoins.name()));
+}
+
+#[test] // else whimbrel_cpf_inputs_total would leave out what takeovers run
+fn an_input_counts_when_it_runs_and_not_while_it_waits_for_a_trial() {
+    let mut status = StatusReporter::new(Console::new(clock::now()).unwrap());
+    let mut member = ReplicatedCpf::new(Arc::new(config::default().control()));
+    let (mut out, ue) = (CpfOutbox::default(), UeId { slot: 3, generation: 1 });
+    let next = Envelope { clock: 2, ..tick(ue) };
+    for message in [
+        CpfCommand::Serve { ue, term: 1, backups: Vec::new() },
+        CpfCommand::RunAfterTrial { ue, inputs: vec![tick(ue)] },
+        CpfCommand::Run(next),
+    ] {
+        status.count_inputs(&mut out, |out| member.handle(message, out));
+    }
+    assert_eq!(status.inputs(), 0);
+    let trial = out.trials[0].id;
+    status.count_inputs(&mut out, |out| member.tried(trial, TrialOutcome::Passed, out));
+    assert_eq!(status.inputs(), 2);
 }
 
 #[test] // its sender sends it again, when the CTA's message has arrived, too

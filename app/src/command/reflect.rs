@@ -11,9 +11,10 @@ use whimbrel_resilience::sbfd::SbfdDiscriminator;
 
 use super::Done;
 use crate::clock;
+use crate::config::Reflecting;
 use crate::config::{Log, LogFormat, LogLevel};
 use crate::logging;
-use crate::sbfd::{Reflecting, ReflectorThread};
+use crate::sbfd::ReflectorThread;
 
 /// How often a signal to stop, and drops, are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -89,7 +89,7 @@ pub(crate) fn text(status: &Status) -> String {
     text += &format!("manager: process {}; descriptors that are kept: ", status.manager);
     text += &if status.descriptors.is_empty() { "none".into() } else { names(&status.descriptors) };
     if status.refused > 0 {
-        text += &format!("; refused connections: {}", status.refused);
+        text += &format!("; refused connections, descriptors and requests: {}", status.refused);
     }
     text + "\n"
 }
@@ -285,7 +285,7 @@ mod tests {
             "FUNCTION  STATE    PROCESS  CODE      UP   ENDED\n\
              upf       running  17       5be0cd19  7 s  2\n\
              cpf-1     running  -        5be0cd19  7 s  2\n\
-             manager: process 5; descriptors that are kept: cta/api, pool/memory; refused connections: 1\n"
+             manager: process 5; descriptors that are kept: cta/api, pool/memory; refused connections, descriptors and requests: 1\n"
         );
     }
 }

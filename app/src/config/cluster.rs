@@ -11,8 +11,8 @@ use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::membership::Configuration;
 use whimbrel_resilience::region::{Areas, Region, Regions};
 
+use super::sbfd::Probing;
 use super::section::Section;
-use crate::sbfd::Probing;
 
 /// The cluster, if UEs are served by processes of their own.
 #[derive(Clone, Debug)]

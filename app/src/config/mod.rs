@@ -63,7 +63,7 @@ pub(crate) use memory::{Memory, MemoryOptions, Slow};
 pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
-pub(crate) use sbfd::{Sbfd, SbfdPeer};
+pub(crate) use sbfd::{Probing, Reflecting, Sbfd, SbfdPeer};
 pub(crate) use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, Store};
 pub(crate) use timers::Timers;
 pub(crate) use unit::{CanaryBounds, conflict as unit_conflict};

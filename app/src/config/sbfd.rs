@@ -6,7 +6,6 @@ use std::time::Duration;
 use whimbrel_resilience::sbfd::{SBFD_PORT, SbfdDiscriminator, SbfdTiming};
 
 use super::section::Section;
-use crate::sbfd::{Probing, Reflecting};
 
 /// Most peers: probing more from one thread at the shortest interval would fill a processor.
 const PEERS_MAX: usize = 64;
@@ -20,6 +19,27 @@ pub(crate) struct Sbfd {
     pub(crate) reflecting: Option<Reflecting>,
     /// What is probed beside the members of a cluster.
     pub(crate) peers: Vec<SbfdPeer>,
+}
+
+/// How peers are probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Probing {
+    pub(crate) timing: SbfdTiming,
+    /// Peers are on the links of this host: packets with another TTL than 255 are forged.
+    pub(crate) one_link: bool,
+    /// The threads may run under SCHED_FIFO.
+    pub(crate) real_time: bool,
+}
+
+/// Where probes are answered, and the discriminator that they have to name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reflecting {
+    pub(crate) listen: SocketAddr,
+    pub(crate) discriminator: SbfdDiscriminator,
+    /// Initiators are on the links of this host.
+    pub(crate) one_link: bool,
+    /// The thread may run under SCHED_FIFO.
+    pub(crate) real_time: bool,
 }
 
 /// A node that answers probes.

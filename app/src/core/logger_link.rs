@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
+use whimbrel_link::{DownReason, Event, Events, Key, LinkId, Links, Settings};
 use whimbrel_pfcp::ie::RecoveryTimeStamp;
 use whimbrel_user::logger::{LoggerFrame, LoggerHello, StateRecord};
 use whimbrel_user_io::LoggerEnd;
@@ -43,6 +43,10 @@ pub(crate) struct LoggerLink {
     link: Option<LinkId>,
     events: Events,
     retry_at: Instant,
+    /// The logger has sent a frame over this link: it takes this UPF.
+    taken: bool,
+    /// The log has that it does not.
+    refusal_logged: bool,
     end: LoggerEnd,
 }
 
@@ -60,7 +64,9 @@ impl LoggerLink {
         let end = LoggerEnd::open(logger, token)
             .map_err(|e| format!("packets cannot be exchanged with the packet logger {logger}: {e}"))?;
         let events = Events::default();
-        Ok(Self { logger, settings, hello, links, link: None, events, retry_at: Instant::ZERO, end })
+        let retry_at = Instant::ZERO;
+        let (taken, refusal_logged) = (false, false);
+        Ok(Self { logger, settings, hello, links, link: None, events, retry_at, taken, refusal_logged, end })
     }
 
     /// The way of the packets. Errors: those of dup(2).
@@ -83,17 +89,29 @@ impl LoggerLink {
         let mut frames = Vec::new();
         for event in self.events.iter() {
             match event {
-                Event::Up { .. } => info!("the packet logger {} is connected", self.logger),
-                Event::Frame { octets, .. } => match LoggerFrame::read(octets) {
-                    Some(LoggerFrame::SendAddress) => self.end.show_address(),
-                    Some(frame) => frames.push(frame),
-                    None => warn!("the packet logger sent a frame that this version does not know"),
-                },
-                Event::Down { link, reason } if Some(link) == self.link => {
-                    if self.hello.term > 0 {
-                        warn!("the packet logger {} is lost, and connected again: {reason}", self.logger);
+                Event::Up { .. } => {}
+                Event::Frame { octets, .. } => {
+                    if !std::mem::replace(&mut self.taken, true) {
+                        self.refusal_logged = false;
+                        info!("the packet logger {} is connected", self.logger);
                     }
+                    match LoggerFrame::read(octets) {
+                        Some(LoggerFrame::SendAddress) => self.end.show_address(),
+                        Some(frame) => frames.push(frame),
+                        None => warn!("the packet logger sent a frame that this version does not know"),
+                    }
+                }
+                Event::Down { link, reason } if Some(link) == self.link => {
                     self.link = None;
+                    if std::mem::take(&mut self.taken) {
+                        warn!("the packet logger {} is lost, and connected again: {reason}", self.logger);
+                    } else if !std::mem::replace(&mut self.refusal_logged, true) {
+                        warn!(
+                            "the packet logger {} cannot be used yet: {}; this UPF tries again until it can",
+                            self.logger,
+                            not_taken(reason)
+                        );
+                    }
                 }
                 Event::Down { .. } | Event::Rejected { .. } => {}
             }
@@ -168,10 +186,62 @@ impl LoggerLink {
     }
 }
 
+/// Why a link that the logger has sent nothing over has ended, as the log has it.
+fn not_taken(reason: DownReason) -> String {
+    match reason {
+        DownReason::Closed => {
+            "it refuses this UPF, and its log says why (another version, or another configuration)".into()
+        }
+        other => other.to_string(),
+    }
+}
+
 /// Another UPF serves: this process begins again, as its replica.
 pub(crate) fn begin_again() -> ! {
     use std::os::unix::process::CommandExt as _;
     let e = std::process::Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).exec();
     tracing::error!("this UPF cannot begin again as the replica, and ends: {e}");
     std::process::exit(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::clock;
+    use crate::log_limiter::Lines;
+
+    #[test]
+    fn a_logger_that_refuses_the_upf_again_and_again_is_logged_once_and_so_is_its_consent() {
+        let mut settings = settings(Vec::new(), None).unwrap();
+        settings.listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let mut logger = Links::open(settings).unwrap();
+        let at = logger.local_addr().unwrap();
+        let config = crate::config::parse("", Path::new("test")).unwrap();
+        let mut upf = LoggerLink::open(&config, at, 1, 2).unwrap();
+        let lines = Arc::new(AtomicUsize::new(0));
+        let (mut refused, mut taken, mut events) = (0, 0, Events::default());
+        tracing::subscriber::with_default(Lines(lines.clone()), || {
+            let until = clock::now() + Duration::from_secs(60);
+            while taken == 0 && clock::now() < until {
+                taken = upf.receive(clock::now()).len();
+                upf.flush();
+                upf.retry_at = Instant::ZERO;
+                logger.drain(clock::now(), &mut events);
+                for event in events.iter() {
+                    let Event::Up { link, .. } = event else { continue };
+                    match refused {
+                        0..5 => logger.close(link),
+                        _ => logger.send(link, &LoggerFrame::Follow.to_octets()),
+                    }
+                    refused += 1;
+                }
+                logger.flush();
+            }
+        });
+        assert_eq!((refused, taken), (6, 1));
+        assert_eq!(lines.load(Ordering::Relaxed), 2, "one refusal, and one line when it is connected");
+    }
 }

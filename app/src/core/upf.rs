@@ -1,6 +1,6 @@
 //! The UPF in the control thread's process: N4 is a function call, with the octets that another UPF would get.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use whimbrel_user::{
 };
 use whimbrel_user_io::{
     Beats, DataNetworkDevice, Descriptors, FramesDevice, Handle, N3Io, QueueFull, StartError, StateFile,
-    Tapped, UserPlane, boot,
+    Tapped, UserPlane, boot, tell_of_changes,
 };
 
 use super::logger_link::{LoggerLink, begin_again};
@@ -33,6 +33,9 @@ use crate::{clock, config};
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
+/// The shortest time between two notes to the replica that the state has changed: it reads what has changed in that time at once, and what it lacks is little.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
 /// How long SMFs may take to notice that a UPF has restarted, by a heartbeat, and to restore its sessions.
 const RESTORED_WITHIN: Duration = Config::HEARTBEAT_INTERVAL;
 
@@ -40,6 +43,8 @@ const RESTORED_WITHIN: Duration = Config::HEARTBEAT_INTERVAL;
 pub(crate) struct LocalUpf {
     endpoint: UpfC,
     plane: Handle,
+    /// What is known of the state by the process that follows it; `None`: no state is kept in a file.
+    told: Option<ToldReplica>,
     /// Packet threads that are configured.
     threads: u8,
     out: Outbox,
@@ -59,6 +64,32 @@ pub(crate) struct LocalUpf {
     /// Datagrams of external SMFs since they were taken last, while a capture is written.
     tapped: Option<Vec<Tapped>>,
     networks: Vec<DataNetwork>,
+}
+
+/// What the replica has been told of.
+struct ToldReplica {
+    /// The state's file.
+    file: Arc<File>,
+    changes: u64,
+    next: Instant,
+}
+
+impl ToldReplica {
+    /// Tells the replica of changes that it does not know of, unless it was told just now.
+    fn turn(&mut self, now: Instant, changes: u64) {
+        if changes == self.changes || now < self.next {
+            return;
+        }
+        (self.changes, self.next) = (changes, now + TOLD_EVERY);
+        if let Err(e) = tell_of_changes(&self.file) {
+            debug!("the replica of the UPF is not told of changes, and sees them when it takes over: {e}");
+        }
+    }
+
+    /// When that is due.
+    fn due(&self, changes: u64) -> Option<Instant> {
+        (changes != self.changes).then_some(self.next)
+    }
 }
 
 /// The configuration of the UPF.
@@ -138,6 +169,7 @@ impl LocalUpf {
         let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
         let mut plane_config = plane_config(c, &user, state.is_some(), alone);
         plane_config.held = held.map(Arc::new);
+        let told = plane_config.held.clone();
         let plane = match (&logger, of_unit) {
             (Some((logger, host)), _) => {
                 let end = logger.end().map_err(StartError::System)?;
@@ -162,6 +194,7 @@ impl LocalUpf {
             }
         };
         let mut upf = Self::of(c, endpoint, plane, n4, out, alone);
+        upf.told = told.map(|file| ToldReplica { file, changes: 0, next: Instant::ZERO });
         upf.logger = logger.map(|(logger, _)| *logger);
         upf.drain(clock::now(), &mut Vec::new());
         upf.plane.begin();
@@ -185,6 +218,7 @@ impl LocalUpf {
             networks: endpoint.config().data_networks.clone(),
             endpoint,
             plane,
+            told: None,
             threads: c.n3.threads,
             out,
             logger: None,
@@ -211,6 +245,8 @@ impl LocalUpf {
             warn!("N6: the host is left as the UPF before this one has set it up: {e}");
         }
         let mut upf = Self::of(c, endpoint, plane, n4, out, true);
+        let file = plane_config.held.clone();
+        upf.told = file.map(|file| ToldReplica { file, changes: 0, next: Instant::ZERO });
         upf.drain(clock::now(), &mut Vec::new());
         upf
     }
@@ -345,6 +381,8 @@ impl LocalUpf {
             self.endpoint.handle(now, Input::Tick, &mut self.out);
         }
         self.drain(now, answers);
+        let changes = self.endpoint.state_changes();
+        self.told.iter_mut().for_each(|told| told.turn(now, changes));
         busy
     }
 
@@ -408,7 +446,15 @@ impl LocalUpf {
         let ue_queries = Some(self.ask_at).filter(|at| *at != Instant::FAR_FUTURE);
         let links = self.links.as_ref().and_then(UpfLinks::next_deadline);
         let logger = self.logger.as_ref().and_then(LoggerLink::next_deadline);
-        self.endpoint.next_deadline().into_iter().chain(ue_queries).chain(links).chain(logger).min()
+        let told = self.told.as_ref().and_then(|told| told.due(self.endpoint.state_changes()));
+        self.endpoint
+            .next_deadline()
+            .into_iter()
+            .chain(ue_queries)
+            .chain(links)
+            .chain(logger)
+            .chain(told)
+            .min()
     }
 
     /// Readable when [`Self::turn`] or [`Self::take_tapped`] has something to take.
@@ -663,6 +709,7 @@ pub(crate) fn plane_config(
             config::IoChoice::AfXdp => N3Io::AfXdp,
             config::IoChoice::Xdp => N3Io::Xdp,
         },
+        spread_by: c.n3.spread_by,
         busy_poll: Duration::from_micros(c.n3.busy_poll_us.into()),
         forwarding: c.n6.forwarding,
         journal: Some(c.store.path.with_extension("host")),
@@ -869,6 +916,32 @@ fn named(node: &NodeId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_replica_is_told_of_changes_at_most_once_a_second_and_of_the_last_one_in_any_case() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let told_by = whimbrel_user_io::StateChanges::of(file.path()).unwrap();
+        let is_told = || {
+            let descriptor = told_by.as_fd().try_clone_to_owned().unwrap();
+            let told = whimbrel_user_io::readable(&[descriptor]).unwrap()[0];
+            told_by.take();
+            told
+        };
+        let mut told =
+            ToldReplica { file: Arc::new(file.reopen().unwrap()), changes: 0, next: Instant::ZERO };
+        let at = |ms: u64| Instant(1_793_700_000_000_000 + 1_000 * ms);
+        let mut turn = |now, changes| {
+            told.turn(now, changes);
+            (is_told(), told.due(changes))
+        };
+        assert_eq!(turn(at(0), 0), (false, None), "nothing has changed");
+        assert_eq!(turn(at(1), 7), (true, None));
+        assert_eq!(turn(at(2), 7), (false, None));
+        assert_eq!(turn(at(3), 8), (false, Some(at(1_001))), "so soon again");
+        assert_eq!(turn(at(900), 9), (false, Some(at(1_001))));
+        assert_eq!(turn(at(1_001), 9), (true, None));
+        assert_eq!(turn(at(9_000), 10), (true, None), "at once after a pause");
+    }
 
     #[test]
     fn log_lines_of_n3_and_n4_are_sentences_without_debug_structures() {

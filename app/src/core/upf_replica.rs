@@ -1,6 +1,7 @@
 //! The UPF's replica: a process with all sessions of the UPF, whose packet threads stand ready on the UPF's own sockets and devices. It takes no time of a
 //! processor until that UPF has ended, and is the UPF then (docs/design/upf-replica.md).
 
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,14 +11,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 use whimbrel_user::{FollowedState, Outbox, UpfCReplica};
-use whimbrel_user_io::{Handle, StateFile, StateLock, UserPlane, boot};
+use whimbrel_user_io::{Handle, StateChanges, StateFile, StateLock, UserPlane, boot};
 
 use super::n4::N4Socket;
 use super::upf::{self, LocalUpf, inherited_ports, plane_config};
 use crate::unit::descriptors;
 use crate::{clock, config};
 
-/// Time between two looks at what the UPF has written: what a takeover has left to do is of this time.
+/// Time between two looks at what the UPF has written, where this process cannot be told of changes.
 const CATCH_UP_EVERY: Duration = Duration::from_secs(1);
 /// Time between two attempts to open the state of a UPF that has just started.
 const RETRY: Duration = Duration::from_millis(20);
@@ -50,7 +51,7 @@ pub(crate) fn await_end_of_upf(
         match StateFile::follow(path, &upf::config(c, 0)) {
             Ok(opened) => break opened,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                if wait(signals, None, RETRY).map_err(cannot)? == Woken::Signal {
+                if wait(signals, None, None, Some(RETRY)).map_err(cannot)? == Woken::Signal {
                     return Ok(Awaited::Stopped);
                 }
             }
@@ -59,6 +60,13 @@ pub(crate) fn await_end_of_upf(
     };
     let (ended, holder) = watch(lock).map_err(cannot)?;
     let mut ready = prepare(c, state)?;
+    // Before the first look, so that what is written during it brings another one.
+    let changes = ready.is_some().then(|| StateChanges::of(path)).transpose();
+    let changes = changes.unwrap_or_else(|e| {
+        warn!("this replica cannot be told of changes, and looks for them every second: {e}");
+        None
+    });
+    let within = if ready.is_some() && changes.is_none() { Some(CATCH_UP_EVERY) } else { None };
     if let Some(ready) = &mut ready {
         ready.catch_up();
         let sessions = ready.endpoint.session_count();
@@ -66,8 +74,11 @@ pub(crate) fn await_end_of_upf(
     }
     descriptors::stands_ready();
     loop {
-        match wait(signals, Some(&ended), CATCH_UP_EVERY).map_err(cannot)? {
-            Woken::Time => ready.iter_mut().for_each(|ready| ready.catch_up()),
+        match wait(signals, Some(&ended), changes.as_ref(), within).map_err(cannot)? {
+            Woken::Time => {
+                changes.iter().for_each(StateChanges::take);
+                ready.iter_mut().for_each(|ready| ready.catch_up());
+            }
             Woken::Signal => return Ok(Awaited::Stopped),
             Woken::End => break,
         }
@@ -139,6 +150,7 @@ impl ReadyReplica {
 /// What has ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
+    /// It is time for another look.
     Time,
     End,
     Signal,
@@ -158,11 +170,19 @@ fn watch(lock: StateLock) -> std::io::Result<(UnixStream, JoinHandle<StateLock>)
     Ok((ended, holder))
 }
 
-fn wait(signals: &UnixStream, ended: Option<&UnixStream>, within: Duration) -> std::io::Result<Woken> {
-    let streams = std::iter::once(signals).chain(ended);
-    let mut fds: Vec<PollFd<'_>> = streams.map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
-    let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
-    match poll(&mut fds, Some(&timeout)) {
+/// `within`: the longest wait, if it has a bound.
+fn wait(
+    signals: &UnixStream,
+    ended: Option<&UnixStream>,
+    changes: Option<&StateChanges>,
+    within: Option<Duration>,
+) -> std::io::Result<Woken> {
+    let streams = std::iter::once(signals.as_fd()).chain(ended.map(AsFd::as_fd));
+    let all = streams.chain(changes.map(AsFd::as_fd));
+    let mut fds: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    let timeout = within
+        .map(|within| Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() });
+    match poll(&mut fds, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(e) => return Err(e.into()),
     }

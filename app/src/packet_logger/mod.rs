@@ -18,9 +18,11 @@ use whimbrel_user::{Destination, Origin, Packet};
 use whimbrel_user_io::LoggerFront;
 
 use crate::clock;
+use crate::cluster::rejected_peers::RejectedPeers;
 use crate::config::Config;
 use crate::console::{Condition, Console, Metric, Sample};
 use crate::core::{logger_link, plane_config, user_plane_config};
+use crate::log_limiter::LogLimiter;
 use members::{Change, How, Members};
 
 /// N4 datagrams that are taken in one turn.
@@ -35,6 +37,11 @@ const ADDRESS_ASKED_EVERY: Duration = Duration::from_millis(20);
 const REPLAYED_WITHIN: Duration = Duration::from_millis(100);
 /// Turns without work before the process sleeps: what waking up costs.
 const SPINS: u32 = 8;
+/// Bursts of UPFs' datagrams that are taken in one turn: twice the window of both directions. A flood from elsewhere must not keep this thread from its other
+/// work.
+const BURSTS_PER_TURN_MAX: usize = 128;
+/// The same when a UPF has been lost: more than its socket holds, so that nothing that it has sent is sent again.
+const BURSTS_OF_LOST_UPF_MAX: usize = 1_024;
 /// Sleep at most.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
@@ -61,9 +68,13 @@ pub(crate) struct PacketLogger {
     data_waits: Option<(u64, Instant)>,
     liveness: Liveness,
     leaving: Vec<(Destination, Packet)>,
+    /// The last turn did not take all datagrams of UPFs.
+    more_waits: bool,
     housekeeping: Instant,
     address_asked: Instant,
     takeovers: u64,
+    rejected: RejectedPeers,
+    drops: DropLog,
     idle: u32,
     console: Arc<Console>,
 }
@@ -105,9 +116,12 @@ impl PacketLogger {
             data_waits: None,
             liveness: Liveness { asked: None, probe_at: now },
             leaving: Vec::new(),
+            more_waits: false,
             housekeeping: now,
             address_asked: now,
             takeovers: 0,
+            rejected: RejectedPeers::default(),
+            drops: DropLog::default(),
             idle: 0,
             console,
         };
@@ -118,7 +132,7 @@ impl PacketLogger {
     /// One turn; waits where there was nothing to do.
     pub(crate) fn turn(&mut self, now: Instant) {
         let mut busy = self.take_from_links(now);
-        busy |= self.take_from_upfs();
+        busy |= self.take_from_upfs(BURSTS_PER_TURN_MAX);
         self.watch(now);
         busy |= self.take_from_smfs();
         busy |= self.take_from_outside();
@@ -126,6 +140,7 @@ impl PacketLogger {
         if self.housekeeping <= now {
             self.housekeeping = now + HOUSEKEEPING;
             self.data.give_up_lost(now);
+            self.drops.log(now, self.data.counters().refused, self.control.refused());
             self.report();
         }
         self.links.flush();
@@ -157,25 +172,25 @@ impl PacketLogger {
                         let changes = self.members.joined(now, link, peer, hello);
                         self.follow(now, changes);
                     }
-                    Some(_) => {
-                        warn!(
-                            "the UPF at {peer} is refused: its addresses, data networks or bounds are not those of this configuration"
-                        );
-                        self.links.close(link);
-                    }
-                    None => {
-                        warn!("a process at {peer} is refused: it is no UPF of this version");
-                        self.links.close(link);
-                    }
+                    Some(_) => self.reject(
+                        (now, link, peer),
+                        "configuration",
+                        "its addresses, data networks or bounds are not those of this configuration",
+                    ),
+                    None => self.reject((now, link, peer), "version", "it is no UPF of this version"),
                 },
-                Event::Frame { link, octets } => match LoggerFrame::read(octets) {
-                    Some(frame) => self.frame(now, link, frame),
-                    None => {
-                        warn!("a UPF sent a frame that this version does not know");
-                        self.links.close(link);
+                Event::Frame { link, octets } => match (LoggerFrame::read(octets), self.members.peer(link)) {
+                    (Some(frame), _) => self.frame(now, link, frame),
+                    (None, Some(peer)) => {
+                        self.reject(
+                            (now, link, peer),
+                            "frame",
+                            "it sent a frame that this version does not know",
+                        );
                         let changes = self.members.left(now, link);
                         self.follow(now, changes);
                     }
+                    (None, None) => self.links.close(link),
                 },
                 Event::Down { link, reason } => {
                     if let Some(peer) = self.members.peer(link) {
@@ -184,7 +199,13 @@ impl PacketLogger {
                     let changes = self.members.left(now, link);
                     self.follow(now, changes);
                 }
-                Event::Rejected { peer, reason } => warn!("a link of {peer} is rejected: {reason}"),
+                Event::Rejected { peer, reason } => {
+                    if self.rejected.allows(now, peer, reason.label()) {
+                        warn!(
+                            "a link of {peer} is refused: {reason}; further ones from this address are only counted"
+                        );
+                    }
+                }
             }
         }
         let busy = !events.is_empty();
@@ -194,6 +215,14 @@ impl PacketLogger {
         busy
     }
 
+    /// Closes the link of a process that cannot be a UPF here. It connects again and again, so each reason is logged once an hour.
+    fn reject(&mut self, (now, link, peer): (Instant, LinkId, SocketAddr), label: &'static str, why: &str) {
+        if self.rejected.allows(now, peer, label) {
+            warn!("the UPF at {peer} is refused: {why}; further refusals of this address are only counted");
+        }
+        self.links.close(link);
+    }
+
     /// Does what has changed among the UPFs.
     fn follow(&mut self, now: Instant, changes: Vec<Change>) {
         for change in &changes {
@@ -201,7 +230,7 @@ impl PacketLogger {
                 Change::Serve { link, term, how } => {
                     if how == How::TakesOver {
                         // What the former UPF has sent already is not sent again.
-                        self.take_from_upfs();
+                        self.take_from_upfs(BURSTS_OF_LOST_UPF_MAX);
                     }
                     self.links
                         .send(link, &LoggerFrame::host_addresses(self.front.host_addresses()).to_octets());
@@ -270,16 +299,6 @@ impl PacketLogger {
                     self.members.records_given(batch, complete);
                     self.links.send(replica, &LoggerFrame::Records { batch, complete, records }.to_octets());
                 }
-                if self.control.is_full()
-                    && let Some(replica) = self.members.replica()
-                {
-                    warn!(
-                        "the replica reads too slowly: its link is closed, and the UPF serves without a replica"
-                    );
-                    self.links.close(replica);
-                    let changes = self.members.left(now, replica);
-                    self.follow(now, changes);
-                }
             }
             LoggerFrame::Acknowledge { batch } if self.members.replica() == Some(link) => {
                 if self.members.acknowledged(batch) {
@@ -292,6 +311,21 @@ impl PacketLogger {
             // Of one that was replaced, and what no UPF sends.
             _ => debug!("a frame of a UPF that does not serve is ignored"),
         }
+        if self.control.is_full() {
+            self.end_slow_replica(now);
+        }
+    }
+
+    /// Too much waits for the replica's acknowledgement: the UPF goes on without it.
+    fn end_slow_replica(&mut self, now: Instant) {
+        let Some(replica) = self.members.replica() else { return };
+        let peer = self.members.peer(replica).map(|p| p.to_string()).unwrap_or_default();
+        warn!(
+            "the replica at {peer} reads too slowly: its link is closed, and the UPF serves without a replica"
+        );
+        self.links.close(replica);
+        let changes = self.members.left(now, replica);
+        self.follow(now, changes);
     }
 
     /// The UPF that serves takes messages and packets from now on.
@@ -383,10 +417,10 @@ impl PacketLogger {
         given
     }
 
-    /// Takes what packet threads have sent.
-    fn take_from_upfs(&mut self) -> bool {
-        let mut busy = false;
-        loop {
+    /// Takes what packet threads have sent, up to so many bursts. Returns whether there was anything.
+    fn take_from_upfs(&mut self, bursts_max: usize) -> bool {
+        self.more_waits = true;
+        for bursts in 0..bursts_max {
             let Self { front, data, members, leaving, liveness, .. } = self;
             let serving = members.packets_go_to();
             let received = front.receive_inside(|peer, head, packet| {
@@ -420,10 +454,11 @@ impl PacketLogger {
             self.front.send_outside(self.leaving.iter());
             self.leaving.clear();
             if received == 0 {
-                return busy;
+                self.more_waits = false;
+                return bursts > 0;
             }
-            busy = true;
         }
+        true
     }
 
     /// Asks the UPF that serves for a sign of life, and has its replica take over if there is none.
@@ -442,9 +477,9 @@ impl PacketLogger {
             self.liveness.asked = None;
             return;
         };
-        // What had come was looked at just now, so a stall of this process does no harm to the UPF.
+        // What had come was looked at just now, so a stall of this process does no harm to the UPF; nor does a flood behind which its answer waits.
         let silent = now.since(self.liveness.asked.unwrap_or(now));
-        if silent > self.detection && self.members.has_whole_replica() {
+        if silent > self.detection && !self.more_waits && self.members.has_whole_replica() {
             let ms = silent.as_millis();
             warn!("the UPF at {} has given no sign of life for {ms} ms, and is replaced", to.ip());
             let changes = self.members.replace(now);
@@ -493,7 +528,66 @@ impl PacketLogger {
             one(Metric::LoggerDoubled, c.doubled),
             one(Metric::LoggerTakeovers, self.takeovers),
             one(Metric::LoggerReplica, self.members.has_whole_replica().into()),
+            one(Metric::LoggerLinksRejected, self.rejected.total()),
             one(Metric::LoggerRequestsRefused, self.control.refused()),
         ]);
+    }
+}
+
+/// Logs once an hour that a queue is full, when its counter has grown.
+struct DropLog {
+    logged: LogLimiter<&'static str>,
+    packets: u64,
+    requests: u64,
+}
+
+impl Default for DropLog {
+    fn default() -> Self {
+        Self { logged: LogLimiter::new("full queues of the packet logger"), packets: 0, requests: 0 }
+    }
+}
+
+impl DropLog {
+    fn log(&mut self, now: Instant, packets: u64, requests: u64) {
+        if packets > self.packets && self.logged.allows(now, "packets") {
+            warn!(
+                "packets are dropped: as many wait for the UPF as `packet_logger.packets` permits; further ones are only counted ({})",
+                Metric::LoggerOutcomes.name()
+            );
+        }
+        if requests > self.requests && self.logged.allows(now, "requests") {
+            warn!(
+                "PFCP messages of SMFs are dropped: too many wait for the UPF; further ones are only counted ({})",
+                Metric::LoggerRequestsRefused.name()
+            );
+        }
+        (self.packets, self.requests) = (packets, requests);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::log_limiter::Lines;
+
+    #[test]
+    fn a_full_queue_is_logged_once_an_hour() {
+        let lines = Arc::new(AtomicUsize::new(0));
+        let mut drops = DropLog::default();
+        let at = |s: u64| Instant::ZERO + Duration::from_secs(s);
+        tracing::subscriber::with_default(Lines(lines.clone()), || {
+            drops.log(at(1), 0, 0);
+            assert_eq!(lines.load(Ordering::Relaxed), 0);
+            (2..100).for_each(|n| drops.log(at(n), n, 0));
+            assert_eq!(lines.load(Ordering::Relaxed), 1);
+            (2..100).for_each(|n| drops.log(at(100 + n), 99, n));
+            assert_eq!(lines.load(Ordering::Relaxed), 2);
+            drops.log(at(4000), 99, 99);
+            assert_eq!(lines.load(Ordering::Relaxed), 2, "none was dropped since");
+            drops.log(at(4001), 100, 99);
+            assert_eq!(lines.load(Ordering::Relaxed), 3);
+        });
     }
 }

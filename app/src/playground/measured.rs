@@ -67,14 +67,20 @@ impl Playground {
         self.cpf_metrics = true;
     }
 
-    /// How many inputs of UEs a CPF has run; nothing must go on meanwhile. Errors: one sentence.
-    pub(crate) fn inputs_run(&self, nth: usize) -> Result<f64, String> {
+    /// How many inputs of UEs a CPF has run, and the microseconds that it took for them; nothing must go on meanwhile. Errors: one sentence.
+    pub(crate) fn inputs_run(&self, nth: usize) -> Result<[f64; 2], String> {
         std::thread::sleep(CPF_METRICS_AGE);
-        Client::new(cpf_api(nth)).metric(Metric::CpfInputs, None)
+        let cpf = Client::new(cpf_api(nth));
+        Ok([cpf.metric(Metric::CpfInputs, None)?, cpf.metric(Metric::CpfBusy, None)? * 1e6])
+    }
+
+    /// Waits until the metrics have all that has happened.
+    pub(crate) fn await_metrics(&self) {
+        std::thread::sleep(METRICS_AGE);
     }
 
     fn await_backups(&self) -> Result<(), String> {
-        std::thread::sleep(METRICS_AGE);
+        self.await_metrics();
         self.until("UEs have no replica", |p| Ok(p.client.metric(Metric::UesWithoutBackup, None)? == 0.0))
     }
 }

@@ -14,8 +14,9 @@ use whimbrel_resilience::sbfd::{
 };
 use whimbrel_user_io::TtlSocket;
 
-use super::{DATAGRAM_OCTETS, FLOOD_PAUSE, PER_TURN_MAX, Probing, STOP_CHECKED_EVERY, SbfdFigures};
+use super::{DATAGRAM_OCTETS, FLOOD_PAUSE, PER_TURN_MAX, STOP_CHECKED_EVERY, SbfdFigures};
 use crate::clock;
+use crate::config::Probing;
 use crate::entropy::SystemEntropy;
 
 /// What happened to a peer, by the name that its watcher gave it.

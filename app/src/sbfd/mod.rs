@@ -10,13 +10,13 @@ mod reflector;
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
-use whimbrel_resilience::sbfd::{SbfdCounters, SbfdDrop, SbfdTiming};
+use whimbrel_resilience::sbfd::{SbfdCounters, SbfdDrop};
 
 use crate::console::{Metric, Sample};
 
 pub(crate) use initiator::{SbfdProber, SbfdVerdict};
 pub(crate) use peers::{PeerEvent, SbfdPeers};
-pub(crate) use reflector::{Reflecting, ReflectorThread};
+pub(crate) use reflector::ReflectorThread;
 
 /// Datagrams that a thread takes before it does something else.
 const PER_TURN_MAX: usize = 64;
@@ -26,16 +26,6 @@ const FLOOD_PAUSE: Duration = Duration::from_millis(1);
 const STOP_CHECKED_EVERY: Duration = Duration::from_millis(200);
 /// Room for a datagram: what is longer than a packet with authentication is cut, and then refused or ignored.
 const DATAGRAM_OCTETS: usize = 64;
-
-/// How peers are probed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Probing {
-    pub(crate) timing: SbfdTiming,
-    /// Peers are on the links of this host: packets with another TTL than 255 are forged.
-    pub(crate) one_link: bool,
-    /// The threads may run under SCHED_FIFO.
-    pub(crate) real_time: bool,
-}
 
 /// Gives this thread a real-time priority, if that is configured, and says what was reached. `name`: what the thread does.
 fn take_priority(name: &str, configured: bool) -> bool {

@@ -129,7 +129,8 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::sbfd::{Reflecting, ReflectorThread};
+    use crate::config::Reflecting;
+    use crate::sbfd::ReflectorThread;
 
     /// A reflector at a free port, and the configuration that probes it.
     fn reflector() -> (ReflectorThread, Sbfd) {

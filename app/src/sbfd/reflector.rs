@@ -8,22 +8,12 @@ use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::sbfd::{SbfdDiscriminator, SbfdReflector};
+use whimbrel_resilience::sbfd::SbfdReflector;
 use whimbrel_user_io::TtlSocket;
 
 use super::{DATAGRAM_OCTETS, DropLog, FLOOD_PAUSE, PER_TURN_MAX, STOP_CHECKED_EVERY, SbfdFigures};
 use crate::clock;
-
-/// Where probes are answered, and the discriminator that they have to name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reflecting {
-    pub(crate) listen: SocketAddr,
-    pub(crate) discriminator: SbfdDiscriminator,
-    /// Initiators are on the links of this host.
-    pub(crate) one_link: bool,
-    /// The thread may run under SCHED_FIFO.
-    pub(crate) real_time: bool,
-}
+use crate::config::Reflecting;
 
 /// The thread.
 pub(crate) struct ReflectorThread {

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
-use whimbrel_ids::Supi;
 use whimbrel_resilience::region::LISTED_MAX;
 
 use super::directory;
 use super::manager::Manager;
+use super::messages::{CanaryOrder, CanaryStatus, Phase, Share};
 use super::upgrade::{Upgrade, code_of};
 use crate::client::Client;
 use crate::clock;
@@ -28,64 +28,6 @@ const JOINED_WITHIN: Duration = Duration::from_secs(30);
 const LEFT_WITHIN: Duration = Duration::from_secs(40);
 /// Time between two looks at what the versions have done.
 const LOOKED_EVERY: Duration = Duration::from_millis(500);
-
-/// The UEs of a canary, as an operator names them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Share {
-    /// So many of a hundred.
-    Percent(u8),
-    /// These.
-    Ues(Vec<Supi>),
-}
-
-impl std::fmt::Display for Share {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Percent(percent) => write!(f, "{percent} % of UEs"),
-            Self::Ues(ues) => write!(f, "{} listed UEs", ues.len()),
-        }
-    }
-}
-
-/// What an operator orders.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CanaryOrder {
-    /// Begin one with this program.
-    Begin { program: PathBuf, share: Share },
-    /// Give it other UEs.
-    Share(Share),
-    /// Replace all functions by its program.
-    Promote {},
-    /// End it.
-    RollBack {},
-}
-
-/// A canary as operators see it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct CanaryStatus {
-    pub(crate) program: PathBuf,
-    pub(crate) code: String,
-    pub(crate) share: Share,
-    /// RFC 3339.
-    pub(crate) since: String,
-    pub(crate) phase: Phase,
-}
-
-/// What becomes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Phase {
-    /// Its CPFs start.
-    Starts,
-    /// It serves its UEs.
-    Serves,
-    /// All functions are replaced by its program.
-    IsPromoted,
-    /// Its UEs move to the other CPFs.
-    IsRolledBack,
-}
 
 /// What the manager has written for the next one, if it dies.
 #[derive(Serialize, Deserialize)]

@@ -40,9 +40,7 @@ fn bell(function: usize) -> String {
 }
 
 /// Between two beats, by which the manager knows that this process runs.
-pub(super) const BEAT: Duration = Duration::from_millis(100);
-/// The same of a replica of the UPF that waits: it does nothing that could make it hang, and is to take no time of a processor.
-pub(super) const WAITING_BEAT: Duration = Duration::from_millis(500);
+const BEAT: Duration = Duration::from_millis(100);
 /// Looks in a row at which the control thread may have made no turn; it makes two a second at least.
 const STILL_MAX: u32 = 15;
 
@@ -60,14 +58,24 @@ static READY: AtomicBool = AtomicBool::new(true);
 /// The replica of the UPF can take over from now on.
 pub(crate) fn stands_ready() {
     READY.store(true, Ordering::Release);
+    wake_beats();
 }
 
-/// This process is a replica of the UPF that waits.
+/// This process is a replica of the UPF that waits. It does nothing that could make it hang, and is to take no time of a processor, so it sends a manager one beat
+/// alone, which says that it stands ready.
 static WAITS: AtomicBool = AtomicBool::new(false);
 
 /// The replica of the UPF takes over.
 pub(crate) fn takes_over() {
     WAITS.store(false, Ordering::Release);
+    wake_beats();
+}
+
+/// The thread that sends beats looks again at what it waits for.
+fn wake_beats() {
+    // Not between its look and its wait.
+    drop(held());
+    CHANGED.notify_all();
 }
 
 /// Between two attempts to reach the manager.
@@ -78,8 +86,9 @@ const JOINED_WITHIN: Duration = Duration::from_secs(5);
 /// The descriptors that this process has, by their names.
 struct Held {
     descriptors: BTreeMap<String, OwnedFd>,
-    /// The connection to the manager.
+    /// The connection to the manager, and how many there have been.
     manager: Option<UnixStream>,
+    connections: u64,
     /// The manager has sent what it keeps for this function.
     joined: bool,
     /// This process is a function of a unit.
@@ -91,6 +100,7 @@ struct Held {
 static HELD: Mutex<Held> = Mutex::new(Held {
     descriptors: BTreeMap::new(),
     manager: None,
+    connections: 0,
     joined: false,
     in_unit: false,
     area: None,
@@ -178,9 +188,10 @@ pub(crate) fn join(place: &Place) -> Result<(), String> {
 
 /// Sends the manager a line without descriptors now and then, as long as the control thread makes turns.
 fn beat() {
-    let (mut seen, mut still) = (0, 0);
+    let (mut seen, mut still, mut shown) = (0, 0, 0);
     loop {
-        std::thread::sleep(if WAITS.load(Ordering::Acquire) { WAITING_BEAT } else { BEAT });
+        shown = wait_as_replica(shown);
+        std::thread::sleep(BEAT);
         let turns = TURNS.load(Ordering::Relaxed);
         still = if turns == seen && turns > 0 { still + 1 } else { 0 };
         seen = turns;
@@ -189,6 +200,22 @@ fn beat() {
             channel::beat(manager);
         }
     }
+}
+
+/// Waits as long as this process is a replica of the UPF that waits, with a beat over each connection once it stands ready. `shown`: the last connection over which
+/// it has sent one, as it is returned.
+fn wait_as_replica(mut shown: u64) -> u64 {
+    let mut held = held();
+    while WAITS.load(Ordering::Acquire) {
+        if let Some(manager) = held.manager.as_ref().filter(|_| READY.load(Ordering::Acquire))
+            && held.connections != shown
+        {
+            channel::beat(manager);
+            shown = held.connections;
+        }
+        held = CHANGED.wait(held).unwrap_or_else(PoisonError::into_inner);
+    }
+    shown
 }
 
 /// One connection to the manager, until it ends.
@@ -206,6 +233,8 @@ fn connect(place: &Place) -> std::io::Result<()> {
         let descriptors: Vec<BorrowedFd<'_>> = held.descriptors.values().map(AsFd::as_fd).collect();
         channel::send(&stream, &serde_json::to_vec(&question)?, &descriptors)?;
         held.manager = Some(stream.try_clone()?);
+        held.connections += 1;
+        CHANGED.notify_all();
         held.joined
     };
     if again {

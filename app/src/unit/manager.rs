@@ -19,13 +19,13 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
 use whimbrel_ids::SNssai;
-use whimbrel_user_io::Beats;
+use whimbrel_user_io::{Beats, ThreadState};
 
-use super::canary::{Canary, CanaryOrder};
+use super::canary::Canary;
 use super::descriptors;
 use super::directory::{self, Directory, ManagerLock};
 use super::function::{AREA, Function, FunctionOptions};
-use super::messages::{FunctionStatus, Status};
+use super::messages::{CanaryOrder, FunctionStatus, Status};
 use super::process::Process;
 use super::records::{Records, Run};
 use super::restarts::{Restarts, Verdict};
@@ -58,13 +58,8 @@ const REPLACED_ENDS_WITHIN: Duration = Duration::from_secs(1);
 const CHECKED_EVERY: Duration = Duration::from_millis(100);
 /// Looks in a row at which no beat of a function may be there: ten of them are due in that time.
 const SILENT_MAX: u32 = 10;
-/// The same of a replica of the UPF, whose beats are rarer.
-const REPLICA_SILENT_MAX: u32 = 30;
-// A manager of an older program has one bound for all, which two beats of a waiting replica still meet while an upgrade lasts.
-const _: () = assert!(
-    2 * descriptors::WAITING_BEAT.as_millis() <= SILENT_MAX as u128 * CHECKED_EVERY.as_millis()
-        && 10 * descriptors::BEAT.as_millis() <= SILENT_MAX as u128 * CHECKED_EVERY.as_millis()
-);
+/// Looks in a row at which the replica of the UPF, which sends no beats while it waits, may be stopped.
+const STOPPED_MAX: u32 = 30;
 
 /// A function of the unit.
 struct Member {
@@ -607,8 +602,8 @@ impl Manager {
         }
     }
 
-    /// A UPF or a CPF of which no beat comes hangs: it is killed, and its successor goes on in its place. A CTA that hangs is replaced first. The time in
-    /// which this manager itself does not look does not count.
+    /// A UPF or a CPF of which no beat comes hangs: it is killed, and its successor goes on in its place. So is a replica of the UPF that is stopped: it sends no
+    /// beats. A CTA that hangs is replaced first. The time in which this manager itself does not look does not count.
     fn end_silent_functions(&mut self) {
         if self.looked.elapsed() < CHECKED_EVERY {
             return;
@@ -621,10 +616,13 @@ impl Manager {
                 continue;
             };
             let beats = self.service.beats_of(*function);
-            // One of an older program sends none.
-            member.silent = if beats == member.beats && beats > 0 { member.silent + 1 } else { 0 };
+            let (is_silent, silent_max) = match function {
+                Function::UpfReplica => (is_stopped(process.run.pid), STOPPED_MAX),
+                // One of an older program sends none.
+                _ => (beats == member.beats && beats > 0, SILENT_MAX),
+            };
+            member.silent = if is_silent { member.silent + 1 } else { 0 };
             member.beats = beats;
-            let silent_max = if *function == Function::UpfReplica { REPLICA_SILENT_MAX } else { SILENT_MAX };
             if member.silent >= silent_max {
                 warn!(%function, process = process.run.pid, "a function hangs: it is killed and started again");
                 process.signal(Signal::KILL);
@@ -950,8 +948,13 @@ pub(super) fn own_program() -> Result<PathBuf, String> {
 
 /// The functions that an earlier manager has started and that still run.
 fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
-    let octets = fs::read(directory.functions()).unwrap_or_default();
-    let left: Vec<Left> = serde_json::from_slice(&octets).unwrap_or_default();
+    let read = fs::read(directory.functions()).and_then(|octets| Ok(serde_json::from_slice(&octets)?));
+    let left: Vec<Left> = read.unwrap_or_else(|e| {
+        if e.kind() != std::io::ErrorKind::NotFound {
+            warn!("no function of an earlier manager is adopted: their list cannot be read: {e}");
+        }
+        Vec::new()
+    });
     let members = left.into_iter().filter_map(|Left { function, run, program, area, cpf }| {
         let process = Process::adopt(run)?;
         let member = Member {
@@ -973,6 +976,11 @@ fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
         Some((function.parse().ok()?, member))
     });
     members.collect()
+}
+
+/// Whether a process is stopped (SIGSTOP).
+fn is_stopped(process: i32) -> bool {
+    u32::try_from(process).is_ok_and(|process| ThreadState::of(process, process) == ThreadState::Stopped)
 }
 
 /// The records of the functions that run; new ones if none does. Errors: one sentence.
@@ -1008,6 +1016,21 @@ mod tests {
         assert_eq!(missing(3, &[Upf, Cta(2), Cpf(1), Cpf(4)]), [UpfReplica, Cta(1), Cpf(2)]);
         let amid = [Upf, UpfReplica, Cta(1), Cta(2), Cpf(1), Cpf(2), Cpf(3)];
         assert_eq!(missing(2, &amid), [], "amid an upgrade");
+    }
+
+    #[test]
+    fn a_list_of_functions_that_cannot_be_read_is_logged_and_none_is_adopted() {
+        use crate::log_limiter::Lines;
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::of(folder.path());
+        let lines = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        tracing::subscriber::with_default(Lines(lines.clone()), || {
+            assert!(adopt(&directory).is_empty());
+            assert_eq!(lines.load(Ordering::Relaxed), 0, "there was no manager before");
+            fs::write(directory.functions(), "[{\"function\":\"upf\",").unwrap();
+            assert!(adopt(&directory).is_empty());
+            assert_eq!(lines.load(Ordering::Relaxed), 1);
+        });
     }
 
     #[test]

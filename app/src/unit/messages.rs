@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use whimbrel_ids::Supi;
 use whimbrel_resilience::membership::Request;
-
-use super::canary::{CanaryOrder, CanaryStatus};
 
 /// The first line of a connection.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,7 +50,7 @@ pub(crate) struct Status {
     pub(crate) functions: Vec<FunctionStatus>,
     /// Descriptors that are kept for the functions.
     pub(crate) descriptors: Vec<String>,
-    /// Connections that were refused.
+    /// Connections, descriptors and requests that were refused.
     pub(crate) refused: u64,
     /// The manager is about to replace itself.
     pub(crate) renews: bool,
@@ -76,4 +75,62 @@ pub(crate) struct FunctionStatus {
     /// How often it has ended unasked.
     pub(crate) ended: u64,
     pub(crate) up_s: u64,
+}
+
+/// The UEs of a canary, as an operator names them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Share {
+    /// So many of a hundred.
+    Percent(u8),
+    /// These.
+    Ues(Vec<Supi>),
+}
+
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Percent(percent) => write!(f, "{percent} % of UEs"),
+            Self::Ues(ues) => write!(f, "{} listed UEs", ues.len()),
+        }
+    }
+}
+
+/// What an operator orders.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CanaryOrder {
+    /// Begin one with this program.
+    Begin { program: PathBuf, share: Share },
+    /// Give it other UEs.
+    Share(Share),
+    /// Replace all functions by its program.
+    Promote {},
+    /// End it.
+    RollBack {},
+}
+
+/// A canary as operators see it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CanaryStatus {
+    pub(crate) program: PathBuf,
+    pub(crate) code: String,
+    pub(crate) share: Share,
+    /// RFC 3339.
+    pub(crate) since: String,
+    pub(crate) phase: Phase,
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Phase {
+    /// Its CPFs start.
+    Starts,
+    /// It serves its UEs.
+    Serves,
+    /// All functions are replaced by its program.
+    IsPromoted,
+    /// Its UEs move to the other CPFs.
+    IsRolledBack,
 }

@@ -25,12 +25,11 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
-pub(crate) use self::canary::{CanaryOrder, CanaryStatus, Phase, Share};
 use self::channel::Lines;
 pub(crate) use self::directory::Directory;
 pub(crate) use self::function::{CLUSTER, Function, FunctionOptions, HOME, Place};
 use self::manager::Manager;
-pub(crate) use self::messages::{FunctionStatus, Status};
+pub(crate) use self::messages::{CanaryOrder, CanaryStatus, FunctionStatus, Phase, Share, Status};
 use self::messages::{Question, Subject};
 pub(crate) use self::upf_report::UpfReport;
 use crate::config::Config;

@@ -14,6 +14,10 @@ const CHANGES_KEPT: usize = 256;
 /// Records, and octets of one: a unit has some ten, of some hundred octets each.
 const RECORDS_MAX: usize = 1024;
 const VALUE_OCTETS_MAX: usize = 4096;
+/// Octets of a record's key: the longest is the name of a region with a number.
+const KEY_OCTETS_MAX: usize = 512;
+/// Leases of one process: it uses one, and a second one for a moment if it has lost the first.
+const LEASES_MAX: usize = 16;
 /// A lease that is never renewed would end after this long at etcd; here it ends with its process.
 const LEASE_S_MIN: u32 = 60;
 
@@ -54,6 +58,9 @@ impl Records {
     pub(super) fn handle(&mut self, run: Run, request: Request) -> (Result<Answered, Failure>, Vec<Watched>) {
         let mut changes = Vec::new();
         let answer = match request {
+            Request::Grant { .. } if !self.has_room_for_lease(run) => {
+                Err(Failure::Unreachable("the manager has no room for one more lease of this process".into()))
+            }
             Request::Grant { ttl_s } => {
                 self.revision += 1;
                 let lease = i64::try_from(self.revision).unwrap_or(i64::MAX);
@@ -75,6 +82,7 @@ impl Records {
             }
             Request::Swap { key, value, .. }
                 if value.len() > VALUE_OCTETS_MAX
+                    || key.len() > KEY_OCTETS_MAX
                     || self.records.len() >= RECORDS_MAX && !self.records.contains_key(&key) =>
             {
                 Err(Failure::Unreachable("the manager has no room for this record".into()))
@@ -124,6 +132,16 @@ impl Records {
     /// The processes that hold leases.
     pub(super) fn holders(&self) -> impl Iterator<Item = Run> + '_ {
         self.leases.values().copied()
+    }
+
+    /// Makes room for a lease of a process. A lease without records gives way: its process has not got the answer that named it.
+    fn has_room_for_lease(&mut self, run: Run) -> bool {
+        let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();
+        if its.len() < LEASES_MAX {
+            return true;
+        }
+        let unused = its.into_iter().find(|lease| self.records.values().all(|kv| kv.lease != *lease));
+        unused.is_some_and(|lease| self.leases.remove(&lease).is_some())
     }
 
     fn revoke(&mut self, lease: i64) -> Vec<Watched> {
@@ -277,9 +295,28 @@ mod tests {
         let long =
             Request::Swap { key: "k".into(), expected: 0, value: vec![0; VALUE_OCTETS_MAX + 1], lease: 0 };
         assert!(records.handle(ONE, long).0.is_err());
+        let key = "k".repeat(KEY_OCTETS_MAX + 1);
+        assert!(swap(&mut records, ONE, &key, 0, 0).is_err());
         for n in 0..RECORDS_MAX {
             swap(&mut records, ONE, &format!("k{n}"), 0, 0).unwrap();
         }
         assert!(swap(&mut records, ONE, "one more", 0, 0).is_err());
+    }
+
+    #[test]
+    fn a_process_that_asks_for_leases_without_end_holds_a_few_and_loses_none_that_it_uses() {
+        let mut records = Records::new(7);
+        let used = lease_of(&mut records, ONE);
+        swap(&mut records, ONE, "a/one", 0, used).unwrap();
+        (0..3 * LEASES_MAX).for_each(|_| _ = lease_of(&mut records, ONE));
+        assert_eq!(records.holders().count(), LEASES_MAX);
+        let kept = records.handle(ONE, Request::KeepAlive { lease: used }).0.unwrap().answer;
+        assert_eq!(kept, Answer::KeptAlive { ttl_s: LEASE_S_MIN });
+        for n in 1..LEASES_MAX {
+            let lease = lease_of(&mut records, ONE);
+            swap(&mut records, ONE, &format!("a/{n}"), 0, lease).unwrap();
+        }
+        assert!(records.handle(ONE, Request::Grant { ttl_s: 5 }).0.is_err(), "each has a record");
+        lease_of(&mut records, TWO);
     }
 }

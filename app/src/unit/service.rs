@@ -11,13 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tracing::{info, warn};
-use whimbrel_resilience::membership::{Request, Watched};
+use whimbrel_resilience::membership::{Failure, Request, Watched};
 
-use super::canary::CanaryOrder;
 use super::channel::{self, Lines};
 use super::directory::{self, Directory};
 use super::function::Function;
-use super::messages::{Descriptors, Hello, Question, Status, Subject};
+use super::messages::{CanaryOrder, Descriptors, Hello, Question, Status, Subject};
 use super::records::{Records, Run, key_of};
 use crate::clock;
 use crate::log_limiter::LogLimiter;
@@ -60,6 +59,7 @@ struct State {
     admitted: BTreeMap<i32, (Function, Run)>,
     joined: BTreeMap<Function, Joined>,
     descriptors: BTreeMap<String, OwnedFd>,
+    /// Connections, descriptors and requests that were refused.
     refused: u64,
     log: LogLimiter<&'static str>,
 }
@@ -95,7 +95,7 @@ impl Service {
             joined: BTreeMap::new(),
             descriptors: BTreeMap::new(),
             refused: 0,
-            log: LogLimiter::new("connections to the unit's manager"),
+            log: LogLimiter::new("what processes send to the unit's manager"),
         };
         let state = Arc::new(Mutex::new(state));
         let service = Self { state, orders, wake, connections: Arc::default() };
@@ -202,7 +202,7 @@ impl Service {
         self.state().keep(vec![(name.into(), descriptor)], None);
     }
 
-    /// The names of the descriptors that are kept, and how many connections were refused.
+    /// The names of the descriptors that are kept, and how much was refused.
     pub(super) fn kept(&self) -> (Vec<String>, u64) {
         let state = self.state();
         (state.descriptors.keys().cloned().collect(), state.refused)
@@ -215,7 +215,16 @@ impl Service {
         }
         let service = self.clone();
         let serve = move || {
-            let _ = service.serve(&stream);
+            if let Err(e) = service.serve(&stream)
+                && e.kind() == io::ErrorKind::InvalidData
+            {
+                let pid = peer(&stream).unwrap_or_default();
+                let sentence =
+                    format!("the process {pid} sends a line that is too long or not of this protocol: {e}");
+                service.state().refuse("line", &sentence);
+                // A function's connection has another handle here; closed, it connects again.
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
             service.connections.fetch_sub(1, Ordering::AcqRel);
         };
         if std::thread::Builder::new().name("unit peer".into()).spawn(serve).is_err() {
@@ -227,7 +236,7 @@ impl Service {
     fn serve(&self, stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PEER_WITHIN))?;
         stream.set_write_timeout(Some(PEER_WITHIN))?;
-        let pid = rustix::net::sockopt::socket_peercred(stream)?.pid.as_raw_nonzero().get();
+        let pid = peer(stream)?;
         let mut lines = Lines::of(stream);
         let Some(line) = lines.next()? else { return Ok(()) };
         let question: Question = match serde_json::from_slice(&line) {
@@ -271,7 +280,10 @@ impl Service {
             let mut state = self.state();
             if let Some((function, _)) = state.admitted.get(&run.pid).copied().filter(|(_, of)| *of == run) {
                 state.joined.get_mut(&function).into_iter().for_each(|joined| joined.beats += 1);
-                state.keep(names.into_iter().zip(descriptors).collect(), Some(function));
+                let (own, others): (Vec<_>, Vec<_>) =
+                    names.into_iter().zip(descriptors).partition(|(name, _)| is_of(name, function));
+                state.refuse_others(function, &others);
+                state.keep(own, Some(function));
             }
         }
         Ok(())
@@ -288,9 +300,11 @@ impl Service {
         let Hello { code, descriptors: Descriptors(names), .. } = hello;
         let descriptors = lines.take_descriptors(names.len())?;
         let mut state = self.state();
-        let missing: Vec<(String, OwnedFd)> = (names.iter().cloned().zip(descriptors))
-            .filter(|(name, _)| !state.descriptors.contains_key(name))
-            .collect();
+        // What every function holds comes back with the first of them that connects to a new manager.
+        let (its, others): (Vec<_>, Vec<_>) =
+            names.iter().cloned().zip(descriptors).partition(|(name, _)| is_for(name, function));
+        state.refuse_others(function, &others);
+        let missing = its.into_iter().filter(|(name, _)| !state.descriptors.contains_key(name)).collect();
         state.joined.insert(function, Joined { stream: stream.try_clone()?, code, beats: 0 });
         state.keep(missing, Some(function));
         let for_it = state.descriptors.iter();
@@ -320,6 +334,9 @@ impl Service {
             return Ok(());
         }
         let (answer, changes) = state.records.handle(run, request);
+        if let Err(Failure::Unreachable(why)) = &answer {
+            state.refuse("request", &format!("the process {} asks for too much: {why}", run.pid));
+        }
         state.publish(&changes);
         channel::send(stream, &serde_json::to_vec(&answer)?, &[])?;
         drop(state);
@@ -394,10 +411,11 @@ impl State {
     fn keep(&mut self, descriptors: Vec<(String, OwnedFd)>, from: Option<Function>) {
         for (name, descriptor) in descriptors {
             if self.descriptors.len() >= channel::DESCRIPTORS_MAX && !self.descriptors.contains_key(&name) {
-                self.refuse("room", "more descriptors came than are kept");
+                self.refuse("room", &format!("there is no room for the descriptor `{name}`"));
                 continue;
             }
-            if from.is_some() {
+            // One line for the shared memory, whose bells come with it.
+            if from.is_some() && !name.starts_with("pool/bell-") {
                 info!(name, "a descriptor is kept for the function that replaces its owner");
             }
             let line = serde_json::to_vec(&Descriptors(vec![name.clone()])).unwrap_or_default();
@@ -411,19 +429,39 @@ impl State {
         }
     }
 
+    /// Descriptors under names that are another function's: kept, they would take its sockets away.
+    fn refuse_others(&mut self, function: Function, others: &[(String, OwnedFd)]) {
+        for (name, _) in others {
+            self.refuse(
+                "name",
+                &format!("{function} gives a descriptor of the name `{name}`, which is not its own"),
+            );
+        }
+    }
+
     fn refuse(&mut self, kind: &'static str, why: &str) {
         self.refused += 1;
         if self.log.allows(clock::now(), kind) {
             warn!(
-                "a connection to the unit's manager is refused: {why}; further ones are only counted (`whimbrel unit`)"
+                "the unit's manager refuses what a process sends: {why}; more of this kind is only counted (`whimbrel unit`)"
             );
         }
     }
 }
 
+/// The process at the other end.
+fn peer(stream: &UnixStream) -> io::Result<i32> {
+    Ok(rustix::net::sockopt::socket_peercred(stream)?.pid.as_raw_nonzero().get())
+}
+
 /// Whether a process of this function may call itself so: a replica of the UPF keeps its name when it becomes the UPF.
 fn is_called(function: Function, name: &str) -> bool {
     function.to_string() == name || function == Function::Upf && name == Function::UpfReplica.to_string()
+}
+
+/// Whether a function may give a descriptor of this name in place of the one that is kept.
+fn is_of(name: &str, function: Function) -> bool {
+    !name.starts_with("pool/") && is_for(name, function)
 }
 
 /// Whether a function gets the descriptors of this name.
@@ -486,7 +524,8 @@ mod tests {
         /// The answer to a first line; `None`: the connection is closed without one.
         fn ask(&self, line: &str) -> Option<String> {
             let mut stream = UnixStream::connect(self.directory.socket()).unwrap();
-            stream.write_all(format!("{line}\n").as_bytes()).unwrap();
+            // The manager may close before all of a long line is written.
+            let _ = stream.write_all(format!("{line}\n").as_bytes());
             Lines::of(&stream).next().unwrap_or_default().map(|line| String::from_utf8(line).unwrap())
         }
 
@@ -509,6 +548,41 @@ mod tests {
         let other = r#"{"function":"upf","code":"1","descriptors":[]}"#;
         assert_eq!(unit.ask(&format!(r#"{{"token":"{token}","hello":{other}}}"#)), None, "another function");
         assert_eq!(unit.service.kept().1, 5);
+        // A line without an end, and one that lists no descriptors.
+        assert_eq!(unit.ask(&"x".repeat(100_000)), None);
+        let stream = UnixStream::connect(unit.directory.socket()).unwrap();
+        let hello = r#"{"function":"cta-1","code":"1","descriptors":[]}"#;
+        writeln!(&stream, r#"{{"token":"{token}","hello":{hello}}}"#).unwrap();
+        let mut lines = Lines::of(&stream);
+        assert_eq!(lines.next().unwrap().as_deref(), Some(&b"[]"[..]));
+        writeln!(&stream, "rubbish").unwrap();
+        assert_eq!(lines.next().unwrap_or_default(), None, "the connection is closed");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while unit.service.kept().1 < 7 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(unit.service.kept().1, 7);
+    }
+
+    #[test] // fuzz/seeds/manager
+    fn kept_first_lines_are_refused_as_their_names_say_and_the_manager_goes_on() {
+        let unit = unit();
+        unit.admit();
+        let token = unit.directory.token().unwrap();
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/manager");
+        let mut kept = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            let line = std::fs::read_to_string(file.path()).unwrap().replace(&"0".repeat(64), &token);
+            let before = unit.service.kept().1;
+            let answer = unit.ask(&line);
+            let refused = unit.service.kept().1 - before;
+            assert_eq!(refused, u64::from(name.starts_with("refused-")), "{name}: {answer:?}");
+            kept += 1;
+        }
+        assert!(kept > 10, "{kept} lines");
+        assert!(unit.grant(&token).is_some());
     }
 
     #[test]
@@ -537,6 +611,40 @@ mod tests {
         assert_eq!(lines.next().unwrap().as_deref(), Some(&br#"["cta/api"]"#[..]));
         assert_eq!(lines.take_descriptors(1).unwrap().len(), 1);
         assert_eq!(unit.service.code_of(CTA).as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn a_function_that_gives_descriptors_of_another_is_refused_and_counted_and_the_others_stay() {
+        let unit = unit();
+        unit.admit();
+        let token = unit.directory.token().unwrap();
+        let kept = tempfile::tempfile().unwrap();
+        unit.service.keep("upf/n4", kept.try_clone().unwrap().into());
+        let stream = UnixStream::connect(unit.directory.socket()).unwrap();
+        let names = |names: &[&str]| Descriptors(names.iter().map(|name| (*name).into()).collect());
+        let hello = Hello {
+            function: "cta-1".into(),
+            code: "1".into(),
+            descriptors: names(&["upf/beats", "cta/n4"]),
+        };
+        let question = Question { token, subject: Subject::Hello(hello) };
+        let forged = tempfile::tempfile().unwrap();
+        let two = [forged.as_fd(), forged.as_fd()];
+        channel::send(&stream, &serde_json::to_vec(&question).unwrap(), &two).unwrap();
+        let mut lines = Lines::of(&stream);
+        assert_eq!(lines.next().unwrap().as_deref(), Some(&b"[]"[..]));
+        assert_eq!(unit.service.kept(), (vec!["cta/n4".into(), "upf/n4".into()], 1));
+        let later = names(&["upf/n4", "pool/memory", "cta/api"]);
+        let three = [forged.as_fd(), forged.as_fd(), forged.as_fd()];
+        channel::send(&stream, &serde_json::to_vec(&later).unwrap(), &three).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !unit.service.keeps("cta/api") && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(unit.service.kept(), (vec!["cta/api".into(), "cta/n4".into(), "upf/n4".into()], 3));
+        let inode = |file: &std::fs::File| std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
+        let now = std::fs::File::from(unit.service.duplicate("upf/n4").unwrap());
+        assert_eq!(inode(&now), inode(&kept), "the UPF's socket is not replaced");
     }
 
     #[test]

@@ -6,9 +6,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant as Clock};
+use std::time::Duration;
 
-use clap::Args;
 use flatbuffers::FlatBufferBuilder;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -20,7 +19,7 @@ use serde_json::json;
 
 use super::fabric::{End, Ends, pin, processors};
 use super::forms::{Answer, Form, N1N2MessageTransfer, PostSmContexts, UeAuthentications, UpdateSmContexts};
-use super::{finish, round};
+use super::{ExchangeOptions, finish, round};
 use crate::measure::{median, nanoseconds};
 use crate::plot::{Axis, Plot, Series};
 
@@ -30,27 +29,11 @@ const GOAL: f64 = 40.0;
 /// What is compared, the paper's baseline first.
 const CHANNELS: [&str; 5] =
     ["HTTP/2, JSON", "HTTP/2, protobuf", "TCP, FlatBuffers", "shared memory", "function call"];
-/// Exchanges of one channel before the next one's turn: what disturbs the machine disturbs all alike.
-const TURN: usize = 50;
-
-/// What can be chosen.
-#[derive(Args, Clone)]
-pub(crate) struct Options {
-    /// Exchanges by each channel, of each message.
-    #[arg(long, default_value_t = 5_000)]
-    exchanges: usize,
-}
-
-impl Options {
-    pub(super) fn quick(&mut self) {
-        self.exchanges = 20;
-    }
-}
 
 /// A request with its answer.
 type Exchange<'a> = Box<dyn FnMut() -> io::Result<()> + 'a>;
 
-pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
+pub(super) fn run(options: &ExchangeOptions, plots: &Path) -> io::Result<()> {
     println!(
         "paper: shared memory is 13 times as fast as HTTP in the mean of selected messages (figure 9); all of figure 6's forms but shared memory\n       take serialization, copies, and the kernel's sockets"
     );
@@ -166,7 +149,7 @@ fn forms_of_figure_6(us: &[f64; 5]) -> serde_json::Value {
 }
 
 /// Median microseconds of an exchange by each channel.
-fn measure<F: Form>(options: &Options) -> io::Result<[f64; 5]> {
+fn measure<F: Form>(options: &ExchangeOptions) -> io::Result<[f64; 5]> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let outcome = (|| {
@@ -213,13 +196,9 @@ fn measure<F: Form>(options: &Options) -> io::Result<[f64; 5]> {
                 }),
             ];
             let mut samples = [const { Vec::new() }; 5];
-            for _ in 0..options.exchanges.div_ceil(TURN) {
+            for _ in 0..options.turns() {
                 for (exchange, samples) in exchanges.iter_mut().zip(&mut samples) {
-                    for _ in 0..TURN.min(options.exchanges) {
-                        let begun = Clock::now();
-                        exchange()?;
-                        samples.push(begun.elapsed().as_nanos() as f64 / 1000.0);
-                    }
+                    options.turn(samples, exchange)?;
                 }
             }
             drop(exchanges);

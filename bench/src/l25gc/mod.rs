@@ -10,19 +10,20 @@ mod replica;
 
 use std::io;
 use std::path::Path;
+use std::time::Instant as Clock;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 /// What can be measured.
 #[derive(Clone, Subcommand)]
 pub(crate) enum Experiment {
     /// Messages of the service-based interface as JSON, protobuf, FlatBuffers, and through shared memory (figures 6 and 9).
-    Messages(messages::Options),
+    Messages(ExchangeOptions),
     /// Shared memory between the processes of a host: round trips, waking, a service request between CTA and CPF.
     Fabric(fabric::Options),
     /// N4 between SMF and UPF: establishment, update and report as PFCP over UDP and through shared memory (figure 7).
-    N4(n4::Options),
+    N4(ExchangeOptions),
     /// Whole procedures over four ways to build the core, and a service request with CTA and CPF as one process and as two (figure 8).
     Procedures(procedures::Options),
     /// The UPF's replica: what a synchronisation takes, and a look at a state that has not changed.
@@ -32,6 +33,38 @@ pub(crate) enum Experiment {
     /// A network function of `procedures`, which starts it.
     #[command(hide = true)]
     Function(procedures::FunctionOptions),
+}
+
+/// How often requests with their answers are exchanged by the channels that an experiment compares.
+#[derive(Args, Clone)]
+pub(crate) struct ExchangeOptions {
+    /// Exchanges by each channel, of each kind of message.
+    #[arg(long, default_value_t = 5_000)]
+    exchanges: usize,
+}
+
+impl ExchangeOptions {
+    /// Exchanges of one channel before the next one's turn: what disturbs the machine disturbs all alike.
+    const TURN: usize = 50;
+
+    fn quick(&mut self) {
+        self.exchanges = 20;
+    }
+
+    /// Turns of each channel.
+    fn turns(&self) -> usize {
+        self.exchanges.div_ceil(Self::TURN)
+    }
+
+    /// A turn of a channel; appends the microseconds of each exchange.
+    fn turn(&self, samples: &mut Vec<f64>, mut exchange: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+        for _ in 0..Self::TURN.min(self.exchanges) {
+            let begun = Clock::now();
+            exchange()?;
+            samples.push(begun.elapsed().as_nanos() as f64 / 1000.0);
+        }
+        Ok(())
+    }
 }
 
 /// Runs an experiment; for tests with so little to measure that it shows nothing but that it can be drawn.

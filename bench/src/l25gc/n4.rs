@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Clock};
 
-use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use whimbrel_control::smf::{Downlink, Marks, Tunnel, modification};
@@ -20,7 +19,7 @@ use whimbrel_pfcp::{Frame, Message, SEQUENCE_MAX};
 use whimbrel_user::{Input, Ipv4Net, Outbox, Report, SessionId, UpfC};
 
 use super::fabric::{Ends, SPIN, pin, processors};
-use super::{finish, round};
+use super::{ExchangeOptions, finish, round};
 use crate::measure::median;
 use crate::plot::{Axis, Plot, Series};
 use crate::upf::smf;
@@ -31,8 +30,6 @@ const PAPER: [f64; 2] = [21.0, 39.0];
 const OPERATIONS: [&str; 3] = ["establishment", "update FAR", "report"];
 /// What is compared.
 const CHANNELS: [&str; 4] = ["UDP, each sleeps", "UDP, as the program", "shared memory", "function call"];
-/// Exchanges of one channel before the next one's turn: what disturbs the machine disturbs all alike.
-const TURN: usize = 50;
 /// How often each message is read and written alone.
 const SERIALIZED: usize = 200;
 /// The longest PFCP message that is exchanged here.
@@ -43,20 +40,6 @@ const STOPPED_WITHIN: Duration = Duration::from_millis(20);
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 /// The gNB's end of a downlink tunnel.
 const GNB: Tunnel = Tunnel { teid: Teid(7), address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9)) };
-
-/// What can be chosen.
-#[derive(Args, Clone)]
-pub(crate) struct Options {
-    /// Exchanges by each channel, of each kind.
-    #[arg(long, default_value_t = 5_000)]
-    exchanges: usize,
-}
-
-impl Options {
-    pub(super) fn quick(&mut self) {
-        self.exchanges = 20;
-    }
-}
 
 /// An exchange of octets: a request goes, its answer comes.
 type Exchange<'a> = Box<dyn FnMut(&[u8], &mut Vec<u8>) -> io::Result<()> + 'a>;
@@ -76,7 +59,7 @@ struct Upf {
 }
 
 impl Upf {
-    fn new(options: &Options) -> io::Result<Self> {
+    fn new(options: &ExchangeOptions) -> io::Result<Self> {
         let mut config = smf::config();
         config.sessions_max = options.exchanges as u32 + 16;
         config.data_networks.truncate(1);
@@ -220,7 +203,7 @@ struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    fn new(options: &Options, exchange: Exchange<'a>) -> io::Result<Self> {
+    fn new(options: &ExchangeOptions, exchange: Exchange<'a>) -> io::Result<Self> {
         let mut reporting = Upf::new(options)?;
         let mut octets = Vec::new();
         let request = Message::from(smf::smf_establishment(1, true, false)).to_octets(Some(Seid(0)), 2);
@@ -315,7 +298,7 @@ fn established(answer: &[u8]) -> io::Result<Seid> {
 type Measured = ([[f64; CHANNELS.len()]; OPERATIONS.len()], [f64; OPERATIONS.len()]);
 
 /// Medians.
-fn measure(options: &Options) -> io::Result<Measured> {
+fn measure(options: &ExchangeOptions) -> io::Result<Measured> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let outcome = (|| {
@@ -344,14 +327,10 @@ fn measure(options: &Options) -> io::Result<Measured> {
             let channels = exchanges.into_iter().map(|e| Channel::new(options, e));
             let mut channels = channels.collect::<io::Result<Vec<_>>>()?;
             let mut samples = [const { [const { Vec::new() }; CHANNELS.len()] }; OPERATIONS.len()];
-            for _ in 0..options.exchanges.div_ceil(TURN) {
+            for _ in 0..options.turns() {
                 for (operation, samples) in samples.iter_mut().enumerate() {
                     for (channel, samples) in channels.iter_mut().zip(samples) {
-                        for _ in 0..TURN.min(options.exchanges) {
-                            let begun = Clock::now();
-                            channel.run(operation)?;
-                            samples.push(begun.elapsed().as_nanos() as f64 / 1000.0);
-                        }
+                        options.turn(samples, || channel.run(operation))?;
                     }
                 }
             }
@@ -369,7 +348,7 @@ fn measure(options: &Options) -> io::Result<Measured> {
     })
 }
 
-pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
+pub(super) fn run(options: &ExchangeOptions, plots: &Path) -> io::Result<()> {
     println!(
         "paper: N4 through shared memory takes {} to {} % less than PFCP over UDP (figure 7), between processes of which each sleeps until a message comes",
         PAPER[0], PAPER[1]

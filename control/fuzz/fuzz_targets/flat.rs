@@ -5,9 +5,9 @@
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_control::amf::N14;
+use whimbrel_control::amf::{Body, N14, Relation};
 use whimbrel_control::config::Config;
-use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, UeContext, Shard};
+use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, Shard, UeContext, UeId};
 
 const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint.hex");
 const FORMER: &str = include_str!("../../src/flat/testdata/checkpoint-former.hex");
@@ -15,11 +15,23 @@ const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope.hex");
 const BATCHES: &str = include_str!("../../src/flat/testdata/batch.hex");
 const CONFIGS: &str = include_str!("../../src/flat/testdata/config.hex");
 
-static FRAMES: LazyLock<Vec<Vec<u8>>> =
-    LazyLock::new(|| [CHECKPOINTS, FORMER, ENVELOPES, BATCHES, CONFIGS].into_iter().flat_map(frames).collect());
+static FRAMES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let stored = [CHECKPOINTS, FORMER, ENVELOPES, BATCHES, CONFIGS].into_iter().flat_map(frames);
+    stored.chain(messages_of_peer_amfs()).collect()
+});
 static INPUTS: LazyLock<Vec<Envelope>> =
     LazyLock::new(|| frames(ENVELOPES).map(|f| Envelope::from_flat(&f).expect("test data")).collect());
 static CONFIG: LazyLock<Arc<Config>> = LazyLock::new(|| Arc::new(whimbrel_sim::default_config()));
+
+/// Messages about replicas, and one of each test checkpoint.
+fn messages_of_peer_amfs() -> impl Iterator<Item = Vec<u8>> {
+    let replicas = frames(CHECKPOINTS).filter_map(|frame| Some(Body::Replica(Checkpoint::from_octets(&frame).ok()?.into_flat())));
+    let message = |body| {
+        let relation = Relation { source: UeId { slot: 7, generation: 1 }, token: [5; 16] };
+        N14 { relation, body }.to_flat().octets().to_vec()
+    };
+    [Body::ReplicaGone, Body::WholeRequested].into_iter().chain(replicas).map(message)
+}
 
 fn frames(hex: &str) -> impl Iterator<Item = Vec<u8>> {
     let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hex");
@@ -57,9 +69,9 @@ fn sealed(mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 fn take(octets: &[u8]) {
-    if let Ok(ue) = Checkpoint::from_octets(octets).and_then(|c| c.ue()) {
+    if let Ok(ue) = Checkpoint::from_octets(octets).and_then(|c| c.context()) {
         let again = Checkpoint::of(&ue).expect("what was read is at rest");
-        let read = again.ue().expect("what is written is read");
+        let read = again.context().expect("what is written is read");
         assert_eq!(Checkpoint::of(&read).as_ref(), Some(&again));
         let mut later = read.clone();
         later.clock = later.clock.wrapping_add(1);

@@ -89,7 +89,7 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up:
             Some(Input::Sm(_)) => return Ok(()),
             // The gNB has set up the resources meanwhile.
             Some(Input::N2Sm(N2Outcome::SetUp, _)) if !at_gnb => release_at_gnb(ue, psi),
-            Some(_gnb_let_go) => {}
+            Some(_gnb_released) => {}
             None => super::send(ue, psi, command.clone()),
         }
     }

@@ -110,13 +110,6 @@ impl Links {
         self.connections.values().filter(|c| c.ring_out.is_some()).count()
     }
 
-    /// Whether [`Links::drain`] finds something in shared memory: some loads, and no system call.
-    pub fn has_arrived_by_ring(&self) -> bool {
-        let Some(rings) = &self.rings else { return false };
-        let arrived = |ring: &RingIn| ring.has_arrived(&rings.pool.port);
-        self.connections.values().any(|c| c.ring_in.as_ref().is_some_and(arrived))
-    }
-
     /// Where peers connect to, with the port that was found.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.listener.as_ref().and_then(|l| l.local_addr().ok())

@@ -82,20 +82,6 @@ fn frames_of_all_lengths_arrive_in_order_before_and_after_they_leave_the_socket(
 }
 
 #[test]
-fn a_frame_shows_in_its_ring_until_it_is_taken() {
-    let made = create().unwrap();
-    let (mut a, mut b, at) = pair(&made);
-    let (link, _) = linked(&mut a, &mut b, at, 1);
-    assert!(!b.links.has_arrived_by_ring());
-    a.links.send(link, b"frame");
-    assert!(!b.links.has_arrived_by_ring(), "it has not left");
-    a.links.flush();
-    assert!(b.links.has_arrived_by_ring());
-    b.turn();
-    assert!(!b.links.has_arrived_by_ring());
-}
-
-#[test]
 fn frames_stay_on_the_socket_between_processes_without_a_pool_in_common() {
     let (one, other) = (create().unwrap(), create().unwrap());
     let (listener, at) = End::listening(keyed);

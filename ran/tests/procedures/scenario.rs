@@ -208,6 +208,23 @@ fn what_ues_do_before_is_not_measured() {
     assert_eq!(took, Duration::from_millis(400 + 900 + 950));
 }
 
+#[test] // else a core that is slower than the rate fails UEs before the measurement begins
+fn the_preparation_waits_while_many_ues_are_under_way() {
+    let text =
+        r#"{"ues": 300, "gnbs": 2, "before": ["register"], "before-rate": 1000, "steps": ["deregister"]}"#;
+    let mut world = World::new(text);
+    let mut unanswered = Outbox::new();
+    world.player.start(world.now, &mut unanswered);
+    world.now = world.now + Duration::from_secs(1);
+    world.player.handle(world.now, Input::Tick, &mut unanswered);
+    assert_eq!(world.player.progress(), (0, 0, 256));
+    assert!(world.player.next_deadline() > Some(world.now), "no arrival is due");
+    world.take(unanswered);
+    world.arrive();
+    let (reports, ..) = world.end();
+    assert!(reports[0].is_clean() && reports[0].completed == 300, "{}", reports[0].json());
+}
+
 #[test]
 fn prepared_ues_arrive_when_they_are_no_longer_held() {
     let mut world = World::new(BEFORE);

@@ -108,7 +108,7 @@ fn walk(root: &Path, folder: &str, list: &[Denied], counts: &mut Counts) -> io::
                 walk(root, &path, list, counts)?;
             }
         } else if ENDINGS.iter().any(|e| name.ends_with(e)) && !EXCLUDED.contains(&path.as_str()) {
-            let text = words(&fs::read_to_string(entry.path())?);
+            let text = words(&without_examples(&fs::read_to_string(entry.path())?));
             let top = path.split_once('/').map_or(ROOT, |(top, _)| top);
             for (name, found) in found_in(&text, list) {
                 *counts.entry(name).or_default().entry(top.to_owned()).or_default() += found;
@@ -116,6 +116,24 @@ fn walk(root: &Path, folder: &str, list: &[Denied], counts: &mut Counts) -> io::
         }
     }
     Ok(())
+}
+
+/// A text without the column `before` of its tables: it quotes what is not to be written.
+fn without_examples(text: &str) -> String {
+    let mut column = None;
+    let mut kept = String::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split('|').collect();
+        if !line.starts_with('|') {
+            column = None;
+        } else if column.is_none() {
+            column = cells.iter().position(|cell| cell.trim() == "before");
+        }
+        let rest = cells.iter().enumerate().filter(|(n, _)| Some(*n) != column);
+        rest.for_each(|(_, cell)| kept.extend([cell, "|"]));
+        kept.push('\n');
+    }
+    kept
 }
 
 /// How often each denied word stands among these.

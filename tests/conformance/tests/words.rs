@@ -34,6 +34,16 @@ impl Drop for Tree {
 }
 
 #[test]
+fn examples_of_what_is_not_to_be_written_do_not_count() {
+    let tree = Tree::new("examples");
+    let table =
+        "| where | before | after |\n| --- | --- | --- |\n| log | it is told | it tells |\n\n| told | \n";
+    tree.write("CONTRIBUTING.md", table);
+    let outcome = check(&tree.0, true).unwrap();
+    assert_eq!(outcome.total, 2, "`tells` behind the example, and the other table");
+}
+
+#[test]
 fn a_count_that_rises_fails_and_one_that_falls_is_lowered_by_an_update() {
     let tree = Tree::new("ratchet");
     tree.write(

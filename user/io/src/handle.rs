@@ -263,7 +263,7 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
                 }
             }
         };
-        handle.watch = Some(Watch::start(known, send).map_err(StartError::System)?);
+        handle.watch = Some(Watch::start(known, !config.keeps_state, send).map_err(StartError::System)?);
     }
     Ok(handle)
 }
@@ -279,6 +279,7 @@ impl Handle {
     pub fn begin(&self) {
         self.shared.waits.store(false, Ordering::SeqCst);
         self.wake();
+        self.watch.iter().for_each(Watch::begin);
     }
 
     /// The host takes packets for these addresses, which UEs do not reach. Only where packets come from a packet logger: its host's.

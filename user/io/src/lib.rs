@@ -31,7 +31,9 @@ use std::path::Path;
 
 pub use beats::{Beat, Beats, ThreadState, readable, run_in_real_time};
 pub use channel::{Receiver, Sender, channel};
-pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, Vlan, system_clock};
+pub use config::{
+    Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, SpreadBy, Vlan, system_clock,
+};
 pub use error::{NoInterface, Notice, Obstacle, StartError};
 pub use front::Front as LoggerFront;
 pub use gre::Tunnel;
@@ -44,7 +46,7 @@ pub use ports::logged::LoggerEnd;
 pub use ports::memory::Memory;
 #[cfg(feature = "measure")]
 pub use ports::pcap::Replay;
-pub use state::{StateFile, StateLock, boot};
+pub use state::{StateChanges, StateFile, StateLock, boot, tell_of_changes};
 pub use sys::datagrams::TtlSocket;
 pub use tap::Tapped;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};

@@ -2,12 +2,14 @@
 
 use std::fs::{File, OpenOptions, read_to_string};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::SystemTime;
 
 use whimbrel_user::{Config, State, StateMemory};
 
+use crate::sys::inotify::Inotify;
 use crate::sys::shared_file::SharedFile;
 
 /// The file, or a memory file (memfd) that another process has made.
@@ -76,6 +78,34 @@ impl StateLock {
     }
 }
 
+/// Says when a state file has changed, to the process that follows it: writes to mapped memory are none that the kernel reports, so the UPF that writes them sets
+/// the file's time, by [`tell_of_changes`].
+pub struct StateChanges(Inotify);
+
+impl StateChanges {
+    /// Of the file at this path, from now on. Errors: those of inotify(7), of which a user has a bounded number.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        Inotify::of(path).map(Self)
+    }
+
+    /// Forgets the changes until now, which the caller is about to look at.
+    pub fn take(&self) {
+        self.0.drain();
+    }
+}
+
+impl AsFd for StateChanges {
+    /// Readable when there are changes.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Tells the process that follows the state file of changes. Errors: those of futimens(2).
+pub fn tell_of_changes(file: &File) -> io::Result<()> {
+    file.set_modified(SystemTime::now())
+}
+
 impl StateMemory for StateFile {
     fn octets(&self) -> u64 {
         self.0.octets()
@@ -103,12 +133,37 @@ pub fn boot() -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::sys::poll::which_are_readable;
 
     #[test]
     fn the_boot_has_a_name() {
         assert_ne!(boot(), [0; 16]);
         assert_eq!(boot(), boot());
+    }
+
+    #[test]
+    fn a_process_that_follows_a_state_file_is_told_of_changes_when_the_writer_says_so() {
+        let path = std::env::temp_dir().join(format!("whimbrel-state-told-{}", std::process::id()));
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+        let mut written = SharedFile::new(file, 8192).map(StateFile).unwrap();
+        let changes = StateChanges::of(&path).unwrap();
+        let is_told = || {
+            let told = which_are_readable(&[changes.as_fd()], Duration::ZERO).unwrap()[0];
+            changes.take();
+            told
+        };
+        written.write(5_000, b"sessions");
+        assert!(!is_told(), "writes to mapped memory cost the kernel nothing");
+        for _ in 0..3 {
+            tell_of_changes(&written.file().unwrap()).unwrap();
+            assert!(is_told());
+            assert!(!is_told(), "once");
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

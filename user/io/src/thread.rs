@@ -397,11 +397,13 @@ impl<P: Ports> Worker<'_, P> {
         }
     }
 
-    /// Sleeps until something is asked, or packets may be taken.
+    /// Sleeps until something is asked, or packets may be taken, or all is to end: a thread that stands by takes no time of a processor.
     fn await_request(&mut self) {
-        if self.ends.requests.sleep() && self.shared.waits.load(Ordering::SeqCst) {
+        let waits =
+            |shared: &Shared| shared.waits.load(Ordering::SeqCst) && !shared.stop.load(Ordering::SeqCst);
+        if self.ends.requests.sleep() && waits(self.shared) {
             // A failure makes this thread look more often.
-            let _ = poll::readable(&[self.ends.requests.as_fd()], SLEEP_MAX);
+            let _ = poll::until_readable(&[self.ends.requests.as_fd()]);
         }
         self.ends.requests.awake();
     }

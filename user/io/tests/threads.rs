@@ -9,7 +9,7 @@ use common::*;
 use whimbrel_gtpu::Gtpu;
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_user::{Destination, DnIndex, Origin, SessionId};
-use whimbrel_user_io::{Harvest, HarvestCounters, Memory, N3Io, UserPlane};
+use whimbrel_user_io::{Harvest, HarvestCounters, Memory, N3Io, SpreadBy, UserPlane};
 
 const THREADS: usize = 4;
 const GNB_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(GNB), 2152);
@@ -155,6 +155,58 @@ fn background_work_surveys_the_sessions_of_all_threads() {
     eventually(|| net.handle.harvest_counters() == HarvestCounters::default(), || "it is not off".into());
 }
 
+/// How often the kernel has woken this process's thread of that name; `None`: it has not given itself that name yet.
+fn wakings(name: &str) -> Option<u64> {
+    let is_it = |task: &std::path::PathBuf| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    let all = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let status = std::fs::read_to_string(all.into_iter().find(is_it)?.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    Some(line.unwrap().trim().parse().unwrap())
+}
+
+/// Until it may take packets, a packet thread wakes for changes alone. No other test has so many threads as to have one of this name.
+#[test]
+fn a_packet_thread_that_stands_by_takes_no_time_of_a_processor() {
+    let mut config = config(N3Io::Udp);
+    (config.user.shards, config.keeps_state) = (16, true);
+    let (handle, memory) = UserPlane::start_in_memory(config.clone()).unwrap_or_else(|e| panic!("{e}"));
+    // It has begun to wait when the number no longer changes; that of a thread which looks now and then, twice a second, always does.
+    let begun = std::time::Instant::now();
+    loop {
+        let before = wakings("upf-u-15");
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        if before.is_some() && wakings("upf-u-15") == before {
+            break;
+        }
+        assert!(begun.elapsed() < SURELY, "it wakes now and then: {before:?}");
+    }
+    let mut net = Control::with(handle, config);
+    let (id, teid, ue) = loop {
+        let (id, teid, ue, _) = net.next_session();
+        if id.index % 16 == 15 {
+            break (id, teid, ue);
+        }
+    };
+    let from_gnb = Origin::N3 { peer: GNB_ADDRESS, local: UPF.into() };
+    assert!(memory.put_at(15, from_gnb, &g_pdu(teid, &udp(ue, SERVER, 0))));
+    net.handle.begin();
+    let passed = || net.session_counters(id).ul_packets == 1;
+    eventually(passed, || format!("{:?}", net.handle.counters()));
+}
+
+/// It ends without ever having taken a packet.
+#[test]
+fn a_user_plane_that_stands_by_ends_when_it_is_dropped() {
+    let mut config = config(N3Io::Udp);
+    config.keeps_state = true;
+    for _ in 0..50 {
+        let (handle, _memory) = UserPlane::start_in_memory(config.clone()).unwrap_or_else(|e| panic!("{e}"));
+        drop(handle);
+    }
+}
+
 /// What a thread cannot hand over, because the other has too much, is counted.
 #[test]
 fn what_finds_no_room_at_another_thread_is_counted() {
@@ -218,6 +270,48 @@ fn the_kernel_steers_packets_to_their_threads() {
         eventually(|| net.handle.counters().dl_packets == 640, || format!("{:?}", net.handle.counters()));
         let handed = net.handle.io_counters().handed_over;
         assert!(handed == 0 || !steered, "{handed} packets arrived elsewhere");
+    });
+}
+
+/// Whatever the kernel spreads datagrams by, one thread decides on all packets of a session: its counters, which that thread alone has, are of all of them.
+/// By TEID and by the UE's address no thread hands any to another.
+#[test]
+fn one_thread_decides_on_all_uplink_packets_of_a_session_whatever_they_are_spread_by() {
+    let test = "one_thread_decides_on_all_uplink_packets_of_a_session_whatever_they_are_spread_by";
+    with_io(test, &[("udp/threads", N3Io::Udp)], |io, ran| {
+        for by in [SpreadBy::Teid, SpreadBy::UeAddress, SpreadBy::GnbAddress, SpreadBy::GnbFlow] {
+            let mut config = config(io);
+            config.spread_by = by;
+            let Some(mut net) = Control::start(config) else { return };
+            // Ports of one gNB, which spreads its flows over them (TS 29.281 §4.4.2.3).
+            let ports: Vec<_> = (0..8).map(|_| ran.socket_at(GNB.into(), 0)).collect();
+            let sessions: Vec<_> = (0..8).map(|_| net.next_session()).collect();
+            const ROUNDS: u64 = 20;
+            // The host does not answer a packet with such a checksum.
+            let gateway = Ipv4Addr::new(10, 45, 0, 1);
+            for n in 0..ROUNDS {
+                for (_, teid, ue, _) in &sessions {
+                    for port in &ports {
+                        port.send_to(&g_pdu(*teid, &udp(*ue, gateway, n as u32)), (UPF, 2152)).unwrap();
+                    }
+                }
+            }
+            let each = ROUNDS * ports.len() as u64;
+            for (id, ..) in &sessions {
+                let passed = || net.session_counters(*id).ul_packets == each;
+                eventually(passed, || format!("{by:?}: {:?}", net.handle.io_counters()));
+            }
+            let all = each * sessions.len() as u64;
+            let published =
+                || net.handle.counters().ul_packets == all && net.handle.io_counters().n6_sent >= all;
+            eventually(published, || format!("{by:?}: {:?}", net.handle.io_counters()));
+            let handed = net.handle.io_counters().handed_over;
+            match by {
+                SpreadBy::Teid | SpreadBy::UeAddress => assert_eq!(handed, 0, "{by:?}"),
+                // Of eight sessions on four threads, six are at others than the one at which a datagram arrives.
+                SpreadBy::GnbAddress | SpreadBy::GnbFlow => assert_eq!(handed, each * 6, "{by:?}"),
+            }
+        }
     });
 }
 

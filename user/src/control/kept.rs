@@ -201,6 +201,11 @@ impl UpfC {
         self.keeper.as_mut().map(|k| k.blocks.take_journal()).unwrap_or_default()
     }
 
+    /// A number that differs whenever the state that is kept has changed; zero without one.
+    pub fn state_changes(&self) -> u64 {
+        self.keeper.as_ref().map_or(0, |k| k.blocks.changes())
+    }
+
     /// Whether a state is kept.
     pub fn keeps_state(&self) -> bool {
         self.keeper.is_some()

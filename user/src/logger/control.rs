@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 /// Messages of SMFs that are kept at most: what a UPF handles in a second. PFCP repeats the others.
 const REQUESTS_MAX: usize = 8_192;
+/// Octets of these messages, at most: 4 KiB each, which a session's establishment with many rules needs. A datagram alone may have 64 KiB.
+const REQUEST_OCTETS_MAX: usize = REQUESTS_MAX * 4096;
 /// Messages of the UPF that wait for the replica at most: likewise.
 const WAITING_MAX: usize = 16_384;
 
@@ -40,6 +42,8 @@ pub enum Released {
 pub struct ControlLog {
     counter: u64,
     requests: BTreeMap<u64, (SocketAddr, Vec<u8>)>,
+    /// Octets of all requests.
+    request_octets: usize,
     /// Each with the batch of records that is to be acknowledged first.
     waiting: VecDeque<(u64, Released)>,
     /// Batches that were given to the replica, and those that it has acknowledged.
@@ -67,10 +71,12 @@ impl ControlLog {
 
     /// Keeps a message of an SMF, for the UPF that serves. `None`: there is no room.
     pub fn accept(&mut self, peer: SocketAddr, octets: Vec<u8>) -> Option<Request> {
-        if self.requests.len() >= REQUESTS_MAX {
+        let all_octets = self.request_octets + octets.len();
+        if self.requests.len() >= REQUESTS_MAX || all_octets > REQUEST_OCTETS_MAX {
             self.refused += 1;
             return None;
         }
+        self.request_octets = all_octets;
         self.counter += 1;
         self.requests.insert(self.counter, (peer, octets.clone()));
         Some(Request { counter: self.counter, peer, octets })
@@ -111,8 +117,10 @@ impl ControlLog {
             released.extend(self.waiting.pop_front().map(|(_, what)| what));
         }
         for what in &released {
-            if let Released::Handled(counter) = what {
-                self.requests.remove(counter);
+            if let Released::Handled(counter) = what
+                && let Some((_, octets)) = self.requests.remove(counter)
+            {
+                self.request_octets -= octets.len();
             }
         }
         released
@@ -197,5 +205,19 @@ mod tests {
         (0..REQUESTS_MAX).for_each(|_| assert!(log.accept(smf(), vec![]).is_some()));
         assert_eq!(log.accept(smf(), vec![]), None);
         assert_eq!(log.refused(), 1);
+    }
+
+    #[test]
+    fn long_requests_are_bounded_by_their_octets_and_leave_room_when_they_are_handled() {
+        let mut log = ControlLog::default();
+        let long = || vec![0; 65_507];
+        let taken: Vec<u64> =
+            std::iter::from_fn(|| log.accept(smf(), long()).map(|r| r.counter)).take(REQUESTS_MAX).collect();
+        assert_eq!(taken.len(), REQUEST_OCTETS_MAX / 65_507);
+        assert_eq!(log.refused(), 1);
+        log.from_upf(Released::Handled(taken[0]), false);
+        log.from_upf(Released::Handled(taken[0]), false);
+        assert!(log.accept(smf(), long()).is_some());
+        assert!(log.accept(smf(), long()).is_none());
     }
 }

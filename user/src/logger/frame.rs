@@ -215,6 +215,7 @@ impl LoggerFrame {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::datagram::Head;
     use super::*;
 
     fn frames() -> Vec<LoggerFrame> {
@@ -247,6 +248,32 @@ mod tests {
         let hello = LoggerHello { configuration: 7, token: 1 << 63, term: 2 };
         assert_eq!(LoggerHello::read(&hello.to_octets()), Some(hello));
         assert_eq!(LoggerHello::read(&hello.to_octets()[1..]), None);
+    }
+
+    #[test] // fuzz/seeds/logger
+    #[expect(clippy::disallowed_methods, reason = "a test reads the corpus")]
+    fn the_kept_inputs_of_the_fuzzer_are_what_their_names_say() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/logger");
+        let mut kept = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            let octets = std::fs::read(file.path()).unwrap();
+            let read = (
+                LoggerFrame::read(&octets).is_some(),
+                LoggerHello::read(&octets).is_some(),
+                Head::read(&octets).is_some(),
+            );
+            let expected = match name.split('-').next() {
+                Some("frame") => (true, false, false),
+                Some("hello") => (false, true, false),
+                Some("head") => (false, false, true),
+                _ => (false, false, false),
+            };
+            assert_eq!(read, expected, "{name}");
+            kept += 1;
+        }
+        assert!(kept > 13, "{kept} inputs");
     }
 
     #[test]

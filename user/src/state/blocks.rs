@@ -135,6 +135,11 @@ impl Blocks {
         self.memory.write(CHANGES_AT, &self.changes.to_le_bytes());
     }
 
+    /// How many blocks were written or freed, from some number on.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     fn read_changes(&self) -> u64 {
         let mut octets = [0; 8];
         self.memory.read(CHANGES_AT, &mut octets);
@@ -484,7 +489,8 @@ impl FollowedBlocks {
             blocks.iter().for_each(|block| _ = self.loose.remove(block));
             let former = self.records.insert((kind, id), (write, blocks));
             if former.is_none_or(|(former, _)| former != write) {
-                let octets = record.iter().flat_map(|(_, part)| part.iter().copied()).collect();
+                let mut octets = Vec::with_capacity(record.len() * PART_OCTETS);
+                record.iter().for_each(|(_, part)| octets.extend_from_slice(part));
                 seen.push(Seen { kind, id, write, octets: Some(octets) });
             }
         }

@@ -18,6 +18,9 @@ use crate::rules::{Application, Bar, Endpoint, Far, Pdr, Qer, SessionKind, Sessi
 /// Values within each other in boxes, at most: a filter of frames that has IP filters, of which none has one of frames.
 const NESTED_MAX: u8 = 2;
 
+/// Values of a list for which there is room before they are read: what usual sessions have, and no more than a damaged record can claim without harm.
+const ROOM_MAX: usize = 64;
+
 /// Octets that are read from the front.
 pub(crate) struct Source<'a> {
     octets: &'a [u8],
@@ -221,7 +224,11 @@ impl<T: Stored> Stored for Vec<T> {
         if len > from.octets.len() {
             return None;
         }
-        (0..len).map(|_| T::restore(from)).collect()
+        let mut all = Self::with_capacity(len.min(ROOM_MAX));
+        for _ in 0..len {
+            all.push(T::restore(from)?);
+        }
+        Some(all)
     }
 }
 

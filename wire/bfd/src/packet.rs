@@ -58,9 +58,9 @@ impl fmt::Display for Discriminator {
 pub enum State {
     /// Held down by the operator.
     AdminDown,
-    /// It hears nothing.
+    /// It gets no packets of the other system.
     Down,
-    /// It hears the other system, which may not hear it. Seamless BFD has no such state (RFC 7880 §7.1).
+    /// It gets packets of the other system, which may get none of its own. Seamless BFD has no such state (RFC 7880 §7.1).
     Init,
     /// It is up.
     Up,
@@ -127,7 +127,7 @@ pub struct ControlPacket {
     pub required_min_echo_rx_us: u32,
 }
 
-/// Why a packet is discarded without a look at any session (RFC 5880 §6.8.6).
+/// Why a packet is discarded before its session is looked up (RFC 5880 §6.8.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invalid {
     /// Fewer octets than the length field says, or than a packet has.

@@ -253,7 +253,7 @@ fn unknown_chunks() {
 }
 
 #[test] // a client that lost the race for its INIT ACK gets ABORT, for no endpoint listens
-fn connecting_to_who_does_not_listen() {
+fn connecting_to_a_peer_that_does_not_listen() {
     let mut net = Net::new(9);
     let (a, b) = (net.add(1, |_| {}), net.add(1, |c| c.accept_inbound = false));
     net.connect(a, b);

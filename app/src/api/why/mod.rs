@@ -146,7 +146,7 @@ fn part(shared: &Shared, name: &'static str) -> WhyAnswer {
             };
             format!("{name} is {condition}: {}", part.detail)
         }
-        None => format!("this process has no part {name}"),
+        None => format!("this process has no part {name}, or it is not configured"),
     };
     WhyAnswer { sentence: sentence.trim_end_matches('.').to_string() + ".", ..WhyAnswer::default() }
 }

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use whimbrel_resilience::sbfd::{SBFD_PORT, SbfdChange, SbfdDiscriminator, SbfdTarget, SbfdTiming};
 
 use crate::command::print;
-use crate::sbfd::{Probing, SbfdProber};
+use crate::config::Probing;
+use crate::sbfd::SbfdProber;
 
 const OWN: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);

@@ -268,6 +268,7 @@ impl Moved {
         if options.regions.is_none() {
             return Ok(None);
         }
+        playground.await_metrics();
         let client = playground.client();
         Ok(Some(Self {
             fast: client.metric(Metric::UesMoved, Some("fast"))?,

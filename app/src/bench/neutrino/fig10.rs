@@ -22,8 +22,9 @@ use whimbrel_ran::{gnb, ue};
 
 use super::super::detection::{milliseconds_between, time_of_day};
 use super::super::{runner, scenario, session};
-use super::{GNBS, REGION, SCHEMES, Scheme, handover, ratio, start};
+use super::{GNBS, REGION, SCHEMES, Scheme, first_failure, handover, ratio, start};
 use crate::command::{Done, print};
+use crate::console::Metric;
 use crate::playground::Playground;
 
 /// The line that the CTA logs when it finds that a CPF is lost.
@@ -32,6 +33,10 @@ const LOST: &str = "a CPF is lost";
 const EVERY_S: f64 = 0.02;
 /// Bursts without a kill, in which the inputs of a handover are counted, and which say how long a burst takes.
 const UNDISTURBED: usize = 5;
+/// Kills after which inputs are counted, at most: the count takes a second.
+const COUNTED: usize = 8;
+/// How long after a handover the replica has its checkpoint, so that no input of an earlier handover is replayed.
+const SETTLED: Duration = Duration::from_millis(50);
 /// A UE that is not served by then has failed.
 const SERVED_WITHIN: Duration = Duration::from_secs(15);
 /// The steps before the measurement, and each replacement of a CPF, may take this long.
@@ -84,8 +89,17 @@ struct Hits {
     kills: Vec<SystemTime>,
     /// UEs that were not served in time.
     failed: usize,
-    /// UEs that attached again after a kill.
-    attached: usize,
+    /// UEs that attached again after each kill.
+    attached: Vec<usize>,
+    /// From the kill until the core had released a UE of these, with the number of the kill.
+    released: Vec<(usize, Duration)>,
+}
+
+impl Hits {
+    /// UEs that were in a handover at the first kills.
+    fn of_first(&self, kills: usize) -> usize {
+        self.times.iter().filter(|(kill, _)| *kill < kills).count()
+    }
 }
 
 /// What the observer of the UEs and the thread that replaces CPFs share.
@@ -144,6 +158,7 @@ impl Observer<'_> {
         let killed = Pid::from_raw(pid.cast_signed()).map(|pid| kill_process(pid, Signal::KILL));
         if matches!(killed, Some(Ok(()))) {
             self.hits.kills.push(time);
+            self.hits.attached.push(0);
             self.phase = Phase::Killed { at, hit };
         }
     }
@@ -178,18 +193,27 @@ impl Watch for Observer<'_> {
     }
 
     fn ue(&mut self, ue: UeId, event: &ue::Event) {
-        if let ue::Event::SessionUp { .. } = event {
-            self.hits.attached += usize::from(matches!(self.phase, Phase::Killed { .. }));
-            self.served(ue);
+        match (event, &self.phase) {
+            (ue::Event::SessionUp { .. }, Phase::Killed { .. }) => {
+                self.hits.attached.last_mut().into_iter().for_each(|attached| *attached += 1);
+                self.served(ue);
+            }
+            (ue::Event::Idle, Phase::Killed { at, hit }) if hit.contains(&ue) => {
+                self.hits.released.push((self.hits.kills.len() - 1, at.elapsed()));
+            }
+            _ => {}
         }
     }
 
     fn turn(&mut self, player: &Player) {
         let now = Instant::now();
-        let (prepared, _, playing) = player.progress();
+        let (prepared, failed, playing) = player.progress();
         let calm = playing == 0 && player.attaching() == 0;
         if self.sections < 2 {
             self.shared.prepared.store(prepared >= u64::from(self.connected), Ordering::Release);
+            if failed > 0 {
+                self.shared.over.store(true, Ordering::Release);
+            }
         }
         match &mut self.phase {
             Phase::Calm if playing == 0 || self.sections < 2 => {}
@@ -226,13 +250,20 @@ impl Watch for Observer<'_> {
     }
 }
 
-/// The inputs that CPFs ran.
+/// What the core counted.
 #[derive(Clone, Copy, Default)]
-struct Inputs {
-    /// Of a handover that was not disturbed.
+struct Counts {
+    /// Inputs of a handover that was not disturbed.
     handover: f64,
-    /// At the other CPF, of all UEs after the kills.
-    after_kills: f64,
+    /// Kills after which inputs were counted.
+    kills: usize,
+    /// Inputs that the other CPF ran after these kills, of all UEs, and the time that it took for them.
+    inputs: f64,
+    inputs_us: f64,
+    /// Inputs that were replayed after all kills: some of them ran in the replay sandbox before.
+    replayed: f64,
+    /// Median from the detection to the first answer of the UE's new CPF.
+    answered_us: f64,
 }
 
 /// Kills of one scheme with one number of connected UEs.
@@ -240,7 +271,7 @@ struct Outcome {
     connected: u32,
     scheme: Scheme,
     hits: Hits,
-    inputs: Inputs,
+    counts: Counts,
     /// From each kill until the CTA found the CPF lost.
     found: Vec<Option<Duration>>,
 }
@@ -248,56 +279,82 @@ struct Outcome {
 impl Outcome {
     /// A quantile of the times from the kill, in microseconds, and of those from when the CTA found it.
     fn quantiles(&self, part: f64) -> [f64; 2] {
-        let of = |mut times: Vec<Duration>| {
-            times.sort();
-            let at = ((times.len() as f64 * part) as usize).min(times.len().saturating_sub(1));
-            times.get(at).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
-        };
+        [
+            quantile(self.hits.times.iter().map(|(_, time)| *time), part),
+            quantile(self.after_detection(&self.hits.times), part),
+        ]
+    }
+
+    /// The same times, from when the CTA found the kill.
+    fn after_detection<'a>(&'a self, times: &'a [(usize, Duration)]) -> impl Iterator<Item = Duration> + 'a {
         let found = |kill: usize| self.found.get(kill).copied().flatten();
-        let after =
-            self.hits.times.iter().filter_map(|(kill, time)| Some(time.saturating_sub(found(*kill)?)));
-        [of(self.hits.times.iter().map(|(_, time)| *time).collect()), of(after.collect())]
+        times.iter().filter_map(move |(kill, time)| Some(time.saturating_sub(found(*kill)?)))
     }
 
     fn found_us(&self) -> f64 {
-        let mut found: Vec<Duration> = self.found.iter().copied().flatten().collect();
-        found.sort();
-        found.get(found.len() / 2).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
+        quantile(self.found.iter().copied().flatten(), 0.5)
     }
 
-    /// Inputs of one UE after the kill: those that were replayed and those of the rest of its handover, or those of an attach.
-    fn inputs_a_ue(&self) -> f64 {
+    /// Median from the detection until the core does something for a UE: the first answer of its new CPF, or the release of its connection.
+    fn begun_us(&self) -> f64 {
+        match self.scheme {
+            Scheme::Ours => self.counts.answered_us,
+            Scheme::Existing => quantile(self.after_detection(&self.hits.released), 0.5),
+        }
+    }
+
+    /// Inputs of one UE after the kill, and the time that the CPF took for them: those that were replayed and those of the rest of its handover,
+    /// or those of an attach.
+    fn inputs_a_ue(&self) -> [f64; 2] {
+        let kills = self.counts.kills;
         let ues = match self.scheme {
-            Scheme::Ours => self.hits.times.len(),
-            Scheme::Existing => self.hits.attached,
+            Scheme::Ours => self.hits.of_first(kills),
+            Scheme::Existing => self.hits.attached.iter().take(kills).sum(),
         };
-        self.inputs.after_kills / ues.max(1) as f64
+        [self.counts.inputs, self.counts.inputs_us].map(|sum| sum / ues.max(1) as f64)
+    }
+
+    fn replayed_a_ue(&self) -> f64 {
+        self.counts.replayed / self.hits.times.len().max(1) as f64
     }
 
     fn row(&self) -> String {
         let [p50, p50_found] = self.quantiles(0.5);
         let [p99, _] = self.quantiles(0.99);
+        let [inputs, inputs_us] = self.inputs_a_ue();
         format!(
-            "{:>9} {:<9} {:>6} {:>5} {p50:>10.0} {p99:>10.0} {:>10.0} {p50_found:>12.0} {:>8.1}{}\n",
+            "{:>9} {:<9} {:>6} {:>5} {p50:>10.0} {p99:>10.0} {:>10.0} {p50_found:>12.0} {:>10.0} {:>10.0} {inputs:>8.1} {:>9.1} {inputs_us:>8.0}{}\n",
             self.connected,
             self.scheme.name(),
             self.hits.kills.len(),
             self.hits.times.len(),
             self.found_us(),
-            self.inputs_a_ue(),
+            self.begun_us(),
+            p50_found - self.begun_us(),
+            self.replayed_a_ue(),
             if self.hits.failed > 0 { format!("  {} not served", self.hits.failed) } else { String::new() },
         )
     }
 
     fn json(&self) -> Value {
         let ([p50, p50_found], [p99, _]) = (self.quantiles(0.5), self.quantiles(0.99));
+        let [inputs, inputs_us] = self.inputs_a_ue();
+        let tenths = |value: f64| (value * 10.0).round() / 10.0;
         json!({
             "scheme": self.scheme.name(), "connected": self.connected, "kills": self.hits.kills.len(), "hit": self.hits.times.len(),
             "not_served": self.hits.failed, "p50_us": p50.round(), "p99_us": p99.round(), "found_us": self.found_us().round(),
-            "p50_from_found_us": p50_found.round(), "inputs_a_ue": (self.inputs_a_ue() * 10.0).round() / 10.0,
-            "inputs_of_a_handover": (self.inputs.handover * 10.0).round() / 10.0,
+            "p50_from_found_us": p50_found.round(), "begun_from_found_us": self.begun_us().round(), "inputs_a_ue": tenths(inputs),
+            "replayed_a_ue": tenths(self.replayed_a_ue()), "cpf_us_a_ue": inputs_us.round(), "inputs_of_a_handover": tenths(self.counts.handover),
         })
     }
+}
+
+/// A quantile, in microseconds; NaN of nothing.
+fn quantile(times: impl Iterator<Item = Duration>, part: f64) -> f64 {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort();
+    let at = ((times.len() as f64 * part) as usize).min(times.len().saturating_sub(1));
+    times.get(at).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
 }
 
 pub(super) fn run(options: &Options, core_cpu: Option<u32>) -> Done {
@@ -305,12 +362,19 @@ pub(super) fn run(options: &Options, core_cpu: Option<u32>) -> Done {
         "figure 10 live: handovers whose CPF is killed (kill -9) at a random moment; a CTA and two CPFs, gNBs and UEs on sockets\n",
     )?;
     print(&format!(
-        "paper: up to {PAPER} times as fast as an existing core, whose UEs attach again; detection excluded, as in `from found`\n\
+        "paper: up to {PAPER} times as fast as an existing core, whose UEs attach again; detection excluded\n\
          {} UEs begin a handover at once; the other connected UEs of the CPF attach again too in `existing`; {} us each way to gNBs\n\n",
         options.movers(),
         options.hop_us
     ))?;
-    print("connected scheme     kills   hit  p50 us     p99 us   found us   p50 from found   inputs a UE\n")?;
+    print(
+        "of a UE, in us: from the kill to the end (p50, p99); the kill until the CTA finds it (found); from there to the end (p50 then), of it to the \
+         first answer of its new CPF, or to its release (begun), and the rest; inputs that the other CPF ran, those of them that were replayed, and \
+         the time that it took for them\n\n",
+    )?;
+    print(
+        "connected scheme     kills   hit        p50        p99      found     p50 then      begun       rest   inputs  replayed      CPF\n",
+    )?;
     let (mut rows, mut figures) = (Vec::new(), Vec::new());
     for connected in options.connected() {
         let mut pair = Vec::new();
@@ -331,33 +395,38 @@ pub(super) fn run(options: &Options, core_cpu: Option<u32>) -> Done {
     if failed { Err("UEs were not served after their CPF was killed".into()) } else { Ok(()) }
 }
 
-/// The ratio, beside the one that counting inputs gives.
+/// The ratio with the detection and without, beside the one that counting inputs gives, and the one of the times that the CPF took for them.
 fn compare(options: &Options, ours: &Outcome, existing: &Outcome) -> Result<Value, String> {
-    let ([from_kill, from_found], [existing_kill, existing_found]) =
-        (ours.quantiles(0.5), existing.quantiles(0.5));
-    let (kill, found) = (ratio(from_kill, existing_kill), ratio(from_found, existing_found));
-    let bound = ratio(ours.inputs_a_ue(), existing.inputs_a_ue());
+    let [with, without] = [0, 1].map(|at| ratio(ours.quantiles(0.5)[at], existing.quantiles(0.5)[at]));
+    let [inputs, existing_inputs] = [ours, existing].map(Outcome::inputs_a_ue);
+    let [by_inputs, by_cpf] = [0, 1].map(|at| ratio(inputs[at], existing_inputs[at]));
     let text = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |r| format!("{r:.2}"));
     let storm = ours.connected > options.movers();
-    let aim = match (storm, found, bound) {
-        (true, Some(found), _) => {
-            format!("aim: above {PAPER}: {}", if found > PAPER { "met" } else { "missed" })
+    let aim = match (storm, without, by_inputs) {
+        (true, Some(ratio), _) => {
+            format!("above {PAPER}: {}", if ratio > PAPER { "met" } else { "missed" })
         }
-        (false, Some(found), Some(bound)) => {
-            format!("aim: within 20 % of it: {}", if found >= 0.8 * bound { "met" } else { "missed" })
+        (false, Some(ratio), Some(bound)) => {
+            format!(
+                "within 20 % of what inputs give: {}",
+                if ratio >= 0.8 * bound { "met" } else { "missed" }
+            )
         }
-        _ => "aim: not judged".into(),
+        _ => "not judged".into(),
     };
     print(&format!(
-        "          ours is {} times as fast from the detection on, {} from the kill; counting inputs gives {} ({} against {}); {aim}\n",
-        text(found),
-        text(kill),
-        text(bound),
-        format_args!("{:.1}", existing.inputs_a_ue()),
-        format_args!("{:.1}", ours.inputs_a_ue()),
+        "          ours is {} times as fast without the detection, {} with it; counting inputs gives {} ({:.1} against {:.1}), the time that the CPF \
+         takes for them {}; aim, without the detection: {aim}\n",
+        text(without),
+        text(with),
+        text(by_inputs),
+        existing_inputs[0],
+        inputs[0],
+        text(by_cpf),
     ))?;
     Ok(json!({
-        "connected": ours.connected, "storm": storm, "times_as_fast": found, "times_as_fast_from_kill": kill, "by_inputs": bound, "paper": PAPER,
+        "connected": ours.connected, "storm": storm, "times_as_fast_without_detection": without, "times_as_fast_with_detection": with,
+        "by_inputs": by_inputs, "by_cpf_time": by_cpf, "paper": PAPER,
     }))
 }
 
@@ -374,7 +443,7 @@ fn measure(
         ArrivalPattern::Bursts { ues: options.movers(), within_ms: 0.0, every_s: EVERY_S, times: 10_000 };
     let steps = scenario(connected, GNBS, bursts, vec![handover()]);
     let scenario =
-        Scenario { before: vec![Step::Register, session()], before_rate: 100.0, again: true, ..steps };
+        Scenario { before: vec![Step::Register, session()], before_rate: 1000.0, again: true, ..steps };
     let hop_delay = Duration::from_micros(options.hop_us.into());
     let config =
         RunnerConfig { spin: Duration::from_micros(200), hop_delay, ..runner(&playground, scenario) };
@@ -388,22 +457,23 @@ fn measure(
         random: u64::from(connected) + 1,
         hits: Hits::default(),
     };
-    let (reports, inputs) = std::thread::scope(|scope| {
+    let (reports, counts) = std::thread::scope(|scope| {
         let (playground, shared) = (&mut playground, &shared);
         let replaced = scope.spawn(move || {
-            let inputs = replace(playground, shared, options);
+            let counts = replace(playground, shared, options);
             shared.over.store(true, Ordering::Release);
-            inputs
+            counts
         });
         let reports = edge::run(&config, &mut observer);
         shared.over.store(true, Ordering::Release);
         (reports, replaced.join().unwrap_or_else(|_| Err("the thread that replaces CPFs has failed".into())))
     });
     let log = playground.log();
-    reports.map_err(|e| format!("{e}\nlog of the core: {log}"))?;
+    let reports = reports.map_err(|e| format!("{e}\nlog of the core: {log}"))?;
+    let counts = counts.map_err(|e| format!("{e}{}\nlog of the core: {log}", first_failure(&reports)))?;
     let hits = observer.hits;
     let found = hits.kills.iter().map(|at| found_after(&log, *at)).collect();
-    Ok(Outcome { connected, scheme, hits, inputs: inputs.map_err(|e| format!("{e}\n{log}"))?, found })
+    Ok(Outcome { connected, scheme, hits, counts, found })
 }
 
 /// How long after a kill the CTA logged that a CPF is lost.
@@ -413,9 +483,9 @@ fn found_after(log: &str, kill: SystemTime) -> Option<Duration> {
     (after < 10_000.0).then(|| Duration::from_secs_f64(after / 1e3))
 }
 
-/// Has bursts of handovers begin, names the CPF that is to be killed in each, and replaces it afterwards. Returns the inputs that were counted.
+/// Has bursts of handovers begin, names the CPF that is to be killed in each, and replaces it afterwards. Returns what the core counted.
 /// Errors: one sentence.
-fn replace(playground: &mut Playground, shared: &Shared, options: &Options) -> Result<Inputs, String> {
+fn replace(playground: &mut Playground, shared: &Shared, options: &Options) -> Result<Counts, String> {
     until(shared, "the preparation of the UEs", || {
         shared.prepared.load(Ordering::Acquire) && is_calm(shared)
     })?;
@@ -425,23 +495,34 @@ fn replace(playground: &mut Playground, shared: &Shared, options: &Options) -> R
     until(shared, "the service of all UEs after the first loss", || is_calm(shared))?;
     playground.replace_cpf(0, REGION)?;
     let mut serves = 1;
-    let before = playground.inputs_run(serves)?;
+    let ([before, _], replayed_before) = (playground.inputs_run(serves)?, replayed(playground)?);
     (0..UNDISTURBED).try_for_each(|_| burst(shared))?;
     let handovers = (UNDISTURBED * options.movers() as usize) as f64;
-    let handover = (playground.inputs_run(serves)? - before) / handovers;
-    let mut inputs = Inputs { handover, after_kills: 0.0 };
-    for _ in 0..options.kills() {
+    let handover = (playground.inputs_run(serves)?[0] - before) / handovers;
+    let mut counts = Counts { handover, kills: options.kills().min(COUNTED), ..Counts::default() };
+    for kill in 0..options.kills() {
         let other = 1 - serves; // which has run nothing yet
         shared.victim.store(playground.pids().get(1 + serves).copied().unwrap_or(0), Ordering::Release);
         while shared.victim.load(Ordering::Acquire) != 0 {
+            std::thread::sleep(SETTLED);
             burst(shared)?;
         }
         playground.end_cpf(serves)?;
-        inputs.after_kills += playground.inputs_run(other)?;
+        if kill < counts.kills {
+            let [inputs, us] = playground.inputs_run(other)?;
+            (counts.inputs, counts.inputs_us) = (counts.inputs + inputs, counts.inputs_us + us);
+        }
         playground.replace_cpf(serves, REGION)?;
         serves = other;
     }
-    Ok(inputs)
+    counts.replayed = replayed(playground)? - replayed_before;
+    counts.answered_us = playground.client().metric(Metric::RecoveryDuration, Some("0.5"))? * 1e6;
+    Ok(counts)
+}
+
+/// How many inputs takeovers have replayed. Errors: one sentence.
+fn replayed(playground: &Playground) -> Result<f64, String> {
+    playground.client().metric(Metric::InputsReplayed, None)
 }
 
 /// A burst of handovers, until all UEs are served.
@@ -476,21 +557,45 @@ mod tests {
 
     fn outcome(scheme: Scheme, times: &[u64], found_ms: u64) -> Outcome {
         let times: Vec<_> = times.iter().map(|ms| (0, Duration::from_millis(*ms))).collect();
-        let attached = times.len();
-        Outcome {
-            connected: 4,
-            scheme,
-            hits: Hits { times, kills: vec![SystemTime::UNIX_EPOCH], failed: 0, attached },
-            inputs: Inputs { handover: 7.0, after_kills: 28.0 },
-            found: vec![Some(Duration::from_millis(found_ms))],
-        }
+        let hits = Hits {
+            attached: vec![times.len()],
+            released: vec![(0, Duration::from_millis(found_ms + 1))],
+            times,
+            kills: vec![SystemTime::UNIX_EPOCH],
+            failed: 0,
+        };
+        let counts = Counts {
+            handover: 7.0,
+            kills: 1,
+            inputs: 28.0,
+            inputs_us: 800.0,
+            replayed: 6.0,
+            answered_us: 500.0,
+        };
+        Outcome { connected: 4, scheme, hits, counts, found: vec![Some(Duration::from_millis(found_ms))] }
     }
 
     #[test]
     fn times_are_given_from_the_kill_and_from_its_detection() {
         let outcome = outcome(Scheme::Ours, &[5, 3, 9, 4], 2);
         assert_eq!(outcome.quantiles(0.5), [5000.0, 3000.0]);
-        assert_eq!((outcome.found_us(), outcome.inputs_a_ue()), (2000.0, 7.0));
+        assert_eq!((outcome.found_us(), outcome.begun_us(), outcome.replayed_a_ue()), (2000.0, 500.0, 1.5));
+        assert_eq!(outcome.inputs_a_ue(), [7.0, 200.0]);
+    }
+
+    #[test] // a UE of an existing core begins with its release
+    fn the_part_after_the_detection_begins_with_the_release_where_no_replica_answers() {
+        assert_eq!(outcome(Scheme::Existing, &[20, 30], 2).begun_us(), 1000.0);
+    }
+
+    #[test] // of kills after which nothing was counted, no UE counts
+    fn inputs_are_divided_by_the_ues_of_the_kills_that_were_counted() {
+        for scheme in SCHEMES {
+            let mut outcome = outcome(scheme, &[5, 3, 9, 4], 2);
+            outcome.hits.times.push((1, Duration::from_millis(6)));
+            outcome.hits.attached.push(1);
+            assert_eq!(outcome.inputs_a_ue(), [7.0, 200.0], "{scheme:?}");
+        }
     }
 
     #[test] // the first line after the kill counts, and none that is far away

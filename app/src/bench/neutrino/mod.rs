@@ -38,6 +38,12 @@ pub(crate) struct Options {
     /// Seconds of each rate.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(super) seconds: u32,
+    /// Rates a second, in place of the figure's own; of figure 9: UEs of a burst.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) at: Vec<u32>,
+    /// UEs; where too few are free, arrivals are left out. Figure 9 takes twice those of a burst.
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) ues: u32,
 }
 
 pub(crate) fn run(figure: &Figure) -> Done {
@@ -54,6 +60,10 @@ pub(crate) fn run(figure: &Figure) -> Done {
 
 /// The region of the CPFs.
 const REGION: &str = "load/home";
+/// A host that others use too is held up now and then, which is no reason to declare a CPF lost that lives, or to keep UEs away. The loss of a
+/// process that is killed shows in its link.
+const HEARTBEATS: &str = "heartbeat_interval: 500ms, heartbeat_misses: 4";
+const OVERLOAD: &str = "overload: { start_delay_ms: 10000 }\n";
 /// gNBs; UEs are handed over from each to the next.
 const GNBS: u8 = 4;
 
@@ -80,10 +90,10 @@ impl Scheme {
         u8::from(self == Self::Ours)
     }
 
-    /// A region of CPFs. A host that others use too is held up now and then, which is no reason to keep UEs away.
+    /// A region of CPFs.
     fn cluster(self) -> String {
         format!(
-            "cluster: {{ listen: \"127.0.0.1:7380\", region: {REGION}, replicas: {} }}\noverload: {{ start_delay_ms: 10000 }}\n",
+            "cluster: {{ listen: \"127.0.0.1:7380\", region: {REGION}, replicas: {}, {HEARTBEATS} }}\n{OVERLOAD}",
             self.replicas()
         )
     }
@@ -119,6 +129,12 @@ fn handover() -> Step {
 fn times(report: &Report, step: &str) -> Option<[u64; 2]> {
     let step = report.steps.get(step).filter(|s| s.latency.count() > 0)?;
     Some([0.5, 0.99].map(|q| step.latency.quantile_micros(q)))
+}
+
+/// What the first UE that failed did, and why, after a colon; nothing if none did.
+fn first_failure(reports: &[Report]) -> String {
+    let first = reports.iter().find_map(|report| report.failures.first());
+    first.map_or_else(String::new, |f| format!(": {} failed in the step {}: {}", f.supi, f.step, f.reason))
 }
 
 /// How many times as fast the first is.

@@ -2,14 +2,13 @@
 
 use tracing::{info, warn};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::ReplicatedCpf;
 use whimbrel_resilience::cta_replica::LinkEnd;
 use whimbrel_resilience::link::{CpfCommand, CpfReport, HeartbeatKey, ToCpf, ToCta};
 use whimbrel_resilience::membership::MemberId;
 use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{CpfOutbox, ReplicatedCpf};
 
 use super::{CpfProcess, MemberPeers, Membership};
-use crate::clock;
 use crate::core::UeMemory;
 
 /// Number of messages from the CTA after which this CPF confirms that it has received them.
@@ -61,11 +60,10 @@ impl CpfProcess {
                 if let CpfCommand::Configure(config) = &message {
                     self.sandbox.configure(config);
                 }
-                let timed = self.status.as_mut().filter(|_| matches!(message, CpfCommand::Run(_)));
-                let began = timed.is_some().then(clock::now);
-                self.watchdog.during(|| member.handle(message, &mut self.out));
-                if let (Some(status), Some(began)) = (timed, began) {
-                    status.input_took(clock::now().since(began));
+                let run = |out: &mut CpfOutbox| self.watchdog.during(|| member.handle(message, out));
+                match &mut self.status {
+                    Some(status) => status.count_inputs(&mut self.out, run),
+                    None => run(&mut self.out),
                 }
             }
             (ToCpf::ListUes { ask, which }, Some(Membership { member: Some(member), .. })) => {

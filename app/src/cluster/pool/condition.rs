@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_ids::Instant;
+use whimbrel_link::DownReason;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{ProtocolViolation, TakeoverTime};
 
@@ -122,8 +123,18 @@ impl Pool {
             one(Metric::LinkFramesShared, links.ring_in),
             one(Metric::LinkFramesSent, links.frames_out),
         ];
+        let ended = DownReason::ALL.iter().map(|reason| Sample {
+            metric: Metric::LinksEnded,
+            label: Some(reason.label().into()),
+            value: links.down(*reason),
+        });
         let ignored = answering + heartbeats.into();
-        counts.into_iter().chain(ignored.samples()).chain(self.recovery_times.samples()).collect()
+        counts
+            .into_iter()
+            .chain(ended)
+            .chain(ignored.samples())
+            .chain(self.recovery_times.samples())
+            .collect()
     }
 
     /// Other CPFs have taken over after a loss.

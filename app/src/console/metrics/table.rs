@@ -255,6 +255,7 @@ metrics! {
         LinkFramesReceived "whimbrel_link_frames_received_total" Counter None Part [] "" "Messages received from CPFs and the CTA replica.";
         LinkFramesShared "whimbrel_link_frames_shared_total" Counter None Part [] "" "Of them, messages that came through the shared memory of a unit.";
         LinkFramesSent "whimbrel_link_frames_sent_total" Counter None Part [] "" "Messages sent to CPFs and the CTA replica.";
+        LinksEnded "whimbrel_links_ended_total" Counter None Part ["reason"] "" "Links to CPFs, the CTA replica and a unit's UPF that ended or did not come up, by reason. `bad_ring`: a process wrote into the shared memory what none writes; `queue_full`: it takes too little of what it is sent.";
         EtcdRecordsIgnored "whimbrel_etcd_records_ignored_total" Counter None Part [] "" "Records at etcd ignored because they are invalid; the former values stay in force.";
         ReplicasMissing "whimbrel_replicas_missing" Gauge None Part [] "" "Replicas that each UE lacks because there are too few CPFs.";
     }
@@ -326,6 +327,7 @@ metrics! {
         LoggerDoubled "whimbrel_logger_packets_doubled_total" Counter None Part [] "" "Packets that came back from the UPF and had left already, or were not known: not sent.";
         LoggerTakeovers "whimbrel_logger_takeovers_total" Counter None Part [] "" "Times that the replica took over.";
         LoggerReplica "whimbrel_logger_replica" Gauge None Part [] "" "1 while a replica has the whole state, else 0.";
+        LoggerLinksRejected "whimbrel_logger_links_rejected_total" Counter None Part [] "" "Links refused because the caller is no UPF of this version, has another configuration or another key, or sent what no UPF sends.";
         LoggerRequestsRefused "whimbrel_logger_n4_refused_total" Counter None Part [] "" "PFCP messages of SMFs that found no room.";
     }
     "A CPF (`whimbrel cpf --api`)" {

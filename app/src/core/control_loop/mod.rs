@@ -59,9 +59,6 @@ use crate::veil::{Question, Veil};
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
 const N4_PER_TURN_MAX: usize = 64;
 
-/// While an answer is awaited through shared memory, everything else is looked at as seldom as this: looking costs several system calls.
-const WHOLE_TURN_EVERY: Duration = Duration::from_micros(10);
-
 /// How long N2 may stay closed at the start because no CPF has joined, or a UPF does not answer yet: both are there within tenths of a second.
 const CPFS_JOIN_WITHIN: Duration = Duration::from_secs(2);
 
@@ -263,6 +260,7 @@ impl ControlLoop {
                 remembered_in: parts.remembered_in,
                 holds_acknowledgements: false,
                 unacknowledged: VecDeque::new(),
+                unsent_since: None,
             },
             n2_opens_by: None,
             capture: capture.transpose()?,
@@ -309,16 +307,8 @@ impl ControlLoop {
     /// Errors: why this CTA cannot become the replica, in one sentence.
     pub(super) fn run(mut self, stop: &StopRequest) -> Result<Option<(Parts, Box<PairReplica>)>, String> {
         let mut spin = Spin::new(SPIN);
-        let mut whole = Instant::ZERO;
         while !stop.is_asked() && !self.role.is_replaced() {
-            let now = clock::now();
-            let busy = if now < whole + WHOLE_TURN_EVERY && self.awaits_functions() {
-                self.turn_of_rings(now)
-            } else {
-                whole = now;
-                self.turn(now)
-            };
-            if busy {
+            if self.turn(clock::now()) {
                 spin.came(clock::now());
             } else if spin.looks_again(clock::now()) {
                 std::hint::spin_loop();
@@ -343,26 +333,8 @@ impl ControlLoop {
         Ok(None)
     }
 
-    /// Whether a CPF or the CTA replica owes an answer.
-    fn awaits_functions(&self) -> bool {
-        self.role.pool().is_some_and(Pool::awaits_reports) || self.active.waiting() > 0
-    }
-
-    /// A turn for what other functions of this host have sent through shared memory. Returns whether anything arrived.
-    fn turn_of_rings(&mut self, now: Instant) -> bool {
-        if !self.role.pool().is_some_and(Pool::has_arrived_by_ring) {
-            return false;
-        }
-        self.active.inspect().begin();
-        self.receive_from_pool(now);
-        self.deliver(now);
-        self.flush(now);
-        let observer = &self.observer;
-        self.active.inspect().end(|procedure, spent| observer.worked(procedure, spent));
-        true
-    }
-
-    /// Sends what waits. CPFs go first: they work while the sockets take the rest.
+    /// Sends what waits. CPFs go first: they work while the sockets take the rest. That outputs have left is reported last: this process may end
+    /// between any two of these steps.
     fn flush(&mut self, now: Instant) {
         if let Some(pool) = self.role.pool_mut() {
             pool.flush();
@@ -372,6 +344,11 @@ impl ControlLoop {
         }
         if let Some(peer_amfs) = &mut self.peer_amfs {
             peer_amfs.flush();
+        }
+        if let Role::Pair(pair) = &mut self.role
+            && self.n2.has_sent(now)
+        {
+            pair.primary.outputs_sent(&mut self.active, &mut pair.pool);
         }
     }
 
@@ -408,6 +385,7 @@ impl ControlLoop {
         self.deliver(now);
         if now >= self.timing.housekeeping {
             self.housekeeping(now);
+            self.deliver(now);
             self.timing.housekeeping = now + HOUSEKEEPING;
         }
         self.flush(now);

@@ -75,24 +75,34 @@ fn route_of(answer: &[u8]) -> Option<IpNetwork> {
     Some(IpNetwork { address: destination.map_or(Some(any), |(_, a)| ip(a))?, prefix })
 }
 
+/// What the thread of a [`Watch`] is to do.
+struct Wishes {
+    stop: AtomicBool,
+    /// It looks now and then, too, and not only when the kernel reports a change.
+    looks: AtomicBool,
+    changed: Event,
+}
+
 /// A thread that sees to changes; dropping it ends it.
 pub(crate) struct Watch {
-    stop: Arc<(AtomicBool, Event)>,
+    wishes: Arc<Wishes>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Calls `tell` with the host's addresses whenever they differ from `known`. Errors: the system gives no descriptor or thread.
+    /// Calls `tell` with the host's addresses whenever they differ from `known`; until [`Self::begin`] only when the kernel reports a change, unless it
+    /// `looks` from the start. Errors: the system gives no descriptor or thread.
     pub(crate) fn start(
         mut known: HostAddresses,
+        looks: bool,
         mut tell: impl FnMut(Arc<HostAddresses>) + Send + 'static,
     ) -> io::Result<Self> {
         let mut changes = Netlink::open(libc::NETLINK_ROUTE)?;
         changes.subscribe((libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR) as u32)?;
-        let stop = Arc::new((AtomicBool::new(false), Event::new()?));
-        let stopped = Arc::clone(&stop);
+        let (stop, looks) = (AtomicBool::new(false), AtomicBool::new(looks));
+        let wishes = Arc::new(Wishes { stop, looks, changed: Event::new()? });
+        let wished = Arc::clone(&wishes);
         let thread = std::thread::Builder::new().name("upf-host".into()).spawn(move || {
-            let (is_stopped, event) = &*stopped;
             loop {
                 // What changed between the last look and this is in the socket already.
                 if let Ok(addresses) = now()
@@ -101,24 +111,36 @@ impl Watch {
                     known = addresses;
                     tell(Arc::new(known.clone()));
                 }
-                if poll::readable(&[changes.as_fd(), event.as_fd()], LOOK_EVERY).is_err() {
+                let fds = [changes.as_fd(), wished.changed.as_fd()];
+                // A wish that comes after this leaves the event raised, and ends the wait.
+                let looks = wished.looks.load(Ordering::SeqCst);
+                let waited =
+                    if looks { poll::readable(&fds, LOOK_EVERY) } else { poll::until_readable(&fds) };
+                if waited.is_err() {
                     std::thread::sleep(TOGETHER);
                 }
-                if is_stopped.load(Ordering::Acquire) {
+                wished.changed.lower();
+                if wished.stop.load(Ordering::SeqCst) {
                     return;
                 }
                 std::thread::sleep(TOGETHER);
                 changes.drain();
             }
         })?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { wishes, thread: Some(thread) })
+    }
+
+    /// From now on it looks now and then, too.
+    pub(crate) fn begin(&self) {
+        self.wishes.looks.store(true, Ordering::SeqCst);
+        self.wishes.changed.raise();
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.stop.0.store(true, Ordering::Release);
-        self.stop.1.raise();
+        self.wishes.stop.store(true, Ordering::SeqCst);
+        self.wishes.changed.raise();
         self.thread.take().map(JoinHandle::join);
     }
 }

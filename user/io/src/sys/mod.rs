@@ -5,6 +5,7 @@ pub(crate) mod bpf;
 pub(crate) mod datagrams;
 pub(crate) mod ethtool;
 pub(crate) mod event;
+pub(crate) mod inotify;
 mod mapping;
 pub(crate) mod netlink;
 pub(crate) mod poll;
