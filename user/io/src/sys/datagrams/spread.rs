@@ -26,7 +26,7 @@ const NEXT_TYPE_AT: u32 = 11;
 /// Extension headers that are passed over: G-PDUs have the PDU session container, and few others (TS 29.281 §5.2.1).
 const EXTENSIONS: usize = 4;
 
-/// What tells UEs' addresses apart, in a packet of a UE: the source of IPv4, and the lower half of the prefix of an IPv6 source.
+/// By what UEs' addresses differ, in a packet of a UE: the source of IPv4, and the lower half of the prefix of an IPv6 source.
 const UE_AT: u32 = 12;
 
 /// The source address in an IP header of each version, and the source port behind a header without options.
