@@ -19,7 +19,7 @@ use whimbrel_user::{
 };
 use whimbrel_user_io::{
     Beats, DataNetworkDevice, Descriptors, FramesDevice, Handle, N3Io, QueueFull, StartError, StateFile,
-    Tapped, UserPlane, boot, tell_of_changes,
+    Tapped, UserPlane, announce_changes, boot,
 };
 
 use super::logger_link::{LoggerLink, begin_again};
@@ -34,7 +34,7 @@ use crate::{clock, config};
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The shortest time between two notes to the replica that the state has changed: it reads what has changed in that time at once, and what it lacks is little.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+const ANNOUNCED_EVERY: Duration = Duration::from_secs(1);
 
 /// How long SMFs may take to notice that a UPF has restarted, by a heartbeat, and to restore its sessions.
 const RESTORED_WITHIN: Duration = Config::HEARTBEAT_INTERVAL;
@@ -43,8 +43,8 @@ const RESTORED_WITHIN: Duration = Config::HEARTBEAT_INTERVAL;
 pub(crate) struct LocalUpf {
     endpoint: UpfC,
     plane: Handle,
-    /// What is known of the state by the process that follows it; `None`: no state is kept in a file.
-    told: Option<ToldReplica>,
+    /// What the process that follows the state knows of its changes; `None`: no state is kept in a file.
+    announced: Option<AnnouncedChanges>,
     /// Packet threads that are configured.
     threads: u8,
     out: Outbox,
@@ -66,23 +66,25 @@ pub(crate) struct LocalUpf {
     networks: Vec<DataNetwork>,
 }
 
-/// What the replica has been told of.
-struct ToldReplica {
+/// What was announced to the replica of the changes of the state.
+struct AnnouncedChanges {
     /// The state's file.
     file: Arc<File>,
     changes: u64,
     next: Instant,
 }
 
-impl ToldReplica {
-    /// Tells the replica of changes that it does not know of, unless it was told just now.
+impl AnnouncedChanges {
+    /// Announces changes to the replica, unless some were announced just now.
     fn turn(&mut self, now: Instant, changes: u64) {
         if changes == self.changes || now < self.next {
             return;
         }
-        (self.changes, self.next) = (changes, now + TOLD_EVERY);
-        if let Err(e) = tell_of_changes(&self.file) {
-            debug!("the replica of the UPF is not told of changes, and sees them when it takes over: {e}");
+        (self.changes, self.next) = (changes, now + ANNOUNCED_EVERY);
+        if let Err(e) = announce_changes(&self.file) {
+            debug!(
+                "changes cannot be announced to the replica of the UPF, which sees them when it takes over: {e}"
+            );
         }
     }
 
@@ -169,7 +171,7 @@ impl LocalUpf {
         let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
         let mut plane_config = plane_config(c, &user, state.is_some(), alone);
         plane_config.held = held.map(Arc::new);
-        let told = plane_config.held.clone();
+        let announced = plane_config.held.clone();
         let plane = match (&logger, of_unit) {
             (Some((logger, host)), _) => {
                 let end = logger.end().map_err(StartError::System)?;
@@ -194,7 +196,7 @@ impl LocalUpf {
             }
         };
         let mut upf = Self::of(c, endpoint, plane, n4, out, alone);
-        upf.told = told.map(|file| ToldReplica { file, changes: 0, next: Instant::ZERO });
+        upf.announced = announced.map(|file| AnnouncedChanges { file, changes: 0, next: Instant::ZERO });
         upf.logger = logger.map(|(logger, _)| *logger);
         upf.drain(clock::now(), &mut Vec::new());
         upf.plane.begin();
@@ -218,7 +220,7 @@ impl LocalUpf {
             networks: endpoint.config().data_networks.clone(),
             endpoint,
             plane,
-            told: None,
+            announced: None,
             threads: c.n3.threads,
             out,
             logger: None,
@@ -246,7 +248,7 @@ impl LocalUpf {
         }
         let mut upf = Self::of(c, endpoint, plane, n4, out, true);
         let file = plane_config.held.clone();
-        upf.told = file.map(|file| ToldReplica { file, changes: 0, next: Instant::ZERO });
+        upf.announced = file.map(|file| AnnouncedChanges { file, changes: 0, next: Instant::ZERO });
         upf.drain(clock::now(), &mut Vec::new());
         upf
     }
@@ -382,7 +384,7 @@ impl LocalUpf {
         }
         self.drain(now, answers);
         let changes = self.endpoint.state_changes();
-        self.told.iter_mut().for_each(|told| told.turn(now, changes));
+        self.announced.iter_mut().for_each(|announced| announced.turn(now, changes));
         busy
     }
 
@@ -446,14 +448,15 @@ impl LocalUpf {
         let ue_queries = Some(self.ask_at).filter(|at| *at != Instant::FAR_FUTURE);
         let links = self.links.as_ref().and_then(UpfLinks::next_deadline);
         let logger = self.logger.as_ref().and_then(LoggerLink::next_deadline);
-        let told = self.told.as_ref().and_then(|told| told.due(self.endpoint.state_changes()));
+        let announced =
+            self.announced.as_ref().and_then(|announced| announced.due(self.endpoint.state_changes()));
         self.endpoint
             .next_deadline()
             .into_iter()
             .chain(ue_queries)
             .chain(links)
             .chain(logger)
-            .chain(told)
+            .chain(announced)
             .min()
     }
 
@@ -918,21 +921,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_replica_is_told_of_changes_at_most_once_a_second_and_of_the_last_one_in_any_case() {
+    fn changes_are_announced_to_the_replica_at_most_once_a_second_and_the_last_one_in_any_case() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let told_by = whimbrel_user_io::StateChanges::of(file.path()).unwrap();
-        let is_told = || {
-            let descriptor = told_by.as_fd().try_clone_to_owned().unwrap();
-            let told = whimbrel_user_io::readable(&[descriptor]).unwrap()[0];
-            told_by.take();
-            told
+        let watch = whimbrel_user_io::StateChanges::of(file.path()).unwrap();
+        let is_announced = || {
+            let descriptor = watch.as_fd().try_clone_to_owned().unwrap();
+            let announced = whimbrel_user_io::readable(&[descriptor]).unwrap()[0];
+            watch.take();
+            announced
         };
-        let mut told =
-            ToldReplica { file: Arc::new(file.reopen().unwrap()), changes: 0, next: Instant::ZERO };
+        let mut announced =
+            AnnouncedChanges { file: Arc::new(file.reopen().unwrap()), changes: 0, next: Instant::ZERO };
         let at = |ms: u64| Instant(1_793_700_000_000_000 + 1_000 * ms);
         let mut turn = |now, changes| {
-            told.turn(now, changes);
-            (is_told(), told.due(changes))
+            announced.turn(now, changes);
+            (is_announced(), announced.due(changes))
         };
         assert_eq!(turn(at(0), 0), (false, None), "nothing has changed");
         assert_eq!(turn(at(1), 7), (true, None));

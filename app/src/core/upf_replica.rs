@@ -18,7 +18,7 @@ use super::upf::{self, LocalUpf, inherited_ports, plane_config};
 use crate::unit::descriptors;
 use crate::{clock, config};
 
-/// Time between two looks at what the UPF has written, where this process cannot be told of changes.
+/// Time between two looks at what the UPF has written, where changes cannot be announced to this process.
 const CATCH_UP_EVERY: Duration = Duration::from_secs(1);
 /// Time between two attempts to open the state of a UPF that has just started.
 const RETRY: Duration = Duration::from_millis(20);
@@ -63,7 +63,7 @@ pub(crate) fn await_end_of_upf(
     // Before the first look, so that what is written during it brings another one.
     let changes = ready.is_some().then(|| StateChanges::of(path)).transpose();
     let changes = changes.unwrap_or_else(|e| {
-        warn!("this replica cannot be told of changes, and looks for them every second: {e}");
+        warn!("changes cannot be announced to this replica, which looks for them every second: {e}");
         None
     });
     let within = if ready.is_some() && changes.is_none() { Some(CATCH_UP_EVERY) } else { None };

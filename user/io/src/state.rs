@@ -79,7 +79,7 @@ impl StateLock {
 }
 
 /// Says when a state file has changed, to the process that follows it: writes to mapped memory are none that the kernel reports, so the UPF that writes them sets
-/// the file's time, by [`tell_of_changes`].
+/// the file's time, by [`announce_changes`].
 pub struct StateChanges(Inotify);
 
 impl StateChanges {
@@ -101,8 +101,8 @@ impl AsFd for StateChanges {
     }
 }
 
-/// Tells the process that follows the state file of changes. Errors: those of futimens(2).
-pub fn tell_of_changes(file: &File) -> io::Result<()> {
+/// Announces changes to the process that follows the state file. Errors: those of futimens(2).
+pub fn announce_changes(file: &File) -> io::Result<()> {
     file.set_modified(SystemTime::now())
 }
 
@@ -145,23 +145,23 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_follows_a_state_file_is_told_of_changes_when_the_writer_says_so() {
-        let path = std::env::temp_dir().join(format!("whimbrel-state-told-{}", std::process::id()));
+    fn changes_of_a_state_file_reach_the_process_that_follows_it_when_they_are_announced() {
+        let path = std::env::temp_dir().join(format!("whimbrel-state-announced-{}", std::process::id()));
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
         let mut written = SharedFile::new(file, 8192).map(StateFile).unwrap();
         let changes = StateChanges::of(&path).unwrap();
-        let is_told = || {
-            let told = which_are_readable(&[changes.as_fd()], Duration::ZERO).unwrap()[0];
+        let is_announced = || {
+            let announced = which_are_readable(&[changes.as_fd()], Duration::ZERO).unwrap()[0];
             changes.take();
-            told
+            announced
         };
         written.write(5_000, b"sessions");
-        assert!(!is_told(), "writes to mapped memory cost the kernel nothing");
+        assert!(!is_announced(), "writes to mapped memory cost the kernel nothing");
         for _ in 0..3 {
-            tell_of_changes(&written.file().unwrap()).unwrap();
-            assert!(is_told());
-            assert!(!is_told(), "once");
+            announce_changes(&written.file().unwrap()).unwrap();
+            assert!(is_announced());
+            assert!(!is_announced(), "once");
         }
         std::fs::remove_file(&path).unwrap();
     }
