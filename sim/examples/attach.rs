@@ -190,6 +190,7 @@ impl Bench {
         self.replicating += began.elapsed();
         let began = clock();
         self.cta.acknowledged(held, out);
+        self.cta.sent();
         self.core += began.elapsed();
     }
 

@@ -105,6 +105,8 @@ pub(crate) struct Pair {
     physicals: u32,
     /// The CTA dies when the outputs of this input have left.
     last_words: Option<u64>,
+    /// It dies when the CTA replica has confirmed this input, before the outputs have left.
+    unsent: Option<u64>,
     dead: bool,
     missed: Vec<Missed>,
     /// Messages of gNBs that the CTA replica does not have yet: SCTP acknowledges them when it has. One entry per record; `None` for other inputs.
@@ -147,6 +149,12 @@ impl Sim {
     /// The CTA is lost at the n-th input that it takes from the beginning on, if it has a CTA replica by then.
     pub fn lose_cta_at(&mut self, input: u64, how: CtaLoss) {
         self.control.pair.loss = Some((input, how));
+    }
+
+    /// The CTA is lost when its replica has confirmed the input of this number, and before the outputs have left; the record of its next input is
+    /// under way then.
+    pub fn lose_cta_before_sending(&mut self, number: u64) {
+        self.control.pair.unsent = Some(number);
     }
 
     /// At the n-th input that the CTA takes it and its replica are cut off from one another.
@@ -355,7 +363,12 @@ impl Sim {
             self.lose_cta();
             return self.cta_output(out);
         }
+        if self.control.pair.unsent.take_if(|at| *at <= number).is_some() {
+            self.cta_input(Input::Tick);
+            return self.lose_cta();
+        }
         self.cta_output(out);
+        self.control.cta.sent();
         if let Some(record) = self.control.cta.left() {
             self.send_to_cta_replica(record);
         }

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use whimbrel_control::UpfId;
-use whimbrel_gtpu::PORT;
+use whimbrel_gtpu::{HEADER_OCTETS_MAX, PORT};
 use whimbrel_ids::PduSessionId;
 use whimbrel_ran::UeId;
 use whimbrel_user::{Destination, Origin};
 
-use crate::traffic::udp;
+use crate::traffic::{udp, udp_from};
 use crate::unit::UpfInput;
 use crate::{InFlight, Sim, UeIndex, gnb};
 
@@ -24,9 +24,12 @@ pub(crate) struct Datagram {
     octets: Vec<u8>,
 }
 
-/// The packets that UEs have received.
+/// The packets that UEs have received, and those that the data network has.
 #[derive(Debug, Default)]
-pub(crate) struct Received(Vec<(UeIndex, u32)>);
+pub(crate) struct Received {
+    by_ues: Vec<(UeIndex, u32)>,
+    by_network: Vec<u32>,
+}
 
 impl Sim {
     /// Datagrams travel from now on.
@@ -43,15 +46,35 @@ impl Sim {
         self.upfs_send();
     }
 
+    /// A UE sends a packet of this number to the data network, if its gNB has a tunnel for it now. Returns whether it did.
+    pub fn send_up(&mut self, ue: UeIndex, session: PduSessionId, number: u32) -> bool {
+        let info = self.ue_ref(ue).sessions().find(|s| s.id == session);
+        let Some(from) = info.and_then(|s| s.ipv4) else { return false };
+        let packet = udp_from(from, &number.to_be_bytes());
+        let mut datagram = [vec![0; HEADER_OCTETS_MAX], packet].concat();
+        let gnb = self.gnb_ref(self.gnb_of(ue));
+        let address = gnb.config().gtp_address;
+        let sent = gnb.encapsulate(UeId(ue.0 as u32), session, None, &mut datagram, HEADER_OCTETS_MAX);
+        if let Some((to, at)) = sent {
+            self.datagram(address, to, datagram.split_off(at));
+        }
+        sent.is_some()
+    }
+
+    /// The numbers of the packets that the data network has got, in order, since the last call.
+    pub fn received_by_network(&mut self) -> Vec<u32> {
+        self.user_plane.received.as_mut().map(|r| std::mem::take(&mut r.by_network)).unwrap_or_default()
+    }
+
     /// The numbers of the packets that a UE has got, in order, since the last call.
     pub fn received(&mut self, ue: UeIndex) -> Vec<u32> {
-        let Some(Received(all)) = &mut self.user_plane.received else { return Vec::new() };
-        all.extract_if(.., |(to, _)| *to == ue).map(|(_, number)| number).collect()
+        let Some(Received { by_ues, .. }) = &mut self.user_plane.received else { return Vec::new() };
+        by_ues.extract_if(.., |(to, _)| *to == ue).map(|(_, number)| number).collect()
     }
 
     /// All that UEs have got since the last call, in order.
     pub(crate) fn all_received(&mut self) -> Vec<(UeIndex, u32)> {
-        self.user_plane.received.as_mut().map(|Received(all)| std::mem::take(all)).unwrap_or_default()
+        self.user_plane.received.as_mut().map(|r| std::mem::take(&mut r.by_ues)).unwrap_or_default()
     }
 
     /// A burst of packets arrives at a UPF.
@@ -80,8 +103,13 @@ impl Sim {
     }
 
     pub(crate) fn leaves_upf(&mut self, id: UpfId, to: Destination, octets: &[u8]) {
-        if let Destination::N3 { peer, .. } = to {
-            self.datagram(upf_address(id), peer.ip(), octets.to_vec());
+        match to {
+            Destination::N3 { peer, .. } => self.datagram(upf_address(id), peer.ip(), octets.to_vec()),
+            Destination::N6 { .. } | Destination::Frames { .. } => {
+                if let (Some(received), Some(number)) = (&mut self.user_plane.received, octets.last_chunk()) {
+                    received.by_network.push(u32::from_be_bytes(*number));
+                }
+            }
         }
     }
 
@@ -98,10 +126,10 @@ impl Sim {
 
     /// A gNB delivers a packet to a UE, which receives it if it is at that gNB.
     pub(crate) fn gnb_delivers(&mut self, ue: UeId, there: bool, packet: &[u8]) {
-        if let (Some(Received(all)), true, Some(number)) =
+        if let (Some(Received { by_ues, .. }), true, Some(number)) =
             (&mut self.user_plane.received, there, packet.last_chunk())
         {
-            all.push((UeIndex(ue.0 as usize), u32::from_be_bytes(*number)));
+            by_ues.push((UeIndex(ue.0 as usize), u32::from_be_bytes(*number)));
         }
     }
 

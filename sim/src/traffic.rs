@@ -91,11 +91,24 @@ impl Sim {
     }
 }
 
+/// A server of the data network.
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
 /// A UDP packet from the data network.
 pub fn udp(to: Ipv4Addr, content: &[u8]) -> Vec<u8> {
+    datagram(SERVER, to, content)
+}
+
+/// A UDP packet to the data network.
+pub(crate) fn udp_from(ue: Ipv4Addr, content: &[u8]) -> Vec<u8> {
+    datagram(ue, SERVER, content)
+}
+
+fn datagram(from: Ipv4Addr, to: Ipv4Addr, content: &[u8]) -> Vec<u8> {
     let octets = content.len() as u16;
     let [[total_high, total], [high, low]] = [28 + octets, 8 + octets].map(u16::to_be_bytes);
-    let mut p = vec![0x45, 0, total_high, total, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
+    let mut p = vec![0x45, 0, total_high, total, 0, 0, 0, 0, 64, 17, 0, 0];
+    p.extend_from_slice(&from.octets());
     p.extend_from_slice(&to.octets());
     p.extend_from_slice(&[0, 7, 0, 7, high, low, 0, 0]);
     p.extend_from_slice(content);

@@ -92,6 +92,17 @@ fn outputs_that_are_sent_twice_after_a_takeover_are_harmless() {
     }
 }
 
+#[test] // the primary dies between the gate and the socket: no record that the CTA replica has by then says that the outputs have left
+fn outputs_that_passed_the_gate_and_were_not_sent_are_sent_by_the_cta_replica() {
+    let (first, last) = inputs();
+    for input in first..=last {
+        let mut stage = day(1);
+        stage.net.lose_cta_before_sending(input);
+        live(&mut stage, &|| format!("input {input} of {last}"));
+        assert_eq!((stage.net.takeovers(), stage.net.cta().replication_counters().lost), (1, 0), "{input}");
+    }
+}
+
 #[test] // RFC 9260 §11.1: a gNB says again what was not acknowledged, though the CTA replica has all of it
 fn messages_that_gnbs_send_twice_after_a_takeover_are_harmless() {
     let (first, last) = inputs();
@@ -291,7 +302,9 @@ fn outputs_leave_when_the_cta_replica_has_the_input_or_is_discarded() {
     assert_eq!(cta_replica.take(record.octets()), Err(ReplicaFault::OutOfOrder), "it came twice");
     active.acknowledged(held, &mut out);
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 0), "the association is asked for");
-    assert!(active.left().is_some() && active.left().is_none(), "sent once");
+    assert!(active.left().is_none(), "the edge has yet to send it");
+    active.sent();
+    assert!(active.left().is_some() && active.left().is_none(), "reported once");
 
     active.handle(NOW, Input::Pfcp(whimbrel_control::UpfId(0), &[]), &mut out);
     let later = NOW + SECOND;
@@ -319,6 +332,7 @@ fn time_for_ues_continues_by_the_former_ctas_clock() {
         cta_replica.take(record.octets()).expect("it follows");
         cta_replica.timed(here);
         active.acknowledged(1, &mut Outbox::default());
+        active.sent();
         let left = active.left().expect("the association was asked for");
         cta_replica.take(left.octets()).expect("it follows");
         cta_replica.timed(here + SECOND / 4);

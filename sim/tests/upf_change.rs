@@ -126,6 +126,30 @@ fn an_intermediate_upf_is_inserted_relocated_and_removed() {
     }
 }
 
+#[test] // TS 23.502 §4.9.1.2.3, §4.9.1.2.4, §4.9.1.3: the target's uplink packets pass the former UPF until the gNB has the new tunnel
+fn no_uplink_packet_is_lost_in_a_change_of_upf() {
+    for (seed, via) in [(50, Via::Xn), (51, Via::N2)] {
+        let (mut net, session) = scene(seed, Scene { direct: true, ..Scene::default() });
+        for (step, to) in [("insertion", 2), ("relocation", 3), ("removal", 1), ("insertion again", 3)] {
+            let mut sent = Vec::new();
+            for number in 0..10 * PACKETS {
+                if number == 20 {
+                    net.hand_over(UE, GNBS[to - 1], via);
+                }
+                sent.extend(net.send_up(UE, session, number).then_some(number));
+                net.advance(INTERVAL / 10); // several between the request for the path switch and its acknowledgement
+            }
+            net.settle(SECOND * 3);
+            let mut received = net.received_by_network();
+            received.sort_unstable();
+            assert_eq!(received, sent, "{step}, {via:?}");
+            assert_eq!((net.gnb_of(UE), uplink_upf(&net)), (GNBS[to - 1], to as u8), "{step}, {via:?}");
+        }
+        net.check_user_plane();
+        no_violations(&net);
+    }
+}
+
 #[test] // TS 23.502 §4.9.1.3; Neutrino §4.2.5: a CPF is lost at each message of insertion, relocation and removal
 fn no_packet_is_lost_with_a_cpf_in_a_change_of_upf() {
     use CpfLoss::{AfterOutput, BeforeOutput};

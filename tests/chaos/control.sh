@@ -162,7 +162,7 @@ echo "CPFs lost: $killed killed, $stopped stopped, $cut cut off, $muted from TCP
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
 [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts an earlier one to its UE"; }
-[ "$rc" = 0 ] || wrong "UEs noticed"
+[ "$rc" = 0 ] || noticed "$tmp/core.yaml"
 [ "$(metric whimbrel_ues_discarded_total)" = "$poisoned" ] || wrong "the number of poisoned messages is wrong"
 [ "$(metric whimbrel_cpf_unresponsive_total)" -ge "$muted" ] || wrong "a link that passed nothing was not noticed"
 [ "$gone" = 0 ] || wrong "UEs were lost"

@@ -23,6 +23,20 @@ backed() {
   wrong "UEs have no replica for five seconds"
 }
 
+# noticed CONFIG [COMMAND...]: UEs noticed something. Shows what explains it: losses and takeovers, the last events of the UE that failed first, and
+# what the core with this configuration says of it; COMMAND enters that core's network.
+noticed() {
+  local config=$1 ue
+  shift
+  ue=$(sed -n 's/^failed: \(imsi-[0-9]*\) .*/\1/p' "$tmp/play.log" | head -n 1)
+  (cd "$tmp" && grep -E "is the primary|is lost|was lost|continues without|another CTA has|served by other" *.log | sort -t: -k2 | tail -n 25 | cut -c1-200) || true
+  if [ -n "$ue" ]; then
+    grep "^$ue: " "$tmp/play.log" | grep -v ': Holds' | tail -n 6 | cut -c1-200 || true
+    "$@" "$WHIMBREL" why "$ue" --config "$config" || true
+  fi
+  wrong "UEs noticed"
+}
+
 ip link add near type veth peer name far
 ip address add 192.0.2.1/24 dev near
 ip link set near up

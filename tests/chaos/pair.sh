@@ -142,5 +142,5 @@ judge() {
     -e 'a UE that has not arrived: ERROR INDICATION: unknown-local-UE-NGAP-ID$')
   again=$(grep '^violation: ' "$tmp/play.log" | grep -c "${twice[@]}" || true)
   wrongs=$(grep '^violation: ' "$tmp/play.log" | grep -cv "${twice[@]}" || true)
-  [ "$rc" = 0 ] || { [ "$wrongs" = 0 ] && grep -q '^48 of 48 UEs completed all steps' "$tmp/play.log"; } || wrong "UEs noticed"
+  [ "$rc" = 0 ] || { [ "$wrongs" = 0 ] && grep -q '^48 of 48 UEs completed all steps' "$tmp/play.log"; } || noticed "$tmp/$(active).yaml" ${host[$(active)]}
 }

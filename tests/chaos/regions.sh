@@ -73,7 +73,7 @@ echo "CPFs killed: $killed; UEs taken over: $taken; UEs that moved to the CPF of
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
 [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts an earlier one to its UE"; }
-[ "$rc" = 0 ] || wrong "UEs noticed"
+[ "$rc" = 0 ] || noticed "$tmp/core.yaml"
 [ "$gone" = 0 ] || wrong "UEs were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"
 [ "$fast" -gt 0 ] && [ "$default" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "not all happened: the run shows nothing"

@@ -51,10 +51,10 @@ steps:
   - ping: 203.0.113.1
   - handover: { via: n2 }
   - ping: 203.0.113.1
-  - wait: 0.3
+  - wait: 1 # states go to the other AMF every 100 ms; a busy host takes longer
   - handover: { via: n2 }
   - ping: 203.0.113.1
-  - wait: 0.3
+  - wait: 1
   - handover: { via: n2 }
   - idle
   - wait: 0.1

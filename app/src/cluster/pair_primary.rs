@@ -184,6 +184,10 @@ impl PairPrimary {
         if self.serving.other().is_some() && !self.serving.copies() {
             self.unconfirmed.get_or_insert(now);
         }
+        self.send_record(pool, record);
+    }
+
+    fn send_record(&mut self, pool: &mut Pool, record: &Record) {
         self.records += 1;
         self.octets += record.octets().len() as u64;
         pool.send_to_replica(&ToCtaReplica::Record(record.octets()));
@@ -212,12 +216,22 @@ impl PairPrimary {
                 self.unconfirmed = (active.waiting() > 0).then_some(now);
                 let duties = self.serving.held(number, active.last());
                 self.perform(duties, active, pool, out);
-                if let Some(record) = active.left() {
-                    let unconfirmed = self.unconfirmed;
-                    self.record(now, pool, &record);
-                    self.unconfirmed = unconfirmed; // no output waits for this record
-                }
             }
+        }
+    }
+
+    /// All outputs have been sent: the CTA replica learns it with the next input, or at once if it owes no confirmation, after which there
+    /// may be none.
+    pub(crate) fn outputs_sent<S: Subscribers, E: Entropy, I: Inspect>(
+        &mut self,
+        active: &mut PrimaryCta<S, E, I>,
+        pool: &mut Pool,
+    ) {
+        active.sent();
+        let record = if active.waiting() == 0 { active.left() } else { None };
+        if let Some(record) = record {
+            self.send_record(pool, &record); // no output waits for this one
+            pool.flush();
         }
     }
 

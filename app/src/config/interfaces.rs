@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use whimbrel_user::{FirewallRule, SHARDS_MAX};
-use whimbrel_user_io::Harvest;
+use whimbrel_user_io::{Harvest, SpreadBy};
 
 use super::isolation::Network;
 use super::section::Section;
@@ -67,6 +67,7 @@ pub(crate) struct N3 {
     pub(crate) port: u16,
     pub(crate) io: IoChoice,
     pub(crate) threads: u8,
+    pub(crate) spread_by: SpreadBy,
     pub(crate) busy_poll_us: u32,
     pub(crate) harvest: Harvest,
     pub(crate) gnb_networks: Vec<Network>,
@@ -91,6 +92,15 @@ words! {
         IoChoice::Udp = "udp",
         IoChoice::AfXdp = "af_xdp",
         IoChoice::Xdp = "xdp",
+    }
+}
+
+words! {
+    SpreadBy {
+        SpreadBy::Teid = "teid",
+        SpreadBy::UeAddress = "ue_address",
+        SpreadBy::GnbAddress = "gnb_address",
+        SpreadBy::GnbFlow = "gnb_flow",
     }
 }
 
@@ -242,6 +252,13 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
                      processors. AF_XDP uses at most as many as its interfaces have queues, xdp uses one.",
                 )
                 .unwrap_or_else(threads_of_host),
+            spread_by: s.value(
+                "spread_by",
+                SpreadBy::Teid,
+                "What the kernel spreads packets from gNBs among the packet threads' sockets by: teid or ue_address, which lead to the \
+                 session's thread; gnb_address, a hash of the sender's address; or gnb_flow, of its address and UDP port. The session's \
+                 thread decides on each packet in any case. With AF_XDP the network card does (docs/packet-io.md).",
+            ),
             busy_poll_us: s.value(
                 "busy_poll_us",
                 0,
@@ -267,6 +284,14 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
         let is_possible = n3.threads.is_power_of_two() && n3.threads <= SHARDS_MAX;
         let what = format!("{} packet threads are not possible", n3.threads);
         s.bound("threads", is_possible, what, format!("1, 2, 4, 8 or {SHARDS_MAX}"));
+        let by_card = matches!(n3.io, IoChoice::AfXdp | IoChoice::Xdp) && n3.spread_by != SpreadBy::Teid;
+        if by_card {
+            s.refuse(
+                "spread_by",
+                "with AF_XDP the network card spreads packets over its queues",
+                "leave it out, and set the card's hash (`ethtool -N DEVICE rx-flow-hash udp4 …`), or write `io: udp`",
+            );
+        }
         if n3.address.is_unspecified() {
             s.refuse(
                 "address",

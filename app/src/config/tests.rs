@@ -147,6 +147,11 @@ fn problems_are_reported_with_line_column_and_fix() {
             "n3:\n  busy_poll_us: 2000000\n",
             "w.yaml:2:17: n3.busy_poll_us: busy polling for 2000000 microseconds",
         ),
+        ("n3:\n  spread_by: port\n", "w.yaml:2:14: n3.spread_by: `port` is not understood"),
+        (
+            "n3:\n  io: af_xdp\n  spread_by: gnb_flow\n",
+            "w.yaml:3:14: n3.spread_by: with AF_XDP the network card spreads packets over its queues",
+        ),
         ("n3:\n  harvest: p95 30\n", "w.yaml:2:12: n3.harvest: `p95 30` is not understood"),
         ("n3:\n  harvest: p95 +0 %\n", "write off, or p95 and a percentage, such as p95 +30 %"),
         ("n3:\n  address: 10.45.0.9\n", "w.yaml:2:12: n3.address: 10.45.0.9 is in the pool of `internet`"),
@@ -204,6 +209,25 @@ fn background_work_of_packet_threads_is_off_or_has_a_budget() {
     assert_eq!(of("off"), Harvest::Off);
     for text in ["p95 +30 %", "p95 +30%", "p95+30 %"] {
         assert_eq!(of(text), Harvest::p95(30), "{text}");
+    }
+}
+
+#[test]
+fn what_spreads_packets_among_the_packet_threads_reaches_the_user_plane() {
+    use whimbrel_user_io::SpreadBy;
+    let of = |text: &str| {
+        let config = read(text).unwrap();
+        let user = crate::core::user_plane_config(&config, 1);
+        crate::core::plane_config(&config, &user, false, true).spread_by
+    };
+    assert_eq!(of(""), SpreadBy::Teid);
+    for (word, by) in [
+        ("teid", SpreadBy::Teid),
+        ("ue_address", SpreadBy::UeAddress),
+        ("gnb_address", SpreadBy::GnbAddress),
+        ("gnb_flow", SpreadBy::GnbFlow),
+    ] {
+        assert_eq!(of(&format!("n3:\n  spread_by: {word}\n")), by);
     }
 }
 

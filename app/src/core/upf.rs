@@ -663,6 +663,7 @@ pub(crate) fn plane_config(
             config::IoChoice::AfXdp => N3Io::AfXdp,
             config::IoChoice::Xdp => N3Io::Xdp,
         },
+        spread_by: c.n3.spread_by,
         busy_poll: Duration::from_micros(c.n3.busy_poll_us.into()),
         forwarding: c.n6.forwarding,
         journal: Some(c.store.path.with_extension("host")),

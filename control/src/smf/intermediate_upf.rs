@@ -8,6 +8,7 @@
 //!
 //! | step | N2 | Xn |
 //! | --- | --- | --- |
+//! | the former UPF takes the target's packets until the path is switched | | [`name_target`] |
 //! | the new UPF is selected, and established | [`prepare`], before HANDOVER REQUEST | [`prepare`], with the target's tunnel |
 //! | it gets the target's tunnel; forwarding tunnels | [`depart`], before HANDOVER COMMAND | |
 //! | the anchor switches the path and sends end markers | [`switch`], at HANDOVER NOTIFY | [`switch`], before the acknowledgement |
@@ -18,6 +19,7 @@ use whimbrel_ngap::ie::UpTransportLayerInformation;
 use whimbrel_pfcp::Message;
 use whimbrel_pfcp::ie::{Cause, PdrId};
 use whimbrel_pfcp::msg::{SessionEstablishmentResponse, SessionModificationRequest};
+use whimbrel_pfcp::rule::RemoveFar;
 
 use super::context::{an_tunnel, tunnel};
 use super::handover::{self, given, unforwarded};
@@ -151,6 +153,32 @@ pub(crate) async fn prepare(
         }
     }
     Ok(unserved)
+}
+
+/// §4.9.1.2.3, §4.9.1.2.4: in an Xn handover the target gNB sends uplink packets to the UPF of the source's area until PATH SWITCH REQUEST ACKNOWLEDGE has
+/// given it the new tunnel. Where the UPF changes, no rule of the former one leads to the target, so that it would not take its packets (TS 29.281
+/// §4.3.0): a rule names it there. Returns at which UPFs. Nothing waits for the answers.
+pub(super) fn name_target(ue: Ue, sessions: &[(PduSessionId, Option<Tunnel>)], tac: Tac) -> Vec<At> {
+    let mut named = Vec::new();
+    for &(psi, an) in sessions {
+        if changes(ue, &[psi], tac)
+            && let (Some(at), Some(an)) = (ue.with(|p| At::access(p, psi)), an)
+        {
+            let create_fars = vec![n4::names_peer(an)];
+            let _ =
+                n4::ask_at(ue, Some(at), SessionModificationRequest { create_fars, ..Default::default() });
+            named.push(at);
+        }
+    }
+    named
+}
+
+/// The target has the new tunnel: what [`name_target`] has created is removed. A UPF takes what is still under way.
+pub(super) fn forget_target(ue: Ue, named: Vec<At>) {
+    for at in named {
+        let remove_fars = vec![RemoveFar { far_id: n4::NAMES_PEER }];
+        let _ = n4::ask_at(ue, Some(at), SessionModificationRequest { remove_fars, ..Default::default() });
+    }
 }
 
 /// Whether an earlier preparation, for a predicted handover, is for this area.

@@ -342,12 +342,14 @@ pub fn no_forwarding(count: u8) -> SessionModificationRequest {
     request
 }
 
-/// A FAR that no PDR has: by it a UPF knows another one whose forwarded packets it is to take (TS 29.281 §4.3.0). Without it, they would come from an
+/// The FAR of [`names_peer`].
+pub(super) const NAMES_PEER: FarId = FarId(0xfe00);
+
+/// A FAR that no PDR has: by it a UPF knows another one, or a gNB, whose packets it is to take (TS 29.281 §4.3.0). Without it, they would come from an
 /// address that nothing names.
-pub(super) fn names_peer(upf: Tunnel) -> CreateFar {
-    const NAMES_PEER: FarId = FarId(0xfe00);
+pub(super) fn names_peer(peer: Tunnel) -> CreateFar {
     let mut parameters = ForwardingParameters::to(DestinationInterface::Access);
-    parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(upf.teid, upf.address));
+    parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(peer.teid, peer.address));
     CreateFar::forward(NAMES_PEER, parameters)
 }
 

@@ -25,12 +25,14 @@ pub(crate) async fn switch_paths(
     items: &[PduSessionResourceItem],
     tac: Option<Tac>,
 ) -> Result<Vec<Switched>, Interrupt> {
+    let mut named = Vec::new();
     if let Some(tac) = tac {
         let at_target = |item: &PduSessionResourceItem| {
             let transfer = PathSwitchRequestTransfer::decode(&item.transfer).ok()?;
             Some((item.pdu_session_id, Some(an_tunnel(&transfer.dl_ngu_up_tnl_information)?)))
         };
         let sessions: Vec<_> = items.iter().filter_map(at_target).collect();
+        named = intermediate_upf::name_target(ue, &sessions, tac);
         intermediate_upf::prepare(ue, &sessions, tac).await?;
     }
     let mut switched = Vec::with_capacity(items.len());
@@ -63,6 +65,7 @@ pub(crate) async fn switch_paths(
         let transfer = if there { Ok(transfer) } else { Err(no_user_plane()) };
         switched.push(Switched { psi, transfer });
     }
+    intermediate_upf::forget_target(ue, named);
     Ok(switched)
 }
 

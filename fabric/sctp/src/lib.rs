@@ -200,6 +200,15 @@ impl Transport {
         }
     }
 
+    /// Whether a message has not left this host yet: it waits for a flush, or for a peer's window or the congestion window. False in
+    /// [`Mode::Kernel`], where the kernel has it.
+    pub fn has_unsent(&self) -> bool {
+        match &self.inner {
+            Inner::Packets(t) => t.endpoint().has_unsent(),
+            Inner::Kernel(_) => false,
+        }
+    }
+
     /// Opens an association; [`Event::Up`] or [`Event::Down`] follows. `udp_port` is the peer's, for [`Mode::Udp`].
     ///
     /// Errors: [`Refusal`] if there is no usable address or no room.

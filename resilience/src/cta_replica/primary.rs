@@ -51,6 +51,8 @@ struct Replicated {
     waits: bool,
     /// Inputs before the CTA replica came.
     before: u64,
+    /// The last input whose outputs have passed the gate: the edge has them, and has yet to send them.
+    passed: u64,
     /// The last input whose outputs have left, and the last one of which the replica knows that.
     left: u64,
     reported_left: u64,
@@ -122,6 +124,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
             gate: Gate::default(),
             waits: false,
             before: number,
+            passed: number,
             left: number,
             reported_left: number,
             taken,
@@ -194,13 +197,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         (ordered, Some(record))
     }
 
-    /// The CTA replica holds the inputs up to this one: what they caused leaves.
+    /// The CTA replica holds the inputs up to this one: `out` gets what they caused. [`PrimaryCta::sent`] reports when it has left.
     pub fn acknowledged(&mut self, number: u64, out: &mut Outbox) {
         let Some(replicated) = &mut self.replicated else { return };
         replicated.gate.acknowledged(number.saturating_sub(replicated.before));
         let mut caused = Outbox::default();
         while let Some(held) = replicated.gate.pass() {
-            replicated.left = held.number;
+            replicated.passed = held.number;
             if let Some(from) = held.from {
                 *replicated.taken.entry(from).or_default() += 1;
             }
@@ -208,6 +211,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
             caused.append(held.out);
         }
         self.leave(caused, out);
+    }
+
+    /// The edge has sent all outputs that it has got. Until then the replica would send them if this process ended, and must not learn
+    /// that they have left: an answer that neither sends costs its UE a timer of seconds.
+    pub fn sent(&mut self) {
+        if let Some(replicated) = &mut self.replicated {
+            replicated.left = replicated.passed;
+        }
     }
 
     /// The record that reports how much has left, for when no input is at hand.

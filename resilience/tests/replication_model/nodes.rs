@@ -383,6 +383,7 @@ impl PrimaryNode {
                 let mut left = Outbox::default();
                 self.active.acknowledged(*number, &mut left);
                 self.leave(left, &mut out);
+                self.active.sent();
                 while self.pending.len() > self.active.waiting() {
                     self.pending.pop_front();
                 }

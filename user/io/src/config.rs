@@ -83,6 +83,21 @@ pub enum N3Io {
     Xdp,
 }
 
+/// What the kernel spreads datagrams from gNBs among the sockets of the packet threads by. Whatever it is, the thread that has the session decides on a packet: one
+/// that arrives at another thread is handed to it, in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpreadBy {
+    /// The TEID, which leads to the session's thread.
+    #[default]
+    Teid,
+    /// The UE's address in the packet, or its IPv6 prefix, which leads to the session's thread where UPF-C has chosen it.
+    UeAddress,
+    /// A hash of the gNB's address.
+    GnbAddress,
+    /// A hash of the gNB's address and its UDP port.
+    GnbFlow,
+}
+
 /// What the user plane is to be started with.
 #[derive(Clone)]
 pub struct Config {
@@ -94,6 +109,8 @@ pub struct Config {
     pub port: u16,
     /// How N3's packets come and go.
     pub n3_io: N3Io,
+    /// What N3's datagrams are spread among several packet threads' sockets by.
+    pub spread_by: SpreadBy,
     /// How long a packet thread looks at rings before it sleeps, with the driver receiving as it looks; zero: it sleeps soon, and interrupts
     /// wake it. Without AF_XDP it is of no concern.
     pub busy_poll: Duration,
@@ -128,6 +145,7 @@ impl Config {
             devices,
             port: PORT,
             n3_io: N3Io::default(),
+            spread_by: SpreadBy::default(),
             busy_poll: Duration::ZERO,
             forwarding: false,
             journal: None,

@@ -31,7 +31,9 @@ use std::path::Path;
 
 pub use beats::{Beat, Beats, ThreadState, readable, run_in_real_time};
 pub use channel::{Receiver, Sender, channel};
-pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, Vlan, system_clock};
+pub use config::{
+    Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, SpreadBy, Vlan, system_clock,
+};
 pub use error::{NoInterface, Notice, Obstacle, StartError};
 pub use front::Front as LoggerFront;
 pub use gre::Tunnel;

@@ -9,7 +9,7 @@ use common::*;
 use whimbrel_gtpu::Gtpu;
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_user::{Destination, DnIndex, Origin, SessionId};
-use whimbrel_user_io::{Harvest, HarvestCounters, Memory, N3Io, UserPlane};
+use whimbrel_user_io::{Harvest, HarvestCounters, Memory, N3Io, SpreadBy, UserPlane};
 
 const THREADS: usize = 4;
 const GNB_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(GNB), 2152);
@@ -218,6 +218,47 @@ fn the_kernel_steers_packets_to_their_threads() {
         eventually(|| net.handle.counters().dl_packets == 640, || format!("{:?}", net.handle.counters()));
         let handed = net.handle.io_counters().handed_over;
         assert!(handed == 0 || !steered, "{handed} packets arrived elsewhere");
+    });
+}
+
+/// Whatever the kernel spreads datagrams by, one thread decides on all packets of a session: its counters, which that thread alone has, are of all of them.
+/// By TEID and by the UE's address no thread hands any to another.
+#[test]
+fn one_thread_decides_on_all_uplink_packets_of_a_session_whatever_they_are_spread_by() {
+    let test = "one_thread_decides_on_all_uplink_packets_of_a_session_whatever_they_are_spread_by";
+    with_io(test, &[("udp/threads", N3Io::Udp)], |io, ran| {
+        for by in [SpreadBy::Teid, SpreadBy::UeAddress, SpreadBy::GnbAddress, SpreadBy::GnbFlow] {
+            let mut config = config(io);
+            config.spread_by = by;
+            let Some(mut net) = Control::start(config) else { return };
+            // Ports of one gNB, which spreads its flows over them (TS 29.281 §4.4.2.3).
+            let ports: Vec<_> = (0..8).map(|_| ran.socket_at(GNB.into(), 0)).collect();
+            let sessions: Vec<_> = (0..8).map(|_| net.next_session()).collect();
+            const ROUNDS: u64 = 20;
+            // The host does not answer a packet with such a checksum.
+            let gateway = Ipv4Addr::new(10, 45, 0, 1);
+            for n in 0..ROUNDS {
+                for (_, teid, ue, _) in &sessions {
+                    for port in &ports {
+                        port.send_to(&g_pdu(*teid, &udp(*ue, gateway, n as u32)), (UPF, 2152)).unwrap();
+                    }
+                }
+            }
+            let each = ROUNDS * ports.len() as u64;
+            for (id, ..) in &sessions {
+                let passed = || net.session_counters(*id).ul_packets == each;
+                eventually(passed, || format!("{by:?}: {:?}", net.handle.io_counters()));
+            }
+            let all = each * sessions.len() as u64;
+            let published = || net.handle.counters().ul_packets == all && net.handle.io_counters().n6_sent >= all;
+            eventually(published, || format!("{by:?}: {:?}", net.handle.io_counters()));
+            let handed = net.handle.io_counters().handed_over;
+            match by {
+                SpreadBy::Teid | SpreadBy::UeAddress => assert_eq!(handed, 0, "{by:?}"),
+                // Of eight sessions on four threads, six are at others than the one at which a datagram arrives.
+                SpreadBy::GnbAddress | SpreadBy::GnbFlow => assert_eq!(handed, each * 6, "{by:?}"),
+            }
+        }
     });
 }
 

@@ -97,7 +97,7 @@ impl UpfU {
                 parse(item, slot, &self.shared.guard);
             }
             observer.done(Stage::Parse);
-            self.find_sessions(slots, &mut items, observer);
+            self.find_sessions(now, slots, &mut items, observer);
             observer.done(Stage::Session);
             let mut now = now;
             for (item, slot) in items.iter_mut().zip(&mut *slots) {
@@ -124,7 +124,13 @@ impl UpfU {
     }
 
     /// Finds the sessions of all packets, and loads what packets need of them.
-    fn find_sessions(&self, slots: &[Slot], items: &mut [Item; TOGETHER], observer: &mut impl StageObserver) {
+    fn find_sessions(
+        &self,
+        now: Instant,
+        slots: &[Slot],
+        items: &mut [Item; TOGETHER],
+        observer: &mut impl StageObserver,
+    ) {
         for (item, slot) in items.iter().zip(slots) {
             if let (Some(inner), Origin::N6 { dn }) = (&item.inner, slot.origin)
                 && let Some(network) = self.networks.get(usize::from(dn.0))
@@ -155,7 +161,7 @@ impl UpfU {
         observer.loading(self.session_table());
         let items = &items[..slots.len()];
         self.touch_full(items);
-        if !self.predictions.is_empty() {
+        if !self.predictions.is_empty(now) {
             self.prefetch_predictions(slots, items);
         }
     }

@@ -251,7 +251,7 @@ counters! {
     predictions_true,
     /// Packets without a session that the filters in front of the predictions knew, and the table did not.
     predictions_false,
-    /// Packets without a session that the filters did not know.
+    /// Packets without a session that the filters did not know, while the filters were not empty: within 5 s of a prediction.
     predictions_filtered,
     /// Predictions that found no room.
     predictions_refused,

@@ -136,7 +136,7 @@ impl UpfU {
     fn place(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) -> Option<usize> {
         let found = self.sessions.place(index, teid);
         if found.is_some()
-            || self.predictions.is_empty()
+            || self.predictions.is_empty(now)
             || !self.comes_true(now, SessionKey::Tunnel(teid), Some(peer))
         {
             return found;

@@ -410,7 +410,8 @@ impl UpfU {
         {
             return Err(elsewhere);
         }
-        let awaited = !self.predictions.is_empty() && self.comes_true(now, SessionKey::Ue(dn, address), None);
+        let awaited =
+            !self.predictions.is_empty(now) && self.comes_true(now, SessionKey::Ue(dn, address), None);
         if awaited && let Some(index) = find(self) {
             return Ok(index);
         }

@@ -184,6 +184,8 @@ pub struct Endpoint {
     timers: BTreeSet<(Instant, u32)>,
     /// Associations that may have something to send.
     dirty: Vec<u32>,
+    /// Associations with DATA that window or congestion has kept back at the last flush.
+    kept_back: BTreeSet<u32>,
     /// Slots that changed since the last export.
     changed: Vec<u32>,
     /// Reused by exports.
@@ -208,6 +210,7 @@ impl Endpoint {
             by_peer: BTreeMap::new(),
             timers: BTreeSet::new(),
             dirty: Vec::new(),
+            kept_back: BTreeSet::new(),
             changed: Vec::new(),
             scratch: Vec::new(),
             counters: Counters::default(),
@@ -258,6 +261,10 @@ impl Endpoint {
             let Some(a) = s.association.as_deref_mut() else { continue };
             a.dirty = false;
             a.transmit(&mut Context { now, config, prf, counters, out });
+            match a.tx.has_pending() {
+                true => self.kept_back.insert(slot),
+                false => self.kept_back.remove(&slot),
+            };
             let deadline = a.deadline();
             if deadline < a.armed {
                 self.timers.remove(&(a.armed, slot));
@@ -265,6 +272,15 @@ impl Endpoint {
                 self.timers.insert((deadline, slot));
             }
         }
+    }
+
+    /// Whether a message has not left yet: it waits for a flush, or for a peer's window or the congestion window (RFC 9260 §6.1).
+    pub fn has_unsent(&self) -> bool {
+        let queued = |slot: &u32| {
+            let a = self.slots.get(*slot as usize).and_then(|s| s.association.as_deref());
+            a.is_some_and(|a| a.tx.has_pending())
+        };
+        !self.kept_back.is_empty() || self.dirty.iter().any(queued)
     }
 
     /// Opens an association; [`Event::Up`] or [`Event::Down`] follows.
@@ -680,6 +696,7 @@ impl Endpoint {
             }
         }
         self.timers.remove(&(a.armed, slot));
+        self.kept_back.remove(&slot);
         if a.dirty {
             self.dirty.retain(|d| *d != slot);
         }

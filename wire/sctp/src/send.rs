@@ -235,6 +235,11 @@ impl Sender {
         self.flight.is_empty() && self.pending.is_empty()
     }
 
+    /// Whether DATA is queued that was never sent.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// User octets queued or under way, with their overhead.
     pub(crate) fn queued_octets(&self) -> usize {
         self.queued_octets

@@ -132,6 +132,7 @@ fn a_closed_window_is_probed() {
         net.send(0, id, 0, &[7; 1000]);
     }
     assert_eq!(net.sent.len(), before + 1, "the window has room for one");
+    assert!(net.nodes[0].endpoint.has_unsent());
     for _ in 0..200 {
         let answer = hand.send(&mut net, &[sack(hand.peer_tsn - 1, 0)]);
         assert!(answer.is_empty());
@@ -152,6 +153,28 @@ fn a_closed_window_is_probed() {
         hand.send(&mut net, &[sack(next - 1, 100_000)]);
     }
     assert_eq!(net.nodes[0].endpoint.status(id).unwrap().queued_octets, 0);
+    assert!(!net.nodes[0].endpoint.has_unsent());
+}
+
+#[test] // RFC 9260 §6.1 A, §6.1 B: a window that has opened, and an association that has ended, keep nothing back
+fn messages_that_no_window_keeps_back_have_left() {
+    let mut net = Net::new(3);
+    net.add(1, |_| {});
+    let hand = Hand::open(&mut net, 5000, 1500);
+    let id = net.nodes[0].up().unwrap();
+    let unsent = |net: &Net| net.nodes[0].endpoint.has_unsent();
+    net.send(0, id, 0, &[7; 1000]);
+    assert!(!unsent(&net), "it is under way");
+    net.send(0, id, 0, &[7; 1000]);
+    assert!(unsent(&net));
+    hand.send(&mut net, &[sack(hand.peer_tsn, 100_000)]);
+    assert!(!unsent(&net));
+    hand.send(&mut net, &[sack(hand.peer_tsn + 1, 0)]);
+    net.send(0, id, 0, &[7; 1000]);
+    net.send(0, id, 0, &[7; 1000]);
+    assert!(unsent(&net));
+    hand.send(&mut net, &[chunk(ABORT, 0, &[])]);
+    assert!(!unsent(&net));
 }
 
 #[test] // the send buffer is bounded, and refuses with a reason

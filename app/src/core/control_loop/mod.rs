@@ -263,6 +263,7 @@ impl ControlLoop {
                 remembered_in: parts.remembered_in,
                 holds_acknowledgements: false,
                 unacknowledged: VecDeque::new(),
+                unsent_since: None,
             },
             n2_opens_by: None,
             capture: capture.transpose()?,
@@ -362,7 +363,8 @@ impl ControlLoop {
         true
     }
 
-    /// Sends what waits. CPFs go first: they work while the sockets take the rest.
+    /// Sends what waits. CPFs go first: they work while the sockets take the rest. That outputs have left is reported last: this process may end
+    /// between any two of these steps.
     fn flush(&mut self, now: Instant) {
         if let Some(pool) = self.role.pool_mut() {
             pool.flush();
@@ -372,6 +374,11 @@ impl ControlLoop {
         }
         if let Some(peer_amfs) = &mut self.peer_amfs {
             peer_amfs.flush();
+        }
+        if let Role::Pair(pair) = &mut self.role
+            && self.n2.has_sent(now)
+        {
+            pair.primary.outputs_sent(&mut self.active, &mut pair.pool);
         }
     }
 
@@ -408,6 +415,7 @@ impl ControlLoop {
         self.deliver(now);
         if now >= self.timing.housekeeping {
             self.housekeeping(now);
+            self.deliver(now);
             self.timing.housekeeping = now + HOUSEKEEPING;
         }
         self.flush(now);

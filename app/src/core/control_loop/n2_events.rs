@@ -19,6 +19,10 @@ use crate::core::n2::{self, Links};
 /// A gNB that takes no data at all for this long has stopped, and its association is aborted. A slow gNB takes what it has room for.
 const N2_STALLED: Duration = Duration::from_secs(10);
 
+/// How long messages that a gNB's window keeps back count as not sent, a few round trips. Meanwhile a CTA that takes over sends all that was sent
+/// since again, to every gNB.
+const KEPT_BACK_FOR: Duration = Duration::from_millis(200);
+
 /// An NGAP message that leaves: association, stream, octets.
 type NgapMessage = (AssociationId, u16, Vec<u8>);
 
@@ -36,9 +40,18 @@ pub(super) struct N2 {
     pub(super) holds_acknowledgements: bool,
     /// Those that wait: for which input, on which association, of how many messages.
     pub(super) unacknowledged: VecDeque<(u64, SctpAssociation, u64)>,
+    /// Since when there is a gNB whose window keeps messages back.
+    pub(super) unsent_since: Option<Instant>,
 }
 
 impl N2 {
+    /// Whether all messages have left this host, but for gNBs that have taken none for [`KEPT_BACK_FOR`].
+    pub(super) fn has_sent(&mut self, now: Instant) -> bool {
+        let unsent = self.transport.as_ref().is_some_and(Transport::has_unsent);
+        self.unsent_since = unsent.then(|| self.unsent_since.unwrap_or(now));
+        self.unsent_since.is_none_or(|since| now.since(since) >= KEPT_BACK_FOR)
+    }
+
     /// Aborts all associations, because another CTA has taken over. What they have not acknowledged goes to that one: the gNBs send it again.
     pub(super) fn abort_all(&mut self) {
         let Some(transport) = &mut self.transport else { return };

@@ -25,14 +25,13 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Binds the sockets and makes the devices. The configuration's seed is that of the UPF's state, for it decides which thread has a tunnel.
-    /// Errors: the first that fails; what was made before is gone then.
+    /// Binds the sockets and makes the devices. Errors: the first that fails; what was made before is gone then.
     pub fn open(config: &Config) -> Result<Self, StartError> {
         let threads = config.user.shards.into();
         let mut it = Self { n3: Vec::new(), packets: Vec::new(), frames: Vec::new(), unsteered: None };
         for address in config.n3_addresses() {
-            let sockets = Datagrams::sockets(address, threads, &config.user.teids())
-                .map_err(|error| StartError::Bind { address, error })?;
+            let sockets =
+                Datagrams::sockets(address, threads).map_err(|error| StartError::Bind { address, error })?;
             it.n3.extend(sockets.into_iter().map(OwnedFd::from));
         }
         for d in &config.devices {
@@ -79,16 +78,20 @@ impl Descriptors {
         Some(Self { n3, packets, frames: take(frames), unsteered: None })
     }
 
-    /// What a packet thread makes of its sockets and devices. Errors: `Bind` where a socket is none of that address.
+    /// What packet threads make of their sockets, among which the kernel spreads datagrams as is configured. The configuration's seed is that of the UPF's
+    /// state, for it decides which thread has a tunnel. Errors: `Bind` where a socket is none of that address.
     pub(super) fn n3(list: Vec<OwnedFd>, config: &Config) -> Result<Vec<Vec<Datagrams>>, StartError> {
         let threads = usize::from(config.user.shards);
         let mut by_thread: Vec<Vec<Datagrams>> = (0..threads).map(|_| Vec::new()).collect();
         let mut list = list.into_iter();
         for address in config.n3_addresses() {
+            let of = |error| StartError::Bind { address, error };
             for (thread, fd) in by_thread.iter_mut().zip(list.by_ref().take(threads)) {
-                let one = Datagrams::of(UdpSocket::from(fd), address, threads == 1);
-                thread.push(one.map_err(|error| StartError::Bind { address, error })?);
+                thread.push(Datagrams::of(UdpSocket::from(fd), address, threads == 1).map_err(of)?);
             }
+            let first = by_thread[0].last().filter(|_| threads > 1);
+            let spread = first.map(|socket| socket.spread(config.spread_by, threads, &config.user.teids()));
+            spread.transpose().map_err(of)?;
         }
         Ok(by_thread)
     }

@@ -159,7 +159,12 @@ impl Namespace {
 
     /// A UDP socket in it.
     pub(crate) fn socket(&self, address: IpAddr) -> UdpSocket {
-        let socket = self.enter(move || UdpSocket::bind((address, 2152)).unwrap());
+        self.socket_at(address, 2152)
+    }
+
+    /// The same at another port; zero: any.
+    pub(crate) fn socket_at(&self, address: IpAddr, port: u16) -> UdpSocket {
+        let socket = self.enter(move || UdpSocket::bind((address, port)).unwrap());
         socket.set_read_timeout(Some(SURELY)).unwrap();
         socket
     }

@@ -85,6 +85,8 @@ pub(super) struct Predictions {
     first: u64,
     by_session: BTreeMap<u32, u64>,
     period: u64,
+    /// When the filters are empty again: no packet is looked up from then on, whatever has been removed from the table by then.
+    until: Instant,
     seed: u64,
     /// For measurements: every lookup goes to the table.
     unfiltered: bool,
@@ -114,9 +116,10 @@ impl Predictions {
         Self { seed: mix(seed ^ 0x5052_4544), ..Self::default() }
     }
 
+    /// Whether the filters are empty. That depends on when there was a prediction alone, so every form of the pipeline counts the same lookups.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+    pub(super) fn is_empty(&self, now: Instant) -> bool {
+        self.until <= now
     }
 
     fn hash(&self, key: SessionKey) -> u64 {
@@ -194,6 +197,7 @@ impl Predictions {
             filters.put((self.period % u64::from(FILTERS)) as u32, hash);
             self.table.get_or_insert_with(Table::new).put(hash, number);
         }
+        self.until = Instant((self.period + u64::from(FILTERS)) * PERIOD.as_micros() as u64);
         self.by_session.insert(future.session.index, number);
         self.all.push_back(Prediction { period: self.period, future: Some(future) });
         true

@@ -5,6 +5,7 @@ mod joined;
 mod names;
 mod row;
 mod shared;
+mod spread;
 #[cfg(test)]
 mod tests;
 mod ttl;
@@ -16,11 +17,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use whimbrel_user::{Packet, Teids};
 
+use crate::config::SpreadBy;
 use control::Control;
 use joined::Joined;
 use names::{address, set_address};
 use row::Row;
-use shared::{bind_shared, in_use, steer_by_tunnel};
+use shared::{bind_shared, in_use};
 pub use ttl::TtlSocket;
 
 /// Datagrams in one system call at most.
@@ -63,18 +65,20 @@ impl Datagrams {
         Self::of(UdpSocket::bind(address)?, address, true)
     }
 
-    /// Binds so many sockets to one address. What comes for a tunnel goes to the one whose number the lowest bits of its session's index
-    /// say. Errors: those of `bind`.
-    pub(crate) fn sockets(address: SocketAddr, sockets: usize, teids: &Teids) -> io::Result<Vec<UdpSocket>> {
+    /// Binds so many sockets to one address. Errors: those of `bind`.
+    pub(crate) fn sockets(address: SocketAddr, sockets: usize) -> io::Result<Vec<UdpSocket>> {
         if sockets == 1 {
             return UdpSocket::bind(address).map(|only| vec![only]);
         }
         if in_use(address) {
             return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
         }
-        let all: Vec<_> = (0..sockets).map(|_| bind_shared(address)).collect::<io::Result<_>>()?;
-        steer_by_tunnel(&all[0], sockets, teids)?;
-        Ok(all)
+        (0..sockets).map(|_| bind_shared(address)).collect()
+    }
+
+    /// Has the kernel choose among so many sockets of this one's address, a power of two. Errors: those of setsockopt(2).
+    pub(crate) fn spread(&self, by: SpreadBy, sockets: usize, teids: &Teids) -> io::Result<()> {
+        spread::spread(&self.socket, by, sockets, teids)
     }
 
     /// Has the kernel hand over datagrams of one peer in a row, of one size, as one message, where it comes by them so. Not for one of
