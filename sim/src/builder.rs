@@ -12,6 +12,7 @@ use whimbrel_resilience::{Cpf, Cta, Input, LogLimits};
 use whimbrel_security::HomeNetworkKeys;
 
 use crate::region::Cluster;
+use crate::unit::UnitFault;
 use crate::{Faults, Home, Recorder, Rng, Sim, default_config};
 
 /// What runs the procedures of UEs.
@@ -39,6 +40,8 @@ pub struct SimBuilder {
     cpfs: Cpfs,
     logs: LogLimits,
     cta_replica: bool,
+    /// The UPF has a replica, and perhaps a planted fault.
+    unit: Option<Option<UnitFault>>,
     recorded: bool,
     resting: bool,
 }
@@ -54,6 +57,7 @@ impl Sim {
             cpfs: Cpfs::InCta,
             logs: LogLimits::default(),
             cta_replica: false,
+            unit: None,
             recorded: false,
             resting: std::env::var_os(RESTING).is_some(),
         }
@@ -97,6 +101,11 @@ impl SimBuilder {
         Self { cta_replica: true, ..self }
     }
 
+    /// The UPF has a replica, as in a unit, and numbered packets travel. A test may plant a fault.
+    pub fn upf_replica(self, fault: Option<UnitFault>) -> Self {
+        Self { unit: Some(fault), ..self }
+    }
+
     /// The inputs of UEs are kept for [`Recorder::replay`].
     pub fn recorded(self) -> Self {
         Self { recorded: true, ..self }
@@ -123,6 +132,9 @@ impl SimBuilder {
         let cluster = cluster.map(|cluster| cluster.with_logs(self.logs).with_resting(self.resting));
         let mut sim =
             Sim::new(Rng::new(self.seed), config, self.faults, self.home_keys, cluster, self.resting);
+        if let Some(fault) = self.unit {
+            sim.add_upf_replica(fault);
+        }
         sim.cta_input(Input::Tick);
         assert!(sim.cta().upf_is_up(), "the UPF answers the association setup");
         sim.recorder().on = self.recorded;

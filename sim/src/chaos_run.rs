@@ -10,7 +10,9 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
-use crate::{CpfCut, Cut, FaultProfile, Faults, GnbIndex, Rng, Sim, Survivor, UeIndex, UpfState, ue_config};
+use crate::{
+    CpfCut, Cut, FaultProfile, Faults, GnbIndex, Rng, Sim, Survivor, UeIndex, UnitFault, UpfState, ue_config,
+};
 
 /// The `n`th gNB, of tracking area 1 and slice 1. Every second one speaks fastwire.
 pub fn gnb_config(n: u8) -> GnbConfig {
@@ -20,6 +22,11 @@ pub fn gnb_config(n: u8) -> GnbConfig {
     config.fastwire = n.is_multiple_of(2);
     config
 }
+
+/// Bursts of packets in one step.
+const BURSTS: u32 = 8;
+/// CPFs of which one may be lost.
+const CPFS_MIN: usize = 3;
 
 /// The processes of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +60,14 @@ pub struct ChaosRun {
     pub profile: FaultProfile,
     /// The n-th input that a CPF gets ends every process that runs it.
     pub poison: Option<u64>,
+    /// A fault that a test plants in the unit.
+    pub planted: Option<UnitFault>,
 }
 
 impl ChaosRun {
     /// That of a seed, with the faults of that seed.
     pub fn new(seed: u64, deployment: Deployment) -> Self {
-        Self { seed, deployment, profile: FaultProfile::draw(seed), poison: None }
+        Self { seed, deployment, profile: FaultProfile::draw(seed), poison: None, planted: None }
     }
 
     /// The same with [`FaultProfile::worst`].
@@ -73,7 +82,10 @@ impl ChaosRun {
         let mut net = match self.deployment {
             Deployment::Single => builder.recorded(),
             Deployment::Region(replicas) => builder.cpfs(cpfs, replicas),
-            Deployment::Replicated(replicas) => builder.cpfs(cpfs, replicas).cta_replica(),
+            Deployment::Replicated(replicas) => {
+                let builder = builder.cpfs(cpfs, replicas).cta_replica();
+                if self.is_unit() { builder.upf_replica(self.planted) } else { builder }
+            }
         }
         .build();
         net.lose_between_cpfs(self.profile.lossy_links);
@@ -95,10 +107,40 @@ impl ChaosRun {
             for &ue in &ues {
                 start_procedure(&mut net, &mut rng, ue);
             }
-            net.advance(Duration::from_millis(rng.below(20_000)));
+            let time = Duration::from_millis(rng.below(20_000));
+            if self.is_unit() {
+                self.pass_traffic(&mut net, &mut rng, &ues, time);
+            } else {
+                net.advance(time);
+            }
             self.fail_gnb_or_upf(&mut net, &mut rng, &ues);
         }
         net
+    }
+
+    /// Whether the UPF has a replica.
+    fn is_unit(&self) -> bool {
+        matches!(self.deployment, Deployment::Replicated(_)) && self.profile.upf_deaths > 0
+    }
+
+    /// Bursts of packets for UEs, at moments of this time and later. The UPF may die at one of its next inputs.
+    fn pass_traffic(&self, net: &mut Sim, rng: &mut Rng, ues: &[UeIndex], time: Duration) {
+        if rng.chance(self.profile.upf_deaths) {
+            let how = *rng.pick(&self.profile.upf_death_kinds);
+            net.lose_upf_at(net.upf_inputs_taken() + 1 + rng.below(8), how);
+        }
+        let one = *rng.pick(ues);
+        for _ in 0..BURSTS {
+            // Amid the procedures, while a UPF is dead, or at any later time.
+            let time = time.as_micros() as u64 / u64::from(BURSTS);
+            let at_most = *rng.pick(&[5_000, 5_000, 40_000, time]);
+            net.advance(Duration::from_micros(rng.below(at_most)));
+            let ue = if rng.chance(500) { one } else { *rng.pick(ues) };
+            let session = net.ue_ref(ue).sessions().next().map(|s| s.id);
+            session.into_iter().for_each(|id| net.send_numbered(ue, id, 1 + rng.below(8) as usize));
+        }
+        net.advance(time);
+        net.judge_numbered();
     }
 
     /// Lost CPFs and CTA replicas are replaced; then one may be lost, or a link be cut, at one of the next messages.
@@ -108,14 +150,23 @@ impl ChaosRun {
             return;
         }
         if let Deployment::Replicated(_) = self.deployment {
-            net.add_cta_replica();
+            if profile.manager_losses > 0 && rng.chance(profile.manager_losses) {
+                let absent = rng.below(profile.manager_absent_max.as_micros() as u64);
+                net.lose_manager(Duration::from_micros(absent));
+            }
+            if net.has_manager() {
+                net.add_cta_replica();
+            }
             if profile.cta_losses > 0 && rng.chance(profile.cta_losses) {
                 let how = *rng.pick(&profile.cta_loss_kinds);
                 net.lose_cta_at(net.inputs_taken() + 1 + rng.below(100), how);
             }
         }
-        while net.cpfs() < usize::from(self.deployment.cpfs()) {
+        while net.has_manager() && net.cpfs() < usize::from(self.deployment.cpfs()) {
             net.add_cpf();
+        }
+        if net.cpfs() < CPFS_MIN {
+            return; // more of them than have replicas are lost without a manager
         }
         if profile.cpf_losses > 0 && rng.chance(profile.cpf_losses) {
             let how = *rng.pick(&profile.cpf_loss_kinds);
@@ -249,6 +300,21 @@ pub fn heal_and_verify(net: &mut Sim) {
     net.advance(Duration::from_secs(60));
     net.check_invariants();
     assert_eq!(net.agree(), Ok(()));
+    if net.has_upf_replica() {
+        deliver(net);
+    }
+}
+
+/// Once nothing fails, the UPF of a unit delivers each packet.
+fn deliver(net: &mut Sim) {
+    let before = net.judge_numbered();
+    for i in 0..net.ues() {
+        let sessions: Vec<_> = net.ue_ref(UeIndex(i)).sessions().map(|s| s.id).collect();
+        sessions.into_iter().for_each(|id| net.send_numbered(UeIndex(i), id, 3));
+    }
+    net.advance(Duration::from_secs(30));
+    let after = net.judge_numbered();
+    assert_eq!(after.1 - before.1, after.0 - before.0, "a packet is lost though nothing fails");
 }
 
 /// UE and core have the UE as registered.

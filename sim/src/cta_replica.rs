@@ -272,7 +272,8 @@ impl Sim {
         }
         match loss {
             Some(CtaLoss::AfterReplication) => self.lose_cta(),
-            Some(CtaLoss::FalseAlarm) => self.takes_over_soon(),
+            // Without a manager no other can take over.
+            Some(CtaLoss::FalseAlarm) if self.has_manager() => self.takes_over_soon(),
             _ => self.cta_output(out),
         }
     }
@@ -326,7 +327,12 @@ impl Sim {
             ReplicaLink::Held(of, number) => self.cta_replica_holds(of, number),
             ReplicaLink::AssociationsEnd => self.associations_end(),
             ReplicaLink::TakesOver => self.cta_replica_takes_over(),
-            ReplicaLink::Decided(replica, survivor) => self.pair_decided(replica, survivor),
+            ReplicaLink::Decided(replica, survivor) => {
+                let again = || InFlight::CtaReplica(ReplicaLink::Decided(replica, survivor));
+                if self.is_witnessed(again, TAKEN_OVER_AFTER) {
+                    self.pair_decided(replica, survivor);
+                }
+            }
             ReplicaLink::Grace => {
                 for name in self.control.pair.associations.tick(self.now) {
                     self.cta_input(Input::AssociationDown(name));
@@ -382,8 +388,10 @@ impl Sim {
     }
 
     fn takes_over_soon(&mut self) {
-        let at = self.now + TAKEN_OVER_AFTER;
-        self.send(at, InFlight::CtaReplica(ReplicaLink::TakesOver));
+        let takes_over = || InFlight::CtaReplica(ReplicaLink::TakesOver);
+        if self.is_witnessed(takes_over, TAKEN_OVER_AFTER) {
+            self.send(self.now + TAKEN_OVER_AFTER, takes_over());
+        }
     }
 
     /// An input arrives for a dead CTA. A gNB sends unacknowledged messages again; CPFs and UPFs

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::{CpfLoss, CtaLoss, Faults, Rng};
+use crate::{CpfLoss, CtaLoss, Faults, Rng, UpfLoss};
 
 /// The faults of one run, and how often each occurs. [`FaultProfile::draw`] leaves each kind out of a part of the runs (swarm testing): a kind
 /// that ends procedures early would otherwise hide in all of them what another one finds.
@@ -39,10 +39,18 @@ pub struct FaultProfile {
     pub core_restarts: u64,
     /// Likewise it is killed: it stores UEs all the time then.
     pub core_kills: u64,
+    /// The UPF of a unit dies; where it never does, it has no replica. Units are the cores with a CTA replica.
+    pub upf_deaths: u64,
+    /// In which ways; not empty.
+    pub upf_death_kinds: Vec<UpfLoss>,
+    /// The manager of a unit dies.
+    pub manager_losses: u64,
+    /// For how long there is none at most.
+    pub manager_absent_max: Duration,
 }
 
 impl FaultProfile {
-    /// Everything fails often, but the core as a whole, and links between CPFs, which neither lose messages nor are cut.
+    /// Everything fails often, but the core as a whole, the UPF and the manager of a unit, and links between CPFs, which neither lose messages nor are cut.
     pub fn worst() -> Self {
         Self {
             faults: Faults::worst(),
@@ -60,6 +68,10 @@ impl FaultProfile {
             lossy_links: 0,
             core_restarts: 0,
             core_kills: 0,
+            upf_deaths: 0,
+            upf_death_kinds: UpfLoss::ALL.to_vec(),
+            manager_losses: 0,
+            manager_absent_max: Duration::ZERO,
         }
     }
 
@@ -68,6 +80,9 @@ impl FaultProfile {
         let mut rng = Rng::new(seed ^ 0x5a_a3);
         let mut restarts = Rng::new(seed ^ 0x7e_57);
         let mut of_core = || if restarts.chance(500) { 0 } else { 1 + restarts.below(60) };
+        let mut unit = Rng::new(seed ^ 0x0b_e5);
+        let (upf_deaths, manager_losses) =
+            [900, 400].map(|max| if unit.chance(400) { 0 } else { 1 + unit.below(max) }).into();
         // Absent from every fourth run, else up to the maximum.
         let mut rate = |max: u64| if rng.chance(250) { 0 } else { 1 + rng.below(max) };
         let faults = Faults {
@@ -94,6 +109,10 @@ impl FaultProfile {
             cta_loss_kinds: some(&mut rng, &CtaLoss::ALL),
             core_restarts: of_core(),
             core_kills: of_core(),
+            upf_deaths,
+            upf_death_kinds: some(&mut unit, &UpfLoss::ALL),
+            manager_losses,
+            manager_absent_max: Duration::from_millis(20 + unit.below(20_000)),
         }
     }
 }
@@ -114,7 +133,8 @@ impl fmt::Display for FaultProfile {
             f,
             "per mille of NAS messages: lost {}, repeated {}, reordered {}, first repeated {}; radio latency up to {} us; \
              per mille of steps: gNB restart {}, NG RESET {}, AN release {}, UPF restart {}, UPF outage {}, CPF loss {} {:?}, CTA loss {} {:?}, \
-             partition {} of up to {:?}; per mille of messages between CPFs lost {}; per mille of steps: restart of the core {}, kill of it {}",
+             partition {} of up to {:?}; per mille of messages between CPFs lost {}; per mille of steps: restart of the core {}, kill of it {}, \
+             death of a unit's UPF {} {:?}, of its manager {}, which is absent for up to {:?}",
             faults.lost_per_mille,
             faults.repeated_per_mille,
             faults.reordered_per_mille,
@@ -134,6 +154,10 @@ impl fmt::Display for FaultProfile {
             self.lossy_links,
             self.core_restarts,
             self.core_kills,
+            self.upf_deaths,
+            self.upf_death_kinds,
+            self.manager_losses,
+            self.manager_absent_max,
         )
     }
 }
@@ -145,7 +169,7 @@ mod tests {
     #[test]
     fn each_kind_of_fault_is_in_some_runs_and_not_in_others() {
         let profiles: Vec<FaultProfile> = (0..100).map(FaultProfile::draw).collect();
-        let rates: [fn(&FaultProfile) -> u64; 12] = [
+        let rates: [fn(&FaultProfile) -> u64; 14] = [
             |p| p.faults.lost_per_mille,
             |p| p.faults.repeated_per_mille,
             |p| p.faults.reordered_per_mille,
@@ -158,6 +182,8 @@ mod tests {
             |p| p.lossy_links,
             |p| p.core_restarts,
             |p| p.core_kills,
+            |p| p.upf_deaths,
+            |p| p.manager_losses,
         ];
         for (n, rate) in rates.iter().enumerate() {
             let absent = profiles.iter().filter(|p| rate(p) == 0).count();

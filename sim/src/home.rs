@@ -29,6 +29,8 @@ pub struct Home {
     pub eap_aka_prime: Vec<Supi>,
     /// SUPIs whose USIMs have TUAK, with [`tuak_of`].
     pub tuak: Vec<Supi>,
+    /// Those of single subscribers.
+    own: BTreeMap<Supi, Arc<Subscription>>,
     shared: Option<Arc<Subscription>>,
 }
 
@@ -36,6 +38,11 @@ impl Home {
     /// Sets the subscription of all subscribers.
     pub fn subscribe(&mut self, subscription: Subscription) {
         self.shared = Some(Arc::new(subscription));
+    }
+
+    /// Sets the subscription of one subscriber.
+    pub fn subscribe_one(&mut self, supi: Supi, subscription: Subscription) {
+        self.own.insert(supi, Arc::new(subscription));
     }
 
     fn check(&self, supi: Supi) -> Result<(), UdmError> {
@@ -64,6 +71,9 @@ impl Subscribers for Home {
 
     fn subscription(&mut self, supi: Supi) -> Result<Arc<Subscription>, UdmError> {
         self.check(supi)?;
+        if let Some(own) = self.own.get(&supi) {
+            return Ok(own.clone());
+        }
         Ok(self.shared.get_or_insert_with(|| Arc::new(default_subscription())).clone())
     }
 

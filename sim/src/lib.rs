@@ -34,6 +34,7 @@ mod timer_queue;
 mod trace;
 mod traffic;
 mod ues;
+mod unit;
 mod user_plane;
 mod veil;
 
@@ -80,6 +81,8 @@ pub use rng::Rng;
 pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
 pub use traffic::udp;
 use ues::UeNode;
+use unit::{Manager, NumberedPackets};
+pub use unit::{UnitCounts, UnitFault, UpfLoss};
 pub use veil::{VEIL_BROKER, veil_config};
 
 pub use user_plane::UpfState;
@@ -135,6 +138,8 @@ pub struct Sim {
     /// The broker of veiled UEs, and the operator's wallet.
     veil: Option<Box<veil::Veil>>,
     user_plane: UserPlane,
+    /// The manager of a unit.
+    manager: Manager,
     ran: Ran,
     queue: Queue,
     observer: Observer,
@@ -159,7 +164,13 @@ impl Sim {
             let upf = Upf::new(config, EPOCH).expect("the default UPF configuration holds");
             UpfNode { upf, state: UpfState::Answering }
         });
-        let user_plane = UserPlane { upfs: upfs.collect(), requests: Vec::new(), received: None };
+        let user_plane = UserPlane {
+            upfs: upfs.collect(),
+            requests: Vec::new(),
+            received: None,
+            unit: None,
+            numbered: NumberedPackets::default(),
+        };
         Self {
             now: EPOCH,
             rng,
@@ -177,6 +188,7 @@ impl Sim {
             brokers: open::Brokers::default(),
             veil: None,
             user_plane,
+            manager: Manager::default(),
             ran: Ran::default(),
             queue: Queue::default(),
             observer: Observer::default(),

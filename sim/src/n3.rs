@@ -7,9 +7,10 @@ use whimbrel_control::UpfId;
 use whimbrel_gtpu::{HEADER_OCTETS_MAX, PORT};
 use whimbrel_ids::PduSessionId;
 use whimbrel_ran::UeId;
-use whimbrel_user::{Destination, Origin, Outbox, Packet, Slot, Verdict};
+use whimbrel_user::{Destination, Origin};
 
 use crate::traffic::{udp, udp_from};
+use crate::unit::UpfInput;
 use crate::{InFlight, Sim, UeIndex, gnb};
 
 /// The latency of N3: longer than N2, so that messages about a tunnel overtake the packets in it.
@@ -41,7 +42,7 @@ impl Sim {
         let info = self.ue_ref(ue).sessions().find(|s| s.id == session);
         let Some(to) = info.and_then(|s| s.ipv4) else { return };
         let (dn, upf) = (self.network_of(ue, session), self.upf_of(to));
-        self.reaches_upf(upf, Origin::N6 { dn }, &udp(to, &number.to_be_bytes()));
+        self.reaches_upf(upf, vec![(Origin::N6 { dn }, udp(to, &number.to_be_bytes()))]);
         self.upfs_send();
     }
 
@@ -71,34 +72,37 @@ impl Sim {
         by_ues.extract_if(.., |(to, _)| *to == ue).map(|(_, number)| number).collect()
     }
 
-    fn reaches_upf(&mut self, id: UpfId, origin: Origin, octets: &[u8]) {
-        let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
-        let (now, upf) = (self.now, self.nth_upf(id));
-        upf.u.burst(now, &mut slots);
-        let [slot] = slots;
-        let mut out = Outbox::default();
-        upf.settle(now, &mut out);
-        self.upfs_send(); // what it held goes first
-        if let Verdict::Send(to) = slot.verdict {
-            self.leaves_upf(id, to, slot.packet.octets());
-        }
-        self.n4(id, out);
+    /// All that UEs have got since the last call, in order.
+    pub(crate) fn all_received(&mut self) -> Vec<(UeIndex, u32)> {
+        self.user_plane.received.as_mut().map(|r| std::mem::take(&mut r.by_ues)).unwrap_or_default()
     }
 
-    /// Sends the packets that UPFs send by themselves.
-    pub(crate) fn upfs_send(&mut self) {
+    /// A burst of packets arrives at a UPF.
+    pub(crate) fn reaches_upf(&mut self, id: UpfId, packets: Vec<(Origin, Vec<u8>)>) {
+        let taken = self.upf_takes(id, UpfInput::Packets(packets));
+        if let Some((UpfInput::Packets(packets), loss)) = taken {
+            let out = self.upf_handles_packets(id, &packets, loss);
+            self.n4(id, out);
+        }
+    }
+
+    /// Sends the packets that UPFs send by themselves. How many there were.
+    pub(crate) fn upfs_send(&mut self) -> u64 {
+        let mut sent = 0;
         if self.user_plane.received.is_none() {
-            return;
+            return sent;
         }
         for id in (0u8..).map(UpfId).take(self.user_plane.upfs.len()) {
             while let Some((to, packet)) = self.nth_upf(id).u.next_output() {
                 self.leaves_upf(id, to, packet.octets());
                 self.nth_upf(id).u.recycle(packet);
+                sent += 1;
             }
         }
+        sent
     }
 
-    fn leaves_upf(&mut self, id: UpfId, to: Destination, octets: &[u8]) {
+    pub(crate) fn leaves_upf(&mut self, id: UpfId, to: Destination, octets: &[u8]) {
         match to {
             Destination::N3 { peer, .. } => self.datagram(upf_address(id), peer.ip(), octets.to_vec()),
             Destination::N6 { .. } | Destination::Frames { .. } => {
@@ -138,7 +142,7 @@ impl Sim {
         let upf = (0u8..).map(UpfId).take(self.user_plane.upfs.len()).find(|id| upf_address(*id) == to);
         if let Some(upf) = upf {
             let origin = Origin::N3 { peer: (from, PORT).into(), local: to };
-            self.reaches_upf(upf, origin, &octets);
+            self.reaches_upf(upf, vec![(origin, octets)]);
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::open::OverSap;
 use crate::peer_amf::N14Message;
 use crate::region::Link;
 use crate::timer_queue::{TimerOwner, TimerQueue};
+use crate::unit::UnitEvent;
 use crate::{GnbIndex, Sim, UeIndex, ue};
 
 /// A message in flight.
@@ -54,6 +55,7 @@ pub(crate) enum InFlight {
     N14(N14Message),
     Sap(OverSap),
     N3(Datagram),
+    Unit(UnitEvent),
     /// Over a gNB's association with the CTA replica's host.
     FurtherToCore {
         over: LocalAssociation,
@@ -114,7 +116,8 @@ impl Sim {
         let peer_amf = self.peer_amf.as_ref().map(|a| a.cta.next_deadline());
         let core = core.into_iter().chain(peer_amf.filter(|&t| t != Instant::FAR_FUTURE));
         let all = self.queue.timers.next().into_iter().chain(in_flight).chain(core);
-        let all = all.chain(self.user_plane.upfs.iter().filter_map(|u| u.upf.next_deadline()));
+        let alive = (0u8..).map(UpfId).zip(&self.user_plane.upfs).filter(|(id, _)| !self.is_dead(*id));
+        let all = all.chain(alive.filter_map(|(_, u)| u.upf.next_deadline()));
         all.min().map(|at| at.max(self.now))
     }
 
@@ -139,6 +142,9 @@ impl Sim {
             self.peer_amf_input(Input::Tick);
         }
         for id in (0u8..).map(UpfId).take(self.user_plane.upfs.len()) {
+            if self.is_dead(id) {
+                continue;
+            }
             let upf = self.nth_upf(id);
             if upf.next_deadline().is_some_and(|t| t <= at) {
                 let mut out = whimbrel_user::Outbox::default();
@@ -164,6 +170,7 @@ impl Sim {
             InFlight::N14(message) => self.n14_arrives(message),
             InFlight::Sap(message) => self.sap_arrives(message),
             InFlight::N3(datagram) => self.datagram_arrives(datagram),
+            InFlight::Unit(event) => self.unit_event(event),
             InFlight::ToCore { association, host, stream, octets } => {
                 self.ngap_from_gnb(association, host, stream, octets);
             }

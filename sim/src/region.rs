@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use whimbrel_control::config::Config;
 use whimbrel_control::{Checkpoint, Envelope, Payload, UeContext, UeId};
-use whimbrel_ids::{Instant, PlmnId, Tac, Tai};
+use whimbrel_ids::{Instant, PlmnId, SNssai, Tac, Tai};
 use whimbrel_resilience::cta_replica::LinkEnd;
 use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, State, ToCpf, ToCta, ToPeer};
 use whimbrel_resilience::region::{Areas, Canary, CanaryUes, CpfState, Region, Regions, Rings};
@@ -270,6 +270,8 @@ pub(crate) struct Cluster {
     /// The canary under way, and what becomes of it when CPFs have taken so many messages.
     canary: Option<Canary>,
     canary_steps: Vec<(u64, CanaryStep)>,
+    /// Slices whose UEs have CPFs of their own.
+    slices: Vec<SNssai>,
     /// The CPF that reuses a NAS COUNT in its next protected answer.
     forger: Option<CpfId>,
     /// Messages in flight.
@@ -337,6 +339,7 @@ impl Cluster {
             upgrade: None,
             canary: None,
             canary_steps: Vec::new(),
+            slices: Vec::new(),
             ran: 0,
             forger: None,
             under_way: 0,
@@ -455,7 +458,10 @@ impl Cluster {
 
     pub(crate) fn rings(&self) -> Rings {
         let rings = self.regions.rings_with(&self.region, self.areas.clone(), self.replicas);
-        rings.expect("the regions are known").with_canary(self.canary.clone())
+        rings
+            .expect("the regions are known")
+            .with_canary(self.canary.clone())
+            .with_slices(self.slices.clone())
     }
 }
 
@@ -494,6 +500,7 @@ impl Sim {
         self.lose_cpfs_at(&[]);
         self.lose_cta_at(0, CtaLoss::BeforeInput);
         self.cut_cta_at(0, Survivor::Cta, Duration::ZERO);
+        self.stop_upf_losses();
         self.end_partitions();
     }
 
@@ -710,6 +717,23 @@ impl Sim {
     /// The CPFs that may serve UEs.
     pub(crate) fn members(&self) -> impl Iterator<Item = CpfId> {
         self.control.cluster.iter().flat_map(|c| c.rings().members().collect::<Vec<_>>())
+    }
+
+    /// Another CPF joins, which serves the UEs of this slice alone. Its number.
+    pub fn add_cpf_of_slice(&mut self, slice: SNssai) -> Option<CpfId> {
+        let cluster = self.control.cluster.as_mut()?;
+        let id = CpfId(cluster.newest + 1);
+        if !cluster.slices.contains(&slice) {
+            cluster.slices.push(slice);
+        }
+        cluster.regions.serves_slice(id, Some(slice));
+        self.add_cpf();
+        Some(id)
+    }
+
+    /// Whether this CPF is there: it has joined, and its loss has not been detected.
+    pub fn has_cpf(&self, cpf: CpfId) -> bool {
+        self.control.cluster.as_ref().is_some_and(|c| c.is_there(cpf))
     }
 
     /// Another CPF joins in this region.

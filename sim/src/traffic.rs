@@ -9,7 +9,8 @@ use whimbrel_user::{Destination, DnIndex, Origin, Outbox, Packet, Slot, Verdict}
 use crate::{Sim, UeIndex};
 
 impl Sim {
-    /// The data network sends a packet to a UE's session. What the UPF decided; `None` if the session has no IPv4 address.
+    /// The data network sends a packet to a UE's session. What the UPF decided; `None` if the session has no IPv4 address, or no UPF
+    /// runs.
     pub fn downlink(&mut self, ue: UeIndex, session: PduSessionId) -> Option<Verdict> {
         let to = self.ue_ref(ue).sessions().find(|s| s.id == session)?.ipv4?;
         let dn = self.network_of(ue, session);
@@ -17,6 +18,9 @@ impl Sim {
         let mut slots = [Slot { origin: Origin::N6 { dn }, packet, verdict: Verdict::Pending }];
         let now = self.now();
         let id = self.upf_of(to);
+        if self.is_dead(id) {
+            return None;
+        }
         let upf = &mut self.user_plane.upfs[usize::from(id.0)].upf;
         upf.u.burst(now, &mut slots);
         let mut out = Outbox::default();

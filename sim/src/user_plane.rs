@@ -10,6 +10,7 @@ use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 use crate::meter::Meter;
 use crate::n3::Received;
 use crate::peer_amf::PEER_AMF_HOST;
+use crate::unit::{NumberedPackets, UnitUpf, UpfInput};
 use crate::{Sim, home};
 
 /// The state of a UPF.
@@ -38,6 +39,9 @@ pub(crate) struct UserPlane {
     pub(crate) requests: Vec<Vec<u8>>,
     /// What UEs have received, if datagrams travel on N3.
     pub(crate) received: Option<Received>,
+    /// The first UPF is that of a unit.
+    pub(crate) unit: Option<Box<UnitUpf>>,
+    pub(crate) numbered: NumberedPackets,
 }
 
 impl Sim {
@@ -108,6 +112,9 @@ impl Sim {
 
     /// A UPF restarts: its sessions are gone.
     pub fn restart_nth_upf(&mut self, upf: UpfId) {
+        if upf == UpfId(0) && self.user_plane.unit.is_some() {
+            return self.restart_unit_upf();
+        }
         let config = home::nth_upf_config(upf.0, self.rng.draw());
         *self.nth_upf(upf) = Upf::new(config, self.now).expect("the default UPF configuration holds");
     }
@@ -180,9 +187,16 @@ impl Sim {
                 }
                 UpfState::Answering | UpfState::Mute => {}
             }
-            let mut answers = whimbrel_user::Outbox::default();
+            self.pfcp_arrives(id, smf(host), octets);
+        }
+    }
+
+    /// A PFCP message arrives at a UPF.
+    pub(crate) fn pfcp_arrives(&mut self, id: UpfId, from: SocketAddr, octets: Vec<u8>) {
+        let taken = self.upf_takes(id, UpfInput::Pfcp(from, octets));
+        if let Some((UpfInput::Pfcp(from, octets), loss)) = taken {
             let began = self.observer.meter.as_ref().map(Meter::now);
-            upf.upf.pfcp(self.now, smf(host), &octets, &mut answers);
+            let answers = self.upf_handles_pfcp(id, (from, &octets), loss);
             self.upf_has_worked(began);
             self.n4(id, answers);
         }

@@ -13,7 +13,7 @@ fn worst(seed: u64) -> Sim {
 
 #[test]
 fn every_ue_registers_after_a_chaos_run() {
-    for seed in 0..30 {
+    for seed in 0..20 {
         for run in [ChaosRun::worst(seed, Deployment::Single), ChaosRun::new(seed, Deployment::Single)] {
             println!("{run}");
             heal_and_verify(&mut run.run());

@@ -36,12 +36,12 @@ fn with_cta_losses(seed: u64, how: CtaLoss) -> ChaosRun {
 #[test]
 fn a_cta_replica_does_the_same_in_whole_chaos_runs() {
     let mut followed = 0;
-    for seed in 0..20 {
+    for seed in 0..13 {
         let mut net = without_losses(seed).run();
         heal_and_verify(&mut net);
         followed += net.followed();
     }
-    assert!(followed > 15_000, "{followed} inputs");
+    assert!(followed > 9_000, "{followed} inputs");
 }
 
 /// A UE whose USIM has been elsewhere: its first challenge fails.

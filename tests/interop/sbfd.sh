@@ -244,7 +244,7 @@ await unit "this CTA is the primary after a takeover"
 
 # Of two CTAs on two hosts the replica hangs, and goes on: it is the replica again. Then the primary does: the replica has taken over, and the former primary
 # becomes its replica. So a false alarm costs a takeover. The cut of the link has done the same to them before.
-# once_more CTA TEXT: waits until it says so more often than before; `before-CTA` has its log until then.
+# once_more CTA TEXT: waits until it logs that once more; `before-CTA` is its log until then.
 once_more() { await "$1" "$2" $(($(grep -c "$2" "$tmp/before-$1" || true) + 1)); }
 if [ ${#pair[@]} -gt 0 ]; then
   for _ in $(seq 200); do # it is in order after the cut
