@@ -174,10 +174,16 @@ impl StoredUeFile {
         collected.complete.clear();
     }
 
-    /// Whether all of these CPFs have sent what they have, and so many UEs are there.
-    pub(super) fn has_all(&self, cpfs: &[CpfId], ues: usize) -> bool {
-        let Some(collected) = &self.collected else { return false };
-        cpfs.iter().all(|cpf| collected.complete.contains(cpf)) && collected.ues.len() >= ues
+    /// Whether all of these CPFs have sent what they have, since the last [`StoredUeFile::collect`].
+    pub(super) fn have_sent(&self, cpfs: &[CpfId]) -> bool {
+        self.collected
+            .as_ref()
+            .is_some_and(|collected| cpfs.iter().all(|cpf| collected.complete.contains(cpf)))
+    }
+
+    /// So many UEs are collected.
+    pub(super) fn collected(&self) -> usize {
+        self.collected.as_ref().map_or(0, |collected| collected.ues.len())
     }
 
     /// Writes the collected UEs. Returns whether the next start has them.

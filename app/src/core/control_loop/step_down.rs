@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_control::UpfId;
-use whimbrel_ids::Instant;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Input, Order};
 use whimbrel_sctp_io::Event;
@@ -26,9 +25,13 @@ const GNBS_LEAVE_WITHIN: Duration = Duration::from_millis(500);
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(5);
 /// How long the transfer of the state to a CTA that runs other code may take, while inputs wait: UEs repeat their messages after seconds.
 const TRANSFERRED_WITHIN: Duration = Duration::from_secs(5);
-/// How long UEs have to end their procedures when the core stops, to be written to the disk, and how often their states are asked for meanwhile.
-const UES_KEPT_WITHIN: Duration = Duration::from_secs(2);
+/// When the core stops, its UEs end their procedures to be written to the disk. How long there may be no further one that has, and how long that may
+/// take in all: less than a manager waits for a CTA.
+const NO_UE_KEPT_WITHIN: Duration = Duration::from_secs(2);
+const UES_KEPT_WITHIN: Duration = Duration::from_secs(10);
+/// How often CPFs are asked for the states of all their UEs meanwhile, at most, and how long they may take to send them.
 const UES_ASKED_EVERY: Duration = Duration::from_millis(20);
+const UES_SENT_WITHIN: Duration = Duration::from_secs(2);
 /// How long external SMFs have to move their sessions away when this UPF stops.
 const SMFS_LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -194,21 +197,32 @@ impl ControlLoop {
         }
         self.deliver(clock::now());
         self.out.ngap.clear();
-        let until = clock::now() + UES_KEPT_WITHIN;
-        let mut asked = Instant::ZERO;
+        let begun = clock::now();
+        let (mut until, mut kept) = (begun + NO_UE_KEPT_WITHIN, 0);
+        // When CPFs were asked last, and when they may be asked next.
+        let (mut asked, mut next) = (None, begun);
         while clock::now() < until && !stop.is_at_once() {
             let now = clock::now();
             let cpfs: Vec<CpfId> = self.active.cta().trusted_cpfs().collect();
             let registered = self.active.cta().registered();
             let Some(file) = &mut self.stored_ues else { break };
-            let complete = file.has_all(&cpfs, registered);
-            if complete && asked > Instant::ZERO {
-                break;
+            if file.collected() > kept {
+                kept = file.collected();
+                until = (now + NO_UE_KEPT_WITHIN).min(begun + UES_KEPT_WITHIN);
             }
-            if now >= asked {
+            if let Some(at) = asked
+                && file.have_sent(&cpfs)
+            {
+                if kept >= registered {
+                    break;
+                }
+                // Half of the time is left for the procedures.
+                (asked, next) = (None, at + UES_ASKED_EVERY.max(now.since(at) * 2));
+            }
+            if now >= next {
                 file.collect();
                 self.execute(now, Order::StoreUes { all: true });
-                asked = now + UES_ASKED_EVERY;
+                (asked, next) = (Some(now), now + UES_SENT_WITHIN);
             }
             self.turn(now);
             std::thread::sleep(Duration::from_millis(1));
