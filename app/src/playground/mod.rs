@@ -158,6 +158,8 @@ const PRIVATE_KEY: [u8; 32] = [0x42; 32];
 pub(crate) struct Playground {
     folder: PathBuf,
     core: Child,
+    /// The program that the core was upgraded to, which it is started again with.
+    upgraded_to: Option<PathBuf>,
     /// The CPFs that are processes of their own.
     cpfs: Vec<Child>,
     /// How many CPFs have been started.
@@ -191,11 +193,12 @@ impl Playground {
         };
         fs::write(&configuration, yaml(&folder, wish, &(more + &unit)))
             .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
-        let core = spawn(&folder, &configuration, wish)?;
+        let core = spawn(&folder, &configuration, wish, None)?;
         let client = Client::new(API).of_core(&folder.join("whimbrel.db"));
         let mut playground = Self {
             folder,
             core,
+            upgraded_to: None,
             cpfs: Vec::new(),
             begun: 0,
             cpf_metrics: false,
@@ -273,7 +276,7 @@ impl Playground {
         let cannot = |e| format!("the core cannot be killed: {e}");
         self.core.kill().map_err(cannot)?;
         self.core.wait().map_err(cannot)?;
-        self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
+        self.core = self.spawn_again(wish)?;
         Ok(())
     }
 
@@ -284,8 +287,17 @@ impl Playground {
             kill_process(*pid, Signal::KILL).map_err(|e| cannot(&e))?;
         }
         self.core.wait().map_err(|e| cannot(&e))?;
-        self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
+        self.core = self.spawn_again(wish)?;
         Ok(())
+    }
+
+    fn spawn_again(&self, wish: &Wish) -> Result<Child, String> {
+        spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish, self.upgraded_to.as_deref())
+    }
+
+    /// The core was upgraded to another program, as by a package: it is started again with that one from now on.
+    pub(crate) fn is_upgraded_to(&mut self, program: &Path) {
+        self.upgraded_to = Some(program.to_owned());
     }
 
     /// The process id of the core.
@@ -303,7 +315,7 @@ impl Playground {
             return Err(format!("the core ended with {status}: {}", self.log()));
         }
         let stopped = Instant::now();
-        self.core = spawn(&self.folder, &self.folder.join("whimbrel.yaml"), wish)?;
+        self.core = self.spawn_again(wish)?;
         Ok(stopped)
     }
 
@@ -454,10 +466,11 @@ fn yaml(folder: &Path, wish: &Wish, more: &str) -> String {
     )
 }
 
-fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, String> {
+fn spawn(folder: &Path, configuration: &Path, wish: &Wish, program: Option<&Path>) -> Result<Child, String> {
     let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("core.log"));
     let log = log.map_err(|e| format!("the core's log: {e}"))?;
-    let mut command = this_program(wish.core_cpu)?;
+    let mut command =
+        program.map_or_else(|| this_program(wish.core_cpu), |program| Ok(Command::new(program)))?;
     command.arg("run").arg(if wish.unit { "--unit" } else { "--strict" }).arg("--config").arg(configuration);
     if let Some(capture) = &wish.capture {
         command.arg("--capture").arg(capture);

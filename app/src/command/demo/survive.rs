@@ -558,6 +558,7 @@ fn deal(
                     await_complete(playground, None)?;
                     upgraded()?;
                 }
+                upgrade_to.into_iter().for_each(|program| playground.is_upgraded_to(program));
             }
         }
         let more = MORE_FOR_A_UE * wish.ues;
