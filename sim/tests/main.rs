@@ -74,22 +74,3 @@ mod upgrade;
 mod user_inactivity;
 mod veil;
 mod xn_handover;
-
-/// A scenario that is not named above would never run.
-#[test]
-fn every_file_is_named_here() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let mut files = 0;
-    for file in std::fs::read_dir(folder).unwrap() {
-        let file = file.unwrap().path();
-        let (name, kind) = (file.file_stem().unwrap().to_str().unwrap(), file.extension());
-        if name != "main" && kind.is_some_and(|kind| kind == "rs") {
-            assert!(
-                include_str!("main.rs").contains(&format!("\nmod {name};\n")),
-                "tests/main.rs does not name {name}"
-            );
-            files += 1;
-        }
-    }
-    assert!(files > 50, "{files} files found");
-}

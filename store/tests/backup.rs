@@ -1,6 +1,6 @@
 //! Copies of a store in use, and its layouts.
 
-mod common;
+use super::common;
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,6 +1,6 @@
 //! Subscribers of other cores, from the files that mongoexport and mongodump write. The samples are made here.
 
-mod common;
+use super::common;
 
 use std::io::BufRead;
 

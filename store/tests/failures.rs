@@ -1,6 +1,6 @@
 //! Each failure of files, disk and keys is one sentence, and nothing is lost.
 
-mod common;
+use super::common;
 
 use std::os::unix::fs::PermissionsExt;
 

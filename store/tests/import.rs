@@ -1,6 +1,6 @@
 //! Bulk import and export.
 
-mod common;
+use super::common;
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! A process killed in the middle of an import leaves the store as it was.
 
-mod common;
+use super::common;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ fn an_import_killed_at_any_point_leaves_all_or_nothing() {
         let folder = Folder::new();
         folder.store().add(&record(7)).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "import_until_killed", "--nocapture"])
+            .args(["--exact", "killed::import_until_killed", "--nocapture"])
             .env(FOLDER, folder.path())
             .stdout(Stdio::piped())
             .spawn()

@@ -1,6 +1,6 @@
 //! Adding, reading, editing and removing subscribers, by one process and by two.
 
-mod common;
+use super::common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;

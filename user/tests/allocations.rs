@@ -1,6 +1,6 @@
 //! Packets that pass, or are dropped, take no memory from the allocator and give none back: whatever their session's rules are.
 
-mod common;
+use super::common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

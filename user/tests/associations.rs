@@ -1,6 +1,6 @@
 //! What a UP function does with its associations beside their set-up: TS 29.244 §6.2.3, §6.2.4, §6.2.6.3, §6.2.7, §6.2.8.
 
-mod common;
+use super::common;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Buffering action rules (TS 29.244 §5.2.4): how much is buffered for an idle UE, and when the SMF gets a report.
 
-mod common;
+use super::common;
 
 use std::time::Duration;
 

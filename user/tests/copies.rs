@@ -1,6 +1,6 @@
 //! Copies of what a session's rules forward, for lawful interception (TS 29.244 §5.2.3.1).
 
-mod common;
+use super::common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

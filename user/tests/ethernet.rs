@@ -1,6 +1,6 @@
 //! Ethernet PDU sessions: the UPF as a switch.
 
-mod common;
+use super::common;
 
 use std::time::Duration;
 

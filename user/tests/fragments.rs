@@ -1,6 +1,6 @@
 //! Rules about ports, and packets in fragments: TS 29.244 §5.2.1, TS 23.501 §5.7.1.
 
-mod common;
+use super::common;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Networks behind a UE: TS 29.244 §5.16, TS 23.501 §5.6.14.
 
-mod common;
+use super::common;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

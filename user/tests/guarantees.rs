@@ -1,6 +1,6 @@
 //! Flows of guaranteed rate (TS 23.501 §5.7.2.5): what may be promised, and what of it holds where others have too much.
 
-mod common;
+use super::common;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! What handovers ask of a UPF: end markers, forwarding tunnels, order across a switch of the path.
 
-mod common;
+use super::common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

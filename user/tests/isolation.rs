@@ -1,6 +1,6 @@
 //! What UEs do not reach through their sessions, and whose GTP-U is taken: TS 33.513 §4.2.2, TS 29.281 §4.3.0.
 
-mod common;
+use super::common;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

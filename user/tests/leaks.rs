@@ -1,6 +1,6 @@
 //! After everything that SMFs, gNBs, UEs and data networks may do, and after everyone has left: nothing is left.
 
-mod common;
+use super::common;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! A session with more rules than a packet meets one after the other: TS 29.244 §5.2.1 all the same.
 
-mod common;
+use super::common;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

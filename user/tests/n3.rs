@@ -3,7 +3,7 @@
 //! Not here: confidentiality, integrity and replay protection of N3 and N9 (TS 33.513 §4.2.2.1 to §4.2.2.4) are the
 //! transport's (IPsec between gNB and UPF, TS 33.501 §9.3), which the host provides below these sockets.
 
-mod common;
+use super::common;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

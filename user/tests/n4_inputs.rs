@@ -1,7 +1,7 @@
 //! N4 inputs that felled other user planes, each named after the input. For every one of them: an answer with the clause's
 //! cause where one is due, nothing half done, nothing lost, and another session's packets as before.
 
-mod common;
+use super::common;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

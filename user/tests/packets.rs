@@ -1,6 +1,6 @@
 //! Packets, octet for octet, through each kind of rule.
 
-mod common;
+use super::common;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! UPF-C as an SMF meets it.
 
-mod common;
+use super::common;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

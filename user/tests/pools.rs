@@ -1,6 +1,6 @@
 //! Which pool a session's addresses come from (TS 29.244 §5.21, TS 23.501 §5.8.2.2.1).
 
-mod common;
+use super::common;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,6 +1,6 @@
 //! Predicted handovers: rules that begin when a packet shows that the UE has arrived.
 
-mod common;
+use super::common;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

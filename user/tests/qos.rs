@@ -1,6 +1,6 @@
 //! QoS flows through one session: detection, marking, gates and rates.
 
-mod common;
+use super::common;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Random octets as input: each packet is forwarded by a rule or counted as dropped; nothing panics, nothing grows.
 
-mod common;
+use super::common;
 
 use common::*;
 use proptest::prelude::*;

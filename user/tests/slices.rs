@@ -1,6 +1,6 @@
 //! Rates of slices, what of them is guaranteed, and marks for congestion.
 
-mod common;
+use super::common;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! A UPF that keeps a state dies, and another process goes on: TS 23.527 §4.2 from the SMF's side.
 
-mod common;
+use super::common;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -1,6 +1,6 @@
 //! Packets that no session has, where they may wait for one: Synergy §III-C, figure 8; TS 29.281 §7.3.1.
 
-mod common;
+use super::common;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The usage survey: its sums are those of the sessions' counters, whatever form a session has, and reading changes nothing.
 
-mod common;
+use super::common;
 
 use std::time::Duration;
 

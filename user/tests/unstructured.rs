@@ -1,6 +1,6 @@
 //! Unstructured PDU sessions: what the UE sends, by a tunnel of UDP over IPv6 on N6.
 
-mod common;
+use super::common;
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 

@@ -1,6 +1,6 @@
 //! Usage reporting rules (TS 29.244 §5.2.2): quotas by volume and time, monitoring time, and figures that never go back.
 
-mod common;
+use super::common;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Links under the cluster's key, over sockets: what `src/protocol/tests.rs` shows of the octets, here with peers that connect.
 
-mod common;
+use super::common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,6 +1,6 @@
 //! Links on one host, without protection.
 
-mod common;
+use super::common;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,6 +1,6 @@
 //! Links whose frames go through shared memory.
 
-mod common;
+use super::common;
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -292,7 +292,7 @@ fn other_process() {
 fn start(role: &str) -> (std::process::Child, Made, SocketAddr, impl Iterator<Item = String>) {
     use std::io::{BufRead, BufReader};
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["other_process", "--exact", "--nocapture"])
+        .args(["shared::other_process", "--exact", "--nocapture"])
         .env(ROLE, role)
         .stdout(std::process::Stdio::piped())
         .spawn()

@@ -31,7 +31,7 @@ fn kernel_sctp_in_a_guest() {
         .args([&out, &job])
         .arg(GUEST_SECONDS)
         .arg(&me)
-        .args(["--exact", "role", "--nocapture"])
+        .args(["--exact", "guest::role", "--nocapture"])
         .env("GUEST_ROLE", "host")
         .env("G_OUT", &out)
         .status()

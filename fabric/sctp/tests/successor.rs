@@ -53,7 +53,7 @@ impl Kept {
         let (_, socket) = self.sockets.fds().next().unwrap();
         let store = format!("/proc/{}/fd/{}", std::process::id(), self.store.as_raw_fd());
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "role", "--nocapture"])
+            .args(["--exact", "successor::role", "--nocapture"])
             .env("SERVES", self.settings.endpoint.port.to_string())
             .env("SERVES_MODE", self.sockets.report().chosen.to_string())
             .env("SERVES_STORE", store)

@@ -13,7 +13,7 @@ use whimbrel_open::msg::{
 use whimbrel_open::operator::{Operator, OperatorAttach, OperatorError, OperatorSession};
 use whimbrel_open::user::{Sim, UserAttach, UserError};
 
-use crate::world::*;
+use super::world::*;
 
 struct Net {
     sim: Sim,

@@ -13,7 +13,7 @@ use whimbrel_security::{
     Rand, ServingNetworkName, Sqn, UeAuthentication, Usim, UsimSqn,
 };
 
-use crate::world::*;
+use super::world::*;
 
 fn home() -> PlmnId {
     "999/71".parse().unwrap()

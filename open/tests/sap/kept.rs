@@ -1,6 +1,6 @@
 //! What is worth keeping of what the fuzzers try: `fuzz/seeds/<target>`, whole, cut and damaged.
 
-use crate::messages::read_as_every_message;
+use super::messages::read_as_every_message;
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the kept corpus is in files")]

@@ -10,7 +10,7 @@ use whimbrel_open::crypto::{KSeaf, Share, SharedSecret, Signature};
 use whimbrel_open::id::{Domain, Nid, OperatorId, Pseudonym, UserId};
 use whimbrel_open::msg::*;
 
-use crate::world::{domain, epoch_key, key, seed};
+use super::world::{domain, epoch_key, key, seed};
 
 fn domains() -> impl Strategy<Value = Domain> {
     let label = "a".repeat(63);
@@ -359,7 +359,7 @@ fn another_version_is_unknown() {
     let mut octets = SignedRefusal::sign(
         domain("b.example"),
         RefusalCause::CounterUsed,
-        crate::world::t1(),
+        super::world::t1(),
         [0; 32],
         None,
         &key("b"),

@@ -10,7 +10,7 @@
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use whimbrel_open::msg::RefusalCause;
 
-use crate::real::Real;
+use super::real::Real;
 
 /// Declares plain symbolic terms.
 macro_rules! terms {

@@ -12,10 +12,10 @@ use whimbrel_open::msg::{
 use whimbrel_open::operator::{Operator, OperatorAttach, OperatorSession};
 use whimbrel_open::user::{Sim, TentativeSession, UserAttach};
 
-use crate::model::{
+use super::model::{
     Act, AuthReq, Bro, Ctx, Grant, Op, Orders, Refusal, Request, Share, Signer, Ss, User, Verdict, World,
 };
-use crate::world::*;
+use super::world::*;
 
 pub(crate) struct Real {
     sim: Sim,
@@ -60,7 +60,7 @@ fn signer(signer: Signer) -> SigningKey {
 }
 
 fn price(terms: u8) -> msg::Terms {
-    crate::world::terms(200 + u32::from(terms))
+    super::world::terms(200 + u32::from(terms))
 }
 
 impl Real {
@@ -268,7 +268,7 @@ impl Real {
         SignedGrant::sign(real, &signer(by))
     }
 
-    fn user_answer(&mut self, world: &World, answer: crate::model::AnswerU) -> msg::AnswerU {
+    fn user_answer(&mut self, world: &World, answer: super::model::AnswerU) -> msg::AnswerU {
         if let Ss::B(n) = answer.ss {
             return self.grants[usize::from(n)].2.clone();
         }

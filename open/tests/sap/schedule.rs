@@ -12,7 +12,7 @@ use whimbrel_open::msg::AuthReqU;
 use whimbrel_open::operator::{Operator, OperatorAttach, OperatorError, OperatorSession};
 use whimbrel_open::user::{Sim, UserAttach};
 
-use crate::world::*;
+use super::world::*;
 
 /// What an operator has logged of an attach: a replica goes on from it.
 struct Logged {

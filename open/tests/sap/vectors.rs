@@ -11,7 +11,7 @@ use whimbrel_open::msg::{
     UserVector,
 };
 
-use crate::world::{NOW, broker, seed, user};
+use super::world::{NOW, broker, seed, user};
 
 struct Vectors(BTreeMap<&'static str, Vec<u8>>);
 

@@ -5,7 +5,7 @@ use whimbrel_open::id::{OperatorId, Pseudonym};
 use whimbrel_open::msg::{Grant, Price};
 use whimbrel_open::usage::*;
 
-use crate::parties::*;
+use super::parties::*;
 
 const MIB: u64 = 1 << 20;
 

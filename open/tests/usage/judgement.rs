@@ -1,6 +1,6 @@
 //! The parties that B blames: the goal, and what lying operators and users, slander, whitewashing and Sybils achieve.
 
-use crate::market::{Market, Noise, operator, reports_until_blame, user};
+use super::market::{Market, Noise, operator, reports_until_blame, user};
 
 #[test] // The goal: an operator that adds 1 % beyond noise is found within 20 reports per user over five users
 fn an_operator_that_adds_one_percent_is_found_within_twenty_reports_of_five_users() {

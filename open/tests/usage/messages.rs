@@ -6,7 +6,7 @@ use whimbrel_open::id::{OperatorId, Pseudonym};
 use whimbrel_open::msg::{Rejection, Subject};
 use whimbrel_open::usage::*;
 
-use crate::parties::*;
+use super::parties::*;
 
 fn directions() -> impl Strategy<Value = Direction> {
     let count = 0..=Direction::COUNT_MAX;

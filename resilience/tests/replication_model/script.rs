@@ -19,7 +19,7 @@ use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_sim::{Home, gnb_config, ue_config};
 
-use crate::nodes::{AtCpf, Constant, GNB, In, Machine, NOW, Octets, Out, PrimaryNode, Root, Terms, settled};
+use super::nodes::{AtCpf, Constant, GNB, In, Machine, NOW, Octets, Out, PrimaryNode, Root, Terms, settled};
 
 /// Where UEs register before the model begins.
 const BEFORE: CpfId = CpfId(9);

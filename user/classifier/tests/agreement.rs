@@ -1,6 +1,6 @@
 //! The classifier finds for every packet what the linear list finds, while rules come and go.
 
-mod common;
+use super::common;
 
 use common::Classify;
 use common::agreement::agree;

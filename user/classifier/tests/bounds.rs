@@ -1,6 +1,6 @@
 //! Bounds on the cost of a look-up, for any rules.
 
-mod common;
+use super::common;
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,6 +1,6 @@
 //! Packets of a capture through a user plane, into another capture.
 
-mod common;
+use super::common;
 
 use std::fs;
 use std::net::Ipv4Addr;

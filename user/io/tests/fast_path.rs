@@ -1,6 +1,6 @@
 //! Packets of plain sessions go from interface to interface in the driver, and are judged and counted as anywhere else.
 
-mod common;
+use super::common;
 
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! A user plane that ends and begins again with its state, on sockets and devices that are held meanwhile: no packet is lost.
 
-mod common;
+use super::common;
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;

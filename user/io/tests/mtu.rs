@@ -1,7 +1,7 @@
 //! Packets that are too long for a link: their sender gets an ICMP error (RFC 1191, RFC 8201), or they go in fragments; both ways, both
 //! families, whether the data network is reached through the kernel or past it.
 
-mod common;
+use super::common;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};

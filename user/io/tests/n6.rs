@@ -1,7 +1,7 @@
 //! A data network with an interface of its own: packets go to its router and come from it by AF_XDP, past the kernel's
 //! forwarding, which is switched off here unless a test says otherwise.
 
-mod common;
+use super::common;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

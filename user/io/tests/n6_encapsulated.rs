@@ -1,7 +1,7 @@
 //! A data network behind a VLAN, and behind GRE tunnels, by AF_XDP. Many kernels are built without either, so the far end's tags and headers
 //! are put on and taken off here, octet by octet, and the kernels on both sides do the rest.
 
-mod common;
+use super::common;
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,7 +1,7 @@
 //! UEs reach the world through the real sockets, rings and devices: gNB, UPF, TUN device, address translation, a server,
 //! and back; with each kind of N3's I/O.
 
-mod common;
+use super::common;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

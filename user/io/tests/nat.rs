@@ -1,6 +1,6 @@
 //! UEs behind the UPF's own address translation, through real sockets, rings and devices.
 
-mod common;
+use super::common;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 

@@ -1,6 +1,6 @@
 //! TCP between a UE's kernel and a server's, of which the UPF's kernel cuts nothing and writes no checksum.
 
-mod common;
+use super::common;
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,6 +1,6 @@
 //! Several packet threads that share the sessions: each packet is decided on by the one that has its session, wherever it arrives.
 
-mod common;
+use super::common;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,7 +1,6 @@
 //! Rules that name applications: TS 23.503 §6.1.2.3, TS 29.244 §5.2.1, §6.2.5.
 
-#[path = "../common/mod.rs"]
-mod common;
+use super::common;
 mod model;
 mod octets;
 

@@ -1,7 +1,6 @@
 //! Firewall and address translation, packet for packet against a simple model.
 
-#[path = "../common/mod.rs"]
-mod common;
+use super::common;
 mod model;
 mod packets;
 

@@ -1,7 +1,6 @@
 //! What is worth keeping of what the fuzzer tries (`user/fuzz/seeds/packets`), as it is, cut, and one behind the other.
 
-#[path = "../common/mod.rs"]
-mod common;
+use super::common;
 mod input;
 
 #[test]

@@ -5,8 +5,7 @@
 //! with, by the same sessions, rules and packets: here the first two, in `user/io/src/xdp/reference.rs` all three.
 
 mod account;
-#[path = "../common/mod.rs"]
-mod common;
+use super::common;
 mod model;
 mod pair;
 

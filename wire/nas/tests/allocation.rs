@@ -1,6 +1,6 @@
 //! Reading never takes more memory than a small multiple of what was received.
 
-mod common;
+use super::common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

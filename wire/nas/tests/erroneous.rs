@@ -1,6 +1,6 @@
 //! TS 24.501 §7: what unknown, unforeseen and erroneous octets do.
 
-mod common;
+use super::common;
 
 use common::{hex, unhex};
 use whimbrel_ids::DecodeErrorKind;

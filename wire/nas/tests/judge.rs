@@ -1,9 +1,9 @@
 //! What we write, read by an independent codec: testdata/judge.py with pycrate (`pip install pycrate`).
 //!
-//! `tests/interop/run` runs it, since it needs that package: `PYTHON=/path/to/python cargo test -p whimbrel-nas --test judge --
-//! --ignored`.
+//! `tests/interop/run` runs it, since it needs that package: `PYTHON=/path/to/python cargo test -p whimbrel-nas --test tests
+//! judge:: -- --ignored`.
 
-mod common;
+use super::common;
 
 use std::io::Write;
 use std::net::Ipv4Addr;

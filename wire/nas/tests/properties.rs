@@ -1,6 +1,6 @@
 //! Properties: any octets return, what is read can be written and read again, and constructors keep to their bounds.
 
-mod common;
+use super::common;
 
 use common::unhex;
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Messages as an independent codec encodes them (testdata/generate.py): each decodes to what it was built from, and
 //! encodes to the same octets again.
 
-mod common;
+use super::common;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

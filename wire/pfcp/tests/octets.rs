@@ -1,6 +1,6 @@
 //! Messages to octets and back; untrusted octets.
 
-mod common;
+use super::common;
 
 use proptest::prelude::*;
 use whimbrel_ids::{DecodeErrorKind, Seid};

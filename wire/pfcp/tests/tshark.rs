@@ -1,6 +1,6 @@
 //! tshark reads what we write: nothing malformed, nothing unknown, and the values that we meant.
 
-mod common;
+use super::common;
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! Limits of memory, windows and streams, and what happens at each.
 
-mod sim;
+use super::sim;
 
 use sim::craft::*;
 use sim::{Net, Seen, address, pair};

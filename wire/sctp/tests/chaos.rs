@@ -1,6 +1,6 @@
 //! Reboots, cut paths, shutdowns and aborts at any moment, in bad weather; once that ends, all works again.
 
-mod sim;
+use super::sim;
 
 use proptest::prelude::*;
 use sim::{Net, Random, Weather, address};

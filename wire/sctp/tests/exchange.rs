@@ -1,6 +1,6 @@
 //! Associations that work: opening, data in every size, shutdown, over good and bad networks.
 
-mod sim;
+use super::sim;
 
 use proptest::prelude::*;
 use sim::{Net, Random, Seen, Weather, address, pair};

@@ -1,7 +1,7 @@
 //! Acknowledgements that wait for the user, and messages that come back when an association ends: together nothing is lost that the
 //! user of the other side does not answer for.
 
-mod sim;
+use super::sim;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Packets from nowhere and from the worst of peers: nothing panics, nothing grows, others are not disturbed.
 
-mod sim;
+use super::sim;
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Several addresses, heartbeats, and peers that fall silent: RFC 9260 §5.4, §6.4, §8.
 
-mod sim;
+use super::sim;
 
 use sim::craft::*;
 use sim::{Net, Seen, address, pair};

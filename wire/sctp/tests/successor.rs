@@ -1,7 +1,7 @@
 //! Another endpoint goes on with the associations of one that is gone, whatever moment it dies in: the peer keeps its association, and both
 //! users get each message once and in its stream's order.
 
-mod sim;
+use super::sim;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Duplicate, unexpected and out-of-the-blue packets: RFC 9260 §5.2, §8.4, §8.5.
 
-mod sim;
+use super::sim;
 
 use proptest::prelude::*;
 use sim::craft::*;

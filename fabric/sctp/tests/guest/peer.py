@@ -215,7 +215,7 @@ def check_our_kernel_mode():
     """Our transport over this kernel's SCTP, with this kernel's socket and with the host's raw endpoint."""
     log = open(OUT + "/kernel.log", "w")
     env = dict(os.environ, GUEST_ROLE="kernel")
-    server = subprocess.Popen([os.environ["TEST_BINARY"], "--exact", "role", "--nocapture"], env=env, stdout=log, stderr=log)
+    server = subprocess.Popen([os.environ["TEST_BINARY"], "--exact", "guest::role", "--nocapture"], env=env, stdout=log, stderr=log)
     time.sleep(1)
     s = sctp_socket()
     s.connect(("127.0.0.1", 38414))

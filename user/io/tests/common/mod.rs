@@ -32,12 +32,14 @@ pub(crate) const GNB_TEID: Teid = Teid(0x6e62_0001);
 
 /// Runs the named test in a namespace of its own, with a radio access network beside it, for each kind of N3's I/O, with one packet thread
 /// and with several.
+#[track_caller]
 pub(crate) fn with_each_io(test: &str, run: impl FnOnce(N3Io, Namespace)) {
     let (udp, af_xdp) = (N3Io::Udp, N3Io::AfXdp);
     with_io(test, &[("udp", udp), ("af_xdp", af_xdp), ("udp/threads", udp), ("af_xdp/threads", af_xdp)], run);
 }
 
 /// Likewise, for some kinds.
+#[track_caller]
 pub(crate) fn with_io(test: &str, kinds: &[(&str, N3Io)], run: impl FnOnce(N3Io, Namespace)) {
     match std::env::var(INSIDE) {
         Ok(name) => {
@@ -45,7 +47,10 @@ pub(crate) fn with_io(test: &str, kinds: &[(&str, N3Io)], run: impl FnOnce(N3Io,
             let (_, kind) = kinds.iter().find(|(n, _)| *n == name).unwrap();
             run(*kind, Namespace::ran());
         }
-        Err(_) => kinds.iter().for_each(|(name, _)| again_inside(test, name)),
+        Err(_) => {
+            let test = with_its_file(test);
+            kinds.iter().for_each(|(name, _)| again_inside(&test, name));
+        }
     }
 }
 
@@ -55,9 +60,10 @@ pub(crate) fn threads() -> u8 {
 }
 
 /// Runs the named test in a namespace of its own; true if that is where we are already.
+#[track_caller]
 pub(crate) fn inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_none() {
-        again_inside(test, "once");
+        again_inside(&with_its_file(test), "once");
         return false;
     }
     sh("ip link set lo up");
@@ -76,6 +82,14 @@ pub(crate) fn eventually(holds: impl Fn() -> bool, or: impl Fn() -> String) {
     }
 }
 
+/// A test's name as the test program has it: behind that of the file that calls.
+#[track_caller]
+fn with_its_file(test: &str) -> String {
+    let (_, path) = std::panic::Location::caller().file().rsplit_once("tests/").unwrap();
+    let file = path.split(['/', '.']).next().unwrap();
+    format!("{file}::{test}")
+}
+
 /// Everything there happens in a network namespace that ends with the process.
 fn again_inside(test: &str, how: &str) {
     if fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_err() {
@@ -90,6 +104,8 @@ fn again_inside(test: &str, how: &str) {
         return;
     }
     let exe = std::env::current_exe().unwrap();
+    let found = Command::new(&exe).args(["--list", "--exact", test]).output().unwrap();
+    assert!(String::from_utf8_lossy(&found.stdout).contains("1 test,"), "no test has the name {test}");
     let status = Command::new("unshare")
         .arg(flags)
         .arg(exe)

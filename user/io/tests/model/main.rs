@@ -5,15 +5,16 @@
 mod account;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
-#[path = "../common/mod.rs"]
-mod host;
 mod live;
+#[allow(clippy::module_inception, reason = "a model of the UPF in the test of that name")]
 #[path = "../../../tests/reference/model.rs"]
 mod model;
 #[allow(dead_code, reason = "here pipelines have threads")]
 #[path = "../../../tests/reference/pair.rs"]
 mod pair;
 mod wires;
+
+use super::common as host;
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,0 +1,7 @@
+//! The tests of this crate, in one program: each program would be linked with all that the crate is made of.
+
+mod common;
+
+mod keyed;
+mod plain;
+mod shared;

@@ -1,0 +1,10 @@
+//! The tests of this crate, in one program: each program would be linked with all that the crate is made of.
+
+mod common;
+
+mod backup;
+mod database;
+mod failures;
+mod import;
+mod killed;
+mod store;

@@ -1,0 +1,5 @@
+//! The tests of this crate, in one program: each program would be linked with all that the crate is made of.
+
+mod documents;
+mod tree;
+mod words;

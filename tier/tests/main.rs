@@ -1,0 +1,4 @@
+//! The tests of this crate, in one program: each program would be linked with all that the crate is made of.
+
+mod heap;
+mod page_out;
