@@ -1,5 +1,7 @@
 # What scripts want of the host, and are skipped for where they do not find it (exit status 77, the last line says why); sourced by them.
 skip() { echo "$1"; exit 77; }
+# setup_failed WHY: what the test needs did not start, before anything was tested. It is tried once more (tests/README.md).
+setup_failed() { echo "set-up: $1"; exit 75; }
 # needs_tools NAME...
 needs_tools() {
   local tool

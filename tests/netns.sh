@@ -50,7 +50,7 @@ own_network() {
     [ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ] && return
     sleep 0.02
   done
-  wrong "a process gets no network of its own"
+  setup_failed "a process gets no network of its own"
 }
 # metric NAME [API]: one of the metrics of the program there, 0 if it is not there yet; half a second old at most.
 metric() { curl -sf "http://${2:-127.0.0.1:8081}/metrics" | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }

@@ -111,6 +111,12 @@ etcd_member() {
 }
 mkdir -p "$tmp/etcd"
 for n in $(seq "$(echo $etcds | wc -w)"); do etcd_member "$n"; done
+for _ in $(seq 400); do
+  etcd_health=$(curl -sf -m 1 "http://$(echo $etcds | cut -d" " -f1):2379/health" || true)
+  [[ $etcd_health != *true* ]] || break
+  sleep 0.05
+done
+[[ $etcd_health == *true* ]] || setup_failed "etcd does not answer"
 
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/one.yaml" >/dev/null # the other CTA copies them

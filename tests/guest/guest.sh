@@ -3,6 +3,7 @@
 #   guest_up                        makes the namespace $GUEST_NS (unique to this shell) with a TAP to the guest
 #   guest_boot OUT JOB [K=V...]     boots the guest, which runs JOB (a bash script) with K=V in its environment
 #   guest_wait SECONDS              waits until JOB has ended; its exit status, or 124 if it takes longer
+#   guest_booted                    whether it came as far as JOB
 #   guest_in COMMAND...             runs a command in the namespace
 #   guest_down                      ends what still runs in the namespace, then removes it
 #
@@ -41,7 +42,7 @@ guest_boot() {
   local out=$1 job=$2
   shift 2
   mkdir -p "$out"
-  rm -f "$out/rc"
+  rm -f "$out/rc" "$out/job.log"
   ip netns exec "$GUEST_NS" env TMPDIR=/dev/shm LD_PRELOAD="$(guest_preload "$out")" "$GUEST_BIN" "mem=$GUEST_MEM" rootfstype=hostfs rootflags=/ ro \
     init="$GUEST_HERE/init.sh" "vec0:transport=tap,ifname=tap0,depth=128" con=null con0=null,fd:1 quiet \
     "G_OUT=$out" "G_JOB=$job" "G_MODULES=$(guest_modules)" "G_PATH=$PATH" \
@@ -64,6 +65,8 @@ guest_wait() {
   tail -20 "$GUEST_OUT/console.log" >&2
   return 124
 }
+
+guest_booted() { [ -f "$GUEST_OUT/job.log" ]; }
 
 guest_down() {
   local pids
