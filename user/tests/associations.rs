@@ -513,22 +513,3 @@ fn no_other_message_from_another_port_ends_sessions() {
     assert_eq!(net.answer_heartbeats(1), 1);
     assert_eq!((net.upf.c.session_count(), peers(&net)), (1, vec![SMF]));
 }
-
-#[test] // TS 29.244 §6.2.6.3: an SMF that the UPF asked answers in the name of another one
-fn an_smf_that_is_asked_does_not_get_the_association_of_another() {
-    let (mut net, _) = serving();
-    net.out.datagrams.clear();
-    net.upf.c.associate(net.now, OTHER_HOST, &mut net.out);
-    let (_, octets) = net.out.datagrams.pop().unwrap();
-    let answer = AssociationSetupResponse {
-        node_id: smf_node(),
-        cause: Cause::RequestAccepted,
-        recovery_time_stamp: RecoveryTimeStamp(77),
-        up_function_features: None,
-        cp_function_features: None,
-        user_plane_ip_resource_information: Vec::new(),
-        pfcpasrsp_flags: None,
-    };
-    from(&mut net, OTHER_HOST, answer, Frame::parse(&octets).unwrap().header.sequence);
-    assert_eq!((net.upf.c.session_count(), peers(&net)), (1, vec![SMF]));
-}

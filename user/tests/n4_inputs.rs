@@ -487,7 +487,8 @@ fn association_from_a_second_smf_with_the_same_node_id() {
     };
     let sequence = set_up(&mut bench);
     let alive = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(1) };
-    bench.send(&Message::from(alive).to_octets(None, sequence));
+    let alive = Message::from(alive).to_octets(None, sequence);
+    bench.net.upf.pfcp(bench.net.now, SMF, &alive, &mut bench.net.out);
     assert_eq!(answered(&mut bench), Cause::RequestRejected);
     bench.unharmed("a second SMF");
     // This time it does not answer: the second takes its place.

@@ -131,8 +131,7 @@ impl Associations {
     /// The associations of a peer. A request may come from any port; where several SMFs share an address, only the port distinguishes them.
     fn of_peer_mut(&mut self, peer: SocketAddr) -> impl Iterator<Item = (&NodeId, &mut Association)> {
         let here = self.by_node.values().filter(|a| a.peer.ip() == peer.ip()).count();
-        let is_of =
-            move |a: &Association| if here > 1 { a.peer == peer } else { a.peer.ip() == peer.ip() };
+        let is_of = move |a: &Association| if here > 1 { a.peer == peer } else { a.peer.ip() == peer.ip() };
         self.by_node.iter_mut().filter(move |(_, a)| is_of(a))
     }
 
@@ -263,15 +262,10 @@ impl UpfC {
         features: Option<CpFunctionFeatures>,
         out: &mut Outbox,
     ) {
-        let known = self.associations.by_node.get(&node);
+        let known = self.associations.by_node.get(&node).map(|a| a.id);
         if known.is_none() && self.associations.by_node.len() >= ASSOCIATIONS_MAX {
             return;
         }
-        if known.is_some_and(|a| a.silent.is_none() && a.peer.ip() != peer.ip()) {
-            // The SMF that has it lives, and the one that was asked has given another's name.
-            return out.events.push(Event::AssociationContested { node, peer });
-        }
-        let known = known.map(|a| a.id);
         let sessions_deleted = known.map_or(0, |id| self.drop_sessions(id, out));
         self.associations.next_id = self.associations.next_id.wrapping_add(1);
         self.seat(now, peer, self.associations.next_id, node.clone(), recovery, features);
