@@ -49,6 +49,10 @@ pub const POOLS_PER_NETWORK_MAX: usize = 64;
 pub const DATA_NETWORKS_MAX: usize = 64;
 /// Associations with SMFs: a region's SMF sets, generously.
 pub const ASSOCIATIONS_MAX: usize = 256;
+/// Requests for an association that another SMF has, while that one is asked: a restarted SMF and some that are in the wrong.
+pub const PENDING_SET_UPS_PER_ASSOCIATION_MAX: usize = 4;
+/// The same of all associations: a fourth of them restart at once.
+pub const PENDING_SET_UPS_MAX: usize = ASSOCIATIONS_MAX / 4;
 /// Answers kept for retransmitted requests. A peer repeats for N1 x T1 = 9 s; at 1,000 requests a second
 /// that is 9,000.
 pub const REPLIES_MAX: usize = 16_384;

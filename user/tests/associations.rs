@@ -2,14 +2,14 @@
 
 use super::common;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use common::*;
 use whimbrel_ids::Seid;
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
-use whimbrel_pfcp::{Frame, Message};
+use whimbrel_pfcp::{Frame, Message, message_type};
 use whimbrel_user::Event;
 
 /// An SMF's update of this node, with these features.
@@ -132,7 +132,8 @@ fn a_session_is_given_to_another_smf() {
         "it is not the former's any more"
     );
     // The former restarts: the session stays.
-    net.ask(None, association(2).into());
+    net.upf.pfcp(net.now, SMF, &Message::from(association(2)).to_octets(None, 990), &mut net.out);
+    assert_eq!(net.answer_heartbeats(2), 1);
     assert_eq!(net.upf.c.sessions().map(|(_, cp)| cp).collect::<Vec<_>>(), [Seid(77)]);
 }
 
@@ -329,4 +330,186 @@ fn another_smf_of_a_set_gets_the_reports() {
     net.downlink(&udp4(SERVER, two.ipv4.unwrap(), (1, 2), 0));
     assert_eq!(sent(&mut net), [(other, report)], "whatever address its session was made with");
     assert_eq!(net.upf.c.session_count(), 2);
+}
+
+/// Another program of the SMF's host, and another host.
+const SAME_HOST: SocketAddr = SocketAddr::new(SMF.ip(), 40_000);
+const OTHER_HOST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 66)), 8805);
+
+/// The UPF with one session of an SMF that started at 1.
+fn serving() -> (Net, Session) {
+    let mut net = small(10);
+    let session = net.session(1, true, false);
+    (net, session)
+}
+
+/// A message comes from there. Returns the answers to it, as far as there are any yet.
+fn from(net: &mut Net, peer: SocketAddr, m: impl Into<Message>, sequence: u32) -> Vec<Message> {
+    net.upf.pfcp(net.now, peer, &m.into().to_octets(None, sequence), &mut net.out);
+    answers(net, peer, sequence)
+}
+
+/// The answers that were sent there.
+fn answers(net: &mut Net, peer: SocketAddr, sequence: u32) -> Vec<Message> {
+    let is_answer = |to: &SocketAddr, octets: &[u8]| {
+        let header = Frame::parse(octets).unwrap().header;
+        *to == peer && header.sequence == sequence && header.message_type != message_type::HEARTBEAT_REQUEST
+    };
+    let all = net.out.datagrams.extract_if(.., |(to, octets)| is_answer(to, octets));
+    all.map(|(_, octets)| Message::parse(&Frame::parse(&octets).unwrap()).unwrap()).collect()
+}
+
+fn causes(answers: &[Message]) -> Vec<Cause> {
+    let of = |m: &Message| match m {
+        Message::AssociationSetupResponse(m) => m.cause,
+        Message::AssociationReleaseResponse(m) => m.cause,
+        Message::AssociationUpdateResponse(m) => m.cause,
+        other => panic!("{other:?}"),
+    };
+    answers.iter().map(of).collect()
+}
+
+fn retaining(recovery: u32) -> AssociationSetupRequest {
+    AssociationSetupRequest {
+        session_retention_information: Some(SessionRetentionInformation::default()),
+        ..association(recovery)
+    }
+}
+
+fn peers(net: &Net) -> Vec<SocketAddr> {
+    net.upf.c.associations().map(|(_, at)| at).collect()
+}
+
+#[test] // TS 29.244 §6.2.6.2.2, TS 23.527 §4.2: one forged request ended all sessions of an SMF that lives
+fn a_set_up_in_the_name_of_an_smf_that_lives_is_refused_and_its_sessions_stay() {
+    // From the SMF's own address and port (a forged source), from another port of its host, from another host; of a later life, of this
+    // one, of an earlier one; and with retention, which would lead the SMF's reports elsewhere.
+    let forged = [
+        (SMF, association(2)),
+        (SMF, association(0)),
+        (SAME_HOST, association(2)),
+        (SAME_HOST, association(1)),
+        (SAME_HOST, retaining(1)),
+        (OTHER_HOST, association(2)),
+        (OTHER_HOST, association(1)),
+        (OTHER_HOST, retaining(2)),
+    ];
+    for (peer, request) in forged {
+        let (mut net, _) = serving();
+        assert!(from(&mut net, peer, request.clone(), 700).is_empty(), "{peer}: the SMF is asked first");
+        assert!(from(&mut net, peer, request, 700).is_empty(), "{peer}: nor is a repetition answered");
+        assert_eq!(net.answer_heartbeats(1), 1, "{peer}: asked once");
+        assert_eq!(causes(&answers(&mut net, peer, 700)), [Cause::RequestRejected], "{peer}");
+        assert_eq!((net.upf.c.session_count(), peers(&net)), (1, vec![SMF]), "{peer}");
+        let contested = |e: &Event| matches!(e, Event::AssociationContested { peer: p, .. } if *p == peer);
+        assert_eq!(net.out.events.iter().filter(|e| contested(e)).count(), 1, "{peer}");
+    }
+}
+
+#[test] // TS 23.527 §4.2: the SMF says itself that it has restarted
+fn a_set_up_of_an_smf_that_has_restarted_is_accepted_when_it_has_confirmed_that() {
+    for peer in [SMF, SAME_HOST] {
+        let (mut net, _) = serving();
+        assert!(from(&mut net, peer, association(2), 700).is_empty());
+        assert_eq!(net.upf.c.session_count(), 1);
+        assert_eq!(net.answer_heartbeats(2), 1);
+        assert_eq!(causes(&answers(&mut net, peer, 700)), [Cause::RequestAccepted]);
+        assert_eq!((net.upf.c.session_count(), peers(&net)), (0, vec![peer]));
+    }
+    // A Recovery Time Stamp is no secret, so another host does not get the association by it.
+    let (mut net, _) = serving();
+    from(&mut net, OTHER_HOST, association(2), 700);
+    net.answer_heartbeats(2);
+    assert_eq!(causes(&answers(&mut net, OTHER_HOST, 700)), [Cause::RequestRejected]);
+    assert_eq!((net.upf.c.session_count(), peers(&net)), (0, vec![SMF]), "restarted it has");
+    assert_eq!(causes(&from(&mut net, SMF, association(2), 701)), [Cause::RequestAccepted]);
+}
+
+#[test] // TS 29.244 §6.4: N1 times T1 without an answer: the SMF is dead, or elsewhere
+fn a_set_up_is_accepted_when_the_smf_of_the_association_does_not_answer() {
+    for peer in [SMF, SAME_HOST, OTHER_HOST] {
+        let (mut net, _) = serving();
+        assert!(from(&mut net, peer, association(2), 700).is_empty());
+        net.advance(START + Duration::from_millis(8_900));
+        assert_eq!((answers(&mut net, peer, 700).len(), net.upf.c.session_count()), (0, 1));
+        net.advance(START + Duration::from_millis(9_100));
+        assert_eq!(causes(&answers(&mut net, peer, 700)), [Cause::RequestAccepted]);
+        assert_eq!((net.upf.c.session_count(), peers(&net)), (0, vec![peer]));
+    }
+}
+
+#[test] // TS 29.244 §6.2.6.2.2: it lost the answer, not its sessions
+fn the_smf_itself_sets_up_again_with_its_recovery_time_stamp_and_its_sessions_are_kept() {
+    let (mut net, session) = serving();
+    let again = from(&mut net, SMF, association(1), 700);
+    let [Message::AssociationSetupResponse(m)] = again.as_slice() else { panic!("{again:?}") };
+    assert_eq!(
+        (m.cause, m.pfcpasrsp_flags),
+        (Cause::RequestAccepted, Some(AssociationSetupResponseFlags::PSREI))
+    );
+    assert_eq!(net.modify(&session, activation(GNB_TEID, GNB.ip())).cause, Cause::RequestAccepted);
+}
+
+#[test] // TS 29.244 §5.22.2, §6.2.6.2.1: a CTA that takes over, at the address of the former one or at another one of the set
+fn a_takeover_with_retention_never_waits() {
+    let (mut net, _) = serving();
+    assert_eq!(causes(&from(&mut net, SMF, retaining(1), 700)), [Cause::RequestAccepted]);
+    let announced = AssociationUpdateRequest {
+        alternative_smf_ip_addresses: vec![OTHER_HOST.ip().into()],
+        ..update(smf_node(), CpFunctionFeatures::default())
+    };
+    assert_eq!(updated(&mut net, announced), Cause::RequestAccepted);
+    assert_eq!(causes(&from(&mut net, OTHER_HOST, retaining(1), 701)), [Cause::RequestAccepted]);
+    assert_eq!((net.upf.c.session_count(), peers(&net)), (1, vec![OTHER_HOST]));
+    assert!(net.answer_heartbeats(1) == 0);
+}
+
+#[test]
+fn set_ups_that_wait_are_bounded_and_the_smf_itself_is_not_kept_out() {
+    let (mut net, _) = serving();
+    let mut refused = 0;
+    for port in 1..=1_000 {
+        let peer = SocketAddr::new(OTHER_HOST.ip(), port);
+        refused += from(&mut net, peer, association(2), 700).len();
+    }
+    assert_eq!(refused, 996);
+    let heartbeats = net.out.datagrams.iter().filter(|(to, _)| *to == SMF).count();
+    assert_eq!(heartbeats, 4, "as many as wait");
+    assert!(from(&mut net, SMF, association(2), 701).is_empty(), "it displaces one of them");
+    net.answer_heartbeats(2);
+    assert_eq!(peers(&net), [SMF]);
+    // Of many associations.
+    let mut net = Net::without_association(config());
+    let node = |n: u8| NodeId::Ipv4([10, 0, 0, n].into());
+    let of = |n: u8, recovery| AssociationSetupRequest { node_id: node(n), ..association(recovery) };
+    for n in 0..200 {
+        let peer = SocketAddr::new([10, 0, 0, n].into(), 8805);
+        assert_eq!(causes(&from(&mut net, peer, of(n, 1), 1)), [Cause::RequestAccepted]);
+    }
+    let answered = (0..200).map(|n| from(&mut net, OTHER_HOST, of(n, 2), 1_000 + u32::from(n)).len());
+    assert_eq!(answered.sum::<usize>(), 200 - 64);
+}
+
+#[test] // TS 29.244 §6.2.8.2.2, §6.2.7.2.2, §6.2.2.2, TS 23.527 §4.2: the same by other messages, and by a forged answer
+fn no_other_message_from_another_port_ends_sessions() {
+    let (mut net, _) = serving();
+    let release = whimbrel_pfcp::msg::AssociationReleaseRequest { node_id: smf_node() };
+    let none = [Cause::NoEstablishedPfcpAssociation];
+    for peer in [SAME_HOST, OTHER_HOST] {
+        assert_eq!(causes(&from(&mut net, peer, release.clone(), 1)), none);
+        assert_eq!(causes(&from(&mut net, peer, update(smf_node(), CpFunctionFeatures::default()), 2)), none);
+        let later = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(9) };
+        from(&mut net, peer, later.clone(), 3);
+        from(&mut net, peer, later, 4);
+    }
+    let asked = |(to, octets): &(SocketAddr, Vec<u8>)| {
+        let header = Frame::parse(octets).unwrap().header;
+        (*to == SMF && header.message_type == message_type::HEARTBEAT_REQUEST).then_some(header.sequence)
+    };
+    let sequences: Vec<u32> = net.out.datagrams.iter().filter_map(asked).collect();
+    assert_eq!(sequences.len(), 1, "the SMF is asked once whether it has restarted");
+    let forged = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(9) };
+    from(&mut net, SAME_HOST, forged, sequences[0]);
+    assert_eq!(net.answer_heartbeats(1), 1);
+    assert_eq!((net.upf.c.session_count(), peers(&net)), (1, vec![SMF]));
 }

@@ -472,27 +472,30 @@ fn association_from_a_second_smf_with_the_same_node_id() {
         let octets = Message::from(association(5)).to_octets(None, sequence);
         bench.net.upf.pfcp(bench.net.now, second, &octets, &mut bench.net.out);
         let datagrams = std::mem::take(&mut bench.net.out.datagrams);
+        let probe = datagrams.iter().find(|(to, _)| *to == SMF).expect("the SMF is asked whether it lives");
+        assert!(datagrams.iter().all(|(to, _)| *to == SMF), "the other one waits");
+        Frame::parse(&probe.1).unwrap().header.sequence
+    };
+    let answered = |bench: &mut Bench| {
+        let datagrams = std::mem::take(&mut bench.net.out.datagrams);
         let answer = datagrams.iter().find(|(to, _)| *to == second).expect("an answer");
         let Message::AssociationSetupResponse(m) = Message::parse(&Frame::parse(&answer.1).unwrap()).unwrap()
         else {
             panic!()
         };
-        (m.cause, datagrams.iter().find(|(to, _)| *to == SMF).map(|(_, o)| o.clone()))
+        m.cause
     };
-    let (cause, probe) = set_up(&mut bench);
-    assert_eq!(cause, Cause::RequestRejected);
-    // The one that is known is asked whether it lives; it does.
-    let probe = Frame::parse(&probe.expect("a heartbeat")).unwrap().header;
+    let sequence = set_up(&mut bench);
     let alive = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(1) };
-    bench.send(&Message::from(alive).to_octets(None, probe.sequence));
+    let alive = Message::from(alive).to_octets(None, sequence);
+    bench.net.upf.pfcp(bench.net.now, SMF, &alive, &mut bench.net.out);
+    assert_eq!(answered(&mut bench), Cause::RequestRejected);
     bench.unharmed("a second SMF");
-    let at = bench.net.now + Duration::from_secs(20);
-    bench.net.advance(at);
-    assert_eq!(set_up(&mut bench).0, Cause::RequestRejected);
     // This time it does not answer: the second takes its place.
+    set_up(&mut bench);
     let at = bench.net.now + Duration::from_secs(20);
     bench.net.advance(at);
-    assert_eq!(set_up(&mut bench).0, Cause::RequestAccepted);
+    assert_eq!(answered(&mut bench), Cause::RequestAccepted);
     assert_eq!(bench.net.upf.c.session_count(), 0);
 }
 

@@ -352,11 +352,14 @@ fn sessions_of_a_restarted_smf_are_deleted() {
     net.ask(None, heartbeat(1));
     assert_eq!(net.upf.c.session_count(), 1);
     net.ask(None, heartbeat(2));
+    assert_eq!(net.upf.c.session_count(), 1, "anybody may say so: the SMF is asked");
+    net.answer_heartbeats(2);
     assert_eq!((net.upf.c.session_count(), net.upf.u.counters().sessions), (0, 0));
     let up = net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0));
     assert_eq!(up.0, Verdict::Drop(DropReason::UnknownTunnel));
     net.idle_session(2, true, false);
-    net.ask(None, association(3).into());
+    net.upf.pfcp(net.now, SMF, &Message::from(association(3)).to_octets(None, 900), &mut net.out);
+    net.answer_heartbeats(3);
     assert_eq!(net.upf.c.session_count(), 0);
     let Message::AssociationReleaseResponse(r) = net
         .ask(None, whimbrel_pfcp::msg::AssociationReleaseRequest { node_id: NodeId::from(SMF.ip()) }.into())

@@ -1,5 +1,5 @@
 //! The UPF's end of the links by which N4 of a unit goes through shared memory. The primary CTA connects, and its first frame is the address of its SMF
-//! on N4; each further frame, both ways, is a PFCP message. An SMF that has no link is reached over UDP.
+//! on N4; each further frame, both ways, is a PFCP message. An SMF of this unit that has no link is reached over a Unix socket.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -54,7 +54,7 @@ impl UpfLinks {
         match opened {
             Ok(links) => links.map(Self::over),
             Err(e) => {
-                warn!("N4 goes over UDP: no link can be taken: {e}");
+                warn!("N4 goes over a Unix socket: no link can be taken: {e}");
                 None
             }
         }
@@ -107,7 +107,7 @@ impl UpfLinks {
             Err(e) => (e.label(), e.to_string()),
         };
         if self.rejected.allows(now, peer, label) {
-            warn!(%peer, "a link for N4 is refused, so N4 goes over UDP: {why}");
+            warn!(%peer, "a link for N4 is refused, so N4 goes over a Unix socket: {why}");
         }
         self.links.close(link);
     }

@@ -90,7 +90,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
         Some(place) => place.configure(config),
         None => config,
     };
-    if upf_alone && config.n4.listen.is_none() {
+    if upf_alone && place.is_none() && config.n4.listen.is_none() {
         let place = file.as_ref().map_or("whimbrel.yaml".into(), |f| f.display().to_string());
         return Err(format!(
             "{place}: no SMF can reach a UPF alone without `n4.listen`; write the address and port on which it takes \
@@ -131,11 +131,8 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
 
     let shares_n2 = config.cluster.host().is_some_and(|host| host.shares_n2);
     let mut n2 = if upf_alone || shares_n2 { None } else { n2(&config, &console, &mut entropy)? };
-    let smf_n4 = if upf_alone || config.cluster.host().is_some() {
-        None
-    } else {
-        core::open_smf_n4(&config, None).map_err(|(at, e)| smf_cannot_listen(at, &e))?
-    };
+    let smf_n4 =
+        if upf_alone || config.cluster.host().is_some() { None } else { core::open_smf_n4(&config)? };
     // If all UPFs are elsewhere, this host forwards no packets.
     let needs_upf =
         upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
@@ -287,11 +284,7 @@ const RELEASED_WITHIN: Duration = Duration::from_secs(3);
 fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
     Box::new(move |parts: &mut Parts| {
         let config = parts.config.clone();
-        let former = unit::descriptors::take(unit::descriptors::N4);
-        parts.smf_n4 = core::open_smf_n4(&config, former).map_err(|(at, e)| smf_cannot_listen(at, &e))?;
-        if let Some(n4) = &parts.smf_n4 {
-            unit::descriptors::keep(unit::descriptors::N4, n4.as_fd());
-        }
+        parts.smf_n4 = core::open_smf_n4(&config)?;
         if host.shares_n2 {
             open_shared_n2(parts)?;
         }
@@ -411,10 +404,6 @@ fn show_n2(config: &Config, console: &Console, transport: &Transport) {
     console.components(|c| {
         c.set("n2", condition, parts.iter().map(|t| t.trim_end_matches('.')).collect::<Vec<_>>().join("; "))
     });
-}
-
-fn smf_cannot_listen(at: std::net::SocketAddr, e: &std::io::Error) -> String {
-    api::cannot_listen("n4.node_id", "UDP", at, e)
 }
 
 /// The replica of the UPF is the UPF. Errors: one sentence.

@@ -26,6 +26,8 @@ const RTO_MIN: Duration = Duration::from_millis(400);
 
 /// Longest busy polling in microseconds: longer than any pause of a loaded network.
 const BUSY_POLL_US_MAX: u32 = 1_000_000;
+/// Networks of SMFs: those of a region, generously.
+const N4_PEERS_MAX: usize = 256;
 
 /// More than ten times the delay is no budget.
 const HARVEST_PERCENT_MAX: u16 = 1_000;
@@ -131,6 +133,8 @@ pub(crate) struct N4 {
     pub(crate) node_id: IpAddr,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) smfs: Vec<SocketAddr>,
+    /// From where other SMFs may send, beside `smfs`; empty: from anywhere.
+    pub(crate) peers: Vec<Network>,
     pub(crate) path_failure: Duration,
 }
 
@@ -319,6 +323,12 @@ pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
                 "SMFs on other hosts with which the UPF sets up an association when it starts (TS 29.244 §6.2.6.3), each as address \
                  and port. Not needed for an SMF that sets up the association itself.",
             ),
+            peers: s.list(
+                "peers",
+                vec![],
+                "Addresses and networks from which the UPF takes PFCP at `listen`, besides those of `smfs`: all addresses of an SMF set, too. \
+                 Datagrams from elsewhere are dropped and counted. Without this list every host that reaches `listen` may set up an association.",
+            ),
             path_failure: s.value(
                 "path_failure",
                 whimbrel_user::Config::PATH_FAILURE,
@@ -329,6 +339,12 @@ pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
             let what = "SMFs cannot answer a UPF that does not listen";
             s.refuse("smfs", what, "write `listen`, an address of this host that they reach");
         }
+        if !n4.peers.is_empty() && n4.listen.is_none() {
+            let what = "no SMF reaches a UPF that does not listen";
+            s.refuse("peers", what, "write `listen`, an address of this host that they reach, or leave `peers` out");
+        }
+        let n = n4.peers.len();
+        s.bound("peers", n <= N4_PEERS_MAX, format!("{n} networks are too many"), format!("at most {N4_PEERS_MAX}"));
         n4
     })
 }

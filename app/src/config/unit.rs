@@ -1,6 +1,6 @@
 //! A unit: the functions of this host as processes under a manager (docs/unit.md).
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::Config;
@@ -10,8 +10,10 @@ use super::section::{Pass, Section};
 const CPFS_MAX: u16 = 64;
 /// CPFs of one slice.
 const SLICE_CPFS_MAX: u16 = 16;
-/// Where the CTAs reach the UPF: a loopback address that no other server has by default.
-const UPF_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 88)), 8805);
+/// Node identity of the UPF on N4 in a unit whose UPF serves no other SMF (TS 29.244 §8.2.38), of the SMF's family. It is a name: nothing is
+/// bound to it.
+const UPF_IPV4: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 88);
+const UPF_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x88);
 
 /// The unit.
 #[derive(Clone, Debug)]
@@ -22,7 +24,6 @@ pub(crate) struct Unit {
     /// Further CPFs of each slice in `cluster.slices`.
     pub(crate) slice_cpfs: u16,
     pub(crate) canary: CanaryBounds,
-    pub(crate) upf_address: SocketAddr,
     pub(crate) replica_n2_addresses: Vec<IpAddr>,
     pub(crate) shared_memory: bool,
 }
@@ -54,11 +55,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
             cpfs: s.value("cpfs", 2, "CPFs, 2 to 64: each UE is served by one and has its replica at another one."),
             slice_cpfs: s.value("slice_cpfs", 1, "Further CPFs for each slice in `cluster.slices`, 1 to 16."),
             canary: read_canary(s),
-            upf_address: s.value(
-                "upf_address",
-                UPF_ADDRESS,
-                "Address and UDP port at which the CTAs reach the UPF of this host while N4 does not go through shared memory, if `n4.listen` names none.",
-            ),
             replica_n2_addresses: s.list(
                 "replica_n2_addresses",
                 vec![],
@@ -68,7 +64,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
             shared_memory: s.value(
                 "shared_memory",
                 true,
-                "CTAs, CPFs and UPF reach each other through shared memory. If false, over sealed sockets and, for N4, UDP, as functions on several hosts do.",
+                "CTAs, CPFs and UPF reach each other through shared memory. If false, over sealed sockets and, for N4, Unix sockets in `directory`.",
             ),
         };
         let what = format!("{} CPFs are too few for a replica of each UE, or too many", unit.cpfs);
@@ -101,6 +97,17 @@ fn read_canary(unit: &mut Section<'_, '_>) -> CanaryBounds {
     })
 }
 
+impl Config {
+    /// The UPF of the unit on N4: where other SMFs reach it, or its name alone.
+    pub(crate) fn unit_upf(&self) -> SocketAddr {
+        let name = match self.n4.node_id {
+            IpAddr::V4(_) => IpAddr::V4(UPF_IPV4),
+            IpAddr::V6(_) => IpAddr::V6(UPF_IPV6),
+        };
+        self.n4.listen.unwrap_or(SocketAddr::new(name, whimbrel_user::Config::PFCP_PORT))
+    }
+}
+
 /// What contradicts a unit in a configuration: the key, what is wrong, and the fix.
 pub(crate) fn conflict(config: &Config) -> Option<(&'static str, String, &'static str)> {
     if config.cluster.listen.is_some() || config.cluster.pair.is_some() {
@@ -108,13 +115,13 @@ pub(crate) fn conflict(config: &Config) -> Option<(&'static str, String, &'stati
         return Some(("cluster.listen", what.into(), "leave it out, or do without the unit"));
     }
     let node = config.n4.node_id;
-    let upf = config.n4.listen.unwrap_or(config.unit.upf_address);
-    let key = if config.n4.listen.is_some() { "n4.listen" } else { "unit.upf_address" };
+    let upf = config.unit_upf();
+    let key = if config.n4.listen.is_some() { "n4.listen" } else { "n4.node_id" };
     if upf.ip().is_unspecified() || upf.ip() == node || upf.is_ipv4() != node.is_ipv4() {
         let what = format!(
-            "the UPF of the unit at {upf} and its SMF at {node} (`n4.node_id`) cannot reach each other"
+            "the UPF of the unit at {upf} and its SMF at {node} (`n4.node_id`) need a node identity each, of one family"
         );
-        return Some((key, what, "write an address of this host that is not the SMF's, of the same family"));
+        return Some((key, what, "write another address of this host"));
     }
     let two = &config.unit.replica_n2_addresses;
     if let Some(both) = two.iter().find(|a| config.n2.addresses.contains(a)) {
@@ -145,6 +152,7 @@ mod tests {
     #[test]
     fn what_contradicts_a_unit_is_named_with_its_key() {
         assert_eq!(problems("unit: { enabled: true }"), "");
+        assert_eq!(problems("unit: { enabled: true }\nn4: { node_id: \"::1\" }"), "");
         assert_eq!(problems("cluster: { listen: \"127.0.0.1:7380\" }"), "", "without a unit all is well");
         for (yaml, key) in [
             ("unit: { enabled: true, cpfs: 1 }", "unit.cpfs"),
@@ -152,8 +160,9 @@ mod tests {
             ("unit: { canary: { error_margin: 101 } }", "unit.canary.error_margin"),
             ("unit: { slice_cpfs: 0 }", "unit.slice_cpfs"),
             ("unit: { enabled: true }\ncluster: { listen: \"127.0.0.1:7380\" }", "cluster.listen"),
-            ("unit: { enabled: true, upf_address: \"127.0.0.1:8805\" }", "unit.upf_address"),
-            ("unit: { enabled: true, upf_address: \"[::1]:8805\" }", "unit.upf_address"),
+            ("unit: { enabled: true, upf_address: \"127.0.0.1:8805\" }", "upf_address"),
+            ("unit: { enabled: true }\nn4: { node_id: 127.0.0.88 }", "n4.node_id"),
+            ("unit: { enabled: true }\nn4: { listen: \"[::1]:8805\" }", "n4.listen"),
             ("unit: { enabled: true }\nn4: { listen: \"0.0.0.0:8805\" }", "n4.listen"),
             ("unit: { enabled: true, replica_n2_addresses: [127.0.0.1] }", "unit.replica_n2_addresses"),
         ] {

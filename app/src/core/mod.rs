@@ -17,13 +17,14 @@ pub(crate) mod stored_ues;
 mod subscriber_copy;
 mod subscribers;
 mod ue_memory;
+mod unit_n4;
 mod upf;
 mod upf_replica;
 mod view;
 
 pub(crate) use control_thread::{ControlThread, Deployment, Opening, Parts, start};
 pub(crate) use n2::{inherit_n2, open_n2};
-pub(crate) use n4::open_n4;
+pub(crate) use n4::{N4Peers, open_n4};
 pub(crate) use remote_replica::{Assigned, await_assignment};
 pub(crate) use smf_n4::open_smf_n4;
 pub(crate) use subscribers::subscription;

@@ -4,10 +4,14 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use whimbrel_pfcp::ie::NodeId;
+use tracing::warn;
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::{AlternativeSmfIpAddress, NodeId};
 use whimbrel_pfcp::{Frame, Message};
+use whimbrel_user::IpNetwork;
 
 use crate::config::Config;
+use crate::log_limiter::LogLimiter;
 
 /// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep UEs waiting.
 const PER_TURN_MAX: usize = 64;
@@ -19,6 +23,39 @@ const BUNDLE_MAX: usize = 64;
 /// An address that no SMF has.
 pub(super) const UNSPECIFIED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
+/// From where a UPF takes PFCP: `n4.peers` and `n4.smfs`.
+pub(crate) struct N4Peers {
+    /// Empty: from everywhere.
+    networks: Vec<IpNetwork>,
+    log: LogLimiter<IpAddr>,
+}
+
+impl N4Peers {
+    pub(crate) fn of(c: &Config) -> Self {
+        let listed = c.n4.peers.iter().map(|network| network.0);
+        let smfs = c.n4.smfs.iter().map(|smf| IpNetwork::host(smf.ip()));
+        let networks = if c.n4.peers.is_empty() { Vec::new() } else { listed.chain(smfs).collect() };
+        Self { networks, log: LogLimiter::new("PFCP of hosts that are not in `n4.peers`") }
+    }
+
+    /// Whether every host may set up an association.
+    pub(crate) fn is_open(&self) -> bool {
+        self.networks.is_empty()
+    }
+
+    /// Whether a datagram from there is taken; if not, that is logged.
+    pub(crate) fn permits(&mut self, now: Instant, from: SocketAddr) -> bool {
+        let address = from.ip().to_canonical();
+        let permits = self.is_open() || self.networks.iter().any(|network| network.contains(address));
+        if !permits && self.log.allows(now, address) {
+            warn!(
+                "N4: PFCP from {from} is dropped, for `n4.peers` does not list {address}; further datagrams of it are only counted"
+            );
+        }
+        permits
+    }
+}
+
 /// Counters of the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct N4Counters {
@@ -26,6 +63,8 @@ pub(super) struct N4Counters {
     pub(super) sent: u64,
     /// Datagrams that claimed to be from the SMF of this program.
     pub(super) impostors: u64,
+    /// Datagrams from addresses that `n4.peers` does not list.
+    pub(super) unknown_peers: u64,
     /// Datagrams that the kernel did not accept.
     pub(super) unsent: u64,
 }
@@ -34,23 +73,27 @@ pub(super) struct N4Counters {
 pub(crate) struct N4Socket {
     socket: UdpSocket,
     at: SocketAddr,
-    /// The address of this program's SMF, which does not use the socket.
-    within: IpAddr,
+    /// The address of the SMF of this program or unit, which does not use the socket.
+    within: Option<IpAddr>,
+    peers: N4Peers,
+    log: LogLimiter<IpAddr>,
     buffer: Vec<u8>,
     pub(super) counters: N4Counters,
 }
 
 impl N4Socket {
-    /// Listens at `at`. Errors: those of `bind`.
-    fn bind(at: SocketAddr, within: IpAddr) -> std::io::Result<Self> {
-        Self::of(UdpSocket::bind(at)?, within)
-    }
-
     /// Of a socket that is bound. Errors: those of fcntl(2) and getsockname(2).
-    fn of(socket: UdpSocket, within: IpAddr) -> std::io::Result<Self> {
+    fn of(socket: UdpSocket, within: Option<IpAddr>, peers: N4Peers) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let at = socket.local_addr()?;
-        Ok(Self { socket, at, within, buffer: vec![0; DATAGRAM_OCTETS_MAX], counters: N4Counters::default() })
+        Ok(Self {
+            at: socket.local_addr()?,
+            socket,
+            within,
+            peers,
+            log: LogLimiter::new("PFCP in the name of this core's SMF"),
+            buffer: vec![0; DATAGRAM_OCTETS_MAX],
+            counters: N4Counters::default(),
+        })
     }
 
     /// Where it listens.
@@ -59,14 +102,22 @@ impl N4Socket {
     }
 
     /// Hands each waiting datagram to `each`, up to a bound. Returns how many there were.
-    pub(super) fn receive(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> usize {
+    pub(super) fn receive(&mut self, now: Instant, mut each: impl FnMut(SocketAddr, &[u8])) -> usize {
         for n in 0..PER_TURN_MAX {
             match self.socket.recv_from(&mut self.buffer) {
                 Ok((octets, peer)) => {
                     let octets = self.buffer.get(..octets).unwrap_or_default();
                     self.counters.received += 1;
-                    if peer.ip().to_canonical() == self.within || claims(octets, &self.within.into()) {
+                    if !self.peers.permits(now, peer) {
+                        self.counters.unknown_peers += 1;
+                    } else if let Some(own) = self.within.filter(|own| is_in_name_of(*own, peer, octets)) {
                         self.counters.impostors += 1;
+                        if self.log.allows(now, peer.ip()) {
+                            warn!(
+                                "N4: PFCP from {peer} in the name of this core's SMF {own} is dropped, for that one does not use this \
+                                 socket; further datagrams of this address are only counted"
+                            );
+                        }
                     } else {
                         each(peer, octets);
                     }
@@ -95,29 +146,44 @@ impl AsFd for N4Socket {
 }
 
 /// Opens N4 for external SMFs, if configured, on a socket that another process has held if there is one; `alone`: there is no SMF in this
-/// program. Errors: those of `bind`, with the address.
+/// process. The filter for the name of the own SMF is on in a unit, too; a UPF without an SMF of its own has none to filter. Errors: those of
+/// `bind`, with the address.
 pub(crate) fn open_n4(
     config: &Config,
     alone: bool,
     given: Option<OwnedFd>,
 ) -> Result<Option<N4Socket>, (SocketAddr, std::io::Error)> {
     let Some(at) = config.n4.listen else { return Ok(None) };
-    let within = if alone { UNSPECIFIED } else { config.n4.node_id };
-    let opened = match given {
-        Some(socket) => N4Socket::of(socket.into(), within),
-        None => N4Socket::bind(at, within),
-    };
-    opened.map(Some).map_err(|e| (at, e))
+    let within = (!alone || config.place.is_some()).then_some(config.n4.node_id);
+    let peers = N4Peers::of(config);
+    if peers.is_open() {
+        warn!(
+            "N4: every host that reaches {at} may set up an association with this UPF: list the SMFs in `n4.peers`"
+        );
+    }
+    let socket = given.map_or_else(|| UdpSocket::bind(at), |given| Ok(given.into()));
+    socket.and_then(|socket| N4Socket::of(socket, within, peers)).map(Some).map_err(|e| (at, e))
 }
 
-/// Whether a message of the datagram claims to be from `node`: it could then end that node's association and sessions.
+/// Whether a datagram is of the SMF `own`, or claims to be.
+fn is_in_name_of(own: IpAddr, peer: SocketAddr, octets: &[u8]) -> bool {
+    peer.ip().to_canonical() == own || claims(octets, &own.into())
+}
+
+/// Whether a message of the datagram claims to be from `node`, or that this is another address of its sender: it could then end that node's
+/// association and sessions, or lead them elsewhere.
 fn claims(octets: &[u8], node: &NodeId) -> bool {
     let mut rest = octets;
     for _ in 0..BUNDLE_MAX {
         let Ok(frame) = Frame::parse(rest) else { return false };
         let claims = match Message::parse(&frame) {
-            Ok(Message::AssociationSetupRequest(m)) => m.node_id == *node,
-            Ok(Message::AssociationUpdateRequest(m)) => m.node_id == *node,
+            Ok(Message::AssociationSetupRequest(m)) => {
+                m.node_id == *node || lists(&m.alternative_smf_ip_addresses, node)
+            }
+            Ok(Message::AssociationSetupResponse(m)) => m.node_id == *node,
+            Ok(Message::AssociationUpdateRequest(m)) => {
+                m.node_id == *node || lists(&m.alternative_smf_ip_addresses, node)
+            }
             Ok(Message::AssociationReleaseRequest(m)) => m.node_id == *node,
             Ok(Message::SessionEstablishmentRequest(m)) => m.node_id == *node,
             _ => false,
@@ -128,6 +194,13 @@ fn claims(octets: &[u8], node: &NodeId) -> bool {
         rest = frame.rest;
     }
     false
+}
+
+fn lists(addresses: &[AlternativeSmfIpAddress], node: &NodeId) -> bool {
+    let is_node = |a: IpAddr| NodeId::from(a) == *node;
+    addresses.iter().any(|a| {
+        a.0.ipv4.is_some_and(|ipv4| is_node(ipv4.into())) || a.0.ipv6.is_some_and(|ipv6| is_node(ipv6.into()))
+    })
 }
 
 #[cfg(test)]
@@ -152,11 +225,15 @@ mod tests {
 
     impl Net {
         fn new() -> Self {
-            let listening = "n4: { listen: \"127.0.0.1:8805\" }";
-            let config = crate::config::parse(listening, std::path::Path::new("test")).unwrap();
+            Self::with("n4: { listen: \"127.0.0.1:8805\" }")
+        }
+
+        fn with(yaml: &str) -> Self {
+            let config = crate::config::parse(yaml, std::path::Path::new("test")).unwrap();
             let upf = UpfC::new(super::super::upf::config(&config, 7), Instant(1 << 50)).unwrap();
             // No test can send from the address of the program's SMF.
-            let n4 = N4Socket::bind("127.0.0.1:0".parse().unwrap(), config.n4.node_id).unwrap();
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let n4 = N4Socket::of(socket, Some(config.n4.node_id), N4Peers::of(&config)).unwrap();
             Self { upf, n4, out: Outbox::default() }
         }
 
@@ -165,7 +242,7 @@ mod tests {
             client.send_to(&m.to_octets(None, sequence), self.n4.at()).unwrap();
             let (upf, out) = (&mut self.upf, &mut self.out);
             let pfcp = |peer, octets: &[u8]| upf.handle(Instant(1 << 50), Input::Pfcp { peer, octets }, out);
-            assert_eq!(self.n4.receive(pfcp), 1);
+            assert_eq!(self.n4.receive(Instant(1 << 50), pfcp), 1);
             for (to, octets) in self.out.datagrams.drain(..) {
                 self.n4.send(to, &octets);
             }
@@ -240,7 +317,10 @@ mod tests {
         assert_eq!(net.ask(&smf([127, 0, 0, 2]), set_up(own), 1), None);
         assert_eq!(net.ask(&smf([127, 0, 0, 2]), AssociationReleaseRequest { node_id }.into(), 2), None);
         assert_eq!(net.ask(&smf(own), set_up([127, 0, 0, 2]), 3), None);
-        assert_eq!((net.n4.counters.impostors, net.n4.counters.sent), (3, 0));
+        let Message::AssociationSetupRequest(mut member) = set_up([127, 0, 0, 2]) else { panic!() };
+        member.alternative_smf_ip_addresses = vec![IpAddr::from(own).into()];
+        assert_eq!(net.ask(&smf([127, 0, 0, 2]), (*member).into(), 4), None, "as another address of its set");
+        assert_eq!((net.n4.counters.impostors, net.n4.counters.sent), (4, 0));
         assert_eq!(net.upf.associations().count(), 0);
         // Arbitrary octets claim nothing.
         assert!(!claims(&[], &NodeId::Ipv4(Ipv4Addr::from(own))));
@@ -254,8 +334,21 @@ mod tests {
         for _ in 0..PER_TURN_MAX + 6 {
             client.send_to(&[1, 2, 3], net.n4.at()).unwrap();
         }
-        assert_eq!(net.n4.receive(|_, _| ()), PER_TURN_MAX);
-        assert_eq!(net.n4.receive(|_, _| ()), 6);
-        assert_eq!(net.n4.receive(|_, _| ()), 0);
+        assert_eq!(net.n4.receive(Instant(1), |_, _| ()), PER_TURN_MAX);
+        assert_eq!(net.n4.receive(Instant(1), |_, _| ()), 6);
+        assert_eq!(net.n4.receive(Instant(1), |_, _| ()), 0);
+    }
+    #[test]
+    fn only_listed_peers_are_heard() {
+        let mut net = Net::with(
+            "n4: { listen: \"127.0.0.1:8805\", smfs: [\"127.0.0.4:8805\"], peers: [127.0.0.2, 127.0.3.0/24] }",
+        );
+        for address in [[127, 0, 0, 2], [127, 0, 3, 7], [127, 0, 0, 4]] {
+            assert!(net.ask(&smf(address), set_up(address), 1).is_some(), "{address:?}");
+        }
+        for address in [[127, 0, 0, 3], [127, 0, 4, 1]] {
+            assert_eq!(net.ask(&smf(address), set_up(address), 1), None, "{address:?}");
+        }
+        assert_eq!((net.n4.counters.unknown_peers, net.upf.associations().count()), (2, 3));
     }
 }

@@ -23,15 +23,20 @@ use whimbrel_user_io::{
 };
 
 use super::logger_link::{LoggerLink, begin_again};
-use super::n4::{N4Socket, UNSPECIFIED};
+use super::n4::{N4Counters, N4Socket, UNSPECIFIED};
+use super::unit_n4::{UnitN4, UnitN4End};
 use crate::cluster::UpfLinks;
 use crate::config::typed::sixes;
 use crate::console::{Level, Metric, Sample};
+use crate::log_limiter::LogLimiter;
 use crate::unit::{Place, descriptors};
 use crate::{clock, config};
 
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Messages within the unit taken in one turn, beside those of links.
+const UNIT_PER_TURN_MAX: usize = 64;
 
 /// The shortest time between two notes to the replica that the state has changed: it reads what has changed in that time at once, and what it lacks is little.
 const ANNOUNCED_EVERY: Duration = Duration::from_secs(1);
@@ -54,6 +59,11 @@ pub(crate) struct LocalUpf {
     n4: Option<N4Socket>,
     /// The links of CTAs of this unit, by which N4 goes through shared memory.
     links: Option<UpfLinks>,
+    /// N4 with the SMF of this unit while that has no link, and where that SMF is.
+    unit: Option<(UnitN4, SocketAddr)>,
+    /// Messages by links and within the unit.
+    unit_counters: N4Counters,
+    contested: LogLimiter<IpAddr>,
     /// The packet logger in front, through which N4 goes too.
     logger: Option<LoggerLink>,
     /// External SMFs that are asked for an association while they have none, and when next.
@@ -98,7 +108,8 @@ impl AnnouncedChanges {
 pub(crate) fn config(c: &config::Config, seed: u64) -> Config {
     // For external SMFs, the address at which they reach it.
     let listens = c.n4.listen.map(|l| l.ip()).filter(|a| !a.is_unspecified());
-    let node = listens.unwrap_or(c.n4.node_id);
+    let own = if c.place.is_some() { c.unit_upf().ip() } else { c.n4.node_id };
+    let node = listens.unwrap_or(own);
     Config {
         node_id: match node {
             IpAddr::V4(a) => NodeId::Ipv4(a),
@@ -110,8 +121,9 @@ pub(crate) fn config(c: &config::Config, seed: u64) -> Config {
         data_networks: c.data_networks.iter().map(data_network).collect(),
         // At most as many as leave the TEIDs' tags at full length.
         sessions_max: ((1 << TEID_INDEX_BITS) - 1).min(c.limits.ues.saturating_mul(2)),
-        // Both ends are in one process, so heartbeats would show nothing.
-        heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
+        // If both ends are in one process, heartbeats would show nothing.
+        heartbeat_interval: (c.n4.listen.is_some() || c.place.is_some())
+            .then_some(Config::HEARTBEAT_INTERVAL),
         path_failure: c.n4.path_failure,
         echo_interval: Some(Config::ECHO_INTERVAL),
         guaranteed: c.guaranteed_rates,
@@ -124,6 +136,22 @@ pub(crate) fn config(c: &config::Config, seed: u64) -> Config {
         flows_second: c.limits.remembered_flows,
         cp_port: Config::PFCP_PORT,
         seed,
+    }
+}
+
+/// Opens N4 with the SMF of this unit, if this process is in one, with what waits for the UPF before this one.
+fn unit_n4(c: &config::Config) -> Option<(UnitN4, SocketAddr)> {
+    let place = c.place.as_ref()?;
+    let former = descriptors::take(descriptors::UPF_UNIT_N4);
+    match UnitN4::open(&place.directory, UnitN4End::Upf, former) {
+        Ok(unit) => {
+            descriptors::keep(descriptors::UPF_UNIT_N4, unit.as_fd());
+            Some((unit, SocketAddr::new(c.n4.node_id, Config::PFCP_PORT)))
+        }
+        Err(e) => {
+            warn!("N4 goes through shared memory alone: no socket can be opened in `unit.directory`: {e}");
+            None
+        }
     }
 }
 
@@ -227,6 +255,9 @@ impl LocalUpf {
             address: SocketAddr::new(if alone { UNSPECIFIED } else { c.n4.node_id }, Config::PFCP_PORT),
             n4,
             links: None,
+            unit: unit_n4(c),
+            unit_counters: N4Counters::default(),
+            contested: LogLimiter::new("requests for associations of other SMFs"),
             smfs: c.n4.smfs.clone(),
             ask_at: clock::now(),
             bad_messages: 0,
@@ -401,26 +432,60 @@ impl LocalUpf {
 
     /// Takes a bounded number of datagrams of external SMFs. Returns whether there were any.
     fn other_smfs(&mut self, now: Instant) -> bool {
-        let Self { endpoint, out, n4: Some(n4), links, tapped, .. } = self else { return false };
-        let to = n4.at();
+        let to = self.n4_at();
+        let Self { endpoint, out, n4, links, unit, tapped, .. } = self;
         let mut message = |peer, octets: &[u8]| {
             if let Some(tapped) = tapped {
                 tapped.push(Tapped { at: now, from: peer, to, octets: octets.to_vec() });
             }
             endpoint.handle(now, Input::Pfcp { peer, octets }, out);
         };
-        let received = n4.receive(&mut message) > 0;
+        let received = n4.as_mut().is_some_and(|n4| n4.receive(now, &mut message) > 0);
         let mut linked = 0;
+        if let Some((unit, smf)) = unit {
+            unit.flush();
+            for _ in 0..UNIT_PER_TURN_MAX {
+                let Some(octets) = unit.receive() else { break };
+                linked += 1;
+                message(*smf, octets);
+            }
+        }
         let came = links.as_mut().is_some_and(|links| {
             links.receive(now, |peer, octets| {
                 linked += 1;
                 message(peer, octets);
             })
         });
-        n4.counters.received += linked;
+        self.unit_counters.received += linked;
         // Behind what is to be sent already, since it is repeated.
         out.datagrams.extend(links.iter_mut().flat_map(UpfLinks::take_unsettled));
-        received | came
+        received | came | (linked > 0)
+    }
+
+    /// Where N4 ends in this UPF, for captures.
+    fn n4_at(&self) -> SocketAddr {
+        let c = self.endpoint.config();
+        self.n4.as_ref().map_or(SocketAddr::new(c.n4, c.cp_port), N4Socket::at)
+    }
+
+    /// Sends a message to an SMF that is another process.
+    fn send_pfcp(&mut self, now: Instant, to: SocketAddr, octets: Vec<u8>) {
+        let counters = &mut self.unit_counters;
+        let unit = self.unit.as_mut().filter(|(_, smf)| smf.ip() == to.ip());
+        if self.links.as_mut().is_some_and(|links| links.send(now, to, &octets)) {
+            counters.sent += 1;
+        } else if let Some((unit, _)) = unit {
+            match unit.send(&octets) {
+                true => counters.sent += 1,
+                false => counters.unsent += 1,
+            }
+        } else if let Some(n4) = &mut self.n4 {
+            n4.send(to, &octets);
+        }
+        let from = self.n4_at();
+        self.tapped.iter_mut().for_each(|tapped| {
+            tapped.push(Tapped { at: now, from, to, octets: octets.clone() });
+        });
     }
 
     /// Starts or ends subscriber_copy what crosses N3, and N4 towards other SMFs.
@@ -444,7 +509,7 @@ impl LocalUpf {
     }
 
     /// When [`Self::turn`] is due.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let ue_queries = Some(self.ask_at).filter(|at| *at != Instant::FAR_FUTURE);
         let links = self.links.as_ref().and_then(UpfLinks::next_deadline);
         let logger = self.logger.as_ref().and_then(LoggerLink::next_deadline);
@@ -457,6 +522,7 @@ impl LocalUpf {
             .chain(links)
             .chain(logger)
             .chain(announced)
+            .chain(self.unit.as_ref().and_then(|(unit, _)| unit.next_deadline(now)))
             .min()
     }
 
@@ -465,9 +531,10 @@ impl LocalUpf {
         // Not after the end of a capture: a burst under way may still have left copies, which are not taken.
         let tapped = self.tapped.as_ref().map(|_| self.plane.tapped());
         let n4 = self.n4.as_ref().map(AsFd::as_fd);
+        let unit = self.unit.as_ref().map(|(unit, _)| unit.as_fd());
         let links = self.links.as_ref().map(UpfLinks::fd);
         let logger = self.logger.as_ref().map(LoggerLink::fd);
-        [Some(self.plane.reports()), tapped, n4, links, logger].into_iter().flatten()
+        [Some(self.plane.reports()), tapped, n4, unit, links, logger].into_iter().flatten()
     }
 
     /// Where N4's ends are, for captures: SMF and UPF.
@@ -560,13 +627,15 @@ impl LocalUpf {
         }));
         samples.push(one(Metric::UpfIoReceiveErrors, io.receive_errors));
         samples.extend(self.harvested());
-        if let Some(n4) = &self.n4 {
-            let c = n4.counters;
+        if self.n4.is_some() || self.unit.is_some() {
+            let (c, unit) = (self.n4.as_ref().map(|n4| n4.counters).unwrap_or_default(), self.unit_counters);
+            let unsent = self.links.as_ref().map_or(0, UpfLinks::unsent) + unit.unsent;
             samples.extend([
-                one(Metric::N4Received, c.received),
-                one(Metric::N4Sent, c.sent),
-                one(Metric::N4Unsent, c.unsent + self.links.as_ref().map_or(0, UpfLinks::unsent)),
+                one(Metric::N4Received, c.received + unit.received),
+                one(Metric::N4Sent, c.sent + unit.sent),
+                one(Metric::N4Unsent, c.unsent + unsent),
                 one(Metric::N4Spoofed, c.impostors),
+                one(Metric::N4UnknownPeer, c.unknown_peers),
             ]);
         }
         let mut firewalls: Vec<_> = c.firewalls.iter().flat_map(|b| self.firewall(b)).collect();
@@ -634,24 +703,23 @@ impl LocalUpf {
             }
             logger.flush();
         }
-        for (to, octets) in self.out.datagrams.drain(..) {
-            match &mut self.n4 {
-                Some(n4) if to != self.address => {
-                    match self.links.as_mut().is_some_and(|links| links.send(now, to, &octets)) {
-                        true => n4.counters.sent += 1,
-                        false => n4.send(to, &octets),
-                    }
-                    if let Some(tapped) = &mut self.tapped {
-                        tapped.push(Tapped { at: now, from: n4.at(), to, octets });
-                    }
-                }
-                _ => answers.push(octets),
+        let mut datagrams = std::mem::take(&mut self.out.datagrams);
+        for (to, octets) in datagrams.drain(..) {
+            match to == self.address {
+                true => answers.push(octets),
+                false => self.send_pfcp(now, to, octets),
             }
         }
+        self.out.datagrams = datagrams; // its memory serves again
         self.links.iter_mut().for_each(UpfLinks::flush);
         apply(&self.plane, self.out.changes.drain(..));
         for event in self.out.events.drain(..) {
             self.bad_messages += u64::from(matches!(event, Event::BadMessage { .. }));
+            if let Event::AssociationContested { peer, .. } = &event
+                && !self.contested.allows(now, peer.ip())
+            {
+                continue;
+            }
             let (level, sentence) = sentence(&event);
             match level {
                 Level::Warn => warn!("{sentence}"),
@@ -847,8 +915,8 @@ fn sentence(event: &Event) -> (Level, String) {
         Event::AssociationContested { node, peer } => (
             Level::Warn,
             format!(
-                "N4: an SMF at {peer} asks for the association of the SMF {}, which answers at its own address, and is refused: give \
-                 each SMF a node identity of its own",
+                "N4: a request from {peer} for the association of the SMF {} is refused, for that one lives: two SMFs have one node \
+                 identity, or the request is forged (`n4.peers` lists who may send). Further ones from this address are not logged",
                 named(node)
             ),
         ),

@@ -21,7 +21,7 @@ use crate::clock;
 use crate::cluster::rejected_peers::RejectedPeers;
 use crate::config::Config;
 use crate::console::{Condition, Console, Metric, Sample};
-use crate::core::{logger_link, plane_config, user_plane_config};
+use crate::core::{N4Peers, logger_link, plane_config, user_plane_config};
 use crate::log_limiter::LogLimiter;
 use members::{Change, How, Members};
 
@@ -56,6 +56,7 @@ struct Liveness {
 pub(crate) struct PacketLogger {
     front: LoggerFront,
     n4: UdpSocket,
+    peers: N4Peers,
     buffer: Vec<u8>,
     links: Links,
     events: Events,
@@ -96,6 +97,12 @@ impl PacketLogger {
         let n4 = UdpSocket::bind(listen)
             .and_then(|n4| n4.set_nonblocking(true).map(|()| n4))
             .map_err(|e| crate::api::cannot_listen("n4.listen", "UDP", listen, &e))?;
+        let peers = N4Peers::of(c);
+        if peers.is_open() {
+            warn!(
+                "N4: every host that reaches {listen} may set up an association: list the SMFs in `n4.peers`"
+            );
+        }
         let mut link_settings = logger_link::settings(Vec::new(), settings.key_file.as_deref())?;
         link_settings.listen = Some(at);
         let links = Links::open(link_settings).map_err(|e| e.to_string())?;
@@ -105,6 +112,7 @@ impl PacketLogger {
         let it = Self {
             front,
             n4,
+            peers,
             buffer: vec![0; DATAGRAM_OCTETS_MAX],
             links,
             events: Events::default(),
@@ -366,6 +374,9 @@ impl PacketLogger {
         for n in 0..N4_PER_TURN_MAX {
             match self.n4.recv_from(&mut self.buffer) {
                 Ok((octets, peer)) => {
+                    if !self.peers.permits(clock::now(), peer) {
+                        continue;
+                    }
                     let octets = self.buffer.get(..octets).unwrap_or_default().to_vec();
                     let request = self.control.accept(peer, octets);
                     if let (Some(Request { counter, peer, octets }), Some(link)) =

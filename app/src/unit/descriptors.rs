@@ -20,11 +20,15 @@ use super::messages::{Descriptors, Hello, Question, Subject};
 
 /// The listener of the API.
 pub(crate) const API: &str = "cta/api";
-/// The SMF's socket of N4.
+/// The SMF's socket of N4 with UPFs elsewhere.
 pub(crate) const N4: &str = "cta/n4";
+/// The SMF's socket of N4 with the UPF of the unit.
+pub(crate) const UNIT_N4: &str = "cta/n4-unit";
 
-/// The UPF's socket of N4.
+/// The UPF's socket of N4 with SMFs elsewhere.
 pub(crate) const UPF_N4: &str = "upf/n4";
+/// The UPF's socket of N4 with the SMF of the unit.
+pub(crate) const UPF_UNIT_N4: &str = "upf/n4-unit";
 /// How the names of the UPF's sockets of N3 and of its devices begin; numbers follow.
 pub(crate) const UPF_PORTS: &str = "upf/port-";
 /// The first of them.

@@ -49,6 +49,11 @@ impl Directory {
         self.0.join("upf.state")
     }
 
+    /// The socket of an end of N4 within the unit: `smf` or `upf`.
+    pub(crate) fn n4(&self, end: &str) -> PathBuf {
+        self.0.join(format!("n4.{end}"))
+    }
+
     /// Where the UPF takes links for N4.
     fn upf_link(&self) -> PathBuf {
         self.0.join("upf.link")
@@ -116,6 +121,8 @@ impl Directory {
             self.upf_state(),
             self.upf_report(),
             self.upf_link(),
+            self.n4("smf"),
+            self.n4("upf"),
             self.last_inputs(),
             self.peers(),
             associations,

@@ -115,10 +115,9 @@ impl Place {
 
     /// The configuration of this function: that of the unit, with the addresses between the functions.
     pub(crate) fn configure(&self, mut config: Config) -> Config {
-        let upf_at = upf_at(&config);
+        let upf_at = config.unit_upf();
         match self.function {
             Function::Upf | Function::UpfReplica => {
-                config.n4.listen = Some(upf_at);
                 config.upfs.clear();
             }
             Function::Cta(number) => {
@@ -153,11 +152,6 @@ impl Place {
     }
 }
 
-/// Where the UPF takes PFCP: where external SMFs reach it, if the configuration names such an address.
-fn upf_at(config: &Config) -> SocketAddr {
-    config.n4.listen.unwrap_or(config.unit.upf_address)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,14 +179,25 @@ mod tests {
             let config = configured(Function::Cta(n), "");
             assert_eq!(
                 config.upfs.iter().map(|u| u.address).collect::<Vec<_>>(),
-                [Some(config.unit.upf_address)]
+                [Some("127.0.0.88:8805".parse().unwrap())]
             );
             assert_eq!(config.n4.listen, None);
             let pair = config.cluster.pair.unwrap();
             assert_eq!((pair.number, pair.host), (n, Some(SharedHost { shares_n2: true, upf: Some(0) })));
             assert_eq!(pair.etcd.local.unwrap().socket, Path::new("/run/u/manager"));
         }
-        assert_eq!(configured(Function::Upf, "").n4.listen, Some("127.0.0.88:8805".parse().unwrap()));
+    }
+
+    #[test] // it listened at 127.0.0.88, where any program of the host could send in the SMF's name
+    fn the_upf_of_a_unit_listens_where_the_configuration_says_so_and_nowhere_else() {
+        for function in [Function::Upf, Function::UpfReplica] {
+            assert_eq!(configured(function, "").n4.listen, None);
+            let listens = "n4: { listen: \"127.0.0.9:8805\" }";
+            assert_eq!(configured(function, listens).n4.listen, Some("127.0.0.9:8805".parse().unwrap()));
+        }
+        let upf = crate::core::user_plane_config(&configured(Function::Upf, ""), 7);
+        assert_eq!(upf.n4, IpAddr::from([127, 0, 0, 88]), "its node identity, by which no datagram is sent");
+        assert!(upf.heartbeat_interval.is_some(), "it is another process than the SMF");
     }
 
     #[test]

@@ -443,7 +443,7 @@ impl Manager {
     fn start_upf_replica(&mut self) {
         let has = |name: &str| self.service.keeps(name);
         let stands = self.runs(Function::Upf) && self.service.beats_of(Function::Upf) > 0;
-        let opened = stands && has(descriptors::UPF_N4) && has(descriptors::UPF_FIRST_PORT);
+        let opened = stands && has(descriptors::UPF_UNIT_N4) && has(descriptors::UPF_FIRST_PORT);
         let Some(replica) = self.members.get_mut(&Function::UpfReplica).filter(|m| m.process.is_none())
         else {
             return;

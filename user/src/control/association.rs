@@ -19,6 +19,7 @@ use whimbrel_pfcp::{SEQUENCE_MAX, message_type};
 
 use super::kept::StoredAssociation;
 use super::load::LastReported;
+use super::pending_set_up::SetUp;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC, is_request};
 use crate::event::{AssociationEnd, Event};
@@ -55,6 +56,8 @@ pub(super) struct Association {
     /// Since when it has answered no heartbeat, and nothing else has come.
     silent: Option<Instant>,
     next_heartbeat: Option<Instant>,
+    /// The HEARTBEAT REQUEST that asks it whether it has restarted.
+    restart_asked: Option<u32>,
     /// What it does with load and overload reports.
     pub(super) features: CpFunctionFeatures,
     pub(super) reported: LastReported,
@@ -73,7 +76,7 @@ fn is_after(sequence: u32, other: u32) -> bool {
 }
 
 /// Where else an SMF may speak from, that speaks from here.
-fn addresses(reported: &[AlternativeSmfIpAddress], here: IpAddr) -> Vec<IpAddr> {
+pub(super) fn addresses(reported: &[AlternativeSmfIpAddress], here: IpAddr) -> Vec<IpAddr> {
     let each = |a: &AlternativeSmfIpAddress| {
         let RemoteGtpuPeer { ipv4, ipv6 } = a.0;
         ipv4.map(IpAddr::V4).into_iter().chain(ipv6.map(IpAddr::V6))
@@ -125,6 +128,13 @@ impl Associations {
         self.by_node.values_mut().find(|a| a.id == id)
     }
 
+    /// The associations of a peer. A request may come from any port; where several SMFs share an address, only the port distinguishes them.
+    fn of_peer_mut(&mut self, peer: SocketAddr) -> impl Iterator<Item = (&NodeId, &mut Association)> {
+        let here = self.by_node.values().filter(|a| a.peer.ip() == peer.ip()).count();
+        let is_of = move |a: &Association| if here > 1 { a.peer == peer } else { a.peer.ip() == peer.ip() };
+        self.by_node.iter_mut().filter(move |(_, a)| is_of(a))
+    }
+
     pub(super) fn next_deadline(&self, path_failure: Duration) -> Option<Instant> {
         let given_up = |a: &Association| a.silent.map(|since| since + path_failure);
         self.by_node.values().flat_map(|a| a.next_heartbeat.into_iter().chain(given_up(a))).min()
@@ -144,8 +154,10 @@ impl UpfC {
         }
     }
 
-    /// TS 29.244 §6.2.6.2.2. An earlier association of the node is replaced; its sessions go with it unless
-    /// the SMF asks to keep them.
+    /// TS 29.244 §6.2.6.2.2. An earlier association of the node is replaced; its sessions go with it unless the SMF asks to keep them.
+    ///
+    /// Deviation: a request that would do so while the SMF of that association lives waits until that SMF is asked ([`Self::ask_holder`]). One
+    /// that comes from its address and port with its Recovery Time Stamp keeps the sessions, for that SMF has lost none.
     pub(super) fn set_up(
         &mut self,
         now: Instant,
@@ -153,16 +165,28 @@ impl UpfC {
         m: AssociationSetupRequest,
         out: &mut Outbox,
     ) {
-        let known = self.associations.by_node.get(&m.node_id).map(|a| a.id);
-        if known.is_none() && self.associations.by_node.len() >= ASSOCIATIONS_MAX {
-            let response = self.set_up_response(Cause::NoResourcesAvailable, None);
-            return self.answer(now, key, None, &response.into(), out);
+        let set_up = SetUp::of(key, m);
+        let Some(a) = self.associations.by_node.get(&set_up.node) else {
+            if self.associations.by_node.len() >= ASSOCIATIONS_MAX {
+                let response = self.set_up_response(Cause::NoResourcesAvailable, None);
+                return self.answer(now, key, None, &response.into(), out);
+            }
+            return self.grant(now, set_up, false, out);
+        };
+        let is_holder = a.peer == key.peer;
+        let retains = set_up.retains || (is_holder && a.recovery == set_up.recovery);
+        if a.silent.is_some() || (is_holder && (retains || self.sessions.len() == 0)) {
+            return self.grant(now, set_up, retains, out);
         }
-        if self.is_taken(now, key.peer, &m.node_id, out) {
-            let response = self.set_up_response(Cause::RequestRejected, None);
-            return self.answer(now, key, None, &response.into(), out);
-        }
-        let retain = known.is_some() && m.session_retention_information.is_some();
+        let holder = (a.peer, a.recovery);
+        self.ask_holder(now, holder, set_up, out);
+    }
+
+    /// The association is set up; `retains`: the sessions of an earlier one stay.
+    pub(super) fn grant(&mut self, now: Instant, set_up: SetUp, retains: bool, out: &mut Outbox) {
+        let SetUp { key, node, recovery, features, alternatives, .. } = set_up;
+        let known = self.associations.by_node.get(&node).map(|a| a.id);
+        let retain = known.is_some() && retains;
         let sessions_deleted = match known {
             Some(id) if !retain => self.drop_sessions(id, out),
             _ => 0,
@@ -171,16 +195,15 @@ impl UpfC {
             self.associations.next_id = self.associations.next_id.wrapping_add(1);
             self.associations.next_id
         });
-        self.seat(now, key.peer, id, m.node_id.clone(), m.recovery_time_stamp, m.cp_function_features);
-        let alternatives = addresses(&m.alternative_smf_ip_addresses, key.peer.ip());
+        self.seat(now, key.peer, id, node.clone(), recovery, features);
         // What we asked for ourselves is there, also if another SMF of the set was asked.
         for at in alternatives.iter().chain([&key.peer.ip()]) {
             self.requests.forget(*at, message_type::ASSOCIATION_SETUP_REQUEST);
         }
-        if let Some(a) = self.associations.by_node.get_mut(&m.node_id) {
+        if let Some(a) = self.associations.by_node.get_mut(&node) {
             a.alternatives = alternatives;
         }
-        out.events.push(Event::AssociationSetUp { node: m.node_id, peer: key.peer, sessions_deleted });
+        out.events.push(Event::AssociationSetUp { node, peer: key.peer, sessions_deleted });
         let response = self.set_up_response(Cause::RequestAccepted, Some(retain));
         self.answer(now, key, None, &response.into(), out);
     }
@@ -221,6 +244,7 @@ impl UpfC {
             recovery,
             silent: None,
             next_heartbeat: self.config.heartbeat_interval.map(|i| now + i),
+            restart_asked: None,
             features: features.unwrap_or_default(),
             reported: LastReported::default(),
         };
@@ -248,19 +272,6 @@ impl UpfC {
         out.events.push(Event::AssociationSetUp { node, peer, sessions_deleted });
     }
 
-    /// Whether another address has the node's association and lives: two SMFs of one name would end each other's
-    /// sessions in turn. The one that is known is asked; if it does not answer, the other may have its place.
-    fn is_taken(&mut self, now: Instant, peer: SocketAddr, node: &NodeId, out: &mut Outbox) -> bool {
-        let Some(a) = self.associations.by_node.get(node) else { return false };
-        if a.silent.is_some() || a.peer.ip() == peer.ip() {
-            return false;
-        }
-        let (known, request) = (a.peer, HeartbeatRequest { recovery_time_stamp: self.recovery }.into());
-        self.requests.send(now, known, None, None, &request, out);
-        out.events.push(Event::AssociationContested { node: node.clone(), peer });
-        true
-    }
-
     /// TS 29.244 §6.2.7.2.2: of an SMF's update, what it does with load information matters here.
     pub(super) fn update_association(
         &mut self,
@@ -269,7 +280,9 @@ impl UpfC {
         m: AssociationUpdateRequest,
         out: &mut Outbox,
     ) {
-        let of_peer = |a: &&mut Association| a.peer.ip() == key.peer.ip();
+        // Deviation: from the port of the association alone, though TS 29.244 §6.5.2 leaves the source port open. Another program of the SMF's
+        // host could otherwise lead the SMF's association elsewhere.
+        let of_peer = |a: &&mut Association| a.peer == key.peer;
         let association = self.associations.by_node.get_mut(&m.node_id).filter(of_peer);
         let known = association.is_some();
         if let Some(a) = association {
@@ -292,7 +305,7 @@ impl UpfC {
         self.answer(now, key, None, &response.into(), out);
     }
 
-    /// TS 29.244 §6.2.8.2.2.
+    /// TS 29.244 §6.2.8.2.2. The sessions of the association end with it.
     pub(super) fn release(
         &mut self,
         now: Instant,
@@ -300,7 +313,8 @@ impl UpfC {
         m: AssociationReleaseRequest,
         out: &mut Outbox,
     ) {
-        let of_peer = self.associations.get(&m.node_id).is_some_and(|a| a.peer.ip() == key.peer.ip());
+        // Deviation: from the port of the association alone, as an update.
+        let of_peer = self.associations.get(&m.node_id).is_some_and(|a| a.peer == key.peer);
         let known = if of_peer { self.associations.by_node.remove(&m.node_id) } else { None };
         let cause =
             if known.is_some() { Cause::RequestAccepted } else { Cause::NoEstablishedPfcpAssociation };
@@ -364,15 +378,31 @@ impl UpfC {
         moved.map_or(address, |a| a.peer.ip())
     }
 
-    /// A peer says when it last started; if later than known, its sessions are of its former life (TS
+    /// A HEARTBEAT REQUEST says that its sender has started later than is known. Its sessions would be of its former life, and anybody can send
+    /// such a request in its name: it is asked, and its answer counts ([`Self::recovered`]).
+    pub(super) fn restart_reported(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        at: RecoveryTimeStamp,
+        out: &mut Outbox,
+    ) {
+        self.associations.of_peer_mut(peer).for_each(|(_, a)| a.silent = None);
+        let older = self.associations.of_peer_mut(peer).find(|(_, a)| a.recovery < at);
+        let Some((_, a)) = older else { return };
+        if a.restart_asked.is_some_and(|sequence| self.requests.awaits(sequence)) {
+            return;
+        }
+        let request = HeartbeatRequest { recovery_time_stamp: self.recovery }.into();
+        a.restart_asked = self.requests.send(now, a.peer, None, None, &request, out);
+    }
+
+    /// A peer answers when it last started; if later than known, its sessions are of its former life (TS
     /// 23.527 §4.2).
     pub(super) fn recovered(&mut self, peer: SocketAddr, at: RecoveryTimeStamp, out: &mut Outbox) {
-        // A request may come from any port; where several SMFs share an address, only the port distinguishes them.
-        let here = self.associations.by_node.values().filter(|a| a.peer.ip() == peer.ip()).count();
-        let of_peer = |a: &Association| if here > 1 { a.peer == peer } else { a.peer.ip() == peer.ip() };
-        self.associations.by_node.values_mut().filter(|a| of_peer(a)).for_each(|a| a.silent = None);
-        let older = |(_, a): &(&NodeId, &mut Association)| of_peer(a) && a.recovery < at;
-        let Some((node, a)) = self.associations.by_node.iter_mut().find(older) else { return };
+        self.associations.of_peer_mut(peer).for_each(|(_, a)| a.silent = None);
+        let older = self.associations.of_peer_mut(peer).find(|(_, a)| a.recovery < at);
+        let Some((node, a)) = older else { return };
         a.recovery = at;
         let (node, id) = (node.clone(), a.id);
         self.associations.touched = true;

@@ -10,6 +10,7 @@ mod kept;
 mod load;
 mod modification;
 mod node;
+mod pending_set_up;
 mod replica;
 mod replies;
 mod report;
@@ -38,6 +39,7 @@ use crate::session_id::{SessionId, mix};
 use association::Associations;
 use kept::Keeper;
 pub use kept::Restored;
+use pending_set_up::PendingSetUp;
 pub use replica::UpfCReplica;
 use replies::{Replies, ReplyKey};
 use requests::Requests;
@@ -95,6 +97,8 @@ pub struct UpfC {
     sessions: Sessions,
     replies: Replies,
     requests: Requests,
+    /// Requests for associations that other SMFs have.
+    pending_set_ups: Vec<PendingSetUp>,
     waiting: BTreeMap<Token, Waiting>,
     next_token: u32,
     /// Sessions that stand for a predicted UE alone, and until when.
@@ -120,6 +124,7 @@ impl UpfC {
             sessions: Sessions::new(&config, run),
             replies: Replies::default(),
             requests: Requests::new(run),
+            pending_set_ups: Vec::new(),
             waiting: BTreeMap::new(),
             next_token: 0,
             provisional: BTreeSet::new(),
@@ -253,11 +258,12 @@ impl UpfC {
                 let response = HeartbeatResponse { recovery_time_stamp: self.recovery };
                 // Not kept for retransmission: answering twice costs nothing.
                 out.datagrams.push((peer, Message::from(response).to_octets(None, header.sequence)));
-                self.recovered(peer, m.recovery_time_stamp, out);
+                self.restart_reported(now, peer, m.recovery_time_stamp, out);
             }
             Message::HeartbeatResponse(m) => {
-                if self.requests.answered(peer, header.sequence, message_type::HEARTBEAT_REQUEST).is_some() {
+                if self.requests.heartbeat_answered(peer, header.sequence) {
                     self.recovered(peer, m.recovery_time_stamp, out);
+                    self.holder_answered(now, header.sequence, m.recovery_time_stamp, out);
                 }
             }
             Message::PfdManagementRequest(m) => self.manage_pfds(now, key, &m, out),

@@ -80,7 +80,7 @@ impl UpfC {
         let address = self.speaks_for(s.association, address);
         let peer = SocketAddr::new(address, self.config.cp_port);
         let seid = s.cp_f_seid.seid;
-        if !self.requests.send(now, peer, Some(seid), Some(session), &request.into(), out) {
+        if self.requests.send(now, peer, Some(seid), Some(session), &request.into(), out).is_none() {
             out.events.push(Event::ReportUnanswered { peer });
         }
     }

@@ -112,7 +112,7 @@ impl Requests {
         self.by_deadline.first().map(|(at, _)| *at)
     }
 
-    /// Sends a request; false if too many await answers.
+    /// Sends a request, and returns its sequence number; `None` if too many await answers.
     pub(super) fn send(
         &mut self,
         now: Instant,
@@ -121,9 +121,9 @@ impl Requests {
         session: Option<SessionId>,
         message: &Message,
         out: &mut Outbox,
-    ) -> bool {
+    ) -> Option<u32> {
         if self.by_sequence.len() >= REQUESTS_MAX {
-            return false;
+            return None;
         }
         // Fewer requests wait than there are numbers, so a free one is near.
         while self.by_sequence.contains_key(&self.next_sequence) {
@@ -148,7 +148,19 @@ impl Requests {
             self.touched.push(sequence);
         }
         self.by_sequence.insert(sequence, request);
-        true
+        Some(sequence)
+    }
+
+    /// Whether a request awaits its answer.
+    pub(super) fn awaits(&self, sequence: u32) -> bool {
+        self.by_sequence.contains_key(&sequence)
+    }
+
+    /// Takes the HEARTBEAT REQUEST that a response ends; returns whether there is such. It must come from where the request went: on the
+    /// answer depends whether sessions end.
+    pub(super) fn heartbeat_answered(&mut self, peer: SocketAddr, sequence: u32) -> bool {
+        let is_answer = self.by_sequence.get(&sequence).is_some_and(|r| r.peer == peer);
+        is_answer && self.answered(peer, sequence, message_type::HEARTBEAT_REQUEST).is_some()
     }
 
     /// Takes the request that an answer from `peer` ends, if there is such; the session that it was about.
@@ -208,7 +220,10 @@ impl UpfC {
             }
             let Some(r) = self.requests.remove(sequence) else { continue };
             match r.message_type {
-                message_type::HEARTBEAT_REQUEST => self.silent(now, r.peer, out),
+                message_type::HEARTBEAT_REQUEST => {
+                    self.silent(now, r.peer, out);
+                    self.holder_is_silent(now, r.peer, out);
+                }
                 message_type::ASSOCIATION_SETUP_REQUEST => {}
                 _ => {
                     out.events.push(Event::ReportUnanswered { peer: r.peer });

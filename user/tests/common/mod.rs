@@ -470,6 +470,20 @@ impl<U: Plane> Net<U> {
         *m
     }
 
+    /// The SMF answers the UPF's heartbeat requests: it started then. The other datagrams to the SMF are dropped. Returns how many it answered.
+    pub(crate) fn answer_heartbeats(&mut self, started: u32) -> usize {
+        let asked = |(to, octets): (SocketAddr, Vec<u8>)| {
+            let header = Frame::parse(&octets).unwrap().header;
+            (to == SMF && header.message_type == 1).then_some(header.sequence)
+        };
+        let all: Vec<u32> = std::mem::take(&mut self.out.datagrams).into_iter().filter_map(asked).collect();
+        for sequence in &all {
+            let m = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(started) };
+            self.upf.pfcp(self.now, &Message::from(m).to_octets(None, *sequence), &mut self.out);
+        }
+        all.len()
+    }
+
     /// The requests that the UPF sent to the SMF since the last look.
     pub(crate) fn reports(&mut self) -> Vec<(Seid, u32, SessionReportRequest)> {
         let mut all = Vec::new();

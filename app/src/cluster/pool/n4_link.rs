@@ -1,5 +1,5 @@
 //! The CTA's end of the link to the UPF of its unit, by which N4 goes through shared memory ([`UpfLinks`](crate::cluster::UpfLinks) is the other
-//! end). Without the link N4 goes over UDP, as to any other UPF: so both ends may start, die, and be of other versions as they like.
+//! end). Without the link N4 goes over a Unix socket: so both ends may start, die, and be of other versions as they like.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{Pool, PoolEvent};
 use crate::cluster::recent::Recent;
 use crate::unit::Directory;
 
-/// Between two attempts to reach the UPF: meanwhile N4 goes over UDP.
+/// Between two attempts to reach the UPF: meanwhile N4 goes over a Unix socket.
 const RETRY: Duration = Duration::from_millis(100);
 /// Octets that may wait for a UPF that takes nothing, as many as wait in a socket of N3. What does not fit is repeated by PFCP.
 const WAITING_OCTETS_MAX: usize = 4 << 20;
@@ -112,7 +112,7 @@ impl Pool {
                     Err(e) => Some(e.to_string()),
                 };
                 if let Some(why) = refusal {
-                    warn!("N4 with the UPF of this unit goes over UDP: {why}");
+                    warn!("N4 with the UPF of this unit goes over a Unix socket: {why}");
                     (n4.refused, n4.state) = (Some(at), State::Down(now + RETRY));
                     self.links.close(own);
                     return true;
@@ -130,7 +130,7 @@ impl Pool {
             }
             (Event::Down { link, reason }, state) if *link == own => {
                 if matches!(state, State::Up(_)) {
-                    warn!(%reason, "the link to the UPF of this unit was lost: N4 goes over UDP until there is another one");
+                    warn!(%reason, "the link to the UPF of this unit was lost: N4 goes over a Unix socket until there is another one");
                     self.pool_events.push(PoolEvent::ForUpfAgain(n4.recent.take(now, ())));
                 }
                 n4.state = State::Down(now + RETRY);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn n4_goes_through_shared_memory_while_there_is_a_link_and_over_udp_otherwise() {
+    fn n4_goes_through_shared_memory_while_there_is_a_link() {
         let mut unit = Unit::new();
         unit.turn(None);
         assert_eq!(unit.cta.send_pfcp(clock::now(), b"request"), SentToUpf::NoLink);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_upf_of_another_version_is_reached_over_udp_and_not_connected_to_again() {
+    fn a_upf_of_another_version_is_not_connected_to_again() {
         let mut unit = Unit::new();
         let mut other = hello();
         other[9] ^= 1;

@@ -211,6 +211,7 @@ metrics! {
         N4Unsent "whimbrel_n4_unsent_total" Counter None Part [] "" "PFCP messages of the UPF that the kernel did not send; PFCP repeats them.";
         N4BadMessages "whimbrel_n4_bad_messages_total" Counter None Part [] "" "PFCP messages that the UPF could not decode or did not expect.";
         N4Spoofed "whimbrel_n4_spoofed_total" Counter None Part [] "" "PFCP messages dropped because they claimed to come from this program's own SMF.";
+        N4UnknownPeer "whimbrel_n4_unknown_peer_total" Counter None Part [] "" "PFCP messages dropped because `n4.peers` does not list the sender's address.";
         SmfN4Received "whimbrel_smf_n4_received_total" Counter None Part [] "" "PFCP messages that the SMF received from UPFs of other hosts.";
         SmfN4Sent "whimbrel_smf_n4_sent_total" Counter None Part [] "" "PFCP messages that the SMF sent to UPFs of other hosts.";
         SmfN4Shared "whimbrel_smf_n4_shared_total" Counter None Part [] "" "PFCP messages that the SMF received from the UPF of its unit over their link, through shared memory.";

@@ -476,6 +476,7 @@ impl ControlLoop {
     /// Takes what external UPFs sent, a bounded number of datagrams. Returns whether there were any.
     fn receive_from_external_upfs(&mut self, now: Instant) -> bool {
         let mut busy = false;
+        self.upfs.n4.iter_mut().for_each(SmfN4::flush);
         for _ in 0..N4_PER_TURN_MAX {
             let Some((upf, from, octets)) = self.upfs.n4.as_mut().and_then(SmfN4::receive) else { break };
             if let (Some(capture), Some(n4)) = (&mut self.capture, &self.upfs.n4) {
@@ -618,7 +619,7 @@ impl ControlLoop {
         let sent = self.role.pool_mut().filter(|_| is_own).map(|pool| pool.send_pfcp(now, octets));
         match sent.unwrap_or(SentToUpf::NoLink) {
             SentToUpf::Sent => n4.counters.sent += 1,
-            SentToUpf::NoLink => n4.send(to, octets),
+            SentToUpf::NoLink => n4.send(upf, to, octets),
             SentToUpf::Full => n4.counters.unsent += 1,
         }
         if let Some(capture) = &mut self.capture {
@@ -634,7 +635,8 @@ impl ControlLoop {
         let n2 = self.n2.transport.as_ref().filter(|_| self.n2_opens_by.is_none());
         let deadlines = [
             Some(self.active.next_deadline()),
-            self.upfs.local.as_ref().and_then(LocalUpf::next_deadline),
+            self.upfs.local.as_ref().and_then(|upf| upf.next_deadline(now)),
+            self.upfs.n4.as_ref().and_then(|n4| n4.next_deadline(now)),
             self.foresight.as_ref().map(Foresight::next_deadline),
             n2.and_then(Transport::next_deadline),
             self.n2_opens_by,
@@ -654,7 +656,7 @@ impl ControlLoop {
         let n2 = n2.map(Transport::fds).unwrap_or_default();
         let fds = std::iter::once(self.console.commands.wake_fd())
             .chain(self.upfs.local.iter().flat_map(LocalUpf::fds))
-            .chain(self.upfs.n4.as_ref().map(AsFd::as_fd))
+            .chain(self.upfs.n4.iter().flat_map(SmfN4::fds))
             .chain(pool.into_iter().flat_map(Pool::fds))
             .chain(self.sbfd_peers.iter().flat_map(SbfdPeers::fds))
             .chain(self.peer_amfs.iter().map(PeerAmfs::fd))

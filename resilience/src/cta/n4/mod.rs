@@ -252,6 +252,7 @@ impl N4 {
         if self.link == Link::Down {
             return;
         }
+        self.forget_sessions(now);
         self.end(UpfChange::Released, arrived);
         self.next = Instant::FAR_FUTURE; // until this one is answered or given up
         let request = AssociationReleaseRequest { node_id: self.node_id.into() };
@@ -454,10 +455,18 @@ impl N4 {
         self.next = now;
     }
 
-    /// The association is lost.
+    /// The association is lost, and with it its sessions.
     fn lost(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
+        self.forget_sessions(now);
         self.end(UpfChange::Lost, arrived);
         self.next = now;
+    }
+
+    /// The SMF gives up the sessions of this UPF. It begins anew as after a restart, with a later Recovery Time Stamp: a UPF that still has the
+    /// sessions ends them then (TS 23.527 §4.2), and with the former stamp it would keep them.
+    fn forget_sessions(&mut self, now: Instant) {
+        let later = RecoveryTimeStamp(self.recovery.0.saturating_add(1));
+        self.recovery = RecoveryTimeStamp::at(now).max(later);
     }
 
     fn end(&mut self, how: UpfChange, arrived: &mut Vec<Arrived>) {

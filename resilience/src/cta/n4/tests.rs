@@ -102,6 +102,17 @@ fn a_upf_that_knows_of_no_association_is_asked_for_one() {
     assert_eq!(arrived, [answer, Arrived::Upf(UpfChange::Lost)]);
     n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     assert_eq!(types(&out), [message_type::ASSOCIATION_SETUP_REQUEST]);
+    // A UPF that has sessions still would keep them for an SMF that started when this one did; and it asks whether it has restarted.
+    let Ok(Message::AssociationSetupRequest(m)) = Message::parse(&Frame::parse(&out[0].1).unwrap()) else {
+        panic!()
+    };
+    assert!(m.recovery_time_stamp > RecoveryTimeStamp::at(Instant(1_000_000)));
+    let asks = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(9) };
+    let (sent, _) = says(&mut n4, 2_000_300, asks, 77);
+    let Ok(Message::HeartbeatResponse(answer)) = Message::parse(&Frame::parse(&sent[0].1).unwrap()) else {
+        panic!()
+    };
+    assert_eq!(answer.recovery_time_stamp, m.recovery_time_stamp);
 }
 
 #[test] // DESIGN §4 rule 8: what a UPF may have done without our knowing is found out when it shows that it lives
