@@ -1,4 +1,4 @@
-//! Who gets the identity of a gNB that is up: TS 38.413 §8.7.1, §9.3.1.5. Cells broadcast the identity, so it matters where NG SETUP comes from.
+//! The identity of a gNB that is up: TS 38.413 §8.7.1, §9.3.1.5. Cells broadcast the identity, so it matters where NG SETUP comes from.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -76,9 +76,9 @@ fn an_attacker_at_another_address_does_not_get_the_identity_of_a_gnb_that_lives(
     let cause = CauseProtocol::MessageNotCompatibleWithReceiverState.into();
     assert_eq!((answer.cause, answer.time_to_wait), (cause, Some(TimeToWait::V10s)));
     // It tries again and again, and lists the address of the gNB as one of its own.
-    let liar = net.add_gnb_at(gnb_config(1), vec![address(67), address(1)]);
+    let boaster = net.add_gnb_at(gnb_config(1), vec![address(67), address(1)]);
     net.advance(Duration::from_secs(60));
-    assert!(net.gnb_ref(HOLDER).is_up() && !net.gnb_ref(attacker).is_up() && !net.gnb_ref(liar).is_up());
+    assert!(net.gnb_ref(HOLDER).is_up() && !net.gnb_ref(attacker).is_up() && !net.gnb_ref(boaster).is_up());
     assert!(refusals(&net).len() > 6, "it is refused each time");
     assert!(!has(&net, |e| matches!(e, RanEvent::SameIdentity { .. })));
     let held = net.cta().ran_nodes().find(id(1)).and_then(|a| net.cta().ran_nodes().get(a).cloned());
@@ -118,7 +118,7 @@ fn a_new_gnb_waits_while_the_old_one_drains() {
     assert!(!has(&net, |e| matches!(e, RanEvent::SameIdentity { .. })));
 }
 
-#[test] // the old one ends while it is probed: nobody has to wait for the end of that
+#[test] // the old one ends while it is probed: no gNB has to wait for the end of that
 fn an_identity_whose_holder_goes_while_it_is_probed_is_given_at_once() {
     let mut net = network(4);
     holder_at(&mut net, &[1]);
@@ -188,7 +188,7 @@ fn a_listed_gnb_sets_up_from_its_networks_alone() {
     assert!(!has(&net, |e| matches!(e, RanEvent::IdentityClaimed { .. })));
 }
 
-#[test] // TS 38.412 §7, TS 38.413 §8.7.2.2: who joins a gNB by a further association could reset all its connections
+#[test] // TS 38.412 §7, TS 38.413 §8.7.2.2: a host that joins a gNB by a further association could reset all its connections
 fn a_further_association_comes_from_where_its_gnb_is() {
     let mut net = network(8);
     holder_at(&mut net, &[1]);

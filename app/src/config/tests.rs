@@ -462,7 +462,10 @@ fn gnbs_are_listed_with_their_networks_and_the_list_is_reloaded() {
     assert!(!within("192.0.3.0") && !within("2001:db8::8"));
     let entry = |rest: &str| format!("n2:\n  gnbs:\n    - {{ {rest} }}\n");
     let mute = refused(&entry("gnb: 999/70-1"));
-    assert!(mute.contains("w.yaml:3:") && mute.contains("without a network the gNB cannot connect"), "{mute}");
+    assert!(
+        mute.contains("w.yaml:3:") && mute.contains("without a network the gNB cannot connect"),
+        "{mute}"
+    );
     assert!(refused(&entry("networks: [192.0.2.0/24]")).contains("the entry names no gNB"));
     assert!(refused(&entry("gnb: 999/70-1, networks: [192.0.2.0/33]")).contains("a network in CIDR form"));
     let twice = format!("{text}    - {{ gnb: 999/70-1A, networks: [192.0.2.1] }}\n");

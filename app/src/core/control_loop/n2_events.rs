@@ -23,7 +23,7 @@ const N2_STALLED: Duration = Duration::from_secs(10);
 /// since again, to every gNB.
 const KEPT_BACK_FOR: Duration = Duration::from_millis(200);
 
-/// Probes of one gNB are no further apart than this (the CTA asks four times a second); what is further apart has begun anew.
+/// Probes of one gNB are no further apart than this (the CTA asks four times a second); what is further apart is another round.
 const PROBED_LATELY: Duration = Duration::from_secs(1);
 
 /// An NGAP message that leaves: association, stream, octets.

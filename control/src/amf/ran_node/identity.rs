@@ -8,7 +8,7 @@
 //! - Without that list, from an address that the holder's association has: at once, too. The former association counts as not set up.
 //! - From any other address: the holder is *probed* below NGAP, which each SCTP endpoint answers. If it is silent for [`PROBES`] times
 //!   [`PROBE_INTERVAL`], 3 s, it loses the identity; if it answers, NG SETUP is refused with a time to wait. So a gNB that crashed and came
-//!   back under a new address waits for 3 s, and nobody takes the place of a gNB that is alive.
+//!   back under a new address waits for 3 s, and no other host takes the place of a gNB that is alive.
 //!
 //! An attacker may come first; then the operator disconnects it ([`RanNodes::disconnect`]), and its addresses are *barred* from the identity
 //! for as long as the gNB may wait before it tries again.
@@ -40,7 +40,7 @@ const CONTESTED_FOR: Duration = Duration::from_secs(600);
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Probes that a holder may leave unanswered. All of them lost on a path with one packet in three lost is one case in 500,000. They are
-/// counted, so that a core that stalls meanwhile takes nobody's identity.
+/// counted, so that a core that stalls meanwhile takes no identity.
 const PROBES: u8 = 12;
 
 /// How long the addresses of a gNB that the operator disconnected are barred from its identity: the longest time to wait (TS 38.413
@@ -65,7 +65,7 @@ pub(super) struct Barred {
     until: Instant,
 }
 
-/// Who may have an identity, as far as it is known at NG SETUP.
+/// The right of a newcomer to an identity, as far as it is known at NG SETUP.
 pub(super) enum Ownership {
     /// The newcomer takes it, from its holder if there is one.
     Granted,
@@ -208,7 +208,7 @@ impl RanNodes {
     }
 
     /// Whether NG SETUP on an association waits for the holder of this identity. What waits there for another one is dropped: the gNB has
-    /// begun anew.
+    /// started over.
     pub(super) fn waits_for_holder(&mut self, association: AssociationId, gnb: GlobalGnbId) -> bool {
         self.claims.retain(|claimed, c| c.association != association || *claimed == gnb);
         self.claims.get(&gnb).is_some_and(|c| c.association == association)
@@ -221,7 +221,7 @@ impl RanNodes {
         out
     }
 
-    /// A gNB is alive: who claims its identity is refused.
+    /// A gNB is alive: a claim on its identity is refused.
     fn lives(&mut self, association: AssociationId, out: &mut RanOutput) {
         let Some(gnb) = self.nodes.get(&association).and_then(|n| n.gnb) else { return };
         self.refuse_claim(gnb, association, out);

@@ -315,7 +315,7 @@ fn a_host_that_only_connects_pushes_out_its_own_associations() {
         dropped.iter().for_each(|association| drop(nodes.down(*association)));
     }
     let out = nodes.handle(at(2), on(1), request(1).into());
-    assert!(matches!(only(&out), Message::NgSetupResponse(_)), "who came first is served");
+    assert!(matches!(only(&out), Message::NgSetupResponse(_)), "the one that came first is served");
 }
 
 #[test] // TS 38.413 §8.7.1.4: one source with more gNBs than the newcomer's makes room for it, the oldest first
