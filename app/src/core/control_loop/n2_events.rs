@@ -273,7 +273,11 @@ impl ControlLoop {
             let (Some(link), Some(transport)) = (self.n2.links.get(name), &mut self.n2.transport) else {
                 continue;
             };
-            let Some(heard) = transport.heard(link.sctp) else { continue };
+            // Where SCTP cannot say, the association stands: no gNB loses its identity for that.
+            let Some(heard) = transport.heard(link.sctp) else {
+                self.handle_input(now, Input::AssociationAnswered(name));
+                continue;
+            };
             let before = self.n2.probed.get(&name).filter(|(_, at)| now.since(*at) < PROBED_LATELY).copied();
             if before.is_some_and(|(before, _)| heard > before) {
                 self.n2.probed.remove(&name);
