@@ -139,7 +139,7 @@ enum Command {
         #[command(subcommand)]
         command: UeCommand,
     },
-    /// List or reset the gNBs of the running core.
+    /// List, reset or disconnect the gNBs of the running core.
     Gnb {
         #[command(subcommand)]
         command: GnbCommand,
@@ -267,6 +267,13 @@ enum GnbCommand {
         #[command(flatten)]
         waiting: Waiting,
     },
+    /// Disconnect a gNB. For a minute its addresses do not get its identity, so that the gNB whose identity it is connects first.
+    Disconnect {
+        /// Identity (gnb-999/70-1) or RAN node name.
+        gnb: String,
+        #[command(flatten)]
+        at: Running,
+    },
     /// List all gNBs.
     List {
         #[command(flatten)]
@@ -379,6 +386,9 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Gnb { command: GnbCommand::List { at } } => command::show::gnbs(at.client()?, at.json),
         Command::Gnb { command: GnbCommand::Reset { gnb, waiting } } => {
             return command::radio::reset(&waiting, &gnb).map(Into::into);
+        }
+        Command::Gnb { command: GnbCommand::Disconnect { gnb, at } } => {
+            command::radio::disconnect(at.client()?, &gnb)
         }
         Command::Warning { command } => match command {
             WarningCommand::Send { warning, waiting } => {

@@ -262,6 +262,11 @@ impl Observer {
                 self.console.metrics.refused(ProcedureName::NgSetup);
                 self.identity_contested(now, *gnb, *holder, *association);
             }
+            RanEvent::SetupRefused {
+                association,
+                gnb: Some(gnb),
+                why: SetupRefusal::FurtherElsewhere { holder },
+            } => self.joined_from_elsewhere(now, *gnb, *holder, *association),
             RanEvent::SetupRefused { association, gnb, why } => {
                 let peer = self.called(*association);
                 let id = gnb.map_or_else(|| peer.clone(), |g| format!("gnb-{g}"));
@@ -351,6 +356,35 @@ impl Observer {
                 let text = format!(
                     "it took its identity over from {there}: it restarted, or two gNBs have that identity"
                 );
+                self.remember_gnb(now, &id, Happened::Noted(text));
+            }
+            RanEvent::IdentityClaimed { association, holder, gnb } => {
+                let (here, there) = (self.address(*association), self.address(*holder));
+                let id = format!("gnb-{gnb}");
+                let text = format!(
+                    "NG SETUP REQUEST with the identity of the gNB at {there} came from {here}: that gNB is probed"
+                );
+                if self.log_faults.allows(now, (id.clone(), text.clone())) {
+                    info!(gnb = id, "{text}");
+                    self.event(now, Level::Info, "gnb.claimed", &id, format!("{text}."));
+                }
+            }
+            RanEvent::HolderSilent { association, holder, gnb } => {
+                let (here, there) = (self.address(*association), self.address(*holder));
+                let id = format!("gnb-{gnb}");
+                let text = format!(
+                    "the gNB at {there} gave no sign of life for 3 s: the one at {here} gets its identity"
+                );
+                warn!(gnb = id, "{text}");
+                self.event(now, Level::Warn, "gnb.silent", &id, capitalised(&text) + ".");
+            }
+            RanEvent::Disconnected { association, gnb } => {
+                let (id, there) = (format!("gnb-{gnb}"), self.address(*association));
+                let text = format!(
+                    "the operator disconnected the gNB at {there}, which does not get its identity back for 60 s"
+                );
+                warn!(gnb = id, "{text}");
+                self.event(now, Level::Warn, "gnb.disconnected", &id, capitalised(&text) + ".");
                 self.remember_gnb(now, &id, Happened::Noted(text));
             }
             RanEvent::IdentityContested { gnb, holder, other } => {
@@ -563,7 +597,7 @@ impl Observer {
             procedure: "NG setup".into(),
             kind: "ng_setup".into(),
             why: same_identity(gnb, &holder, &other),
-            fix: identity_of_its_own(&holder, &other),
+            fix: identity_of_its_own(gnb, &holder, &other),
             ..RefusalRecord::default()
         };
         let (why, fix) = (record.why.clone(), record.fix.clone());
@@ -572,6 +606,41 @@ impl Observer {
         if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!("{why}: {fix}");
             self.event(now, Level::Warn, "gnb.identity", &id, format!("{why}; {fix}."));
+        }
+    }
+
+    /// A further association of a gNB came from an address that the gNB does not have.
+    fn joined_from_elsewhere(
+        &mut self,
+        now: Instant,
+        gnb: GlobalGnbId,
+        holder: AssociationId,
+        other: AssociationId,
+    ) {
+        self.console.metrics.refused(ProcedureName::RanConfigurationUpdate);
+        let why = SetupRefusal::FurtherElsewhere { holder };
+        let (holder, other) = (self.address(holder), self.address(other));
+        let id = format!("gnb-{gnb}");
+        let (_, offered, expected, fix) = setup_sentence(&why);
+        let record = RefusalRecord {
+            subjects: vec![format!("gnb-at-{other}"), id.clone()],
+            procedure: "RAN configuration update".into(),
+            kind: "ng_setup".into(),
+            why: format!(
+                "an association from {other} was to join the gNB with Global RAN Node ID {gnb}, which is at {holder}"
+            ),
+            offered,
+            expected,
+            fix,
+            answer: setup_answer(&why),
+            ..RefusalRecord::default()
+        };
+        let (why_text, fix) = (record.why.clone(), record.fix.clone());
+        let refused = Happened::Refused(Box::new(record), Cause::Setup(why), ClosedBy::Setup);
+        let name = Name::Gnb(format!("gnb-at-{other}").as_str().into());
+        if self.console.histories(|h| h.push(now, &name, None, refused)) {
+            warn!("{why_text}: {fix}");
+            self.event(now, Level::Warn, "gnb.identity", &id, format!("{why_text}; {fix}."));
         }
     }
 
@@ -689,8 +758,17 @@ fn same_identity(gnb: GlobalGnbId, holder: &str, other: &str) -> String {
     )
 }
 
-fn identity_of_its_own(holder: &str, other: &str) -> String {
-    format!("change the gNB ID of the gNB at {holder} or of the one at {other}")
+fn identity_of_its_own(gnb: GlobalGnbId, holder: &str, other: &str) -> String {
+    format!(
+        "change the gNB ID of the gNB at {holder} or of the one at {other}, or, if the one at {holder} is not yours, run \
+         `whimbrel gnb disconnect gnb-{gnb}` and list your gNBs in `n2.gnbs`"
+    )
+}
+
+/// A sentence from a clause.
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Why, what was offered, what was expected, and the fix.
@@ -725,6 +803,30 @@ fn setup_sentence(why: &SetupRefusal) -> (String, String, String, String) {
             String::new(),
             String::new(),
             "give each gNB a Global RAN Node ID of its own".into(),
+        ),
+        SetupRefusal::NotListed => (
+            "`n2.gnbs` does not list it".into(),
+            String::new(),
+            String::new(),
+            "add it to `n2.gnbs` with the networks that it connects from".into(),
+        ),
+        SetupRefusal::OutsideNetworks => (
+            "it connects from an address outside the networks that `n2.gnbs` lists for it".into(),
+            String::new(),
+            String::new(),
+            "add its network in `n2.gnbs`, if it is your gNB".into(),
+        ),
+        SetupRefusal::FurtherElsewhere { .. } => (
+            "it was to join a gNB that is at another address".into(),
+            String::new(),
+            String::new(),
+            "if it is your gNB, list it in `n2.gnbs` with all networks that it connects from".into(),
+        ),
+        SetupRefusal::Disconnected => (
+            "the operator disconnected the gNB at this address".into(),
+            String::new(),
+            String::new(),
+            "wait for 60 s, if it is your gNB".into(),
         ),
         SetupRefusal::NodeType => (
             "it is no gNB".into(),

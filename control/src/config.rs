@@ -83,6 +83,61 @@ pub struct Amf {
     pub peer_amfs: Vec<PeerAmf>,
     /// Whose handovers are predicted, and how they are prepared.
     pub prediction: Prediction,
+    /// The gNBs that may set up, and from where; empty: any gNB may, and one that is up keeps its identity while it answers.
+    pub gnbs: Vec<AllowedGnb>,
+}
+
+/// A gNB that may set up NG, and the networks that it may connect from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllowedGnb {
+    /// PLMN of its Global gNB ID.
+    pub plmn: PlmnId,
+    /// gNB ID, of whichever length: an operator does not use one number twice.
+    pub gnb_id: u32,
+    /// Its networks.
+    pub networks: Vec<IpPrefix>,
+}
+
+/// A network in CIDR form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IpPrefix {
+    /// An address of it.
+    pub address: IpAddr,
+    /// Length of the prefix in bits.
+    pub length: u8,
+}
+
+impl IpPrefix {
+    /// The network of one address.
+    pub fn of_address(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        Self { address, length: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// The network that an address is counted under: an IPv4 address itself, and of an IPv6 address the /64 prefix, within which one host
+    /// can take any address.
+    pub fn of_source(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self { address: address.into(), length: 32 },
+            IpAddr::V6(address) => {
+                let prefix = u128::from(address) & !u128::from(u64::MAX);
+                Self { address: Ipv6Addr::from(prefix).into(), length: 64 }
+            }
+        }
+    }
+
+    /// Whether an address is of this network.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let same = |a: u128, b: u128, bits: u32| {
+            let rest = bits.saturating_sub(u32::from(self.length));
+            (a ^ b).checked_shr(rest).unwrap_or(0) == 0
+        };
+        match (self.address.to_canonical(), address.to_canonical()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => same(u32::from(a).into(), u32::from(b).into(), 32),
+            (IpAddr::V6(a), IpAddr::V6(b)) => same(a.into(), b.into(), 128),
+            _ => false,
+        }
+    }
 }
 
 /// Prediction of handovers (Synergy §III-C).

@@ -357,13 +357,38 @@ pub enum RanEvent {
         /// The identity.
         gnb: GlobalGnbId,
     },
-    /// Two gNBs use one identity: it was taken over from an association that is still alive.
+    /// NG SETUP under an identity came from an address that its holder does not have: the holder is probed.
+    IdentityClaimed {
+        /// The newcomer's association.
+        association: AssociationId,
+        /// The association that has the identity.
+        holder: AssociationId,
+        /// The identity.
+        gnb: GlobalGnbId,
+    },
+    /// The holder of an identity did not answer probes, and loses it.
+    HolderSilent {
+        /// The association that takes the identity.
+        association: AssociationId,
+        /// The holder's.
+        holder: AssociationId,
+        /// The identity.
+        gnb: GlobalGnbId,
+    },
+    /// The operator disconnected a gNB.
+    Disconnected {
+        /// Its association.
+        association: AssociationId,
+        /// The identity.
+        gnb: GlobalGnbId,
+    },
+    /// Two gNBs use one identity: it was taken over from an association that is still alive, or is to be.
     IdentityContested {
         /// The identity.
         gnb: GlobalGnbId,
         /// The association that has it now.
         holder: AssociationId,
-        /// The one that had it before.
+        /// The one that had it before, or wants it.
         other: AssociationId,
     },
     /// No gNB set up on an association in time (TS 38.413 §8.7.1.1).
@@ -485,6 +510,17 @@ pub enum SetupRefusal {
         /// Its association.
         holder: AssociationId,
     },
+    /// The configuration lists gNBs, and this one is not among them.
+    NotListed,
+    /// The configuration lists this gNB, with other networks than the one that it connects from.
+    OutsideNetworks,
+    /// It is a further association of a gNB that is set up, from an address that this gNB does not have.
+    FurtherElsewhere {
+        /// An association of the gNB.
+        holder: AssociationId,
+    },
+    /// The operator disconnected the gNB at this address a moment ago.
+    Disconnected,
     /// The limit of gNBs is reached.
     Limit(u32),
     /// It is no gNB (another kind of RAN node).

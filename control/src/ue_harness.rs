@@ -80,6 +80,7 @@ pub(crate) fn config() -> Config {
             peer_amfs: Vec::new(),
             signs: false,
             prediction: Default::default(),
+            gnbs: Vec::new(),
             ims_vops: false,
             time_zone_quarters: 0,
             // Assistance information for RRC_INACTIVE follows many procedures; it has tests of its own.

@@ -129,7 +129,11 @@ impl Bench {
             bench.cta_replica = Some(cta_replica.expect("it follows"));
         }
         bench.core(Input::Tick);
-        bench.core(Input::AssociationUp { association: ASSOCIATION, outbound_streams: 16 });
+        bench.core(Input::AssociationUp {
+            association: ASSOCIATION,
+            outbound_streams: 16,
+            addresses: Vec::new(),
+        });
         bench.gnb(gnb::Input::AssociationUp { streams: 16, syntax: ASSOCIATION.syntax() });
         bench.run();
         let tai = bench.gnb.config().tai();

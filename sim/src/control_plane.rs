@@ -67,6 +67,11 @@ impl Sim {
         self.operator_order(Order::ResetGnb(gnb)) == OrderOutcome::Reset(true)
     }
 
+    /// The operator disconnects a gNB. Returns whether it is up.
+    pub fn disconnect_gnb(&mut self, gnb: GlobalGnbId) -> bool {
+        self.operator_order(Order::DisconnectGnb(gnb)) == OrderOutcome::Reset(true)
+    }
+
     /// The core takes a new version of its configuration.
     pub fn configure(&mut self, config: Config) {
         self.config = Arc::new(config);
@@ -217,6 +222,9 @@ impl Sim {
                 self.ran.gnbs[gnb.0].association = None;
                 self.end_associations(gnb);
             }
+        }
+        for association in out.probes {
+            self.probe(host, association);
         }
         self.pfcp_leaves(host, out.pfcp);
     }

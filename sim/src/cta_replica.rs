@@ -71,7 +71,7 @@ impl CtaLoss {
 /// An input that arrived for a dead CTA, or that it did not acknowledge: its sender sends it again.
 #[derive(Debug)]
 enum Missed {
-    Up(AssociationId, u16),
+    Up(AssociationId, u16, Vec<IpAddr>),
     Down(AssociationId),
     Ngap(AssociationId, u16, Vec<u8>),
 }
@@ -398,8 +398,8 @@ impl Sim {
     /// retransmit by themselves, and the membership sends its view to the CTA that takes over.
     fn queue_for_successor(&mut self, input: Input<'_>) {
         let missed = match input {
-            Input::AssociationUp { association, outbound_streams } => {
-                Missed::Up(association, outbound_streams)
+            Input::AssociationUp { association, outbound_streams, addresses } => {
+                Missed::Up(association, outbound_streams, addresses)
             }
             Input::AssociationDown(association) => Missed::Down(association),
             Input::Ngap(association, stream, octets) => Missed::Ngap(association, stream, octets.to_vec()),
@@ -434,8 +434,8 @@ impl Sim {
         self.resume_links();
         for missed in std::mem::take(&mut self.control.pair.missed) {
             match missed {
-                Missed::Up(association, outbound_streams) => {
-                    self.cta_input(Input::AssociationUp { association, outbound_streams });
+                Missed::Up(association, outbound_streams, addresses) => {
+                    self.cta_input(Input::AssociationUp { association, outbound_streams, addresses });
                 }
                 Missed::Down(association) => self.cta_input(Input::AssociationDown(association)),
                 Missed::Ngap(association, stream, octets) => {
@@ -516,7 +516,7 @@ impl Sim {
 
     /// Names stand for the associations of the CTA replica's host from now on. A gNB that has none there sets up again.
     fn bind_associations(&mut self) {
-        let names: Vec<_> = self.cta().ran_nodes().iter().map(|(name, node)| (name, node.gnb)).collect();
+        let names = self.cta().ran_nodes().held_names();
         for name in self.control.pair.associations.take_over(self.now, names) {
             self.cta_input(Input::AssociationDown(name));
         }
@@ -561,7 +561,9 @@ impl Sim {
     }
 
     pub(crate) fn further_to_core(&mut self, over: LocalAssociation, stream: u16, octets: &[u8]) {
-        match self.control.pair.associations.take(over, octets) {
+        let from =
+            self.ran.gnbs.iter().find(|n| n.further == Some(over)).and_then(|n| n.addresses.first().copied());
+        match self.control.pair.associations.take(over, from, octets) {
             MessageRoute::Answered(octets) => {
                 let Some(node) = self.ran.gnbs.iter_mut().find(|n| n.further == Some(over)) else { return };
                 node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
@@ -614,6 +616,7 @@ fn name(input: &Input<'_>) -> &'static str {
     match input {
         Input::AssociationUp { .. } => "association that comes up",
         Input::AssociationDown(_) => "association that ends",
+        Input::AssociationAnswered(_) => "answer to a probe",
         Input::Ngap(..) => "NGAP message",
         Input::Pfcp(..) => "PFCP message",
         Input::Command(..) | Input::SubscribersChanged(_) | Input::Move(..) => "order",
@@ -651,6 +654,7 @@ fn octets_of(out: &Outbox) -> Vec<u8> {
         octets.extend(to.0.to_be_bytes());
         ToCpf::Command(message.clone()).write(&mut octets);
     }
-    octets.extend(format!("{:?}{:?}{:?}{:?}", out.events, out.ran_events, out.upfs, out.abort).bytes());
+    octets.extend(format!("{:?}{:?}{:?}", out.events, out.ran_events, out.upfs).bytes());
+    octets.extend(format!("{:?}{:?}", out.abort, out.probes).bytes());
     octets
 }

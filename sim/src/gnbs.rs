@@ -1,5 +1,6 @@
 //! The gNBs, their associations with the AMF, and Xn.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use whimbrel_control::AssociationId;
@@ -38,10 +39,19 @@ pub(crate) struct GnbNode {
     pub(crate) ordered_xn: Instant,
     /// Streams of its association, both ways.
     pub(crate) streams: u16,
+    /// Its addresses; it connects from the first one.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Its host is gone, and its association does not know it: nothing comes back, not even from SCTP.
+    pub(crate) silent: bool,
 }
 
 /// SCTP streams of an association, in each direction, unless a test sets another number.
 const STREAMS: u16 = 16;
+
+/// The address of a gNB, unless a test gives it others.
+fn address(index: GnbIndex) -> IpAddr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 1, 0, 1)) + index.0 as u32).into()
+}
 
 impl Sim {
     /// A gNB that sets up at once.
@@ -49,7 +59,17 @@ impl Sim {
         self.add_gnb_of(config, false)
     }
 
+    /// A gNB that connects from the first of these addresses and lists the others.
+    pub fn add_gnb_at(&mut self, config: gnb::GnbConfig, addresses: Vec<IpAddr>) -> GnbIndex {
+        self.add_node(config, false, addresses)
+    }
+
     pub(crate) fn add_gnb_of(&mut self, config: gnb::GnbConfig, peer_amf: bool) -> GnbIndex {
+        let address = address(GnbIndex(self.ran.gnbs.len()));
+        self.add_node(config, peer_amf, vec![address])
+    }
+
+    fn add_node(&mut self, config: gnb::GnbConfig, peer_amf: bool, addresses: Vec<IpAddr>) -> GnbIndex {
         let index = GnbIndex(self.ran.gnbs.len());
         let gnb = gnb::Gnb::new(config);
         self.ran.gnbs.push(GnbNode {
@@ -65,9 +85,32 @@ impl Sim {
             free_at: self.now,
             by_hand: None,
             streams: STREAMS,
+            addresses,
+            silent: false,
         });
         self.connect(index);
         index
+    }
+
+    /// The address that a gNB connects from.
+    pub fn gnb_address(&self, index: GnbIndex) -> IpAddr {
+        self.ran.gnbs[index.0].addresses[0]
+    }
+
+    /// A gNB's host is gone: its association stands, as SCTP has not found that out yet, and nothing comes back over it.
+    pub fn silence_gnb(&mut self, index: GnbIndex) {
+        let node = &mut self.ran.gnbs[index.0];
+        (node.silent, node.by_hand) = (true, Some(Vec::new()));
+    }
+
+    /// The core asks an association's peer for a sign of life: SCTP of a host that is there answers.
+    pub(crate) fn probe(&mut self, host: u64, association: AssociationId) {
+        let Some(index) = self.ran.by_association.get(&association) else { return };
+        let node = &self.ran.gnbs[index.0];
+        if !node.silent {
+            let at = self.now + self.faults.n2_latency(&mut self.rng);
+            self.send(at, InFlight::ProbeAnswer { association, host });
+        }
     }
 
     /// A test drives a gNB from now on: it answers nothing by itself, and messages of the core are kept for [`Sim::take_ngap`].
@@ -117,7 +160,8 @@ impl Sim {
         (self.ran.gnbs[index.0].association, self.ran.gnbs[index.0].host) = (Some(association), host);
         self.ran.by_association.insert(association, index);
         let streams = self.ran.gnbs[index.0].streams;
-        self.amf_input_at(index, Input::AssociationUp { association, outbound_streams: streams });
+        let addresses = self.ran.gnbs[index.0].addresses.clone();
+        self.amf_input_at(index, Input::AssociationUp { association, outbound_streams: streams, addresses });
         self.gnb(index, gnb::Input::AssociationUp { streams, syntax });
     }
 

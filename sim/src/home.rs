@@ -160,6 +160,7 @@ pub fn default_config() -> Config {
             peer_amfs: Vec::new(),
             signs: false,
             prediction: Default::default(),
+            gnbs: Vec::new(),
             ims_vops: true,
             time_zone_quarters: 4,
             access: Access::default(),

@@ -67,6 +67,12 @@ pub(crate) enum InFlight {
         stream: u16,
         octets: Vec<u8>,
     },
+    /// SCTP of a gNB's host has answered a probe.
+    ProbeAnswer {
+        association: AssociationId,
+        /// The host that probed it.
+        host: u64,
+    },
 }
 
 /// What is due, and when.
@@ -199,6 +205,11 @@ impl Sim {
             InFlight::CtaReplica(message) => self.cta_replica_arrives(message),
             InFlight::FurtherToCore { over, stream, octets } => self.further_to_core(over, stream, &octets),
             InFlight::FurtherToGnb { over, stream, octets } => self.further_to_gnb(over, stream, &octets),
+            InFlight::ProbeAnswer { association, host } => {
+                if host == self.control.pair.host() {
+                    self.cta_input(Input::AssociationAnswered(association));
+                }
+            }
             InFlight::Xn { to, from, message } => self.gnb(to, gnb::Input::Xn { from, message }),
             InFlight::Down { ue, connection, down } => {
                 if self.ran.ues[ue.0].connection == connection {

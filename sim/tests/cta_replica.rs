@@ -356,7 +356,11 @@ fn an_ngap_message_has_one_mark_in_the_primary_and_its_replica() {
     let association = AssociationId(0);
     let mut active = cta();
     let mut out = Outbox::default();
-    active.handle(NOW, Input::AssociationUp { association, outbound_streams: 2 }, &mut out);
+    active.handle(
+        NOW,
+        Input::AssociationUp { association, outbound_streams: 2, addresses: vec![] },
+        &mut out,
+    );
     active.handle(NOW, Input::Ngap(association, 0, &UNREADABLE), &mut out);
     let alone = active.take_marks();
     assert_eq!((alone.len(), out.ngap.len()), (1, 1));
@@ -385,7 +389,11 @@ fn a_cta_replica_knows_which_messages_of_an_association_it_has() {
     let association = AssociationId(0);
     let mut active = cta();
     let mut out = Outbox::default();
-    active.handle(NOW, Input::AssociationUp { association, outbound_streams: 2 }, &mut out);
+    active.handle(
+        NOW,
+        Input::AssociationUp { association, outbound_streams: 2, addresses: vec![] },
+        &mut out,
+    );
     let snapshot = active.snapshot().expect("it has no CTA replica");
     let mut cta_replica = cta_replica_of(snapshot.octets()).expect("it follows");
     let mut take = |active: &mut PrimaryCta<_, _>, input| {

@@ -22,6 +22,7 @@ mod fastwire;
 mod faults;
 mod faulty_cpf;
 mod flows;
+mod gnb_identity;
 mod handover_between_amfs;
 mod handover_collisions;
 mod handover_waits;

@@ -93,7 +93,8 @@ fn two_gnbs_of_one_identity_displace_each_other_once() {
     let mut net = network(3);
     let first = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
-    let second = net.add_gnb(gnb_config(1));
+    let there = net.gnb_address(first);
+    let second = net.add_gnb_at(gnb_config(1), vec![there]);
     net.settle(SECOND);
     let ue = net.add_ue(second, ue_config(0));
     net.command(ue, Command::Register);
@@ -121,7 +122,7 @@ fn two_gnbs_of_one_identity_displace_each_other_once() {
 fn the_former_association_of_a_gnb_ends_before_the_new_one_is_up() {
     let mut net = network(41);
     for _ in 0..2 {
-        net.add_gnb(gnb_config(1));
+        net.add_gnb_at(gnb_config(1), vec![[192, 0, 2, 1].into()]);
         net.settle(SECOND);
     }
     let order: Vec<&str> = net

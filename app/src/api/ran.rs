@@ -11,7 +11,7 @@ use super::operations;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use crate::config;
-use crate::console::Command;
+use crate::console::{Command, DisconnectedView};
 
 type Answer = Result<Reply, Problem>;
 
@@ -164,14 +164,29 @@ pub(super) async fn order_overload(shared: Arc<Shared>, request: Request) -> Ans
     Reply::json(&shared.console.commands.ask(|reply| Command::Overload(Some(order), reply)).await?)
 }
 
-pub(super) async fn reset(shared: Arc<Shared>, request: Request) -> Answer {
-    let text = request.param(0);
+/// The gNB that a request names, which is up.
+async fn named(shared: &Shared, text: &str) -> Result<GlobalGnbId, Problem> {
     let gnbs = shared.console.commands.ask(Command::ListGnbs).await?;
     let bare = text.strip_prefix("gnb-").unwrap_or(text);
     let gnb = gnbs.iter().find(|g| g.id == bare || g.name.as_deref() == Some(bare)).and_then(gnb_id);
-    let gnb = gnb.ok_or_else(|| {
+    gnb.ok_or_else(|| {
         Problem::not_found(format!("there is no gNB {text}; `whimbrel gnb list` shows those that are up"))
-    })?;
+    })
+}
+
+/// Disconnects a gNB: one that has the identity of another, for example.
+pub(super) async fn disconnect(shared: Arc<Shared>, request: Request) -> Answer {
+    let text = request.param(0);
+    let gnb = named(&shared, text).await?;
+    if !shared.console.commands.ask(|reply| Command::DisconnectGnb(gnb, reply)).await? {
+        return Err(Problem::not_found(format!("{text} is not up any more")));
+    }
+    Reply::json(&DisconnectedView { gnb: format!("gnb-{gnb}") })
+}
+
+pub(super) async fn reset(shared: Arc<Shared>, request: Request) -> Answer {
+    let text = request.param(0);
+    let gnb = named(&shared, text).await?;
     let patience = operations::patience(&request)?;
     let operation = shared.console.commands.ask(|reply| Command::ResetGnb(gnb, reply)).await?;
     let none = || Problem::not_found(format!("{text} is not up any more"));

@@ -238,6 +238,7 @@ pub(super) static ROUTES: &[Route] = &[
     route!(GET "/api/v1/config/history/{number}" OPERATE, settings::version),
     route!(GET "/api/v1/gnbs" READ, handlers::gnbs),
     route!(POST "/api/v1/gnbs/{gnb}/reset" OPERATE, ran::reset),
+    route!(POST "/api/v1/gnbs/{gnb}/disconnect" OPERATE, ran::disconnect),
     route!(GET "/api/v1/warnings" READ, ran::warnings),
     route!(POST "/api/v1/warnings" OPERATE, ran::warn),
     route!(DELETE "/api/v1/warnings/{message_identifier}/{serial_number}" OPERATE, ran::cancel),

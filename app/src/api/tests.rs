@@ -123,6 +123,7 @@ fn control(console: &Console, command: Command) {
         Command::ResetGnb(gnb, reply) => {
             reply.send((gnb.gnb_id == 1).then(|| begin(Target::Reset(gnb)))).is_ok()
         }
+        Command::DisconnectGnb(gnb, reply) => reply.send(gnb.gnb_id == 1).is_ok(),
         Command::Reconfigure(_) => true,
         Command::OpenNas(_, messages, reply) => reply.send(vec![None; messages.len()]).is_ok(),
         // The gNB refuses at once.

@@ -1,4 +1,4 @@
-//! `whimbrel warning send|cancel|list`, `whimbrel overload`, `whimbrel gnb reset`, `whimbrel reload`.
+//! `whimbrel warning send|cancel|list`, `whimbrel overload`, `whimbrel gnb reset|disconnect`, `whimbrel reload`.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::operation::{Status, Waiting, order};
 use super::{Done, print, print_json, table};
 use crate::client::{Client, path_part};
-use crate::console::{OverloadView, WarningView};
+use crate::console::{DisconnectedView, OverloadView, WarningView};
 
 /// A warning message and its area.
 #[derive(Args)]
@@ -89,6 +89,15 @@ pub(crate) fn overload(client: Client, order: Option<&str>) -> Done {
 /// Resets all connections of a gNB.
 pub(crate) fn reset(waiting: &Waiting, gnb: &str) -> Result<Status, String> {
     order(waiting, "POST", &format!("/api/v1/gnbs/{}/reset", path_part(gnb)), None)
+}
+
+/// Disconnects a gNB.
+pub(crate) fn disconnect(client: Client, gnb: &str) -> Done {
+    let path = format!("/api/v1/gnbs/{}/disconnect", path_part(gnb));
+    let DisconnectedView { gnb } = client.send("POST", &path, None)?;
+    print(&format!(
+        "{gnb} was disconnected; for 60 s no gNB gets its identity from the addresses that it had.\n"
+    ))
 }
 
 /// Has the core reload its configuration.

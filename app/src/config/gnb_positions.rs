@@ -17,6 +17,14 @@ pub(crate) struct GnbPosition {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GnbName(pub(crate) String);
 
+impl GnbName {
+    /// Its PLMN and gNB ID.
+    pub(crate) fn parts(&self) -> Option<(PlmnId, u32)> {
+        let (plmn, id) = self.0.split_once('-')?;
+        Some((plmn.parse().ok()?, u32::from_str_radix(id, 16).ok()?))
+    }
+}
+
 impl Value for GnbName {
     fn read(text: &str) -> Result<Self, String> {
         let expected = || {

@@ -6,6 +6,9 @@ use std::time::Duration;
 use whimbrel_user::{FirewallRule, SHARDS_MAX};
 use whimbrel_user_io::{Harvest, SpreadBy};
 
+use whimbrel_control::config as control;
+
+use super::gnb_positions::GnbName;
 use super::isolation::Network;
 use super::section::Section;
 use super::value::{Value, words};
@@ -43,6 +46,23 @@ pub(crate) struct N2 {
     pub(crate) path_max_retrans: u32,
     pub(crate) rto_max: Duration,
     pub(crate) fastwire: bool,
+    /// The gNBs that may set up; empty: any.
+    pub(crate) gnbs: Vec<N2Gnb>,
+}
+
+/// A gNB that may set up, and the networks that it may connect from.
+#[derive(Clone, Debug)]
+pub(crate) struct N2Gnb {
+    gnb: GnbName,
+    networks: Vec<Network>,
+}
+
+impl N2Gnb {
+    pub(super) fn control(&self) -> Option<control::AllowedGnb> {
+        let (plmn, gnb_id) = self.gnb.parts()?;
+        let network = |n: &Network| control::IpPrefix { address: n.0.address, length: n.0.prefix };
+        Some(control::AllowedGnb { plmn, gnb_id, networks: self.networks.iter().map(network).collect() })
+    }
 }
 
 /// Which SCTP serves N2.
@@ -201,6 +221,7 @@ pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
                 "Use fastwire (NGAP messages in FlatBuffers) with gNBs that offer it when they connect, as whimbrel ran \
                  --fastwire does. All other gNBs get ASN.1.",
             ),
+            gnbs: n2_gnbs(s),
         };
         if n2.addresses.is_empty() || n2.addresses.len() > N2_ADDRESSES_MAX {
             let what = format!("an SCTP endpoint cannot have {} addresses", n2.addresses.len());
@@ -217,6 +238,34 @@ pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
         let is_within = (RTO_MIN..=Duration::from_secs(60)).contains(&n2.rto_max);
         s.bound("sctp_rto_max", is_within, "a timeout is at least 400 ms and at most 60 s", "400ms to 60s");
         n2
+    })
+}
+
+fn n2_gnbs(s: &mut Section<'_, '_>) -> Vec<N2Gnb> {
+    let doc = "The gNBs that may set up NG, each with the networks that it may connect from; all others are refused. Without the list any gNB may, \
+               and one that is up keeps its identity (docs/n2.md).";
+    let mut named: Vec<GnbName> = Vec::new();
+    s.sections("gnbs", 0, doc, |s, _| {
+        let gnb = N2Gnb {
+            gnb: s
+                .optional("gnb", "999/70-1", "The gNB, as `whimbrel gnb list` shows it.")
+                .unwrap_or_default(),
+            networks: s.list("networks", vec![], "Networks or addresses that it connects from."),
+        };
+        if gnb.gnb.parts().is_none() {
+            s.refuse("gnb", "the entry names no gNB", "name one, such as `gnb: 999/70-1`");
+        } else if named.contains(&gnb.gnb) {
+            s.refuse("gnb", format!("{} is listed twice", gnb.gnb.0), "list all its networks in one entry");
+        }
+        if gnb.networks.is_empty() {
+            s.refuse(
+                "networks",
+                "without a network the gNB cannot connect",
+                "list the addresses or networks that it connects from, such as `networks: [192.0.2.0/24]`",
+            );
+        }
+        named.push(gnb.gnb.clone());
+        gnb
     })
 }
 

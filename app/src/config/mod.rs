@@ -257,6 +257,8 @@ pub(crate) fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
     if let Some(place) = &running.place {
         config = place.configure(config);
     }
+    // Of N2 only its list of gNBs can change.
+    let gnbs = std::mem::replace(&mut config.n2.gnbs, running.n2.gnbs.clone());
     let mut kept = Vec::new();
     macro_rules! keep {
         ($($key:literal $($field:ident).+),* $(,)?) => {$(
@@ -272,6 +274,7 @@ pub(crate) fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
         "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "store" store, "api" api, "log" log,
         "otlp" otlp, "memory" memory,
     );
+    config.n2.gnbs = gnbs;
     Reloaded { config, kept }
 }
 

@@ -451,6 +451,29 @@ fn a_peer_amf_needs_its_own_identity_tracking_areas_and_an_address() {
     assert!(refused(mute).contains("cannot connect"));
 }
 
+#[test] // docs/n2.md
+fn gnbs_are_listed_with_their_networks_and_the_list_is_reloaded() {
+    let text = "n2:\n  gnbs:\n    - { gnb: 999/70-1a, networks: [192.0.2.0/24, \"2001:db8::7\"] }\n";
+    let listed = read(text).unwrap();
+    let gnbs = listed.control().amf.gnbs;
+    assert_eq!((gnbs.len(), gnbs[0].gnb_id, gnbs[0].networks.len()), (1, 0x1a, 2));
+    let within = |address: &str| gnbs[0].networks.iter().any(|n| n.contains(address.parse().unwrap()));
+    assert!(within("192.0.2.255") && within("::ffff:192.0.2.1") && within("2001:db8::7"));
+    assert!(!within("192.0.3.0") && !within("2001:db8::8"));
+    let entry = |rest: &str| format!("n2:\n  gnbs:\n    - {{ {rest} }}\n");
+    let mute = refused(&entry("gnb: 999/70-1"));
+    assert!(
+        mute.contains("w.yaml:3:") && mute.contains("without a network the gNB cannot connect"),
+        "{mute}"
+    );
+    assert!(refused(&entry("networks: [192.0.2.0/24]")).contains("the entry names no gNB"));
+    assert!(refused(&entry("gnb: 999/70-1, networks: [192.0.2.0/33]")).contains("a network in CIDR form"));
+    let twice = format!("{text}    - {{ gnb: 999/70-1A, networks: [192.0.2.1] }}\n");
+    assert!(refused(&twice).contains("999/70-1a is listed twice"));
+    let Reloaded { config, kept } = in_place_of(&listed, read("").unwrap());
+    assert!(kept.is_empty() && config.n2.gnbs.is_empty(), "{kept:?}");
+}
+
 #[test] // docs/foresight.md
 fn prediction_of_handovers_is_off_until_it_is_enabled_and_spares_excluded_ues() {
     let off = read("").unwrap().control();

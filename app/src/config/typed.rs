@@ -48,6 +48,7 @@ impl Config {
                         .collect(),
                     excluded_supis: self.foresight.excluded.clone(),
                 },
+                gnbs: self.n2.gnbs.iter().filter_map(super::interfaces::N2Gnb::control).collect(),
                 ims_vops: amf.ims_vops,
                 time_zone_quarters: amf.time_zone.0,
                 access: self.access.control(),

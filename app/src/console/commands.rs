@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Foresight(oneshot::Sender<ForesightView>),
     /// Reset all connections of a gNB (TS 38.413 §8.7.4). Answer: the operation; `None` if the gNB is not up.
     ResetGnb(GlobalGnbId, oneshot::Sender<Option<u64>>),
+    /// Disconnect a gNB, and keep its addresses from its identity for a minute. Answer: whether it was up.
+    DisconnectGnb(GlobalGnbId, oneshot::Sender<bool>),
     /// Put a new version of the configuration in force, except for keys that need a restart.
     Reconfigure(Box<Config>),
     /// Decipher NAS messages that a UE sent (`true`) or got, as far as they are under its keys of now. No key leaves the control thread.

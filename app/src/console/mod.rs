@@ -37,8 +37,8 @@ pub(crate) use operations::{OperationState, OperationView, Operations, Target};
 pub(crate) use signalling::{Interface, Message, Names, Signalling};
 pub(crate) use taps::{Taps, TunnelEnd};
 pub(crate) use view::{
-    FlowView, ForesightView, GnbView, OverloadView, RatesView, SessionView, TimerView, TunnelView, UePage,
-    UeView, WarningAtGnb, WarningView,
+    DisconnectedView, FlowView, ForesightView, GnbView, OverloadView, RatesView, SessionView, TimerView,
+    TunnelView, UePage, UeView, WarningAtGnb, WarningView,
 };
 
 use crate::otlp::Traces;

@@ -212,6 +212,13 @@ pub(crate) struct WarningAtGnb {
     pub(crate) outcome: String,
 }
 
+/// A gNB that the operator has disconnected.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct DisconnectedView {
+    /// Its name, `gnb-999/70-1`.
+    pub(crate) gnb: String,
+}
+
 /// Whether OVERLOAD START is in force at gNBs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OverloadView {

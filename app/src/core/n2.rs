@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tracing::info;
 use whimbrel_control::AssociationId;
-use whimbrel_ids::{GlobalGnbId, Instant};
+use whimbrel_control::amf::HeldName;
+use whimbrel_ids::Instant;
 use whimbrel_ngap::{TransferSyntax, fast, to_per};
 use whimbrel_resilience::cta_replica::{Associations, LocalAssociation, MessageRoute};
 use whimbrel_sctp_io::{
@@ -100,7 +101,9 @@ fn settings(config: &Config) -> Settings {
     // A wildcard stands for all addresses, as the empty list does there.
     endpoint.local_addresses = config.n2.addresses.iter().copied().filter(|a| !a.is_unspecified()).collect();
     endpoint.outbound_streams = STREAMS;
-    endpoint.associations_max = config.limits.ran_nodes as usize + 16;
+    // Room for both tables of the AMF, which share theirs out among sources, and for what is aborted at this moment.
+    let associations = config.limits.ran_nodes.saturating_add(config.limits.ran_nodes_waiting);
+    endpoint.associations_max = associations as usize + 16;
     endpoint.heartbeat_interval = config.n2.heartbeat_interval;
     endpoint.rto_max = config.n2.rto_max;
     endpoint.path_max_retrans = config.n2.path_max_retrans;
@@ -180,6 +183,8 @@ pub(crate) struct Links {
     links: BTreeMap<LocalAssociation, Link>,
     by_sctp: BTreeMap<(u32, u32), LocalAssociation>,
     names: Associations,
+    /// All addresses of a peer that has several; it connected from the first one.
+    multihomed: BTreeMap<LocalAssociation, Vec<IpAddr>>,
     last: u32,
     /// The first name of this term.
     first_name: u32,
@@ -201,6 +206,19 @@ impl Links {
         self.links.insert(physical, link);
         self.by_sctp.insert((sctp.slot, sctp.generation), physical);
         physical
+    }
+
+    /// The peer of an association has these addresses.
+    pub(crate) fn set_addresses(&mut self, physical: LocalAssociation, addresses: &[IpAddr]) {
+        if addresses.len() > 1 {
+            self.multihomed.insert(physical, addresses.to_vec());
+        }
+    }
+
+    /// The addresses of an association's peer; it connected from the first one.
+    pub(crate) fn addresses(&self, physical: LocalAssociation) -> Vec<IpAddr> {
+        let one = || self.link(physical).map(|link| link.peer.ip()).into_iter().collect();
+        self.multihomed.get(&physical).cloned().unwrap_or_else(one)
     }
 
     /// An association goes on here after so many messages: its gNB restarted it, or this CTA has it from the former primary.
@@ -246,6 +264,7 @@ impl Links {
     pub(crate) fn down(&mut self, sctp: SctpAssociation) -> Option<AssociationId> {
         let physical = self.by_sctp.remove(&(sctp.slot, sctp.generation))?;
         self.links.remove(&physical);
+        self.multihomed.remove(&physical);
         self.names.down(physical)
     }
 
@@ -265,7 +284,8 @@ impl Links {
 
     /// Finds out to which name an NGAP message belongs.
     pub(crate) fn take(&mut self, from: LocalAssociation, octets: &[u8]) -> MessageRoute {
-        self.names.take(from, octets)
+        let address = self.link(from).map(|link| link.peer.ip());
+        self.names.take(from, address, octets)
     }
 
     /// This CTA has taken over in this term: gNBs of the former primary keep their names. Returns the names of those that are down.
@@ -273,7 +293,7 @@ impl Links {
         &mut self,
         now: Instant,
         term: u32,
-        gnbs: impl IntoIterator<Item = (AssociationId, Option<GlobalGnbId>)>,
+        gnbs: impl IntoIterator<Item = HeldName>,
     ) -> Vec<AssociationId> {
         self.first_name = term.wrapping_shl(NAMES_PER_TERM_BITS);
         self.names.take_over(now, gnbs)

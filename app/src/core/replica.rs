@@ -170,9 +170,10 @@ impl Replica {
         let fastwire = self.parts.config.n2.fastwire;
         match event {
             Event::Up { association, peer, peer_port, outbound_streams, adaptation, .. } => {
-                let peer = n2::peer(peer, peer_port);
+                let (addresses, peer) = (peer, n2::peer(peer, peer_port));
                 let syntax = n2::syntax(fastwire, peer, adaptation);
-                self.links.up(now, association, peer, outbound_streams, syntax);
+                let physical = self.links.up(now, association, peer, outbound_streams, syntax);
+                self.links.set_addresses(physical, addresses);
             }
             Event::Data { association, stream, ppid, octets } => {
                 let Some(from) = self.links.received(association) else { return };

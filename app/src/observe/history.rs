@@ -218,7 +218,13 @@ pub(super) fn setup_answer(why: &SetupRefusal) -> String {
         SetupRefusal::Slice { .. } => "radioNetwork: slice-not-supported",
         SetupRefusal::Limit(_) => "misc: control-processing-overload",
         SetupRefusal::IdentityInUse { .. } => "protocol: message-not-compatible-with-receiver-state",
-        SetupRefusal::NodeType => "misc: unspecified",
+        SetupRefusal::Disconnected => "misc: om-intervention",
+        SetupRefusal::FurtherElsewhere { .. } => {
+            return "RAN CONFIGURATION UPDATE FAILURE with cause misc: unspecified".into();
+        }
+        SetupRefusal::NotListed | SetupRefusal::OutsideNetworks | SetupRefusal::NodeType => {
+            "misc: unspecified"
+        }
     };
     format!("NG SETUP FAILURE with cause {cause}")
 }

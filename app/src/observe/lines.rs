@@ -90,6 +90,10 @@ fn ran_events() -> Vec<RanEvent> {
         setup(SetupRefusal::Plmn { offered: texts(&["001/01"]), served: "999/70".into() }),
         setup(SetupRefusal::Tac { offered: vec![7], served: vec![1] }),
         setup(SetupRefusal::Slice { offered: texts(&["1"]), served: texts(&["2"]) }),
+        setup(SetupRefusal::NotListed),
+        setup(SetupRefusal::OutsideNetworks),
+        setup(SetupRefusal::FurtherElsewhere { holder: AssociationId(2) }),
+        setup(SetupRefusal::Disconnected),
         setup(SetupRefusal::Limit(5)),
         setup(SetupRefusal::NodeType),
         RanEvent::Reset { association, ues: 3, by: ResetBy::Gnb },
@@ -101,6 +105,9 @@ fn ran_events() -> Vec<RanEvent> {
         RanEvent::Reconfigured { association },
         RanEvent::SameIdentity { association, former: AssociationId(2), gnb: gnb() },
         RanEvent::IdentityContested { gnb: gnb(), holder: association, other: AssociationId(2) },
+        RanEvent::IdentityClaimed { association, holder: AssociationId(2), gnb: gnb() },
+        RanEvent::HolderSilent { association, holder: AssociationId(2), gnb: gnb() },
+        RanEvent::Disconnected { association, gnb: gnb() },
         RanEvent::NeverSetUp { association },
         RanEvent::UpdateTaken { association },
         RanEvent::UpdateRefused { association, cause, again: true },
@@ -225,6 +232,9 @@ fn kind_of_ran(event: &RanEvent) -> usize {
         RanEvent::WarningsLost { .. } => 18,
         RanEvent::Limited { .. } => 19,
         RanEvent::IdentityContested { .. } => 20,
+        RanEvent::IdentityClaimed { .. } => 21,
+        RanEvent::HolderSilent { .. } => 22,
+        RanEvent::Disconnected { .. } => 23,
     }
 }
 

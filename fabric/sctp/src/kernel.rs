@@ -24,6 +24,7 @@ const SCTP_EVENTS: i32 = 11;
 const SCTP_DELAYED_SACK: i32 = 16;
 const SCTP_SOCKOPT_BINDX_ADD: i32 = 100;
 const SCTP_GET_PEER_ADDRS: i32 = 108;
+const SCTP_GET_ASSOC_STATS: i32 = 112;
 const SCTP_SNDRCV: i32 = 1;
 const SCTP_EOF: u16 = 0x200;
 const SCTP_ABORT: u16 = 0x4;
@@ -33,6 +34,7 @@ const SCTP_PEER_ADDR_CHANGE: u16 = 0x8002;
 const SCTP_ADAPTATION_INDICATION: u16 = 0x8007;
 const SPP_HB_ENABLE: u32 = 1;
 const SPP_HB_DISABLE: u32 = 2;
+const SPP_HB_DEMAND: u32 = 4;
 
 /// Octets read with one call; the kernel hands a longer message out in parts.
 const READ_OCTETS: usize = 65_536;
@@ -444,6 +446,32 @@ impl KernelTransport {
             slot.aborted = true;
         }
         self.end(association, SCTP_ABORT);
+    }
+
+    /// HEARTBEAT on each path, now.
+    pub(crate) fn probe(&mut self, association: AssociationId) {
+        let Some((kernel, _)) = self.find(association) else { return };
+        // struct sctp_paddrparams, as in `set_options`: no address stands for all, and zeros leave what is there.
+        let mut o = kernel.to_ne_bytes().to_vec();
+        o.resize(146, 0);
+        o.extend_from_slice(&SPP_HB_DEMAND.to_ne_bytes());
+        o.resize(152, 0);
+        if sys::set_option_octets(self.fd.as_fd(), libc::IPPROTO_SCTP, SCTP_PEER_ADDR_PARAMS, &o).is_err() {
+            self.counters.send_errors += 1;
+        }
+    }
+
+    /// Control chunks of the peer: the last of fifteen numbers of `struct sctp_assoc_stats`, behind the association (8 octets with what
+    /// aligns it) and an address (128).
+    pub(crate) fn heard(&self, association: AssociationId) -> Option<u64> {
+        const INPUT_CONTROL_CHUNKS: usize = 8 + 128 + 14 * 8;
+        let slot = self.slots.get(association.slot as usize)?;
+        let kernel = slot.kernel.filter(|_| slot.generation == association.generation)?;
+        let mut o = vec![0; INPUT_CONTROL_CHUNKS + 8];
+        o.get_mut(..4)?.copy_from_slice(&kernel.to_ne_bytes());
+        let level = libc::IPPROTO_SCTP;
+        sys::get_option_octets(self.fd.as_fd(), level, SCTP_GET_ASSOC_STATS, &mut o).ok()?;
+        o.get(INPUT_CONTROL_CHUNKS..)?.first_chunk().map(|o| u64::from_ne_bytes(*o))
     }
 
     fn end(&mut self, association: AssociationId, flags: u16) {

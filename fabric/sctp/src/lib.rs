@@ -241,6 +241,23 @@ impl Transport {
         }
     }
 
+    /// Asks the peer of an association for a sign of life, by HEARTBEAT on its paths. A stale name changes nothing.
+    pub fn probe(&mut self, now: Instant, association: AssociationId) {
+        match &mut self.inner {
+            Inner::Packets(t) => t.input(now, Input::Probe { association }),
+            Inner::Kernel(t) => t.probe(association),
+        }
+    }
+
+    /// How much has come from the peer of an association: it grows with each answer to [`Transport::probe`], among others. `None` if the
+    /// association is gone.
+    pub fn heard(&self, association: AssociationId) -> Option<u64> {
+        match &self.inner {
+            Inner::Packets(t) => t.endpoint().heard(association),
+            Inner::Kernel(t) => t.heard(association),
+        }
+    }
+
     /// Ends all associations: gracefully, and at `by` by ABORT those that a peer has not completed (RFC 9260 §9). New ones are refused.
     /// [`Transport::drain`] and [`Transport::flush`] go on until no association is left, or a little past `by`.
     pub fn stop(&mut self, now: Instant, by: Instant) {

@@ -224,6 +224,32 @@ fn a_stop_reaches_a_peer_that_left_data_unacknowledged() {
     }
 }
 
+#[test] // RFC 9260 §8.3: a HEARTBEAT upon request is answered by a peer that is there, and by none that is gone
+fn a_probe_shows_whether_the_peer_is_there() {
+    for (mode, port) in [(Mode::Raw, 20240), (Mode::Udp, 20250)] {
+        let Some((mut server, client, _)) = connected(mode, port) else { continue };
+        let association = server.associations()[0];
+        let mut client = Some(client);
+        let mut events = Events::default();
+        let mut turns = |server: &mut Transport, client: &mut Option<Transport>, patience: Duration| {
+            let start = std::time::Instant::now();
+            let before = server.heard(association).expect("it is up");
+            server.probe(now(), association);
+            while start.elapsed() < patience && server.heard(association) == Some(before) {
+                for transport in client.iter_mut().chain([&mut *server]) {
+                    transport.drain(now(), &mut events);
+                    transport.flush(now());
+                }
+            }
+            server.heard(association).is_some_and(|heard| heard > before)
+        };
+        turns(&mut server, &mut client, Duration::from_millis(300)); // what was under way
+        assert!(turns(&mut server, &mut client, Duration::from_secs(20)), "{mode}");
+        drop(client.take()); // as a host that is gone
+        assert!(!turns(&mut server, &mut client, Duration::from_millis(300)), "{mode}");
+    }
+}
+
 #[test] // RFC 9260 §8.4: the process that comes back answers the first packet of an association that it lost with ABORT
 fn a_restart_is_noticed_with_the_first_packet() {
     for (mode, port) in [(Mode::Raw, 20220), (Mode::Udp, 20230)] {

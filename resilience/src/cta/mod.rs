@@ -20,6 +20,7 @@ mod upfs;
 mod versions;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +76,11 @@ pub enum Input<'a> {
         association: AssociationId,
         /// Streams from us to the gNB; 0 is for what concerns no UE.
         outbound_streams: u16,
+        /// The peer's addresses; the first one is the one that it connected from.
+        addresses: Vec<IpAddr>,
     },
+    /// The peer of an association gave a sign of life after it was probed ([`Outbox::probes`]).
+    AssociationAnswered(AssociationId),
     /// An association ended or was restarted by its peer (RFC 9260 §5.2).
     AssociationDown(AssociationId),
     /// An NGAP message, and the stream on which it came.
@@ -138,6 +143,9 @@ pub struct Outbox {
     pub n14_errors: Vec<(PeerAmfId, N14Error)>,
     /// SCTP associations to abort; the CTA has dropped them.
     pub abort: Vec<AssociationId>,
+    /// SCTP associations whose peer is to be asked for a sign of life ([`Input::AssociationAnswered`]). While no answer is reported they are
+    /// named again, every quarter of a second for 3 s.
+    pub probes: Vec<AssociationId>,
     /// UEs to store for the next start of the core ([`Order::StoreUes`]).
     pub stored: Vec<ToStore>,
 }
@@ -158,6 +166,7 @@ impl Outbox {
         self.brokers.append(&mut later.brokers);
         self.n14_errors.append(&mut later.n14_errors);
         self.abort.append(&mut later.abort);
+        self.probes.append(&mut later.probes);
         self.stored.append(&mut later.stored);
     }
 }
@@ -289,8 +298,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Takes one input and runs everything that it causes.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) {
         match input {
-            Input::AssociationUp { association, outbound_streams } => {
-                self.association_up(now, association, outbound_streams, out);
+            Input::AssociationUp { association, outbound_streams, addresses } => {
+                self.association_up(now, association, outbound_streams, addresses, out);
+            }
+            Input::AssociationAnswered(association) => {
+                let result = self.ran.answered_probe(association);
+                self.ran_output(now, association, result, out);
             }
             Input::AssociationDown(association) => self.association_down(now, association, out),
             Input::Ngap(association, stream, octets) => self.ngap(now, association, stream, octets, out),

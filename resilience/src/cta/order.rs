@@ -48,6 +48,8 @@ pub enum Order {
     },
     /// S-BFD says that a UPF, or the path to it, has failed: it counts as one that does not answer (TS 23.527 §4.4) until it answers PFCP.
     UpfUnreachable(UpfId),
+    /// [`Cta::disconnect_gnb`].
+    DisconnectGnb(GlobalGnbId),
 }
 
 /// The outcome of an order.
@@ -57,7 +59,7 @@ pub enum OrderOutcome {
     Done,
     /// The number of gNBs that get a warning or its cancellation; or why none does.
     Warned(Result<usize, WarningError>),
-    /// Whether the gNB is up.
+    /// Whether the gNB to be reset or disconnected is up.
     Reset(bool),
 }
 
@@ -81,6 +83,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Order::TakenOver(lost) => self.taken_over(now, lost, out),
             Order::SmfAddresses(addresses) => self.smf_addresses(now, addresses, out),
             Order::ResetGnb(gnb) => return OrderOutcome::Reset(self.reset_gnb(now, gnb, out)),
+            Order::DisconnectGnb(gnb) => return OrderOutcome::Reset(self.disconnect_gnb(now, gnb, out)),
             Order::Retire => self.retire(now, out),
             Order::StoreUes { all } => self.store_ues(all, out),
             Order::UpfUnreachable(upf) => self.upf_unreachable(now, upf, out),

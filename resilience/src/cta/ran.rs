@@ -76,11 +76,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         now: Instant,
         association: AssociationId,
         streams: u16,
+        addresses: Vec<IpAddr>,
         out: &mut Outbox,
     ) {
         self.association_down(now, association, out);
         self.streams.insert(association, streams);
-        let result = self.ran.up(now, association);
+        let result = self.ran.up(now, association, addresses);
         self.ran_output(now, association, result, out);
     }
 
@@ -216,6 +217,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         for (to, message) in result.messages {
             send(to, 0, &message, out);
         }
+        out.probes.extend(result.probes);
         for association in result.abort {
             out.abort.push(association);
             self.association_down(now, association, out);
@@ -374,6 +376,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let Some(association) = self.ran.find(gnb) else { return false };
         let result = self.ran.reset(now, association, CauseMisc::OmIntervention, Vec::new());
         self.ran_output(now, association, result, out);
+        self.run(now, out);
+        true
+    }
+
+    /// The operator disconnects a gNB: its associations are aborted, and its addresses do not get its identity for a minute. Returns whether
+    /// the gNB is up.
+    pub fn disconnect_gnb(&mut self, now: Instant, gnb: GlobalGnbId, out: &mut Outbox) -> bool {
+        let Some(result) = self.ran.disconnect(now, gnb) else { return false };
+        self.operator_output(now, result, out);
         self.run(now, out);
         true
     }

@@ -6,9 +6,11 @@
 //! association that the same gNB has here, and neither its UEs nor the CTA see a difference.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use whimbrel_control::AssociationId;
+use whimbrel_control::amf::HeldName;
 use whimbrel_ids::{GlobalGnbId, Instant};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{CauseMisc, GlobalRanNodeId, TimeToWait};
@@ -38,19 +40,19 @@ pub enum MessageRoute {
 /// The associations of a CTA replica's host, before and after it takes over.
 #[derive(Debug, Default)]
 pub struct Associations {
-    /// The gNBs that have sent their identity.
-    gnbs: BTreeMap<LocalAssociation, GlobalGnbId>,
+    /// The gNBs that have sent their identity, and the address that each came from.
+    gnbs: BTreeMap<LocalAssociation, (GlobalGnbId, Option<IpAddr>)>,
     names: BTreeMap<AssociationId, LocalAssociation>,
     named: BTreeMap<LocalAssociation, AssociationId>,
     /// Names whose gNBs are awaited.
-    awaited: BTreeMap<GlobalGnbId, AssociationId>,
+    awaited: BTreeMap<GlobalGnbId, HeldName>,
     /// The end of the grace period, once this host is primary.
     serves: Option<Instant>,
 }
 
 impl Associations {
-    /// An NGAP message came.
-    pub fn take(&mut self, from: LocalAssociation, octets: &[u8]) -> MessageRoute {
+    /// An NGAP message came over an association whose peer connected from this address.
+    pub fn take(&mut self, from: LocalAssociation, address: Option<IpAddr>, octets: &[u8]) -> MessageRoute {
         if let Some(name) = self.named.get(&from) {
             return MessageRoute::ToAssociation(*name);
         }
@@ -58,10 +60,13 @@ impl Associations {
         if let Ok(Message::RanConfigurationUpdate(m)) = &message
             && let Some(GlobalRanNodeId::GlobalGnbId(gnb)) = m.global_ran_node_id
         {
-            match self.awaited.remove(&gnb) {
-                Some(name) => self.bind(name, from),
+            match self.awaited.get(&gnb).filter(|held| held.is_at(address)).map(|held| held.name) {
+                Some(name) => {
+                    self.awaited.remove(&gnb);
+                    self.bind(name, from);
+                }
                 None if self.serves.is_some() => return MessageRoute::NewAssociation,
-                None => drop(self.gnbs.insert(from, gnb)),
+                None => drop(self.gnbs.insert(from, (gnb, address))),
             }
             return answer(RanConfigurationUpdateAcknowledge::new());
         }
@@ -82,7 +87,7 @@ impl Associations {
 
     /// Number of gNBs with an association here while the other host is primary: the others lose their connections if that host is lost now.
     pub fn waiting(&self) -> usize {
-        self.gnbs.values().collect::<BTreeSet<_>>().len()
+        self.gnbs.values().map(|(gnb, _)| gnb).collect::<BTreeSet<_>>().len()
     }
 
     /// An association ended. Returns its name, for the CTA.
@@ -93,28 +98,30 @@ impl Associations {
         Some(name)
     }
 
-    /// This host takes over the associations of these names and gNBs ([`RanNodes::iter`](whimbrel_control::amf::RanNodes::iter)). Of
-    /// several associations of one gNB the first continues; returns the names of the others, and of those without NG Setup: they are down.
+    /// This host takes over these associations ([`RanNodes::held_names`](whimbrel_control::amf::RanNodes::held_names)). Of several associations
+    /// of one gNB the first continues, over the last one here that comes from where the gNB is; returns the names of the others, and of
+    /// those without NG Setup: they are down.
     pub fn take_over(
         &mut self,
         now: Instant,
-        names: impl IntoIterator<Item = (AssociationId, Option<GlobalGnbId>)>,
+        names: impl IntoIterator<Item = HeldName>,
     ) -> Vec<AssociationId> {
         self.serves = Some(now + GRACE);
-        let mut here: BTreeMap<GlobalGnbId, LocalAssociation> =
-            std::mem::take(&mut self.gnbs).into_iter().map(|(physical, gnb)| (gnb, physical)).collect();
-        let mut bound: BTreeMap<GlobalGnbId, AssociationId> = BTreeMap::new();
+        let here = std::mem::take(&mut self.gnbs);
+        let mut bound: BTreeSet<GlobalGnbId> = BTreeSet::new();
         let mut down = Vec::new();
-        for (name, gnb) in names {
-            match gnb {
-                Some(gnb) if !bound.contains_key(&gnb) => {
-                    bound.insert(gnb, name);
-                    match here.remove(&gnb) {
-                        Some(physical) => self.bind(name, physical),
-                        None => drop(self.awaited.insert(gnb, name)),
+        for held in names {
+            match held.gnb {
+                Some(gnb) if bound.insert(gnb) => {
+                    let its = |(_, (id, from)): &(&LocalAssociation, &(GlobalGnbId, Option<IpAddr>))| {
+                        *id == gnb && held.is_at(*from)
+                    };
+                    match here.iter().rev().find(its) {
+                        Some((physical, _)) => self.bind(held.name, *physical),
+                        None => drop(self.awaited.insert(gnb, held)),
                     }
                 }
-                _ => down.push(name),
+                _ => down.push(held.name),
             }
         }
         down
@@ -137,7 +144,7 @@ impl Associations {
 
     /// Whether a gNB is awaited that was connected to the other host.
     pub fn awaits(&self, name: AssociationId) -> bool {
-        self.awaited.values().any(|n| *n == name)
+        self.awaited.values().any(|held| held.name == name)
     }
 
     /// When [`Associations::tick`] has something to do.
@@ -148,7 +155,9 @@ impl Associations {
     /// Returns the names of gNBs that did not come: they are down.
     pub fn tick(&mut self, now: Instant) -> Vec<AssociationId> {
         match self.serves {
-            Some(until) if until <= now => std::mem::take(&mut self.awaited).into_values().collect(),
+            Some(until) if until <= now => {
+                std::mem::take(&mut self.awaited).into_values().map(|held| held.name).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -161,6 +170,8 @@ fn answer(message: impl Into<Message>) -> MessageRoute {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
+    use whimbrel_control::config::IpPrefix;
     use whimbrel_ids::PlmnId;
     use whimbrel_ngap::msg::RanConfigurationUpdate;
 
@@ -168,6 +179,13 @@ mod tests {
 
     fn gnb(n: u32) -> GlobalGnbId {
         GlobalGnbId::new(PlmnId::TEST, n, 28).unwrap()
+    }
+
+    const HOME: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+
+    fn held(name: u32, n: Option<u32>) -> HeldName {
+        let networks = HOME.map(IpPrefix::of_source).into_iter().collect();
+        HeldName { name: AssociationId(name), gnb: n.map(gnb), networks }
     }
 
     fn update(n: u32) -> Vec<u8> {
@@ -184,14 +202,14 @@ mod tests {
     #[test] // TS 38.412 §7
     fn a_gnbs_name_goes_over_the_association_that_it_has_here() {
         let mut here = Associations::default();
-        assert!(acknowledged(&here.take(LocalAssociation(5), &update(1))));
-        assert!(acknowledged(&here.take(LocalAssociation(6), &update(2))));
-        assert!(acknowledged(&here.take(LocalAssociation(7), &update(2))));
+        assert!(acknowledged(&here.take(LocalAssociation(5), HOME, &update(1))));
+        assert!(acknowledged(&here.take(LocalAssociation(6), HOME, &update(2))));
+        assert!(acknowledged(&here.take(LocalAssociation(7), HOME, &update(2))));
         assert_eq!((here.waiting(), here.down(LocalAssociation(7)), here.waiting()), (2, None, 2));
-        let down = here.take_over(NOW, [(AssociationId(0), Some(gnb(2))), (AssociationId(1), Some(gnb(1)))]);
+        let down = here.take_over(NOW, [held(0, Some(2)), held(1, Some(1))]);
         assert_eq!(down, []);
         assert_eq!(here.over(AssociationId(0)), Some(LocalAssociation(6)));
-        assert_eq!(here.take(LocalAssociation(5), &[0]), MessageRoute::ToAssociation(AssociationId(1)));
+        assert_eq!(here.take(LocalAssociation(5), HOME, &[0]), MessageRoute::ToAssociation(AssociationId(1)));
         assert_eq!(
             (here.down(LocalAssociation(5)), here.over(AssociationId(1))),
             (Some(AssociationId(1)), None)
@@ -202,27 +220,41 @@ mod tests {
     #[test]
     fn a_gnb_that_was_not_here_may_still_come() {
         let mut here = Associations::default();
-        let names = [1, 2].map(|n| (AssociationId(n), Some(gnb(n))));
+        let names = [1, 2].map(|n| held(n, Some(n)));
         assert_eq!(here.take_over(NOW, names), []);
         assert!(here.awaits(AssociationId(1)));
-        assert!(acknowledged(&here.take(LocalAssociation(9), &update(1))));
+        assert!(acknowledged(&here.take(LocalAssociation(9), HOME, &update(1))));
         assert_eq!(here.over(AssociationId(1)), Some(LocalAssociation(9)));
         assert_eq!((here.next_deadline(), here.tick(NOW)), (Some(NOW + GRACE), vec![]));
         assert_eq!(here.tick(NOW + GRACE), [AssociationId(2)]);
         assert_eq!(
-            here.take(LocalAssociation(10), &update(2)),
+            here.take(LocalAssociation(10), HOME, &update(2)),
             MessageRoute::NewAssociation,
             "it comes as a new one"
         );
         assert_eq!(here.next_deadline(), None);
     }
 
+    #[test] // a host that names a gNB's identity at the CTA replica does not get the gNB's UEs when that takes over
+    fn a_gnbs_name_goes_to_no_other_address() {
+        let other = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 66)));
+        let mut here = Associations::default();
+        assert!(acknowledged(&here.take(LocalAssociation(5), HOME, &update(1))));
+        assert!(acknowledged(&here.take(LocalAssociation(6), other, &update(1))));
+        assert!(acknowledged(&here.take(LocalAssociation(7), other, &update(2))));
+        assert_eq!(here.take_over(NOW, [held(1, Some(1)), held(2, Some(2))]), []);
+        assert_eq!(here.over(AssociationId(1)), Some(LocalAssociation(5)));
+        assert_eq!(here.over(AssociationId(2)), None, "the gNB is awaited");
+        assert_eq!(here.take(LocalAssociation(8), other, &update(2)), MessageRoute::NewAssociation);
+        assert!(acknowledged(&here.take(LocalAssociation(9), HOME, &update(2))));
+        assert_eq!(here.over(AssociationId(2)), Some(LocalAssociation(9)));
+    }
+
     #[test]
     fn of_several_associations_of_a_gnb_the_first_goes_on() {
         let mut here = Associations::default();
-        here.take(LocalAssociation(5), &update(1));
-        let names =
-            [(AssociationId(1), Some(gnb(1))), (AssociationId(4), Some(gnb(1))), (AssociationId(6), None)];
+        here.take(LocalAssociation(5), HOME, &update(1));
+        let names = [held(1, Some(1)), held(4, Some(1)), held(6, None)];
         assert_eq!(here.take_over(NOW, names), [AssociationId(4), AssociationId(6)]);
     }
 
@@ -230,12 +262,12 @@ mod tests {
     fn ng_setup_is_refused_while_the_other_host_is_primary() {
         let mut here = Associations::default();
         let unnamed = Message::from(RanConfigurationUpdate::new()).to_vec();
-        let MessageRoute::Answered(octets) = here.take(LocalAssociation(5), &unnamed) else {
+        let MessageRoute::Answered(octets) = here.take(LocalAssociation(5), HOME, &unnamed) else {
             panic!("it is answered")
         };
         assert!(matches!(Message::decode(&octets), Ok(Message::RanConfigurationUpdateFailure(_))));
-        assert_eq!(here.take(LocalAssociation(5), &[0, 15, 0]), MessageRoute::Dropped);
+        assert_eq!(here.take(LocalAssociation(5), HOME, &[0, 15, 0]), MessageRoute::Dropped);
         here.take_over(NOW, []);
-        assert_eq!(here.take(LocalAssociation(5), &[0, 15, 0]), MessageRoute::NewAssociation);
+        assert_eq!(here.take(LocalAssociation(5), HOME, &[0, 15, 0]), MessageRoute::NewAssociation);
     }
 }

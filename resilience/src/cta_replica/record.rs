@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crc32c::crc32c;
@@ -68,6 +69,7 @@ pub(super) enum Step<'a> {
     AssociationUp {
         association: AssociationId,
         outbound_streams: u16,
+        addresses: Vec<IpAddr>,
     },
     AssociationDown(AssociationId),
     Ngap(AssociationId, u16, &'a [u8]),
@@ -85,15 +87,17 @@ pub(super) enum Step<'a> {
     Order(Order),
     Broker(UeId, OutputId, open::Answer),
     Predicted(UeId, GlobalGnbId, Tai),
+    AssociationAnswered(AssociationId),
 }
 
 impl<'a> Step<'a> {
     /// An input; `confirmed`: the number of commands that a CPF has acknowledged.
     pub(super) fn of(input: Input<'a>, confirmed: impl FnOnce(CpfId) -> u64) -> Self {
         match input {
-            Input::AssociationUp { association, outbound_streams } => {
-                Self::AssociationUp { association, outbound_streams }
+            Input::AssociationUp { association, outbound_streams, addresses } => {
+                Self::AssociationUp { association, outbound_streams, addresses }
             }
+            Input::AssociationAnswered(association) => Self::AssociationAnswered(association),
             Input::AssociationDown(association) => Self::AssociationDown(association),
             Input::Ngap(association, stream, octets) => Self::Ngap(association, stream, octets),
             Input::Pfcp(upf, octets) => Self::Pfcp(upf, octets),
@@ -128,9 +132,10 @@ impl<'a> Step<'a> {
     ) -> OrderOutcome {
         let changed;
         let input = match self {
-            Self::AssociationUp { association, outbound_streams } => {
-                Input::AssociationUp { association, outbound_streams }
+            Self::AssociationUp { association, outbound_streams, addresses } => {
+                Input::AssociationUp { association, outbound_streams, addresses }
             }
+            Self::AssociationAnswered(association) => Input::AssociationAnswered(association),
             Self::AssociationDown(association) => Input::AssociationDown(association),
             Self::Ngap(association, stream, octets) => Input::Ngap(association, stream, octets),
             Self::Pfcp(upf, octets) => Input::Pfcp(upf, octets),

@@ -170,7 +170,7 @@ pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
         time: NOW,
     };
     let mut nothing = Outbox::default();
-    let up = Input::AssociationUp { association: GNB, outbound_streams: 16 };
+    let up = Input::AssociationUp { association: GNB, outbound_streams: 16, addresses: Vec::new() };
     net.active().active.handle(NOW, up, &mut nothing);
     net.gnb(gnb::Input::AssociationUp { streams: 16, syntax: TransferSyntax::Per }, false);
     net.settle();

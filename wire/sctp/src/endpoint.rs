@@ -39,6 +39,11 @@ pub enum Input<'a> {
         /// Which.
         association: AssociationId,
     },
+    /// Ask the peer for a sign of life; [`Endpoint::heard`] says whether one came.
+    Probe {
+        /// Which.
+        association: AssociationId,
+    },
     /// The endpoint stops. Each association is shut down gracefully (RFC 9260 §9.2); one that still stands at `by`, because
     /// DATA or the peer's answer is outstanding, is aborted (§9.1), as is one whose handshake is not complete. New
     /// associations are refused from now on.
@@ -230,6 +235,7 @@ impl Endpoint {
             Input::Abort { association } => self.close(now, association, out, |a, cx| {
                 a.abort(cause::USER_INITIATED_ABORT, &[], DownReason::Aborted, cx);
             }),
+            Input::Probe { association } => self.close(now, association, out, Association::probe),
             Input::Stop { by } => {
                 self.stop(now, by, out);
                 None
@@ -469,6 +475,13 @@ impl Endpoint {
         })
     }
 
+    /// How many packets of the peer an association has taken in this process; `None` if it is gone.
+    pub fn heard(&self, association: AssociationId) -> Option<u64> {
+        let slot = self.slots.get(association.slot as usize)?;
+        let a = slot.association.as_deref().filter(|_| slot.generation == association.generation)?;
+        Some(a.heard)
+    }
+
     /// All associations.
     pub fn associations(&self) -> impl Iterator<Item = AssociationId> {
         self.slots.iter().filter_map(|s| s.association.as_deref().map(|a| a.id))
@@ -582,6 +595,7 @@ impl Endpoint {
     ) {
         self.with(Some(slot), now, out, |a, cx| {
             let from = a.heard_on(path);
+            a.heard += 1;
             while let Some(chunk) = chunks.next().filter(|_| !a.ended) {
                 if a.chunk(chunk, from, cx) == Flow::Stop {
                     break;

@@ -117,6 +117,19 @@ fn remedy(why: &SetupRefusal, config: &Config) -> Remedy {
             }
         }
         SetupRefusal::IdentityInUse { .. } => Remedy::Fix("give each gNB its own Global RAN Node ID".into()),
+        SetupRefusal::NotListed | SetupRefusal::OutsideNetworks if amf.gnbs.is_empty() => {
+            Remedy::Mended("`n2.gnbs` was removed later".into())
+        }
+        SetupRefusal::NotListed => Remedy::Fix(
+            "add it to `n2.gnbs` with the networks that it connects from, and run `whimbrel reload`".into(),
+        ),
+        SetupRefusal::OutsideNetworks => Remedy::Fix(
+            "if it is your gNB, add its network in `n2.gnbs` and run `whimbrel reload`".into(),
+        ),
+        SetupRefusal::FurtherElsewhere { .. } => Remedy::Fix(
+            "if it is your gNB, list it in `n2.gnbs` with all networks that it connects from, and run `whimbrel reload`".into(),
+        ),
+        SetupRefusal::Disconnected => Remedy::Fix("if it is your gNB, wait for 60 s".into()),
         SetupRefusal::Limit(limit) if config.limits.ran_nodes > *limit => {
             Remedy::Mended("`limits.ran_nodes` was raised later".into())
         }

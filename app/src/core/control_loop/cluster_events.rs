@@ -35,13 +35,12 @@ impl ControlLoop {
         let Role::Pair(pair) = &self.role else { return };
         let (term, rings, pool) = (pair.primary.term(), pair.pool.rings(), &pair.pool);
         let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !pool.knows(*cpf)).collect();
-        let nodes = self.active.cta().ran_nodes().iter();
-        let gnbs: Vec<_> = nodes.map(|(name, node)| (name, node.gnb)).collect();
-        for (name, gnb) in &gnbs {
-            gnb.iter().for_each(|gnb| self.observer.inherits(*name, *gnb));
+        let gnbs = self.active.cta().ran_nodes().held_names();
+        for held in &gnbs {
+            held.gnb.iter().for_each(|gnb| self.observer.inherits(held.name, *gnb));
         }
         if let Some(adopted) = adopted {
-            let names: Vec<AssociationId> = gnbs.into_iter().map(|(name, _)| name).collect();
+            let names: Vec<AssociationId> = gnbs.into_iter().map(|held| held.name).collect();
             self.n2.links.take_over(now, term, []);
             let Some(taken_over) = taken_over else { return self.begin_again(now, adopted, &names) };
             return self.begin_with(now, adopted, &names, (taken_over, rings, lost));

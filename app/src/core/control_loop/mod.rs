@@ -308,6 +308,7 @@ impl ControlLoop {
                 holds_acknowledgements: false,
                 unacknowledged: VecDeque::new(),
                 unsent_since: None,
+                probed: Default::default(),
             },
             n2_opens_by: None,
             capture: capture.transpose()?,
@@ -552,6 +553,11 @@ impl ControlLoop {
         self.send_marked(now, messages, &marks);
         for association in std::mem::take(&mut self.out.abort) {
             self.abort(now, association);
+        }
+        if !self.out.probes.is_empty() {
+            let probes = std::mem::take(&mut self.out.probes);
+            self.probe(now, probes);
+            return self.deliver(now); // what the answers caused; they cause no probes
         }
         if let Some(pool) = self.role.pool_mut() {
             self.out.cpfs.drain(..).for_each(|(cpf, message)| pool.send(cpf, message));

@@ -23,6 +23,9 @@ const N2_STALLED: Duration = Duration::from_secs(10);
 /// since again, to every gNB.
 const KEPT_BACK_FOR: Duration = Duration::from_millis(200);
 
+/// Probes of one gNB are no further apart than this (the CTA asks four times a second); what is further apart is another round.
+const PROBED_LATELY: Duration = Duration::from_secs(1);
+
 /// An NGAP message that leaves: association, stream, octets.
 type NgapMessage = (AssociationId, u16, Vec<u8>);
 
@@ -40,6 +43,8 @@ pub(super) struct N2 {
     pub(super) holds_acknowledgements: bool,
     /// Those that wait: for which input, on which association, of how many messages.
     pub(super) unacknowledged: VecDeque<(u64, SctpAssociation, u64)>,
+    /// How much had come from gNBs when they were probed, and when they were last.
+    pub(super) probed: BTreeMap<AssociationId, (u64, Instant)>,
     /// Since when there is a gNB whose window keeps messages back.
     pub(super) unsent_since: Option<Instant>,
 }
@@ -84,9 +89,10 @@ impl ControlLoop {
     fn n2_event(&mut self, now: Instant, event: Event<'_>) {
         match event {
             Event::Up { association, peer, peer_port, outbound_streams, adaptation, .. } => {
-                let peer = n2::peer(peer, peer_port);
+                let (addresses, peer) = (peer, n2::peer(peer, peer_port));
                 let syntax = n2::syntax(self.config.n2.fastwire, peer, adaptation);
                 let physical = self.n2.links.up(now, association, peer, outbound_streams, syntax);
+                self.n2.links.set_addresses(physical, addresses);
                 if !self.n2.links.awaits() {
                     self.new_association(now, physical);
                 }
@@ -142,7 +148,8 @@ impl ControlLoop {
             }
             self.observer.association_up(name, &link.peer.to_string());
             let outbound_streams = link.outbound_streams;
-            self.handle_input(now, Input::AssociationUp { association: name, outbound_streams });
+            let addresses = self.n2.links.addresses(physical);
+            self.handle_input(now, Input::AssociationUp { association: name, outbound_streams, addresses });
         }
         name
     }
@@ -258,6 +265,29 @@ impl ControlLoop {
         };
         let both = messages.into_iter().zip(marks);
         both.filter(|((name, ..), mark)| sent(*name).is_none_or(|sent| *mark > sent)).unzip()
+    }
+
+    /// Asks gNBs for a sign of life, and reports to the CTA those that have given one since they were asked before.
+    pub(super) fn probe(&mut self, now: Instant, names: Vec<AssociationId>) {
+        for name in names {
+            let (Some(link), Some(transport)) = (self.n2.links.get(name), &mut self.n2.transport) else {
+                continue;
+            };
+            // Where SCTP cannot say, the association stands: no gNB loses its identity for that.
+            let Some(heard) = transport.heard(link.sctp) else {
+                self.handle_input(now, Input::AssociationAnswered(name));
+                continue;
+            };
+            let before = self.n2.probed.get(&name).filter(|(_, at)| now.since(*at) < PROBED_LATELY).copied();
+            if before.is_some_and(|(before, _)| heard > before) {
+                self.n2.probed.remove(&name);
+                self.handle_input(now, Input::AssociationAnswered(name));
+                continue;
+            }
+            transport.probe(now, link.sctp);
+            self.n2.probed.retain(|_, (_, at)| now.since(*at) < PROBED_LATELY);
+            self.n2.probed.insert(name, (before.map_or(heard, |(before, _)| before), now));
+        }
     }
 
     /// Aborts an SCTP association. The CTA has forgotten it, or the caller reports it down.

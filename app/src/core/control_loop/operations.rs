@@ -78,6 +78,10 @@ impl ControlLoop {
                 let begin = || self.console.operations.begin(now, format!("gnb-{gnb}"), Target::Reset(gnb));
                 reply.send(is_up.then(begin)).is_ok()
             }
+            Command::DisconnectGnb(gnb, reply) => {
+                let was_up = self.execute(now, Order::DisconnectGnb(gnb)) == OrderOutcome::Reset(true);
+                reply.send(was_up).is_ok()
+            }
             Command::OpenNas(ue, messages, reply) => reply.send(self.open_nas(ue, &messages)).is_ok(),
             Command::Reconfigure(config) => {
                 self.reconfigure(now, &config);

@@ -230,7 +230,7 @@ impl Core {
 
     /// A gNB has connected.
     pub(super) fn associate(&mut self, association: AssociationId) {
-        self.handle(Input::AssociationUp { association, outbound_streams: 16 });
+        self.handle(Input::AssociationUp { association, outbound_streams: 16, addresses: Vec::new() });
         self.deliver();
     }
 

@@ -316,7 +316,7 @@ impl Deployment {
         deployment.run();
         for n in 0..GNBS {
             let association = association(scheme, n);
-            let up = Input::AssociationUp { association, outbound_streams: 16 };
+            let up = Input::AssociationUp { association, outbound_streams: 16, addresses: Vec::new() };
             deployment.cta_takes(0, |cta, now, out| cta.handle(now, up, out));
             deployment.gnb(n, gnb::Input::AssociationUp { streams: 16, syntax: association.syntax() });
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_ngap::ie::{
-    AmfTnlAssociationToAddItem, AmfTnlAssociationToRemoveItem, AmfTnlAssociationToUpdateItem, CauseMisc,
-    CpTransportLayerInformation, PlmnSupportItem, ServedGuamiItem, TimeToWait, TriggeringMessage,
+    AmfTnlAssociationToAddItem, AmfTnlAssociationToRemoveItem, AmfTnlAssociationToUpdateItem, Cause,
+    CauseMisc, CpTransportLayerInformation, PlmnSupportItem, ServedGuamiItem, TimeToWait, TriggeringMessage,
 };
 use whimbrel_ngap::msg::{
     AmfConfigurationUpdate, AmfConfigurationUpdateFailure, RanConfigurationUpdate,
@@ -20,7 +20,7 @@ use super::setup::{RETRY_AFTER, check_supported, gnb_id, node_name};
 use super::{ANSWER_WITHIN, RanNode, RanNodes, RanOutput};
 use crate::config::{Amf, Config};
 use crate::envelope::AssociationId;
-use crate::event::RanEvent;
+use crate::event::{RanEvent, SetupRefusal};
 
 /// How often an update is repeated for a gNB that answers with a time to wait.
 const ATTEMPTS: u8 = 5;
@@ -90,21 +90,34 @@ impl RanNodes {
     /// another (TS 38.412 §7).
     pub(super) fn further_association(
         &mut self,
+        now: Instant,
         association: AssociationId,
         update: &RanConfigurationUpdate,
         out: &mut RanOutput,
     ) {
         let gnb = update.global_ran_node_id.as_ref().and_then(gnb_id);
-        let first = gnb.and_then(|gnb| self.find(gnb)).and_then(|a| self.nodes.get(&a)).cloned();
-        let known = self.nodes.contains_key(&association);
-        let (Some(first), true) = (first, known) else {
-            let mut failure = RanConfigurationUpdateFailure::new(CauseMisc::Unspecified.into());
+        let holder = gnb.and_then(|gnb| Some((gnb, self.find(gnb)?)));
+        let first = holder.and_then(|(_, a)| self.nodes.get(&a)).cloned();
+        let before = self.nodes.get(&association).map(|n| n.addresses.clone());
+        let refuse = |cause: Cause, out: &mut RanOutput| {
+            let mut failure = RanConfigurationUpdateFailure::new(cause);
             failure.time_to_wait = Some(RETRY_AFTER);
             out.messages.push((association, failure.into()));
+        };
+        let (Some((gnb, holder)), Some(first), Some(addresses)) = (holder, first, before) else {
+            refuse(CauseMisc::Unspecified.into(), out);
             let what = "RAN CONFIGURATION UPDATE before NG SETUP".to_owned();
             return out.events.push(RanEvent::Refused { association, what });
         };
-        let mut node = RanNode::new(None);
+        // It would be able to end the connections of the gNB's UEs: it has to come from where the gNB is.
+        let permitted = self.may_join(association, gnb, holder);
+        if let Err(why) =
+            permitted.and_then(|()| self.make_room(association, None, out).map_err(SetupRefusal::Limit))
+        {
+            refuse(CauseMisc::Unspecified.into(), out);
+            return out.events.push(RanEvent::SetupRefused { association, gnb: Some(gnb), why });
+        }
+        let mut node = RanNode::new(now, addresses);
         (node.gnb, node.name, node.further) = (first.gnb, first.name, true);
         (node.tacs, node.slices, node.broadcast) = (first.tacs, first.slices, first.broadcast);
         node.default_paging_drx = first.default_paging_drx;

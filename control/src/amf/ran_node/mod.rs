@@ -2,7 +2,7 @@
 //!
 //! | clause | where |
 //! | --- | --- |
-//! | §8.7.1 NG Setup | `setup`; two gNBs under one identity, `identity` |
+//! | §8.7.1 NG Setup | `setup`; two gNBs under one identity, `identity`; shares of each source, `source` |
 //! | §8.7.2 RAN Configuration Update, §8.7.3 AMF Configuration Update | `configuration_update` |
 //! | §8.7.4 NG Reset | `reset` |
 //! | §8.7.5 Error Indication | `error_indication` |
@@ -22,11 +22,13 @@ mod overload;
 mod rate;
 mod reset;
 mod setup;
+mod source;
 #[cfg(test)]
 mod tests;
 mod warning;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -43,11 +45,13 @@ use crate::envelope::AssociationId;
 use crate::event::{RanEvent, ResetBy};
 
 use configuration_update::{Endpoints, Update};
+use identity::{Barred, Claim};
 use overload::Overload;
 use reset::Resets;
 use warning::Warnings;
 
 pub use cbs::{Coding, cbs_pages};
+pub use identity::HeldName;
 pub use overload::{Load, OverloadOrder};
 pub use rate::Rate;
 pub use reset::reset_acknowledge;
@@ -73,6 +77,10 @@ pub struct RanNode {
     pub further: bool,
     /// Whether OVERLOAD START is in force there.
     pub overloaded: bool,
+    /// The peer's addresses; the first one is the one that it connected from, which SCTP has verified. The others it has listed itself.
+    addresses: Vec<IpAddr>,
+    /// When the association came up.
+    since: Instant,
     /// All areas that it broadcasts for the served network, with their slices: a later configuration may serve more of them.
     broadcast: Vec<(Tac, Vec<SNssai>)>,
     /// When the association came up, or by when NG SETUP is due.
@@ -89,8 +97,10 @@ pub struct RanNode {
 }
 
 impl RanNode {
-    fn new(setup_due: Option<Instant>) -> Self {
+    fn new(since: Instant, addresses: Vec<IpAddr>) -> Self {
         Self {
+            addresses,
+            since,
             gnb: None,
             name: None,
             tacs: Vec::new(),
@@ -99,7 +109,7 @@ impl RanNode {
             further: false,
             overloaded: false,
             broadcast: Vec::new(),
-            setup_due,
+            setup_due: None,
             displaced: None,
             update: None,
             resets: Resets::default(),
@@ -107,6 +117,11 @@ impl RanNode {
             errors_sent: Rate::default(),
             errors_logged: Rate::default(),
         }
+    }
+
+    /// One that has to send NG SETUP in time.
+    fn waiting(now: Instant, addresses: Vec<IpAddr>) -> Self {
+        Self { setup_due: Some(now + SETUP_WITHIN), ..Self::new(now, addresses) }
     }
 
     /// Whether one of these is this gNB, its area, or a cell of it. An NR cell identity begins with the gNB's (TS 38.413
@@ -146,6 +161,10 @@ pub struct RanNodes {
     endpoints: Endpoints,
     /// Contested identities, and until when NG SETUP of the second gNB is refused.
     contested: BTreeMap<GlobalGnbId, Instant>,
+    /// Identities whose holder is probed, because NG SETUP came from an address that it does not have.
+    claims: BTreeMap<GlobalGnbId, Claim>,
+    /// Identities whose holder the operator has disconnected.
+    barred: BTreeMap<GlobalGnbId, Barred>,
 }
 
 /// The effects of a gNB's message, a timer or an operator's order.
@@ -160,8 +179,11 @@ pub struct RanOutput {
     /// Earlier associations of the same gNB: a gNB that restarts sets up a new one before SCTP has found the old ones
     /// dead.
     pub superseded: Vec<AssociationId>,
-    /// Associations to be aborted: the peer breaks the rules of NG Setup.
+    /// Associations to be aborted: the peer breaks the rules of NG Setup, or the operator disconnects it.
     pub abort: Vec<AssociationId>,
+    /// Associations whose peer is asked for a sign of life below NGAP, by HEARTBEAT (RFC 9260 §8.3); [`RanNodes::answered_probe`] says that
+    /// there was one.
+    pub probes: Vec<AssociationId>,
 }
 
 /// Connections that a gNB has dropped.
@@ -192,29 +214,35 @@ impl RanNodes {
             waiting: 0,
             endpoints: Endpoints::default(),
             contested: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            barred: BTreeMap::new(),
         }
     }
 
-    /// An association came up; no gNB has set up on it yet. Beyond the limit of such associations it is aborted.
-    pub fn up(&mut self, now: Instant, association: AssociationId) -> RanOutput {
+    /// An association came up, from these addresses; no gNB has set up on it yet. Beyond the limit of such associations one of the source
+    /// that has most is aborted.
+    pub fn up(&mut self, now: Instant, association: AssociationId, addresses: Vec<IpAddr>) -> RanOutput {
         let mut out = RanOutput::default();
-        if self.waiting >= self.config.limits.ran_nodes_waiting {
-            out.events.push(RanEvent::Limited { association: Some(association), limit: "ran_nodes_waiting" });
-            out.abort.push(association);
-        }
         self.waiting += 1;
-        self.nodes.insert(association, RanNode::new(Some(now + SETUP_WITHIN)));
+        self.nodes.insert(association, RanNode::waiting(now, addresses));
+        if self.waiting > self.config.limits.ran_nodes_waiting
+            && let Some(dropped) = self.oldest_waiting_of_the_largest_source()
+        {
+            out.events.push(RanEvent::Limited { association: Some(dropped), limit: "ran_nodes_waiting" });
+            out.abort.push(dropped);
+        }
         out
     }
 
     /// Another association has taken over the gNB of this one. SCTP keeps it until the peer closes it or NG SETUP is
     /// due.
     pub fn supersede(&mut self, now: Instant, association: AssociationId) -> RanEvent {
-        let displaced = self.nodes.get(&association).and_then(|n| n.gnb);
+        let former = self.nodes.get(&association);
+        let displaced = former.and_then(|n| n.gnb);
+        let addresses = former.map(|n| n.addresses.clone()).unwrap_or_default();
         let event = self.down(association);
         self.waiting += 1;
-        let node = RanNode { displaced, ..RanNode::new(Some(now + SETUP_WITHIN)) };
-        self.nodes.insert(association, node);
+        self.nodes.insert(association, RanNode { displaced, ..RanNode::waiting(now, addresses) });
         event
     }
 
@@ -225,12 +253,19 @@ impl RanNodes {
             self.waiting = self.waiting.saturating_sub(1);
         }
         let gnb = node.as_ref().and_then(|n| n.gnb);
+        self.claims_without(association, gnb);
         if let Some(gone) = node.filter(RanNode::serves)
             && let Some(heir) = self.nodes.values_mut().find(|n| n.further && n.gnb == gone.gnb)
         {
             (heir.further, heir.update, heir.overloaded) = (false, gone.update, gone.overloaded);
         }
         RanEvent::Down { association, gnb }
+    }
+
+    /// The peer's addresses, of a gNB that is set up, over all of its associations.
+    pub fn addresses(&self, gnb: GlobalGnbId) -> Vec<IpAddr> {
+        let its = self.nodes.values().filter(|n| n.gnb == Some(gnb));
+        its.flat_map(|n| n.addresses.iter().map(IpAddr::to_canonical)).collect()
     }
 
     /// The gNB of an association.
@@ -293,7 +328,7 @@ impl RanNodes {
             Message::RanConfigurationUpdate(m) if ready => {
                 self.ran_configuration_update(association, &m, &mut out);
             }
-            Message::RanConfigurationUpdate(m) => self.further_association(association, &m, &mut out),
+            Message::RanConfigurationUpdate(m) => self.further_association(now, association, &m, &mut out),
             Message::ErrorIndication(m) => self.error_indicated(now, association, &m, &mut out),
             Message::NgReset(m) if ready => reset::by_gnb(m, &mut out),
             Message::NgResetAcknowledge(m) if ready => self.reset_acknowledged(association, &m, &mut out),
@@ -360,6 +395,7 @@ impl RanNodes {
             self.is_alive(now, association, &mut out);
             out.events.push(RanEvent::NeverSetUp { association });
         }
+        self.claims_due(now, &mut out);
         self.updates_due(now, &mut out);
         self.resets_due(now, &mut out);
         self.warnings_due(now, &mut out);
@@ -372,6 +408,6 @@ impl RanNodes {
         let nodes = self.nodes.values().flat_map(|n| {
             [n.setup_due, n.update.as_ref().map(|u| u.due), n.resets.due()].into_iter().flatten()
         });
-        nodes.chain(self.warnings.due()).chain(self.overload.due()).min()
+        nodes.chain(self.warnings.due()).chain(self.overload.due()).chain(self.next_claim()).min()
     }
 }

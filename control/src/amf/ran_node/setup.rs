@@ -1,14 +1,16 @@
 //! NG Setup: TS 38.413 §8.7.1; the relative capacity in it is TS 23.501 §5.19.3. After a restart of the AMF all gNBs set up
 //! again (TS 23.527 §6.2.1).
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_ngap::ie::{
-    Cause, CauseMisc, CauseProtocol, CauseRadioNetwork, GlobalRanNodeId, PlmnSupportItem, ResetAll,
-    ResetType, ServedGuamiItem, SupportedTaItem, TimeToWait, TriggeringMessage,
+    Cause, CauseMisc, CauseRadioNetwork, GlobalRanNodeId, PagingDrx, PlmnSupportItem, ResetAll, ResetType,
+    ServedGuamiItem, SupportedTaItem, TimeToWait, TriggeringMessage,
 };
 use whimbrel_ngap::msg::{NgSetupFailure, NgSetupRequest, NgSetupResponse};
 use whimbrel_ngap::{Message, ProcedureCode, Refusal, RefusalKind};
 
+use super::identity::Ownership;
 use super::{RanNode, RanNodes, RanOutput, Reset};
 use crate::config::Config;
 use crate::envelope::AssociationId;
@@ -22,16 +24,57 @@ impl RanNodes {
         request: &NgSetupRequest,
         out: &mut RanOutput,
     ) {
-        let (gnb, offer) = match self.admit_node(association, request) {
-            Ok(admitted) => admitted,
-            Err((cause, why)) => return refuse(association, request, cause, why, out),
+        let named = gnb_id(&request.global_ran_node_id);
+        let applicant = match self.admit_node(request) {
+            Ok(applicant) => applicant,
+            Err((cause, why)) => return refuse(association, named, cause, why, out),
         };
-        if let Some(holder) = self.holder_of_contested(now, association, gnb) {
-            let cause = CauseProtocol::MessageNotCompatibleWithReceiverState.into();
-            return refuse(association, request, cause, SetupRefusal::IdentityInUse { holder }, out);
+        let gnb = applicant.gnb;
+        if self.waits_for_holder(association, gnb) {
+            return;
         }
+        match self.judge_ownership(now, association, gnb) {
+            Ownership::Granted => {}
+            Ownership::Probed(holder) => {
+                return self.begin_claim(now, (association, holder), applicant, out);
+            }
+            Ownership::Refused(cause, why) => return refuse(association, named, cause, why, out),
+        }
+        if let Err(limit) = self.make_room(association, Some(gnb), out) {
+            let cause = CauseMisc::ControlProcessingOverload.into();
+            return refuse(association, named, cause, SetupRefusal::Limit(limit), out);
+        }
+        self.set_up(now, association, applicant, out);
+    }
+
+    /// Makes room for one more association of a gNB; those under the identity `except` are replaced by it. Errors: the limit.
+    pub(super) fn make_room(
+        &self,
+        association: AssociationId,
+        except: Option<GlobalGnbId>,
+        out: &mut RanOutput,
+    ) -> Result<(), u32> {
+        let limit = self.config.limits.ran_nodes;
+        let stays = |n: &RanNode| n.gnb.is_some() && (except.is_none() || n.gnb != except);
+        let others = self.nodes.iter().filter(|(a, n)| **a != association && stays(n));
+        if others.count() >= limit as usize {
+            let dropped = self.makes_room(association).ok_or(limit)?;
+            out.events.push(RanEvent::Limited { association: Some(dropped), limit: "ran_nodes" });
+            out.abort.push(dropped);
+        }
+        Ok(())
+    }
+
+    /// The newcomer is the gNB of this identity from now on.
+    pub(super) fn set_up(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        applicant: Applicant,
+        out: &mut RanOutput,
+    ) {
+        let Applicant { gnb, name, default_paging_drx, offer } = applicant;
         out.messages.push((association, self.ng_setup_response().into()));
-        let name = node_name(request.ran_node_name.as_ref(), request.extended_ran_node_name.as_ref());
         out.events.push(RanEvent::Up { association, gnb, name: name.clone() });
         // A second NG SETUP on an association starts over: earlier connections end (§8.7.1.1).
         if self.is_set_up(association) {
@@ -42,38 +85,37 @@ impl RanNodes {
         }
         let same =
             |(a, n): (&AssociationId, &RanNode)| (*a != association && n.gnb == Some(gnb)).then_some(*a);
-        out.superseded = self.nodes.iter().filter_map(same).collect();
-        for &former in &out.superseded {
+        let superseded: Vec<AssociationId> = self.nodes.iter().filter_map(same).collect();
+        for &former in &superseded {
             out.events.push(RanEvent::SameIdentity { association, former, gnb });
         }
-        let mut node = RanNode::new(None);
-        if let Some(before) = self.nodes.get(&association) {
+        out.superseded.extend(superseded);
+        let mut node = RanNode::new(now, Vec::new());
+        if let Some(before) = self.nodes.remove(&association) {
             // A peer's rate limits survive its reconnection.
             (node.first_messages, node.errors_sent, node.errors_logged) =
                 (before.first_messages, before.errors_sent, before.errors_logged);
+            (node.addresses, node.since) = (before.addresses, before.since);
         }
-        (node.gnb, node.name, node.default_paging_drx) = (Some(gnb), name, request.default_paging_drx);
+        (node.gnb, node.name, node.default_paging_drx) = (Some(gnb), name, default_paging_drx);
         offer.into_node(&mut node);
+        node.serve(&self.config); // it may have changed while a holder was probed
         self.nodes.insert(association, node);
+        self.refuse_claim(gnb, association, out);
         self.send_endpoints(now, association, out);
         self.send_overload_state(association, out);
         self.reload_warnings(now, association, out);
     }
 
-    fn admit_node(
-        &self,
-        association: AssociationId,
-        request: &NgSetupRequest,
-    ) -> Result<(GlobalGnbId, Offer), (Cause, SetupRefusal)> {
+    fn admit_node(&self, request: &NgSetupRequest) -> Result<Applicant, (Cause, SetupRefusal)> {
         let gnb = gnb_id(&request.global_ran_node_id)
             .ok_or((CauseMisc::Unspecified.into(), SetupRefusal::NodeType))?;
-        let others =
-            self.nodes.iter().filter(|(a, n)| **a != association && n.gnb.is_some() && n.gnb != Some(gnb));
-        let limit = self.config.limits.ran_nodes;
-        if others.count() >= limit as usize {
-            return Err((CauseMisc::ControlProcessingOverload.into(), SetupRefusal::Limit(limit)));
-        }
-        Ok((gnb, check_supported(&self.config, &request.supported_ta_list)?))
+        Ok(Applicant {
+            gnb,
+            name: node_name(request.ran_node_name.as_ref(), request.extended_ran_node_name.as_ref()),
+            default_paging_drx: request.default_paging_drx,
+            offer: check_supported(&self.config, &request.supported_ta_list)?,
+        })
     }
 
     fn ng_setup_response(&self) -> NgSetupResponse {
@@ -87,18 +129,30 @@ impl RanNodes {
     }
 }
 
-fn refuse(
+/// NG SETUP FAILURE with a time to wait.
+pub(super) fn refuse(
     association: AssociationId,
-    request: &NgSetupRequest,
+    gnb: Option<GlobalGnbId>,
     cause: Cause,
     why: SetupRefusal,
     out: &mut RanOutput,
 ) {
     let mut failure = NgSetupFailure::new(cause);
-    failure.time_to_wait = Some(RETRY_AFTER);
+    failure.time_to_wait = Some(match why {
+        SetupRefusal::Disconnected => TimeToWait::V60s,
+        _ => RETRY_AFTER,
+    });
     out.messages.push((association, failure.into()));
-    let gnb = gnb_id(&request.global_ran_node_id);
     out.events.push(RanEvent::SetupRefused { association, gnb, why });
+}
+
+/// A gNB that has sent NG SETUP REQUEST, as it is once it is set up.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Applicant {
+    pub(super) gnb: GlobalGnbId,
+    name: Option<String>,
+    default_paging_drx: PagingDrx,
+    offer: Offer,
 }
 
 /// The time to wait of a refused gNB: short enough for an operator that corrects its configuration, long enough for the
@@ -137,6 +191,7 @@ pub(super) fn node_name(
 }
 
 /// The areas and slices that a gNB broadcasts for the served PLMN, and those of them that are served.
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Offer {
     broadcast: Vec<(Tac, Vec<SNssai>)>,
     tacs: Vec<Tac>,

@@ -22,6 +22,16 @@ fn on(n: u32) -> AssociationId {
     AssociationId(n)
 }
 
+/// The address that gNBs connect from.
+fn home() -> Vec<IpAddr> {
+    vec![[192, 0, 2, 1].into()]
+}
+
+/// Another one.
+fn elsewhere() -> Vec<IpAddr> {
+    vec![[192, 0, 2, 66].into()]
+}
+
 fn gnb(n: u32) -> GlobalGnbId {
     GlobalGnbId::new(PlmnId::TEST, n, 28).expect("28 bits")
 }
@@ -50,7 +60,7 @@ fn config() -> Config {
 fn nodes(n: u32) -> RanNodes {
     let mut nodes = RanNodes::new(Arc::new(config()));
     for i in 1..=n {
-        nodes.up(at(0), on(i));
+        nodes.up(at(0), on(i), home());
         let out = nodes.handle(at(0), on(i), request(i).into());
         assert!(matches!(out.messages.as_slice(), [(_, Message::NgSetupResponse(_))]), "{out:?}");
     }
@@ -76,7 +86,7 @@ fn setup_with_octets_missing_from_a_plmn_or_a_tac_is_answered_and_leaves_nothing
     let mut refused = 0;
     for cut in 3..whole.len() {
         let mut nodes = RanNodes::new(Arc::new(config()));
-        nodes.up(at(0), on(1));
+        nodes.up(at(0), on(1), home());
         let mut short = whole.clone();
         short.remove(cut);
         let out = octets(&mut nodes, 1, &short);
@@ -89,7 +99,7 @@ fn setup_with_octets_missing_from_a_plmn_or_a_tac_is_answered_and_leaves_nothing
 #[test] // TS 38.413 §8.7.1.2: NG SETUP RESPONSE has the AMF's name, served GUAMIs, slices and relative capacity
 fn ng_setup_response_names_the_amf() {
     let mut nodes = RanNodes::new(Arc::new(config()));
-    nodes.up(at(0), on(1));
+    nodes.up(at(0), on(1), home());
     let out = nodes.handle(at(0), on(1), request(1).into());
     let Message::NgSetupResponse(m) = only(&out) else { panic!("{out:?}") };
     let config = config();
@@ -103,7 +113,7 @@ fn ng_setup_response_names_the_amf() {
 #[test] // TS 38.413 §10.3.5
 fn setup_without_any_ie_is_answered_with_its_failure_and_the_missing_ies() {
     let mut nodes = RanNodes::new(Arc::new(config()));
-    nodes.up(at(0), on(1));
+    nodes.up(at(0), on(1), home());
     let out = octets(&mut nodes, 1, &[0x00, 21, 0x00, 3, 0x00, 0x00, 0x00]);
     let Message::NgSetupFailure(m) = only(&out) else { panic!("{out:?}") };
     let missing: Vec<u16> =
@@ -117,7 +127,7 @@ fn setup_with_many_areas_stores_only_served_ones() {
     let mut many = request(1);
     many.supported_ta_list = (1..=256).map(|t| area(t, vec![SNssai::sst(1)])).collect();
     let mut nodes = RanNodes::new(Arc::new(config()));
-    nodes.up(at(0), on(1));
+    nodes.up(at(0), on(1), home());
     let out = octets(&mut nodes, 1, &Message::from(many).to_vec());
     assert!(matches!(only(&out), Message::NgSetupResponse(_)));
     assert_eq!(nodes.get(on(1)).expect("up").tacs, config().amf.tacs);
@@ -128,7 +138,7 @@ fn setup_of_extreme_identities() {
     let mut nodes = RanNodes::new(Arc::new(config()));
     for (i, (id, bits)) in [(0, 22), (u32::MAX, 32), ((1 << 22) - 1, 22), (0, 32)].into_iter().enumerate() {
         let association = on(i as u32);
-        nodes.up(at(0), association);
+        nodes.up(at(0), association, home());
         let mut m = request(1);
         let id = GlobalGnbId::new(PlmnId::TEST, id, bits).expect("it fits");
         m.global_ran_node_id = GlobalRanNodeId::GlobalGnbId(id);
@@ -142,7 +152,7 @@ fn setup_of_extreme_identities() {
 #[test] // TS 38.413 §8.7.1.1
 fn ng_setup_on_a_new_association_takes_the_identity_over_and_is_reported() {
     let mut nodes = nodes(2);
-    nodes.up(at(1), on(9));
+    nodes.up(at(1), on(9), home());
     let out = nodes.handle(at(1), on(9), request(1).into());
     assert_eq!(out.superseded, [on(1)]);
     assert!(out.events.contains(&RanEvent::SameIdentity { association: on(9), former: on(1), gnb: gnb(1) }));
@@ -160,7 +170,7 @@ fn ng_setup_on_a_new_association_takes_the_identity_over_and_is_reported() {
 /// gNB 1 is set up on association 1, and another on association 9 takes its identity over at second 1.
 fn taken_over() -> RanNodes {
     let mut nodes = nodes(2);
-    nodes.up(at(1), on(9));
+    nodes.up(at(1), on(9), home());
     let out = nodes.handle(at(1), on(9), request(1).into());
     out.superseded.iter().for_each(|former| drop(nodes.supersede(at(1), *former)));
     assert!(nodes.is_set_up(on(9)) && !nodes.is_set_up(on(1)));
@@ -169,7 +179,7 @@ fn taken_over() -> RanNodes {
 
 /// NG SETUP under the identity of gNB 1 on a new association.
 fn sets_up(nodes: &mut RanNodes, s: u64, association: u32) -> RanOutput {
-    nodes.up(at(s), on(association));
+    nodes.up(at(s), on(association), home());
     let out = nodes.handle(at(s), on(association), request(1).into());
     out.superseded.iter().for_each(|former| drop(nodes.supersede(at(s), *former)));
     out
@@ -250,7 +260,7 @@ fn a_contested_identity_is_free_when_its_association_ends_and_forgotten_in_time(
 #[test] // TS 38.412 §7: a gNB that restarts loses all of its associations
 fn a_gnb_that_restarted_takes_over_from_each_of_its_associations() {
     let mut nodes = nodes(1);
-    nodes.up(at(1), on(7));
+    nodes.up(at(1), on(7), home());
     let mut update = RanConfigurationUpdate::new();
     update.global_ran_node_id = Some(GlobalRanNodeId::GlobalGnbId(gnb(1)));
     nodes.handle(at(1), on(7), update.into());
@@ -263,7 +273,7 @@ fn a_gnb_that_restarted_takes_over_from_each_of_its_associations() {
 #[test] // TS 38.413 §8.7.1.1: it is the first message
 fn an_association_without_setup_ends_in_time() {
     let mut nodes = RanNodes::new(Arc::new(config()));
-    nodes.up(at(0), on(1));
+    nodes.up(at(0), on(1), home());
     assert_eq!(nodes.next_deadline(), Some(at(30)));
     assert!(nodes.tick(at(29)).abort.is_empty());
     let out = nodes.tick(at(30));
@@ -278,16 +288,115 @@ fn associations_without_setup_are_bounded() {
     config.limits.ran_nodes_waiting = 3;
     let mut nodes = RanNodes::new(Arc::new(config));
     for n in 0..3 {
-        assert!(nodes.up(at(0), on(n)).abort.is_empty());
+        assert!(nodes.up(at(0), on(n), home()).abort.is_empty());
     }
-    assert_eq!(nodes.up(at(0), on(3)).abort, [on(3)]);
-    nodes.down(on(3));
-    nodes.handle(at(0), on(0), request(1).into());
-    assert!(nodes.up(at(0), on(4)).abort.is_empty(), "one that has set up makes room");
-    for n in [0, 1, 2, 4] {
+    assert_eq!(nodes.up(at(1), on(3), home()).abort, [on(0)], "the oldest one makes room");
+    nodes.down(on(0));
+    nodes.handle(at(1), on(1), request(1).into());
+    assert!(nodes.up(at(0), on(4), home()).abort.is_empty(), "one that has set up makes room");
+    for n in [1, 2, 3, 4] {
         nodes.down(on(n));
     }
     assert_eq!(nodes.waiting, 0);
+}
+
+#[test] // of the associations without NG SETUP, the oldest one of the source with most of them makes room
+fn a_host_that_only_connects_pushes_out_its_own_associations() {
+    let mut config = config();
+    config.limits.ran_nodes_waiting = 4;
+    let mut nodes = RanNodes::new(Arc::new(config));
+    nodes.up(at(0), on(1), home());
+    // One host, though each of its addresses is another one.
+    let flood = |n: u32| vec![format!("2001:db8::{n:x}").parse().expect("an address")];
+    for n in 2..50 {
+        let out = nodes.up(at(1), on(n), flood(n));
+        let dropped: Vec<AssociationId> = if n <= 4 { vec![] } else { vec![on(n - 3)] };
+        assert_eq!(out.abort, dropped);
+        dropped.iter().for_each(|association| drop(nodes.down(*association)));
+    }
+    let out = nodes.handle(at(2), on(1), request(1).into());
+    assert!(matches!(only(&out), Message::NgSetupResponse(_)), "the one that came first is served");
+}
+
+#[test] // TS 38.413 §8.7.1.4: one source with more gNBs than the newcomer's makes room for it, the oldest first
+fn a_host_that_invents_gnbs_makes_room_for_those_of_others() {
+    let mut config = config();
+    config.limits.ran_nodes = 4;
+    let mut nodes = RanNodes::new(Arc::new(config));
+    let set_up = |nodes: &mut RanNodes, s, n, from| {
+        nodes.up(at(s), on(n), from);
+        let out = nodes.handle(at(s), on(n), request(n).into());
+        out.abort.iter().for_each(|association| drop(nodes.down(*association)));
+        (nodes.is_set_up(on(n)), out.abort)
+    };
+    assert_eq!(set_up(&mut nodes, 0, 1, home()), (true, vec![]));
+    for n in 2..5 {
+        assert_eq!(set_up(&mut nodes, u64::from(n), n, elsewhere()), (true, vec![]));
+    }
+    assert_eq!(set_up(&mut nodes, 5, 5, elsewhere()), (false, vec![]), "its own source has most");
+    assert_eq!(set_up(&mut nodes, 6, 6, home()), (true, vec![on(2)]));
+    assert_eq!(set_up(&mut nodes, 7, 7, home()), (false, vec![]), "both have the same number now");
+    let third = vec![[198, 51, 100, 1].into()];
+    assert_eq!(set_up(&mut nodes, 8, 8, third).0, true);
+    assert_eq!(nodes.serving().count(), 4);
+}
+
+#[test] // TS 38.413 §8.7.1.4: a holder is probed twelve times in 3 s, however late the core is, and any message of it is a sign of life
+fn a_holder_is_probed_before_it_loses_its_identity_to_another_address() {
+    let claimed = || {
+        let mut nodes = nodes(2);
+        nodes.up(at(1), on(9), elsewhere());
+        let out = nodes.handle(at(1), on(9), request(1).into());
+        assert_eq!((out.messages.len(), out.probes), (0, vec![on(1)]));
+        let again = nodes.handle(at(1), on(9), request(1).into());
+        assert_eq!((again.messages.len(), again.probes.len()), (0, 0), "it waits for its answer");
+        nodes.up(at(1), on(10), vec![[192, 0, 2, 67].into()]);
+        let third = nodes.handle(at(1), on(10), request(1).into());
+        assert!(is_refused_for(&third, 1), "one newcomer at a time");
+        nodes
+    };
+    let mut nodes = claimed();
+    let mut probes = 1;
+    while let Some(due) = nodes.next_deadline()
+        && !nodes.is_set_up(on(9))
+    {
+        let out = nodes.tick(due.max(at(2))); // the core stalled for a second at first
+        probes += out.probes.len();
+        out.superseded.iter().for_each(|former| drop(nodes.supersede(due, *former)));
+        if nodes.is_set_up(on(9)) {
+            assert!(due >= at(4), "{due:?}");
+            let silent = RanEvent::HolderSilent { association: on(9), holder: on(1), gnb: gnb(1) };
+            assert!(out.events.contains(&silent));
+            assert!(matches!(only(&out), Message::NgSetupResponse(_)));
+        }
+    }
+    assert_eq!(probes, 12);
+    let mut nodes = claimed();
+    assert!(is_refused_for(&nodes.answered_probe(on(1)), 1));
+    assert!(nodes.answered_probe(on(1)).messages.is_empty(), "once");
+    let mut nodes = claimed();
+    let out = nodes.handle(at(2), on(1), ErrorIndication::new().into());
+    assert!(out.messages.iter().any(|(to, m)| *to == on(9) && matches!(m, Message::NgSetupFailure(_))));
+    let mut nodes = claimed();
+    nodes.down(on(9));
+    assert!(
+        nodes.tick(at(9)).messages.is_empty() && nodes.find(gnb(1)) == Some(on(1)),
+        "the newcomer has gone"
+    );
+}
+
+#[test] // the operator: the gNB is gone, its address is barred for a minute, and another gNB of the address is not concerned
+fn a_disconnected_gnb_is_barred_from_its_identity_for_a_minute() {
+    let mut nodes = nodes(2);
+    let out = nodes.disconnect(at(1), gnb(1)).expect("it is up");
+    assert_eq!(out.abort, [on(1)]);
+    nodes.down(on(1));
+    assert!(nodes.disconnect(at(1), gnb(1)).is_none());
+    let out = sets_up(&mut nodes, 2, 9);
+    let Message::NgSetupFailure(m) = only(&out) else { panic!("{out:?}") };
+    assert_eq!((m.time_to_wait, &m.cause), (Some(TimeToWait::V60s), &CauseMisc::OmIntervention.into()));
+    assert!(nodes.is_set_up(on(2)));
+    assert!(matches!(only(&sets_up(&mut nodes, 61, 10)), Message::NgSetupResponse(_)));
 }
 
 #[test] // TS 38.413 §8.7.2.4
@@ -342,7 +451,7 @@ fn setup_and_update_with_each_octet_at_its_extremes() {
                 odd[at_octet] = value;
                 for up in [false, true] {
                     let mut nodes = if up { nodes(1) } else { RanNodes::new(Arc::new(config())) };
-                    nodes.up(at(0), on(2));
+                    nodes.up(at(0), on(2), home());
                     let out = octets(&mut nodes, 2, &odd);
                     assert!(out.messages.len() <= 1 && out.abort.is_empty(), "{odd:02x?}: {out:?}");
                     assert!(!up || nodes.is_set_up(on(1)) || out.superseded == [on(1)], "{odd:02x?}");
@@ -363,7 +472,7 @@ fn ran_configuration_update_without_any_ie_is_acknowledged() {
 #[test] // TS 38.413 §8.7.2.2
 fn a_further_association_joins_by_ran_configuration_update() {
     let mut nodes = nodes(1);
-    nodes.up(at(1), on(7));
+    nodes.up(at(1), on(7), home());
     let mut update = RanConfigurationUpdate::new();
     update.global_ran_node_id = Some(GlobalRanNodeId::GlobalGnbId(gnb(2)));
     let out = nodes.handle(at(1), on(7), update.clone().into());
@@ -416,7 +525,7 @@ fn amf_configuration_update_adds_and_removes_further_endpoints() {
     };
     assert_eq!(updates(&nodes.endpoints(at(1), vec![first])), (1, 0));
     nodes.handle(at(1), on(1), AmfConfigurationUpdateAcknowledge::new().into());
-    nodes.up(at(2), on(7));
+    nodes.up(at(2), on(7), home());
     assert_eq!(updates(&nodes.handle(at(2), on(7), request(7).into())), (1, 0), "with its NG SETUP RESPONSE");
     assert_eq!(updates(&nodes.endpoints(at(3), vec![second])), (1, 1));
     nodes.handle(at(3), on(1), AmfConfigurationUpdateAcknowledge::new().into());
@@ -479,7 +588,7 @@ fn amf_configuration_update_without_answer_is_given_up() {
 #[test] // TS 38.413 §8.7.2.2: areas that a new configuration serves
 fn a_new_configuration_serves_areas_that_were_broadcast_before() {
     let mut nodes = RanNodes::new(Arc::new(config()));
-    nodes.up(at(0), on(1));
+    nodes.up(at(0), on(1), home());
     let mut m = request(1);
     m.supported_ta_list.push(area(77, vec![SNssai::sst(1)]));
     nodes.handle(at(0), on(1), m.into());
@@ -607,7 +716,7 @@ fn a_single_late_sample_starts_no_overload() {
 fn a_gnb_that_sets_up_during_an_overload_gets_overload_start() {
     let mut nodes = nodes(1);
     nodes.order_overload(OverloadOrder::Start);
-    nodes.up(at(1), on(2));
+    nodes.up(at(1), on(2), home());
     let out = nodes.handle(at(1), on(2), request(2).into());
     let [(_, Message::NgSetupResponse(_)), (_, Message::OverloadStart(m))] = out.messages.as_slice() else {
         panic!("{out:?}")
@@ -674,7 +783,7 @@ fn nrppa_of_no_ue_is_dropped_and_counted() {
 #[test] // TS 38.413 §8.7.6.2: an AMF that goes says so to every gNB that has set up, once each
 fn an_amf_that_stops_sends_amf_status_indication() {
     let mut nodes = nodes(2);
-    nodes.up(at(1), on(9));
+    nodes.up(at(1), on(9), home());
     let out = nodes.retire();
     assert_eq!(out.messages.iter().map(|(a, _)| *a).collect::<Vec<_>>(), [on(1), on(2)]);
     for (_, m) in &out.messages {
@@ -782,10 +891,10 @@ fn restarted_cells_get_the_active_warnings() {
     let out = nodes.handle(at(2), on(1), m.into());
     assert!(matches!(only(&out), Message::WriteReplaceWarningRequest(m) if m.serial_number == 2));
     // So does a gNB that sets up while it is in force, and no longer.
-    nodes.up(at(3), on(2));
+    nodes.up(at(3), on(2), home());
     assert_eq!(nodes.handle(at(3), on(2), request(2).into()).messages.len(), 2);
     nodes.tick(at(302));
-    nodes.up(at(303), on(3));
+    nodes.up(at(303), on(3), home());
     assert_eq!(nodes.handle(at(303), on(3), request(3).into()).messages.len(), 1);
     assert_eq!(nodes.warnings()[1].state, WarningState::Over);
 }
@@ -848,7 +957,7 @@ fn of_itself() -> Vec<Message> {
 fn before_setup_every_message_is_refused_and_changes_nothing() {
     for message in of_itself() {
         let mut nodes = nodes(2);
-        nodes.up(at(1), on(5));
+        nodes.up(at(1), on(5), home());
         let name = message.name();
         let begins = message.kind() == TriggeringMessage::InitiatingMessage;
         let silent = !begins || matches!(message, Message::ErrorIndication(_));
@@ -877,7 +986,7 @@ fn a_flood_of_setups_that_are_refused_leaves_nothing() {
     config.limits.ran_nodes = 1;
     nodes.configure(at(0), Arc::new(config));
     for n in 10..200 {
-        nodes.up(at(1), on(n));
+        nodes.up(at(1), on(n), home());
         let out = nodes.handle(at(1), on(n), request(n).into());
         assert!(matches!(only(&out), Message::NgSetupFailure(m) if m.time_to_wait.is_some()));
         nodes.down(on(n));

@@ -89,6 +89,8 @@ pub(crate) struct Association {
     pub(crate) primary: usize,
     pub(crate) tx: Sender,
     pub(crate) rx: Receiver,
+    /// Packets of the peer with chunks for this association.
+    pub(crate) heard: u64,
     /// Chunks other than DATA and SACK that wait for the flush, and the path that they take.
     control: Vec<u8>,
     control_path: usize,
@@ -142,6 +144,7 @@ impl Association {
             primary: 0,
             tx: Sender::new(identity.local_tsn),
             rx: Receiver::new(0, 0, 0, config),
+            heard: 0,
             control: Vec::new(),
             control_path: 0,
             sack_path: 0,

@@ -106,6 +106,15 @@ impl Association {
         }
     }
 
+    /// Asks the peer for a sign of life on every path that it has confirmed, whether data is on its way or not (RFC 9260 §8.3: "upon request").
+    pub(crate) fn probe(&mut self, cx: &mut Context<'_>) {
+        for i in 0..self.paths.len() {
+            if self.paths.get(i).is_some_and(|p| p.confirmed && p.heartbeat.is_none()) {
+                self.send_heartbeat(i, cx);
+            }
+        }
+    }
+
     /// The information is the path's index and a nonce that only the receiver at that address can return (RFC 9260 §5.4).
     fn send_heartbeat(&mut self, i: usize, cx: &mut Context<'_>) {
         let nonce = cx.prf.nonce();
