@@ -26,6 +26,7 @@ mod hex;
 pub mod ledger;
 pub mod metrics;
 pub mod profile;
+mod quota;
 pub mod server;
 pub mod slots;
 pub mod statement;

@@ -21,6 +21,14 @@ const LOGGED_EVERY: Duration = Duration::from_secs(60);
 pub struct Prefix(IpAddr);
 
 impl Prefix {
+    /// A number that no other prefix has: no IPv6 address that is in use begins with 32 zeros.
+    pub fn number(self) -> u64 {
+        match self.0 {
+            IpAddr::V4(four) => four.to_bits().into(),
+            IpAddr::V6(six) => (six.to_bits() >> 64) as u64,
+        }
+    }
+
     /// The prefix of an address.
     pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
