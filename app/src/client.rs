@@ -29,7 +29,7 @@ const ANSWER_OCTETS_MAX: u64 = 64 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// An API token in this variable is used instead of the token file of this host.
+/// With an API token in this variable, commands go over the network instead of the socket of this host.
 const TOKEN_VARIABLE: &str = "WHIMBREL_TOKEN";
 
 /// The API of a running program.

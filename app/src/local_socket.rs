@@ -20,6 +20,8 @@ use crate::unit::Directory;
 const PATH_OCTETS_MAX: usize = 107;
 /// Commands that wait for the core to accept them: as many as it serves at once.
 const BACKLOG: i32 = 64;
+/// How long a core that listens at the path already may take to show it.
+const IN_USE_WITHIN: Duration = Duration::from_millis(500);
 /// Between two attempts while the backlog is full.
 const RETRY: Duration = Duration::from_millis(10);
 
@@ -83,8 +85,11 @@ impl fmt::Display for ListenError {
 /// Listens at a path; what a core that was killed has left there is replaced.
 pub(crate) fn listen(path: &Path) -> Result<UnixListener, ListenError> {
     let refused = |e| ListenError::System(path.to_path_buf(), e);
-    if UnixStream::connect(Short::of(path).map_err(refused)?.path()).is_ok() {
-        return Err(ListenError::InUse(path.to_path_buf()));
+    match reach(path, IN_USE_WITHIN) {
+        Ok(_) => return Err(ListenError::InUse(path.to_path_buf())),
+        // One that hangs.
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(ListenError::InUse(path.to_path_buf())),
+        Err(_) => {}
     }
     // It is complete, and its mode set, before it has its name.
     let mut new = path.as_os_str().to_owned();

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use crate::mutate;
-use crate::program::{AS_LOCAL, connect, status};
+use crate::program::{API, AS_LOCAL, connect, status};
 use crate::rng::Rng;
 
 /// Connections that are kept open and slow at once: fewer than the API takes, so that others can be judged.

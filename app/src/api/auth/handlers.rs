@@ -206,7 +206,7 @@ struct Link {
     expires_s: u64,
 }
 
-/// POST: make a one-time link. Only for this host's commands: only the core's own user can read the local token.
+/// POST: make a one-time link. Only for this host's commands: the kernel says that root or the core's own user runs them.
 pub(in crate::api) async fn link(shared: Arc<Shared>, request: Request) -> Answer {
     if caller(&request)?.name != "local" {
         return Err(Problem::forbidden("only `whimbrel console` on the core's host makes one-time links"));
