@@ -46,8 +46,8 @@ cat >"$tmp/operator.py" <<'END'
 import socket, ssl, sys
 context = ssl.create_default_context(cafile=sys.argv[1])
 context.set_alpn_protocols(["h2"])
-raw = socket.create_connection(("127.0.0.1", 7443), timeout=4, source_address=("127.0.0.2", 0))
-raw.settimeout(4)
+raw = socket.create_connection(("127.0.0.1", 7443), timeout=2.5, source_address=("127.0.0.2", 0))
+raw.settimeout(2.5) # less than the broker awaits a handshake
 with context.wrap_socket(raw, server_hostname="b.example") as tls:
     print(tls.version(), tls.selected_alpn_protocol())
 END
