@@ -294,7 +294,7 @@ pub(crate) struct ConfigFile {
 pub(crate) struct Running {
     #[command(flatten)]
     config: ConfigFile,
-    /// Address of the core's API; default: `api.address` of the configuration.
+    /// Address of a core's API on the network, for which WHIMBREL_TOKEN is set to an API token; default: the core of this host, over its socket.
     #[arg(long, value_name = "ADDRESS:PORT")]
     api: Option<SocketAddr>,
     /// Print JSON.
@@ -311,11 +311,13 @@ impl Running {
     pub(crate) fn client(&self) -> Result<Client, String> {
         let config = config::load(self.config.config_file.as_deref()).map_err(|e| e.to_string());
         match (self.api, config) {
-            (Some(address), Ok((config, _))) => Ok(Client::new(address).of_core(&config.store.path)),
+            (Some(address), Ok((config, _))) => {
+                Ok(Client::new(address).with_certificate_of(&config.store.path))
+            }
             (Some(address), Err(_)) => Ok(Client::new(address)),
             (None, config) => {
                 let (config, _) = config?;
-                Ok(Client::new(config.api.address).of_core(&config.store.path))
+                Ok(Client::of(&config))
             }
         }
     }

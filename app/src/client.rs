@@ -1,6 +1,5 @@
 //! Client of the HTTP API of a running program, for `why`, `ue`, `gnb`, `top` and the other commands.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -18,8 +17,11 @@ use tokio_rustls::rustls::{
     SignatureScheme, StreamOwned,
 };
 
-use crate::api::{certificate_file, local_token_file};
+use crate::api::certificate_file;
+use crate::config::Config;
 use crate::console::Metric;
+use crate::local_socket;
+use crate::unit::Directory;
 
 /// Most octets of an answer: a page of a thousand UEs has a tenth of it.
 const ANSWER_OCTETS_MAX: u64 = 64 << 20;
@@ -27,7 +29,7 @@ const ANSWER_OCTETS_MAX: u64 = 64 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// An API token in this variable is used instead of the token file of this host.
+/// With an API token in this variable, commands go over the network instead of the socket of this host.
 const TOKEN_VARIABLE: &str = "WHIMBREL_TOKEN";
 
 /// The API of a running program.
@@ -35,19 +37,48 @@ const TOKEN_VARIABLE: &str = "WHIMBREL_TOKEN";
 pub(crate) struct Client {
     address: SocketAddr,
     answer_within: Duration,
-    /// The store of the core: its token and certificate are beside it. `None` for a program without users.
+    /// The socket of this host's commands; `None`: a core that is reached over the network, or a program without users.
+    socket: Option<PathBuf>,
+    /// The store of the core, beside which its certificate is. `None` for a program without users.
     store: Option<PathBuf>,
 }
 
 impl Client {
     /// The API at an address.
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self { address, answer_within: ANSWER_WITHIN, store: None }
+        Self { address, answer_within: ANSWER_WITHIN, socket: None, store: None }
     }
 
-    /// The same, of the core with that store.
-    pub(crate) fn of_core(self, store: &Path) -> Self {
+    /// The core of this host with that configuration.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self { socket: Some(local_socket::of(config)), ..Self::new(config.api.address) }
+            .with_certificate_of(&config.store.path)
+    }
+
+    /// The same, which is a unit even if the configuration leaves that to the command line.
+    pub(crate) fn of_unit(config: &Config) -> Self {
+        let socket = Directory::of(&config.unit.directory).api_socket();
+        Self { socket: Some(socket), ..Self::of(config) }
+    }
+
+    /// The same, of the core of this host with that store.
+    pub(crate) fn by_store(self, store: &Path) -> Self {
+        Self { socket: Some(local_socket::beside(store)), ..self }.with_certificate_of(store)
+    }
+
+    /// The same over the network, of the core whose certificate is beside that store.
+    pub(crate) fn with_certificate_of(self, store: &Path) -> Self {
         Self { store: Some(store.to_path_buf()), ..self }
+    }
+
+    /// The socket over which it is reached. An API token is for the network.
+    fn local(&self) -> Option<&Path> {
+        self.socket.as_deref().filter(|_| self.token().is_none())
+    }
+
+    /// How it is reached, for messages.
+    fn place(&self) -> String {
+        self.local().map_or_else(|| self.url(), |socket| socket.display().to_string())
     }
 
     /// Where the console is: `https://192.0.2.1:8070`.
@@ -61,11 +92,10 @@ impl Client {
         self.store.is_some() && !self.address.ip().is_loopback()
     }
 
-    /// What the core knows this host's commands by.
+    /// The API token that the user of a command has given.
     fn token(&self) -> Option<String> {
         let given = std::env::var(TOKEN_VARIABLE).ok().filter(|t| !t.is_empty());
-        let of_file = || fs::read_to_string(local_token_file(self.store.as_deref()?)).ok();
-        given.or_else(of_file).map(|t| t.trim().to_owned())
+        given.map(|t| t.trim().to_owned())
     }
 
     /// The same, for requests whose answer may take this many seconds longer.
@@ -115,31 +145,46 @@ impl Client {
 
     /// Copies the body of an answer as it comes, for as long as it comes; the end of its reader is no failure. Errors: one sentence.
     pub(crate) fn copy(&self, path: &str, to: &mut dyn Write) -> Result<(), String> {
-        let failed = |e: std::io::Error| format!("the core at {} does not answer: {e}", self.url());
-        let connected =
-            TcpStream::connect_timeout(&self.address, CONNECT_WITHIN).map_err(|e| match e.kind() {
-                std::io::ErrorKind::ConnectionRefused => self.no_core(),
-                _ => failed(e),
-            });
-        let mut stream = connected?;
-        stream.set_write_timeout(Some(ANSWER_WITHIN)).map_err(failed)?;
         // A body of HTTP/1.0 ends with its connection.
-        let head = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n{}\r\n", self.address, self.authorization());
-        match self.store.as_deref().filter(|_| self.speaks_tls()) {
-            Some(store) => {
-                let mut stream = tls(stream, self.address, &certificate_file(store)).map_err(failed)?;
-                stream.write_all(head.as_bytes()).map_err(failed)?;
-                self.copy_body(&mut stream, to)
-            }
-            None => {
-                stream.write_all(head.as_bytes()).map_err(failed)?;
-                self.copy_body(&mut stream, to)
-            }
+        let host = self.address;
+        let head = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n{}\r\n", self.authorization());
+        let mut stream = self.connect(None).map_err(|e| self.without_answer(&e))?;
+        stream.write_all(head.as_bytes()).map_err(|e| self.without_answer(&e))?;
+        self.copy_body(&mut stream, to)
+    }
+
+    /// A connection to the core. `read_within`: how long a read may wait; `None`: as long as it takes.
+    fn connect(&self, read_within: Option<Duration>) -> std::io::Result<Box<dyn Connection>> {
+        if let Some(socket) = self.local() {
+            let stream = local_socket::reach(socket, CONNECT_WITHIN)?;
+            stream.set_read_timeout(read_within)?;
+            stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+            return Ok(Box::new(stream));
+        }
+        let stream = TcpStream::connect_timeout(&self.address, CONNECT_WITHIN)?;
+        stream.set_read_timeout(read_within)?;
+        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+        Ok(match self.store.as_deref().filter(|_| self.speaks_tls()) {
+            Some(store) => Box::new(tls(stream, self.address, &certificate_file(store))?),
+            None => Box::new(stream),
+        })
+    }
+
+    /// Why a command gets no answer.
+    fn without_answer(&self, e: &std::io::Error) -> String {
+        use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+        match (e.kind(), self.local()) {
+            (ConnectionRefused, _) | (NotFound, Some(_)) => self.no_core(),
+            (PermissionDenied, Some(socket)) => format!(
+                "this user may not command the core at {}: run this command as root or as the core's user, or set {TOKEN_VARIABLE} to an API token",
+                socket.display()
+            ),
+            _ => format!("the core at {} does not answer: {e}", self.place()),
         }
     }
 
     fn copy_body(&self, from: &mut impl Read, to: &mut dyn Write) -> Result<(), String> {
-        let failed = |e: std::io::Error| format!("the answer of the core at {} ended: {e}", self.url());
+        let failed = |e: std::io::Error| format!("the answer of the core at {} ended: {e}", self.place());
         let mut part = vec![0; 64 << 10];
         let mut start = Vec::new();
         let body = loop {
@@ -149,7 +194,7 @@ impl Client {
                 break end + 4;
             }
             if n == 0 || start.len() > part.len() {
-                return Err(format!("the server at {} is not whimbrel", self.url()));
+                return Err(format!("the server at {} is not whimbrel", self.place()));
             }
         };
         let status = start.get(9..12).and_then(|s| std::str::from_utf8(s).ok()?.parse().ok());
@@ -179,7 +224,7 @@ impl Client {
     fn no_core(&self) -> String {
         format!(
             "no core answers at {}: start it with `whimbrel run`, or name its configuration with -c",
-            self.url()
+            self.place()
         )
     }
 
@@ -192,16 +237,13 @@ impl Client {
     }
 
     fn ask_with<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> Result<T, String> {
-        let octets = self.exchange(method, path, body).map_err(|e| match e.kind() {
-            std::io::ErrorKind::ConnectionRefused => self.no_core(),
-            _ => format!("the core at {} does not answer: {e}", self.url()),
-        })?;
+        let octets = self.exchange(method, path, body).map_err(|e| self.without_answer(&e))?;
         self.value(&octets)
     }
 
     /// The value that an answer brings.
     fn value<T: DeserializeOwned>(&self, octets: &[u8]) -> Result<T, String> {
-        let strange = || format!("the server at {} is not whimbrel", self.url());
+        let strange = || format!("the server at {} is not whimbrel", self.place());
         let end = octets.windows(4).position(|w| w == b"\r\n\r\n").ok_or_else(strange)?;
         let (head, body) = (&octets[..end], &octets[end + 4..]);
         let status = head.get(9..12).and_then(|s| std::str::from_utf8(s).ok()?.parse::<u16>().ok());
@@ -218,23 +260,16 @@ impl Client {
 
     /// Why the core does not know this command.
     fn without_token(&self) -> String {
-        let file =
-            self.store.as_deref().map(local_token_file).filter(|_| std::env::var(TOKEN_VARIABLE).is_err());
-        match file {
-            Some(file) => format!(
-                "the core at {} does not accept the token file {}: run this command as the core's user and name its \
-                 configuration with -c, or set {TOKEN_VARIABLE} to an API token",
-                self.url(),
-                file.display()
+        match self.token() {
+            Some(_) => format!("the core at {} does not accept the token in {TOKEN_VARIABLE}", self.url()),
+            None => format!(
+                "the core at {} wants an API token: set {TOKEN_VARIABLE}, or leave `--api` out to reach the core of this host",
+                self.url()
             ),
-            None => format!("the core at {} does not accept the token in {TOKEN_VARIABLE}", self.url()),
         }
     }
 
     fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect_timeout(&self.address, CONNECT_WITHIN)?;
-        stream.set_read_timeout(Some(self.answer_within))?;
-        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
         let host = self.address;
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
         let token = self.authorization();
@@ -242,12 +277,14 @@ impl Client {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{kind}Content-Length: {length}\r\n\r\n{body}"
         );
-        match self.store.as_deref().filter(|_| self.speaks_tls()) {
-            Some(store) => whole(&mut tls(stream, self.address, &certificate_file(store))?, &head),
-            None => whole(&mut stream, &head),
-        }
+        whole(&mut self.connect(Some(self.answer_within))?, &head)
     }
 }
+
+/// What carries a request and its answer.
+trait Connection: Read + Write {}
+
+impl<T: Read + Write> Connection for T {}
 
 /// Sends a request and reads the answer to its end.
 fn whole(stream: &mut (impl Read + Write), head: &str) -> std::io::Result<Vec<u8>> {

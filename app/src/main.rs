@@ -17,6 +17,7 @@ mod config;
 mod console;
 mod core;
 mod entropy;
+mod local_socket;
 mod local_time;
 mod log_limiter;
 mod logging;

@@ -8,6 +8,7 @@
 //! | an operator's own reports and the receipts for them | [`ledger`] |
 //! | settlement statements in files | [`statement`] |
 //! | HTTP/2 over TLS for operators, HTTP/1.1 for health and metrics | [`server`] |
+//! | connections of a listener, shared fairly among their senders | [`slots`] |
 //! | the operator's warm connection to a broker | [`client`] |
 //! | keys and certificates in files, the profile of a SIM | [`files`], [`profile`] |
 //! | X.509 certificates of TLS | [`tls`] |
@@ -25,7 +26,9 @@ mod hex;
 pub mod ledger;
 pub mod metrics;
 pub mod profile;
+mod quota;
 pub mod server;
+pub mod slots;
 pub mod statement;
 pub mod storage;
 pub mod tls;

@@ -24,6 +24,8 @@ pub struct Metrics {
     tls_failed: AtomicU64,
     /// Open connections.
     connections: AtomicU64,
+    /// Connections that were closed for new ones.
+    closed_for_others: AtomicU64,
     /// Time that the machine worked, in microseconds.
     work_us: AtomicU64,
     commits: AtomicU64,
@@ -85,6 +87,11 @@ impl Metrics {
 
     pub(crate) fn disconnected(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// So many connections were closed for new ones since the start.
+    pub(crate) fn closed_for_others(&self, n: u64) {
+        self.closed_for_others.store(n, Ordering::Relaxed);
     }
 
     pub(crate) fn worked(&self, us: u64) {
@@ -200,6 +207,12 @@ impl Metrics {
             "gauge",
             "Open connections of operators.",
             &plain(&self.connections),
+        );
+        one(
+            "whimbrel_broker_connections_closed_total",
+            "counter",
+            "Connections that were closed for new ones: their sender had its share, or all were taken.",
+            &plain(&self.closed_for_others),
         );
         one("whimbrel_broker_users", "gauge", "Users.", &plain(&self.users));
         one("whimbrel_broker_waiting", "gauge", "Requests that wait.", &plain(&self.waiting));

@@ -16,7 +16,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tracing::warn;
@@ -26,14 +27,17 @@ use whimbrel_open::usage::Delivery;
 
 use crate::engine::Entrance;
 use crate::metrics::Metrics;
+use crate::slots::{Prefix, SlotBounds, Slots};
 use crate::veil::Kind;
 use crate::veil::engine::VeilEntrance;
 use crate::{ATTACH_PATH, MEDIA_TYPE, USAGE_PATH};
 
-/// Connections at once: each operator keeps a few open. Further ones wait in the backlog.
-const CONNECTIONS_MAX: usize = 4_096;
+/// Connections at once: each operator keeps a few open, and several may share an address.
+const CONNECTIONS: SlotBounds = SlotBounds { total: 4_096, share: 256 };
 /// Connections of health checks and metrics at once.
-const ADMIN_CONNECTIONS_MAX: usize = 32;
+const ADMIN_CONNECTIONS: SlotBounds = SlotBounds { total: 32, share: 16 };
+/// A connection over which no request comes for this long is closed. Operators make a new one before they need it.
+const IDLE_MAX: Duration = Duration::from_secs(600);
 /// A peer that takes longer for its TLS handshake holds a connection that others need.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 /// Requests of one connection at once: an operator's busy second.
@@ -73,7 +77,7 @@ impl Drop for Server {
     }
 }
 
-/// What answers a request: of which connection it came, and from which address.
+/// What answers a request: of which network prefix it came, and from which address.
 pub(crate) type Handler = Arc<
     dyn Fn(
             (Peer, SocketAddr),
@@ -176,22 +180,28 @@ async fn accept(
     mut stopped: watch::Receiver<bool>,
 ) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let (acceptor, room) = (TlsAcceptor::from(tls), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-    let mut peers = 0;
-    loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
-        let Some((stream, from)) = next(&listener, &mut stopped).await else { break };
-        peers += 1;
-        let peer = Peer(peers);
+    let (acceptor, slots) = (TlsAcceptor::from(tls), Slots::new("broker", CONNECTIONS));
+    while let Some((stream, from)) = next(&listener, &mut stopped).await {
+        let prefix = Prefix::of(from.ip());
+        let (peer, mut slot) = (Peer(prefix.number()), slots.take(prefix));
+        metrics.closed_for_others(slots.closed());
         let (handler, metrics, stopped) = (handler.clone(), metrics.clone(), stopped.clone());
         let acceptor = acceptor.clone();
         tokio::spawn(async move {
             // Answers are a few hundred octets that must not wait for more.
             let _ = stream.set_nodelay(true);
-            match tokio::time::timeout(HANDSHAKE_WITHIN, acceptor.accept(stream)).await {
+            let handshake = tokio::time::timeout(HANDSHAKE_WITHIN, acceptor.accept(stream));
+            let handshake = tokio::select! {
+                handshake = handshake => handshake,
+                () = slot.revoked() => return,
+            };
+            match handshake {
                 Ok(Ok(stream)) => {
                     metrics.connected();
-                    serve(stream, (peer, from), (&handler, &metrics), stopped).await;
+                    tokio::select! {
+                        () = serve(stream, (peer, from), (&handler, &metrics), stopped) => {}
+                        () = slot.revoked() => {}
+                    }
                     metrics.disconnected();
                 }
                 Ok(Err(e)) => {
@@ -200,10 +210,50 @@ async fn accept(
                 }
                 Err(_) => metrics.tls_failed(),
             }
-            drop(permit);
         });
     }
-    let _ = tokio::time::timeout(STOP_WITHIN, room.acquire_many(CONNECTIONS_MAX as u32)).await;
+    let _ = tokio::time::timeout(STOP_WITHIN, slots.emptied()).await;
+}
+
+/// When a connection was used last.
+struct Use {
+    /// Requests in progress, and the end of the last one.
+    state: std::sync::Mutex<(u64, Instant)>,
+}
+
+impl Use {
+    fn state(&self) -> std::sync::MutexGuard<'_, (u64, Instant)> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Ends when no request has come for so long.
+    async fn idle(&self, idle_max: Duration) {
+        loop {
+            let (in_progress, ended) = *self.state();
+            let since = if in_progress > 0 { Instant::now() } else { ended };
+            if since.elapsed() >= idle_max {
+                return;
+            }
+            tokio::time::sleep_until(since + idle_max).await;
+        }
+    }
+}
+
+/// A request in progress on a connection.
+struct InProgress(Arc<Use>);
+
+impl InProgress {
+    fn on(connection: &Arc<Use>) -> Self {
+        connection.state().0 += 1;
+        Self(connection.clone())
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        *state = (state.0 - 1, Instant::now());
+    }
 }
 
 async fn serve(
@@ -212,9 +262,13 @@ async fn serve(
     (handler, metrics): (&Handler, &Arc<Metrics>),
     mut stopped: watch::Receiver<bool>,
 ) {
+    let connection_use = Arc::new(Use { state: std::sync::Mutex::new((0, Instant::now())) });
+    let of = connection_use.clone();
     let service = service_fn(move |request| {
         let (handler, metrics) = (handler.clone(), metrics.clone());
+        let in_progress = InProgress::on(&of);
         async move {
+            let _in_progress = in_progress;
             let response = handler(from, request).await.unwrap_or_else(|refusal| {
                 metrics.http_refused();
                 refusal.response()
@@ -230,13 +284,13 @@ async fn serve(
         .keep_alive_timeout(PONG_WITHIN);
     let connection = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => {}
-        _ = stopped.changed() => {
-            connection.as_mut().graceful_shutdown();
-            let _ = tokio::time::timeout(STOP_WITHIN, connection).await;
-        }
-    }
+    let end_within = tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stopped.changed() => STOP_WITHIN,
+        () = connection_use.idle(IDLE_MAX) => HANDSHAKE_WITHIN,
+    };
+    connection.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(end_within, connection).await;
 }
 
 /// A request that no machine sees.
@@ -245,7 +299,7 @@ pub(crate) struct HttpRefusal(pub(crate) StatusCode, pub(crate) &'static str);
 impl HttpRefusal {
     fn response(self) -> Response<Full<Bytes>> {
         let mut response = text(self.0, self.1.to_owned() + "\n");
-        if self.0 == StatusCode::SERVICE_UNAVAILABLE {
+        if matches!(self.0, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
@@ -331,10 +385,9 @@ async fn accept_admin(listener: TcpListener, entrances: Entrances, mut stopped: 
         warn!("health and metrics are not served: the listener cannot be watched");
         return;
     };
-    let room = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
-    loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
-        let Some((stream, _)) = next(&listener, &mut stopped).await else { return };
+    let slots = Slots::new("health and metrics of the broker", ADMIN_CONNECTIONS);
+    while let Some((stream, from)) = next(&listener, &mut stopped).await {
+        let mut slot = slots.take(Prefix::of(from.ip()));
         let (entrances, mut stopped) = (entrances.clone(), stopped.clone());
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
@@ -347,8 +400,8 @@ async fn accept_admin(listener: TcpListener, entrances: Entrances, mut stopped: 
             tokio::select! {
                 _ = connection => {}
                 _ = stopped.changed() => {}
+                () = slot.revoked() => {}
             }
-            drop(permit);
         });
     }
 }

@@ -518,3 +518,17 @@ fn a_database_of_version_1_is_taken_over() {
     storage.add_home_user(&usim("carol", "999710000000001")).unwrap();
     assert_eq!(storage.list_users("", 9).unwrap().len(), 1);
 }
+
+#[test]
+fn idle_connections_of_one_sender_do_not_shut_an_operator_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sim = with_user(folder.path(), "alice");
+    let service = Service::start(folder.path());
+    let idle: Vec<_> =
+        (0..300).map(|_| std::net::TcpStream::connect(service.server.address).unwrap()).collect();
+    service.attach(&operator(), &mut sim, now()).unwrap();
+    let text = service.engine.entrance().metrics.text();
+    let closed = text.lines().find_map(|l| l.strip_prefix("whimbrel_broker_connections_closed_total "));
+    assert!(closed.unwrap().parse::<u64>().unwrap() >= 300 - 256, "{text}");
+    drop(idle);
+}

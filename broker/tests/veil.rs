@@ -307,10 +307,11 @@ fn relays(folder: &Path, tls: &Arc<ClientConfig>, broker: Place) -> (Server, Ser
     let record = |name: &str| Recorder::open(&folder.join(format!("{name}.record"))).unwrap();
     let role = Role::Gateway { key: (1, secret), broker };
     let gateway =
-        relay::start(here(31), own_tls(folder, NAMES[2]), role, tls.clone(), record("gateway")).unwrap();
+        relay::start(here(31), own_tls(folder, NAMES[2]), role, tls.clone(), 2_000, record("gateway"))
+            .unwrap();
     let role = Role::Relay { gateway: Place { domain: NAMES[2].parse().unwrap(), address: gateway.address } };
     let relay =
-        relay::start(here(30), own_tls(folder, NAMES[1]), role, tls.clone(), record("relay")).unwrap();
+        relay::start(here(30), own_tls(folder, NAMES[1]), role, tls.clone(), 20, record("relay")).unwrap();
     (relay, gateway, gateway_key)
 }
 
@@ -504,4 +505,31 @@ fn a_key_that_is_begun_or_ended_by_a_command_is_taken_up() {
     assert!(storage.end_epoch(1).unwrap() && !storage.end_epoch(1).unwrap());
     assert_eq!(ids(&storage), [2]);
     assert!(storage.revoke("no user").is_err());
+}
+
+#[test]
+fn a_relay_takes_its_quota_from_one_sender_and_serves_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let tls = make_tls(folder);
+    provision(folder);
+    let service = Service::start(folder);
+    let (relay, ..) = relays(folder, &tls, service.place());
+    let place = Place { domain: NAMES[1].parse().unwrap(), address: relay.address };
+    let status = |last: u8, requests: usize| {
+        let client = Client::new(tls.clone()).from_address(Some([127, 0, 0, last].into()));
+        let post = async {
+            let mut statuses = Vec::new();
+            for _ in 0..requests {
+                let answer = client.post(("/veil/v1/relay", 64), &place, b"not sealed", WITHIN).await;
+                statuses.push(answer.unwrap_err().to_string());
+            }
+            statuses
+        };
+        runtime().block_on(post)
+    };
+    // 20 a second, and the burst of five seconds: more than that do not come through, however slowly the host sends them.
+    let greedy = status(6, 400);
+    assert!(greedy[0].contains("400") && greedy.iter().any(|e| e.contains("429")), "{greedy:?}");
+    assert!(status(7, 3).iter().all(|e| e.contains("400")), "another sender");
 }

@@ -1,7 +1,7 @@
 //! Which request B works on next: those with a ticket first, and fair among operators, so that neither a flood of garbage nor one
 //! busy operator keeps others waiting.
 //!
-//! The edge names the sender of a request (one number for each connection that T has opened); T's own claim of its identity costs two
+//! The edge names the sender of a request (one number for each network prefix from which requests come); T's own claim of its identity costs two
 //! signatures to check, which is what a flood must not make B do.
 
 use core::time::Duration;

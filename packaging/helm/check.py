@@ -115,6 +115,9 @@ for settings in ("", "hostNetwork=false,otlp.endpoint=http://collector:4318,pers
     stateful = next(d for d in documents if "kind: StatefulSet" in d)
     if settings and ("claimName: mine" not in stateful or "hostNetwork: true" in stateful):
         wrong(f"the settings {settings} are not in the StatefulSet")
+    # What any client of the API can hold up must not restart a healthy core.
+    if "httpGet" in stateful or "tcpSocket" in stateful or not re.search(r'livenessProbe:\s+exec:\s+command:[^a-z]+/usr/bin/whimbrel[^a-z]+unit\b', stateful):
+        wrong("liveness does not ask the unit's manager")
     secret = next(d for d in documents if "kind: Secret" in d)
     body = secret.split("whimbrel.yaml: |\n")[1]
     check_configuration("\n".join(line[4:] for line in body.splitlines()))

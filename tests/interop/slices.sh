@@ -52,7 +52,7 @@ until_true() {
 complete() { unit >"$tmp/state" && grep -q ' primary ' "$tmp/state" && grep -q ' replica ' "$tmp/state" && ! grep -qE ' (starting|leaving|given-up) ' "$tmp/state"; }
 # cpfs: a line for each CPF: its number, its slice or -, and the UEs that it serves.
 cpfs() {
-  curl -sf -H "Authorization: Bearer $(cat "$tmp/unit.db.token")" http://127.0.0.1:8081/api/v1/cluster |
+  curl -sf --unix-socket "$tmp/unit.db.socket" http://localhost/api/v1/cluster |
     python3 -c 'import json, sys
 for cpf in json.load(sys.stdin)["cpfs"]: print(cpf["id"], cpf["slice"] or "-", cpf["primary_of"])'
 }

@@ -118,7 +118,9 @@ victim=$(process primary)
 kill -9 "$victim"
 for _ in $(seq 20); do
   curl -sf --max-time 3 http://127.0.0.1:8081/metrics >/dev/null || wrong "the API does not answer during a takeover"
+  timeout 5 "$WHIMBREL" gnb list --config "$tmp/unit.yaml" >/dev/null || wrong "commands are not answered during a takeover"
 done
+[ "$(stat -Lc %a "$tmp/unit.db.socket")" = 600 ] && [ -S "$tmp/unit/api" ] || wrong "the socket of commands is not private, or not in the runtime directory"
 complete "$victim"
 grep -q "is the primary after a takeover" "$tmp/unit.log" || wrong "no CTA has taken over"
 

@@ -47,7 +47,7 @@ use self::auth::Auth;
 use crate::config::{self, Config};
 use crate::console::Console;
 
-pub(crate) use auth::{accounts_file, local_token_file};
+pub(crate) use auth::{accounts_file, beside};
 #[cfg(test)]
 pub(crate) use handlers::Throughput;
 pub(crate) use handlers::{ProcedureStatus, Status};

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 
-use super::auth::{self, Caller, Scope};
+use super::auth::{self, Caller, Peer, Scope};
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
 use super::{
@@ -34,7 +33,7 @@ pub(super) struct Request {
     /// The body.
     pub(super) body: Bytes,
     /// Where it came from.
-    pub(super) peer: SocketAddr,
+    pub(super) peer: Peer,
     /// Its sender; `None` where the route needs no login.
     pub(super) caller: Option<Caller>,
 }

@@ -1,7 +1,9 @@
-//! The server: one thread, bounded connections, headers, bodies and times; TLS beyond loopback.
+//! The server: one thread, bounded connections, headers, bodies and times; TLS beyond loopback. Commands of this host come over a Unix
+//! socket, whose connections have slots of their own.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +19,11 @@ use hyper::service::{Service, service_fn};
 use hyper::{HeaderMap, Method};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tracing::info;
+use tracing::{info, warn};
+use whimbrel_broker::slots::{Prefix, Slot, SlotBounds, Slots};
 
 use super::auth::{Caller, Peer};
 use super::patience::Patient;
@@ -28,13 +31,19 @@ use super::problem::Problem;
 use super::routes::{self, BODY_OCTETS_MAX, Needs, ROUTES, Reply, Request, Route};
 use super::{Shared, assets, port_owner, subscribers, tls, uri};
 use crate::console::{Component, Condition, Metric};
+use crate::local_socket::{self, ListenError, Uid};
 
-/// Connections at once: some operators, a dashboard, a Prometheus; further ones wait in the backlog.
-const CONNECTIONS_MAX: usize = 128;
+/// Connections at once: some operators, a dashboard, a Prometheus. One address may be a port forward of several browsers, each of which opens
+/// six.
+const CONNECTIONS: SlotBounds = SlotBounds { total: 128, share: 64 };
+/// Connections of this host's commands at once. They are of two users at most: root and the core's own.
+const LOCAL_CONNECTIONS: SlotBounds = SlotBounds { total: 64, share: 48 };
 /// A client that takes longer for its header, or for the TLS handshake, blocks a connection that others need.
 const HEADER_WITHIN: Duration = Duration::from_secs(5);
 /// From the end of the header to the end of the answer; an import of 100,000 subscribers takes seconds.
 const REQUEST_WITHIN: Duration = Duration::from_secs(60);
+/// A body without authentication is a login of some hundred octets: a client that takes longer blocks a connection that others need.
+const UNAUTHENTICATED_BODY_WITHIN: Duration = Duration::from_secs(5);
 /// How long an import waits for another one to end; most do within it.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// Octets of a header.
@@ -64,37 +73,78 @@ pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Server, 
     let key = if shared.is_core { "api.address" } else { "--api" };
     let listener =
         TcpListener::bind(address).map_err(|e| port_owner::cannot_listen(key, "TCP", address, &e))?;
-    start_on(listener, address, shared)
+    // Not before the port is ours: a second start must not take the socket from under the first.
+    let local = match shared.is_core {
+        true => listen_locally(&shared)?,
+        false => None,
+    };
+    start_on(listener, local, address, shared)
 }
 
-/// Starts the API on an open listener. Errors: one sentence.
+/// Opens the socket of this host's commands. `None`: another core with this store has it. Errors: one sentence.
+fn listen_locally(shared: &Shared) -> Result<Option<UnixListener>, String> {
+    match local_socket::listen(&local_socket::of(&shared.config)) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(e @ ListenError::InUse(_)) => {
+            warn!("commands on this host do not reach this process: {e}");
+            Ok(None)
+        }
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// Starts the API on open listeners: that of the network, and that of this host's commands. Errors: one sentence.
 pub(crate) fn start_on(
     listener: TcpListener,
+    local: Option<UnixListener>,
     address: SocketAddr,
     shared: Arc<Shared>,
 ) -> Result<Server, String> {
     let cannot = |e: std::io::Error| format!("the API cannot run on {address}: {e}");
     listener.set_nonblocking(true).map_err(cannot)?;
+    local.iter().try_for_each(|local| local.set_nonblocking(true)).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     let store = &shared.config.store.path;
     let acceptor = match shared.is_tls() {
         true => Some(TlsAcceptor::from(tls::server(store, address.ip())?)),
         false => None,
     };
-    if shared.is_core {
-        // Not before the port is ours: a second start must not take the token from under the first.
-        shared.auth.issue_local_token(store)?;
-        if shared.auth.is_without_users() {
-            info!(
-                "the console has no user yet: `whimbrel console` prints a one-time link that makes the first"
-            );
-        }
+    if shared.is_core && shared.auth.is_without_users() {
+        info!("the console has no user yet: `whimbrel console` prints a one-time link that makes the first");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let (stop, stopped) = watch::channel(false);
-    let serve = move || runtime.block_on(accept(listener, acceptor, shared, stopped));
+    let serve = move || {
+        runtime.block_on(async {
+            let (of_local, stopped_local) = (shared.clone(), stopped.clone());
+            let locally = async {
+                if let Some(local) = local {
+                    accept_local(local, of_local, stopped_local).await;
+                }
+            };
+            tokio::join!(accept(listener, acceptor, shared, stopped), locally);
+        });
+    };
     let thread = std::thread::Builder::new().name("api".into()).spawn(serve).map_err(cannot)?;
     Ok(Server { address, stop, thread: Some(thread) })
+}
+
+/// What `accept` gives next; `None` at a stop.
+async fn next<T>(
+    stopped: &mut watch::Receiver<bool>,
+    mut accept: impl AsyncFnMut() -> std::io::Result<T>,
+) -> Option<T> {
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopped.changed() => return None,
+            accepted = accept() => match accepted {
+                Ok(accepted) => return Some(accepted),
+                // Out of descriptors: the next try would fail at once as well.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            },
+        }
+    }
 }
 
 async fn accept(
@@ -104,25 +154,18 @@ async fn accept(
     mut stopped: watch::Receiver<bool>,
 ) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = Slots::new("API", CONNECTIONS);
+    let mut counted = 0;
     let router = TowerToHyperService::new(router(shared.clone()));
-    loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
-        let stream = tokio::select! {
-            biased;
-            _ = stopped.changed() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, peer)) = stream else {
-            // Out of descriptors: the next try would fail at once as well.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
+    while let Some((stream, peer)) = next(&mut stopped, async || listener.accept().await).await {
         let (shared, router, stopped) = (shared.clone(), router.clone(), stopped.clone());
+        let slot = slots.take(Prefix::of(peer.ip()));
+        shared.console.metrics.add(Metric::ApiConnectionsClosed, slots.closed() - counted);
+        counted = slots.closed();
         let acceptor = acceptor.clone();
-        tokio::spawn(async move {
-            let _permit = permit;
-            // If the connection breaks, there is no client left to answer.
+        let peer = Peer::Network(peer);
+        // If the connection breaks, there is no client left to answer.
+        let connection = async move {
             match acceptor {
                 None => serve(Patient::new(stream), peer, shared, router, stopped).await,
                 Some(acceptor) => {
@@ -132,10 +175,48 @@ async fn accept(
                     }
                 }
             }
-        });
+        };
+        tokio::spawn(within(slot, connection));
     }
-    let all = room.acquire_many(CONNECTIONS_MAX as u32);
-    let _ = tokio::time::timeout(STOP_WITHIN, all).await;
+    let _ = tokio::time::timeout(STOP_WITHIN, slots.emptied()).await;
+}
+
+/// A connection until it ends, or until its slot is needed for another one.
+async fn within<S: Copy + Ord>(mut slot: Slot<S>, connection: impl Future<Output = ()>) {
+    tokio::select! {
+        () = connection => {}
+        () = slot.revoked() => {}
+    }
+}
+
+/// Serves commands of this host: their users are known by the kernel, and need no token.
+async fn accept_local(listener: UnixListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+    let Ok(listener) = tokio::net::UnixListener::from_std(listener) else { return };
+    let slots = Slots::new("socket of commands", LOCAL_CONNECTIONS);
+    let router = TowerToHyperService::new(router(shared.clone()));
+    while let Some((stream, _)) = next(&mut stopped, async || listener.accept().await).await {
+        let Ok(uid) = stream.peer_cred().map(|user| Uid(user.uid())) else { continue };
+        let (shared, router, stopped) = (shared.clone(), router.clone(), stopped.clone());
+        let slot = slots.take(uid);
+        let connection = async move {
+            match uid.commands_the_core() {
+                true => serve(Patient::new(stream), Peer::Local(uid), shared, router, stopped).await,
+                false => {
+                    let _ = tokio::time::timeout(HEADER_WITHIN, refuse_user(stream, uid)).await;
+                }
+            }
+        };
+        tokio::spawn(within(slot, connection));
+    }
+    let _ = tokio::time::timeout(STOP_WITHIN, slots.emptied()).await;
+}
+
+/// The answer to a user of this host who may not command the core.
+async fn refuse_user(stream: UnixStream, uid: Uid) {
+    warn!(from = %uid, "a user of this host may not command the core, and is refused");
+    let problem =
+        Problem::forbidden(format!("{uid} may not command the core: root and the core's own user may"));
+    refuse_in_clear(stream, "403 Forbidden", &problem).await;
 }
 
 type TlsStream = tokio_rustls::server::TlsStream<Patient<TcpStream>>;
@@ -146,23 +227,30 @@ async fn tls(stream: TcpStream, acceptor: TlsAcceptor) -> Option<TlsStream> {
     const HANDSHAKE: u8 = 22;
     let mut first = [0];
     if stream.peek(&mut first).await.ok()? == 1 && first[0] != HANDSHAKE {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let mut stream = stream;
-        // What has come is read: a connection that is closed with unread octets would lose the answer.
-        let mut request = [0; 4096];
-        let _ = stream.read(&mut request).await;
-        let problem = Problem::bad_request(IN_CLEAR);
-        let body = serde_json::to_string(&problem).unwrap_or_default();
-        let length = body.len();
-        let answer = format!(
-            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\
-             content-length: {length}\r\n\r\n{body}"
-        );
-        let _ = stream.write_all(answer.as_bytes()).await;
-        let _ = stream.shutdown().await;
+        refuse_in_clear(stream, "400 Bad Request", &Problem::bad_request(IN_CLEAR)).await;
         return None;
     }
     acceptor.accept(Patient::new(stream)).await.ok()
+}
+
+/// Answers a request that is not looked at.
+async fn refuse_in_clear(
+    mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    status: &str,
+    problem: &Problem,
+) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    // What has come is read: a connection that is closed with unread octets would lose the answer.
+    let mut request = [0; 4096];
+    let _ = stream.read(&mut request).await;
+    let body = serde_json::to_string(problem).unwrap_or_default();
+    let length = body.len();
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
 }
 
 /// The answer to a request in clear where TLS is spoken.
@@ -170,7 +258,7 @@ const IN_CLEAR: &str = "beyond loopback the API speaks HTTPS only: write https:/
 
 async fn serve<S>(
     stream: S,
-    peer: SocketAddr,
+    peer: Peer,
     shared: Arc<Shared>,
     router: TowerToHyperService<Router>,
     mut stopped: watch::Receiver<bool>,
@@ -194,11 +282,11 @@ async fn serve<S>(
 async fn answer(
     shared: &Shared,
     router: &TowerToHyperService<Router>,
-    peer: SocketAddr,
+    peer: Peer,
     mut request: hyper::Request<Incoming>,
 ) -> Result<Response, Infallible> {
     shared.console.metrics.add(Metric::ApiRequests, 1);
-    request.extensions_mut().insert(Peer(peer));
+    request.extensions_mut().insert(peer);
     let response = match tokio::time::timeout(REQUEST_WITHIN, router.call(request)).await {
         Ok(Ok(response)) => response,
         Ok(Err(never)) => match never {},
@@ -255,12 +343,13 @@ fn otherwise(shared: &Shared, request: &HttpRequest) -> Result<Reply, Problem> {
 
 async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest) -> Result<Reply, Problem> {
     let (head, body) = request.into_parts();
-    let peer = head.extensions.get::<Peer>().map_or_else(|| SocketAddr::from(([0; 4], 0)), |p| p.0);
+    let peer = head.extensions.get::<Peer>().copied();
+    let peer = peer.ok_or_else(|| Problem::internal("the sender of the request is not known"))?;
     from_here(&head.headers, shared.config.api.address)?;
     let params = uri::matches(route.path, head.uri.path()).flatten();
     let params = params.ok_or_else(|| Problem::bad_request("the path is not percent-encoded UTF-8"))?;
     serves(&shared, route)?;
-    let caller = match caller(&shared, route, &head.method, &head.headers) {
+    let caller = match caller(&shared, route, peer, (&head.method, &head.headers)) {
         Ok(caller) => caller,
         Err(problem) => {
             if route.is_audited() {
@@ -281,10 +370,16 @@ async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest
         true => Some(turn(&shared).await?),
         false => None,
     };
-    let body = match Limited::new(body, route.body_max).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(e) if e.is::<LengthLimitError>() => return Err(Problem::too_large(route.body_max)),
-        Err(_) => return Err(Problem::bad_request("the body ended early")),
+    let body = Limited::new(body, route.body_max).collect();
+    let body_within = if caller.is_some() { REQUEST_WITHIN } else { UNAUTHENTICATED_BODY_WITHIN };
+    let body = match tokio::time::timeout(body_within, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => return Err(Problem::too_large(route.body_max)),
+        Ok(Err(_)) => return Err(Problem::bad_request("the body ended early")),
+        Err(_) => {
+            let detail = format!("the body did not come within {} s", body_within.as_secs());
+            return Err(Problem::timeout(detail));
+        }
     };
     if head.method != Method::GET && !body.is_empty() {
         const TAKEN: [&str; 3] = ["application/json", "application/merge-patch+json", "text/csv"];
@@ -316,21 +411,21 @@ async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest
 fn caller(
     shared: &Shared,
     route: &Route,
-    method: &Method,
-    headers: &HeaderMap,
+    peer: Peer,
+    (method, headers): (&Method, &HeaderMap),
 ) -> Result<Option<Caller>, Problem> {
     // A CPF has no users: it shows its own condition, and nothing of a UE.
     if !shared.is_core || route.needs == Needs::Nothing {
         return Ok(None);
     }
-    let caller = shared.auth.caller(method, headers);
+    let caller = shared.auth.caller(peer, method, headers);
     if route.needs == Needs::Metrics && !shared.is_tls() {
         // A dashboard's session may be over.
         return Ok(caller.ok().flatten());
     }
     let caller = caller?.ok_or_else(|| {
         Problem::unauthorized(
-            "this needs a login, or `Authorization: Bearer TOKEN`; commands on the core's host use the token file beside the store",
+            "this needs a login, or `Authorization: Bearer TOKEN`; commands on the core's host come over its socket",
         )
     })?;
     let needed = match route.needs {

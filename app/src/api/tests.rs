@@ -1,11 +1,9 @@
 //! The API over its socket, as a client meets it; and `openapi.json` against what is really answered.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -54,7 +52,6 @@ fn served() -> (Served, Arc<Console>) {
     let config = Arc::new(config);
     let console = Console::new(clock::now()).unwrap();
     let server = start("127.0.0.1:0".parse().unwrap(), Shared::new(console.clone(), config, None)).unwrap();
-    know(server.address, folder.path());
     console.components(|c| c.set("n2", Condition::Up, "SCTP (raw) on 127.0.0.1 port 38412"));
     let served = Arc::downgrade(&console);
     std::thread::spawn(move || {
@@ -224,16 +221,9 @@ fn raw(address: SocketAddr, octets: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The local tokens of the servers that run now: tests send them as this host's commands do.
-static TOKENS: Mutex<BTreeMap<SocketAddr, String>> = Mutex::new(BTreeMap::new());
-
-fn know(address: SocketAddr, folder: &Path) {
-    let token = std::fs::read_to_string(folder.join("subscribers.db.token")).unwrap();
-    TOKENS.lock().unwrap().insert(address, token);
-}
-
-fn token(address: SocketAddr) -> String {
-    TOKENS.lock().unwrap()[&address].clone()
+/// The token with which tests are taken for commands of this host.
+fn token(_: SocketAddr) -> &'static str {
+    super::auth::TEST_TOKEN
 }
 
 /// A request of this host's commands.
@@ -507,7 +497,6 @@ fn without_the_control_thread_the_state_is_still_shown() {
     config.store.path = folder.path().join("subscribers.db");
     let shared = Shared::new(console, Arc::new(config), None);
     let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
-    know(server.address, folder.path());
     let (status, body) = get(server.address, "/api/v1/status");
     assert_eq!((status, body["condition"].as_str()), (200, Some("down")));
     let (status, body) = get(server.address, "/api/v1/gnbs");

@@ -66,6 +66,10 @@ pub(crate) struct Listener {
     /// The key of that certificate, PEM.
     #[arg(long, value_name = "FILE")]
     tls_key: PathBuf,
+    /// Requests a second from one IPv4 address or IPv6 /64; five times as many at once. Default: 200, and 2000 at the gateway, whose senders
+    /// are relays.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rate: Option<u64>,
     /// Whose TLS certificates of the next hop are trusted, PEM.
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt")]
     tls_roots: PathBuf,
@@ -99,7 +103,11 @@ fn serve(listener: &Listener, role: Role) -> Done {
     let own = tls::server(&listener.tls_certificate, &listener.tls_key)?;
     let roots = tls::client(&listener.tls_roots)?;
     let recorder = listener.record.as_deref().map(Recorder::open).transpose()?.unwrap_or_default();
-    let server = relay::start(listener.listen, own, role, roots, recorder)?;
+    let rate = listener.rate.unwrap_or(match role {
+        Role::Relay { .. } => relay::PASS_PER_SECOND,
+        Role::Gateway { .. } => relay::GATEWAY_PER_SECOND,
+    });
+    let server = relay::start(listener.listen, own, role, roots, rate, recorder)?;
     info!(address = %server.address, "the relay listens");
     wait(&mut signals, || true);
     info!("the relay stops");

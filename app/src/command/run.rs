@@ -289,7 +289,8 @@ fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
             open_shared_n2(parts)?;
         }
         if let Some(listener) = unit::descriptors::take(unit::descriptors::API) {
-            let api = api::start_on(listener.into(), config.api.address, shared)?;
+            let local = unit::descriptors::take(unit::descriptors::API_SOCKET).map(Into::into);
+            let api = api::start_on(listener.into(), local, config.api.address, shared)?;
             info!(address = %api.address, "this CTA serves the API");
             std::mem::forget(api); // it ends with the process
         }

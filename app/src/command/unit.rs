@@ -146,7 +146,7 @@ pub(crate) fn canary(options: &CanaryOptions) -> Done {
         Some(CanaryCommand::RollBack) => CanaryOrder::RollBack {},
         None => {
             let status = unit::status(directory)?;
-            let client = Client::new(config.api.address).of_core(&config.store.path);
+            let client = Client::of_unit(&config);
             // Without a CTA that answers, the manager's part is shown all the same.
             let versions = client.get::<Versions>("/api/v1/cluster").unwrap_or_default().versions;
             return match options.json {

@@ -128,7 +128,7 @@ pub(super) fn api(root: &mut Section<'_, '_>) -> Api {
             address: s.value(
                 "address",
                 SocketAddr::from(([127, 0, 0, 1], 8070)),
-                "Address and TCP port; commands such as `whimbrel why` connect to it too.",
+                "Address and TCP port. Commands such as `whimbrel why` connect to it if WHIMBREL_TOKEN is set; otherwise they use the core's Unix socket.",
             ),
             metrics: s.value("metrics", true, "Serve /metrics in the Prometheus format (docs/metrics.md)."),
             signalling_mib: signalling(s),

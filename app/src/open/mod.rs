@@ -39,6 +39,8 @@ const UNDER_WAY_MAX: usize = 4_096;
 /// How long the addresses of a domain are used before they are looked up again, and how long it is not looked up after a failure.
 const LOOKED_UP_EVERY: Duration = Duration::from_secs(60);
 const FAILED_FOR: Duration = Duration::from_secs(5);
+/// How often the connections to brokers of the configuration are opened again where they were closed.
+const WARMED_EVERY: Duration = Duration::from_secs(30);
 /// Domains whose addresses are remembered; past this, all are looked up again.
 const DOMAINS_MAX: usize = 1_024;
 /// How long what waits for brokers may take to leave when the core stops.
@@ -250,8 +252,12 @@ impl Edge {
         for (domain, at) in self.open.addresses.clone() {
             let edge = self.clone();
             tokio::spawn(async move {
-                // The first attach of a broker's UE need not wait for TLS. Trouble shows when it is asked.
-                let _ = edge.client.warm(&domain, at).await;
+                loop {
+                    // An attach of a broker's UE need not wait for TLS, also after the broker has closed an idle connection. Trouble shows when
+                    // it is asked.
+                    let _ = edge.client.warm(&domain, at).await;
+                    tokio::time::sleep(WARMED_EVERY).await;
+                }
             });
         }
         while let Some(asked) = questions.recv().await {

@@ -194,7 +194,7 @@ impl Playground {
         fs::write(&configuration, yaml(&folder, wish, &(more + &unit)))
             .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
         let core = spawn(&folder, &configuration, wish, None)?;
-        let client = Client::new(API).of_core(&folder.join("whimbrel.db"));
+        let client = Client::new(API).by_store(&folder.join("whimbrel.db"));
         let mut playground = Self {
             folder,
             core,

@@ -310,7 +310,7 @@ impl OpenPlayground {
         files::write_public(&file, &yaml)?;
         let arguments = ["run", "--strict", "--config", &file.display().to_string()];
         let process = Process::start(name, &arguments, &self.folder)?;
-        let client = Client::new(api).of_core(&folder.join("whimbrel.db"));
+        let client = Client::new(api).by_store(&folder.join("whimbrel.db"));
         Ok(Operator { process, file, id, amf: host.into(), gateway, nth, gnbs, client })
     }
 

@@ -555,7 +555,7 @@ impl VeilPlayground {
         let (file, capture) = (file.display().to_string(), folder.join("capture.pcap").display().to_string());
         let arguments = ["run", "--strict", "--config", &file, "--capture", &capture];
         let process = Process::start(name, &arguments, &self.folder)?;
-        let client = Client::new(api).of_core(&folder.join("whimbrel.db"));
+        let client = Client::new(api).by_store(&folder.join("whimbrel.db"));
         let key = key.verifying_key().octets();
         Ok(Operator { process, cpfs: Vec::new(), folder, id, key, amf: host, gateway, nth, gnbs, client })
     }

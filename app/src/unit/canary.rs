@@ -74,7 +74,7 @@ impl Look {
         let seen = Arc::new(Mutex::new(None));
         let looks = Arc::downgrade(&seen);
         let config = manager.config();
-        let client = Client::new(config.api.address).of_core(&config.store.path);
+        let client = Client::of_unit(config);
         let look = move || {
             while let Some(to) = looks.upgrade() {
                 let began = Instant::now();

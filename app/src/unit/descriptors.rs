@@ -20,6 +20,8 @@ use super::messages::{Descriptors, Hello, Question, Subject};
 
 /// The listener of the API.
 pub(crate) const API: &str = "cta/api";
+/// The listener of this host's commands.
+pub(crate) const API_SOCKET: &str = "cta/api-socket";
 /// The SMF's socket of N4 with UPFs elsewhere.
 pub(crate) const N4: &str = "cta/n4";
 /// The SMF's socket of N4 with the UPF of the unit.

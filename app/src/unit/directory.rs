@@ -34,6 +34,11 @@ impl Directory {
         self.0.join("manager")
     }
 
+    /// The socket of this host's commands.
+    pub(crate) fn api_socket(&self) -> PathBuf {
+        self.0.join("api")
+    }
+
     /// The key of the links between the functions.
     pub(crate) fn key_file(&self) -> PathBuf {
         self.0.join("links.key")
@@ -118,6 +123,7 @@ impl Directory {
             self.records(),
             self.canary(),
             self.socket(),
+            self.api_socket(),
             self.upf_state(),
             self.upf_report(),
             self.upf_link(),

@@ -37,6 +37,7 @@ use crate::client::Client;
 use crate::config::{Config, MemoryOptions};
 use crate::console::Metric;
 use crate::entropy::SystemEntropy;
+use crate::local_socket;
 
 /// How long the functions of an earlier manager have to connect, before what they hold is opened again.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
@@ -217,7 +218,7 @@ impl Manager {
         Ok(manager)
     }
 
-    /// Opens the API's listener, unless a function of the manager before holds it.
+    /// Opens the API's listeners, unless a function of the manager before holds them.
     fn open_api(&self) -> Result<(), String> {
         let address = self.config.api.address;
         let until = Instant::now() + CONNECTED_WITHIN;
@@ -225,13 +226,31 @@ impl Manager {
         while adopted && !self.service.keeps(descriptors::API) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
-        if self.service.keeps(descriptors::API) {
-            return Ok(());
+        if !self.service.keeps(descriptors::API) {
+            let listener = TcpListener::bind(address)
+                .map_err(|e| api::cannot_listen("api.address", "TCP", address, &e))?;
+            info!(%address, "the API listens");
+            self.service.keep(descriptors::API, listener.into());
         }
-        let listener =
-            TcpListener::bind(address).map_err(|e| api::cannot_listen("api.address", "TCP", address, &e))?;
-        info!(%address, "the API listens");
-        self.service.keep(descriptors::API, listener.into());
+        if !self.service.keeps(descriptors::API_SOCKET) {
+            self.open_api_socket()?;
+        }
+        Ok(())
+    }
+
+    /// Opens the socket of this host's commands, which each primary CTA serves in its turn.
+    fn open_api_socket(&self) -> Result<(), String> {
+        let socket = self.directory.api_socket();
+        let listener = local_socket::listen(&socket).map_err(|e| e.to_string())?;
+        self.service.keep(descriptors::API_SOCKET, listener.into());
+        // Where `--unit` alone makes this a unit, commands cannot tell from the configuration.
+        if !self.config.unit.enabled
+            && let Err(e) = local_socket::link(&self.config.store.path, &socket)
+        {
+            warn!(
+                "commands find this unit with `unit.enabled: true` only: no link beside the store can be made: {e}"
+            );
+        }
         Ok(())
     }
 
@@ -844,7 +863,7 @@ impl Manager {
 
     /// Whether each UE could lose another CPF, as the primary CTA says.
     pub(super) fn all_ues_have_replicas(&self) -> bool {
-        let client = Client::new(self.config.api.address).of_core(&self.config.store.path);
+        let client = Client::of_unit(&self.config);
         client.metric(Metric::UesWithoutBackup, None).is_ok_and(|ues| ues == 0.0)
     }
 

@@ -4,6 +4,7 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -17,8 +18,14 @@ use whimbrel_veil::relay::{ANSWER_OCTETS, PADDED_OCTETS, REQUEST_OCTETS, open_re
 use super::record::Recorder;
 use super::{Kind, Place, RELAY_PATH};
 use crate::client::Client;
+use crate::quota::{QuotaExceeded, Quotas};
 use crate::server::{self, HttpRefusal, Server, octets_response};
+use crate::slots::Prefix;
 
+/// Requests a second of one network prefix: an operator's busy hour at the first relay.
+pub const PASS_PER_SECOND: u64 = 200;
+/// The same at the gateway, where all operators come from the address of the first relay.
+pub const GATEWAY_PER_SECOND: u64 = 2_000;
 /// How long the next hop may take.
 const NEXT_WITHIN: Duration = Duration::from_secs(8);
 /// A request that is not complete by then is ended.
@@ -43,20 +50,24 @@ pub enum Role {
 struct Hop {
     role: Role,
     client: Client,
+    quotas: Arc<Quotas>,
     recorder: Recorder,
 }
 
-/// Starts one. `tls` is its own certificate, `roots` what it trusts. Errors: one sentence.
+/// Starts one. `tls` is its own certificate, `roots` what it trusts, `per_second` how many requests it takes from one network prefix. Errors: one
+/// sentence.
 pub fn start(
     listen: SocketAddr,
     tls: Arc<ServerConfig>,
     role: Role,
     roots: Arc<ClientConfig>,
+    per_second: u64,
     recorder: Recorder,
 ) -> Result<Server, String> {
     // The next hop sees the address at which this one listens.
     let source = Some(listen.ip()).filter(|ip| !ip.is_unspecified());
-    let hop = Arc::new(Hop { role, client: Client::new(roots).from_address(source), recorder });
+    let client = Client::new(roots).from_address(source);
+    let hop = Arc::new(Hop { role, client, quotas: Quotas::new(per_second), recorder });
     let handler: server::Handler = Arc::new(move |(_, from), request| {
         let hop = hop.clone();
         Box::pin(async move { hop.exchange(from, request).await })
@@ -76,6 +87,12 @@ impl Hop {
                 "a relay takes sealed requests at /veil/v1/relay only",
             ));
         }
+        let _turn = self.quotas.begin(Prefix::of(from.ip()), Instant::now()).map_err(|e| match e {
+            QuotaExceeded::OfSender => {
+                HttpRefusal(StatusCode::TOO_MANY_REQUESTS, "too many requests come from this network")
+            }
+            QuotaExceeded::OfAll => HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "the relay has no room now"),
+        })?;
         let body = Limited::new(request.into_body(), REQUEST_OCTETS).collect();
         let wrong = || HttpRefusal(StatusCode::BAD_REQUEST, "the body is no sealed request");
         let octets = match tokio::time::timeout(BODY_WITHIN, body).await {

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use crate::mutate;
-use crate::program::{API, TOKEN, status, with_token};
+use crate::program::{API, AS_LOCAL, connect, status};
 use crate::rng::Rng;
 
 /// Connections that are kept open and slow at once: fewer than the API takes, so that others can be judged.
@@ -98,10 +98,9 @@ impl Clients {
             return Ok(());
         }
         self.requests += 1;
-        let Ok(mut stream) = TcpStream::connect_timeout(&API, PATIENCE) else {
+        let Ok(mut stream) = connect(&octets, PATIENCE) else {
             return Err(format!("the API takes no connection within {PATIENCE:?}"));
         };
-        let _ = (stream.set_read_timeout(Some(PATIENCE)), stream.set_write_timeout(Some(PATIENCE)));
         let fate = rng.below(12);
         if fate == 0 {
             // Half of it, and then nothing more for a long while.
@@ -110,7 +109,7 @@ impl Clients {
             self.slow.truncate(SLOW_MAX);
             return Ok(());
         }
-        let sent = stream.write_all(&with_token(&octets));
+        let sent = stream.write_all(&octets);
         if fate == 1 {
             return Ok(()); // Gone before the answer.
         }
@@ -163,7 +162,7 @@ fn request(rng: &mut Rng) -> (Vec<u8>, bool) {
     let content_type = TYPES[rng.below(TYPES.len())];
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {API}\r\nConnection: close\r\n");
     if !rng.once_in(20) {
-        head.push_str(&format!("Authorization: Bearer {TOKEN}\r\n"));
+        head.push_str(&format!("{AS_LOCAL}\r\n"));
     }
     if !content_type.is_empty() {
         head.push_str(&format!("Content-Type: {content_type}\r\n"));

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -26,18 +28,23 @@ const LOG_OCTETS_MAX: u64 = 64 << 20;
 /// Words of a log line that no input of a peer may cause.
 const FAULTS: [&str; 4] = ["panicked at", "fault of the program", "in a panic", "thread panicked"];
 
-/// Stands in requests for the token of this host's commands, which is another one at each start of the core.
-pub(crate) const TOKEN: &str = "TOKEN-OF-THIS-HOST";
-/// That token, once the core is ready.
-static LOCAL_TOKEN: Mutex<String> = Mutex::new(String::new());
+/// The header of requests that go over the core's socket, as commands of this host do.
+pub(crate) const AS_LOCAL: &str = "X-Of-This-Host: yes";
+/// That socket, once the core is ready.
+static LOCAL_SOCKET: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// A request with the token in its place.
-pub(crate) fn with_token(octets: &[u8]) -> Vec<u8> {
-    let token = LOCAL_TOKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    match octets.windows(TOKEN.len()).position(|w| w == TOKEN.as_bytes()) {
-        Some(at) => [&octets[..at], token.as_bytes(), &octets[at + TOKEN.len()..]].concat(),
-        None => octets.to_vec(),
-    }
+/// A connection for a request: over the socket of commands if it has [`AS_LOCAL`], otherwise over TCP.
+pub(crate) fn connect(request: &[u8], within: Duration) -> std::io::Result<TcpStream> {
+    let local = LOCAL_SOCKET.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let is_local = request.windows(AS_LOCAL.len()).any(|w| w == AS_LOCAL.as_bytes());
+    let stream = match local.filter(|_| is_local) {
+        // What is used of it is the same for both kinds of socket.
+        Some(socket) => TcpStream::from(OwnedFd::from(UnixStream::connect(socket)?)),
+        None => TcpStream::connect_timeout(&API, within)?,
+    };
+    stream.set_read_timeout(Some(within))?;
+    stream.set_write_timeout(Some(within))?;
+    Ok(stream)
 }
 
 /// The running program.
@@ -96,9 +103,8 @@ impl Program {
             if exchange(b"GET /api/v1/status HTTP/1.1\r\nHost: 127.0.0.1:8070\r\nConnection: close\r\n\r\n")
                 .is_ok()
             {
-                let token = fs::read_to_string(self.folder.path().join("whimbrel.db.token"));
-                *LOCAL_TOKEN.lock().unwrap_or_else(PoisonError::into_inner) =
-                    token.map_err(|e| format!("the core's token file: {e}"))?;
+                let socket = self.folder.path().join("whimbrel.db.socket");
+                *LOCAL_SOCKET.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
                 return Ok(());
             }
             if begin.elapsed() > READY_WITHIN {
@@ -113,11 +119,11 @@ impl Program {
         let lines = subscribers.iter().map(|s| format!("{},{},{}\n", s.supi, hex(&s.k), hex(&s.opc)));
         let csv: String = std::iter::once("supi,k,opc\n".to_owned()).chain(lines).collect();
         let head = format!(
-            "POST /api/v1/subscribers/import HTTP/1.1\r\nHost: {API}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: text/csv\r\n\
+            "POST /api/v1/subscribers/import HTTP/1.1\r\nHost: {API}\r\n{AS_LOCAL}\r\nContent-Type: text/csv\r\n\
              Connection: close\r\nContent-Length: {}\r\n\r\n{csv}",
             csv.len()
         );
-        match exchange(&with_token(head.as_bytes())) {
+        match exchange(head.as_bytes()) {
             Ok(answer) if status(&answer).is_some_and(|s| (200..300).contains(&s)) => Ok(()),
             Ok(answer) => Err(format!("the subscribers were refused: {}", String::from_utf8_lossy(&answer))),
             Err(e) => Err(format!("the subscribers could not be given: {e}")),
@@ -225,9 +231,7 @@ fn is_error(line: &str) -> bool {
 /// Sends a request to the API and reads until the end.
 pub(crate) fn exchange(request: &[u8]) -> std::io::Result<Vec<u8>> {
     const WITHIN: Duration = Duration::from_secs(8);
-    let mut stream = TcpStream::connect_timeout(&API, WITHIN)?;
-    stream.set_read_timeout(Some(WITHIN))?;
-    stream.set_write_timeout(Some(WITHIN))?;
+    let mut stream = connect(request, WITHIN)?;
     stream.write_all(request)?;
     let mut answer = Vec::new();
     stream.take(16 << 20).read_to_end(&mut answer)?;

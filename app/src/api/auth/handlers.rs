@@ -81,7 +81,7 @@ pub(in crate::api) async fn me(shared: Arc<Shared>, request: Request) -> Answer 
 /// POST: log in.
 pub(in crate::api) async fn login(shared: Arc<Shared>, request: Request) -> Answer {
     let login: Login = body(&request)?;
-    let address = request.peer.ip().to_string();
+    let address = request.peer.host();
     match login {
         Login { name: Some(name), password: Some(password), link: None } => {
             by_password(&shared, &request, name, password, address).await
@@ -143,7 +143,7 @@ fn begin(shared: &Shared, request: &Request, user: &str, role: Role) -> Answer {
     let (cookie, csrf, now) = (secret()?, secret()?, clock::now());
     let session = Session::new(user, role, csrf.clone(), now);
     locked(&shared.auth.sessions).begin(now, digest_of(&cookie), session);
-    info!(user, from = %request.peer.ip(), "a user logged in to the console");
+    info!(user, from = request.peer.host(), "a user logged in to the console");
     let without_users = shared.auth.is_without_users();
     let me = Me { name: user.into(), scopes: role.scopes().to_vec(), csrf: Some(csrf), without_users };
     Ok(Reply::json(&me)?.header(SET_COOKIE, set_cookie(shared, &cookie, AGE_MAX.as_secs())?))
@@ -206,7 +206,7 @@ struct Link {
     expires_s: u64,
 }
 
-/// POST: make a one-time link. Only for this host's commands: only the core's own user can read the local token.
+/// POST: make a one-time link. Only for this host's commands: the kernel says that root or the core's own user runs them.
 pub(in crate::api) async fn link(shared: Arc<Shared>, request: Request) -> Answer {
     if caller(&request)?.name != "local" {
         return Err(Problem::forbidden("only `whimbrel console` on the core's host makes one-time links"));

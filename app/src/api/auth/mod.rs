@@ -3,8 +3,8 @@
 //! - A **user** logs in with a password (Argon2id) and gets a session: a cookie that scripts of the page cannot read, and a CSRF token that
 //!   each change has to repeat in a header.
 //! - An **API token** is for programs; it has scopes and is shown once.
-//! - The **local token** is in a file beside the store that the core's own user alone can read, and is new at each start. Commands such as
-//!   `whimbrel ue list` use it, so that they need no set-up.
+//! - **Commands of this host**, such as `whimbrel ue list`, come over a Unix socket, where the kernel says which user runs them: root and the
+//!   core's own user may do everything and need no set-up.
 //! - A **one-time link**, which `whimbrel console` prints, begins a session without a password. It makes the first user.
 //!
 //! Of passwords and tokens only digests are kept.
@@ -16,10 +16,8 @@ mod rate;
 mod sessions;
 mod throttle;
 
-use std::fs;
-use std::io::Write;
+use std::fmt;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,11 +34,16 @@ use self::sessions::{Links, Sessions};
 use self::throttle::Throttle;
 use super::problem::Problem;
 use crate::clock;
+use crate::local_socket::Uid;
 
 /// The session's cookie.
 const COOKIE_NAME: &str = "whimbrel_session";
 /// The header in which a change that a page makes repeats its session's CSRF token.
 const CSRF_HEADER: &str = "x-csrf-token";
+
+/// Tests send this over the network and are taken for commands of this host.
+#[cfg(test)]
+pub(super) const TEST_TOKEN: &str = "the token of the tests";
 
 /// The caller that this host's commands are.
 const LOCAL: &str = "local";
@@ -112,6 +115,11 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    /// A command of this host.
+    fn local() -> Self {
+        Self { name: LOCAL.into(), scopes: Scope::ALL.to_vec(), session: None }
+    }
+
     /// Whether it is a command of this host.
     pub(super) fn is_local(&self) -> bool {
         self.session.is_none() && self.name == LOCAL
@@ -165,8 +173,6 @@ pub(super) struct Auth {
     links: Mutex<Links>,
     throttle: Mutex<Throttle>,
     rates: Mutex<Rates>,
-    /// Digest of the local token, once the API listens.
-    local: Mutex<Option<Digest>>,
     /// One password at a time is hashed: each takes 19 MiB.
     hashing: tokio::sync::Semaphore,
 }
@@ -180,7 +186,6 @@ impl Auth {
             links: Mutex::default(),
             throttle: Mutex::default(),
             rates: Mutex::default(),
-            local: Mutex::default(),
             hashing: tokio::sync::Semaphore::new(1),
         }
     }
@@ -206,31 +211,21 @@ impl Auth {
         Some(self.accounts().ok()?.user(&name)?.name.clone())
     }
 
-    /// Makes a new local token and writes it into its file. Errors: one sentence.
-    pub(super) fn issue_local_token(&self, store: &Path) -> Result<(), String> {
-        let token = secret().map_err(|p| p.detail)?;
-        let file = local_token_file(store);
-        let cannot = |e: std::io::Error| {
-            format!("the token of this host's commands cannot be written to {}: {e}", file.display())
-        };
-        // A file of another owner or mode is replaced, not written to.
-        match fs::remove_file(&file) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(cannot(e)),
-            Ok(()) | Err(_) => {}
-        }
-        let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
-        made.and_then(|mut f| f.write_all(token.as_bytes())).map_err(cannot)?;
-        *locked(&self.local) = Some(digest_of(&token));
-        Ok(())
-    }
-
     /// The sender of a request. `None`: it has no login. Errors: what it names is not, or no longer, valid.
-    pub(super) fn caller(&self, method: &Method, headers: &HeaderMap) -> Result<Option<Caller>, Problem> {
+    pub(super) fn caller(
+        &self,
+        peer: Peer,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Option<Caller>, Problem> {
         let now = clock::now();
         if let Some(authorization) = headers.get(AUTHORIZATION) {
             let token = authorization.to_str().ok().and_then(|v| v.strip_prefix("Bearer "));
             let token = token.ok_or_else(|| Problem::unauthorized("send `Authorization: Bearer TOKEN`"))?;
             return self.of_token(token.trim()).map(Some);
+        }
+        if let Peer::Local(_) = peer {
+            return Ok(Some(Caller::local()));
         }
         let Some(cookie) = cookie(headers) else { return Ok(None) };
         let session = digest_of(cookie);
@@ -251,8 +246,9 @@ impl Auth {
 
     fn of_token(&self, token: &str) -> Result<Caller, Problem> {
         let digest = digest_of(token);
-        if locked(&self.local).is_some_and(|local| is_same(&local, &digest)) {
-            return Ok(Caller { name: LOCAL.into(), scopes: Scope::ALL.to_vec(), session: None });
+        #[cfg(test)]
+        if token == TEST_TOKEN {
+            return Ok(Caller::local());
         }
         let accounts = self.accounts()?;
         let found = accounts.tokens().iter().find(|t| is_same(t.digest.as_bytes(), hex(&digest).as_bytes()));
@@ -261,13 +257,11 @@ impl Auth {
                 let name = format!("token:{}", token.name);
                 Ok(Caller { name, scopes: token.scopes.clone(), session: None })
             }
-            None => Err(Problem::unauthorized(
-                "this token is not, or no longer, valid; the token of this host's commands changes at each start of the core",
-            )),
+            None => Err(Problem::unauthorized("this token is not, or no longer, valid")),
         }
     }
 
-    /// Counts a request of a caller. Commands on this host are not counted: a holder of their token runs the core anyway.
+    /// Counts a request of a caller. Commands on this host are not counted: who sends them runs the core anyway.
     pub(super) fn count(&self, caller: &Caller) -> Result<(), Problem> {
         if caller.is_local() {
             return Ok(());
@@ -293,18 +287,13 @@ impl Auth {
     }
 }
 
-/// The file of the local token of the core with that store.
-pub(crate) fn local_token_file(store: &Path) -> PathBuf {
-    beside(store, ".token")
-}
-
 /// The file with the users and API tokens.
 pub(crate) fn accounts_file(store: &Path) -> PathBuf {
     beside(store, ".accounts")
 }
 
 /// A file beside the store.
-pub(super) fn beside(store: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(store: &Path, suffix: &str) -> PathBuf {
     let mut name = store.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -321,7 +310,31 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub(super) SocketAddr);
+pub(super) enum Peer {
+    /// Over the network, loopback included: any user of this host may send from there.
+    Network(SocketAddr),
+    /// Over the socket of commands, from a user who may command the core.
+    Local(Uid),
+}
+
+impl Peer {
+    /// The sender without the port.
+    pub(super) fn host(&self) -> String {
+        match self {
+            Self::Network(address) => address.ip().to_string(),
+            Self::Local(uid) => uid.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(address) => address.fmt(f),
+            Self::Local(uid) => uid.fmt(f),
+        }
+    }
+}
 
 fn seconds_left(until: Instant, now: Instant) -> u64 {
     until.since(now).as_secs() + 1

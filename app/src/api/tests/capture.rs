@@ -101,7 +101,6 @@ fn a_token_that_floods_the_api_waits_and_the_others_do_not() {
     shared.auth.set_rate(0, 20);
     let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
     let a = server.address;
-    know(a, folder.path());
     let json = "Content-Type: application/json\r\n";
     let token_of = |name: &str| {
         let body = format!("{{\"name\": \"{name}\", \"scopes\": [\"read\"]}}");

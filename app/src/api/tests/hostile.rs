@@ -1,6 +1,7 @@
 //! What clients should not send: each case is one input that felled another core's HTTP interface, or could.
 
 use super::*;
+use crate::client::Client;
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const K: &str = "465b5ce8b199b49faa5f0a2ee238a6bc";
@@ -192,6 +193,44 @@ fn clients_that_never_read_do_not_block_others() {
         })
         .collect();
     assert_eq!(get(a, "/api/v1/status").0, 200);
+}
+
+/// A login whose body never comes.
+fn login_without_body(a: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(a).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let head = format!("POST /api/v1/session HTTP/1.1\r\nHost: {a}\r\n{JSON}Content-Length: 64\r\n\r\n");
+    // The server may have closed it for another one.
+    let _ = stream.write_all(head.as_bytes());
+    stream
+}
+
+#[test]
+fn one_sender_does_not_take_all_connections() {
+    let (server, _console) = served();
+    let a = server.address;
+    let mut held: Vec<_> = (0..140).map(|_| login_without_body(a)).collect();
+    assert_eq!(get(a, "/api/v1/status").0, 200, "a new connection is accepted");
+    let store = server.folder.path().join("subscribers.db");
+    let status: Value = Client::new(a).by_store(&store).get("/api/v1/status").unwrap();
+    assert_eq!(status["plmn"], "999/70", "commands have connections of their own");
+    let mut octet = [0];
+    assert!(matches!(held[0].read(&mut octet), Ok(0) | Err(_)), "the oldest connection was closed");
+    let metrics = Client::new(a).by_store(&store).metrics().unwrap();
+    let closed = metrics.lines().find(|l| l.starts_with("whimbrel_api_connections_closed_total ")).unwrap();
+    let closed: u64 = closed.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(closed >= 140 - 64, "{closed}");
+}
+
+#[test]
+fn a_body_without_authentication_is_awaited_for_five_seconds() {
+    let (server, _console) = served();
+    let mut stream = login_without_body(server.address);
+    let mut answer = String::new();
+    let began = std::time::Instant::now();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
 }
 
 #[test] // TS 33.117 §4.4.4: what fuzzing kept, as requests over the socket: each gets an answer, and none that is our fault

@@ -1,6 +1,8 @@
 //! Login, sessions, roles, tokens, one-time links; TLS beyond loopback; the audit log's names.
 
 use super::*;
+use crate::client::Client;
+use crate::local_socket;
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const PASSWORD: &str = "a curlew in the mud";
@@ -208,29 +210,46 @@ fn the_audit_log_names_the_user_and_no_secret() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    for secret in [PASSWORD, "not the password", UE, &token(a)] {
+    for secret in [PASSWORD, "not the password", UE, token(a)] {
         assert!(!text.contains(secret), "{secret}: {text}");
     }
 }
 
 #[test]
-fn the_local_token_is_private_and_new_at_each_start() {
+fn commands_of_this_host_need_no_token_over_their_socket_and_get_nothing_over_loopback() {
     use std::os::unix::fs::PermissionsExt;
     let (server, _console) = served();
-    let file = server.folder.path().join("subscribers.db.token");
-    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let first = token(server.address);
+    let store = server.folder.path().join("subscribers.db");
+    let socket = local_socket::beside(&store);
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let client = Client::new(server.address).by_store(&store);
+    let link: Value = client.send("POST", "/api/v1/links", None).unwrap();
+    assert!(link["path"].is_string(), "{link}");
+    let ues: Value = client.get("/api/v1/ues").unwrap();
+    assert_eq!(ues["ues"][0]["supi"], UE);
+    let audit = std::fs::read_to_string(server.folder.path().join("subscribers.db.audit")).unwrap();
+    let uid = rustix::process::geteuid().as_raw();
+    assert!(audit.contains(&format!("caller=uid={uid} user=local request=\"GET /api/v1/ues\"")), "{audit}");
+    // The same sender over the port of loopback is nobody.
+    for (method, path) in [("POST", "/api/v1/links"), ("GET", "/api/v1/ues"), ("POST", "/api/v1/reload")] {
+        assert_eq!(ask_unauthenticated(server.address, method, path, "", "").0, 401, "{method} {path}");
+    }
+    let e = Client::new(server.address).with_certificate_of(&store).get::<Value>("/api/v1/ues").unwrap_err();
+    assert!(e.contains("WHIMBREL_TOKEN"), "{e}");
+    assert!(!server.folder.path().join("subscribers.db.token").exists(), "no secret lies beside the store");
+}
+
+#[test]
+fn a_second_core_with_the_same_store_leaves_the_socket_to_the_first() {
+    let (server, _console) = served();
+    let store = server.folder.path().join("subscribers.db");
     let mut config = config::default();
-    config.store.path = server.folder.path().join("subscribers.db");
-    let console = Console::new(clock::now()).unwrap();
-    // A second start that finds the port taken leaves the token to the first.
-    let shared = Shared::new(console.clone(), Arc::new(config.clone()), None);
-    assert!(start(server.address, shared).is_err());
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), first);
-    let shared = Shared::new(console, Arc::new(config), None);
+    config.store.path = store.clone();
+    let shared = Shared::new(Console::new(clock::now()).unwrap(), Arc::new(config), None);
     let second = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
-    assert_ne!(std::fs::read_to_string(&file).unwrap(), first);
     drop(second);
+    let ues: Value = Client::new(server.address).by_store(&store).get("/api/v1/ues").unwrap();
+    assert_eq!(ues["ues"][0]["supi"], UE, "the first one answers");
 }
 
 #[test]
@@ -248,15 +267,16 @@ fn beyond_loopback_only_https_is_spoken_and_the_cookie_is_secure() {
         (status, problem["detail"].as_str()),
         (400, Some("beyond loopback the API speaks HTTPS only: write https:// instead of http://"))
     );
-    let client = crate::client::Client::new(server.address).of_core(&config.store.path);
-    assert!(client.url().starts_with("https://"));
-    let status: Value = client.get("/api/v1/status").unwrap();
+    let local = Client::of(&config);
+    let status: Value = local.get("/api/v1/status").unwrap();
     assert_eq!(status["plmn"], "999/70");
     // Even the metrics need a login there.
-    let without = crate::client::Client::new(server.address).of_core(&folder.path().join("none.db"));
-    assert!(without.get::<Value>("/api/v1/status").is_err(), "it does not trust the certificate");
-    std::fs::remove_file(folder.path().join("subscribers.db.token")).unwrap();
-    assert!(client.get::<Value>("/metrics").unwrap_err().contains("token file"));
+    let client = Client::new(server.address).with_certificate_of(&config.store.path);
+    assert!(client.url().starts_with("https://"));
+    assert!(client.get::<Value>("/metrics").unwrap_err().contains("WHIMBREL_TOKEN"));
+    let without = Client::new(server.address).with_certificate_of(&folder.path().join("none.db"));
+    let e = without.get::<Value>("/api/v1/status").unwrap_err();
+    assert!(!e.contains("WHIMBREL_TOKEN"), "it does not trust the certificate: {e}");
 }
 
 #[test] // TS 33.117 §4.2.5: nothing but the page's own files runs in it, and no other page frames it

@@ -20,7 +20,6 @@ fn with_file() -> (Served, std::path::PathBuf) {
     let console = Console::new(clock::now()).unwrap();
     let shared = Shared::new(console, Arc::new(config), Some(file.clone()));
     let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
-    know(server.address, folder.path());
     (Served { server, folder }, file)
 }
 

@@ -86,6 +86,7 @@ metrics! {
         CpuTime "process_cpu_seconds_total" Counter Seconds Process [] "" "CPU time of the process.";
         ApiRequests "whimbrel_api_requests_total" Counter None Console [] "" "HTTP requests to the API.";
         ApiRefused "whimbrel_api_refused_total" Counter None Console [] "" "HTTP requests that the API answered with an error.";
+        ApiConnectionsClosed "whimbrel_api_connections_closed_total" Counter None Console [] "" "Connections to the API that were closed for new ones: their sender had its share, or all were taken.";
         CaptureLost "whimbrel_capture_lost_total" Counter None Part [] "" "N3 datagrams that a running capture lacks because its writer was too slow.";
         TraceSpansSent "whimbrel_trace_spans_sent_total" Counter None Console [] "" "Spans of procedures that the collector accepted (`otlp.endpoint`).";
         TraceSpansLost "whimbrel_trace_spans_lost_total" Counter None Console [] "" "Spans of procedures dropped because the collector did not accept them, or their queue was full.";

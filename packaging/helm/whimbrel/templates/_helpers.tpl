@@ -17,7 +17,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "whimbrel.configuration" -}}
 {{- $own := dict
   "store" (dict "path" "/var/lib/whimbrel/whimbrel.db" "key_file" "/var/lib/whimbrel/whimbrel.key")
-  "unit" (dict "directory" "/run/whimbrel")
+  "unit" (dict "enabled" true "directory" "/run/whimbrel")
   "api" (dict "address" (printf "127.0.0.1:%d" (int .Values.api.port))) -}}
 {{- if .Values.otlp.endpoint -}}
 {{- $_ := set $own "otlp" (dict "endpoint" .Values.otlp.endpoint) -}}
