@@ -42,7 +42,15 @@ pub(crate) fn that_is_dropped(devices: &[Named<'_>]) -> io::Result<Vec<HostProbl
     let mut problems = Vec::new();
     for chain in chains.iter().filter_map(|answer| that_drops(answer)) {
         let rules = netlink.query(list(nft::GET_RULE, chain.family).attribute(1, &text(&chain.table)))?;
+        let octets = match chain.family {
+            nft::FAMILY_IPV4 => &[4][..],
+            nft::FAMILY_IPV6 => &[16],
+            _ => &[4, 16],
+        };
         for Named { device, networks } in devices {
+            if !networks.iter().any(|network| octets.contains(&network.len())) {
+                continue; // the chain is of the other family
+            }
             let names = |rule: &Vec<u8>| {
                 contains(rule, device.as_bytes()) || networks.iter().any(|network| contains(rule, network))
             };

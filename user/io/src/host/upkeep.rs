@@ -29,19 +29,20 @@ use crate::sys::tun::{Kind, Tun};
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How long changes may follow each other before they are looked at together: a firewall's restart makes hundreds.
 const TOGETHER: Duration = Duration::from_millis(50);
+/// The same where they go on, as on a router or in a cluster whose rules change all the time.
+const TOGETHER_IF_MANY: Duration = Duration::from_millis(500);
+/// Changes are many if they come within this time of the last look.
+const MANY_WITHIN: Duration = Duration::from_millis(200);
 /// Repairs within [`LOOK_EVERY`], after which the next look waits for so long: another program undoes each.
 const REPAIRS_MAX: usize = 10;
 /// Lines for the log that wait to be taken.
 const EVENTS_MAX: usize = 64;
 
-/// The kernel's reports of routing: interfaces, addresses, IPv4 and IPv6 routes, and forwarding that is switched on or off (RTNLGRP_IPV4_NETCONF, _IPV6_NETCONF).
-const ROUTE_GROUPS: u32 = (libc::RTMGRP_LINK
-    | libc::RTMGRP_IPV4_IFADDR
-    | libc::RTMGRP_IPV6_IFADDR
-    | libc::RTMGRP_IPV4_ROUTE
-    | libc::RTMGRP_IPV6_ROUTE) as u32
-    | 1 << 23
-    | 1 << 24;
+/// The kernel's reports of interfaces, addresses, and forwarding that is switched on or off (RTNLGRP_IPV4_NETCONF, _IPV6_NETCONF).
+const ROUTE_GROUPS: u32 =
+    (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR) as u32 | 1 << 23 | 1 << 24;
+/// Its reports of IPv4 routes, of which a router has many.
+const ROUTES_GROUP: u32 = libc::RTMGRP_IPV4_ROUTE as u32;
 /// Those of nftables (NFNLGRP_NFTABLES).
 const NFTABLES_GROUP: u32 = 1 << 6;
 
@@ -190,6 +191,8 @@ struct Device {
     network: DataNetwork,
     /// Of a TAP device.
     frames: Option<FramesDevice>,
+    /// The kernel forwards its packets; else they leave by an interface of their own.
+    is_forwarded: bool,
 }
 
 impl Device {
@@ -288,12 +291,8 @@ impl Kept {
         let networks: Vec<DataNetwork> = self.devices.iter().map(|d| d.network.clone()).collect();
         let names: Vec<&str> = self.devices.iter().map(|d| d.name.as_str()).collect();
         problems.extend(overlapping(&networks, &names, &links));
-        problems.extend(
-            self.n3
-                .iter()
-                .filter(|a| !a.is_unspecified() && !a.is_loopback() && !links.has_address(**a))
-                .map(|a| HostProblem::NoN3Address(*a)),
-        );
+        problems
+            .extend(self.n3.iter().filter(|a| !links.has_address(**a)).map(|a| HostProblem::NoN3Address(*a)));
         problems.extend(self.forwarding_problems());
         let repairs = put_back.len();
         let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
@@ -307,7 +306,7 @@ impl Kept {
         if !self.forwarding {
             return Vec::new();
         }
-        let with_packets = || self.devices.iter().filter(|d| d.frames.is_none());
+        let with_packets = || self.devices.iter().filter(|d| d.is_forwarded);
         let any = |f: fn(&DataNetwork) -> bool| with_packets().any(|d| f(&d.network));
         let (ipv4, ipv6) = (any(|d| d.all_ipv4_pools().count() > 0), any(|d| d.all_ipv6_pools().count() > 0));
         let octets = |n: IpNetwork| match n.address {
@@ -347,26 +346,32 @@ impl Upkeep {
         rules: Option<usize>,
     ) -> io::Result<Self> {
         let networks = || config.devices.iter().zip(&config.user.data_networks);
-        let packets = networks().map(|(d, dn)| (d.device.clone(), dn.clone(), None));
-        let frames = networks()
-            .filter_map(|(d, dn)| d.frames.as_ref().map(|f| (f.device.clone(), dn.clone(), Some(f.clone()))));
-        let devices = packets.chain(frames).zip(queues).map(|((name, network, frames), queues)| Device {
+        let packets = networks().map(|(d, dn)| (d.device.clone(), dn.clone(), None, d.link.is_none()));
+        let frames = networks().filter_map(|(d, dn)| {
+            d.frames.as_ref().map(|f| (f.device.clone(), dn.clone(), Some(f.clone()), false))
+        });
+        let devices = packets.chain(frames).zip(queues);
+        let devices = devices.map(|((name, network, frames, is_forwarded), queues)| Device {
             name,
             queues,
             network,
             frames,
+            is_forwarded,
         });
         let translated: Vec<_> =
             networks().filter(|(d, _)| d.nat).map(|(d, dn)| (d.device.clone(), dn.clone())).collect();
+        let links = Links::now().unwrap_or_default();
         let kept = Kept {
             devices: devices.collect(),
             stays: config.keeps_state,
             nat: rules.map(|rules| (translated, rules)),
             forwarding: config.forwarding,
-            n3: config.n3_addresses().map(|a| a.ip()).collect(),
+            // One that no interface has from the start is the host's by a local route.
+            n3: config.n3_addresses().map(|a| a.ip()).filter(|a| links.has_address(*a)).collect(),
         };
         let mut routing = Netlink::open(libc::NETLINK_ROUTE)?;
-        routing.subscribe(ROUTE_GROUPS)?;
+        let routes = if networks().any(|(_, dn)| dn.nat_pools().next().is_some()) { ROUTES_GROUP } else { 0 };
+        routing.subscribe(ROUTE_GROUPS | routes)?;
         // Without nftables there is nothing to be reported.
         let mut nftables = Netlink::open(libc::NETLINK_NETFILTER).ok();
         nftables = nftables.and_then(|mut n| n.subscribe(NFTABLES_GROUP).ok().map(|()| n));
@@ -389,8 +394,10 @@ impl Upkeep {
                     all.push(routing.as_fd());
                     all.extend(nftables.as_ref().map(Netlink::as_fd));
                 }
+                let looked = Instant::now();
                 let waited = poll::readable(&all, LOOK_EVERY);
-                if waited.is_err() || poll::readable(&stop, TOGETHER).is_err() {
+                let together = if looked.elapsed() < MANY_WITHIN { TOGETHER_IF_MANY } else { TOGETHER };
+                if waited.is_err() || poll::readable(&stop, together).is_err() {
                     std::thread::sleep(TOGETHER);
                 }
                 if wished.stop.load(Ordering::SeqCst) {
