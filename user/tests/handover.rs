@@ -108,6 +108,43 @@ fn forwarding_tunnel_keeps_sequence_and_pdcp_numbers_and_does_not_look_inside() 
     assert_eq!((verdict, octets), (to_target(), with(FORWARDING_TEID)));
 }
 
+#[test] // TS 29.281 §5.2.1: comprehension by an intermediate node
+fn forwarding_tunnel_relays_extension_headers_of_each_type_as_its_bits_say() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let relay = forward(&mut net, &s);
+    let with = |kind: u8, teid, t: u8| {
+        let mut m = message(kind, teid, &[0, 0, 0, t, 1, 0x10, 9, 0, 0xde, 0xad]);
+        m[0] |= 4;
+        m
+    };
+    for kind in [message_type::G_PDU, message_type::END_MARKER] {
+        // Control plane only, Long PDCP PDU number, service class indicator, RAN containers, free types.
+        for t in [0x01, 0x02, 0x03, 0x20, 0x21, 0x81, 0x82, 0x83, 0x84, 0x85, 0x8f, 0xc0] {
+            let (verdict, octets) = net.packet(from_gnb(), &with(kind, relay, t));
+            assert_eq!((verdict, octets), (to_target(), with(kind, FORWARDING_TEID, t)), "{t:#x}");
+        }
+        for t in [0x40, 0x61] {
+            let (verdict, octets) = net.packet(from_gnb(), &with(kind, relay, t));
+            let mut without = message(kind, FORWARDING_TEID, &[0, 0, 0, 0, 0xde, 0xad]);
+            without[0] |= 4;
+            assert_eq!((verdict, octets), (to_target(), without), "{t:#x}");
+        }
+        for t in [0xc1, 0xc2, 0xcf] {
+            let (verdict, _) = net.packet(from_gnb(), &with(kind, relay, t));
+            assert_eq!(verdict, Verdict::Drop(DropReason::GtpuUnknownExtension), "{t:#x}");
+            let outputs = net.outputs();
+            let answer = Gtpu::parse(&outputs[0].1).unwrap();
+            assert_eq!(answer.message_type, message_type::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION);
+        }
+    }
+    // The session's own tunnel ends here.
+    for t in [0x81, 0x83, 0x84, 0x8f] {
+        let (verdict, _) = net.packet(from_gnb(), &with(message_type::G_PDU, s.teid, t));
+        assert_eq!(verdict, Verdict::Drop(DropReason::GtpuUnknownExtension), "{t:#x}");
+    }
+}
+
 #[test] // TS 23.501 §5.8.2.9: the source gNB's end marker goes through the forwarding tunnel, behind the packets
 fn end_marker_goes_through_the_forwarding_tunnel() {
     let mut net = Net::new();

@@ -337,6 +337,7 @@ fn zero_length_g_pdu() {
     assert_eq!(net.packet(from_gnb(), &bare).0, Verdict::Drop(DropReason::InnerMalformed));
     let teid_zero = [&[0x30, message_type::G_PDU, 0, 0][..], &[0; 4]].concat();
     assert_eq!(net.packet(from_gnb(), &teid_zero).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert!(net.outputs().is_empty(), "TS 29.281 §7.3.1: no error indication about TEID zero");
 }
 
 #[test] // TS 23.501 §5.6.10.4: a packet of MTU+1 goes on whole, never cut, held or not

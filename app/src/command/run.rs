@@ -464,7 +464,9 @@ fn user_plane(
         Err(StartError::AfXdp(obstacle)) => Err(format!(
             "AF_XDP cannot be had: {obstacle}. `n3.io` and `n6_interface` ask for it: leave them out"
         )),
-        Err(e @ (StartError::Config(_) | StartError::Devices { .. })) => Err(e.to_string()),
+        Err(e @ (StartError::Config(_) | StartError::Devices { .. } | StartError::Pool(_))) => {
+            Err(e.to_string())
+        }
         Err(
             e @ (StartError::Tun { .. }
             | StartError::Link { .. }

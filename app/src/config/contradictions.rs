@@ -23,6 +23,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     data_networks(&config.data_networks, pass);
     applications(config, pass);
     super::firewall::check(&config.data_networks, config.n3.address, pass);
+    super::pools::check(config, pass);
     home_network_keys(config, pass);
     interfaces(config, pass);
     super::upf::check(config, pass);

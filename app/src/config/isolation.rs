@@ -188,7 +188,7 @@ mod tests {
     fn servers_of_sessions_and_allowed_destinations_are_reachable() {
         let text = "n6:\n  ue_to_ue: true\n  allow: permit in 6 from any to 10.45.0.1 80\n  deny: [10.0.0.0/8, 198.51.100.1]\n\
                     n3:\n  address: 192.0.2.3\n  gnb_networks: [192.0.2.64/27, \"2001:db8:9::/48\"]\n\
-                    data_networks:\n  - dnn: ims\n    dns: 10.45.0.1\n    p_cscf: 10.45.0.9\n";
+                    data_networks:\n  - dnn: ims\n    dns: 10.45.0.1\n    p_cscf: 198.51.100.9\n";
         let i = isolation(text).unwrap_or_else(|e| panic!("{e}"));
         let rules: Vec<String> = i.allow.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -197,9 +197,9 @@ mod tests {
                 "permit in 6 from any to 10.45.0.1 80",
                 "permit in 6 from any to 10.45.0.1 53,853",
                 "permit in 17 from any to 10.45.0.1 53,853",
-                "permit in 6 from any to 10.45.0.9 5060,5061",
-                "permit in 17 from any to 10.45.0.9 5060,5061",
-                "permit in 50 from any to 10.45.0.9",
+                "permit in 6 from any to 198.51.100.9 5060,5061",
+                "permit in 17 from any to 198.51.100.9 5060,5061",
+                "permit in 50 from any to 198.51.100.9",
             ]
         );
         assert_eq!((i.ue_to_ue, i.deny.len(), i.gnb_networks.len()), (true, 2, 2));

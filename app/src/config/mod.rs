@@ -25,6 +25,7 @@ pub(crate) mod open;
 mod overload;
 mod packet_logger;
 mod peer_amfs;
+mod pools;
 pub(crate) mod problem;
 mod reference;
 mod refusals;

@@ -18,8 +18,8 @@ use whimbrel_user::{
     Ipv4Net, Ipv6Net, Outbox, PointToPoint, ReservedPools, Restored, SessionId, State, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{
-    Beats, DataNetworkDevice, Descriptors, FramesDevice, Handle, N3Io, QueueFull, StartError, StateFile,
-    Tapped, UserPlane, announce_changes, boot,
+    Beats, DataNetworkDevice, Descriptors, FramesDevice, Handle, HostProblem, HostReport, N3Io, QueueFull,
+    StartError, StateFile, Tapped, UserPlane, announce_changes, boot, state_file_was_truncated,
 };
 
 use super::logger_link::{LoggerLink, begin_again};
@@ -27,7 +27,7 @@ use super::n4::{N4Counters, N4Socket, UNSPECIFIED};
 use super::unit_n4::{UnitN4, UnitN4End};
 use crate::cluster::UpfLinks;
 use crate::config::typed::sixes;
-use crate::console::{Level, Metric, Sample};
+use crate::console::{Condition, Level, Metric, Sample};
 use crate::log_limiter::LogLimiter;
 use crate::unit::{Place, descriptors};
 use crate::{clock, config};
@@ -74,7 +74,62 @@ pub(crate) struct LocalUpf {
     /// Datagrams of external SMFs since they were taken last, while a capture is written.
     tapped: Option<Vec<Tapped>>,
     networks: Vec<DataNetwork>,
+    n6: N6Watch,
 }
+
+/// How long the alarm about outside ports stays after the last UE that got none, or lost one.
+const PORTS_ALARM: Duration = Duration::from_secs(60);
+
+/// What was wrong with N6 when it was looked at last.
+#[derive(Default)]
+struct N6Watch {
+    problems: Vec<HostProblem>,
+    /// Ports of each data network that UEs gave up, and packets of all that were dropped for want of a port.
+    ports_given_up: Vec<u64>,
+    without_port: u64,
+    /// Data networks whose outside addresses are too few, until when.
+    short_of_ports: Vec<(usize, Instant)>,
+    is_truncated: bool,
+}
+
+impl N6Watch {
+    /// Logs what is new in what was found on the host.
+    fn log(&mut self, report: HostReport, is_truncated: bool) {
+        report.put_back.iter().for_each(|line| warn!("N6: {line}"));
+        for problem in report.problems.iter().filter(|p| !self.problems.contains(p)) {
+            warn!("N6: {problem}");
+        }
+        for problem in self.problems.iter().filter(|p| !report.problems.contains(p)) {
+            info!("N6: mended: {problem}");
+        }
+        self.problems = report.problems;
+        if is_truncated && !std::mem::replace(&mut self.is_truncated, true) {
+            warn!("N6: {TRUNCATED}");
+        }
+    }
+
+    /// Looks for UEs that have got no outside port, or lost one.
+    fn count_ports(&mut self, now: Instant, firewalls: &[FirewallCounters], without_port: u64) {
+        self.ports_given_up.resize(firewalls.len(), 0);
+        let some_without = without_port > std::mem::replace(&mut self.without_port, without_port);
+        for (n, (firewall, before)) in firewalls.iter().zip(&mut self.ports_given_up).enumerate() {
+            let given_up = firewall.ports_given_up;
+            let more = given_up > std::mem::replace(before, given_up);
+            if more || some_without && firewall.ports > 0 {
+                if self.short_of_ports.iter().all(|(of, _)| *of != n) {
+                    warn!("N6: outside addresses of a data network have no free port");
+                }
+                self.short_of_ports.retain(|(of, _)| *of != n);
+                self.short_of_ports.push((n, now + PORTS_ALARM));
+            }
+        }
+        self.short_of_ports.retain(|(_, until)| now < *until);
+    }
+}
+
+/// What the operator is told of a state file that became shorter.
+const TRUNCATED: &str = "another process has truncated the file in which the sessions of the UPF are kept, so those that begin now are lost when it ends; \
+                         fix: restart the UPF, and keep others from its folder";
 
 /// What was announced to the replica of the changes of the state.
 struct AnnouncedChanges {
@@ -262,6 +317,7 @@ impl LocalUpf {
             ask_at: clock::now(),
             bad_messages: 0,
             tapped: None,
+            n6: N6Watch::default(),
         }
     }
 
@@ -390,6 +446,29 @@ impl LocalUpf {
     /// What was configured and is not available, a sentence each.
     pub(crate) fn notices(&self) -> Vec<String> {
         self.plane.notices().iter().map(ToString::to_string).collect()
+    }
+
+    /// The condition of N6: what was configured and is not available, and what other programs have changed on the host, which is logged too.
+    pub(super) fn n6_condition(&mut self, now: Instant) -> (Condition, String) {
+        self.n6.log(self.plane.host_report(), state_file_was_truncated());
+        let counters = self.plane.counters();
+        let without_port = counters.dropped[DropReason::NatNoPort as usize];
+        self.n6.count_ports(now, &counters.firewalls, without_port);
+        let mut wrong = self.notices();
+        wrong.extend(self.n6.problems.iter().map(ToString::to_string));
+        for (n, _) in &self.n6.short_of_ports {
+            let network = counters.firewalls.get(*n).and_then(|f| self.networks.get(usize::from(f.dn.0)));
+            let dnn = network.map(|network| network.dnn.to_string()).unwrap_or_default();
+            wrong.push(format!(
+                "UEs of `{dnn}` use all ports of an address of `nat_pool`, so that those with most ports lose some; fix: add addresses to \
+                 `firewall.nat_pool`, or lower `nat_ports_per_ue`"
+            ));
+        }
+        wrong.extend(self.n6.is_truncated.then(|| TRUNCATED.to_owned()));
+        match wrong.is_empty() {
+            true => (Condition::Up, self.host_changes().join("; ")),
+            false => (Condition::Limited, wrong.join(". Also, ")),
+        }
     }
 
     /// Handles a PFCP message of the SMF; `answers` gets what goes back.
@@ -683,6 +762,7 @@ impl LocalUpf {
             of(Metric::FirewallFlowsBegun, b.flows_begun),
             of(Metric::FirewallFlowsEvicted, b.flows_evicted),
             of(Metric::NatPorts, b.ports),
+            of(Metric::NatPortsGivenUp, b.ports_given_up),
             of(Metric::NatPackets, b.translated),
         ];
         let rules = firewall.rules.iter().zip(&b.rules).enumerate();

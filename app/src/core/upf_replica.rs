@@ -11,7 +11,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 use whimbrel_user::{FollowedState, Outbox, UpfCReplica};
-use whimbrel_user_io::{Handle, StateChanges, StateFile, StateLock, UserPlane, boot};
+use whimbrel_user_io::{
+    Handle, StateChanges, StateFile, StateLock, UserPlane, boot, state_file_was_truncated,
+};
 
 use super::n4::N4Socket;
 use super::upf::{self, LocalUpf, inherited_ports, plane_config};
@@ -78,6 +80,12 @@ pub(crate) fn await_end_of_upf(
             Woken::Time => {
                 changes.iter().for_each(StateChanges::take);
                 ready.iter_mut().for_each(|ready| ready.catch_up());
+                if state_file_was_truncated() {
+                    return Err(cannot(std::io::Error::new(
+                        std::io::ErrorKind::UnexpectedEof,
+                        "another process has truncated it",
+                    )));
+                }
             }
             Woken::Signal => return Ok(Awaited::Stopped),
             Woken::End => break,

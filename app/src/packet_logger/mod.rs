@@ -147,6 +147,7 @@ impl PacketLogger {
         busy |= self.give_packets(now);
         if self.housekeeping <= now {
             self.housekeeping = now + HOUSEKEEPING;
+            self.front.host_report().put_back.iter().for_each(|line| warn!("N6: {line}"));
             self.data.give_up_lost(now);
             self.drops.log(now, self.data.counters().refused, self.control.refused());
             self.report();

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use whimbrel_user::ConfigError;
 
 pub use crate::host::route::NoInterface;
+pub use crate::host::upkeep::{HostProblem, HostReport};
 
 /// Why the user plane does not start.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ pub enum StartError {
     AfXdp(Obstacle),
     /// The kernel does not say which addresses are the host's, which UEs are not to reach.
     HostAddresses(io::Error),
+    /// A pool of UEs is one of this host's networks.
+    Pool(HostProblem),
     /// The system gave no descriptor or no thread.
     System(io::Error),
 }
@@ -201,6 +204,7 @@ impl fmt::Display for StartError {
                 "the kernel does not say which addresses are this host's ({error}), and UEs are to reach none of them: let the \
                  program open netlink sockets (AF_NETLINK)"
             ),
+            Self::Pool(problem) => problem.fmt(f),
             Self::System(error) => {
                 write!(
                     f,
@@ -272,6 +276,8 @@ pub enum Notice {
     BusyPoll(io::Error),
     /// Packets of a TUN device to the thread that has their UE.
     Steering(io::Error),
+    /// Keeping up what was set on the host.
+    Upkeep(io::Error),
 }
 
 impl fmt::Display for Notice {
@@ -295,6 +301,11 @@ impl fmt::Display for Notice {
                 f,
                 "the kernel does not steer packets for UEs to their packet threads ({e}), so threads hand them over, which \
                  takes longer: run as root or with CAP_BPF, outside of a user namespace"
+            ),
+            Self::Upkeep(e) => write!(
+                f,
+                "the kernel does not report changes of interfaces and addresses ({e}), so what another program changes is not put back: let the \
+                 program open netlink sockets (AF_NETLINK), and raise its limits (ulimit -n, -u)"
             ),
             Self::Forwarding(e) => write!(
                 f,

@@ -9,7 +9,7 @@ use whimbrel_user::logger::datagram::{HEAD_OCTETS, Head};
 use whimbrel_user::{Destination, DnIndex, HostAddresses, Origin, Packet, Slot, Verdict, packet_room};
 
 use crate::config::Config;
-use crate::error::{Notice, StartError};
+use crate::error::{HostReport, Notice, StartError};
 use crate::handle::{Host, open_front};
 use crate::ports::system::System;
 use crate::ports::{BURST, Ports};
@@ -71,6 +71,11 @@ impl Front {
     /// What was set on the host, in words for the log. It is taken back when this is dropped.
     pub fn host_changes(&self) -> &[String] {
         self.host.changes()
+    }
+
+    /// What another program has changed on the host, and what was put back since the last call.
+    pub fn host_report(&self) -> HostReport {
+        self.host.report()
     }
 
     /// What was asked for and could not be had.

@@ -22,6 +22,7 @@ use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, Obstacle, StartError};
 use crate::harvest::{Harvest, HarvestCounters};
 use crate::host::addresses::{self, Watch};
+use crate::host::upkeep::{DeviceQueues, HostReport, Upkeep, check_pools};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::af_xdp::xdp_fast_path::Memory as FastMemory;
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
@@ -59,7 +60,13 @@ pub struct Handle {
 /// What was set on the host, in the order in which it is taken back.
 #[derive(Default)]
 pub(crate) struct Host {
+    /// Keeps up what was set; ended before that is taken back.
+    upkeep: Option<Upkeep>,
+    /// Of the devices that are to be kept up.
+    queues: Vec<DeviceQueues>,
     nat: Option<Nat>,
+    /// Rules of that table.
+    nat_rules: usize,
     sysctls: Option<Sysctls>,
     changes: Vec<String>,
     notices: Vec<Notice>,
@@ -75,13 +82,15 @@ pub(crate) fn start(mut config: Config, given: Option<Descriptors>) -> Result<Ha
     if devices != networks {
         return Err(StartError::Devices { devices, networks });
     }
+    check_pools(&config)?;
     let sysctls = Sysctls::new(config.journal.clone());
     let (mut fronts, obstacle) = Front::open(&config).map_err(StartError::AfXdp)?;
     if !fronts.is_empty() {
         config.user.shards = fronts.len() as u8; // queues may be fewer than the threads that were asked for
     }
     let (systems, unsteered) = System::open(&config, given)?;
-    let mut host = Host { obstacle, ..Host::default() };
+    let queues = System::device_queues(&systems).map_err(StartError::System)?;
+    let mut host = Host { obstacle, queues, ..Host::default() };
     if !config.busy_poll.is_zero() {
         let refused = fronts.iter_mut().filter_map(|front| front.poll_busily(config.busy_poll).err()).last();
         host.notices.extend(refused.map(Notice::BusyPoll));
@@ -114,9 +123,11 @@ pub(crate) fn start_behind_logger(mut config: Config, end: LoggerEnd) -> Result<
 pub(crate) fn open_front(mut config: Config) -> Result<(System, Host, HostAddresses), StartError> {
     config.user.check()?;
     config.user.shards = 1;
+    check_pools(&config)?;
     let sysctls = Sysctls::new(config.journal.clone());
     let (mut systems, _) = System::open(&config, None)?;
-    let mut host = Host::default();
+    let queues = System::device_queues(&systems).map_err(StartError::System)?;
+    let mut host = Host { queues, ..Host::default() };
     host.set_up_devices(&config)?;
     host.set_up(&config, sysctls);
     let known = addresses::now().map_err(StartError::HostAddresses)?;
@@ -151,7 +162,8 @@ pub(crate) fn stand_by(mut config: Config, given: Descriptors) -> Result<Option<
     }
     let (systems, _) = System::open(&config, Some(given))?;
     let known = addresses::now().map_err(StartError::HostAddresses)?;
-    let host = Host { obstacle, addresses: Some(known), ..Host::default() };
+    let queues = System::device_queues(&systems).map_err(StartError::System)?;
+    let host = Host { obstacle, queues, addresses: Some(known), ..Host::default() };
     spawn(config, systems, host).map(Some)
 }
 
@@ -197,12 +209,22 @@ impl Host {
         if !nat.is_empty() {
             match Nat::set_up(&nat) {
                 Ok((table, done)) => {
-                    self.nat = Some(table);
+                    (self.nat, self.nat_rules) = (Some(table), done.len());
                     self.changes.extend(done);
                 }
                 Err(e) => self.notices.push(Notice::Nat(e)),
             }
         }
+        let rules = self.nat.as_ref().map(|_| self.nat_rules);
+        match Upkeep::start(config, std::mem::take(&mut self.queues), rules) {
+            Ok(upkeep) => self.upkeep = Some(upkeep),
+            Err(e) => self.notices.push(Notice::Upkeep(e)),
+        }
+    }
+
+    /// What another program has changed on the host, and what was put back since the last call.
+    pub(crate) fn report(&self) -> HostReport {
+        self.upkeep.as_ref().map(Upkeep::report).unwrap_or_default()
     }
 }
 
@@ -423,6 +445,11 @@ impl Handle {
         &self.host.notices
     }
 
+    /// What another program has changed on the host, and what was put back since the last call.
+    pub fn host_report(&self) -> HostReport {
+        self.host.report()
+    }
+
     /// How N3's packets come by AF_XDP; `None`: they come by UDP sockets.
     pub fn rings(&self) -> Option<&Rings> {
         self.host.rings.as_ref()
@@ -443,6 +470,8 @@ impl Handle {
     fn join(&mut self) -> io::Result<()> {
         self.shared.stop.store(true, Ordering::Release);
         self.watch = None;
+        // Its duplicates would keep the devices.
+        (self.host.upkeep, self.host.queues) = (None, Vec::new());
         self.wake();
         let ends = self.threads.drain(..).map(JoinHandle::join);
         match ends.filter(Result::is_err).count() {

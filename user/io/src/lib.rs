@@ -34,7 +34,7 @@ pub use channel::{Receiver, Sender, channel};
 pub use config::{
     Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, SpreadBy, Vlan, system_clock,
 };
-pub use error::{NoInterface, Notice, Obstacle, StartError};
+pub use error::{HostProblem, HostReport, NoInterface, Notice, Obstacle, StartError};
 pub use front::Front as LoggerFront;
 pub use gre::Tunnel;
 pub use handle::{Handle, QueueFull};
@@ -46,7 +46,7 @@ pub use ports::logged::LoggerEnd;
 pub use ports::memory::Memory;
 #[cfg(feature = "measure")]
 pub use ports::pcap::Replay;
-pub use state::{StateChanges, StateFile, StateLock, announce_changes, boot};
+pub use state::{StateChanges, StateFile, StateLock, announce_changes, boot, state_file_was_truncated};
 pub use sys::datagrams::TtlSocket;
 pub use tap::Tapped;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};

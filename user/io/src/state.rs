@@ -124,6 +124,12 @@ impl StateMemory for StateFile {
     }
 }
 
+/// Whether a state file of this process was found truncated by another one since the process began: what was in it is lost, and what is written there is not
+/// kept.
+pub fn state_file_was_truncated() -> bool {
+    crate::sys::truncation::was_found()
+}
+
 /// The name of the time since the host was started; zero where the kernel does not say.
 pub fn boot() -> [u8; 16] {
     let text = read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

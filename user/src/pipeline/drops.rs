@@ -79,7 +79,7 @@ drop_reasons! {
     FirewallFragment = "firewall_fragment",
     /// From UE to UE, which the data network's firewall does not let be.
     FirewallBetweenUes = "firewall_between_ues",
-    /// No port of the UE's outside address is free, or all that one UE may have are in use.
+    /// No port of the UE's outside address is free, and none of those in use was found to give up.
     NatNoPort = "nat_no_port",
     /// A protocol without ports, which cannot be translated.
     NatProtocol = "nat_protocol",
@@ -138,6 +138,8 @@ pub struct FirewallCounters {
     pub flows_evicted: u64,
     /// Outside ports and identifiers in use.
     pub ports: u64,
+    /// Ports that UEs with most gave up because their outside address had none that was free.
+    pub ports_given_up: u64,
     /// Packets translated.
     pub translated: u64,
     /// Packets that each rule decided on: those that began flows, or would have.
@@ -151,6 +153,7 @@ impl FirewallCounters {
         self.flows_begun += other.flows_begun;
         self.flows_evicted += other.flows_evicted;
         self.ports += other.ports;
+        self.ports_given_up += other.ports_given_up;
         self.translated += other.translated;
         for (own, other) in self.rules.iter_mut().zip(&other.rules) {
             *own += other;

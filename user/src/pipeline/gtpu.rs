@@ -16,6 +16,9 @@ use super::{Destination, DropReason, Origin, UpfU, Verdict, run_in};
 use crate::exchange::{Report, SessionKey};
 use crate::rules::SessionKind;
 
+/// TEID of messages that are about no tunnel (TS 29.281 §5.1).
+const NO_TUNNEL: Teid = Teid(0);
+
 impl UpfU {
     pub(super) fn datagram(
         &mut self,
@@ -38,10 +41,7 @@ impl UpfU {
                 };
             }
             Err(GtpuError::UnknownExtension(_)) => {
-                if self.shared.common.may_send_error(now) {
-                    self.shared.send_octets(back, supported_extension_headers_notification(0).as_ref());
-                }
-                return Verdict::Drop(DropReason::GtpuUnknownExtension);
+                return self.with_unknown_extension(now, (peer, local), packet);
             }
         };
         match m.message_type {
@@ -79,6 +79,42 @@ impl UpfU {
         }
     }
 
+    /// A message with an extension header that the endpoint of a tunnel must understand. A forwarding tunnel has its endpoint elsewhere: there
+    /// the message goes on unless an intermediate node must understand the header, too (TS 29.281 §5.2.1).
+    #[cold]
+    fn with_unknown_extension(
+        &mut self,
+        now: Instant,
+        (peer, local): (SocketAddr, IpAddr),
+        packet: &mut Packet,
+    ) -> Verdict {
+        if let Ok(m) = Gtpu::parse_in_transit(packet.octets())
+            && matches!(m.message_type, message_type::G_PDU | message_type::END_MARKER)
+        {
+            let index = self.teids.index_of(m.teid);
+            if !self.shard.is_own(index) {
+                return self.hand(index);
+            }
+            let ingress = Ingress { teid: m.teid, container: m.pdu_session };
+            let (kind, at, end) = (m.message_type, m.payload_at, m.payload_at + m.payload.len());
+            let relays = self.tunnel(m.teid).is_some_and(|(index, place)| {
+                self.sessions.full(index).is_some_and(|s| s.rules.is_relay(place))
+            });
+            if relays {
+                packet.truncate(end);
+                return match kind {
+                    message_type::G_PDU => self.g_pdu(now, (peer, local), ingress, at, packet),
+                    _ => self.end_marker(now, ingress.teid, peer.ip(), packet),
+                };
+            }
+        }
+        if self.shared.common.may_send_error(now) {
+            let back = Destination::N3 { peer, tos: 0 };
+            self.shared.send_octets(back, supported_extension_headers_notification(0).as_ref());
+        }
+        Verdict::Drop(DropReason::GtpuUnknownExtension)
+    }
+
     fn g_pdu(
         &mut self,
         now: Instant,
@@ -92,7 +128,7 @@ impl UpfU {
             return self.hand(index);
         }
         let Some(place) = self.place(now, index, ingress.teid, peer.ip()) else {
-            if self.strays.are_kept() {
+            if self.strays.are_kept() && ingress.teid != NO_TUNNEL {
                 return self.keep_stray(
                     now,
                     SessionKey::Tunnel(ingress.teid),
@@ -174,7 +210,7 @@ impl UpfU {
     }
 
     /// Sends an Error Indication to the peer's GTP-U port, whatever port the packet came from (TS 29.281 §4.4.2.3, §7.3.1; TS 23.527
-    /// §5.3.2).
+    /// §5.3.2); none about TEID zero, which names no tunnel.
     #[cold]
     pub(super) fn unknown_tunnel(
         &mut self,
@@ -184,7 +220,7 @@ impl UpfU {
     ) -> Verdict {
         let wrong = self.shared.guesses.wrong(now, peer.ip());
         self.shared.counters.peers_suspended += u64::from(wrong.suspends);
-        if wrong.indicate && self.shared.common.may_send_error(now) {
+        if wrong.indicate && teid != NO_TUNNEL && self.shared.common.may_send_error(now) {
             let to = Destination::N3 { peer: SocketAddr::new(peer.ip(), PORT), tos: 0 };
             self.shared.send_octets(to, error_indication(teid, local, peer.port()).as_ref());
             self.shared.counters.error_indications_sent += 1;

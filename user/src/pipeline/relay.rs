@@ -14,8 +14,9 @@
 //! clause grants packets under way a timer, which is the CP function's. Uplink forwarding is the same in the other
 //! direction. A session has [`crate::TUNNELS_PER_SESSION_MAX`] local tunnels at once.
 //!
-//! A packet keeps its GTP-U header but for the TEID, with all extension headers: the PDU session container in the
-//! direction that it has, and the PDCP numbers that the gNBs tell each other. What is inside is not looked at, for
+//! A packet keeps its GTP-U header but for the TEID, with its extension headers: the PDU session container in the
+//! direction that it has, the PDCP numbers that the gNBs tell each other, and types that the UPF does not know. Those whose type says that an
+//! intermediate node does not forward them are removed (TS 29.281 §5.2.1). What is inside is not looked at, for
 //! forwarded packets of a data radio bearer need not be IP. End markers go the same way, and so behind what they end.
 //!
 //! On the session's own tunnels an end marker goes on to where the rule's packets go, if that is a tunnel (an
@@ -23,7 +24,7 @@
 
 use std::net::IpAddr;
 
-use whimbrel_gtpu::GpduHeader;
+use whimbrel_gtpu::{GpduHeader, remove_extensions_in_transit};
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_pfcp::ie::ApplyAction;
 
@@ -114,8 +115,10 @@ impl UpfU {
     }
 }
 
-/// Writes another TEID; false if there is no header.
+/// Writes another TEID, and removes extension headers that are not forwarded; false if there is no header.
 fn readdress(packet: &mut Packet, teid: Teid) -> bool {
+    let removed = remove_extensions_in_transit(packet.octets_mut());
+    packet.pull(removed);
     match packet.octets_mut().get_mut(TEID_AT) {
         Some(at) => {
             at.copy_from_slice(&teid.0.to_be_bytes());

@@ -416,3 +416,93 @@ fn one_ue_takes_no_more_than_its_own_and_the_network_no_more_than_all() {
     assert_eq!((counted.flows, counted.flows_begun), (model::FLOWS_MAX as u64, 60));
     assert_eq!(counted.flows_evicted, 60 - model::FLOWS_MAX as u64);
 }
+
+/// A network whose UEs are translated to so many addresses, and its first sessions.
+fn translated(prefix: u8, firewall: Firewall, ues: u64) -> (Net, Vec<Session>) {
+    let mut config = config();
+    let pools = vec![Ipv4Net { address: Ipv4Addr::new(192, 0, 2, 96), prefix }];
+    let nat = Some(Nat { pools, ports_per_ue: Nat::PORTS_PER_UE, reachable: false });
+    config.data_networks[0].firewall = Some(Firewall { nat, ..firewall });
+    config.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 45, 0, 0), prefix: 20 }];
+    config.sessions_max = 1_000;
+    let mut net = Net::with(config);
+    let sessions = (1..=ues).map(|seid| net.session(seid, true, false)).collect();
+    (net, sessions)
+}
+
+/// A datagram of a UE leaves from this outside address and port; `None`: it was dropped.
+fn leaves_from(net: &mut Net, s: &Session, own: u16, far: u16) -> Option<(Ipv4Addr, u16)> {
+    let packet = udp4(s.ipv4.unwrap(), SERVER, (own, far), 0);
+    let (verdict, octets) = net.uplink(s, &packet);
+    let port = u16::from_be_bytes([octets[20], octets[21]]);
+    let address = Ipv4Addr::from(<[u8; 4]>::try_from(&octets[12..16]).unwrap());
+    (verdict == Verdict::Send(Destination::N6 { dn: DnIndex(0) })).then_some((address, port))
+}
+
+#[test] // RFC 4787 §4.1, §4.2: ports of one outside address
+fn ues_that_have_all_ports_of_an_address_give_some_up_for_one_that_has_few() {
+    let (mut net, ues) = translated(32, Firewall::default(), 66);
+    let (few, greedy) = ((&ues[0], &ues[1]), &ues[2..]);
+    let first = leaves_from(&mut net, few.0, 5_000, 53);
+    assert!(first.is_some());
+    for s in greedy {
+        for own in 0..Nat::PORTS_PER_UE {
+            assert!(leaves_from(&mut net, s, 10_000 + own, 53).is_some(), "{own}");
+        }
+    }
+    net.upf.u.collect_counters();
+    let counted = net.upf.u.counters().firewalls.remove(0);
+    assert!(counted.ports > 64_000 && counted.ports_given_up > 0, "{counted:?}");
+    // The address is full. Whoever has few ports gets more, and keeps what it has while the others go on.
+    let held: Vec<_> = (0..200).map(|own| leaves_from(&mut net, few.1, 20_000 + own, 53)).collect();
+    assert!(held.iter().all(Option::is_some), "{held:?}");
+    for s in greedy {
+        for own in 0..20 {
+            assert!(leaves_from(&mut net, s, 30_000 + own, 53).is_some());
+        }
+    }
+    assert_eq!(leaves_from(&mut net, few.0, 5_000, 53), first);
+    for (own, at) in (0..).zip(held) {
+        assert_eq!(leaves_from(&mut net, few.1, 20_000 + own, 53), at);
+    }
+    assert_eq!(net.dropped(DropReason::NatNoPort), 0);
+}
+
+#[test] // RFC 4787 §4.1: paired pooling
+fn ue_keeps_its_outside_address_while_it_has_ports() {
+    let (mut net, ues) = translated(30, Firewall::default(), 12);
+    let mut by_address = std::collections::BTreeMap::new();
+    for s in &ues {
+        let (address, _) = leaves_from(&mut net, s, 1, 53).unwrap();
+        for own in 2..500 {
+            assert_eq!(leaves_from(&mut net, s, own, 53).map(|(a, _)| a), Some(address));
+        }
+        *by_address.entry(address).or_insert(0) += 1;
+    }
+    assert!(by_address.len() > 1, "{by_address:?}");
+}
+
+#[test]
+fn ues_with_most_flows_of_a_full_table_do_not_displace_the_flows_of_others() {
+    let firewall = Firewall { flows_max: 256, flows_per_ue: 32, ..Firewall::default() };
+    let (mut net, ues) = translated(32, firewall, 40);
+    let (quiet, busy) = ues.split_at(10);
+    let open = |net: &mut Net, s: &Session, n: u16| leaves_from(net, s, 4_000 + n, 53).unwrap();
+    let held: Vec<_> = quiet.iter().map(|s| [open(&mut net, s, 0), open(&mut net, s, 1)]).collect();
+    // Others take all the table, and go on for long.
+    for round in 0..20 {
+        for s in busy {
+            (0..32).for_each(|n| drop(open(&mut net, s, 100 + round * 40 + n)));
+        }
+        net.advance(Instant(net.now.0 + 1_000_000));
+    }
+    net.upf.u.collect_counters();
+    let counted = net.upf.u.counters().firewalls.remove(0);
+    assert_eq!(counted.flows, 256);
+    let evicted = counted.flows_evicted;
+    for (s, held) in quiet.iter().zip(held) {
+        assert_eq!([open(&mut net, s, 0), open(&mut net, s, 1)], held, "the same ports: the flows stood");
+    }
+    net.upf.u.collect_counters();
+    assert_eq!(net.upf.u.counters().firewalls[0].flows_evicted, evicted);
+}

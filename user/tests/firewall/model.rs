@@ -183,9 +183,11 @@ impl Model {
             self.flows.remove(at);
         }
         if self.flows.len() >= self.flows_max {
-            // The oldest of each class, then the first to end.
-            let oldest = (0..5).filter_map(|c| self.flows.iter().position(|f| f.class() == c));
-            let at = oldest.min_by_key(|at| self.flows[*at].end()).unwrap();
+            // The UE with most flows loses its oldest: its own seat, else the one that was idle longest.
+            let of = |seat: usize| self.flows.iter().filter(|f| f.seat == seat).count();
+            let most = self.flows.iter().map(|f| of(f.seat)).max().unwrap();
+            let is_largest = |f: &Flow| if of(seat) == most { f.seat == seat } else { of(f.seat) == most };
+            let at = self.flows.iter().position(is_largest).unwrap();
             self.flows.remove(at);
         }
     }
@@ -193,7 +195,7 @@ impl Model {
     /// A UE that has all its ports gives up those that it used longest ago.
     fn give_up_port(&mut self, seat: usize) {
         while self.mapped().into_iter().filter(|m| m.0 == seat).count() >= PORTS_PER_UE {
-            let at = self.flows.iter().position(|f| f.seat == seat).unwrap();
+            let at = self.flows.iter().position(|f| f.seat == seat && f.outside.is_some()).unwrap();
             self.flows.remove(at);
         }
     }

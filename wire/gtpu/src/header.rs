@@ -5,7 +5,7 @@ use core::fmt;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Qfi, Reader, Teid};
 
 use crate::container::PduSessionInformation;
-use crate::extension::ExtensionType;
+use crate::extension::{ExtensionType, Role};
 
 /// The code points of TS 29.281 table 6.1-1.
 #[allow(missing_docs, reason = "each name is the message's own")]
@@ -24,8 +24,11 @@ pub(crate) const FIRST_OCTET: u8 = 0x30;
 /// Octets of the longest header that [`GpduHeader`] writes: 12, and a PDU session container with paging policy.
 pub const HEADER_OCTETS_MAX: usize = 20;
 
-/// Most extension headers read in one message: figure 5.2.1-3 has nine types, and none need repeat.
+/// Most extension headers read in one message: figure 5.2.1-3 has nine types of the user plane, and none need repeat.
 const EXTENSIONS_MAX: usize = 9;
+
+/// Where the type of the first extension header stands.
+const FIRST_TYPE_AT: usize = 11;
 
 /// Why a datagram on the GTP-U port is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,13 +77,19 @@ pub struct Gtpu<'a> {
 }
 
 impl<'a> Gtpu<'a> {
-    /// Reads the payload of a UDP datagram. Errors: [`GtpuError`].
+    /// Reads the payload of a UDP datagram, for the endpoint of a tunnel. Errors: [`GtpuError`].
     #[inline]
     pub fn parse(octets: &'a [u8]) -> Result<Self, GtpuError> {
         match Self::parse_usual(octets) {
             Some(usual) => Ok(usual),
-            None => Self::parse_any(octets),
+            None => Self::parse_any(octets, Role::EndpointReceiver),
         }
+    }
+
+    /// Reads the payload of a UDP datagram, for a node that forwards it with its extension headers: fewer of them must be understood.
+    /// Errors: [`GtpuError`].
+    pub fn parse_in_transit(octets: &'a [u8]) -> Result<Self, GtpuError> {
+        Self::parse_any(octets, Role::IntermediateNode)
     }
 
     /// Reads the common case: a G-PDU with an uplink PDU session container as its only extension header.
@@ -105,7 +114,7 @@ impl<'a> Gtpu<'a> {
         .filter(|_| usual)
     }
 
-    fn parse_any(octets: &'a [u8]) -> Result<Self, GtpuError> {
+    fn parse_any(octets: &'a [u8], role: Role) -> Result<Self, GtpuError> {
         let mut r = Reader::new(octets);
         let first = r.u8("GTP-U header")?;
         if first >> 5 != 1 || first & 0x10 == 0 {
@@ -130,7 +139,7 @@ impl<'a> Gtpu<'a> {
             let next = ExtensionType(r.u8("next extension header type")?);
             m.sequence = (first & 2 != 0).then_some(sequence);
             if first & 4 != 0 {
-                m.read_extensions(next, &mut r)?;
+                m.read_extensions(next, role, &mut r)?;
             }
         }
         m.payload_at = r.offset();
@@ -138,7 +147,12 @@ impl<'a> Gtpu<'a> {
         Ok(m)
     }
 
-    fn read_extensions(&mut self, mut next: ExtensionType, r: &mut Reader<'a>) -> Result<(), GtpuError> {
+    fn read_extensions(
+        &mut self,
+        mut next: ExtensionType,
+        role: Role,
+        r: &mut Reader<'a>,
+    ) -> Result<(), GtpuError> {
         for _ in 0..EXTENSIONS_MAX {
             if next == ExtensionType::NONE {
                 return Ok(());
@@ -158,7 +172,7 @@ impl<'a> Gtpu<'a> {
                 ExtensionType::UDP_PORT => {
                     self.udp_port = content.first_chunk().map(|p| u16::from_be_bytes(*p));
                 }
-                _ if next.comprehension_required() && !next.is_supported() => {
+                _ if next.must_be_understood_by(role) && !next.is_supported() => {
                     return Err(GtpuError::UnknownExtension(next));
                 }
                 _ => {}
@@ -171,6 +185,38 @@ impl<'a> Gtpu<'a> {
             Err(r.error(DecodeErrorKind::TooMany, "extension header").into())
         }
     }
+}
+
+/// Removes the extension headers that an intermediate node does not forward from a message that [`Gtpu::parse_in_transit`] has read.
+/// Returns how many octets at the front are no longer part of it.
+///
+/// Spec: TS 29.281 §5.2.1, figure 5.2.1-2.
+pub fn remove_extensions_in_transit(octets: &mut [u8]) -> usize {
+    let (mut removed, mut type_at, mut at) = (0, FIRST_TYPE_AT, FIRST_TYPE_AT + 1);
+    if octets.first().is_none_or(|first| first & 4 == 0) {
+        return 0;
+    }
+    for _ in 0..EXTENSIONS_MAX {
+        let m = &mut octets[removed..];
+        let (Some(&kind), Some(&units)) = (m.get(type_at), m.get(at)) else { break };
+        let n = usize::from(units) * 4;
+        if ExtensionType(kind) == ExtensionType::NONE || n == 0 || at + n > m.len() {
+            break;
+        }
+        if ExtensionType(kind).is_removed_in_transit() {
+            // What is before it moves to where it ends, and its own next type takes its place.
+            m[type_at] = m[at + n - 1];
+            m.copy_within(..at, n);
+            removed += n;
+        } else {
+            (type_at, at) = (at + n - 1, at + n);
+        }
+    }
+    if let Some(length) = octets.get_mut(removed + 2..removed + 4).filter(|_| removed > 0) {
+        let n = u16::from_be_bytes([length[0], length[1]]).saturating_sub(removed as u16);
+        length.copy_from_slice(&n.to_be_bytes());
+    }
+    removed
 }
 
 /// The header of the G-PDUs of one tunnel and QoS flow, or of its end marker: built once, written before
@@ -254,7 +300,7 @@ mod tests {
                     octets.truncate(usual.len() - cut);
                     match Gtpu::parse_usual(&octets) {
                         Some(m) => {
-                            assert_eq!(Gtpu::parse_any(&octets), Ok(m));
+                            assert_eq!(Gtpu::parse_any(&octets, Role::EndpointReceiver), Ok(m));
                             quick += 1;
                         }
                         None => other += 1,

@@ -17,8 +17,10 @@ mod header;
 pub mod signalling;
 
 pub use container::PduSessionInformation;
-pub use extension::ExtensionType;
-pub use header::{GpduHeader, Gtpu, GtpuError, HEADER_OCTETS_MAX, message_type};
+pub use extension::{ExtensionType, Role};
+pub use header::{
+    GpduHeader, Gtpu, GtpuError, HEADER_OCTETS_MAX, message_type, remove_extensions_in_transit,
+};
 
 /// The UDP port of GTP-U (TS 29.281 §4.4.2.1).
 pub const PORT: u16 = 2152;

@@ -6,7 +6,10 @@ use proptest::prelude::*;
 use whimbrel_gtpu::signalling::{
     ErrorIndication, echo_request, echo_response, error_indication, supported_extension_headers_notification,
 };
-use whimbrel_gtpu::{ExtensionType, GpduHeader, Gtpu, GtpuError, PduSessionInformation, message_type};
+use whimbrel_gtpu::{
+    ExtensionType, GpduHeader, Gtpu, GtpuError, PduSessionInformation, message_type,
+    remove_extensions_in_transit,
+};
 use whimbrel_ids::{Qfi, Teid};
 
 const TEID: Teid = Teid(0x0102_0304);
@@ -87,18 +90,69 @@ fn end_marker_is_of_the_tunnel_and_carries_nothing() {
 #[test] // TS 29.281 §7.2.3, §8.5
 fn supported_extension_headers() {
     let m = supported_extension_headers_notification(3);
-    assert_eq!(m.as_ref()[..12], [0x32, 31, 0, 10, 0, 0, 0, 0, 0, 3, 0, 0]);
-    assert_eq!(m.as_ref()[12..], [141, 4, 0x85, 0xc0, 0x40, 0x20]);
+    assert_eq!(m.as_ref()[..12], [0x32, 31, 0, 12, 0, 0, 0, 0, 0, 3, 0, 0]);
+    assert_eq!(m.as_ref()[12..], [141, 6, 0x85, 0xc0, 0x40, 0x20, 0x03, 0x82]);
 }
 
+/// Rows of figure 5.2.1-3, and types that it leaves free: whether the endpoint of a tunnel uses the message, and whether a node that forwards it does, and
+/// with the header.
+const EXTENSION_TYPES: [(u8, bool, Option<bool>); 17] = [
+    (0x01, true, Some(true)),  // control plane only
+    (0x02, true, Some(true)),  // control plane only
+    (0x03, true, Some(true)),  // Long PDCP PDU number
+    (0x20, true, Some(true)),  // service class indicator
+    (0x21, true, Some(true)),  // free
+    (0x40, true, Some(false)), // UDP port
+    (0x61, true, Some(false)), // free
+    (0x81, false, Some(true)), // RAN container
+    (0x82, true, Some(true)),  // Long PDCP PDU number, older type
+    (0x83, false, Some(true)), // Xw RAN container
+    (0x84, false, Some(true)), // NR RAN container
+    (0x85, true, Some(true)),  // PDU session container
+    (0x8f, false, Some(true)), // free
+    (0xc0, true, Some(true)),  // PDCP PDU number
+    (0xc1, false, None),       // control plane only
+    (0xc2, false, None),       // control plane only
+    (0xcf, false, None),       // free
+];
+
 #[test] // TS 29.281 §5.2.1: comprehension by the two upper bits of the type
-fn unknown_extension_headers() {
-    let with = |t: u8| [0x34, 255, 0, 9, 1, 2, 3, 4, 0, 0, 0, t, 1, 0, 0, 0, b'x'];
-    assert_eq!(Gtpu::parse(&with(0x21)).unwrap().payload, b"x");
-    assert_eq!(Gtpu::parse(&with(0x61)).unwrap().payload, b"x");
-    assert_eq!(Gtpu::parse(&with(0xc0)).unwrap().payload, b"x", "PDCP PDU number");
-    for t in [0x8f, 0xcf] {
-        assert_eq!(Gtpu::parse(&with(t)), Err(GtpuError::UnknownExtension(ExtensionType(t))));
+fn extension_headers_of_each_type_are_used_and_forwarded_as_their_bits_say() {
+    for (t, is_used, is_forwarded) in EXTENSION_TYPES {
+        let m = [0x34, 255, 0, 9, 1, 2, 3, 4, 0, 0, 0, t, 1, 0x10, 1, 0, b'x'];
+        let unknown = Err(GtpuError::UnknownExtension(ExtensionType(t)));
+        let payload = |m: Result<Gtpu<'_>, GtpuError>| m.map(|m| m.payload.to_vec());
+        let used = if is_used { Ok(b"x".to_vec()) } else { unknown.clone() };
+        assert_eq!(payload(Gtpu::parse(&m)), used, "{t:#x}");
+        let forwarded = if is_forwarded.is_some() { Ok(b"x".to_vec()) } else { unknown };
+        assert_eq!(payload(Gtpu::parse_in_transit(&m)), forwarded, "{t:#x}");
+        // Alone, and in front of, between and behind others.
+        let mut alone = m;
+        let removed = remove_extensions_in_transit(&mut alone);
+        match is_forwarded {
+            Some(false) => {
+                assert_eq!(alone[removed..], [0x34, 255, 0, 5, 1, 2, 3, 4, 0, 0, 0, 0, b'x'], "{t:#x}");
+            }
+            _ => assert_eq!((removed, alone), (0, m), "{t:#x}"),
+        }
+        for place in 0..3 {
+            let mut types = vec![0x85, 0xc0];
+            types.insert(place, t);
+            let chain = |types: &[u8]| {
+                let next = types.iter().skip(1).chain(&[0]);
+                let headers: Vec<u8> = types
+                    .iter()
+                    .zip(next)
+                    .flat_map(|(t, next)| [1, 0x10 | t >> 6, *t & 0x3f, *next])
+                    .collect();
+                let length = 4 + headers.len() as u8 + 1;
+                [&[0x34, 255, 0, length, 1, 2, 3, 4, 0, 0, 0, types[0]][..], &headers, b"x"].concat()
+            };
+            let mut forwarded = chain(&types);
+            let removed = remove_extensions_in_transit(&mut forwarded);
+            types.retain(|of| *of != t || is_forwarded != Some(false));
+            assert_eq!(forwarded[removed..], chain(&types), "{t:#x} at {place}");
+        }
     }
 }
 
@@ -140,6 +194,11 @@ proptest! {
         }
         if let Ok(m) = Gtpu::parse(&octets) {
             prop_assert_eq!(&octets[m.payload_at..], m.payload);
+        }
+        let mut copy = octets.clone();
+        let removed = remove_extensions_in_transit(&mut copy);
+        if let Ok(m) = Gtpu::parse_in_transit(&octets) {
+            prop_assert_eq!(Gtpu::parse_in_transit(&copy[removed..]).map(|m| m.payload), Ok(m.payload));
         }
     }
 

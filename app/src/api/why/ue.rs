@@ -9,7 +9,7 @@ use whimbrel_store::{Status, SubscriberRecord};
 
 use super::super::{Shared, subscribers};
 use super::{BY_UE, WhyAnswer, at, deregistered, gnbs, lines, mended_and_fix, now, silence};
-use crate::console::{Cause, Command, Entry, GnbView, Happened, History, Name, UeView};
+use crate::console::{Cause, Command, Component, Condition, Entry, GnbView, Happened, History, Name, UeView};
 use crate::core::subscription;
 use crate::local_time::when;
 
@@ -105,8 +105,19 @@ impl Ue<'_> {
                 record.outcome(),
                 record.reason()
             ),
-            _ => format!("{is}; nothing is wrong."),
+            _ => match self.wrong_with_n6().filter(|_| !view.sessions.is_empty()) {
+                Some(wrong) => {
+                    format!("{is}; nothing is wrong with it, but with N6: {}.", wrong.trim_end_matches('.'))
+                }
+                None => format!("{is}; nothing is wrong."),
+            },
         }
+    }
+
+    /// Why its packets may not reach the data network.
+    fn wrong_with_n6(&self) -> Option<String> {
+        let is_wrong = |part: &&Component| part.condition != Condition::Up;
+        self.shared.console.components(|c| c.get("n6").filter(is_wrong).map(|part| part.detail.clone()))
     }
 
     fn is_not_registered(&self, name: &Name, history: &History) -> String {

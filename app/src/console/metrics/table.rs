@@ -228,6 +228,7 @@ metrics! {
         FirewallFlowsBegun "whimbrel_upf_firewall_flows_begun_total" Counter None Part ["dnn"] "" "Flows that began.";
         FirewallFlowsEvicted "whimbrel_upf_firewall_flows_evicted_total" Counter None Part ["dnn"] "" "Flows evicted before their timeout because the table was full.";
         NatPorts "whimbrel_upf_nat_ports" Gauge None Part ["dnn"] "" "Outside ports and ICMP identifiers that UEs hold.";
+        NatPortsGivenUp "whimbrel_upf_nat_ports_given_up_total" Counter None Part ["dnn"] "" "Outside ports that UEs with most lost because their outside address had none free.";
         NatPackets "whimbrel_upf_nat_packets_total" Counter None Part ["dnn"] "" "Packets whose addresses were translated.";
         FirewallRulePackets "whimbrel_upf_firewall_rule_packets_total" Counter None Part ["rule"] "" "Packets that a firewall rule decided on, by DNN, number and text of the rule.";
     }

@@ -33,6 +33,9 @@ impl ControlLoop {
         if let Some(upf) = &self.upfs.local {
             metrics.set(Metric::PduSessions, upf.sessions() as u64);
         }
+        if let Some((condition, detail)) = self.upfs.local.as_mut().map(|upf| upf.n6_condition(now)) {
+            self.console.components(|c| c.set("n6", condition, detail));
+        }
         let mut samples = self.samples();
         if let Some(place) = &self.config.place {
             samples.extend(self.exchange_report(place));

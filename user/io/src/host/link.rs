@@ -8,7 +8,7 @@ use std::{fs, io};
 use whimbrel_user::DataNetwork;
 
 use crate::config::FramesDevice;
-use crate::sys::netlink::{Netlink, Request, interface_index};
+use crate::sys::netlink::{Netlink, Request, attributes, interface_index};
 
 /// How long the kernel may take to route an IPv6 address to itself: one entry of its work queue.
 const ROUTED_WITHIN: Duration = Duration::from_millis(500);
@@ -97,6 +97,25 @@ fn await_local_route(address: Ipv6Addr) {
         }
         sleep(Duration::from_millis(1));
     }
+}
+
+/// IPv4 networks that the main table has the device reach: first address and prefix. Errors: the kernel does not say.
+pub(super) fn routes_of(index: u32) -> io::Result<Vec<(u32, u8)>> {
+    let mut netlink = Netlink::open(libc::NETLINK_ROUTE)?;
+    netlink.filter_strictly();
+    let fixed = [libc::AF_INET as u8, 0, 0, 0, libc::RT_TABLE_MAIN, 0, 0, 0, 0, 0, 0, 0];
+    let request = Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &fixed);
+    let answers = netlink.query(request.attribute(libc::RTA_OIF, &index.to_ne_bytes()))?;
+    let route = |answer: &Vec<u8>| {
+        let all: Vec<_> = attributes(answer.get(12..)?).collect();
+        let of = |which: u16| {
+            all.iter().find(|(kind, _)| *kind == which).and_then(|(_, v)| v.first_chunk::<4>().copied())
+        };
+        let is_by_it = of(libc::RTA_OIF).map(u32::from_ne_bytes) == Some(index);
+        let first = of(libc::RTA_DST).map_or(0, u32::from_be_bytes);
+        is_by_it.then_some((first, *answer.get(1)?))
+    };
+    Ok(answers.iter().filter_map(route).collect())
 }
 
 /// struct rtmsg: a network that is reached by the device.

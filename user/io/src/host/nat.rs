@@ -8,26 +8,28 @@ use whimbrel_user::DataNetwork;
 use crate::sys::netlink::{Attributes, Netlink, Request};
 
 /// Code points of linux/netfilter/nfnetlink.h and nf_tables.h that `libc` does not have.
-mod nft {
-    pub(super) const SUBSYSTEM: u16 = 10;
-    pub(super) const BATCH_BEGIN: u16 = 0x10;
-    pub(super) const BATCH_END: u16 = 0x11;
-    pub(super) const NEW_TABLE: u16 = 0;
-    pub(super) const DEL_TABLE: u16 = 2;
-    pub(super) const NEW_CHAIN: u16 = 3;
-    pub(super) const NEW_RULE: u16 = 6;
-    pub(super) const FAMILY_UNSPEC: u8 = 0;
-    pub(super) const FAMILY_INET: u8 = 1;
-    pub(super) const FAMILY_IPV4: u8 = 2;
-    pub(super) const FAMILY_IPV6: u8 = 10;
-    pub(super) const HOOK_POSTROUTING: u32 = 4;
-    pub(super) const PRIORITY_SRCNAT: u32 = 100;
-    pub(super) const REGISTER: u32 = 1;
-    pub(super) const META_OIFNAME: u32 = 7;
-    pub(super) const META_NFPROTO: u32 = 15;
-    pub(super) const CMP_EQ: u32 = 0;
-    pub(super) const CMP_NEQ: u32 = 1;
-    pub(super) const NETWORK_HEADER: u32 = 1;
+pub(super) mod nft {
+    pub(in crate::host) const SUBSYSTEM: u16 = 10;
+    pub(in crate::host) const BATCH_BEGIN: u16 = 0x10;
+    pub(in crate::host) const BATCH_END: u16 = 0x11;
+    pub(in crate::host) const NEW_TABLE: u16 = 0;
+    pub(in crate::host) const DEL_TABLE: u16 = 2;
+    pub(in crate::host) const NEW_CHAIN: u16 = 3;
+    pub(in crate::host) const GET_CHAIN: u16 = 4;
+    pub(in crate::host) const NEW_RULE: u16 = 6;
+    pub(in crate::host) const GET_RULE: u16 = 7;
+    pub(in crate::host) const FAMILY_UNSPEC: u8 = 0;
+    pub(in crate::host) const FAMILY_INET: u8 = 1;
+    pub(in crate::host) const FAMILY_IPV4: u8 = 2;
+    pub(in crate::host) const FAMILY_IPV6: u8 = 10;
+    pub(in crate::host) const HOOK_POSTROUTING: u32 = 4;
+    pub(in crate::host) const PRIORITY_SRCNAT: u32 = 100;
+    pub(in crate::host) const REGISTER: u32 = 1;
+    pub(in crate::host) const META_OIFNAME: u32 = 7;
+    pub(in crate::host) const META_NFPROTO: u32 = 15;
+    pub(in crate::host) const CMP_EQ: u32 = 0;
+    pub(in crate::host) const CMP_NEQ: u32 = 1;
+    pub(in crate::host) const NETWORK_HEADER: u32 = 1;
 }
 
 const CHAIN: &str = "postrouting";
@@ -44,7 +46,18 @@ impl Nat {
     ///
     /// Errors: of the kernel: `EPERM` without CAP_NET_ADMIN, `EPROTONOSUPPORT` or `EOPNOTSUPP` without nftables.
     pub(crate) fn set_up(networks: &[(&str, &DataNetwork)]) -> io::Result<(Self, Vec<String>)> {
-        let table = format!("whimbrel-{}", networks.first().map_or("", |(name, _)| name));
+        let done = Self::put(networks)?;
+        Ok((Self { table: Self::table_of(networks) }, done))
+    }
+
+    /// The name of its table, for these networks.
+    pub(crate) fn table_of(networks: &[(&str, &DataNetwork)]) -> String {
+        format!("whimbrel-{}", networks.first().map_or("", |(name, _)| name))
+    }
+
+    /// Makes the table, which takes the place of one that is there. Returns each rule in words. Errors: as above.
+    pub(crate) fn put(networks: &[(&str, &DataNetwork)]) -> io::Result<Vec<String>> {
+        let table = Self::table_of(networks);
         remove(&table).ok();
         let mut requests = vec![batch(nft::BATCH_BEGIN)];
         requests.push(request(nft::NEW_TABLE, libc::NLM_F_CREATE).attribute(1, &text(&table)));
@@ -72,7 +85,7 @@ impl Nat {
         }
         requests.push(batch(nft::BATCH_END));
         Netlink::open(libc::NETLINK_NETFILTER)?.ask(requests)?;
-        Ok((Self { table }, done))
+        Ok(done)
     }
 }
 
@@ -102,7 +115,7 @@ fn request(kind: u16, flags: libc::c_int) -> Request {
     Request::new(nft::SUBSYSTEM << 8 | kind, flags | libc::NLM_F_ACK, &fixed(nft::FAMILY_INET, 0))
 }
 
-fn text(s: &str) -> Vec<u8> {
+pub(super) fn text(s: &str) -> Vec<u8> {
     [s.as_bytes(), &[0]].concat()
 }
 

@@ -63,18 +63,18 @@ fn family(address: IpAddr) -> (u8, Vec<u8>) {
     }
 }
 
-fn number(octets: &[u8]) -> Option<u32> {
+pub(super) fn number(octets: &[u8]) -> Option<u32> {
     octets.first_chunk().map(|b| u32::from_ne_bytes(*b))
 }
 
-fn ip(octets: &[u8]) -> Option<IpAddr> {
+pub(super) fn ip(octets: &[u8]) -> Option<IpAddr> {
     let v4 = || <[u8; 4]>::try_from(octets).ok().map(IpAddr::from);
     let v6 = || <[u8; 16]>::try_from(octets).ok().map(IpAddr::from);
     v4().or_else(v6)
 }
 
 /// The value of an attribute.
-fn attribute(all: &[u8], which: u16) -> Option<&[u8]> {
+pub(super) fn attribute(all: &[u8], which: u16) -> Option<&[u8]> {
     attributes(all).find(|(kind, _)| *kind == which).map(|(_, value)| value)
 }
 

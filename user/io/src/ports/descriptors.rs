@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::config::Config;
 use crate::error::StartError;
@@ -10,6 +10,11 @@ use crate::sys::bpf::Program;
 use crate::sys::datagrams::Datagrams;
 use crate::sys::tun::{Kind, Tun};
 use crate::xdp::chooser::by_ue;
+
+/// Has the kernel choose the queue of each packet for a UE, by the packet thread that has it. Errors: those of bpf(2).
+pub(crate) fn steer(queue: BorrowedFd<'_>, threads: usize) -> io::Result<()> {
+    Program::load_chooser(&by_ue(threads as u32)).and_then(|program| Tun::steer(queue, &program))
+}
 
 /// The GTP-U sockets and the queues of TUN and TAP devices of a user plane, open.
 #[derive(Debug)]
@@ -38,8 +43,7 @@ impl Descriptors {
             let of = |error| StartError::Tun { device: d.device.clone(), error };
             let queues = Tun::open(&d.device, Kind::Packets, threads, config.keeps_state).map_err(of)?;
             if threads > 1 {
-                let steered = Program::load_chooser(&by_ue(threads as u32)).and_then(|p| queues[0].steer(&p));
-                it.unsteered = steered.err().or(it.unsteered);
+                it.unsteered = steer(queues[0].as_fd(), threads).err().or(it.unsteered);
             }
             it.packets.extend(queues.into_iter().map(OwnedFd::from));
         }

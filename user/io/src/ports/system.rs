@@ -11,8 +11,9 @@ use super::segments::Segments;
 use super::{BURST, Ports};
 use crate::config::Config;
 use crate::error::StartError;
+use crate::host::upkeep::DeviceQueues;
 use crate::sys::datagrams::{BATCH, Datagrams};
-use crate::sys::tun::Tun;
+use crate::sys::tun::{Kind, Tun};
 use crate::thread::IoCounters;
 
 /// Octets of a packet that is to be cut, at most: what IP can say.
@@ -61,6 +62,19 @@ impl System {
         let taps = with_frames.zip(frames).map(|((i, _), tap)| (DnIndex(i as u8), Tun::from(tap)));
         all[0].frames.extend(taps);
         Ok((all, unsteered))
+    }
+
+    /// Duplicates of the queues of all devices of these threads: TUN devices in their order, then TAP devices. Errors: those of dup(2).
+    pub(crate) fn device_queues(all: &[Self]) -> io::Result<Vec<DeviceQueues>> {
+        let of = |kind, queues: Vec<BorrowedFd<'_>>| {
+            let queues = queues.iter().map(BorrowedFd::try_clone_to_owned).collect::<io::Result<_>>()?;
+            Ok(DeviceQueues { kind, queues })
+        };
+        let networks = all.first().map_or(0, |first| first.n6.len());
+        let packets = (0..networks)
+            .map(|n| of(Kind::Packets, all.iter().filter_map(|s| s.n6.get(n)).map(Tun::as_fd).collect()));
+        let taps = all.iter().flat_map(|s| &s.frames).map(|(_, tap)| of(Kind::Frames, vec![tap.as_fd()]));
+        packets.chain(taps).collect()
     }
 
     fn receive_n3(&mut self, which: usize, slots: &mut [Slot], counters: &mut IoCounters) -> usize {

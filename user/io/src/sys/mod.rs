@@ -13,8 +13,10 @@ pub(crate) mod ring;
 #[cfg(feature = "measure")]
 pub(crate) mod scheduling;
 pub(crate) mod shared_file;
+mod shared_words;
 #[cfg(feature = "measure")]
 pub(crate) mod timer;
+pub(crate) mod truncation;
 pub(crate) mod tun;
 pub(crate) mod words;
 pub(crate) mod xsk;
@@ -38,7 +40,7 @@ fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
 /// A new file of memory. Errors: those of memfd_create(2).
 pub(crate) fn memory_file(name: &CStr) -> io::Result<OwnedFd> {
     // SAFETY: the name lives through the call, which makes a new descriptor.
-    owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })
+    owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) })
 }
 
 /// This thread's number in the system.

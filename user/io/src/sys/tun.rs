@@ -44,11 +44,16 @@ impl Tun {
         let all: Vec<Self> =
             (0..queues).map(|_| Self::open_queue(name, kind, queues > 1)).collect::<io::Result<_>>()?;
         if stays {
-            let stays: libc::c_ulong = 1;
-            // SAFETY: TUNSETPERSIST takes a plain value.
-            super::check(unsafe { libc::ioctl(all[0].0.as_raw_fd(), libc::TUNSETPERSIST as _, stays) })?;
+            Self::let_stay(all[0].as_fd())?;
         }
         Ok(all)
+    }
+
+    /// The device stays when all descriptors of it are closed.
+    pub(crate) fn let_stay(queue: BorrowedFd<'_>) -> io::Result<()> {
+        let stays: libc::c_ulong = 1;
+        // SAFETY: TUNSETPERSIST takes a plain value.
+        super::check(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETPERSIST as _, stays) }).map(drop)
     }
 
     /// Makes a device, or one more queue of one that has several.
@@ -61,6 +66,17 @@ impl Tun {
             .write(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
             .open("/dev/net/tun")?;
+        Self::attach(file.as_fd(), name, kind, one_of_several)?;
+        Ok(Self(file))
+    }
+
+    /// Makes a device for a descriptor of /dev/net/tun, whose own was deleted, if it had one. Errors: those of TUNSETIFF.
+    pub(crate) fn attach(
+        file: BorrowedFd<'_>,
+        name: &str,
+        kind: Kind,
+        one_of_several: bool,
+    ) -> io::Result<()> {
         let layer = match kind {
             Kind::Packets => libc::IFF_TUN | libc::IFF_VNET_HDR,
             Kind::Frames => libc::IFF_TAP,
@@ -86,7 +102,7 @@ impl Tun {
             // Where it leaves nothing to us, that is as well.
             offer(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6).or_else(|_| offer(tcp)).ok();
         }
-        Ok(Self(file))
+        Ok(())
     }
 
     /// Takes a packet, which may be longer than the `room` and go on `beyond`: what is left to be done with it, and its octets; `None`
@@ -111,10 +127,10 @@ impl Tun {
     }
 
     /// Has a program choose the queue of each packet.
-    pub(crate) fn steer(&self, program: &Program) -> io::Result<()> {
+    pub(crate) fn steer(queue: BorrowedFd<'_>, program: &Program) -> io::Result<()> {
         let fd = program.fd();
         // SAFETY: TUNSETSTEERINGEBPF reads one int, which lives through the call.
-        super::check(unsafe { libc::ioctl(self.0.as_raw_fd(), TUNSETSTEERINGEBPF as _, &fd) }).map(drop)
+        super::check(unsafe { libc::ioctl(queue.as_raw_fd(), TUNSETSTEERINGEBPF as _, &fd) }).map(drop)
     }
 
     /// Takes a frame; 0 if none is there.

@@ -1,5 +1,8 @@
 //! The table of flows: looked up by endpoints, ordered by last packet, bounded in total and for each UE.
 //!
+//! A full table takes the room for a new flow from the UE with most flows, so that no number of UEs takes it from those with few. Counts in order would cost
+//! each flow's begin and end; instead the UE is sought among the owners of some flows that are spread over the table, of which one with many owns many.
+//!
 //! All memory is reserved at the start and touched when it is used. Flows of one kind have one timeout, so that in a list by last
 //! packet the first expires first.
 
@@ -7,6 +10,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 
+use super::mappings::{KINDS, Kind};
 use super::tcp::Tcp;
 use crate::firewall::Timeouts;
 
@@ -37,6 +41,12 @@ pub(super) enum Class {
 }
 
 const CLASSES: usize = 5;
+
+/// Lists of a session's flows: those with an outside port by [`Kind`], then those without.
+const LISTS: usize = KINDS + 1;
+/// Flows of a full table whose owners are compared. UEs that own half of all flows are missed once in 65,536 searches, and the one that was found last is
+/// compared each time.
+const LOOKS: usize = 16;
 
 /// A keyed hash, since UEs and their servers choose its input.
 #[derive(Clone, Copy)]
@@ -102,7 +112,8 @@ pub(super) struct Flow {
     last_packet: Instant,
     /// The index of its mapping, or [`NIL`] if it is not translated.
     pub(super) mapping: u32,
-    pub(super) session: u32,
+    /// The index of its list: [`LISTS`] for each session.
+    list: u32,
     next_in_bucket: u32,
     links: [Links; 2],
     class: Class,
@@ -111,7 +122,13 @@ pub(super) struct Flow {
 
 const _: () = assert!(size_of::<Flow>() <= 96);
 
-/// The flows of a session.
+impl Flow {
+    pub(super) fn session(&self) -> u32 {
+        self.list / LISTS as u32
+    }
+}
+
+/// Some flows of a session.
 #[derive(Clone, Copy)]
 struct Share {
     list: List,
@@ -129,8 +146,12 @@ pub(super) struct Flows {
     standing: usize,
     classes: [List; CLASSES],
     timeouts: [Duration; CLASSES],
-    /// By session.
-    shares: Vec<Share>,
+    /// By session: its lists.
+    shares: Vec<[Share; LISTS]>,
+    /// The session that had most flows when room was needed last.
+    largest: u32,
+    /// Searches for it.
+    searches: u64,
 }
 
 impl Flows {
@@ -148,6 +169,8 @@ impl Flows {
             classes: [EMPTY; CLASSES],
             timeouts: [udp, tcp, tcp_transitory, icmp, other],
             shares: Vec::new(),
+            largest: 0,
+            searches: 0,
         }
     }
 
@@ -164,7 +187,7 @@ impl Flows {
     pub(super) fn welcome(&mut self, session: u32) {
         let needed = session as usize + 1;
         if self.shares.len() < needed {
-            self.shares.resize(needed, Share { list: EMPTY, flows: 0 });
+            self.shares.resize(needed, [Share { list: EMPTY, flows: 0 }; LISTS]);
         }
     }
 
@@ -205,20 +228,46 @@ impl Flows {
         self.classes.iter().map(|l| l.first).find(|first| *first != NIL && self.is_over(*first, now))
     }
 
-    /// The flow that expires first.
-    pub(super) fn next_over(&self) -> Option<u32> {
-        let first = |l: &List| self.get(l.first).map(|f| (self.end(f), l.first));
-        self.classes.iter().filter_map(first).min_by_key(|(end, _)| *end).map(|(_, at)| at)
-    }
-
     /// How many a session has.
     pub(super) fn of_session(&self, session: u32) -> u32 {
-        self.shares.get(session as usize).map_or(0, |s| s.flows)
+        self.shares.get(session as usize).map_or(0, |s| s.iter().map(|s| s.flows).sum())
+    }
+
+    /// The flow with the oldest last packet in some lists of a session.
+    fn oldest_in(&self, session: u32, lists: std::ops::Range<usize>) -> Option<u32> {
+        let first = |s: &Share| self.get(s.list.first).map(|f| (f.last_packet, s.list.first));
+        let lists = self.shares.get(session as usize)?.get(lists)?;
+        lists.iter().filter_map(first).min_by_key(|(last, _)| *last).map(|(_, at)| at)
     }
 
     /// The session's flow with the oldest last packet.
     pub(super) fn oldest_of(&self, session: u32) -> Option<u32> {
-        self.shares.get(session as usize).map(|s| s.list.first).filter(|first| *first != NIL)
+        self.oldest_in(session, 0..LISTS)
+    }
+
+    /// The session's flow with the oldest last packet that has an outside port, of one protocol if that is given.
+    pub(super) fn oldest_with_port(&self, session: u32, kind: Option<Kind>) -> Option<u32> {
+        let lists = kind.map_or(0..KINDS, |k| k as usize..k as usize + 1);
+        self.oldest_in(session, lists)
+    }
+
+    /// The session that gives up a flow so that another one begins in a full table: that with most flows, `beginner`'s own if none is found with more.
+    pub(super) fn largest(&mut self, beginner: u32) -> u32 {
+        self.searches += 1;
+        let all = self.flows.len().max(1);
+        let (from, step) = (self.hash.of(&[self.searches]) as usize % all, all.div_ceil(LOOKS));
+        let seen = (0..all).step_by(step).filter_map(|n| self.flows.get((from + n) % all));
+        let idle_since = |session| self.oldest_of(session).and_then(|at| self.get(at)).map(|f| f.last_packet);
+        let mut most = (beginner, self.of_session(beginner));
+        for session in seen.map(Flow::session).chain([self.largest]) {
+            let flows = self.of_session(session);
+            let longer_idle = || most.0 != beginner && idle_since(session) < idle_since(most.0);
+            if flows > most.1 || flows == most.1 && session != most.0 && longer_idle() {
+                most = (session, flows);
+            }
+        }
+        self.largest = most.0;
+        most.0
     }
 
     /// Adds a new flow. `None` if there is no room, or the session is unknown.
@@ -236,8 +285,10 @@ impl Flows {
         }
         let bucket = self.bucket(&key);
         let next_in_bucket = self.buckets[bucket].checked_sub(1).unwrap_or(NIL);
+        let kind = if mapping == NIL { None } else { Kind::of(key.protocol) };
+        let list = session * LISTS as u32 + kind.map_or(KINDS, |k| k as usize) as u32;
         let flow =
-            Flow { key, last_packet: now, mapping, session, next_in_bucket, links: [ALONE; 2], class, tcp };
+            Flow { key, last_packet: now, mapping, list, next_in_bucket, links: [ALONE; 2], class, tcp };
         let at = match self.flows.get_mut(self.free as usize) {
             Some(place) => {
                 let at = std::mem::replace(&mut self.free, place.next_in_bucket);
@@ -251,7 +302,9 @@ impl Flows {
         };
         self.buckets[bucket] = at + 1;
         self.standing += 1;
-        self.shares[session as usize].flows += 1;
+        if let Some(share) = self.share(list) {
+            share.flows += 1;
+        }
         self.append(By::Class, at);
         self.append(By::Ue, at);
         Some(at)
@@ -271,8 +324,8 @@ impl Flows {
     /// Removes a flow; returns its mapping.
     pub(super) fn remove(&mut self, at: u32) -> u32 {
         let Some(flow) = self.get(at) else { return NIL };
-        let (bucket, next, session, mapping) =
-            (self.bucket(&flow.key), flow.next_in_bucket, flow.session, flow.mapping);
+        let (bucket, next, list, mapping) =
+            (self.bucket(&flow.key), flow.next_in_bucket, flow.list, flow.mapping);
         self.unlink(By::Class, at);
         self.unlink(By::Ue, at);
         let mut before = self.buckets[bucket].wrapping_sub(1);
@@ -287,7 +340,7 @@ impl Flows {
                 before = flow.next_in_bucket;
             }
         }
-        if let Some(share) = self.shares.get_mut(session as usize) {
+        if let Some(share) = self.share(list) {
             share.flows -= 1;
         }
         self.standing -= 1;
@@ -303,8 +356,12 @@ impl Flows {
         let flow = self.flows.get(at as usize)?;
         match by {
             By::Class => self.classes.get_mut(flow.class as usize),
-            By::Ue => self.shares.get_mut(flow.session as usize).map(|s| &mut s.list),
+            By::Ue => self.shares.as_flattened_mut().get_mut(flow.list as usize).map(|s| &mut s.list),
         }
+    }
+
+    fn share(&mut self, list: u32) -> Option<&mut Share> {
+        self.shares.as_flattened_mut().get_mut(list as usize)
     }
 
     fn append(&mut self, by: By, at: u32) {

@@ -1,7 +1,10 @@
 //! Address and port mappings of UEs (RFC 3022, RFC 4787 §4, RFC 6056).
 //!
-//! Mapping is endpoint-independent, and lasts as long as one of its flows. A UE always has the same outside address; its ports are
-//! random, for UDP with the parity of the UE's port (RFC 4787 §4.2.2).
+//! Mapping is endpoint-independent, and lasts as long as one of its flows. A UE has one outside address as long as it has ports; these are
+//! random, for UDP with the parity of the UE's port while one is free (RFC 4787 §4.2.2).
+//!
+//! A UE's first port is of the address that the hash of its own names, or of the least used one if that is half full. Where an address has no free port, the
+//! UE with most ports there gives one up, so that the share of each UE is what the address has, divided by its UEs.
 //!
 //! With several shards, the bits of a port above the lowest identify the shard that assigned it.
 
@@ -16,6 +19,10 @@ use crate::pipeline::shard::{Shard, shard_of};
 const PORT_FIRST: u16 = 1_024;
 /// Attempts to find a free port. With nine tenths in use one in 10^46 searches fails.
 const LOOKS: u32 = 1_024;
+/// Free ports of an address below which the one that was given up last is taken without a search.
+const FEW_PORTS: u32 = 64;
+/// Ports of a full address whose owners are compared: UEs that own half of it are missed once in 65,536 searches.
+const OWNERS_COMPARED: u32 = 16;
 
 const _: () = assert!((PORT_FIRST as u32).is_multiple_of(2 * crate::limits::SHARDS_MAX as u32));
 
@@ -36,7 +43,7 @@ pub(super) enum Kind {
     Icmp,
 }
 
-const KINDS: usize = 3;
+pub(super) const KINDS: usize = 3;
 
 impl Kind {
     pub(super) const fn of(protocol: u8) -> Option<Self> {
@@ -58,6 +65,19 @@ struct Mapping {
     next_in_bucket: u32,
 }
 
+/// The ports of a session, all of one outside address.
+#[derive(Clone, Copy, Default)]
+struct Ports {
+    by_kind: [u16; KINDS],
+    address: u16,
+}
+
+impl Ports {
+    fn all(&self) -> u32 {
+        self.by_kind.iter().map(|n| u32::from(*n)).sum()
+    }
+}
+
 /// All of them.
 pub(super) struct Mappings {
     hash: Hash,
@@ -70,8 +90,12 @@ pub(super) struct Mappings {
     max: usize,
     free: u32,
     standing: usize,
-    /// Number of ports of each session.
-    used: Vec<u16>,
+    /// By session.
+    used: Vec<Ports>,
+    /// By address and protocol: how many ports are in use.
+    taken: Box<[u32]>,
+    /// The place of the port that was given up last.
+    given_up: usize,
     ports_per_ue: u16,
     pub(super) reachable: bool,
     /// State of the port generator.
@@ -95,6 +119,8 @@ impl Mappings {
             hash,
             shard,
             ports: vec![0; ports].into(),
+            taken: vec![0; addresses.len() * KINDS].into(),
+            given_up: 0,
             addresses,
             buckets: vec![0; max.next_power_of_two()].into(),
             mappings: Vec::with_capacity(max),
@@ -116,7 +142,7 @@ impl Mappings {
     pub(super) fn welcome(&mut self, session: u32) {
         let needed = session as usize + 1;
         if self.used.len() < needed {
-            self.used.resize(needed, 0);
+            self.used.resize(needed, Ports::default());
         }
     }
 
@@ -164,7 +190,7 @@ impl Mappings {
 
     /// Whether a session is at its limit of ports.
     pub(super) fn has_all(&self, session: u32) -> bool {
-        self.used.get(session as usize).is_none_or(|n| *n >= self.ports_per_ue)
+        self.used.get(session as usize).is_none_or(|p| p.all() >= self.ports_per_ue.into())
     }
 
     fn next_random(&mut self) -> u64 {
@@ -178,32 +204,97 @@ impl Mappings {
         (shard != self.shard.number()).then_some(shard)
     }
 
-    /// A free port of an outside address, and its index.
-    fn free_port(&mut self, address: usize, inside: &Inside) -> Option<(u16, usize)> {
-        // Of each stride of ports two are this shard's, one even and one odd.
-        let stride = 2 * u32::from(self.shard.of());
-        let strides = ((1 << 16) - u32::from(PORT_FIRST)) / stride;
-        let random = self.next_random();
-        let (from, odd) = ((random >> 33) as u32 % strides, random as u32 & 1);
-        let port = |n: u32| {
-            // For TCP and ICMP both of a stride, one after the other.
-            let (n, odd) = match inside.kind {
-                Kind::Udp => (n, u32::from(inside.port) & 1),
-                Kind::Tcp | Kind::Icmp => (n / 2, (odd + n) & 1),
-            };
-            let first = u32::from(PORT_FIRST) + (from + n) % strides * stride;
-            (first + 2 * u32::from(self.shard.number()) + odd) as u16
-        };
-        let look = |n| (port(n), self.place(address, inside.kind, port(n)));
-        (0..LOOKS).map(look).find(|(_, place)| self.ports[*place] == 0)
+    /// Ports between two of this shard's pairs: of each stride of ports two are this shard's, one even and one odd.
+    fn stride(&self) -> u32 {
+        2 * u32::from(self.shard.of())
     }
 
-    /// Adds a mapping for a UE's port; `None` if no port is free.
+    fn strides(&self) -> u32 {
+        ((1 << 16) - u32::from(PORT_FIRST)) / self.stride()
+    }
+
+    /// This shard's port of a stride.
+    fn port(&self, stride: u32, odd: u32) -> u16 {
+        let first = u32::from(PORT_FIRST) + stride % self.strides() * self.stride();
+        (first + 2 * u32::from(self.shard.number()) + odd) as u16
+    }
+
+    /// How many ports of an address this shard has left.
+    fn left(&self, address: usize, kind: usize) -> u32 {
+        (2 * self.strides()).saturating_sub(self.taken[address * KINDS + kind])
+    }
+
+    /// Chooses the outside address of a UE that has no port.
+    pub(super) fn settle(&mut self, inside: &Inside, session: u32) {
+        if self.used.get(session as usize).is_none_or(|ports| ports.all() > 0) {
+            return;
+        }
+        let kind = inside.kind as usize;
+        let first = self.hash.of(&[u64::from(inside.ue.to_bits())]) as usize % self.addresses.len();
+        let all = (first..self.addresses.len()).chain(0..first);
+        let address = match self.left(first, kind) > self.strides() {
+            true => Some(first),
+            false => all.min_by_key(|at| std::cmp::Reverse(self.left(*at, kind))),
+        };
+        self.used[session as usize].address = address.unwrap_or(first) as u16;
+    }
+
+    /// A free port of an outside address, and its index.
+    fn free_port(&mut self, address: usize, inside: &Inside) -> Option<(u16, usize)> {
+        let left = self.left(address, inside.kind as usize);
+        let given_up = Some(self.given_up)
+            .filter(|place| place >> 16 == address * KINDS + inside.kind as usize && self.ports[*place] == 0);
+        if left < FEW_PORTS {
+            if left == 0 { given_up } else { given_up.or_else(|| self.search(address, inside)) }
+        } else {
+            self.search(address, inside).or(given_up)
+        }
+        .map(|place| (place as u16, place))
+    }
+
+    /// Looks for a free port from a random place on.
+    fn search(&mut self, address: usize, inside: &Inside) -> Option<usize> {
+        let random = self.next_random();
+        let (from, odd) = ((random >> 33) as u32 % self.strides(), random as u32 & 1);
+        let (parity, other) = match inside.kind {
+            Kind::Udp => (u32::from(inside.port) & 1, LOOKS),
+            // Both of a stride, one after the other.
+            Kind::Tcp | Kind::Icmp => (odd, 0),
+        };
+        let port = |n: u32| match inside.kind {
+            Kind::Udp => self.port(from + n, parity ^ u32::from(n >= LOOKS)),
+            Kind::Tcp | Kind::Icmp => self.port(from + n / 2, (parity + n) & 1),
+        };
+        let look = |n| self.place(address, inside.kind, port(n));
+        (0..LOOKS + other).map(look).find(|place| self.ports[*place] == 0)
+    }
+
+    /// The session that gives up a port of the address of `beginner`'s, where none is free: that with most, `beginner` itself if none is found with more.
+    pub(super) fn largest(&mut self, beginner: u32, kind: Kind) -> u32 {
+        let ports_of =
+            |session: u32| self.used.get(session as usize).map_or(0, |ports| ports.by_kind[kind as usize]);
+        let address = self.used.get(beginner as usize).map_or(0, |ports| usize::from(ports.address));
+        let (random, step) =
+            (self.hash.of(&[self.random]) as u32 >> 1, self.strides().div_ceil(OWNERS_COMPARED));
+        let mut most = (beginner, ports_of(beginner));
+        for n in 0..OWNERS_COMPARED {
+            let port = self.port(random + n * step, n & 1);
+            let at = self.ports[self.place(address, kind, port)].checked_sub(1);
+            let Some(m) = at.and_then(|at| self.mappings.get(at as usize)) else { continue };
+            if ports_of(m.session) > most.1 {
+                most = (m.session, ports_of(m.session));
+            }
+        }
+        self.random = self.random.wrapping_add(1);
+        most.0
+    }
+
+    /// Adds a mapping for a UE's port, of the address on which [`Self::settle`] has settled; `None` if no port is free.
     pub(super) fn add(&mut self, inside: Inside, session: u32) -> Option<u32> {
         if self.standing == self.max || self.has_all(session) {
             return None;
         }
-        let address = self.hash.of(&[u64::from(inside.ue.to_bits())]) as usize % self.addresses.len();
+        let address = usize::from(self.used[session as usize].address);
         let (port, place) = self.free_port(address, &inside)?;
         let bucket = self.bucket(&inside);
         let next_in_bucket = self.buckets[bucket].checked_sub(1).unwrap_or(NIL);
@@ -222,7 +313,8 @@ impl Mappings {
         self.buckets[bucket] = at + 1;
         self.ports[place] = at + 1;
         self.standing += 1;
-        self.used[session as usize] += 1;
+        self.used[session as usize].by_kind[inside.kind as usize] += 1;
+        self.taken[place >> 16] += 1;
         Some(at)
     }
 
@@ -244,6 +336,8 @@ impl Mappings {
         let place = (usize::from(m.address) * KINDS + inside.kind as usize) << 16 | usize::from(m.port);
         m.next_in_bucket = self.free;
         self.ports[place] = 0;
+        self.given_up = place;
+        self.taken[place >> 16] -= 1;
         let bucket = self.bucket(&inside);
         let mut before = self.buckets[bucket].wrapping_sub(1);
         if before == at {
@@ -260,7 +354,68 @@ impl Mappings {
         self.free = at;
         self.standing -= 1;
         if let Some(used) = self.used.get_mut(session as usize) {
-            *used -= 1;
+            used.by_kind[inside.kind as usize] -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Ipv4Net;
+
+    fn mappings(prefix: u8, ports_per_ue: u16) -> Mappings {
+        let pools = vec![Ipv4Net { address: Ipv4Addr::new(192, 0, 2, 0), prefix }];
+        let nat = Nat { pools, ports_per_ue, reachable: false };
+        let mut m = Mappings::new(&nat, 1 << 20, Hash::new(7), Shard::new(0, 1));
+        (0..200).for_each(|session| m.welcome(session));
+        m
+    }
+
+    fn inside(session: u32, port: u16) -> Inside {
+        Inside { ue: Ipv4Addr::from_bits(0x0a2d_0000 + session), port, kind: Kind::Udp }
+    }
+
+    /// So many ports for a UE.
+    fn take(m: &mut Mappings, session: u32, ports: u16) -> usize {
+        let add = |m: &mut Mappings, port| {
+            m.settle(&inside(session, port), session);
+            m.add(inside(session, port), session)
+        };
+        (0..ports).filter_map(|port| add(m, port)).count()
+    }
+
+    #[test] // RFC 4787 §4.1
+    fn ue_without_ports_takes_an_address_that_has_room() {
+        // Three ports of four are used in the end: by hash, some of the four addresses would be asked for more than they have.
+        let quarter = 16_000;
+        let mut m = mappings(30, quarter);
+        for session in 0..12 {
+            assert_eq!(take(&mut m, session, quarter), usize::from(quarter), "UE {session}");
+        }
+        let on = |address| (0..12).filter(|s| m.used[*s].address == address).count();
+        assert!((0..4).all(|address| (2..=4).contains(&on(address))));
+        // It stays there as long as it has ports.
+        let outside = (0..12).map(|s| m.used[s].address).collect::<Vec<_>>();
+        (0..12).for_each(|session| m.settle(&inside(session, 0), session));
+        assert_eq!((0..12).map(|s| m.used[s].address).collect::<Vec<_>>(), outside);
+    }
+
+    #[test]
+    fn last_port_of_an_address_is_found_and_the_ue_with_most_ports_gives_one_up() {
+        let mut m = mappings(32, 1_024);
+        let taken: usize = (0..70).map(|session| take(&mut m, session, 1_024)).sum();
+        // Searches begin to miss when few ports are left.
+        assert!((64_000..=64_512).contains(&taken), "{taken}");
+        m.settle(&inside(100, 1), 100);
+        while m.add(inside(100, m.used[100].all() as u16), 100).is_some() {}
+        let before = m.used[100].all();
+        let largest = m.largest(100, Kind::Udp);
+        assert!(largest < 70 && m.used[largest as usize].all() == 1_024);
+        let given_up = m.find(&inside(largest, 7)).unwrap();
+        let outside = m.outside(given_up);
+        m.end(given_up);
+        let got = m.add(inside(100, 60_000), 100).unwrap();
+        assert_eq!((m.outside(got), m.used[100].all()), (outside, before + 1));
     }
 }

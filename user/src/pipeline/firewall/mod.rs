@@ -38,9 +38,6 @@ use tcp::Tcp;
 const SWEPT_BY_PACKET: usize = 4;
 /// The same between bursts.
 const SWEPT_BY_TICK: usize = 256;
-/// Bound on a UE's flows that are evicted to free one of its ports.
-const EVICTED_FOR_PORT: usize = 16;
-
 /// The two sides, as [`Fields::source_interface`].
 const ACCESS: u8 = 0;
 const CORE: u8 = 1;
@@ -431,10 +428,11 @@ impl N6Firewall {
         {
             self.evict(oldest);
         }
-        if self.flows.is_full()
-            && let Some(next) = self.flows.next_over()
-        {
-            self.evict(next);
+        if self.flows.is_full() {
+            let largest = self.flows.largest(session);
+            if let Some(oldest) = self.flows.oldest_of(largest) {
+                self.evict(oldest);
+            }
         }
         let mapping = match (found, inside) {
             (Some(found), _) => found,
@@ -461,17 +459,34 @@ impl N6Firewall {
         }
     }
 
-    /// A new mapping for a UE's port. A UE at its limit loses the ports that it used longest ago.
+    /// A new mapping for a UE's port. A UE at its limit gives up the port that it used longest ago; where its outside address has none that is free, the
+    /// UE with most ports there does.
     fn mapping(&mut self, inside: Inside, session: u32) -> Result<u32, DropReason> {
-        for _ in 0..=EVICTED_FOR_PORT {
-            let Some(m) = &mut self.mappings else { break };
-            if !m.has_all(session) {
-                return m.add(inside, session).ok_or(DropReason::NatNoPort);
-            }
-            let Some(oldest) = self.flows.oldest_of(session) else { break };
+        if self.mappings.as_ref().is_some_and(|m| m.has_all(session)) {
+            self.give_up_port(session, None);
+        }
+        if let Some(m) = &mut self.mappings {
+            m.settle(&inside, session);
+        }
+        if let Some(made) = self.mappings.as_mut().and_then(|m| m.add(inside, session)) {
+            return Ok(made);
+        }
+        let largest = self.mappings.as_mut().map(|m| m.largest(session, inside.kind));
+        if largest.is_some_and(|largest| self.give_up_port(largest, Some(inside.kind))) {
+            self.counters.ports_given_up += 1;
+        }
+        self.mappings.as_mut().and_then(|m| m.add(inside, session)).ok_or(DropReason::NatNoPort)
+    }
+
+    /// Ends the flows of a session that were idle longest, until one of its ports is free. Each flow that ends here has begun once, so that the flows of one
+    /// UE, which are bounded, bound the work of one packet, and what began them that of all.
+    fn give_up_port(&mut self, session: u32, kind: Option<Kind>) -> bool {
+        let ports = self.counters.ports;
+        while self.counters.ports == ports {
+            let Some(oldest) = self.flows.oldest_with_port(session, kind) else { return false };
             self.evict(oldest);
         }
-        Err(DropReason::NatNoPort)
+        true
     }
 
     fn evict(&mut self, at: u32) {
