@@ -1,5 +1,7 @@
 //! Subscribers as the commands and the API handle them, over the store.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 use whimbrel_ids::{PlmnId, Supi};
 use whimbrel_store::{Store, StoreError, SubscriberRecord, WithSecrets};
@@ -8,7 +10,21 @@ use crate::config;
 
 /// Opens the store that the configuration names, or makes it. Errors: the store's sentence.
 pub(crate) fn open(config: &config::Store) -> Result<Store, String> {
-    Store::open(&config.path, &config.key_file).map_err(|e| e.to_string())
+    let key = config.key_in_force();
+    // The package's link to the credential of a service that is stopped: a new key would not be the store's.
+    if key.is_symlink() && !key.exists() {
+        return Err(format!(
+            "the key {} is a credential of the service, which is not running: start it (`systemctl start whimbrel`), or give the command the \
+             credential (docs/backup.md)",
+            key.display()
+        ));
+    }
+    open_with(&config.path, &key)
+}
+
+/// Opens a store with this key file.
+pub(crate) fn open_with(path: &Path, key_file: &Path) -> Result<Store, String> {
+    Store::open(path, key_file).map_err(|e| e.to_string())
 }
 
 /// Whether an IMSI begins with the digits of a PLMN (TS 23.003 §2.2).

@@ -3,6 +3,7 @@
 configuration in it is checked by the program. Without either, the templates' parentheses, the names of values and the values'
 configuration are checked, and a line says so.
 """
+import base64
 import json
 import os
 import re
@@ -107,10 +108,11 @@ if not helm and not helm_python:
 found = lint()
 if found:
     wrong("; ".join(found))
-for settings in ("", "hostNetwork=false,otlp.endpoint=http://collector:4318,persistence.existingClaim=mine"):
+for settings in ("", "hostNetwork=false,otlp.endpoint=http://collector:4318,persistence.existingClaim=mine,key.existingSecret=my-key"):
     documents = render(settings)
     kinds = sorted(re.search(r"^kind: (\w+)$", d, re.M).group(1) for d in documents if "kind:" in d)
-    if kinds != ["Secret", "Service", "StatefulSet"]:
+    wanted = ["Secret", "Service", "StatefulSet"] if "existingSecret" in settings else ["Secret", "Secret", "Service", "StatefulSet"]
+    if kinds != wanted:
         wrong(f"the chart renders {kinds}")
     stateful = next(d for d in documents if "kind: StatefulSet" in d)
     if settings and ("claimName: mine" not in stateful or "hostNetwork: true" in stateful):
@@ -118,7 +120,15 @@ for settings in ("", "hostNetwork=false,otlp.endpoint=http://collector:4318,pers
     # What any client of the API can hold up must not restart a healthy core.
     if "httpGet" in stateful or "tcpSocket" in stateful or not re.search(r'livenessProbe:\s+exec:\s+command:[^a-z]+/usr/bin/whimbrel[^a-z]+unit\b', stateful):
         wrong("liveness does not ask the unit's manager")
-    secret = next(d for d in documents if "kind: Secret" in d)
+    key = re.search(r"^  whimbrel\.key: (\S+)$", "\n".join(documents), re.M)
+    if "existingSecret" in settings:
+        if key or "secretName: my-key" not in stateful:
+            wrong("the subscribers' key is not that of the Secret that was named")
+    elif not key or not re.fullmatch("[0-9a-f]{64}", base64.b64decode(key.group(1)).decode()):
+        wrong("the chart makes no key for the subscribers")
+    if "CREDENTIALS_DIRECTORY" not in stateful or "mountPath: /run/credentials/whimbrel" not in stateful:
+        wrong("the subscribers' key is not mounted where the core looks for it")
+    secret = next(d for d in documents if "whimbrel.yaml: |" in d)
     body = secret.split("whimbrel.yaml: |\n")[1]
     check_configuration("\n".join(line[4:] for line in body.splitlines()))
 print("linted and rendered")

@@ -48,9 +48,10 @@ impl Cache {
         self.young.insert(record.supi, record);
     }
 
-    pub(crate) fn forget(&mut self, supi: Supi) {
-        self.young.remove(&supi);
-        self.old.remove(&supi);
+    /// Returns whether there was one.
+    pub(crate) fn forget(&mut self, supi: Supi) -> bool {
+        let young = self.young.remove(&supi);
+        self.old.remove(&supi).or(young).is_some()
     }
 
     pub(crate) fn clear(&mut self) {

@@ -24,7 +24,8 @@ pub(crate) const VERSION: i64 = 2;
 const STATEMENTS: usize = 32;
 
 /// Layout 2. A subscription is stored once for all subscribers that have it, and its `id` is never used again. `change`
-/// is the log from which other processes learn what to read again; a `supi` of NULL means everything.
+/// is the log from which other processes learn what to read again; a `supi` of NULL means everything, and `at` is the time in microseconds since
+/// 1970. Programs that know no `at` leave it out and do not see it, so it needs no layout of its own.
 const LAYOUT: &str = "
     CREATE TABLE key_check (sealed BLOB NOT NULL) STRICT;
     CREATE TABLE subscription (
@@ -45,7 +46,8 @@ const LAYOUT: &str = "
     CREATE INDEX subscriber_subscription ON subscriber (subscription);
     CREATE TABLE change (
         generation INTEGER PRIMARY KEY AUTOINCREMENT,
-        supi TEXT
+        supi TEXT,
+        at INTEGER
     ) STRICT;
 ";
 
@@ -85,6 +87,7 @@ pub(crate) fn open(path: &Path, key_file: &Path) -> Result<(Connection, Sealer),
         (0, 0) => create(&mut db, &sealer, path)?,
         _ => return Err(StoreError::Corrupt { path: path.to_owned() }),
     }
+    add_time_of_change(&mut db).map_err(failed)?;
     let check = db.query_row("SELECT sealed FROM key_check", [], |r| r.get::<_, Vec<u8>>(0)).optional();
     let check = check.map_err(failed)?.ok_or_else(|| StoreError::Corrupt { path: path.to_owned() })?;
     match sealer.open_sealed::<8>(KEY_CHECK.0, &check) {
@@ -129,6 +132,23 @@ fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
             tx.execute_batch(step.up)?;
         }
         tx.pragma_update(None, "user_version", VERSION)?;
+    }
+    tx.commit()
+}
+
+/// Gives the log of changes its times, if a program that knew none has made the file.
+fn add_time_of_change(db: &mut Connection) -> rusqlite::Result<()> {
+    let has_time = |db: &Connection| {
+        db.query_row("SELECT count(*) FROM pragma_table_info('change') WHERE name = 'at'", [], |row| {
+            row.get::<_, bool>(0)
+        })
+    };
+    if has_time(db)? {
+        return Ok(());
+    }
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if !has_time(&tx)? {
+        tx.execute_batch("ALTER TABLE change ADD COLUMN at INTEGER")?;
     }
     tx.commit()
 }

@@ -1,6 +1,7 @@
 //! Subscribers in a file: each operation is one transaction.
 
 use core::fmt;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct Store {
     data_version: i64,
     /// The newest entry of the log of changes, at the last look.
     generation: i64,
+    /// When what changed between the last look and the one before was changed.
+    times: HashMap<Option<Supi>, u64>,
 }
 
 impl fmt::Debug for Store {
@@ -50,7 +53,15 @@ impl Store {
     pub fn open(path: &Path, key_file: &Path) -> Result<Self, StoreError> {
         let (db, sealer) = schema::open(path, key_file)?;
         let path = path.to_owned();
-        let mut store = Self { db, sealer, path, cache: Cache::default(), data_version: 0, generation: 0 };
+        let mut store = Self {
+            db,
+            sealer,
+            path,
+            cache: Cache::default(),
+            data_version: 0,
+            generation: 0,
+            times: HashMap::new(),
+        };
         store.refresh()?;
         Ok(store)
     }
@@ -186,7 +197,9 @@ impl Store {
             }
             Ok(())
         })?;
-        offsets.iter().for_each(|(supi, _)| self.cache.forget(*supi));
+        for (supi, _) in offsets {
+            self.cache.forget(*supi);
+        }
         Ok(())
     }
 
@@ -197,18 +210,33 @@ impl Store {
         let changes = self.look().map_err(|e| self.failed(e))?;
         match &changes {
             Changes::None => {}
-            Changes::Some(supis) => supis.iter().for_each(|s| self.cache.forget(*s)),
+            Changes::Some(supis) => {
+                for supi in supis {
+                    // Until now the former record was in force here.
+                    if self.cache.forget(*supi) {
+                        self.times.remove(&Some(*supi));
+                    }
+                }
+            }
             Changes::All => self.cache.clear(),
         }
         Ok(changes)
     }
 
+    /// When a change that the last [`refresh`](Self::refresh) found was made, in microseconds since 1970 by the clock of who made it; with `None`, the
+    /// last one of all. It is unknown for a change by a program that writes no times, and for a record that was used as it was before until
+    /// that refresh.
+    pub fn changed_at(&self, supi: Option<Supi>) -> Option<u64> {
+        self.times.get(&supi).copied()
+    }
+
     fn look(&mut self) -> rusqlite::Result<Changes> {
+        self.times.clear();
         let version = self.db.prepare_cached("PRAGMA data_version")?.query_row([], |r| r.get(0))?;
         if version == self.data_version {
             return Ok(Changes::None);
         }
-        let sql = "SELECT generation, supi FROM change WHERE generation > ?1 ORDER BY generation";
+        let sql = "SELECT generation, supi, at FROM change WHERE generation > ?1 ORDER BY generation";
         let mut statement = self.db.prepare_cached(sql)?;
         let mut rows = statement.query([self.generation])?;
         let (mut supis, mut newest, mut all) = (Vec::new(), self.generation, false);
@@ -217,7 +245,15 @@ impl Store {
             // A gap means that the log was shortened meanwhile.
             all |= generation != newest + 1;
             newest = generation;
-            match row.get::<_, Option<String>>(1)?.and_then(|s| s.parse().ok()) {
+            let supi = row.get::<_, Option<String>>(1)?.and_then(|s| s.parse().ok());
+            let at = row.get::<_, Option<i64>>(2)?.and_then(|at| u64::try_from(at).ok());
+            for changed in [supi, None] {
+                match at {
+                    Some(at) => drop(self.times.insert(changed, at)),
+                    None => drop(self.times.remove(&changed)),
+                }
+            }
+            match supi {
                 Some(supi) => supis.push(supi),
                 None => all = true,
             }
@@ -434,7 +470,10 @@ impl<'a> Writer<'a> {
     /// Logs for other processes that a subscriber changed, or with `None` that many did; shortens the log.
     pub(crate) fn log(&mut self, supi: Option<Supi>) -> Result<(), StoreError> {
         let supi = supi.map_or(Value::Null, |s| Value::Text(s.imsi()));
-        self.run("INSERT INTO change (supi) VALUES (?1)", [supi])?;
+        self.run(
+            "INSERT INTO change (supi, at) VALUES (?1, CAST(unixepoch('subsec') * 1000000 AS INTEGER))",
+            [supi],
+        )?;
         self.run("DELETE FROM change WHERE generation <= ?1", [self.db.last_insert_rowid() - CHANGES_KEPT])?;
         Ok(())
     }

@@ -163,6 +163,47 @@ fn edits_of_another_process_are_seen_after_a_look() {
 }
 
 #[test]
+fn a_change_has_the_time_at_which_it_was_made() {
+    let microseconds =
+        || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as u64;
+    let folder = Folder::new();
+    let (mut here, mut there) = (folder.store(), folder.store());
+    let supi = record(1).supi;
+    let before = microseconds() / 1_000 * 1_000;
+    there.add(&record(1)).unwrap();
+    let after = microseconds();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    here.refresh().unwrap();
+    let at = here.changed_at(Some(supi)).unwrap();
+    assert!((before..=after).contains(&at), "{before} {at} {after}");
+    assert_eq!(here.changed_at(None), Some(at));
+    here.refresh().unwrap();
+    assert_eq!(here.changed_at(Some(supi)), None, "nothing was changed since");
+    // The former record was in use until the look.
+    here.cached(supi).unwrap();
+    there.edit(supi, |r| r.status = Status::Barred).unwrap();
+    here.refresh().unwrap();
+    assert_eq!(here.changed_at(Some(supi)), None);
+}
+
+#[test]
+fn a_file_of_a_program_without_times_of_changes_gets_them() {
+    let folder = Folder::new();
+    drop(folder.store());
+    let former = rusqlite::Connection::open(folder.db()).unwrap();
+    former.execute_batch("ALTER TABLE change DROP COLUMN at").unwrap();
+    let (mut here, mut there) = (folder.store(), folder.store());
+    let supi = record(1).supi;
+    // That program still runs.
+    former.execute("INSERT INTO change (supi) VALUES (?1)", [supi.imsi()]).unwrap();
+    assert_eq!(here.refresh().unwrap(), Changes::Some(vec![supi]));
+    assert_eq!(here.changed_at(Some(supi)), None);
+    there.add(&record(1)).unwrap();
+    here.refresh().unwrap();
+    assert!(here.changed_at(Some(supi)).is_some());
+}
+
+#[test]
 fn more_edits_than_the_log_holds_are_reported_as_all() {
     let folder = Folder::new();
     let (mut here, mut there) = (folder.store(), folder.store());

@@ -54,6 +54,35 @@ else
   without+=("systemd-analyze")
 fi
 
+# What the installation does under systemd: the subscribers' key becomes a credential, once; a key or subscribers that are there stay.
+grep -qx 'LoadCredentialEncrypted=whimbrel.key' "$unit" || wrong "the service gets no credential"
+if [ "$(id -u)" = 0 ] && command -v systemd-creds >/dev/null && unshare --mount true 2>/dev/null; then
+  { sed -n '/^make_key()/,/^}/p' "$root/packaging/debian/postinst"; echo 'make_key'; } >"$tmp/make_key"
+  unshare --mount sh -c "
+    set -e
+    cp -a /etc '$tmp/etc' && rm -rf '$tmp/etc/credstore.encrypted' && mount --bind '$tmp/etc' /etc
+    mkdir -p '$tmp'/lib/systemd '$tmp'/lib/whimbrel && mount --bind '$tmp/lib' /var/lib && mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system
+    sealed=/etc/credstore.encrypted/whimbrel.key link=/var/lib/whimbrel/whimbrel.key
+    touch /var/lib/whimbrel/whimbrel.db; sh '$tmp/make_key'; [ ! -e \$sealed ] || { echo 'a key for a store that has one'; exit 1; }
+    rm /var/lib/whimbrel/whimbrel.db; sh '$tmp/make_key' || { [ -z \"\$(ls /etc/credstore.encrypted /var/lib/whimbrel | grep whimbrel.key)\" ]; exit 77; }
+    [ \$(stat -c %a /etc/credstore.encrypted) = 700 ] && [ \$(readlink \$link) = /run/credentials/whimbrel.service/whimbrel.key ]
+    cp \$sealed '$tmp/sealed'; sh '$tmp/make_key'; cmp \$sealed '$tmp/sealed'
+    mkdir -p -m 700 /run/credentials/whimbrel.service
+    (umask 077; systemd-creds decrypt --name=whimbrel.key \$sealed /run/credentials/whimbrel.service/whimbrel.key)
+    printf 'store: { path: /var/lib/whimbrel/whimbrel.db, key_file: %s }\n' \$link >/run/w.yaml
+    K=465b5ce8b199b49faa5f0a2ee238a6bc
+    '$target/usr/bin/whimbrel' subscriber add 999700000000001 --k \$K --opc \$K -c /run/w.yaml
+    CREDENTIALS_DIRECTORY=/run/credentials/whimbrel.service '$target/usr/bin/whimbrel' subscriber list -c /run/w.yaml | grep imsi-999700000000001
+    rm -r /run/credentials; ! '$target/usr/bin/whimbrel' subscriber list -c /run/w.yaml" >"$tmp/out" 2>&1
+  case $? in
+    0) grep -q 'is a credential of the service' "$tmp/out" || wrong "a stopped service's credential is not named" ;;
+    77) without+=("the subscribers' key as a credential: systemd-creds seals nothing here") ;;
+    *) wrong "the installation makes no credential that the core can use" ;;
+  esac
+else
+  without+=("the subscribers' key as a credential")
+fi
+
 # The core as the service's user with the service's capabilities alone.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && unshare --net true 2>/dev/null; then
   mkdir "$tmp/state" && chown 64999 "$tmp/state" && chmod 755 "$tmp"

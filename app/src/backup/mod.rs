@@ -1,30 +1,36 @@
 //! Backups: one archive with the subscribers, their key file, the API's users and certificate, the configuration and the files that it
-//! names. `tar` opens it. Its first file, `manifest.json`, has the length and the digest of each of the others.
+//! names. It is sealed for a key or with a passphrase; opened, it is an archive that `tar` reads. Its first file, `manifest.json`, has the
+//! length and the digest of each of the others.
 
+mod keys;
+mod manifest;
+mod places;
 mod restore;
+mod sealed;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
-use serde::{Deserialize, Serialize};
+use whimbrel_open::crypto::Seed;
 use whimbrel_store::LAYOUT;
 
 use crate::api::{accounts_file, api_key_file, certificate_file};
 use crate::archive::Writer;
 use crate::config::{self, Config};
+use crate::entropy::SystemEntropy;
 use crate::{clock, subscribers};
 
+pub(crate) use keys::{make_key, passphrase, private_key, public_key};
+use manifest::{FORMAT, Manifest, Part, VERSION};
 #[cfg(test)]
 use restore::Restored;
-pub(crate) use restore::restore;
+pub(crate) use restore::{RestoreOrder, restore};
+use sealed::Sealer;
+pub(crate) use sealed::{Lock, Unlock};
 
-/// What an archive's manifest says it is.
-const FORMAT: &str = "whimbrel-backup";
-/// The form of the archive that this version writes; it reads those up to this one.
-const VERSION: u32 = 1;
 /// Octets of a file that the configuration names, at most: keys and certificates have a hundredth.
 const NAMED_OCTETS_MAX: u64 = 1 << 20;
 
@@ -36,32 +42,6 @@ const API_CERTIFICATE: &str = "api.crt";
 const API_KEY: &str = "api.key";
 const CONFIGURATION: &str = "configuration.yaml";
 
-/// The first file of an archive.
-#[derive(Debug, Serialize, Deserialize)]
-struct Manifest {
-    format: String,
-    version: u32,
-    /// The program that wrote it.
-    program: String,
-    /// When, RFC 3339.
-    created: String,
-    /// Layout of the subscribers' file.
-    layout: i64,
-    subscribers: u64,
-    files: Vec<Part>,
-}
-
-/// One further file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Part {
-    name: String,
-    octets: u64,
-    /// SHA-256 in hexadecimal digits.
-    sha256: String,
-    /// Where it was.
-    path: PathBuf,
-}
-
 /// What a backup holds.
 #[derive(Debug)]
 pub(crate) struct Written {
@@ -72,12 +52,14 @@ pub(crate) struct Written {
     pub(crate) with_key: bool,
 }
 
-/// Writes a backup of the store of this configuration, whether a core uses it or not. Errors: one sentence; no file is left then.
+/// Writes a backup of the store of this configuration, whether a core uses it or not, sealed with the lock if there is one. Errors: one
+/// sentence; no file is left then.
 pub(crate) fn write(
     config: &Config,
     file: Option<&Path>,
     to: &Path,
     with_key: bool,
+    lock: Option<&Lock>,
 ) -> Result<Written, String> {
     if to.exists() {
         return Err(format!("{} exists: name another file, or remove it", to.display()));
@@ -87,7 +69,7 @@ pub(crate) fn write(
         // Of a command that was killed.
         let _ = fs::remove_file(left);
     }
-    let written = write_draft(config, file, &copy, &draft, with_key).and_then(|written| {
+    let written = write_draft(config, file, (&copy, &draft), with_key, lock).and_then(|written| {
         fs::rename(&draft, to).and_then(|()| sync_folder(to)).map_err(|e| cannot_write(to, &e))?;
         Ok(written)
     });
@@ -101,9 +83,9 @@ pub(crate) fn write(
 fn write_draft(
     config: &Config,
     file: Option<&Path>,
-    copy: &Path,
-    draft: &Path,
+    (copy, draft): (&Path, &Path),
     with_key: bool,
+    lock: Option<&Lock>,
 ) -> Result<Written, String> {
     if !config.store.path.exists() {
         return Err(format!(
@@ -124,7 +106,7 @@ fn write_draft(
         }
     };
     if with_key {
-        add(SUBSCRIBERS_KEY, &config.store.key_file);
+        add(SUBSCRIBERS_KEY, &config.store.key_in_force());
     }
     add(ACCOUNTS, &accounts_file(store));
     add(API_CERTIFICATE, &certificate_file(store));
@@ -155,17 +137,56 @@ fn write_draft(
         subscribers,
         files: files.clone(),
     };
+    let stream = lock.map(|lock| {
+        let mut entropy = SystemEntropy::new()?;
+        sealed::begin(lock, &Seed::new(entropy.octets()), &entropy.octets()).map_err(str::to_owned)
+    });
+    let stream = stream.transpose()?;
     let archived = || -> io::Result<()> {
         let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
-        let mut archive = Writer::new(BufWriter::new(out));
+        let mut out = BufWriter::new(out);
+        let out = match &stream {
+            Some((head, key)) => {
+                out.write_all(head)?;
+                Output::Sealed(Box::new(Sealer::new(out, key)))
+            }
+            None => Output::Plain(out),
+        };
+        let mut archive = Writer::new(out);
         archive.octets(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
         for ((_, source, _), part) in sources.iter().zip(&files) {
             archive.file(&part.name, part.octets, &mut File::open(source)?)?;
         }
-        archive.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+        let out = match archive.finish()? {
+            Output::Plain(out) => out,
+            Output::Sealed(sealer) => sealer.finish()?,
+        };
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
     };
     archived().map_err(|e| cannot_write(draft, &e))?;
     Ok(Written { subscribers, files: files.into_iter().map(|part| part.path).collect(), with_key })
+}
+
+/// Where an archive's octets go.
+enum Output {
+    Plain(BufWriter<File>),
+    Sealed(Box<Sealer<BufWriter<File>>>),
+}
+
+impl Write for Output {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(out) => out.write(octets),
+            Self::Sealed(out) => out.write(octets),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(out) => out.flush(),
+            Self::Sealed(out) => out.flush(),
+        }
+    }
 }
 
 fn cannot_write(file: &Path, e: &io::Error) -> String {
@@ -219,12 +240,6 @@ impl<W: Write> Write for Digesting<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
-}
-
-/// The manifest of an archive whose first file was found.
-fn manifest_of(text: &mut dyn Read) -> Option<Manifest> {
-    let manifest: Manifest = serde_json::from_reader(text).ok()?;
-    (manifest.format == FORMAT).then_some(manifest)
 }
 
 #[cfg(test)]

@@ -1,33 +1,48 @@
 //! Restoring a backup: everything is written beside what is there, checked, and then put in its place; what was there stays beside it.
 //!
-//! A journal beside the store names the files while they are exchanged. A restore that finds one puts the former files back first, so
+//! Where it may write is `places.rs`'s to say. A journal beside the store names the files while they are exchanged. A restore that finds one puts the former files back first, so
 //! that a kill in the middle leaves no mixture.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use whimbrel_store::{LAYOUT, StoreError, release};
 
+use super::manifest::{MANIFEST_OCTETS_MAX, Manifest, Part, VERSION};
+use super::places::{FORMER, Permitted, Place};
+use super::sealed::{self, Opener, StreamKey, Unlock, sealed_error};
 use super::{
-    ACCOUNTS, API_CERTIFICATE, API_KEY, CONFIGURATION, Digesting, MANIFEST, Manifest, Part, SUBSCRIBERS,
-    SUBSCRIBERS_KEY, VERSION, cannot_write, manifest_of, suffixed, sync_folder,
+    ACCOUNTS, API_CERTIFICATE, API_KEY, CONFIGURATION, Digesting, MANIFEST, SUBSCRIBERS, SUBSCRIBERS_KEY,
+    cannot_write, suffixed,
 };
 use crate::api::{accounts_file, api_key_file, certificate_file};
 use crate::archive::{ReadError, Reader};
 use crate::core::stored_ues;
 use crate::{config, subscribers};
 
-/// Behind the name of a file that is not in its place yet.
-const STAGED: &str = ".restoring";
-/// Behind the name of a file that was replaced.
-const FORMER: &str = ".before-restore";
-/// Octets of a manifest at most.
-const MANIFEST_OCTETS_MAX: u64 = 1 << 20;
+/// Octets from which a sealed backup is told from another one.
+const BEGINNING_OCTETS: u64 = 15;
+
+/// What is to be restored.
+pub(crate) struct RestoreOrder<'a> {
+    pub(crate) archive: &'a Path,
+    /// The file that the operator names.
+    pub(crate) configuration: Option<&'a Path>,
+    /// The archive's configuration replaces the present one.
+    pub(crate) with_configuration: bool,
+    /// Further folders in which the archive may name files.
+    pub(crate) allowed: &'a [PathBuf],
+    /// What opens a sealed archive.
+    pub(crate) unlock: Option<Unlock>,
+    /// An archive that is not sealed is restored.
+    pub(crate) unauthenticated: bool,
+}
 
 /// What was restored.
 #[derive(Debug)]
@@ -46,47 +61,146 @@ pub(crate) struct Restored {
 
 /// A file on its way to its place.
 struct Staged {
-    staged: PathBuf,
-    target: PathBuf,
+    place: Place,
+    file: File,
 }
 
 /// Restores an archive to the places that the configuration names: the present one, or with `with_configuration`, or where there is
 /// none, the archive's. Errors: one sentence; everything is then as it was.
-pub(crate) fn restore(
-    archive: &Path,
-    configuration: Option<&Path>,
-    with_configuration: bool,
-) -> Result<Restored, String> {
-    let present = configuration.map(Path::to_path_buf).or_else(config::found);
-    let is_kept = !with_configuration && present.as_ref().is_some_and(|file| file.exists());
-    let mut plan = Plan { archive, staged: BTreeMap::new(), journal: None };
+pub(crate) fn restore(order: &RestoreOrder<'_>) -> Result<Restored, String> {
+    let present = order.configuration.map(Path::to_path_buf).or_else(config::found);
+    let is_kept = !order.with_configuration && present.as_ref().is_some_and(|file| file.exists());
+    let source = Source::open(order)?;
+    let permitted = Permitted::new(present.as_deref(), order.allowed)?;
+    let mut plan = Plan { archive: order.archive, source, permitted, staged: BTreeMap::new() };
     let done = plan.run(present, is_kept);
     if done.is_err() {
-        // What SQLite has put beside a store that was opened to be checked goes with it.
-        let left =
-            plan.staged.values().flat_map(|s| ["", "-wal", "-shm"].map(|end| suffixed(&s.staged, end)));
-        left.for_each(|file| drop(fs::remove_file(file)));
+        plan.staged.values().for_each(|staged| staged.place.unstage());
     }
     done
 }
 
+/// The archive's file, and what opens it.
+struct Source {
+    file: File,
+    /// Where the chunks begin, and their key, if it is sealed.
+    sealed: Option<(u64, StreamKey)>,
+}
+
+impl Source {
+    /// Opens an archive, and reads a sealed one to its end, so that nothing is written of one that was changed.
+    fn open(order: &RestoreOrder<'_>) -> Result<Self, String> {
+        let failed = |e: io::Error| failed(order.archive, &ReadError::Io(e));
+        let mut file = File::open(order.archive).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(format!("{} is no regular file", order.archive.display()));
+        }
+        let mut beginning = Vec::new();
+        (&file).take(BEGINNING_OCTETS).read_to_end(&mut beginning).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        if !sealed::is_sealed(&beginning) {
+            let source = Self { file, sealed: None };
+            if !order.unauthenticated {
+                // What is no backup at all is called that.
+                source.manifest(order.archive)?;
+                return Err(format!(
+                    "{} is not sealed, so that anyone may have changed it: if you trust the place where it was kept, restore it with \
+                     --unauthenticated",
+                    order.archive.display()
+                ));
+            }
+            return Ok(source);
+        }
+        let key = sealed::open_head(&mut file, order.unlock.as_ref()).map_err(failed)?;
+        let at = file.stream_position().map_err(failed)?;
+        let source = Self { file, sealed: Some((at, key)) };
+        io::copy(&mut source.input().map_err(failed)?, &mut io::sink()).map_err(failed)?;
+        Ok(source)
+    }
+
+    /// The archive from its beginning.
+    fn input(&self) -> io::Result<Input<'_>> {
+        let at = self.sealed.as_ref().map_or(0, |(at, _)| *at);
+        (&self.file).seek(SeekFrom::Start(at))?;
+        let input = BufReader::new(&self.file);
+        Ok(match &self.sealed {
+            Some((_, key)) => Input::Sealed(Box::new(Opener::new(input, key))),
+            None => Input::Plain(input),
+        })
+    }
+
+    fn reader(&self, archive: &Path) -> Result<Reader<Input<'_>>, String> {
+        self.input().map(Reader::new).map_err(|e| failed(archive, &ReadError::Io(e)))
+    }
+
+    fn manifest(&self, archive: &Path) -> Result<Manifest, String> {
+        let mut reader = self.reader(archive)?;
+        let first = reader.next_file().map_err(|e| failed(archive, &e))?;
+        let Some((_, length)) =
+            first.filter(|(name, length)| name == MANIFEST && *length <= MANIFEST_OCTETS_MAX)
+        else {
+            return Err(failed(archive, &ReadError::Foreign));
+        };
+        let mut text = Vec::with_capacity(length as usize);
+        reader.content(&mut text).map_err(|e| failed(archive, &e))?;
+        let manifest = Manifest::of(&text).ok_or_else(|| failed(archive, &ReadError::Foreign))?;
+        if manifest.version > VERSION || manifest.layout > LAYOUT {
+            return Err(format!(
+                "{} was written by a later version of whimbrel ({}): restore it with that version",
+                archive.display(),
+                manifest.program
+            ));
+        }
+        Ok(manifest)
+    }
+}
+
+/// The octets of an archive.
+enum Input<'a> {
+    Plain(BufReader<&'a File>),
+    Sealed(Box<Opener<BufReader<&'a File>>>),
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(input) => input.read(out),
+            Self::Sealed(input) => input.read(out),
+        }
+    }
+}
+
+fn failed(archive: &Path, e: &ReadError) -> String {
+    let file = archive.display();
+    match e {
+        ReadError::Foreign => format!("{file} is no backup of whimbrel"),
+        ReadError::Short => format!("{file} was cut short: use another backup"),
+        ReadError::Io(e) => match sealed_error(e) {
+            Some(e) => format!("{file} {e}"),
+            None => format!("{file} cannot be read: {e}"),
+        },
+    }
+}
+
 struct Plan<'a> {
     archive: &'a Path,
+    source: Source,
+    permitted: Permitted,
     /// By the name in the archive.
     staged: BTreeMap<String, Staged>,
-    journal: Option<PathBuf>,
 }
 
 impl Plan<'_> {
     fn run(&mut self, present: Option<PathBuf>, is_kept: bool) -> Result<Restored, String> {
-        let manifest = self.manifest()?;
+        let manifest = self.source.manifest(self.archive)?;
         let (place, mut targets) = self.places(&manifest, present, is_kept)?;
         let store = place.path.clone();
-        let journal = suffixed(&store, ".restore");
-        undo_interrupted(&journal)?;
-        self.journal = Some(journal);
+        undo_interrupted(&suffixed(&store, ".restore"))?;
         targets.insert(SUBSCRIBERS.into(), store.clone());
-        targets.insert(SUBSCRIBERS_KEY.into(), place.key_file.clone());
+        // The key in force may be a credential of the service; it is not this program's to replace.
+        if place.credential().is_none() {
+            targets.insert(SUBSCRIBERS_KEY.into(), place.key_file.clone());
+        }
         targets.insert(ACCOUNTS.into(), accounts_file(&store));
         targets.insert(API_CERTIFICATE.into(), certificate_file(&store));
         targets.insert(API_KEY.into(), api_key_file(&store));
@@ -97,46 +211,15 @@ impl Plan<'_> {
         Ok(Restored {
             subscribers: manifest.subscribers,
             created: manifest.created,
-            files: self.staged.values().map(|s| s.target.clone()).collect(),
+            files: self.staged.values().map(|s| s.place.path.clone()).collect(),
             set_aside,
             store,
             kept_configuration: is_kept && manifest.files.iter().any(|part| part.name == CONFIGURATION),
         })
     }
 
-    fn open(&self) -> Result<Reader<BufReader<File>>, String> {
-        let opened = File::open(self.archive);
-        opened.map(|f| Reader::new(BufReader::new(f))).map_err(|e| self.failed(&ReadError::Io(e)))
-    }
-
     fn failed(&self, e: &ReadError) -> String {
-        let file = self.archive.display();
-        match e {
-            ReadError::Foreign => format!("{file} is no backup of whimbrel"),
-            ReadError::Short => format!("{file} was cut short: use another backup"),
-            ReadError::Io(e) => format!("{file} cannot be read: {e}"),
-        }
-    }
-
-    fn manifest(&self) -> Result<Manifest, String> {
-        let mut reader = self.open()?;
-        let first = reader.next_file().map_err(|e| self.failed(&e))?;
-        let Some((_, length)) =
-            first.filter(|(name, length)| name == MANIFEST && *length <= MANIFEST_OCTETS_MAX)
-        else {
-            return Err(self.failed(&ReadError::Foreign));
-        };
-        let mut text = Vec::with_capacity(length as usize);
-        reader.content(&mut text).map_err(|e| self.failed(&e))?;
-        let manifest = manifest_of(&mut text.as_slice()).ok_or_else(|| self.failed(&ReadError::Foreign))?;
-        if manifest.version > VERSION || manifest.layout > LAYOUT {
-            return Err(format!(
-                "{} was written by a later version of whimbrel ({}): restore it with that version",
-                self.archive.display(),
-                manifest.program
-            ));
-        }
-        Ok(manifest)
+        failed(self.archive, e)
     }
 
     /// The store that the configuration names, and the places of the configuration and of the files that it names.
@@ -159,34 +242,52 @@ impl Plan<'_> {
             targets.insert(part.name.clone(), part.path.clone());
         }
         self.stage(manifest, &targets)?;
-        let staged = self.staged.get(CONFIGURATION).map(|s| s.staged.clone());
+        let staged = self.staged.get(CONFIGURATION).map(|s| s.place.staged_path());
         let store = config::store_of(staged.as_deref()).map_err(|e| e.to_string())?;
         Ok((store, targets))
     }
 
     /// Writes files of the archive beside their places, unless they are there already, and compares them with the manifest.
     fn stage(&mut self, manifest: &Manifest, targets: &BTreeMap<String, PathBuf>) -> Result<(), String> {
-        let mut reader = self.open()?;
+        let archive = self.archive;
         let mut missing: BTreeMap<&str, &Part> =
             manifest.files.iter().map(|p| (p.name.as_str(), p)).collect();
-        while let Some((name, length)) = reader.next_file().map_err(|e| self.failed(&e))? {
-            let (Some(target), Some(part)) = (targets.get(&name), missing.remove(name.as_str())) else {
-                continue;
-            };
-            if self.staged.contains_key(&name) {
-                continue;
+        // All places are permitted before the first file is written.
+        let mut places = BTreeMap::new();
+        for (name, target) in targets {
+            if !self.staged.contains_key(name) && missing.contains_key(name.as_str()) {
+                places.insert(name.clone(), self.permitted.place(target, archive)?);
             }
-            let staged = suffixed(target, STAGED);
-            let _ = fs::remove_file(&staged);
+        }
+        let taken = self.staged.values().map(|s| &s.place).chain(places.values());
+        let mut taken: Vec<_> = taken.filter_map(|place| std::path::absolute(&place.path).ok()).collect();
+        taken.sort();
+        if let Some(twice) = taken.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("{} is damaged: it has {} twice", archive.display(), twice[0].display()));
+        }
+        let mut reader = self.source.reader(archive)?;
+        while let Some((name, length)) = reader.next_file().map_err(|e| failed(archive, &e))? {
+            let Some(part) = missing.remove(name.as_str()) else { continue };
+            let Some(place) = places.remove(&name) else { continue };
+            let staged = place.staged_path();
             let cannot = |e: &io::Error| cannot_write(&staged, e);
-            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged);
-            let out = BufWriter::new(made.map_err(|e| cannot(&e))?);
-            self.staged.insert(name.clone(), Staged { staged: staged.clone(), target: target.clone() });
-            let mut out = Digesting { out, context: Context::new(&SHA256) };
+            let file = place.stage().map_err(|e| cannot(&e))?;
+            let kept = file.try_clone();
+            let file = match kept {
+                Ok(kept) => {
+                    self.staged.insert(name.clone(), Staged { place, file: kept });
+                    file
+                }
+                Err(e) => {
+                    place.unstage();
+                    return Err(cannot(&e));
+                }
+            };
+            let mut out = Digesting { out: BufWriter::new(file), context: Context::new(&SHA256) };
             reader.content(&mut out).map_err(|e| match e {
-                // What can be read can fail to be written alone.
-                ReadError::Io(e) => cannot(&e),
-                other => self.failed(&other),
+                // What can be read can fail to be written alone, unless it was changed meanwhile.
+                ReadError::Io(e) if sealed_error(&e).is_none() => cannot(&e),
+                other => failed(archive, &other),
             })?;
             let Digesting { out, context } = out;
             let file = out.into_inner().map_err(|e| cannot(e.error()))?;
@@ -195,21 +296,23 @@ impl Plan<'_> {
             if length != part.octets || digest != part.sha256 {
                 return Err(format!(
                     "{} is damaged: {name} is not what its manifest says; use another backup",
-                    self.archive.display()
+                    archive.display()
                 ));
             }
         }
-        match missing.into_keys().find(|name| targets.contains_key(*name) && !self.staged.contains_key(*name))
-        {
-            Some(_) => Err(self.failed(&ReadError::Short)),
-            None => Ok(()),
+        match places.is_empty() {
+            false => Err(failed(archive, &ReadError::Short)),
+            true => Ok(()),
         }
     }
 
     /// Opens the staged store with its key, which brings its layout to this version's.
     fn check(&self, manifest: &Manifest, place: &config::Store) -> Result<(), String> {
         let Some(staged) = self.staged.get(SUBSCRIBERS) else { return Err(self.failed(&ReadError::Foreign)) };
-        let key = self.staged.get(SUBSCRIBERS_KEY).map_or(&place.key_file, |key| &key.staged);
+        let key = match self.staged.get(SUBSCRIBERS_KEY) {
+            Some(key) => key.place.staged_path(),
+            None => place.key_in_force(),
+        };
         if !key.exists() {
             return Err(format!(
                 "{} was made without the key file, and there is none at {}: put the key file of that store there first",
@@ -217,12 +320,13 @@ impl Plan<'_> {
                 key.display()
             ));
         }
-        let beside = config::Store { path: staged.staged.clone(), key_file: key.clone(), ..place.clone() };
-        let opened = subscribers::open(&beside)?;
+        let path = staged.place.staged_path();
+        let beside = config::Store { path: path.clone(), key_file: key, ..place.clone() };
+        let opened = subscribers::open_with(&beside.path, &beside.key_file)?;
         opened.verify().map_err(|e| e.to_string())?;
         let count = opened.count().map_err(|e| e.to_string())?;
         drop(opened);
-        release(&staged.staged).map_err(|e| e.to_string())?;
+        release(&path).map_err(|e| e.to_string())?;
         if count != manifest.subscribers {
             return Err(format!(
                 "{} is damaged: it has {count} subscribers and says {}",
@@ -250,39 +354,51 @@ impl Plan<'_> {
 
     /// Puts the files in their places. Returns the former ones that were set aside.
     fn exchange(&self, store: &Path) -> Result<Vec<PathBuf>, String> {
-        let Some(journal) = &self.journal else { return Ok(Vec::new()) };
+        let Some(database) = self.staged.get(SUBSCRIBERS) else {
+            return Err(self.failed(&ReadError::Foreign));
+        };
+        let cannot = |e: &io::Error| cannot_write(store, e);
+        let beside = |path: PathBuf| database.place.beside(path).map_err(|e| cannot(&e));
+        let journal = beside(suffixed(store, ".restore"))?;
         // What SQLite keeps beside a store must not be applied to another one; and UEs that were registered with the former
         // subscribers have to register again.
-        let leftovers = [suffixed(store, "-wal"), suffixed(store, "-shm"), stored_ues::path_of(store)];
-        let mut entries: Vec<Entry> = leftovers
-            .into_iter()
-            .filter(|file| file.exists())
-            .map(|target| Entry { target, had: true, staged: None })
+        let mut leftovers = Vec::new();
+        for path in [suffixed(store, "-wal"), suffixed(store, "-shm"), stored_ues::path_of(store)] {
+            leftovers.push(beside(path)?);
+        }
+        leftovers.retain(Place::exists);
+        let mut moves: Vec<_> = leftovers
+            .iter()
+            .map(|place| (Entry { target: place.path.clone(), had: true, staged: None }, place, None))
             .collect();
-        entries.extend(self.staged.values().map(|s| Entry {
-            target: s.target.clone(),
-            had: s.target.exists(),
-            staged: Some(s.staged.clone()),
+        moves.extend(self.staged.values().map(|s| {
+            let (target, staged) = (s.place.path.clone(), Some(s.place.staged_path()));
+            (Entry { target, had: s.place.exists(), staged }, &s.place, Some(&s.file))
         }));
+        let entries: Vec<_> = moves.iter().map(|(entry, ..)| entry).collect();
         let exchanged = || -> io::Result<()> {
-            fs::write(journal, serde_json::to_vec(&entries)?)?;
-            File::open(journal)?.sync_all()?;
-            sync_folder(journal)?;
-            for entry in &entries {
-                if entry.had {
-                    fs::rename(&entry.target, suffixed(&entry.target, FORMER))?;
-                }
-                if let Some(staged) = &entry.staged {
-                    fs::rename(staged, &entry.target)?;
-                    sync_folder(&entry.target)?;
+            for (_, place, file) in &moves {
+                if let Some(file) = file
+                    && !place.is_staged(file)?
+                {
+                    let path = place.staged_path();
+                    return Err(io::Error::other(format!("{} was exchanged meanwhile", path.display())));
                 }
             }
-            fs::remove_file(journal)?;
-            sync_folder(journal)
+            journal.write_new(&serde_json::to_vec(&entries)?)?;
+            for (entry, place, file) in &moves {
+                if entry.had {
+                    place.set_aside()?;
+                }
+                if file.is_some() {
+                    place.put_in_place()?;
+                }
+            }
+            journal.remove()
         };
         if let Err(e) = exchanged() {
-            undo_interrupted(journal)?;
-            return Err(cannot_write(store, &e));
+            undo_interrupted(&journal.path)?;
+            return Err(cannot(&e));
         }
         Ok(entries.iter().filter(|e| e.had).map(|e| suffixed(&e.target, FORMER)).collect())
     }
@@ -297,9 +413,33 @@ struct Entry {
     staged: Option<PathBuf>,
 }
 
+/// The journal of an exchange that did not end. It says which files are moved and removed, so it has to be ours or root's: the store's
+/// folder may belong to a user with fewer rights.
+fn journal_text(journal: &Path) -> Result<Option<Vec<u8>>, String> {
+    let cannot = |e: io::Error| format!("{} cannot be read: {e}", journal.display());
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(journal);
+    let file = match opened {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(cannot(e)),
+    };
+    let found = file.metadata().map_err(cannot)?;
+    let own = rustix::process::geteuid().as_raw();
+    if !found.is_file() || (found.uid() != own && found.uid() != 0) {
+        return Err(format!(
+            "{} was not written by a restore of yours, so it is not followed: look at it, remove it, and restore again",
+            journal.display()
+        ));
+    }
+    let mut text = Vec::new();
+    file.take(MANIFEST_OCTETS_MAX).read_to_end(&mut text).map_err(cannot)?;
+    Ok(Some(text))
+}
+
 /// Puts back what an exchange that did not end has moved.
 fn undo_interrupted(journal: &Path) -> Result<(), String> {
-    let Ok(text) = fs::read(journal) else { return Ok(()) };
+    let Some(text) = journal_text(journal)? else { return Ok(()) };
     // A journal that was not written whole: nothing had been moved yet.
     let entries: Vec<Entry> = serde_json::from_slice(&text).unwrap_or_default();
     for entry in entries.iter().rev() {

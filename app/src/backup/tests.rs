@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
+use whimbrel_open::crypto::PrivateKey;
 use whimbrel_store::{Status, Store};
 
 use super::*;
@@ -52,12 +53,38 @@ impl Host {
 
     fn backup(&self, name: &str) -> PathBuf {
         let to = self.path(name);
-        write(&self.config(), Some(&self.file()), &to, true).unwrap();
+        write(&self.config(), Some(&self.file()), &to, true, None).unwrap();
         to
     }
 
+    /// A backup that is sealed for a key, and its content.
+    fn sealed_backup(&self, name: &str) -> (PathBuf, Vec<u8>) {
+        let to = self.path(name);
+        let lock = Lock::Recipient(private().share());
+        write(&self.config(), Some(&self.file()), &to, true, Some(&lock)).unwrap();
+        let octets = fs::read(&to).unwrap();
+        (to, octets)
+    }
+
+    fn order<'a>(archive: &'a Path, configuration: &'a Path) -> RestoreOrder<'a> {
+        RestoreOrder {
+            archive,
+            configuration: Some(configuration),
+            with_configuration: false,
+            allowed: &[],
+            unlock: None,
+            unauthenticated: false,
+        }
+    }
+
     fn restore(&self, archive: &Path) -> Result<Restored, String> {
-        restore(archive, Some(&self.file()), false)
+        let file = self.file();
+        restore(&RestoreOrder { unauthenticated: true, ..Self::order(archive, &file) })
+    }
+
+    fn restore_sealed(&self, archive: &Path, unlock: Unlock) -> Result<Restored, String> {
+        let file = self.file();
+        restore(&RestoreOrder { unlock: Some(unlock), ..Self::order(archive, &file) })
     }
 
     fn names(&self) -> Vec<String> {
@@ -68,6 +95,30 @@ impl Host {
         names.sort();
         names
     }
+}
+
+fn private() -> PrivateKey {
+    PrivateKey::new([7; 32])
+}
+
+/// An archive with these files, of which each is named with the path to which it belongs.
+fn forged(files: &[(&str, PathBuf, Vec<u8>)]) -> Vec<u8> {
+    let digest = |content: &[u8]| {
+        let mut digest = Digesting { out: io::sink(), context: Context::new(&SHA256) };
+        digest.write_all(content).unwrap();
+        digest.finish()
+    };
+    let parts = files.iter().map(|(name, path, content)| {
+        json!({ "name": name, "octets": content.len(), "sha256": digest(content), "path": path })
+    });
+    let manifest = json!({
+        "format": FORMAT, "version": 1, "program": "0", "created": "2026-01-01T00:00:00Z", "layout": 1, "subscribers": 0,
+        "files": parts.collect::<Vec<_>>(),
+    });
+    let mut archive = Writer::new(Vec::new());
+    archive.octets(MANIFEST, manifest.to_string().as_bytes()).unwrap();
+    files.iter().for_each(|(name, _, content)| archive.octets(name, content).unwrap());
+    archive.finish().unwrap()
 }
 
 const ONE: &str = "imsi-999700000000001";
@@ -106,7 +157,7 @@ fn a_new_host_gets_the_configuration_and_the_files_that_it_names() {
     host.add(ONE);
     let elsewhere = tempfile::tempdir().unwrap();
     let archive = elsewhere.path().join("b");
-    let written = write(&host.config(), Some(&host.file()), &archive, true).unwrap();
+    let written = write(&host.config(), Some(&host.file()), &archive, true, None).unwrap();
     assert!(written.files.contains(&host.path("suci.key")), "{written:?}");
     for name in host.names() {
         fs::remove_file(host.path(&name)).unwrap();
@@ -172,7 +223,7 @@ fn a_backup_without_the_key_file_needs_the_key_file_of_its_store() {
     let host = Host::new();
     host.add(ONE);
     let archive = host.path("b");
-    let written = write(&host.config(), Some(&host.file()), &archive, false).unwrap();
+    let written = write(&host.config(), Some(&host.file()), &archive, false, None).unwrap();
     assert!(!written.with_key && !written.files.contains(&host.path("w.key")));
     let octets = fs::read(&archive).unwrap();
     let key = fs::read(host.path("w.key")).unwrap();
@@ -230,13 +281,175 @@ fn an_existing_file_is_not_overwritten_and_a_backup_that_fails_leaves_none() {
     let host = Host::new();
     host.add(ONE);
     let archive = host.backup("b");
-    assert!(write(&host.config(), None, &archive, true).unwrap_err().contains("exists"));
+    assert!(write(&host.config(), None, &archive, true, None).unwrap_err().contains("exists"));
     let before = host.names();
-    assert!(write(&host.config(), None, &host.path("none/b"), true).is_err());
+    assert!(write(&host.config(), None, &host.path("none/b"), true, None).is_err());
     assert_eq!(host.names(), before);
     let empty = tempfile::tempdir().unwrap();
     let mut config = host.config();
     config.store.path = empty.path().join("none.db");
-    assert!(write(&config, None, &host.path("c"), true).unwrap_err().contains("there is no store"));
+    assert!(write(&config, None, &host.path("c"), true, None).unwrap_err().contains("there is no store"));
     assert!(!config.store.path.exists(), "no empty store is made");
+}
+
+#[test]
+fn a_sealed_backup_is_restored_with_its_key_alone() {
+    let host = Host::new();
+    host.add(ONE);
+    let (archive, octets) = host.sealed_backup("b");
+    assert!(
+        !octets.windows(13).any(|w| w == b"SQLite format" || w == &b"manifest.json"[..]),
+        "all of it is sealed"
+    );
+    host.add(TWO);
+    let before = host.names();
+    assert!(host.restore(&archive).unwrap_err().contains("--key"));
+    let other = Unlock::Key(PrivateKey::new([8; 32]));
+    assert!(host.restore_sealed(&archive, other).unwrap_err().contains("another key"));
+    assert_eq!(host.names(), before);
+    assert_eq!(host.restore_sealed(&archive, Unlock::Key(private())).unwrap().subscribers, 1);
+    assert_eq!(host.store().count().unwrap(), 1);
+
+    let with_passphrase = host.path("p");
+    let passphrase = || zeroize::Zeroizing::new(b"a long passphrase".to_vec());
+    let lock = Lock::Passphrase(passphrase());
+    write(&host.config(), Some(&host.file()), &with_passphrase, true, Some(&lock)).unwrap();
+    assert!(
+        host.restore_sealed(&with_passphrase, Unlock::Key(private())).unwrap_err().contains("passphrase")
+    );
+    host.restore_sealed(&with_passphrase, Unlock::Passphrase(passphrase())).unwrap();
+}
+
+#[test]
+fn a_sealed_backup_that_was_changed_is_refused_before_anything_is_written() {
+    let host = Host::new();
+    host.add(ONE);
+    // Several chunks, of which the first ones can be read.
+    fs::write(host.path("w.db.accounts"), vec![b'x'; 200_000]).unwrap();
+    let (archive, octets) = host.sealed_backup("b");
+    host.add(TWO);
+    // What was there before shows whether a file was made meanwhile.
+    fs::write(host.path("w.db.restoring"), "of another").unwrap();
+    let mut changed = vec![
+        octets[..octets.len() - 1].to_vec(),
+        octets[..octets.len() / 2].to_vec(),
+        [&octets[..], b"x"].concat(),
+    ];
+    for at in [3, 20, 90, 200, octets.len() / 2, octets.len() - 1] {
+        let mut one = octets.clone();
+        one[at] ^= 1;
+        changed.push(one);
+    }
+    for octets in changed {
+        fs::write(&archive, octets).unwrap();
+        let e = host.restore_sealed(&archive, Unlock::Key(private())).unwrap_err();
+        assert_eq!(fs::read_to_string(host.path("w.db.restoring")).unwrap(), "of another", "{e}");
+        assert_eq!(host.store().count().unwrap(), 2, "{e}");
+    }
+}
+
+#[test]
+fn an_archive_writes_no_file_outside_the_cores_folders() {
+    let host = Host::new();
+    host.add(ONE);
+    let outside = tempfile::tempdir().unwrap();
+    let target = outside.path().join("cron.d-whimbrel");
+    let config = fs::read(host.file()).unwrap();
+    fs::remove_file(host.file()).unwrap();
+    let (archive, file) = (host.path("b"), host.file());
+    let store = Path::new("x");
+    let refused = |files: &[(&str, PathBuf, Vec<u8>)], allowed: &[PathBuf]| {
+        fs::write(&archive, forged(files)).unwrap();
+        let before = host.names();
+        let order = RestoreOrder { unauthenticated: true, allowed, ..Host::order(&archive, &file) };
+        let e = restore(&order).unwrap_err();
+        assert_eq!(host.names(), before, "{e}");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "{e}");
+        e
+    };
+    let yaml = || ("configuration.yaml", host.file(), config.clone());
+    let cron = || ("named/0", target.clone(), b"* * * * * root id".to_vec());
+    assert!(refused(&[yaml(), cron()], &[]).contains("--allow"));
+    let upwards = host.path("../x");
+    assert!(refused(&[yaml(), ("named/0", upwards, Vec::new())], &[]).contains("`..`"));
+    let twice = [yaml(), ("named/0", host.path("k"), Vec::new()), ("named/1", host.path("k"), Vec::new())];
+    assert!(refused(&twice, &[]).contains("twice"));
+    // The store that the archive's own configuration names.
+    let elsewhere = format!("store: {{ path: {0}/w.db, key_file: {0}/w.key }}", outside.path().display());
+    let db = ("subscribers.db", store.to_path_buf(), b"SQLite format 3".to_vec());
+    let theirs = [("configuration.yaml", host.file(), elsewhere.into_bytes()), db];
+    assert!(refused(&theirs, &[]).contains("--allow"));
+    // Allowed, the archive still has no store.
+    let e = refused(&[yaml(), cron()], &[outside.path().to_path_buf()]);
+    assert!(e.contains("is no backup of whimbrel"), "{e}");
+}
+
+#[test]
+fn an_unsealed_backup_is_restored_on_demand_alone() {
+    let host = Host::new();
+    host.add(ONE);
+    let archive = host.backup("b");
+    let file = host.file();
+    let e = restore(&Host::order(&archive, &file)).unwrap_err();
+    assert!(e.contains("--unauthenticated"), "{e}");
+    let e = host.restore_sealed(&archive, Unlock::Key(private())).unwrap_err();
+    assert!(e.contains("is not sealed"), "{e}");
+    host.restore(&archive).unwrap();
+}
+
+#[test]
+fn a_journal_that_is_a_link_is_not_followed() {
+    let host = Host::new();
+    host.add(ONE);
+    let archive = host.backup("b");
+    let victim = host.path("victim");
+    fs::write(&victim, "precious").unwrap();
+    let planted = json!([{ "target": victim, "had": false, "staged": null }]);
+    fs::write(host.path("planted"), planted.to_string()).unwrap();
+    std::os::unix::fs::symlink(host.path("planted"), host.path("w.db.restore")).unwrap();
+    assert!(host.restore(&archive).is_err());
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+}
+
+#[test]
+fn keys_are_made_once_and_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("backup.key");
+    let public = make_key(&file).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(private_key(&file).unwrap().share(), public_key(&public).unwrap());
+    assert!(make_key(&file).unwrap_err().contains("exists"));
+    assert!(public_key(&file).err().unwrap().contains("is a private key"));
+    assert!(private_key(&public).err().unwrap().contains("without .pub"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(private_key(&file).err().unwrap().contains("chmod 600"));
+    let words = folder.path().join("passphrase");
+    fs::write(&words, "short\n").unwrap();
+    fs::set_permissions(&words, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(passphrase(&words).unwrap_err().contains("too short"));
+    fs::write(&words, "correct horse battery\nsecond line").unwrap();
+    assert_eq!(passphrase(&words).unwrap().as_slice(), b"correct horse battery");
+    assert!(passphrase(Path::new("/dev/zero")).is_err(), "the length of what is read is bounded");
+}
+
+#[test] // fuzz/seeds/backup
+fn kept_backups_are_answered() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/backup");
+    let host = Host::new();
+    host.add(ONE);
+    let (archive, before) = (host.path("b"), host.names().len() + 1);
+    for kept in fs::read_dir(folder).unwrap() {
+        let whole = fs::read(kept.unwrap().path()).unwrap();
+        for at in (0..whole.len()).step_by(29) {
+            let mut changed = whole.clone();
+            changed[at] ^= 1;
+            for octets in [&changed[..], &whole[..at]] {
+                fs::write(&archive, octets).unwrap();
+                let _ = Manifest::of(octets);
+                assert!(host.restore_sealed(&archive, Unlock::Key(private())).is_err());
+                assert!(host.restore(&archive).is_err());
+                assert_eq!(host.names().len(), before);
+            }
+        }
+    }
 }

@@ -2,17 +2,45 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::{Done, print};
 use crate::audit::{self, Access};
+use crate::backup::{self, Lock, RestoreOrder, Unlock};
 use crate::cli::ConfigFile;
-use crate::{backup, config, subscribers};
+use crate::{config, subscribers};
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct BackupOptions {
+    #[command(subcommand)]
+    command: Option<BackupCommand>,
+    #[command(flatten)]
+    write: Option<WriteOptions>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum BackupCommand {
+    /// Make a pair of keys: backups are sealed for the public one, in FILE.pub, and restored with the private one, in FILE.
+    Keygen {
+        /// File of the private key. Keep it on another host: who has it and a backup can clone every SIM.
+        file: PathBuf,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct WriteOptions {
     /// File to write, readable by its owner only.
     file: PathBuf,
+    /// Seal the backup for the public key in this file (`whimbrel backup keygen`).
+    #[arg(long, value_name = "FILE")]
+    recipient: Option<PathBuf>,
+    /// Seal the backup with the passphrase in the first line of this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "recipient")]
+    passphrase_file: Option<PathBuf>,
+    /// Do not seal the backup: who reads it has every key in it, and who writes to it is not noticed.
+    #[arg(long, conflicts_with_all = ["recipient", "passphrase_file"])]
+    unsealed: bool,
     /// Leave the key file out: without it the subscribers' keys in the backup cannot be read.
     #[arg(long)]
     without_key: bool,
@@ -24,6 +52,18 @@ pub(crate) struct BackupOptions {
 pub(crate) struct RestoreOptions {
     /// Backup that `whimbrel backup` has written.
     file: PathBuf,
+    /// Private key that opens a backup sealed for its public key.
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// File whose first line has the passphrase of a backup that was sealed with it.
+    #[arg(long, value_name = "FILE", conflicts_with = "key")]
+    passphrase_file: Option<PathBuf>,
+    /// Restore a backup that is not sealed: nothing then says who wrote it.
+    #[arg(long, conflicts_with_all = ["key", "passphrase_file"])]
+    unauthenticated: bool,
+    /// Let the backup write below this folder, too; may be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    allow: Vec<PathBuf>,
     /// Restore the configuration and the files that it names, too, although there is a configuration.
     #[arg(long)]
     with_configuration: bool,
@@ -51,8 +91,28 @@ fn recorded(store: &std::path::Path, request: &str) {
 }
 
 pub(crate) fn backup(options: &BackupOptions) -> Done {
+    if let Some(BackupCommand::Keygen { file }) = &options.command {
+        let public = backup::make_key(file)?;
+        return print(&format!(
+            "{0} has the private key: keep it on another host, and a copy of it in a safe\n{1} has the public key: whimbrel backup --recipient {1} FILE\n",
+            file.display(),
+            public.display()
+        ));
+    }
+    let options = options.write.as_ref().ok_or("name the file to write")?;
+    let lock = match (&options.recipient, &options.passphrase_file, options.unsealed) {
+        (Some(file), ..) => Some(Lock::Recipient(backup::public_key(file)?)),
+        (None, Some(file), _) => Some(Lock::Passphrase(backup::passphrase(file)?)),
+        (None, None, true) => None,
+        (None, None, false) => {
+            return Err("say who may read the backup: --recipient FILE.pub (`whimbrel backup keygen FILE` makes the keys), --passphrase-file FILE, \
+                        or --unsealed for everyone who gets hold of it"
+                .into());
+        }
+    };
     let (config, file) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
-    let written = backup::write(&config, file.as_deref(), &options.file, !options.without_key)?;
+    let written =
+        backup::write(&config, file.as_deref(), &options.file, !options.without_key, lock.as_ref())?;
     recorded(&config.store.path, "backup");
     let subscribers = written.subscribers;
     let mut text =
@@ -60,18 +120,33 @@ pub(crate) fn backup(options: &BackupOptions) -> Done {
     for path in &written.files {
         text += &format!("  {}\n", path.display());
     }
-    text += match written.with_key {
-        true => {
+    text += match (written.with_key, &lock) {
+        (true, None) => {
             "It has the key file: anyone with a copy can clone every SIM. Keep it where only you can read it.\n"
         }
-        false => "It lacks the key file: keep that elsewhere, or the subscribers' keys are lost.\n",
+        (true, Some(Lock::Recipient(_))) => {
+            "It is sealed: only the private key of that recipient opens it.\n"
+        }
+        (true, Some(Lock::Passphrase(_))) => "It is sealed: only the passphrase opens it.\n",
+        (false, _) => "It lacks the key file: keep that elsewhere, or the subscribers' keys are lost.\n",
     };
     print(&text)
 }
 
 pub(crate) fn restore(options: &RestoreOptions) -> Done {
-    let configuration = options.config.config_file.as_deref();
-    let done = backup::restore(&options.file, configuration, options.with_configuration)?;
+    let unlock = match (&options.key, &options.passphrase_file) {
+        (Some(file), _) => Some(Unlock::Key(backup::private_key(file)?)),
+        (None, Some(file)) => Some(Unlock::Passphrase(backup::passphrase(file)?)),
+        (None, None) => None,
+    };
+    let done = backup::restore(&RestoreOrder {
+        archive: &options.file,
+        configuration: options.config.config_file.as_deref(),
+        with_configuration: options.with_configuration,
+        allowed: &options.allow,
+        unlock,
+        unauthenticated: options.unauthenticated,
+    })?;
     recorded(&done.store, "restore");
     let mut text = format!("{} subscribers were restored, as of {}:\n", done.subscribers, done.created);
     for path in &done.files {

@@ -39,6 +39,9 @@ fn summary(c: &Config) -> String {
     let _ = writeln!(s, "  N6       devices {}, NAT {}", devices(c), if c.n6.nat { "on" } else { "off" });
     let _ = writeln!(s, "  store    {}", c.store.path.display());
     let _ = writeln!(s, "  API      http://{}", c.api.address);
+    if let Some(warning) = c.store.key_beside_database() {
+        let _ = writeln!(s, "  warning  {warning}");
+    }
     if c.home_network_keys.is_empty() {
         let _ = writeln!(s, "  SUCI     null scheme only: no home network key is configured");
     } else {

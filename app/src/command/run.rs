@@ -113,6 +113,9 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
 
     let mut entropy = SystemEntropy::new()?;
     let store = subscribers::open(&config.store)?;
+    if let Some(warning) = config.store.key_beside_database().filter(|_| place.is_none()) {
+        warn!("{warning}");
+    }
     let count = store.count().map_err(|e| e.to_string())?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
     crate::otlp::start(&config.otlp, &console)?;

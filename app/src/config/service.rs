@@ -1,7 +1,7 @@
 //! The program around the core: its store, its API, its logs.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::section::Section;
 use super::value::{Value, words};
@@ -12,6 +12,36 @@ pub(crate) struct Store {
     pub(crate) path: PathBuf,
     pub(crate) key_file: PathBuf,
     pub(crate) keep_ues: KeepUes,
+}
+
+/// The name of the credential that has the key of the subscribers.
+const KEY_CREDENTIAL: &str = "whimbrel.key";
+
+impl Store {
+    /// The credential that the service manager gives this process, if it gives one: systemd's, or a mounted Secret of Kubernetes.
+    pub(crate) fn credential(&self) -> Option<PathBuf> {
+        let folder = PathBuf::from(std::env::var_os("CREDENTIALS_DIRECTORY")?);
+        Some(folder.join(KEY_CREDENTIAL)).filter(|file| file.exists())
+    }
+
+    /// The file with the key: the credential, else the configured file.
+    pub(crate) fn key_in_force(&self) -> PathBuf {
+        self.credential().unwrap_or_else(|| self.key_file.clone())
+    }
+
+    /// Says how the key can be kept apart, if it lies in the folder of what it encrypts: who copies the folder then has both.
+    pub(crate) fn key_beside_database(&self) -> Option<String> {
+        let key = self.key_in_force();
+        let folder = |file: &Path| std::path::absolute(file).ok()?.parent()?.canonicalize().ok();
+        let is_own_file = !std::fs::symlink_metadata(&key).is_ok_and(|found| found.is_symlink());
+        (is_own_file && folder(&key).is_some() && folder(&key) == folder(&self.path)).then(|| {
+            format!(
+                "the key file {} lies in the folder of the subscribers that it encrypts, so that a copy of the folder has both: docs/backup.md \
+                 says how to keep it as a credential",
+                key.display()
+            )
+        })
+    }
 }
 
 /// When UEs are written to the disk, so that they stay registered through a restart.
@@ -109,7 +139,8 @@ pub(super) fn store(root: &mut Section<'_, '_>) -> Store {
         key_file: s.value(
             "key_file",
             "whimbrel.key".into(),
-            "Key file, created with the database. If it is lost, so are the subscribers' keys: keep a copy elsewhere.",
+            "Key file, created with the database, unless `$CREDENTIALS_DIRECTORY` has a credential `whimbrel.key` (docs/backup.md). If it is lost, so are \
+             the subscribers' keys: keep a copy elsewhere.",
         ),
         keep_ues: s.value(
             "keep_ues",

@@ -670,6 +670,9 @@ mod tests {
         histories.push(Instant(5), &ue(1), None, refused(&ue(1), "a", ClosedBy::Registration));
         let Name::Ue(supi) = ue(1) else { unreachable!() };
         assert_eq!(histories.changed_after(&ue(1), Instant(5)), None);
+        // Made before the refusal, and noticed after it.
+        histories.subscriber_changed(Instant(4), supi);
+        assert_eq!(histories.changed_after(&ue(1), Instant(5)), None);
         histories.subscriber_changed(Instant(7), supi);
         assert_eq!(histories.changed_after(&ue(1), Instant(5)), Some(Instant(7)));
         assert_eq!(histories.changed_after(&ue(1), Instant(7)), None);

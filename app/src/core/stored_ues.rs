@@ -61,7 +61,7 @@ impl StoredUeFile {
             }
             return None;
         }
-        let (key_file, always) = (store.key_file.clone(), store.keep_ues == KeepUes::Always);
+        let (key_file, always) = (store.key_in_force(), store.keep_ues == KeepUes::Always);
         Some(Self { path, key_file, always, writer: None, changed: Vec::new(), collected: None })
     }
 

@@ -9,7 +9,7 @@ use whimbrel_control::policy::{FlowGate, FlowPolicy, Gbr, Setup, packet_filter};
 use whimbrel_control::udm::{
     self, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice, Subscribers, UdmError,
 };
-use whimbrel_ids::Supi;
+use whimbrel_ids::{Instant, Supi};
 use whimbrel_nas::ie::SscMode;
 use whimbrel_security::SqnOffset;
 use whimbrel_store::{
@@ -40,6 +40,11 @@ impl StoredSubscribers {
     /// Reads edits that other processes made. Errors: the store's sentence.
     pub(crate) fn refresh(&mut self) -> Result<Changes, String> {
         self.store.refresh().map_err(|e| e.to_string())
+    }
+
+    /// When a change that the last [`Self::refresh`] found was made, by the store; of all of them with `None`.
+    pub(crate) fn changed_at(&self, supi: Option<Supi>) -> Option<Instant> {
+        self.store.changed_at(supi).map(Instant)
     }
 
     /// The store.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::{SessionChange, SetupRefusal};
 use whimbrel_control::{AssociationId, Event, Procedure, Refusal, Subject, UeEvent, UeId};
-use whimbrel_ids::{Dnn, Instant};
+use whimbrel_ids::{Dnn, Instant, Supi};
 use whimbrel_sctp_io::DownReason;
 use whimbrel_store::Changes;
 
@@ -36,12 +36,14 @@ impl Observer {
         }
     }
 
-    /// Subscribers' records were changed.
-    pub(crate) fn subscribers_changed(&self, now: Instant, changes: &Changes) {
+    /// Subscribers' records were changed, each at its time: a UE that is refused after it was refused for what the record says now.
+    pub(crate) fn subscribers_changed(&self, changes: &Changes, at: impl Fn(Option<Supi>) -> Instant) {
         self.console.histories(|h| match changes {
             Changes::None => {}
-            Changes::Some(supis) => supis.iter().for_each(|supi| h.subscriber_changed(now, *supi)),
-            Changes::All => h.subscribers_changed(now),
+            Changes::Some(supis) => {
+                supis.iter().for_each(|supi| h.subscriber_changed(at(Some(*supi)), *supi))
+            }
+            Changes::All => h.subscribers_changed(at(None)),
         });
     }
 

@@ -52,6 +52,9 @@ pub(crate) fn manage(config: Config, file: Option<PathBuf>) -> Result<(), String
     // The manager answers for the host: it outlives the other processes.
     let reflector = config.sbfd.reflecting.map(ReflectorThread::start).transpose();
     let _reflector = reflector.inspect_err(|e| warn!("sbfd.listen: {e}")).unwrap_or_default();
+    if let Some(warning) = config.store.key_beside_database() {
+        warn!("{warning}");
+    }
     let mut manager = Manager::start(config, file)?;
     info!(process = std::process::id(), "the manager of the unit runs");
     manager.run(&mut signals)

@@ -168,7 +168,8 @@ impl Veil {
         let counts = Arc::new(Counts::default());
         let kind = channel.kind();
         let now = clock::now();
-        let (kept_groups, groups) = KeptGroups::open(&config.veil_groups(), &config.store.key_file, now);
+        let (kept_groups, groups) =
+            KeptGroups::open(&config.veil_groups(), &config.store.key_in_force(), now);
         let mut edge = Edge {
             config: veil.clone(),
             trust,

@@ -134,9 +134,12 @@ impl ControlLoop {
 
     /// Reads edits of the subscriber store that other processes made.
     fn refresh_subscribers(&mut self, now: Instant) {
-        let changes = self.active.subscribers().refresh();
+        let subscribers = self.active.subscribers();
+        let changes = subscribers.refresh();
         if let Ok(changes) = &changes {
-            self.observer.subscribers_changed(now, changes);
+            // Not later than now, whatever another process's clock says.
+            let changed_at = |supi| subscribers.changed_at(supi).map_or(now, |at| at.min(now));
+            self.observer.subscribers_changed(changes, changed_at);
             if let Some(feed) = self.role.pair_mut().and_then(|pair| pair.feed.as_mut()) {
                 feed.changed(changes);
             }
