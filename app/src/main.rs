@@ -20,6 +20,7 @@ mod entropy;
 mod local_time;
 mod log_limiter;
 mod logging;
+mod memory_access;
 mod observe;
 mod open;
 mod otlp;

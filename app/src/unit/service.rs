@@ -238,7 +238,7 @@ impl Service {
     fn serve(&self, stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PEER_WITHIN))?;
         stream.set_write_timeout(Some(PEER_WITHIN))?;
-        let pid = peer(stream)?;
+        let (pid, user) = (peer(stream)?, user_of(stream)?);
         let mut lines = Lines::of(stream);
         let Some(line) = lines.next()? else { return Ok(()) };
         let question: Question = match serde_json::from_slice(&line) {
@@ -258,6 +258,15 @@ impl Service {
         };
         let run = match (question.subject, admitted) {
             (Subject::Status {}, _) => return self.show(stream),
+            (Subject::Upgrade { .. } | Subject::RestartControl {} | Subject::Canary(_), _)
+                if !may_order(user) =>
+            {
+                let sentence =
+                    format!("the process {pid} of user {user} gives an order that only root may give");
+                self.state().refuse("order", &sentence);
+                let answer = "failed: the unit's manager takes this order from root alone (docs/security.md): use sudo";
+                return channel::send(stream, answer.as_bytes(), &[]);
+            }
             (Subject::Upgrade { program }, _) => {
                 return self.follow_order(stream, |lines| Order::Upgrade(program, lines));
             }
@@ -457,6 +466,17 @@ fn peer(stream: &UnixStream) -> io::Result<i32> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.pid.as_raw_nonzero().get())
 }
 
+/// The user of the process at the other end, when it connected.
+fn user_of(stream: &UnixStream) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw())
+}
+
+/// Whether a user may have the manager run programs. The unit's token is no proof of it: all functions have that, also those that parse what others send.
+/// systemd runs `ExecReload=+` as root.
+fn may_order(user: u32) -> bool {
+    user == 0
+}
+
 /// Whether a process of this function may call itself so: a replica of the UPF keeps its name when it becomes the UPF.
 fn is_called(function: Function, name: &str) -> bool {
     function.to_string() == name || function == Function::Upf && name == Function::UpfReplica.to_string()
@@ -572,6 +592,22 @@ mod tests {
         assert_eq!(unit.service.kept().1, 7);
     }
 
+    #[test]
+    fn orders_that_run_programs_are_taken_from_root_alone_whoever_has_the_token() {
+        assert!(may_order(0) && !may_order(1000) && !may_order(u32::MAX));
+        let unit = unit();
+        let token = unit.directory.token().unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        for order in
+            [r#""restart_control":{}"#, r#""upgrade":{"program":"/bin/true"}"#, r#""canary":{"promote":{}}"#]
+        {
+            let answer = unit.ask(&format!(r#"{{"token":"{token}",{order}}}"#));
+            // No manager takes orders here, so that one which is taken has no answer.
+            assert_eq!(answer.is_some_and(|line| line.starts_with("failed: ")), !is_root, "{order}");
+        }
+        assert_eq!(unit.service.kept().1, if is_root { 0 } else { 3 });
+    }
+
     #[test] // fuzz/seeds/manager
     fn kept_first_lines_are_refused_as_their_names_say_and_the_manager_goes_on() {
         let unit = unit();
@@ -586,7 +622,10 @@ mod tests {
             let before = unit.service.kept().1;
             let answer = unit.ask(&line);
             let refused = unit.service.kept().1 - before;
-            assert_eq!(refused, u64::from(name.starts_with("refused-")), "{name}: {answer:?}");
+            let is_order = name.starts_with("canary-") || name == "upgrade";
+            let is_refused =
+                name.starts_with("refused-") || is_order && !rustix::process::geteuid().is_root();
+            assert_eq!(refused, u64::from(is_refused), "{name}: {answer:?}");
             kept += 1;
         }
         assert!(kept > 10, "{kept} lines");
