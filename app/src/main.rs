@@ -39,5 +39,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // A unit's manager runs programs by their descriptors, after whose numbers the kernel would call the process.
+    let _ = rustix::thread::set_name(c"whimbrel");
     cli::run()
 }

@@ -67,7 +67,7 @@ struct Member {
     process: Option<Process>,
     /// The program that it runs.
     program: Program,
-    /// Its area of the pool, which it keeps when it is started again; `None`: all are taken, or its manager knew of none.
+    /// The number of its areas, of which each process that is started gets new ones; `None`: all numbers are taken, or its manager knew of none.
     area: Option<usize>,
     cpf: CpfOf,
     since: Instant,
@@ -167,7 +167,7 @@ impl Manager {
         for (function, member) in &mut members {
             let Some(process) = &member.process else { continue };
             let run = process.run;
-            service.admit(*function, || Ok(run)).map_err(|e| e.to_string())?;
+            service.admit_adopted(*function, member.area, run);
             info!(%function, process = run.pid, "a function that runs is adopted");
         }
         let gone: Vec<Run> = service.records(|records| {
@@ -197,7 +197,6 @@ impl Manager {
             _lock: lock,
         };
         manager.open_api()?;
-        manager.open_pool();
         manager.upf_watch =
             manager.watch_upf().inspect_err(|e| warn!("a UPF that hangs is detected late: {e}")).ok();
         manager.add_missing();
@@ -238,21 +237,6 @@ impl Manager {
         info!(%address, "the API listens");
         self.service.keep(descriptors::API, listener.into());
         Ok(())
-    }
-
-    /// Creates the memory through which functions reach each other, unless a function of the manager before holds it: [`Self::open_api`] has
-    /// waited for one.
-    fn open_pool(&self) {
-        if !self.config.unit.shared_memory || self.service.keeps(descriptors::POOL) {
-            return;
-        }
-        match whimbrel_shm::create() {
-            Ok(made) => {
-                descriptors::of_pool(made)
-                    .for_each(|(name, descriptor)| self.service.keep(&name, descriptor));
-            }
-            Err(e) => warn!("functions reach each other over sockets: no memory can be shared: {e}"),
-        }
     }
 
     /// Watches the packet threads of the UPF, whichever process has them. Errors: one sentence.
@@ -391,11 +375,7 @@ impl Manager {
     /// The same with its own program, for a CPF.
     pub(super) fn add_cpf(&mut self, function: Function, program: &Program, cpf: CpfOf) {
         let now = Instant::now();
-        let area = match function {
-            // It takes the area when the UPF has ended, and not before.
-            Function::UpfReplica => self.members.get(&Function::Upf).and_then(|upf| upf.area),
-            _ => free_area(self.members.values()),
-        };
+        let area = free_area(self.members.values());
         let member = Member {
             process: None,
             program: program.clone(),
@@ -475,10 +455,16 @@ impl Manager {
         let Some(process) = replica.process else { return false };
         self.service.rename(process.run, Function::Upf);
         info!(function = %Function::Upf, process = process.run.pid, "the replica of the UPF goes on in its place");
+        let mut former = None;
         if let Some(upf) = self.members.get_mut(&Function::Upf) {
+            // A process keeps its areas.
+            former = std::mem::replace(&mut upf.area, replica.area);
             (upf.process, upf.program, upf.since, upf.due) =
                 (Some(process), replica.program, replica.since, None);
             (upf.beats, upf.silent) = (0, 0);
+        }
+        if let Some(next) = self.members.get_mut(&Function::UpfReplica) {
+            next.area = former;
         }
         true
     }
@@ -500,7 +486,8 @@ impl Manager {
                 None => command.env_remove(AREA),
             };
             let mut started = None;
-            let admitted = self.service.admit(function, || {
+            let area = area.filter(|_| self.config.unit.shared_memory);
+            let admitted = self.service.admit(function, area, || {
                 let process = Process::start(command)?;
                 let run = process.run;
                 started = Some(process);
@@ -948,7 +935,7 @@ fn has_ended(process: &Process) -> bool {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
 }
 
-/// An area of the pool that no function has; `None` if all are taken.
+/// A number for areas that no function has; `None` if all are taken.
 fn free_area<'a>(members: impl Iterator<Item = &'a Member>) -> Option<usize> {
     let taken: Vec<usize> = members.filter_map(|member| member.area).collect();
     (0..whimbrel_shm::FUNCTIONS).find(|area| !taken.contains(area))

@@ -4,6 +4,7 @@
 //! pidfds, and starts them again. It takes etcd's place ([`records`]), and keeps the descriptors that have to outlive a function
 //! ([`descriptors`]).
 
+mod areas;
 mod canary;
 mod channel;
 pub(crate) mod descriptors;
