@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use ring::signature::{ED25519, UnparsedPublicKey};
 use rustix::fs::OFlags;
+use tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 /// Octets of a program at most: one with all debugging information has a third of it.
 const PROGRAM_OCTETS_MAX: u64 = 1 << 30;
@@ -210,16 +210,16 @@ fn open_regular(path: &Path, octets_max: u64) -> Result<(File, Metadata), String
 
 /// The Ed25519 public key in a text in PEM.
 fn key_of(text: &str) -> Option<[u8; 32]> {
-    let (_, rest) = text.split_once("-----BEGIN PUBLIC KEY-----")?;
-    let (body, _) = rest.split_once("-----END PUBLIC KEY-----")?;
-    let body: String = body.split_whitespace().collect();
-    STANDARD.decode(body).ok()?.strip_prefix(&KEY_HEADER)?.try_into().ok()
+    let der = SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes()).ok()?;
+    der.as_ref().strip_prefix(&KEY_HEADER)?.try_into().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
     use ring::signature::{Ed25519KeyPair, KeyPair};
 
     use super::*;
