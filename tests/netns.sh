@@ -11,6 +11,8 @@ if [ -z "${WHIMBREL_INSIDE:-}" ]; then
   WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$@"
 fi
 
+# Programs that a script writes are run only if their group may not write to them.
+umask 022
 tmp=${WHIMBREL_CHAOS_DIR:-$(mktemp -d)}
 mkdir -p "$tmp"
 running=()

@@ -21,6 +21,7 @@ mod local_socket;
 mod local_time;
 mod log_limiter;
 mod logging;
+mod memory_access;
 mod observe;
 mod open;
 mod otlp;
@@ -39,5 +40,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // A unit's manager runs programs by their descriptors, after whose numbers the kernel would call the process.
+    let _ = rustix::thread::set_name(c"whimbrel");
     cli::run()
 }

@@ -13,5 +13,5 @@ cat >"$newer" <<END
 #!/bin/sh
 WHIMBREL_CODE_VERSION=7 exec "$(realpath "$WHIMBREL")" "\$@"
 END
-chmod +x "$newer"
+chmod 755 "$newer"
 "$WHIMBREL" demo --scenario survive --ues "${1:-20}" --upgrade-to "$newer"

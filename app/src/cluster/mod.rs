@@ -57,9 +57,14 @@ fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
 
 /// Has links to other functions of a unit go through its shared memory. Returns whether they do.
 fn share_memory(links: &mut Links) -> bool {
-    let Some(pool) = crate::unit::descriptors::pool() else { return false };
-    let shared = links.share(pool);
-    shared.inspect_err(|e| tracing::warn!("links to the other functions go over sockets: {e}")).is_ok()
+    let mut shares = false;
+    for pool in crate::unit::descriptors::pools() {
+        match links.share(pool) {
+            Ok(()) => shares = true,
+            Err(e) => tracing::warn!("links to the other functions go over sockets: {e}"),
+        }
+    }
+    shares
 }
 
 /// The settings of links. Errors: what is wrong with the cluster's key, in one sentence.

@@ -321,6 +321,7 @@ pub(crate) fn replay_sandbox() -> Result<(), String> {
     let limit = |octets| Rlimit { current: Some(octets), maximum: Some(octets) };
     // It holds UEs' keys: no core dump. Without these limits it works all the same.
     let _ = setrlimit(Resource::Core, limit(0));
+    crate::memory_access::close();
     let _ = setrlimit(Resource::As, limit(SANDBOX_OCTETS_MAX));
     // When the CPF dies, an input that is never finished must not keep this process alive.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));

@@ -38,7 +38,7 @@ pub(crate) struct UpfLinks {
 }
 
 impl UpfLinks {
-    /// Takes links of the CTAs of this unit, if it shares memory with them. The UPF before has ended: its area of the memory is taken over.
+    /// Takes links of the CTAs of this unit, if it shares memory with them.
     pub(crate) fn open(place: &Place) -> Option<Self> {
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
         let opened = settings(at, Role::Upf, Some(&place.directory.key_file()))

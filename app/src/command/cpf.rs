@@ -99,6 +99,7 @@ pub(crate) fn run(options: Options) -> Done {
         at_etcd = Some(AtEtcd { etcd: place.access(), name: unit::CLUSTER.into(), home: unit::HOME });
         key_file = Some(place.directory.key_file());
     }
+    crate::memory_access::close();
     if ctas.is_empty() && at_etcd.is_none() {
         ctas.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), CTA_PORT));
     }

@@ -108,6 +108,10 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     if let Some(place) = &place {
         unit::descriptors::join(place)?;
     }
+    // Once the manager has looked at this process. A UPF has no keys of UEs, and its manager looks at its threads.
+    if !upf_alone {
+        crate::memory_access::close();
+    }
     let from = file.as_ref().map_or("the defaults".into(), |f| f.display().to_string());
     info!(version = env!("CARGO_PKG_VERSION"), configuration = from, "whimbrel starts");
 

@@ -111,7 +111,7 @@ pub(crate) fn text(status: &Status) -> String {
     let rows: Vec<Vec<String>> = status.functions.iter().map(row).collect();
     let mut text = table(&["FUNCTION", "STATE", "PROCESS", "CODE", "UP", "ENDED"], &rows);
     text += &format!("manager: process {}; descriptors that are kept: ", status.manager);
-    text += &if status.descriptors.is_empty() { "none".into() } else { names(&status.descriptors) };
+    text += &if status.descriptors.is_empty() { "none".into() } else { status.descriptors.join(", ") };
     if status.refused > 0 {
         text += &format!("; refused connections, descriptors and requests: {}", status.refused);
     }
@@ -227,12 +227,6 @@ fn ues(text: &str) -> Result<Vec<Supi>, String> {
     all.map(supi).collect()
 }
 
-/// The descriptors' names; the pool, of which each function has a bell, is one.
-fn names(descriptors: &[String]) -> String {
-    let others = descriptors.iter().map(String::as_str).filter(|name| !name.starts_with("pool/bell-"));
-    others.collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,7 +292,7 @@ mod tests {
         let status = Status {
             manager: 5,
             functions: vec![function("upf", Some(17)), function("cpf-1", None)],
-            descriptors: vec!["cta/api".into(), "pool/bell-00".into(), "pool/memory".into()],
+            descriptors: vec!["cta/api".into(), "area/n4-00".into()],
             refused: 1,
             renews: false,
             canary: None,
@@ -309,7 +303,7 @@ mod tests {
             "FUNCTION  STATE    PROCESS  CODE      UP   ENDED\n\
              upf       running  17       5be0cd19  7 s  2\n\
              cpf-1     running  -        5be0cd19  7 s  2\n\
-             manager: process 5; descriptors that are kept: cta/api, pool/memory; refused connections, descriptors and requests: 1\n"
+             manager: process 5; descriptors that are kept: cta/api, area/n4-00; refused connections, descriptors and requests: 1\n"
         );
     }
 }

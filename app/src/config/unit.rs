@@ -26,6 +26,7 @@ pub(crate) struct Unit {
     pub(crate) canary: CanaryBounds,
     pub(crate) replica_n2_addresses: Vec<IpAddr>,
     pub(crate) shared_memory: bool,
+    pub(crate) upgrade_key: Option<PathBuf>,
 }
 
 /// A canary, and when it is rolled back by itself.
@@ -65,6 +66,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
                 "shared_memory",
                 true,
                 "CTAs, CPFs and UPF reach each other through shared memory. If false, over sealed sockets and, for N4, Unix sockets in `directory`.",
+            ),
+            upgrade_key: s.optional(
+                "upgrade_key",
+                "/etc/whimbrel/upgrade.pem",
+                "File with an Ed25519 public key in PEM. If it is given, the manager runs another program than its own only with a signature of this key beside \
+                 it, in PROGRAM.sig (TS 33.117 §4.2.3.3.5).",
             ),
         };
         let what = format!("{} CPFs are too few for a replica of each UE, or too many", unit.cpfs);

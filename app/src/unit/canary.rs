@@ -4,7 +4,6 @@
 //! The CTAs learn of it by the configuration record, as a cluster's CTAs do from etcd; what each version has done is asked of the primary CTA
 //! by a thread of its own, so that a CTA that hangs holds nothing up.
 
-use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +15,8 @@ use whimbrel_resilience::region::LISTED_MAX;
 use super::directory;
 use super::manager::Manager;
 use super::messages::{CanaryOrder, CanaryStatus, Phase, Share};
-use super::upgrade::{Upgrade, code_of};
+use super::program::Program;
+use super::upgrade::Upgrade;
 use crate::client::Client;
 use crate::clock;
 use crate::config::CanaryBounds;
@@ -101,6 +101,8 @@ impl Look {
 /// A canary under way.
 pub(super) struct Canary {
     status: CanaryStatus,
+    /// The program of its CPFs; `None`: a former manager has run it, and it may not be run any more.
+    program: Option<Program>,
     /// The caller that waits for the end of a step.
     lines: Option<Sender<String>>,
     look: Look,
@@ -114,11 +116,11 @@ impl Canary {
     /// Begins one. `None` if it cannot begin: the operator has got the reason.
     pub(super) fn begin(
         manager: &mut Manager,
-        program: PathBuf,
+        program: Program,
         share: Share,
         lines: Sender<String>,
     ) -> Option<Self> {
-        let status = match Self::may_begin(manager, program, share) {
+        let status = match Self::may_begin(manager, &program, share) {
             Ok(status) => status,
             Err(sentence) => {
                 // If the operator's connection has ended, nothing has changed.
@@ -127,10 +129,12 @@ impl Canary {
             }
         };
         let since = Instant::now();
-        let canary = Self { status, lines: Some(lines), look: Look::start(manager), since, leaving: false };
-        canary.write(manager);
         let n = manager.config().unit.canary.cpfs;
-        manager.add_canary_cpfs(n, &canary.status.program);
+        let look = Look::start(manager);
+        let canary =
+            Self { status, program: Some(program.clone()), lines: Some(lines), look, since, leaving: false };
+        canary.write(manager);
+        manager.add_canary_cpfs(n, &program);
         let CanaryStatus { program, code, share, .. } = &canary.status;
         info!(program = %program.display(), code, "a canary begins: {n} CPFs of its program start, for {share}");
         canary.say(format!("{n} CPFs of code {} are started", canary.status.code));
@@ -138,7 +142,7 @@ impl Canary {
         Some(canary)
     }
 
-    fn may_begin(manager: &Manager, program: PathBuf, share: Share) -> Result<CanaryStatus, String> {
+    fn may_begin(manager: &Manager, program: &Program, share: Share) -> Result<CanaryStatus, String> {
         match &share {
             Share::Percent(percent) if !(1..=100).contains(percent) => {
                 return Err(format!("{percent} % is no share of UEs: write 1% to 100%"));
@@ -151,7 +155,7 @@ impl Canary {
             }
             _ => {}
         }
-        let code = code_of(&program)?;
+        let code = program.code()?;
         if manager.runs_code(&code) {
             return Err(format!(
                 "the CPFs of this unit run code {code} already: a canary is another version"
@@ -161,6 +165,7 @@ impl Canary {
             return Err("the unit is not complete: it has no CTA replica (`whimbrel unit`)".into());
         }
         let since = clock::rfc3339(clock::now());
+        let program = program.path().to_path_buf();
         Ok(CanaryStatus { program, code, share, since, phase: Phase::Starts })
     }
 
@@ -175,7 +180,11 @@ impl Canary {
             }
             info!(code = status.code, "the canary of the former manager continues");
             let look = Look::start(manager);
-            Self { status, lines: None, look, since: Instant::now(), leaving: false }
+            let opened = Program::open(&status.program, manager.program_rules());
+            let program = opened
+                .inspect_err(|e| warn!("the canary cannot be promoted, and gets no further CPF: {e}"))
+                .ok();
+            Self { status, program, lines: None, look, since: Instant::now(), leaving: false }
         });
         (canary, last)
     }
@@ -186,9 +195,14 @@ impl Canary {
     }
 
     /// The program of its CPFs, unless they are to end.
-    pub(super) fn serves_with(&self) -> Option<PathBuf> {
+    pub(super) fn serves_with(&self) -> Option<Program> {
         let serves = matches!(self.status.phase, Phase::Starts | Phase::Serves);
-        serves.then(|| self.status.program.clone())
+        self.program.clone().filter(|_| serves)
+    }
+
+    /// Its program, which is that of the unit when it is promoted.
+    pub(super) fn program(&self) -> Option<&Program> {
+        self.program.as_ref()
     }
 
     /// Carries out an order.
@@ -228,9 +242,16 @@ impl Canary {
     }
 
     fn promote(&mut self, manager: &mut Manager, lines: Sender<String>) {
+        let Some(program) = self.program.clone() else {
+            let path = self.status.program.display();
+            let _ = lines.send(format!(
+                "failed: {path} may not be run any more, as the log says: roll the canary back"
+            ));
+            return;
+        };
         let former = std::mem::replace(&mut self.status.share, Share::Percent(100));
         self.write(manager);
-        match Upgrade::to_canary(manager, &self.status.program, lines) {
+        match Upgrade::to_canary(manager, &program, lines) {
             Some(upgrade) => {
                 info!(
                     code = self.status.code,

@@ -12,8 +12,8 @@ use rustix::net::{
 
 /// Octets of a line: a list of descriptors, or a record.
 const LINE_OCTETS_MAX: usize = 64 << 10;
-/// Descriptors in one message: a unit has some two dozen, and one for each packet thread.
-pub(super) const DESCRIPTORS_MAX: usize = 64;
+/// Descriptors in one message: a unit has some two dozen, one for each packet thread, and two for each area of shared memory.
+pub(super) const DESCRIPTORS_MAX: usize = 128;
 
 /// Reads lines, and the descriptors that came with them, in order.
 pub(super) struct Lines<'a> {

@@ -1,7 +1,7 @@
 //! The descriptors that outlive a function: sockets, devices and shared memory. The process that opens one gives it to the manager
 //! ([`keep`]), which hands a duplicate to each process that may replace the function, and the successor takes it ([`take`]).
 //!
-//! Names begin with the functions that get them: `cta/` or `upf/`, or `pool/` for all.
+//! Names begin with the functions that get them: `cta/` or `upf/`. Those of shared memory (`area/`, `bell/`) are [`areas`](super::areas)'.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_resilience::CodeVersion;
-use whimbrel_shm::{FUNCTIONS, Made, Pool};
+use whimbrel_shm::{Arrivals, Pool};
 
+use super::areas::{PoolKind, take_areas};
 use super::channel::{self, Lines};
 use super::function::{Function, Place};
 use super::messages::{Descriptors, Hello, Question, Subject};
@@ -37,14 +38,6 @@ pub(crate) const UPF_PORTS: &str = "upf/port-";
 pub(super) const UPF_FIRST_PORT: &str = "upf/port-0";
 /// Where the UPF's packet threads show that they live.
 pub(crate) const UPF_BEATS: &str = "upf/beats";
-/// The memory through which functions reach each other.
-pub(super) const POOL: &str = "pool/memory";
-
-/// The bell of a function in the pool.
-fn bell(function: usize) -> String {
-    format!("pool/bell-{function:02}")
-}
-
 /// Between two beats, by which the manager knows that this process runs.
 const BEAT: Duration = Duration::from_millis(100);
 /// Looks in a row at which the control thread may have made no turn; it makes two a second at least.
@@ -99,8 +92,51 @@ struct Held {
     joined: bool,
     /// This process is a function of a unit.
     in_unit: bool,
-    /// Its area of the pool.
+    /// The number of its areas.
     area: Option<usize>,
+    /// Those that it has mapped, and that no links use yet.
+    pools: BTreeMap<PoolKind, Pool>,
+    /// Where those of others are put.
+    arrivals: BTreeMap<PoolKind, Arrivals>,
+}
+
+impl Held {
+    /// Takes what has come from the manager. An area of this process is mapped at once, and given back: the manager seals it, and gives it to others.
+    fn receive(&mut self, mut descriptors: Vec<(String, OwnedFd)>) {
+        for (name, area) in take_areas(&mut descriptors) {
+            let is_own = self.area == Some(name.number) && !self.arrivals.contains_key(&name.pool);
+            if !is_own {
+                if let Some(arrivals) = self.arrivals.get(&name.pool) {
+                    arrivals.put(name.number, area);
+                }
+                continue;
+            }
+            match Pool::open(&area, name.number) {
+                Ok(pool) => {
+                    self.arrivals.insert(name.pool, pool.arrivals());
+                    self.pools.insert(name.pool, pool);
+                    let given = name.descriptors().into_iter().zip([area.memory, area.bell]);
+                    self.keep(given.collect());
+                }
+                Err(e) => warn!("links to other functions go over sockets: {e}"),
+            }
+        }
+        // A manager of an earlier version hands out a memory of all functions.
+        descriptors.retain(|(name, _)| !name.starts_with("pool/"));
+        self.descriptors.extend(descriptors);
+    }
+
+    /// Has descriptors kept, which are also given to the next manager.
+    fn keep(&mut self, given: Vec<(String, OwnedFd)>) {
+        if let Some(manager) = &self.manager {
+            let names = Descriptors(given.iter().map(|(name, _)| name.clone()).collect());
+            let line = serde_json::to_vec(&names).unwrap_or_default();
+            let descriptors: Vec<BorrowedFd<'_>> = given.iter().map(|(_, d)| d.as_fd()).collect();
+            // A manager that is gone gets them with the next connection.
+            let _ = channel::send(manager, &line, &descriptors);
+        }
+        self.descriptors.extend(given);
+    }
 }
 
 static HELD: Mutex<Held> = Mutex::new(Held {
@@ -110,6 +146,8 @@ static HELD: Mutex<Held> = Mutex::new(Held {
     joined: false,
     in_unit: false,
     area: None,
+    pools: BTreeMap::new(),
+    arrivals: BTreeMap::new(),
 });
 static CHANGED: Condvar = Condvar::new();
 
@@ -137,29 +175,12 @@ pub(crate) fn keep(name: &str, descriptor: BorrowedFd<'_>) {
         return;
     }
     let Ok(duplicate) = descriptor.try_clone_to_owned() else { return };
-    if let Some(manager) = &held.manager {
-        let names = serde_json::to_vec(&Descriptors(vec![name.into()])).unwrap_or_default();
-        // A manager that is gone gets it with the next connection.
-        let _ = channel::send(manager, &names, &[duplicate.as_fd()]);
-    }
-    held.descriptors.insert(name.into(), duplicate);
+    held.keep(vec![(name.into(), duplicate)]);
 }
 
-/// The pool's descriptors, with their names, for a manager to keep.
-pub(super) fn of_pool(made: Made) -> impl Iterator<Item = (String, OwnedFd)> {
-    let bells = made.bells.into_iter().enumerate().map(|(function, descriptor)| (bell(function), descriptor));
-    std::iter::once((POOL.into(), made.memory)).chain(bells)
-}
-
-/// This process's area of the unit's pool; `None` if there is none, and links stay on their sockets.
-pub(crate) fn pool() -> Option<Pool> {
-    let area = held().area?;
-    let bells = (0..FUNCTIONS).map(|function| take(&bell(function))).collect::<Option<Vec<_>>>();
-    let opened = match (take(POOL), bells) {
-        (Some(memory), Some(bells)) => Pool::open(memory, bells, area).map_err(|e| e.to_string()),
-        _ => Err("the manager has none".into()),
-    };
-    opened.inspect_err(|e| warn!("links to the other functions go over sockets: {e}")).ok()
+/// This process's areas of the unit's shared memory, once; links stay on their sockets where there is none.
+pub(crate) fn pools() -> Vec<Pool> {
+    std::mem::take(&mut held().pools).into_values().collect()
 }
 
 /// Connects to the manager, and keeps connecting while this process lives: a new manager gets the descriptors again. Errors: one sentence.
@@ -234,6 +255,7 @@ fn connect(place: &Place) -> std::io::Result<()> {
             function: place.function.to_string(),
             code: CodeVersion::own().to_string(),
             descriptors: Descriptors(names),
+            areas: true,
         };
         let question = Question { token: place.token.clone(), subject: Subject::Hello(hello) };
         let descriptors: Vec<BorrowedFd<'_>> = held.descriptors.values().map(AsFd::as_fd).collect();
@@ -251,7 +273,7 @@ fn connect(place: &Place) -> std::io::Result<()> {
         let Descriptors(names) = serde_json::from_slice(&line)?;
         let descriptors = lines.take_descriptors(names.len())?;
         let mut held = held();
-        held.descriptors.extend(names.into_iter().zip(descriptors));
+        held.receive(names.into_iter().zip(descriptors).collect());
         held.joined = true;
         CHANGED.notify_all();
     }

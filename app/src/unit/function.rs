@@ -18,7 +18,7 @@ pub(crate) const HOME: u16 = 1;
 /// Lease of a record, which ends when its process does: the time has no meaning.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// The variable that names a function's area of the pool. It is no argument, because a program of another version refuses arguments that it does
+/// The variable that has the number of a function's areas. It is no argument, because a program of another version refuses arguments that it does
 /// not know.
 pub(super) const AREA: &str = "WHIMBREL_UNIT_AREA";
 
@@ -102,7 +102,7 @@ pub(crate) struct Place {
     pub(crate) function: Function,
     pub(crate) directory: Directory,
     pub(super) token: String,
-    /// Its area of the pool; `None`: it has none.
+    /// The number of its areas of shared memory; `None`: it has none.
     pub(super) area: Option<usize>,
 }
 

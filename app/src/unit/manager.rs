@@ -7,7 +7,7 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +27,7 @@ use super::directory::{self, Directory, ManagerLock};
 use super::function::{AREA, Function, FunctionOptions};
 use super::messages::{CanaryOrder, FunctionStatus, Status};
 use super::process::Process;
+use super::program::{Program, ProgramRules};
 use super::records::{Records, Run};
 use super::restarts::{Restarts, Verdict};
 use super::service::{Order, Service};
@@ -66,8 +67,8 @@ const STOPPED_MAX: u32 = 30;
 struct Member {
     process: Option<Process>,
     /// The program that it runs.
-    program: PathBuf,
-    /// Its area of the pool, which it keeps when it is started again; `None`: all are taken, or its manager knew of none.
+    program: Program,
+    /// The number of its areas, of which each process that is started gets new ones; `None`: all numbers are taken, or its manager knew of none.
     area: Option<usize>,
     cpf: CpfOf,
     since: Instant,
@@ -114,7 +115,9 @@ pub(super) struct Manager {
     config: Config,
     file: Option<PathBuf>,
     /// The program of functions that are started.
-    pub(super) program: PathBuf,
+    pub(super) program: Program,
+    /// Which others may be run.
+    rules: ProgramRules,
     members: BTreeMap<Function, Member>,
     pub(super) service: Service,
     orders: Receiver<Order>,
@@ -145,8 +148,9 @@ impl Manager {
             .map_err(|e| format!("signals cannot be awaited: {e}"))?;
         let directory = Directory::of(&config.unit.directory);
         let lock = directory.take()?;
-        let program = own_program()?;
-        let mut members = adopt(&directory);
+        let program = Program::own()?;
+        let rules = ProgramRules::new(config.unit.upgrade_key.as_deref())?;
+        let mut members = adopt(&directory, &program, &rules);
         // The UPF has ended since, and its replica is the UPF.
         if !members.contains_key(&Function::Upf)
             && let Some(replica) = members.remove(&Function::UpfReplica)
@@ -164,7 +168,7 @@ impl Manager {
         for (function, member) in &mut members {
             let Some(process) = &member.process else { continue };
             let run = process.run;
-            service.admit(*function, || Ok(run)).map_err(|e| e.to_string())?;
+            service.admit_adopted(*function, member.area, run);
             info!(%function, process = run.pid, "a function that runs is adopted");
         }
         let gone: Vec<Run> = service.records(|records| {
@@ -178,6 +182,7 @@ impl Manager {
             config,
             file,
             program,
+            rules,
             members,
             service,
             orders,
@@ -193,7 +198,6 @@ impl Manager {
             _lock: lock,
         };
         manager.open_api()?;
-        manager.open_pool();
         manager.upf_watch =
             manager.watch_upf().inspect_err(|e| warn!("a UPF that hangs is detected late: {e}")).ok();
         manager.add_missing();
@@ -254,21 +258,6 @@ impl Manager {
         Ok(())
     }
 
-    /// Creates the memory through which functions reach each other, unless a function of the manager before holds it: [`Self::open_api`] has
-    /// waited for one.
-    fn open_pool(&self) {
-        if !self.config.unit.shared_memory || self.service.keeps(descriptors::POOL) {
-            return;
-        }
-        match whimbrel_shm::create() {
-            Ok(made) => {
-                descriptors::of_pool(made)
-                    .for_each(|(name, descriptor)| self.service.keep(&name, descriptor));
-            }
-            Err(e) => warn!("functions reach each other over sockets: no memory can be shared: {e}"),
-        }
-    }
-
     /// Watches the packet threads of the UPF, whichever process has them. Errors: one sentence.
     fn watch_upf(&self) -> Result<UpfWatch, String> {
         let cannot = |e: std::io::Error| format!("its threads have no memory to show that they live: {e}");
@@ -319,7 +308,7 @@ impl Manager {
     }
 
     /// CPFs of the canary, which are started at once.
-    pub(super) fn add_canary_cpfs(&mut self, n: u16, program: &Path) {
+    pub(super) fn add_canary_cpfs(&mut self, n: u16, program: &Program) {
         let canary = CpfOf { canary: true, slice: None };
         let last = self.last_cpf();
         (1..=n).for_each(|n| self.add_cpf(Function::Cpf(last + n), program, canary));
@@ -380,7 +369,9 @@ impl Manager {
     /// All CPFs run the canary's program: it is that of the unit from now on.
     pub(super) fn canary_is_everyones(&mut self) {
         let Some(canary) = self.canary.take() else { return };
-        self.program = canary.status().program.clone();
+        if let Some(program) = canary.program() {
+            self.program = program.clone();
+        }
         self.members.values_mut().for_each(|member| member.cpf.canary = false);
         self.save();
         canary.promoted(self);
@@ -401,16 +392,12 @@ impl Manager {
     }
 
     /// The same with its own program, for a CPF.
-    pub(super) fn add_cpf(&mut self, function: Function, program: &Path, cpf: CpfOf) {
+    pub(super) fn add_cpf(&mut self, function: Function, program: &Program, cpf: CpfOf) {
         let now = Instant::now();
-        let area = match function {
-            // It takes the area when the UPF has ended, and not before.
-            Function::UpfReplica => self.members.get(&Function::Upf).and_then(|upf| upf.area),
-            _ => free_area(self.members.values()),
-        };
+        let area = free_area(self.members.values());
         let member = Member {
             process: None,
-            program: program.to_path_buf(),
+            program: program.clone(),
             cpf,
             area,
             since: now,
@@ -427,8 +414,8 @@ impl Manager {
         self.members.insert(function, member);
     }
 
-    fn command(&self, function: Function, program: &Path) -> Command {
-        let mut command = Command::new(program);
+    fn command(&self, function: Function, program: &Program) -> Command {
+        let mut command = program.command();
         match function {
             Function::Upf | Function::UpfReplica => command.arg("upf"),
             Function::Cta(_) => command.arg("run"),
@@ -487,10 +474,16 @@ impl Manager {
         let Some(process) = replica.process else { return false };
         self.service.rename(process.run, Function::Upf);
         info!(function = %Function::Upf, process = process.run.pid, "the replica of the UPF goes on in its place");
+        let mut former = None;
         if let Some(upf) = self.members.get_mut(&Function::Upf) {
+            // A process keeps its areas.
+            former = std::mem::replace(&mut upf.area, replica.area);
             (upf.process, upf.program, upf.since, upf.due) =
                 (Some(process), replica.program, replica.since, None);
             (upf.beats, upf.silent) = (0, 0);
+        }
+        if let Some(next) = self.members.get_mut(&Function::UpfReplica) {
+            next.area = former;
         }
         true
     }
@@ -512,7 +505,8 @@ impl Manager {
                 None => command.env_remove(AREA),
             };
             let mut started = None;
-            let admitted = self.service.admit(function, || {
+            let area = area.filter(|_| self.config.unit.shared_memory);
+            let admitted = self.service.admit(function, area, || {
                 let process = Process::start(command)?;
                 let run = process.run;
                 started = Some(process);
@@ -526,7 +520,7 @@ impl Manager {
                     member.process = started;
                 }
                 Err(e) => {
-                    warn!(%function, "the program {} cannot be started: {e}", program.display());
+                    warn!(%function, "the program {} cannot be started: {e}", program.path().display());
                     self.ended(function, Duration::ZERO);
                 }
             }
@@ -541,7 +535,7 @@ impl Manager {
             .iter()
             .filter_map(|(function, m)| {
                 let run = m.process.as_ref()?.run;
-                let (function, program) = (function.to_string(), m.program.clone());
+                let (function, program) = (function.to_string(), m.program.path().to_path_buf());
                 Some(Left { function, run, program, area: m.area, cpf: m.cpf })
             })
             .collect();
@@ -755,10 +749,30 @@ impl Manager {
                         .into(),
                 );
             }
-            Order::Upgrade(program, lines) => self.upgrade = Upgrade::begin(self, program, lines),
+            Order::Upgrade(program, lines) => {
+                if let Some(program) = self.open_program(&program, &lines) {
+                    self.upgrade = Upgrade::begin(self, program, lines);
+                }
+            }
             Order::RestartControl(lines) => self.upgrade = Upgrade::of_control(self, lines),
             Order::Canary(order, lines) => self.canary_order(order, lines),
         }
+    }
+
+    /// Opens a program that an operator has named. `None` if it is not to be run: the operator has got the reason.
+    fn open_program(&self, path: &std::path::Path, lines: &Sender<String>) -> Option<Program> {
+        let opened = Program::open(path, &self.rules);
+        let refused = |sentence: &String| {
+            warn!("{sentence}");
+            // If the operator's connection has ended, the log has the line.
+            let _ = lines.send(format!("failed: {sentence}"));
+        };
+        opened.inspect_err(refused).ok()
+    }
+
+    /// Which programs may be run beside that of this manager.
+    pub(super) fn program_rules(&self) -> &ProgramRules {
+        &self.rules
     }
 
     fn canary_order(&mut self, order: CanaryOrder, lines: Sender<String>) {
@@ -771,7 +785,9 @@ impl Manager {
                 let _ = lines.send("failed: an upgrade is under way".into());
             }
             (None, CanaryOrder::Begin { program, share }) => {
-                self.canary = Canary::begin(self, program, share, lines);
+                if let Some(program) = self.open_program(&program, &lines) {
+                    self.canary = Canary::begin(self, program, share, lines);
+                }
             }
             (None, _) => {
                 let _ = lines.send(
@@ -849,9 +865,9 @@ impl Manager {
 
     /// This process becomes a manager of the new program, under the same number: it adopts the functions, which remain its children.
     fn become_new(&self) {
-        let mut command = Command::new(&self.program);
+        let mut command = self.program.command();
         command.args(std::env::args_os().skip(1));
-        info!(program = %self.program.display(), "the manager replaces itself");
+        info!(program = %self.program.path().display(), "the manager replaces itself");
         let error = std::os::unix::process::CommandExt::exec(&mut command);
         error!("the manager cannot replace itself, and continues as it is: {error}");
     }
@@ -938,7 +954,7 @@ fn has_ended(process: &Process) -> bool {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
 }
 
-/// An area of the pool that no function has; `None` if all are taken.
+/// A number for areas that no function has; `None` if all are taken.
 fn free_area<'a>(members: impl Iterator<Item = &'a Member>) -> Option<usize> {
     let taken: Vec<usize> = members.filter_map(|member| member.area).collect();
     (0..whimbrel_shm::FUNCTIONS).find(|area| !taken.contains(area))
@@ -961,13 +977,9 @@ fn missing(required: &[(Option<SNssai>, u16)], there: &[(Function, CpfOf)]) -> V
     others.map(|function| (function, CpfOf::default())).chain(free.zip(lacking)).collect()
 }
 
-/// The program that this process runs. Errors: one sentence.
-pub(super) fn own_program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))
-}
-
 /// The functions that an earlier manager has started and that still run.
-fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
+/// Of a program that may not be run any more, they are started again with `own`.
+fn adopt(directory: &Directory, own: &Program, rules: &ProgramRules) -> BTreeMap<Function, Member> {
     let read = fs::read(directory.functions()).and_then(|octets| Ok(serde_json::from_slice(&octets)?));
     let left: Vec<Left> = read.unwrap_or_else(|e| {
         if e.kind() != std::io::ErrorKind::NotFound {
@@ -977,6 +989,9 @@ fn adopt(directory: &Directory) -> BTreeMap<Function, Member> {
     });
     let members = left.into_iter().filter_map(|Left { function, run, program, area, cpf }| {
         let process = Process::adopt(run)?;
+        let opened = Program::open(&program, rules)
+            .inspect_err(|e| warn!(function, "it is started again with the manager's program: {e}"));
+        let program = opened.unwrap_or_else(|_| own.clone());
         let member = Member {
             process: Some(process),
             program,
@@ -1044,11 +1059,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = Directory::of(folder.path());
         let lines = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let (own, rules) = (Program::own().unwrap(), ProgramRules::new(None).unwrap());
         tracing::subscriber::with_default(Lines(lines.clone()), || {
-            assert!(adopt(&directory).is_empty());
+            assert!(adopt(&directory, &own, &rules).is_empty());
             assert_eq!(lines.load(Ordering::Relaxed), 0, "there was no manager before");
             fs::write(directory.functions(), "[{\"function\":\"upf\",").unwrap();
-            assert!(adopt(&directory).is_empty());
+            assert!(adopt(&directory, &own, &rules).is_empty());
             assert_eq!(lines.load(Ordering::Relaxed), 1);
         });
     }

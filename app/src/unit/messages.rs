@@ -39,6 +39,9 @@ pub(super) struct Hello {
     /// The code that it runs.
     pub(super) code: String,
     pub(super) descriptors: Descriptors,
+    /// It knows areas of shared memory, one of each process.
+    #[serde(default)]
+    pub(super) areas: bool,
 }
 
 /// The names of the descriptors that come with a line, in order.

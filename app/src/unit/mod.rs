@@ -4,6 +4,7 @@
 //! pidfds, and starts them again. It takes etcd's place ([`records`]), and keeps the descriptors that have to outlive a function
 //! ([`descriptors`]).
 
+mod areas;
 mod canary;
 mod channel;
 pub(crate) mod descriptors;
@@ -12,6 +13,7 @@ mod function;
 mod manager;
 mod messages;
 mod process;
+mod program;
 mod records;
 mod restarts;
 mod service;
@@ -49,6 +51,8 @@ pub(crate) fn manage(config: Config, file: Option<PathBuf>) -> Result<(), String
     let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
     let mut signals = command::run::signals()?;
     let _logging = logging::start_as(config.log, Some("manager"))?;
+    // It has the functions' descriptors.
+    crate::memory_access::close();
     // The manager answers for the host: it outlives the other processes.
     let reflector = config.sbfd.reflecting.map(ReflectorThread::start).transpose();
     let _reflector = reflector.inspect_err(|e| warn!("sbfd.listen: {e}")).unwrap_or_default();
@@ -97,7 +101,7 @@ pub(crate) fn upgrade(
 ) -> Result<(), String> {
     let program = match program {
         Some(program) => program.canonicalize().map_err(|e| format!("{}: {e}", program.display()))?,
-        None => manager::own_program()?,
+        None => std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?,
     };
     let last = lines_of(ask(directory, Subject::Upgrade { program }, STEP_WITHIN)?, say)?;
     if !last.starts_with("done") {

@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, test_kill_process, waitid,
 };
 
 use super::records::Run;
@@ -41,7 +42,11 @@ impl Process {
         let pid = Pid::from_raw(run.pid)?;
         let pidfd = open(pid).ok()?;
         // After the pidfd was opened, so that it is of this process.
-        (started(run.pid).ok()? == run.started).then_some(Self { run, pidfd, child: None })
+        let is_it = match started(run.pid) {
+            Ok(started) => started == run.started,
+            Err(e) => e.kind() == io::ErrorKind::NotFound && is_hidden(run.pid, &pidfd),
+        };
+        is_it.then_some(Self { run, pidfd, child: None })
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -70,6 +75,19 @@ impl AsFd for Process {
     }
 }
 
+/// Whether a process runs under this user, and is hidden all the same. Where /proc shows a user its own processes alone (hidepid, `ProtectProc=invisible`), those are
+/// hidden whose memory is closed to it, as that of functions is: no other processes of this user are.
+fn is_hidden(pid: i32, pidfd: &OwnedFd) -> bool {
+    let is_listed = fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+    !is_listed && Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid).is_ok()) && !has_ended(pidfd)
+}
+
+/// Whether the process of a pidfd has ended.
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+}
+
 fn open(pid: Pid) -> io::Result<OwnedFd> {
     pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)
 }
@@ -92,8 +110,6 @@ fn started(pid: i32) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
     use super::*;
 
     fn ends_within(process: &Process, seconds: i64) -> bool {

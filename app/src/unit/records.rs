@@ -54,6 +54,11 @@ impl Records {
         }
     }
 
+    /// The number of this unit.
+    pub(super) fn unit(&self) -> u64 {
+        self.unit
+    }
+
     /// Carries out a request of a process; a watch is not one of these. Returns what has changed.
     pub(super) fn handle(&mut self, run: Run, request: Request) -> (Result<Answered, Failure>, Vec<Watched>) {
         let mut changes = Vec::new();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_resilience::membership::{Failure, Request, Watched};
 
+use super::areas::{AreaName, Areas, take_areas};
 use super::channel::{self, Lines};
 use super::directory::{self, Directory};
 use super::function::Function;
@@ -48,8 +49,19 @@ struct Watch {
 struct Joined {
     stream: UnixStream,
     code: String,
+    /// It knows areas of shared memory.
+    areas: bool,
     /// Lines that have come from it: one each tenth of a second, as long as it runs.
     beats: u64,
+}
+
+/// A process of the unit.
+#[derive(Clone, Copy)]
+struct Admitted {
+    function: Function,
+    run: Run,
+    /// The number of its areas; `None`: it has none.
+    area: Option<usize>,
 }
 
 struct State {
@@ -58,7 +70,9 @@ struct State {
     records: Records,
     watches: Vec<Watch>,
     /// The processes of the unit.
-    admitted: BTreeMap<i32, (Function, Run)>,
+    admitted: BTreeMap<i32, Admitted>,
+    /// Through which they reach each other.
+    areas: Areas,
     joined: BTreeMap<Function, Joined>,
     descriptors: BTreeMap<String, OwnedFd>,
     /// Connections, descriptors and requests that were refused.
@@ -94,6 +108,7 @@ impl Service {
             records,
             watches: Vec::new(),
             admitted: BTreeMap::new(),
+            areas: Areas::default(),
             joined: BTreeMap::new(),
             descriptors: BTreeMap::new(),
             refused: 0,
@@ -119,23 +134,32 @@ impl Service {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits the process that `start` starts: it may ask before this returns.
+    /// Admits the process that `start` starts: it may ask before this returns. With a number for its areas, it gets areas of its own.
     pub(super) fn admit(
         &self,
         function: Function,
+        area: Option<usize>,
         start: impl FnOnce() -> io::Result<Run>,
     ) -> io::Result<Run> {
         let mut state = self.state();
         let run = start()?;
-        state.admitted.insert(run.pid, (function, run));
+        let unit = state.records.unit();
+        area.iter().for_each(|number| state.areas.create(unit, function, run, *number));
+        state.admitted.insert(run.pid, Admitted { function, run, area });
         Ok(run)
+    }
+
+    /// Admits a process that an earlier manager has started. It gives its areas back itself.
+    pub(super) fn admit_adopted(&self, function: Function, area: Option<usize>, run: Run) {
+        self.state().admitted.insert(run.pid, Admitted { function, run, area });
     }
 
     /// A process has ended: its records are deleted, which the other functions learn at once.
     pub(super) fn ended(&self, run: Run) {
         let mut state = self.state();
-        if let Some((function, _)) = state.admitted.remove(&run.pid)
-            && !state.admitted.values().any(|(of, _)| *of == function)
+        state.areas.ended(run);
+        if let Some(Admitted { function, .. }) = state.admitted.remove(&run.pid)
+            && !state.admitted.values().any(|other| other.function == function)
         {
             state.joined.remove(&function);
         }
@@ -146,10 +170,11 @@ impl Service {
     /// A process is another function from now on: the replica of the UPF is the UPF.
     pub(super) fn rename(&self, run: Run, to: Function) {
         let mut state = self.state();
-        let Some((function, _)) = state.admitted.get_mut(&run.pid).filter(|(_, of)| *of == run) else {
+        let Some(admitted) = state.admitted.get_mut(&run.pid).filter(|of| of.run == run) else {
             return;
         };
-        let from = std::mem::replace(function, to);
+        let from = std::mem::replace(&mut admitted.function, to);
+        state.areas.rename(run, to);
         if let Some(joined) = state.joined.remove(&from) {
             state.joined.insert(to, joined);
         }
@@ -207,7 +232,7 @@ impl Service {
     /// The names of the descriptors that are kept, and how much was refused.
     pub(super) fn kept(&self) -> (Vec<String>, u64) {
         let state = self.state();
-        (state.descriptors.keys().cloned().collect(), state.refused)
+        (state.descriptors.keys().cloned().chain(state.areas.names()).collect(), state.refused)
     }
 
     fn accept(&self, stream: UnixStream) {
@@ -238,7 +263,7 @@ impl Service {
     fn serve(&self, stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PEER_WITHIN))?;
         stream.set_write_timeout(Some(PEER_WITHIN))?;
-        let pid = peer(stream)?;
+        let (pid, user) = (peer(stream)?, user_of(stream)?);
         let mut lines = Lines::of(stream);
         let Some(line) = lines.next()? else { return Ok(()) };
         let question: Question = match serde_json::from_slice(&line) {
@@ -258,6 +283,15 @@ impl Service {
         };
         let run = match (question.subject, admitted) {
             (Subject::Status {}, _) => return self.show(stream),
+            (Subject::Upgrade { .. } | Subject::RestartControl {} | Subject::Canary(_), _)
+                if !may_order(user) =>
+            {
+                let sentence =
+                    format!("the process {pid} of user {user} gives an order that only root may give");
+                self.state().refuse("order", &sentence);
+                let answer = "failed: the unit's manager takes this order from root alone (docs/security.md): use sudo";
+                return channel::send(stream, answer.as_bytes(), &[]);
+            }
             (Subject::Upgrade { program }, _) => {
                 return self.follow_order(stream, |lines| Order::Upgrade(program, lines));
             }
@@ -265,10 +299,12 @@ impl Service {
             (Subject::Canary(order), _) => {
                 return self.follow_order(stream, |lines| Order::Canary(order, lines));
             }
-            (Subject::Request(request), Some((_, run))) => return self.answer(stream, run, request),
-            (Subject::Hello(hello), Some((function, run))) if is_called(function, &hello.function) => {
-                self.hello(stream, &mut lines, function, hello)?;
-                run
+            (Subject::Request(request), Some(Admitted { run, .. })) => {
+                return self.answer(stream, run, request);
+            }
+            (Subject::Hello(hello), Some(admitted)) if is_called(admitted.function, &hello.function) => {
+                self.hello(stream, &mut lines, admitted, hello)?;
+                admitted.run
             }
             (Subject::Request(_) | Subject::Hello(_), _) => {
                 let sentence = format!("the process {pid} is not that function of this unit");
@@ -279,12 +315,15 @@ impl Service {
         stream.set_read_timeout(None)?;
         while let Some(line) = lines.next()? {
             let Descriptors(names) = serde_json::from_slice(&line)?;
-            let descriptors = lines.take_descriptors(names.len())?;
+            let mut descriptors: Vec<_> =
+                lines.take_descriptors(names.len()).map(|all| names.into_iter().zip(all).collect())?;
             let mut state = self.state();
-            if let Some((function, _)) = state.admitted.get(&run.pid).copied().filter(|(_, of)| *of == run) {
+            if let Some(admitted) = state.admitted.get(&run.pid).copied().filter(|of| of.run == run) {
+                let function = admitted.function;
                 state.joined.get_mut(&function).into_iter().for_each(|joined| joined.beats += 1);
+                state.share_areas(admitted, &mut descriptors);
                 let (own, others): (Vec<_>, Vec<_>) =
-                    names.into_iter().zip(descriptors).partition(|(name, _)| is_of(name, function));
+                    descriptors.into_iter().partition(|(name, _)| is_of(name, function));
                 state.refuse_others(function, &others);
                 state.keep(own, Some(function));
             }
@@ -297,21 +336,26 @@ impl Service {
         &self,
         stream: &UnixStream,
         lines: &mut Lines<'_>,
-        function: Function,
+        admitted: Admitted,
         hello: Hello,
     ) -> io::Result<()> {
-        let Hello { code, descriptors: Descriptors(names), .. } = hello;
+        let Hello { code, descriptors: Descriptors(names), areas, .. } = hello;
+        let function = admitted.function;
         let descriptors = lines.take_descriptors(names.len())?;
         let mut state = self.state();
+        let mut descriptors = names.iter().cloned().zip(descriptors).collect();
+        state.share_areas(admitted, &mut descriptors);
         // What every function holds comes back with the first of them that connects to a new manager.
         let (its, others): (Vec<_>, Vec<_>) =
-            names.iter().cloned().zip(descriptors).partition(|(name, _)| is_for(name, function));
+            descriptors.into_iter().partition(|(name, _)| is_for(name, function));
         state.refuse_others(function, &others);
         let missing = its.into_iter().filter(|(name, _)| !state.descriptors.contains_key(name)).collect();
-        state.joined.insert(function, Joined { stream: stream.try_clone()?, code, beats: 0 });
+        state.joined.insert(function, Joined { stream: stream.try_clone()?, code, areas, beats: 0 });
         state.keep(missing, Some(function));
         let for_it = state.descriptors.iter();
         let for_it: Vec<_> = for_it.filter(|(n, _)| is_for(n, function) && !names.contains(n)).collect();
+        let areas = if areas { state.areas.for_process(function, admitted.run) } else { Vec::new() };
+        let for_it: Vec<_> = areas.iter().map(|(name, d)| (name, d)).chain(for_it).collect();
         let names = Descriptors(for_it.iter().map(|(name, _)| (*name).clone()).collect());
         let descriptors: Vec<BorrowedFd<'_>> = for_it.iter().map(|(_, d)| d.as_fd()).collect();
         channel::send(stream, &serde_json::to_vec(&names)?, &descriptors)?;
@@ -417,8 +461,7 @@ impl State {
                 self.refuse("room", &format!("there is no room for the descriptor `{name}`"));
                 continue;
             }
-            // One line for the shared memory, whose bells come with it.
-            if from.is_some() && !name.starts_with("pool/bell-") {
+            if from.is_some() {
                 info!(name, "a descriptor is kept for the function that replaces its owner");
             }
             let line = serde_json::to_vec(&Descriptors(vec![name.clone()])).unwrap_or_default();
@@ -429,6 +472,33 @@ impl State {
                 }
             }
             self.descriptors.insert(name, descriptor);
+        }
+    }
+
+    /// Takes areas that a process has mapped out of what it gives, seals them, and hands them to the functions that are linked with it.
+    fn share_areas(&mut self, owner: Admitted, descriptors: &mut Vec<(String, OwnedFd)>) {
+        for (name, area) in take_areas(descriptors) {
+            let Admitted { function, run, area: number } = owner;
+            match self.areas.mapped(name, (function, run, number), area) {
+                Ok(true) => self.give_area(name),
+                Ok(false) => {}
+                Err(e) => {
+                    let [memory, _] = name.descriptors();
+                    self.refuse("name", &format!("{function} gives the area `{memory}`, which is not its own or cannot be sealed: {e}"));
+                }
+            }
+        }
+    }
+
+    /// Hands an area to the functions that are linked with its owner.
+    fn give_area(&mut self, name: AreaName) {
+        for (function, joined) in self.joined.iter().filter(|(_, joined)| joined.areas) {
+            let Some(given) = self.areas.for_linked(name, *function) else { continue };
+            let names = Descriptors(given.iter().map(|(name, _)| name.clone()).collect());
+            let line = serde_json::to_vec(&names).unwrap_or_default();
+            let descriptors: Vec<BorrowedFd<'_>> = given.iter().map(|(_, d)| d.as_fd()).collect();
+            // A function that is gone gets it with its next connection.
+            let _ = channel::send(&joined.stream, &line, &descriptors);
         }
     }
 
@@ -457,6 +527,17 @@ fn peer(stream: &UnixStream) -> io::Result<i32> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.pid.as_raw_nonzero().get())
 }
 
+/// The user of the process at the other end, when it connected.
+fn user_of(stream: &UnixStream) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw())
+}
+
+/// Whether a user may have the manager run programs. The unit's token is no proof of it: all functions have that, also those that parse what others send.
+/// systemd runs `ExecReload=+` as root.
+fn may_order(user: u32) -> bool {
+    user == 0
+}
+
 /// Whether a process of this function may call itself so: a replica of the UPF keeps its name when it becomes the UPF.
 fn is_called(function: Function, name: &str) -> bool {
     function.to_string() == name || function == Function::Upf && name == Function::UpfReplica.to_string()
@@ -466,7 +547,6 @@ fn is_called(function: Function, name: &str) -> bool {
 fn is_of(name: &str, function: Function) -> bool {
     match name.split('/').next() {
         Some("cta") => matches!(function, Function::Cta(_)),
-        Some("pool") => false,
         _ => is_for(name, function),
     }
 }
@@ -477,7 +557,6 @@ fn is_for(name: &str, function: Function) -> bool {
         // The UPF does not use them, and keeps them for CTAs that start when no other process of the unit is left.
         Some("cta") => !matches!(function, Function::Cpf(_)),
         Some("upf") => matches!(function, Function::Upf | Function::UpfReplica),
-        Some("pool") => true,
         _ => false,
     }
 }
@@ -526,7 +605,7 @@ mod tests {
     impl Unit {
         fn admit(&self) {
             let me = self.me;
-            self.service.admit(CTA, || Ok(me)).unwrap();
+            self.service.admit(CTA, Some(0), || Ok(me)).unwrap();
         }
 
         /// The answer to a first line; `None`: the connection is closed without one.
@@ -572,6 +651,22 @@ mod tests {
         assert_eq!(unit.service.kept().1, 7);
     }
 
+    #[test]
+    fn orders_that_run_programs_are_taken_from_root_alone_whoever_has_the_token() {
+        assert!(may_order(0) && !may_order(1000) && !may_order(u32::MAX));
+        let unit = unit();
+        let token = unit.directory.token().unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        for order in
+            [r#""restart_control":{}"#, r#""upgrade":{"program":"/bin/true"}"#, r#""canary":{"promote":{}}"#]
+        {
+            let answer = unit.ask(&format!(r#"{{"token":"{token}",{order}}}"#));
+            // No manager takes orders here, so that one which is taken has no answer.
+            assert_eq!(answer.is_some_and(|line| line.starts_with("failed: ")), !is_root, "{order}");
+        }
+        assert_eq!(unit.service.kept().1, if is_root { 0 } else { 3 });
+    }
+
     #[test] // fuzz/seeds/manager
     fn kept_first_lines_are_refused_as_their_names_say_and_the_manager_goes_on() {
         let unit = unit();
@@ -586,7 +681,10 @@ mod tests {
             let before = unit.service.kept().1;
             let answer = unit.ask(&line);
             let refused = unit.service.kept().1 - before;
-            assert_eq!(refused, u64::from(name.starts_with("refused-")), "{name}: {answer:?}");
+            let is_order = name.starts_with("canary-") || name == "upgrade";
+            let is_refused =
+                name.starts_with("refused-") || is_order && !rustix::process::geteuid().is_root();
+            assert_eq!(refused, u64::from(is_refused), "{name}: {answer:?}");
             kept += 1;
         }
         assert!(kept > 10, "{kept} lines");
@@ -605,13 +703,14 @@ mod tests {
                 function: "cta-1".into(),
                 code: "1".into(),
                 descriptors: Descriptors(vec!["cta/n4".into()]),
+                areas: false,
             }),
         };
         let given = tempfile::tempfile().unwrap();
         channel::send(&stream, &serde_json::to_vec(&question).unwrap(), &[given.as_fd()]).unwrap();
         let mut lines = Lines::of(&stream);
         assert_eq!(lines.next().unwrap().as_deref(), Some(&b"[]"[..]), "it has all that is kept");
-        assert_eq!(unit.service.kept().0, ["cta/n4"]);
+        assert_eq!(unit.service.kept().0, ["cta/n4", "area/control-00", "area/n4-00"]);
         // The other CTA opens something later, and so does the UPF.
         for name in ["upf/n4", "cta/api"] {
             unit.service.keep(name, tempfile::tempfile().unwrap().into());
@@ -626,14 +725,15 @@ mod tests {
         let unit = unit();
         unit.admit();
         let token = unit.directory.token().unwrap();
-        let kept = tempfile::tempfile().unwrap();
-        unit.service.keep("upf/n4", kept.try_clone().unwrap().into());
+        let own = tempfile::tempfile().unwrap();
+        unit.service.keep("upf/n4", own.try_clone().unwrap().into());
         let stream = UnixStream::connect(unit.directory.socket()).unwrap();
         let names = |names: &[&str]| Descriptors(names.iter().map(|name| (*name).into()).collect());
         let hello = Hello {
             function: "cta-1".into(),
             code: "1".into(),
             descriptors: names(&["upf/beats", "cta/n4"]),
+            areas: false,
         };
         let question = Question { token, subject: Subject::Hello(hello) };
         let forged = tempfile::tempfile().unwrap();
@@ -641,25 +741,29 @@ mod tests {
         channel::send(&stream, &serde_json::to_vec(&question).unwrap(), &two).unwrap();
         let mut lines = Lines::of(&stream);
         assert_eq!(lines.next().unwrap().as_deref(), Some(&b"[]"[..]));
-        assert_eq!(unit.service.kept(), (vec!["cta/n4".into(), "upf/n4".into()], 1));
-        let later = names(&["upf/n4", "pool/memory", "cta/api"]);
-        let three = [forged.as_fd(), forged.as_fd(), forged.as_fd()];
-        channel::send(&stream, &serde_json::to_vec(&later).unwrap(), &three).unwrap();
+        let kept = |names: &[&str], refused| {
+            let all = names.iter().chain(&["area/control-00", "area/n4-00"]);
+            assert_eq!(unit.service.kept(), (all.map(|name| (*name).to_owned()).collect(), refused));
+        };
+        kept(&["cta/n4", "upf/n4"], 1);
+        let later = names(&["upf/n4", "area/n4-01", "bell/n4-01", "cta/api"]);
+        let four = [forged.as_fd(); 4];
+        channel::send(&stream, &serde_json::to_vec(&later).unwrap(), &four).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         while !unit.service.keeps("cta/api") && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(unit.service.kept(), (vec!["cta/api".into(), "cta/n4".into(), "upf/n4".into()], 3));
+        kept(&["cta/api", "cta/n4", "upf/n4"], 3);
         let inode = |file: &std::fs::File| std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
         let now = std::fs::File::from(unit.service.duplicate("upf/n4").unwrap());
-        assert_eq!(inode(&now), inode(&kept), "the UPF's socket is not replaced");
+        assert_eq!(inode(&now), inode(&own), "the UPF's socket is not replaced");
     }
 
     #[test]
     fn the_replica_of_the_upf_keeps_its_connection_when_it_is_the_upf_and_may_connect_again() {
         let unit = unit();
         let me = unit.me;
-        unit.service.admit(Function::UpfReplica, || Ok(me)).unwrap();
+        unit.service.admit(Function::UpfReplica, None, || Ok(me)).unwrap();
         let token = unit.directory.token().unwrap();
         let hello = |name: &str| {
             let other = format!(r#"{{"function":"{name}","code":"9","descriptors":[]}}"#);

@@ -4,8 +4,6 @@
 //! the old ones leave; the CTA replica is replaced, and takes over from the primary, which is replaced then; the UPF follows in the same way, and last
 //! the manager itself.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -14,6 +12,7 @@ use whimbrel_ids::SNssai;
 
 use super::function::Function;
 use super::manager::{CpfOf, Manager};
+use super::program::Program;
 
 /// How long a step may take: a CPF hands its UEs over within ten seconds, a CTA its state within five.
 const STEP_WITHIN: Duration = Duration::from_secs(30);
@@ -70,12 +69,12 @@ impl Upgrade {
     }
 
     /// Begins to replace the functions by this program. `None` if it cannot be run: the operator has got the reason.
-    pub(super) fn begin(manager: &mut Manager, program: PathBuf, lines: Sender<String>) -> Option<Self> {
+    pub(super) fn begin(manager: &mut Manager, program: Program, lines: Sender<String>) -> Option<Self> {
         let say = |text: String| {
             // If the operator's connection has ended, the log has the line.
             let _ = lines.send(text);
         };
-        let code = match code_of(&program) {
+        let code = match program.code() {
             Ok(code) => code,
             Err(sentence) => {
                 say(format!("failed: {sentence}"));
@@ -87,15 +86,15 @@ impl Upgrade {
             say("failed: the unit is not complete: it has no CTA replica (`whimbrel unit`)".into());
             return None;
         }
-        info!(program = %program.display(), code, "the functions of this unit are replaced one by one");
+        info!(program = %program.path().display(), code, "the functions of this unit are replaced one by one");
         manager.program = program.clone();
         Some(Self::with_cpfs(manager, &program, false, code, lines))
     }
 
     /// Begins to replace the functions by the canary's program: its CPFs stand already. `None` if the program cannot be run any more: the operator has
     /// got the reason.
-    pub(super) fn to_canary(manager: &mut Manager, program: &Path, lines: Sender<String>) -> Option<Self> {
-        match code_of(program) {
+    pub(super) fn to_canary(manager: &mut Manager, program: &Program, lines: Sender<String>) -> Option<Self> {
+        match program.code() {
             Ok(code) => Some(Self::with_cpfs(manager, program, true, code, lines)),
             Err(sentence) => {
                 // If the operator's connection has ended, nothing has changed.
@@ -108,7 +107,7 @@ impl Upgrade {
     /// Starts a CPF of the program for each of the others, as far as the canary has none.
     fn with_cpfs(
         manager: &mut Manager,
-        program: &Path,
+        program: &Program,
         canary: bool,
         code: String,
         lines: Sender<String>,
@@ -254,30 +253,5 @@ impl Upgrade {
     /// A CTA of other code has offered itself to the primary by now.
     fn offers_itself(&self) -> bool {
         self.until.saturating_duration_since(Instant::now()) < STEP_WITHIN - OFFERED_WITHIN
-    }
-}
-
-/// The code number of a program. Errors: one sentence.
-pub(super) fn code_of(program: &Path) -> Result<String, String> {
-    let cannot = |e: &dyn std::fmt::Display| format!("{} is not a whimbrel: {e}", program.display());
-    let output = Command::new(program).arg("--version").output().map_err(|e| cannot(&e))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let code = text.trim().strip_prefix("whimbrel ").and_then(|rest| rest.split_once("(code "));
-    match code.and_then(|(_, code)| code.strip_suffix(')')) {
-        Some(code) if output.status.success() => Ok(code.to_owned()),
-        _ => Err(cannot(&"it does not print its version")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_that_is_no_whimbrel_is_refused() {
-        for program in ["/nonexistent/program", "/bin/true", "/bin/ls"] {
-            let error = code_of(Path::new(program)).unwrap_err();
-            assert!(error.starts_with(&format!("{program} is not a whimbrel")), "{error}");
-        }
     }
 }

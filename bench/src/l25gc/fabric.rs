@@ -144,8 +144,7 @@ impl Ends {
         if shared {
             let made = create()?;
             for (area, links) in [&mut near, &mut far].into_iter().enumerate() {
-                let bells = made.bells.iter().map(|b| b.try_clone()).collect::<io::Result<_>>()?;
-                links.share(Pool::open(&made.memory, bells, area).map_err(io::Error::other)?)?;
+                links.share(made.open(area).map_err(io::Error::other)?)?;
             }
         }
         let at = far.local_addr().ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -247,10 +246,7 @@ fn send(pool: &mut Pool, to: usize, octets: &[u8]) -> io::Result<()> {
 /// Median microseconds of a round trip of the rings alone, without links, and p99; both ends are busy.
 fn bare_trips(options: &Options) -> io::Result<[f64; 2]> {
     let made = create()?;
-    let open = |area| {
-        let bells = made.bells.iter().map(|bell| bell.try_clone()).collect::<io::Result<_>>()?;
-        Pool::open(&made.memory, bells, area).map_err(io::Error::other)
-    };
+    let open = |area| made.open(area).map_err(io::Error::other);
     let (mut near, mut far) = (open(0)?, open(1)?);
     let [there, back] = [near.port.begin(1), far.port.begin(0)].map(Option::unwrap_or_default);
     let (mut from_far, mut from_near) = (near.port.receiver(1, back), far.port.receiver(0, there));

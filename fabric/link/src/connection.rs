@@ -27,6 +27,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Whether its frames go through the area of this function, one way or the other.
+    pub(crate) fn uses(&self, pool: usize, function: usize) -> bool {
+        self.ring_in.as_ref().is_some_and(|ring| (ring.pool, ring.peer()) == (pool, function))
+            || self.ring_out.as_ref().is_some_and(|ring| (ring.pool, ring.peer()) == (pool, function))
+    }
+
     /// Whether it is an incoming connection whose peer has not proven its hello.
     pub(crate) fn is_pending(&self) -> bool {
         !self.we_called && !self.protocol.is_up()

@@ -28,6 +28,7 @@ const VERSION: u8 = 2;
 const CONTROL: u32 = 1 << 31;
 const KIND_PLACE: u8 = 1;
 const KIND_RING: u8 = 2;
+const KIND_MAPPED: u8 = 3;
 
 /// The protection of a link, which must be the same at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +125,8 @@ pub(crate) enum Control {
     Place(Place),
     /// All frames that follow go through the ring from the peer, under this generation.
     Ring(u32),
+    /// The peer reads the area of this end, which it has named.
+    Mapped,
 }
 
 /// Appends a control frame.
@@ -141,6 +144,7 @@ pub(crate) fn write_control(control: Control, out: &mut Vec<u8>) {
             out.push(KIND_RING);
             out.extend_from_slice(&generation.to_be_bytes());
         }
+        Control::Mapped => out.push(KIND_MAPPED),
     }
     let length = CONTROL | (out.len() - begin - FRAME_HEADER) as u32;
     out[begin..begin + FRAME_HEADER].copy_from_slice(&length.to_be_bytes());
@@ -159,6 +163,7 @@ fn control(octets: &[u8]) -> Option<Control> {
             Some(Control::Place(Place { pool, function: *function, incarnation }))
         }
         (KIND_RING, fields) => Some(Control::Ring(u32::from_be_bytes(fields.try_into().ok()?))),
+        (KIND_MAPPED, []) => Some(Control::Mapped),
         _ => None,
     }
 }
@@ -227,7 +232,7 @@ mod tests {
             });
             (came, end)
         };
-        for sent in [place, Control::Ring(9)] {
+        for sent in [place, Control::Ring(9), Control::Mapped] {
             let mut octets = Vec::new();
             write_control(sent, &mut octets);
             assert_eq!(of(&octets), (Some(sent), Ok(octets.len())));

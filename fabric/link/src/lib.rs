@@ -103,7 +103,7 @@ pub struct Settings {
     /// detectors are far quicker; this ends links that none of them watches.
     pub silence_max: Duration,
     /// Where this process is in its host's shared memory: [`Links::share`].
-    pub(crate) place: Option<Place>,
+    pub(crate) places: Vec<Place>,
 }
 
 impl Settings {
@@ -119,7 +119,7 @@ impl Settings {
             pending_max: 64,
             greeting_max: Duration::from_secs(5),
             silence_max: Duration::from_secs(10),
-            place: None,
+            places: Vec::new(),
         }
     }
 }

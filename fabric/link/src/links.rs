@@ -14,7 +14,7 @@ use crate::connection::Connection;
 use crate::event::{Counters, DownReason, Events};
 use crate::frame::{HELLO_OCTETS_MAX, Place};
 use crate::primitives::System;
-use crate::protocol::{Protocol, Turn};
+use crate::protocol::{POOLS_MAX, Protocol, Turn};
 use crate::rings::{RingEnd, RingIn, RingOut, Rings, SOCKETS_AFTER};
 use crate::{LinkId, OpenError, Settings, socket};
 
@@ -39,7 +39,10 @@ pub struct Links {
     last: u64,
     counters: Counters,
     scratch: Box<[u8]>,
-    rings: Option<Rings>,
+    /// The pools of this process.
+    rings: Vec<Rings>,
+    /// When sockets were last looked at.
+    polled: Instant,
 }
 
 impl Links {
@@ -78,22 +81,26 @@ impl Links {
             last: LISTENER,
             counters: Counters::default(),
             scratch: vec![0; READ_OCTETS].into_boxed_slice(),
-            rings: None,
+            rings: Vec::new(),
+            polled: Instant::ZERO,
         })
     }
 
     /// Frames to and from processes that have this pool, too, go through it. Links that are up already stay on their sockets.
     ///
-    /// Errors: the system has no room for the bell; the pool is not used.
+    /// Errors: the system has no room for the bell, or there are two pools already; the pool is not used.
     pub fn share(&mut self, pool: Pool) -> std::io::Result<()> {
+        if self.rings.len() >= POOLS_MAX {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
         let rings = Rings::of(pool);
         rings.wait_for(&self.epoll, epoll::EventData::new_u64(BELL))?;
         let port = &rings.pool.port;
         // An area's number is below sixteen.
         let function = port.own() as u8;
-        self.settings.place =
-            Some(Place { pool: rings.pool.id(), function, incarnation: port.incarnation() });
-        self.rings = Some(rings);
+        let place = Place { pool: rings.pool.id(), function, incarnation: port.incarnation() };
+        self.settings.places.push(place);
+        self.rings.push(rings);
         Ok(())
     }
 
@@ -123,16 +130,16 @@ impl Links {
     /// When [`Links::drain`] and [`Links::flush`] are due even if nothing arrives; [`Instant::ZERO`] if now. The caller is about to wait: until
     /// the next `drain`, peers that share memory wake this process through [`Links::fd`].
     pub fn next_deadline(&self) -> Option<Instant> {
-        if let Some(rings) = &self.rings {
-            let port = &rings.pool.port;
-            port.before_sleep();
-            let is_due = |c: &Connection| {
-                c.ring_in.as_ref().is_some_and(|ring| ring.has_arrived(port))
-                    || c.ring_out.as_ref().is_some_and(|ring| port.is_unblocked(ring.peer()))
-            };
-            if self.connections.values().any(is_due) {
-                return Some(Instant::ZERO);
-            }
+        self.rings.iter().for_each(|rings| rings.pool.port.before_sleep());
+        let port = |pool: usize| self.rings.get(pool).map(|rings| &rings.pool.port);
+        let is_due = |c: &Connection| {
+            let arrived =
+                c.ring_in.as_ref().is_some_and(|ring| port(ring.pool).is_some_and(|p| ring.has_arrived(p)));
+            let unblocked = |ring: &RingOut| port(ring.pool).is_some_and(|p| p.is_unblocked(ring.peer()));
+            arrived || c.ring_out.as_ref().is_some_and(unblocked)
+        };
+        if !self.rings.is_empty() && self.connections.values().any(is_due) {
+            return Some(Instant::ZERO);
         }
         // A socket with room gives no event; a turn seals a bounded amount, and more may be ready.
         let has_more = |c: &Connection| !c.blocked && c.protocol.has_more();
@@ -181,7 +188,8 @@ impl Links {
     /// Queues a frame for the next flush. A full queue, or a frame longer than allowed, ends the link. For a link that has ended, nothing happens.
     pub fn send(&mut self, link: LinkId, frame: &[u8]) {
         let Some(connection) = self.connections.get_mut(&link) else { return };
-        let sent = match (&mut connection.ring_out, &mut self.rings) {
+        let rings = connection.ring_out.as_ref().and_then(|ring| self.rings.get_mut(ring.pool));
+        let sent = match (&mut connection.ring_out, rings) {
             (Some(ring), Some(rings)) => {
                 if frame.len() > self.settings.frame_octets_max {
                     Err(DownReason::FrameTooLong)
@@ -210,11 +218,8 @@ impl Links {
         let mut broken = Vec::new();
         for (link, connection) in &mut self.connections {
             let was_blocked = connection.blocked;
-            let flushed = match &mut self.rings {
-                Some(rings) => flush_ring(connection, rings),
-                None => Ok(()),
-            };
-            let flushed = flushed.and_then(|()| connection.flush(&mut self.counters));
+            let flushed =
+                flush_ring(connection, &mut self.rings).and_then(|()| connection.flush(&mut self.counters));
             let waits = match flushed {
                 Ok(()) if connection.blocked && !was_blocked => wait_for(&self.epoll, *link, connection),
                 Ok(()) => Ok(()),
@@ -232,13 +237,13 @@ impl Links {
     /// Closes a link. What waits is still written as far as the connection takes it at once; no event follows.
     pub fn close(&mut self, link: LinkId) {
         if let Some(mut connection) = self.connections.remove(&link) {
-            if let Some(rings) = &mut self.rings {
-                if let Some(ring) = &mut connection.ring_out {
-                    let _ = ring.flush(&mut rings.pool.port);
-                    rings.pool.port.end(ring.peer(), false);
-                }
-                connection.ring_in.iter_mut().for_each(|ring| ring.end(&mut rings.pool.port));
+            if let Some(ring) = &mut connection.ring_out
+                && let Some(rings) = self.rings.get_mut(ring.pool)
+            {
+                let _ = ring.flush(&mut rings.pool.port);
+                rings.pool.port.end(ring.peer(), false);
             }
+            end_ring_in(&mut connection, &mut self.rings);
             let _ = connection.flush(&mut self.counters);
         }
     }
@@ -247,6 +252,10 @@ impl Links {
     pub fn drain(&mut self, now: Instant, events: &mut Events) {
         events.clear();
         core::mem::swap(events, &mut self.deferred);
+        for (pool, rings) in self.rings.iter_mut().enumerate() {
+            let connections = &self.connections;
+            rings.add_arrived(|of| connections.values().any(|c| c.uses(pool, of)));
+        }
         if self.drain_rings(now, events) {
             return;
         }
@@ -292,15 +301,17 @@ impl Links {
         if served.is_ok() && flags != epoll::EventFlags::OUT {
             served = connection.read(&mut self.scratch, &mut turn);
         }
-        if let (Some(rings), Some(peer), Some(generation)) =
-            (&self.rings, connection.protocol.peer_place(), connection.protocol.peer_ring())
-            && connection.ring_in.is_none()
+        if let (None, Some(peer), Some(generation)) =
+            (&connection.ring_in, connection.protocol.peer_place(), connection.protocol.peer_ring())
+            && let Some((pool, rings)) = pool_of(&mut self.rings, peer)
         {
-            connection.ring_in = Some(RingIn::from(&rings.pool.port, peer, generation));
+            connection.ring_in = Some(RingIn::from(pool, &rings.pool.port, peer, generation));
         }
         if let Err(mut reason) = served {
             // What the peer wrote before it closed the link is there.
-            if let (Some(ring), Some(rings)) = (&mut connection.ring_in, &mut self.rings) {
+            if let Some(ring) = &mut connection.ring_in
+                && let Some(rings) = self.rings.get_mut(ring.pool)
+            {
                 while let Ok(true) = ring.take(&mut rings.pool.port, READ_OCTETS, &mut turn) {}
                 reason = ring.closed(reason);
             }
@@ -310,12 +321,13 @@ impl Links {
 
     /// Receives through shared memory. Returns whether sockets may wait until a later turn.
     fn drain_rings(&mut self, now: Instant, events: &mut Events) -> bool {
-        let Some(rings) = &mut self.rings else { return false };
-        let slept = rings.pool.port.after_sleep();
+        let mut slept = false;
+        self.rings.iter().for_each(|rings| slept |= rings.pool.port.after_sleep());
         let mut ended = Vec::new();
         let mut is_used = false;
         for (link, connection) in &mut self.connections {
             let Some(ring) = &mut connection.ring_in else { continue };
+            let Some(rings) = self.rings.get_mut(ring.pool) else { continue };
             is_used = true;
             let mut turn = Turn {
                 link: *link,
@@ -332,9 +344,9 @@ impl Links {
             };
             ended.push((*link, reason));
         }
-        let soon = is_used && !slept && now < rings.polled + SOCKETS_AFTER;
+        let soon = is_used && !slept && now < self.polled + SOCKETS_AFTER;
         if !soon {
-            rings.polled = now;
+            self.polled = now;
         }
         for (link, reason) in ended {
             self.finish(link, reason, events);
@@ -402,16 +414,18 @@ impl Links {
     fn finish(&mut self, link: LinkId, reason: DownReason, events: &mut Events) {
         let Some(mut connection) = self.connections.remove(&link) else { return };
         self.counters.ended(reason);
-        if let Some(rings) = &mut self.rings {
-            connection.ring_in.iter_mut().for_each(|ring| ring.end(&mut rings.pool.port));
-            // After its end of the connection is closed, a peer reads nothing more.
-            let gone = matches!(reason, DownReason::Closed | DownReason::Truncated | DownReason::Broken);
-            if let Some(ring) = &connection.ring_out {
-                rings.pool.port.end(ring.peer(), gone);
-            }
-            if let (DownReason::BadRing, Some(peer)) = (reason, connection.protocol.peer_place()) {
-                rings.distrust(peer);
-            }
+        end_ring_in(&mut connection, &mut self.rings);
+        // After its end of the connection is closed, a peer reads nothing more.
+        let gone = matches!(reason, DownReason::Closed | DownReason::Truncated | DownReason::Broken);
+        if let Some(ring) = &connection.ring_out
+            && let Some(rings) = self.rings.get_mut(ring.pool)
+        {
+            rings.pool.port.end(ring.peer(), gone);
+        }
+        if let (DownReason::BadRing, Some(peer)) = (reason, connection.protocol.peer_place())
+            && let Some((_, rings)) = pool_of(&mut self.rings, peer)
+        {
+            rings.distrust(peer);
         }
         if connection.is_pending() {
             events.rejected(connection.peer, reason);
@@ -441,16 +455,39 @@ impl Links {
     }
 }
 
-/// Frames leave the socket for the ring if the peer shares memory, and what waits for room in it is written.
-fn flush_ring(connection: &mut Connection, rings: &mut Rings) -> Result<(), DownReason> {
-    if let (None, Some(peer)) = (&connection.ring_out, connection.protocol.peer_place())
-        && let Some(generation) = rings.begin(peer)
+/// The pool in which a peer has named its place.
+fn pool_of(rings: &mut [Rings], peer: Place) -> Option<(usize, &mut Rings)> {
+    rings.iter_mut().enumerate().find(|(_, rings)| rings.pool.id() == peer.pool)
+}
+
+/// The ring of a link that has ended may be used by another one.
+fn end_ring_in(connection: &mut Connection, rings: &mut [Rings]) {
+    if let Some(ring) = &mut connection.ring_in
+        && let Some(rings) = rings.get_mut(ring.pool)
     {
-        connection.protocol.leave_for_ring(generation);
-        connection.ring_out = Some(RingOut::to(peer));
+        ring.end(&mut rings.pool.port);
+    }
+}
+
+/// Frames leave the socket for the ring if the peer shares memory, and each end maps the area of the other one; and what waits for room in it is written.
+fn flush_ring(connection: &mut Connection, rings: &mut [Rings]) -> Result<(), DownReason> {
+    if let (None, Some(peer)) = (&connection.ring_out, connection.protocol.peer_place())
+        && let Some((pool, rings)) = pool_of(rings, peer)
+        && rings.maps(peer)
+    {
+        connection.protocol.map_peer();
+        if connection.protocol.is_mapped()
+            && let Some(generation) = rings.begin(peer)
+        {
+            connection.protocol.leave_for_ring(generation);
+            connection.ring_out = Some(RingOut::to(pool, peer));
+        }
     }
     match &mut connection.ring_out {
-        Some(ring) => ring.flush(&mut rings.pool.port).map_err(|_: Fault| DownReason::BadRing),
+        Some(ring) => match rings.get_mut(ring.pool) {
+            Some(rings) => ring.flush(&mut rings.pool.port).map_err(|_: Fault| DownReason::BadRing),
+            None => Ok(()),
+        },
         None => Ok(()),
     }
 }

@@ -13,6 +13,8 @@ use whimbrel_shm::FUNCTIONS;
 
 /// Memory that a link keeps each way while nothing waits: what a busy turn fills.
 const KEPT_OCTETS: usize = 1024 * 1024;
+/// Pools of one process: a CTA has one with the CPFs, and one with the UPF.
+pub(crate) const POOLS_MAX: usize = 2;
 /// Octets sealed at once: as much as a socket takes, so that a link with a long queue does not hold up the others.
 const SEALED_AT_ONCE: usize = 1024 * 1024;
 
@@ -56,29 +58,42 @@ pub(crate) struct Protocol {
 /// What is agreed about shared memory.
 #[derive(Default)]
 struct Shared {
-    /// Where the peer is, in the same pool as this end.
+    /// Where the peer is, one place for each of its pools.
+    places: Vec<Place>,
+    /// The first of them in a pool of this end.
     peer: Option<Place>,
+    /// This end has said that it maps the peer's area, and the peer has said so of this end's.
+    maps_peer: bool,
+    is_mapped: bool,
     /// The peer's frames go through its ring from here on.
     ring: Option<u32>,
 }
 
 impl Shared {
-    fn heard(&mut self, own: Option<Place>, item: Item<'_>) -> Result<(), BadFrame> {
+    fn heard(&mut self, own: &[Place], item: Item<'_>) -> Result<(), BadFrame> {
         match item {
             // After the last one.
             Item::Frame(_) if self.ring.is_some() => return Err(BadFrame::Control),
             Item::Frame(_) => {}
-            Item::Control(Control::Place(place)) if self.peer.is_none() => {
+            Item::Control(Control::Place(place))
+                if self.places.len() < POOLS_MAX && !self.has_named(place.pool) =>
+            {
                 let is_area = usize::from(place.function) < FUNCTIONS;
-                let both = own.is_some_and(|own| own.pool == place.pool && own.function != place.function);
-                self.peer = (both && is_area).then_some(place);
+                let both = own.iter().any(|own| own.pool == place.pool && own.function != place.function);
+                self.places.push(place);
+                self.peer = self.peer.or((both && is_area).then_some(place));
             }
+            Item::Control(Control::Mapped) if self.peer.is_some() && !self.is_mapped => self.is_mapped = true,
             Item::Control(Control::Ring(generation)) if self.peer.is_some() && self.ring.is_none() => {
                 self.ring = Some(generation);
             }
             Item::Control(_) => return Err(BadFrame::Control),
         }
         Ok(())
+    }
+
+    fn has_named(&self, pool: u64) -> bool {
+        self.places.iter().any(|place| place.pool == pool)
     }
 }
 
@@ -139,6 +154,18 @@ impl Protocol {
     /// The generation of the ring through which the peer's frames come.
     pub(crate) fn peer_ring(&self) -> Option<u32> {
         self.shared.ring
+    }
+
+    /// Tells the peer that this end maps its area, once.
+    pub(crate) fn map_peer(&mut self) {
+        if !std::mem::replace(&mut self.shared.maps_peer, true) {
+            frame::write_control(Control::Mapped, &mut self.queue);
+        }
+    }
+
+    /// Whether the peer has said that it maps the area of this end.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.shared.is_mapped
     }
 
     /// Announces that the following frames go through a ring of this generation.
@@ -240,9 +267,9 @@ impl Protocol {
             taken += PROOF_OCTETS;
         }
         let Stage::Up(sealed) = &mut self.stage else { return Ok(taken) };
-        let (shared, place) = (&mut self.shared, turn.settings.place);
+        let (shared, places) = (&mut self.shared, &turn.settings.places);
         let each = |item: Item<'_>| {
-            shared.heard(place, item)?;
+            shared.heard(places, item)?;
             if let Item::Frame(frame) = item {
                 turn.events.frame(turn.link, frame);
                 turn.counters.frames_in += 1;
@@ -284,9 +311,9 @@ impl Protocol {
     }
 
     /// Says where this end is, before the frames that wait.
-    fn announce(&mut self, place: Place) {
+    fn announce(&mut self, places: &[Place]) {
         let mut first = Vec::new();
-        frame::write_control(Control::Place(place), &mut first);
+        places.iter().for_each(|place| frame::write_control(Control::Place(*place), &mut first));
         self.queue.splice(..0, first);
     }
 
@@ -300,9 +327,7 @@ impl Protocol {
             return Err(DownReason::NoRoom);
         }
         self.stage = Stage::Up(sealed);
-        if let Some(place) = turn.settings.place {
-            self.announce(place);
-        }
+        self.announce(&turn.settings.places);
         turn.events.up(turn.link, turn.peer, hello, self.we_called);
         turn.counters.up += 1;
         Ok(())

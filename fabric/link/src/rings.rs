@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustix::event::epoll;
-use whimbrel_ids::Instant;
-use whimbrel_shm::{Fault, Memory, Pool, Port, Receiver};
+use whimbrel_shm::{Area, Fault, Memory, Pool, Port, Receiver};
 
 use crate::event::DownReason;
 use crate::frame::{FRAME_HEADER, Place};
@@ -16,15 +15,34 @@ pub(crate) const SOCKETS_AFTER: core::time::Duration = core::time::Duration::fro
 /// A process's place in the pool.
 pub(crate) struct Rings {
     pub(crate) pool: Pool,
-    /// When sockets were last looked at.
-    pub(crate) polled: Instant,
+    /// Areas of functions whose former life still has a link.
+    waiting: BTreeMap<usize, Area>,
     /// Peers that wrote rubbish, by their incarnation: their frames stay on the socket.
     pub(crate) rubbish: BTreeMap<u8, u32>,
 }
 
 impl Rings {
     pub(crate) fn of(pool: Pool) -> Self {
-        Self { pool, polled: Instant::ZERO, rubbish: BTreeMap::new() }
+        Self { pool, waiting: BTreeMap::new(), rubbish: BTreeMap::new() }
+    }
+
+    /// Maps areas that have come, except in the place of one that a link uses: its last frames are read first.
+    pub(crate) fn add_arrived(&mut self, is_used: impl Fn(usize) -> bool) {
+        let arrived = self.pool.take_arrived();
+        self.waiting.extend(arrived.into_iter().filter(|(of, area)| !self.pool.has(*of, area)));
+        if self.waiting.is_empty() {
+            return;
+        }
+        let due: Vec<usize> = self.waiting.keys().copied().filter(|of| !is_used(*of)).collect();
+        for of in due {
+            // Where it cannot be mapped, the function is reached over its socket.
+            let _ = self.waiting.remove(&of).map(|area| self.pool.add(of, area));
+        }
+    }
+
+    /// Whether the area that a peer has named is mapped.
+    pub(crate) fn maps(&self, peer: Place) -> bool {
+        self.pool.maps(peer.function.into(), peer.incarnation)
     }
 
     /// Adds the bell to what is waited for. A bell is never read: edges count.
@@ -53,6 +71,8 @@ impl Rings {
 
 /// Frames that leave through a ring, and those that wait for room in it.
 pub(crate) struct RingOut {
+    /// Which of the pools.
+    pub(crate) pool: usize,
     peer: usize,
     /// Frames, and first the rest of one, each behind its length.
     queue: Vec<u8>,
@@ -60,8 +80,8 @@ pub(crate) struct RingOut {
 }
 
 impl RingOut {
-    pub(crate) fn to(peer: Place) -> Self {
-        Self { peer: peer.function.into(), queue: Vec::new(), taken: 0 }
+    pub(crate) fn to(pool: usize, peer: Place) -> Self {
+        Self { pool, peer: peer.function.into(), queue: Vec::new(), taken: 0 }
     }
 
     pub(crate) fn peer(&self) -> usize {
@@ -132,6 +152,8 @@ fn push<'a, M: Memory>(
 
 /// Frames that come through a ring.
 pub(crate) struct RingIn {
+    /// Which of the pools.
+    pub(crate) pool: usize,
     receiver: Receiver,
     /// An incomplete frame.
     incomplete: Vec<u8>,
@@ -146,9 +168,13 @@ pub(crate) enum RingEnd {
 }
 
 impl RingIn {
-    pub(crate) fn from<M: Memory>(port: &Port<M>, peer: Place, generation: u32) -> Self {
+    pub(crate) fn from<M: Memory>(pool: usize, port: &Port<M>, peer: Place, generation: u32) -> Self {
         let receiver = port.receiver(peer.function.into(), generation);
-        Self { receiver, incomplete: Vec::new() }
+        Self { pool, receiver, incomplete: Vec::new() }
+    }
+
+    pub(crate) fn peer(&self) -> usize {
+        self.receiver.peer()
     }
 
     pub(crate) fn has_arrived<M: Memory>(&self, port: &Port<M>) -> bool {

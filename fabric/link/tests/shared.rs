@@ -4,7 +4,7 @@ use super::common;
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -12,15 +12,14 @@ use common::{End, LinkReport, send_raw, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_ids::Instant;
 use whimbrel_link::{DownReason, Key, LinkId, Links, Settings};
-use whimbrel_shm::{Layout, Made, Pool, create};
+use whimbrel_shm::{Area, Layout, Made, Memory, Pool, create};
 
 fn keyed(settings: &mut Settings) {
     settings.keys = vec![Key::new([1; 32])];
 }
 
 fn area(made: &Made, function: usize) -> Pool {
-    let bells = made.bells.iter().map(|bell| bell.try_clone().unwrap()).collect();
-    Pool::open(&made.memory, bells, function).unwrap()
+    made.open(function).unwrap()
 }
 
 fn sharing(mut end: End, made: &Made, function: usize) -> End {
@@ -96,6 +95,75 @@ fn frames_stay_on_the_socket_between_processes_without_a_pool_in_common() {
     assert_eq!(listener.links.counters().ring_in, 0);
 }
 
+/// Areas as the manager of a unit gives them: one of each function's life, sealed when it has mapped it.
+fn life(pool: u64, function: usize) -> (Pool, Area) {
+    let area = Area::create(pool).unwrap();
+    let opened = Pool::open(&area, function).unwrap();
+    area.seal().unwrap();
+    (opened, area)
+}
+
+#[test]
+fn a_link_uses_the_pool_that_both_ends_have_as_soon_as_each_has_the_others_area() {
+    let (listener, at) = End::listening(keyed);
+    let mut cta = listener;
+    let ((core, of_cta), (n4, _)) = (life(1, 0), life(2, 0));
+    let (to_core, to_n4) = (core.arrivals(), n4.arrivals());
+    cta.links.share(core).unwrap();
+    cta.links.share(n4).unwrap();
+    let mut cpf = End::calling(keyed);
+    let (pool, of_cpf) = life(1, 1);
+    let to_cpf = pool.arrivals();
+    cpf.links.share(pool).unwrap();
+    let (link, _) = linked(&mut cpf, &mut cta, at, 0);
+    cpf.links.send(link, b"over the socket");
+    until(&mut [&mut cpf, &mut cta], |e| e[1].frames().len() == 1);
+    to_cpf.put(0, of_cta);
+    (0..50).for_each(|_| until_a_turn(&mut cpf, &mut cta));
+    assert_eq!((cpf.links.shared(), cta.links.shared()), (0, 0), "the CTA does not have the area of the CPF");
+    to_core.put(1, of_cpf);
+    until(&mut [&mut cpf, &mut cta], |e| e[0].links.shared() == 1 && e[1].links.shared() == 1);
+    cpf.links.send(link, b"through the ring");
+    until(&mut [&mut cpf, &mut cta], |e| e[1].frames().len() == 2);
+    assert_eq!(cta.links.counters().ring_in, 1);
+    // A UPF has the area of N4 alone, and nothing of the others.
+    let mut upf = End::calling(keyed);
+    let (pool, of_upf) = life(2, 1);
+    assert!(pool.port.memory().load(Layout::POOL.area(0)) == 0);
+    upf.links.share(pool).unwrap();
+    to_n4.put(1, of_upf);
+    let to_cta = upf.links.connect(upf.now, at);
+    until(&mut [&mut upf, &mut cta], |e| e[1].ups().len() == 2 && !e[0].ups().is_empty());
+    upf.links.send(to_cta, b"N4");
+    until(&mut [&mut upf, &mut cta], |e| e[1].frames().len() == 3);
+    assert_eq!((upf.links.shared(), cta.links.shared()), (0, 1), "it was not given the CTA's area of N4");
+}
+
+#[test]
+fn the_area_of_a_next_life_waits_until_the_last_frames_of_the_one_before_are_read() {
+    let (mut b, at) = End::listening(keyed);
+    let (pool, of_b) = life(1, 0);
+    let to_b = pool.arrivals();
+    b.links.share(pool).unwrap();
+    for n in 1..=3usize {
+        let mut a = End::calling(keyed);
+        let (pool, of_a) = life(1, 1);
+        pool.arrivals().put(0, of_b.try_clone().unwrap());
+        a.links.share(pool).unwrap();
+        to_b.put(1, of_a);
+        let link = a.links.connect(a.now, at);
+        until(&mut [&mut a, &mut b], |e| e[0].links.shared() == 1 && e[1].links.shared() == 1);
+        a.links.send(link, &[n as u8]);
+        a.links.flush();
+        drop(a);
+        // The next life is there before anything of this one was read.
+        to_b.put(1, life(1, 1).1);
+        until(&mut [&mut b], |e| e[0].ended().len() == n);
+        assert_eq!(b.frames().last(), Some(&vec![n as u8]));
+    }
+    assert_eq!(b.links.counters().ring_in, 3);
+}
+
 #[test]
 fn the_last_frames_before_a_link_is_closed_arrive_and_the_next_link_has_the_ring_again() {
     let made = create().unwrap();
@@ -169,14 +237,18 @@ fn control_frames_that_no_process_sends_end_the_link() {
     let pool = area(&made, 5).id().to_be_bytes();
     let place = |function| [&[0x80, 0, 0, 14, 1][..], &pool, &[function, 0, 0, 0, 1]].concat();
     let ring = [0x80, 0, 0, 5, 2, 0, 0, 0, 9];
+    let mapped = [0x80, 0, 0, 1, 3];
     let cases = [
         ring.to_vec(),
         [&place(1)[..], &ring].concat(),  // the listener's own area
         [&place(16)[..], &ring].concat(), // an area that no pool has
         [place(0), place(0)].concat(),
+        [place(0), place(2)].concat(), // two places in one pool
+        [&place(0)[..], &mapped, &mapped].concat(),
+        mapped.to_vec(), // before its place
         [&place(0)[..], &ring, &ring].concat(),
         [&place(0)[..], &ring, &[0, 0, 0, 1, 7]].concat(), // a frame behind the last one
-        vec![0x80, 0, 0, 1, 3],
+        vec![0x80, 0, 0, 1, 4],
     ];
     for case in cases {
         let octets = [b"WBLK\x02\x00\x00\x02me".as_slice(), &case].concat();
@@ -203,12 +275,12 @@ fn a_queue_beyond_the_bound_ends_the_link() {
 }
 
 /// Overwrites words of an area with numbers that no function writes there.
-fn overwrite(memory: &OwnedFd, function: usize, seed: u64) {
-    let file = File::from(memory.try_clone().unwrap());
+fn overwrite(made: &Made, function: usize, seed: u64) {
+    let file = File::from(made.areas[function].memory.try_clone().unwrap());
     let mut random = seed;
     for at in 0..Layout::POOL.area_words() - Layout::POOL.block_octets() * 4096 / 8 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let at = 8 * (Layout::POOL.area(function) + at) as u64;
+        let at = 8 * (Layout::POOL.page + at) as u64;
         file.write_all_at(&random.to_ne_bytes(), at).unwrap();
     }
 }
@@ -223,7 +295,7 @@ fn a_peer_that_writes_rubbish_loses_its_link_and_is_reached_over_the_socket_from
     until(&mut [&mut c, &mut b], |e| e[1].links.shared() == 2 && e[0].links.shared() == 1);
     a.links.send(link, b"before");
     until(&mut [&mut a, &mut b], |e| e[1].frames() == [b"before"]);
-    overwrite(&made.memory, 0, 1);
+    overwrite(&made, 0, 1);
     until(&mut [&mut b], |e| !e[0].ended().is_empty());
     assert_eq!(b.ended(), [DownReason::BadRing]);
     until(&mut [&mut a], |e| !e[0].ended().is_empty());
@@ -259,8 +331,8 @@ fn other_process() {
     let made = create().unwrap();
     let (end, at) = End::listening(keyed);
     let mut end = sharing(end, &made, 1);
-    let bells = made.bells.iter().map(|bell| raw(bell).to_string()).collect::<Vec<_>>().join(",");
-    println!("\nready {} {bells} {at}", raw(&made.memory));
+    let areas = made.areas.iter().map(|area| format!("{}/{}", raw(&area.memory), raw(&area.bell)));
+    println!("\nready {} {at}", areas.collect::<Vec<_>>().join(","));
     let begun = std::time::Instant::now();
     let mut seed = 0;
     while begun.elapsed() < Duration::from_secs(120) {
@@ -272,7 +344,7 @@ fn other_process() {
                     end.links.send(link, b"last");
                     end.links.flush();
                     seed += 1;
-                    overwrite(&made.memory, 1, seed);
+                    overwrite(&made, 1, seed);
                 }
                 LinkReport::Frame(link, octets) => {
                     end.links.send(link, &octets);
@@ -306,8 +378,12 @@ fn start(role: &str) -> (std::process::Child, Made, SocketAddr, impl Iterator<It
         let flags = rustix::process::PidfdGetfdFlags::empty();
         rustix::process::pidfd_getfd(&pidfd, n.parse().unwrap(), flags).unwrap()
     };
-    let made = Made { memory: get(fields[1]), bells: fields[2].split(',').map(get).collect() };
-    let at = fields[3].parse().unwrap();
+    let area = |pair: &str| {
+        let (memory, bell) = pair.split_once('/').unwrap();
+        Area { memory: get(memory), bell: get(bell) }
+    };
+    let made = Made { areas: fields[1].split(',').map(area).collect() };
+    let at = fields[2].parse().unwrap();
     (child, made, at, lines)
 }
 

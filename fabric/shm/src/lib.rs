@@ -1,15 +1,16 @@
 //! Frames between the processes of one host through shared memory, without a system call while both sides are busy.
 //!
-//! A *pool* is one sealed memfd for all functions of an operator. The unit's manager creates it ([`create`]) and gives it, with one *bell*
-//! (eventfd) for each function, only to the processes that it admits: the pool is the security domain. Each function has one
-//! *area* of it ([`Layout`]):
+//! A *pool* is the memory of functions that are linked with each other. Each process of it has an *area* ([`Area`]) for as long as it lives: a memfd, with a *bell* (eventfd).
+//! The unit's manager creates both, gives them to the process that it has started, and seals the file when that one has mapped it (`F_SEAL_FUTURE_WRITE`): from
+//! then on it is written through that mapping alone. Then the manager gives it to the functions that are linked with the owner, and to no others. Of a CTA the CPFs
+//! see another area than the UPF, in another pool. In each process the areas have the addresses of one [`Layout`]; those that it was not given read as zeros:
 //!
 //! ```text
-//! header | area 0 | area 1 | …
+//! page | area 0 | area 1 | …
 //! area     control words | for each other function a ring of descriptors | blocks
 //! ```
 //!
-//! A function writes into its own area alone, and maps all others read-only, so that a stray write ends the process that makes it. What goes
+//! A function writes into its own area alone, and maps others read-only, so that a stray write ends the process that makes it. What goes
 //! from function A to function B: A copies the octets into a free block of its own, writes a descriptor (offset, length) into its
 //! ring to B, then the descriptor's name (generation, number), and raises the ring's head. B waits for the name, checks the descriptor, copies the
 //! octets out, and raises the tail in its own area. A then uses the block again.
@@ -38,5 +39,5 @@ mod tests;
 
 pub use layout::{FUNCTIONS, Layout, RING};
 pub use memory::Mapping;
-pub use pool::{Made, OpenError, Pool, create};
+pub use pool::{Area, Arrivals, Made, OpenError, Pool, create};
 pub use port::{Fault, Memory, Port, Receiver};

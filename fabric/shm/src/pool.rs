@@ -1,52 +1,121 @@
-//! A pool as the processes of a unit have it.
+//! A pool as the processes of a unit have it: areas of their own, and those of the functions with which each is linked.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{pread, pwrite};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::layout::Layout;
-use crate::memory::{Mapping, sealed_file};
+use crate::memory::{self, Mapping};
 use crate::port::{Memory, Port, padded};
 
-/// The first word of a pool: its form.
-const FORM: u64 = u64::from_be_bytes(*b"wpool\0\0\x01");
+/// The first word of an area's file: its form.
+const FORM: u64 = u64::from_be_bytes(*b"wpool\0\0\x02");
 
-/// What [`create`] makes.
-pub struct Made {
+/// The area of one life of a function: its file, of which the first page names the pool, and the bell by which it is woken.
+pub struct Area {
     /// The memory.
     pub memory: OwnedFd,
-    /// The bell of each function.
-    pub bells: Vec<OwnedFd>,
+    /// The bell.
+    pub bell: OwnedFd,
 }
 
-/// Creates a pool. Pages that nothing was written to take no memory.
-///
-/// Errors: those of memfd_create(2), ftruncate(2), mmap(2) and eventfd(2).
-pub fn create() -> io::Result<Made> {
-    let layout = Layout::POOL;
-    let memory = sealed_file(8 * layout.words())?;
-    let mut id = [0; 8];
-    getrandom(&mut id, GetRandomFlags::empty())?;
-    let header = Mapping::open(&memory, layout.words(), 0..layout.page)?;
-    for (at, value) in [FORM, u64::from_ne_bytes(id)].into_iter().enumerate() {
-        if let Some(word) = header.writable(at) {
-            word.store(value, Ordering::Relaxed);
+impl Area {
+    /// Creates an area of a pool for a process that is about to start. Pages that nothing was written to take no memory.
+    ///
+    /// Errors: those of memfd_create(2), ftruncate(2), write(2) and eventfd(2).
+    pub fn create(pool: u64) -> io::Result<Self> {
+        let layout = Layout::POOL;
+        let memory = memory::file_of_fixed_size(8 * (layout.page + layout.area_words()))?;
+        let mut random = [0; 4];
+        let mut number = || -> io::Result<u32> {
+            getrandom(&mut random, GetRandomFlags::empty())?;
+            // Not the last one: the incarnation that follows is not zero.
+            Ok(u32::from_ne_bytes(random) >> 1)
+        };
+        let (life, generation) = (number()?, number()?);
+        let area = |word: usize| layout.page + word - layout.area(0);
+        let words = [
+            (0, FORM),
+            (1, pool),
+            (area(layout.owner(0)), life.into()),
+            // Peers remember the last generation of the process before in words of their own.
+            (area(layout.generation(0)), generation.into()),
+        ];
+        for (at, value) in words {
+            pwrite(&memory, &value.to_ne_bytes(), 8 * at as u64)?;
+        }
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { memory, bell })
+    }
+
+    /// Lets nobody write to it but the process that has mapped it already.
+    ///
+    /// Errors: those of fcntl(2).
+    pub fn seal(&self) -> io::Result<()> {
+        memory::seal(&self.memory)
+    }
+
+    /// The same with descriptors of its own. Errors: those of dup(2).
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { memory: self.memory.try_clone()?, bell: self.bell.try_clone()? })
+    }
+
+    /// The number of its pool.
+    fn pool(&self) -> Result<u64, OpenError> {
+        let mut octets = [0; 16];
+        let read = pread(&self.memory, &mut octets[..], 0).map_err(|e| OpenError::System(e.into()))?;
+        let word = |at: usize| octets.get(at..at + 8)?.try_into().map(u64::from_ne_bytes).ok();
+        match (word(0), word(8)) {
+            (Some(FORM), Some(pool)) if read == octets.len() => Ok(pool),
+            _ => Err(OpenError::Foreign),
         }
     }
-    let bell = |_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from);
-    let bells = (0..layout.functions).map(bell).collect::<io::Result<_>>()?;
-    Ok(Made { memory, bells })
+}
+
+/// All areas of a pool, for processes that trust each other as one program does: tests and experiments. They are not sealed.
+pub struct Made {
+    /// That of each function.
+    pub areas: Vec<Area>,
+}
+
+/// Creates all areas of a pool.
+///
+/// Errors: those of [`Area::create`].
+pub fn create() -> io::Result<Made> {
+    let mut id = [0; 8];
+    getrandom(&mut id, GetRandomFlags::empty())?;
+    let area = |_| Area::create(u64::from_ne_bytes(id));
+    Ok(Made { areas: (0..Layout::POOL.functions).map(area).collect::<io::Result<_>>()? })
+}
+
+impl Made {
+    /// The pool of one of the functions, which is linked with all others.
+    ///
+    /// Errors: [`OpenError`].
+    pub fn open(&self, own: usize) -> Result<Pool, OpenError> {
+        let area = |of: usize| {
+            self.areas.get(of).ok_or(OpenError::NoSuchFunction(of))?.try_clone().map_err(OpenError::System)
+        };
+        let mut pool = Pool::open(&area(own)?, own)?;
+        for of in (0..self.areas.len()).filter(|of| *of != own) {
+            pool.add(of, area(of)?)?;
+        }
+        Ok(pool)
+    }
 }
 
 /// Why a pool cannot be used.
 #[derive(Debug)]
 pub enum OpenError {
-    /// There is no function of this number, or not a bell for each.
+    /// There is no function of this number.
     NoSuchFunction(usize),
-    /// The memory is no pool of this form.
+    /// The memory is no area of this form, or of another pool.
     Foreign,
     /// It cannot be mapped.
     System(io::Error),
@@ -55,9 +124,9 @@ pub enum OpenError {
 impl std::fmt::Display for OpenError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoSuchFunction(n) => write!(f, "the pool has no area {n} with a bell for each function"),
-            Self::Foreign => f.write_str("the memory is no pool of this program"),
-            Self::System(e) => write!(f, "the pool cannot be mapped: {e}"),
+            Self::NoSuchFunction(n) => write!(f, "the pool has no area {n}"),
+            Self::Foreign => f.write_str("the memory is no area of this pool and program"),
+            Self::System(e) => write!(f, "an area cannot be mapped: {e}"),
         }
     }
 }
@@ -67,7 +136,7 @@ impl std::error::Error for OpenError {}
 /// The memory and the bells of a pool.
 pub struct Pooled {
     mapping: Mapping,
-    bells: Vec<OwnedFd>,
+    bells: Vec<Option<OwnedFd>>,
 }
 
 impl Memory for Pooled {
@@ -105,10 +174,30 @@ impl Memory for Pooled {
     }
 
     fn ring(&self, of: usize) {
-        if let Some(bell) = self.bells.get(of) {
+        if let Some(Some(bell)) = self.bells.get(of) {
             // A counter at its limit is readable already.
             let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
         }
+    }
+}
+
+/// Areas of other functions that have come while the pool is in use.
+#[derive(Clone)]
+pub struct Arrivals(Arc<Arrived>);
+
+struct Arrived {
+    any: AtomicBool,
+    areas: Mutex<BTreeMap<usize, Area>>,
+    bell: OwnedFd,
+}
+
+impl Arrivals {
+    /// Hands the area of another function's present life to the pool, and wakes its thread.
+    pub fn put(&self, of: usize, area: Area) {
+        self.0.areas.lock().unwrap_or_else(PoisonError::into_inner).insert(of, area);
+        self.0.any.store(true, Ordering::Release);
+        // A counter at its limit is readable already.
+        let _ = rustix::io::write(&self.0.bell, &1u64.to_ne_bytes());
     }
 }
 
@@ -117,28 +206,84 @@ pub struct Pool {
     /// Its end of the rings.
     pub port: Port<Pooled>,
     id: u64,
+    arrivals: Arrivals,
 }
 
 impl Pool {
-    /// Takes over the area of a function, whose former process has ended. `bells`: those of all functions, in order.
+    /// Takes the area of a function for this process: no other has it. Nothing can be written to the area from elsewhere once it is sealed.
     ///
     /// Errors: [`OpenError`].
-    pub fn open(memory: impl AsFd, bells: Vec<OwnedFd>, own: usize) -> Result<Self, OpenError> {
+    pub fn open(area: &Area, own: usize) -> Result<Self, OpenError> {
         let layout = Layout::POOL;
-        if own >= layout.functions || bells.len() != layout.functions {
+        if own >= layout.functions {
             return Err(OpenError::NoSuchFunction(own));
         }
-        let area = layout.area(own)..layout.area(own) + layout.area_words();
-        let mapping = Mapping::open(memory, layout.words(), area).map_err(|e| match e.kind() {
-            io::ErrorKind::InvalidData => OpenError::Foreign,
-            _ => OpenError::System(e),
-        })?;
-        let pooled = Pooled { mapping, bells };
-        if pooled.load(0) != FORM {
+        let id = area.pool()?;
+        let Area { memory, bell } = area.try_clone().map_err(OpenError::System)?;
+        let mut mapping = Mapping::reserve(layout.words()).map_err(OpenError::System)?;
+        place(&mut mapping, &memory, own, true)?;
+        let arrived = Arrived {
+            any: AtomicBool::new(false),
+            areas: Mutex::default(),
+            bell: bell.try_clone().map_err(OpenError::System)?,
+        };
+        let mut bells: Vec<Option<OwnedFd>> = (0..layout.functions).map(|_| None).collect();
+        if let Some(at) = bells.get_mut(own) {
+            *at = Some(bell);
+        }
+        let port = Port::open(Pooled { mapping, bells }, layout, own);
+        Ok(Self { port, id, arrivals: Arrivals(Arc::new(arrived)) })
+    }
+
+    /// Maps the area of another function, in place of that of its former life.
+    ///
+    /// Errors: [`OpenError`].
+    pub fn add(&mut self, of: usize, area: Area) -> Result<(), OpenError> {
+        if of >= Layout::POOL.functions || of == self.port.own() {
+            return Err(OpenError::NoSuchFunction(of));
+        }
+        if area.pool()? != self.id {
             return Err(OpenError::Foreign);
         }
-        let id = pooled.load(1);
-        Ok(Self { port: Port::open(pooled, layout, own), id })
+        let pooled = self.port.memory_mut();
+        place(&mut pooled.mapping, &area.memory, of, false)?;
+        if let Some(bell) = pooled.bells.get_mut(of) {
+            *bell = Some(area.bell);
+        }
+        Ok(())
+    }
+
+    /// Whether the area of this incarnation of a function is mapped.
+    pub fn maps(&self, of: usize, incarnation: u32) -> bool {
+        let layout = Layout::POOL;
+        of < layout.functions
+            && self.port.memory().load(layout.owner(of)) == u64::from(incarnation)
+            && incarnation != 0
+    }
+
+    /// Whether this area of a function is mapped already: a new manager hands it out once more.
+    pub fn has(&self, of: usize, area: &Area) -> bool {
+        let layout = Layout::POOL;
+        let mut octets = [0; 8];
+        let owner = layout.page + layout.owner(0) - layout.area(0);
+        let read = pread(&area.memory, &mut octets[..], 8 * owner as u64);
+        read.is_ok_and(|n| n == octets.len())
+            && u32::try_from(u64::from_ne_bytes(octets)).is_ok_and(|incarnation| self.maps(of, incarnation))
+    }
+
+    /// Where areas of others are put that come from now on.
+    pub fn arrivals(&self) -> Arrivals {
+        self.arrivals.clone()
+    }
+
+    /// The areas that have come since the last call.
+    pub fn take_arrived(&self) -> BTreeMap<usize, Area> {
+        let arrived = &self.arrivals.0;
+        // A load alone in nearly every turn.
+        if !arrived.any.load(Ordering::Relaxed) || !arrived.any.swap(false, Ordering::Acquire) {
+            return BTreeMap::new();
+        }
+        std::mem::take(&mut *arrived.areas.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The number of this pool, drawn at random.
@@ -148,6 +293,16 @@ impl Pool {
 
     /// Becomes readable when another function has something for this one while it sleeps. No other process reads it.
     pub fn bell(&self) -> Option<BorrowedFd<'_>> {
-        self.port.memory().bells.get(self.port.own()).map(AsFd::as_fd)
+        self.port.memory().bells.get(self.port.own())?.as_ref().map(AsFd::as_fd)
     }
+}
+
+/// Maps the words of an area to their place.
+fn place(mapping: &mut Mapping, memory: &OwnedFd, of: usize, is_own: bool) -> Result<(), OpenError> {
+    let layout = Layout::POOL;
+    let at = layout.area(of)..layout.area(of) + layout.area_words();
+    mapping.place(memory, layout.page, at, is_own).map_err(|e| match e.kind() {
+        io::ErrorKind::InvalidData => OpenError::Foreign,
+        _ => OpenError::System(e),
+    })
 }

@@ -169,6 +169,11 @@ impl<M: Memory> Port<M> {
         &self.memory
     }
 
+    /// The same, to map other areas into it.
+    pub(crate) fn memory_mut(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
     /// The octets of a piece, at most.
     pub fn piece_octets_max(&self) -> usize {
         self.layout.block_octets()

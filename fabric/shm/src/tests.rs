@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use proptest::prelude::*;
 
 use crate::layout::Layout;
-use crate::pool::{Pool, create};
+use crate::pool::{Area, OpenError, Pool, create};
 use crate::port::{Fault, HEAD_EVERY, Memory, Port, Receiver};
 
 /// Rings of two descriptors and blocks of two words: full, and wrapped, soon.
@@ -331,11 +331,7 @@ fn a_head_without_its_descriptor_is_rubbish_and_one_behind_what_was_taken_is_not
 #[test]
 fn a_function_can_write_into_its_own_area_alone() {
     let made = create().unwrap();
-    let open = |area| {
-        let bells = made.bells.iter().map(|bell| bell.try_clone().unwrap()).collect();
-        Pool::open(&made.memory, bells, area).unwrap()
-    };
-    let (near, mut far) = (open(0), open(1));
+    let (near, mut far) = (made.open(0).unwrap(), made.open(1).unwrap());
     assert!(far.port.begin(0).is_some());
     let head = Layout::POOL.head(1, 0);
     let before = near.port.memory().load(head);
@@ -344,12 +340,83 @@ fn a_function_can_write_into_its_own_area_alone() {
     assert_eq!((far.port.memory().load(head), before & 0xffff_ffff), (before, 0));
     // And the kernel holds it: of both mappings one area each is writable.
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let writable = maps.lines().filter(|line| line.contains("whimbrel-pool") && line.contains(" rw"));
+    let writable = maps.lines().filter(|line| line.contains("whimbrel-area") && line.contains(" rw"));
     let octets = writable.map(|line| {
         let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
         usize::from_str_radix(to, 16).unwrap() - usize::from_str_radix(from, 16).unwrap()
     });
     assert_eq!(octets.sum::<usize>(), 2 * 8 * Layout::POOL.area_words());
+}
+
+#[test] // what code in another function's process would try
+fn a_sealed_area_is_written_by_its_owner_alone_however_another_opens_it() {
+    use std::os::fd::AsRawFd;
+
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+    let area = Area::create(7).unwrap();
+    let mut owner = Pool::open(&area, 0).unwrap();
+    let given = area.try_clone().unwrap();
+    let map = |file: &std::os::fd::OwnedFd, may| {
+        // SAFETY: the kernel chooses the address, and nothing uses the mapping.
+        unsafe { mmap(std::ptr::null_mut(), 4096, may, MapFlags::SHARED, file, 0) }
+    };
+    assert!(map(&given.memory, ProtFlags::READ | ProtFlags::WRITE).is_ok(), "before it is sealed");
+    area.seal().unwrap();
+    area.seal().unwrap();
+    let path = format!("/proc/self/fd/{}", given.memory.as_raw_fd());
+    let again = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    for file in [&given.memory, &again.into()] {
+        assert!(map(file, ProtFlags::READ | ProtFlags::WRITE).is_err());
+        assert!(rustix::io::pwrite(file, b"rubbish", 4096).is_err());
+        assert!(rustix::fs::ftruncate(file, 0).is_err());
+        let read_only = map(file, ProtFlags::READ).unwrap();
+        // SAFETY: it is the mapping that was just made.
+        let changed = unsafe {
+            rustix::mm::mprotect(
+                read_only,
+                4096,
+                rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE,
+            )
+        };
+        assert!(changed.is_err(), "a mapping to read becomes none to write");
+    }
+    // A second process takes nobody's area, and the owner goes on.
+    assert!(Pool::open(&given, 0).is_err());
+    assert!(owner.port.begin(1).is_some());
+    let head = Layout::POOL.head(0, 1);
+    let mut peer = Pool::open(&Area::create(7).unwrap(), 1).unwrap();
+    assert_eq!(peer.port.memory().load(head), 0, "it has not been given");
+    assert!(!peer.maps(0, owner.port.incarnation()));
+    peer.add(0, given).unwrap();
+    assert_ne!(peer.port.memory().load(head), 0);
+    assert!(peer.maps(0, owner.port.incarnation()));
+    // The area of another pool.
+    assert!(matches!(peer.add(2, Area::create(8).unwrap()), Err(OpenError::Foreign)));
+}
+
+#[test]
+fn the_area_of_a_functions_next_life_takes_the_place_of_the_one_before() {
+    let mut peer = Pool::open(&Area::create(7).unwrap(), 1).unwrap();
+    let mut generations = Vec::new();
+    for _ in 0..2 {
+        let area = Area::create(7).unwrap();
+        let mut owner = Pool::open(&area, 0).unwrap();
+        area.seal().unwrap();
+        peer.arrivals().put(0, area);
+        for (of, area) in peer.take_arrived() {
+            peer.add(of, area).unwrap();
+        }
+        assert!(peer.take_arrived().is_empty());
+        assert!(peer.maps(0, owner.port.incarnation()));
+        let generation = owner.port.begin(1).unwrap();
+        generations.push(generation);
+        assert_eq!(owner.port.push(1, b"frame", true), Ok(true));
+        owner.port.publish(1);
+        let (mut ring, mut octets) = (peer.port.receiver(0, generation), Vec::new());
+        assert_eq!(peer.port.take(&mut ring, &mut octets), Ok(Some(true)));
+        assert_eq!(octets, b"frame");
+    }
+    assert_ne!(generations[0], generations[1], "what a peer remembers of the life before means nothing");
 }
 
 proptest! {

@@ -231,8 +231,7 @@ mod tests {
     }
 
     fn area(made: &Made, function: usize) -> Memory {
-        let bells = made.bells.iter().map(|bell| bell.try_clone().unwrap()).collect();
-        Memory::open(&made.memory, bells, function).unwrap()
+        made.open(function).unwrap()
     }
 
     fn hello() -> Vec<u8> {

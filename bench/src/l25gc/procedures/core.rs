@@ -14,7 +14,7 @@ use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CpfOutbox, Cta, Input, Outbox, ReplicatedCpf};
 use whimbrel_security::HomeNetworkKeys;
-use whimbrel_shm::{Pool, create};
+use whimbrel_shm::create;
 use whimbrel_sim::{Home, default_config, upf_config};
 
 use super::EPOCH;
@@ -187,8 +187,7 @@ impl Core {
         let mut links = Links::open(settings()).map_err(io::Error::other)?;
         let made = if build.shared { Some(create()?) } else { None };
         if let Some(made) = &made {
-            let bells = made.bells.iter().map(|bell| bell.try_clone()).collect::<io::Result<_>>()?;
-            links.share(Pool::open(&made.memory, bells, 0).map_err(io::Error::other)?)?;
+            links.share(made.open(0).map_err(io::Error::other)?)?;
         }
         let mut end = End::new(links, build.spin);
         for (n, part) in parts.iter().enumerate() {

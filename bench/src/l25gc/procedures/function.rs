@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use whimbrel_link::{LinkId, Links};
 use whimbrel_resilience::link::{ToCpf, ToCta};
 use whimbrel_resilience::{CpfOutbox, ReplicatedCpf};
-use whimbrel_shm::{Made, Pool};
+use whimbrel_shm::{Area, Made, Pool};
 use whimbrel_sim::{default_config, upf_config};
 
 use super::super::fabric::pin;
@@ -43,7 +43,7 @@ pub(crate) struct FunctionOptions {
     /// Its area of the pool.
     #[arg(long, default_value_t = 0)]
     area: usize,
-    /// The descriptors of the pool's memory and bells, which it inherits.
+    /// The descriptors of the pool's areas, of each its memory and its bell, which it inherits.
     #[arg(long, value_delimiter = ',')]
     pool: Vec<RawFd>,
 }
@@ -77,7 +77,7 @@ pub(super) fn start(
     // Duplicates without CLOEXEC, which are closed here as soon as the process has started.
     let mut inherited = Vec::new();
     if let Some((made, area)) = pool {
-        for descriptor in std::iter::once(&made.memory).chain(&made.bells) {
+        for descriptor in made.areas.iter().flat_map(|area| [&area.memory, &area.bell]) {
             inherited.push(rustix::io::dup(descriptor)?);
         }
         let numbers: Vec<String> = inherited.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
@@ -126,8 +126,14 @@ fn inherited(options: &FunctionOptions) -> io::Result<Option<Pool>> {
         unsafe { OwnedFd::from_raw_fd(*number) }
     };
     let mut descriptors = options.pool.iter().map(take);
-    let Some(memory) = descriptors.next() else { return Ok(None) };
-    Pool::open(&memory, descriptors.collect(), options.area).map(Some).map_err(io::Error::other)
+    let mut areas = Vec::new();
+    while let (Some(memory), Some(bell)) = (descriptors.next(), descriptors.next()) {
+        areas.push(Area { memory, bell });
+    }
+    if areas.is_empty() {
+        return Ok(None);
+    }
+    Made { areas }.open(options.area).map(Some).map_err(io::Error::other)
 }
 
 /// Takes frames and sends what comes of each, as the loop of a CPF's process does.

@@ -17,7 +17,7 @@ use whimbrel_security::{
     IntegrityAlgorithm, K, KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, Op, Rand,
     SecurityHeaderType, ServingNetworkName, Side, Sqn,
 };
-use whimbrel_shm::{Pool, create};
+use whimbrel_shm::create;
 
 use super::clock::timed;
 use super::codec::Codec;
@@ -364,9 +364,7 @@ fn links(tap: &Tap, shared: bool) -> f64 {
     if shared {
         let made = create().expect("shared memory");
         for (area, links) in [&mut links, &mut other].into_iter().enumerate() {
-            let bells = made.bells.iter().map(|bell| bell.try_clone().expect("a descriptor")).collect();
-            let pool = Pool::open(&made.memory, bells, area).expect("the pool that was just made");
-            links.share(pool).expect("room for a bell");
+            links.share(made.open(area).expect("the pool that was just made")).expect("room for a bell");
         }
     }
     let link: LinkId = links.connect(Instant(1), at);
