@@ -1,6 +1,5 @@
 //! Client of the HTTP API of a running program, for `why`, `ue`, `gnb`, `top` and the other commands.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -27,6 +26,8 @@ const ANSWER_OCTETS_MAX: u64 = 64 << 20;
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
+/// Octets of the file with the token of this host's commands.
+const TOKEN_OCTETS_MAX: u64 = 4 << 10;
 /// An API token in this variable is used instead of the token file of this host.
 const TOKEN_VARIABLE: &str = "WHIMBREL_TOKEN";
 
@@ -64,7 +65,8 @@ impl Client {
     /// What the core knows this host's commands by.
     fn token(&self) -> Option<String> {
         let given = std::env::var(TOKEN_VARIABLE).ok().filter(|t| !t.is_empty());
-        let of_file = || fs::read_to_string(local_token_file(self.store.as_deref()?)).ok();
+        let of_file =
+            || whimbrel_files::read_text(&local_token_file(self.store.as_deref()?), TOKEN_OCTETS_MAX).ok();
         given.or_else(of_file).map(|t| t.trim().to_owned())
     }
 
@@ -267,7 +269,8 @@ fn tls(
     file: &Path,
 ) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
     let other = |e: &dyn std::fmt::Display| std::io::Error::other(format!("{}: {e}", file.display()));
-    let certificate = CertificateDer::from_pem_file(file).map_err(|e| other(&e))?;
+    let pem = whimbrel_files::read(file, whimbrel_files::PEM_OCTETS_MAX).map_err(|e| other(&e))?;
+    let certificate = CertificateDer::from_pem_slice(&pem).map_err(|e| other(&e))?;
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()

@@ -105,7 +105,7 @@ impl Plan<'_> {
     }
 
     fn open(&self) -> Result<Reader<BufReader<File>>, String> {
-        let opened = File::open(self.archive);
+        let opened = whimbrel_files::open(self.archive);
         opened.map(|f| Reader::new(BufReader::new(f))).map_err(|e| self.failed(&ReadError::Io(e)))
     }
 
@@ -297,9 +297,12 @@ struct Entry {
     staged: Option<PathBuf>,
 }
 
+/// Octets of a journal: a line for each file that an archive may have.
+const JOURNAL_OCTETS_MAX: u64 = 64 << 20;
+
 /// Puts back what an exchange that did not end has moved.
 fn undo_interrupted(journal: &Path) -> Result<(), String> {
-    let Ok(text) = fs::read(journal) else { return Ok(()) };
+    let Ok(text) = whimbrel_files::read(journal, JOURNAL_OCTETS_MAX) else { return Ok(()) };
     // A journal that was not written whole: nothing had been moved yet.
     let entries: Vec<Entry> = serde_json::from_slice(&text).unwrap_or_default();
     for entry in entries.iter().rev() {

@@ -54,6 +54,7 @@ use whimbrel_user::{Applications, Buffering, GuaranteedRates, SliceRate};
 
 pub(crate) use cluster::{Cluster, PairOf, SharedHost};
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
+pub(crate) use foresight::MODEL_OCTETS_MAX;
 pub(crate) use gnb_positions::GnbPosition;
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
@@ -209,13 +210,7 @@ pub(crate) fn text_of(file: &Path) -> Result<String, LoadError> {
         let fix = "name an existing file, or no file to use the defaults (`whimbrel config` prints them)";
         LoadError::File(format!("the configuration {} cannot be read: {why}; {fix}", file.display()))
     };
-    let size = std::fs::metadata(file).map_err(|e| cannot(&e))?.len();
-    if size > FILE_OCTETS_MAX {
-        return Err(cannot(&format_args!("it has {size} octets, more than {FILE_OCTETS_MAX}")));
-    }
-    let octets = std::fs::read(file).map_err(|e| cannot(&e))?;
-    String::from_utf8(octets)
-        .map_err(|e| cannot(&format_args!("octet {} is not UTF-8 text", e.utf8_error().valid_up_to())))
+    whimbrel_files::read_text(file, FILE_OCTETS_MAX).map_err(|e| cannot(&e))
 }
 
 /// Parses the text of `file`.

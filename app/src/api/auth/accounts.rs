@@ -14,6 +14,9 @@ use super::{Role, Scope};
 pub(super) const USERS_MAX: usize = 256;
 pub(super) const TOKENS_MAX: usize = 256;
 
+/// Octets of the file: 256 users with the hashes of their former passwords, and as many tokens, have a tenth.
+const FILE_OCTETS_MAX: u64 = 4 << 20;
+
 /// A user.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct User {
@@ -59,7 +62,7 @@ impl Accounts {
         if self.kept.is_some() {
             return Ok(());
         }
-        let kept = match fs::read(&self.file) {
+        let kept = match whimbrel_files::read(&self.file, FILE_OCTETS_MAX) {
             Ok(octets) => serde_json::from_slice(&octets)
                 .map_err(|e| format!("{} does not hold users: {e}", self.file.display()))?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Kept::default(),
