@@ -44,7 +44,7 @@ pub(crate) mod yaml;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -118,6 +118,8 @@ pub(crate) struct Config {
     pub(crate) memory: Memory,
     pub(crate) overload: whimbrel_control::config::OverloadRule,
     pub(crate) refusals: Vec<(RefusalKind, RefusalAnswer)>,
+    /// The files that it names.
+    pub(crate) files: BTreeSet<PathBuf>,
     /// What this process is in a unit; the rest is configured for that.
     pub(crate) place: Option<Place>,
 }
@@ -175,7 +177,7 @@ pub(crate) struct Marked {
 /// Reads a configuration file for its files and secrets; problems of its values do not count.
 pub(crate) fn marked(file: &Path) -> Result<Marked, LoadError> {
     let text = text_of(file)?;
-    let mut pass = Pass::default();
+    let mut pass = Pass::without_files();
     let node = yaml::parse(text.trim_start_matches('\u{feff}')).map_err(|(at, what)| {
         LoadError::Problems(file.into(), vec![Problem { at, key: String::new(), what, fix: String::new() }])
     })?;
@@ -220,6 +222,36 @@ pub(crate) fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
         contradictions::check(&config, pass);
         config
     })
+}
+
+/// What a check of a text found that came over the API.
+pub(crate) struct Checked {
+    /// The configuration that it is. Files that were not opened are missing in it.
+    pub(crate) config: Result<Config, LoadError>,
+    /// Keys whose file was not opened, since the running configuration does not name it.
+    pub(crate) not_checked: Vec<String>,
+}
+
+/// Checks a text that came over the API. Whoever sends it must not learn what stands in files of this host: only files that the running
+/// configuration names are opened, and no message has a secret.
+pub(crate) fn check(text: &str, file: &Path, running: &Config) -> Checked {
+    let text = text.trim_start_matches('\u{feff}');
+    let refused = |problems| LoadError::Problems(file.to_path_buf(), problems);
+    let node = match yaml::parse(text) {
+        Ok(node) => node,
+        Err((at, what)) => {
+            let problem = Problem { at, key: String::new(), what, fix: String::new() };
+            return Checked { config: Err(refused(vec![problem])), not_checked: Vec::new() };
+        }
+    };
+    let mut pass = Pass::opening_only(running.files.clone());
+    let config = all_keys(&mut pass, &node);
+    contradictions::check(&config, &mut pass);
+    let Pass { mut problems, not_checked, secret_places, .. } = pass;
+    let secrets: Vec<&str> = secret_places.iter().map(|(_, text)| text.as_str()).collect();
+    problems.iter_mut().for_each(|problem| problem.mask(&secrets));
+    let config = if problems.is_empty() { Ok(config) } else { Err(refused(problems)) };
+    Checked { config, not_checked }
 }
 
 /// Reads a text that stood in `file`, by the function that knows its keys.
@@ -333,9 +365,11 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         memory: memory::read(&mut root),
         overload: overload::read(&mut root),
         refusals: refusals::read(&mut root),
+        files: BTreeSet::new(),
         place: None,
     };
     root.finish();
+    config.files = pass.files.iter().cloned().collect();
     config.cluster.sbfd = config.sbfd.probing;
     config
 }
