@@ -193,7 +193,7 @@ pub(super) fn open(file: &ConfigFile, what: &str, subjects: &[Supi]) -> Result<S
     let (caller, request) = (audit::user(), format!("subscriber {what}"));
     let record = |subscriber: Option<&str>| {
         let access = Access { caller: &caller, user: None, request: &request, subscriber, outcome: "begun" };
-        audit::record(&config.store.path, Some(&store), &access);
+        audit::record(&config.store.path, &config.audit, Some(&store), &access);
     };
     subjects.iter().for_each(|supi| record(Some(&supi.to_string())));
     if subjects.is_empty() {

@@ -5,6 +5,7 @@
 
 mod access;
 mod amf;
+mod audit;
 pub(crate) mod broker;
 mod buffering;
 mod cluster;
@@ -52,6 +53,7 @@ use whimbrel_control::refusal::RefusalKind;
 use whimbrel_ids::FiveQi;
 use whimbrel_user::{Applications, Buffering, GuaranteedRates, SliceRate};
 
+pub(crate) use audit::{Audit, Mirror};
 pub(crate) use cluster::{Cluster, PairOf, SharedHost};
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
 pub(crate) use foresight::MODEL_OCTETS_MAX;
@@ -65,7 +67,7 @@ pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
 pub(crate) use sbfd::{Probing, Reflecting, Sbfd, SbfdPeer};
-pub(crate) use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, Store};
+pub(crate) use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, SecondFactor, Store};
 pub(crate) use timers::Timers;
 pub(crate) use unit::{CanaryBounds, conflict as unit_conflict};
 pub(crate) use upf::Upf;
@@ -112,6 +114,7 @@ pub(crate) struct Config {
     pub(crate) downlink_data: whimbrel_control::config::Buffering,
     pub(crate) store: Store,
     pub(crate) api: Api,
+    pub(crate) audit: Audit,
     pub(crate) log: Log,
     pub(crate) otlp: Otlp,
     pub(crate) limits: Limits,
@@ -296,7 +299,7 @@ pub(crate) fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "store" store, "api" api, "log" log,
+        "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "store" store, "api" api, "audit" audit, "log" log,
         "otlp" otlp, "memory" memory,
     );
     Reloaded { config, kept }
@@ -359,6 +362,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         downlink_data: flow::downlink_data(&mut root),
         store: service::store(&mut root),
         api: service::api(&mut root),
+        audit: audit::read(&mut root),
         log: service::log(&mut root),
         otlp: service::otlp(&mut root),
         limits: limits::read(&mut root),

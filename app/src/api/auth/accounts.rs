@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::password::Hashed;
+use super::totp::Totp;
 use super::{Role, Scope};
 
 /// Users and tokens at most: a company's operators, with room.
@@ -23,8 +24,22 @@ pub(super) struct User {
     pub(super) name: String,
     pub(super) role: Role,
     pub(super) password: Hashed,
+    /// Former passwords, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) former: Vec<Hashed>,
+    /// The second factor, if the user has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) totp: Option<Totp>,
     /// When it was made, RFC 3339.
     pub(super) created: String,
+}
+
+impl User {
+    /// Sets a new password, and keeps so many former ones.
+    pub(super) fn set_password(&mut self, password: Hashed, history: usize) {
+        self.former.insert(0, std::mem::replace(&mut self.password, password));
+        self.former.truncate(history);
+    }
 }
 
 /// An API token.
@@ -118,7 +133,14 @@ mod tests {
 
     fn anna() -> User {
         let password = Hashed::of("correct horse").unwrap();
-        User { name: "anna".into(), role: Role::Admin, password, created: String::new() }
+        User {
+            name: "anna".into(),
+            role: Role::Admin,
+            password,
+            former: Vec::new(),
+            totp: None,
+            created: String::new(),
+        }
     }
 
     #[test]

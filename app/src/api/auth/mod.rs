@@ -15,7 +15,9 @@ mod password;
 mod rate;
 mod sessions;
 mod throttle;
+mod totp;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -30,15 +32,21 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
-use self::accounts::Accounts;
+use self::accounts::{Accounts, User};
 use self::rate::Rates;
 use self::sessions::{Links, Sessions};
 use self::throttle::Throttle;
+pub(super) use self::throttle::source_of;
+use self::totp::Totp;
 use super::problem::Problem;
 use crate::clock;
+use crate::config::{Api, SecondFactor};
 
-/// The session's cookie.
+/// The session's cookie in clear, on a loopback address.
 const COOKIE_NAME: &str = "whimbrel_session";
+/// The session's cookie over TLS: browsers take a cookie of this prefix only from this host itself, over TLS and for all its paths
+/// (RFC 6265bis §4.1.3.2), so that no neighbour of its domain can set another one in its place.
+const TLS_COOKIE_NAME: &str = "__Host-whimbrel_session";
 /// The header in which a change that a page makes repeats its session's CSRF token.
 const CSRF_HEADER: &str = "x-csrf-token";
 
@@ -109,6 +117,8 @@ pub(super) struct Caller {
     pub(super) scopes: Vec<Scope>,
     /// The session, where the caller has one.
     session: Option<Digest>,
+    /// The token, where it sent one.
+    token: Option<Digest>,
 }
 
 impl Caller {
@@ -167,21 +177,33 @@ pub(super) struct Auth {
     rates: Mutex<Rates>,
     /// Digest of the local token, once the API listens.
     local: Mutex<Option<Digest>>,
+    /// Second factors that users have begun to set up, with the time of their end.
+    pending: Mutex<BTreeMap<String, (Totp, Instant)>>,
     /// One password at a time is hashed: each takes 19 MiB.
     hashing: tokio::sync::Semaphore,
+    /// Former passwords that a new one must differ from.
+    history: usize,
+    /// Whether users have a second factor.
+    second_factor: SecondFactor,
+    /// The name of the session's cookie.
+    cookie_name: &'static str,
 }
 
 impl Auth {
     /// With the accounts in a file, which is made when the first user is.
-    pub(super) fn new(file: PathBuf) -> Self {
+    pub(super) fn new(file: PathBuf, api: &Api, is_tls: bool) -> Self {
         Self {
             accounts: Mutex::new(Accounts::new(file)),
-            sessions: Mutex::default(),
+            sessions: Mutex::new(Sessions::new(api.session_idle)),
             links: Mutex::default(),
-            throttle: Mutex::default(),
+            throttle: Mutex::new(Throttle::new(api.login_failures)),
             rates: Mutex::default(),
             local: Mutex::default(),
+            pending: Mutex::default(),
             hashing: tokio::sync::Semaphore::new(1),
+            history: api.password_history.into(),
+            second_factor: api.second_factor,
+            cookie_name: if is_tls { TLS_COOKIE_NAME } else { COOKIE_NAME },
         }
     }
 
@@ -232,7 +254,7 @@ impl Auth {
             let token = token.ok_or_else(|| Problem::unauthorized("send `Authorization: Bearer TOKEN`"))?;
             return self.of_token(token.trim()).map(Some);
         }
-        let Some(cookie) = cookie(headers) else { return Ok(None) };
+        let Some(cookie) = cookie(headers, self.cookie_name) else { return Ok(None) };
         let session = digest_of(cookie);
         let mut sessions = locked(&self.sessions);
         let Some(found) = sessions.find(now, &session) else {
@@ -245,21 +267,43 @@ impl Auth {
                 "the request does not repeat its session's CSRF token (X-CSRF-Token)",
             ));
         }
-        let (name, scopes) = (found.user.clone(), found.role.scopes().to_vec());
-        Ok(Some(Caller { name, scopes, session: Some(session) }))
+        let (name, role) = (found.user.clone(), found.role);
+        drop(sessions);
+        let scopes = self.scopes_of(&name, role)?;
+        Ok(Some(Caller { name, scopes, session: Some(session), token: None }))
+    }
+
+    /// What the user of a session may do now: a role that was changed counts at once.
+    fn scopes_of(&self, name: &str, role: Option<Role>) -> Result<Vec<Scope>, Problem> {
+        if let Some(role) = role {
+            return Ok(role.scopes().to_vec());
+        }
+        let accounts = self.accounts()?;
+        let user = accounts.user(name).ok_or_else(|| Problem::unauthorized("this user was removed"))?;
+        Ok(if self.must_enrol(user) { Vec::new() } else { user.role.scopes().to_vec() })
+    }
+
+    /// Whether a user has to set up a second factor before anything else.
+    fn must_enrol(&self, user: &User) -> bool {
+        self.second_factor == SecondFactor::Required && user.totp.is_none()
     }
 
     fn of_token(&self, token: &str) -> Result<Caller, Problem> {
         let digest = digest_of(token);
         if locked(&self.local).is_some_and(|local| is_same(&local, &digest)) {
-            return Ok(Caller { name: LOCAL.into(), scopes: Scope::ALL.to_vec(), session: None });
+            return Ok(Caller {
+                name: LOCAL.into(),
+                scopes: Scope::ALL.to_vec(),
+                session: None,
+                token: Some(digest),
+            });
         }
         let accounts = self.accounts()?;
         let found = accounts.tokens().iter().find(|t| is_same(t.digest.as_bytes(), hex(&digest).as_bytes()));
         match found {
             Some(token) => {
                 let name = format!("token:{}", token.name);
-                Ok(Caller { name, scopes: token.scopes.clone(), session: None })
+                Ok(Caller { name, scopes: token.scopes.clone(), session: None, token: Some(digest) })
             }
             None => Err(Problem::unauthorized(
                 "this token is not, or no longer, valid; the token of this host's commands changes at each start of the core",
@@ -281,6 +325,15 @@ impl Auth {
         })
     }
 
+    /// Changes the role of a user, and leaves its sessions.
+    #[cfg(test)]
+    pub(super) fn change_role(&self, name: &str, role: Role) {
+        let changed = self.accounts().unwrap().change(|users, _| {
+            users.iter_mut().filter(|u| u.name == name).for_each(|u| u.role = role);
+        });
+        changed.unwrap();
+    }
+
     /// Bounds the requests of each caller.
     #[cfg(test)]
     pub(super) fn set_rate(&self, per_second: u64, burst: u64) {
@@ -289,7 +342,16 @@ impl Auth {
 
     /// Whether the caller may go on: long answers ask now and then. Does not count as a use of the session.
     pub(super) fn is_still_valid(&self, caller: &Caller) -> bool {
-        caller.session.is_none_or(|session| locked(&self.sessions).is_alive(clock::now(), &session))
+        let Caller { session, token, .. } = caller;
+        session.is_none_or(|session| locked(&self.sessions).is_alive(clock::now(), &session))
+            && token.is_none_or(|token| self.has_token(&token))
+    }
+
+    /// Whether a token is still valid.
+    fn has_token(&self, token: &Digest) -> bool {
+        let is_local = locked(&self.local).is_some_and(|local| is_same(&local, token));
+        let digits = hex(token);
+        is_local || self.accounts().is_ok_and(|a| a.tokens().iter().any(|t| t.digest == digits))
     }
 }
 
@@ -310,9 +372,9 @@ pub(super) fn beside(store: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+fn cookie<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
     let all = headers.get_all(COOKIE).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(';'));
-    all.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == COOKIE_NAME).map(|(_, v)| v)
+    all.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == wanted).map(|(_, v)| v)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -335,9 +397,10 @@ mod tests {
     fn the_cookie_is_found_among_others() {
         let mut headers = HeaderMap::new();
         headers.insert(COOKIE, "a=b; whimbrel_session=xyz; c=d".parse().unwrap());
-        assert_eq!(cookie(&headers), Some("xyz"));
+        assert_eq!(cookie(&headers, COOKIE_NAME), Some("xyz"));
+        assert_eq!(cookie(&headers, TLS_COOKIE_NAME), None, "any host of the domain could have set it");
         headers.insert(COOKIE, "not_whimbrel_session=xyz".parse().unwrap());
-        assert_eq!(cookie(&headers), None);
+        assert_eq!(cookie(&headers, COOKIE_NAME), None);
     }
 
     #[test]
