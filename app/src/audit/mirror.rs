@@ -82,7 +82,7 @@ mod tests {
     const ACCESS: Access<'_> =
         Access { caller: "uid=0", user: Some("anna"), request: "show", subscriber: None, outcome: "200" };
 
-    #[test] // RFC 5424 §6: HEADER, STRUCTURED-DATA, MSG
+    #[test] // TS 33.117 §4.2.3.6.2; RFC 5424 §6: HEADER, STRUCTURED-DATA, MSG
     fn a_syslog_gets_each_line() {
         let folder = tempfile::tempdir().unwrap();
         let (store, socket) = (folder.path().join("s.db"), folder.path().join("log"));

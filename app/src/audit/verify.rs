@@ -96,7 +96,7 @@ mod tests {
         (folder, store)
     }
 
-    #[test]
+    #[test] // TS 33.117 §4.2.3.6.3: integrity
     fn a_line_that_was_changed_removed_or_inserted_is_found() {
         let (_folder, store) = written(5);
         let file = file_of(&store);
