@@ -69,9 +69,9 @@ async function leave() {
 
 /** The field for the code of a second factor, which is there once the core asks for it. */
 function codeField() {
-  const input = h("input", { autocomplete: "one-time-code", inputMode: "numeric", maxLength: 7, required: true }), place = h("div");
-  const asked = (p) => { if (p.needs !== "code") return false; if (!place.firstChild) show(place, field("Code of your second factor", input)); input.value = ""; input.focus(); return true; };
-  return { place, asked, sent: () => (place.firstChild ? { code: input.value } : {}) };
+  const input = h("input", { autocomplete: "one-time-code", inputMode: "numeric", maxLength: 7, required: true }), place = h("div", { hidden: true });
+  const asked = (p) => { if (p.needs !== "code") return false; if (place.hidden) { show(place, field("Code of your second factor", input)); place.hidden = false; } input.value = ""; input.focus(); return true; };
+  return { place, asked, sent: () => (place.hidden ? {} : { code: input.value }) };
 }
 
 /** The login page. */
