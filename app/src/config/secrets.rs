@@ -91,7 +91,10 @@ fn places(text: &str, file: &Path) -> Result<Vec<Range<usize>>, LoadError> {
     let bare = text.trim_start_matches('\u{feff}');
     let (node, pass) = read(bare, file)?;
     let mut found = pass.secret_places;
-    collect(&node, &pass.secret_keys, &mut found);
+    // The keys of a list's items are known where the list is none, too.
+    let mut all = Pass::describing();
+    super::all_keys(&mut all, &Node { at: Position::START, value: NodeValue::Null });
+    collect(&node, &all.secret_keys, &mut found);
     found.sort();
     found.dedup();
     let skipped = text.len() - bare.len();
