@@ -74,13 +74,15 @@ fi
 
 kill -TERM "${running[1]}"
 wait "${running[1]}"
-if grep -q 'caller=127.0.0.0/24 .*outcome=401 times=1499' "$log"; then ok "refused requests are counted"; else not_ok "refused requests are not counted"; fi
+counted=$(awk '/ outcome=401/ { n += match($0, / times=[0-9]+/) ? substr($0, RSTART + 7, RLENGTH - 7) : 1 } END { print n }' "$log")
+if [ "$counted" = 3000 ]; then ok "each refused request is counted"; else not_ok "$counted of 3,000 refused requests are counted"; fi
 if w audit verify; then ok "the chain of the audit log is whole"; else not_ok "the audit log has no chain that can be verified"; fi
 cp "$log" "$tmp/whole"
 sed -i 's/ request="subscriber add"/ request="subscriber list"/' "$log"
 if ! w audit verify && grep -q 'w.db.audit:2: ' "$tmp/out"; then ok "a line that was changed is found"; else not_ok "a line that was changed is not found"; fi
 sed '2d' "$tmp/whole" >"$log"
 if ! w audit verify && grep -q 'w.db.audit:2: ' "$tmp/out"; then ok "a line that was removed is found"; else not_ok "a line that was removed is not found"; fi
+for _ in $(seq 50); do [ "$(wc -l <"$tmp/mirrored")" -ge "$(wc -l <"$tmp/whole")" ] && break; sleep 0.1; done
 if [ "$(wc -l <"$tmp/mirrored")" = "$(wc -l <"$tmp/whole")" ] && ! grep -vqE '^<109>1 [0-9T:.Z-]+ [^ ]+ whimbrel [0-9]+ audit - caller=' "$tmp/mirrored"; then
   ok "each line reached the syslog as well"
 else
