@@ -120,6 +120,11 @@ enum Command {
     Backup(command::backup::BackupOptions),
     /// Restore a backup. The core must not run; what was there is kept beside it.
     Restore(command::backup::RestoreOptions),
+    /// The audit log of the API and of commands (docs/console.md).
+    Audit {
+        #[command(subcommand)]
+        command: command::audit::AuditCommand,
+    },
     /// Bring the subscribers' store to the layout of this release, or back to the one before.
     Migrate(command::backup::MigrateOptions),
     /// Print configurations of gNBs and UEs that attach to this core.
@@ -180,6 +185,9 @@ enum Command {
     Capture(command::capture::Options),
     /// Print a one-time link to the console of the running core (docs/console.md).
     Console {
+        /// Remove the second factor of this user, whose telephone was lost, instead.
+        #[arg(long, value_name = "USER")]
+        reset_second_factor: Option<String>,
         #[command(flatten)]
         at: Running,
     },
@@ -368,6 +376,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Import { command } => command::import::run(&command),
         Command::Backup(options) => command::backup::backup(&options),
         Command::Restore(options) => command::backup::restore(&options),
+        Command::Audit { command } => command::audit::run(&command),
         Command::Migrate(options) => command::backup::migrate(&options),
         Command::GnbConfig { command } => command::gnb_config::run(&command),
         Command::Why { subject, at } => command::why::run(at.client()?, &subject, at.json),
@@ -407,7 +416,9 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::SupportBundle(options) => command::support_bundle::run(&options),
         Command::Memory { at } => command::memory::run(&at.client()?, at.json),
         Command::Capture(options) => command::capture::run(&options),
-        Command::Console { at } => command::console::run(&at.client()?, at.json),
+        Command::Console { reset_second_factor, at } => {
+            command::console::run(&at.client()?, at.json, reset_second_factor.as_deref())
+        }
         Command::Top { once, at } => command::top::run(at.client()?, once),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -304,7 +304,8 @@ fn tls(
     file: &Path,
 ) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
     let other = |e: &dyn std::fmt::Display| std::io::Error::other(format!("{}: {e}", file.display()));
-    let certificate = CertificateDer::from_pem_file(file).map_err(|e| other(&e))?;
+    let pem = whimbrel_files::read(file, whimbrel_files::PEM_OCTETS_MAX).map_err(|e| other(&e))?;
+    let certificate = CertificateDer::from_pem_slice(&pem).map_err(|e| other(&e))?;
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()

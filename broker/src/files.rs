@@ -1,6 +1,6 @@
 //! Keys and SAP certificates in files: hexadecimal digits, with comments behind `#`.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -37,10 +37,13 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), String> {
 /// The octets of a file. Errors: one sentence.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let cannot = |e: std::io::Error| format!("{} cannot be read: {e}", path.display());
-    if fs::metadata(path).map_err(cannot)?.len() > FILE_OCTETS_MAX {
-        return Err(format!("{} is too long for a key or a certificate", path.display()));
-    }
-    let text = Zeroizing::new(fs::read_to_string(path).map_err(cannot)?);
+    let text =
+        Zeroizing::new(whimbrel_files::read_text(path, FILE_OCTETS_MAX).map_err(|e| match e.kind() {
+            std::io::ErrorKind::FileTooLarge => {
+                format!("{} is too long for a key or a certificate", path.display())
+            }
+            _ => cannot(e),
+        })?);
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let digits: Zeroizing<String> = Zeroizing::new(lines.flat_map(str::split_whitespace).collect());
     unhex(&digits).ok_or_else(|| format!("{} does not hold hexadecimal digits", path.display()))
@@ -65,7 +68,7 @@ pub fn read_key(path: &Path) -> Result<SigningKey, String> {
 
 /// Reads the 32 octets of a private key. Errors: one sentence, also if others can read the file.
 pub fn read_secret(path: &Path) -> Result<Zeroizing<[u8; 32]>, String> {
-    let meta = fs::metadata(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+    let meta = std::fs::metadata(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
     if meta.permissions().mode() & 0o077 != 0 {
         return Err(format!("others can read {0}; run chmod 600 {0}", path.display()));
     }
@@ -103,6 +106,8 @@ pub fn read_certificate(path: &Path) -> Result<Certificate, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,5 @@
 //! Settlement statements in files: the broker's certificate and the statement, as hexadecimal digits with comments behind `#`.
 
-use std::fs;
 use std::path::Path;
 
 use whimbrel_open::msg::Certificate;
@@ -29,10 +28,7 @@ pub fn text(certificate: &Certificate, statement: &Statement) -> String {
 /// Reads one. Errors: one sentence.
 pub fn read(path: &Path) -> Result<(Certificate, Statement), String> {
     let cannot = |e: std::io::Error| format!("{} cannot be read: {e}", path.display());
-    if fs::metadata(path).map_err(cannot)?.len() > FILE_OCTETS_MAX {
-        return Err(format!("{} is too long for a statement", path.display()));
-    }
-    let text = fs::read_to_string(path).map_err(cannot)?;
+    let text = whimbrel_files::read_text(path, FILE_OCTETS_MAX).map_err(cannot)?;
     let mut lines =
         text.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty()).map(|l| unhex(l.trim()));
     let mut next = |what: &str| {

@@ -13,6 +13,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use whimbrel_files::{PEM_OCTETS_MAX, read};
+use zeroize::Zeroizing;
 
 /// The protocol that both ends agree on (RFC 7301): HTTP/2.
 const ALPN: &[u8] = b"h2";
@@ -21,7 +23,10 @@ const SELF_SIGNED_DAYS: u64 = 365;
 
 /// A server's side with the certificate chain and the private key of two PEM files. Errors: one sentence.
 pub fn server(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
-    let secret = PrivateKeyDer::from_pem_file(key)
+    let pem = Zeroizing::new(
+        read(key, PEM_OCTETS_MAX).map_err(|e| format!("{} cannot be read: {e}", key.display()))?,
+    );
+    let secret = PrivateKeyDer::from_pem_slice(&pem)
         .map_err(|e| format!("{} holds no private key in PEM: {e}", key.display()))?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&TLS13])
@@ -53,8 +58,9 @@ pub fn client(roots: &Path) -> Result<Arc<ClientConfig>, String> {
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let wrong = |e: &dyn core::fmt::Display| format!("{}: {e}", file.display());
-    let all = CertificateDer::pem_file_iter(file).map_err(|e| wrong(&e))?;
-    let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|e| wrong(&e))?;
+    let pem = read(file, PEM_OCTETS_MAX).map_err(|e| wrong(&e))?;
+    let all: Vec<_> =
+        CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().map_err(|e| wrong(&e))?;
     if all.is_empty() { Err(wrong(&"there is no certificate in PEM in it")) } else { Ok(all) }
 }
 

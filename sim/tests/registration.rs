@@ -121,7 +121,7 @@ fn wrong_key_is_rejected() {
     assert_eq!(first_refusal(&net), Some(Refusal::MacFailure));
 }
 
-#[test] // TS 33.102 §6.3.5, TS 24.501 §5.4.1.3.7 f, TS 33.512 §4.2.2.1.1, TS 33.501 §6.1.3.3: the USIM is ahead and resynchronises
+#[test] // TS 33.102 §6.3.5, TS 24.501 §5.4.1.3.7 f, TS 33.512 §4.2.2.1.1, TS 33.514 §4.2.2.1, TS 33.501 §6.1.3.3: the USIM is ahead and resynchronises
 fn sqn_out_of_range_is_repaired() {
     let (mut net, ue) = one_ue(11); // a fresh USIM, to which the time is too far ahead
     net.tap();

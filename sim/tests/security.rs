@@ -163,7 +163,7 @@ fn concealed(n: u32, key: &HomeNetworkPublicKey, key_id: u8) -> UeConfig {
     UeConfig { suci, ..ue_config(n) }
 }
 
-#[test] // TS 33.501 §6.12.2, §C.3.4.1, §C.3.4.2: UEs of several home network keys and of both profiles, and one without
+#[test] // TS 33.501 §6.12.2, §C.3.4.1, §C.3.4.2; TS 33.514 §4.2.1.1: UEs of several home network keys and of both profiles, and one without
 fn several_home_network_keys() {
     let (mut net, [a, b, other]) = home(5);
     let mut ues: Vec<_> = [(1, &a, 1), (2, &b, 2), (3, &other, 7)]

@@ -15,6 +15,8 @@ use crate::error::{StoreError, of_file};
 use crate::record::OperatorCode;
 use crate::text::{from_hex, to_hex};
 
+/// Octets of a key file: 64 hexadecimal digits and the end of the line, with room for blanks.
+const KEY_FILE_OCTETS_MAX: u64 = 4 << 10;
 /// Octets of a nonce.
 const NONCE: usize = 12;
 /// Octets of an authentication tag.
@@ -55,7 +57,7 @@ impl Sealer {
     }
 
     fn read(key_file: &Path) -> Result<Self, StoreError> {
-        let text = match fs::read_to_string(key_file) {
+        let text = match whimbrel_files::read_text(key_file, KEY_FILE_OCTETS_MAX) {
             Ok(text) => Zeroizing::new(text),
             Err(e) if e.kind() == io::ErrorKind::InvalidData => {
                 return Err(StoreError::KeyFileInvalid { key_file: key_file.to_owned() });

@@ -24,6 +24,8 @@ const HEAD: usize = MAGIC.len() + size_of::<u16>() + size_of::<LogNumber>();
 const FRAME: usize = 256 << 10;
 /// The longest frame that is read: one record may be as long as a frame.
 const FRAME_MAX: usize = 8 << 20;
+/// Octets of a log that is read: ten million UEs at rest, with room.
+const FILE_OCTETS_MAX: u64 = 16 << 30;
 /// Begin of a frame's plain text: records, or the end of the log.
 const RECORDS: u8 = 0;
 const END: u8 = 1;
@@ -172,7 +174,7 @@ impl SealedLog {
     ///
     /// Errors: each [`SealedLogError`].
     pub fn read(path: &Path, key_file: &Path) -> Result<Option<SealedRecords>, SealedLogError> {
-        let octets = match fs::read(path) {
+        let octets = match whimbrel_files::read(path, FILE_OCTETS_MAX) {
             Ok(octets) => octets,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(SealedLogError::Io(path.to_owned(), e)),

@@ -37,13 +37,16 @@ mod tests;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 use whimbrel_store::Store;
 
 use self::auth::Auth;
 
+use crate::audit::repeated::RepeatedRequests;
+use crate::audit::{self as audit_log, Access};
+use crate::clock;
 use crate::config::{self, Config};
 use crate::console::Console;
 
@@ -81,38 +84,76 @@ pub(crate) struct Shared {
     auth: Auth,
     /// One change of the configuration file at a time.
     settings: Mutex<()>,
+    /// Refusals of this minute that anybody can cause.
+    refusals: Mutex<RepeatedRequests>,
+    /// Checks of a configuration in this minute.
+    checks: Mutex<RepeatedRequests>,
     /// Whether it speaks TLS.
     tls: bool,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.record_repeated(true);
+    }
 }
 
 impl Shared {
     /// Over a console, for a configuration.
     pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, file: Option<PathBuf>) -> Arc<Self> {
         let tls = !config.api.address.ip().is_loopback();
-        Arc::new(Self::over(console, config, file, tls))
+        Arc::new(Self::over(console, config, file, tls, true))
     }
 
     /// Over the console of a CPF, which has no configuration, no users, and nothing of a UE to show.
     pub(crate) fn of_cpf(console: Arc<Console>, address: SocketAddr) -> Arc<Self> {
         let mut config = config::default();
         config.api.address = address;
-        Arc::new(Self { is_core: false, ..Self::over(console, Arc::new(config), None, false) })
+        Arc::new(Self::over(console, Arc::new(config), None, false, false))
     }
 
-    fn over(console: Arc<Console>, config: Arc<Config>, file: Option<PathBuf>, tls: bool) -> Self {
+    fn over(
+        console: Arc<Console>,
+        config: Arc<Config>,
+        file: Option<PathBuf>,
+        tls: bool,
+        is_core: bool,
+    ) -> Self {
         Self {
             console,
-            is_core: true,
+            is_core,
             file,
             store: Mutex::default(),
             names: Mutex::default(),
             imports: Semaphore::new(1),
             streams: Arc::new(Semaphore::new(live::STREAMS_MAX)),
             streams_of: Mutex::default(),
-            auth: Auth::new(auth::accounts_file(&config.store.path)),
+            auth: Auth::new(auth::accounts_file(&config.store.path), &config.api, tls),
             settings: Mutex::default(),
+            refusals: Mutex::default(),
+            checks: Mutex::default(),
             tls,
             config,
+        }
+    }
+
+    /// Writes into the audit log how often requests came again: those whose minute is over, or all.
+    fn record_repeated(&self, all: bool) {
+        for repeated in [&self.refusals, &self.checks] {
+            let ended = {
+                let mut repeated = repeated.lock().unwrap_or_else(PoisonError::into_inner);
+                if all || repeated.is_over(clock::now()) { repeated.end() } else { Vec::new() }
+            };
+            for (kind, times) in ended {
+                let access = Access {
+                    caller: &kind.source,
+                    user: kind.user.as_deref(),
+                    request: &kind.request,
+                    subscriber: None,
+                    outcome: &kind.outcome,
+                };
+                audit_log::record_again(&self.config.store.path, &self.config.audit, &access, times);
+            }
         }
     }
 

@@ -16,6 +16,9 @@ pub(crate) struct Problem {
     /// Of an import: what is wrong with each line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) lines: Vec<LineProblem>,
+    /// What the request lacks, where a page has to ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) needs: Option<String>,
 }
 
 /// What is wrong with a line of an import.
@@ -29,12 +32,17 @@ pub(crate) struct LineProblem {
 
 impl Problem {
     fn new(status: u16, title: &str, detail: impl Into<String>) -> Self {
-        Self { status, title: title.into(), detail: detail.into(), lines: Vec::new() }
+        Self { status, title: title.into(), detail: detail.into(), lines: Vec::new(), needs: None }
     }
 
     /// The same with what is wrong with each line.
     pub(crate) fn with_lines(self, lines: Vec<LineProblem>) -> Self {
         Self { lines, ..self }
+    }
+
+    /// The same with what the request lacks.
+    pub(crate) fn needing(self, what: &str) -> Self {
+        Self { needs: Some(what.into()), ..self }
     }
 
     /// Its HTTP status.

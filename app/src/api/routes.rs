@@ -184,9 +184,8 @@ impl Route {
 
     /// Whether each access is recorded in the audit log: what is personal, and whatever changes something.
     pub(super) fn is_audited(&self) -> bool {
-        // A check changes nothing, and may come with each key stroke.
-        let changes = self.method != Method::GET && self.path != "/api/v1/config/check";
-        self.is_personal() || changes || self.needs == Needs::May(Scope::Admin)
+        // A check of a configuration changes nothing, and is a way to ask about this host: it is recorded like a change.
+        self.is_personal() || self.method != Method::GET || self.needs == Needs::May(Scope::Admin)
     }
 }
 
@@ -216,11 +215,14 @@ pub(super) static ROUTES: &[Route] = &[
     route!(POST "/api/v1/session" Needs::Nothing, auth::handlers::login),
     route!(DELETE "/api/v1/session" Needs::Login, auth::handlers::logout),
     route!(PUT "/api/v1/session/password" Needs::Login, auth::handlers::change_password),
+    route!(POST "/api/v1/session/second-factor" Needs::Login, auth::handlers::begin_enrolment),
+    route!(PUT "/api/v1/session/second-factor" Needs::Login, auth::handlers::end_enrolment),
     route!(POST "/api/v1/links" ADMIN, auth::handlers::link),
     route!(GET "/api/v1/users" ADMIN, auth::handlers::users),
     route!(POST "/api/v1/users" ADMIN, auth::handlers::add_user),
     route!(PATCH "/api/v1/users/{name}" ADMIN, auth::handlers::edit_user),
     route!(DELETE "/api/v1/users/{name}" ADMIN, auth::handlers::remove_user),
+    route!(DELETE "/api/v1/users/{name}/second-factor" ADMIN, auth::handlers::reset_second_factor),
     route!(GET "/api/v1/tokens" ADMIN, auth::handlers::tokens),
     route!(POST "/api/v1/tokens" ADMIN, auth::handlers::add_token),
     route!(DELETE "/api/v1/tokens/{name}" ADMIN, auth::handlers::remove_token),

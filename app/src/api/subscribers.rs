@@ -1,6 +1,7 @@
 //! The subscribers' routes. SQLite blocks, so each request works on a thread of the runtime's pool.
 
 use std::io::Cursor;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 
 use hyper::StatusCode;
@@ -13,14 +14,22 @@ use whimbrel_store::{Format, OnExisting, Store, StoreError, SubscriberRecord, Wi
 use zeroize::Zeroizing;
 
 use super::Shared;
+use super::auth::source_of;
 use super::handlers::{page, supi};
 use super::problem::{LineProblem, Problem};
 use super::routes::{Reply, Request};
+use crate::audit::repeated::{COUNTED_FOR, Recorded, RequestKind};
 use crate::audit::{self, Access};
+use crate::clock;
 use crate::subscribers::{EditError, is_of, open, patch, record_of};
 
 /// Octets of an import: 100,000 subscribers as JSON are 25 MB.
 pub(super) const IMPORT_OCTETS_MAX: usize = 64 << 20;
+
+/// The login, as the audit log names it: a name that somebody typed is no authentication.
+const LOGIN: &str = "POST /api/v1/session";
+/// The check of a configuration, which a page may send with each key stroke.
+const CONFIGURATION_CHECK: &str = "POST /api/v1/config/check";
 
 type Answer = Result<Reply, Problem>;
 
@@ -57,7 +66,8 @@ async fn with_store<R: Send + 'static>(
     worked.await.unwrap_or_else(|_| Err(Problem::internal("the work on the store ended early")))
 }
 
-/// Records an access to personal data.
+/// Records an access to personal data. A refusal that anybody can cause, and a check of a configuration, is a line of its own once a minute
+/// for each source; further ones are counted.
 pub(super) async fn accessed(
     shared: &Arc<Shared>,
     address: String,
@@ -66,6 +76,33 @@ pub(super) async fn accessed(
     subscriber: Option<String>,
     outcome: u16,
 ) {
+    let is_login = what == LOGIN;
+    let is_repeatable = (outcome >= 400 && (user.is_none() || is_login)) || what == CONFIGURATION_CHECK;
+    if is_repeatable {
+        let source =
+            address.parse().map_or(address.clone(), |peer: SocketAddr| source_of(peer.ip()).to_string());
+        let kind =
+            RequestKind { source, user: user.clone(), request: what.clone(), outcome: outcome.to_string() };
+        let now = clock::now();
+        let recorded = {
+            let which = if user.is_some() && !is_login { &shared.checks } else { &shared.refusals };
+            let mut repeated = which.lock().unwrap_or_else(PoisonError::into_inner);
+            repeated.count(now, kind)
+        };
+        match recorded {
+            Recorded::Later => return,
+            Recorded::Now { begins: false } => {}
+            Recorded::Now { begins: true } => {
+                let shared = Arc::downgrade(shared);
+                tokio::spawn(async move {
+                    tokio::time::sleep(COUNTED_FOR).await;
+                    let record =
+                        move || shared.upgrade().inspect(|shared| shared.record_repeated(false)).map(drop);
+                    let _ = tokio::task::spawn_blocking(record).await;
+                });
+            }
+        }
+    }
     let shared = shared.clone();
     let recorded = tokio::task::spawn_blocking(move || {
         let mut names = shared.names.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +117,7 @@ pub(super) async fn accessed(
             subscriber: subscriber.as_deref(),
             outcome: &outcome,
         };
-        audit::record(&shared.config.store.path, names.as_ref(), &access);
+        audit::record(&shared.config.store.path, &shared.config.audit, names.as_ref(), &access);
     });
     if recorded.await.is_err() {
         warn!("an access to personal data could not be recorded");

@@ -14,6 +14,8 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tracing::info;
+use whimbrel_files::{PEM_OCTETS_MAX, read};
+use zeroize::Zeroizing;
 
 use super::auth::beside;
 use crate::clock;
@@ -42,9 +44,11 @@ pub(super) fn server(store: &Path, address: IpAddr) -> Result<Arc<ServerConfig>,
     }
     let wrong =
         |file: &Path, e: &dyn std::fmt::Display| format!("the API cannot speak TLS: {}: {e}", file.display());
-    let chain = CertificateDer::pem_file_iter(&certificate).map_err(|e| wrong(&certificate, &e))?;
-    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(|e| wrong(&certificate, &e))?;
-    let secret = PrivateKeyDer::from_pem_file(&key).map_err(|e| wrong(&key, &e))?;
+    let pem = read(&certificate, PEM_OCTETS_MAX).map_err(|e| wrong(&certificate, &e))?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = chain.map_err(|e| wrong(&certificate, &e))?;
+    let pem = Zeroizing::new(read(&key, PEM_OCTETS_MAX).map_err(|e| wrong(&key, &e))?);
+    let secret = PrivateKeyDer::from_pem_slice(&pem).map_err(|e| wrong(&key, &e))?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|e| wrong(&certificate, &e))?
@@ -57,7 +61,11 @@ pub(super) fn server(store: &Path, address: IpAddr) -> Result<Arc<ServerConfig>,
 
 /// Whether a certificate has to be made: there is none, or ours is about to expire.
 fn is_due(certificate: &Path) -> bool {
-    let Ok(text) = fs::read_to_string(certificate) else { return true };
+    let text = match whimbrel_files::read_text(certificate, PEM_OCTETS_MAX) {
+        Ok(text) => text,
+        // What stands there otherwise is somebody else's, and is not replaced.
+        Err(e) => return e.kind() == std::io::ErrorKind::NotFound,
+    };
     let age = fs::metadata(certificate).and_then(|m| m.modified());
     let age = age.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
     text.starts_with(OURS) && age.is_some_and(|age| age > RENEWED_AFTER)

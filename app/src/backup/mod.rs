@@ -155,7 +155,7 @@ fn write_draft(
         let mut archive = Writer::new(out);
         archive.octets(MANIFEST, &serde_json::to_vec_pretty(&manifest)?)?;
         for ((_, source, _), part) in sources.iter().zip(&files) {
-            archive.file(&part.name, part.octets, &mut File::open(source)?)?;
+            archive.file(&part.name, part.octets, &mut whimbrel_files::open(source)?)?;
         }
         let out = match archive.finish()? {
             Output::Plain(out) => out,
@@ -214,7 +214,7 @@ fn sync_folder(file: &Path) -> io::Result<()> {
 /// The length and the SHA-256 of a file.
 fn digest_of(file: &Path) -> io::Result<(u64, String)> {
     let mut digest = Digesting { out: io::sink(), context: Context::new(&SHA256) };
-    let octets = io::copy(&mut File::open(file)?, &mut digest)?;
+    let octets = io::copy(&mut whimbrel_files::open(file)?, &mut digest)?;
     Ok((octets, digest.finish()))
 }
 

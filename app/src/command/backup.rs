@@ -81,10 +81,11 @@ pub(crate) struct MigrateOptions {
 }
 
 /// Records that the subscribers' keys were read or replaced.
-fn recorded(store: &std::path::Path, request: &str) {
+fn recorded(store: &std::path::Path, audit: &config::Audit, request: &str) {
     let caller = audit::user();
     audit::record(
         store,
+        audit,
         None,
         &Access { caller: &caller, user: None, request, subscriber: None, outcome: "done" },
     );
@@ -113,7 +114,7 @@ pub(crate) fn backup(options: &BackupOptions) -> Done {
     let (config, file) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
     let written =
         backup::write(&config, file.as_deref(), &options.file, !options.without_key, lock.as_ref())?;
-    recorded(&config.store.path, "backup");
+    recorded(&config.store.path, &config.audit, "backup");
     let subscribers = written.subscribers;
     let mut text =
         format!("{} was written: {subscribers} subscribers, and these files:\n", options.file.display());
@@ -147,7 +148,7 @@ pub(crate) fn restore(options: &RestoreOptions) -> Done {
         unlock,
         unauthenticated: options.unauthenticated,
     })?;
-    recorded(&done.store, "restore");
+    recorded(&done.store, &config::Audit::default(), "restore");
     let mut text = format!("{} subscribers were restored, as of {}:\n", done.subscribers, done.created);
     for path in &done.files {
         text += &format!("  {}\n", path.display());

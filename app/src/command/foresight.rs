@@ -13,6 +13,7 @@ use whimbrel_foresight::{
 
 use super::{Done, print, print_json};
 use crate::cli::Running;
+use crate::config::MODEL_OCTETS_MAX;
 use crate::console::ForesightView;
 
 #[derive(Subcommand)]
@@ -141,7 +142,8 @@ impl Trips {
 }
 
 fn text_of(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))
+    whimbrel_files::read_text(path, whimbrel_files::LIST_OCTETS_MAX)
+        .map_err(|e| format!("{} cannot be read: {e}", path.display()))
 }
 
 /// The antennas of a file. Errors: one sentence.
@@ -238,7 +240,7 @@ fn train(options: &Train) -> Done {
 
 fn eval(options: &Eval) -> Done {
     let key = files::public_key(&options.key).ok_or("--key is a public key of 64 hexadecimal digits")?;
-    let file = std::fs::read(&options.model)
+    let file = whimbrel_files::read(&options.model, MODEL_OCTETS_MAX)
         .map_err(|e| format!("{} cannot be read: {e}", options.model.display()))?;
     let network = Network::from_file(&file, &[key.octets()])
         .map_err(|e| format!("{}: {e}", options.model.display()))?;

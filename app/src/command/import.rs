@@ -1,6 +1,5 @@
 //! `whimbrel import`: subscribers of other cores, from the exported files of their databases.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
@@ -94,7 +93,8 @@ fn opened(core: Core, paths: &[PathBuf]) -> Result<Vec<Input>, String> {
             }
         }
         for file in found {
-            let opened = File::open(&file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
+            let opened = whimbrel_files::open_bounded(&file, whimbrel_files::LIST_OCTETS_MAX)
+                .map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
             files.push((file.display().to_string(), Box::new(BufReader::with_capacity(256 << 10, opened))));
         }
     }

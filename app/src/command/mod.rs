@@ -1,6 +1,7 @@
 //! What each command does, one a file. A command fails with one sentence, which the caller prints.
 
 pub(crate) mod agency;
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod broker;
 pub(crate) mod capture;

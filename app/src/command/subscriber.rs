@@ -1,6 +1,6 @@
 //! `whimbrel subscriber`: works on the store's file itself, whether the core runs or not; a running core sees it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -193,7 +193,7 @@ pub(super) fn open(file: &ConfigFile, what: &str, subjects: &[Supi]) -> Result<S
     let (caller, request) = (audit::user(), format!("subscriber {what}"));
     let record = |subscriber: Option<&str>| {
         let access = Access { caller: &caller, user: None, request: &request, subscriber, outcome: "begun" };
-        audit::record(&config.store.path, Some(&store), &access);
+        audit::record(&config.store.path, &config.audit, Some(&store), &access);
     };
     subjects.iter().for_each(|supi| record(Some(&supi.to_string())));
     if subjects.is_empty() {
@@ -363,7 +363,8 @@ fn import(
     let mut input: Box<dyn BufRead> = if file == Path::new("-") {
         Box::new(std::io::stdin().lock())
     } else {
-        let opened = File::open(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
+        let opened = whimbrel_files::open_bounded(file, whimbrel_files::LIST_OCTETS_MAX)
+            .map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
         Box::new(BufReader::with_capacity(256 << 10, opened))
     };
     let format = match format {

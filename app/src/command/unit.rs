@@ -212,10 +212,14 @@ fn percent(text: &str) -> Result<u8, String> {
     number.ok_or_else(|| format!("`{text}` is no share of UEs: write 1% to 100%"))
 }
 
+/// Octets of a list of SUPIs: more than a million have 24 MiB.
+const LIST_OCTETS_MAX: u64 = 64 << 20;
+
 /// SUPIs of an argument: of the file that it names, or of itself. Errors: one sentence.
 fn ues(text: &str) -> Result<Vec<Supi>, String> {
     let listed = match Path::new(text).is_file() {
-        true => std::fs::read_to_string(text).map_err(|e| format!("--ues: {text}: {e}"))?,
+        true => whimbrel_files::read_text(Path::new(text), LIST_OCTETS_MAX)
+            .map_err(|e| format!("--ues: {text}: {e}"))?,
         false => text.to_owned(),
     };
     let all = listed.split([',', '\n']).map(str::trim).filter(|supi| !supi.is_empty());

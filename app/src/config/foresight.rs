@@ -14,6 +14,9 @@ plain_values! {
     Supi: "a SUPI, such as imsi-999700000000001";
 }
 
+/// Octets of a predictor's file: one for ten thousand cells has a tenth.
+pub(crate) const MODEL_OCTETS_MAX: u64 = 256 << 20;
+
 /// The section.
 #[derive(Clone, Debug)]
 pub(crate) struct Foresight {
@@ -28,7 +31,7 @@ impl Foresight {
     /// The trained predictor, if one is configured. Errors: one sentence.
     pub(crate) fn network(&self) -> Result<Option<Network>, String> {
         let Some(path) = &self.model else { return Ok(None) };
-        let file = std::fs::read(path)
+        let file = whimbrel_files::read(path, MODEL_OCTETS_MAX)
             .map_err(|e| format!("`foresight.model` {} cannot be read: {e}", path.display()))?;
         let keys: Vec<[u8; 32]> = self.keys.iter().map(|key| key.0.octets()).collect();
         let network = Network::from_file(&file, &keys);

@@ -1,7 +1,10 @@
 //! The home network's private keys, with which SUCIs are deconcealed (TS 33.501 Annex C.3).
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+
+use zeroize::Zeroizing;
 
 use super::section::Section;
 use super::value::{SecretHex, unhex, words};
@@ -49,6 +52,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<HomeNetworkKey> {
             s.optional("private_key_file", "/etc/whimbrel/suci-1.key", "File of the key.");
         let inline: Option<SecretHex> = s.optional("private_key", "…", "The key itself.");
         let octets = match (file, inline) {
+            (Some(file), None) if !s.may_open("private_key_file", &file) => return None,
             (Some(file), None) => match read_file(&file) {
                 Ok(octets) => Some(octets),
                 Err((what, fix)) => {
@@ -103,7 +107,8 @@ fn read_file(file: &std::path::Path) -> Result<Vec<u8>, (String, String)> {
     let cannot = |e: std::io::Error| {
         (format!("{} cannot be read: {e}", file.display()), "name a file that this user may read".into())
     };
-    let meta = std::fs::metadata(file).map_err(cannot)?;
+    let opened = whimbrel_files::open(file).map_err(cannot)?;
+    let meta = opened.metadata().map_err(cannot)?;
     if meta.permissions().mode() & 0o077 != 0 {
         let what = format!(
             "{} may be read by others (mode {:o})",
@@ -116,10 +121,11 @@ fn read_file(file: &std::path::Path) -> Result<Vec<u8>, (String, String)> {
         let what = format!("{} does not hold a key", file.display());
         (what, "put 64 hexadecimal digits into it".to_string())
     };
-    if meta.len() > FILE_OCTETS_MAX {
+    let mut text = Zeroizing::new(String::new());
+    let read = opened.take(FILE_OCTETS_MAX + 1).read_to_string(&mut text);
+    if read.map_err(cannot)? as u64 > FILE_OCTETS_MAX {
         return Err(wrong());
     }
-    let text = std::fs::read_to_string(file).map_err(cannot)?;
-    let digits: String = text.split_whitespace().collect();
+    let digits: Zeroizing<String> = Zeroizing::new(text.split_whitespace().collect());
     unhex(&digits).ok_or_else(wrong)
 }

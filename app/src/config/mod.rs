@@ -5,6 +5,7 @@
 
 mod access;
 mod amf;
+mod audit;
 pub(crate) mod broker;
 mod buffering;
 mod cluster;
@@ -45,7 +46,7 @@ pub(crate) mod yaml;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -53,8 +54,10 @@ use whimbrel_control::refusal::RefusalKind;
 use whimbrel_ids::FiveQi;
 use whimbrel_user::{Applications, Buffering, GuaranteedRates, SliceRate};
 
+pub(crate) use audit::{Audit, Mirror};
 pub(crate) use cluster::{Cluster, PairOf, SharedHost};
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
+pub(crate) use foresight::MODEL_OCTETS_MAX;
 pub(crate) use gnb_positions::GnbPosition;
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
@@ -65,7 +68,7 @@ pub(crate) use peer_amfs::PeerAmf;
 pub(crate) use peer_amfs::PeerAmfs;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
 pub(crate) use sbfd::{Probing, Reflecting, Sbfd, SbfdPeer};
-pub(crate) use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, Store};
+pub(crate) use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, SecondFactor, Store};
 pub(crate) use timers::Timers;
 pub(crate) use unit::{CanaryBounds, conflict as unit_conflict};
 pub(crate) use upf::Upf;
@@ -112,12 +115,15 @@ pub(crate) struct Config {
     pub(crate) downlink_data: whimbrel_control::config::Buffering,
     pub(crate) store: Store,
     pub(crate) api: Api,
+    pub(crate) audit: Audit,
     pub(crate) log: Log,
     pub(crate) otlp: Otlp,
     pub(crate) limits: Limits,
     pub(crate) memory: Memory,
     pub(crate) overload: whimbrel_control::config::OverloadRule,
     pub(crate) refusals: Vec<(RefusalKind, RefusalAnswer)>,
+    /// The files that it names.
+    pub(crate) files: BTreeSet<PathBuf>,
     /// What this process is in a unit; the rest is configured for that.
     pub(crate) place: Option<Place>,
 }
@@ -175,7 +181,7 @@ pub(crate) struct Marked {
 /// Reads a configuration file for its files and secrets; problems of its values do not count.
 pub(crate) fn marked(file: &Path) -> Result<Marked, LoadError> {
     let text = text_of(file)?;
-    let mut pass = Pass::default();
+    let mut pass = Pass::without_files();
     let node = yaml::parse(text.trim_start_matches('\u{feff}')).map_err(|(at, what)| {
         LoadError::Problems(file.into(), vec![Problem { at, key: String::new(), what, fix: String::new() }])
     })?;
@@ -210,13 +216,7 @@ pub(crate) fn text_of(file: &Path) -> Result<String, LoadError> {
         let fix = "name an existing file, or no file to use the defaults (`whimbrel config` prints them)";
         LoadError::File(format!("the configuration {} cannot be read: {why}; {fix}", file.display()))
     };
-    let size = std::fs::metadata(file).map_err(|e| cannot(&e))?.len();
-    if size > FILE_OCTETS_MAX {
-        return Err(cannot(&format_args!("it has {size} octets, more than {FILE_OCTETS_MAX}")));
-    }
-    let octets = std::fs::read(file).map_err(|e| cannot(&e))?;
-    String::from_utf8(octets)
-        .map_err(|e| cannot(&format_args!("octet {} is not UTF-8 text", e.utf8_error().valid_up_to())))
+    whimbrel_files::read_text(file, FILE_OCTETS_MAX).map_err(|e| cannot(&e))
 }
 
 /// Parses the text of `file`.
@@ -226,6 +226,36 @@ pub(crate) fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
         contradictions::check(&config, pass);
         config
     })
+}
+
+/// What a check of a text found that came over the API.
+pub(crate) struct Checked {
+    /// The configuration that it is. Files that were not opened are missing in it.
+    pub(crate) config: Result<Config, LoadError>,
+    /// Keys whose file was not opened, since the running configuration does not name it.
+    pub(crate) not_checked: Vec<String>,
+}
+
+/// Checks a text that came over the API. Whoever sends it must not learn what stands in files of this host: only files that the running
+/// configuration names are opened, and no message has a secret.
+pub(crate) fn check(text: &str, file: &Path, running: &Config) -> Checked {
+    let text = text.trim_start_matches('\u{feff}');
+    let refused = |problems| LoadError::Problems(file.to_path_buf(), problems);
+    let node = match yaml::parse(text) {
+        Ok(node) => node,
+        Err((at, what)) => {
+            let problem = Problem { at, key: String::new(), what, fix: String::new() };
+            return Checked { config: Err(refused(vec![problem])), not_checked: Vec::new() };
+        }
+    };
+    let mut pass = Pass::opening_only(running.files.clone());
+    let config = all_keys(&mut pass, &node);
+    contradictions::check(&config, &mut pass);
+    let Pass { mut problems, not_checked, secret_places, .. } = pass;
+    let secrets: Vec<&str> = secret_places.iter().map(|(_, text)| text.as_str()).collect();
+    problems.iter_mut().for_each(|problem| problem.mask(&secrets));
+    let config = if problems.is_empty() { Ok(config) } else { Err(refused(problems)) };
+    Checked { config, not_checked }
 }
 
 /// Reads a text that stood in `file`, by the function that knows its keys.
@@ -272,7 +302,7 @@ pub(crate) fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
-        "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "store" store, "api" api, "log" log,
+        "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "store" store, "api" api, "audit" audit, "log" log,
         "otlp" otlp, "memory" memory,
     );
     config.n2.gnbs = gnbs;
@@ -336,15 +366,18 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         downlink_data: flow::downlink_data(&mut root),
         store: service::store(&mut root),
         api: service::api(&mut root),
+        audit: audit::read(&mut root),
         log: service::log(&mut root),
         otlp: service::otlp(&mut root),
         limits: limits::read(&mut root),
         memory: memory::read(&mut root),
         overload: overload::read(&mut root),
         refusals: refusals::read(&mut root),
+        files: BTreeSet::new(),
         place: None,
     };
     root.finish();
+    config.files = pass.files.iter().cloned().collect();
     config.cluster.sbfd = config.sbfd.probing;
     config
 }

@@ -197,6 +197,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Open> {
                 return None;
             }
         };
+        // Both are asked: the answer names each file that was not opened.
+        let (may_key, may_certificate) = (s.may_open("key_file", &key_file), s.may_open("certificate", &certificate));
+        if !(may_key && may_certificate) {
+            return None;
+        }
         let signing = match files::read_key(&key_file) {
             Ok(key) => key,
             Err(what) => {

@@ -31,6 +31,39 @@ impl fmt::Display for Problem {
     }
 }
 
+impl Problem {
+    /// Takes secrets out of the sentence: words of at least [`MASKED_MIN`] characters that have one, or are a part of one.
+    pub(crate) fn mask(&mut self, secrets: &[&str]) {
+        for text in [&mut self.key, &mut self.what, &mut self.fix] {
+            *text = masked(text, secrets);
+        }
+    }
+}
+
+/// Characters of the shortest word that is masked: shorter parts of a key are no use, and words of a sentence are shorter.
+const MASKED_MIN: usize = 12;
+
+fn masked(text: &str, secrets: &[&str]) -> String {
+    let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '+' | '/' | '=' | '_' | '-');
+    let is_secret = |word: &str| {
+        word.len() >= MASKED_MIN
+            && secrets.iter().any(|s| s.contains(word) || (s.len() >= MASKED_MIN && word.contains(s)))
+    };
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let end = rest.find(|c| !is_of_word(c)).unwrap_or(rest.len()).max(if is_of_word(c) {
+            0
+        } else {
+            c.len_utf8()
+        });
+        let (word, after) = rest.split_at(end);
+        shown.push_str(if is_secret(word) { "(secret)" } else { word });
+        rest = after;
+    }
+    shown
+}
+
 /// Prints problems as compilers do, `file:line:column: sentence`, in the order of the file.
 pub(crate) fn sentences(file: &Path, problems: &[Problem]) -> String {
     let mut sorted: Vec<&Problem> = problems.iter().collect();
@@ -72,6 +105,16 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_is_masked_also_in_part() {
+        let secret = "c53c22208b61860b06c62e5406a7b330c2b577aa5558981510d128247d38bd1d";
+        let part = &secret[..60];
+        let text = format!("`{secret}` and `{part}…` are not understood; write 64 digits");
+        let mut problem = Problem { at: Position::START, key: "x".into(), what: text, fix: String::new() };
+        problem.mask(&[secret]);
+        assert_eq!(problem.what, "`(secret)` and `(secret)…` are not understood; write 64 digits");
+    }
 
     #[test]
     fn the_nearest_word_is_meant_only_if_it_is_near() {

@@ -1,12 +1,13 @@
 //! Secrets in the text of a configuration file: a name stands for each where the text is shown, and the secret is put back where the
 //! text is saved. So keys that were configured can be kept and replaced, and are never read.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
 use super::LoadError;
 use super::problem::Problem;
-use super::section::Pass;
+use super::section::{Pass, texts};
 use super::yaml::{self, Node, NodeValue, Position};
 
 /// The text with `(secret 1)`, `(secret 2)` … in place of its secrets. Errors: one sentence.
@@ -22,28 +23,31 @@ pub(crate) fn hidden(text: &str, file: &Path) -> Result<String, LoadError> {
     Ok(shown)
 }
 
-/// A text that was shown and edited, with the secrets of the text that it was made from. Errors: the number of a secret that the former text
-/// does not have.
+/// A text that was shown and edited, with the secrets of the text that it was made from. A name of a secret is replaced where the value of
+/// a secret key stands, and nowhere else: at another place its value would be shown, by an error or by the running core.
+///
+/// Errors: the number of a secret that the former text does not have; a text that is no YAML.
 pub(crate) fn put_back(edited: &str, former: &str, file: &Path) -> Result<String, LoadError> {
     // A former text that is no YAML has no secret that was shown.
-    let places = places(former, file).unwrap_or_default();
+    let secrets: Vec<&str> =
+        places(former, file).unwrap_or_default().into_iter().filter_map(|place| former.get(place)).collect();
     let mut text = String::with_capacity(edited.len());
-    let mut rest = edited;
-    while let Some((before, number, after)) = next_name(rest) {
-        text.push_str(before);
-        let secret = number.checked_sub(1).and_then(|i| former.get(places.get(i)?.clone()));
-        let Some(secret) = secret else {
-            let line = 1 + text.matches('\n').count();
+    let mut from = 0;
+    for (at, number, place) in names(edited, file)? {
+        let Some(secret) = number.checked_sub(1).and_then(|i| secrets.get(i)) else {
             let what = format!("the file has no secret {number} that could be kept");
-            let fix = "write the secret itself".to_string();
-            let problem = Problem { at: Position { line, column: 1 }, key: String::new(), what, fix };
-            return Err(LoadError::Problems(file.into(), vec![problem]));
+            return Err(refused(file, at, what, "write the secret itself"));
         };
+        text.push_str(&edited[from..place.start]);
         text.push_str(secret);
-        rest = after;
+        from = place.end;
     }
-    text.push_str(rest);
+    text.push_str(&edited[from..]);
     Ok(text)
+}
+
+fn refused(file: &Path, at: Position, what: String, fix: &str) -> LoadError {
+    LoadError::Problems(file.into(), vec![Problem { at, key: String::new(), what, fix: fix.into() }])
 }
 
 /// What stands for a secret.
@@ -51,63 +55,70 @@ fn name(number: usize) -> String {
     format!("\"(secret {number})\"")
 }
 
-/// The next name of a secret: what stands before it, its number, and what follows.
-fn next_name(text: &str) -> Option<(&str, usize, &str)> {
-    const OPENING: &str = "\"(secret ";
-    let mut from = 0;
-    loop {
-        let at = from + text.get(from..)?.find(OPENING)?;
-        let digits = text.get(at + OPENING.len()..)?;
-        if let Some((number, after)) = digits.split_once(")\"")
-            && let Ok(number) = number.parse()
-        {
-            return Some((text.get(..at)?, number, after));
-        }
-        from = at + OPENING.len();
-    }
+/// The number in what stands for a secret.
+fn number_in(value: &str) -> Option<usize> {
+    value.strip_prefix("(secret ")?.strip_suffix(')')?.parse().ok()
 }
 
-/// Where the secrets stand in a text, in its order, with their quotes.
-fn places(text: &str, file: &Path) -> Result<Vec<Range<usize>>, LoadError> {
-    let refused = |at, what: String, fix: &str| {
-        let problem = Problem { at, key: String::new(), what, fix: fix.into() };
-        LoadError::Problems(file.into(), vec![problem])
-    };
-    let bare = text.trim_start_matches('\u{feff}');
-    let node = yaml::parse(bare).map_err(|(at, what)| refused(at, what, ""))?;
-    let mut pass = Pass::default();
+/// A text's nodes, and what its keys say of secrets. Its files are not opened.
+fn read(bare: &str, file: &Path) -> Result<(Node, Pass), LoadError> {
+    let node = yaml::parse(bare).map_err(|(at, what)| refused(file, at, what, ""))?;
+    let mut pass = Pass::without_files();
     super::all_keys(&mut pass, &node);
-    let mut found = Vec::new();
-    collect(&node, "", &pass.secrets, &mut found);
-    found.sort_by_key(|(at, _)| *at);
+    Ok((node, pass))
+}
+
+/// The names of secrets that stand where the value of a secret key does, in the order of the text: each with its place and its number.
+fn names(text: &str, file: &Path) -> Result<Vec<(Position, usize, Range<usize>)>, LoadError> {
+    let bare = text.trim_start_matches('\u{feff}');
+    let (_, pass) = read(bare, file)?;
     let skipped = text.len() - bare.len();
-    let places = found.into_iter().map(|(at, value)| {
-        let place = place_of(bare, at, value).ok_or_else(|| {
+    let mut found: Vec<_> = pass
+        .secret_places
+        .iter()
+        .filter_map(|(at, value)| {
+            let place = place_of(bare, *at, value)?;
+            Some((*at, number_in(value)?, place.start + skipped..place.end + skipped))
+        })
+        .collect();
+    found.sort_by_key(|(at, ..)| *at);
+    Ok(found)
+}
+
+/// Where the secrets stand in a text, in its order, with their quotes: the values of secret keys, and what stands under a key of that name
+/// at a wrong place.
+fn places(text: &str, file: &Path) -> Result<Vec<Range<usize>>, LoadError> {
+    let bare = text.trim_start_matches('\u{feff}');
+    let (node, pass) = read(bare, file)?;
+    let mut found = pass.secret_places;
+    // The keys of a list's items are known where the list is none, too.
+    let mut all = Pass::describing();
+    super::all_keys(&mut all, &Node { at: Position::START, value: NodeValue::Null });
+    collect(&node, &all.secret_keys, &mut found);
+    found.sort();
+    found.dedup();
+    let skipped = text.len() - bare.len();
+    let places = found.iter().map(|(at, value)| {
+        let place = place_of(bare, *at, value).ok_or_else(|| {
             let what = "a secret stands over several lines, so that the file cannot be shown".to_string();
-            refused(at, what, "write it on one line, quoted")
+            refused(file, *at, what, "write it on one line, quoted")
         })?;
         Ok(place.start + skipped..place.end + skipped)
     });
     places.collect()
 }
 
-/// The scalars at or under the paths of secrets.
-fn collect<'n>(node: &'n Node, path: &str, secrets: &[String], found: &mut Vec<(Position, &'n str)>) {
-    let is_secret = secrets.iter().any(|secret| secret == path);
+/// The texts below each key that has the name of a secret key.
+fn collect(node: &Node, secret_keys: &BTreeSet<&'static str>, found: &mut Vec<(Position, String)>) {
     match &node.value {
-        NodeValue::Null => {}
-        NodeValue::Text(text) if is_secret => found.push((node.at, text)),
-        NodeValue::Text(_) => {}
-        NodeValue::List(items) => {
-            for (i, item) in items.iter().enumerate() {
-                let below = if is_secret { path.to_owned() } else { format!("{path}[{i}]") };
-                collect(item, &below, secrets, found);
-            }
-        }
+        NodeValue::Null | NodeValue::Text(_) => {}
+        NodeValue::List(items) => items.iter().for_each(|item| collect(item, secret_keys, found)),
         NodeValue::Map(map) => {
             for (key, item) in map {
-                let below = if path.is_empty() { key.name.clone() } else { format!("{path}.{}", key.name) };
-                collect(item, &below, secrets, found);
+                match secret_keys.contains(key.name.as_str()) {
+                    true => texts(item, found),
+                    false => collect(item, secret_keys, found),
+                }
             }
         }
     }
@@ -183,16 +194,45 @@ mod tests {
 
     #[test]
     fn a_secret_that_the_file_does_not_have_is_refused_with_its_line() {
-        let LoadError::Problems(_, problems) =
-            put_back("plmn: 999/70\nx: \"(secret 3)\"\n", "plmn: 999/70\n", file()).unwrap_err()
-        else {
+        let former = "plmn: 999/70\n";
+        let edited = format!("{former}home_network_keys:\n  - {{ private_key: \"(secret 3)\" }}\n");
+        let LoadError::Problems(_, problems) = put_back(&edited, former, file()).unwrap_err() else {
             panic!("problems");
         };
-        assert_eq!(problems[0].at.line, 2);
+        assert_eq!(problems[0].at.line, 3);
         // What only looks like one is text.
-        for text in ["a: \"(secret )\"\n", "a: \"(secret x)\" \"(secret", "a: \"(secret"] {
-            assert_eq!(put_back(text, "", file()).unwrap(), text);
+        for value in ["\"(secret )\"", "\"(secret x)\"", "\"(secret -1)\"", "secret 1"] {
+            let text = format!("home_network_keys: [{{ private_key: {value} }}]\n");
+            assert_eq!(put_back(&text, "", file()).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn a_name_of_a_secret_is_replaced_at_a_secret_key_and_nowhere_else() {
+        let former = format!("home_network_keys: [{{ id: 1, private_key: {KEY} }}]\n");
+        for text in [
+            "\"(secret 1)\": 1\n",
+            "plmn: \"(secret 1)\"\n",
+            "amf: { name: \"(secret 1)\" }\n",
+            "# \"(secret 1)\"\n",
+            "home_network_keys: [{ private_key_file: \"(secret 1)\" }]\n",
+            "home_network_keys: [{ id: \"(secret 1)\" }]\n",
+            "home_network_keys: { private_key: \"(secret 1)\" }\n",
+            "amf: { private_key: \"(secret 1)\" }\n",
+            "\"home_network_keys[0].private_key\": \"(secret 1)\"\nhome_network_keys: [{ id: 1 }]\n",
+        ] {
+            assert_eq!(put_back(text, &former, file()).unwrap(), text);
+        }
+        let moved = "home_network_keys: [{ id: 9, private_key: '(secret 1)' }]\n";
+        assert!(put_back(moved, &former, file()).unwrap().contains(KEY));
+    }
+
+    #[test]
+    fn a_secret_at_a_wrong_place_is_not_shown() {
+        let text =
+            format!("home_network_keys: {{ private_key: {KEY} }}\namf: {{ private_key: [\"{KEY}\"] }}\n");
+        let shown = hidden(&text, file()).unwrap();
+        assert!(!shown.contains(KEY) && shown.contains("(secret 2)"), "{shown}");
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! the section returns the values and collects the problems; in printing it writes the commented default. A key that was not asked
 //! for is unknown. So reader, defaults and documentation cannot disagree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 use super::problem::{Problem, did_you_mean};
 use super::reference::{Entry, Reference, kind_of};
@@ -29,9 +30,17 @@ pub(crate) struct Pass {
     /// The next printed key begins a list's item.
     item: bool,
     /// Files that the file names.
-    pub(crate) files: Vec<std::path::PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
+    /// The only files that may be opened; `None`: each that the file names.
+    pub(crate) openable: Option<BTreeSet<PathBuf>>,
+    /// Keys whose file was not opened, with the file.
+    pub(crate) not_checked: Vec<String>,
     /// Dotted paths of the values that no message repeats.
     pub(crate) secrets: Vec<String>,
+    /// Their keys.
+    pub(crate) secret_keys: BTreeSet<&'static str>,
+    /// Where their texts stand.
+    pub(crate) secret_places: Vec<(Position, String)>,
     /// The keys by section, while the reference is written.
     reference: Option<Reference>,
 }
@@ -40,6 +49,16 @@ impl Pass {
     /// A pass that prints the defaults.
     pub(crate) fn printing() -> Self {
         Self { text: Some(String::new()), ..Self::default() }
+    }
+
+    /// A pass that opens only these of the files that the file names.
+    pub(crate) fn opening_only(openable: BTreeSet<PathBuf>) -> Self {
+        Self { openable: Some(openable), ..Self::default() }
+    }
+
+    /// A pass that opens none of the files that the file names.
+    pub(crate) fn without_files() -> Self {
+        Self::opening_only(BTreeSet::new())
     }
 
     /// A pass that collects the reference of all keys.
@@ -131,6 +150,16 @@ impl<'p, 'n> Section<'p, 'n> {
         }
     }
 
+    /// Whether the file under a key may be opened. If it may not, the check's answer says that it was not checked.
+    pub(crate) fn may_open(&mut self, key: &str, file: &Path) -> bool {
+        let may = self.pass.openable.as_ref().is_none_or(|openable| openable.contains(file));
+        if !may {
+            let path = self.path(key);
+            self.pass.not_checked.push(format!("{path}: {}", file.display()));
+        }
+        may
+    }
+
     /// Reports a problem at one of this section's keys.
     pub(crate) fn refuse(&mut self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
         let path = self.path(key);
@@ -179,6 +208,9 @@ impl<'p, 'n> Section<'p, 'n> {
     /// A value without a default; the printed text shows the example commented out.
     pub(crate) fn optional<T: Value>(&mut self, key: &'static str, example: &str, doc: &str) -> Option<T> {
         self.describe(key, kind_of::<T>(), format!("none; example: `{example}`"), doc);
+        if T::SECRET {
+            self.pass.secret_keys.insert(key);
+        }
         let node = self.take(key, doc, &format!("# {key}: {example}"))?;
         self.scalar(key, node)
     }
@@ -310,6 +342,7 @@ impl<'p, 'n> Section<'p, 'n> {
         if T::SECRET {
             let path = self.path(key);
             self.pass.secrets.push(path);
+            texts(node, &mut self.pass.secret_places);
         }
         if let (true, NodeValue::Text(text)) = (T::FILE, &node.value) {
             self.pass.files.push(text.trim().into());
@@ -325,6 +358,16 @@ impl<'p, 'n> Section<'p, 'n> {
         let (key, what, fix) = (self.path(key), refusal.0, format!("write {}", refusal.1));
         self.pass.problems.push(Problem { at: node.at, key, what, fix });
         None
+    }
+}
+
+/// The texts at and below a node, with their places.
+pub(crate) fn texts(node: &Node, found: &mut Vec<(Position, String)>) {
+    match &node.value {
+        NodeValue::Null => {}
+        NodeValue::Text(text) => found.push((node.at, text.clone())),
+        NodeValue::List(items) => items.iter().for_each(|item| texts(item, found)),
+        NodeValue::Map(map) => map.iter().for_each(|(_, item)| texts(item, found)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::section::Section;
 use super::value::{Value, words};
@@ -59,7 +60,26 @@ pub(crate) struct Api {
     pub(crate) metrics: bool,
     /// Memory for the UEs' signalling, in MiB.
     pub(crate) signalling_mib: u32,
+    /// Without a request for this long, a user's session ends.
+    pub(crate) session_idle: Duration,
+    /// Failed logins of a source before it has to wait.
+    pub(crate) login_failures: u8,
+    /// Former passwords that a new one must differ from.
+    pub(crate) password_history: u8,
+    pub(crate) second_factor: SecondFactor,
 }
+
+/// The second factor of users' logins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SecondFactor {
+    Off,
+    Optional,
+    Required,
+}
+
+words! { SecondFactor {
+    SecondFactor::Off = "off", SecondFactor::Optional = "optional", SecondFactor::Required = "required",
+} }
 
 /// What is logged, and how.
 #[derive(Clone, Copy, Debug)]
@@ -163,8 +183,48 @@ pub(super) fn api(root: &mut Section<'_, '_>) -> Api {
             ),
             metrics: s.value("metrics", true, "Serve /metrics in the Prometheus format (docs/metrics.md)."),
             signalling_mib: signalling(s),
+            session_idle: session_idle(s),
+            login_failures: login_failures(s),
+            password_history: password_history(s),
+            second_factor: s.value(
+                "second_factor",
+                SecondFactor::Optional,
+                "A code of an app (TOTP, RFC 6238) beside the password of users: off; optional, users may set one up; or required, a user without \
+                 one can do nothing but set it up. API tokens and one-time links need none.",
+            ),
         },
     )
+}
+
+/// Longest time for which an unused session can stay open: a session ends after seven days anyway.
+const SESSION_IDLE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+fn session_idle(s: &mut Section<'_, '_>) -> Duration {
+    let doc = "Without a request for this long, a user's session ends (TS 33.117 §4.2.3.5.2).";
+    let idle = s.value("session_idle", Duration::from_secs(12 * 3600), doc);
+    let is_within = (Duration::from_secs(60)..=SESSION_IDLE_MAX).contains(&idle);
+    s.bound("session_idle", is_within, "the time is out of bounds", "1min to 168h");
+    idle
+}
+
+fn login_failures(s: &mut Section<'_, '_>) -> u8 {
+    let doc = "Failed logins of a source (IPv4 /24, IPv6 /48) before it has to wait 1 s, 2 s, 4 s, up to five minutes; a name waits after four \
+               times as many, from wherever (TS 33.117 §4.2.3.4.5).";
+    let failures = s.value("login_failures", 5u8, doc);
+    s.bound(
+        "login_failures",
+        (1..=50).contains(&failures),
+        format!("{failures} is out of bounds"),
+        "1 to 50",
+    );
+    failures
+}
+
+fn password_history(s: &mut Section<'_, '_>) -> u8 {
+    let doc = "Former passwords that a user's new one must differ from, beside the present one (TS 33.117 §4.2.3.4.3.2).";
+    let history = s.value("password_history", 3u8, doc);
+    s.bound("password_history", history <= 24, format!("{history} is out of bounds"), "0 to 24");
+    history
 }
 
 /// Most memory for signalling: an hour of a network with 100 registrations a second.

@@ -30,7 +30,9 @@ fn an_empty_file_is_the_defaults() {
 #[test]
 fn the_printed_defaults_read_back_as_the_defaults() {
     let text = defaults();
-    let config = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let mut config = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    // Only a text names files.
+    assert!(!std::mem::take(&mut config.files).is_empty());
     assert_eq!(format!("{config:?}"), format!("{:?}", default()));
     let widest = text.lines().map(|l| l.chars().count()).max();
     assert!(widest <= Some(112), "{widest:?}");

@@ -287,6 +287,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
         if witnesses.is_empty() {
             s.refuse("witnesses", "the broker's log has no witness", "name one at least: without, the broker could mark this operator's tokens");
         }
+        // Both are asked: the answer names each file that was not opened.
+        let (may_key, may_certificate) = (s.may_open("key_file", &key_file), s.may_open("certificate", &certificate_file));
+        if !(may_key && may_certificate) {
+            return None;
+        }
         let certificate = files::read_certificate(&certificate_file);
         let certificate = match certificate {
             Ok(certificate) if matches!(certificate.subject, Subject::Operator(_)) => certificate,

@@ -138,7 +138,7 @@ impl Veil {
             }
         };
         let file = config.veil_wallet();
-        let wallet = match std::fs::read(&file) {
+        let wallet = match whimbrel_files::read(&file, whimbrel_files::LIST_OCTETS_MAX) {
             Ok(octets) => Wallet::parse(&octets).map_err(|e| {
                 format!(
                     "{} holds no wallet of tokens: {e}; move it away to begin with an empty one",

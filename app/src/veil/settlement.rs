@@ -251,7 +251,7 @@ fn claimable(table: &Table, own: Vec<Session>) -> Vec<Session> {
 }
 
 fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    match std::fs::read(path) {
+    match whimbrel_files::read(path, whimbrel_files::LIST_OCTETS_MAX) {
         Ok(octets) => Ok(Some(octets)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(format!("{} cannot be read: {e}", path.display())),

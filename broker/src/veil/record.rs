@@ -48,10 +48,13 @@ impl Recorder {
     }
 }
 
+/// Octets of a recording that is read: a day of tests has some hundred MiB.
+const FILE_OCTETS_MAX: u64 = 4 << 30;
+
 /// Reads a recording. Errors: one sentence that names the line.
 pub fn read(path: &Path) -> Result<Vec<Entry>, String> {
-    let text =
-        std::fs::read_to_string(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+    let text = whimbrel_files::read_text(path, FILE_OCTETS_MAX)
+        .map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
     let parsed = text.lines().enumerate().map(|(n, line)| {
         entry(line).ok_or_else(|| format!("line {} of {} is no recording", n + 1, path.display()))
     });

@@ -10,9 +10,13 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
+use whimbrel_files::PEM_OCTETS_MAX;
 
 use crate::gateway::{BadEndpoint, Endpoint};
 use crate::local::LocalAccess;
+
+/// Octets of a file with a password and the end of its line.
+const PASSWORD_OCTETS_MAX: u64 = 4 << 10;
 
 /// How etcd is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +67,8 @@ impl Access {
             None => config.with_no_client_auth(),
             Some((certificate, key)) => {
                 let wrong = |e: &dyn std::fmt::Display| format!("{}: {e}", key.display());
-                let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| match e {
+                let pem = whimbrel_files::read(key, PEM_OCTETS_MAX).map_err(|e| wrong(&e))?;
+                let secret = PrivateKeyDer::from_pem_slice(&pem).map_err(|e| match e {
                     pem::Error::NoItemsFound => wrong(&"there is no private key in it"),
                     e => wrong(&e),
                 })?;
@@ -82,7 +87,8 @@ impl Access {
     /// The user and the password, if configured. Errors: one sentence.
     pub(crate) fn password(&self) -> Result<Option<(&str, String)>, String> {
         let Some((user, file)) = &self.user else { return Ok(None) };
-        let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let text = whimbrel_files::read_text(file, PASSWORD_OCTETS_MAX)
+            .map_err(|e| format!("{}: {e}", file.display()))?;
         match text.trim_end_matches(['\r', '\n']) {
             "" => Err(format!("{}: there is no password in it", file.display())),
             password => Ok(Some((user, password.into()))),
@@ -92,8 +98,9 @@ impl Access {
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let wrong = |e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
-    let all = CertificateDer::pem_file_iter(file).map_err(|e| wrong(&e))?;
-    let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|e| wrong(&e))?;
+    let pem = whimbrel_files::read(file, PEM_OCTETS_MAX).map_err(|e| wrong(&e))?;
+    let all: Vec<_> =
+        CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().map_err(|e| wrong(&e))?;
     if all.is_empty() {
         return Err(wrong(&"there is no certificate in it"));
     }

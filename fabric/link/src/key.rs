@@ -1,6 +1,5 @@
 //! The cluster's key.
 
-use std::fs::File;
 use std::io::{Error, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +31,7 @@ impl Key {
     /// Errors: [`KeyError`]; also for a file that every user can read.
     pub fn read(path: &Path) -> Result<Vec<Key>, KeyError> {
         let unreadable = |e| KeyError::Unreadable(path.to_owned(), e);
-        let file = File::open(path).map_err(unreadable)?;
+        let file = whimbrel_files::open(path).map_err(unreadable)?;
         let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
         if mode & 0o007 != 0 {
             return Err(KeyError::Exposed(path.to_owned(), mode));

@@ -55,7 +55,7 @@ fn published_sets_are_concealed() {
     assert_eq!(b.conceal(&octets(EPHEMERAL_B), &msin).unwrap(), bytes(OUTPUT_B));
 }
 
-#[test] // TS 33.501 Annex C.3.4.2: point compression is part of profile B
+#[test] // TS 33.501 Annex C.3.4.2; TS 33.514 §4.2.1.3: point compression is part of profile B
 fn profile_b_takes_compressed_points_alone() {
     let compressed = bytes(OUTPUT_B);
     let point = p256::PublicKey::from_sec1_bytes(&compressed[..33]).unwrap();
@@ -64,7 +64,7 @@ fn profile_b_takes_compressed_points_alone() {
     assert!(private_b().deconceal(&output).is_err());
 }
 
-#[test]
+#[test] // TS 33.514 §4.2.1.2: no point of the curve; and others
 fn each_failure_has_its_error() {
     let mut wrong = bytes(OUTPUT_A);
     *wrong.last_mut().unwrap() ^= 1;

@@ -8,11 +8,15 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::password::Hashed;
+use super::totp::Totp;
 use super::{Role, Scope};
 
 /// Users and tokens at most: a company's operators, with room.
 pub(super) const USERS_MAX: usize = 256;
 pub(super) const TOKENS_MAX: usize = 256;
+
+/// Octets of the file: 256 users with the hashes of their former passwords, and as many tokens, have a tenth.
+const FILE_OCTETS_MAX: u64 = 4 << 20;
 
 /// A user.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,8 +24,22 @@ pub(super) struct User {
     pub(super) name: String,
     pub(super) role: Role,
     pub(super) password: Hashed,
+    /// Former passwords, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) former: Vec<Hashed>,
+    /// The second factor, if the user has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) totp: Option<Totp>,
     /// When it was made, RFC 3339.
     pub(super) created: String,
+}
+
+impl User {
+    /// Sets a new password, and keeps so many former ones.
+    pub(super) fn set_password(&mut self, password: Hashed, history: usize) {
+        self.former.insert(0, std::mem::replace(&mut self.password, password));
+        self.former.truncate(history);
+    }
 }
 
 /// An API token.
@@ -59,7 +77,7 @@ impl Accounts {
         if self.kept.is_some() {
             return Ok(());
         }
-        let kept = match fs::read(&self.file) {
+        let kept = match whimbrel_files::read(&self.file, FILE_OCTETS_MAX) {
             Ok(octets) => serde_json::from_slice(&octets)
                 .map_err(|e| format!("{} does not hold users: {e}", self.file.display()))?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Kept::default(),
@@ -115,7 +133,14 @@ mod tests {
 
     fn anna() -> User {
         let password = Hashed::of("correct horse").unwrap();
-        User { name: "anna".into(), role: Role::Admin, password, created: String::new() }
+        User {
+            name: "anna".into(),
+            role: Role::Admin,
+            password,
+            former: Vec::new(),
+            totp: None,
+            created: String::new(),
+        }
     }
 
     #[test]

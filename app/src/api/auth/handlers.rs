@@ -1,6 +1,7 @@
 //! Login, logout, one-time links, users, API tokens.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, SET_COOKIE};
@@ -10,12 +11,15 @@ use tracing::{info, warn};
 use super::accounts::{TOKENS_MAX, Token, USERS_MAX, User};
 use super::password::{Hashed, Password};
 use super::sessions::{AGE_MAX, LINK_AGE_MAX, Session};
-use super::{COOKIE_NAME, Caller, Role, Scope, digest_of, hex, locked, seconds_left, secret};
+use super::throttle::{LoginName, Source};
+use super::totp::Totp;
+use super::{Caller, Role, Scope, digest_of, hex, locked, seconds_left, secret, source_of};
 use crate::api::Shared;
 use crate::api::handlers::Answer;
 use crate::api::problem::Problem;
 use crate::api::routes::{Reply, Request};
 use crate::clock;
+use crate::config::SecondFactor;
 
 /// The user of a session that a one-time link began.
 const LINK_USER: &str = "one-time-link";
@@ -26,6 +30,8 @@ const LINK_USER: &str = "one-time-link";
 struct Login {
     name: Option<String>,
     password: Option<Password>,
+    /// Of the second factor, where the user has one.
+    code: Option<String>,
     link: Option<String>,
 }
 
@@ -38,6 +44,10 @@ struct Me {
     csrf: Option<String>,
     /// Whether there is no user yet.
     without_users: bool,
+    /// Whether the user has to set up a second factor before anything else.
+    must_enrol: bool,
+    /// Whether the user has a second factor.
+    second_factor: bool,
 }
 
 fn body<T: for<'de> Deserialize<'de>>(request: &Request) -> Result<T, Problem> {
@@ -74,36 +84,44 @@ pub(in crate::api) async fn me(shared: Arc<Shared>, request: Request) -> Answer 
     let csrf = caller
         .session
         .and_then(|id| locked(&shared.auth.sessions).find(clock::now(), &id).map(|s| s.csrf.clone()));
-    let without_users = shared.auth.is_without_users();
-    Reply::json(&Me { name: caller.name.clone(), scopes: caller.scopes.clone(), csrf, without_users })
+    let accounts = shared.auth.accounts()?;
+    let user = caller.session.and_then(|_| accounts.user(&caller.name));
+    Reply::json(&Me {
+        name: caller.name.clone(),
+        scopes: caller.scopes.clone(),
+        csrf,
+        without_users: accounts.users().is_empty(),
+        must_enrol: user.is_some_and(|user| shared.auth.must_enrol(user)),
+        second_factor: user.is_some_and(|user| user.totp.is_some()),
+    })
 }
 
 /// POST: log in.
 pub(in crate::api) async fn login(shared: Arc<Shared>, request: Request) -> Answer {
     let login: Login = body(&request)?;
-    let address = request.peer.host();
     match login {
-        Login { name: Some(name), password: Some(password), link: None } => {
-            by_password(&shared, &request, name, password, address).await
+        Login { name: Some(name), password: Some(password), code, link: None } => {
+            by_password(&shared, &request, (name, password, code)).await
         }
-        Login { name: None, password: None, link: Some(link) } => {
-            let keys = [format!("address {address}")];
-            wait_over(&shared, &keys)?;
+        Login { name: None, password: None, code: None, link: Some(link) } => {
+            let source = source_of(request.peer.ip());
+            wait_over(&shared, &LoginName::Link, source)?;
             if !locked(&shared.auth.links).take(clock::now(), &digest_of(&link)) {
-                locked(&shared.auth.throttle).failed(clock::now(), &keys);
+                locked(&shared.auth.throttle).failed(clock::now(), &LoginName::Link, source);
                 return Err(Problem::unauthorized(
                     "this link was used before or is older than ten minutes: run `whimbrel console` again",
                 ));
             }
-            begin(&shared, &request, LINK_USER, Role::Admin)
+            // Only who runs the core can have it made: it stands for both factors.
+            begin(&shared, &request, LINK_USER, None, shared.auth.is_without_users())
         }
         _ => Err(Problem::bad_request("send `name` and `password`, or `link`")),
     }
 }
 
-fn wait_over(shared: &Shared, keys: &[String]) -> Result<(), Problem> {
+fn wait_over(shared: &Shared, name: &LoginName, source: Source) -> Result<(), Problem> {
     let now = clock::now();
-    match locked(&shared.auth.throttle).wait(now, keys) {
+    match locked(&shared.auth.throttle).wait(now, name, source) {
         Some(until) => Err(Problem::too_many(format!(
             "too many failed logins: try again in {} s",
             seconds_left(until, now)
@@ -115,43 +133,67 @@ fn wait_over(shared: &Shared, keys: &[String]) -> Result<(), Problem> {
 async fn by_password(
     shared: &Arc<Shared>,
     request: &Request,
-    name: String,
-    password: Password,
-    address: String,
+    (name, password, code): (String, Password, Option<String>),
 ) -> Answer {
-    let keys = [format!("user {}", name.chars().take(64).collect::<String>()), format!("address {address}")];
-    wait_over(shared, &keys)?;
-    // Counted before the password is looked at: logins at the same time do not slip through.
-    locked(&shared.auth.throttle).failed(clock::now(), &keys);
+    let source = source_of(request.peer.ip());
     let user = shared.auth.accounts()?.user(&name).cloned();
-    let hashed = user.as_ref().map_or_else(Hashed::of_unknown_user, |u| u.password.clone());
-    let fits = hashing(shared, move || hashed.fits(&password)).await?;
-    match user.filter(|_| fits) {
-        Some(user) => {
-            locked(&shared.auth.throttle).succeeded(&keys);
-            begin(shared, request, &user.name, user.role)
-        }
-        None => {
-            warn!(from = address, "a login to the console failed");
-            Err(Problem::unauthorized("the name or the password is wrong"))
-        }
+    let login = LoginName::of(&name, user.is_some());
+    wait_over(shared, &login, source)?;
+    // Counted before the password is looked at: logins at the same time do not slip through.
+    locked(&shared.auth.throttle).failed(clock::now(), &login, source);
+    let hashed = user.map_or_else(Hashed::of_unknown_user, |u| u.password);
+    let compared = hashed.clone();
+    let fits = hashing(shared, move || compared.fits(&password)).await?;
+    let refused = || {
+        warn!(from = request.peer.host(), "a login to the console failed");
+        Problem::unauthorized("the name or the password is wrong")
+    };
+    let mut accounts = shared.auth.accounts()?;
+    // The user may have been changed or removed while the password was hashed: what counts is what the user is now.
+    let user = accounts.user(&name).filter(|u| fits && u.password == hashed).cloned().ok_or_else(refused)?;
+    if let (Some(totp), true) = (&user.totp, shared.auth.second_factor != SecondFactor::Off) {
+        let Some(code) = code else {
+            return Err(
+                Problem::unauthorized("send the code of your second factor as `code`, too").needing("code")
+            );
+        };
+        let used = totp.after(&code, SystemTime::now()).ok_or_else(|| {
+            warn!(from = request.peer.host(), user = name, "a login to the console failed: the second factor is wrong");
+            Problem::unauthorized("the code is wrong, or was used before: wait for the next one").needing("code")
+        })?;
+        let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
+            users.iter_mut().filter(|u| u.name == name).for_each(|u| u.totp = Some(used.clone()));
+        };
+        accounts.change(change).map_err(Problem::unavailable)?;
     }
+    locked(&shared.auth.throttle).succeeded(&login, source);
+    // Begun while the accounts are locked: a change of this user ends this session, too.
+    let answer = begin(shared, request, &user.name, Some(&user), accounts.users().is_empty());
+    drop(accounts);
+    answer
 }
 
-/// Begins a session.
-fn begin(shared: &Shared, request: &Request, user: &str, role: Role) -> Answer {
+/// Begins a session: of a user, or of a one-time link.
+fn begin(shared: &Shared, request: &Request, name: &str, user: Option<&User>, without_users: bool) -> Answer {
     let (cookie, csrf, now) = (secret()?, secret()?, clock::now());
-    let session = Session::new(user, role, csrf.clone(), now);
+    let link_role = user.is_none().then_some(Role::Admin);
+    let session = Session::new(name, link_role, csrf.clone(), now);
     locked(&shared.auth.sessions).begin(now, digest_of(&cookie), session);
-    info!(user, from = request.peer.host(), "a user logged in to the console");
-    let without_users = shared.auth.is_without_users();
-    let me = Me { name: user.into(), scopes: role.scopes().to_vec(), csrf: Some(csrf), without_users };
+    info!(user = name, from = request.peer.host(), "a user logged in to the console");
+    let must_enrol = user.is_some_and(|user| shared.auth.must_enrol(user));
+    let role = link_role.or(user.map(|user| user.role)).filter(|_| !must_enrol);
+    let scopes = role.map(|role| role.scopes().to_vec()).unwrap_or_default();
+    let second_factor = user.is_some_and(|user| user.totp.is_some());
+    let me = Me { name: name.into(), scopes, csrf: Some(csrf), without_users, must_enrol, second_factor };
     Ok(Reply::json(&me)?.header(SET_COOKIE, set_cookie(shared, &cookie, AGE_MAX.as_secs())?))
 }
 
-fn set_cookie(shared: &Shared, value: &str, age_s: u64) -> Result<HeaderValue, Problem> {
+pub(in crate::api) fn set_cookie(shared: &Shared, value: &str, age_s: u64) -> Result<HeaderValue, Problem> {
     let secure = if shared.is_tls() { "; Secure" } else { "" };
-    let text = format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age_s}{secure}");
+    let text = format!(
+        "{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age_s}{secure}",
+        shared.auth.cookie_name
+    );
     HeaderValue::try_from(text).map_err(|e| Problem::internal(e.to_string()))
 }
 
@@ -175,27 +217,148 @@ struct NewPassword {
 pub(in crate::api) async fn change_password(shared: Arc<Shared>, request: Request) -> Answer {
     let caller = caller(&request)?.clone();
     let NewPassword { old, new } = body(&request)?;
-    let keys = [format!("user {}", caller.name)];
-    wait_over(&shared, &keys)?;
-    let user = shared.auth.accounts()?.user(&caller.name).cloned();
-    let user = user.ok_or_else(|| Problem::conflict("only users have a password"))?;
-    let hashed = hashing(&shared, move || user.password.fits(&old).then(|| Hashed::of(&new))).await?;
+    let (login, source) = (LoginName::of(&caller.name, true), source_of(request.peer.ip()));
+    wait_over(&shared, &login, source)?;
+    let user = own_user(&shared, &caller)?;
+    let (before, history) = (user.password.clone(), shared.auth.history);
+    let hashed =
+        hashing(&shared, move || user.password.fits(&old).then(|| new_password(&user, &new, history)))
+            .await?;
     let Some(hashed) = hashed else {
-        locked(&shared.auth.throttle).failed(clock::now(), &keys);
+        locked(&shared.auth.throttle).failed(clock::now(), &login, source);
         return Err(Problem::forbidden("the old password is wrong"));
     };
-    set_password(&shared, &caller.name, hashed?)?;
+    let hashed = hashed?;
+    let mut accounts = shared.auth.accounts()?;
+    // An admin may have set another one while this one was hashed.
+    if accounts.user(&caller.name).is_none_or(|u| u.password != before) {
+        return Err(Problem::conflict("your password was changed meanwhile: log in again"));
+    }
+    let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
+        users
+            .iter_mut()
+            .filter(|u| u.name == caller.name)
+            .for_each(|u| u.set_password(hashed.clone(), history));
+    };
+    accounts.change(change).map_err(Problem::unavailable)?;
+    drop(accounts);
     locked(&shared.auth.sessions).end_all_of(&caller.name, caller.session);
     Ok(Reply::empty())
 }
 
-fn set_password(shared: &Shared, name: &str, password: Hashed) -> Result<(), Problem> {
-    let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
-        if let Some(user) = users.iter_mut().find(|u| u.name == name) {
-            user.password = password;
-        }
+/// The user of a session.
+fn own_user(shared: &Shared, caller: &Caller) -> Result<User, Problem> {
+    let user = match caller.session {
+        Some(_) => shared.auth.accounts()?.user(&caller.name).cloned(),
+        None => None,
     };
-    shared.auth.accounts()?.change(change).map_err(Problem::unavailable)
+    user.ok_or_else(|| Problem::conflict("only users have a password and a second factor"))
+}
+
+/// Hashes a new password of a user. Errors: it was used before, is too short or too long.
+fn new_password(user: &User, password: &str, history: usize) -> Result<Hashed, Problem> {
+    let hashed = Hashed::of(password)?;
+    let former = user.former.iter().take(history);
+    if history > 0 && std::iter::once(&user.password).chain(former).any(|former| former.fits(password)) {
+        return Err(Problem::unprocessable(format!(
+            "this password was used before: take one that differs from the last {history} and from the present one"
+        )));
+    }
+    Ok(hashed)
+}
+
+/// The second factor of one's own that is being set up: a password proves that its user does it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Enrolment {
+    password: Password,
+}
+
+/// What the user's app needs, shown once.
+#[derive(Serialize)]
+struct EnrolmentView<'a> {
+    secret: &'a str,
+    uri: String,
+}
+
+/// How long a user may take to set up a second factor.
+const ENROLMENT_WITHIN: Duration = Duration::from_secs(600);
+
+/// POST: begin to set up a second factor of one's own.
+pub(in crate::api) async fn begin_enrolment(shared: Arc<Shared>, request: Request) -> Answer {
+    let caller = caller(&request)?.clone();
+    let Enrolment { password } = body(&request)?;
+    if shared.auth.second_factor == SecondFactor::Off {
+        return Err(Problem::conflict("second factors are off: `api.second_factor` in the configuration"));
+    }
+    let (login, source) = (LoginName::of(&caller.name, true), source_of(request.peer.ip()));
+    wait_over(&shared, &login, source)?;
+    let user = own_user(&shared, &caller)?;
+    if user.totp.is_some() {
+        return Err(Problem::conflict(
+            "you have a second factor: an admin, or `whimbrel console --reset-second-factor` on the core's host, removes it",
+        ));
+    }
+    if !hashing(&shared, move || user.password.fits(&password)).await? {
+        locked(&shared.auth.throttle).failed(clock::now(), &login, source);
+        return Err(Problem::forbidden("the password is wrong"));
+    }
+    let (totp, now) = (Totp::new()?, clock::now());
+    let shown = Reply::json(&EnrolmentView { secret: totp.secret(), uri: totp.uri(&caller.name) })?;
+    let mut pending = locked(&shared.auth.pending);
+    // There are no more of them than users.
+    pending.retain(|_, (_, until)| *until > now);
+    pending.insert(caller.name, (totp, now + ENROLMENT_WITHIN));
+    Ok(shown.with(StatusCode::CREATED))
+}
+
+/// The first code of a new second factor.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FirstCode {
+    code: String,
+}
+
+/// PUT: end setting up a second factor, by its first code.
+pub(in crate::api) async fn end_enrolment(shared: Arc<Shared>, request: Request) -> Answer {
+    let caller = caller(&request)?.clone();
+    let FirstCode { code } = body(&request)?;
+    own_user(&shared, &caller)?;
+    let mut pending = locked(&shared.auth.pending);
+    let now = clock::now();
+    let (totp, _) = pending
+        .get(&caller.name)
+        .filter(|(_, until)| *until > now)
+        .ok_or_else(|| Problem::conflict("begin again: a second factor is set up within ten minutes"))?;
+    let used = totp.after(&code, SystemTime::now()).ok_or_else(|| {
+        Problem::unprocessable(
+            "the code is wrong: check the clock of your telephone, and send the present code",
+        )
+    })?;
+    let mut accounts = shared.auth.accounts()?;
+    let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
+        users.iter_mut().filter(|u| u.name == caller.name).for_each(|u| u.totp = Some(used.clone()));
+    };
+    accounts.change(change).map_err(Problem::unavailable)?;
+    pending.remove(&caller.name);
+    drop(accounts);
+    // Sessions that began with the password alone end.
+    locked(&shared.auth.sessions).end_all_of(&caller.name, caller.session);
+    Ok(Reply::empty())
+}
+
+/// DELETE: remove a user's second factor, whose telephone was lost. The user's sessions end.
+pub(in crate::api) async fn reset_second_factor(shared: Arc<Shared>, request: Request) -> Answer {
+    let name = request.param(0).to_owned();
+    let mut accounts = shared.auth.accounts()?;
+    accounts.user(&name).ok_or_else(|| no_user(&name))?;
+    let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
+        users.iter_mut().filter(|u| u.name == name).for_each(|u| u.totp = None);
+    };
+    accounts.change(change).map_err(Problem::unavailable)?;
+    drop(accounts);
+    locked(&shared.auth.sessions).end_all_of(&name, None);
+    Ok(Reply::empty())
 }
 
 /// A one-time link.
@@ -223,16 +386,18 @@ struct UserView<'a> {
     name: &'a str,
     role: Role,
     created: &'a str,
+    second_factor: bool,
+}
+
+impl<'a> From<&'a User> for UserView<'a> {
+    fn from(u: &'a User) -> Self {
+        Self { name: &u.name, role: u.role, created: &u.created, second_factor: u.totp.is_some() }
+    }
 }
 
 pub(in crate::api) async fn users(shared: Arc<Shared>, _: Request) -> Answer {
     let accounts = shared.auth.accounts()?;
-    let shown: Vec<_> = accounts
-        .users()
-        .iter()
-        .map(|u| UserView { name: &u.name, role: u.role, created: &u.created })
-        .collect();
-    Reply::json(&shown)
+    Reply::json(&accounts.users().iter().map(UserView::from).collect::<Vec<_>>())
 }
 
 /// A user to make.
@@ -248,8 +413,9 @@ pub(in crate::api) async fn add_user(shared: Arc<Shared>, request: Request) -> A
     let NewUser { name, role, password } = body(&request)?;
     let name = checked_name(&name)?;
     let password = hashing(&shared, move || Hashed::of(&password)).await??;
-    let user = User { name, role, password, created: clock::rfc3339(clock::now()) };
-    let shown = Reply::json(&UserView { name: &user.name, role, created: &user.created })?;
+    let created = clock::rfc3339(clock::now());
+    let user = User { name, role, password, former: Vec::new(), totp: None, created };
+    let shown = Reply::json(&UserView::from(&user))?;
     let mut accounts = shared.auth.accounts()?;
     if accounts.user(&user.name).is_some() {
         return Err(Problem::conflict(format!("there is a user {} already", user.name)));
@@ -277,8 +443,10 @@ struct UserChange {
 pub(in crate::api) async fn edit_user(shared: Arc<Shared>, request: Request) -> Answer {
     let UserChange { role, password } = body(&request)?;
     let name = request.param(0).to_owned();
+    let history = shared.auth.history;
+    let before = shared.auth.accounts()?.user(&name).cloned().ok_or_else(|| no_user(&name))?;
     let hashed = match password {
-        Some(password) => Some(hashing(&shared, move || Hashed::of(&password)).await??),
+        Some(password) => Some(hashing(&shared, move || new_password(&before, &password, history)).await??),
         None => None,
     };
     let mut accounts = shared.auth.accounts()?;
@@ -287,8 +455,11 @@ pub(in crate::api) async fn edit_user(shared: Arc<Shared>, request: Request) -> 
     if role != Role::Admin {
         another_admin(accounts.users(), &name)?;
     }
-    let changed = User { role, password: hashed.unwrap_or(user.password), ..user };
-    let shown = Reply::json(&UserView { name: &changed.name, role, created: &changed.created })?;
+    let mut changed = User { role, ..user };
+    if let Some(hashed) = hashed {
+        changed.set_password(hashed, history);
+    }
+    let shown = Reply::json(&UserView::from(&changed))?;
     accounts
         .change(|users, _| users.iter_mut().filter(|u| u.name == name).for_each(|u| *u = changed.clone()))
         .map_err(Problem::unavailable)?;

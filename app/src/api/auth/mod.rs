@@ -15,9 +15,11 @@ mod password;
 mod rate;
 mod sessions;
 mod throttle;
+mod totp;
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,16 +30,22 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
-use self::accounts::Accounts;
+use self::accounts::{Accounts, User};
 use self::rate::Rates;
 use self::sessions::{Links, Sessions};
 use self::throttle::Throttle;
+pub(super) use self::throttle::source_of;
+use self::totp::Totp;
 use super::problem::Problem;
 use crate::clock;
+use crate::config::{Api, SecondFactor};
 use crate::local_socket::Uid;
 
-/// The session's cookie.
+/// The session's cookie in clear, on a loopback address.
 const COOKIE_NAME: &str = "whimbrel_session";
+/// The session's cookie over TLS: browsers take a cookie of this prefix only from this host itself, over TLS and for all its paths
+/// (RFC 6265bis §4.1.3.2), so that no neighbour of its domain can set another one in its place.
+const TLS_COOKIE_NAME: &str = "__Host-whimbrel_session";
 /// The header in which a change that a page makes repeats its session's CSRF token.
 const CSRF_HEADER: &str = "x-csrf-token";
 
@@ -112,12 +120,14 @@ pub(super) struct Caller {
     pub(super) scopes: Vec<Scope>,
     /// The session, where the caller has one.
     session: Option<Digest>,
+    /// The token, where it sent one.
+    token: Option<Digest>,
 }
 
 impl Caller {
     /// A command of this host.
     fn local() -> Self {
-        Self { name: LOCAL.into(), scopes: Scope::ALL.to_vec(), session: None }
+        Self { name: LOCAL.into(), scopes: Scope::ALL.to_vec(), session: None, token: None }
     }
 
     /// Whether it is a command of this host.
@@ -173,20 +183,32 @@ pub(super) struct Auth {
     links: Mutex<Links>,
     throttle: Mutex<Throttle>,
     rates: Mutex<Rates>,
+    /// Second factors that users have begun to set up, with the time of their end.
+    pending: Mutex<BTreeMap<String, (Totp, Instant)>>,
     /// One password at a time is hashed: each takes 19 MiB.
     hashing: tokio::sync::Semaphore,
+    /// Former passwords that a new one must differ from.
+    history: usize,
+    /// Whether users have a second factor.
+    second_factor: SecondFactor,
+    /// The name of the session's cookie.
+    cookie_name: &'static str,
 }
 
 impl Auth {
     /// With the accounts in a file, which is made when the first user is.
-    pub(super) fn new(file: PathBuf) -> Self {
+    pub(super) fn new(file: PathBuf, api: &Api, is_tls: bool) -> Self {
         Self {
             accounts: Mutex::new(Accounts::new(file)),
-            sessions: Mutex::default(),
+            sessions: Mutex::new(Sessions::new(api.session_idle)),
             links: Mutex::default(),
-            throttle: Mutex::default(),
+            throttle: Mutex::new(Throttle::new(api.login_failures)),
             rates: Mutex::default(),
+            pending: Mutex::default(),
             hashing: tokio::sync::Semaphore::new(1),
+            history: api.password_history.into(),
+            second_factor: api.second_factor,
+            cookie_name: if is_tls { TLS_COOKIE_NAME } else { COOKIE_NAME },
         }
     }
 
@@ -227,7 +249,7 @@ impl Auth {
         if let Peer::Local(_) = peer {
             return Ok(Some(Caller::local()));
         }
-        let Some(cookie) = cookie(headers) else { return Ok(None) };
+        let Some(cookie) = cookie(headers, self.cookie_name) else { return Ok(None) };
         let session = digest_of(cookie);
         let mut sessions = locked(&self.sessions);
         let Some(found) = sessions.find(now, &session) else {
@@ -240,8 +262,25 @@ impl Auth {
                 "the request does not repeat its session's CSRF token (X-CSRF-Token)",
             ));
         }
-        let (name, scopes) = (found.user.clone(), found.role.scopes().to_vec());
-        Ok(Some(Caller { name, scopes, session: Some(session) }))
+        let (name, role) = (found.user.clone(), found.role);
+        drop(sessions);
+        let scopes = self.scopes_of(&name, role)?;
+        Ok(Some(Caller { name, scopes, session: Some(session), token: None }))
+    }
+
+    /// What the user of a session may do now: a role that was changed counts at once.
+    fn scopes_of(&self, name: &str, role: Option<Role>) -> Result<Vec<Scope>, Problem> {
+        if let Some(role) = role {
+            return Ok(role.scopes().to_vec());
+        }
+        let accounts = self.accounts()?;
+        let user = accounts.user(name).ok_or_else(|| Problem::unauthorized("this user was removed"))?;
+        Ok(if self.must_enrol(user) { Vec::new() } else { user.role.scopes().to_vec() })
+    }
+
+    /// Whether a user has to set up a second factor before anything else.
+    fn must_enrol(&self, user: &User) -> bool {
+        self.second_factor == SecondFactor::Required && user.totp.is_none()
     }
 
     fn of_token(&self, token: &str) -> Result<Caller, Problem> {
@@ -255,7 +294,7 @@ impl Auth {
         match found {
             Some(token) => {
                 let name = format!("token:{}", token.name);
-                Ok(Caller { name, scopes: token.scopes.clone(), session: None })
+                Ok(Caller { name, scopes: token.scopes.clone(), session: None, token: Some(digest) })
             }
             None => Err(Problem::unauthorized("this token is not, or no longer, valid")),
         }
@@ -275,6 +314,15 @@ impl Auth {
         })
     }
 
+    /// Changes the role of a user, and leaves its sessions.
+    #[cfg(test)]
+    pub(super) fn change_role(&self, name: &str, role: Role) {
+        let changed = self.accounts().unwrap().change(|users, _| {
+            users.iter_mut().filter(|u| u.name == name).for_each(|u| u.role = role);
+        });
+        changed.unwrap();
+    }
+
     /// Bounds the requests of each caller.
     #[cfg(test)]
     pub(super) fn set_rate(&self, per_second: u64, burst: u64) {
@@ -283,7 +331,15 @@ impl Auth {
 
     /// Whether the caller may go on: long answers ask now and then. Does not count as a use of the session.
     pub(super) fn is_still_valid(&self, caller: &Caller) -> bool {
-        caller.session.is_none_or(|session| locked(&self.sessions).is_alive(clock::now(), &session))
+        let Caller { session, token, .. } = caller;
+        session.is_none_or(|session| locked(&self.sessions).is_alive(clock::now(), &session))
+            && token.is_none_or(|token| self.has_token(&token))
+    }
+
+    /// Whether a token is still valid.
+    fn has_token(&self, token: &Digest) -> bool {
+        let digits = hex(token);
+        self.accounts().is_ok_and(|a| a.tokens().iter().any(|t| t.digest == digits))
     }
 }
 
@@ -299,9 +355,9 @@ pub(crate) fn beside(store: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+fn cookie<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
     let all = headers.get_all(COOKIE).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(';'));
-    all.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == COOKIE_NAME).map(|(_, v)| v)
+    all.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == wanted).map(|(_, v)| v)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -323,6 +379,14 @@ impl Peer {
         match self {
             Self::Network(address) => address.ip().to_string(),
             Self::Local(uid) => uid.to_string(),
+        }
+    }
+
+    /// The sender's address; a loopback address for a command of this host.
+    pub(super) fn ip(&self) -> IpAddr {
+        match self {
+            Self::Network(address) => address.ip(),
+            Self::Local(_) => Ipv4Addr::LOCALHOST.into(),
         }
     }
 }
@@ -348,9 +412,10 @@ mod tests {
     fn the_cookie_is_found_among_others() {
         let mut headers = HeaderMap::new();
         headers.insert(COOKIE, "a=b; whimbrel_session=xyz; c=d".parse().unwrap());
-        assert_eq!(cookie(&headers), Some("xyz"));
+        assert_eq!(cookie(&headers, COOKIE_NAME), Some("xyz"));
+        assert_eq!(cookie(&headers, TLS_COOKIE_NAME), None, "any host of the domain could have set it");
         headers.insert(COOKIE, "not_whimbrel_session=xyz".parse().unwrap());
-        assert_eq!(cookie(&headers), None);
+        assert_eq!(cookie(&headers, COOKIE_NAME), None);
     }
 
     #[test]

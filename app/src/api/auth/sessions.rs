@@ -7,8 +7,6 @@ use whimbrel_ids::Instant;
 
 use super::{Digest, Role};
 
-/// Without a request for this long, a session ends.
-const IDLE_MAX: Duration = Duration::from_secs(12 * 3600);
 /// However much it is used, a session ends after this time.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Sessions at once; the one unused for the longest time ends first.
@@ -21,55 +19,63 @@ const LINKS_MAX: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) user: String,
-    pub(super) role: Role,
+    /// The role of a session that a one-time link began; a user's is looked up at each request.
+    pub(super) role: Option<Role>,
     pub(super) csrf: String,
     begun: Instant,
     used: Instant,
 }
 
 impl Session {
-    pub(super) fn new(user: &str, role: Role, csrf: String, now: Instant) -> Self {
+    pub(super) fn new(user: &str, role: Option<Role>, csrf: String, now: Instant) -> Self {
         Self { user: user.into(), role, csrf, begun: now, used: now }
     }
 
-    fn is_alive(&self, now: Instant) -> bool {
-        now.since(self.used) < IDLE_MAX && now.since(self.begun) < AGE_MAX
+    fn is_alive(&self, now: Instant, idle: Duration) -> bool {
+        now.since(self.used) < idle && now.since(self.begun) < AGE_MAX
     }
 }
 
 /// All sessions, by the digest of their cookie.
-#[derive(Default)]
-pub(super) struct Sessions(BTreeMap<Digest, Session>);
+pub(super) struct Sessions {
+    all: BTreeMap<Digest, Session>,
+    /// Without a request for this long, a session ends.
+    idle: Duration,
+}
 
 impl Sessions {
+    pub(super) fn new(idle: Duration) -> Self {
+        Self { all: BTreeMap::new(), idle }
+    }
+
     pub(super) fn begin(&mut self, now: Instant, id: Digest, session: Session) {
-        self.0.retain(|_, s| s.is_alive(now));
-        if self.0.len() >= SESSIONS_MAX
-            && let Some(idlest) = self.0.iter().min_by_key(|(_, s)| s.used).map(|(id, _)| *id)
+        self.all.retain(|_, s| s.is_alive(now, self.idle));
+        if self.all.len() >= SESSIONS_MAX
+            && let Some(idlest) = self.all.iter().min_by_key(|(_, s)| s.used).map(|(id, _)| *id)
         {
-            self.0.remove(&idlest);
+            self.all.remove(&idlest);
         }
-        self.0.insert(id, session);
+        self.all.insert(id, session);
     }
 
     /// A session that is alive; this counts as a use of it.
     pub(super) fn find(&mut self, now: Instant, id: &Digest) -> Option<&Session> {
-        let session = self.0.get_mut(id).filter(|s| s.is_alive(now))?;
+        let session = self.all.get_mut(id).filter(|s| s.is_alive(now, self.idle))?;
         session.used = now;
         Some(session)
     }
 
     pub(super) fn is_alive(&self, now: Instant, id: &Digest) -> bool {
-        self.0.get(id).is_some_and(|s| s.is_alive(now))
+        self.all.get(id).is_some_and(|s| s.is_alive(now, self.idle))
     }
 
     pub(super) fn end(&mut self, id: &Digest) {
-        self.0.remove(id);
+        self.all.remove(id);
     }
 
     /// Ends the sessions of a user, but not the one that is named.
     pub(super) fn end_all_of(&mut self, user: &str, but: Option<Digest>) {
-        self.0.retain(|id, s| s.user != user || Some(*id) == but);
+        self.all.retain(|id, s| s.user != user || Some(*id) == but);
     }
 }
 
@@ -104,8 +110,8 @@ mod tests {
 
     #[test]
     fn a_session_ends_when_it_is_idle_or_old() {
-        let mut sessions = Sessions::default();
-        let new = |hours| Session::new("anna", Role::Viewer, String::new(), at(hours));
+        let mut sessions = Sessions::new(Duration::from_secs(12 * 3600));
+        let new = |hours| Session::new("anna", None, String::new(), at(hours));
         sessions.begin(at(0), [1; 32], new(0));
         assert!(sessions.find(at(11), &[1; 32]).is_some() && sessions.find(at(22), &[1; 32]).is_some());
         assert!(sessions.find(at(34), &[1; 32]).is_none());
@@ -118,17 +124,21 @@ mod tests {
 
     #[test]
     fn sessions_are_bounded_and_end_with_their_user() {
-        let mut sessions = Sessions::default();
+        let mut sessions = Sessions::new(Duration::from_secs(12 * 3600));
         for i in 0..=SESSIONS_MAX as u64 {
             let mut id = [0; 32];
             id[..8].copy_from_slice(&i.to_be_bytes());
-            sessions.begin(Instant(i), id, Session::new("anna", Role::Viewer, String::new(), Instant(i)));
+            sessions.begin(
+                Instant(i),
+                id,
+                Session::new("anna", Some(Role::Viewer), String::new(), Instant(i)),
+            );
         }
-        assert_eq!(sessions.0.len(), SESSIONS_MAX);
+        assert_eq!(sessions.all.len(), SESSIONS_MAX);
         assert!(!sessions.is_alive(Instant(999), &[0; 32]), "the one unused for the longest time ended");
-        let kept = *sessions.0.keys().next().unwrap();
+        let kept = *sessions.all.keys().next().unwrap();
         sessions.end_all_of("anna", Some(kept));
-        assert_eq!(sessions.0.len(), 1);
+        assert_eq!(sessions.all.len(), 1);
     }
 
     #[test]

@@ -1,57 +1,128 @@
-//! Login throttling: after some failures, a user and an address have to wait, each time twice as long.
+//! Login throttling: after some failures, a source and a name have to wait, each time twice as long.
+//!
+//! A source is the prefix that one customer of a provider has: who owns it has as many addresses as it likes. A name waits later than a
+//! source does: one source must not be able to lock the operators out by failing in their names.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
 
-/// Failures in a row that cost nothing: people mistype.
-const FREE: u32 = 5;
+/// A name may fail this many times as often as a source before it has to wait: a password is then guessed from several sources at once.
+const NAME_FACTOR: u32 = 4;
 /// The longest wait: a forgotten password must not lock an operator out for hours.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 /// Without a failure for this long, an entry is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
-/// Maximum number of entries. The oldest is dropped first: an attacker needs a thousand failed logins to fill the table.
-const ENTRIES_MAX: usize = 1024;
+/// Maximum number of sources. The oldest is dropped first: an attacker needs as many networks to fill the table.
+const SOURCES_MAX: usize = 4096;
+/// Names that no user has share this many entries: they wait as users do, and cannot fill the table of users.
+const UNKNOWN_NAMES: u16 = 1024;
+/// Bits of the prefixes that are one source: a customer's network has at least these.
+const SOURCE_BITS: (u32, u32) = (24, 48);
+
+/// A prefix of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::api) struct Source(IpAddr);
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = if self.0.is_ipv4() { SOURCE_BITS.0 } else { SOURCE_BITS.1 };
+        write!(f, "{}/{bits}", self.0)
+    }
+}
+
+/// The source that an address belongs to.
+pub(in crate::api) fn source_of(address: IpAddr) -> Source {
+    Source(match address.to_canonical() {
+        IpAddr::V4(a) => Ipv4Addr::from(u32::from(a) & u32::MAX << (32 - SOURCE_BITS.0)).into(),
+        IpAddr::V6(a) => Ipv6Addr::from(u128::from(a) & u128::MAX << (128 - SOURCE_BITS.1)).into(),
+    })
+}
+
+/// The name of a login.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LoginName {
+    User(String),
+    /// One that no user has, as a number of few.
+    Unknown(u16),
+    /// A one-time link.
+    Link,
+}
+
+impl LoginName {
+    /// The name that was typed.
+    pub(super) fn of(typed: &str, is_user: bool) -> Self {
+        let [a, b, ..] = super::digest_of(typed);
+        if is_user {
+            Self::User(typed.into())
+        } else {
+            Self::Unknown(u16::from_be_bytes([a, b]) % UNKNOWN_NAMES)
+        }
+    }
+}
 
 struct Failures {
     in_a_row: u32,
     last: Instant,
+    /// The only name that failed; `None`: several did.
+    name: Option<LoginName>,
 }
 
-/// Failed logins, by user and by address.
-#[derive(Default)]
-pub(super) struct Throttle(BTreeMap<String, Failures>);
+/// Failed logins, by name and by source.
+pub(super) struct Throttle {
+    /// Failures of a source that cost nothing: people mistype.
+    free: u32,
+    names: BTreeMap<LoginName, Failures>,
+    sources: BTreeMap<Source, Failures>,
+}
 
 impl Throttle {
-    /// Until when a login has to wait, if it has to.
-    pub(super) fn wait(&self, now: Instant, keys: &[String]) -> Option<Instant> {
-        let until = keys.iter().filter_map(|key| {
-            let failures = self.0.get(key)?;
-            let doublings = failures.in_a_row.checked_sub(FREE)?;
-            let wait = Duration::from_secs(1) * 2u32.saturating_pow(doublings.min(16));
-            Some(failures.last + wait.min(WAIT_MAX))
-        });
-        until.max().filter(|until| *until > now)
+    pub(super) fn new(free: u8) -> Self {
+        Self { free: free.into(), names: BTreeMap::new(), sources: BTreeMap::new() }
     }
 
-    pub(super) fn failed(&mut self, now: Instant, keys: &[String]) {
-        self.0.retain(|_, f| now.since(f.last) < FORGOTTEN_AFTER);
-        for key in keys {
-            if self.0.len() >= ENTRIES_MAX
-                && !self.0.contains_key(key)
-                && let Some(oldest) = self.0.iter().min_by_key(|(_, f)| f.last).map(|(k, _)| k.clone())
-            {
-                self.0.remove(&oldest);
-            }
-            let failures = self.0.entry(key.clone()).or_insert(Failures { in_a_row: 0, last: now });
+    /// Until when a login has to wait, if it has to.
+    pub(super) fn wait(&self, now: Instant, name: &LoginName, source: Source) -> Option<Instant> {
+        let until = |failures: &Failures, free: u32| {
+            let doublings = failures.in_a_row.checked_sub(free)?;
+            let wait = Duration::from_secs(1) * 2u32.saturating_pow(doublings.min(16));
+            Some(failures.last + wait.min(WAIT_MAX))
+        };
+        // A link is no name: what fails are guesses of 256 bits.
+        let of_name = self.names.get(name).filter(|_| *name != LoginName::Link);
+        let of_name = of_name.and_then(|failures| until(failures, self.free * NAME_FACTOR));
+        let of_source = self.sources.get(&source).and_then(|failures| until(failures, self.free));
+        of_name.max(of_source).filter(|until| *until > now)
+    }
+
+    pub(super) fn failed(&mut self, now: Instant, name: &LoginName, source: Source) {
+        self.names.retain(|_, f| now.since(f.last) < FORGOTTEN_AFTER);
+        self.sources.retain(|_, f| now.since(f.last) < FORGOTTEN_AFTER);
+        if self.sources.len() >= SOURCES_MAX
+            && !self.sources.contains_key(&source)
+            && let Some(oldest) = self.sources.iter().min_by_key(|(_, f)| f.last).map(|(source, _)| *source)
+        {
+            self.sources.remove(&oldest);
+        }
+        let first = || Failures { in_a_row: 0, last: now, name: Some(name.clone()) };
+        for failures in [
+            self.names.entry(name.clone()).or_insert_with(first),
+            self.sources.entry(source).or_insert_with(first),
+        ] {
             (failures.in_a_row, failures.last) = (failures.in_a_row + 1, now);
+            failures.name = failures.name.take().filter(|failed| failed == name);
         }
     }
 
-    pub(super) fn succeeded(&mut self, keys: &[String]) {
-        for key in keys {
-            self.0.remove(key);
+    /// A login of a name succeeded. Its source begins anew only if no other name failed there: otherwise whoever has one password could
+    /// guess another one for ever.
+    pub(super) fn succeeded(&mut self, name: &LoginName, source: Source) {
+        self.names.remove(name);
+        if self.sources.get(&source).is_some_and(|failures| failures.name.as_ref() == Some(name)) {
+            self.sources.remove(&source);
         }
     }
 }
@@ -60,34 +131,84 @@ impl Throttle {
 mod tests {
     use super::*;
 
+    fn at(s: u64) -> Instant {
+        Instant(s * 1_000_000)
+    }
+
+    fn source(text: &str) -> Source {
+        source_of(text.parse().unwrap())
+    }
+
+    fn user(name: &str) -> LoginName {
+        LoginName::of(name, true)
+    }
+
     #[test]
     fn waits_double_up_to_a_bound_and_end_with_a_success() {
-        let mut throttle = Throttle::default();
-        let keys = ["user anna".to_string(), "address 192.0.2.1".to_string()];
-        let at = |s: u64| Instant(s * 1_000_000);
-        for i in 0..u64::from(FREE) - 1 {
-            throttle.failed(at(i), &keys);
-            assert_eq!(throttle.wait(at(i), &keys), None, "{i}");
+        let mut throttle = Throttle::new(5);
+        let (anna, here) = (user("anna"), source("192.0.2.1"));
+        for i in 0..4 {
+            throttle.failed(at(i), &anna, here);
+            assert_eq!(throttle.wait(at(i), &anna, here), None, "{i}");
         }
-        throttle.failed(at(10), &keys);
-        assert_eq!(throttle.wait(at(10), &keys), Some(at(11)));
-        throttle.failed(at(11), &keys);
-        assert_eq!(throttle.wait(at(11), &keys), Some(at(13)));
-        assert_eq!(throttle.wait(at(11), &keys[1..]), Some(at(13)), "the address waits with any user");
+        throttle.failed(at(10), &anna, here);
+        assert_eq!(throttle.wait(at(10), &anna, here), Some(at(11)));
+        throttle.failed(at(11), &anna, here);
+        assert_eq!(throttle.wait(at(11), &anna, here), Some(at(13)));
+        assert_eq!(
+            throttle.wait(at(11), &user("olaf"), here),
+            Some(at(13)),
+            "the source waits with any name"
+        );
         for _ in 0..40 {
-            throttle.failed(at(20), &keys);
+            throttle.failed(at(20), &anna, here);
         }
-        assert_eq!(throttle.wait(at(20), &keys), Some(at(320)));
-        throttle.succeeded(&keys);
-        assert_eq!(throttle.wait(at(20), &keys), None);
+        assert_eq!(throttle.wait(at(20), &anna, here), Some(at(320)));
+        throttle.succeeded(&anna, here);
+        assert_eq!(throttle.wait(at(20), &anna, here), None);
+    }
+
+    #[test] // TS 33.117 §4.2.3.4.5: brute force
+    fn a_source_is_a_prefix_and_other_sources_do_not_wait() {
+        let mut throttle = Throttle::new(5);
+        for i in 0..5 {
+            throttle.failed(at(0), &user("anna"), source(&format!("2001:db8:1:{i}::{i}")));
+        }
+        assert!(throttle.wait(at(0), &user("olaf"), source("2001:db8:1:ffff::1")).is_some());
+        assert!(throttle.wait(at(0), &user("anna"), source("2001:db8:2::1")).is_none(), "anna is elsewhere");
+        assert_eq!(source("192.0.2.1").to_string(), "192.0.2.0/24");
+        assert_eq!(source("::ffff:192.0.2.9"), source("192.0.2.1"));
+    }
+
+    #[test]
+    fn a_name_that_is_guessed_from_many_sources_waits_everywhere() {
+        let mut throttle = Throttle::new(5);
+        for i in 0..20 {
+            throttle.failed(at(0), &user("anna"), source(&format!("10.0.{i}.1")));
+        }
+        assert!(throttle.wait(at(0), &user("anna"), source("198.51.100.1")).is_some());
+        assert!(throttle.wait(at(0), &user("olaf"), source("198.51.100.1")).is_none());
+    }
+
+    #[test]
+    fn a_password_of_ones_own_does_not_buy_guesses_of_another() {
+        let mut throttle = Throttle::new(5);
+        let here = source("192.0.2.1");
+        for _ in 0..5 {
+            throttle.failed(at(0), &user("anna"), here);
+            throttle.succeeded(&user("mallory"), here);
+        }
+        assert!(throttle.wait(at(0), &user("anna"), here).is_some());
     }
 
     #[test]
     fn entries_are_bounded() {
-        let mut throttle = Throttle::default();
-        for i in 0..2 * ENTRIES_MAX as u64 {
-            throttle.failed(Instant(i), &[i.to_string()]);
+        let mut throttle = Throttle::new(5);
+        for i in 0..2 * SOURCES_MAX as u32 {
+            let here = source_of(Ipv4Addr::from(i << 8).into());
+            throttle.failed(Instant(i.into()), &LoginName::of(&i.to_string(), false), here);
         }
-        assert_eq!(throttle.0.len(), ENTRIES_MAX);
+        assert_eq!(throttle.sources.len(), SOURCES_MAX);
+        assert!(throttle.names.len() <= usize::from(UNKNOWN_NAMES));
     }
 }

@@ -17,6 +17,9 @@ pub(in crate::api) const VERSIONS_MAX: usize = 64;
 /// Octets of all versions together: a configuration has some thousand.
 const OCTETS_MAX: usize = 8 << 20;
 
+/// Octets of the file: JSON has at most six octets for one of a text.
+const FILE_OCTETS_MAX: u64 = 8 * OCTETS_MAX as u64;
+
 /// One version.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Version {
@@ -54,7 +57,7 @@ impl History {
     }
 
     fn read(&self) -> io::Result<Vec<Version>> {
-        match fs::read(&self.0) {
+        match whimbrel_files::read(&self.0, FILE_OCTETS_MAX) {
             Ok(octets) => serde_json::from_slice(&octets).map_err(io::Error::from),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(e) => Err(e),

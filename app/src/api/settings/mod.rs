@@ -21,7 +21,7 @@ use super::Shared;
 use super::handlers::Answer;
 use super::problem::{LineProblem, Problem};
 use super::routes::{Reply, Request};
-use crate::config::{self, Config, LoadError, secrets};
+use crate::config::{self, LoadError, secrets};
 use crate::console::Command;
 
 /// The configuration file.
@@ -35,6 +35,8 @@ struct Settings {
     kept: Vec<String>,
     /// What is wrong with the file, if it was changed on the host and cannot be used.
     problems: Vec<LineProblem>,
+    /// The keys whose file was not opened, each with the file.
+    not_checked: Vec<String>,
 }
 
 /// A text that is to be checked.
@@ -51,6 +53,8 @@ struct Checked {
     problems: Vec<LineProblem>,
     /// The keys whose change would wait for the next start.
     kept: Vec<String>,
+    /// The keys whose file was not opened, since the running configuration does not name it, each with the file.
+    not_checked: Vec<String>,
 }
 
 /// A change: a new text, or the number of a former version.
@@ -68,6 +72,8 @@ struct Changed {
     version: Option<u64>,
     /// The keys whose change waits for the next start.
     kept: Vec<String>,
+    /// The keys whose file was not opened, since the running configuration does not name it: the next start reads them.
+    not_checked: Vec<String>,
 }
 
 /// The defaults.
@@ -104,9 +110,12 @@ pub(super) async fn show(shared: Arc<Shared>, _: Request) -> Answer {
     let (settings, tag) = with_file(&shared, |shared, file| {
         let text = read(file)?;
         seen(shared, file, &text);
-        let (problems, kept) = judged(shared, file, &text);
+        let Checked { problems, kept, not_checked } = judged(shared, file, &text);
         let hidden = secrets::hidden(&text, file).map_err(|e| refused("the file cannot be shown", &e))?;
-        Ok((Settings { file: file.display().to_string(), text: hidden, kept, problems }, tag(&text)))
+        Ok((
+            Settings { file: file.display().to_string(), text: hidden, kept, problems, not_checked },
+            tag(&text),
+        ))
     })
     .await?;
     Ok(Reply::json(&settings)?.header(ETAG, header(&tag)?))
@@ -120,11 +129,10 @@ pub(super) async fn check(shared: Arc<Shared>, request: Request) -> Answer {
     let Draft { text } = json(&request)?;
     let checked = with_file(&shared, move |shared, file| {
         let former = read(file)?;
-        let (problems, kept) = match secrets::put_back(&text, &former, file) {
+        Ok(match secrets::put_back(&text, &former, file) {
             Ok(text) => judged(shared, file, &text),
-            Err(e) => (lines(&e), Vec::new()),
-        };
-        Ok(Checked { problems, kept })
+            Err(e) => Checked { problems: lines(&e), kept: Vec::new(), not_checked: Vec::new() },
+        })
     });
     Reply::json(&checked.await?)
 }
@@ -155,7 +163,8 @@ pub(super) async fn change(shared: Arc<Shared>, request: Request) -> Answer {
             }
             _ => return Err(Problem::bad_request("send either `text` or `version`")),
         };
-        let config = parsed(&text, file).map_err(|e| refused("the text is no usable configuration", &e))?;
+        let config::Checked { config, not_checked } = config::check(&text, file, &shared.config);
+        let config = config.map_err(|e| refused("the text is no usable configuration", &e))?;
         let config::Reloaded { config, kept } = config::in_place_of(&shared.config, config);
         write(file, &text).map_err(|e| {
             Problem::conflict(format!(
@@ -167,7 +176,7 @@ pub(super) async fn change(shared: Arc<Shared>, request: Request) -> Answer {
         // The file counts: it is in force although its history may lack it.
         let added = history.add(&by, &how, text);
         let version = added.inspect_err(|e| warn!("the history of the configuration cannot be written: {e}")).ok();
-        Ok((Changed { version, kept }, config, tag))
+        Ok((Changed { version, kept, not_checked }, config, tag))
     })
     .await?;
     // A core without a control thread reads the file at its next start.
@@ -226,16 +235,15 @@ fn tag(text: &str) -> String {
     format!("\"{first}\"")
 }
 
-/// The configuration that a text is.
-fn parsed(text: &str, file: &Path) -> Result<Config, LoadError> {
-    config::parse(text, file)
-}
-
 /// What is wrong with a text, and what of it would wait for the next start.
-fn judged(shared: &Shared, file: &Path, text: &str) -> (Vec<LineProblem>, Vec<String>) {
-    match parsed(text, file) {
-        Ok(config) => (Vec::new(), config::in_place_of(&shared.config, config).kept),
-        Err(e) => (lines(&e), Vec::new()),
+fn judged(shared: &Shared, file: &Path, text: &str) -> Checked {
+    let config::Checked { config, not_checked } = config::check(text, file, &shared.config);
+    match config {
+        Ok(config) => {
+            let kept = config::in_place_of(&shared.config, config).kept;
+            Checked { problems: Vec::new(), kept, not_checked }
+        }
+        Err(e) => Checked { problems: lines(&e), kept: Vec::new(), not_checked },
     }
 }
 

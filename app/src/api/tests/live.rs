@@ -114,6 +114,24 @@ fn streams_are_bounded_and_end_with_the_session() {
 }
 
 #[test]
+fn a_stream_ends_when_its_token_is_revoked() {
+    let (server, _console) = served();
+    let a = server.address;
+    let json = "Content-Type: application/json\r\n";
+    let (_, made) = ask(a, "POST", "/api/v1/tokens", json, "{\"name\": \"lost\", \"scopes\": [\"read\"]}");
+    let lost = format!("Authorization: Bearer {}\r\n", made["token"].as_str().unwrap());
+    let mut stream = Stream::open(a, "", &lost);
+    stream.until("event: counts");
+    assert_eq!(ask(a, "DELETE", "/api/v1/tokens/lost", "", "").0, 204);
+    let mut reads = 0;
+    while stream.stream.read(&mut [0; 512]).is_ok_and(|n| n > 0) {
+        reads += 1;
+        assert!(reads < 100, "the stream goes on without its token");
+    }
+    Stream::local(a, "", "").until("event: counts");
+}
+
+#[test]
 fn one_token_does_not_take_all_streams() {
     let (server, _console) = served();
     let a = server.address;

@@ -343,3 +343,197 @@ fn an_import_reports_each_wrong_line() {
     conforms(&openapi(), &serde_json::json!({"$ref": "#/components/schemas/Problem"}), &problem, "problem");
     assert!(!problem.to_string().contains(K), "keys do not leave");
 }
+
+#[test] // RFC 6265bis §4.1.3.2
+fn the_cookie_of_a_tls_server_is_bound_to_its_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config::default();
+    config.store.path = folder.path().join("subscribers.db");
+    let console = Console::new(clock::now()).unwrap();
+    for (address, cookie) in [
+        ("127.0.0.1:8070", "whimbrel_session=x; Path=/; HttpOnly; SameSite=Strict; Max-Age=7"),
+        ("192.0.2.1:8070", "__Host-whimbrel_session=x; Path=/; HttpOnly; SameSite=Strict; Max-Age=7; Secure"),
+    ] {
+        config.api.address = address.parse().unwrap();
+        let shared = Shared::new(console.clone(), Arc::new(config.clone()), None);
+        assert_eq!(crate::api::auth::handlers::set_cookie(&shared, "x", 7).unwrap(), cookie);
+    }
+}
+
+/// The keys of the API in a server's configuration.
+fn served_with(change: impl FnOnce(&mut config::Api)) -> (Served, Arc<Shared>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config::default();
+    config.store.path = folder.path().join("subscribers.db");
+    config.store.key_file = folder.path().join("subscribers.key");
+    change(&mut config.api);
+    let console = Console::new(clock::now()).unwrap();
+    let shared = Shared::new(console, Arc::new(config), None);
+    let server = start("127.0.0.1:0".parse().unwrap(), shared.clone()).unwrap();
+    know(server.address, folder.path());
+    (Served { server, folder }, shared)
+}
+
+/// The present code of a secret in base 32, and the number of its 30 s.
+fn code(secret: &str) -> (String, u64) {
+    const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let bits: String = secret.chars().map(|c| format!("{:05b}", ALPHABET.find(c).unwrap())).collect();
+    let octets: Vec<u8> = bits
+        .as_bytes()
+        .chunks_exact(8)
+        .map(|b| u8::from_str_radix(std::str::from_utf8(b).unwrap(), 2).unwrap())
+        .collect();
+    let step = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() / 30;
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &octets);
+    let tag = ring::hmac::sign(&key, &step.to_be_bytes());
+    let at = usize::from(tag.as_ref()[19] & 0xf);
+    let number = u32::from_be_bytes(tag.as_ref()[at..at + 4].try_into().unwrap()) & 0x7fff_ffff;
+    (format!("{:06}", number % 1_000_000), step)
+}
+
+#[test] // RFC 6238
+fn a_user_with_a_second_factor_needs_its_code_and_the_local_command_resets_it() {
+    let (server, _console) = served();
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    let anna = by_password(a, "anna", PASSWORD).unwrap();
+    let other = by_password(a, "anna", PASSWORD).unwrap();
+    let path = "/api/v1/session/second-factor";
+    assert_eq!(anna.send(a, "POST", path, "{\"password\": \"wrong\"}").0, 403);
+    assert_eq!(anna.send(a, "PUT", path, "{\"code\": \"123456\"}").0, 409, "it was not begun");
+    let (status, made) = anna.send(a, "POST", path, &serde_json::json!({ "password": PASSWORD }).to_string());
+    conforms(
+        &openapi(),
+        &serde_json::json!({"$ref": "#/components/schemas/SecondFactor"}),
+        &made,
+        "second factor",
+    );
+    assert_eq!(status, 201, "{made}");
+    let secret = made["secret"].as_str().unwrap();
+    assert!(made["uri"].as_str().unwrap().contains(&format!("otpauth://totp/Whimbrel:anna?secret={secret}")));
+    assert_eq!(anna.send(a, "PUT", path, "{\"code\": \"x\"}").0, 422);
+    assert!(by_password(a, "anna", PASSWORD).is_ok(), "it is not in force yet");
+    let (first, _) = code(secret);
+    assert_eq!(anna.send(a, "PUT", path, &format!("{{\"code\": \"{first}\"}}")).0, 204);
+    assert_eq!(anna.get(a, "/api/v1/session").1["second_factor"], true);
+    assert_eq!(other.get(a, "/api/v1/status").0, 401, "sessions of the password alone have ended");
+    let (_, users) = get(a, "/api/v1/users");
+    assert!(users[0]["second_factor"] == true && !users.to_string().contains(secret), "{users}");
+    // The password alone does not suffice, nor does a code that was used.
+    let login = |code: Option<&str>| {
+        let mut body = serde_json::json!({ "name": "anna", "password": PASSWORD });
+        if let Some(code) = code {
+            body["code"] = code.into();
+        }
+        ask_unauthenticated(a, "POST", "/api/v1/session", JSON, &body.to_string())
+    };
+    let (status, problem) = login(None);
+    assert_eq!((status, problem["needs"].as_str()), (401, Some("code")), "{problem}");
+    conforms(&openapi(), &serde_json::json!({"$ref": "#/components/schemas/Problem"}), &problem, "problem");
+    assert_eq!(login(Some(&first)).0, 401);
+    assert_eq!(login(Some("x")).0, 401);
+    // A one-time link stands for both factors.
+    let (_, link) = ask(a, "POST", "/api/v1/links", "", "");
+    let secret = link["path"].as_str().unwrap().strip_prefix("/#/link/").unwrap();
+    assert!(log_in(a, &format!("{{\"link\": \"{secret}\"}}")).is_ok());
+    assert_eq!(ask(a, "DELETE", "/api/v1/users/anna/second-factor", "", "").0, 204);
+    assert_eq!(anna.get(a, "/api/v1/status").0, 401);
+    assert!(by_password(a, "anna", PASSWORD).is_ok());
+    assert_eq!(ask(a, "DELETE", "/api/v1/users/nobody/second-factor", "", "").0, 404);
+}
+
+#[test]
+fn where_a_second_factor_is_required_a_user_without_one_can_only_set_it_up() {
+    let (server, _shared) = served_with(|api| api.second_factor = config::SecondFactor::Required);
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    let anna = by_password(a, "anna", PASSWORD).unwrap();
+    let (_, me) = anna.get(a, "/api/v1/session");
+    assert_eq!((&me["must_enrol"], me["scopes"].as_array().map(Vec::len)), (&true.into(), Some(0)), "{me}");
+    assert_eq!(anna.get(a, "/api/v1/status").0, 403);
+    let path = "/api/v1/session/second-factor";
+    let (_, made) = anna.send(a, "POST", path, &serde_json::json!({ "password": PASSWORD }).to_string());
+    let (first, _) = code(made["secret"].as_str().unwrap());
+    assert_eq!(anna.send(a, "PUT", path, &format!("{{\"code\": \"{first}\"}}")).0, 204);
+    assert_eq!(anna.get(a, "/api/v1/status").0, 200);
+}
+
+#[test] // TS 33.117 §4.2.3.4.3.2
+fn a_password_that_was_used_before_is_refused() {
+    let (server, _shared) = served_with(|api| api.password_history = 1);
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    let anna = by_password(a, "anna", PASSWORD).unwrap();
+    let change = |old: &str, new: &str| {
+        let body = serde_json::json!({ "old": old, "new": new }).to_string();
+        anna.send(a, "PUT", "/api/v1/session/password", &body).0
+    };
+    assert_eq!(change(PASSWORD, PASSWORD), 422);
+    assert_eq!(change(PASSWORD, "the second one"), 204);
+    assert_eq!(change("the second one", PASSWORD), 422);
+    let body = serde_json::json!({ "password": PASSWORD }).to_string();
+    assert_eq!(ask(a, "PATCH", "/api/v1/users/anna", JSON, &body).0, 422, "by an admin neither");
+    assert_eq!(change("the second one", "the third one"), 204);
+    assert_eq!(change("the third one", PASSWORD), 204, "one former password is remembered");
+}
+
+#[test] // TS 33.117 §4.2.3.5.2
+fn a_session_ends_when_it_was_idle_for_the_configured_time() {
+    let (server, _shared) = served_with(|api| api.session_idle = Duration::ZERO);
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    assert_eq!(by_password(a, "anna", PASSWORD).unwrap().get(a, "/api/v1/status").0, 401);
+}
+
+#[test]
+fn a_role_that_changes_counts_at_the_next_request() {
+    let (server, shared) = served_with(|_| {});
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    make_user(a, "olaf", "operator");
+    let olaf = by_password(a, "olaf", PASSWORD).unwrap();
+    assert_eq!(olaf.get(a, "/api/v1/config/history").0, 409, "olaf may ask");
+    // As a login at the moment of the change leaves it: the session is there, and the role is another one.
+    shared.auth.change_role("olaf", crate::api::auth::Role::Viewer);
+    assert_eq!(olaf.get(a, "/api/v1/config/history").0, 403);
+    assert_eq!(olaf.get(a, "/api/v1/session").1["scopes"], serde_json::json!(["metrics", "read"]));
+}
+
+#[test]
+fn a_user_who_is_changed_while_a_password_is_hashed_does_not_log_in_with_the_former_one() {
+    let (server, _console) = served();
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    make_user(a, "olaf", "operator");
+    for round in 0..8 {
+        let old = if round == 0 { PASSWORD.to_string() } else { format!("the password {round}") };
+        let new = format!("the password {}", round + 1);
+        let login = std::thread::spawn(move || by_password(a, "olaf", &old).ok());
+        let body = serde_json::json!({ "password": new }).to_string();
+        assert_eq!(ask(a, "PATCH", "/api/v1/users/olaf", JSON, &body).0, 200);
+        if let Some(session) = login.join().unwrap() {
+            assert_eq!(session.get(a, "/api/v1/status").0, 401, "the change has ended this session");
+        }
+        assert!(by_password(a, "olaf", &new).is_ok());
+    }
+}
+
+#[test] // TS 33.117 §4.2.3.6.3
+fn refusals_that_anybody_can_cause_are_counted_and_do_not_push_others_out() {
+    let (server, _console) = served();
+    let a = server.address;
+    for i in 0..200 {
+        assert_eq!(ask_unauthenticated(a, "GET", &format!("/api/v1/subscribers/{i}"), "", "").0, 401);
+    }
+    let log = server.folder.path().join("subscribers.db.audit");
+    let lines = || std::fs::read_to_string(&log).unwrap();
+    assert_eq!(lines().lines().count(), 1, "{}", lines());
+    assert!(lines().contains("caller=127.0.0.1:"), "{}", lines());
+    let Served { server, folder } = server;
+    drop(server);
+    let text = std::fs::read_to_string(&log).unwrap();
+    let counted =
+        "caller=127.0.0.0/24 request=\"GET /api/v1/subscribers/{supi}\" subscriber=- outcome=401 times=199 ";
+    assert!(text.lines().count() == 2 && text.contains(counted), "{text}");
+    assert_eq!(crate::audit::verify(&folder.path().join("subscribers.db")).unwrap().lines, 2);
+}

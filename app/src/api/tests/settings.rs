@@ -191,3 +191,91 @@ fn without_a_file_the_way_to_one_is_reported() {
     let (status, problem) = get(server.address, "/api/v1/config");
     assert!(status == 409 && problem["detail"].as_str().unwrap().contains("whimbrel config"), "{problem}");
 }
+
+/// The answer to a check, by a token with these scopes.
+fn checked(a: SocketAddr, text: &str) -> Value {
+    let body = serde_json::json!({ "text": text }).to_string();
+    let (status, checked) = ask(a, "POST", "/api/v1/config/check", JSON, &body);
+    assert_eq!(status, 200, "{checked}");
+    let schema = serde_json::json!({"$ref": "#/components/schemas/ConfigurationCheck"});
+    conforms(&openapi(), &schema, &checked, "check");
+    checked
+}
+
+#[test] // TS 33.117 §4.2.3.2.2: secrets are not shown
+fn no_check_answers_with_a_secret_of_the_file() {
+    let (server, _) = with_file();
+    let a = server.address;
+    for text in [
+        "\"(secret 1)\": 1\n".to_string(),
+        "\"(secret 1)\": 1\n\"(secret 1)\": 2\n".into(),
+        "plmn: \"(secret 1)\"\n".into(),
+        "amf: { name: [\"(secret 1)\"], region: \"(secret 1)\" }\n".into(),
+        "home_network_keys: [{ private_key_file: \"(secret 1)\" }]\n".into(),
+        "home_network_keys: [{ id: 1, private_key: \"(secret 1)\" }, { id: \"(secret 1)\" }]\n".into(),
+        "home_network_keys: [{ id: 1, private_key: \"(secret 1)\" }]\nlog: { level: \"(secret 1)\" }\n"
+            .into(),
+        // Also what the sender knows is not repeated.
+        format!("home_network_keys: [{{ id: 1, private_key: {KEY} }}]\nplmn: {KEY}\ntac: [\"{KEY}\"]\n"),
+    ] {
+        let answer = checked(a, &text).to_string();
+        assert!(!answer.contains(&KEY[..12]), "{text}: {answer}");
+    }
+    let log = std::fs::read_to_string(server.folder.path().join("subscribers.db.audit")).unwrap();
+    assert_eq!(log.matches("user=local request=\"POST /api/v1/config/check\"").count(), 1, "{log}");
+}
+
+#[test]
+fn a_check_opens_only_files_that_the_running_configuration_names() {
+    let (server, file) = with_file();
+    let a = server.address;
+    let key = server.folder.path().join("suci.key");
+    std::fs::write(&key, KEY).unwrap();
+    let text = |name: &Path| {
+        std::fs::read_to_string(&file)
+            .unwrap()
+            .replace(&format!("private_key: \"{KEY}\""), &format!("private_key_file: {}", name.display()))
+    };
+    for name in [&key, Path::new("/dev/zero"), Path::new("/nonexistent")] {
+        let answer = checked(a, &text(name));
+        let expected = format!("home_network_keys[0].private_key_file: {}", name.display());
+        assert_eq!(answer["problems"].as_array().map(Vec::len), Some(0), "{answer}");
+        assert_eq!(answer["not_checked"], serde_json::json!([expected]), "{answer}");
+    }
+    let certificates = "open: { key_file: /dev/zero, certificate: /dev/zero }\nveil:\n  broker: b.example\n  \
+         address: \"192.0.2.7:7443\"\n  key_file: /dev/zero\n  certificate: /dev/zero\n  broker_key: \
+         \"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a\"\n  witnesses: \
+         [\"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a\"]\n";
+    let answer = checked(a, certificates);
+    assert_eq!(answer["not_checked"].as_array().map(Vec::len), Some(4), "{answer}");
+    // A change is made, and says so as well.
+    let (_, tag) = read(a);
+    let (status, changed) = save_text(a, &tag, &text(&key));
+    assert_eq!((status, changed["not_checked"].as_array().map(Vec::len)), (200, Some(1)), "{changed}");
+}
+
+#[test]
+fn a_file_that_the_running_configuration_names_is_checked() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (file, key) = (folder.path().join("whimbrel.yaml"), folder.path().join("suci.key"));
+    std::fs::write(&key, KEY).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let text = format!(
+        "store: {{ path: {0}/s.db, key_file: {0}/s.key }}\nhome_network_keys: [{{ id: 1, private_key_file: {1} }}]\n",
+        folder.path().display(),
+        key.display()
+    );
+    std::fs::write(&file, &text).unwrap();
+    let (config, _) = config::load(Some(&file)).unwrap();
+    let good = config::check(&text, &file, &config);
+    assert!(good.config.is_ok_and(|c| c.home_network_keys.len() == 1) && good.not_checked.is_empty());
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let wrong = config::check(&text, &file, &config).config.unwrap_err().to_string();
+    assert!(wrong.contains("may be read by others"), "{wrong}");
+    // Whatever has taken its place, nothing hangs.
+    std::fs::remove_file(&key).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &key).unwrap();
+    let wrong = config::check(&text, &file, &config).config.unwrap_err().to_string();
+    assert!(wrong.contains("it is a device, not a regular file"), "{wrong}");
+}

@@ -1,6 +1,6 @@
 // The core's HTTP API, and its stream of live events.
 
-export const me = { name: undefined, scopes: [], csrf: undefined, without_users: false };
+export const me = { name: undefined, scopes: [], csrf: undefined, without_users: false, must_enrol: false, second_factor: false };
 export const may = (scope) => me.scopes.includes(scope);
 
 /** A refusal: its sentence, its status, and what is wrong with each line of an import. */
@@ -9,6 +9,7 @@ export class Problem extends Error {
     super(problem?.detail ?? `HTTP status ${status}`);
     this.status = status;
     this.lines = problem?.lines ?? [];
+    this.needs = problem?.needs;
   }
 }
 

@@ -67,6 +67,13 @@ async function leave() {
   door();
 }
 
+/** The field for the code of a second factor, which is there once the core asks for it. */
+function codeField() {
+  const input = h("input", { autocomplete: "one-time-code", inputMode: "numeric", maxLength: 7, required: true }), place = h("div", { hidden: true });
+  const asked = (p) => { if (p.needs !== "code") return false; if (place.hidden) { show(place, field("Code of your second factor", input)); place.hidden = false; } input.value = ""; input.focus(); return true; };
+  return { place, asked, sent: () => (place.hidden ? {} : { code: input.value }) };
+}
+
 /** The login page. */
 function door(note) {
   end(); end = () => {};
@@ -75,21 +82,22 @@ function door(note) {
   const name = h("input", { autocomplete: "username", required: true, autofocus: true });
   const password = h("input", { type: "password", autocomplete: "current-password", required: true });
   const problem = h("p", { className: "problem", role: "alert" }, note);
-  const submit = h("button", { className: "primary" }, "Log in");
+  const submit = h("button", { className: "primary" }, "Log in"), code = codeField();
   show(app, h("main", { id: "main", className: "door" },
     h("img", { src: "/console/icon.svg", alt: "", width: 56, height: 56 }), h("h1", {}, "Whimbrel"),
     h("form", { onsubmit: async (e) => {
       e.preventDefault();
       submit.disabled = true;
-      try { await api.login({ name: name.value, password: password.value }); enter(); }
-      catch (p) { show(problem, p.message); submit.disabled = false; password.select(); }
-    } }, field("Name", name), field("Password", password), problem, submit),
+      try { await api.login({ name: name.value, password: password.value, ...code.sent() }); enter(); }
+      catch (p) { show(problem, p.message); submit.disabled = false; if (!code.asked(p)) password.select(); }
+    } }, field("Name", name), field("Password", password), code.place, problem, submit),
     h("p", { className: "quiet" }, "No password yet? Run ", h("code", {}, "whimbrel console"), " on the core's host: it prints a one-time link."),
     h("div", { id: "toasts" })));
   name.focus();
 }
 
 function enter() {
+  if (api.me.must_enrol) location.hash = "#/settings";
   frame();
   route();
 }
@@ -140,17 +148,17 @@ async function route() {
 function again(former) {
   if (document.getElementById("again")) return;
   const name = h("input", { autocomplete: "username", required: true, value: former }), password = h("input", { type: "password", autocomplete: "current-password", required: true });
-  const problem = h("p", { className: "problem", role: "alert" }), submit = h("button", { className: "primary" }, "Log in");
+  const problem = h("p", { className: "problem", role: "alert" }), submit = h("button", { className: "primary" }, "Log in"), code = codeField();
   const dialog = h("dialog", { id: "again", "aria-labelledby": "again-title" }, h("h2", { id: "again-title" }, "Your session has ended"), h("p", {}, "Log in again to go on. What you typed is still there."),
     h("form", { onsubmit: async (e) => {
       e.preventDefault();
       submit.disabled = true;
       try {
-        await api.login({ name: name.value, password: password.value });
+        await api.login({ name: name.value, password: password.value, ...code.sent() });
         dialog.remove();
         if (api.me.name === former) { api.reconnect(); toast("You are logged in again."); } else enter();
-      } catch (p) { show(problem, p.message); submit.disabled = false; password.select(); }
-    } }, field("Name", name), field("Password", password), problem, submit));
+      } catch (p) { show(problem, p.message); submit.disabled = false; if (!code.asked(p)) password.select(); }
+    } }, field("Name", name), field("Password", password), code.place, problem, submit));
   dialog.addEventListener("cancel", () => { dialog.remove(); door(); });
   document.body.append(dialog);
   dialog.showModal();

@@ -84,8 +84,9 @@ export async function configuration(main, page) {
     text.value = former || (key.value && own ? cut(defaults, own) : "");
     show(found, key.value && !place && h("p", { className: "quiet" }, "The file does not have this key: its default is in force, and is shown here."));
     show(changes); save.disabled = true; back.disabled = true; checked = undefined;
-    show(waiting, saved.problems.length > 0 && wrong("The file was changed on the host, and is not usable", saved.problems), saved.kept.length > 0 && h("p", {}, pill("minor", "waits for the next start"), " ", saved.kept.map((k) => [h("code", {}, k), " "])));
+    show(waiting, saved.problems.length > 0 && wrong("The file was changed on the host, and is not usable", saved.problems), saved.kept.length > 0 && h("p", {}, pill("minor", "waits for the next start"), " ", saved.kept.map((k) => [h("code", {}, k), " "])), unchecked(saved.not_checked));
   };
+  const unchecked = (files) => files.length > 0 && h("p", {}, pill("minor", "not checked"), " The running configuration does not name these files, so they are not opened from here: ", files.map((f) => [h("code", {}, f), " "]));
   const wrong = (title, lines) => h("div", {}, h("p", { className: "problem" }, title), table("Problems", ["Line", "What is wrong"], lines.map((l) => [number(l.line), prose(l.problem)])));
   const offset = () => (key.value && blockOf(whole(), key.value)?.[0]) || 0;
   const check = paced(async () => {
@@ -99,7 +100,7 @@ export async function configuration(main, page) {
     const from = offset();
     const lines = answer.problems.map((l) => ({ ...l, line: l.line > from ? l.line - from : l.line }));
     save.disabled = answer.problems.length > 0 || !api.may("admin");
-    show(found, answer.problems.length ? wrong("It cannot be saved like this", lines) : h("p", { className: "calm" }, h("span", { "aria-hidden": true }, "✓ "), "It can be saved.", answer.kept.length > 0 && [" These keys wait for the next start of the core: ", answer.kept.map((k) => [h("code", {}, k), " "])]));
+    show(found, answer.problems.length ? wrong("It cannot be saved like this", lines) : h("p", { className: "calm" }, h("span", { "aria-hidden": true }, "✓ "), "It can be saved.", answer.kept.length > 0 && [" These keys wait for the next start of the core: ", answer.kept.map((k) => [h("code", {}, k), " "])]), unchecked(answer.not_checked));
     return undefined;
   }, 400);
   text.oninput = () => { save.disabled = true; check(); };

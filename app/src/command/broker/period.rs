@@ -100,13 +100,16 @@ fn cosignature(text: &str) -> Option<Cosignature> {
     Some(Cosignature { witness, signature: Signature(signature.try_into().ok()?) })
 }
 
+/// Octets of a file with the head of a period: the head has some hundred.
+const HEAD_OCTETS_MAX: u64 = 64 << 10;
+
 fn sign(head: &str, key: &Path, broker_key: &str, file: &Path) -> Done {
     let read = |text: &str| PeriodHead::parse(&unhex(text.trim())?).ok();
     let head = read(head).ok_or("this is not the head of a period")?;
     let broker_key = unhex(broker_key.trim()).and_then(|octets| octets.try_into().ok());
     let broker_key =
         broker_key.and_then(VerifyingKey::from_octets).ok_or("`--broker-key` is not a public key")?;
-    let last = match std::fs::read_to_string(file) {
+    let last = match whimbrel_files::read_text(file, HEAD_OCTETS_MAX) {
         Ok(text) => Some(read(&text).ok_or_else(|| format!("{} holds no head of a period", file.display()))?),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
         Err(e) => return Err(format!("{} cannot be read: {e}", file.display())),

@@ -1,6 +1,5 @@
 //! `whimbrel broker user`.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -116,7 +115,8 @@ impl Usim {
             (None, None, Some(file)) => {
                 let read = match file.as_os_str() == "-" {
                     true => std::io::read_to_string(std::io::stdin().take(KEYS_OCTETS_MAX)),
-                    false => File::open(file).and_then(|f| std::io::read_to_string(f.take(KEYS_OCTETS_MAX))),
+                    false => whimbrel_files::open(file)
+                        .and_then(|f| std::io::read_to_string(f.take(KEYS_OCTETS_MAX))),
                 };
                 read.map_err(|e| format!("{} cannot be read: {e}", file.display()))?
             }

@@ -413,8 +413,12 @@ fn witness(command: WitnessCommand) -> Done {
     }
 }
 
+/// Octets of a broker's log of issuing keys: a thousand keys have a hundredth.
+const LOG_OCTETS_MAX: u64 = 64 << 20;
+
 fn read_log(file: &Path) -> Result<LogStatement, String> {
-    let text = fs::read_to_string(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
+    let text = whimbrel_files::read_text(file, LOG_OCTETS_MAX)
+        .map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
     let octets = unhex(text.trim()).ok_or_else(|| format!("{} holds no log", file.display()))?;
     LogStatement::parse(&octets).map_err(|e| format!("{} holds no log: {e}", file.display()))
 }

@@ -21,7 +21,7 @@ pub(super) fn read(file: &Path) -> Result<Scenario, String> {
     let limit = FILE_OCTETS_MAX as u64 + 1;
     let got = match file.to_str() {
         Some("-") => std::io::stdin().take(limit).read_to_string(&mut text),
-        _ => std::fs::File::open(file).and_then(|f| f.take(limit).read_to_string(&mut text)),
+        _ => whimbrel_files::open(file).and_then(|f| f.take(limit).read_to_string(&mut text)),
     };
     let name = if file == Path::new("-") { "standard input".into() } else { file.display().to_string() };
     match got {

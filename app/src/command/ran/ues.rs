@@ -163,7 +163,8 @@ fn home_of(plmn: PlmnId, imsi: Supi) -> PlmnId {
 fn subscriptions(options: &UeOptions, count: u32) -> Result<Vec<Subscription>, String> {
     let seed = wide(options.seed);
     if let Some(file) = &options.subscribers {
-        let opened = fs::File::open(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
+        let opened = whimbrel_files::open_bounded(file, whimbrel_files::LIST_OCTETS_MAX)
+            .map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
         let mut listed = listed(BufReader::new(opened)).map_err(|e| format!("{}: {e}", file.display()))?;
         if (listed.len() as u64) < u64::from(count) {
             return Err(format!(
