@@ -111,8 +111,8 @@ if found:
 for settings in ("", "hostNetwork=false,otlp.endpoint=http://collector:4318,persistence.existingClaim=mine,key.existingSecret=my-key"):
     documents = render(settings)
     kinds = sorted(re.search(r"^kind: (\w+)$", d, re.M).group(1) for d in documents if "kind:" in d)
-    wanted = ["Secret", "Service", "StatefulSet"] if "existingSecret" in settings else ["Secret", "Secret", "Service", "StatefulSet"]
-    if kinds != wanted:
+    expected = ["Secret", "Service", "StatefulSet"] if "existingSecret" in settings else ["Secret", "Secret", "Service", "StatefulSet"]
+    if kinds != expected:
         wrong(f"the chart renders {kinds}")
     stateful = next(d for d in documents if "kind: StatefulSet" in d)
     if settings and ("claimName: mine" not in stateful or "hostNetwork: true" in stateful):

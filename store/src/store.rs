@@ -223,7 +223,7 @@ impl Store {
         Ok(changes)
     }
 
-    /// When a change that the last [`refresh`](Self::refresh) found was made, in microseconds since 1970 by the clock of who made it; with `None`, the
+    /// When a change that the last [`refresh`](Self::refresh) found was made, in microseconds since 1970 by the clock of its author; with `None`, the
     /// last one of all. It is unknown for a change by a program that writes no times, and for a record that was used as it was before until
     /// that refresh.
     pub fn changed_at(&self, supi: Option<Supi>) -> Option<u64> {

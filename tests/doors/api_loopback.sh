@@ -59,7 +59,7 @@ while True:
     stream.close()
 END
 chmod 644 "$tmp/fake.py"
-nobody python3 "$tmp/fake.py" >"$tmp/fake.log" &
+nobody env PATH=/usr/bin:/bin python3 "$tmp/fake.py" >"$tmp/fake.log" &
 running+=($!)
 for _ in $(seq 100); do grep -qs listens "$tmp/fake.log" && break; sleep 0.05; done
 grep -qs listens "$tmp/fake.log" || exit 75

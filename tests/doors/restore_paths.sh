@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A backup that somebody has changed names files elsewhere, such as a job of cron, and root restores it: nothing is written outside the core's
+# A forged backup names files elsewhere, such as a job of cron, and root restores it: nothing is written outside the core's
 # folders, by no path, link or special file, and nothing at all of a sealed backup that was changed.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../needs.sh"
@@ -38,18 +38,20 @@ with tarfile.open(source) as good, tarfile.open(out, "w", format=tarfile.USTAR_F
         forged.addfile(member, io.BytesIO(octets))
 PYTHON
 }
-# restore FILE OPTION...: a restore onto a host without configuration, by a program that asks for `--unauthenticated` or does not.
+# restore FILE OPTION...: a restore onto a host without configuration, where the store's folder is allowed, by a program that asks for such options or not.
 restore() {
   rm -f "$yaml"
-  "$WHIMBREL" restore "$@" -c "$yaml" >"$tmp/out" 2>&1 || "$WHIMBREL" restore --unauthenticated "$@" -c "$yaml" >"$tmp/out" 2>&1
+  "$WHIMBREL" restore "$@" -c "$yaml" >"$tmp/out" 2>&1 || "$WHIMBREL" restore --unauthenticated --allow "$state" "$@" -c "$yaml" >"$tmp/out" 2>&1
 }
-# stays_out NAME PATH [OPTION...]: a restore that names the path is refused, and no file is left anywhere.
+# stays_out NAME TEXT PATH [OPTION...]: a restore that names the path is refused with that text, and no file is left anywhere.
 stays_out() {
-  local name=$1
-  forge "$2"
-  shift 2
+  local name=$1 text=$2
+  forge "$3"
+  shift 3
   if restore "$tmp/forged" "$@"; then
     not_ok "$name: it was restored"
+  elif ! grep -qF -- "$text" "$tmp/out"; then
+    not_ok "$name: it does not say '$text'"
   elif [ -n "$(find "$tmp/etc" -type f)" ] || [ -n "$(find "$state" -name '*.restoring')" ]; then
     not_ok "$name: $(find "$tmp/etc" -type f) was written"
   else
@@ -60,10 +62,10 @@ stays_out() {
 
 ln -s ../cron.d "$etc/link"
 mkfifo "$etc/pipe"
-stays_out "a manifest that names a job of cron is refused" "$tmp/etc/cron.d/job"
-stays_out "a manifest that leads there by '..' is refused" "$etc/../cron.d/job"
-stays_out "a manifest that leads there by a link is refused" "$etc/link/job" --allow "$etc"
-stays_out "a manifest that names a pipe or a device is refused" "$etc/pipe"
+stays_out "a manifest that names a job of cron is refused" "add --allow $tmp/etc/cron.d" "$tmp/etc/cron.d/job"
+stays_out "a manifest that leads there by '..' is refused" 'a path with `..`' "$etc/../cron.d/job"
+stays_out "a manifest that leads there by a link is refused" "has a symbolic link on the way" "$etc/link/job" --allow "$etc"
+stays_out "a manifest that names a pipe or a device is refused" "is no regular file" "$etc/pipe"
 rm "$etc/link" "$etc/pipe"
 
 forge "$tmp/etc/cron.d/job"
@@ -81,10 +83,10 @@ fi
 
 # A sealed backup of several chunks, with one bit changed near its end, then cut at the border of a chunk.
 head -c 200000 /dev/zero >"$state/w.db.accounts"
-"$WHIMBREL" backup keygen "$tmp/key" >"$tmp/out" 2>&1 && "$WHIMBREL" backup --recipient "$tmp/key.pub" "$tmp/sealed" -c "$yaml" >"$tmp/out" 2>&1 ||
+ls "$yaml" >/dev/null && "$WHIMBREL" backup keygen "$tmp/key" >"$tmp/out" 2>&1 && "$WHIMBREL" backup --recipient "$tmp/key.pub" "$tmp/sealed" -c "$yaml" >"$tmp/out" 2>&1 ||
   not_ok "a backup is sealed"
 before=$(cd "$tmp" && find etc var -type f -exec sha256sum {} + | sort)
-touch "$state/w.db.restoring" # the first file that a restore would make anew
+touch "$state/w.db.restoring" # the first file that a restore would make
 python3 - "$tmp/sealed" "$tmp/changed" "$tmp/cut" <<'PYTHON' 2>>"$tmp/out" || not_ok "a sealed backup can be changed for this test"
 import sys
 octets = bytearray(open(sys.argv[1], "rb").read())

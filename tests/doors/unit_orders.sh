@@ -11,9 +11,7 @@ logs=(unit.log order.log)
 . "$(dirname "$0")/../netns.sh"
 umask 022
 service=61234
-as_service() {
-  setpriv --reuid $service --regid $service --clear-groups --inh-caps=-all,+net_admin,+net_raw --ambient-caps=-all,+net_admin,+net_raw "$@"
-}
+as_service=(setpriv --reuid $service --regid $service --clear-groups --inh-caps=-all,+net_admin,+net_raw --ambient-caps=-all,+net_admin,+net_raw)
 chmod 711 "$tmp"
 mkdir "$tmp/own" "$tmp/programs"
 chown $service:$service "$tmp/own"
@@ -46,7 +44,7 @@ leave() {
 }
 trap leave EXIT
 manager() { # manager CONFIGURATION
-  as_service "$tmp/whimbrel" run --unit --config "$1" 2>>"$tmp/unit.log" &
+  "${as_service[@]}" "$tmp/whimbrel" run --unit --config "$1" 2>>"$tmp/unit.log" &
   manager=$!
   running+=("$manager")
 }
@@ -66,14 +64,14 @@ touch "$tmp/own/ran"
 echo "whimbrel 0.0.0 (code 00000009)"
 END
 chmod 755 "$tmp/programs/other"
-# refused COMMAND...: it fails, and the program did not run.
+# refused COMMAND...: the manager refuses the order, and the program did not run.
 refused() {
   rm -f "$tmp/own/ran"
-  ! timeout 20 "$@" --config "$tmp/unit.yaml" >"$tmp/order.log" 2>&1 && [ ! -e "$tmp/own/ran" ]
+  ! timeout 20 "$@" --config "$tmp/unit.yaml" >"$tmp/order.log" 2>&1 && grep -q '^failed: ' "$tmp/order.log" && [ ! -e "$tmp/own/ran" ]
 }
-judge "a function's user, who has the unit's token, has the manager run no program" refused as_service "$tmp/whimbrel" upgrade "$tmp/programs/other"
-judge "nor as a canary" refused as_service "$tmp/whimbrel" upgrade "$tmp/programs/other" --canary 10%
-judge "nor does it restart the control functions" refused as_service "$tmp/whimbrel" unit restart control
+judge "a function's user, who has the unit's token, has the manager run no program" refused "${as_service[@]}" "$tmp/whimbrel" upgrade "$tmp/programs/other"
+judge "nor as a canary" refused "${as_service[@]}" "$tmp/whimbrel" upgrade "$tmp/programs/other" --canary 10%
+judge "nor does it restart the control functions" refused "${as_service[@]}" "$tmp/whimbrel" unit restart control
 
 # What root names could be the service's.
 order=("$tmp/whimbrel" upgrade "$tmp/programs/other")
@@ -86,6 +84,28 @@ chown 0 "$tmp/programs/other"
 chown $service "$tmp/programs"
 judge "a program in a folder of the service's user is not run" refused "${order[@]}"
 chown 0 "$tmp/programs"
+
+# From the packet parser's process.
+cta=$(process cta-1)
+[ -d "/proc/$cta/fd" ] && [ -n "$cta" ] || wrong "cta-1 does not run"
+# Its opening is what is refused (ptrace(2), access mode checking); with it open, all of the memory can be read.
+cannot_read() { ! "${as_service[@]}" bash -c ": <'/proc/$1/mem'" 2>/dev/null; }
+judge "a function's memory with keys is not read by the packet parser's user" cannot_read "$cta"
+cannot_list() { ! "${as_service[@]}" ls "/proc/$1/fd" >/dev/null 2>&1; }
+judge "nor are its descriptors taken" cannot_list "$cta"
+judge "nor those of the manager" cannot_list "$manager"
+upf=$(process upf)
+cannot_write() {
+  local fd found=0
+  for fd in "/proc/$upf/fd"/*; do
+    [[ $(readlink "$fd") == /memfd:whimbrel-@(pool|area)* ]] || continue
+    found=1
+    # The last octets, which are of no use to anybody.
+    if head -c 8 /dev/zero | "${as_service[@]}" dd of="$fd" conv=notrunc oflag=seek_bytes seek=$(($(stat -Lc %s "$fd") - 8)) 2>/dev/null; then return 1; fi
+  done
+  [ $found = 1 ] || wrong "the UPF shares no memory"
+}
+judge "the memory through which functions reach each other is not written through descriptors that are opened again" cannot_write
 
 # The name leads to another program after the check.
 cat >"$tmp/programs/good" <<END
@@ -104,27 +124,6 @@ for _ in $(seq 200); do ! grep -qs 'are started' "$tmp/order.log" || break; slee
 grep -q 'are started' "$tmp/order.log" || wrong "no function of the program that was checked is started"
 sleep 0.5
 judge "a program that takes the name of another after the check is not run" [ ! -e "$tmp/own/ran" ]
-
-# From the packet parser's process.
-cta=$(process cta-1)
-address=$(awk '$2 ~ /^rw/ && $NF == "[stack]" { split($1, a, "-"); print a[1] }' "/proc/$cta/maps")
-cannot_read() { ! as_service dd if="/proc/$1/mem" bs=16 count=1 iflag=skip_bytes skip=$((16#$address)) of=/dev/null 2>/dev/null; }
-judge "a function's memory with keys is not read by the packet parser's user" cannot_read "$cta"
-cannot_list() { ! as_service ls "/proc/$1/fd" >/dev/null 2>&1; }
-judge "nor are its descriptors taken" cannot_list "$cta"
-judge "nor those of the manager" cannot_list "$manager"
-upf=$(process upf)
-cannot_write() {
-  local fd found=0
-  for fd in "/proc/$upf/fd"/*; do
-    [[ $(readlink "$fd") == /memfd:whimbrel-@(pool|area)* ]] || continue
-    found=1
-    # The last octets, which are of no use to anybody.
-    if head -c 8 /dev/zero | as_service dd of="$fd" conv=notrunc oflag=seek_bytes seek=$(($(stat -Lc %s "$fd") - 8)) 2>/dev/null; then return 1; fi
-  done
-  [ $found = 1 ] || wrong "the UPF shares no memory"
-}
-judge "the memory through which functions reach each other is not written through descriptors that are opened again" cannot_write
 
 # Signed programs.
 openssl genpkey -algorithm ed25519 -out "$tmp/key" 2>/dev/null

@@ -28,7 +28,7 @@ add 1
 add 2
 start core run
 core=$!
-refused "say who may read the backup" backup "$tmp/b.tar"
+refused "choose the readers of the backup" backup "$tmp/b.tar"
 w backup --unsealed "$tmp/b.tar" || wrong "the running core cannot be backed up"
 tar -tf "$tmp/b.tar" >"$tmp/out" || wrong "tar does not read the backup"
 for name in manifest.json subscribers.db subscribers.key configuration.yaml; do
@@ -76,13 +76,14 @@ grep -q "layout 1" "$tmp/out" || wrong "the layout is not 1"
 [ "$(count)" = 2 ] || wrong "subscribers were lost between the layouts"
 
 rm -rf "$state" && mkdir "$state" && mv "$tmp/core.yaml" "$tmp/former.yaml"
-w restore --key "$tmp/backup.key" "$tmp/b.key" || wrong "a host with nothing cannot be restored"
+refused "add --allow $state" restore --key "$tmp/backup.key" "$tmp/b.key" # the archive's own configuration names that folder
+w restore --allow "$state" --key "$tmp/backup.key" "$tmp/b.key" || wrong "a host with nothing cannot be restored"
 cmp -s "$tmp/core.yaml" "$tmp/former.yaml" || wrong "the configuration was not restored"
 [ "$(count)" = 2 ] || wrong "the new host has not two subscribers"
 
 # A key that the service manager gives is used, no other one is made, and a restore leaves it where it is.
 "$WHIMBREL" check "$tmp/core.yaml" >"$tmp/out" || wrong "the restored configuration is not valid"
-grep -q 'lies in the folder of the subscribers' "$tmp/out" || wrong "check does not say that key and subscribers lie together"
+grep -q 'is in the folder of the subscribers' "$tmp/out" || wrong "check does not say that key and subscribers are in one folder"
 mkdir "$tmp/credentials" && mv "$state/w.key" "$tmp/credentials/whimbrel.key"
 ln -s "$tmp/none" "$state/w.key"
 refused "is a credential of the service, which is not running" subscriber list
@@ -91,7 +92,7 @@ refused "$state/w.key" subscriber list
 export CREDENTIALS_DIRECTORY=$tmp/credentials
 [ "$(count)" = 2 ] || wrong "the subscribers cannot be read with a credential"
 "$WHIMBREL" check "$tmp/core.yaml" >"$tmp/out" || wrong "the configuration is not valid with a credential"
-! grep -q 'lies in the folder' "$tmp/out" || wrong "check warns of a key that is a credential"
+! grep -q 'is in the folder' "$tmp/out" || wrong "check warns of a key that is a credential"
 w backup --recipient "$tmp/backup.key.pub" "$tmp/b.credential" || wrong "no backup with a credential"
 add 3
 w restore --key "$tmp/backup.key" "$tmp/b.credential" || wrong "no restore with a credential"

@@ -1,5 +1,5 @@
 //! Where a restore may write. It may run as root, and an archive names paths: only those are written that the operator's own configuration names, or
-//! that lie below a folder of the core's or one that the operator allows. Files are made and renamed relative to the descriptor of their
+//! that are below a folder of the core's or one that the operator allows. Files are made and renamed relative to the descriptor of their
 //! folder, below which no symbolic link is followed, so that a path keeps its meaning between its check and its use.
 
 use std::ffi::{OsStr, OsString};
@@ -30,7 +30,7 @@ const SHARED_FOLDERS: [&str; 8] =
 /// What may be written.
 #[derive(Default)]
 pub(super) struct Permitted {
-    /// Paths that the operator named: the configuration, and its store with what lies beside it.
+    /// Paths that the operator named: the configuration, and its store with what is beside it.
     files: Vec<PathBuf>,
     /// Folders of these files, in which a backup may name files without a dot before the name, but no folders.
     own: Vec<PathBuf>,
@@ -77,7 +77,7 @@ impl Permitted {
             api_key_file(path),
         ];
         self.files.extend(files.iter().filter_map(|file| std::path::absolute(file).ok()));
-        // The default store lies in the present folder, which may be any.
+        // The default store is in the present folder, which may be any.
         if path.is_absolute() {
             self.own.extend(path.parent().map(Path::to_path_buf));
         }
@@ -158,7 +158,7 @@ fn open_below(tree: &Path, below: &Path) -> rustix::io::Result<OwnedFd> {
 pub(super) struct Place {
     folder: OwnedFd,
     name: OsString,
-    /// For what is said of it.
+    /// As messages name it.
     pub(super) path: PathBuf,
 }
 
@@ -185,7 +185,7 @@ impl Place {
         [&self.name, OsStr::new(suffix)].into_iter().collect()
     }
 
-    /// Where the file lies until all of them are checked.
+    /// Where the file is until all of them are checked.
     pub(super) fn staged_path(&self) -> PathBuf {
         suffixed(&self.path, STAGED)
     }

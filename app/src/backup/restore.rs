@@ -26,7 +26,7 @@ use crate::archive::{ReadError, Reader};
 use crate::core::stored_ues;
 use crate::{config, subscribers};
 
-/// Octets from which a sealed backup is told from another one.
+/// Octets that show whether a backup is sealed.
 const BEGINNING_OCTETS: u64 = 15;
 
 /// What is to be restored.

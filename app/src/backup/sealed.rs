@@ -92,7 +92,7 @@ pub(crate) fn sealed_error(e: &io::Error) -> Option<SealedError> {
     e.get_ref()?.downcast_ref().copied()
 }
 
-/// Who may open what is sealed.
+/// The holder of this may open what is sealed.
 pub(crate) enum Lock {
     Recipient(Share),
     Passphrase(Zeroizing<Vec<u8>>),

@@ -412,7 +412,7 @@ fn a_journal_that_is_a_link_is_not_followed() {
 }
 
 #[test]
-fn keys_are_made_once_and_told_apart() {
+fn keys_are_made_once_and_not_confused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("backup.key");
     let public = make_key(&file).unwrap();

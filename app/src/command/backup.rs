@@ -15,30 +15,16 @@ use crate::{config, subscribers};
 pub(crate) struct BackupOptions {
     #[command(subcommand)]
     command: Option<BackupCommand>,
-    #[command(flatten)]
-    write: Option<WriteOptions>,
-}
-
-#[derive(Subcommand)]
-pub(crate) enum BackupCommand {
-    /// Make a pair of keys: backups are sealed for the public one, in FILE.pub, and restored with the private one, in FILE.
-    Keygen {
-        /// File of the private key. Keep it on another host: who has it and a backup can clone every SIM.
-        file: PathBuf,
-    },
-}
-
-#[derive(Args)]
-pub(crate) struct WriteOptions {
     /// File to write, readable by its owner only.
-    file: PathBuf,
+    #[arg(required = true)]
+    file: Option<PathBuf>,
     /// Seal the backup for the public key in this file (`whimbrel backup keygen`).
     #[arg(long, value_name = "FILE")]
     recipient: Option<PathBuf>,
     /// Seal the backup with the passphrase in the first line of this file.
     #[arg(long, value_name = "FILE", conflicts_with = "recipient")]
     passphrase_file: Option<PathBuf>,
-    /// Do not seal the backup: who reads it has every key in it, and who writes to it is not noticed.
+    /// Do not seal the backup: every reader has the keys in it, and changes to it are not noticed.
     #[arg(long, conflicts_with_all = ["recipient", "passphrase_file"])]
     unsealed: bool,
     /// Leave the key file out: without it the subscribers' keys in the backup cannot be read.
@@ -46,6 +32,15 @@ pub(crate) struct WriteOptions {
     without_key: bool,
     #[command(flatten)]
     config: ConfigFile,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum BackupCommand {
+    /// Make a pair of keys: backups are sealed for the public one, in FILE.pub, and restored with the private one, in FILE.
+    Keygen {
+        /// File of the private key. Keep it on another host: with it and a backup every SIM can be cloned.
+        file: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -58,7 +53,7 @@ pub(crate) struct RestoreOptions {
     /// File whose first line has the passphrase of a backup that was sealed with it.
     #[arg(long, value_name = "FILE", conflicts_with = "key")]
     passphrase_file: Option<PathBuf>,
-    /// Restore a backup that is not sealed: nothing then says who wrote it.
+    /// Restore a backup that is not sealed: nothing then proves its origin.
     #[arg(long, conflicts_with_all = ["key", "passphrase_file"])]
     unauthenticated: bool,
     /// Let the backup write below this folder, too; may be given several times.
@@ -100,24 +95,22 @@ pub(crate) fn backup(options: &BackupOptions) -> Done {
             public.display()
         ));
     }
-    let options = options.write.as_ref().ok_or("name the file to write")?;
+    let to = options.file.as_ref().ok_or("name the file to write")?;
     let lock = match (&options.recipient, &options.passphrase_file, options.unsealed) {
         (Some(file), ..) => Some(Lock::Recipient(backup::public_key(file)?)),
         (None, Some(file), _) => Some(Lock::Passphrase(backup::passphrase(file)?)),
         (None, None, true) => None,
         (None, None, false) => {
-            return Err("say who may read the backup: --recipient FILE.pub (`whimbrel backup keygen FILE` makes the keys), --passphrase-file FILE, \
-                        or --unsealed for everyone who gets hold of it"
+            return Err("choose the readers of the backup: --recipient FILE.pub (`whimbrel backup keygen FILE` makes the keys), --passphrase-file FILE, \
+                        or --unsealed for everyone with a copy of it"
                 .into());
         }
     };
     let (config, file) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
-    let written =
-        backup::write(&config, file.as_deref(), &options.file, !options.without_key, lock.as_ref())?;
+    let written = backup::write(&config, file.as_deref(), to, !options.without_key, lock.as_ref())?;
     recorded(&config.store.path, &config.audit, "backup");
     let subscribers = written.subscribers;
-    let mut text =
-        format!("{} was written: {subscribers} subscribers, and these files:\n", options.file.display());
+    let mut text = format!("{} was written: {subscribers} subscribers, and these files:\n", to.display());
     for path in &written.files {
         text += &format!("  {}\n", path.display());
     }

@@ -30,14 +30,14 @@ impl Store {
         self.credential().unwrap_or_else(|| self.key_file.clone())
     }
 
-    /// Says how the key can be kept apart, if it lies in the folder of what it encrypts: who copies the folder then has both.
+    /// Says how the key can be kept apart, if it is in the folder of what it encrypts: a copy of the folder then has both.
     pub(crate) fn key_beside_database(&self) -> Option<String> {
         let key = self.key_in_force();
         let folder = |file: &Path| std::path::absolute(file).ok()?.parent()?.canonicalize().ok();
         let is_own_file = !std::fs::symlink_metadata(&key).is_ok_and(|found| found.is_symlink());
         (is_own_file && folder(&key).is_some() && folder(&key) == folder(&self.path)).then(|| {
             format!(
-                "the key file {} lies in the folder of the subscribers that it encrypts, so that a copy of the folder has both: docs/backup.md \
+                "the key file {} is in the folder of the subscribers that it encrypts, so that a copy of the folder has both: docs/backup.md \
                  says how to keep it as a credential",
                 key.display()
             )

@@ -147,7 +147,9 @@ impl Program {
     pub(super) fn own() -> Result<Self, String> {
         let cannot = |e: io::Error| format!("this program cannot be found: {e}");
         let path = std::env::current_exe().map_err(cannot)?;
-        let file = File::open("/proc/self/exe").map_err(cannot)?;
+        // To run it, not to read it: its owner may not permit that.
+        let flags = OFlags::PATH.bits() as i32;
+        let file = File::options().read(true).custom_flags(flags).open("/proc/self/exe").map_err(cannot)?;
         Ok(Self { path, file: Arc::new(file.into()) })
     }
 

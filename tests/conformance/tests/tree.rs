@@ -25,7 +25,10 @@ fn every_file_of_tests_is_in_the_test_program_of_its_crate() {
         let files = test_files(&folder);
         match fs::read_to_string(folder.join("main.rs")) {
             Ok(program) => wrong.extend(
-                files.iter().filter(|file| !names(&program, file)).map(|file| format!("{member}/tests/main.rs: {file}")),
+                files
+                    .iter()
+                    .filter(|file| !names(&program, file))
+                    .map(|file| format!("{member}/tests/main.rs: {file}")),
             ),
             Err(_) if files.len() > 1 => wrong.push(format!("{member}/tests has {files:?} and no main.rs")),
             Err(_) => {}

@@ -100,6 +100,7 @@ impl Both {
         let session = self.net.session(self.next_seid, true, true);
         self.next_seid += 1;
         self.model.own[at] = session.ipv4;
+        self.model.number[at] = session.id().index;
         self.model.outside[at] = None;
         self.seats[at] = Some(session);
     }
@@ -492,7 +493,9 @@ fn ues_with_most_flows_of_a_full_table_do_not_displace_the_flows_of_others() {
     // Others take all the table, and go on for long.
     for round in 0..20 {
         for s in busy {
-            (0..32).for_each(|n| drop(open(&mut net, s, 100 + round * 40 + n)));
+            for n in 0..32 {
+                open(&mut net, s, 100 + round * 40 + n);
+            }
         }
         net.advance(Instant(net.now.0 + 1_000_000));
     }

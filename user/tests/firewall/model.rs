@@ -129,6 +129,8 @@ pub(crate) struct Model {
     /// By seat.
     pub(crate) outside: [Option<Ipv4Addr>; 8],
     pub(crate) own: [Option<Ipv4Addr>; 8],
+    /// The session's number at the UPF.
+    pub(crate) number: [u32; 8],
     reachable: bool,
     between_ues: bool,
     pool: Vec<Ipv4Addr>,
@@ -183,11 +185,13 @@ impl Model {
             self.flows.remove(at);
         }
         if self.flows.len() >= self.flows_max {
-            // The UE with most flows loses its oldest: its own seat, else the one that was idle longest.
+            // The UE with most flows loses its oldest: its own seat, else that of the lowest number.
             let of = |seat: usize| self.flows.iter().filter(|f| f.seat == seat).count();
             let most = self.flows.iter().map(|f| of(f.seat)).max().unwrap();
-            let is_largest = |f: &Flow| if of(seat) == most { f.seat == seat } else { of(f.seat) == most };
-            let at = self.flows.iter().position(is_largest).unwrap();
+            let largest = self.flows.iter().map(|f| f.seat).filter(|s| of(*s) == most);
+            let largest =
+                if of(seat) == most { seat } else { largest.min_by_key(|s| self.number[*s]).unwrap() };
+            let at = self.flows.iter().position(|f| f.seat == largest).unwrap();
             self.flows.remove(at);
         }
     }

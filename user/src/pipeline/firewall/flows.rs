@@ -128,12 +128,14 @@ impl Flow {
     }
 }
 
-/// Some flows of a session.
+/// The flows of a session.
 #[derive(Clone, Copy)]
 struct Share {
-    list: List,
+    lists: [List; LISTS],
     flows: u32,
 }
+
+const NO_FLOWS: Share = Share { lists: [EMPTY; LISTS], flows: 0 };
 
 /// The flows.
 pub(super) struct Flows {
@@ -146,8 +148,8 @@ pub(super) struct Flows {
     standing: usize,
     classes: [List; CLASSES],
     timeouts: [Duration; CLASSES],
-    /// By session: its lists.
-    shares: Vec<[Share; LISTS]>,
+    /// By session.
+    shares: Vec<Share>,
     /// The session that had most flows when room was needed last.
     largest: u32,
     /// Searches for it.
@@ -187,7 +189,7 @@ impl Flows {
     pub(super) fn welcome(&mut self, session: u32) {
         let needed = session as usize + 1;
         if self.shares.len() < needed {
-            self.shares.resize(needed, [Share { list: EMPTY, flows: 0 }; LISTS]);
+            self.shares.resize(needed, NO_FLOWS);
         }
     }
 
@@ -230,13 +232,13 @@ impl Flows {
 
     /// How many a session has.
     pub(super) fn of_session(&self, session: u32) -> u32 {
-        self.shares.get(session as usize).map_or(0, |s| s.iter().map(|s| s.flows).sum())
+        self.shares.get(session as usize).map_or(0, |s| s.flows)
     }
 
     /// The flow with the oldest last packet in some lists of a session.
     fn oldest_in(&self, session: u32, lists: std::ops::Range<usize>) -> Option<u32> {
-        let first = |s: &Share| self.get(s.list.first).map(|f| (f.last_packet, s.list.first));
-        let lists = self.shares.get(session as usize)?.get(lists)?;
+        let first = |list: &List| self.get(list.first).map(|f| (f.last_packet, list.first));
+        let lists = self.shares.get(session as usize)?.lists.get(lists)?;
         lists.iter().filter_map(first).min_by_key(|(last, _)| *last).map(|(_, at)| at)
     }
 
@@ -256,13 +258,15 @@ impl Flows {
         self.searches += 1;
         let all = self.flows.len().max(1);
         let (from, step) = (self.hash.of(&[self.searches]) as usize % all, all.div_ceil(LOOKS));
-        let seen = (0..all).step_by(step).filter_map(|n| self.flows.get((from + n) % all));
-        let idle_since = |session| self.oldest_of(session).and_then(|at| self.get(at)).map(|f| f.last_packet);
+        // From there to the end, and from the beginning to there.
+        let (front, back) = self.flows.split_at(from);
+        let rest = (step - (all - from) % step) % step;
+        let seen = back.iter().step_by(step).chain(front.iter().skip(rest).step_by(step));
         let mut most = (beginner, self.of_session(beginner));
         for session in seen.map(Flow::session).chain([self.largest]) {
             let flows = self.of_session(session);
-            let longer_idle = || most.0 != beginner && idle_since(session) < idle_since(most.0);
-            if flows > most.1 || flows == most.1 && session != most.0 && longer_idle() {
+            // Of several the first one, so that the choice does not depend on where the search began.
+            if flows > most.1 || flows == most.1 && most.0 != beginner && session < most.0 {
                 most = (session, flows);
             }
         }
@@ -302,9 +306,7 @@ impl Flows {
         };
         self.buckets[bucket] = at + 1;
         self.standing += 1;
-        if let Some(share) = self.share(list) {
-            share.flows += 1;
-        }
+        self.shares[session as usize].flows += 1;
         self.append(By::Class, at);
         self.append(By::Ue, at);
         Some(at)
@@ -340,7 +342,7 @@ impl Flows {
                 before = flow.next_in_bucket;
             }
         }
-        if let Some(share) = self.share(list) {
+        if let Some(share) = self.shares.get_mut(list as usize / LISTS) {
             share.flows -= 1;
         }
         self.standing -= 1;
@@ -356,12 +358,11 @@ impl Flows {
         let flow = self.flows.get(at as usize)?;
         match by {
             By::Class => self.classes.get_mut(flow.class as usize),
-            By::Ue => self.shares.as_flattened_mut().get_mut(flow.list as usize).map(|s| &mut s.list),
+            By::Ue => {
+                let (session, list) = (flow.list as usize / LISTS, flow.list as usize % LISTS);
+                self.shares.get_mut(session).map(|share| &mut share.lists[list])
+            }
         }
-    }
-
-    fn share(&mut self, list: u32) -> Option<&mut Share> {
-        self.shares.as_flattened_mut().get_mut(list as usize)
     }
 
     fn append(&mut self, by: By, at: u32) {
