@@ -26,6 +26,7 @@ with open(sys.argv[2], "wb", buffering=0) as out:
 PY
 python3 "$tmp/syslog.py" "$tmp/log" "$tmp/mirrored" &
 running+=($!)
+for _ in $(seq 200); do [ -S "$tmp/log" ] && break; sleep 0.05; done
 start core run
 failed=0
 ok() { echo "ok - $1"; }
