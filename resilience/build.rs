@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const SOURCES: [&str; 9] = [
     "src",
     "../control/src",
-    "../open/src",
+    "../services/brokers/open/src",
     "../security/src",
     "../wire/fastwire/src",
     "../wire/ids/src",

@@ -1,4 +1,4 @@
-//! The packed form of rules and keys, for the classifiers that `bench/` compares with.
+//! The packed form of rules and keys, for the classifiers that `programs/bench/` compares with.
 
 use crate::key::{Key, WORDS, word};
 use crate::rule::Rule;

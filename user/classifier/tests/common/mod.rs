@@ -1,4 +1,4 @@
-//! What judges the classifier: rule sets, packets, and the linear list. `bench/src/upf/classifier.rs` measures with the same.
+//! What judges the classifier: rule sets, packets, and the linear list. `programs/bench/src/upf/classifier.rs` measures with the same.
 
 #![allow(dead_code, reason = "each test, and the bench, uses some of it")]
 

@@ -1,6 +1,6 @@
 //! Classification: look-ups and updates of the linear list, tuple space search, PartitionSort and ours.
 
-#[path = "../../../user/classifier/tests/common/mod.rs"]
+#[path = "../../../../user/classifier/tests/common/mod.rs"]
 pub(in crate::upf) mod common;
 mod partition_sort;
 mod profile;

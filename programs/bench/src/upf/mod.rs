@@ -9,7 +9,7 @@ mod harvest;
 mod kinds;
 mod limit;
 mod population;
-#[path = "../../../user/tests/common/mod.rs"]
+#[path = "../../../../user/tests/common/mod.rs"]
 pub(crate) mod smf;
 mod threads;
 mod throughput;

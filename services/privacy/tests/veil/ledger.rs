@@ -268,7 +268,7 @@ fn each_planted_leak_is_found_in_its_message_or_store() {
 
 #[test]
 fn the_documentation_has_the_ledger_as_it_is() {
-    let documented = include_str!("../../../docs/veil.md");
+    let documented = include_str!("../../../../docs/veil.md");
     let run = Run::with(Leak::Nothing);
     for table in [run.ledger().to_string(), run.registration().to_string()] {
         assert!(documented.contains(&table), "docs/veil.md must have this table:\n{table}");

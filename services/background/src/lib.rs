@@ -7,7 +7,7 @@
 //!
 //! On other processors than x86-64, and on other systems than Linux, [`Harvest::new`] returns `None`, and nothing else changes.
 //!
-//! `harvest/tool` does the same to compiled programs without their sources.
+//! `services/background/tool` does the same to compiled programs without their sources.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod pool;

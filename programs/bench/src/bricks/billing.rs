@@ -1,5 +1,5 @@
 //! What a broker's judge finds of lying operators and users (chapter 3.4.3), and its false alarms. The market is that of the tests of
-//! `open/`: virtual time, everything from a seed.
+//! `services/brokers/open/`: virtual time, everything from a seed.
 
 use std::io;
 use std::path::Path;
@@ -11,8 +11,8 @@ use self::market::{Market, NOISE_PPM, Noise, reports_until_blame};
 use super::finish;
 use crate::plot::{Axis, Plot, Series};
 
-#[allow(dead_code, reason = "the tests of open/ use more of it")]
-#[path = "../../../open/tests/usage/market.rs"]
+#[allow(dead_code, reason = "the tests of services/brokers/open/ use more of it")]
+#[path = "../../../../services/brokers/open/tests/usage/market.rs"]
 mod market;
 
 /// The goal: users, reports of each, and the highest share of false alarms.
