@@ -1,6 +1,6 @@
 //! What the documents name exists: every path and every test in back ticks of every *.md, and every command of `./x`.
 //!
-//! The `whimbrel` commands of the documents are parsed by a test of `app/src/cli.rs`, which has the command line.
+//! The `whimbrel` commands of the documents are parsed by a test of `programs/whimbrel/src/cli.rs`, which has the command line.
 
 use std::collections::BTreeSet;
 use std::fs;

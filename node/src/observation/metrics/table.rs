@@ -362,7 +362,7 @@ pub(crate) fn page() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          `GET /metrics` of the API (`api.address`) gives these in the Prometheus text format. This page is written by `whimbrel metrics` from the\n\
-         table in `app/src/console/metrics/table.rs`.\n\n\
+         table in `node/src/observation/metrics/table.rs`.\n\n\
          Durations are in seconds, sizes in octets (`_bytes`). The last column names the measurement of TS 28.552 that is the nearest; it is the same\n\
          quantity, without its split by S-NSSAI and its own intervals. A counter starts at 0 with the program. Metrics of parts that do not run are absent.\n",
     );
@@ -456,7 +456,7 @@ mod tests {
     #[test]
     fn no_source_of_the_program_names_a_metric_but_the_table() {
         let (mut sources, mut used) = (Vec::new(), BTreeSet::<Metric>::new());
-        files(&root().join("app/src"), &[".rs"], &mut sources);
+        files(&root().join("programs/whimbrel/src"), &[".rs"], &mut sources);
         for file in sources.iter().filter(|f| !f.ends_with("table.rs")) {
             let text = std::fs::read_to_string(file).unwrap();
             used.extend(Metric::ALL.iter().filter(|m| text.contains(&format!("Metric::{m:?}"))).copied());

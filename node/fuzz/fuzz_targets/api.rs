@@ -1,7 +1,7 @@
 //! A request of the API as far as it is text: path and query in the first line, the body of a subscriber behind it.
 #![no_main]
 
-#[path = "../../src/api/uri.rs"]
+#[path = "../../../api/src/uri.rs"]
 mod uri;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

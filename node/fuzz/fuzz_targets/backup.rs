@@ -7,11 +7,11 @@ use std::io::{Read, Write};
 
 use whimbrel_open::crypto::{PrivateKey, Seed};
 
-#[path = "../../src/archive.rs"]
+#[path = "../../../programs/whimbrel/src/archive.rs"]
 mod archive;
-#[path = "../../src/backup/manifest.rs"]
+#[path = "../../../programs/whimbrel/src/backup/manifest.rs"]
 mod manifest;
-#[path = "../../src/backup/sealed.rs"]
+#[path = "../../../programs/whimbrel/src/backup/sealed.rs"]
 mod sealed;
 
 use sealed::{Lock, Opener, Sealer, Unlock};

@@ -108,7 +108,7 @@ enum Which {
 }
 
 /// The city, as the file in the tree has it.
-const CITY: &str = include_str!("../../../ran/scenarios/city.yaml");
+const CITY: &str = include_str!("../../../../ran/scenarios/city.yaml");
 /// Its slices.
 const CITY_SLICES: [&str; 2] = ["1", "1-0000aa"];
 
