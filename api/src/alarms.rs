@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::handlers::Answer;
 use super::routes::{Reply, Request};
 use super::{Shared, why};
-use crate::clock;
-use crate::console::{Condition, Name};
+use whimbrel_node::clock;
+use whimbrel_node::observation::{Condition, Name};
 
 /// Refused UEs and lost gNBs that are listed: as many as a person reads. The rest stands in `GET /api/v1/refusals`.
 const OF_EACH_MAX: usize = 20;

@@ -7,7 +7,7 @@
 //! written one by one ([`repeated`]): who has no login cannot push the others out.
 
 mod mirror;
-pub(crate) mod repeated;
+pub mod repeated;
 mod verify;
 
 use std::fs::{self, File, OpenOptions};
@@ -22,10 +22,10 @@ use tracing::{error, warn};
 use whimbrel_ids::Supi;
 use whimbrel_store::Store;
 
-use crate::clock;
-use crate::config::Audit;
+use whimbrel_node::clock;
+use whimbrel_node::config::Audit;
 
-pub(crate) use verify::verify;
+pub use verify::verify;
 
 /// A file of this length is set aside; each holds some 80,000 accesses.
 const OCTETS_MAX: u64 = 16 << 20;
@@ -42,38 +42,38 @@ const TRIES: usize = 8;
 
 /// One access.
 #[derive(Clone, Copy)]
-pub(crate) struct Access<'a> {
+pub struct Access<'a> {
     /// Address of the API's client, or user of this host.
-    pub(crate) caller: &'a str,
+    pub caller: &'a str,
     /// The user or API token, where the API knows one.
-    pub(crate) user: Option<&'a str>,
+    pub user: Option<&'a str>,
     /// What was requested, without variable parts.
-    pub(crate) request: &'a str,
+    pub request: &'a str,
     /// The subscriber that it is about, if it is about one.
-    pub(crate) subscriber: Option<&'a str>,
+    pub subscriber: Option<&'a str>,
     /// Outcome: an HTTP status, or `begun`.
-    pub(crate) outcome: &'a str,
+    pub outcome: &'a str,
 }
 
 /// The user that runs a command.
-pub(crate) fn user() -> String {
+pub fn user() -> String {
     format!("uid={}", rustix::process::getuid().as_raw())
 }
 
 /// The audit log of a store.
-pub(crate) fn file_of(store: &Path) -> PathBuf {
+pub fn file_of(store: &Path) -> PathBuf {
     let mut name = store.as_os_str().to_owned();
     name.push(".audit");
     name.into()
 }
 
 /// Records an access. If that fails, it is logged, and the access is granted all the same: a full disk must not lock an operator out.
-pub(crate) fn record(path: &Path, config: &Audit, store: Option<&Store>, access: &Access<'_>) {
+pub fn record(path: &Path, config: &Audit, store: Option<&Store>, access: &Access<'_>) {
     record_times(path, config, store, access, None);
 }
 
 /// Records that the same access came so many times more within a minute.
-pub(crate) fn record_again(path: &Path, config: &Audit, access: &Access<'_>, times: u64) {
+pub fn record_again(path: &Path, config: &Audit, access: &Access<'_>, times: u64) {
     record_times(path, config, None, access, Some(times));
 }
 
@@ -107,7 +107,7 @@ fn record_times(path: &Path, config: &Audit, store: Option<&Store>, access: &Acc
 const READ_MAX: u64 = 1 << 20;
 
 /// The newest lines, newest first; none if there is no log yet.
-pub(crate) fn newest(store: &Path, limit: usize) -> io::Result<Vec<String>> {
+pub fn newest(store: &Path, limit: usize) -> io::Result<Vec<String>> {
     let file = file_of(store);
     let mut lines = Vec::new();
     for path in set_aside(&file)?.into_iter().map(|(_, path)| path).chain([file]).rev() {

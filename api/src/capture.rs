@@ -22,9 +22,9 @@ use super::handlers::{self, Answer};
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::{Shared, signalling};
-use crate::capture::{N2Packets, udp_packet};
-use crate::console::{Command, Interface, Message, TunnelEnd};
 use crate::pcapng;
+use whimbrel_node::observation::capture::{N2Packets, udp_packet};
+use whimbrel_node::observation::{Command, Interface, Message, TunnelEnd};
 
 /// Messages of one look; the rest follows at the next one.
 const PER_LOOK_MAX: usize = 1000;

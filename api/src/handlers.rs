@@ -13,8 +13,10 @@ use super::Shared;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::{operations, why};
-use crate::clock;
-use crate::console::{Command, Component, Condition, Metric, ProcedureName, UePage, UeView, UesRequest};
+use whimbrel_node::clock;
+use whimbrel_node::observation::{
+    Command, Component, Condition, Metric, ProcedureName, UePage, UeView, UesRequest,
+};
 
 /// Items of one page.
 const PAGE_MAX: usize = 1000;
@@ -23,49 +25,49 @@ pub(super) type Answer = Result<Reply, Problem>;
 
 /// The state of the core.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Status {
-    pub(crate) version: String,
-    pub(crate) amf: String,
-    pub(crate) plmn: String,
-    pub(crate) started: String,
-    pub(crate) now: String,
-    pub(crate) uptime_s: u64,
-    pub(crate) condition: Condition,
-    pub(crate) components: Vec<Component>,
-    pub(crate) gnbs: u64,
-    pub(crate) ues: u64,
-    pub(crate) ues_registered: u64,
-    pub(crate) ues_connected: u64,
-    pub(crate) pdu_sessions: u64,
-    pub(crate) procedures: Vec<ProcedureStatus>,
-    pub(crate) throughput: Throughput,
+pub struct Status {
+    pub version: String,
+    pub amf: String,
+    pub plmn: String,
+    pub started: String,
+    pub now: String,
+    pub uptime_s: u64,
+    pub condition: Condition,
+    pub components: Vec<Component>,
+    pub gnbs: u64,
+    pub ues: u64,
+    pub ues_registered: u64,
+    pub ues_connected: u64,
+    pub pdu_sessions: u64,
+    pub procedures: Vec<ProcedureStatus>,
+    pub throughput: Throughput,
     /// Number of the newest event.
-    pub(crate) last_event: u64,
+    pub last_event: u64,
 }
 
 /// One procedure's counts, and its latencies over the last seconds (since the start where none ran lately).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct ProcedureStatus {
-    pub(crate) name: String,
-    pub(crate) completed: u64,
-    pub(crate) refused: u64,
-    pub(crate) p50_us: u64,
-    pub(crate) p99_us: u64,
-    pub(crate) p999_us: u64,
-    pub(crate) core_p50_us: u64,
-    pub(crate) core_p99_us: u64,
-    pub(crate) core_p999_us: u64,
+pub struct ProcedureStatus {
+    pub name: String,
+    pub completed: u64,
+    pub refused: u64,
+    pub p50_us: u64,
+    pub p99_us: u64,
+    pub p999_us: u64,
+    pub core_p50_us: u64,
+    pub core_p99_us: u64,
+    pub core_p999_us: u64,
 }
 
 /// Traffic since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Throughput {
-    pub(crate) ul_packets: u64,
-    pub(crate) ul_octets: u64,
-    pub(crate) dl_packets: u64,
-    pub(crate) dl_octets: u64,
-    pub(crate) n2_received: u64,
-    pub(crate) n2_sent: u64,
+pub struct Throughput {
+    pub ul_packets: u64,
+    pub ul_octets: u64,
+    pub dl_packets: u64,
+    pub dl_octets: u64,
+    pub n2_received: u64,
+    pub n2_sent: u64,
 }
 
 /// The state of a CPF.

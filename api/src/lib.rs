@@ -7,9 +7,12 @@
 //! `openapi.json` is written by hand, not derived: the handlers answer with types of this crate and of the store, so that derivation would
 //! add macros to all of them. Tests compare it with the routes and with real answers instead.
 
+#![allow(missing_docs, reason = "items are public for the programs of this workspace alone")]
+
 mod alarms;
 mod assets;
-mod audit;
+pub mod audit;
+mod audit_entries;
 mod auth;
 mod capture;
 mod handlers;
@@ -18,7 +21,7 @@ mod log_level;
 mod network;
 mod operations;
 mod patience;
-mod port_owner;
+pub mod pcapng;
 mod problem;
 mod ran;
 mod reference;
@@ -46,30 +49,26 @@ use self::auth::Auth;
 
 use crate::audit::repeated::RepeatedRequests;
 use crate::audit::{self as audit_log, Access};
-use crate::clock;
-use crate::config::{self, Config};
-use crate::console::Console;
+use whimbrel_node::clock;
+use whimbrel_node::config::{self, Config};
+use whimbrel_node::observation::Console;
 
-pub(crate) use auth::{accounts_file, beside};
-#[cfg(test)]
-pub(crate) use handlers::Throughput;
-pub(crate) use handlers::{ProcedureStatus, Status};
-pub(crate) use port_owner::cannot_listen;
-pub(crate) use reference::page as reference;
+pub use handlers::Throughput;
+pub use handlers::{ProcedureStatus, Status};
+pub use reference::page as reference;
 #[cfg(test)]
 use server::Server;
-pub(crate) use server::{start, start_on};
-pub(crate) use tls::{certificate_file, key_file as api_key_file};
-pub(crate) use why::WhyAnswer;
+pub use server::{start, start_on};
+pub use why::WhyAnswer;
 
 /// What the handlers work on.
-pub(crate) struct Shared {
-    pub(crate) console: Arc<Console>,
-    pub(crate) config: Arc<Config>,
+pub struct Shared {
+    pub console: Arc<Console>,
+    pub config: Arc<Config>,
     /// Whether this process has UEs, gNBs and subscribers to show; a CPF shows its own state only.
     is_core: bool,
     /// The file that the configuration came from; none: the defaults.
-    pub(crate) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     /// The subscribers, opened at first use.
     store: Mutex<Option<Store>>,
     /// The same file, for the pseudonyms in the audit log: a long import must not delay them.
@@ -100,13 +99,13 @@ impl Drop for Shared {
 
 impl Shared {
     /// Over a console, for a configuration.
-    pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, file: Option<PathBuf>) -> Arc<Self> {
+    pub fn new(console: Arc<Console>, config: Arc<Config>, file: Option<PathBuf>) -> Arc<Self> {
         let tls = !config.api.address.ip().is_loopback();
         Arc::new(Self::over(console, config, file, tls, true))
     }
 
     /// Over the console of a CPF, which has no configuration, no users, and nothing of a UE to show.
-    pub(crate) fn of_cpf(console: Arc<Console>, address: SocketAddr) -> Arc<Self> {
+    pub fn of_cpf(console: Arc<Console>, address: SocketAddr) -> Arc<Self> {
         let mut config = config::default();
         config.api.address = address;
         Arc::new(Self::over(console, Arc::new(config), None, false, false))
@@ -128,7 +127,7 @@ impl Shared {
             imports: Semaphore::new(1),
             streams: Arc::new(Semaphore::new(live::STREAMS_MAX)),
             streams_of: Mutex::default(),
-            auth: Auth::new(auth::accounts_file(&config.store.path), &config.api, tls),
+            auth: Auth::new(whimbrel_node::api_files::accounts_file(&config.store.path), &config.api, tls),
             settings: Mutex::default(),
             refusals: Mutex::default(),
             checks: Mutex::default(),

@@ -22,7 +22,7 @@ use super::handlers::{Answer, Throughput, page};
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::{Shared, signalling, why};
-use crate::console::{EventRecord, Metric};
+use whimbrel_node::observation::{EventRecord, Metric};
 
 /// Event streams at once; a page has one.
 pub(super) const STREAMS_MAX: usize = 32;
@@ -244,7 +244,7 @@ impl Stream {
         }
         for (seq, name) in console.histories(|h| h.changed_since(self.place.changes, PER_LOOK_MAX)) {
             self.place.changes = seq;
-            let kind = if matches!(name, crate::console::Name::Gnb(_)) { "gnb" } else { "ue" };
+            let kind = if matches!(name, whimbrel_node::observation::Name::Gnb(_)) { "gnb" } else { "ue" };
             self.add(kind, &Changed { subject: why::shown(&name) });
         }
         self.look_at_signalling();

@@ -10,9 +10,9 @@ use super::Shared;
 use super::handlers::Answer;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
-use crate::config::LogLevel;
-use crate::config::value::Value;
-use crate::logging;
+use whimbrel_node::config::LogLevel;
+use whimbrel_node::config::value::Value;
+use whimbrel_node::logging;
 
 /// Longest time for which a level can be set: a day, so that a forgotten `trace` does not fill the disk.
 const SECONDS_MAX: u64 = 86_400;
@@ -23,9 +23,9 @@ static CHANGES: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LogLevelView {
     /// In force.
-    pub(crate) level: String,
+    pub level: String,
     /// Of the configuration.
-    pub(crate) configured: String,
+    pub configured: String,
 }
 
 fn view(shared: &Shared) -> Answer {

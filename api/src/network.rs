@@ -8,9 +8,9 @@ use whimbrel_control::policy::{FlowPolicy, describe};
 use super::Shared;
 use super::handlers::Answer;
 use super::routes::{Reply, Request};
-use crate::config::DataNetwork;
-use crate::config::value::Value;
-use crate::console::RatesView;
+use whimbrel_node::config::DataNetwork;
+use whimbrel_node::config::value::Value;
+use whimbrel_node::observation::RatesView;
 
 /// What is offered.
 #[derive(Serialize)]

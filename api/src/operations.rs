@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use super::Shared;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
-use crate::console::OperationState;
+use whimbrel_node::observation::OperationState;
 
 /// The longest that a request may wait: half of what any request may take, so that its answer is certain.
 const WAIT_S_MAX: u64 = 30;

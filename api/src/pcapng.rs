@@ -20,7 +20,7 @@ const USER_APPLICATION: u16 = 4;
 const DISSECTOR_NAME: u16 = 12;
 
 /// The head of a stream: one section with the two interfaces.
-pub(crate) fn head() -> Vec<u8> {
+pub fn head() -> Vec<u8> {
     let mut out = Vec::new();
     let mut section = Vec::new();
     // Byte order, version 1.0, a length that is not known.
@@ -43,12 +43,12 @@ pub(crate) fn head() -> Vec<u8> {
 }
 
 /// Adds an IP packet.
-pub(crate) fn packet(out: &mut Vec<u8>, at: Instant, octets: &[u8], comment: &str) {
+pub fn packet(out: &mut Vec<u8>, at: Instant, octets: &[u8], comment: &str) {
     enhanced(out, 0, at, octets, comment);
 }
 
 /// Adds a NAS message in clear.
-pub(crate) fn nas(out: &mut Vec<u8>, at: Instant, octets: &[u8], comment: &str) {
+pub fn nas(out: &mut Vec<u8>, at: Instant, octets: &[u8], comment: &str) {
     let name = b"nas-5gs\0";
     let mut pdu = Vec::with_capacity(16 + octets.len());
     // Tags are in network order: type, length, value; the last one is empty.
@@ -135,7 +135,7 @@ mod tests {
         let mut stream = head();
         let heartbeat = [0x20, 1, 0, 12, 0, 0, 1, 0, 0, 96, 0, 4, 0xe0, 0, 0, 1];
         let (smf, upf) = ("127.0.0.1:8805".parse().unwrap(), "127.0.0.2:8805".parse().unwrap());
-        let datagram = crate::capture::udp_packet(smf, upf, &heartbeat).unwrap();
+        let datagram = whimbrel_node::observation::capture::udp_packet(smf, upf, &heartbeat).unwrap();
         packet(&mut stream, Instant(1_700_000_000_000_000), &datagram, "");
         nas(&mut stream, Instant(1_700_000_000_000_001), &REGISTRATION_COMPLETE, "deciphered");
         let tshark = Command::new("tshark")

@@ -2,32 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::console::AskError;
+use whimbrel_node::observation::AskError;
 
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Problem {
     /// HTTP status.
-    pub(crate) status: u16,
+    pub status: u16,
     /// The kind of problem.
-    pub(crate) title: String,
+    pub title: String,
     /// This occurrence, in a sentence with its fix.
-    pub(crate) detail: String,
+    pub detail: String,
     /// Of an import: what is wrong with each line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) lines: Vec<LineProblem>,
+    pub lines: Vec<LineProblem>,
     /// What the request lacks, where a page has to ask for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) needs: Option<String>,
+    pub needs: Option<String>,
 }
 
 /// What is wrong with a line of an import.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LineProblem {
     /// Its number, from 1.
-    pub(crate) line: u64,
+    pub line: u64,
     /// What is wrong.
-    pub(crate) problem: String,
+    pub problem: String,
 }
 
 impl Problem {

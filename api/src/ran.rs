@@ -10,8 +10,8 @@ use super::Shared;
 use super::operations;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
-use crate::config;
-use crate::console::{Command, DisconnectedView};
+use whimbrel_node::config;
+use whimbrel_node::observation::{Command, DisconnectedView};
 
 type Answer = Result<Reply, Problem>;
 
@@ -194,7 +194,7 @@ pub(super) async fn reset(shared: Arc<Shared>, request: Request) -> Answer {
 }
 
 /// The identity that a gNB is listed under: PLMN, number in hexadecimal digits; the number of its bits stands beside it.
-fn gnb_id(view: &crate::console::GnbView) -> Option<GlobalGnbId> {
+fn gnb_id(view: &whimbrel_node::observation::GnbView) -> Option<GlobalGnbId> {
     let (plmn, id) = view.id.rsplit_once('-')?;
     GlobalGnbId::new(plmn.parse().ok()?, u32::from_str_radix(id, 16).ok()?, view.id_bits)
 }

@@ -9,7 +9,7 @@ use super::auth::Scope;
 use super::routes::{Needs, ROUTES};
 
 /// The page `docs/reference/api.md`.
-pub(crate) fn page() -> String {
+pub fn page() -> String {
     let document: Value = serde_json::from_str(include_str!("openapi.json")).unwrap_or_default();
     let mut page = String::from(
         "# API reference\n\n\

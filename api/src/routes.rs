@@ -14,7 +14,7 @@ use super::auth::{self, Caller, Peer, Scope};
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
 use super::{
-    Shared, alarms, audit, capture, handlers, live, log_level, network, operations, ran, settings,
+    Shared, alarms, audit_entries, capture, handlers, live, log_level, network, operations, ran, settings,
     signalling, uri, why,
 };
 
@@ -226,7 +226,7 @@ pub(super) static ROUTES: &[Route] = &[
     route!(GET "/api/v1/tokens" ADMIN, auth::handlers::tokens),
     route!(POST "/api/v1/tokens" ADMIN, auth::handlers::add_token),
     route!(DELETE "/api/v1/tokens/{name}" ADMIN, auth::handlers::remove_token),
-    route!(GET "/api/v1/audit" ADMIN, audit::list),
+    route!(GET "/api/v1/audit" ADMIN, audit_entries::list),
     route!(GET "/api/v1/status" READ, handlers::status),
     route!(GET "/api/v1/alarms" READ, alarms::list),
     route!(GET "/api/v1/cluster" READ, handlers::cluster),

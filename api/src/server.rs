@@ -29,9 +29,10 @@ use super::auth::{Caller, Peer};
 use super::patience::Patient;
 use super::problem::Problem;
 use super::routes::{self, BODY_OCTETS_MAX, Needs, ROUTES, Reply, Request, Route};
-use super::{Shared, assets, port_owner, subscribers, tls, uri};
-use crate::console::{Component, Condition, Metric};
-use crate::local_socket::{self, ListenError, Uid};
+use super::{Shared, assets, subscribers, tls, uri};
+use whimbrel_node::local_socket::{self, ListenError, Uid};
+use whimbrel_node::observation::{Component, Condition, Metric};
+use whimbrel_node::port_owner;
 
 /// Connections at once: some operators, a dashboard, a Prometheus. One address may be a port forward of several browsers, each of which opens
 /// six.
@@ -52,9 +53,9 @@ const HEADER_OCTETS_MAX: usize = 16 << 10;
 const STOP_WITHIN: Duration = Duration::from_secs(1);
 
 /// The running API; it stops when this is dropped.
-pub(crate) struct Server {
+pub struct Server {
     /// Where it listens.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     stop: watch::Sender<bool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -69,7 +70,7 @@ impl Drop for Server {
 }
 
 /// Starts the API. Errors: one sentence that says why it cannot listen.
-pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Server, String> {
+pub fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Server, String> {
     let key = if shared.is_core { "api.address" } else { "--api" };
     let listener =
         TcpListener::bind(address).map_err(|e| port_owner::cannot_listen(key, "TCP", address, &e))?;
@@ -94,7 +95,7 @@ fn listen_locally(shared: &Shared) -> Result<Option<UnixListener>, String> {
 }
 
 /// Starts the API on open listeners: that of the network, and that of this host's commands. Errors: one sentence.
-pub(crate) fn start_on(
+pub fn start_on(
     listener: TcpListener,
     local: Option<UnixListener>,
     address: SocketAddr,

@@ -20,8 +20,8 @@ use super::problem::{LineProblem, Problem};
 use super::routes::{Reply, Request};
 use crate::audit::repeated::{COUNTED_FOR, Recorded, RequestKind};
 use crate::audit::{self, Access};
-use crate::clock;
-use crate::subscribers::{EditError, is_of, open, patch, record_of};
+use whimbrel_node::clock;
+use whimbrel_node::subscribers::{EditError, is_of, open, patch, record_of};
 
 /// Octets of an import: 100,000 subscribers as JSON are 25 MB.
 pub(super) const IMPORT_OCTETS_MAX: usize = 64 << 20;

@@ -11,15 +11,15 @@ use tempfile::TempDir;
 
 use super::routes::ROUTES;
 use super::{Server, Shared, start};
-use crate::clock;
-use crate::config;
-use crate::console::{
+use whimbrel_control::amf::{OverloadOrder, WarningError};
+use whimbrel_control::{Event, Procedure, Refusal, SessionOutcome, Subject, UeEvent, UeId};
+use whimbrel_node::clock;
+use whimbrel_node::config;
+use whimbrel_node::observation::{
     Cause, ClosedBy, ClusterView, Command, Condition, Console, CpfView, CtaView, FlowView, ForesightView,
     GnbView, Happened, Level, Metric, Moment, Name, OverloadView, RatesView, RefusalRecord, SessionView,
     Target, TimerView, TunnelView, UePage, UeView, UpfView, VersionView, WarningAtGnb, WarningView,
 };
-use whimbrel_control::amf::{OverloadOrder, WarningError};
-use whimbrel_control::{Event, Procedure, Refusal, SessionOutcome, Subject, UeEvent, UeId};
 
 mod capture;
 mod hostile;
@@ -261,6 +261,25 @@ fn get(address: SocketAddr, path: &str) -> (u16, Value) {
     ask(address, "GET", path, "", "")
 }
 
+#[test]
+fn a_cpf_shows_its_status_and_metrics_and_no_ues() {
+    let console = Console::new(clock::now()).unwrap();
+    console.components(|c| c.set("cpf", Condition::Up, "a CTA accepts this CPF"));
+    let at = "127.0.0.1:0".parse().unwrap();
+    let server = start(at, Shared::of_cpf(console, at)).unwrap();
+    let (status, body) = get(server.address, "/api/v1/status");
+    assert!(status == 200 && body["condition"] == "up", "{body}");
+    let (status, _, text) = answer(server.address, "GET", "/metrics", "", "");
+    assert!(
+        status == 200 && text.contains(Metric::CpfInService.name()) && !text.contains(Metric::Gnbs.name()),
+        "{text}"
+    );
+    for path in ["/api/v1/subscribers", "/api/v1/ues", "/api/v1/events"] {
+        let (status, body) = get(server.address, path);
+        assert!(status == 404 && body.to_string().contains("ask the CTA"), "{path}: {body}");
+    }
+}
+
 fn openapi() -> Value {
     serde_json::from_str(include_str!("openapi.json")).unwrap()
 }
@@ -384,7 +403,7 @@ fn answers_conform_to_the_openapi_document() {
 fn why_reports_the_present_state_and_the_fix_that_applies_now() {
     let (server, console) = served();
     refused(&console);
-    console.configured(Arc::new(crate::config::default().control()));
+    console.configured(Arc::new(whimbrel_node::config::default().control()));
     let why = |subject: &str| {
         let (status, body) = get(server.address, &format!("/api/v1/why/{subject}"));
         assert_eq!(status, 200, "{body}");

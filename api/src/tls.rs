@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,27 +17,17 @@ use tracing::info;
 use whimbrel_files::{PEM_OCTETS_MAX, read};
 use zeroize::Zeroizing;
 
-use super::auth::beside;
-use crate::clock;
+use whimbrel_node::api_files::{api_key_file, certificate_file};
+use whimbrel_node::clock;
 
 /// A certificate of ours is valid for 365 days; a start makes another one when a month is left.
 const RENEWED_AFTER: Duration = Duration::from_secs(335 * 86_400);
 /// What a certificate of ours begins with, so that one that an authority signed is never replaced.
 const OURS: &str = "# made by whimbrel\n";
 
-/// The API's certificate chain, as PEM.
-pub(crate) fn certificate_file(store: &Path) -> PathBuf {
-    beside(store, ".api.crt")
-}
-
-/// The certificate's private key, as PEM.
-pub(crate) fn key_file(store: &Path) -> PathBuf {
-    beside(store, ".api.key")
-}
-
 /// The server's side. Errors: one sentence.
 pub(super) fn server(store: &Path, address: IpAddr) -> Result<Arc<ServerConfig>, String> {
-    let (certificate, key) = (certificate_file(store), key_file(store));
+    let (certificate, key) = (certificate_file(store), api_key_file(store));
     if is_due(&certificate) {
         make(&certificate, &key, address)?;
         info!("the API's certificate was made: {}", certificate.display());
@@ -102,7 +92,7 @@ mod tests {
         let store = folder.path().join("s.db");
         server(&store, [192, 0, 2, 1].into()).unwrap();
         let before = fs::read(certificate_file(&store)).unwrap();
-        let mode = fs::metadata(key_file(&store)).unwrap().permissions().mode();
+        let mode = fs::metadata(api_key_file(&store)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         server(&store, [192, 0, 2, 1].into()).unwrap();
         assert_eq!(fs::read(certificate_file(&store)).unwrap(), before);

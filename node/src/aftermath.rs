@@ -11,11 +11,11 @@ use whimbrel_sctp_io::{Former, Path as SctpPath};
 /// A file beside the store that exists while the program runs: a start that finds it knows that its predecessor was killed.
 /// Dropping this removes the file.
 #[derive(Debug)]
-pub(crate) struct RunMark(PathBuf);
+pub struct RunMark(PathBuf);
 
 impl RunMark {
     /// Writes the file, and returns the SCTP associations that a former one names. Errors: the file cannot be written.
-    pub(crate) fn set(store: &Path) -> std::io::Result<(Self, Option<Vec<Former>>)> {
+    pub fn set(store: &Path) -> std::io::Result<(Self, Option<Vec<Former>>)> {
         let file = store.with_extension("running");
         let left = fs::read_to_string(&file).ok().map(|text| text.lines().filter_map(read_former).collect());
         // Only its owner may read it: an association's verification tag is enough to end it.
@@ -25,14 +25,14 @@ impl RunMark {
     }
 
     /// Where [`remember`] keeps associations.
-    pub(crate) fn file(&self) -> &Path {
+    pub fn file(&self) -> &Path {
         &self.0
     }
 }
 
 /// Stores these SCTP associations for the next start, should this program be killed. If they cannot be written, gNBs learn of the kill
 /// with the next packet that they send.
-pub(crate) fn remember(file: &Path, associations: &[Former]) {
+pub fn remember(file: &Path, associations: &[Former]) {
     let mut text = String::new();
     for Former { path, local_port, peer_port, peer_tag } in associations {
         let SctpPath { local, remote, udp_port } = path;
@@ -62,7 +62,7 @@ impl Drop for RunMark {
 }
 
 /// The log line about a predecessor that was killed.
-pub(crate) fn warning(subscribers: u64) -> String {
+pub fn warning(subscribers: u64) -> String {
     format!(
         "the previous run of this program was killed: its registrations and sessions are lost, unless `store.keep_ues` is always, so gNBs \
          connect and UEs register again; its {subscribers} subscribers with their keys and sequence numbers are kept; its devices and routes on this \

@@ -17,10 +17,10 @@ use tokio_rustls::rustls::{
     SignatureScheme, StreamOwned,
 };
 
-use crate::api::certificate_file;
+use crate::api_files::certificate_file;
 use crate::config::Config;
-use crate::console::Metric;
 use crate::local_socket;
+use crate::observation::Metric;
 use crate::unit::Directory;
 
 /// Most octets of an answer: a page of a thousand UEs has a tenth of it.
@@ -34,7 +34,7 @@ const TOKEN_VARIABLE: &str = "WHIMBREL_TOKEN";
 
 /// The API of a running program.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub struct Client {
     address: SocketAddr,
     answer_within: Duration,
     /// The socket of this host's commands; `None`: a core that is reached over the network, or a program without users.
@@ -45,29 +45,29 @@ pub(crate) struct Client {
 
 impl Client {
     /// The API at an address.
-    pub(crate) fn new(address: SocketAddr) -> Self {
+    pub fn new(address: SocketAddr) -> Self {
         Self { address, answer_within: ANSWER_WITHIN, socket: None, store: None }
     }
 
     /// The core of this host with that configuration.
-    pub(crate) fn of(config: &Config) -> Self {
+    pub fn of(config: &Config) -> Self {
         Self { socket: Some(local_socket::of(config)), ..Self::new(config.api.address) }
             .with_certificate_of(&config.store.path)
     }
 
     /// The same, which is a unit even if the configuration leaves that to the command line.
-    pub(crate) fn of_unit(config: &Config) -> Self {
+    pub fn of_unit(config: &Config) -> Self {
         let socket = Directory::of(&config.unit.directory).api_socket();
         Self { socket: Some(socket), ..Self::of(config) }
     }
 
     /// The same, of the core of this host with that store.
-    pub(crate) fn by_store(self, store: &Path) -> Self {
+    pub fn by_store(self, store: &Path) -> Self {
         Self { socket: Some(local_socket::beside(store)), ..self }.with_certificate_of(store)
     }
 
     /// The same over the network, of the core whose certificate is beside that store.
-    pub(crate) fn with_certificate_of(self, store: &Path) -> Self {
+    pub fn with_certificate_of(self, store: &Path) -> Self {
         Self { store: Some(store.to_path_buf()), ..self }
     }
 
@@ -82,7 +82,7 @@ impl Client {
     }
 
     /// Where the console is: `https://192.0.2.1:8070`.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let scheme = if self.speaks_tls() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
@@ -99,22 +99,22 @@ impl Client {
     }
 
     /// The same, for requests whose answer may take this many seconds longer.
-    pub(crate) fn patient(self, seconds: u64) -> Self {
+    pub fn patient(self, seconds: u64) -> Self {
         Self { answer_within: ANSWER_WITHIN + Duration::from_secs(seconds), ..self }
     }
 
     /// Gets a value. Errors: one sentence.
-    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
         self.ask("GET", path)
     }
 
     /// Posts a request that has no body and no answer.
-    pub(crate) fn post(&self, path: &str) -> Result<(), String> {
+    pub fn post(&self, path: &str) -> Result<(), String> {
         self.ask::<Value>("POST", path).map(drop)
     }
 
     /// Sends a value and gets one.
-    pub(crate) fn send<T: DeserializeOwned>(
+    pub fn send<T: DeserializeOwned>(
         &self,
         method: &str,
         path: &str,
@@ -124,19 +124,19 @@ impl Client {
     }
 
     /// The body of `/metrics`. Errors: one sentence.
-    pub(crate) fn metrics(&self) -> Result<String, String> {
+    pub fn metrics(&self) -> Result<String, String> {
         let octets = self.exchange("GET", "/metrics", "").map_err(|e| format!("no metrics: {e}"))?;
         let text = String::from_utf8_lossy(&octets);
         text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).ok_or_else(|| "no metrics".into())
     }
 
     /// A metric's reading, of its series with this label value; 0 if `/metrics` has none. Errors: one sentence.
-    pub(crate) fn metric(&self, metric: Metric, label: Option<&str>) -> Result<f64, String> {
+    pub fn metric(&self, metric: Metric, label: Option<&str>) -> Result<f64, String> {
         self.reading(&metric.series(label))
     }
 
     /// The reading of a series; 0 if `/metrics` has none. Errors: one sentence.
-    pub(crate) fn reading(&self, series: &str) -> Result<f64, String> {
+    pub fn reading(&self, series: &str) -> Result<f64, String> {
         let octets = self.exchange("GET", "/metrics", "").map_err(|e| format!("no metrics: {e}"))?;
         let text = String::from_utf8_lossy(&octets);
         let line = text.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.trim().parse().ok());
@@ -144,7 +144,7 @@ impl Client {
     }
 
     /// Copies the body of an answer as it comes, for as long as it comes; the end of its reader is no failure. Errors: one sentence.
-    pub(crate) fn copy(&self, path: &str, to: &mut dyn Write) -> Result<(), String> {
+    pub fn copy(&self, path: &str, to: &mut dyn Write) -> Result<(), String> {
         // A body of HTTP/1.0 ends with its connection.
         let host = self.address;
         let head = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n{}\r\n", self.authorization());
@@ -364,7 +364,7 @@ impl ServerCertVerifier for Pinned {
 }
 
 /// A text as one part of a path (RFC 3986 §2.3).
-pub(crate) fn path_part(text: &str) -> String {
+pub fn path_part(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
     text.bytes().map(|b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
 }

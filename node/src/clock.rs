@@ -8,7 +8,7 @@ use whimbrel_ids::Instant;
 static ANCHOR: OnceLock<(std::time::Instant, u64)> = OnceLock::new();
 
 /// Microseconds since the Unix epoch; never steps back while the program runs.
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     let (start, epoch_us) = ANCHOR.get_or_init(|| {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         (std::time::Instant::now(), wall.as_micros() as u64)
@@ -17,7 +17,7 @@ pub(crate) fn now() -> Instant {
 }
 
 /// A point in time as RFC 3339 writes it, in UTC with milliseconds.
-pub(crate) fn rfc3339(at: Instant) -> String {
+pub fn rfc3339(at: Instant) -> String {
     let (secs, millis) = (at.as_secs(), at.0 / 1000 % 1000);
     let (year, month, day) = civil(secs / 86_400);
     let (h, m, s) = (secs / 3600 % 24, secs / 60 % 60, secs % 60);

@@ -6,14 +6,14 @@ use rustix::rand::{GetRandomFlags, getrandom};
 const PAGE: usize = 4096;
 
 /// Unpredictable octets.
-pub(crate) struct SystemEntropy {
+pub struct SystemEntropy {
     page: Box<[u8; PAGE]>,
     used: usize,
 }
 
 impl SystemEntropy {
     /// Errors: the system gives none.
-    pub(crate) fn new() -> Result<Self, String> {
+    pub fn new() -> Result<Self, String> {
         let mut entropy = Self { page: Box::new([0; PAGE]), used: PAGE };
         entropy
             .refill()
@@ -22,7 +22,7 @@ impl SystemEntropy {
     }
 
     /// `N` fresh octets, forgotten here.
-    pub(crate) fn octets<const N: usize>(&mut self) -> [u8; N] {
+    pub fn octets<const N: usize>(&mut self) -> [u8; N] {
         if self.used + N > PAGE {
             // getrandom(2) cannot fail once it gave octets, which `new` has seen.
             assert!(self.refill().is_ok(), "the system gave random octets before and gives none now");

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::api;
 use crate::config::Config;
 use crate::unit::Directory;
 
@@ -27,11 +26,11 @@ const RETRY: Duration = Duration::from_millis(10);
 
 /// A user of this host, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Uid(pub(crate) u32);
+pub struct Uid(pub u32);
 
 impl Uid {
     /// Whether this user may command the core that this process is: root, and who runs it.
-    pub(crate) fn commands_the_core(self) -> bool {
+    pub fn commands_the_core(self) -> bool {
         self.0 == 0 || self.0 == rustix::process::geteuid().as_raw()
     }
 }
@@ -43,7 +42,7 @@ impl fmt::Display for Uid {
 }
 
 /// The socket of the core with this configuration: in the runtime directory of a unit, otherwise beside the store.
-pub(crate) fn of(config: &Config) -> PathBuf {
+pub fn of(config: &Config) -> PathBuf {
     match config.unit.enabled {
         true => Directory::of(&config.unit.directory).api_socket(),
         false => beside(&config.store.path),
@@ -51,13 +50,13 @@ pub(crate) fn of(config: &Config) -> PathBuf {
 }
 
 /// The socket beside a store.
-pub(crate) fn beside(store: &Path) -> PathBuf {
-    api::beside(store, ".socket")
+pub fn beside(store: &Path) -> PathBuf {
+    crate::api_files::beside(store, ".socket")
 }
 
 /// Why a socket cannot be opened.
 #[derive(Debug)]
-pub(crate) enum ListenError {
+pub enum ListenError {
     /// Another process listens there.
     InUse(PathBuf),
     /// The system refuses it.
@@ -83,7 +82,7 @@ impl fmt::Display for ListenError {
 }
 
 /// Listens at a path; what a core that was killed has left there is replaced.
-pub(crate) fn listen(path: &Path) -> Result<UnixListener, ListenError> {
+pub fn listen(path: &Path) -> Result<UnixListener, ListenError> {
     let refused = |e| ListenError::System(path.to_path_buf(), e);
     match reach(path, IN_USE_WITHIN) {
         Ok(_) => return Err(ListenError::InUse(path.to_path_buf())),
@@ -110,7 +109,7 @@ pub(crate) fn listen(path: &Path) -> Result<UnixListener, ListenError> {
 }
 
 /// Leads from the path beside a store to the socket of a unit that its configuration does not name. Errors: those of the file system.
-pub(crate) fn link(store: &Path, socket: &Path) -> io::Result<()> {
+pub fn link(store: &Path, socket: &Path) -> io::Result<()> {
     let link = beside(store);
     match fs::remove_file(&link) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -120,7 +119,7 @@ pub(crate) fn link(store: &Path, socket: &Path) -> io::Result<()> {
 }
 
 /// Connects to the core at a path within a time.
-pub(crate) fn reach(path: &Path, within: Duration) -> io::Result<UnixStream> {
+pub fn reach(path: &Path, within: Duration) -> io::Result<UnixStream> {
     let until = Instant::now() + within;
     let short = Short::of(path)?;
     let address = SocketAddrUnix::new(short.path())?;

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use whimbrel_ids::Instant;
 
 /// `2026-11-25 23:30:05 CET, 12 s ago`.
-pub(crate) fn when(at: Instant, now: Instant) -> String {
+pub fn when(at: Instant, now: Instant) -> String {
     in_zone(at, now, TimeZone::system())
 }
 

@@ -7,13 +7,13 @@ use tracing::warn;
 use whimbrel_ids::Instant;
 
 /// Different problems that are logged in an hour: a screen or two of lines.
-pub(crate) const LINES_MAX: usize = 64;
+pub const LINES_MAX: usize = 64;
 /// After this time a problem is logged again: the operator may have mended something and needs to see whether it helped.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
 /// What was logged within the last hour.
 #[derive(Debug)]
-pub(crate) struct LogLimiter<K> {
+pub struct LogLimiter<K> {
     /// What the problems are about.
     subject: &'static str,
     logged: BTreeSet<K>,
@@ -22,12 +22,12 @@ pub(crate) struct LogLimiter<K> {
 
 impl<K: Ord> LogLimiter<K> {
     /// Nothing has been logged yet.
-    pub(crate) fn new(subject: &'static str) -> Self {
+    pub fn new(subject: &'static str) -> Self {
         Self { subject, logged: BTreeSet::new(), since: Instant::ZERO }
     }
 
     /// Whether this is to be logged.
-    pub(crate) fn allows(&mut self, now: Instant, key: K) -> bool {
+    pub fn allows(&mut self, now: Instant, key: K) -> bool {
         if self.logged.is_empty() || now >= self.since + FORGOTTEN_AFTER {
             self.logged.clear();
             self.since = now;
@@ -44,7 +44,7 @@ impl<K: Ord> LogLimiter<K> {
 
 /// Counts log lines of level info and above, for tests.
 #[cfg(test)]
-pub(crate) struct Lines(pub(crate) std::sync::Arc<std::sync::atomic::AtomicUsize>);
+pub struct Lines(pub std::sync::Arc<std::sync::atomic::AtomicUsize>);
 
 #[cfg(test)]
 impl tracing::Subscriber for Lines {

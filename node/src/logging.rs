@@ -27,18 +27,18 @@ const LINES_WAITING_MAX: usize = 8192;
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Where lines go. Dropped, it lets the last of them be written.
-pub(crate) struct Logging {
+pub struct Logging {
     sender: Option<SyncSender<Vec<u8>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Begins to log. Errors: there is a log already, or no thread can be had.
-pub(crate) fn start(log: Log) -> Result<Logging, String> {
+pub fn start(log: Log) -> Result<Logging, String> {
     start_as(log, None)
 }
 
 /// The same, with the name of a function of a unit in each line: all functions of a unit write to one standard error.
-pub(crate) fn start_as(log: Log, function: Option<&str>) -> Result<Logging, String> {
+pub fn start_as(log: Log, function: Option<&str>) -> Result<Logging, String> {
     let (sender, lines) = sync_channel(LINES_WAITING_MAX);
     let lost = Arc::new(AtomicU64::new(0));
     let prefix = function.map_or(String::new(), |name| match log.format {
@@ -93,13 +93,13 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 }
 
 /// The level in force; `None` if nothing is logged.
-pub(crate) fn level() -> Option<LogLevel> {
+pub fn level() -> Option<LogLevel> {
     let filter = LEVEL.get()?.clone_current()?;
     LogLevel::ALL.into_iter().find(|level| self::filter(*level) == filter)
 }
 
 /// Sets the level until the next start. Errors: nothing is logged by this process.
-pub(crate) fn set_level(level: LogLevel) -> Result<(), String> {
+pub fn set_level(level: LogLevel) -> Result<(), String> {
     let handle = LEVEL.get().ok_or("this process writes no log")?;
     handle.reload(filter(level)).map_err(|e| format!("the level cannot be set: {e}"))
 }

@@ -10,7 +10,7 @@ const CORE_DUMPS: &str = "WHIMBREL_CORE_DUMPS";
 /// is such a process. The kernel writes no core dump of this process then, unless `WHIMBREL_CORE_DUMPS=1` leaves it open.
 ///
 /// Files of `/proc/PID` belong to root from then on. Those that everybody may read stay readable; a /proc that hides processes (hidepid) hides this one from its user.
-pub(crate) fn close() {
+pub fn close() {
     if std::env::var_os(CORE_DUMPS).is_some_and(|value| value == "1") {
         info!("other processes of this user can read the memory of this one: {CORE_DUMPS} is set");
         return;

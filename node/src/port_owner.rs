@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
 /// Why a socket cannot be opened, in a sentence with the fix. `key` names the setting, `protocol` is TCP or UDP.
-pub(crate) fn cannot_listen(key: &str, protocol: &str, address: SocketAddr, e: &std::io::Error) -> String {
+pub fn cannot_listen(key: &str, protocol: &str, address: SocketAddr, e: &std::io::Error) -> String {
     use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     let port = address.port();
     match e.kind() {
@@ -32,9 +32,9 @@ pub(crate) fn cannot_listen(key: &str, protocol: &str, address: SocketAddr, e: &
 
 /// A process that holds a port.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Owner {
-    pub(crate) name: String,
-    pub(crate) pid: u32,
+pub struct Owner {
+    pub name: String,
+    pub pid: u32,
 }
 
 impl Display for Owner {
@@ -44,7 +44,7 @@ impl Display for Owner {
 }
 
 /// The process that holds a local port, as far as this user may see it.
-pub(crate) fn owner_of_port(protocol: &str, port: u16) -> Option<Owner> {
+pub fn owner_of_port(protocol: &str, port: u16) -> Option<Owner> {
     let tables = match protocol {
         "TCP" => ["/proc/net/tcp", "/proc/net/tcp6"],
         _ => ["/proc/net/udp", "/proc/net/udp6"],
@@ -76,7 +76,7 @@ fn inode_of(table: &str, protocol: &str, port: u16) -> Option<u64> {
 }
 
 /// This host's addresses, from the kernel's tables.
-pub(crate) fn own_addresses() -> String {
+pub fn own_addresses() -> String {
     let mut addresses: Vec<IpAddr> = Vec::new();
     if let Ok(trie) = fs::read_to_string("/proc/net/fib_trie") {
         let mut last: Option<IpAddr> = None;

@@ -9,7 +9,7 @@ use whimbrel_store::{Store, StoreError, SubscriberRecord, WithSecrets};
 use crate::config;
 
 /// Opens the store that the configuration names, or makes it. Errors: the store's sentence.
-pub(crate) fn open(config: &config::Store) -> Result<Store, String> {
+pub fn open(config: &config::Store) -> Result<Store, String> {
     let key = config.key_in_force();
     // The package's link to the credential of a service that is stopped: a new key would not be the store's.
     if key.is_symlink() && !key.exists() {
@@ -23,18 +23,18 @@ pub(crate) fn open(config: &config::Store) -> Result<Store, String> {
 }
 
 /// Opens a store with this key file.
-pub(crate) fn open_with(path: &Path, key_file: &Path) -> Result<Store, String> {
+pub fn open_with(path: &Path, key_file: &Path) -> Result<Store, String> {
     Store::open(path, key_file).map_err(|e| e.to_string())
 }
 
 /// Whether an IMSI begins with the digits of a PLMN (TS 23.003 §2.2).
-pub(crate) fn is_of(supi: Supi, plmn: PlmnId) -> bool {
+pub fn is_of(supi: Supi, plmn: PlmnId) -> bool {
     supi.digits().zip(plmn.digits()).all(|(a, b)| a == b)
 }
 
 /// Why a change was not made.
 #[derive(Debug)]
-pub(crate) enum EditError {
+pub enum EditError {
     /// The store refused.
     Store(StoreError),
     /// What the subscriber would have become is not valid.
@@ -51,12 +51,12 @@ impl std::fmt::Display for EditError {
 }
 
 /// A record of its JSON form. Errors: what is wrong, with no key in it.
-pub(crate) fn record_of(value: Value) -> Result<SubscriberRecord, String> {
+pub fn record_of(value: Value) -> Result<SubscriberRecord, String> {
     serde_json::from_value(value).map_err(|e| e.to_string())
 }
 
 /// Changes a subscriber by a merge patch (RFC 7396) of its JSON form, and returns what it has become.
-pub(crate) fn patch(
+pub fn patch(
     store: &mut Store,
     supi: Supi,
     patch: &Map<String, Value>,

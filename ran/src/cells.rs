@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, Qfi, STmsi};
 use whimbrel_ngap::{Cause, TransferSyntax};
-use whimbrel_veil::token::TokenHash;
+use whimbrel_privacy::token::TokenHash;
 
 use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
 use crate::outbox::Outbox;

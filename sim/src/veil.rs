@@ -12,19 +12,19 @@ use whimbrel_ids::{Instant, PlmnId, SNssai, Supi};
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, Pseudonym, UserId};
 use whimbrel_open::msg::{Certificate, Qos, Subject, Trust, Validity};
-use whimbrel_ran::ue::{SuciSource, UeConfig, VeilCard};
-use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey, Milenage, Sqn, UsimSqn};
-use whimbrel_veil::broker::{
+use whimbrel_privacy::broker::{
     Broker, BrokerConfig, BrokerEvent, BrokerOutput, Class, Counters, HomeUser, Policy, Record, User,
 };
-use whimbrel_veil::crypto::{SigningKey, hash};
-use whimbrel_veil::log::{KeyEntry, KeyLog, LogTrust, Witness};
-use whimbrel_veil::msg::Grant;
-use whimbrel_veil::operator::Group;
-use whimbrel_veil::token::TokenHash;
-use whimbrel_veil::user::Sim as Card;
-use whimbrel_veil::voprf::IssuerKey;
-use whimbrel_veil::wallet::{Wallet, WalletConfig};
+use whimbrel_privacy::crypto::{SigningKey, hash};
+use whimbrel_privacy::log::{KeyEntry, KeyLog, LogTrust, Witness};
+use whimbrel_privacy::msg::Grant;
+use whimbrel_privacy::operator::Group;
+use whimbrel_privacy::token::TokenHash;
+use whimbrel_privacy::user::Sim as Card;
+use whimbrel_privacy::voprf::IssuerKey;
+use whimbrel_privacy::wallet::{Wallet, WalletConfig};
+use whimbrel_ran::ue::{SuciSource, UeConfig, VeilCard};
+use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey, Milenage, Sqn, UsimSqn};
 
 use crate::open::{Asker, BrokerLoss, BrokerState, OverSap};
 use crate::{EPOCH, GnbIndex, Sim, UeIndex, ue_config};

@@ -15,6 +15,7 @@ use whimbrel_ids::{Supi, Teid};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm;
 use whimbrel_ngap::ie::CauseRadioNetwork;
+use whimbrel_privacy::msg::{Answer, AnswerBody, RefusalCause};
 use whimbrel_ran::ue::{Command, MmState, Reason, SessionRequest, SuciSource};
 use whimbrel_security::{Sqn, UsimSqn};
 use whimbrel_sim::{
@@ -22,7 +23,6 @@ use whimbrel_sim::{
     ue_config, veil_config,
 };
 use whimbrel_user::{Destination, DnIndex, Origin};
-use whimbrel_veil::msg::{Answer, AnswerBody, RefusalCause};
 
 fn config() -> whimbrel_control::config::Config {
     let mut config = default_config();

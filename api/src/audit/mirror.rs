@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::error;
 
-use crate::clock;
-use crate::config::Mirror;
+use whimbrel_node::clock;
+use whimbrel_node::config::Mirror;
 
 /// The journal's socket.
 const JOURNAL: &str = "/run/systemd/journal/socket";
@@ -77,7 +77,7 @@ mod tests {
 
     use super::super::{Access, newest, record};
     use super::*;
-    use crate::config::Audit;
+    use whimbrel_node::config::Audit;
 
     const ACCESS: Access<'_> =
         Access { caller: "uid=0", user: Some("anna"), request: "show", subscriber: None, outcome: "200" };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 
 /// How long requests are counted until their number is written.
-pub(crate) const COUNTED_FOR: Duration = Duration::from_secs(60);
+pub const COUNTED_FOR: Duration = Duration::from_secs(60);
 /// Kinds of requests of one source that have lines of their own in a minute; the rest has one together.
 const KINDS_PER_SOURCE_MAX: usize = 8;
 /// Kinds of requests in a minute, of all sources: some 30 KB of lines, and at most 3 GB in 90 days.
@@ -17,17 +17,17 @@ const KINDS_MAX: usize = 64;
 
 /// The same request of the same source, with the same outcome.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RequestKind {
+pub struct RequestKind {
     /// The prefix of its sender's address.
-    pub(crate) source: String,
-    pub(crate) user: Option<String>,
-    pub(crate) request: String,
-    pub(crate) outcome: String,
+    pub source: String,
+    pub user: Option<String>,
+    pub request: String,
+    pub outcome: String,
 }
 
 /// How an access is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recorded {
+pub enum Recorded {
     /// As a line now; it is the first of its kind, and `begins` a time of counting if it is the first of any kind.
     Now { begins: bool },
     /// With the others of its kind, when the time of counting ends.
@@ -36,14 +36,14 @@ pub(crate) enum Recorded {
 
 /// The requests of the present minute.
 #[derive(Default)]
-pub(crate) struct RepeatedRequests {
+pub struct RepeatedRequests {
     since: Option<Instant>,
     kinds: BTreeMap<RequestKind, u64>,
 }
 
 impl RepeatedRequests {
     /// Counts a request.
-    pub(crate) fn count(&mut self, now: Instant, kind: RequestKind) -> Recorded {
+    pub fn count(&mut self, now: Instant, kind: RequestKind) -> Recorded {
         let begins = self.since.is_none();
         self.since.get_or_insert(now);
         if let Some(times) = self.kinds.get_mut(&kind) {
@@ -67,12 +67,12 @@ impl RepeatedRequests {
     }
 
     /// Whether the time of counting is over.
-    pub(crate) fn is_over(&self, now: Instant) -> bool {
+    pub fn is_over(&self, now: Instant) -> bool {
         self.since.is_some_and(|since| now.since(since) >= COUNTED_FOR)
     }
 
     /// Ends the time of counting: what came more than once, and how often after its first line.
-    pub(crate) fn end(&mut self) -> Vec<(RequestKind, u64)> {
+    pub fn end(&mut self) -> Vec<(RequestKind, u64)> {
         self.since = None;
         std::mem::take(&mut self.kinds).into_iter().filter(|(_, times)| *times > 0).collect()
     }

@@ -7,19 +7,19 @@ use super::{HASH_DIGITS, LINE_OCTETS_MAX, file_of, hash_of, set_aside};
 
 /// A log whose chain is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct VerifiedLog {
+pub struct VerifiedLog {
     /// Lines that are chained.
-    pub(crate) lines: u64,
+    pub lines: u64,
     /// Lines before them, of a release that did not chain.
-    pub(crate) unchained: u64,
+    pub unchained: u64,
     /// Whether the chain begins with the log's first line; otherwise older files were deleted when their time was over.
-    pub(crate) is_from_the_beginning: bool,
+    pub is_from_the_beginning: bool,
     /// Hash of the last line: a copy of the log elsewhere has the same, unless lines at the end were removed.
-    pub(crate) last: String,
+    pub last: String,
 }
 
 /// Verifies the chain of a store's audit log. Errors: one sentence that names the line.
-pub(crate) fn verify(store: &Path) -> Result<VerifiedLog, String> {
+pub fn verify(store: &Path) -> Result<VerifiedLog, String> {
     let file = file_of(store);
     let cannot = |path: &Path, e: std::io::Error| format!("{} cannot be read: {e}", path.display());
     let aside = set_aside(&file).map_err(|e| cannot(&file, e))?;
@@ -82,7 +82,7 @@ mod tests {
 
     use super::super::{Access, aside, record};
     use super::*;
-    use crate::config::Audit;
+    use whimbrel_node::config::Audit;
 
     fn written(count: usize) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();

@@ -14,12 +14,12 @@ use super::sessions::{AGE_MAX, LINK_AGE_MAX, Session};
 use super::throttle::{LoginName, Source};
 use super::totp::Totp;
 use super::{Caller, Role, Scope, digest_of, hex, locked, seconds_left, secret, source_of};
-use crate::api::Shared;
-use crate::api::handlers::Answer;
-use crate::api::problem::Problem;
-use crate::api::routes::{Reply, Request};
-use crate::clock;
-use crate::config::SecondFactor;
+use crate::Shared;
+use crate::handlers::Answer;
+use crate::problem::Problem;
+use crate::routes::{Reply, Request};
+use whimbrel_node::clock;
+use whimbrel_node::config::SecondFactor;
 
 /// The user of a session that a one-time link began.
 const LINK_USER: &str = "one-time-link";
@@ -79,7 +79,7 @@ async fn hashing<R: Send + 'static>(
 }
 
 /// GET: the caller's name and scopes.
-pub(in crate::api) async fn me(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn me(shared: Arc<Shared>, request: Request) -> Answer {
     let caller = caller(&request)?;
     let csrf = caller
         .session
@@ -97,7 +97,7 @@ pub(in crate::api) async fn me(shared: Arc<Shared>, request: Request) -> Answer 
 }
 
 /// POST: log in.
-pub(in crate::api) async fn login(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn login(shared: Arc<Shared>, request: Request) -> Answer {
     let login: Login = body(&request)?;
     match login {
         Login { name: Some(name), password: Some(password), code, link: None } => {
@@ -158,8 +158,13 @@ async fn by_password(
             );
         };
         let used = totp.after(&code, SystemTime::now()).ok_or_else(|| {
-            warn!(from = request.peer.host(), user = name, "a login to the console failed: the second factor is wrong");
-            Problem::unauthorized("the code is wrong, or was used before: wait for the next one").needing("code")
+            warn!(
+                from = request.peer.host(),
+                user = name,
+                "a login to the console failed: the second factor is wrong"
+            );
+            Problem::unauthorized("the code is wrong, or was used before: wait for the next one")
+                .needing("code")
         })?;
         let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
             users.iter_mut().filter(|u| u.name == name).for_each(|u| u.totp = Some(used.clone()));
@@ -188,7 +193,7 @@ fn begin(shared: &Shared, request: &Request, name: &str, user: Option<&User>, wi
     Ok(Reply::json(&me)?.header(SET_COOKIE, set_cookie(shared, &cookie, AGE_MAX.as_secs())?))
 }
 
-pub(in crate::api) fn set_cookie(shared: &Shared, value: &str, age_s: u64) -> Result<HeaderValue, Problem> {
+pub(crate) fn set_cookie(shared: &Shared, value: &str, age_s: u64) -> Result<HeaderValue, Problem> {
     let secure = if shared.is_tls() { "; Secure" } else { "" };
     let text = format!(
         "{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age_s}{secure}",
@@ -198,7 +203,7 @@ pub(in crate::api) fn set_cookie(shared: &Shared, value: &str, age_s: u64) -> Re
 }
 
 /// DELETE: log out.
-pub(in crate::api) async fn logout(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn logout(shared: Arc<Shared>, request: Request) -> Answer {
     if let Some(session) = caller(&request)?.session {
         locked(&shared.auth.sessions).end(&session);
     }
@@ -214,7 +219,7 @@ struct NewPassword {
 }
 
 /// PUT: change one's own password. Other sessions of the user end.
-pub(in crate::api) async fn change_password(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn change_password(shared: Arc<Shared>, request: Request) -> Answer {
     let caller = caller(&request)?.clone();
     let NewPassword { old, new } = body(&request)?;
     let (login, source) = (LoginName::of(&caller.name, true), source_of(request.peer.ip()));
@@ -285,7 +290,7 @@ struct EnrolmentView<'a> {
 const ENROLMENT_WITHIN: Duration = Duration::from_secs(600);
 
 /// POST: begin to set up a second factor of one's own.
-pub(in crate::api) async fn begin_enrolment(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn begin_enrolment(shared: Arc<Shared>, request: Request) -> Answer {
     let caller = caller(&request)?.clone();
     let Enrolment { password } = body(&request)?;
     if shared.auth.second_factor == SecondFactor::Off {
@@ -320,7 +325,7 @@ struct FirstCode {
 }
 
 /// PUT: end setting up a second factor, by its first code.
-pub(in crate::api) async fn end_enrolment(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn end_enrolment(shared: Arc<Shared>, request: Request) -> Answer {
     let caller = caller(&request)?.clone();
     let FirstCode { code } = body(&request)?;
     own_user(&shared, &caller)?;
@@ -348,7 +353,7 @@ pub(in crate::api) async fn end_enrolment(shared: Arc<Shared>, request: Request)
 }
 
 /// DELETE: remove a user's second factor, whose telephone was lost. The user's sessions end.
-pub(in crate::api) async fn reset_second_factor(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn reset_second_factor(shared: Arc<Shared>, request: Request) -> Answer {
     let name = request.param(0).to_owned();
     let mut accounts = shared.auth.accounts()?;
     accounts.user(&name).ok_or_else(|| no_user(&name))?;
@@ -370,7 +375,7 @@ struct Link {
 }
 
 /// POST: make a one-time link. Only for this host's commands: the kernel says that root or the core's own user runs them.
-pub(in crate::api) async fn link(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn link(shared: Arc<Shared>, request: Request) -> Answer {
     if caller(&request)?.name != "local" {
         return Err(Problem::forbidden("only `whimbrel console` on the core's host makes one-time links"));
     }
@@ -395,7 +400,7 @@ impl<'a> From<&'a User> for UserView<'a> {
     }
 }
 
-pub(in crate::api) async fn users(shared: Arc<Shared>, _: Request) -> Answer {
+pub(crate) async fn users(shared: Arc<Shared>, _: Request) -> Answer {
     let accounts = shared.auth.accounts()?;
     Reply::json(&accounts.users().iter().map(UserView::from).collect::<Vec<_>>())
 }
@@ -409,7 +414,7 @@ struct NewUser {
     password: Password,
 }
 
-pub(in crate::api) async fn add_user(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn add_user(shared: Arc<Shared>, request: Request) -> Answer {
     let NewUser { name, role, password } = body(&request)?;
     let name = checked_name(&name)?;
     let password = hashing(&shared, move || Hashed::of(&password)).await??;
@@ -440,7 +445,7 @@ struct UserChange {
     password: Option<Password>,
 }
 
-pub(in crate::api) async fn edit_user(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn edit_user(shared: Arc<Shared>, request: Request) -> Answer {
     let UserChange { role, password } = body(&request)?;
     let name = request.param(0).to_owned();
     let history = shared.auth.history;
@@ -468,7 +473,7 @@ pub(in crate::api) async fn edit_user(shared: Arc<Shared>, request: Request) -> 
     Ok(shown)
 }
 
-pub(in crate::api) async fn remove_user(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn remove_user(shared: Arc<Shared>, request: Request) -> Answer {
     let name = request.param(0).to_owned();
     let mut accounts = shared.auth.accounts()?;
     accounts.user(&name).ok_or_else(|| no_user(&name))?;
@@ -510,7 +515,7 @@ impl<'a> From<&'a Token> for TokenView<'a> {
     }
 }
 
-pub(in crate::api) async fn tokens(shared: Arc<Shared>, _: Request) -> Answer {
+pub(crate) async fn tokens(shared: Arc<Shared>, _: Request) -> Answer {
     let accounts = shared.auth.accounts()?;
     Reply::json(&accounts.tokens().iter().map(TokenView::from).collect::<Vec<_>>())
 }
@@ -523,7 +528,7 @@ struct NewToken {
     scopes: Vec<Scope>,
 }
 
-pub(in crate::api) async fn add_token(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn add_token(shared: Arc<Shared>, request: Request) -> Answer {
     let NewToken { name, mut scopes } = body(&request)?;
     let name = checked_name(&name)?;
     scopes.sort_unstable();
@@ -549,7 +554,7 @@ pub(in crate::api) async fn add_token(shared: Arc<Shared>, request: Request) -> 
     Ok(shown.with(StatusCode::CREATED))
 }
 
-pub(in crate::api) async fn remove_token(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn remove_token(shared: Arc<Shared>, request: Request) -> Answer {
     let name = request.param(0);
     let mut accounts = shared.auth.accounts()?;
     if !accounts.tokens().iter().any(|t| t.name == name) {

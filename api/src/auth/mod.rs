@@ -20,7 +20,7 @@ mod totp;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::header::{AUTHORIZATION, COOKIE};
@@ -37,9 +37,9 @@ use self::throttle::Throttle;
 pub(super) use self::throttle::source_of;
 use self::totp::Totp;
 use super::problem::Problem;
-use crate::clock;
-use crate::config::{Api, SecondFactor};
-use crate::local_socket::Uid;
+use whimbrel_node::clock;
+use whimbrel_node::config::{Api, SecondFactor};
+use whimbrel_node::local_socket::Uid;
 
 /// The session's cookie in clear, on a loopback address.
 const COOKIE_NAME: &str = "whimbrel_session";
@@ -341,18 +341,6 @@ impl Auth {
         let digits = hex(token);
         self.accounts().is_ok_and(|a| a.tokens().iter().any(|t| t.digest == digits))
     }
-}
-
-/// The file with the users and API tokens.
-pub(crate) fn accounts_file(store: &Path) -> PathBuf {
-    beside(store, ".accounts")
-}
-
-/// A file beside the store.
-pub(crate) fn beside(store: &Path, suffix: &str) -> PathBuf {
-    let mut name = store.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 fn cookie<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{hex, is_same, random};
-use crate::api::problem::Problem;
-use crate::config::value::unhex;
+use crate::problem::Problem;
+use whimbrel_node::config::value::unhex;
 
 /// Characters of a password at least and at most. Length is what counts: no rule asks for kinds of characters (NIST SP 800-63B §5.1.1.2).
 const LENGTH: std::ops::RangeInclusive<usize> = 10..=256;

@@ -25,7 +25,7 @@ const SOURCE_BITS: (u32, u32) = (24, 48);
 
 /// A prefix of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::api) struct Source(IpAddr);
+pub(crate) struct Source(IpAddr);
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,7 +35,7 @@ impl fmt::Display for Source {
 }
 
 /// The source that an address belongs to.
-pub(in crate::api) fn source_of(address: IpAddr) -> Source {
+pub(crate) fn source_of(address: IpAddr) -> Source {
     Source(match address.to_canonical() {
         IpAddr::V4(a) => Ipv4Addr::from(u32::from(a) & u32::MAX << (32 - SOURCE_BITS.0)).into(),
         IpAddr::V6(a) => Ipv6Addr::from(u128::from(a) & u128::MAX << (128 - SOURCE_BITS.1)).into(),

@@ -6,7 +6,7 @@ use ring::hmac;
 use serde::{Deserialize, Serialize};
 
 use super::{is_same, random};
-use crate::api::problem::Problem;
+use crate::problem::Problem;
 
 /// Octets of the shared secret: the length of an SHA-1 (RFC 4226 §4 R6).
 const SECRET_OCTETS: usize = 20;

@@ -9,11 +9,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
-use crate::api::auth::beside;
-use crate::clock;
+use whimbrel_node::api_files::beside;
+use whimbrel_node::clock;
 
 /// Versions that are kept: more than a year of weekly changes.
-pub(in crate::api) const VERSIONS_MAX: usize = 64;
+pub(crate) const VERSIONS_MAX: usize = 64;
 /// Octets of all versions together: a configuration has some thousand.
 const OCTETS_MAX: usize = 8 << 20;
 

@@ -21,8 +21,8 @@ use super::Shared;
 use super::handlers::Answer;
 use super::problem::{LineProblem, Problem};
 use super::routes::{Reply, Request};
-use crate::config::{self, LoadError, secrets};
-use crate::console::Command;
+use whimbrel_node::config::{self, LoadError, secrets};
+use whimbrel_node::observation::Command;
 
 /// The configuration file.
 #[derive(Serialize)]

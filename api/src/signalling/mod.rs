@@ -22,8 +22,8 @@ use super::handlers::{Answer, page};
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::why::subject::Subject;
-use crate::clock;
-use crate::console::{Command, Interface, Message};
+use whimbrel_node::clock;
+use whimbrel_node::observation::{Command, Interface, Message};
 
 /// Messages that are read within messages, one in the other: NGAP, NAS, 5GSM, and a container.
 const DEPTH_MAX: usize = 6;

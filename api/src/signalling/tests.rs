@@ -5,8 +5,8 @@ use whimbrel_ngap::ie::SecurityKey;
 use whimbrel_ngap::{DownlinkNasTransport, Message as Ngap, UplinkNasTransport};
 
 use super::*;
-use crate::config::value::unhex;
-use crate::console::Signalling;
+use whimbrel_node::config::value::unhex;
+use whimbrel_node::observation::Signalling;
 
 const AMF: u64 = 7;
 
@@ -105,7 +105,7 @@ fn any_octets_are_shown() {
 fn an_arrow_leads_from_the_sender_to_the_receiver() {
     let mut s = Signalling::new(1 << 20);
     let ue = UeId { slot: 1, generation: 1 };
-    let names = crate::console::Names { ue: Some(ue), ..Default::default() };
+    let names = whimbrel_node::observation::Names { ue: Some(ue), ..Default::default() };
     let (amf, ran) = (AmfUeNgapId::new(AMF).unwrap(), RanUeNgapId(9));
     let down = Ngap::from(DownlinkNasTransport::new(amf, ran, vec![0x7e, 0, 0x42])).to_vec();
     s.push(

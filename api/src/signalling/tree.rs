@@ -8,7 +8,7 @@ use std::fmt::{Debug, Write};
 
 use serde::Serialize;
 
-use crate::config::value::unhex;
+use whimbrel_node::config::value::unhex;
 
 /// Lines of one message at most: the longest messages have some hundreds, octets not counted.
 const LINES_MAX: usize = 20_000;

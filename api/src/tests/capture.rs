@@ -4,7 +4,7 @@ use whimbrel_control::UeId;
 use whimbrel_user_io::Tapped;
 
 use super::*;
-use crate::console::{Interface, Names};
+use whimbrel_node::observation::{Interface, Names};
 
 /// A message; what it says does not matter here.
 const MESSAGE: [u8; 4] = [0, 15, 0x40, 0];

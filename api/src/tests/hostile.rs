@@ -1,7 +1,7 @@
 //! What clients should not send: each case is one input that felled another core's HTTP interface, or could.
 
 use super::*;
-use crate::client::Client;
+use whimbrel_node::client::Client;
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const K: &str = "465b5ce8b199b49faa5f0a2ee238a6bc";
@@ -234,7 +234,7 @@ fn a_body_without_authentication_is_awaited_for_five_seconds() {
 #[test] // TS 33.117 §4.4.4: what fuzzing kept, as requests over the socket: each gets an answer, and none that is our fault
 fn kept_requests_are_answered() {
     let (server, _console) = served();
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/api");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../node/fuzz/seeds/api");
     for file in std::fs::read_dir(folder).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
         let (target, body) = text.split_once('\n').unwrap_or((&text, ""));

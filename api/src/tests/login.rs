@@ -1,8 +1,8 @@
 //! Login, sessions, roles, tokens, one-time links; TLS beyond loopback; the audit log's names.
 
 use super::*;
-use crate::client::Client;
-use crate::local_socket;
+use whimbrel_node::client::Client;
+use whimbrel_node::local_socket;
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const PASSWORD: &str = "a curlew in the mud";
@@ -356,7 +356,7 @@ fn the_cookie_of_a_tls_server_is_bound_to_its_host() {
     ] {
         config.api.address = address.parse().unwrap();
         let shared = Shared::new(console.clone(), Arc::new(config.clone()), None);
-        assert_eq!(crate::api::auth::handlers::set_cookie(&shared, "x", 7).unwrap(), cookie);
+        assert_eq!(crate::auth::handlers::set_cookie(&shared, "x", 7).unwrap(), cookie);
     }
 }
 
@@ -370,7 +370,6 @@ fn served_with(change: impl FnOnce(&mut config::Api)) -> (Served, Arc<Shared>) {
     let console = Console::new(clock::now()).unwrap();
     let shared = Shared::new(console, Arc::new(config), None);
     let server = start("127.0.0.1:0".parse().unwrap(), shared.clone()).unwrap();
-    know(server.address, folder.path());
     (Served { server, folder }, shared)
 }
 
@@ -494,7 +493,7 @@ fn a_role_that_changes_counts_at_the_next_request() {
     let olaf = by_password(a, "olaf", PASSWORD).unwrap();
     assert_eq!(olaf.get(a, "/api/v1/config/history").0, 409, "olaf may ask");
     // As a login at the moment of the change leaves it: the session is there, and the role is another one.
-    shared.auth.change_role("olaf", crate::api::auth::Role::Viewer);
+    shared.auth.change_role("olaf", crate::auth::Role::Viewer);
     assert_eq!(olaf.get(a, "/api/v1/config/history").0, 403);
     assert_eq!(olaf.get(a, "/api/v1/session").1["scopes"], serde_json::json!(["metrics", "read"]));
 }

@@ -1,5 +1,7 @@
 //! The configuration file through the API: checked before it is saved, with its history, and never with its secrets.
 
+use std::path::Path;
+
 use super::*;
 
 const JSON: &str = "Content-Type: application/json\r\n";

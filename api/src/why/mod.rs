@@ -18,11 +18,11 @@ use super::Shared;
 use super::handlers::Answer;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
-use crate::clock;
-use crate::console::{
+use whimbrel_node::clock;
+use whimbrel_node::local_time::when;
+use whimbrel_node::observation::{
     Command, Condition, Entry, GnbView, Happened, History, Name, RefusalRecord, UeView, UesRequest,
 };
-use crate::local_time::when;
 
 /// UEs searched for an address or a 5G-TMSI, in pages: a lookup by a person, not by a program.
 const LOOKED_AT_MAX: usize = 100_000;
@@ -33,17 +33,17 @@ const OF_GNB_MAX: usize = 8;
 
 /// The answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct WhyAnswer {
+pub struct WhyAnswer {
     /// The name in the question.
-    pub(crate) subject: String,
+    pub subject: String,
     /// Its present state, since when, and the fix.
-    pub(crate) sentence: String,
+    pub sentence: String,
     /// Its history, newest first, one line an event.
-    pub(crate) history: Vec<String>,
+    pub history: Vec<String>,
     /// If it is a gNB: refusals of UEs that used it, newest first, one line each.
-    pub(crate) refused_ues: Vec<String>,
+    pub refused_ues: Vec<String>,
     /// Its refusals, newest first.
-    pub(crate) refusals: Vec<RefusalRecord>,
+    pub refusals: Vec<RefusalRecord>,
 }
 
 pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {

@@ -2,8 +2,8 @@
 
 use super::super::Shared;
 use super::{WhyAnswer, now};
-use crate::console::{Component, Condition, Metric};
-use crate::local_time::when;
+use whimbrel_node::local_time::when;
+use whimbrel_node::observation::{Component, Condition, Metric};
 
 fn answer(sentence: String) -> WhyAnswer {
     WhyAnswer { sentence, ..WhyAnswer::default() }

@@ -11,7 +11,7 @@ const PARTS: [&str; 11] =
 
 /// The subject, by the form of the name.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::api) enum Subject {
+pub(crate) enum Subject {
     /// `imsi-999700000000001`, or its digits.
     Ue(Supi),
     /// `imei-…` or `imeisv-…`; 16 digits alone are an IMEISV.
@@ -32,7 +32,7 @@ pub(in crate::api) enum Subject {
 
 impl Subject {
     /// By the form of a name.
-    pub(in crate::api) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let lower = text.to_ascii_lowercase();
         if let Some(part) = PARTS.iter().find(|p| **p == lower) {
             return Self::Part(part);

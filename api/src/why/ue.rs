@@ -9,9 +9,11 @@ use whimbrel_store::{Status, SubscriberRecord};
 
 use super::super::{Shared, subscribers};
 use super::{BY_UE, WhyAnswer, at, deregistered, gnbs, lines, mended_and_fix, now, silence};
-use crate::console::{Cause, Command, Component, Condition, Entry, GnbView, Happened, History, Name, UeView};
-use crate::core::subscription;
-use crate::local_time::when;
+use whimbrel_node::core::subscription;
+use whimbrel_node::local_time::when;
+use whimbrel_node::observation::{
+    Cause, Command, Component, Condition, Entry, GnbView, Happened, History, Name, UeView,
+};
 
 const AGAIN: &str = "switch the UE off and on, so that it registers again";
 

@@ -6,8 +6,8 @@ use whimbrel_ids::Supi;
 use whimbrel_nas::ie::{self, NgKsi};
 use whimbrel_nas::mm::AuthenticationReject;
 use whimbrel_open::msg::SignedGrant;
+use whimbrel_privacy::operator::HomeSession;
 use whimbrel_security::{Abba, KAmf, KSeaf};
-use whimbrel_veil::operator::HomeSession;
 
 use super::identification::ask_suci;
 use super::n2::send_nas;

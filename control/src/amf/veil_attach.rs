@@ -22,10 +22,10 @@ use whimbrel_ids::Supi;
 use whimbrel_nas::ie::{EapMessage, MmCause, NgKsi};
 use whimbrel_nas::mm::{self, AuthenticationRequest};
 use whimbrel_open::carriage::{EapCode, EapExpanded, SuciNai};
+use whimbrel_privacy::crypto::Response;
+use whimbrel_privacy::msg::{Challenge, Failure, SignedGrant, SignedRefusal, UserRequest};
+use whimbrel_privacy::operator::{Challenging, OperatorAttach, OperatorError, OperatorSession};
 use whimbrel_security::KSeaf;
-use whimbrel_veil::crypto::Response;
-use whimbrel_veil::msg::{Challenge, Failure, SignedGrant, SignedRefusal, UserRequest};
-use whimbrel_veil::operator::{Challenging, OperatorAttach, OperatorError, OperatorSession};
 
 use super::ask::ask;
 use super::authentication::{ABBA, Authenticated, abba, next_ksi, not_accepted};

@@ -16,9 +16,9 @@
 use whimbrel_ids::Supi;
 use whimbrel_nas::ie::{self, NgKsi, SchemeOutput};
 use whimbrel_open::msg;
+use whimbrel_privacy::msg::Suci;
+use whimbrel_privacy::operator::{HomeAttach, HomeSession, OperatorError};
 use whimbrel_security::{Autn, Auts, HresStar, Rand};
-use whimbrel_veil::msg::Suci;
-use whimbrel_veil::operator::{HomeAttach, HomeSession, OperatorError};
 
 use super::authentication::{HomeGrant, Proof, ProvedKey, Step};
 use super::five_g_aka::{self, Challenge};

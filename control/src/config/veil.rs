@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, PlmnId, SNssai};
 use whimbrel_open::id::Domain;
-use whimbrel_veil::crypto::VerifyingKey;
-use whimbrel_veil::operator::Contract;
+use whimbrel_privacy::crypto::VerifyingKey;
+use whimbrel_privacy::operator::Contract;
 
 /// The operator's part in a veiled attach. It holds no token: questions are signed where they leave
 /// ([`crate::open::Request`]).

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, Pei, SNssai, Seid, Supi, Tai, Tmsi};
 use whimbrel_nas::ie::{NgKsi, PduSessionType, SscMode, UeSecurityCapability};
 use whimbrel_nas::sm::Pti;
+use whimbrel_privacy::msg::SignedGrant;
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
-use whimbrel_veil::msg::SignedGrant;
 
 use super::octets;
 use crate::config::UpSecurity;

@@ -8,8 +8,8 @@
 use serde::{Deserialize, Serialize};
 use whimbrel_open::id::Domain;
 pub use whimbrel_open::operator::Question;
-pub use whimbrel_veil::msg::HomeQuestion as VeilHomeQuestion;
-pub use whimbrel_veil::operator::Question as VeilQuestion;
+pub use whimbrel_privacy::msg::HomeQuestion as VeilHomeQuestion;
+pub use whimbrel_privacy::operator::Question as VeilQuestion;
 
 /// A question to a broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

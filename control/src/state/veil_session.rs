@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
-use whimbrel_veil::msg::SignedGrant;
+use whimbrel_privacy::msg::SignedGrant;
 
 use super::Tunnel;
 use super::session_grant::UsageReporting;

@@ -30,9 +30,9 @@ use super::status::{CpfStatus, StatusReporter};
 use super::watchdog::InputWatchdog;
 use crate::clock;
 use crate::config::Memory;
-use crate::console::{Condition, Console};
 use crate::core::UeMemory;
 use crate::log_limiter::LogLimiter;
+use crate::observation::{Condition, Console};
 
 /// How long to look for the next message before blocking, as the control thread does.
 const SPIN: Duration = Duration::from_micros(50);
@@ -54,22 +54,22 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(10);
 const STOP_CHECKED_EVERY: Duration = Duration::from_millis(200);
 
 /// What the operator configures.
-pub(crate) struct Settings {
+pub struct Settings {
     /// The addresses of the CTAs, of which one is the primary.
-    pub(crate) ctas: Vec<SocketAddr>,
+    pub ctas: Vec<SocketAddr>,
     /// Where further CTAs are found.
-    pub(crate) at_etcd: Option<AtEtcd>,
+    pub at_etcd: Option<AtEtcd>,
     /// Where other CPFs, and heartbeats, reach this CPF.
-    pub(crate) listen: SocketAddr,
-    pub(crate) region: Region,
+    pub listen: SocketAddr,
+    pub region: Region,
     /// The slice whose UEs it serves, if it serves one alone.
-    pub(crate) slice: Option<SNssai>,
+    pub slice: Option<SNssai>,
     /// The cluster's key, where the cluster is not on one host.
-    pub(crate) key_file: Option<PathBuf>,
+    pub key_file: Option<PathBuf>,
     /// The memory of its UEs at rest.
-    pub(crate) memory: Memory,
+    pub memory: Memory,
     /// Where its status is shown, with `--api`.
-    pub(crate) console: Option<Arc<Console>>,
+    pub console: Option<Arc<Console>>,
 }
 
 /// Its membership of a CTA's cluster.
@@ -113,7 +113,7 @@ struct CtaConnection {
 }
 
 /// The process, on one thread.
-pub(crate) struct CpfProcess {
+pub struct CpfProcess {
     settings: Settings,
     discovery: Option<CtaDiscovery>,
     links: Links,
@@ -138,7 +138,7 @@ pub(crate) struct CpfProcess {
 
 impl CpfProcess {
     /// Opens its sockets. Errors: one sentence.
-    pub(crate) fn open(mut settings: Settings) -> Result<Self, String> {
+    pub fn open(mut settings: Settings) -> Result<Self, String> {
         let mut links =
             Links::open(super::settings(settings.listen, Role::Cpf, settings.key_file.as_deref())?)
                 .map_err(|e| format!("--listen: {e}"))?;
@@ -180,12 +180,12 @@ impl CpfProcess {
     }
 
     /// Where other CPFs reach it.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.settings.listen
     }
 
     /// Works until `stop` is set.
-    pub(crate) fn run(&mut self, stop: &AtomicBool) {
+    pub fn run(&mut self, stop: &AtomicBool) {
         let mut spin = Spin::new(SPIN);
         while !stop.load(Ordering::Acquire) {
             let now = clock::now();

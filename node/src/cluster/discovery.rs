@@ -21,13 +21,13 @@ const LEAVING: Duration = Duration::from_secs(1);
 
 /// Where CTAs are found.
 #[derive(Clone, Debug)]
-pub(crate) struct AtEtcd {
+pub struct AtEtcd {
     /// Addresses of etcd, and credentials.
-    pub(crate) etcd: Access,
+    pub etcd: Access,
     /// The cluster's name in etcd.
-    pub(crate) name: String,
+    pub name: String,
     /// The number of the pair of CTAs.
-    pub(crate) home: u16,
+    pub home: u16,
 }
 
 /// What the thread that watches etcd has found.

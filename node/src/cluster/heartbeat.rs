@@ -23,7 +23,7 @@ use whimbrel_user_io::{TtlSocket, run_in_real_time};
 
 use crate::clock;
 use crate::config::Probing;
-use crate::console::{Metric, Sample};
+use crate::observation::{Metric, Sample};
 use crate::sbfd::{DropLog, SbfdFigures, SbfdProber, SbfdVerdict};
 
 /// Heartbeats taken in one turn.
@@ -43,7 +43,7 @@ const FALSE_ALARM_WINDOW: Duration = Duration::from_secs(10);
 
 /// Heartbeats that were ignored, by the sender or by the responder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ignored {
+pub struct Ignored {
     malformed: u64,
     forged: u64,
     foreign: u64,

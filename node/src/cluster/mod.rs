@@ -11,7 +11,7 @@ mod peer_amfs;
 mod pool;
 mod recent;
 mod recovery_times;
-pub(crate) mod rejected_peers;
+pub mod rejected_peers;
 mod replay_sandbox;
 mod status;
 mod ue_queries;
@@ -30,16 +30,16 @@ use whimbrel_link::{Key, Links, Settings as LinkSettings};
 use whimbrel_resilience::link::{Hello, Role};
 
 use crate::config::Cluster;
-pub(crate) use cpf::{CpfProcess, Settings};
-pub(crate) use discovery::AtEtcd;
-pub(crate) use pair_primary::{PairEvent, PairPrimary};
-pub(crate) use pair_replica::{PairReplica, Promotion, ReplicaEvent};
-pub(crate) use peer_amfs::PeerAmfs;
-pub(crate) use pool::{Pool, PoolEvent, SentToUpf, log_protocol_violation};
-pub(crate) use replay_sandbox::replay_sandbox;
-pub(crate) use ue_queries::UeQueryReply;
-pub(crate) use upf_links::UpfLinks;
-pub(crate) use watchdog::InputWatchdog;
+pub use cpf::{CpfProcess, Settings};
+pub use discovery::AtEtcd;
+pub use pair_primary::{PairEvent, PairPrimary};
+pub use pair_replica::{PairReplica, Promotion, ReplicaEvent};
+pub use peer_amfs::PeerAmfs;
+pub use pool::{Pool, PoolEvent, SentToUpf, log_protocol_violation};
+pub use replay_sandbox::replay_sandbox;
+pub use ue_queries::UeQueryReply;
+pub use upf_links::UpfLinks;
+pub use watchdog::InputWatchdog;
 
 /// What log lines call the witness of a cluster.
 fn witness_name(access: &Access) -> &'static str {

@@ -16,7 +16,7 @@ use super::Pool;
 use super::heartbeat::{HeartbeatResponder, Ignored};
 use super::witness::{Witness, WitnessEvent};
 use crate::clock;
-use crate::console::CtaView;
+use crate::observation::CtaView;
 use crate::sbfd::SbfdFigures;
 
 /// Octets of a piece of a snapshot, and how many unconfirmed pieces may be sent.
@@ -42,7 +42,7 @@ struct Other {
 
 /// What comes of a turn.
 #[derive(Debug)]
-pub(crate) enum PairEvent {
+pub enum PairEvent {
     /// The CTA is to execute this.
     Order(Order),
     /// The other CTA has taken over: this one stops at once.
@@ -50,7 +50,7 @@ pub(crate) enum PairEvent {
 }
 
 /// The primary of a pair. [`PrimaryRole`] makes its decisions.
-pub(crate) struct PairPrimary {
+pub struct PairPrimary {
     witness: Witness,
     responder: HeartbeatResponder,
     serving: PrimaryRole,
@@ -73,7 +73,7 @@ pub(crate) struct PairPrimary {
 
 impl PairPrimary {
     /// The control thread turns so often while an input is unconfirmed; if it does not, it was held up.
-    pub(crate) const CHECKED_EVERY: Duration = Duration::from_millis(20);
+    pub const CHECKED_EVERY: Duration = Duration::from_millis(20);
 
     /// The primary that this record in etcd names.
     pub(super) fn new(
@@ -101,12 +101,12 @@ impl PairPrimary {
     }
 
     /// The term in which it is the primary.
-    pub(crate) fn term(&self) -> u32 {
+    pub fn term(&self) -> u32 {
         self.serving.term()
     }
 
     /// Where gNBs reached the CTA that it replaced.
-    pub(crate) fn former(&self) -> &[IpAddr] {
+    pub fn former(&self) -> &[IpAddr] {
         &self.former
     }
 
@@ -117,16 +117,16 @@ impl PairPrimary {
     }
 
     /// The process ends in order.
-    pub(crate) fn leave(self) {
+    pub fn leave(self) {
         self.witness.leave();
     }
 
-    pub(crate) fn witness(&self) -> &Witness {
+    pub fn witness(&self) -> &Witness {
         &self.witness
     }
 
     /// Whether there is a replica, and a sentence about it. `successor`: the CTA that waits for this one to stop.
-    pub(crate) fn condition(&self, successor: Option<CtaInstance>) -> (bool, String) {
+    pub fn condition(&self, successor: Option<CtaInstance>) -> (bool, String) {
         match (self.serving.other(), &self.other) {
             (Some(place), Some(other)) if self.serving.has_cta_replica() => {
                 (true, format!("CTA {} at {}", place.cta, other.address))
@@ -144,7 +144,7 @@ impl PairPrimary {
     }
 
     /// This CTA and its replica.
-    pub(crate) fn views(&self, pool: &Pool) -> Vec<CtaView> {
+    pub fn views(&self, pool: &Pool) -> Vec<CtaView> {
         let (replicated, detail) = self.condition(pool.successor());
         let own = match self.witness.me() {
             Some(me) => format!("CTA {}", me.cta),
@@ -155,32 +155,32 @@ impl PairPrimary {
     }
 
     /// Records sent to the replica, and their octets.
-    pub(crate) fn sent(&self) -> (u64, u64) {
+    pub fn sent(&self) -> (u64, u64) {
         (self.records, self.octets)
     }
 
     /// Invalid records in etcd.
-    pub(crate) fn ignored(&self) -> u64 {
+    pub fn ignored(&self) -> u64 {
         self.witness.ignored()
     }
 
     /// Heartbeats that it did not answer.
-    pub(crate) fn heartbeats_ignored(&self) -> Ignored {
+    pub fn heartbeats_ignored(&self) -> Ignored {
         self.responder.ignored()
     }
 
     /// What it answered by S-BFD.
-    pub(crate) fn sbfd_figures(&self) -> SbfdFigures {
+    pub fn sbfd_figures(&self) -> SbfdFigures {
         self.responder.sbfd_figures()
     }
 
     /// The CTA that is, or becomes, the replica.
-    pub(crate) fn other(&self) -> Option<CtaInstance> {
+    pub fn other(&self) -> Option<CtaInstance> {
         self.serving.other()
     }
 
     /// Sends a record to the CTA replica.
-    pub(crate) fn record(&mut self, now: Instant, pool: &mut Pool, record: &Record) {
+    pub fn record(&mut self, now: Instant, pool: &mut Pool, record: &Record) {
         if self.serving.other().is_some() && !self.serving.copies() {
             self.unconfirmed.get_or_insert(now);
         }
@@ -194,7 +194,7 @@ impl PairPrimary {
     }
 
     /// Handles a message of the other CTA.
-    pub(crate) fn replica_message<S: Subscribers, E: Entropy, I: Inspect>(
+    pub fn replica_message<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
         message: ToPrimaryCta,
@@ -222,7 +222,7 @@ impl PairPrimary {
 
     /// All outputs have been sent: the CTA replica learns it with the next input, or at once if it owes no confirmation, after which there
     /// may be none.
-    pub(crate) fn outputs_sent<S: Subscribers, E: Entropy, I: Inspect>(
+    pub fn outputs_sent<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         active: &mut PrimaryCta<S, E, I>,
         pool: &mut Pool,
@@ -275,14 +275,14 @@ impl PairPrimary {
     }
 
     /// Allows the next snapshot at once: it is the last one.
-    pub(crate) fn allow_copy_now(&mut self) {
+    pub fn allow_copy_now(&mut self) {
         self.snapshot_at = Instant::ZERO;
     }
 
     /// This process was held up for `away`. If an input was unconfirmed, confirmations that came meanwhile may be older than a takeover by the
     /// replica: outputs wait until the replica has confirmed a later input, for which it gets the usual time. Returns whether such an input
     /// is needed.
-    pub(crate) fn was_away(&mut self, away: Duration, last: u64, waiting: usize) -> bool {
+    pub fn was_away(&mut self, away: Duration, last: u64, waiting: usize) -> bool {
         let doubts = away >= REPLACED_AFTER && waiting > 0;
         if doubts {
             self.doubted_after = Some(last);
@@ -292,7 +292,7 @@ impl PairPrimary {
     }
 
     /// The CTA replica is lost.
-    pub(crate) fn cta_replica_lost<S: Subscribers, E: Entropy, I: Inspect>(
+    pub fn cta_replica_lost<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         active: &mut PrimaryCta<S, E, I>,
         pool: &mut Pool,
@@ -346,7 +346,7 @@ impl PairPrimary {
     }
 
     /// Handles changes in etcd, and checks that the CTA replica still works: a thread of its own answers its heartbeats.
-    pub(crate) fn turn<S: Subscribers, E: Entropy, I: Inspect>(
+    pub fn turn<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         now: Instant,
         active: &mut PrimaryCta<S, E, I>,
@@ -373,12 +373,12 @@ impl PairPrimary {
     }
 
     /// Whether a replica can take over at once if this CTA stops.
-    pub(crate) fn has_cta_replica(&self) -> bool {
+    pub fn has_cta_replica(&self) -> bool {
         self.serving.has_cta_replica()
     }
 
     /// Whether the other CTA has taken over.
-    pub(crate) fn has_handed_over(&mut self) -> bool {
+    pub fn has_handed_over(&mut self) -> bool {
         let _ = self.witness.turn();
         self.serving.home(self.witness.home().as_ref()).contains(&PrimaryAction::Stop)
     }

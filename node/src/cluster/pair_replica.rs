@@ -21,9 +21,9 @@ use super::rejected_peers::RejectedPeers;
 use super::witness::{Witness, WitnessEvent};
 use super::{PairPrimary, Pool};
 use crate::config::{Cluster, PairOf};
-use crate::console::{Condition, Console, Metric, Sample};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::LogLimiter;
+use crate::observation::{Condition, Console, Metric, Sample};
 use crate::sbfd::SbfdFigures;
 
 /// How often etcd's record of the primary is checked.
@@ -41,7 +41,7 @@ const EARLY_OCTETS_MAX: usize = 256 << 20;
 
 /// What comes from the primary, or of its loss.
 #[derive(Debug)]
-pub(crate) enum ReplicaEvent {
+pub enum ReplicaEvent {
     /// The snapshot from which replication begins.
     Snapshot(Vec<u8>),
     /// A record.
@@ -56,13 +56,13 @@ pub(crate) enum ReplicaEvent {
 
 /// What is known of the primary that this CTA replaces.
 #[derive(Debug)]
-pub(crate) struct FormerPrimary {
+pub struct FormerPrimary {
     members: CpfTable,
     endpoints: Vec<IpAddr>,
 }
 
 /// What a CTA has when it becomes the primary.
-pub(crate) struct Promotion {
+pub struct Promotion {
     home: Home,
     links: Links,
     witness: Witness,
@@ -76,7 +76,7 @@ pub(crate) struct Promotion {
 
 impl Promotion {
     /// The primary's pool of CPFs, and its side of the pair. Errors: one sentence.
-    pub(crate) fn enter(
+    pub fn enter(
         self,
         now: Instant,
         cluster: &Cluster,
@@ -140,7 +140,7 @@ struct Incoming {
 }
 
 /// A CTA of a pair while it is not the primary. [`pair::ReplicaRole`] makes its decisions.
-pub(crate) struct PairReplica {
+pub struct PairReplica {
     decisions: pair::ReplicaRole,
     cluster: Cluster,
     /// Where gNBs reach it, and the address of its SMF.
@@ -163,7 +163,7 @@ pub(crate) struct PairReplica {
 impl PairReplica {
     /// Opens the address to which CPFs and the other CTA connect, and registers this CTA in etcd. `before`: what it was as the primary.
     /// `endpoints`: where gNBs reach it; `smf`: the address of its SMF. Errors: one sentence.
-    pub(crate) fn open(
+    pub fn open(
         of: &PairOf,
         cluster: &Cluster,
         (endpoints, smf): (Vec<IpAddr>, IpAddr),
@@ -203,7 +203,7 @@ impl PairReplica {
     }
 
     /// Where CPFs and the other CTA connect to.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
+    pub fn address(&self) -> Option<SocketAddr> {
         self.links.local_addr()
     }
 
@@ -219,7 +219,7 @@ impl PairReplica {
     }
 
     /// Takes what arrived, and does what is due.
-    pub(crate) fn turn(&mut self, now: Instant) -> Vec<ReplicaEvent> {
+    pub fn turn(&mut self, now: Instant) -> Vec<ReplicaEvent> {
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
         for event in events.iter() {
@@ -417,7 +417,7 @@ impl PairReplica {
     }
 
     /// Confirms to the primary that the inputs up to this one are here; once for each number.
-    pub(crate) fn confirm(&mut self, number: u64) {
+    pub fn confirm(&mut self, number: u64) {
         if let Phase::Replicating(primary) = &mut self.phase
             && primary.confirmed.replace(number) != Some(number)
         {
@@ -433,7 +433,7 @@ impl PairReplica {
     }
 
     /// What was replicated is unusable: this CTA starts again after a while. Logged once an hour for each kind, and counted.
-    pub(crate) fn give_up(&mut self, now: Instant, kind: &'static str, why: impl Display) {
+    pub fn give_up(&mut self, now: Instant, kind: &'static str, why: impl Display) {
         self.console.metrics.add(Metric::CtaReplicaRestarts, 1);
         if self.retry.log.allows(now, kind) {
             error!(
@@ -542,7 +542,7 @@ impl PairReplica {
     }
 
     /// What this CTA has as the primary.
-    pub(crate) fn promote(self, home: Home, former: Option<FormerPrimary>) -> Promotion {
+    pub fn promote(self, home: Home, former: Option<FormerPrimary>) -> Promotion {
         let Self { links, witness, responder, incoming, endpoints, smf, .. } = self;
         responder.set_identity(None);
         let resuming = incoming.resuming.into_iter().map(|(_, cpf)| cpf).collect();
@@ -551,7 +551,7 @@ impl PairReplica {
     }
 
     /// The process ends in order.
-    pub(crate) fn leave(self) {
+    pub fn leave(self) {
         self.witness.leave();
     }
 
@@ -571,12 +571,12 @@ impl PairReplica {
     }
 
     /// Sends what waits.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         self.links.flush();
     }
 
     /// What to wait on.
-    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let heartbeats = match &self.phase {
             Phase::Replicating(primary) => Some(primary.heartbeats.fds()),
             _ => None,
@@ -585,7 +585,7 @@ impl PairReplica {
     }
 
     /// When [`Self::turn`] is due.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         let phase = match &self.phase {
             Phase::Looking(at) => Some(*at),
             Phase::Replicating(primary) => primary.heartbeats.next_deadline(),

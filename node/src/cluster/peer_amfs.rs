@@ -16,7 +16,7 @@ use whimbrel_resilience::{N14Error, PeerReplicas, Received, ToStore};
 
 use super::rejected_peers::RejectedPeers;
 use crate::config::PeerAmfs as Config;
-use crate::console::{Metric, Sample};
+use crate::observation::{Metric, Sample};
 
 /// Between two attempts to connect.
 const RECONNECT_AFTER: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ struct PeerAmf {
 }
 
 /// All peer AMFs, by [`PeerAmfId`].
-pub(crate) struct PeerAmfs {
+pub struct PeerAmfs {
     links: Links,
     events: Events,
     own: AmfId,
@@ -59,7 +59,7 @@ pub(crate) struct PeerAmfs {
 
 impl PeerAmfs {
     /// Opens the address to which peer AMFs connect; `None` where none is configured. Errors: one sentence.
-    pub(crate) fn open(config: &Config, own: AmfId, now: Instant) -> Result<Option<Self>, String> {
+    pub fn open(config: &Config, own: AmfId, now: Instant) -> Result<Option<Self>, String> {
         if config.amfs.is_empty() {
             return Ok(None);
         }
@@ -100,12 +100,12 @@ impl PeerAmfs {
 
     /// Where peer AMFs connect to.
     #[cfg(test)]
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
+    pub fn address(&self) -> Option<SocketAddr> {
         self.links.local_addr()
     }
 
     /// Connects to peer AMFs and receives their messages.
-    pub(crate) fn turn(&mut self, now: Instant) -> Vec<(PeerAmfId, Vec<u8>)> {
+    pub fn turn(&mut self, now: Instant) -> Vec<(PeerAmfId, Vec<u8>)> {
         for n in self.all.iter_mut().filter(|n| n.is_to_be_connected_by(self.own) && n.connect_at <= now) {
             if let Some(&to) = n.addresses.get(n.next % n.addresses.len().max(1)) {
                 n.next = n.next.wrapping_add(1);
@@ -182,7 +182,7 @@ impl PeerAmfs {
     }
 
     /// Whether the CTA is to be asked for UEs that have changed: `Some(true)` for all of them.
-    pub(crate) fn replicates(&mut self, now: Instant) -> Option<bool> {
+    pub fn replicates(&mut self, now: Instant) -> Option<bool> {
         let (at, all) = self.replicate;
         let due = self.replicas.is_used() && at <= now && self.all.iter().any(|n| n.link.is_some());
         if due {
@@ -192,20 +192,20 @@ impl PeerAmfs {
     }
 
     /// A UE of this AMF has changed, or is gone.
-    pub(crate) fn changed(&mut self, stored: &ToStore) {
+    pub fn changed(&mut self, stored: &ToStore) {
         let mut messages = Vec::new();
         self.replicas.changed(stored, &mut messages);
         messages.into_iter().for_each(|(to, message)| self.send(to, message.octets()));
     }
 
     /// Sends a message of the CTA, without a UE's state where the peer AMF has it.
-    pub(crate) fn send_message(&mut self, to: PeerAmfId, message: Flat) {
+    pub fn send_message(&mut self, to: PeerAmfId, message: Flat) {
         let message = self.replicas.send(to, message);
         self.send(to, message.octets());
     }
 
     /// Sends to a peer AMF; if it is not connected, the message is only counted.
-    pub(crate) fn send(&mut self, to: PeerAmfId, octets: &[u8]) {
+    pub fn send(&mut self, to: PeerAmfId, octets: &[u8]) {
         match self.all.get(usize::from(to.0)).and_then(|n| n.link) {
             Some(link) => self.links.send(link, octets),
             None => self.unsent += 1,
@@ -213,7 +213,7 @@ impl PeerAmfs {
     }
 
     /// A message of a peer AMF was rejected: it is counted, and each reason logged once.
-    pub(crate) fn message_rejected(&mut self, from: PeerAmfId, why: N14Error) {
+    pub fn message_rejected(&mut self, from: PeerAmfId, why: N14Error) {
         self.rejected_messages += 1;
         let Some(n) = self.all.get_mut(usize::from(from.0)) else { return };
         // The version may be any number, and each would be a line.
@@ -224,17 +224,17 @@ impl PeerAmfs {
     }
 
     /// Sends what waits.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         self.links.flush();
     }
 
     /// What to wait on.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.links.fd()
     }
 
     /// When [`Self::turn`] is due.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         let calls = self.all.iter().filter(|n| n.is_to_be_connected_by(self.own)).map(|n| n.connect_at);
         let logged = self.all.iter().filter_map(|n| n.up_since).map(|since| since + STABLE_AFTER);
         let connected = self.replicas.is_used() && self.all.iter().any(|n| n.link.is_some());
@@ -243,7 +243,7 @@ impl PeerAmfs {
     }
 
     /// For the metrics.
-    pub(crate) fn samples(&self) -> Vec<Sample> {
+    pub fn samples(&self) -> Vec<Sample> {
         let one = |metric, value| Sample { metric, label: None, value };
         let connected = self.all.iter().filter(|n| n.link.is_some()).count() as u64;
         let (links, replicas) = (self.links.counters(), self.replicas.counters());

@@ -32,13 +32,13 @@ use super::recovery_times::RecoveryTimes;
 use super::rejected_peers::RejectedPeers;
 use super::ue_queries::{UeQueries, UeQueryReply};
 use crate::config::Cluster;
-use crate::console::{Console, Metric};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::LogLimiter;
+use crate::observation::{Console, Metric};
 use crate::sbfd::SbfdFigures;
-pub(crate) use condition::log_protocol_violation;
+pub use condition::log_protocol_violation;
 use n4_link::N4Link;
-pub(crate) use n4_link::SentToUpf;
+pub use n4_link::SentToUpf;
 use replica_link::ReplicaSide;
 
 /// How long the CPFs of the former primary CTA have to reconnect: they notice its end at once, or by heartbeats.
@@ -51,7 +51,7 @@ const TURNS_WITHIN: Duration = Duration::from_secs(1);
 const CONFIRMED_EVERY: u64 = 16;
 
 /// What comes of a turn, in this order.
-pub(crate) enum PoolEvent {
+pub enum PoolEvent {
     /// A message of a CPF.
     Up(CpfId, CpfReport),
     /// The members of the rings have changed.
@@ -176,7 +176,7 @@ struct MissingReplicas {
 }
 
 /// The CPFs of one CTA.
-pub(crate) struct Pool {
+pub struct Pool {
     links: Links,
     events: Events,
     frame: Vec<u8>,
@@ -200,7 +200,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Opens the address to which CPFs connect; `None` where UEs are served in this process. Errors: one sentence.
-    pub(crate) fn open(
+    pub fn open(
         cluster: &Cluster,
         config: Arc<ControlConfig>,
         entropy: &mut SystemEntropy,
@@ -269,17 +269,17 @@ impl Pool {
     }
 
     /// Where CPFs connect to.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
+    pub fn address(&self) -> Option<SocketAddr> {
         self.links.local_addr()
     }
 
     /// Whether a CPF is a member, or may still reconnect.
-    pub(crate) fn knows(&self, cpf: CpfId) -> bool {
+    pub fn knows(&self, cpf: CpfId) -> bool {
         self.members.by_id.contains_key(&cpf)
     }
 
     /// Takes what arrived.
-    pub(crate) fn turn(&mut self, now: Instant) -> Vec<PoolEvent> {
+    pub fn turn(&mut self, now: Instant) -> Vec<PoolEvent> {
         self.check_heartbeats(now);
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
@@ -422,7 +422,7 @@ impl Pool {
     }
 
     /// Confirms messages to CPFs now and then: they cannot be lost any more. `taken`: how many of a CPF's.
-    pub(crate) fn confirm_messages(&mut self, taken: impl Fn(CpfId) -> u64) {
+    pub fn confirm_messages(&mut self, taken: impl Fn(CpfId) -> u64) {
         if !self.replica.is_possible() {
             return;
         }
@@ -440,12 +440,12 @@ impl Pool {
     }
 
     /// Sets the configuration for CPFs that join from now on; the members get it by the CTA, in the order of their inputs.
-    pub(crate) fn configure(&mut self, config: Arc<ControlConfig>) {
+    pub fn configure(&mut self, config: Arc<ControlConfig>) {
         self.config = config;
     }
 
     /// Sends to a CPF; to one that is lost, nothing.
-    pub(crate) fn send(&mut self, cpf: CpfId, message: CpfCommand) {
+    pub fn send(&mut self, cpf: CpfId, message: CpfCommand) {
         if let Some(link) = self.members.by_id.get(&cpf).and_then(|m| m.link) {
             self.send_on(link, &ToCpf::Command(message));
         }
@@ -458,34 +458,34 @@ impl Pool {
     }
 
     /// Asks all CPFs for UEs.
-    pub(crate) fn query_ues(&mut self, which: UeQuery, reply: UeQueryReply) {
+    pub fn query_ues(&mut self, which: UeQuery, reply: UeQueryReply) {
         let there = self.members.by_id.iter().filter(|(_, m)| m.link.is_some()).map(|(id, _)| *id);
         let ask = self.queries.begin(which, reply, there.collect());
         self.send_to_all(&ToCpf::ListUes { ask, which });
     }
 
     /// Sends what waits.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         self.links.flush();
     }
 
     /// What to wait on.
-    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         std::iter::once(self.links.fd()).chain(self.heartbeats.monitor.fds())
     }
 
     /// Logs S-BFD packets that were dropped.
-    pub(crate) fn log_drops(&mut self, now: Instant) {
+    pub fn log_drops(&mut self, now: Instant) {
         self.heartbeats.monitor.log_drops(now);
     }
 
     /// What S-BFD counted with its members.
-    pub(crate) fn sbfd_figures(&self) -> SbfdFigures {
+    pub fn sbfd_figures(&self) -> SbfdFigures {
         self.heartbeats.monitor.sbfd_figures()
     }
 
     /// When [`Self::turn`] is due.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         let due = [
             self.links.next_deadline(),
             self.heartbeats.monitor.next_deadline(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use whimbrel_resilience::TakeoverTime;
 
-use crate::console::{Metric, Sample};
+use crate::observation::{Metric, Sample};
 
 /// Longest time that the histograms distinguish, in microseconds: by then UEs have repeated their messages.
 const LONGEST_US: u64 = 60_000_000;

@@ -9,7 +9,7 @@ use crate::log_limiter::LogLimiter;
 
 /// The rejected peers of one port.
 #[derive(Debug)]
-pub(crate) struct RejectedPeers {
+pub struct RejectedPeers {
     log: LogLimiter<(IpAddr, &'static str)>,
     total: u64,
 }
@@ -22,13 +22,13 @@ impl Default for RejectedPeers {
 
 impl RejectedPeers {
     /// Counts a rejected peer. Returns whether it is to be logged.
-    pub(crate) fn allows(&mut self, now: Instant, peer: SocketAddr, reason: &'static str) -> bool {
+    pub fn allows(&mut self, now: Instant, peer: SocketAddr, reason: &'static str) -> bool {
         self.total += 1;
         self.log.allows(now, (peer.ip(), reason))
     }
 
     /// How many links were rejected.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.total
     }
 }

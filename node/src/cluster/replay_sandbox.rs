@@ -317,7 +317,7 @@ fn message(message: &ToReplaySandbox) -> Vec<u8> {
 
 /// The sandbox process: messages come on standard input, reports go to standard output.
 /// Errors: one sentence.
-pub(crate) fn replay_sandbox() -> Result<(), String> {
+pub fn replay_sandbox() -> Result<(), String> {
     let limit = |octets| Rlimit { current: Some(octets), maximum: Some(octets) };
     // It holds UEs' keys: no core dump. Without these limits it works all the same.
     let _ = setrlimit(Resource::Core, limit(0));

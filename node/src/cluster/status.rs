@@ -10,7 +10,7 @@ use whimbrel_resilience::link::CpfReport;
 
 use super::heartbeat::Ignored;
 use crate::clock;
-use crate::console::{Condition, Console, Metric, Sample};
+use crate::observation::{Condition, Console, Metric, Sample};
 use crate::sbfd::SbfdFigures;
 
 /// How often the status is set.

@@ -4,8 +4,7 @@ mod at_etcd;
 mod pair;
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -28,12 +27,11 @@ use super::excluded_cpfs::EXCLUDED_FOR;
 use super::heartbeat::{HeartbeatResponder, Ignored};
 use super::status::StatusReporter;
 use super::{AtEtcd, CpfProcess, Pool, PoolEvent, Settings, UeQueryReply};
-use crate::api::{self, Shared};
 use crate::clock;
 use crate::config::{self, Cluster, PairOf};
-use crate::console::{Condition, Console, Metric};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::Lines;
+use crate::observation::{Condition, Console, Metric};
 
 /// CPFs whose UEs do not rest.
 const NO_REST: config::Memory =
@@ -636,21 +634,11 @@ fn after_a_process_that_is_not_a_cta_the_next_one_is_tried() {
     assert!(!wrong.reports.is_empty(), "that one was tried first");
 }
 
-/// The answer of an HTTP server: status line, head and body.
-fn get(at: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(at).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
 #[test]
-fn a_cpf_shows_its_status_over_http_and_no_ues() {
+fn a_cpf_shows_its_status_and_metrics() {
     let mut cta = Host::new(Role::Cta);
     let at = "127.0.0.1:0".parse().unwrap();
     let console = Console::new(clock::now()).unwrap();
-    let api = api::start(at, Shared::of_cpf(console.clone(), at)).unwrap();
     let ctas = vec![cta.links.local_addr().unwrap()];
     let region = "home/site".parse().unwrap();
     let settings = Settings {
@@ -661,18 +649,20 @@ fn a_cpf_shows_its_status_over_http_and_no_ues() {
         region,
         key_file: None,
         memory: NO_REST,
-        console: Some(console),
+        console: Some(console.clone()),
     };
     let _cpf = Running::new(settings);
-    let until = |path: &str, text: &str| {
+    let metrics = || console.metrics.prometheus_of_parts(Duration::from_secs(1));
+    let until = |shows: &dyn Fn() -> String, text: &str| {
         let end = Instant::now() + Duration::from_secs(20);
-        while !get(api.address, path).contains(text) {
-            assert!(Instant::now() < end, "{text}: {}", get(api.address, path));
+        while !shows().contains(text) {
+            assert!(Instant::now() < end, "{text}: {}", shows());
             std::thread::sleep(Duration::from_millis(50));
         }
     };
-    until("/api/v1/status", "no CTA accepts this CPF");
-    until("/metrics", &format!("\n{} 0\n", Metric::CpfInService.name()));
+    let status = || console.components(|c| c.all().map(|part| format!("{part:?}\n")).collect::<String>());
+    until(&status, "no CTA accepts this CPF");
+    until(&metrics, &format!("\n{} 0\n", Metric::CpfInService.name()));
     let (link, itself) = cta.caller();
     let ue = UeId { slot: 3, generation: 1 };
     let serve = CpfCommand::Serve { ue, term: 1, backups: Vec::new() };
@@ -686,19 +676,15 @@ fn a_cpf_shows_its_status_over_http_and_no_ues() {
         (Metric::CpfCheckpointsUnusable, 0),
         (Metric::CpfListed, 0),
     ] {
-        until("/metrics", &format!("\n{} {value}\n", metric.name()));
+        until(&metrics, &format!("\n{} {value}\n", metric.name()));
     }
-    assert!(!get(api.address, "/metrics").contains(Metric::Gnbs.name()), "it has none");
-    until("/api/v1/status", "\"condition\":\"up\"");
-    for path in ["/api/v1/subscribers", "/api/v1/ues", "/api/v1/events"] {
-        let answer = get(api.address, path);
-        assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("ask the CTA"), "{answer}");
-    }
+    assert!(!metrics().contains(Metric::Gnbs.name()), "it has none");
+    until(&|| format!("{:?}", console.components(|c| c.overall())), "Up");
     UdpSocket::bind(at).unwrap().send_to(b"no heartbeat", itself).unwrap();
-    until("/metrics", &format!("\n{} 1\n", Metric::HeartbeatsIgnored.series(Some("malformed"))));
+    until(&metrics, &format!("\n{} 1\n", Metric::HeartbeatsIgnored.series(Some("malformed"))));
     cta.links.close(link);
     cta.links.flush();
-    until("/metrics", &format!("\n{} 1\n", Metric::CpfRejoins.name()));
+    until(&metrics, &format!("\n{} 1\n", Metric::CpfRejoins.name()));
 }
 
 #[test] // else whimbrel_cpf_inputs_total would leave out what takeovers run

@@ -9,10 +9,10 @@ use whimbrel_ids::PduSessionId;
 use whimbrel_resilience::link::UeQuery;
 use whimbrel_resilience::replication::CpfId;
 
-use crate::console::{UePage, UeView, UesRequest};
+use crate::observation::{UePage, UeView, UesRequest};
 
 /// What happens to the UEs that a query finds.
-pub(crate) enum UeQueryReply {
+pub enum UeQueryReply {
     /// They make a page.
     Page(UesRequest, oneshot::Sender<UePage>),
     /// One of them is shown.

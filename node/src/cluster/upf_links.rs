@@ -25,7 +25,7 @@ struct Caller {
 }
 
 /// The links of a UPF.
-pub(crate) struct UpfLinks {
+pub struct UpfLinks {
     links: Links,
     events: Events,
     callers: Vec<Caller>,
@@ -39,7 +39,7 @@ pub(crate) struct UpfLinks {
 
 impl UpfLinks {
     /// Takes links of the CTAs of this unit, if it shares memory with them.
-    pub(crate) fn open(place: &Place) -> Option<Self> {
+    pub fn open(place: &Place) -> Option<Self> {
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
         let opened = settings(at, Role::Upf, Some(&place.directory.key_file()))
             .and_then(|settings| Links::open(settings).map_err(|e| e.to_string()))
@@ -67,7 +67,7 @@ impl UpfLinks {
     }
 
     /// Hands what has come to `each`, with the SMF that sent it. Returns whether anything came.
-    pub(crate) fn receive(&mut self, now: Instant, mut each: impl FnMut(SocketAddr, &[u8])) -> bool {
+    pub fn receive(&mut self, now: Instant, mut each: impl FnMut(SocketAddr, &[u8])) -> bool {
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
         for event in events.iter() {
@@ -135,12 +135,12 @@ impl UpfLinks {
     }
 
     /// Messages that lost CTAs may not have taken: they are to be sent again.
-    pub(crate) fn take_unsettled(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+    pub fn take_unsettled(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         std::mem::take(&mut self.unsettled)
     }
 
     /// Sends a message to an SMF. Returns whether it has a link.
-    pub(crate) fn send(&mut self, now: Instant, to: SocketAddr, octets: &[u8]) -> bool {
+    pub fn send(&mut self, now: Instant, to: SocketAddr, octets: &[u8]) -> bool {
         let Some(caller) = self.callers.iter().find(|c| c.smf == Some(to)) else { return false };
         if self.links.waiting(caller.link) + octets.len() > WAITING_OCTETS_MAX {
             self.unsent += 1;
@@ -152,22 +152,22 @@ impl UpfLinks {
     }
 
     /// Messages that were not sent because a CTA takes nothing.
-    pub(crate) fn unsent(&self) -> u64 {
+    pub fn unsent(&self) -> u64 {
         self.unsent
     }
 
     /// Sends what waits.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         self.links.flush();
     }
 
     /// What to wait on.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.links.fd()
     }
 
     /// When [`Self::receive`] is due.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         self.links.next_deadline()
     }
 }

@@ -12,11 +12,11 @@ const CHECKED_EVERY: Duration = Duration::from_millis(50);
 const CHECKS_MAX: u32 = 6;
 
 /// Watches the inputs of one working thread.
-pub(crate) struct InputWatchdog(Arc<InputProgress>);
+pub struct InputWatchdog(Arc<InputProgress>);
 
 impl InputWatchdog {
     /// `what`: the kind of process, for the message. Errors: one sentence.
-    pub(crate) fn start(what: &'static str) -> Result<Self, String> {
+    pub fn start(what: &'static str) -> Result<Self, String> {
         let work = Arc::new(InputProgress::default());
         // The thread ends when the last holder is dropped.
         let watched = Arc::downgrade(&work);
@@ -39,7 +39,7 @@ impl InputWatchdog {
     }
 
     /// Runs the work of one input.
-    pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         self.0.begin();
         let done = work();
         self.0.end();

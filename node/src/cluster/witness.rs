@@ -34,7 +34,7 @@ struct Found {
 
 /// A change in etcd that concerns the pair.
 #[derive(Debug)]
-pub(crate) enum WitnessEvent {
+pub enum WitnessEvent {
     /// The outcome of a claim.
     Claimed(Claim, Result<Home, ClaimError>),
     /// The primary, the replica or the registered members may have changed.
@@ -42,7 +42,7 @@ pub(crate) enum WitnessEvent {
 }
 
 /// This CTA's registration in etcd.
-pub(crate) struct Witness {
+pub struct Witness {
     agent: Agent,
     number: u16,
     home: u16,
@@ -61,7 +61,7 @@ pub(crate) struct Witness {
 
 impl Witness {
     /// Registers this CTA with its address. Errors: one sentence.
-    pub(crate) fn start(pair: &PairOf, cluster: &Cluster, address: SocketAddr) -> Result<Self, String> {
+    pub fn start(pair: &PairOf, cluster: &Cluster, address: SocketAddr) -> Result<Self, String> {
         let no_wake = |e| format!("the system gives no eventfd: {e}");
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_wake)?);
         let found = Arc::new(Mutex::new(Found::default()));
@@ -109,7 +109,7 @@ impl Witness {
     }
 
     /// How many records were invalid.
-    pub(crate) fn ignored(&self) -> u64 {
+    pub fn ignored(&self) -> u64 {
         self.ignored
     }
 
@@ -118,38 +118,38 @@ impl Witness {
     }
 
     /// This CTA's number and incarnation; `None` before it is registered.
-    pub(crate) fn me(&self) -> Option<CtaInstance> {
+    pub fn me(&self) -> Option<CtaInstance> {
         let incarnation = self.with_found(|h| h.incarnation)?;
         Some(CtaInstance { cta: self.number, incarnation })
     }
 
     /// The record of the primary and its replica, as far as is known.
-    pub(crate) fn home(&self) -> Option<Home> {
+    pub fn home(&self) -> Option<Home> {
         self.with_found(|h| h.home)
     }
 
     /// The registered CPFs and the configuration of the cluster.
-    pub(crate) fn roll(&self) -> CpfRoster {
+    pub fn roll(&self) -> CpfRoster {
         self.with_found(|h| h.roll.clone())
     }
 
     /// The timing of heartbeats: that of etcd's configuration, or else this one.
-    pub(crate) fn heartbeat(&self, own: Timing) -> Timing {
+    pub fn heartbeat(&self, own: Timing) -> Timing {
         self.with_found(|h| h.roll.configuration().and_then(|c| c.heartbeat)).unwrap_or(own)
     }
 
     /// The address of a registered CTA, in any incarnation.
-    pub(crate) fn address(&self, cta: u16) -> Option<SocketAddr> {
+    pub fn address(&self, cta: u16) -> Option<SocketAddr> {
         self.with_found(|h| h.ctas.get(&cta).map(|(_, at)| *at))
     }
 
     /// Whether a CTA is registered in this incarnation.
-    pub(crate) fn lists(&self, place: CtaInstance) -> bool {
+    pub fn lists(&self, place: CtaInstance) -> bool {
         self.with_found(|h| h.ctas.get(&place.cta).is_some_and(|(life, _)| *life == place.incarnation))
     }
 
     /// Claims the home. The answer comes as [`WitnessEvent::Claimed`].
-    pub(crate) fn claim(&mut self, claim: Claim) {
+    pub fn claim(&mut self, claim: Claim) {
         if self.agent.command(Command::Claim(self.home, claim)) {
             self.claims.push_back(claim);
         } else {
@@ -158,13 +158,13 @@ impl Witness {
     }
 
     /// Registers again, as another incarnation.
-    pub(crate) fn rejoin(&self) {
+    pub fn rejoin(&self) {
         // A command that is not accepted is given again.
         let _ = self.agent.command(Command::Rejoin);
     }
 
     /// Deletes the record, so that the next start need not wait until its lease expires; waits a little for that.
-    pub(crate) fn leave(self) {
+    pub fn leave(self) {
         let until = std::time::Instant::now() + LEAVING;
         self.agent.command(Command::Leave);
         while std::time::Instant::now() < until && !self.with_found(|h| h.events.contains(&Event::Left)) {
@@ -173,7 +173,7 @@ impl Witness {
     }
 
     /// Takes the changes in etcd.
-    pub(crate) fn turn(&mut self) -> Vec<WitnessEvent> {
+    pub fn turn(&mut self) -> Vec<WitnessEvent> {
         let unanswered = |claim| WitnessEvent::Claimed(claim, Err(ClaimError::NoAnswer));
         let mut witness_events: Vec<WitnessEvent> = self.failed_claims.drain(..).map(unanswered).collect();
         let events = self.with_found(|h| std::mem::take(&mut h.events));

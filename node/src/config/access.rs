@@ -12,7 +12,7 @@ use super::value::{Value, words};
 
 /// The UEs that get emergency services (TS 23.501 §5.16.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EmergencyFor {
+pub enum EmergencyFor {
     /// No UE.
     None,
     /// UEs that are authenticated.
@@ -29,44 +29,44 @@ words! { EmergencyFor {
 
 /// The policies.
 #[derive(Clone, Debug)]
-pub(crate) struct Access {
-    pub(crate) authenticate_every: u32,
-    pub(crate) authenticate_after: Duration,
-    pub(crate) refused_equipment: Vec<Equipment>,
-    pub(crate) slice_areas: Vec<At<Tac>>,
-    pub(crate) slice_limits: Vec<At<u32>>,
-    pub(crate) mico: bool,
-    pub(crate) edrx: bool,
-    pub(crate) rrc_inactive: bool,
-    pub(crate) rrc_reports: bool,
-    pub(crate) voice_match: bool,
-    pub(crate) paging_near: Duration,
-    pub(crate) emergency: Emergency,
-    pub(crate) congestion: Congestion,
+pub struct Access {
+    pub authenticate_every: u32,
+    pub authenticate_after: Duration,
+    pub refused_equipment: Vec<Equipment>,
+    pub slice_areas: Vec<At<Tac>>,
+    pub slice_limits: Vec<At<u32>>,
+    pub mico: bool,
+    pub edrx: bool,
+    pub rrc_inactive: bool,
+    pub rrc_reports: bool,
+    pub voice_match: bool,
+    pub paging_near: Duration,
+    pub emergency: Emergency,
+    pub congestion: Congestion,
 }
 
 /// Emergency services.
 #[derive(Clone, Debug)]
-pub(crate) struct Emergency {
-    pub(crate) service: EmergencyFor,
-    pub(crate) slice: SNssai,
-    pub(crate) dnn: Dnn,
-    pub(crate) five_qi: u8,
-    pub(crate) arp_priority: u8,
-    pub(crate) rate: Rate,
+pub struct Emergency {
+    pub service: EmergencyFor,
+    pub slice: SNssai,
+    pub dnn: Dnn,
+    pub five_qi: u8,
+    pub arp_priority: u8,
+    pub rate: Rate,
 }
 
 /// Congestion control.
 #[derive(Clone, Debug)]
-pub(crate) struct Congestion {
-    pub(crate) general: bool,
-    pub(crate) dnns: Vec<Dnn>,
-    pub(crate) slices: Vec<SNssai>,
+pub struct Congestion {
+    pub general: bool,
+    pub dnns: Vec<Dnn>,
+    pub slices: Vec<SNssai>,
 }
 
 /// The first digits of IMEIs.
 #[derive(Clone, Debug)]
-pub(crate) struct Equipment(control::EquipmentPrefix, String);
+pub struct Equipment(control::EquipmentPrefix, String);
 
 impl Value for Equipment {
     fn read(text: &str) -> Result<Self, String> {
@@ -82,7 +82,7 @@ impl Value for Equipment {
 
 /// Something about a slice: `SLICE@VALUE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct At<T>(pub(crate) SNssai, pub(crate) T);
+pub struct At<T>(pub SNssai, pub T);
 
 impl<T: Value> Value for At<T> {
     fn read(text: &str) -> Result<Self, String> {
@@ -97,7 +97,7 @@ impl<T: Value> Value for At<T> {
 
 /// A bit rate with its unit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate(BitRate);
+pub struct Rate(BitRate);
 
 impl Value for Rate {
     fn read(text: &str) -> Result<Self, String> {

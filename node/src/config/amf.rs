@@ -8,20 +8,20 @@ use super::value::{TacSum, TimeZone, words};
 
 /// The network and its AMF.
 #[derive(Clone, Debug)]
-pub(crate) struct Amf {
-    pub(crate) plmn: PlmnId,
-    pub(crate) tacs: Vec<Tac>,
-    pub(crate) registration_areas: Vec<TacSum>,
-    pub(crate) slices: Vec<SNssai>,
-    pub(crate) name: String,
-    pub(crate) amf_id: AmfId,
-    pub(crate) relative_capacity: u8,
-    pub(crate) integrity: Vec<IntegrityAlgorithm>,
-    pub(crate) ciphering: Vec<CipheringAlgorithm>,
-    pub(crate) network_name_full: String,
-    pub(crate) network_name_short: String,
-    pub(crate) ims_vops: bool,
-    pub(crate) time_zone: TimeZone,
+pub struct Amf {
+    pub plmn: PlmnId,
+    pub tacs: Vec<Tac>,
+    pub registration_areas: Vec<TacSum>,
+    pub slices: Vec<SNssai>,
+    pub name: String,
+    pub amf_id: AmfId,
+    pub relative_capacity: u8,
+    pub integrity: Vec<IntegrityAlgorithm>,
+    pub ciphering: Vec<CipheringAlgorithm>,
+    pub network_name_full: String,
+    pub network_name_short: String,
+    pub ims_vops: bool,
+    pub time_zone: TimeZone,
 }
 
 words! { IntegrityAlgorithm {

@@ -15,12 +15,12 @@ const MIB_MAX: u32 = 1024;
 
 /// The audit log.
 #[derive(Clone, Debug)]
-pub(crate) struct Audit {
+pub struct Audit {
     /// Entries that are younger than this many days are not deleted for newer ones.
-    pub(crate) keep_days: u32,
+    pub keep_days: u32,
     /// MiB of all files together; beyond it the oldest are deleted whatever their age, so that the disk is not filled.
-    pub(crate) mib_max: u32,
-    pub(crate) mirror: Mirror,
+    pub mib_max: u32,
+    pub mirror: Mirror,
 }
 
 impl Default for Audit {
@@ -31,7 +31,7 @@ impl Default for Audit {
 
 /// Where a copy of each line goes as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mirror {
+pub enum Mirror {
     None,
     /// This host's journal.
     Journald,

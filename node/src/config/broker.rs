@@ -12,9 +12,9 @@ use whimbrel_ids::PlmnId;
 use whimbrel_open::broker::{BrokerConfig, Home, Policy};
 use whimbrel_open::id::{Domain, OperatorId};
 use whimbrel_open::msg::{Price, Qos, Subject, Trust};
+use whimbrel_privacy::broker::Class;
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_store::BitRate;
-use whimbrel_veil::broker::Class;
 
 use super::open::{Currency, trust};
 use super::section::{Pass, Section};
@@ -24,41 +24,41 @@ use super::yaml::{Node, NodeValue, Position};
 use super::{LoadError, Log, home_network_key, parse_as, service, text_of};
 
 /// Where the file is looked for if none is named.
-pub(crate) const PLACES: [&str; 2] = ["broker.yaml", "/etc/whimbrel/broker.yaml"];
+pub const PLACES: [&str; 2] = ["broker.yaml", "/etc/whimbrel/broker.yaml"];
 
 /// Everything that a broker's operator decides.
 #[derive(Debug)]
-pub(crate) struct Broker {
-    pub(crate) machine: BrokerConfig,
+pub struct Broker {
+    pub machine: BrokerConfig,
     /// Its home network, if it has ordinary UEs.
-    pub(crate) home: Option<Home>,
-    pub(crate) listed_only: bool,
-    pub(crate) listen: SocketAddr,
-    pub(crate) admin: SocketAddr,
-    pub(crate) tls: Arc<ServerConfig>,
-    pub(crate) store: PathBuf,
-    pub(crate) epochs: EpochRule,
-    pub(crate) log: Log,
+    pub home: Option<Home>,
+    pub listed_only: bool,
+    pub listen: SocketAddr,
+    pub admin: SocketAddr,
+    pub tls: Arc<ServerConfig>,
+    pub store: PathBuf,
+    pub epochs: EpochRule,
+    pub log: Log,
     /// Veiled users, if there are any.
-    pub(crate) veil: Option<VeilConfig>,
+    pub veil: Option<VeilConfig>,
 }
 
 /// What the commands need that work on the database alone.
 #[derive(Debug)]
-pub(crate) struct BrokerStore {
-    pub(crate) domain: Domain,
+pub struct BrokerStore {
+    pub domain: Domain,
     /// The home network of its ordinary UEs.
-    pub(crate) home_plmn: Option<PlmnId>,
+    pub home_plmn: Option<PlmnId>,
     /// The PLMN of its veiled users.
-    pub(crate) veil_plmn: Option<PlmnId>,
+    pub veil_plmn: Option<PlmnId>,
     /// The same private key, as it signs for them.
-    pub(crate) veil_signing: whimbrel_veil::crypto::SigningKey,
-    pub(crate) store: PathBuf,
+    pub veil_signing: whimbrel_privacy::crypto::SigningKey,
+    pub store: PathBuf,
     /// The public key under which the broker signs, and the private one.
-    pub(crate) key: whimbrel_open::crypto::VerifyingKey,
-    pub(crate) signing: whimbrel_open::crypto::SigningKey,
+    pub key: whimbrel_open::crypto::VerifyingKey,
+    pub signing: whimbrel_open::crypto::SigningKey,
     /// The file of the certificate.
-    pub(crate) certificate: PathBuf,
+    pub certificate: PathBuf,
 }
 
 /// Which operators are allowed.
@@ -71,13 +71,13 @@ enum Operators {
 words! { Operators { Operators::Any = "any", Operators::Listed = "listed", } }
 
 /// Reads the named file, or the first of [`PLACES`] that exists.
-pub(crate) fn load(file: Option<&Path>) -> Result<Broker, LoadError> {
+pub fn load(file: Option<&Path>) -> Result<Broker, LoadError> {
     let (text, file) = found(file)?;
     parse_as(&text, &file, |pass, node| read(pass, node, true).0)?.ok_or_else(|| missing(&file))
 }
 
 /// The same for a command that works on the database: what only the running broker needs may still be missing.
-pub(crate) fn load_store(file: Option<&Path>) -> Result<BrokerStore, LoadError> {
+pub fn load_store(file: Option<&Path>) -> Result<BrokerStore, LoadError> {
     let (text, file) = found(file)?;
     parse_as(&text, &file, |pass, node| read(pass, node, false).1)?.ok_or_else(|| missing(&file))
 }
@@ -98,7 +98,7 @@ fn found(file: Option<&Path>) -> Result<(String, PathBuf), LoadError> {
 }
 
 /// The defaults as commented YAML.
-pub(crate) fn defaults() -> String {
+pub fn defaults() -> String {
     let mut pass = Pass::printing();
     all_keys(&mut pass);
     format!(
@@ -195,7 +195,7 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
         store: store.clone(),
         key: key.verifying_key(),
         signing: key.clone(),
-        veil_signing: whimbrel_veil::crypto::SigningKey::new(&secret),
+        veil_signing: whimbrel_privacy::crypto::SigningKey::new(&secret),
         certificate: certificate.clone(),
     });
     let certificate = runs.then(|| files::read_certificate(&certificate));
@@ -241,12 +241,12 @@ struct Veil {
     batches: u32,
     record: Option<PathBuf>,
     home_keys: HomeNetworkKeys,
-    agencies: Vec<whimbrel_veil::crypto::VerifyingKey>,
+    agencies: Vec<whimbrel_privacy::crypto::VerifyingKey>,
 }
 
 impl Veil {
     fn made(self, (domain, trust, secret): (&Domain, &Trust, &[u8; 32]), store: &Path) -> VeilConfig {
-        let policy = whimbrel_veil::broker::Policy {
+        let policy = whimbrel_privacy::broker::Policy {
             operators: self.operators.into_iter().collect(),
             batches_max: self.batches,
             group_s: self.group.as_secs(),
@@ -255,10 +255,10 @@ impl Veil {
             poll_s: 2,
             classes: vec![self.class],
         };
-        let machine = whimbrel_veil::broker::BrokerConfig {
+        let machine = whimbrel_privacy::broker::BrokerConfig {
             domain: domain.clone(),
             network: self.network,
-            signing: whimbrel_veil::crypto::SigningKey::new(secret),
+            signing: whimbrel_privacy::crypto::SigningKey::new(secret),
             trust: trust.clone(),
             policy,
         };
@@ -268,20 +268,20 @@ impl Veil {
 }
 
 /// Where veiled users are kept: beside the others.
-pub(crate) fn veil_store(store: &Path) -> PathBuf {
+pub fn veil_store(store: &Path) -> PathBuf {
     store.with_extension("veil.db")
 }
 
 /// Veiled users.
 #[derive(Debug)]
-pub(crate) struct VeilConfig {
-    pub(crate) machine: whimbrel_veil::broker::BrokerConfig,
-    pub(crate) store: PathBuf,
-    pub(crate) record: Option<PathBuf>,
+pub struct VeilConfig {
+    pub machine: whimbrel_privacy::broker::BrokerConfig,
+    pub store: PathBuf,
+    pub record: Option<PathBuf>,
     /// Of the SUCIs of its ordinary UEs.
-    pub(crate) home_keys: HomeNetworkKeys,
+    pub home_keys: HomeNetworkKeys,
     /// Whose orders are passed on.
-    pub(crate) agencies: Vec<whimbrel_veil::crypto::VerifyingKey>,
+    pub agencies: Vec<whimbrel_privacy::crypto::VerifyingKey>,
 }
 
 fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {

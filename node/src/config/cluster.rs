@@ -16,62 +16,62 @@ use super::section::Section;
 
 /// The cluster, if UEs are served by processes of their own.
 #[derive(Clone, Debug)]
-pub(crate) struct Cluster {
+pub struct Cluster {
     /// `None`: UEs are served in this process.
-    pub(crate) listen: Option<SocketAddr>,
-    pub(crate) key_file: Option<PathBuf>,
-    pub(crate) region: Region,
-    pub(crate) other_regions: Vec<Region>,
+    pub listen: Option<SocketAddr>,
+    pub key_file: Option<PathBuf>,
+    pub region: Region,
+    pub other_regions: Vec<Region>,
     /// The gNBs that are in other regions than the CTA.
-    pub(crate) areas: Areas,
-    pub(crate) replicas: u8,
+    pub areas: Areas,
+    pub replicas: u8,
     /// Slices whose UEs have CPFs of their own, in order of preference.
-    pub(crate) slices: Vec<SNssai>,
+    pub slices: Vec<SNssai>,
     /// How long a log waits for a replica that does not confirm the UE's state.
-    pub(crate) outdated_after: Duration,
+    pub outdated_after: Duration,
     /// Most MiB of all UEs' logs.
-    pub(crate) log_mib: u32,
-    pub(crate) heartbeat: Timing,
+    pub log_mib: u32,
+    pub heartbeat: Timing,
     /// Whether, and how, members are probed by S-BFD beside heartbeats: `sbfd`.
-    pub(crate) sbfd: Option<Probing>,
+    pub sbfd: Option<Probing>,
     /// `None`: the CTA has no replica.
-    pub(crate) pair: Option<PairOf>,
+    pub pair: Option<PairOf>,
 }
 
 /// The pair of CTAs that this one belongs to.
 #[derive(Clone, Debug)]
-pub(crate) struct PairOf {
+pub struct PairOf {
     /// Etcd, the witness.
-    pub(crate) etcd: Access,
+    pub etcd: Access,
     /// Name of the cluster at etcd.
-    pub(crate) name: String,
+    pub name: String,
     /// Number of this CTA.
-    pub(crate) number: u16,
+    pub number: u16,
     /// Number of the pair.
-    pub(crate) home: u16,
+    pub home: u16,
     /// Lease of its record at etcd.
-    pub(crate) lease: Duration,
+    pub lease: Duration,
     /// Both CTAs are processes of one unit: what they share.
-    pub(crate) host: Option<SharedHost>,
+    pub host: Option<SharedHost>,
 }
 
 /// What two CTAs of one host share beside the subscriber store, the API's address and the SMF's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SharedHost {
+pub struct SharedHost {
     /// They have one SCTP endpoint, one after the other.
-    pub(crate) shares_n2: bool,
+    pub shares_n2: bool,
     /// The number of the UPF of this host among `upfs`.
-    pub(crate) upf: Option<u8>,
+    pub upf: Option<u8>,
 }
 
 impl Cluster {
     /// The regions of the cluster; [`read`] has checked that they form a map.
-    pub(crate) fn regions(&self) -> impl Iterator<Item = Region> {
+    pub fn regions(&self) -> impl Iterator<Item = Region> {
         std::iter::once(&self.region).chain(&self.other_regions).cloned()
     }
 
     /// This configuration, overridden by that of the whole cluster. Errors: one sentence, if they contradict each other.
-    pub(crate) fn under(&self, decided: &Configuration) -> Result<Self, String> {
+    pub fn under(&self, decided: &Configuration) -> Result<Self, String> {
         let mut cluster = self.clone();
         if let Some(regions) = &decided.regions {
             cluster.other_regions = regions.iter().filter(|at| **at != self.region).cloned().collect();
@@ -88,12 +88,12 @@ impl Cluster {
     }
 
     /// What this CTA shares with the other one of its unit.
-    pub(crate) fn host(&self) -> Option<SharedHost> {
+    pub fn host(&self) -> Option<SharedHost> {
         self.pair.as_ref()?.host
     }
 
     /// Bounds of the UEs' logs at the CTA.
-    pub(crate) fn logs(&self) -> LogLimits {
+    pub fn logs(&self) -> LogLimits {
         LogLimits {
             outdated_after: self.outdated_after,
             octets: (self.log_mib as usize) << 20,

@@ -13,41 +13,41 @@ use super::value::{Prefix, Value, words};
 
 /// One data network.
 #[derive(Clone, Debug)]
-pub(crate) struct DataNetwork {
-    pub(crate) dnn: Dnn,
-    pub(crate) ipv4_pool: Option<Prefix<Ipv4Addr>>,
-    pub(crate) ipv6_pool: Option<Prefix<Ipv6Addr>>,
-    pub(crate) dns: Vec<IpAddr>,
-    pub(crate) p_cscf: Vec<IpAddr>,
-    pub(crate) mtu: u16,
-    pub(crate) n6_link: Option<RouterLink>,
-    pub(crate) up_integrity: Protection,
-    pub(crate) up_confidentiality: Protection,
-    pub(crate) ethernet: bool,
-    pub(crate) ethernet_bridge: Option<String>,
-    pub(crate) unstructured: bool,
-    pub(crate) unstructured_server: Option<SocketAddr>,
-    pub(crate) reserved_pools: Vec<ReservedPool>,
-    pub(crate) always_on: bool,
-    pub(crate) ladn: Vec<Tac>,
-    pub(crate) ladn_leaving: LadnLeaving,
-    pub(crate) predicted: bool,
-    pub(crate) firewall: Option<Firewall>,
-    pub(crate) flows: Vec<FlowPolicy>,
-    pub(crate) treatments: BTreeMap<FlowName, Treatment>,
+pub struct DataNetwork {
+    pub dnn: Dnn,
+    pub ipv4_pool: Option<Prefix<Ipv4Addr>>,
+    pub ipv6_pool: Option<Prefix<Ipv6Addr>>,
+    pub dns: Vec<IpAddr>,
+    pub p_cscf: Vec<IpAddr>,
+    pub mtu: u16,
+    pub n6_link: Option<RouterLink>,
+    pub up_integrity: Protection,
+    pub up_confidentiality: Protection,
+    pub ethernet: bool,
+    pub ethernet_bridge: Option<String>,
+    pub unstructured: bool,
+    pub unstructured_server: Option<SocketAddr>,
+    pub reserved_pools: Vec<ReservedPool>,
+    pub always_on: bool,
+    pub ladn: Vec<Tac>,
+    pub ladn_leaving: LadnLeaving,
+    pub predicted: bool,
+    pub firewall: Option<Firewall>,
+    pub flows: Vec<FlowPolicy>,
+    pub treatments: BTreeMap<FlowName, Treatment>,
 }
 
 /// Pools of one slice.
 #[derive(Clone, Debug)]
-pub(crate) struct ReservedPool {
-    pub(crate) slice: SNssai,
-    pub(crate) ipv4_pool: Option<Prefix<Ipv4Addr>>,
-    pub(crate) ipv6_pool: Option<Prefix<Ipv6Addr>>,
+pub struct ReservedPool {
+    pub slice: SNssai,
+    pub ipv4_pool: Option<Prefix<Ipv4Addr>>,
+    pub ipv6_pool: Option<Prefix<Ipv6Addr>>,
 }
 
 /// User plane security policy sent to gNBs (TS 23.501 §5.10.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protection {
+pub enum Protection {
     /// None is sent: gNBs decide.
     Unset,
     /// No session without protection.
@@ -67,7 +67,7 @@ words! { Protection {
 
 /// Treatment of a session whose UE leaves the area of its LADN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LadnLeaving {
+pub enum LadnLeaving {
     /// Its packets wait.
     Wait,
     /// It ends.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use whimbrel_foresight::Network;
 use whimbrel_ids::Supi;
+use whimbrel_prediction::Network;
 
 use super::Config;
 use super::open::PublicKey;
@@ -15,21 +15,21 @@ plain_values! {
 }
 
 /// Octets of a predictor's file: one for ten thousand cells has a tenth.
-pub(crate) const MODEL_OCTETS_MAX: u64 = 256 << 20;
+pub const MODEL_OCTETS_MAX: u64 = 256 << 20;
 
 /// The section.
 #[derive(Clone, Debug)]
-pub(crate) struct Foresight {
-    pub(crate) enabled: bool,
-    pub(crate) model: Option<PathBuf>,
-    pub(crate) keys: Vec<PublicKey>,
-    pub(crate) early_containers: bool,
-    pub(crate) excluded: Vec<Supi>,
+pub struct Foresight {
+    pub enabled: bool,
+    pub model: Option<PathBuf>,
+    pub keys: Vec<PublicKey>,
+    pub early_containers: bool,
+    pub excluded: Vec<Supi>,
 }
 
 impl Foresight {
     /// The trained predictor, if one is configured. Errors: one sentence.
-    pub(crate) fn network(&self) -> Result<Option<Network>, String> {
+    pub fn network(&self) -> Result<Option<Network>, String> {
         let Some(path) = &self.model else { return Ok(None) };
         let file = whimbrel_files::read(path, MODEL_OCTETS_MAX)
             .map_err(|e| format!("`foresight.model` {} cannot be read: {e}", path.display()))?;

@@ -7,19 +7,19 @@ use super::value::Value;
 
 /// Where a gNB stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct GnbPosition {
-    pub(crate) gnb: GnbName,
-    pub(crate) latitude: Degrees<90>,
-    pub(crate) longitude: Degrees<180>,
+pub struct GnbPosition {
+    pub gnb: GnbName,
+    pub latitude: Degrees<90>,
+    pub longitude: Degrees<180>,
 }
 
 /// A global gNB identifier as lists show it: `999/70-1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GnbName(pub(crate) String);
+pub struct GnbName(pub String);
 
 impl GnbName {
     /// Its PLMN and gNB ID.
-    pub(crate) fn parts(&self) -> Option<(PlmnId, u32)> {
+    pub fn parts(&self) -> Option<(PlmnId, u32)> {
         let (plmn, id) = self.0.split_once('-')?;
         Some((plmn.parse().ok()?, u32::from_str_radix(id, 16).ok()?))
     }
@@ -44,7 +44,7 @@ impl Value for GnbName {
 
 /// Degrees, from minus to plus a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Degrees<const MAX: u8>(pub(crate) f64);
+pub struct Degrees<const MAX: u8>(pub f64);
 
 impl<const MAX: u8> Value for Degrees<MAX> {
     fn read(text: &str) -> Result<Self, String> {

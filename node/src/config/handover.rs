@@ -7,9 +7,9 @@ use super::value::words;
 
 /// How handovers are done.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Handover {
-    pub(crate) downlink: HandoverDownlink,
-    pub(crate) signs: bool,
+pub struct Handover {
+    pub downlink: HandoverDownlink,
+    pub signs: bool,
 }
 
 words! { HandoverDownlink {

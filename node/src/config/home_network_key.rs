@@ -16,12 +16,12 @@ const FILE_OCTETS_MAX: u64 = 16 << 10;
 
 /// One key pair; only the private key is configured.
 #[derive(Clone)]
-pub(crate) struct HomeNetworkKey {
+pub struct HomeNetworkKey {
     /// Home network public key identifier (TS 23.003 §2.2B).
-    pub(crate) id: u8,
-    pub(crate) scheme: Scheme,
+    pub id: u8,
+    pub scheme: Scheme,
     /// The private key: 32 octets, of X25519 (A) or secp256r1 (B).
-    pub(crate) private_key: [u8; 32],
+    pub private_key: [u8; 32],
 }
 
 impl std::fmt::Debug for HomeNetworkKey {
@@ -32,7 +32,7 @@ impl std::fmt::Debug for HomeNetworkKey {
 
 /// Protection schemes of TS 33.501 Annex C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Scheme {
+pub enum Scheme {
     /// ECIES with X25519.
     A,
     /// ECIES with secp256r1.

@@ -37,22 +37,22 @@ const HARVEST_PERCENT_MAX: u16 = 1_000;
 
 /// N2: NGAP over SCTP (TS 38.412).
 #[derive(Clone, Debug)]
-pub(crate) struct N2 {
-    pub(crate) addresses: Vec<IpAddr>,
-    pub(crate) port: u16,
-    pub(crate) sctp: SctpChoice,
-    pub(crate) udp_port: u16,
-    pub(crate) heartbeat_interval: Duration,
-    pub(crate) path_max_retrans: u32,
-    pub(crate) rto_max: Duration,
-    pub(crate) fastwire: bool,
+pub struct N2 {
+    pub addresses: Vec<IpAddr>,
+    pub port: u16,
+    pub sctp: SctpChoice,
+    pub udp_port: u16,
+    pub heartbeat_interval: Duration,
+    pub path_max_retrans: u32,
+    pub rto_max: Duration,
+    pub fastwire: bool,
     /// The gNBs that may set up; empty: any.
-    pub(crate) gnbs: Vec<N2Gnb>,
+    pub gnbs: Vec<N2Gnb>,
 }
 
 /// A gNB that may set up, and the networks that it may connect from.
 #[derive(Clone, Debug)]
-pub(crate) struct N2Gnb {
+pub struct N2Gnb {
     gnb: GnbName,
     networks: Vec<Network>,
 }
@@ -67,7 +67,7 @@ impl N2Gnb {
 
 /// Which SCTP serves N2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SctpChoice {
+pub enum SctpChoice {
     /// The kernel's if the host has it, else raw IP sockets, else UDP.
     Auto,
     /// The kernel's.
@@ -84,20 +84,20 @@ words! { SctpChoice {
 
 /// N3: GTP-U (TS 29.281).
 #[derive(Clone, Debug)]
-pub(crate) struct N3 {
-    pub(crate) address: IpAddr,
-    pub(crate) port: u16,
-    pub(crate) io: IoChoice,
-    pub(crate) threads: u8,
-    pub(crate) spread_by: SpreadBy,
-    pub(crate) busy_poll_us: u32,
-    pub(crate) harvest: Harvest,
-    pub(crate) gnb_networks: Vec<Network>,
+pub struct N3 {
+    pub address: IpAddr,
+    pub port: u16,
+    pub io: IoChoice,
+    pub threads: u8,
+    pub spread_by: SpreadBy,
+    pub busy_poll_us: u32,
+    pub harvest: Harvest,
+    pub gnb_networks: Vec<Network>,
 }
 
 /// Packet I/O of N3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IoChoice {
+pub enum IoChoice {
     /// AF_XDP if the driver supports zero-copy, else UDP sockets.
     Auto,
     /// UDP sockets.
@@ -149,35 +149,35 @@ impl Value for Harvest {
 
 /// N4: PFCP (TS 29.244).
 #[derive(Clone, Debug)]
-pub(crate) struct N4 {
-    pub(crate) node_id: IpAddr,
-    pub(crate) listen: Option<SocketAddr>,
-    pub(crate) smfs: Vec<SocketAddr>,
+pub struct N4 {
+    pub node_id: IpAddr,
+    pub listen: Option<SocketAddr>,
+    pub smfs: Vec<SocketAddr>,
     /// From where other SMFs may send, beside `smfs`; empty: from anywhere.
-    pub(crate) peers: Vec<Network>,
-    pub(crate) path_failure: Duration,
+    pub peers: Vec<Network>,
+    pub path_failure: Duration,
 }
 
 /// N6: towards the data networks.
 #[derive(Clone, Debug)]
-pub(crate) struct N6 {
-    pub(crate) device: String,
-    pub(crate) nat: bool,
-    pub(crate) forwarding: bool,
-    pub(crate) ue_to_host: bool,
-    pub(crate) ue_to_ue: bool,
-    pub(crate) allow: Vec<FirewallRule>,
-    pub(crate) deny: Vec<Network>,
+pub struct N6 {
+    pub device: String,
+    pub nat: bool,
+    pub forwarding: bool,
+    pub ue_to_host: bool,
+    pub ue_to_ue: bool,
+    pub allow: Vec<FirewallRule>,
+    pub deny: Vec<Network>,
 }
 
 impl N6 {
     /// The TAP device of the `i`th data network: an interface's name has 15 octets at most.
-    pub(crate) fn frames_device_of(&self, i: usize) -> String {
+    pub fn frames_device_of(&self, i: usize) -> String {
         format!("{:.12}{i}e", self.device)
     }
 
     /// The device of the `i`th data network.
-    pub(crate) fn device_of(&self, i: usize) -> String {
+    pub fn device_of(&self, i: usize) -> String {
         format!("{}{i}", self.device)
     }
 }

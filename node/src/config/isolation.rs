@@ -24,7 +24,7 @@ const SIP_PORTS: &str = "5060,5061";
 
 /// A network, or one address, of either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Network(pub(crate) IpNetwork);
+pub struct Network(pub IpNetwork);
 
 impl Value for Network {
     fn read(text: &str) -> Result<Self, String> {
@@ -84,7 +84,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> (bool, bool, Vec<FirewallRule>, V
 }
 
 /// The isolation rules of the UPF.
-pub(crate) fn of(c: &Config) -> Isolation {
+pub fn of(c: &Config) -> Isolation {
     let N6 { ue_to_host, ue_to_ue, allow, deny, .. } = &c.n6;
     let networks = |all: &[Network]| all.iter().map(|n| n.0).collect();
     let mut allow = allow.clone();

@@ -6,16 +6,16 @@ use super::section::Section;
 
 /// The limits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) ues: u32,
-    pub(crate) ran_nodes: u32,
-    pub(crate) sessions_per_ue: u8,
-    pub(crate) unauthenticated_ues: u32,
-    pub(crate) unauthenticated_ues_per_gnb: u32,
-    pub(crate) first_messages_per_s: u32,
-    pub(crate) ran_nodes_waiting: u32,
-    pub(crate) pagings_per_s: u32,
-    pub(crate) remembered_flows: u32,
+pub struct Limits {
+    pub ues: u32,
+    pub ran_nodes: u32,
+    pub sessions_per_ue: u8,
+    pub unauthenticated_ues: u32,
+    pub unauthenticated_ues_per_gnb: u32,
+    pub first_messages_per_s: u32,
+    pub ran_nodes_waiting: u32,
+    pub pagings_per_s: u32,
+    pub remembered_flows: u32,
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {

@@ -13,17 +13,17 @@ const LIMIT_MIN: u64 = 64 << 20;
 
 /// Where UEs at rest are stored.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// The memory of this process, in a unit of each CPF; `None`: UEs do not rest.
-    pub(crate) limit: Option<Octets>,
-    pub(crate) slow: Slow,
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) rest_after: Duration,
+    pub limit: Option<Octets>,
+    pub slow: Slow,
+    pub file: Option<PathBuf>,
+    pub rest_after: Duration,
 }
 
 /// The slow tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slow {
+pub enum Slow {
     /// There is none.
     None,
     /// Compressed memory, as swap of the kernel.
@@ -34,7 +34,7 @@ pub(crate) enum Slow {
 
 /// The same for a CPF that is a process of its own, on its command line.
 #[derive(clap::Args)]
-pub(crate) struct MemoryOptions {
+pub struct MemoryOptions {
     /// Memory of this CPF, such as "8 GiB": UEs without messages rest, and records that are seldom used go to the slow tier.
     #[arg(long, value_name = "SIZE", value_parser = |text: &str| Octets::read(text))]
     memory: Option<Octets>,
@@ -50,13 +50,13 @@ pub(crate) struct MemoryOptions {
 }
 
 impl MemoryOptions {
-    pub(crate) fn memory(self) -> Memory {
+    pub fn memory(self) -> Memory {
         let rest_after = Duration::from_millis(self.rest_after_ms);
         Memory { limit: self.memory, slow: self.slow, file: self.slow_file, rest_after }
     }
 
     /// The arguments for a CPF of a unit, whose file has this name without one in the configuration.
-    pub(crate) fn arguments(memory: &Memory, file: &Path) -> Vec<OsString> {
+    pub fn arguments(memory: &Memory, file: &Path) -> Vec<OsString> {
         let Some(limit) = memory.limit else { return Vec::new() };
         let mut arguments: Vec<OsString> = vec!["--memory".into(), limit.show().into()];
         arguments.extend(["--slow".into(), memory.slow.show().into()]);
@@ -72,7 +72,7 @@ words!(Slow { Slow::None = "none", Slow::Zram = "zram", Slow::File = "file", });
 
 /// A number of octets, written with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Octets(pub(crate) u64);
+pub struct Octets(pub u64);
 
 impl Octets {
     const UNITS: [(&'static str, u32); 3] = [("MiB", 20), ("GiB", 30), ("TiB", 40)];

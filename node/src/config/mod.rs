@@ -6,7 +6,7 @@
 mod access;
 mod amf;
 mod audit;
-pub(crate) mod broker;
+pub mod broker;
 mod buffering;
 mod cluster;
 mod contradictions;
@@ -19,29 +19,30 @@ mod gnb_positions;
 mod handover;
 mod home_network_key;
 mod interfaces;
-pub(crate) mod isolation;
+pub mod isolation;
 mod limits;
 mod memory;
-pub(crate) mod open;
+pub mod open;
 mod overload;
 mod packet_logger;
 mod peer_amfs;
 mod pools;
-pub(crate) mod problem;
+pub mod problem;
 mod reference;
 mod refusals;
 mod router_link;
 mod sbfd;
-pub(crate) mod secrets;
+pub mod secrets;
 mod section;
 mod service;
 mod timers;
-pub(crate) mod typed;
+pub mod typed;
 mod unit;
 mod upf;
-pub(crate) mod value;
-pub(crate) mod veil;
-pub(crate) mod yaml;
+pub mod value;
+pub mod veil;
+pub mod yaml;
+pub mod yaml_types;
 
 #[cfg(test)]
 mod tests;
@@ -54,24 +55,24 @@ use whimbrel_control::refusal::RefusalKind;
 use whimbrel_ids::FiveQi;
 use whimbrel_user::{Applications, Buffering, GuaranteedRates, SliceRate};
 
-pub(crate) use audit::{Audit, Mirror};
-pub(crate) use cluster::{Cluster, PairOf, SharedHost};
-pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
-pub(crate) use foresight::MODEL_OCTETS_MAX;
-pub(crate) use gnb_positions::GnbPosition;
-pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
-pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
-pub(crate) use limits::Limits;
-pub(crate) use memory::{Memory, MemoryOptions, Slow};
+pub use audit::{Audit, Mirror};
+pub use cluster::{Cluster, PairOf, SharedHost};
+pub use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
+pub use foresight::MODEL_OCTETS_MAX;
+pub use gnb_positions::GnbPosition;
+pub use home_network_key::{HomeNetworkKey, Scheme};
+pub use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
+pub use limits::Limits;
+pub use memory::{Memory, MemoryOptions, Slow};
 #[cfg(test)]
-pub(crate) use peer_amfs::PeerAmf;
-pub(crate) use peer_amfs::PeerAmfs;
-pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
-pub(crate) use sbfd::{Probing, Reflecting, Sbfd, SbfdPeer};
-pub(crate) use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, SecondFactor, Store};
-pub(crate) use timers::Timers;
-pub(crate) use unit::{CanaryBounds, conflict as unit_conflict};
-pub(crate) use upf::Upf;
+pub use peer_amfs::PeerAmf;
+pub use peer_amfs::PeerAmfs;
+pub use refusals::{RefusalAnswer, word as refusal_word};
+pub use sbfd::{Probing, Reflecting, Sbfd, SbfdPeer};
+pub use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, SecondFactor, Store};
+pub use timers::Timers;
+pub use unit::{CanaryBounds, conflict as unit_conflict};
+pub use upf::Upf;
 
 use self::amf::Amf;
 use self::problem::Problem;
@@ -80,57 +81,57 @@ use self::yaml::{Node, NodeValue, Position};
 use crate::unit::Place;
 
 /// Default paths of the file; the first that exists is read.
-pub(crate) const PLACES: [&str; 2] = ["whimbrel.yaml", "/etc/whimbrel/whimbrel.yaml"];
+pub const PLACES: [&str; 2] = ["whimbrel.yaml", "/etc/whimbrel/whimbrel.yaml"];
 /// Most octets of a configuration file; a hundred data networks and keys need a tenth of it.
 const FILE_OCTETS_MAX: u64 = 4 << 20;
 
 /// The whole configuration.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) amf: Amf,
-    pub(crate) access: access::Access,
-    pub(crate) timers: Timers,
-    pub(crate) data_networks: Vec<DataNetwork>,
-    pub(crate) home_network_keys: Vec<HomeNetworkKey>,
-    pub(crate) n2: N2,
-    pub(crate) n3: N3,
-    pub(crate) n4: N4,
-    pub(crate) n6: N6,
-    pub(crate) upfs: Vec<Upf>,
-    pub(crate) guaranteed_rates: Option<GuaranteedRates>,
-    pub(crate) slice_rates: Vec<SliceRate>,
-    pub(crate) detection: Applications,
-    pub(crate) buffering: Buffering,
-    pub(crate) cluster: Cluster,
-    pub(crate) sbfd: Sbfd,
-    pub(crate) unit: unit::Unit,
-    pub(crate) packet_logger: packet_logger::PacketLogger,
-    pub(crate) open: Option<open::Open>,
-    pub(crate) veil: Option<veil::Veil>,
-    pub(crate) peer_amfs: PeerAmfs,
-    pub(crate) handover: handover::Handover,
-    pub(crate) foresight: foresight::Foresight,
-    pub(crate) gnb_positions: Vec<GnbPosition>,
-    pub(crate) markings: BTreeMap<FiveQi, u8>,
-    pub(crate) downlink_data: whimbrel_control::config::Buffering,
-    pub(crate) store: Store,
-    pub(crate) api: Api,
-    pub(crate) audit: Audit,
-    pub(crate) log: Log,
-    pub(crate) otlp: Otlp,
-    pub(crate) limits: Limits,
-    pub(crate) memory: Memory,
-    pub(crate) overload: whimbrel_control::config::OverloadRule,
-    pub(crate) refusals: Vec<(RefusalKind, RefusalAnswer)>,
+pub struct Config {
+    pub amf: Amf,
+    pub access: access::Access,
+    pub timers: Timers,
+    pub data_networks: Vec<DataNetwork>,
+    pub home_network_keys: Vec<HomeNetworkKey>,
+    pub n2: N2,
+    pub n3: N3,
+    pub n4: N4,
+    pub n6: N6,
+    pub upfs: Vec<Upf>,
+    pub guaranteed_rates: Option<GuaranteedRates>,
+    pub slice_rates: Vec<SliceRate>,
+    pub detection: Applications,
+    pub buffering: Buffering,
+    pub cluster: Cluster,
+    pub sbfd: Sbfd,
+    pub unit: unit::Unit,
+    pub packet_logger: packet_logger::PacketLogger,
+    pub open: Option<open::Open>,
+    pub veil: Option<veil::Veil>,
+    pub peer_amfs: PeerAmfs,
+    pub handover: handover::Handover,
+    pub foresight: foresight::Foresight,
+    pub gnb_positions: Vec<GnbPosition>,
+    pub markings: BTreeMap<FiveQi, u8>,
+    pub downlink_data: whimbrel_control::config::Buffering,
+    pub store: Store,
+    pub api: Api,
+    pub audit: Audit,
+    pub log: Log,
+    pub otlp: Otlp,
+    pub limits: Limits,
+    pub memory: Memory,
+    pub overload: whimbrel_control::config::OverloadRule,
+    pub refusals: Vec<(RefusalKind, RefusalAnswer)>,
     /// The files that it names.
-    pub(crate) files: BTreeSet<PathBuf>,
+    pub files: BTreeSet<PathBuf>,
     /// What this process is in a unit; the rest is configured for that.
-    pub(crate) place: Option<Place>,
+    pub place: Option<Place>,
 }
 
 /// Why there is no configuration.
 #[derive(Debug)]
-pub(crate) enum LoadError {
+pub enum LoadError {
     /// The file cannot be read: one sentence.
     File(String),
     /// The file has errors.
@@ -149,7 +150,7 @@ impl fmt::Display for LoadError {
 /// Reads the named file, or the first of [`PLACES`] that exists, or the defaults if none does.
 ///
 /// Returns the configuration and the file that was read.
-pub(crate) fn load(file: Option<&Path>) -> Result<(Config, Option<PathBuf>), LoadError> {
+pub fn load(file: Option<&Path>) -> Result<(Config, Option<PathBuf>), LoadError> {
     let Some(file) = file.map(Path::to_path_buf).or_else(found) else {
         return parse("", Path::new("(defaults)")).map(|c| (c, None));
     };
@@ -157,13 +158,13 @@ pub(crate) fn load(file: Option<&Path>) -> Result<(Config, Option<PathBuf>), Loa
 }
 
 /// The first of [`PLACES`] that exists.
-pub(crate) fn found() -> Option<PathBuf> {
+pub fn found() -> Option<PathBuf> {
     PLACES.iter().map(PathBuf::from).find(|place| place.exists())
 }
 
 /// The store that a file names, or the default one; other keys of the file are not looked at, so that it is known also where what the
 /// others name is missing.
-pub(crate) fn store_of(file: Option<&Path>) -> Result<Store, LoadError> {
+pub fn store_of(file: Option<&Path>) -> Result<Store, LoadError> {
     let text = file.map(text_of).transpose()?.unwrap_or_default();
     parse_as(&text, file.unwrap_or(Path::new("(defaults)")), |pass, node| {
         service::store(&mut Section::root(pass, node))
@@ -171,15 +172,15 @@ pub(crate) fn store_of(file: Option<&Path>) -> Result<Store, LoadError> {
 }
 
 /// What a configuration file says of files and secrets.
-pub(crate) struct Marked {
+pub struct Marked {
     /// The files that it names.
-    pub(crate) files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// Its keys and values as JSON, without comments, and with a note in place of each secret.
-    pub(crate) redacted: serde_json::Value,
+    pub redacted: serde_json::Value,
 }
 
 /// Reads a configuration file for its files and secrets; problems of its values do not count.
-pub(crate) fn marked(file: &Path) -> Result<Marked, LoadError> {
+pub fn marked(file: &Path) -> Result<Marked, LoadError> {
     let text = text_of(file)?;
     let mut pass = Pass::without_files();
     let node = yaml::parse(text.trim_start_matches('\u{feff}')).map_err(|(at, what)| {
@@ -211,7 +212,7 @@ fn redacted(node: &Node, path: &str, secrets: &[String]) -> serde_json::Value {
 }
 
 /// The text of a configuration file. Errors: one sentence.
-pub(crate) fn text_of(file: &Path) -> Result<String, LoadError> {
+pub fn text_of(file: &Path) -> Result<String, LoadError> {
     let cannot = |why: &dyn fmt::Display| {
         let fix = "name an existing file, or no file to use the defaults (`whimbrel config` prints them)";
         LoadError::File(format!("the configuration {} cannot be read: {why}; {fix}", file.display()))
@@ -220,7 +221,7 @@ pub(crate) fn text_of(file: &Path) -> Result<String, LoadError> {
 }
 
 /// Parses the text of `file`.
-pub(crate) fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
+pub fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
     parse_as(text, file, |pass, node| {
         let config = all_keys(pass, node);
         contradictions::check(&config, pass);
@@ -229,16 +230,16 @@ pub(crate) fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
 }
 
 /// What a check of a text found that came over the API.
-pub(crate) struct Checked {
+pub struct Checked {
     /// The configuration that it is. Files that were not opened are missing in it.
-    pub(crate) config: Result<Config, LoadError>,
+    pub config: Result<Config, LoadError>,
     /// Keys whose file was not opened, since the running configuration does not name it.
-    pub(crate) not_checked: Vec<String>,
+    pub not_checked: Vec<String>,
 }
 
 /// Checks a text that came over the API. Whoever sends it must not learn what stands in files of this host: only files that the running
 /// configuration names are opened, and no message has a secret.
-pub(crate) fn check(text: &str, file: &Path, running: &Config) -> Checked {
+pub fn check(text: &str, file: &Path, running: &Config) -> Checked {
     let text = text.trim_start_matches('\u{feff}');
     let refused = |problems| LoadError::Problems(file.to_path_buf(), problems);
     let node = match yaml::parse(text) {
@@ -270,21 +271,21 @@ fn parse_as<T>(text: &str, file: &Path, read: impl FnOnce(&mut Pass, &Node) -> T
 }
 
 /// A new version of a running configuration.
-pub(crate) struct Reloaded {
+pub struct Reloaded {
     /// It, with the former values of keys that need a restart.
-    pub(crate) config: Config,
+    pub config: Config,
     /// The keys whose change needs a restart.
-    pub(crate) kept: Vec<String>,
+    pub kept: Vec<String>,
 }
 
 /// Reloads the configuration. Keys on which UE identities, sockets and pools depend keep their values until the next start.
-pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, String> {
+pub fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, String> {
     let (config, _) = load(file).map_err(|e| e.to_string())?;
     Ok(in_place_of(running, config))
 }
 
 /// A configuration in place of the running one, as far as that is possible without a restart.
-pub(crate) fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
+pub fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
     if let Some(place) = &running.place {
         config = place.configure(config);
     }
@@ -310,7 +311,7 @@ pub(crate) fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
 }
 
 /// The defaults as commented YAML.
-pub(crate) fn defaults() -> String {
+pub fn defaults() -> String {
     let mut pass = Pass::printing();
     all_keys(&mut pass, &Node { at: Position::START, value: NodeValue::Null });
     format!(
@@ -321,7 +322,7 @@ pub(crate) fn defaults() -> String {
 }
 
 /// The reference of all keys as Markdown, `docs/reference/configuration.md`.
-pub(crate) fn reference() -> String {
+pub fn reference() -> String {
     let mut pass = Pass::describing();
     all_keys(&mut pass, &Node { at: Position::START, value: NodeValue::Null });
     let mut broker = Pass::describing();
@@ -330,7 +331,7 @@ pub(crate) fn reference() -> String {
 }
 
 /// The default configuration.
-pub(crate) fn default() -> Config {
+pub fn default() -> Config {
     parse("", Path::new("(defaults)")).expect("the defaults are consistent")
 }
 

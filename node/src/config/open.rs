@@ -26,7 +26,7 @@ plain_values! {
 
 /// An Ed25519 public key of 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PublicKey(pub(crate) VerifyingKey);
+pub struct PublicKey(pub VerifyingKey);
 
 impl Value for PublicKey {
     fn read(text: &str) -> Result<Self, String> {
@@ -42,7 +42,7 @@ impl Value for PublicKey {
 
 /// The code of a currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Currency(pub(crate) [u8; 3]);
+pub struct Currency(pub [u8; 3]);
 
 impl Value for Currency {
     fn read(text: &str) -> Result<Self, String> {
@@ -58,31 +58,31 @@ impl Value for Currency {
 
 /// What the operator decides about users of brokers.
 #[derive(Clone, Debug)]
-pub(crate) struct Open {
+pub struct Open {
     /// The operator towards brokers: certificate, key, terms and trust.
-    pub(crate) operator: Operator,
+    pub operator: Operator,
     /// SAP UEs of these brokers are served; empty: of every broker that an authority certifies.
-    pub(crate) brokers: Vec<Domain>,
+    pub brokers: Vec<Domain>,
     /// Where brokers are, in place of DNS.
-    pub(crate) addresses: BTreeMap<Domain, SocketAddr>,
+    pub addresses: BTreeMap<Domain, SocketAddr>,
     /// Brokers of ordinary UEs, by the PLMN of their SIMs.
-    pub(crate) homes: BTreeMap<PlmnId, Domain>,
-    pub(crate) s_nssai: SNssai,
-    pub(crate) dnn: Dnn,
-    pub(crate) answer_within: Duration,
+    pub homes: BTreeMap<PlmnId, Domain>,
+    pub s_nssai: SNssai,
+    pub dnn: Dnn,
+    pub answer_within: Duration,
     /// Whose TLS certificates are trusted.
-    pub(crate) tls_roots: PathBuf,
+    pub tls_roots: PathBuf,
     /// Questions to brokers that UEs of one gNB may cause in a second.
-    pub(crate) questions_per_gnb: u32,
+    pub questions_per_gnb: u32,
     /// Brokers that have paid for a lower share of what their users were served, in per cent, are not asked.
-    pub(crate) reputation_floor: u16,
+    pub reputation_floor: u16,
     /// Per cent by which usage reports claim more than was measured.
-    pub(crate) overstate: u32,
+    pub overstate: u32,
 }
 
 impl Config {
     /// Where grants, usage reports and receipts of brokers are kept: beside the store.
-    pub(crate) fn open_ledger(&self) -> PathBuf {
+    pub fn open_ledger(&self) -> PathBuf {
         self.store.path.with_extension("usage.db")
     }
 }

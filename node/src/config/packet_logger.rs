@@ -14,12 +14,12 @@ const PACKETS: std::ops::RangeInclusive<u32> = 64..=262_144;
 
 /// The packet logger.
 #[derive(Clone, Debug)]
-pub(crate) struct PacketLogger {
+pub struct PacketLogger {
     /// `None`: there is none.
-    pub(crate) address: Option<SocketAddr>,
-    pub(crate) key_file: Option<PathBuf>,
-    pub(crate) packets: u32,
-    pub(crate) detection: Duration,
+    pub address: Option<SocketAddr>,
+    pub key_file: Option<PathBuf>,
+    pub packets: u32,
+    pub detection: Duration,
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> PacketLogger {

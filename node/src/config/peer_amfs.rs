@@ -11,20 +11,20 @@ use super::section::{Pass, Section};
 
 /// The peer AMFs, and the address that they connect to.
 #[derive(Clone, Debug)]
-pub(crate) struct PeerAmfs {
-    pub(crate) listen: Option<SocketAddr>,
-    pub(crate) key_file: Option<PathBuf>,
-    pub(crate) amfs: Vec<PeerAmf>,
+pub struct PeerAmfs {
+    pub listen: Option<SocketAddr>,
+    pub key_file: Option<PathBuf>,
+    pub amfs: Vec<PeerAmf>,
 }
 
 /// A peer AMF.
 #[derive(Clone, Debug)]
-pub(crate) struct PeerAmf {
-    pub(crate) name: String,
-    pub(crate) amf_id: AmfId,
-    pub(crate) tacs: Vec<Tac>,
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) replicas: u32,
+pub struct PeerAmf {
+    pub name: String,
+    pub amf_id: AmfId,
+    pub tacs: Vec<Tac>,
+    pub addresses: Vec<SocketAddr>,
+    pub replicas: u32,
 }
 
 /// UEs whose states two AMFs exchange: as many as one may have (`limits.ues`).

@@ -7,15 +7,15 @@ use super::yaml::Position;
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Problem {
+pub struct Problem {
     /// Where in the file.
-    pub(crate) at: Position,
+    pub at: Position,
     /// The key in dots (`amf.region`), empty for the file as a whole.
-    pub(crate) key: String,
+    pub key: String,
     /// What is wrong.
-    pub(crate) what: String,
+    pub what: String,
     /// What to write instead.
-    pub(crate) fix: String,
+    pub fix: String,
 }
 
 impl fmt::Display for Problem {
@@ -33,7 +33,7 @@ impl fmt::Display for Problem {
 
 impl Problem {
     /// Takes secrets out of the sentence: words of at least [`MASKED_MIN`] characters that have one, or are a part of one.
-    pub(crate) fn mask(&mut self, secrets: &[&str]) {
+    pub fn mask(&mut self, secrets: &[&str]) {
         for text in [&mut self.key, &mut self.what, &mut self.fix] {
             *text = masked(text, secrets);
         }
@@ -65,14 +65,14 @@ fn masked(text: &str, secrets: &[&str]) -> String {
 }
 
 /// Prints problems as compilers do, `file:line:column: sentence`, in the order of the file.
-pub(crate) fn sentences(file: &Path, problems: &[Problem]) -> String {
+pub fn sentences(file: &Path, problems: &[Problem]) -> String {
     let mut sorted: Vec<&Problem> = problems.iter().collect();
     sorted.sort_by_key(|p| p.at);
     sorted.iter().map(|p| format!("{}:{}: {p}\n", file.display(), p.at)).collect()
 }
 
 /// The known word nearest to a mistyped one, if it is near enough to be meant.
-pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |a: &str| distance(&word.to_ascii_lowercase(), &a.to_ascii_lowercase());
     let (distance, best) = known.into_iter().map(|k| (near(k), k)).min()?;
     (distance <= 1 + best.len() / 4).then_some(best)

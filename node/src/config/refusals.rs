@@ -11,11 +11,11 @@ use super::timers::{GPRS_TIMER_2_UNITS_S, check_codable};
 
 /// The cause and the back-off of one kind of refusal, instead of the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct RefusalAnswer {
+pub struct RefusalAnswer {
     /// 5GMM cause (registration) or 5GSM cause (session).
-    pub(crate) cause: Option<u8>,
+    pub cause: Option<u8>,
     /// T3346, or the session's back-off timer.
-    pub(crate) back_off: Option<Duration>,
+    pub back_off: Option<Duration>,
 }
 
 /// Each kind of refusal: its default cause, and when it is sent.
@@ -79,7 +79,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<(RefusalKind, RefusalAnswe
 }
 
 /// The key that governs a kind of refusal.
-pub(crate) fn word(kind: RefusalKind) -> &'static str {
+pub fn word(kind: RefusalKind) -> &'static str {
     match kind {
         RefusalKind::UnknownSubscriber => "unknown_subscriber",
         RefusalKind::Barred => "barred",

@@ -12,42 +12,42 @@ const PEERS_MAX: usize = 64;
 
 /// The section.
 #[derive(Clone, Debug)]
-pub(crate) struct Sbfd {
+pub struct Sbfd {
     /// `None`: nothing is probed.
-    pub(crate) probing: Option<Probing>,
+    pub probing: Option<Probing>,
     /// `None`: no probes are answered, but those to members of a cluster.
-    pub(crate) reflecting: Option<Reflecting>,
+    pub reflecting: Option<Reflecting>,
     /// What is probed beside the members of a cluster.
-    pub(crate) peers: Vec<SbfdPeer>,
+    pub peers: Vec<SbfdPeer>,
 }
 
 /// How peers are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Probing {
-    pub(crate) timing: SbfdTiming,
+pub struct Probing {
+    pub timing: SbfdTiming,
     /// Peers are on the links of this host: packets with another TTL than 255 are forged.
-    pub(crate) one_link: bool,
+    pub one_link: bool,
     /// The threads may run under SCHED_FIFO.
-    pub(crate) real_time: bool,
+    pub real_time: bool,
 }
 
 /// Where probes are answered, and the discriminator that they have to name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reflecting {
-    pub(crate) listen: SocketAddr,
-    pub(crate) discriminator: SbfdDiscriminator,
+pub struct Reflecting {
+    pub listen: SocketAddr,
+    pub discriminator: SbfdDiscriminator,
     /// Initiators are on the links of this host.
-    pub(crate) one_link: bool,
+    pub one_link: bool,
     /// The thread may run under SCHED_FIFO.
-    pub(crate) real_time: bool,
+    pub real_time: bool,
 }
 
 /// A node that answers probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SbfdPeer {
-    pub(crate) name: String,
-    pub(crate) address: SocketAddr,
-    pub(crate) discriminator: SbfdDiscriminator,
+pub struct SbfdPeer {
+    pub name: String,
+    pub address: SocketAddr,
+    pub discriminator: SbfdDiscriminator,
 }
 
 /// What a reflector's discriminator is if none is configured: its IPv4 address, which is unique in the network as well.

@@ -11,7 +11,7 @@ use super::section::{Pass, texts};
 use super::yaml::{self, Node, NodeValue, Position};
 
 /// The text with `(secret 1)`, `(secret 2)` … in place of its secrets. Errors: one sentence.
-pub(crate) fn hidden(text: &str, file: &Path) -> Result<String, LoadError> {
+pub fn hidden(text: &str, file: &Path) -> Result<String, LoadError> {
     let mut shown = String::with_capacity(text.len());
     let mut from = 0;
     for (n, place) in (1..).zip(places(text, file)?) {
@@ -27,7 +27,7 @@ pub(crate) fn hidden(text: &str, file: &Path) -> Result<String, LoadError> {
 /// a secret key stands, and nowhere else: at another place its value would be shown, by an error or by the running core.
 ///
 /// Errors: the number of a secret that the former text does not have; a text that is no YAML.
-pub(crate) fn put_back(edited: &str, former: &str, file: &Path) -> Result<String, LoadError> {
+pub fn put_back(edited: &str, former: &str, file: &Path) -> Result<String, LoadError> {
     // A former text that is no YAML has no secret that was shown.
     let secrets: Vec<&str> =
         places(former, file).unwrap_or_default().into_iter().filter_map(|place| former.get(place)).collect();

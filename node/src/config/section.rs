@@ -18,9 +18,9 @@ const COMMENT_WIDTH: usize = 110;
 
 /// State of one pass over all keys.
 #[derive(Default)]
-pub(crate) struct Pass {
+pub(super) struct Pass {
     /// The problems so far.
-    pub(crate) problems: Vec<Problem>,
+    pub problems: Vec<Problem>,
     /// Positions of the keys in the file, by dotted path.
     positions: BTreeMap<String, Position>,
     /// The commented YAML, while printing.
@@ -30,59 +30,59 @@ pub(crate) struct Pass {
     /// The next printed key begins a list's item.
     item: bool,
     /// Files that the file names.
-    pub(crate) files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// The only files that may be opened; `None`: each that the file names.
-    pub(crate) openable: Option<BTreeSet<PathBuf>>,
+    pub openable: Option<BTreeSet<PathBuf>>,
     /// Keys whose file was not opened, with the file.
-    pub(crate) not_checked: Vec<String>,
+    pub not_checked: Vec<String>,
     /// Dotted paths of the values that no message repeats.
-    pub(crate) secrets: Vec<String>,
+    pub secrets: Vec<String>,
     /// Their keys.
-    pub(crate) secret_keys: BTreeSet<&'static str>,
+    pub secret_keys: BTreeSet<&'static str>,
     /// Where their texts stand.
-    pub(crate) secret_places: Vec<(Position, String)>,
+    pub secret_places: Vec<(Position, String)>,
     /// The keys by section, while the reference is written.
     reference: Option<Reference>,
 }
 
 impl Pass {
     /// A pass that prints the defaults.
-    pub(crate) fn printing() -> Self {
+    pub(super) fn printing() -> Self {
         Self { text: Some(String::new()), ..Self::default() }
     }
 
     /// A pass that opens only these of the files that the file names.
-    pub(crate) fn opening_only(openable: BTreeSet<PathBuf>) -> Self {
+    pub(super) fn opening_only(openable: BTreeSet<PathBuf>) -> Self {
         Self { openable: Some(openable), ..Self::default() }
     }
 
     /// A pass that opens none of the files that the file names.
-    pub(crate) fn without_files() -> Self {
+    pub(super) fn without_files() -> Self {
         Self::opening_only(BTreeSet::new())
     }
 
     /// A pass that collects the reference of all keys.
-    pub(crate) fn describing() -> Self {
+    pub(super) fn describing() -> Self {
         Self { reference: Some(Reference::default()), ..Self::printing() }
     }
 
     /// The collected reference.
-    pub(crate) fn into_reference(self) -> Reference {
+    pub(super) fn into_reference(self) -> Reference {
         self.reference.unwrap_or_default()
     }
 
     /// Whether this pass prints the defaults and reads no file.
-    pub(crate) fn is_printing(&self) -> bool {
+    pub(super) fn is_printing(&self) -> bool {
         self.text.is_some()
     }
 
     /// The printed text.
-    pub(crate) fn into_text(self) -> String {
+    pub(super) fn into_text(self) -> String {
         self.text.unwrap_or_default()
     }
 
     /// Reports a problem at `key`, or at its nearest parent in the file.
-    pub(crate) fn refuse(&mut self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn refuse(&mut self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
         let mut part = key;
         let at = loop {
             if let Some(at) = self.positions.get(part) {
@@ -97,7 +97,7 @@ impl Pass {
     }
 
     /// Whether the file has this key.
-    pub(crate) fn is_given(&self, key: &str) -> bool {
+    pub(super) fn is_given(&self, key: &str) -> bool {
         self.positions.contains_key(key)
     }
 
@@ -128,7 +128,7 @@ impl Pass {
 }
 
 /// One map of the configuration.
-pub(crate) struct Section<'p, 'n> {
+pub(super) struct Section<'p, 'n> {
     pass: &'p mut Pass,
     path: String,
     map: &'n [(Key, Node)],
@@ -137,13 +137,13 @@ pub(crate) struct Section<'p, 'n> {
 
 impl<'p, 'n> Section<'p, 'n> {
     /// The file as a whole.
-    pub(crate) fn root(pass: &'p mut Pass, node: &'n Node) -> Self {
+    pub(super) fn root(pass: &'p mut Pass, node: &'n Node) -> Self {
         let map = map_of(pass, node, "");
         Self { pass, path: String::new(), map, known: Vec::new() }
     }
 
     /// The dotted path of one of this section's keys.
-    pub(crate) fn path(&self, key: &str) -> String {
+    pub(super) fn path(&self, key: &str) -> String {
         match self.path.as_str() {
             "" => key.into(),
             path => format!("{path}.{key}"),
@@ -151,7 +151,7 @@ impl<'p, 'n> Section<'p, 'n> {
     }
 
     /// Whether the file under a key may be opened. If it may not, the check's answer says that it was not checked.
-    pub(crate) fn may_open(&mut self, key: &str, file: &Path) -> bool {
+    pub(super) fn may_open(&mut self, key: &str, file: &Path) -> bool {
         let may = self.pass.openable.as_ref().is_none_or(|openable| openable.contains(file));
         if !may {
             let path = self.path(key);
@@ -161,20 +161,20 @@ impl<'p, 'n> Section<'p, 'n> {
     }
 
     /// Reports a problem at one of this section's keys.
-    pub(crate) fn refuse(&mut self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn refuse(&mut self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
         let path = self.path(key);
         self.pass.refuse(&path, what, fix);
     }
 
     /// Has the reference show the bounds of a key.
-    pub(crate) fn show_bounds(&mut self, key: &str, bounds: &str) {
+    pub(super) fn show_bounds(&mut self, key: &str, bounds: &str) {
         if let Some(reference) = &mut self.pass.reference {
             reference.bound(&self.path, key, bounds.into());
         }
     }
 
     /// Refuses the value of a key that is out of its bounds. The reference shows `bounds`; after "write" they are the fix.
-    pub(crate) fn bound(
+    pub(super) fn bound(
         &mut self,
         key: &str,
         is_within: bool,
@@ -197,7 +197,7 @@ impl<'p, 'n> Section<'p, 'n> {
     }
 
     /// A value with a default.
-    pub(crate) fn value<T: Value>(&mut self, key: &'static str, default: T, doc: &str) -> T {
+    pub(super) fn value<T: Value>(&mut self, key: &'static str, default: T, doc: &str) -> T {
         self.describe(key, kind_of::<T>(), format!("`{}`", default.show()), doc);
         if let Some(node) = self.take(key, doc, &format!("{key}: {}", default.show())) {
             return self.scalar(key, node).unwrap_or(default);
@@ -206,7 +206,7 @@ impl<'p, 'n> Section<'p, 'n> {
     }
 
     /// A value without a default; the printed text shows the example commented out.
-    pub(crate) fn optional<T: Value>(&mut self, key: &'static str, example: &str, doc: &str) -> Option<T> {
+    pub(super) fn optional<T: Value>(&mut self, key: &'static str, example: &str, doc: &str) -> Option<T> {
         self.describe(key, kind_of::<T>(), format!("none; example: `{example}`"), doc);
         if T::SECRET {
             self.pass.secret_keys.insert(key);
@@ -216,7 +216,7 @@ impl<'p, 'n> Section<'p, 'n> {
     }
 
     /// A list of values; a single value is a list of one.
-    pub(crate) fn list<T: Value>(&mut self, key: &'static str, default: Vec<T>, doc: &str) -> Vec<T> {
+    pub(super) fn list<T: Value>(&mut self, key: &'static str, default: Vec<T>, doc: &str) -> Vec<T> {
         let shown: Vec<String> = default.iter().map(Value::show).collect();
         self.describe(key, format!("list: {}", kind_of::<T>()), format!("`[{}]`", shown.join(", ")), doc);
         let Some(node) = self.take(key, doc, &format!("{key}: [{}]", shown.join(", "))) else {
@@ -229,7 +229,7 @@ impl<'p, 'n> Section<'p, 'n> {
     }
 
     /// A map within this one.
-    pub(crate) fn section<R>(
+    pub(super) fn section<R>(
         &mut self,
         key: &'static str,
         doc: &str,
@@ -252,7 +252,7 @@ impl<'p, 'n> Section<'p, 'n> {
 
     /// A list of maps. Where the file has none, `default_items` empty maps are read in their place, so that each
     /// key's own default stands. `read` gets the index in the list.
-    pub(crate) fn sections<R>(
+    pub(super) fn sections<R>(
         &mut self,
         key: &'static str,
         default_items: usize,
@@ -302,7 +302,7 @@ impl<'p, 'n> Section<'p, 'n> {
     }
 
     /// Reports unknown keys.
-    pub(crate) fn finish(self) {
+    pub(super) fn finish(self) {
         for (key, _) in self.map.iter().filter(|(k, _)| !self.known.contains(&k.name.as_str())) {
             let fix = match did_you_mean(&key.name, self.known.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
@@ -362,7 +362,7 @@ impl<'p, 'n> Section<'p, 'n> {
 }
 
 /// The texts at and below a node, with their places.
-pub(crate) fn texts(node: &Node, found: &mut Vec<(Position, String)>) {
+pub(super) fn texts(node: &Node, found: &mut Vec<(Position, String)>) {
     match &node.value {
         NodeValue::Null => {}
         NodeValue::Text(text) => found.push((node.at, text.clone())),

@@ -9,10 +9,10 @@ use super::value::{Value, words};
 
 /// The subscriber store.
 #[derive(Clone, Debug)]
-pub(crate) struct Store {
-    pub(crate) path: PathBuf,
-    pub(crate) key_file: PathBuf,
-    pub(crate) keep_ues: KeepUes,
+pub struct Store {
+    pub path: PathBuf,
+    pub key_file: PathBuf,
+    pub keep_ues: KeepUes,
 }
 
 /// The name of the credential that has the key of the subscribers.
@@ -20,18 +20,18 @@ const KEY_CREDENTIAL: &str = "whimbrel.key";
 
 impl Store {
     /// The credential that the service manager gives this process, if it gives one: systemd's, or a mounted Secret of Kubernetes.
-    pub(crate) fn credential(&self) -> Option<PathBuf> {
+    pub fn credential(&self) -> Option<PathBuf> {
         let folder = PathBuf::from(std::env::var_os("CREDENTIALS_DIRECTORY")?);
         Some(folder.join(KEY_CREDENTIAL)).filter(|file| file.exists())
     }
 
     /// The file with the key: the credential, else the configured file.
-    pub(crate) fn key_in_force(&self) -> PathBuf {
+    pub fn key_in_force(&self) -> PathBuf {
         self.credential().unwrap_or_else(|| self.key_file.clone())
     }
 
     /// Says how the key can be kept apart, if it is in the folder of what it encrypts: a copy of the folder then has both.
-    pub(crate) fn key_beside_database(&self) -> Option<String> {
+    pub fn key_beside_database(&self) -> Option<String> {
         let key = self.key_in_force();
         let folder = |file: &Path| std::path::absolute(file).ok()?.parent()?.canonicalize().ok();
         let is_own_file = !std::fs::symlink_metadata(&key).is_ok_and(|found| found.is_symlink());
@@ -47,7 +47,7 @@ impl Store {
 
 /// When UEs are written to the disk, so that they stay registered through a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeepUes {
+pub enum KeepUes {
     Never,
     OnStop,
     Always,
@@ -55,23 +55,23 @@ pub(crate) enum KeepUes {
 
 /// The HTTP API.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Api {
-    pub(crate) address: SocketAddr,
-    pub(crate) metrics: bool,
+pub struct Api {
+    pub address: SocketAddr,
+    pub metrics: bool,
     /// Memory for the UEs' signalling, in MiB.
-    pub(crate) signalling_mib: u32,
+    pub signalling_mib: u32,
     /// Without a request for this long, a user's session ends.
-    pub(crate) session_idle: Duration,
+    pub session_idle: Duration,
     /// Failed logins of a source before it has to wait.
-    pub(crate) login_failures: u8,
+    pub login_failures: u8,
     /// Former passwords that a new one must differ from.
-    pub(crate) password_history: u8,
-    pub(crate) second_factor: SecondFactor,
+    pub password_history: u8,
+    pub second_factor: SecondFactor,
 }
 
 /// The second factor of users' logins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SecondFactor {
+pub enum SecondFactor {
     Off,
     Optional,
     Required,
@@ -83,16 +83,16 @@ words! { SecondFactor {
 
 /// What is logged, and how.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Log {
-    pub(crate) level: LogLevel,
-    pub(crate) format: LogFormat,
-    pub(crate) supi: bool,
+pub struct Log {
+    pub level: LogLevel,
+    pub format: LogFormat,
+    pub supi: bool,
 }
 
 /// Levels of logging: error, an operator must act; warn, a peer broke the protocol; info, life of a function or an
 /// association; debug, steps of procedures; trace, messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogLevel {
+pub enum LogLevel {
     Error,
     Warn,
     Info,
@@ -102,21 +102,21 @@ pub(crate) enum LogLevel {
 
 impl LogLevel {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
 }
 
 /// Where traces of procedures go.
 #[derive(Clone, Debug)]
-pub(crate) struct Otlp {
-    pub(crate) endpoint: Option<HttpEndpoint>,
-    pub(crate) service_name: String,
+pub struct Otlp {
+    pub endpoint: Option<HttpEndpoint>,
+    pub service_name: String,
 }
 
 /// `http://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HttpEndpoint {
+pub struct HttpEndpoint {
     /// Host and port, as HTTP's Host header has them.
-    pub(crate) authority: String,
+    pub authority: String,
 }
 
 impl Value for HttpEndpoint {
@@ -141,7 +141,7 @@ impl Value for HttpEndpoint {
 
 /// Forms of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
+pub enum LogFormat {
     Text,
     Json,
 }

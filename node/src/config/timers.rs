@@ -7,26 +7,26 @@ use super::value::Value;
 
 /// The network's timers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timers {
-    pub(crate) t3502: Duration,
-    pub(crate) t3512: Duration,
-    pub(crate) t3522: Duration,
-    pub(crate) t3550: Duration,
-    pub(crate) t3555: Duration,
-    pub(crate) t3560: Duration,
-    pub(crate) t3570: Duration,
-    pub(crate) t3591: Duration,
-    pub(crate) t3592: Duration,
-    pub(crate) pdu_session_address_lifetime: Duration,
-    pub(crate) reflective_qos: Duration,
-    pub(crate) implicit_deregistration: Duration,
-    pub(crate) guard: Duration,
-    pub(crate) gnb_answer: Duration,
-    pub(crate) session_setup: Duration,
-    pub(crate) connection_idle: Duration,
-    pub(crate) follow_on: Duration,
-    pub(crate) session_inactivity: Duration,
-    pub(crate) release_delay: Duration,
+pub struct Timers {
+    pub t3502: Duration,
+    pub t3512: Duration,
+    pub t3522: Duration,
+    pub t3550: Duration,
+    pub t3555: Duration,
+    pub t3560: Duration,
+    pub t3570: Duration,
+    pub t3591: Duration,
+    pub t3592: Duration,
+    pub pdu_session_address_lifetime: Duration,
+    pub reflective_qos: Duration,
+    pub implicit_deregistration: Duration,
+    pub guard: Duration,
+    pub gnb_answer: Duration,
+    pub session_setup: Duration,
+    pub connection_idle: Duration,
+    pub follow_on: Duration,
+    pub session_inactivity: Duration,
+    pub release_delay: Duration,
 }
 
 /// The units that GPRS timer 3 can count, in seconds (TS 24.008 §10.5.7.4a): 1 to 31 of one of them.

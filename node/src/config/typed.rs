@@ -16,7 +16,7 @@ const FIRST_VERSION: u32 = 1;
 
 impl Config {
     /// The configuration of the control plane.
-    pub(crate) fn control(&self) -> control::Config {
+    pub fn control(&self) -> control::Config {
         let amf = &self.amf;
         control::Config {
             version: FIRST_VERSION,
@@ -80,13 +80,13 @@ impl Config {
     }
 
     /// The UPFs of this core's sessions: those of the file, or the one of this program.
-    pub(crate) fn upfs(&self) -> Vec<Upf> {
+    pub fn upfs(&self) -> Vec<Upf> {
         let all = if self.upfs.is_empty() { vec![Upf::here()] } else { self.upfs.clone() };
         all.into_iter().map(|upf| upf.predicting(self.foresight.enabled)).collect()
     }
 
     /// The keys that reveal SUCIs. A key that is none was refused when the file was read.
-    pub(crate) fn home_network_keys(&self) -> HomeNetworkKeys {
+    pub fn home_network_keys(&self) -> HomeNetworkKeys {
         home_network_keys(&self.home_network_keys)
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn home_network_keys(read: &[HomeNetworkKey]) -> HomeNetworkKeys {
 }
 
 /// A private key of its octets; `None` if they are no key of the scheme.
-pub(crate) fn private_key(scheme: Scheme, octets: [u8; 32]) -> Option<HomeNetworkPrivateKey> {
+pub fn private_key(scheme: Scheme, octets: [u8; 32]) -> Option<HomeNetworkPrivateKey> {
     match scheme {
         Scheme::A => Some(HomeNetworkPrivateKey::profile_a(octets)),
         Scheme::B => HomeNetworkPrivateKey::profile_b(&octets).ok(),
@@ -149,12 +149,12 @@ fn up_security(network: &DataNetwork) -> Option<control::UpSecurity> {
 }
 
 /// The IPv4 addresses of a list.
-pub(crate) fn fours(list: &[IpAddr]) -> Vec<Ipv4Addr> {
+pub fn fours(list: &[IpAddr]) -> Vec<Ipv4Addr> {
     list.iter().filter_map(|a| if let IpAddr::V4(a) = a { Some(*a) } else { None }).collect()
 }
 
 /// The IPv6 addresses of a list.
-pub(crate) fn sixes(list: &[IpAddr]) -> Vec<Ipv6Addr> {
+pub fn sixes(list: &[IpAddr]) -> Vec<Ipv6Addr> {
     list.iter().filter_map(|a| if let IpAddr::V6(a) = a { Some(*a) } else { None }).collect()
 }
 

@@ -17,29 +17,29 @@ const UPF_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x88);
 
 /// The unit.
 #[derive(Clone, Debug)]
-pub(crate) struct Unit {
-    pub(crate) enabled: bool,
-    pub(crate) directory: PathBuf,
-    pub(crate) cpfs: u16,
+pub struct Unit {
+    pub enabled: bool,
+    pub directory: PathBuf,
+    pub cpfs: u16,
     /// Further CPFs of each slice in `cluster.slices`.
-    pub(crate) slice_cpfs: u16,
-    pub(crate) canary: CanaryBounds,
-    pub(crate) replica_n2_addresses: Vec<IpAddr>,
-    pub(crate) shared_memory: bool,
-    pub(crate) upgrade_key: Option<PathBuf>,
+    pub slice_cpfs: u16,
+    pub canary: CanaryBounds,
+    pub replica_n2_addresses: Vec<IpAddr>,
+    pub shared_memory: bool,
+    pub upgrade_key: Option<PathBuf>,
 }
 
 /// A canary, and when it is rolled back by itself.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CanaryBounds {
+pub struct CanaryBounds {
     /// CPFs of the new program.
-    pub(crate) cpfs: u16,
+    pub cpfs: u16,
     /// Percent points by which its share of failed procedures may exceed that of the others.
-    pub(crate) error_margin: u8,
+    pub error_margin: u8,
     /// Procedures of the new version before the shares are compared.
-    pub(crate) samples: u64,
+    pub samples: u64,
     /// CPFs that the new version may lose more than the others.
-    pub(crate) deaths: u64,
+    pub deaths: u64,
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
@@ -106,7 +106,7 @@ fn read_canary(unit: &mut Section<'_, '_>) -> CanaryBounds {
 
 impl Config {
     /// The UPF of the unit on N4: where other SMFs reach it, or its name alone.
-    pub(crate) fn unit_upf(&self) -> SocketAddr {
+    pub fn unit_upf(&self) -> SocketAddr {
         let name = match self.n4.node_id {
             IpAddr::V4(_) => IpAddr::V4(UPF_IPV4),
             IpAddr::V6(_) => IpAddr::V6(UPF_IPV6),
@@ -116,7 +116,7 @@ impl Config {
 }
 
 /// What contradicts a unit in a configuration: the key, what is wrong, and the fix.
-pub(crate) fn conflict(config: &Config) -> Option<(&'static str, String, &'static str)> {
+pub fn conflict(config: &Config) -> Option<(&'static str, String, &'static str)> {
     if config.cluster.listen.is_some() || config.cluster.pair.is_some() {
         let what = "a unit has links of its own between its functions, and a cluster's cannot be added";
         return Some(("cluster.listen", what.into(), "leave it out, or do without the unit"));

@@ -13,10 +13,10 @@ use super::section::{Pass, Section};
 
 /// One UPF.
 #[derive(Clone, Debug)]
-pub(crate) struct Upf {
-    pub(crate) name: String,
+pub struct Upf {
+    pub name: String,
     /// Where it takes PFCP; `None`: it is the one of this program.
-    pub(crate) address: Option<SocketAddr>,
+    pub address: Option<SocketAddr>,
     slices: Vec<SNssai>,
     dnns: Vec<Dnn>,
     tacs: Vec<Tac>,
@@ -33,7 +33,7 @@ impl Upf {
     }
 
     /// The one of this program, which has all sessions where no other is configured.
-    pub(crate) fn here() -> Self {
+    pub fn here() -> Self {
         let control::Upf { name, slices, dnns, tacs, priority, weight, address: _, predicts } =
             control::Upf::default();
         Self { name, address: None, slices, dnns, tacs, priority, weight, predicts }

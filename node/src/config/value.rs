@@ -10,7 +10,7 @@ use whimbrel_resilience::region::Region;
 use super::problem::did_you_mean;
 
 /// A value of the configuration.
-pub(crate) trait Value: Sized {
+pub trait Value: Sized {
     /// Whether its text must not be repeated in a message.
     const SECRET: bool = false;
     /// Whether it names a file.
@@ -55,7 +55,7 @@ plain_values! {
 
 /// Tracking areas that belong together, as `1+2+3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TacSum(pub(crate) Vec<Tac>);
+pub struct TacSum(pub Vec<Tac>);
 
 impl Value for TacSum {
     fn read(text: &str) -> Result<Self, String> {
@@ -159,15 +159,15 @@ impl Value for Duration {
 
 /// A network of IPv4 or IPv6 addresses, `10.45.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Prefix<A> {
+pub struct Prefix<A> {
     /// Its first address.
-    pub(crate) address: A,
+    pub address: A,
     /// Length of the prefix in bits.
-    pub(crate) length: u8,
+    pub length: u8,
 }
 
 /// What [`Prefix`] needs of an address.
-pub(crate) trait Address: Copy + std::fmt::Display + std::str::FromStr {
+pub trait Address: Copy + std::fmt::Display + std::str::FromStr {
     /// Bits of an address.
     const BITS: u8;
     /// Example of a prefix.
@@ -199,13 +199,13 @@ impl<A: Address> Prefix<A> {
     }
 
     /// Whether both hold a common address.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+    pub fn overlaps(&self, other: &Self) -> bool {
         let mask = Self::mask(self.length.min(other.length));
         self.address.number() & mask == other.address.number() & mask
     }
 
     /// Whether it holds the address.
-    pub(crate) fn contains(&self, address: A) -> bool {
+    pub fn contains(&self, address: A) -> bool {
         (self.address.number() ^ address.number()) & Self::mask(self.length) == 0
     }
 }
@@ -238,7 +238,7 @@ impl<A: Address> std::fmt::Display for Prefix<A> {
 
 /// Offset of local time from UTC in quarters of an hour (TS 24.008 §10.5.3.8), written `+01:00`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct TimeZone(pub(crate) i8);
+pub struct TimeZone(pub i8);
 
 impl Value for TimeZone {
     fn read(text: &str) -> Result<Self, String> {
@@ -264,7 +264,7 @@ impl Value for TimeZone {
 
 /// Octets in hexadecimal digits that no message repeats.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct SecretHex(pub(crate) Vec<u8>);
+pub struct SecretHex(pub Vec<u8>);
 
 impl Value for SecretHex {
     const SECRET: bool = true;
@@ -285,7 +285,7 @@ impl std::fmt::Debug for SecretHex {
 }
 
 /// Octets of hexadecimal digits; `None` where the text is anything else.
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {
         return None;
@@ -295,7 +295,7 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Reads one word out of a known few, with "did you mean".
-pub(crate) fn word_of<T: Copy>(text: &str, known: &[(&'static str, T)]) -> Result<T, String> {
+pub fn word_of<T: Copy>(text: &str, known: &[(&'static str, T)]) -> Result<T, String> {
     let text = text.trim();
     if let Some((_, value)) = known.iter().find(|(word, _)| word.eq_ignore_ascii_case(text)) {
         return Ok(*value);

@@ -11,10 +11,10 @@ use whimbrel_ids::{Dnn, SNssai};
 use whimbrel_open::crypto::Share;
 use whimbrel_open::id::Domain;
 use whimbrel_open::msg::{Certificate, EpochKey, Subject};
-use whimbrel_veil::channel::{Kind, Permitted, permit};
-use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
-use whimbrel_veil::rotation::RotationConfig;
-use whimbrel_veil::wallet::WalletConfig;
+use whimbrel_privacy::channel::{Kind, Permitted, permit};
+use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
+use whimbrel_privacy::rotation::RotationConfig;
+use whimbrel_privacy::wallet::WalletConfig;
 
 use super::Config;
 use super::section::{Pass, Section};
@@ -57,13 +57,13 @@ impl Value for SealedTo {
 
 /// An agency whose orders are carried out (docs/veil.md).
 #[derive(Clone, Debug)]
-pub(crate) struct Agency {
+pub struct Agency {
     /// Under which it signs orders.
-    pub(crate) key: VerifyingKey,
+    pub key: VerifyingKey,
     /// To which answers and copies are sealed.
-    pub(crate) share: Share,
+    pub share: Share,
     /// Where copies of intercepted sessions go, as UDP datagrams.
-    pub(crate) collector: Option<SocketAddr>,
+    pub collector: Option<SocketAddr>,
 }
 
 /// How the broker is reached.
@@ -91,7 +91,7 @@ impl Value for ChannelKind {
 
 /// The way to the broker.
 #[derive(Clone, Debug)]
-pub(crate) enum Way {
+pub enum Way {
     /// The broker sees this operator's address.
     Direct(Permitted),
     /// Through a relay to a gateway with this key.
@@ -100,55 +100,55 @@ pub(crate) enum Way {
 
 /// What the operator decides about veiled UEs.
 #[derive(Clone, Debug)]
-pub(crate) struct Veil {
-    pub(crate) broker: Place,
-    pub(crate) broker_key: VerifyingKey,
+pub struct Veil {
+    pub broker: Place,
+    pub broker_key: VerifyingKey,
     /// Whose signatures over the broker's log of issuing keys count.
-    pub(crate) witnesses: Vec<VerifyingKey>,
+    pub witnesses: Vec<VerifyingKey>,
     /// This operator, as it takes tokens.
-    pub(crate) certificate: Certificate,
-    pub(crate) signing: SigningKey,
-    pub(crate) s_nssai: SNssai,
-    pub(crate) dnn: Dnn,
-    pub(crate) answer_within: Duration,
-    pub(crate) questions_per_gnb: u32,
+    pub certificate: Certificate,
+    pub signing: SigningKey,
+    pub s_nssai: SNssai,
+    pub dnn: Dnn,
+    pub answer_within: Duration,
+    pub questions_per_gnb: u32,
     /// Whether ordinary UEs of the broker are authenticated by it, hidden from this operator.
-    pub(crate) ordinary_ues: bool,
-    pub(crate) tls_roots: PathBuf,
-    pub(crate) way: Way,
+    pub ordinary_ues: bool,
+    pub tls_roots: PathBuf,
+    pub way: Way,
     /// Where connections come from.
-    pub(crate) source: Option<IpAddr>,
-    pub(crate) wallet: WalletConfig,
-    pub(crate) rotation: RotationConfig,
+    pub source: Option<IpAddr>,
+    pub wallet: WalletConfig,
+    pub rotation: RotationConfig,
     /// Sessions are reported after a random time of at most this.
-    pub(crate) report_delay: Duration,
+    pub report_delay: Duration,
     /// How often the broker is asked for its next settlement period.
-    pub(crate) claim_every: Duration,
+    pub claim_every: Duration,
     /// Where H(token) is written for the gNBs.
-    pub(crate) broadcast_file: Option<PathBuf>,
+    pub broadcast_file: Option<PathBuf>,
     /// Where all that passes between this operator and the broker is recorded.
-    pub(crate) record: Option<PathBuf>,
+    pub record: Option<PathBuf>,
     /// Whose orders are carried out.
-    pub(crate) agencies: Vec<Agency>,
+    pub agencies: Vec<Agency>,
     /// How often the broker is asked for orders, for each session group with a session.
-    pub(crate) orders_every: Duration,
+    pub orders_every: Duration,
     /// Where this host gets the copies that UPFs make of intercepted sessions, to seal them.
-    pub(crate) li_function: Option<IpAddr>,
+    pub li_function: Option<IpAddr>,
 }
 
 impl Config {
     /// Where the tokens are kept: beside the store.
-    pub(crate) fn veil_wallet(&self) -> PathBuf {
+    pub fn veil_wallet(&self) -> PathBuf {
         self.store.path.with_extension("wallet")
     }
 
     /// Where the keys of session groups are kept for a restart, encrypted: beside the store.
-    pub(crate) fn veil_groups(&self) -> PathBuf {
+    pub fn veil_groups(&self) -> PathBuf {
         self.store.path.with_extension("groups")
     }
 
     /// Where the secrets of reported sessions are kept, by which they are claimed: beside the store.
-    pub(crate) fn veil_claims(&self) -> PathBuf {
+    pub fn veil_claims(&self) -> PathBuf {
         self.store.path.with_extension("claims")
     }
 }

@@ -15,16 +15,16 @@ const NODES_MAX: usize = 100_000;
 
 /// A place in the file, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Position {
+pub struct Position {
     /// Line.
-    pub(crate) line: usize,
+    pub line: usize,
     /// Column.
-    pub(crate) column: usize,
+    pub column: usize,
 }
 
 impl Position {
     /// The beginning of the file.
-    pub(crate) const START: Position = Position { line: 1, column: 1 };
+    pub const START: Position = Position { line: 1, column: 1 };
 
     fn of(span: Span) -> Self {
         Self { line: span.start.line().max(1), column: span.start.col() + 1 }
@@ -39,14 +39,14 @@ impl fmt::Display for Position {
 
 /// A node and where it begins.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Node {
-    pub(crate) at: Position,
-    pub(crate) value: NodeValue,
+pub struct Node {
+    pub at: Position,
+    pub value: NodeValue,
 }
 
 /// What a node is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum NodeValue {
+pub enum NodeValue {
     /// Nothing, `~` or `null`: as if the key were absent.
     Null,
     /// A scalar as it was written, quotes removed.
@@ -59,14 +59,14 @@ pub(crate) enum NodeValue {
 
 /// The key of a map's entry.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Key {
-    pub(crate) at: Position,
-    pub(crate) name: String,
+pub struct Key {
+    pub at: Position,
+    pub name: String,
 }
 
 impl Node {
     /// What it is, as one says it in a sentence.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self.value {
             NodeValue::Null => "nothing",
             NodeValue::Text(_) => "a single value",
@@ -77,10 +77,10 @@ impl Node {
 }
 
 /// Why the text is no configuration file: where, and one sentence.
-pub(crate) type YamlError = (Position, String);
+pub type YamlError = (Position, String);
 
 /// Reads one document. An empty one is [`NodeValue::Null`].
-pub(crate) fn parse(text: &str) -> Result<Node, YamlError> {
+pub fn parse(text: &str) -> Result<Node, YamlError> {
     let mut events = Events { parser: Parser::new_from_str(text), nodes: 0 };
     let mut document = None;
     loop {

@@ -19,8 +19,8 @@ use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
 use crate::cluster::{PairReplica, Pool};
 use crate::config::Config;
-use crate::console::Console;
 use crate::entropy::SystemEntropy;
+use crate::observation::Console;
 use crate::sbfd::ReflectorThread;
 
 /// How long to look for the next message before blocking: a wake-up costs 30 µs, ten times as much as a message.
@@ -51,7 +51,7 @@ impl StopRequest {
 }
 
 /// The running thread. Dropped, it ends in order: associations are shut down.
-pub(crate) struct ControlThread {
+pub struct ControlThread {
     stop: Arc<StopRequest>,
     console: Arc<Console>,
     thread: Option<JoinHandle<()>>,
@@ -68,51 +68,51 @@ impl Drop for ControlThread {
 
 impl ControlThread {
     /// Asks the thread to end in order; it has ended when [`Self::is_alive`] returns false.
-    pub(crate) fn ask_to_stop(&self) {
+    pub fn ask_to_stop(&self) {
         self.stop.asked.store(true, Ordering::Release);
         self.console.commands.wake();
     }
 
     /// Asks the thread to end without waiting for its peers: gNBs get ABORT.
-    pub(crate) fn ask_to_stop_at_once(&self) {
+    pub fn ask_to_stop_at_once(&self) {
         self.stop.at_once.store(true, Ordering::Release);
         self.ask_to_stop();
     }
 
     /// Whether the thread still runs; it ends by itself only in a panic.
-    pub(crate) fn is_alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         self.thread.as_ref().is_some_and(|t| !t.is_finished())
     }
 }
 
 /// What the control thread is started with, in each deployment.
-pub(crate) struct Parts {
-    pub(crate) config: Arc<Config>,
-    pub(crate) console: Arc<Console>,
-    pub(crate) store: Store,
-    pub(crate) entropy: SystemEntropy,
+pub struct Parts {
+    pub config: Arc<Config>,
+    pub console: Arc<Console>,
+    pub store: Store,
+    pub entropy: SystemEntropy,
     /// N2; `None` where the host has no way for SCTP: N4 and the console are served all the same.
-    pub(crate) n2: Option<Transport>,
+    pub n2: Option<Transport>,
     /// The file that keeps the SCTP associations for the next start, should this program be killed.
-    pub(crate) remembered_in: Option<PathBuf>,
+    pub remembered_in: Option<PathBuf>,
     /// The UPF; `None` where the host has no way for packets, so that no session can be established with it.
-    pub(crate) upf: Option<LocalUpf>,
+    pub upf: Option<LocalUpf>,
     /// N4 with external UPFs, if any are configured.
-    pub(crate) smf_n4: Option<SmfN4>,
+    pub smf_n4: Option<SmfN4>,
     /// Answers S-BFD probes to this host.
-    pub(crate) reflector: Option<ReflectorThread>,
-    pub(crate) capture: Option<PathBuf>,
+    pub reflector: Option<ReflectorThread>,
+    pub capture: Option<PathBuf>,
     /// UEs that are added like those that register, for a demonstration.
-    pub(crate) added_ues: u32,
+    pub added_ues: u32,
     /// What a CTA of a unit opens when it becomes the primary, because the primary before it had it.
-    pub(crate) at_promotion: Option<Opening>,
+    pub at_promotion: Option<Opening>,
 }
 
 /// Opens what only the primary of a unit has. Errors: one sentence.
-pub(crate) type Opening = Box<dyn FnOnce(&mut Parts) -> Result<(), String> + Send>;
+pub type Opening = Box<dyn FnOnce(&mut Parts) -> Result<(), String> + Send>;
 
 /// How UEs are served (docs/cluster.md).
-pub(crate) enum Deployment {
+pub enum Deployment {
     /// Not here: this process has a UPF for external SMFs alone.
     UpfOnly,
     /// In this process.
@@ -125,7 +125,7 @@ pub(crate) enum Deployment {
 
 impl Deployment {
     /// Where CPFs and the other CTA connect to.
-    pub(crate) fn address(&self) -> Option<std::net::SocketAddr> {
+    pub fn address(&self) -> Option<std::net::SocketAddr> {
         match self {
             Self::UpfOnly | Self::Single => None,
             Self::Region(pool) => pool.address(),
@@ -135,7 +135,7 @@ impl Deployment {
 }
 
 /// Starts the control thread. Errors: one sentence.
-pub(crate) fn start(parts: Parts, deployment: Deployment) -> Result<ControlThread, String> {
+pub fn start(parts: Parts, deployment: Deployment) -> Result<ControlThread, String> {
     let console = parts.console.clone();
     let stop = Arc::new(StopRequest::default());
     let stopping = stop.clone();

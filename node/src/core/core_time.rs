@@ -10,7 +10,7 @@ use whimbrel_resilience::Inspect;
 use super::last_inputs::LastInputs;
 
 /// Adds up the time of each UE's procedure.
-pub(crate) struct CoreTime {
+pub(super) struct CoreTime {
     since: Instant,
     /// Nanoseconds by slot, since the UE's last procedure ended.
     spent: Vec<u32>,
@@ -29,12 +29,12 @@ impl Default for CoreTime {
 
 impl CoreTime {
     /// Begins a turn: messages are about to be received.
-    pub(crate) fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.since = Instant::now();
     }
 
     /// Ends a turn: all outputs are sent. Reports the procedures that ended with it.
-    pub(crate) fn end(&mut self, mut report: impl FnMut(Procedure, Duration)) {
+    pub(super) fn end(&mut self, mut report: impl FnMut(Procedure, Duration)) {
         self.charge(self.last);
         for (slot, procedure) in self.ended.drain(..) {
             let spent = self.spent.get_mut(slot).map_or(0, std::mem::take);

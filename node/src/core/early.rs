@@ -9,8 +9,8 @@ use tracing::warn;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica::LocalAssociation;
 
-use crate::console::{Metric, Metrics};
 use crate::log_limiter::LogLimiter;
+use crate::observation::{Metric, Metrics};
 
 /// Bound in messages: as many as one gNB's first messages in a second (`limits.first_messages_per_s`).
 const MESSAGES_MAX: usize = 10_000;
@@ -114,8 +114,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::console::{Console, Metric};
     use crate::log_limiter::Lines;
+    use crate::observation::{Console, Metric};
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(ms)

@@ -10,12 +10,12 @@ use std::time::Duration;
 use whimbrel_control::amf::RanNodes;
 use whimbrel_control::event::Sign;
 use whimbrel_control::{Event, Procedure, UeEvent, UeId};
-use whimbrel_foresight::{Forecaster, LIFETIME_MS, PREDICTIONS_MAX, SLICE_MS};
 use whimbrel_ids::{GlobalGnbId, Instant, Tai};
 use whimbrel_ngap::ie::NgranCgi;
+use whimbrel_prediction::{Forecaster, LIFETIME_MS, PREDICTIONS_MAX, SLICE_MS};
 
 use crate::config::Config;
-use crate::console::{Condition, ForesightView, Metric, Sample};
+use crate::observation::{Condition, ForesightView, Metric, Sample};
 
 /// Cells of one gNB that are taken: more than gNBs have (TS 38.413 §9.4.7 allows 16,384 in a list).
 const CELLS_PER_GNB_MAX: u32 = 256;
@@ -82,7 +82,7 @@ impl Foresight {
             // After a pause the slices that were missed are not made up for.
             self.due = now + Duration::from_millis(SLICE_MS);
             let due = self.forecaster.due(ms(now));
-            let place = |f: &whimbrel_foresight::Forecast| {
+            let place = |f: &whimbrel_prediction::Forecast| {
                 self.places.get(&f.cell).map(|(gnb, tai)| (of_key(f.ue), *gnb, *tai))
             };
             self.waiting.add(now, due.iter().filter_map(place));

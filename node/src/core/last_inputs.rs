@@ -13,7 +13,7 @@ use whimbrel_control::UeId;
 const ENTRY: usize = 16;
 
 /// The file, as the primary CTA writes it.
-pub(crate) struct LastInputs(File);
+pub(super) struct LastInputs(File);
 
 impl LastInputs {
     /// Opens it; one that is not there is made. Errors: those of the file system.

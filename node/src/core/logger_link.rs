@@ -17,14 +17,14 @@ use crate::config::Config;
 /// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);
 /// How long a link may be silent: a host that is gone sends no end.
-pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
+pub const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// Octets that may wait on a link: the state of 500,000 sessions.
-pub(crate) const QUEUE_OCTETS_MAX: usize = 512 << 20;
+pub const QUEUE_OCTETS_MAX: usize = 512 << 20;
 /// Octets of records in one frame, at most, but for a single longer record.
 const RECORDS_OCTETS: usize = 128 << 10;
 
 /// The settings of a link with this hello. Errors: one sentence.
-pub(crate) fn settings(hello: Vec<u8>, key_file: Option<&Path>) -> Result<Settings, String> {
+pub fn settings(hello: Vec<u8>, key_file: Option<&Path>) -> Result<Settings, String> {
     let mut settings = Settings::new(hello);
     if let Some(file) = key_file {
         settings.keys = Key::read(file).map_err(|e| e.to_string())?;
@@ -35,7 +35,7 @@ pub(crate) fn settings(hello: Vec<u8>, key_file: Option<&Path>) -> Result<Settin
 }
 
 /// The link.
-pub(crate) struct LoggerLink {
+pub struct LoggerLink {
     logger: SocketAddr,
     settings: Settings,
     hello: LoggerHello,
@@ -52,12 +52,7 @@ pub(crate) struct LoggerLink {
 
 impl LoggerLink {
     /// Of this configuration, whose packets name the token. Errors: one sentence.
-    pub(crate) fn open(
-        c: &Config,
-        logger: SocketAddr,
-        configuration: u64,
-        token: u64,
-    ) -> Result<Self, String> {
+    pub fn open(c: &Config, logger: SocketAddr, configuration: u64, token: u64) -> Result<Self, String> {
         let hello = LoggerHello { configuration, token, term: 0 };
         let settings = settings(hello.to_octets(), c.packet_logger.key_file.as_deref())?;
         let links = Links::open(settings.clone()).map_err(|e| e.to_string())?;
@@ -70,17 +65,17 @@ impl LoggerLink {
     }
 
     /// The way of the packets. Errors: those of dup(2).
-    pub(crate) fn end(&self) -> std::io::Result<LoggerEnd> {
+    pub fn end(&self) -> std::io::Result<LoggerEnd> {
         self.end.try_clone()
     }
 
     /// Where the logger is.
-    pub(crate) fn logger(&self) -> SocketAddr {
+    pub fn logger(&self) -> SocketAddr {
         self.logger
     }
 
     /// What has come; connects, and connects again.
-    pub(crate) fn receive(&mut self, now: Instant) -> Vec<LoggerFrame> {
+    pub fn receive(&mut self, now: Instant) -> Vec<LoggerFrame> {
         if self.link.is_none() && self.retry_at <= now {
             self.retry_at = now + RETRY;
             self.link = Some(self.links.connect(now, self.logger));
@@ -132,23 +127,20 @@ impl LoggerLink {
     }
 
     /// Sends a frame, at the latest with [`Self::flush`].
-    pub(crate) fn send(&mut self, frame: &LoggerFrame) {
+    pub fn send(&mut self, frame: &LoggerFrame) {
         if let Some(link) = self.link {
             self.links.send(link, &frame.to_octets());
         }
     }
 
     /// Sends the whole state.
-    pub(crate) fn send_state(
-        &mut self,
-        (seed, recovery, records): (u64, RecoveryTimeStamp, Vec<StateRecord>),
-    ) {
+    pub fn send_state(&mut self, (seed, recovery, records): (u64, RecoveryTimeStamp, Vec<StateRecord>)) {
         self.send(&LoggerFrame::State { seed, recovery });
         self.send_some(records, true);
     }
 
     /// Sends records that have changed.
-    pub(crate) fn send_records(&mut self, records: Vec<StateRecord>) {
+    pub fn send_records(&mut self, records: Vec<StateRecord>) {
         if !records.is_empty() {
             self.send_some(records, false);
         }
@@ -170,17 +162,17 @@ impl LoggerLink {
     }
 
     /// Sends what waits.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         self.links.flush();
     }
 
     /// Readable when [`Self::receive`] has something to do.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.links.fd()
     }
 
     /// When [`Self::receive`] is due.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         let retry = self.link.is_none().then_some(self.retry_at);
         self.links.next_deadline().into_iter().chain(retry).min()
     }
@@ -197,7 +189,7 @@ fn not_taken(reason: DownReason) -> String {
 }
 
 /// Another UPF serves: this process begins again, as its replica.
-pub(crate) fn begin_again() -> ! {
+pub fn begin_again() -> ! {
     use std::os::unix::process::CommandExt as _;
     let e = std::process::Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).exec();
     tracing::error!("this UPF cannot begin again as the replica, and ends: {e}");

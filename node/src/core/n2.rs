@@ -36,28 +36,28 @@ const NAMES_PER_TERM_BITS: u32 = 20;
 
 /// One association.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
-    pub(crate) sctp: SctpAssociation,
-    pub(crate) peer: SocketAddr,
-    pub(crate) since: Instant,
+pub(super) struct Link {
+    pub sctp: SctpAssociation,
+    pub peer: SocketAddr,
+    pub since: Instant,
     /// Streams towards the gNB.
-    pub(crate) outbound_streams: u16,
+    pub outbound_streams: u16,
     /// The transfer syntax that was agreed on. A gNB that takes another one takes PER, too.
-    pub(crate) syntax: TransferSyntax,
+    pub syntax: TransferSyntax,
     /// Messages received.
-    pub(crate) received: u64,
+    pub received: u64,
     /// Since when SCTP has no room for a message to this gNB.
     stalled: Option<Instant>,
 }
 
 /// Opens N2. Errors: each mode that was tried, and why it failed.
-pub(crate) fn open_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Transport, OpenError> {
+pub fn open_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Transport, OpenError> {
     Transport::open(&settings(config), entropy.octets(), clock::now())
 }
 
 /// N2 of a unit: the sockets and associations of the primary before this one, or new sockets, which the unit's manager keeps from then on. The
 /// associations are to be resumed before anything is sent or received. Errors: a sentence.
-pub(crate) fn inherit_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Successor, String> {
+pub fn inherit_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Successor, String> {
     let settings = settings(config);
     let mut sockets = descriptors::all(N2_SOCKETS);
     let mut store = descriptors::take(N2_STORE);
@@ -179,7 +179,7 @@ pub(super) fn syntax(offered: bool, peer: SocketAddr, adaptation: Option<u32>) -
 
 /// The associations that are up. The control plane's name of an association is never used again, so that a late message names none.
 #[derive(Default)]
-pub(crate) struct Links {
+pub(super) struct Links {
     links: BTreeMap<LocalAssociation, Link>,
     by_sctp: BTreeMap<(u32, u32), LocalAssociation>,
     names: Associations,
@@ -192,7 +192,7 @@ pub(crate) struct Links {
 
 impl Links {
     /// An association came up. It has no name yet: its gNB may come from the other CTA and keep its name.
-    pub(crate) fn up(
+    pub(super) fn up(
         &mut self,
         now: Instant,
         sctp: SctpAssociation,
@@ -209,20 +209,20 @@ impl Links {
     }
 
     /// The peer of an association has these addresses.
-    pub(crate) fn set_addresses(&mut self, physical: LocalAssociation, addresses: &[IpAddr]) {
+    pub(super) fn set_addresses(&mut self, physical: LocalAssociation, addresses: &[IpAddr]) {
         if addresses.len() > 1 {
             self.multihomed.insert(physical, addresses.to_vec());
         }
     }
 
     /// The addresses of an association's peer; it connected from the first one.
-    pub(crate) fn addresses(&self, physical: LocalAssociation) -> Vec<IpAddr> {
+    pub(super) fn addresses(&self, physical: LocalAssociation) -> Vec<IpAddr> {
         let one = || self.link(physical).map(|link| link.peer.ip()).into_iter().collect();
         self.multihomed.get(&physical).cloned().unwrap_or_else(one)
     }
 
     /// An association goes on here after so many messages: its gNB restarted it, or this CTA has it from the former primary.
-    pub(crate) fn continues(
+    pub(super) fn continues(
         &mut self,
         now: Instant,
         sctp: SctpAssociation,
@@ -238,22 +238,22 @@ impl Links {
     }
 
     /// An association of the former primary keeps its name.
-    pub(crate) fn keep_name(&mut self, physical: LocalAssociation, name: AssociationId) {
+    pub(super) fn keep_name(&mut self, physical: LocalAssociation, name: AssociationId) {
         self.names.name(physical, name);
     }
 
     /// gNBs that are connected here while the other CTA is the primary.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.names.waiting()
     }
 
     /// Whether gNBs of the former primary may still connect.
-    pub(crate) fn awaits(&self) -> bool {
+    pub(super) fn awaits(&self) -> bool {
         self.names.next_deadline().is_some()
     }
 
     /// Gives an association a new name.
-    pub(crate) fn name_it(&mut self, physical: LocalAssociation) -> AssociationId {
+    pub(super) fn name_it(&mut self, physical: LocalAssociation) -> AssociationId {
         let syntax = self.link(physical).map_or(TransferSyntax::Per, |link| link.syntax);
         let name = AssociationId::new(self.first_name.wrapping_add(physical.0), syntax);
         self.names.name(physical, name);
@@ -261,7 +261,7 @@ impl Links {
     }
 
     /// An association ended. Returns its name, if it has one.
-    pub(crate) fn down(&mut self, sctp: SctpAssociation) -> Option<AssociationId> {
+    pub(super) fn down(&mut self, sctp: SctpAssociation) -> Option<AssociationId> {
         let physical = self.by_sctp.remove(&(sctp.slot, sctp.generation))?;
         self.links.remove(&physical);
         self.multihomed.remove(&physical);
@@ -269,7 +269,7 @@ impl Links {
     }
 
     /// Counts a message that an association received. Returns its number on this host.
-    pub(crate) fn received(&mut self, sctp: SctpAssociation) -> Option<LocalAssociation> {
+    pub(super) fn received(&mut self, sctp: SctpAssociation) -> Option<LocalAssociation> {
         let physical = self.physical(sctp)?;
         if let Some(link) = self.links.get_mut(&physical) {
             link.received += 1;
@@ -278,18 +278,18 @@ impl Links {
     }
 
     /// The number of an association on this host.
-    pub(crate) fn physical(&self, sctp: SctpAssociation) -> Option<LocalAssociation> {
+    pub(super) fn physical(&self, sctp: SctpAssociation) -> Option<LocalAssociation> {
         self.by_sctp.get(&(sctp.slot, sctp.generation)).copied()
     }
 
     /// Finds out to which name an NGAP message belongs.
-    pub(crate) fn take(&mut self, from: LocalAssociation, octets: &[u8]) -> MessageRoute {
+    pub(super) fn take(&mut self, from: LocalAssociation, octets: &[u8]) -> MessageRoute {
         let address = self.link(from).map(|link| link.peer.ip());
         self.names.take(from, address, octets)
     }
 
     /// This CTA has taken over in this term: gNBs of the former primary keep their names. Returns the names of those that are down.
-    pub(crate) fn take_over(
+    pub(super) fn take_over(
         &mut self,
         now: Instant,
         term: u32,
@@ -300,12 +300,12 @@ impl Links {
     }
 
     /// Returns the names of gNBs that did not connect in time: they are down.
-    pub(crate) fn tick(&mut self, now: Instant) -> Vec<AssociationId> {
+    pub(super) fn tick(&mut self, now: Instant) -> Vec<AssociationId> {
         self.names.tick(now)
     }
 
     /// When [`Self::tick`] has something to do.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.names.next_deadline()
     }
 
@@ -314,38 +314,38 @@ impl Links {
     }
 
     /// The association of this number.
-    pub(crate) fn link(&self, physical: LocalAssociation) -> Option<Link> {
+    pub(super) fn link(&self, physical: LocalAssociation) -> Option<Link> {
         self.links.get(&physical).copied()
     }
 
     /// The association of that name.
-    pub(crate) fn get(&self, name: AssociationId) -> Option<Link> {
+    pub(super) fn get(&self, name: AssociationId) -> Option<Link> {
         self.link(self.names.over(name)?)
     }
 
     /// Records whether SCTP had room for a message to this gNB. Returns for how long it has had none.
-    pub(crate) fn took(&mut self, now: Instant, name: AssociationId, taken: bool) -> Duration {
+    pub(super) fn took(&mut self, now: Instant, name: AssociationId, taken: bool) -> Duration {
         let Some(link) = self.over(name) else { return Duration::ZERO };
         link.stalled = if taken { None } else { Some(link.stalled.unwrap_or(now)) };
         link.stalled.map_or(Duration::ZERO, |since| now.since(since))
     }
 
     /// Forgets an association, which the caller aborts.
-    pub(crate) fn forget(&mut self, name: AssociationId) -> Option<Link> {
+    pub(super) fn forget(&mut self, name: AssociationId) -> Option<Link> {
         let link = self.get(name)?;
         self.down(link.sctp);
         Some(link)
     }
 
     /// All associations.
-    pub(crate) fn all(&self) -> impl Iterator<Item = Link> {
+    pub(super) fn all(&self) -> impl Iterator<Item = Link> {
         self.links.values().copied()
     }
 }
 
 impl Link {
     /// A received message, in the agreed transfer syntax. One in another syntax counts as unreadable (TS 38.413 §10.2).
-    pub(crate) fn readable<'a>(&self, octets: &'a [u8]) -> &'a [u8] {
+    pub(super) fn readable<'a>(&self, octets: &'a [u8]) -> &'a [u8] {
         match (TransferSyntax::of(octets), self.syntax) {
             (TransferSyntax::Fastwire, TransferSyntax::Per) => &[],
             _ => octets,
@@ -353,7 +353,7 @@ impl Link {
     }
 
     /// A message in the agreed transfer syntax. It may have been encoded for an earlier association of the gNB.
-    pub(crate) fn agreed<'a>(&self, octets: &'a [u8]) -> Cow<'a, [u8]> {
+    pub(super) fn agreed<'a>(&self, octets: &'a [u8]) -> Cow<'a, [u8]> {
         match self.syntax {
             TransferSyntax::Fastwire => Cow::Borrowed(octets),
             TransferSyntax::Per => to_per(octets).map_or(Cow::Borrowed(octets), Cow::Owned),
@@ -361,7 +361,7 @@ impl Link {
     }
 
     /// The stream in place of the one that the UE's procedures chose: the other CTA may have agreed on more streams.
-    pub(crate) fn stream(&self, chosen: u16) -> u16 {
+    pub(super) fn stream(&self, chosen: u16) -> u16 {
         match self.outbound_streams {
             n if chosen < n => chosen,
             0 | 1 => 0,

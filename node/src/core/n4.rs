@@ -24,14 +24,14 @@ const BUNDLE_MAX: usize = 64;
 pub(super) const UNSPECIFIED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 /// From where a UPF takes PFCP: `n4.peers` and `n4.smfs`.
-pub(crate) struct N4Peers {
+pub struct N4Peers {
     /// Empty: from everywhere.
     networks: Vec<IpNetwork>,
     log: LogLimiter<IpAddr>,
 }
 
 impl N4Peers {
-    pub(crate) fn of(c: &Config) -> Self {
+    pub fn of(c: &Config) -> Self {
         let listed = c.n4.peers.iter().map(|network| network.0);
         let smfs = c.n4.smfs.iter().map(|smf| IpNetwork::host(smf.ip()));
         let networks = if c.n4.peers.is_empty() { Vec::new() } else { listed.chain(smfs).collect() };
@@ -39,12 +39,12 @@ impl N4Peers {
     }
 
     /// Whether every host may set up an association.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.networks.is_empty()
     }
 
     /// Whether a datagram from there is taken; if not, that is logged.
-    pub(crate) fn permits(&mut self, now: Instant, from: SocketAddr) -> bool {
+    pub fn permits(&mut self, now: Instant, from: SocketAddr) -> bool {
         let address = from.ip().to_canonical();
         let permits = self.is_open() || self.networks.iter().any(|network| network.contains(address));
         if !permits && self.log.allows(now, address) {
@@ -70,7 +70,7 @@ pub(super) struct N4Counters {
 }
 
 /// The socket.
-pub(crate) struct N4Socket {
+pub struct N4Socket {
     socket: UdpSocket,
     at: SocketAddr,
     /// The address of the SMF of this program or unit, which does not use the socket.
@@ -148,7 +148,7 @@ impl AsFd for N4Socket {
 /// Opens N4 for external SMFs, if configured, on a socket that another process has held if there is one; `alone`: there is no SMF in this
 /// process. The filter for the name of the own SMF is on in a unit, too; a UPF without an SMF of its own has none to filter. Errors: those of
 /// `bind`, with the address.
-pub(crate) fn open_n4(
+pub fn open_n4(
     config: &Config,
     alone: bool,
     given: Option<OwnedFd>,

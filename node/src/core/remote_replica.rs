@@ -12,11 +12,12 @@ use whimbrel_user_io::{Handle, StateFile, UserPlane, boot};
 
 use super::logger_link::{LoggerLink, begin_again};
 use super::upf::{self, LocalUpf, plane_config};
+use crate::clock;
+use crate::config;
 use crate::entropy::SystemEntropy;
-use crate::{clock, config};
 
 /// How the wait has ended.
-pub(crate) enum Assigned {
+pub enum Assigned {
     /// It serves, without sessions.
     First(Box<LoggerLink>, HostAddresses),
     /// It serves, with the sessions of the UPF before it.
@@ -68,7 +69,7 @@ fn open(c: &config::Config, entropy: &mut SystemEntropy) -> Result<LoggerLink, S
 }
 
 /// Waits until this UPF serves, or a signal has come. Errors: one sentence.
-pub(crate) fn await_assignment(
+pub fn await_assignment(
     c: &config::Config,
     entropy: &mut SystemEntropy,
     signals: &UnixStream,

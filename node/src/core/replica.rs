@@ -19,8 +19,8 @@ use super::subscriber_copy::SubscriberCopy;
 use super::subscribers::StoredSubscribers;
 use crate::clock;
 use crate::cluster::{PairReplica, Promotion, ReplicaEvent};
-use crate::console::Metric;
 use crate::entropy::SystemEntropy;
+use crate::observation::Metric;
 
 /// The longest time until a signal to stop is noticed.
 const STOP_CHECKED_EVERY: Duration = Duration::from_millis(200);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use whimbrel_control::{RestPlace, RestStore};
-use whimbrel_tier::{Activation, Backing, Config, Heap, Place, Slice, Stats};
+use whimbrel_memory::{Activation, Backing, Config, Heap, Place, Slice, Stats};
 
 /// Time between two colocation cycles: a scan of all counters takes a thousandth of it.
 const CYCLE_EVERY: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use whimbrel_user::Config as UpfConfig;
 
 use super::unit_n4::{UnitN4, UnitN4End};
 use crate::config::Config;
-use crate::console::{Metric, Sample};
+use crate::observation::{Metric, Sample};
 use crate::unit::descriptors;
 
 /// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep UEs waiting.
@@ -30,7 +30,7 @@ pub(super) struct SmfN4Counters {
 }
 
 /// The sockets, and where the UPFs are.
-pub(crate) struct SmfN4 {
+pub struct SmfN4 {
     /// Towards UPFs elsewhere, if there are such.
     socket: Option<UdpSocket>,
     /// Towards the UPF of this unit. Nothing that comes over UDP is of that one.
@@ -168,13 +168,13 @@ impl SmfN4 {
 
 /// Opens N4 towards UPFs that are other processes, if there are such: a UDP socket for those elsewhere, and a Unix socket for that of this unit.
 /// In a unit the sockets of the CTA before are taken over, with the datagrams that wait in them. Errors: a sentence.
-pub(crate) fn open_smf_n4(config: &Config) -> Result<Option<SmfN4>, String> {
+pub fn open_smf_n4(config: &Config) -> Result<Option<SmfN4>, String> {
     let upfs: Vec<Option<SocketAddr>> = config.upfs.iter().map(|u| u.address).collect();
     if upfs.iter().all(Option::is_none) {
         return Ok(None);
     }
     let at = SocketAddr::new(config.n4.node_id, UpfConfig::PFCP_PORT);
-    let cannot_listen = |e: std::io::Error| crate::api::cannot_listen("n4.node_id", "UDP", at, &e);
+    let cannot_listen = |e: std::io::Error| crate::port_owner::cannot_listen("n4.node_id", "UDP", at, &e);
     let of_unit = config.place.as_ref().zip(config.cluster.host().and_then(|host| host.upf));
     let own = of_unit.map(|(_, upf)| usize::from(upf));
     let has_others = upfs.iter().enumerate().any(|(i, address)| address.is_some() && own != Some(i));

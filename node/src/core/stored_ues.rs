@@ -17,7 +17,7 @@ use whimbrel_resilience::{Cta, Entropy, Inspect, Outbox, StoredAmf, StoredUes, S
 use whimbrel_store::{SealedLog, SealedLogError};
 
 use crate::config::{KeepUes, Store};
-use crate::console::{Console, Metric};
+use crate::observation::{Console, Metric};
 
 /// A log that is so many times as long as the UEs in it is written again.
 const LENGTH_MAX: u64 = 4;
@@ -47,7 +47,7 @@ struct Collected {
 }
 
 /// Where the file is.
-pub(crate) fn path_of(store: &Path) -> PathBuf {
+pub fn path_of(store: &Path) -> PathBuf {
     store.with_extension("ues")
 }
 

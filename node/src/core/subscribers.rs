@@ -23,7 +23,7 @@ const FORMS_MAX: usize = 4096;
 const SAVED_MAX: usize = 4096;
 
 /// The store, for the control thread.
-pub(crate) struct StoredSubscribers {
+pub(super) struct StoredSubscribers {
     store: Store,
     /// Subscribers whose offsets were saved here since they were taken last.
     saved: Vec<Supi>,
@@ -33,17 +33,17 @@ pub(crate) struct StoredSubscribers {
 
 impl StoredSubscribers {
     /// Over an open store.
-    pub(crate) fn new(store: Store) -> Self {
+    pub(super) fn new(store: Store) -> Self {
         Self { store, saved: Vec::new(), forms: HashMap::new() }
     }
 
     /// Reads edits that other processes made. Errors: the store's sentence.
-    pub(crate) fn refresh(&mut self) -> Result<Changes, String> {
+    pub(super) fn refresh(&mut self) -> Result<Changes, String> {
         self.store.refresh().map_err(|e| e.to_string())
     }
 
     /// When a change that the last [`Self::refresh`] found was made, by the store; of all of them with `None`.
-    pub(crate) fn changed_at(&self, supi: Option<Supi>) -> Option<Instant> {
+    pub(super) fn changed_at(&self, supi: Option<Supi>) -> Option<Instant> {
         self.store.changed_at(supi).map(Instant)
     }
 
@@ -114,7 +114,7 @@ fn unavailable(e: StoreError) -> UdmError {
     UdmError::Unavailable
 }
 
-pub(crate) fn subscription(s: &stored::Subscription) -> udm::Subscription {
+pub fn subscription(s: &stored::Subscription) -> udm::Subscription {
     udm::Subscription {
         ue_ambr: ambr(s.ue_ambr),
         slices: s.slices.iter().map(slice).collect(),
@@ -186,7 +186,7 @@ fn arp(a: stored::Arp) -> udm::Arp {
 }
 
 /// A flow as the control plane takes it. Errors: what is wrong with it, in words.
-pub(crate) fn flow(f: &stored::SubscribedFlow) -> Result<FlowPolicy, String> {
+pub(super) fn flow(f: &stored::SubscribedFlow) -> Result<FlowPolicy, String> {
     let filter = |text: &String| packet_filter(text).ok_or_else(|| format!("`{text}` is no packet filter"));
     let policy = FlowPolicy {
         name: f.name.parse()?,

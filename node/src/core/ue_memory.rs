@@ -8,12 +8,12 @@ use std::time::Duration;
 use tracing::warn;
 use whimbrel_control::{Prf, UeContext};
 use whimbrel_ids::{Instant, Supi};
+use whimbrel_memory::Backing;
 use whimbrel_resilience::Cpf;
-use whimbrel_tier::Backing;
 
 use super::rest_heap::{RestHeap, RestHeapState};
 use crate::config::{Config, Memory, Slow};
-use crate::console::{Condition, Console, Metric, Sample};
+use crate::observation::{Condition, Console, Metric, Sample};
 
 /// Time between two slices of work while messages arrive.
 const SLICE_EVERY: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ const FAST_MIN: u64 = 32 << 20;
 const MEASURED_EVERY: Duration = Duration::from_millis(500);
 
 /// The memory of UEs at rest.
-pub(crate) struct UeMemory {
+pub struct UeMemory {
     limit: u64,
     heap: Rc<RestHeapState>,
     next_slice: Instant,
@@ -47,7 +47,7 @@ impl UeMemory {
 
     /// Gives a CPF its store for UEs at rest, if a limit is configured; with the condition of the slow tier. `beside`: the file has this
     /// name and another extension, if it has no name in the configuration.
-    pub(crate) fn open(memory: &Memory, beside: &Path, cpf: &mut Cpf) -> Option<(Self, Condition, String)> {
+    pub fn open(memory: &Memory, beside: &Path, cpf: &mut Cpf) -> Option<(Self, Condition, String)> {
         let limit = memory.limit?.0;
         let (backing, fault) = backing(memory, beside);
         let opened = RestHeap::new(limit, backing).or_else(|e| {
@@ -74,7 +74,7 @@ impl UeMemory {
     }
 
     /// Works for some hundred microseconds at most. Returns whether there is more to do.
-    pub(crate) fn turn(&mut self, now: Instant, busy: bool, cpf: Option<&mut Cpf>) -> bool {
+    pub fn turn(&mut self, now: Instant, busy: bool, cpf: Option<&mut Cpf>) -> bool {
         if now >= self.next_measurement {
             self.next_measurement = now + MEASURED_EVERY;
             self.adjust();
@@ -100,7 +100,7 @@ impl UeMemory {
         self.is_full
     }
 
-    pub(crate) fn samples(&self, cpf: Option<&Cpf>) -> Vec<Sample> {
+    pub fn samples(&self, cpf: Option<&Cpf>) -> Vec<Sample> {
         let counters = cpf.and_then(Cpf::rest_counters).unwrap_or_default();
         let (heap, stats) = (&self.heap, self.heap.stats.get());
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);

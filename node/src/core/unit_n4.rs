@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_millis(1);
 
 /// One end of N4 within a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnitN4End {
+pub(super) enum UnitN4End {
     /// The SMF, in the primary CTA.
     Smf,
     /// The UPF.
@@ -47,7 +47,7 @@ impl UnitN4End {
 }
 
 /// The socket of one end.
-pub(crate) struct UnitN4 {
+pub(super) struct UnitN4 {
     socket: UnixDatagram,
     other: PathBuf,
     buffer: Vec<u8>,
@@ -57,7 +57,7 @@ pub(crate) struct UnitN4 {
 
 impl UnitN4 {
     /// Opens this end; `former`: the socket of the process that this one replaces, with the datagrams that wait in it. Errors: those of bind(2).
-    pub(crate) fn open(
+    pub(super) fn open(
         directory: &Directory,
         end: UnitN4End,
         former: Option<OwnedFd>,
@@ -85,7 +85,7 @@ impl UnitN4 {
     }
 
     /// The next message that has come.
-    pub(crate) fn receive(&mut self) -> Option<&[u8]> {
+    pub(super) fn receive(&mut self) -> Option<&[u8]> {
         loop {
             match self.socket.recv(&mut self.buffer) {
                 Ok(octets) => return self.buffer.get(..octets),
@@ -96,7 +96,7 @@ impl UnitN4 {
     }
 
     /// Sends a message, or keeps it while the other end's socket is full. Returns whether it did; PFCP repeats what was lost.
-    pub(crate) fn send(&mut self, octets: &[u8]) -> bool {
+    pub(super) fn send(&mut self, octets: &[u8]) -> bool {
         self.flush();
         if self.waiting.is_empty() {
             match self.socket.send_to(octets, &self.other) {
@@ -114,7 +114,7 @@ impl UnitN4 {
     }
 
     /// Sends what waits, as far as there is room.
-    pub(crate) fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         while let Some(octets) = self.waiting.front() {
             if let Err(e) = self.socket.send_to(octets, &self.other)
                 && is_full(&e)
@@ -127,7 +127,7 @@ impl UnitN4 {
     }
 
     /// When [`Self::flush`] is due.
-    pub(crate) fn next_deadline(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         (!self.waiting.is_empty()).then(|| now + RETRY)
     }
 }

@@ -25,12 +25,13 @@ use whimbrel_user_io::{
 use super::logger_link::{LoggerLink, begin_again};
 use super::n4::{N4Counters, N4Socket, UNSPECIFIED};
 use super::unit_n4::{UnitN4, UnitN4End};
+use crate::clock;
 use crate::cluster::UpfLinks;
+use crate::config;
 use crate::config::typed::sixes;
-use crate::console::{Condition, Level, Metric, Sample};
 use crate::log_limiter::LogLimiter;
+use crate::observation::{Condition, Level, Metric, Sample};
 use crate::unit::{Place, descriptors};
-use crate::{clock, config};
 
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ const ANNOUNCED_EVERY: Duration = Duration::from_secs(1);
 const RESTORED_WITHIN: Duration = Config::HEARTBEAT_INTERVAL;
 
 /// The UPF: its PFCP endpoint here, its packets on threads of their own.
-pub(crate) struct LocalUpf {
+pub struct LocalUpf {
     endpoint: UpfC,
     plane: Handle,
     /// What the process that follows the state knows of its changes; `None`: no state is kept in a file.
@@ -160,7 +161,7 @@ impl AnnouncedChanges {
 }
 
 /// The configuration of the UPF.
-pub(crate) fn config(c: &config::Config, seed: u64) -> Config {
+pub fn config(c: &config::Config, seed: u64) -> Config {
     // For external SMFs, the address at which they reach it.
     let listens = c.n4.listen.map(|l| l.ip()).filter(|a| !a.is_unspecified());
     let own = if c.place.is_some() { c.unit_upf().ip() } else { c.n4.node_id };
@@ -241,7 +242,7 @@ impl LocalUpf {
     /// `alone`: there is no SMF in this program.
     ///
     /// Errors: why it cannot start.
-    pub(crate) fn start(
+    pub fn start(
         c: &config::Config,
         seed: u64,
         n4: Option<N4Socket>,
@@ -341,7 +342,7 @@ impl LocalUpf {
     }
 
     /// Takes links of the CTAs of this unit: N4 with an SMF that has one goes over it.
-    pub(crate) fn take_links(&mut self, place: &Place) {
+    pub fn take_links(&mut self, place: &Place) {
         self.links = UpfLinks::open(place);
     }
 
@@ -415,7 +416,7 @@ impl LocalUpf {
     }
 
     /// How N3 is connected, and why not by AF_XDP where that was tried: a clause.
-    pub(crate) fn n3_io(&self) -> String {
+    pub fn n3_io(&self) -> String {
         let threads = match (self.plane.threads(), self.threads) {
             (1, 1) => String::new(),
             (n, asked) if n < asked => {
@@ -439,12 +440,12 @@ impl LocalUpf {
     }
 
     /// What was set on the host.
-    pub(crate) fn host_changes(&self) -> &[String] {
+    pub fn host_changes(&self) -> &[String] {
         self.plane.host_changes()
     }
 
     /// What was configured and is not available, a sentence each.
-    pub(crate) fn notices(&self) -> Vec<String> {
+    pub fn notices(&self) -> Vec<String> {
         self.plane.notices().iter().map(ToString::to_string).collect()
     }
 
@@ -835,7 +836,7 @@ pub(super) fn show_beats(plane: &Handle) {
 }
 
 /// The configuration of the packet threads. `alone`: there is no SMF in this program.
-pub(crate) fn plane_config(
+pub fn plane_config(
     c: &config::Config,
     user: &Config,
     keeps_state: bool,
@@ -875,15 +876,15 @@ pub(crate) fn plane_config(
 
 /// What a UPF goes on with that has stood before.
 #[derive(Default)]
-pub(crate) struct Inherited {
+pub struct Inherited {
     /// Where its sessions are kept.
-    pub(crate) state: Option<StateFile>,
+    pub state: Option<StateFile>,
     /// Its socket of N4, if another process has held it.
-    pub(crate) n4: Option<OwnedFd>,
+    pub n4: Option<OwnedFd>,
     /// It is the UPF of a unit, whose manager holds its sockets and devices.
-    pub(crate) of_unit: bool,
+    pub of_unit: bool,
     /// The packet logger in front, which has its sockets and devices, and the addresses of the logger's host.
-    pub(crate) logger: Option<(Box<LoggerLink>, HostAddresses)>,
+    pub logger: Option<(Box<LoggerLink>, HostAddresses)>,
 }
 
 /// The sockets and devices of the UPF that this one replaces, or new ones, which the manager holds from then on: with the last of the two
@@ -922,7 +923,7 @@ fn port_name(i: usize) -> String {
 }
 
 /// Opens the file in which the UPF's sessions are kept. Errors: a sentence for the operator.
-pub(crate) fn open_state(c: &config::Config, path: &Path) -> Result<StateFile, String> {
+pub fn open_state(c: &config::Config, path: &Path) -> Result<StateFile, String> {
     StateFile::open(path, &config(c, 0)).map_err(|e| match e.kind() {
         ErrorKind::WouldBlock => format!("another UPF runs with the state file {}", path.display()),
         _ => format!("the state file {} cannot be opened: {e}", path.display()),
@@ -931,7 +932,7 @@ pub(crate) fn open_state(c: &config::Config, path: &Path) -> Result<StateFile, S
 
 /// The key of a UPF's TEIDs, which it keeps beside its store for as long as it exists, so that sessions can be restored with the F-TEIDs that
 /// they had. Where it cannot be kept, `fresh` serves this once.
-pub(crate) fn kept_seed(c: &config::Config, fresh: u64) -> u64 {
+pub fn kept_seed(c: &config::Config, fresh: u64) -> u64 {
     let path = c.store.path.with_extension("teids");
     let kept = std::fs::read(&path).ok().and_then(|octets| Some(u64::from_le_bytes(octets.try_into().ok()?)));
     if let Some(seed) = kept {

@@ -17,8 +17,9 @@ use whimbrel_user_io::{
 
 use super::n4::N4Socket;
 use super::upf::{self, LocalUpf, inherited_ports, plane_config};
+use crate::clock;
+use crate::config;
 use crate::unit::descriptors;
-use crate::{clock, config};
 
 /// Time between two looks at what the UPF has written, where changes cannot be announced to this process.
 const CATCH_UP_EVERY: Duration = Duration::from_secs(1);
@@ -26,7 +27,7 @@ const CATCH_UP_EVERY: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(20);
 
 /// How a replica's wait has ended.
-pub(crate) enum Awaited {
+pub enum Awaited {
     /// The UPF has ended, and this process has its sessions. The host is to be set up yet.
     Ready(Box<ReadyReplica>),
     /// The UPF has ended, and this process begins with its state file.
@@ -36,18 +37,14 @@ pub(crate) enum Awaited {
 }
 
 /// A replica that takes over.
-pub(crate) struct ReadyReplica {
+pub struct ReadyReplica {
     endpoint: UpfCReplica,
     plane: Handle,
     plane_config: whimbrel_user_io::Config,
 }
 
 /// Waits, as the replica, until the UPF has ended or a signal has come. Errors: one sentence.
-pub(crate) fn await_end_of_upf(
-    c: &config::Config,
-    path: &Path,
-    signals: &UnixStream,
-) -> Result<Awaited, String> {
+pub fn await_end_of_upf(c: &config::Config, path: &Path, signals: &UnixStream) -> Result<Awaited, String> {
     let cannot = |e: std::io::Error| format!("the state file {} cannot be awaited: {e}", path.display());
     let (state, lock) = loop {
         match StateFile::follow(path, &upf::config(c, 0)) {
@@ -135,7 +132,7 @@ impl ReadyReplica {
     }
 
     /// Packets are taken from now on. Errors: why the sessions cannot be taken over, in one sentence.
-    pub(crate) fn take_over(self, c: &config::Config, n4: Option<N4Socket>) -> Result<LocalUpf, String> {
+    pub fn take_over(self, c: &config::Config, n4: Option<N4Socket>) -> Result<LocalUpf, String> {
         let Self { endpoint, plane, plane_config } = self;
         let begun = std::time::Instant::now();
         let mut out = Outbox::default();

@@ -12,7 +12,7 @@ use whimbrel_resilience::{CodeVersion, VersionFigures};
 use super::control_thread::Cta;
 use super::n2::Link;
 use crate::clock;
-use crate::console::{
+use crate::observation::{
     ClusterView, FlowView, GnbView, LogView, Metric, OverloadView, RatesView, Sample, SessionView, TimerView,
     TunnelView, UePage, UeView, UesRequest, UpfView, VersionView, WarningAtGnb, WarningView,
 };

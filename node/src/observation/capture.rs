@@ -31,7 +31,7 @@ struct Counted {
 }
 
 /// The file being written.
-pub(crate) struct Capture {
+pub struct Capture {
     out: BufWriter<File>,
     written: u64,
     packets: N2Packets,
@@ -41,7 +41,7 @@ pub(crate) struct Capture {
 
 impl Capture {
     /// Makes the file, readable by its owner only: it holds identities, and NAS in clear where NEA0 is used.
-    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+    pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut out = BufWriter::with_capacity(256 << 10, file);
         // Magic of microseconds, version 2.4, no offset, no accuracy, snapshot length, link type.
@@ -52,21 +52,21 @@ impl Capture {
     }
 
     /// Writes an NGAP message.
-    pub(crate) fn ngap(&mut self, at: Instant, from: SocketAddr, to: SocketAddr, stream: u16, octets: &[u8]) {
+    pub fn ngap(&mut self, at: Instant, from: SocketAddr, to: SocketAddr, stream: u16, octets: &[u8]) {
         for packet in self.packets.ngap(from, to, stream, octets) {
             self.write(at, &packet);
         }
     }
 
     /// Writes a datagram: PFCP or GTP-U, as its ports say.
-    pub(crate) fn udp(&mut self, at: Instant, from: SocketAddr, to: SocketAddr, octets: &[u8]) {
+    pub fn udp(&mut self, at: Instant, from: SocketAddr, to: SocketAddr, octets: &[u8]) {
         if let Some(packet) = udp_packet(from, to, octets) {
             self.write(at, &packet);
         }
     }
 
     /// Brings to disk what waits. Errors: the sentence that says why the capture ended, once.
-    pub(crate) fn flush(&mut self) -> Result<(), String> {
+    pub fn flush(&mut self) -> Result<(), String> {
         if self.ended.is_none()
             && let Err(e) = self.out.flush()
         {
@@ -103,19 +103,13 @@ impl Capture {
 
 /// Makes the packets that would have carried N2 messages.
 #[derive(Default)]
-pub(crate) struct N2Packets {
+pub struct N2Packets {
     counted: BTreeMap<(SocketAddr, SocketAddr), Counted>,
 }
 
 impl N2Packets {
     /// The packets of an NGAP message.
-    pub(crate) fn ngap(
-        &mut self,
-        from: SocketAddr,
-        to: SocketAddr,
-        stream: u16,
-        octets: &[u8],
-    ) -> Vec<Vec<u8>> {
+    pub fn ngap(&mut self, from: SocketAddr, to: SocketAddr, stream: u16, octets: &[u8]) -> Vec<Vec<u8>> {
         if self.counted.len() >= COUNTED_MAX {
             self.counted.clear();
         }
@@ -138,7 +132,7 @@ impl N2Packets {
 }
 
 /// The packet of a datagram; `None` if none can carry it.
-pub(crate) fn udp_packet(from: SocketAddr, to: SocketAddr, octets: &[u8]) -> Option<Vec<u8>> {
+pub fn udp_packet(from: SocketAddr, to: SocketAddr, octets: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(8 + octets.len()).ok()?;
     let mut datagram = Vec::with_capacity(length.into());
     for word in [from.port(), to.port(), length, 0] {

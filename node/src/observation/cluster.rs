@@ -12,137 +12,137 @@ const MOMENTS_MAX: usize = 256;
 
 /// The cluster.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct ClusterView {
+pub struct ClusterView {
     /// `single`: UEs are served in this process; `region`: by CPFs; `pair`: by CPFs, and a second CTA can take over.
-    pub(crate) deployment: &'static str,
+    pub deployment: &'static str,
     /// The CTA that answers, and its replica if there is one.
-    pub(crate) ctas: Vec<CtaView>,
+    pub ctas: Vec<CtaView>,
     /// The CPFs that have joined.
-    pub(crate) cpfs: Vec<CpfView>,
+    pub cpfs: Vec<CpfView>,
     /// The UPFs of this core's sessions.
-    pub(crate) upfs: Vec<UpfView>,
+    pub upfs: Vec<UpfView>,
     /// During a canary: what the CPFs of each code version have done since it began.
-    pub(crate) versions: Vec<VersionView>,
+    pub versions: Vec<VersionView>,
     /// Replicas that each UE shall have beside its primary, and how many of them CPFs are missing for.
-    pub(crate) replicas: ReplicasView,
+    pub replicas: ReplicasView,
     /// The log from which replicas continue.
-    pub(crate) log: LogView,
+    pub log: LogView,
     /// What happened since the start, newest first.
-    pub(crate) timeline: Vec<Moment>,
+    pub timeline: Vec<Moment>,
 }
 
 /// A CTA.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct CtaView {
+pub struct CtaView {
     /// `primary` or `replica`.
-    pub(crate) role: &'static str,
+    pub role: &'static str,
     /// The term in which it is the primary; `None` without a second CTA.
-    pub(crate) term: Option<u32>,
+    pub term: Option<u32>,
     /// Whether it can do its part.
-    pub(crate) up: bool,
+    pub up: bool,
     /// In a sentence.
-    pub(crate) detail: String,
+    pub detail: String,
 }
 
 /// A CPF.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct CpfView {
+pub struct CpfView {
     /// Its number.
-    pub(crate) id: u16,
+    pub id: u16,
     /// Where it takes messages of other CPFs.
-    pub(crate) address: String,
+    pub address: String,
     /// The region whose ring it is on, or would be.
-    pub(crate) region: String,
+    pub region: String,
     /// The version of its code.
-    pub(crate) code: String,
+    pub code: String,
     /// The slice whose UEs it serves, if it serves one alone.
-    pub(crate) slice: Option<String>,
+    pub slice: Option<String>,
     /// `serving`: on its ring; `waiting`: joined, on no ring; `leaving`: its UEs move; `away`: may reconnect.
-    pub(crate) state: &'static str,
+    pub state: &'static str,
     /// UEs of which it is the primary.
-    pub(crate) primary_of: Option<u64>,
+    pub primary_of: Option<u64>,
     /// UEs of which it holds a checkpoint; `None` if there are too many to count on demand.
-    pub(crate) backup_of: Option<u64>,
+    pub backup_of: Option<u64>,
 }
 
 /// What the CPFs of one code version have done since the canary began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct VersionView {
+pub struct VersionView {
     /// The version.
-    pub(crate) code: String,
+    pub code: String,
     /// Whether it is the canary's.
-    pub(crate) canary: bool,
+    pub canary: bool,
     /// UEs of which they are primaries.
-    pub(crate) ues: u64,
+    pub ues: u64,
     /// Procedures that have ended.
-    pub(crate) procedures: u64,
+    pub procedures: u64,
     /// Procedures that were refused or failed, and UEs that were discarded after a fault or lost with their CPF.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// CPFs that were lost.
-    pub(crate) cpfs_lost: u64,
+    pub cpfs_lost: u64,
     /// Time in which they answer half of the inputs of UEs.
-    pub(crate) answer_p50_us: Option<u64>,
+    pub answer_p50_us: Option<u64>,
     /// Time in which they answer 99 of 100.
-    pub(crate) answer_p99_us: Option<u64>,
+    pub answer_p99_us: Option<u64>,
 }
 
 /// A UPF.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct UpfView {
-    pub(crate) name: String,
+pub struct UpfView {
+    pub name: String,
     /// Where it takes PFCP; `None`: it is in this program.
-    pub(crate) address: Option<String>,
+    pub address: Option<String>,
     /// Whether it gets new sessions.
-    pub(crate) usable: bool,
+    pub usable: bool,
     /// Its load in percent, as last reported.
-    pub(crate) load: u8,
+    pub load: u8,
 }
 
 /// Replicas of each UE.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct ReplicasView {
-    pub(crate) configured: u64,
-    pub(crate) missing: u64,
+pub struct ReplicasView {
+    pub configured: u64,
+    pub missing: u64,
     /// UEs that would be lost with their primary.
-    pub(crate) ues_without: u64,
+    pub ues_without: u64,
 }
 
 /// The log.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct LogView {
+pub struct LogView {
     /// UEs with inputs since their checkpoint.
-    pub(crate) ues: u64,
-    pub(crate) octets: u64,
+    pub ues: u64,
+    pub octets: u64,
     /// Inputs that were replayed since the start.
-    pub(crate) replayed: u64,
+    pub replayed: u64,
     /// UEs that were taken over since the start.
-    pub(crate) taken_over: u64,
+    pub taken_over: u64,
     /// UEs that were lost since the start.
-    pub(crate) lost: u64,
+    pub lost: u64,
 }
 
 /// Something that happened to a process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Moment {
+pub struct Moment {
     /// When, RFC 3339.
-    pub(crate) at: String,
+    pub at: String,
     /// `joined`, `left`, `lost`, `takeover`, `replica`, `upf`.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// The process.
-    pub(crate) subject: String,
+    pub subject: String,
     /// A sentence.
-    pub(crate) text: String,
+    pub text: String,
     /// How long it took.
-    pub(crate) took_us: Option<u64>,
+    pub took_us: Option<u64>,
 }
 
 /// A bounded list of moments; the oldest are dropped first.
 #[derive(Default)]
-pub(crate) struct Timeline(VecDeque<Moment>);
+pub struct Timeline(VecDeque<Moment>);
 
 impl Timeline {
     /// Adds a moment.
-    pub(crate) fn push(
+    pub fn push(
         &mut self,
         at: Instant,
         kind: &'static str,
@@ -158,7 +158,7 @@ impl Timeline {
     }
 
     /// All of them, newest first.
-    pub(crate) fn newest_first(&self) -> Vec<Moment> {
+    pub fn newest_first(&self) -> Vec<Moment> {
         self.0.iter().rev().cloned().collect()
     }
 }

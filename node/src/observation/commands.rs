@@ -25,16 +25,16 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Which UEs to list.
 #[derive(Clone, Debug)]
-pub(crate) struct UesRequest {
+pub struct UesRequest {
     /// Only UEs whose SUPI sorts after this one.
-    pub(crate) after: Option<Supi>,
+    pub after: Option<Supi>,
     /// Most UEs to return.
-    pub(crate) limit: usize,
+    pub limit: usize,
 }
 
 /// A query or an order, with the channel for its answer.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub enum Command {
     /// The UEs, in the order of their SUPI.
     ListUes(UesRequest, oneshot::Sender<UePage>),
     /// One UE, if it exists.
@@ -73,7 +73,7 @@ pub(crate) enum Command {
 
 /// Why a query has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AskError {
+pub enum AskError {
     /// The queue is full.
     Full,
     /// No answer came in time, or the control thread has ended.
@@ -90,7 +90,7 @@ impl fmt::Display for AskError {
 }
 
 /// The queue, and the eventfd that signals it.
-pub(crate) struct Commands {
+pub struct Commands {
     queue: Mutex<VecDeque<Command>>,
     wake: OwnedFd,
 }
@@ -102,18 +102,18 @@ impl Commands {
     }
 
     /// Becomes readable when a command waits; for the control thread's poll set.
-    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
     /// Wakes the control thread without a command, so that it checks whether to stop.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         // A counter at its limit is readable already, so a failed write loses nothing.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     /// Queues a command without waiting for an answer.
-    pub(crate) fn send(&self, command: Command) -> Result<(), AskError> {
+    pub fn send(&self, command: Command) -> Result<(), AskError> {
         let mut queue = locked(&self.queue);
         if queue.len() >= WAITING_MAX {
             return Err(AskError::Full);
@@ -125,10 +125,7 @@ impl Commands {
     }
 
     /// Queues a query and awaits the answer.
-    pub(crate) async fn ask<R>(
-        &self,
-        query: impl FnOnce(oneshot::Sender<R>) -> Command,
-    ) -> Result<R, AskError> {
+    pub async fn ask<R>(&self, query: impl FnOnce(oneshot::Sender<R>) -> Command) -> Result<R, AskError> {
         let (reply, answer) = oneshot::channel();
         self.send(query(reply))?;
         match tokio::time::timeout(ANSWER_WITHIN, answer).await {
@@ -139,7 +136,7 @@ impl Commands {
 
     /// Takes the next command; the control thread calls it until there is none. Clears the wake-up first, so that a
     /// command queued meanwhile wakes again.
-    pub(crate) fn take(&self) -> Option<Command> {
+    pub fn take(&self) -> Option<Command> {
         let mut queue = locked(&self.queue);
         if queue.is_empty() {
             let mut count = [0; 8];

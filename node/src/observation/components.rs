@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Condition of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Condition {
+pub enum Condition {
     /// It works.
     Up,
     /// It works with a limitation, which its sentence names.
@@ -18,37 +18,37 @@ pub(crate) enum Condition {
 
 /// One part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Component {
+pub struct Component {
     /// `n2`, `n3`, `n4`, `n6`, `store`, `api`, `cta`, `cta_replica`, `cpfs`, `sbfd`.
-    pub(crate) name: String,
+    pub name: String,
     /// Its condition.
-    pub(crate) condition: Condition,
+    pub condition: Condition,
     /// Where it listens; or cause, effect and fix of the problem.
-    pub(crate) detail: String,
+    pub detail: String,
 }
 
 /// All parts.
 #[derive(Debug, Default)]
-pub(crate) struct Components(BTreeMap<&'static str, Component>);
+pub struct Components(BTreeMap<&'static str, Component>);
 
 impl Components {
     /// Sets a part's condition.
-    pub(crate) fn set(&mut self, name: &'static str, condition: Condition, detail: impl Into<String>) {
+    pub fn set(&mut self, name: &'static str, condition: Condition, detail: impl Into<String>) {
         self.0.insert(name, Component { name: name.into(), condition, detail: detail.into() });
     }
 
     /// A part.
-    pub(crate) fn get(&self, name: &str) -> Option<&Component> {
+    pub fn get(&self, name: &str) -> Option<&Component> {
         self.0.get(name)
     }
 
     /// The parts by name.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Component> {
+    pub fn all(&self) -> impl Iterator<Item = &Component> {
         self.0.values()
     }
 
     /// The worst condition of all.
-    pub(crate) fn overall(&self) -> Condition {
+    pub fn overall(&self) -> Condition {
         self.all().map(|c| c.condition).max().unwrap_or(Condition::Up)
     }
 }

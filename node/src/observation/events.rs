@@ -13,7 +13,7 @@ const EVENTS_MAX: usize = 4096;
 /// Level of an event; the same as in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Level {
+pub enum Level {
     Error,
     Warn,
     Info,
@@ -22,19 +22,19 @@ pub(crate) enum Level {
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct EventRecord {
+pub struct EventRecord {
     /// Number in order, from 1.
-    pub(crate) seq: u64,
+    pub seq: u64,
     /// When, RFC 3339.
-    pub(crate) at: String,
+    pub at: String,
     /// Level.
-    pub(crate) level: Level,
+    pub level: Level,
     /// Kind, such as `gnb.up`.
-    pub(crate) kind: String,
+    pub kind: String,
     /// Subject: a SUPI, a gNB, or empty.
-    pub(crate) subject: String,
+    pub subject: String,
     /// A sentence.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 struct Event {
@@ -47,14 +47,14 @@ struct Event {
 
 /// A bounded ring of events; the oldest are dropped first.
 #[derive(Default)]
-pub(crate) struct Events {
+pub struct Events {
     ring: VecDeque<Event>,
     pushed: u64,
 }
 
 impl Events {
     /// Adds an event.
-    pub(crate) fn push(
+    pub fn push(
         &mut self,
         at: Instant,
         level: Level,
@@ -70,12 +70,12 @@ impl Events {
     }
 
     /// Number of the newest event.
-    pub(crate) fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         self.pushed
     }
 
     /// The events numbered above `seq`, oldest first, at most `limit`.
-    pub(crate) fn since(&self, seq: u64, limit: usize) -> Vec<EventRecord> {
+    pub fn since(&self, seq: u64, limit: usize) -> Vec<EventRecord> {
         let first = self.pushed - self.ring.len() as u64;
         let skip = usize::try_from(seq.saturating_sub(first)).unwrap_or(usize::MAX);
         let numbered = self.ring.iter().zip(first + 1..).skip(skip).take(limit);

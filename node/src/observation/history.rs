@@ -35,7 +35,7 @@ enum Class {
 
 /// Subject of a history.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Name {
+pub enum Name {
     /// A UE whose subscriber is known.
     Ue(Supi),
     /// A UE of which only the equipment is known.
@@ -48,38 +48,38 @@ pub(crate) enum Name {
 
 /// One refusal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RefusalRecord {
+pub struct RefusalRecord {
     /// Number in order, from 1.
-    pub(crate) seq: u64,
+    pub seq: u64,
     /// Names of the subject: the best first (SUPI), then others (PEI, gNB, RAN-UE-NGAP-ID).
-    pub(crate) subjects: Vec<String>,
+    pub subjects: Vec<String>,
     /// Procedure, in the standard's words.
-    pub(crate) procedure: String,
+    pub procedure: String,
     /// Kind, such as `unknown_subscriber`.
-    pub(crate) kind: String,
+    pub kind: String,
     /// Reason, as a clause of a sentence.
-    pub(crate) why: String,
+    pub why: String,
     /// What the peer offered, if known.
-    pub(crate) offered: String,
+    pub offered: String,
     /// What would have been accepted.
-    pub(crate) expected: String,
+    pub expected: String,
     /// Remedy under the configuration of that time.
-    pub(crate) fix: String,
+    pub fix: String,
     /// The message that was sent to the peer, with its cause: `REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)`.
-    pub(crate) answer: String,
+    pub answer: String,
     /// First time, RFC 3339.
-    pub(crate) first: String,
+    pub first: String,
     /// Last time, RFC 3339.
-    pub(crate) last: String,
+    pub last: String,
     /// How often in a row.
-    pub(crate) count: u64,
+    pub count: u64,
     /// When the same procedure succeeded after it, RFC 3339; absent: not yet.
-    pub(crate) closed: Option<String>,
+    pub closed: Option<String>,
 }
 
 impl RefusalRecord {
     /// All of it in one sentence.
-    pub(crate) fn sentence(&self) -> String {
+    pub fn sentence(&self) -> String {
         let subject = self.subjects.first().map_or("an unknown peer", String::as_str);
         let mut s = format!("the {} of {subject} {} at {}", self.procedure, self.outcome(), self.last);
         if self.count > 1 {
@@ -89,12 +89,12 @@ impl RefusalRecord {
     }
 
     /// Without an answer the procedure failed; it was not refused.
-    pub(crate) fn outcome(&self) -> &'static str {
+    pub fn outcome(&self) -> &'static str {
         if self.answer.is_empty() { "failed" } else { "was refused" }
     }
 
     /// Reason, offer, expectation, and the message that was sent.
-    pub(crate) fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         let mut s = self.why.clone();
         match (self.offered.is_empty(), self.expected.is_empty()) {
             (false, false) => s += &format!(": offered {}, expected {}", self.offered, self.expected),
@@ -111,7 +111,7 @@ impl RefusalRecord {
 
 /// Cause of a refusal, from which the remedy is derived when `why` is asked.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// A UE or one of its sessions.
     Ue(Refusal),
     /// A gNB.
@@ -120,7 +120,7 @@ pub(crate) enum Cause {
 
 /// Which later success closes a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ClosedBy {
+pub enum ClosedBy {
     /// A registration.
     Registration,
     /// A session of this data network; `None`: of any.
@@ -133,7 +133,7 @@ pub(crate) enum ClosedBy {
 
 /// An event of a history.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Happened {
+pub enum Happened {
     /// Something was refused.
     Refused(Box<RefusalRecord>, Cause, ClosedBy),
     /// The UE registered.
@@ -170,26 +170,26 @@ impl Happened {
 
 /// An event, once or several times in a row.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Number in order among all, from 1.
-    pub(crate) seq: u64,
+    pub seq: u64,
     /// The event.
-    pub(crate) what: Happened,
+    pub what: Happened,
     /// First time.
-    pub(crate) first: Instant,
+    pub first: Instant,
     /// Last time.
-    pub(crate) last: Instant,
+    pub last: Instant,
     /// How often in a row.
-    pub(crate) count: u64,
+    pub count: u64,
     /// The gNB that the UE used.
-    pub(crate) gnb: Option<Arc<str>>,
+    pub gnb: Option<Arc<str>>,
     /// When a later success closed it.
-    pub(crate) closed: Option<Instant>,
+    pub closed: Option<Instant>,
 }
 
 impl Entry {
     /// The refusal, if it is one, with its times.
-    pub(crate) fn refusal(&self) -> Option<RefusalRecord> {
+    pub fn refusal(&self) -> Option<RefusalRecord> {
         let Happened::Refused(record, ..) = &self.what else { return None };
         let mut record = (**record).clone();
         record.seq = self.seq;
@@ -202,13 +202,13 @@ impl Entry {
 
 /// History of one subject.
 #[derive(Clone, Debug)]
-pub(crate) struct History {
+pub struct History {
     /// Events, oldest first.
-    pub(crate) entries: VecDeque<Entry>,
+    pub entries: VecDeque<Entry>,
     /// The gNB that a UE used last.
-    pub(crate) gnb: Option<Arc<str>>,
+    pub gnb: Option<Arc<str>>,
     /// Other names of a gNB: its RAN node name, its address.
-    pub(crate) also: Vec<String>,
+    pub also: Vec<String>,
     /// Slot of a UE that is registered.
     ue: Option<UeId>,
     class: Class,
@@ -218,7 +218,7 @@ pub(crate) struct History {
 
 impl History {
     /// The newest entry about the state of the UE or gNB: not about a session or the subscriber's record.
-    pub(crate) fn state(&self) -> Option<&Entry> {
+    pub fn state(&self) -> Option<&Entry> {
         self.entries.iter().rev().find(|e| {
             matches!(
                 e.what,
@@ -232,19 +232,19 @@ impl History {
     }
 
     /// The newest refusal that no later success has closed.
-    pub(crate) fn open(&self) -> Option<&Entry> {
+    pub fn open(&self) -> Option<&Entry> {
         self.refusals().find(|e| e.closed.is_none())
     }
 
     /// The refusals, newest first.
-    pub(crate) fn refusals(&self) -> impl Iterator<Item = &Entry> {
+    pub fn refusals(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().rev().filter(|e| matches!(e.what, Happened::Refused(..)))
     }
 }
 
 /// All histories.
 #[derive(Default)]
-pub(crate) struct Histories {
+pub struct Histories {
     all: BTreeMap<Name, History>,
     /// By class, the subjects in the order of their last event.
     by_age: [BTreeMap<u64, Name>; 4],
@@ -266,7 +266,7 @@ pub(crate) struct Histories {
 
 impl Histories {
     /// Adds an event. Returns whether it is new, that is, does not repeat the last one.
-    pub(crate) fn push(&mut self, at: Instant, name: &Name, gnb: Option<&Arc<str>>, what: Happened) -> bool {
+    pub fn push(&mut self, at: Instant, name: &Name, gnb: Option<&Arc<str>>, what: Happened) -> bool {
         let proven = matches!(what, Happened::Registered | Happened::Up(_));
         let touched = self.touch(name, proven);
         let Some(history) = self.all.get_mut(name) else { return false };
@@ -350,7 +350,7 @@ impl Histories {
     }
 
     /// A UE registered: this closes its earlier refusals. A further registration of a registered UE is not recorded.
-    pub(crate) fn registered(&mut self, at: Instant, name: &Name, ue: UeId, gnb: Option<&Arc<str>>) {
+    pub fn registered(&mut self, at: Instant, name: &Name, ue: UeId, gnb: Option<&Arc<str>>) {
         self.close(at, name, |by| !matches!(by, ClosedBy::Session(_) | ClosedBy::Setup));
         let is_news = self.all.get(name).is_none_or(|h| {
             let states = |e: &&Entry| !matches!(e.what, Happened::SubscriberChanged);
@@ -370,17 +370,17 @@ impl Histories {
     }
 
     /// The subject of an event that has no SUPI.
-    pub(crate) fn name_of(&self, ue: UeId) -> Option<Name> {
+    pub fn name_of(&self, ue: UeId) -> Option<Name> {
         self.registered.get(&ue).cloned()
     }
 
     /// Whether a UE has registered in another slot later, so that events of this slot do not change its state.
-    pub(crate) fn is_former(&self, name: &Name, ue: UeId) -> bool {
+    pub fn is_former(&self, name: &Name, ue: UeId) -> bool {
         self.all.get(name).is_some_and(|h| h.ue.is_some_and(|p| p != ue))
     }
 
     /// A UE used a gNB.
-    pub(crate) fn seen_at(&mut self, name: &Name, gnb: Option<&Arc<str>>) {
+    pub fn seen_at(&mut self, name: &Name, gnb: Option<&Arc<str>>) {
         if let (Some(history), Some(gnb)) = (self.all.get_mut(name), gnb)
             && history.gnb.as_ref() != Some(gnb)
         {
@@ -389,7 +389,7 @@ impl Histories {
     }
 
     /// A success closes the open refusals that it concerns.
-    pub(crate) fn close(&mut self, at: Instant, name: &Name, concerns: impl Fn(&ClosedBy) -> bool) {
+    pub fn close(&mut self, at: Instant, name: &Name, concerns: impl Fn(&ClosedBy) -> bool) {
         let Some(history) = self.all.get_mut(name) else { return };
         for entry in history.entries.iter_mut().filter(|e| e.closed.is_none()) {
             if matches!(&entry.what, Happened::Refused(_, _, by) if concerns(by)) {
@@ -399,7 +399,7 @@ impl Histories {
     }
 
     /// Sets which side released the session that was released last.
-    pub(crate) fn session_released_by(&mut self, name: &Name, by: &'static str) {
+    pub fn session_released_by(&mut self, name: &Name, by: &'static str) {
         let last = self.all.get_mut(name).and_then(|h| h.entries.back_mut());
         if let Some(Entry { what: Happened::SessionReleased(_, _, side), .. }) = last {
             *side = by;
@@ -407,7 +407,7 @@ impl Histories {
     }
 
     /// A subscriber's record was changed; recorded if the subscriber has a history.
-    pub(crate) fn subscriber_changed(&mut self, at: Instant, supi: Supi) {
+    pub fn subscriber_changed(&mut self, at: Instant, supi: Supi) {
         let name = Name::Ue(supi);
         if self.all.contains_key(&name) {
             self.push(at, &name, None, Happened::SubscriberChanged);
@@ -415,31 +415,31 @@ impl Histories {
     }
 
     /// Many subscribers' records were changed.
-    pub(crate) fn subscribers_changed(&mut self, at: Instant) {
+    pub fn subscribers_changed(&mut self, at: Instant) {
         self.all_changed = Some(at);
     }
 
     /// Sets the names that a gNB has beside its identity.
-    pub(crate) fn also_called(&mut self, name: &Name, also: Vec<String>) {
+    pub fn also_called(&mut self, name: &Name, also: Vec<String>) {
         if let Some(history) = self.all.get_mut(name) {
             history.also = also;
         }
     }
 
     /// A subject's history.
-    pub(crate) fn of(&self, name: &Name) -> Option<&History> {
+    pub fn of(&self, name: &Name) -> Option<&History> {
         self.all.get(name)
     }
 
     /// When a subscriber's record was last changed, if after `at`.
-    pub(crate) fn changed_after(&self, name: &Name, at: Instant) -> Option<Instant> {
+    pub fn changed_after(&self, name: &Name, at: Instant) -> Option<Instant> {
         let of = |e: &&Entry| matches!(e.what, Happened::SubscriberChanged);
         let own = self.all.get(name).and_then(|h| h.entries.iter().rev().find(of)).map(|e| e.last);
         own.max(self.all_changed).filter(|changed| *changed > at)
     }
 
     /// The subject that has another name: a PEI, a gNB's name of a UE, a gNB's RAN node name or address.
-    pub(crate) fn find(&self, text: &str) -> Option<Name> {
+    pub fn find(&self, text: &str) -> Option<Name> {
         let is = |name: &String| {
             let bare = name.strip_prefix("gnb-at-").unwrap_or(name);
             name == text || bare == text || bare.rsplit_once(':').is_some_and(|(address, _)| address == text)
@@ -456,7 +456,7 @@ impl Histories {
     }
 
     /// The newest refusals of UEs at a gNB, newest first.
-    pub(crate) fn through(&self, gnb: &str, limit: usize) -> Vec<RefusalRecord> {
+    pub fn through(&self, gnb: &str, limit: usize) -> Vec<RefusalRecord> {
         let entries = self.refusals.iter().rev().filter_map(|(seq, name)| match name {
             Name::Gnb(_) => None,
             _ => self.all.get(name)?.entries.iter().find(|e| e.seq == *seq),
@@ -466,7 +466,7 @@ impl Histories {
     }
 
     /// The newest refusals of all, newest first.
-    pub(crate) fn newest(&self, limit: usize) -> Vec<RefusalRecord> {
+    pub fn newest(&self, limit: usize) -> Vec<RefusalRecord> {
         let entries =
             self.refusals.iter().rev().filter_map(|(seq, name)| {
                 self.all.get(name)?.entries.iter().find(|e| e.seq == *seq)?.refusal()
@@ -475,12 +475,12 @@ impl Histories {
     }
 
     /// Number of the newest event, repetitions included.
-    pub(crate) fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         self.touched
     }
 
     /// The subjects of the events numbered above `seq`, at most `limit`, oldest first, each with the number of its last event.
-    pub(crate) fn changed_since(&self, seq: u64, limit: usize) -> Vec<(u64, Name)> {
+    pub fn changed_since(&self, seq: u64, limit: usize) -> Vec<(u64, Name)> {
         let of_class = |by_age: &BTreeMap<u64, Name>| {
             let newer = by_age.range(seq.saturating_add(1)..).take(limit);
             newer.map(|(seq, name)| (*seq, name.clone())).collect::<Vec<_>>()
@@ -493,7 +493,7 @@ impl Histories {
 
     /// What is wrong now, newest first, each with its time: gNBs that are down or refused, and UEs with a refusal that no success has
     /// closed. At most `limit` of gNBs and of UEs.
-    pub(crate) fn troubled(&self, limit: usize) -> Vec<(Name, Instant)> {
+    pub fn troubled(&self, limit: usize) -> Vec<(Name, Instant)> {
         let gnbs =
             [Class::Gnb, Class::UnprovenGnb].into_iter().flat_map(|c| self.by_age[c as usize].values().rev());
         let down = gnbs.filter_map(|name| {
@@ -517,7 +517,7 @@ impl Histories {
     }
 
     /// Whether histories were deleted to make room.
-    pub(crate) fn is_incomplete(&self) -> bool {
+    pub fn is_incomplete(&self) -> bool {
         self.forgotten
     }
 }

@@ -15,7 +15,7 @@ use super::locked;
 mod table;
 
 use table::{Kind, Source, Unit};
-pub(crate) use table::{Metric, page};
+pub use table::{Metric, page};
 
 /// Longest latency that is measured, in microseconds: a minute, beyond every guard timer.
 const LATENCY_US_MAX: u64 = 60_000_000;
@@ -32,14 +32,14 @@ macro_rules! places {
     ($(#[$doc:meta])* $name:ident { $($place:ident $word:literal $help:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub(crate) enum $name { $(#[doc = $help] $place,)* }
+        pub enum $name { $(#[doc = $help] $place,)* }
 
         impl $name {
             /// All of them, in order.
-            pub(crate) const ALL: &'static [$name] = &[$($name::$place,)*];
+            pub const ALL: &'static [$name] = &[$($name::$place,)*];
 
             /// Its value as a label.
-            pub(crate) const fn word(self) -> &'static str {
+            pub const fn word(self) -> &'static str {
                 match self { $($name::$place => $word,)* }
             }
         }
@@ -90,13 +90,13 @@ places! {
 
 /// A reading that a part of the program takes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// The metric.
-    pub(crate) metric: Metric,
+    pub metric: Metric,
     /// Value of the metric's label, if it has one.
-    pub(crate) label: Option<String>,
+    pub label: Option<String>,
     /// The reading. Of a duration: microseconds, which are written as seconds.
-    pub(crate) value: u64,
+    pub value: u64,
 }
 
 impl Sample {
@@ -111,12 +111,12 @@ impl Sample {
 
 impl Metric {
     /// Whether parts of the program report its readings.
-    pub(crate) fn is_of_parts(self) -> bool {
+    pub fn is_of_parts(self) -> bool {
         self.definition().source == Source::Part
     }
 
     /// Its name, with the label's value where it has one.
-    pub(crate) fn series(self, label: Option<&str>) -> String {
+    pub fn series(self, label: Option<&str>) -> String {
         match (self.definition().labels.first(), label) {
             (Some(name), Some(value)) => format!("{}{{{name}=\"{}\"}}", self.name(), escaped(value)),
             _ => self.name().into(),
@@ -126,11 +126,11 @@ impl Metric {
 
 /// Latency percentiles, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Percentiles {
-    pub(crate) count: u64,
-    pub(crate) p50_us: u64,
-    pub(crate) p99_us: u64,
-    pub(crate) p999_us: u64,
+pub struct Percentiles {
+    pub count: u64,
+    pub p50_us: u64,
+    pub p99_us: u64,
+    pub p999_us: u64,
 }
 
 /// One procedure's latencies: since the start, and lately.
@@ -162,7 +162,7 @@ impl Latency {
 }
 
 /// All metrics.
-pub(crate) struct Metrics {
+pub struct Metrics {
     /// By [`Metric`]; those of other sources stay 0.
     values: Vec<AtomicU64>,
     nas_dropped: Vec<AtomicU64>,
@@ -190,29 +190,29 @@ impl Metrics {
     }
 
     /// Adds to a counter.
-    pub(crate) fn add(&self, counter: Metric, n: u64) {
+    pub fn add(&self, counter: Metric, n: u64) {
         debug_assert_eq!(counter.definition().source, Source::Console, "{counter:?}");
         self.values[counter as usize].fetch_add(n, Ordering::Relaxed);
     }
 
     /// Sets a gauge.
-    pub(crate) fn set(&self, gauge: Metric, value: u64) {
+    pub fn set(&self, gauge: Metric, value: u64) {
         debug_assert_eq!(gauge.definition().source, Source::Console, "{gauge:?}");
         self.values[gauge as usize].store(value, Ordering::Relaxed);
     }
 
     /// The reading of a counter or gauge that is kept here.
-    pub(crate) fn value(&self, metric: Metric) -> u64 {
+    pub fn value(&self, metric: Metric) -> u64 {
         self.values[metric as usize].load(Ordering::Relaxed)
     }
 
     /// Counts a NAS message that was dropped.
-    pub(crate) fn nas_dropped(&self, reason: NasDropReason) {
+    pub fn nas_dropped(&self, reason: NasDropReason) {
         self.nas_dropped[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// A procedure ended well.
-    pub(crate) fn completed(&self, now: Instant, procedure: ProcedureName, took: Duration) {
+    pub fn completed(&self, now: Instant, procedure: ProcedureName, took: Duration) {
         self.completed[procedure as usize].fetch_add(1, Ordering::Relaxed);
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).clamp(1, LATENCY_US_MAX);
         let mut latency = locked(&self.latencies[procedure as usize]);
@@ -223,29 +223,29 @@ impl Metrics {
     }
 
     /// The core worked so long on a procedure, its messages' answers by others not counted.
-    pub(crate) fn worked(&self, procedure: ProcedureName, spent: Duration) {
+    pub fn worked(&self, procedure: ProcedureName, spent: Duration) {
         let us = u64::try_from(spent.as_micros()).unwrap_or(u64::MAX).clamp(1, LATENCY_US_MAX);
         locked(&self.work[procedure as usize]).saturating_record(us);
     }
 
     /// The core's own work on a procedure since the start.
-    pub(crate) fn work(&self, procedure: ProcedureName) -> Percentiles {
+    pub fn work(&self, procedure: ProcedureName) -> Percentiles {
         percentiles(&locked(&self.work[procedure as usize]))
     }
 
     /// A procedure was refused or failed.
-    pub(crate) fn refused(&self, procedure: ProcedureName) {
+    pub fn refused(&self, procedure: ProcedureName) {
         self.refused[procedure as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// How often a procedure ended well, and how often it was refused.
-    pub(crate) fn outcomes(&self, procedure: ProcedureName) -> (u64, u64) {
+    pub fn outcomes(&self, procedure: ProcedureName) -> (u64, u64) {
         let read = |of: &[AtomicU64]| of[procedure as usize].load(Ordering::Relaxed);
         (read(&self.completed), read(&self.refused))
     }
 
     /// A procedure's latencies over the last five to ten seconds.
-    pub(crate) fn recent(&self, now: Instant, procedure: ProcedureName) -> Percentiles {
+    pub fn recent(&self, now: Instant, procedure: ProcedureName) -> Percentiles {
         let mut latency = locked(&self.latencies[procedure as usize]);
         latency.turn(now);
         let mut both = latency.recent[0].clone();
@@ -255,12 +255,12 @@ impl Metrics {
     }
 
     /// A procedure's latencies since the start.
-    pub(crate) fn since_start(&self, procedure: ProcedureName) -> Percentiles {
+    pub fn since_start(&self, procedure: ProcedureName) -> Percentiles {
         percentiles(&locked(&self.latencies[procedure as usize]).total)
     }
 
     /// Replaces the readings of all parts.
-    pub(crate) fn set_samples(&self, mut samples: Vec<Sample>) {
+    pub fn set_samples(&self, mut samples: Vec<Sample>) {
         // Stable, so that the series of a metric stay in their order.
         samples.sort_by_key(|s| s.metric);
         debug_assert!(samples.iter().all(|s| s.metric.definition().source == Source::Part), "{samples:?}");
@@ -268,12 +268,12 @@ impl Metrics {
     }
 
     /// The sum of the readings that parts took of a metric.
-    pub(crate) fn sample(&self, metric: Metric) -> u64 {
+    pub fn sample(&self, metric: Metric) -> u64 {
         locked(&self.samples).iter().filter(|s| s.metric == metric).map(|s| s.value).sum()
     }
 
     /// All metrics in the Prometheus text format, version 0.0.4.
-    pub(crate) fn prometheus(&self, uptime: Duration) -> String {
+    pub fn prometheus(&self, uptime: Duration) -> String {
         let mut out = String::with_capacity(16 << 10);
         let kept = Metric::ALL.iter().filter(|m| m.definition().source == Source::Console);
         for &metric in kept {
@@ -292,7 +292,7 @@ impl Metrics {
     }
 
     /// The metrics of the parts and of the process alone: for a CPF, which has no gNBs and no procedures of its own.
-    pub(crate) fn prometheus_of_parts(&self, uptime: Duration) -> String {
+    pub fn prometheus_of_parts(&self, uptime: Duration) -> String {
         let mut out = String::new();
         plain(&mut out, Metric::Uptime, uptime.as_secs());
         self.parts(&mut out);

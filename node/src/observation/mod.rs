@@ -4,13 +4,16 @@
 //! thread has (UEs, gNBs) is queried by [`Command`]s: a bounded queue, with an eventfd that wakes the control thread. Locks are
 //! held only for the copy of what is shown.
 
+pub mod capture;
 mod cluster;
 mod commands;
 mod components;
 mod events;
 mod history;
 mod metrics;
+pub mod observer;
 mod operations;
+pub mod otlp;
 mod signalling;
 mod taps;
 mod view;
@@ -21,27 +24,23 @@ use std::time::Duration;
 use whimbrel_control::config::Config;
 use whimbrel_ids::Instant;
 
-#[cfg(test)]
-pub(crate) use cluster::Moment;
-pub(crate) use cluster::{
-    ClusterView, CpfView, CtaView, LogView, ReplicasView, Timeline, UpfView, VersionView,
-};
-pub(crate) use commands::{AskError, Command, Commands, UesRequest};
-pub(crate) use components::{Component, Components, Condition};
-pub(crate) use events::{EventRecord, Events, Level};
-pub(crate) use history::{Cause, ClosedBy, Entry, Happened, Histories, History, Name, RefusalRecord};
-pub(crate) use metrics::{Metric, Metrics, NasDropReason, ProcedureName, Sample, page as metrics_page};
-#[cfg(test)]
-pub(crate) use operations::Finding;
-pub(crate) use operations::{OperationState, OperationView, Operations, Target};
-pub(crate) use signalling::{Interface, Message, Names, Signalling};
-pub(crate) use taps::{Taps, TunnelEnd};
-pub(crate) use view::{
+pub use cluster::Moment;
+pub use cluster::{ClusterView, CpfView, CtaView, LogView, ReplicasView, Timeline, UpfView, VersionView};
+pub use commands::{AskError, Command, Commands, UesRequest};
+pub use components::{Component, Components, Condition};
+pub use events::{EventRecord, Events, Level};
+pub use history::{Cause, ClosedBy, Entry, Happened, Histories, History, Name, RefusalRecord};
+pub use metrics::{Metric, Metrics, NasDropReason, ProcedureName, Sample, page as metrics_page};
+pub use operations::Finding;
+pub use operations::{OperationState, OperationView, Operations, Target};
+pub use signalling::{Interface, Message, Names, Signalling};
+pub use taps::{Taps, TunnelEnd};
+pub use view::{
     DisconnectedView, FlowView, ForesightView, GnbView, OverloadView, RatesView, SessionView, TimerView,
     TunnelView, UePage, UeView, WarningAtGnb, WarningView,
 };
 
-use crate::otlp::Traces;
+use crate::observation::otlp::Traces;
 
 /// Octets of signalling that are kept where the configuration says nothing else: some 80,000 messages, or 4,000 registrations.
 const SIGNALLING_OCTETS: usize = 16 << 20;
@@ -49,17 +48,17 @@ const SIGNALLING_OCTETS: usize = 16 << 20;
 /// State that the control thread, the API and the commands share.
 ///
 /// Locked state is accessed in a closure, so that no statement takes a lock twice.
-pub(crate) struct Console {
+pub struct Console {
     /// When the program started.
-    pub(crate) started: Instant,
+    pub started: Instant,
     /// Queries and orders to the control thread.
-    pub(crate) commands: Commands,
+    pub commands: Commands,
     /// Counters and latencies.
-    pub(crate) metrics: Metrics,
+    pub metrics: Metrics,
     /// Captures of single UEs.
-    pub(crate) taps: Taps,
+    pub taps: Taps,
     /// Orders of the operator, until their outcome is known.
-    pub(crate) operations: Operations,
+    pub operations: Operations,
     components: Mutex<Components>,
     events: Mutex<Events>,
     histories: Mutex<Histories>,
@@ -67,12 +66,12 @@ pub(crate) struct Console {
     signalling: Mutex<Signalling>,
     timeline: Mutex<Timeline>,
     /// Where spans of procedures go, if they are exported.
-    pub(crate) traces: OnceLock<Traces>,
+    pub traces: OnceLock<Traces>,
 }
 
 impl Console {
     /// An empty console. Errors: the host gives no eventfd.
-    pub(crate) fn new(now: Instant) -> std::io::Result<Arc<Self>> {
+    pub fn new(now: Instant) -> std::io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             started: now,
             commands: Commands::new()?,
@@ -90,32 +89,32 @@ impl Console {
     }
 
     /// The condition of each part of the program.
-    pub(crate) fn components<R>(&self, with: impl FnOnce(&mut Components) -> R) -> R {
+    pub fn components<R>(&self, with: impl FnOnce(&mut Components) -> R) -> R {
         with(&mut locked(&self.components))
     }
 
     /// Recent events.
-    pub(crate) fn events<R>(&self, with: impl FnOnce(&mut Events) -> R) -> R {
+    pub fn events<R>(&self, with: impl FnOnce(&mut Events) -> R) -> R {
         with(&mut locked(&self.events))
     }
 
     /// Recent history of UEs and gNBs.
-    pub(crate) fn histories<R>(&self, with: impl FnOnce(&mut Histories) -> R) -> R {
+    pub fn histories<R>(&self, with: impl FnOnce(&mut Histories) -> R) -> R {
         with(&mut locked(&self.histories))
     }
 
     /// Recent signalling of UEs.
-    pub(crate) fn signalling<R>(&self, with: impl FnOnce(&mut Signalling) -> R) -> R {
+    pub fn signalling<R>(&self, with: impl FnOnce(&mut Signalling) -> R) -> R {
         with(&mut locked(&self.signalling))
     }
 
     /// What happened to the processes that serve UEs.
-    pub(crate) fn timeline<R>(&self, with: impl FnOnce(&mut Timeline) -> R) -> R {
+    pub fn timeline<R>(&self, with: impl FnOnce(&mut Timeline) -> R) -> R {
         with(&mut locked(&self.timeline))
     }
 
     /// Something happened to a process that serves UEs: for the timeline, and for the events.
-    pub(crate) fn moment(
+    pub fn moment(
         &self,
         now: Instant,
         (level, kind): (Level, &'static str),
@@ -129,12 +128,12 @@ impl Console {
     }
 
     /// The control plane's configuration that is in force; none: this process has no control plane.
-    pub(crate) fn control(&self) -> Option<Arc<Config>> {
+    pub fn control(&self) -> Option<Arc<Config>> {
         locked(&self.control).clone()
     }
 
     /// A configuration is in force.
-    pub(crate) fn configured(&self, config: Arc<Config>) {
+    pub fn configured(&self, config: Arc<Config>) {
         *locked(&self.control) = Some(config);
     }
 }

@@ -19,15 +19,15 @@ use whimbrel_resilience::UpfChange;
 
 use self::history::{Peer, answer, closed_by, name, setup_answer};
 use crate::config::refusal_word;
-use crate::console::{
+use crate::log_limiter::LogLimiter;
+use crate::observation::otlp::Span;
+use crate::observation::{
     Cause, ClosedBy, Condition, Console, Happened, Level, Metric, Name, NasDropReason, ProcedureName,
     RefusalRecord,
 };
-use crate::log_limiter::LogLimiter;
-use crate::otlp::Span;
 
 /// Reports events to the outside. One per control thread.
-pub(crate) struct Observer {
+pub struct Observer {
     console: Arc<Console>,
     config: Arc<Config>,
     /// Whether SUPIs may stand in logs.
@@ -47,7 +47,7 @@ pub(crate) struct Observer {
 
 impl Observer {
     /// An observer that pushes to `console`.
-    pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, log_supi: bool) -> Self {
+    pub fn new(console: Arc<Console>, config: Arc<Config>, log_supi: bool) -> Self {
         let log_faults = LogLimiter::new("messages of gNBs, and with limits");
         console.configured(config.clone());
         Self {
@@ -64,29 +64,29 @@ impl Observer {
     }
 
     /// A new version of the configuration is in force.
-    pub(crate) fn configure(&mut self, config: Arc<Config>) {
+    pub fn configure(&mut self, config: Arc<Config>) {
         self.console.configured(config.clone());
         self.config = config;
     }
 
     /// An association came up from this address; its gNB is not known yet.
-    pub(crate) fn association_up(&mut self, association: AssociationId, peer: &str) {
+    pub fn association_up(&mut self, association: AssociationId, peer: &str) {
         info!(peer, "an SCTP association came up");
         self.gnbs.insert(association, Peer::new(format!("gnb-at-{peer}"), peer));
     }
 
     /// The gNB of an association, as sentences name it.
-    pub(crate) fn gnb(&self, association: AssociationId) -> Arc<str> {
+    pub fn gnb(&self, association: AssociationId) -> Arc<str> {
         self.gnbs.get(&association).map_or_else(|| "gNB".into(), |peer| peer.name.clone())
     }
 
     /// A gNB was connected to the CTA that this one replaced.
-    pub(crate) fn inherits(&mut self, association: AssociationId, gnb: GlobalGnbId) {
+    pub fn inherits(&mut self, association: AssociationId, gnb: GlobalGnbId) {
         self.gnbs.insert(association, Peer::new(format!("gnb-{gnb}"), ""));
     }
 
     /// The events that follow happened this long after the arrival of this turn's messages.
-    pub(crate) fn turned(&mut self, elapsed: Duration) {
+    pub fn turned(&mut self, elapsed: Duration) {
         self.turn = elapsed;
     }
 
@@ -97,12 +97,12 @@ impl Observer {
     }
 
     /// The core's own work on a procedure that ended.
-    pub(crate) fn worked(&self, procedure: Procedure, spent: Duration) {
+    pub fn worked(&self, procedure: Procedure, spent: Duration) {
         self.console.metrics.worked(name_of(procedure), spent);
     }
 
     /// Something happened to a UE. `on` is the association that its connection uses, where it has one.
-    pub(crate) fn ue(&mut self, now: Instant, happened: &UeEvent) {
+    pub fn ue(&mut self, now: Instant, happened: &UeEvent) {
         self.console.operations.ue(now, happened);
         let ue = happened.ue;
         self.remember(now, happened);
@@ -241,7 +241,7 @@ impl Observer {
     }
 
     /// Something happened to a gNB.
-    pub(crate) fn ran(&mut self, now: Instant, event: &RanEvent) {
+    pub fn ran(&mut self, now: Instant, event: &RanEvent) {
         self.console.operations.ran(now, event, |association| self.called(association));
         match event {
             RanEvent::Up { association, gnb, name } => {
@@ -493,7 +493,7 @@ impl Observer {
     }
 
     /// The state of a UPF changed.
-    pub(crate) fn upf(&mut self, now: Instant, upf: UpfId, change: UpfChange) {
+    pub fn upf(&mut self, now: Instant, upf: UpfId, change: UpfChange) {
         self.upfs.insert(upf, change);
         let all = self.config.smf.upfs.len();
         let named = self.config.smf.upfs.get(usize::from(upf.0)).map_or("upf", |u| u.name.as_str());
@@ -521,7 +521,7 @@ impl Observer {
     }
 
     /// The store answers or does not; reported at each change.
-    pub(crate) fn store(&mut self, now: Instant, asked: Result<(), String>) {
+    pub fn store(&mut self, now: Instant, asked: Result<(), String>) {
         let failed = asked.is_err();
         match asked {
             Err(sentence) if !self.store_failed => {

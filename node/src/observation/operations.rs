@@ -28,7 +28,7 @@ const FINDINGS_MAX: usize = 64;
 /// State of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum OperationState {
+pub enum OperationState {
     /// Its outcome is not known yet.
     #[default]
     Pending,
@@ -42,47 +42,47 @@ pub(crate) enum OperationState {
 
 /// What a peer answered, in the standard's words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Finding {
+pub struct Finding {
     /// `UE`, `gNB`, `UPF`, or the identity of a gNB.
-    pub(crate) peer: String,
+    pub peer: String,
     /// The message by which it answered.
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
     /// Kind, number and name of the cause in it.
-    pub(crate) cause: Option<String>,
+    pub cause: Option<String>,
     /// The QoS flow that it is about.
-    pub(crate) qfi: Option<u8>,
+    pub qfi: Option<u8>,
     /// The policy that this flow comes from.
-    pub(crate) flow: Option<String>,
+    pub flow: Option<String>,
 }
 
 /// An operation as the API shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct OperationView {
+pub struct OperationView {
     /// Number in order, from 1.
-    pub(crate) id: u64,
+    pub id: u64,
     /// What was ordered, `session modify`.
-    pub(crate) command: String,
+    pub command: String,
     /// Its subject: a SUPI, a gNB, a warning.
-    pub(crate) subject: String,
+    pub subject: String,
     /// The PDU session that it concerns.
-    pub(crate) session: Option<u8>,
+    pub session: Option<u8>,
     /// Its state.
-    pub(crate) state: OperationState,
+    pub state: OperationState,
     /// The outcome in a sentence.
-    pub(crate) text: String,
+    pub text: String,
     /// What peers answered.
-    pub(crate) findings: Vec<Finding>,
+    pub findings: Vec<Finding>,
     /// When it began, RFC 3339.
-    pub(crate) started: String,
+    pub started: String,
     /// When its outcome was known.
-    pub(crate) ended: Option<String>,
+    pub ended: Option<String>,
     /// The gNBs that were sent a message for it.
-    pub(crate) gnbs: Option<u64>,
+    pub gnbs: Option<u64>,
 }
 
 /// What ends an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
     /// The end of a UE's registration (TS 23.502 §4.2.2.3.3).
     Deregistration(UeId),
     /// A UE becomes reachable (TS 23.502 §4.2.5.2).
@@ -183,7 +183,7 @@ struct Table {
 
 /// The operations.
 #[derive(Default)]
-pub(crate) struct Operations {
+pub struct Operations {
     table: Mutex<Table>,
     /// How many are pending; if none are, events are not looked at.
     pending: AtomicUsize,
@@ -192,7 +192,7 @@ pub(crate) struct Operations {
 
 impl Operations {
     /// Begins an operation, and returns its number.
-    pub(crate) fn begin(&self, now: Instant, subject: String, target: Target) -> u64 {
+    pub fn begin(&self, now: Instant, subject: String, target: Target) -> u64 {
         let mut table = locked(&self.table);
         if table.operations.len() == OPERATIONS_MAX {
             let oldest_ended = table.operations.iter().position(|o| o.state != OperationState::Pending);
@@ -228,17 +228,17 @@ impl Operations {
     }
 
     /// One operation, if it is kept.
-    pub(crate) fn get(&self, id: u64) -> Option<OperationView> {
+    pub fn get(&self, id: u64) -> Option<OperationView> {
         locked(&self.table).operations.iter().find(|o| o.id == id).map(Operation::view)
     }
 
     /// All operations, newest first.
-    pub(crate) fn all(&self) -> Vec<OperationView> {
+    pub fn all(&self) -> Vec<OperationView> {
         locked(&self.table).operations.iter().rev().map(Operation::view).collect()
     }
 
     /// Waits until an operation has ended, or for `patience`. Returns its state then.
-    pub(crate) async fn wait(&self, id: u64, patience: std::time::Duration) -> Option<OperationView> {
+    pub async fn wait(&self, id: u64, patience: std::time::Duration) -> Option<OperationView> {
         let until = tokio::time::Instant::now() + patience;
         loop {
             let ended = self.ended.notified();
@@ -253,7 +253,7 @@ impl Operations {
     }
 
     /// Handles an event of a UE.
-    pub(crate) fn ue(&self, now: Instant, happened: &UeEvent) {
+    pub fn ue(&self, now: Instant, happened: &UeEvent) {
         if self.pending.load(Ordering::Relaxed) > 0 {
             self.step(now, |target| match target.ue() == Some(happened.ue) {
                 true => of_ue(target, &happened.event),
@@ -263,7 +263,7 @@ impl Operations {
     }
 
     /// Handles an event of a gNB. `gnb_of` names the gNB of an association.
-    pub(crate) fn ran(&self, now: Instant, event: &RanEvent, gnb_of: impl Fn(AssociationId) -> String) {
+    pub fn ran(&self, now: Instant, event: &RanEvent, gnb_of: impl Fn(AssociationId) -> String) {
         if self.pending.load(Ordering::Relaxed) > 0 {
             self.step(now, |target| of_gnb(target, event, &gnb_of));
         }

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use whimbrel_ids::Instant;
 
 use crate::config::{HttpEndpoint, Otlp};
-use crate::console::{Console, Metric};
+use crate::observation::{Console, Metric};
 
 /// Spans that wait for the exporter: four seconds of a thousand procedures a second.
 const SPANS_WAITING_MAX: usize = 4096;
@@ -33,28 +33,28 @@ const ANSWER_OCTETS_MAX: u64 = 16 << 10;
 
 /// A procedure that ended.
 #[derive(Debug)]
-pub(crate) struct Span {
+pub struct Span {
     /// Its word in metrics and logs.
-    pub(crate) procedure: &'static str,
+    pub procedure: &'static str,
     /// The UE, by its pseudonym.
-    pub(crate) ue: String,
+    pub ue: String,
     /// The SUPI, where `log.supi` permits it.
-    pub(crate) supi: Option<String>,
+    pub supi: Option<String>,
     /// The gNB over which the UE is connected.
-    pub(crate) gnb: Option<Arc<str>>,
-    pub(crate) begin: Instant,
-    pub(crate) end: Instant,
+    pub gnb: Option<Arc<str>>,
+    pub begin: Instant,
+    pub end: Instant,
     /// Why it was refused; `None`: it was completed.
-    pub(crate) refusal: Option<String>,
+    pub refusal: Option<String>,
 }
 
 /// Where spans are put.
 #[derive(Debug)]
-pub(crate) struct Traces(SyncSender<Span>);
+pub struct Traces(SyncSender<Span>);
 
 impl Traces {
     /// Takes a span, unless the queue is full. Never waits.
-    pub(crate) fn offer(&self, span: Span) -> bool {
+    pub fn offer(&self, span: Span) -> bool {
         match self.0.try_send(span) {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
@@ -63,7 +63,7 @@ impl Traces {
 }
 
 /// Begins to export spans, if a collector is configured. Errors: no thread can be had.
-pub(crate) fn start(otlp: &Otlp, console: &Arc<Console>) -> Result<(), String> {
+pub fn start(otlp: &Otlp, console: &Arc<Console>) -> Result<(), String> {
     let Some(endpoint) = otlp.endpoint.clone() else { return Ok(()) };
     let (sender, spans) = sync_channel(SPANS_WAITING_MAX);
     let (service, of_thread) = (otlp.service_name.clone(), console.clone());
@@ -219,7 +219,7 @@ mod tests {
     use whimbrel_control::{Event, Procedure, Subject, UeEvent, UeId};
 
     use super::*;
-    use crate::observe::Observer;
+    use crate::observation::observer::Observer;
 
     /// A collector that answers each request with this status, and the bodies that came.
     fn collector(status: &'static str, requests: usize) -> (HttpEndpoint, thread::JoinHandle<Vec<Value>>) {

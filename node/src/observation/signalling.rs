@@ -21,7 +21,7 @@ const INDEX_MAX: usize = 65_536;
 
 /// The reference point of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interface {
+pub enum Interface {
     /// Between gNB and AMF, with N1 inside.
     N2,
     /// Between SMF and UPF.
@@ -30,36 +30,36 @@ pub(crate) enum Interface {
 
 /// A message as it was.
 #[derive(Clone, Debug)]
-pub(crate) struct Message {
+pub struct Message {
     /// Number in order among all, from 1.
-    pub(crate) seq: u64,
-    pub(crate) at: Instant,
-    pub(crate) interface: Interface,
+    pub seq: u64,
+    pub at: Instant,
+    pub interface: Interface,
     /// Whether the core received it; else it sent it.
-    pub(crate) received: bool,
+    pub received: bool,
     /// The gNB or UPF.
-    pub(crate) peer: Arc<str>,
-    pub(crate) octets: Box<[u8]>,
+    pub peer: Arc<str>,
+    pub octets: Box<[u8]>,
     /// The UE, once it is known.
-    pub(crate) ue: Option<UeId>,
+    pub ue: Option<UeId>,
     /// Number in the order in which messages were attached to their UEs; a reader goes on behind the last one that it has.
-    pub(crate) attached: u64,
+    pub attached: u64,
     /// The UE's message that was attached before; 0 for none.
     before: u64,
 }
 
 /// What a message says of its UE.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Names {
-    pub(crate) ue: Option<UeId>,
+pub struct Names {
+    pub ue: Option<UeId>,
     /// The slot that its AMF-UE-NGAP-ID names, for messages that arrive after their UE has left.
-    pub(crate) slot: Option<u32>,
+    pub slot: Option<u32>,
     /// The gNB's name of it.
-    pub(crate) ran: Option<(AssociationId, RanUeNgapId)>,
+    pub ran: Option<(AssociationId, RanUeNgapId)>,
     /// UPF, sequence number, and whether the UPF began the exchange.
-    pub(crate) exchange: Option<(u8, u32, bool)>,
+    pub exchange: Option<(u8, u32, bool)>,
     /// Whether an answer may be needed to learn the UE.
-    pub(crate) begins: bool,
+    pub begins: bool,
 }
 
 /// The newest message of a UE that has a slot.
@@ -72,7 +72,7 @@ struct Chain {
 }
 
 /// All messages that are kept.
-pub(crate) struct Signalling {
+pub struct Signalling {
     octets_max: usize,
     octets: usize,
     messages: VecDeque<Message>,
@@ -91,18 +91,18 @@ pub(crate) struct Signalling {
 
 /// A UE's messages, and whether older ones were dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Messages {
+pub struct Messages {
     /// In the order of their time.
-    pub(crate) messages: Vec<Message>,
+    pub messages: Vec<Message>,
     /// Where to go on.
-    pub(crate) last: u64,
+    pub last: u64,
     /// Whether older messages were dropped to make room.
-    pub(crate) dropped: bool,
+    pub dropped: bool,
 }
 
 impl Signalling {
     /// Keeps messages of so many octets; 0: none.
-    pub(crate) fn new(octets_max: usize) -> Self {
+    pub fn new(octets_max: usize) -> Self {
         Self {
             octets_max,
             octets: 0,
@@ -118,17 +118,17 @@ impl Signalling {
     }
 
     /// Sets how many octets are kept.
-    pub(crate) fn limit(&mut self, octets_max: usize) {
+    pub fn limit(&mut self, octets_max: usize) {
         self.octets_max = octets_max;
     }
 
     /// Whether messages are kept.
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.octets_max > 0
     }
 
     /// Adds a message. Returns its UE if that has no subscriber yet.
-    pub(crate) fn push(
+    pub fn push(
         &mut self,
         at: Instant,
         (interface, received): (Interface, bool),
@@ -210,7 +210,7 @@ impl Signalling {
     }
 
     /// A UE is one of this subscriber's.
-    pub(crate) fn name(&mut self, supi: Supi, ue: UeId) {
+    pub fn name(&mut self, supi: Supi, ue: UeId) {
         if !self.is_on() {
             return;
         }
@@ -239,12 +239,12 @@ impl Signalling {
     }
 
     /// The UEs of a subscriber that have messages here.
-    pub(crate) fn ues_of(&self, supi: Supi) -> Vec<UeId> {
+    pub fn ues_of(&self, supi: Supi) -> Vec<UeId> {
         self.names.get(&supi).map(|ues| ues.iter().copied().collect()).unwrap_or_default()
     }
 
     /// The messages of some UEs that were attached after `after`, the newest `limit` of them.
-    pub(crate) fn of(&self, ues: &[UeId], after: u64, limit: usize) -> Messages {
+    pub fn of(&self, ues: &[UeId], after: u64, limit: usize) -> Messages {
         let mut found = Messages { last: after, ..Messages::default() };
         for ue in ues {
             let chain = self.chains.get(ue.slot as usize);
@@ -271,7 +271,7 @@ impl Signalling {
     }
 
     /// The number of the newest attached message of some UEs.
-    pub(crate) fn newest_of(&self, ues: &[UeId]) -> u64 {
+    pub fn newest_of(&self, ues: &[UeId]) -> u64 {
         let newest = ues.iter().filter_map(|ue| {
             let chain = self.chains.get(ue.slot as usize).filter(|c| c.generation == ue.generation)?;
             Some(self.get(chain.newest)?.attached)

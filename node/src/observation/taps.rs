@@ -23,7 +23,7 @@ const WAITING_MAX: usize = 4096;
 const GTPU_PORT: u16 = 2152;
 
 /// A GTP-U tunnel's end: address and TEID.
-pub(crate) type TunnelEnd = (IpAddr, u32);
+pub type TunnelEnd = (IpAddr, u32);
 
 struct Tap {
     id: u64,
@@ -40,14 +40,14 @@ struct All {
 
 /// The taps that are open.
 #[derive(Default)]
-pub(crate) struct Taps {
+pub struct Taps {
     open: AtomicUsize,
     all: Mutex<All>,
 }
 
 impl Taps {
     /// Opens a tap, which gets nothing before it has tunnels. `None`: too many are open.
-    pub(crate) fn open(&self) -> Option<u64> {
+    pub fn open(&self) -> Option<u64> {
         let mut all = locked(&self.all);
         if all.taps.len() >= TAPS_MAX {
             return None;
@@ -60,7 +60,7 @@ impl Taps {
     }
 
     /// Closes a tap.
-    pub(crate) fn close(&self, id: u64) {
+    pub fn close(&self, id: u64) {
         let mut all = locked(&self.all);
         all.taps.retain(|tap| tap.id != id);
         if all.taps.is_empty() {
@@ -70,7 +70,7 @@ impl Taps {
     }
 
     /// Sets the tunnels whose packets a tap gets.
-    pub(crate) fn follow(&self, id: u64, tunnels: BTreeSet<TunnelEnd>) {
+    pub fn follow(&self, id: u64, tunnels: BTreeSet<TunnelEnd>) {
         let mut all = locked(&self.all);
         let All { taps, recent, .. } = &mut *all;
         let Some(tap) = taps.iter_mut().find(|tap| tap.id == id) else { return };
@@ -81,19 +81,19 @@ impl Taps {
     }
 
     /// The copies since the last call.
-    pub(crate) fn take(&self, id: u64) -> VecDeque<Tapped> {
+    pub fn take(&self, id: u64) -> VecDeque<Tapped> {
         let mut all = locked(&self.all);
         let tap = all.taps.iter_mut().find(|tap| tap.id == id);
         tap.map(|tap| std::mem::take(&mut tap.waiting)).unwrap_or_default()
     }
 
     /// Whether N3 has to be copied.
-    pub(crate) fn is_tapping(&self) -> bool {
+    pub fn is_tapping(&self) -> bool {
         self.open.load(Ordering::Acquire) > 0
     }
 
     /// A packet crossed N3.
-    pub(crate) fn push(&self, datagram: &Tapped) {
+    pub fn push(&self, datagram: &Tapped) {
         let Some(end) = end_of(datagram) else { return };
         let mut all = locked(&self.all);
         for tap in all.taps.iter_mut().filter(|tap| tap.tunnels.contains(&end)) {

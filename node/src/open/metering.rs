@@ -19,7 +19,7 @@ use whimbrel_pfcp::{Frame, Message, message_type};
 const KEPT: Duration = Duration::from_secs(60);
 
 /// What a UPF says of a PDU session: whose, and which.
-pub(crate) fn of_session(octets: &[u8]) -> Option<(UeId, Seid, Message)> {
+pub fn of_session(octets: &[u8]) -> Option<(UeId, Seid, Message)> {
     const OF_SESSIONS: [u8; 4] = [
         message_type::SESSION_ESTABLISHMENT_RESPONSE,
         message_type::SESSION_MODIFICATION_RESPONSE,

@@ -26,13 +26,13 @@ use whimbrel_ids::Instant;
 use whimbrel_open::id::Domain;
 use whimbrel_open::usage::BrokerStanding;
 
-pub(crate) use self::metering::of_session;
+pub use self::metering::of_session;
 use self::metering::{Measured, Metering};
 use self::reports::Reports;
 use crate::clock;
 use crate::config::Config;
 use crate::config::open::Open;
-use crate::console::{Condition, Console, Metric, Sample};
+use crate::observation::{Condition, Console, Metric, Sample};
 
 /// Questions under way: two seconds of the busiest core's attaches. Further ones are answered with [`Unreachable::Busy`].
 const UNDER_WAY_MAX: usize = 4_096;
@@ -56,10 +56,10 @@ struct Asked {
 }
 
 /// What came of one.
-pub(crate) type Answered = (UeId, OutputId, Answer);
+pub type Answered = (UeId, OutputId, Answer);
 
 /// The brokers, as the control thread sees them.
-pub(crate) struct Brokers {
+pub struct Brokers {
     sender: queue::UnboundedSender<Asked>,
     answers: mpsc::Receiver<Answered>,
     /// Answered without a question to the broker.
@@ -87,7 +87,7 @@ struct Counts {
 
 impl Brokers {
     /// Starts the thread. Errors: one sentence.
-    pub(crate) fn start(config: &Config, open: &Open, console: Arc<Console>) -> Result<Self, String> {
+    pub fn start(config: &Config, open: &Open, console: Arc<Console>) -> Result<Self, String> {
         let tls = tls::client(&open.tls_roots).map_err(|e| {
             format!("`open.tls_roots`: {e}; name the file with the TLS authorities of brokers (Debian: package ca-certificates)")
         })?;
@@ -141,13 +141,13 @@ impl Brokers {
     }
 
     /// Something happened to a UE.
-    pub(crate) fn event(&mut self, now: Instant, event: &UeEvent) {
+    pub fn event(&mut self, now: Instant, event: &UeEvent) {
         self.metering.event(now, event);
         self.pass_on();
     }
 
     /// A UPF says something.
-    pub(crate) fn pfcp(&mut self, now: Instant, octets: &[u8]) {
+    pub fn pfcp(&mut self, now: Instant, octets: &[u8]) {
         self.metering.pfcp(now, octets);
         self.pass_on();
     }
@@ -166,7 +166,7 @@ impl Brokers {
     }
 
     /// Passes a question on.
-    pub(crate) fn ask(&mut self, (ue, to, question): (UeId, OutputId, Question)) {
+    pub fn ask(&mut self, (ue, to, question): (UeId, OutputId, Question)) {
         if self.is_shunned(question.broker()) {
             self.refused.push((ue, to, Answer::Unreachable(Unreachable::DoesNotPay)));
             return self.console.commands.wake();
@@ -185,14 +185,14 @@ impl Brokers {
     }
 
     /// The answers since the last turn.
-    pub(crate) fn turn(&mut self) -> Vec<Answered> {
+    pub fn turn(&mut self) -> Vec<Answered> {
         let mut answered = std::mem::take(&mut self.refused);
         answered.extend(self.answers.try_iter());
         answered
     }
 
     /// For /metrics.
-    pub(crate) fn samples(&self) -> Vec<Sample> {
+    pub fn samples(&self) -> Vec<Sample> {
         let one = |metric, value| Sample { metric, label: None, value };
         let load = |c: &AtomicU64| c.load(Ordering::Relaxed);
         let mut samples = vec![

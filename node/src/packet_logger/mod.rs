@@ -20,9 +20,9 @@ use whimbrel_user_io::LoggerFront;
 use crate::clock;
 use crate::cluster::rejected_peers::RejectedPeers;
 use crate::config::Config;
-use crate::console::{Condition, Console, Metric, Sample};
 use crate::core::{N4Peers, logger_link, plane_config, user_plane_config};
 use crate::log_limiter::LogLimiter;
+use crate::observation::{Condition, Console, Metric, Sample};
 use members::{Change, How, Members};
 
 /// N4 datagrams that are taken in one turn.
@@ -53,7 +53,7 @@ struct Liveness {
 }
 
 /// The packet logger.
-pub(crate) struct PacketLogger {
+pub struct PacketLogger {
     front: LoggerFront,
     n4: UdpSocket,
     peers: N4Peers,
@@ -82,7 +82,7 @@ pub(crate) struct PacketLogger {
 
 impl PacketLogger {
     /// Opens everything. Errors: one sentence.
-    pub(crate) fn open(c: &Config, console: Arc<Console>) -> Result<Self, String> {
+    pub fn open(c: &Config, console: Arc<Console>) -> Result<Self, String> {
         let settings = &c.packet_logger;
         let at = settings.address.ok_or(
             "there is no packet logger in the configuration: write the address at which its UPFs reach it, as `packet_logger.address`",
@@ -96,7 +96,7 @@ impl PacketLogger {
         front.notices().iter().for_each(|notice| warn!("N6: {notice}"));
         let n4 = UdpSocket::bind(listen)
             .and_then(|n4| n4.set_nonblocking(true).map(|()| n4))
-            .map_err(|e| crate::api::cannot_listen("n4.listen", "UDP", listen, &e))?;
+            .map_err(|e| crate::port_owner::cannot_listen("n4.listen", "UDP", listen, &e))?;
         let peers = N4Peers::of(c);
         if peers.is_open() {
             warn!(
@@ -138,7 +138,7 @@ impl PacketLogger {
     }
 
     /// One turn; waits where there was nothing to do.
-    pub(crate) fn turn(&mut self, now: Instant) {
+    pub fn turn(&mut self, now: Instant) {
         let mut busy = self.take_from_links(now);
         busy |= self.take_from_upfs(BURSTS_PER_TURN_MAX);
         self.watch(now);

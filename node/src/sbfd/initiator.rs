@@ -21,9 +21,9 @@ use crate::entropy::SystemEntropy;
 
 /// What happened to a peer, by the name that its watcher gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SbfdVerdict<K> {
-    pub(crate) peer: K,
-    pub(crate) change: SbfdChange,
+pub struct SbfdVerdict<K> {
+    pub peer: K,
+    pub change: SbfdChange,
 }
 
 enum Order {
@@ -51,7 +51,7 @@ struct Shared {
 }
 
 /// Probes the peers that it is given, from one socket and on one thread.
-pub(crate) struct SbfdProber<K> {
+pub struct SbfdProber<K> {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     entropy: SystemEntropy,
@@ -60,7 +60,7 @@ pub(crate) struct SbfdProber<K> {
 
 impl<K: Copy + PartialEq> SbfdProber<K> {
     /// Sends from this address. Errors: one sentence.
-    pub(crate) fn start(from: IpAddr, probing: Probing) -> Result<Self, String> {
+    pub fn start(from: IpAddr, probing: Probing) -> Result<Self, String> {
         let no_socket = |e| format!("S-BFD probes cannot be sent from {from}: {e}");
         let socket = UdpSocket::bind(SocketAddr::new(from, 0)).map_err(no_socket)?;
         let socket = TtlSocket::of(socket).map_err(no_socket)?;
@@ -87,7 +87,7 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
     }
 
     /// Begins to probe a peer, in place of an earlier one of that name.
-    pub(crate) fn watch(&mut self, peer: K, target: SbfdTarget) {
+    pub fn watch(&mut self, peer: K, target: SbfdTarget) {
         self.forget(peer);
         let drawn = std::iter::repeat_with(|| u32::from_ne_bytes(self.entropy.octets()));
         let mine = drawn.filter_map(SbfdDiscriminator::new).find(|mine| !self.peers.contains_key(mine));
@@ -98,7 +98,7 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
     }
 
     /// Probes a peer no longer.
-    pub(crate) fn forget(&mut self, peer: K) {
+    pub fn forget(&mut self, peer: K) {
         let of_peer = self.peers.iter().find(|(_, watched)| **watched == peer).map(|(mine, _)| *mine);
         if let Some(mine) = of_peer {
             self.peers.remove(&mine);
@@ -113,7 +113,7 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
     }
 
     /// What happened since the last call.
-    pub(crate) fn take(&mut self) -> Vec<SbfdVerdict<K>> {
+    pub fn take(&mut self) -> Vec<SbfdVerdict<K>> {
         if !self.shared.has_changes.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }
@@ -128,7 +128,7 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
         self.shared.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn figures(&self) -> SbfdFigures {
+    pub fn figures(&self) -> SbfdFigures {
         let found = self.found();
         let (up, all) = found.sessions;
         SbfdFigures { probing: found.counters, sessions: (up as u64, all as u64), ..SbfdFigures::default() }

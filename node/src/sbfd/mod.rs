@@ -12,11 +12,11 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::sbfd::{SbfdCounters, SbfdDrop};
 
-use crate::console::{Metric, Sample};
+use crate::observation::{Metric, Sample};
 
-pub(crate) use initiator::{SbfdProber, SbfdVerdict};
-pub(crate) use peers::{PeerEvent, SbfdPeers};
-pub(crate) use reflector::ReflectorThread;
+pub use initiator::{SbfdProber, SbfdVerdict};
+pub use peers::{PeerEvent, SbfdPeers};
+pub use reflector::ReflectorThread;
 
 /// Datagrams that a thread takes before it does something else.
 const PER_TURN_MAX: usize = 64;
@@ -43,11 +43,11 @@ fn take_priority(name: &str, configured: bool) -> bool {
 
 /// What initiators and reflectors of this process counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SbfdFigures {
-    pub(crate) probing: SbfdCounters,
-    pub(crate) reflecting: SbfdCounters,
+pub struct SbfdFigures {
+    pub probing: SbfdCounters,
+    pub reflecting: SbfdCounters,
     /// Peers that answer, and all that are probed.
-    pub(crate) sessions: (u64, u64),
+    pub sessions: (u64, u64),
 }
 
 impl std::ops::Add for SbfdFigures {
@@ -64,7 +64,7 @@ impl std::ops::Add for SbfdFigures {
 
 impl SbfdFigures {
     /// For the metrics.
-    pub(crate) fn samples(self) -> impl Iterator<Item = Sample> {
+    pub fn samples(self) -> impl Iterator<Item = Sample> {
         let one = |metric, value| Sample { metric, label: None, value };
         let dropped = SbfdDrop::all().map(move |why| Sample {
             metric: Metric::SbfdDropped,
@@ -87,7 +87,7 @@ impl SbfdFigures {
 
 /// Logs each reason for which packets are dropped once an hour, when its counter has grown.
 #[derive(Debug)]
-pub(crate) struct DropLog {
+pub struct DropLog {
     logged: crate::log_limiter::LogLimiter<SbfdDrop>,
     seen: SbfdCounters,
 }
@@ -99,7 +99,7 @@ impl Default for DropLog {
 }
 
 impl DropLog {
-    pub(crate) fn log(&mut self, now: Instant, counters: SbfdCounters) {
+    pub fn log(&mut self, now: Instant, counters: SbfdCounters) {
         for why in SbfdDrop::all() {
             if counters.dropped(why) > self.seen.dropped(why) && self.logged.allows(now, why) {
                 tracing::warn!(

@@ -10,14 +10,14 @@ use whimbrel_resilience::sbfd::{SbfdChange, SbfdTarget};
 
 use super::{DropLog, SbfdFigures, SbfdProber, SbfdVerdict};
 use crate::config::{Sbfd, SbfdPeer};
-use crate::console::Condition;
+use crate::observation::Condition;
 
 /// What happened to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PeerEvent {
-    pub(crate) name: String,
-    pub(crate) address: SocketAddr,
-    pub(crate) change: SbfdChange,
+pub struct PeerEvent {
+    pub name: String,
+    pub address: SocketAddr,
+    pub change: SbfdChange,
 }
 
 /// How a peer does.
@@ -31,7 +31,7 @@ enum PeerState {
 }
 
 /// The probed peers. There are two sockets if peers have addresses of both versions.
-pub(crate) struct SbfdPeers {
+pub struct SbfdPeers {
     probers: Vec<SbfdProber<usize>>,
     peers: Vec<(SbfdPeer, PeerState)>,
     drops: DropLog,
@@ -39,7 +39,7 @@ pub(crate) struct SbfdPeers {
 
 impl SbfdPeers {
     /// Begins to probe them; `None`: there are none. Errors: one sentence.
-    pub(crate) fn start(config: &Sbfd) -> Result<Option<Self>, String> {
+    pub fn start(config: &Sbfd) -> Result<Option<Self>, String> {
         let Some(probing) = config.probing.filter(|_| !config.peers.is_empty()) else { return Ok(None) };
         let versions: BTreeSet<bool> = config.peers.iter().map(|peer| peer.address.is_ipv6()).collect();
         let mut probers = Vec::new();
@@ -60,7 +60,7 @@ impl SbfdPeers {
     }
 
     /// What happened since the last call; it is logged.
-    pub(crate) fn turn(&mut self, now: Instant) -> Vec<PeerEvent> {
+    pub fn turn(&mut self, now: Instant) -> Vec<PeerEvent> {
         let verdicts: Vec<SbfdVerdict<usize>> = self.probers.iter_mut().flat_map(SbfdProber::take).collect();
         let mut events = Vec::new();
         for SbfdVerdict { peer, change } in verdicts {
@@ -86,7 +86,7 @@ impl SbfdPeers {
     }
 
     /// Logs drops that are new, and returns the condition of all peers.
-    pub(crate) fn condition(&mut self, now: Instant) -> (Condition, String) {
+    pub fn condition(&mut self, now: Instant) -> (Condition, String) {
         self.drops.log(now, self.figures().probing);
         let text = |(peer, state): &(SbfdPeer, PeerState)| {
             let SbfdPeer { name, address, .. } = peer;
@@ -111,12 +111,12 @@ impl SbfdPeers {
         }
     }
 
-    pub(crate) fn figures(&self) -> SbfdFigures {
+    pub fn figures(&self) -> SbfdFigures {
         self.probers.iter().map(SbfdProber::figures).fold(SbfdFigures::default(), |a, b| a + b)
     }
 
     /// What to wait on.
-    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.probers.iter().map(AsFd::as_fd)
     }
 }

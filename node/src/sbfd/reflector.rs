@@ -16,7 +16,7 @@ use crate::clock;
 use crate::config::Reflecting;
 
 /// The thread.
-pub(crate) struct ReflectorThread {
+pub struct ReflectorThread {
     at: SocketAddr,
     figures: Arc<Mutex<SbfdFigures>>,
     drops: DropLog,
@@ -26,7 +26,7 @@ pub(crate) struct ReflectorThread {
 
 impl ReflectorThread {
     /// Errors: one sentence.
-    pub(crate) fn start(config: Reflecting) -> Result<Self, String> {
+    pub fn start(config: Reflecting) -> Result<Self, String> {
         let no_socket = |e| format!("S-BFD probes cannot be received at {}: {e}", config.listen);
         let socket = UdpSocket::bind(config.listen).map_err(no_socket)?;
         let at = socket.local_addr().map_err(no_socket)?;
@@ -54,17 +54,17 @@ impl ReflectorThread {
     }
 
     /// Where probes are answered.
-    pub(crate) fn at(&self) -> SocketAddr {
+    pub fn at(&self) -> SocketAddr {
         self.at
     }
 
     /// Logs packets that were dropped, each reason once an hour.
-    pub(crate) fn log_drops(&mut self, now: Instant) {
+    pub fn log_drops(&mut self, now: Instant) {
         let counters = self.figures().reflecting;
         self.drops.log(now, counters);
     }
 
-    pub(crate) fn figures(&self) -> SbfdFigures {
+    pub fn figures(&self) -> SbfdFigures {
         *self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,7 +20,7 @@ use super::upgrade::Upgrade;
 use crate::client::Client;
 use crate::clock;
 use crate::config::CanaryBounds;
-use crate::console::VersionView;
+use crate::observation::VersionView;
 
 /// How long CPFs may take to be on the rings, or off them.
 const JOINED_WITHIN: Duration = Duration::from_secs(30);

@@ -20,24 +20,24 @@ use super::function::{Function, Place};
 use super::messages::{Descriptors, Hello, Question, Subject};
 
 /// The listener of the API.
-pub(crate) const API: &str = "cta/api";
+pub const API: &str = "cta/api";
 /// The listener of this host's commands.
-pub(crate) const API_SOCKET: &str = "cta/api-socket";
+pub const API_SOCKET: &str = "cta/api-socket";
 /// The SMF's socket of N4 with UPFs elsewhere.
-pub(crate) const N4: &str = "cta/n4";
+pub const N4: &str = "cta/n4";
 /// The SMF's socket of N4 with the UPF of the unit.
-pub(crate) const UNIT_N4: &str = "cta/n4-unit";
+pub const UNIT_N4: &str = "cta/n4-unit";
 
 /// The UPF's socket of N4 with SMFs elsewhere.
-pub(crate) const UPF_N4: &str = "upf/n4";
+pub const UPF_N4: &str = "upf/n4";
 /// The UPF's socket of N4 with the SMF of the unit.
-pub(crate) const UPF_UNIT_N4: &str = "upf/n4-unit";
+pub const UPF_UNIT_N4: &str = "upf/n4-unit";
 /// How the names of the UPF's sockets of N3 and of its devices begin; numbers follow.
-pub(crate) const UPF_PORTS: &str = "upf/port-";
+pub const UPF_PORTS: &str = "upf/port-";
 /// The first of them.
 pub(super) const UPF_FIRST_PORT: &str = "upf/port-0";
 /// Where the UPF's packet threads show that they live.
-pub(crate) const UPF_BEATS: &str = "upf/beats";
+pub const UPF_BEATS: &str = "upf/beats";
 /// Between two beats, by which the manager knows that this process runs.
 const BEAT: Duration = Duration::from_millis(100);
 /// Looks in a row at which the control thread may have made no turn; it makes two a second at least.
@@ -47,7 +47,7 @@ const STILL_MAX: u32 = 15;
 static TURNS: AtomicU64 = AtomicU64::new(0);
 
 /// The control thread has made a turn.
-pub(crate) fn turned() {
+pub fn turned() {
     TURNS.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn turned() {
 static READY: AtomicBool = AtomicBool::new(true);
 
 /// The replica of the UPF can take over from now on.
-pub(crate) fn stands_ready() {
+pub fn stands_ready() {
     READY.store(true, Ordering::Release);
     wake_beats();
 }
@@ -65,7 +65,7 @@ pub(crate) fn stands_ready() {
 static WAITS: AtomicBool = AtomicBool::new(false);
 
 /// The replica of the UPF takes over.
-pub(crate) fn takes_over() {
+pub fn takes_over() {
     WAITS.store(false, Ordering::Release);
     wake_beats();
 }
@@ -156,12 +156,12 @@ fn held() -> MutexGuard<'static, Held> {
 }
 
 /// A duplicate of the descriptor of this name; `None` if none is kept, or this process is not in a unit.
-pub(crate) fn take(name: &str) -> Option<OwnedFd> {
+pub fn take(name: &str) -> Option<OwnedFd> {
     held().descriptors.get(name)?.try_clone().ok()
 }
 
 /// Duplicates of all descriptors whose names begin so, with their names.
-pub(crate) fn all(prefix: &str) -> Vec<(String, OwnedFd)> {
+pub fn all(prefix: &str) -> Vec<(String, OwnedFd)> {
     let held = held();
     let of = held.descriptors.iter().filter(|(name, _)| name.starts_with(prefix));
     of.filter_map(|(name, descriptor)| Some((name.clone(), descriptor.try_clone().ok()?))).collect()
@@ -169,7 +169,7 @@ pub(crate) fn all(prefix: &str) -> Vec<(String, OwnedFd)> {
 
 /// Has a descriptor kept for the process that replaces this one. In a process that is not in a unit this has no effect. A descriptor of
 /// this name that was kept before is replaced.
-pub(crate) fn keep(name: &str, descriptor: BorrowedFd<'_>) {
+pub fn keep(name: &str, descriptor: BorrowedFd<'_>) {
     let mut held = held();
     if !held.in_unit {
         return;
@@ -179,12 +179,12 @@ pub(crate) fn keep(name: &str, descriptor: BorrowedFd<'_>) {
 }
 
 /// This process's areas of the unit's shared memory, once; links stay on their sockets where there is none.
-pub(crate) fn pools() -> Vec<Pool> {
+pub fn pools() -> Vec<Pool> {
     std::mem::take(&mut held().pools).into_values().collect()
 }
 
 /// Connects to the manager, and keeps connecting while this process lives: a new manager gets the descriptors again. Errors: one sentence.
-pub(crate) fn join(place: &Place) -> Result<(), String> {
+pub fn join(place: &Place) -> Result<(), String> {
     {
         let mut held = held();
         (held.in_unit, held.area) = (true, place.area);

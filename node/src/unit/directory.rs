@@ -15,13 +15,13 @@ const SOCKET_PATH_MAX: usize = 107;
 
 /// A unit's runtime directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Directory(PathBuf);
+pub struct Directory(PathBuf);
 
 /// Held by the manager while it lives; the kernel releases it with the process.
 pub(super) struct ManagerLock(#[allow(dead_code, reason = "it is held")] File);
 
 impl Directory {
-    pub(crate) fn of(path: &Path) -> Self {
+    pub fn of(path: &Path) -> Self {
         Self(path.to_path_buf())
     }
 
@@ -30,32 +30,32 @@ impl Directory {
     }
 
     /// The manager's socket.
-    pub(crate) fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.0.join("manager")
     }
 
     /// The socket of this host's commands.
-    pub(crate) fn api_socket(&self) -> PathBuf {
+    pub fn api_socket(&self) -> PathBuf {
         self.0.join("api")
     }
 
     /// The key of the links between the functions.
-    pub(crate) fn key_file(&self) -> PathBuf {
+    pub fn key_file(&self) -> PathBuf {
         self.0.join("links.key")
     }
 
     /// What the UPF reports to the CTAs.
-    pub(crate) fn upf_report(&self) -> PathBuf {
+    pub fn upf_report(&self) -> PathBuf {
         self.0.join("upf.report")
     }
 
     /// The sessions of the UPF.
-    pub(crate) fn upf_state(&self) -> PathBuf {
+    pub fn upf_state(&self) -> PathBuf {
         self.0.join("upf.state")
     }
 
     /// The socket of an end of N4 within the unit: `smf` or `upf`.
-    pub(crate) fn n4(&self, end: &str) -> PathBuf {
+    pub fn n4(&self, end: &str) -> PathBuf {
         self.0.join(format!("n4.{end}"))
     }
 
@@ -65,22 +65,22 @@ impl Directory {
     }
 
     /// The address at which the UPF takes links for N4, if it has written one.
-    pub(crate) fn upf_link_at(&self) -> Option<SocketAddr> {
+    pub fn upf_link_at(&self) -> Option<SocketAddr> {
         fs::read_to_string(self.upf_link()).ok()?.parse().ok()
     }
 
     /// Writes the address at which this UPF takes links for N4. Errors: those of the file system.
-    pub(crate) fn announce_upf_link(&self, at: SocketAddr) -> std::io::Result<()> {
+    pub fn announce_upf_link(&self, at: SocketAddr) -> std::io::Result<()> {
         replace(&self.upf_link(), at.to_string().as_bytes())
     }
 
     /// Beside this file the primary CTA writes the associations of gNBs down.
-    pub(crate) fn associations(&self) -> PathBuf {
+    pub fn associations(&self) -> PathBuf {
         self.0.join("n2")
     }
 
     /// The last inputs of UEs, as the primary CTA notes them.
-    pub(crate) fn last_inputs(&self) -> PathBuf {
+    pub fn last_inputs(&self) -> PathBuf {
         self.0.join("inputs")
     }
 
@@ -90,12 +90,12 @@ impl Directory {
     }
 
     /// Keeps what the primary CTA knows of its gNBs and UPFs, for one of the same code. Errors: those of the file system.
-    pub(crate) fn keep_peers(&self, peers: &[u8]) -> std::io::Result<()> {
+    pub fn keep_peers(&self, peers: &[u8]) -> std::io::Result<()> {
         replace(&self.peers(), &[format!("{}\n", CodeVersion::own()).as_bytes(), peers].concat())
     }
 
     /// What a CTA of this code has kept of them.
-    pub(crate) fn kept_peers(&self) -> Option<Vec<u8>> {
+    pub fn kept_peers(&self) -> Option<Vec<u8>> {
         let octets = fs::read(self.peers()).ok()?;
         octets.strip_prefix(format!("{}\n", CodeVersion::own()).as_bytes()).map(<[u8]>::to_vec)
     }
@@ -139,7 +139,7 @@ impl Directory {
     }
 
     /// The unit's token. Errors: one sentence.
-    pub(crate) fn token(&self) -> Result<String, String> {
+    pub fn token(&self) -> Result<String, String> {
         let file = self.0.join("token");
         let text = fs::read_to_string(&file).map_err(|e| {
             format!("no unit runs with the directory {}: its token cannot be read: {e}", self.0.display())

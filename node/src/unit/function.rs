@@ -13,8 +13,8 @@ use super::directory::Directory;
 use crate::config::{Config, PairOf, SharedHost, Upf};
 
 /// Name of the cluster among the manager's records, and number of its pair of CTAs.
-pub(crate) const CLUSTER: &str = "unit";
-pub(crate) const HOME: u16 = 1;
+pub const CLUSTER: &str = "unit";
+pub const HOME: u16 = 1;
 /// Lease of a record, which ends when its process does: the time has no meaning.
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -24,7 +24,7 @@ pub(super) const AREA: &str = "WHIMBREL_UNIT_AREA";
 
 /// A function of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Function {
+pub enum Function {
     /// The UPF.
     Upf,
     /// The process that becomes the UPF when that one ends.
@@ -68,7 +68,7 @@ impl FromStr for Function {
 
 /// What the manager gives the functions that it starts.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct FunctionOptions {
+pub struct FunctionOptions {
     /// This process is that function of a unit. The manager sets it.
     #[arg(long, hide = true, value_name = "NAME", requires = "unit_directory")]
     function: Option<Function>,
@@ -79,7 +79,7 @@ pub(crate) struct FunctionOptions {
 
 impl FunctionOptions {
     /// What this process is in a unit, if it is in one. Errors: one sentence.
-    pub(crate) fn place(&self) -> Result<Option<Place>, String> {
+    pub fn place(&self) -> Result<Option<Place>, String> {
         let (Some(function), Some(directory)) = (self.function, &self.unit_directory) else {
             return Ok(None);
         };
@@ -98,9 +98,9 @@ impl FunctionOptions {
 
 /// A process's place in a unit.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) function: Function,
-    pub(crate) directory: Directory,
+pub struct Place {
+    pub function: Function,
+    pub directory: Directory,
     pub(super) token: String,
     /// The number of its areas of shared memory; `None`: it has none.
     pub(super) area: Option<usize>,
@@ -108,13 +108,13 @@ pub(crate) struct Place {
 
 impl Place {
     /// How the manager is reached, in etcd's place.
-    pub(crate) fn access(&self) -> Access {
+    pub fn access(&self) -> Access {
         let local = LocalAccess { socket: self.directory.socket(), token: self.token.clone() };
         Access { local: Some(local), ..Access::default() }
     }
 
     /// The configuration of this function: that of the unit, with the addresses between the functions.
-    pub(crate) fn configure(&self, mut config: Config) -> Config {
+    pub fn configure(&self, mut config: Config) -> Config {
         let upf_at = config.unit_upf();
         match self.function {
             Function::Upf | Function::UpfReplica => {

@@ -33,12 +33,12 @@ use super::restarts::{Restarts, Verdict};
 use super::service::{Order, Service};
 use super::upf_watch::UpfWatch;
 use super::upgrade::Upgrade;
-use crate::api;
 use crate::client::Client;
 use crate::config::{Config, MemoryOptions};
-use crate::console::Metric;
 use crate::entropy::SystemEntropy;
 use crate::local_socket;
+use crate::observation::Metric;
+use crate::port_owner::cannot_listen;
 
 /// How long the functions of an earlier manager have to connect, before what they hold is opened again.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
@@ -231,8 +231,8 @@ impl Manager {
             std::thread::sleep(Duration::from_millis(5));
         }
         if !self.service.keeps(descriptors::API) {
-            let listener = TcpListener::bind(address)
-                .map_err(|e| api::cannot_listen("api.address", "TCP", address, &e))?;
+            let listener =
+                TcpListener::bind(address).map_err(|e| cannot_listen("api.address", "TCP", address, &e))?;
             info!(%address, "the API listens");
             self.service.keep(descriptors::API, listener.into());
         }

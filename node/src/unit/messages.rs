@@ -50,42 +50,42 @@ pub(super) struct Descriptors(pub(super) Vec<String>);
 
 /// The functions of a unit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Status {
-    pub(crate) manager: i32,
-    pub(crate) functions: Vec<FunctionStatus>,
+pub struct Status {
+    pub manager: i32,
+    pub functions: Vec<FunctionStatus>,
     /// Descriptors that are kept for the functions.
-    pub(crate) descriptors: Vec<String>,
+    pub descriptors: Vec<String>,
     /// Connections, descriptors and requests that were refused.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// The manager is about to replace itself.
-    pub(crate) renews: bool,
+    pub renews: bool,
     /// The canary under way.
     #[serde(default)]
-    pub(crate) canary: Option<CanaryStatus>,
+    pub canary: Option<CanaryStatus>,
     /// What became of the last one.
     #[serde(default)]
-    pub(crate) last_canary: Option<String>,
+    pub last_canary: Option<String>,
 }
 
 /// One function.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct FunctionStatus {
-    pub(crate) name: String,
+pub struct FunctionStatus {
+    pub name: String,
     /// `None`: it does not run.
-    pub(crate) pid: Option<i32>,
+    pub pid: Option<i32>,
     /// primary, replica, running, starting or given-up.
-    pub(crate) state: String,
+    pub state: String,
     /// The code that it runs, once it has connected to the manager.
-    pub(crate) code: String,
+    pub code: String,
     /// How often it has ended unasked.
-    pub(crate) ended: u64,
-    pub(crate) up_s: u64,
+    pub ended: u64,
+    pub up_s: u64,
 }
 
 /// The UEs of a canary, as an operator names them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Share {
+pub enum Share {
     /// So many of a hundred.
     Percent(u8),
     /// These.
@@ -104,7 +104,7 @@ impl std::fmt::Display for Share {
 /// What an operator orders.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum CanaryOrder {
+pub enum CanaryOrder {
     /// Begin one with this program.
     Begin { program: PathBuf, share: Share },
     /// Give it other UEs.
@@ -117,19 +117,19 @@ pub(crate) enum CanaryOrder {
 
 /// A canary as operators see it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct CanaryStatus {
-    pub(crate) program: PathBuf,
-    pub(crate) code: String,
-    pub(crate) share: Share,
+pub struct CanaryStatus {
+    pub program: PathBuf,
+    pub code: String,
+    pub share: Share,
     /// RFC 3339.
-    pub(crate) since: String,
-    pub(crate) phase: Phase,
+    pub since: String,
+    pub phase: Phase,
 }
 
 /// What becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Phase {
+pub enum Phase {
     /// Its CPFs start.
     Starts,
     /// It serves its UEs.

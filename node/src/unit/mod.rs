@@ -7,7 +7,7 @@
 mod areas;
 mod canary;
 mod channel;
-pub(crate) mod descriptors;
+pub mod descriptors;
 mod directory;
 mod function;
 mod manager;
@@ -28,15 +28,16 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 use self::channel::Lines;
-pub(crate) use self::directory::Directory;
-pub(crate) use self::function::{CLUSTER, Function, FunctionOptions, HOME, Place};
+pub use self::directory::Directory;
+pub use self::function::{CLUSTER, Function, FunctionOptions, HOME, Place};
 use self::manager::Manager;
-pub(crate) use self::messages::{CanaryOrder, CanaryStatus, FunctionStatus, Phase, Share, Status};
+pub use self::messages::{CanaryOrder, CanaryStatus, FunctionStatus, Phase, Share, Status};
 use self::messages::{Question, Subject};
-pub(crate) use self::upf_report::UpfReport;
+pub use self::upf_report::UpfReport;
 use crate::config::Config;
+use crate::logging;
 use crate::sbfd::ReflectorThread;
-use crate::{command, logging};
+use crate::signals::termination_signals;
 
 /// How long the manager may take for an answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
@@ -44,12 +45,12 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 const STEP_WITHIN: Duration = Duration::from_secs(60);
 
 /// Manages a unit until SIGINT or SIGTERM. Errors: one sentence.
-pub(crate) fn manage(config: Config, file: Option<PathBuf>) -> Result<(), String> {
+pub fn manage(config: Config, file: Option<PathBuf>) -> Result<(), String> {
     if let Some((key, what, fix)) = crate::config::unit_conflict(&config) {
         return Err(format!("{key}: {what}; {fix}"));
     }
     let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
-    let mut signals = command::run::signals()?;
+    let mut signals = termination_signals()?;
     let _logging = logging::start_as(config.log, Some("manager"))?;
     // It has the functions' descriptors.
     crate::memory_access::close();
@@ -65,7 +66,7 @@ pub(crate) fn manage(config: Config, file: Option<PathBuf>) -> Result<(), String
 }
 
 /// Asks the manager of the unit that runs with this directory for its functions. Errors: one sentence.
-pub(crate) fn status(directory: &Path) -> Result<Status, String> {
+pub fn status(directory: &Path) -> Result<Status, String> {
     let stream = ask(directory, Subject::Status {}, ANSWERED_WITHIN)?;
     let silent = || "the manager of the unit does not answer".to_string();
     let line = Lines::of(&stream).next().ok().flatten().ok_or_else(silent)?;
@@ -73,7 +74,7 @@ pub(crate) fn status(directory: &Path) -> Result<Status, String> {
 }
 
 /// Gives the manager an order about a canary. `say` gets each line of the manager. Errors: one sentence.
-pub(crate) fn canary(
+pub fn canary(
     directory: &Path,
     order: CanaryOrder,
     say: impl FnMut(&str) -> Result<(), String>,
@@ -94,7 +95,7 @@ pub(crate) fn canary(
 }
 
 /// Has the functions replaced by a program. `say` gets each line of the manager. Errors: one sentence.
-pub(crate) fn upgrade(
+pub fn upgrade(
     directory: &Path,
     program: Option<&Path>,
     say: impl FnMut(&str) -> Result<(), String>,
@@ -111,10 +112,7 @@ pub(crate) fn upgrade(
 }
 
 /// Has the control functions restarted one after the other, while the UPF goes on. `say` gets each line of the manager. Errors: one sentence.
-pub(crate) fn restart_control(
-    directory: &Path,
-    say: impl FnMut(&str) -> Result<(), String>,
-) -> Result<(), String> {
+pub fn restart_control(directory: &Path, say: impl FnMut(&str) -> Result<(), String>) -> Result<(), String> {
     let last = lines_of(ask(directory, Subject::RestartControl {}, STEP_WITHIN)?, say)?;
     if !last.starts_with("done") {
         return Err("the restart did not come to its end".into());

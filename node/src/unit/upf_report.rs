@@ -6,7 +6,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 use super::directory::{self, Directory};
-use crate::console::{Component, Metric, Sample};
+use crate::observation::{Component, Metric, Sample};
 
 /// Octets of a report; a UPF with a hundred data networks has a fourth of it.
 const OCTETS_MAX: u64 = 1 << 20;
@@ -15,10 +15,10 @@ const PARTS: [&str; 2] = ["n3", "n6"];
 
 /// A report.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct UpfReport {
-    pub(crate) samples: Vec<Sample>,
+pub struct UpfReport {
+    pub samples: Vec<Sample>,
     /// Those of [`PARTS`], by their names.
-    pub(crate) components: Vec<(&'static str, Component)>,
+    pub components: Vec<(&'static str, Component)>,
 }
 
 /// Its form in the file.
@@ -30,7 +30,7 @@ struct Written {
 
 impl UpfReport {
     /// Writes the report of this UPF. Errors: those of the file system.
-    pub(crate) fn write<'a>(
+    pub fn write<'a>(
         directory: &Directory,
         samples: &[Sample],
         components: impl Iterator<Item = &'a Component>,
@@ -44,7 +44,7 @@ impl UpfReport {
     }
 
     /// The last report of the UPF; empty if there is none that can be read. A metric that this version does not have is left out.
-    pub(crate) fn read(directory: &Directory) -> Self {
+    pub fn read(directory: &Directory) -> Self {
         let file = directory.upf_report();
         let fits = fs::metadata(&file).is_ok_and(|m| m.len() <= OCTETS_MAX);
         let octets = if fits { fs::read(&file).unwrap_or_default() } else { Vec::new() };
@@ -66,7 +66,7 @@ impl UpfReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::console::Condition;
+    use crate::observation::Condition;
 
     #[test]
     fn the_cta_reads_what_the_upf_reports_and_nothing_where_that_is_damaged() {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 use whimbrel_ids::Instant;
+use whimbrel_privacy::operator::Group;
 use whimbrel_store::SealedLog;
-use whimbrel_veil::operator::Group;
 use zeroize::Zeroizing;
 
 /// The file.

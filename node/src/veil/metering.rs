@@ -8,7 +8,7 @@ use whimbrel_ids::Seid;
 use whimbrel_pfcp::Message;
 use whimbrel_pfcp::ie::UrSeqn;
 use whimbrel_pfcp::rule::UsageReport;
-use whimbrel_veil::token::TokenHash;
+use whimbrel_privacy::token::TokenHash;
 
 use crate::open::of_session;
 

@@ -30,15 +30,15 @@ use whimbrel_control::open::{Answer, Unreachable, VeilHomeQuestion, VeilQuestion
 use whimbrel_control::{Command, Event, Locate, OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::Seed;
-use whimbrel_veil::channel::Failure;
-use whimbrel_veil::crypto::Response;
-use whimbrel_veil::ledger::How;
-use whimbrel_veil::log::{LogProof, LogRequest, LogTrust};
-use whimbrel_veil::msg::{Finding, ReportAnswer, usage_units};
-use whimbrel_veil::relay::Resource;
-use whimbrel_veil::rotation::{Input, Output, Rotation};
-use whimbrel_veil::token::TokenHash;
-use whimbrel_veil::wallet::{Wallet, WalletError};
+use whimbrel_privacy::channel::Failure;
+use whimbrel_privacy::crypto::Response;
+use whimbrel_privacy::ledger::How;
+use whimbrel_privacy::log::{LogProof, LogRequest, LogTrust};
+use whimbrel_privacy::msg::{Finding, ReportAnswer, usage_units};
+use whimbrel_privacy::relay::Resource;
+use whimbrel_privacy::rotation::{Input, Output, Rotation};
+use whimbrel_privacy::token::TokenHash;
+use whimbrel_privacy::wallet::{Wallet, WalletError};
 
 use self::kept_groups::{KeptGroup, KeptGroups};
 use self::metering::{Measured, Metering};
@@ -47,7 +47,7 @@ use self::settlement::Settlement;
 use crate::clock;
 use crate::config::Config;
 use crate::config::veil::{Veil as VeilConfig, Way};
-use crate::console::{Condition, Console, Metric, Sample};
+use crate::observation::{Condition, Console, Metric, Sample};
 
 /// Questions under way: two seconds of the busiest core's attaches. Further ones are answered with [`Unreachable::Busy`].
 const UNDER_WAY_MAX: usize = 4_096;
@@ -69,10 +69,10 @@ const COPY_OCTETS_MAX: usize = 10_000;
 const LAST_REPORTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// What came of a question.
-pub(crate) type Answered = (UeId, OutputId, Answer);
+pub type Answered = (UeId, OutputId, Answer);
 
 /// What a UE's machine asks.
-pub(crate) enum Question {
+pub enum Question {
     /// For a veiled UE, under the token that it heard.
     User(VeilQuestion),
     /// For an ordinary UE, under the token that is broadcast.
@@ -110,7 +110,7 @@ struct Counts {
 }
 
 /// Veiled UEs, as the control thread sees them.
-pub(crate) struct Veil {
+pub struct Veil {
     sender: queue::UnboundedSender<ToEdge>,
     answers: mpsc::Receiver<Answered>,
     refused: Vec<Answered>,
@@ -125,7 +125,7 @@ pub(crate) struct Veil {
 
 impl Veil {
     /// Reads the wallet and starts the thread. Errors: one sentence.
-    pub(crate) fn start(config: &Config, veil: &VeilConfig, console: Arc<Console>) -> Result<Self, String> {
+    pub fn start(config: &Config, veil: &VeilConfig, console: Arc<Console>) -> Result<Self, String> {
         let tls = tls::client(&veil.tls_roots).map_err(|e| format!("`veil.tls_roots`: {e}"))?;
         let channel: Arc<dyn AnonymousChannel> = match &veil.way {
             Way::Direct(permitted) => {
@@ -215,7 +215,7 @@ impl Veil {
     }
 
     /// Something happened to a UE.
-    pub(crate) fn event(&mut self, event: &UeEvent) {
+    pub fn event(&mut self, event: &UeEvent) {
         match &event.event {
             Event::VeilFailed { sealed } => {
                 let _ = self.sender.send(ToEdge::Failed(sealed.clone()));
@@ -232,7 +232,7 @@ impl Veil {
     }
 
     /// A UPF says something.
-    pub(crate) fn pfcp(&mut self, octets: &[u8]) {
+    pub fn pfcp(&mut self, octets: &[u8]) {
         self.metering.pfcp(octets);
         self.pass_on();
     }
@@ -244,7 +244,7 @@ impl Veil {
     }
 
     /// What UEs' machines are to do for agencies' orders.
-    pub(crate) fn commands(&mut self) -> Vec<(UeId, Command)> {
+    pub fn commands(&mut self) -> Vec<(UeId, Command)> {
         let mut commands = Vec::new();
         for Ordered { order, session, what } in self.ordered.try_iter() {
             let Some(ue) = self.metering.ue_of(&session) else {
@@ -278,7 +278,7 @@ impl Veil {
     }
 
     /// Passes a question on.
-    pub(crate) fn ask(&mut self, ue: UeId, to: OutputId, question: Question) {
+    pub fn ask(&mut self, ue: UeId, to: OutputId, question: Question) {
         self.counts.asked.fetch_add(1, Ordering::Relaxed);
         if self.counts.under_way.load(Ordering::Relaxed) < UNDER_WAY_MAX {
             self.counts.under_way.fetch_add(1, Ordering::Relaxed);
@@ -292,14 +292,14 @@ impl Veil {
     }
 
     /// The answers since the last turn.
-    pub(crate) fn turn(&mut self) -> Vec<Answered> {
+    pub fn turn(&mut self) -> Vec<Answered> {
         let mut answered = std::mem::take(&mut self.refused);
         answered.extend(self.answers.try_iter());
         answered
     }
 
     /// For /metrics.
-    pub(crate) fn samples(&self) -> Vec<Sample> {
+    pub fn samples(&self) -> Vec<Sample> {
         let one =
             |metric, count: &AtomicU64| Sample { metric, label: None, value: count.load(Ordering::Relaxed) };
         vec![
@@ -732,7 +732,7 @@ const fn reason_of(why: Failure) -> Unreachable {
 }
 
 /// Replaces a file by one that its owner alone can read, so that a crash leaves the one or the other.
-pub(crate) fn write_durably(path: &Path, octets: &[u8]) -> std::io::Result<()> {
+pub fn write_durably(path: &Path, octets: &[u8]) -> std::io::Result<()> {
     let new = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(octets)?;

@@ -17,11 +17,11 @@ use whimbrel_gtpu::{Gtpu, PORT, message_type};
 use whimbrel_ids::{Instant, Tai, Teid};
 use whimbrel_ngap::ie::NgranCgi;
 use whimbrel_open::crypto::{Seed, Share};
-use whimbrel_veil::channel::Failure;
-use whimbrel_veil::ledger::How;
-use whimbrel_veil::msg::{Finding, Order, OrderKind, Orders, ReportAnswer, SealedCopy};
-use whimbrel_veil::relay::Resource;
-use whimbrel_veil::token::TokenHash;
+use whimbrel_privacy::channel::Failure;
+use whimbrel_privacy::ledger::How;
+use whimbrel_privacy::msg::{Finding, Order, OrderKind, Orders, ReportAnswer, SealedCopy};
+use whimbrel_privacy::relay::Resource;
+use whimbrel_privacy::token::TokenHash;
 
 use super::{Came, Edge, FILL_AGAIN_AFTER, REPORT_TRIES};
 use crate::clock;

@@ -18,10 +18,10 @@ use whimbrel_broker::{hex, random, unhex};
 use whimbrel_claims::{ClaimSecret, Row, Slots, Table, nonce, nullifier, prove};
 use whimbrel_open::id::OperatorId;
 use whimbrel_open::msg::{Certificate, Subject};
-use whimbrel_veil::crypto::SigningKey;
-use whimbrel_veil::ledger::How;
-use whimbrel_veil::log::LogTrust;
-use whimbrel_veil::msg::{ClaimAnswer, ClaimRequest, PeriodHead, TablePart, TableRequest};
+use whimbrel_privacy::crypto::SigningKey;
+use whimbrel_privacy::ledger::How;
+use whimbrel_privacy::log::LogTrust;
+use whimbrel_privacy::msg::{ClaimAnswer, ClaimRequest, PeriodHead, TablePart, TableRequest};
 
 use super::{Counts, NAMED_WITHIN, write_durably};
 

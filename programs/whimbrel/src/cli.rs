@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use whimbrel_resilience::CodeVersion;
 
-use crate::client::Client;
 use crate::command::agency::AgencyCommand;
 use crate::command::broker::BrokerCommand;
 use crate::command::foresight::ForesightCommand;
@@ -17,7 +16,8 @@ use crate::command::operation::Waiting;
 use crate::command::relay::RelayCommand;
 use crate::command::subscriber::SubscriberCommand;
 use crate::command::{self, Done};
-use crate::config;
+use whimbrel_node::client::Client;
+use whimbrel_node::config;
 
 /// A 5G core: AMF, SMF, UPF, UDM and AUSF in one program.
 #[derive(Parser)]
@@ -353,7 +353,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Canary(options) => command::unit::canary(&options),
         Command::Cpf(options) => command::cpf::run(options),
         Command::Reflect(options) => command::reflect::run(&options),
-        Command::ReplaySandbox => crate::cluster::replay_sandbox(),
+        Command::ReplaySandbox => whimbrel_node::cluster::replay_sandbox(),
         #[cfg(any(test, feature = "bench"))]
         Command::Bench { bench } => crate::bench::run(&bench),
         Command::Demo(options) => command::demo::run(&options),
@@ -365,7 +365,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Open { command } => command::open::run(command),
         Command::Agency { command } => command::agency::run(command),
         Command::Relay { command } => command::relay::run(command),
-        Command::Metrics => command::print(&crate::console::metrics_page()),
+        Command::Metrics => command::print(&whimbrel_node::observation::metrics_page()),
         Command::Reference { page } => command::reference::run(page, Cli::command()),
         Command::Subscriber { command } => command::subscriber::run(command),
         Command::Completions { shell } => completions(shell),
@@ -456,12 +456,21 @@ mod tests {
 
     #[test] // CONTRIBUTING.md: a document that shows a command shows one that exists, with options that it has
     fn commands_in_documents_exist() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut wrong = Vec::new();
         let mut found = 0;
-        for folder in
-            ["", "docs", "docs/ran", "docs/reference", "app", "bench", "tests/interop", "tests/live"]
-        {
+        for folder in [
+            "",
+            "docs",
+            "docs/ran",
+            "docs/reference",
+            "node",
+            "api",
+            "programs/whimbrel",
+            "programs/bench",
+            "tests/interop",
+            "tests/live",
+        ] {
             for entry in std::fs::read_dir(root.join(folder)).unwrap().flatten() {
                 let name = entry.file_name().into_string().unwrap_or_default();
                 if !name.ends_with(".md") || name == "CHANGELOG.md" {
@@ -519,7 +528,7 @@ mod tests {
 
     #[test] // CONTRIBUTING.md: what the documents say of a command is what it does
     fn the_command_reference_is_current() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/cli.md");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli.md");
         let written = std::fs::read_to_string(path).unwrap_or_default();
         assert!(written == command::reference::cli(Cli::command()), "docs/reference is stale: ./x reference");
     }

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use whimbrel_resilience::CodeVersion;
 
 use crate::archive::Writer;
-use crate::client::Client;
-use crate::{clock, config};
+use whimbrel_node::client::Client;
+use whimbrel_node::clock;
+use whimbrel_node::config;
 
 /// What the API is asked for. No list of UEs or subscribers is among it.
 const OF_API: [&str; 7] = [

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use whimbrel_ids::{Instant, PduSessionId};
+use whimbrel_privacy::token::TokenHash;
 use whimbrel_sctp_io::{Event, Events, Mode, OpenError};
-use whimbrel_veil::token::TokenHash;
 
 use super::clock::Clock;
 use super::namespace::Namespace;

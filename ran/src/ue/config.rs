@@ -94,17 +94,17 @@ pub struct SapCard {
 #[derive(Clone, Debug)]
 pub struct VeilCard {
     /// What the broker has issued. Its counter goes on with each request.
-    pub sim: whimbrel_veil::user::Sim,
+    pub sim: whimbrel_privacy::user::Sim,
     /// What the entropy of attaches is drawn from; of each UE its own.
     pub seed: Seed,
     /// H(token) of the operator that the UE hears.
-    pub(super) token: Option<whimbrel_veil::token::TokenHash>,
+    pub(super) token: Option<whimbrel_privacy::token::TokenHash>,
     pub(super) state: super::veil::Veil,
 }
 
 impl VeilCard {
     /// Of a UE that hears no token yet.
-    pub fn new(sim: whimbrel_veil::user::Sim, seed: Seed) -> Self {
+    pub fn new(sim: whimbrel_privacy::user::Sim, seed: Seed) -> Self {
         Self { sim, seed, token: None, state: Default::default() }
     }
 }

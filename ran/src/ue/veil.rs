@@ -1,4 +1,4 @@
-//! Veiled attach from the UE's side: LOCA, chapter 4.4.2; the checks are those of [`whimbrel_veil::user`].
+//! Veiled attach from the UE's side: LOCA, chapter 4.4.2; the checks are those of [`whimbrel_privacy::user`].
 //!
 //! The UE's request travels in a SUCI, the broker's challenge and the UE's response in EAP messages of AUTHENTICATION REQUEST and
 //! AUTHENTICATION RESPONSE, and SECURITY MODE COMMAND proves that the network has the key. Each initial registration begins with no
@@ -9,9 +9,9 @@ use whimbrel_nas::ie::{EapMessage, MmCause, NaiFormat, Octets, Suci};
 use whimbrel_nas::mm::AuthenticationRequest;
 use whimbrel_open::carriage::{EapCode, EapExpanded, Scheme, SuciNai};
 use whimbrel_open::crypto::Seed;
+use whimbrel_privacy::token::TokenHash;
+use whimbrel_privacy::user::{Responding, UserAttach, UserSession};
 use whimbrel_security::{Abba, KSeaf, kdf};
-use whimbrel_veil::token::TokenHash;
-use whimbrel_veil::user::{Responding, UserAttach, UserSession};
 
 use super::authentication::Partial;
 use super::{Output, SuciSource, Ue, VeilCard};
@@ -130,7 +130,7 @@ impl Ue {
         let taken = attach.challenge(packet.data(), now).and_then(|responding| {
             let grant = responding.grant();
             let supi = Supi::from_nai(grant.pseudonym.0, grant.broker.as_str());
-            Ok((supi.ok_or(whimbrel_veil::user::UserError::OtherBroker)?, responding))
+            Ok((supi.ok_or(whimbrel_privacy::user::UserError::OtherBroker)?, responding))
         });
         let data = match &taken {
             Ok((_, responding)) => self.response(responding),

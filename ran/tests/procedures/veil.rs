@@ -7,17 +7,17 @@ use whimbrel_open::carriage::{EapCode, EapExpanded, SuciNai};
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
 use whimbrel_open::msg::{Certificate, Qos, Subject, Trust, Validity};
+use whimbrel_privacy::broker::{Broker, BrokerConfig, BrokerEvent, Class, Counters, Policy, User};
+use whimbrel_privacy::crypto::{Response, SigningKey, hash};
+use whimbrel_privacy::ledger::{About, Field, How, Ledger, Party, Recording, Value};
+use whimbrel_privacy::log::{KeyEntry, KeyLog, LogTrust, Witness};
+use whimbrel_privacy::msg::{FailureCause, UserRequest};
+use whimbrel_privacy::operator::{Challenging, Contract, Group, OperatorAttach, OperatorSession};
+use whimbrel_privacy::user::Sim;
+use whimbrel_privacy::voprf::IssuerKey;
+use whimbrel_privacy::wallet::{Wallet, WalletConfig};
 use whimbrel_ran::ue::{Command, MmState, SuciSource, VeilCard};
 use whimbrel_security::{Abba, KAmf, KSeaf};
-use whimbrel_veil::broker::{Broker, BrokerConfig, BrokerEvent, Class, Counters, Policy, User};
-use whimbrel_veil::crypto::{Response, SigningKey, hash};
-use whimbrel_veil::ledger::{About, Field, How, Ledger, Party, Recording, Value};
-use whimbrel_veil::log::{KeyEntry, KeyLog, LogTrust, Witness};
-use whimbrel_veil::msg::{FailureCause, UserRequest};
-use whimbrel_veil::operator::{Challenging, Contract, Group, OperatorAttach, OperatorSession};
-use whimbrel_veil::user::Sim;
-use whimbrel_veil::voprf::IssuerKey;
-use whimbrel_veil::wallet::{Wallet, WalletConfig};
 
 use crate::fake_core::{NOW, Net};
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::rc::Rc;
 
-use whimbrel_harvest::{Harvest, Work};
+use whimbrel_background::{Harvest, Work};
 use whimbrel_prefetch::prefetch;
 
 /// Octets that PtrChase goes through.

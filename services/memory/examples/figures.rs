@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use whimbrel_tier::{Activation, Config, Heap, Place, REGION_OCTETS};
+use whimbrel_memory::{Activation, Config, Heap, Place, REGION_OCTETS};
 
 use crate::trace::{Disk, Random, Trace, Workload, settle, shuffled};
 

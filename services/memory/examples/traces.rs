@@ -10,7 +10,7 @@ mod trace;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use whimbrel_tier::{Activation, Config, Heap, Place, REGION_OCTETS, Slice};
+use whimbrel_memory::{Activation, Config, Heap, Place, REGION_OCTETS, Slice};
 
 use crate::trace::{Disk, Random, Trace, Workload, settle, shuffled};
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use whimbrel_tier::{Activation, Backing, Config, Device, Error, Heap, Owner, Place, REGION_OCTETS, Slice};
+use whimbrel_memory::{Activation, Backing, Config, Device, Error, Heap, Owner, Place, REGION_OCTETS, Slice};
 
 #[derive(Clone, Debug)]
 enum Op {

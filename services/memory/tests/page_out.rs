@@ -5,7 +5,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use whimbrel_tier::{Activation, Backing, Config, Heap, Owner, Place, REGION_OCTETS, Slice};
+use whimbrel_memory::{Activation, Backing, Config, Heap, Owner, Place, REGION_OCTETS, Slice};
 
 const RECORDS: u32 = 100_000;
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use whimbrel_foresight::{
+use whimbrel_prediction::{
     AlongHeading, Cell, City, Evaluation, FrequentNeighbour, MarkovOne, MarkovTwo, Network, PerCell,
     Relations, Signals, Size, Trainer, Trip,
 };

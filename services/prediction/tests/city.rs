@@ -2,7 +2,7 @@
 
 use ed25519_dalek::{Signer, SigningKey};
 use proptest::prelude::*;
-use whimbrel_foresight::{
+use whimbrel_prediction::{
     AlongHeading, Cell, City, Evaluation, FileError, History, MarkovOne, MarkovTwo, Memory, Network,
     Predictor, Relations, Report, Signals, Size, Trainer, Trip, public_key,
 };

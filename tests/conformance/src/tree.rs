@@ -9,8 +9,21 @@ use crate::mark::{self, Mark};
 
 /// The folders with code and tests of the core, nearest to the procedures first: what stands in the table where many files
 /// name a clause. The emulated UEs and gNBs of `ran/` are the other side of a clause, and so are their tests.
-pub const FOLDERS: [&str; 10] =
-    ["control", "user", "resilience", "security", "wire", "app", "store", "fabric", "sim", "tests"];
+pub const FOLDERS: [&str; 13] = [
+    "control",
+    "user",
+    "resilience",
+    "security",
+    "wire",
+    "node",
+    "api",
+    "programs",
+    "services",
+    "store",
+    "fabric",
+    "sim",
+    "tests",
+];
 
 /// A test that names clauses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

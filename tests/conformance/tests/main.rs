@@ -1,5 +1,6 @@
 //! The tests of this crate, in one program: each program would be linked with all that the crate is made of.
 
+mod dependencies;
 mod documents;
 mod tree;
 mod words;

@@ -17,3 +17,4 @@ mod namespace;
 mod nat;
 mod offload;
 mod threads;
+mod upkeep;

@@ -1,6 +1,6 @@
 //! What other programs do to the host while the user plane runs: what is the user plane's own is put back, the rest is named.
 
-mod common;
+use super::common;
 
 use std::net::UdpSocket;
 

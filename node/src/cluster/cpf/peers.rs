@@ -13,8 +13,8 @@ use whimbrel_resilience::replication::CpfId;
 
 use super::{CpfProcess, Membership};
 use crate::cluster::rejected_peers::RejectedPeers;
-use crate::console::Metric;
 use crate::log_limiter::LogLimiter;
+use crate::observation::Metric;
 
 /// Between two attempts to connect to a CPF that has only old messages to get.
 const RECONNECT_PEER_AFTER: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use whimbrel_resilience::{ProtocolViolation, TakeoverTime};
 
 use super::{Pool, PoolMember};
 use crate::cluster::heartbeat::Ignored;
-use crate::console::{Condition, CpfView, Level, Metric, ReplicasView, Sample};
+use crate::observation::{Condition, CpfView, Level, Metric, ReplicasView, Sample};
 
 /// How long there have to be too few CPFs, or enough again, before the log says so.
 const LASTS: Duration = Duration::from_secs(2);
@@ -66,12 +66,12 @@ impl Pool {
     }
 
     /// How often the cluster configuration in etcd was invalid.
-    pub(crate) fn rejected_configurations(&self) -> u64 {
+    pub fn rejected_configurations(&self) -> u64 {
         self.cluster.rejected
     }
 
     /// The members, with the UEs of which each is primary, and backup if they were counted.
-    pub(crate) fn views(
+    pub fn views(
         &self,
         ues: Option<BTreeMap<CpfId, (u64, u64)>>,
         primary_of: impl Fn(CpfId) -> u64,
@@ -99,13 +99,13 @@ impl Pool {
     }
 
     /// Replicas of each UE. `ues_without`: UEs that have none.
-    pub(crate) fn replicas(&self, ues_without: u64) -> ReplicasView {
+    pub fn replicas(&self, ues_without: u64) -> ReplicasView {
         let configured = u64::from(self.cluster.in_force.replicas);
         ReplicasView { configured, missing: self.missing.now as u64, ues_without }
     }
 
     /// For the metrics. `answering`: the heartbeats that this CTA did not answer.
-    pub(crate) fn samples(&self, answering: Ignored) -> Vec<Sample> {
+    pub fn samples(&self, answering: Ignored) -> Vec<Sample> {
         let one = |metric, value| Sample { metric, label: None, value };
         let heartbeats = self.heartbeats.monitor.counters();
         let links = self.links.counters();
@@ -138,7 +138,7 @@ impl Pool {
     }
 
     /// Other CPFs have taken over after a loss.
-    pub(crate) fn recovered(&mut self, now: Instant, recovered: TakeoverTime) {
+    pub fn recovered(&mut self, now: Instant, recovered: TakeoverTime) {
         if let TakeoverTime::All(took) = recovered {
             let text = "All UEs of the lost CPFs have another primary.";
             self.console.moment(now, (Level::Info, "takeover"), "CPFs", text, Some(took));
@@ -148,7 +148,7 @@ impl Pool {
 }
 
 /// Logs a protocol violation of a CPF; the CTA reports the first one of each kind.
-pub(crate) fn log_protocol_violation(cpf: CpfId, violation: ProtocolViolation) {
+pub fn log_protocol_violation(cpf: CpfId, violation: ProtocolViolation) {
     let (what, counted) = match violation {
         ProtocolViolation::Fenced => (
             "sent a message for a UE that it does not serve, or no longer serves: ignored",

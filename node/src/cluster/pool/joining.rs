@@ -1,7 +1,7 @@
 //! How CPFs join, resume after a takeover, leave and are lost.
 
 use crate::clock;
-use crate::console::{Level, Metric};
+use crate::observation::{Level, Metric};
 use std::net::SocketAddr;
 
 use tracing::{info, warn};
@@ -262,7 +262,7 @@ impl Pool {
     }
 
     /// A CPF has resumed. `taken`: how many of its messages are here.
-    pub(crate) fn resumed(&mut self, cpf: CpfId, taken: u64) {
+    pub fn resumed(&mut self, cpf: CpfId, taken: u64) {
         let Some(link) = self.members.by_id.get(&cpf).and_then(|m| m.link) else { return };
         info!(cpf = cpf.0, "a CPF of the former primary CTA resumed");
         self.send_on(link, &ToCpf::Resumed { taken, heartbeats: self.heartbeats.key });
@@ -272,7 +272,7 @@ impl Pool {
     }
 
     /// A CPF cannot resume.
-    pub(crate) fn forget(&mut self, cpf: CpfId) {
+    pub fn forget(&mut self, cpf: CpfId) {
         warn!(
             cpf = cpf.0,
             "a CPF of the former primary CTA cannot resume because messages are missing: it has to join again"
@@ -320,7 +320,7 @@ impl Pool {
     }
 
     /// A CPF that is on no ring has no UE left. One that asked to leave goes; one that etcd drains stays.
-    pub(crate) fn drained(&mut self, cpf: CpfId) {
+    pub fn drained(&mut self, cpf: CpfId) {
         if self.members.by_id.get(&cpf).is_some_and(|m| !m.draining) {
             return info!(cpf = cpf.0, "the UEs of a CPF have moved to other CPFs");
         }

@@ -10,7 +10,7 @@ use crate::config::Cluster;
 
 impl Pool {
     /// The rings of the CPFs that are there.
-    pub(crate) fn rings(&self) -> Rings {
+    pub fn rings(&self) -> Rings {
         let Cluster { region, areas, replicas, slices, .. } = &self.cluster.in_force;
         let rings = self.cluster.regions.rings_with(region, areas.clone(), (*replicas).into());
         let rings = rings.expect("the configuration names none but its own regions");

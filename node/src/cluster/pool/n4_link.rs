@@ -20,7 +20,7 @@ const WAITING_OCTETS_MAX: usize = 4 << 20;
 
 /// What came of a message for the UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SentToUpf {
+pub enum SentToUpf {
     /// The link has it.
     Sent,
     /// There is no link.
@@ -55,14 +55,14 @@ pub(super) struct N4Link {
 
 impl Pool {
     /// N4 with the UPF of this unit goes over a link from now on, as soon as there is one. `smf`: the SMF's address on N4.
-    pub(crate) fn link_upf(&mut self, directory: Directory, smf: SocketAddr) {
+    pub fn link_upf(&mut self, directory: Directory, smf: SocketAddr) {
         let state = State::Down(Instant::ZERO);
         let (refused, recent) = (None, Recent::default());
         self.n4_link = Some(N4Link { directory, smf, state, refused, received: 0, recent });
     }
 
     /// Sends a PFCP message to the UPF of this unit.
-    pub(crate) fn send_pfcp(&mut self, now: Instant, octets: &[u8]) -> SentToUpf {
+    pub fn send_pfcp(&mut self, now: Instant, octets: &[u8]) -> SentToUpf {
         let Some(N4Link { state: State::Up(link), recent, .. }) = &mut self.n4_link else {
             return SentToUpf::NoLink;
         };
@@ -76,7 +76,7 @@ impl Pool {
     }
 
     /// Messages that came from the UPF over its link.
-    pub(crate) fn received_from_upf(&self) -> u64 {
+    pub fn received_from_upf(&self) -> u64 {
         self.n4_link.as_ref().map_or(0, |n4| n4.received)
     }
 

@@ -77,7 +77,7 @@ impl Pool {
     }
 
     /// The CTA that waits for this one to stop.
-    pub(crate) fn successor(&self) -> Option<CtaInstance> {
+    pub fn successor(&self) -> Option<CtaInstance> {
         match self.replica.link.as_ref()?.offer.as_ref()? {
             ToPrimaryCta::Follow { place, .. } => Some(*place),
             _ => None,
@@ -85,7 +85,7 @@ impl Pool {
     }
 
     /// Accepts its offer: no input may be taken from now on until it has taken over.
-    pub(crate) fn take_offer(&mut self, now: Instant) -> Option<ToPrimaryCta> {
+    pub fn take_offer(&mut self, now: Instant) -> Option<ToPrimaryCta> {
         let replica = self.replica.link.as_mut()?;
         let offer = replica.offer.take()?;
         self.heartbeats.monitor.begin(now, MemberId::Cta(replica.number), replica.address);
@@ -101,7 +101,7 @@ impl Pool {
     }
 
     /// Closes the link to the other CTA.
-    pub(crate) fn disconnect_replica(&mut self) {
+    pub fn disconnect_replica(&mut self) {
         let Some(ReplicaLink { link, number, .. }) = self.replica.link.take() else { return };
         self.links.close(link);
         self.heartbeats.monitor.end(MemberId::Cta(number));
@@ -109,7 +109,7 @@ impl Pool {
     }
 
     /// Sends CPFs the address of the CTA replica that can take over at any moment, or that there is none.
-    pub(crate) fn announce_replica(&mut self, at: Option<SocketAddr>) {
+    pub fn announce_replica(&mut self, at: Option<SocketAddr>) {
         if self.replica.reached_at != at {
             self.replica.reached_at = at;
             self.send_to_all(&ToCpf::CtaReplica(at));
@@ -117,14 +117,14 @@ impl Pool {
     }
 
     /// Accepts the other CTA as the replica, which begins from a snapshot of this size.
-    pub(crate) fn begin_replica(&mut self, octets: u64, endpoints: Vec<IpAddr>) {
+    pub fn begin_replica(&mut self, octets: u64, endpoints: Vec<IpAddr>) {
         let heartbeats = self.heartbeats.key;
         self.send_to_replica(&ToCtaReplica::Begin { octets, heartbeats, endpoints });
         self.send_members();
     }
 
     /// Sends to the other CTA, if there is one.
-    pub(crate) fn send_to_replica(&mut self, message: &ToCtaReplica<'_>) {
+    pub fn send_to_replica(&mut self, message: &ToCtaReplica<'_>) {
         let Some(replica) = &self.replica.link else { return };
         self.frame.clear();
         message.write(&mut self.frame);
@@ -140,7 +140,7 @@ impl Pool {
     }
 
     /// The CPFs, for the replica.
-    pub(crate) fn to_members(&self) -> link::CpfTable {
+    pub fn to_members(&self) -> link::CpfTable {
         let at = |(id, m): (&CpfId, &PoolMember)| CpfEntry {
             id: *id,
             address: m.address,

@@ -24,9 +24,9 @@ use crate::cluster::pair_replica::{PairReplica, ReplicaEvent};
 use crate::cluster::witness::Witness;
 use crate::cluster::{PairPrimary, Pool};
 use crate::config::{self, PairOf};
-use crate::console::{Console, Metric};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::Lines;
+use crate::observation::{Console, Metric};
 
 const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 

@@ -9,7 +9,7 @@ use whimbrel_ngap::{Message, ProcedureCode, peek, to_per};
 use whimbrel_pfcp::{Frame, message_type};
 
 use super::ControlLoop;
-use crate::console::{Interface, Names, Signalling};
+use crate::observation::{Interface, Names, Signalling};
 
 impl ControlLoop {
     /// Keeps an N2 message of a UE for the console.

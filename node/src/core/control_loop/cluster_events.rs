@@ -19,9 +19,9 @@ use whimbrel_store::Changes;
 use super::{ControlLoop, Role, TakenOver};
 use crate::cluster::{PairEvent, PoolEvent};
 use crate::config::Upf;
-use crate::console::Level;
 use crate::core::n2;
 use crate::core::subscriber_copy::SubscriberFeed;
+use crate::observation::Level;
 use crate::sbfd::PeerEvent;
 
 impl ControlLoop {

@@ -9,14 +9,14 @@ use whimbrel_store::Changes;
 
 use super::ControlLoop;
 use crate::aftermath;
-use crate::capture::Capture;
 use crate::cluster::{PairPrimary, PeerAmfs, Pool};
-use crate::console::{Component, Condition, Level, Metric, Sample};
 use crate::core::foresight::Foresight;
 use crate::core::smf_n4::SmfN4;
 use crate::core::stored_ues::StoredUeFile;
 use crate::core::upf::LocalUpf;
 use crate::core::view;
+use crate::observation::capture::Capture;
+use crate::observation::{Component, Condition, Level, Metric, Sample};
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdFigures, SbfdPeers};
 use crate::unit::{Function, Place, UpfReport};

@@ -44,15 +44,15 @@ use super::subscriber_copy::SubscriberFeed;
 use super::subscribers::StoredSubscribers;
 use super::ue_memory::{AddedUes, UeMemory};
 use super::upf::LocalUpf;
-use crate::capture::Capture;
 use crate::clock;
 use crate::cluster::{
     InputWatchdog, PairPrimary, PairReplica, PeerAmfs, Pool, SentToUpf, log_protocol_violation,
 };
 use crate::config::Config;
-use crate::console::Console;
 use crate::entropy::SystemEntropy;
-use crate::observe::Observer;
+use crate::observation::Console;
+use crate::observation::capture::Capture;
+use crate::observation::observer::Observer;
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdPeers};
 use crate::unit::{Function, Place, descriptors};

@@ -13,8 +13,8 @@ use whimbrel_resilience::cta_replica::{LocalAssociation, MessageRoute};
 use whimbrel_sctp_io::{Adopted, AssociationId as SctpAssociation, Event, Events, Former, Transport};
 
 use super::ControlLoop;
-use crate::console::Metric;
 use crate::core::n2::{self, Links};
+use crate::observation::Metric;
 
 /// A gNB that takes no data at all for this long has stopped, and its association is aborted. A slow gNB takes what it has room for.
 const N2_STALLED: Duration = Duration::from_secs(10);

@@ -14,9 +14,9 @@ use super::ControlLoop;
 use super::role::Role;
 use crate::cluster::UeQueryReply;
 use crate::config::Config;
-use crate::console::{ClusterView, Command, Target};
 use crate::core::foresight::Foresight;
 use crate::core::view;
+use crate::observation::{ClusterView, Command, Target};
 
 /// UEs that are counted by CPF on demand: that takes some milliseconds at most.
 const COUNTED_UES_MAX: usize = 50_000;

@@ -10,7 +10,6 @@ use whimbrel_resilience::{Input, Order};
 use whimbrel_sctp_io::Event;
 
 use super::{ControlLoop, Role};
-use crate::capture::Capture;
 use crate::clock;
 use crate::cluster::{PairEvent, PairReplica, PoolEvent};
 use crate::core::control_thread::{Parts, StopRequest};
@@ -18,6 +17,7 @@ use crate::core::n2;
 use crate::core::smf_n4::SmfN4;
 use crate::core::upf::LocalUpf;
 use crate::entropy::SystemEntropy;
+use crate::observation::capture::Capture;
 
 /// How long gNBs have to end their associations with a CTA that its replica has replaced.
 const GNBS_LEAVE_WITHIN: Duration = Duration::from_millis(500);

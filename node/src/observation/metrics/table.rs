@@ -3,7 +3,7 @@
 
 /// What a metric's readings do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Only grows.
     Counter,
     /// Goes up and down.
@@ -14,7 +14,7 @@ pub(crate) enum Kind {
 
 /// Unit of a reading: Prometheus' base units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
     /// A number of things.
     None,
     /// Seconds.
@@ -25,7 +25,7 @@ pub(crate) enum Unit {
 
 /// Where the reading is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// The console: [`super::Metrics::add`], [`super::Metrics::set`].
     Console,
     /// A part of the program, which reports all its readings now and then: [`super::Sample`].
@@ -38,20 +38,20 @@ pub(crate) enum Source {
 
 /// One row of the table.
 #[derive(Debug)]
-pub(crate) struct Definition {
+pub struct Definition {
     /// Heading under which the reference page lists it.
-    pub(crate) section: &'static str,
+    pub section: &'static str,
     /// Name. It ends in the unit, and in `_total` if the metric is a counter.
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) unit: Unit,
-    pub(crate) source: Source,
+    pub name: &'static str,
+    pub kind: Kind,
+    pub unit: Unit,
+    pub source: Source,
     /// Names of its labels.
-    pub(crate) labels: &'static [&'static str],
+    pub labels: &'static [&'static str],
     /// Clause of TS 28.552 whose measurement is the nearest; empty where there is none.
-    pub(crate) clause: &'static str,
+    pub clause: &'static str,
     /// What it measures.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
 }
 
 macro_rules! metrics {
@@ -60,14 +60,14 @@ macro_rules! metrics {
     )*})*) => {
         /// A metric.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub(crate) enum Metric { $($(#[doc = $help] $metric,)*)* }
+        pub enum Metric { $($(#[doc = $help] $metric,)*)* }
 
         impl Metric {
             /// All of them, in the order of the table.
-            pub(crate) const ALL: &'static [Metric] = &[$($(Metric::$metric,)*)*];
+            pub const ALL: &'static [Metric] = &[$($(Metric::$metric,)*)*];
 
             /// Its row.
-            pub(crate) const fn definition(self) -> &'static Definition {
+            pub const fn definition(self) -> &'static Definition {
                 match self {
                     $($(Metric::$metric => &Definition {
                         section: $section, name: $name, kind: Kind::$kind, unit: Unit::$unit, source: Source::$source,
@@ -352,13 +352,13 @@ metrics! {
 
 impl Metric {
     /// Its name.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         self.definition().name
     }
 }
 
 /// The reference page of all metrics, `docs/metrics.md`.
-pub(crate) fn page() -> String {
+pub fn page() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          `GET /metrics` of the API (`api.address`) gives these in the Prometheus text format. This page is written by `whimbrel metrics` from the\n\
@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn documents_and_scripts_name_metrics_that_exist() {
         let mut all = vec![root().join("README.md")];
-        for folder in ["docs", "tests", "app", "packaging"] {
+        for folder in ["docs", "tests", "node", "api", "programs", "packaging"] {
             files(&root().join(folder), &[".md", ".sh", ".py", ".awk", ".yml", ".json"], &mut all);
         }
         let mut found = 0;

@@ -10,7 +10,7 @@ use whimbrel_sctp_io::DownReason;
 use whimbrel_store::Changes;
 
 use super::{Observer, name_of};
-use crate::console::{ClosedBy, Happened, Name};
+use crate::observation::{ClosedBy, Happened, Name};
 
 /// The peer of an association.
 pub(super) struct Peer {
@@ -30,14 +30,14 @@ impl Peer {
 
 impl Observer {
     /// The SCTP association of a gNB ended; the CTA's event follows.
-    pub(crate) fn association_down(&mut self, association: AssociationId, reason: &DownReason) {
+    pub fn association_down(&mut self, association: AssociationId, reason: &DownReason) {
         if let Some(peer) = self.gnbs.get_mut(&association) {
             peer.down = Some(ended(reason));
         }
     }
 
     /// Subscribers' records were changed, each at its time: a UE that is refused after it was refused for what the record says now.
-    pub(crate) fn subscribers_changed(&self, changes: &Changes, at: impl Fn(Option<Supi>) -> Instant) {
+    pub fn subscribers_changed(&self, changes: &Changes, at: impl Fn(Option<Supi>) -> Instant) {
         self.console.histories(|h| match changes {
             Changes::None => {}
             Changes::Some(supis) => {

@@ -319,7 +319,7 @@ fn arguments(text: &str) -> &str {
 fn no_log_macro_from_info_on_takes_a_debug_form() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
-    for folder in ["programs/whimbrel/src", "fabric", "user/io/src", "store/src"] {
+    for folder in ["node/src", "api/src", "programs/whimbrel/src", "fabric", "user/io/src", "store/src"] {
         sources(&root.join(folder), &mut files);
     }
     let mut calls = 0;

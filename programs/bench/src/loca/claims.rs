@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use whimbrel_claims::stark::proven_bits;
 use whimbrel_claims::{ClaimSecret, Row, Slots, Table, nonce, prove, verify};
-use whimbrel_veil::crypto::hash;
+use whimbrel_privacy::crypto::hash;
 
 use super::finish;
 use crate::measure::{core_time, median};

@@ -11,12 +11,12 @@ use voprf::{BlindedElement, EvaluationElement, Ristretto255, VoprfClient, VoprfS
 use whimbrel_open::crypto::SigningKey as AuthorityKey;
 use whimbrel_open::id::{Nid, OperatorId};
 use whimbrel_open::msg::{Certificate, Subject, Trust, Validity};
-use whimbrel_veil::broker::{Broker, BrokerConfig, BrokerEvent, Policy};
-use whimbrel_veil::crypto::SigningKey;
-use whimbrel_veil::log::KeyEntry;
-use whimbrel_veil::msg::{GroupRequest, TokenRequest};
-use whimbrel_veil::token::{BATCH, Token};
-use whimbrel_veil::voprf::{Blind, Element, IssuerKey, finalize_batch};
+use whimbrel_privacy::broker::{Broker, BrokerConfig, BrokerEvent, Policy};
+use whimbrel_privacy::crypto::SigningKey;
+use whimbrel_privacy::log::KeyEntry;
+use whimbrel_privacy::msg::{GroupRequest, TokenRequest};
+use whimbrel_privacy::token::{BATCH, Token};
+use whimbrel_privacy::voprf::{Blind, Element, IssuerKey, finalize_batch};
 
 use super::finish;
 use crate::measure::core_time;
@@ -89,7 +89,7 @@ fn broker() -> io::Result<(Broker, Certificate, SigningKey, Element)> {
 
 /// The nth token and its blind.
 fn token(n: u64) -> io::Result<(Token, Blind)> {
-    let secret = whimbrel_veil::crypto::hash(&[b"token", &n.to_be_bytes()]);
+    let secret = whimbrel_privacy::crypto::hash(&[b"token", &n.to_be_bytes()]);
     let key = SigningKey::new(&secret).verifying_key();
     let mut octets = [9; 64];
     octets[..32].copy_from_slice(&secret);
@@ -136,8 +136,8 @@ fn ours(batches: usize) -> io::Result<Rates> {
     let begin = core_time();
     for (batch, answer) in all.iter().zip(&answers) {
         let BrokerEvent::Issued(_) = answer.event else { return Err(failed("not issued")) };
-        let whimbrel_veil::msg::TokenAnswer::Issued { evaluated, proof, .. } =
-            whimbrel_veil::msg::TokenAnswer::parse(&answer.octets).map_err(|e| failed(&e.to_string()))?
+        let whimbrel_privacy::msg::TokenAnswer::Issued { evaluated, proof, .. } =
+            whimbrel_privacy::msg::TokenAnswer::parse(&answer.octets).map_err(|e| failed(&e.to_string()))?
         else {
             return Err(failed("not issued"));
         };
@@ -173,7 +173,7 @@ impl rand_core::RngCore for Counted {
 
     fn next_u64(&mut self) -> u64 {
         self.0 += 1;
-        let digest = whimbrel_veil::crypto::hash(&[&self.0.to_be_bytes()]);
+        let digest = whimbrel_privacy::crypto::hash(&[&self.0.to_be_bytes()]);
         u64::from_be_bytes([
             digest[0], digest[1], digest[2], digest[3], digest[4], digest[5], digest[6], digest[7],
         ])
@@ -299,7 +299,7 @@ mod tests {
         let prepared: Vec<_> = other.batch_blind_evaluate_prepare(read.iter()).collect();
         let done = other.batch_blind_evaluate_finish(&mut random, read.iter(), &prepared).unwrap();
         let proof = done.proof.serialize().as_slice().try_into().unwrap();
-        let proof = whimbrel_veil::voprf::Proof::from_octets(&proof).unwrap();
+        let proof = whimbrel_privacy::voprf::Proof::from_octets(&proof).unwrap();
         let evaluated: Vec<_> = done
             .messages
             .map(|m: EvaluationElement<Ristretto255>| {

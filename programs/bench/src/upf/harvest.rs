@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use clap::Args;
 use serde_json::{Value, json};
-use whimbrel_harvest::{Harvest, Work};
+use whimbrel_background::{Harvest, Work};
 use whimbrel_ids::Instant;
 use whimbrel_user::{SessionTable, Stage, StageObserver};
 

@@ -9,8 +9,8 @@ use whimbrel_open::crypto::{PrivateKey, Share};
 use zeroize::Zeroizing;
 
 use super::suffixed;
-use crate::config::value::unhex;
-use crate::entropy::SystemEntropy;
+use whimbrel_node::config::value::unhex;
+use whimbrel_node::entropy::SystemEntropy;
 
 /// Stands before the digits of a public key.
 const PUBLIC: &str = "whimbrel-backup-public-key ";

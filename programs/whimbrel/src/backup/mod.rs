@@ -17,11 +17,12 @@ use ring::digest::{Context, SHA256};
 use whimbrel_open::crypto::Seed;
 use whimbrel_store::LAYOUT;
 
-use crate::api::{accounts_file, api_key_file, certificate_file};
 use crate::archive::Writer;
-use crate::config::{self, Config};
-use crate::entropy::SystemEntropy;
-use crate::{clock, subscribers};
+use whimbrel_node::api_files::{accounts_file, api_key_file, certificate_file};
+use whimbrel_node::clock;
+use whimbrel_node::config::{self, Config};
+use whimbrel_node::entropy::SystemEntropy;
+use whimbrel_node::subscribers;
 
 pub(crate) use keys::{make_key, passphrase, private_key, public_key};
 use manifest::{FORMAT, Manifest, Part, VERSION};

@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, renameat, statat, unli
 use rustix::io::Errno;
 
 use super::suffixed;
-use crate::api::{accounts_file, api_key_file, certificate_file};
-use crate::config::{self, PLACES};
+use whimbrel_node::api_files::{accounts_file, api_key_file, certificate_file};
+use whimbrel_node::config::{self, PLACES};
 
 /// Behind the name of a file that is not in its place yet.
 pub(super) const STAGED: &str = ".restoring";

@@ -21,10 +21,11 @@ use super::{
     ACCOUNTS, API_CERTIFICATE, API_KEY, CONFIGURATION, Digesting, MANIFEST, SUBSCRIBERS, SUBSCRIBERS_KEY,
     cannot_write, suffixed,
 };
-use crate::api::{accounts_file, api_key_file, certificate_file};
 use crate::archive::{ReadError, Reader};
-use crate::core::stored_ues;
-use crate::{config, subscribers};
+use whimbrel_node::api_files::{accounts_file, api_key_file, certificate_file};
+use whimbrel_node::config;
+use whimbrel_node::core::stored_ues;
+use whimbrel_node::subscribers;
 
 /// Octets that show whether a backup is sealed.
 const BEGINNING_OCTETS: u64 = 15;

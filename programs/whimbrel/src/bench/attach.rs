@@ -8,9 +8,9 @@ use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{ArrivalPattern, Step};
 
 use super::{cpu_time, processors, runner, scenario, session, stay_on};
-use crate::api::Status;
 use crate::command::{Done, print};
 use crate::playground::{Playground, SuciScheme, Wish};
+use whimbrel_api::Status;
 
 #[derive(Args)]
 pub(crate) struct Options {

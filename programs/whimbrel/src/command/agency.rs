@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use whimbrel_broker::{files, hex, now, random, unhex};
 use whimbrel_open::crypto::PrivateKey;
 use whimbrel_open::msg::Validity;
-use whimbrel_veil::crypto::SigningKey;
-use whimbrel_veil::msg::{Finding, Order, OrderAnswer, OrderKind};
-use whimbrel_veil::token::TokenHash;
+use whimbrel_privacy::crypto::SigningKey;
+use whimbrel_privacy::msg::{Finding, Order, OrderAnswer, OrderKind};
+use whimbrel_privacy::token::TokenHash;
 
 use super::{Done, print};
 
@@ -86,7 +86,7 @@ pub(crate) fn run(command: AgencyCommand) -> Done {
 
 /// The key for answers is drawn from that of orders, so that an agency has one file.
 fn private_of(secret: &[u8; 32]) -> PrivateKey {
-    PrivateKey::new(whimbrel_veil::crypto::hash(&[b"VEIL-v1 agency\0", secret]))
+    PrivateKey::new(whimbrel_privacy::crypto::hash(&[b"VEIL-v1 agency\0", secret]))
 }
 
 fn describe(finding: &Finding) -> String {

@@ -3,9 +3,9 @@
 use clap::Subcommand;
 
 use super::{Done, print};
-use crate::audit;
 use crate::cli::ConfigFile;
-use crate::config;
+use whimbrel_api::audit;
+use whimbrel_node::config;
 
 #[derive(Subcommand)]
 pub(crate) enum AuditCommand {

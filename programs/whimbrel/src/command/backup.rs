@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{Done, print};
-use crate::audit::{self, Access};
 use crate::backup::{self, Lock, RestoreOrder, Unlock};
 use crate::cli::ConfigFile;
-use crate::{config, subscribers};
+use whimbrel_api::audit::{self, Access};
+use whimbrel_node::config;
+use whimbrel_node::subscribers;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

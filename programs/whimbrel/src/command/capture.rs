@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::Done;
 use crate::cli::Running;
-use crate::client::path_part;
+use whimbrel_node::client::path_part;
 
 #[derive(Args)]
 pub(crate) struct Options {

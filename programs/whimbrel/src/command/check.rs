@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::Done;
-use crate::config::value::Value;
-use crate::config::{self, Config};
+use whimbrel_node::config::value::Value;
+use whimbrel_node::config::{self, Config};
 
 pub(crate) fn run(file: Option<&Path>) -> Done {
     let (config, file) = config::load(file).map_err(|e| e.to_string())?;

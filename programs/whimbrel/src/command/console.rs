@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Done, print, print_json};
-use crate::client::Client;
+use whimbrel_node::client::Client;
 
 pub(crate) fn run(client: &Client, json: bool, reset_second_factor: Option<&str>) -> Done {
     if let Some(user) = reset_second_factor {

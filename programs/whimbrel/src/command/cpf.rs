@@ -12,13 +12,13 @@ use whimbrel_ids::SNssai;
 use whimbrel_resilience::region::Region;
 
 use super::Done;
-use crate::api::{self, Shared};
-use crate::clock;
-use crate::cluster::{AtEtcd, CpfProcess, Settings};
-use crate::config::{Log, LogFormat, LogLevel, MemoryOptions};
-use crate::console::Console;
-use crate::logging;
-use crate::unit::{self, FunctionOptions};
+use whimbrel_api::Shared;
+use whimbrel_node::clock;
+use whimbrel_node::cluster::{AtEtcd, CpfProcess, Settings};
+use whimbrel_node::config::{Log, LogFormat, LogLevel, MemoryOptions};
+use whimbrel_node::logging;
+use whimbrel_node::observation::Console;
+use whimbrel_node::unit::{self, FunctionOptions};
 
 /// Port of a CTA on the same host, by default.
 const CTA_PORT: u16 = 7380;
@@ -99,13 +99,13 @@ pub(crate) fn run(options: Options) -> Done {
         at_etcd = Some(AtEtcd { etcd: place.access(), name: unit::CLUSTER.into(), home: unit::HOME });
         key_file = Some(place.directory.key_file());
     }
-    crate::memory_access::close();
+    whimbrel_node::memory_access::close();
     if ctas.is_empty() && at_etcd.is_none() {
         ctas.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), CTA_PORT));
     }
     check_reachable(listen, &ctas)?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
-    let api = api.map(|at| api::start(at, Shared::of_cpf(console.clone(), at))).transpose()?;
+    let api = api.map(|at| whimbrel_api::start(at, Shared::of_cpf(console.clone(), at))).transpose()?;
     let console = api.is_some().then_some(console);
     let settings = Settings { ctas, at_etcd, listen, region, slice, key_file, memory, console };
     let mut process = CpfProcess::open(settings)?;

@@ -19,8 +19,8 @@ use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType,
 use whimbrel_sctp_io::Mode;
 
 use super::{Done, print, table};
-use crate::api::{ProcedureStatus, Status};
 use crate::playground::{self, GATEWAY, NAME, Playground, Servers, SuciScheme, Wish};
+use whimbrel_api::{ProcedureStatus, Status};
 
 #[derive(Args)]
 pub(crate) struct Options {

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use whimbrel_broker::{files, hex};
-use whimbrel_foresight::{
+use whimbrel_prediction::{
     Cell, City, Evaluation, MarkovTwo, Network, Point, Relations, Sample, Signals, Size, Trainer, Trip,
 };
 
 use super::{Done, print, print_json};
 use crate::cli::Running;
-use crate::config::MODEL_OCTETS_MAX;
-use crate::console::ForesightView;
+use whimbrel_node::config::MODEL_OCTETS_MAX;
+use whimbrel_node::observation::ForesightView;
 
 #[derive(Subcommand)]
 pub(crate) enum ForesightCommand {
@@ -234,7 +234,7 @@ fn train(options: &Train) -> Done {
         trips.len(),
         network.parameters(),
         options.out.display(),
-        hex(&whimbrel_foresight::public_key(&seed))
+        hex(&whimbrel_prediction::public_key(&seed))
     ))
 }
 

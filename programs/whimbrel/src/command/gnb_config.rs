@@ -15,7 +15,7 @@ use whimbrel_store::{OperatorCode, SessionType, Store, SubscriberRecord};
 use super::subscriber::open;
 use super::{Done, print};
 use crate::cli::ConfigFile;
-use crate::config::{self, Config, Scheme, SctpChoice};
+use whimbrel_node::config::{self, Config, Scheme, SctpChoice};
 
 #[derive(Subcommand)]
 pub(crate) enum GnbConfigCommand {
@@ -353,8 +353,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::config::yaml::{self, Node, NodeValue};
-    use crate::subscribers;
+    use whimbrel_node::config::yaml::{self, Node, NodeValue};
+    use whimbrel_node::subscribers;
 
     /// A YAML text as JSON.
     fn value(text: &str) -> Value {

@@ -9,7 +9,7 @@ use whimbrel_store::{Core, Run, StoreError};
 use super::subscriber::{Existing, open, other_plmn, served};
 use super::{Done, print};
 use crate::cli::ConfigFile;
-use crate::subscribers;
+use whimbrel_node::subscribers;
 
 #[derive(Subcommand)]
 pub(crate) enum ImportCommand {

@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Done, print, print_json};
-use crate::api::Status;
 use crate::cli::Running;
-use crate::client::{Client, path_part};
-use crate::console::{EventRecord, UeView};
+use whimbrel_api::Status;
+use whimbrel_node::client::{Client, path_part};
+use whimbrel_node::observation::{EventRecord, UeView};
 
 /// How long to wait for a location report: an idle UE is paged four times, two seconds apart.
 const WITHIN: Duration = Duration::from_secs(9);

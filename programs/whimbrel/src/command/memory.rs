@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{Done, print, print_json};
-use crate::client::Client;
-use crate::console::Metric;
+use whimbrel_node::client::Client;
+use whimbrel_node::observation::Metric;
 
 /// Octets of a UE context with one session that is not stored as a record; `./x bench stores` measures them.
 const DECODED_OCTETS: u64 = 1088;

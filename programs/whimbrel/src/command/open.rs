@@ -10,8 +10,8 @@ use whimbrel_open::id::{Domain, OperatorId};
 use whimbrel_open::msg::{Certificate, Subject, Validity};
 
 use super::{Done, print, print_json};
-use crate::clock::rfc3339;
-use crate::config;
+use whimbrel_node::clock::rfc3339;
+use whimbrel_node::config;
 
 #[derive(Subcommand)]
 pub(crate) enum OpenCommand {

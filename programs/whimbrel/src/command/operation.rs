@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{print, print_json};
 use crate::cli::Running;
-use crate::client::Client;
-use crate::console::{OperationState, OperationView};
+use whimbrel_node::client::Client;
+use whimbrel_node::observation::{OperationState, OperationView};
 
 /// Default wait: an idle UE is paged for eight seconds, a gNB has ten to answer NG RESET.
 const WAIT_S: u64 = 15;
@@ -98,7 +98,7 @@ fn text(o: &OperationView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::console::Finding;
+    use whimbrel_node::observation::Finding;
 
     #[test]
     fn each_outcome_has_its_exit_status() {

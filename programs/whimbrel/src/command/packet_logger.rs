@@ -7,11 +7,13 @@ use clap::Args;
 use tracing::info;
 
 use super::Done;
-use crate::api::{self, Shared};
 use crate::cli::ConfigFile;
-use crate::console::Console;
-use crate::packet_logger::PacketLogger;
-use crate::{clock, config, logging};
+use whimbrel_api::Shared;
+use whimbrel_node::clock;
+use whimbrel_node::config;
+use whimbrel_node::logging;
+use whimbrel_node::observation::Console;
+use whimbrel_node::packet_logger::PacketLogger;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -29,7 +31,7 @@ pub(crate) fn run(options: &Options) -> Done {
     }
     let _logging = logging::start_as(config.log, None)?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
-    let api = api::start(config.api.address, Shared::of_cpf(console.clone(), config.api.address))?;
+    let api = whimbrel_api::start(config.api.address, Shared::of_cpf(console.clone(), config.api.address))?;
     info!(address = %api.address, "the API listens");
     let mut logger = PacketLogger::open(&config, console)?;
     info!("ready");

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::operation::{Status, Waiting, order};
 use super::{Done, print, print_json, table};
-use crate::client::{Client, path_part};
-use crate::console::{DisconnectedView, OverloadView, WarningView};
+use whimbrel_node::client::{Client, path_part};
+use whimbrel_node::observation::{DisconnectedView, OverloadView, WarningView};
 
 /// A warning message and its area.
 #[derive(Args)]

@@ -22,10 +22,10 @@ pub(crate) enum Page {
 /// Prints a page; `command` is the command line.
 pub(crate) fn run(page: Page, command: Command) -> Done {
     print(&match page {
-        Page::Configuration => crate::config::reference(),
-        Page::Api => crate::api::reference(),
+        Page::Configuration => whimbrel_node::config::reference(),
+        Page::Api => whimbrel_api::reference(),
         Page::Cli => cli(command),
-        Page::Metrics => crate::console::metrics_page(),
+        Page::Metrics => whimbrel_node::observation::metrics_page(),
     })
 }
 

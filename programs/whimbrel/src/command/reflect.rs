@@ -10,11 +10,11 @@ use tracing::info;
 use whimbrel_resilience::sbfd::SbfdDiscriminator;
 
 use super::Done;
-use crate::clock;
-use crate::config::Reflecting;
-use crate::config::{Log, LogFormat, LogLevel};
-use crate::logging;
-use crate::sbfd::ReflectorThread;
+use whimbrel_node::clock;
+use whimbrel_node::config::Reflecting;
+use whimbrel_node::config::{Log, LogFormat, LogLevel};
+use whimbrel_node::logging;
+use whimbrel_node::sbfd::ReflectorThread;
 
 /// How often a signal to stop, and drops, are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -13,9 +13,10 @@ use whimbrel_broker::{files, hex, tls};
 use whimbrel_open::crypto::PrivateKey;
 use whimbrel_open::id::Domain;
 
-use super::run::{signals, wait};
+use super::run::wait;
 use super::{Done, print};
-use crate::logging;
+use whimbrel_node::logging;
+use whimbrel_node::signals::termination_signals;
 
 #[derive(Subcommand)]
 pub(crate) enum RelayCommand {
@@ -98,8 +99,8 @@ pub(crate) fn run(command: RelayCommand) -> Done {
 }
 
 fn serve(listener: &Listener, role: Role) -> Done {
-    let mut signals = signals()?;
-    let _logging = logging::start(crate::config::default().log)?;
+    let mut signals = termination_signals()?;
+    let _logging = logging::start(whimbrel_node::config::default().log)?;
     let own = tls::server(&listener.tls_certificate, &listener.tls_key)?;
     let roots = tls::client(&listener.tls_roots)?;
     let recorder = listener.record.as_deref().map(Recorder::open).transpose()?.unwrap_or_default();

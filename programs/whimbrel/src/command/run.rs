@@ -14,19 +14,23 @@ use whimbrel_sctp_io::{Mode, OpenError, Successor, Transport};
 use whimbrel_user_io::{StartError, StateFile};
 
 use super::Done;
-use crate::aftermath::{self, RunMark};
-use crate::api::{self, Shared};
 use crate::cli::ConfigFile;
-use crate::cluster::{PairReplica, Pool};
-use crate::config::{self, Config, SctpChoice, SharedHost};
-use crate::console::{Command, Condition, Console};
-use crate::core::{
+use whimbrel_api::Shared;
+use whimbrel_node::aftermath::{self, RunMark};
+use whimbrel_node::clock;
+use whimbrel_node::cluster::{PairReplica, Pool};
+use whimbrel_node::config::{self, Config, SctpChoice, SharedHost};
+use whimbrel_node::core::{
     self, Assigned, Awaited, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts, ReadyReplica,
 };
-use crate::entropy::SystemEntropy;
-use crate::sbfd::ReflectorThread;
-use crate::unit::{self, Function, FunctionOptions};
-use crate::{clock, logging, subscribers};
+use whimbrel_node::entropy::SystemEntropy;
+use whimbrel_node::logging;
+use whimbrel_node::observation::{Command, Condition, Console};
+use whimbrel_node::port_owner::cannot_listen;
+use whimbrel_node::sbfd::ReflectorThread;
+use whimbrel_node::signals::termination_signals;
+use whimbrel_node::subscribers;
+use whimbrel_node::unit::{self, Function, FunctionOptions};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -99,7 +103,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     }
     let config = Arc::new(config);
     // Signals first, so that an early one stops the program in order too.
-    let mut signals = signals()?;
+    let mut signals = termination_signals()?;
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
         .map_err(|e| format!("signals cannot be awaited: {e}"))?;
@@ -110,7 +114,7 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     }
     // Once the manager has looked at this process. A UPF has no keys of UEs, and its manager looks at its threads.
     if !upf_alone {
-        crate::memory_access::close();
+        whimbrel_node::memory_access::close();
     }
     let from = file.as_ref().map_or("the defaults".into(), |f| f.display().to_string());
     info!(version = env!("CARGO_PKG_VERSION"), configuration = from, "whimbrel starts");
@@ -122,11 +126,11 @@ fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) 
     }
     let count = store.count().map_err(|e| e.to_string())?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
-    crate::otlp::start(&config.otlp, &console)?;
+    whimbrel_node::observation::otlp::start(&config.otlp, &console)?;
     let shared = Shared::new(console.clone(), config.clone(), file.clone());
     let api = match &place {
         None => {
-            let api = api::start(config.api.address, shared.clone())?;
+            let api = whimbrel_api::start(config.api.address, shared.clone())?;
             info!(address = %api.address, "the API listens");
             Some(api)
         }
@@ -297,7 +301,7 @@ fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
         }
         if let Some(listener) = unit::descriptors::take(unit::descriptors::API) {
             let local = unit::descriptors::take(unit::descriptors::API_SOCKET).map(Into::into);
-            let api = api::start_on(listener.into(), local, config.api.address, shared)?;
+            let api = whimbrel_api::start_on(listener.into(), local, config.api.address, shared)?;
             info!(address = %api.address, "this CTA serves the API");
             std::mem::forget(api); // it ends with the process
         }
@@ -417,8 +421,8 @@ fn show_n2(config: &Config, console: &Console, transport: &Transport) {
 /// The replica of the UPF is the UPF. Errors: one sentence.
 fn take_over(config: &Config, console: &Console, replica: ReadyReplica) -> Result<LocalUpf, String> {
     let given = unit::descriptors::take(unit::descriptors::UPF_N4);
-    let n4 = core::open_n4(config, true, given)
-        .map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    let n4 =
+        core::open_n4(config, true, given).map_err(|(at, e)| cannot_listen("n4.listen", "UDP", at, &e))?;
     let upf = replica.take_over(config, n4)?;
     show_user_plane(config, console, &upf);
     Ok(upf)
@@ -450,7 +454,7 @@ fn user_plane(
     let n4 = match logger {
         Some(_) => None, // the packet logger has it
         None => core::open_n4(config, alone, given.take())
-            .map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?,
+            .map_err(|(at, e)| cannot_listen("n4.listen", "UDP", at, &e))?,
     };
     if let Some(n4) = &n4 {
         unit::descriptors::keep(unit::descriptors::UPF_N4, n4.as_fd());
@@ -465,9 +469,7 @@ fn user_plane(
             show_user_plane(config, console, &upf);
             Ok(Some(upf))
         }
-        Err(StartError::Bind { address, error }) => {
-            Err(api::cannot_listen("n3.address", "UDP", address, &error))
-        }
+        Err(StartError::Bind { address, error }) => Err(cannot_listen("n3.address", "UDP", address, &error)),
         Err(StartError::AfXdp(obstacle)) => Err(format!(
             "AF_XDP cannot be had: {obstacle}. `n3.io` and `n6_interface` ask for it: leave them out"
         )),
@@ -501,11 +503,11 @@ fn wrong(config: &Config, e: &OpenError) -> String {
         Some(match o.mode {
             Mode::Udp => {
                 let at = std::net::SocketAddr::new(address, config.n2.udp_port);
-                api::cannot_listen("n2.udp_port", "UDP", at, &e)
+                cannot_listen("n2.udp_port", "UDP", at, &e)
             }
             _ if e.kind() == std::io::ErrorKind::AddrNotAvailable => {
                 let at = std::net::SocketAddr::new(address, config.n2.port);
-                api::cannot_listen("n2.addresses", "SCTP", at, &e)
+                cannot_listen("n2.addresses", "SCTP", at, &e)
             }
             _ => o.to_string(),
         })
@@ -515,17 +517,6 @@ fn wrong(config: &Config, e: &OpenError) -> String {
         .iter()
         .find_map(|o| is_configured_wrong(&OpenError { obstacles: vec![o.clone()] }).then(|| of(o)));
     decisive.flatten().unwrap_or_else(|| e.to_string())
-}
-
-/// A stream that receives an octet for each SIGINT and SIGTERM.
-pub(crate) fn signals() -> Result<UnixStream, String> {
-    let cannot = |e: std::io::Error| format!("signals cannot be awaited: {e}");
-    let (read, write) = UnixStream::pair().map_err(cannot)?;
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::low_level::pipe::register(signal, write.try_clone().map_err(cannot)?).map_err(cannot)?;
-    }
-    read.set_read_timeout(Some(Duration::from_millis(500))).map_err(cannot)?;
-    Ok(read)
 }
 
 /// How long the control thread has to end once it waits for no peer any more.

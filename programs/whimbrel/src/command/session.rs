@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::operation::{Status, Waiting, order};
-use crate::client::path_part;
+use whimbrel_node::client::path_part;
 
 /// A change of one session.
 #[derive(Args, Clone, Debug)]

@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use super::operation::{Status, Waiting, order};
 use super::{Done, print, print_json, table};
-use crate::client::{Client, path_part};
-use crate::console::{FlowView, GnbView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView};
+use whimbrel_node::client::{Client, path_part};
+use whimbrel_node::observation::{
+    FlowView, GnbView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView,
+};
 
 /// UEs of one request.
 const PAGE: usize = 500;

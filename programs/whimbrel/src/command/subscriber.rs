@@ -11,9 +11,10 @@ use whimbrel_ids::{Dnn, PlmnId, SNssai, Supi};
 use whimbrel_store::{Format, OnExisting, Secrets, Store, StoreError, SubscriberRecord, WithSecrets};
 
 use super::{Done, print, print_json, table};
-use crate::audit::{self, Access};
 use crate::cli::ConfigFile;
-use crate::{config, subscribers};
+use whimbrel_api::audit::{self, Access};
+use whimbrel_node::config;
+use whimbrel_node::subscribers;
 
 /// Subscribers read at once for a list.
 const PAGE: usize = 1000;

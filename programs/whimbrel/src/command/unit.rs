@@ -8,10 +8,10 @@ use whimbrel_ids::Supi;
 
 use super::{Done, print, print_json, table};
 use crate::cli::ConfigFile;
-use crate::client::Client;
-use crate::config;
-use crate::console::VersionView;
-use crate::unit::{self, CanaryOrder, CanaryStatus, Phase, Share, Status};
+use whimbrel_node::client::Client;
+use whimbrel_node::config;
+use whimbrel_node::observation::VersionView;
+use whimbrel_node::unit::{self, CanaryOrder, CanaryStatus, Phase, Share, Status};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]

@@ -1,8 +1,8 @@
 //! `whimbrel why`: one sentence that says why a UE or a gNB is not on, and the history behind it.
 
 use super::Done;
-use crate::api::WhyAnswer;
-use crate::client::{Client, path_part};
+use whimbrel_api::WhyAnswer;
+use whimbrel_node::client::{Client, path_part};
 
 pub(crate) fn run(client: Client, subject: &str, json: bool) -> Done {
     let path = format!("/api/v1/why/{}", path_part(subject));

@@ -4,8 +4,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use super::{Playground, cpf_api};
-use crate::client::Client;
-use crate::console::Metric;
+use whimbrel_node::client::Client;
+use whimbrel_node::observation::Metric;
 
 /// The metrics are at most this old, with a margin.
 const METRICS_AGE: Duration = Duration::from_millis(550);

@@ -25,7 +25,7 @@ use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
 use whimbrel_security::{HomeNetworkPrivateKey, UsimSqn};
 use whimbrel_store::{Format, OnExisting, Store};
 
-use crate::client::Client;
+use whimbrel_node::client::Client;
 
 pub(crate) use servers::{Gaps, Longest, NAME, Servers};
 

@@ -28,7 +28,7 @@ use whimbrel_ran::ue::{Profile, SapCard, SuciSource, UeConfig};
 use whimbrel_security::{HomeNetworkPrivateKey, HomeNetworkPublicKey, Sqn, UsimSqn};
 
 use super::{READY_WITHIN, STOPPED_WITHIN, first_supi, seed, this_program};
-use crate::client::Client;
+use whimbrel_node::client::Client;
 
 /// The operators, and the brokers.
 pub(crate) const OPERATORS: usize = 3;

@@ -19,23 +19,23 @@ use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
 use whimbrel_open::msg::{EpochKey, Subject, Validity};
+use whimbrel_privacy::broker::{Counters, HomeUser, User};
+use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
+use whimbrel_privacy::log::Witness;
+use whimbrel_privacy::token::TokenHash;
+use whimbrel_privacy::user::Sim;
 use whimbrel_ran::edge::GnbPlace;
 use whimbrel_ran::fleet::{self, Subscription};
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Profile, SuciSource, UeConfig, VeilCard};
 use whimbrel_security::suci::{msin_of_supi, supi_of_msin};
 use whimbrel_security::{HomeNetworkPrivateKey, HomeNetworkPublicKey, Sqn, UsimSqn};
-use whimbrel_veil::broker::{Counters, HomeUser, User};
-use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
-use whimbrel_veil::log::Witness;
-use whimbrel_veil::token::TokenHash;
-use whimbrel_veil::user::Sim;
 
 use super::open::{Process, certify};
 use super::{READY_WITHIN, first_supi, seed};
-use crate::client::{Client, path_part};
-use crate::config::broker::veil_store;
-use crate::console::Metric;
+use whimbrel_node::client::{Client, path_part};
+use whimbrel_node::config::broker::veil_store;
+use whimbrel_node::observation::Metric;
 
 /// The operators.
 pub(crate) const OPERATORS: usize = 2;
@@ -610,7 +610,7 @@ impl VeilPlayground {
             (Class::Veiled, _) => SuciSource::Veil(Box::new(VeilCard::new(sim, Seed::new(user.key)))),
             (Class::Ordinary, Some((key, _))) => {
                 // Another in each round, as a UE draws it.
-                let seed = whimbrel_veil::crypto::hash(&[&user.key, &round.to_be_bytes()]);
+                let seed = whimbrel_privacy::crypto::hash(&[&user.key, &round.to_be_bytes()]);
                 SuciSource::Concealed { key: key.clone(), key_id: SUCI_KEY_ID, seed }
             }
             (Class::Ordinary, None) => return Err("the broker does not run".into()),

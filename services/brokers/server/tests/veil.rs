@@ -25,22 +25,22 @@ use whimbrel_ids::PlmnId;
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
 use whimbrel_open::msg::{Certificate, EpochKey, Qos, Subject, Trust, Validity};
-use whimbrel_security::{
-    Autn, HomeNetworkKeys, HomeNetworkPrivateKey, Rand, ServingNetworkName, Sqn, Usim, UsimSqn,
-};
-use whimbrel_veil::broker::{BrokerConfig, Class, Counters, HomeUser, Policy, User};
-use whimbrel_veil::channel::{self, Failure, permit};
-use whimbrel_veil::crypto::{SigningKey, hash};
-use whimbrel_veil::log::{LogProof, LogRequest, LogTrust, Witness};
-use whimbrel_veil::msg::{
+use whimbrel_privacy::broker::{BrokerConfig, Class, Counters, HomeUser, Policy, User};
+use whimbrel_privacy::channel::{self, Failure, permit};
+use whimbrel_privacy::crypto::{SigningKey, hash};
+use whimbrel_privacy::log::{LogProof, LogRequest, LogTrust, Witness};
+use whimbrel_privacy::msg::{
     Finding, GroupAnswer, GroupError, GroupRequest, Order, OrderKind, Orders, ReportAnswer, ReportError,
     Suci, usage_units,
 };
-use whimbrel_veil::operator::{Contract, Group, HomeAttach, OperatorAttach, OperatorSession};
-use whimbrel_veil::relay::Resource;
-use whimbrel_veil::token::TokenHash;
-use whimbrel_veil::user::{Sim, UserAttach};
-use whimbrel_veil::wallet::{Wallet, WalletConfig};
+use whimbrel_privacy::operator::{Contract, Group, HomeAttach, OperatorAttach, OperatorSession};
+use whimbrel_privacy::relay::Resource;
+use whimbrel_privacy::token::TokenHash;
+use whimbrel_privacy::user::{Sim, UserAttach};
+use whimbrel_privacy::wallet::{Wallet, WalletConfig};
+use whimbrel_security::{
+    Autn, HomeNetworkKeys, HomeNetworkPrivateKey, Rand, ServingNetworkName, Sqn, Usim, UsimSqn,
+};
 
 const WITHIN: Duration = Duration::from_secs(5);
 const NAMES: [&str; 3] = ["b.example", "relay.example", "gateway.example"];

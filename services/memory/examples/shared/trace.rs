@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use whimbrel_tier::{Backing, Device, Heap, Place, REGION_OCTETS, Slice};
+use whimbrel_memory::{Backing, Device, Heap, Place, REGION_OCTETS, Slice};
 
 #[derive(Clone, Copy)]
 pub(crate) enum Workload {

@@ -3,7 +3,7 @@
 
 use ed25519_dalek::{Signer, SigningKey};
 use libfuzzer_sys::fuzz_target;
-use whimbrel_foresight::{Network, public_key};
+use whimbrel_prediction::{Network, public_key};
 
 const SEED: [u8; 32] = [7; 32];
 

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_veil::msg::OperatorRequest;
+use whimbrel_privacy::msg::OperatorRequest;
 
 fn same<T, E>(read: Result<T, E>, write: impl Fn(&T) -> Vec<u8>, octets: &[u8]) {
     if let Ok(value) = read {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_veil::msg::SignedRefusal;
+use whimbrel_privacy::msg::SignedRefusal;
 
 fn same<T, E>(read: Result<T, E>, write: impl Fn(&T) -> Vec<u8>, octets: &[u8]) {
     if let Ok(value) = read {

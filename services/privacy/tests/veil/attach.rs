@@ -1,14 +1,14 @@
 //! Attaches with real cryptography, and every bad input that a party may meet (chapter 4.4.2).
 
 use whimbrel_open::crypto::{PrivateKey, Share};
-use whimbrel_veil::broker::{Broker, BrokerEvent, Record};
-use whimbrel_veil::crypto::Response;
-use whimbrel_veil::msg::{
+use whimbrel_privacy::broker::{Broker, BrokerEvent, Record};
+use whimbrel_privacy::crypto::Response;
+use whimbrel_privacy::msg::{
     Answer, AnswerBody, Challenge, FailureCause, OperatorOrders, OperatorRequest, RefusalCause, Rejection,
     SignedGrant, SignedRefusal, UserRequest, UserVector,
 };
-use whimbrel_veil::operator::{Challenging, Group, OperatorAttach, OperatorError, Question};
-use whimbrel_veil::user::{Sim, UserAttach, UserError};
+use whimbrel_privacy::operator::{Challenging, Group, OperatorAttach, OperatorError, Question};
+use whimbrel_privacy::user::{Sim, UserAttach, UserError};
 
 use crate::world::*;
 
@@ -144,7 +144,7 @@ fn the_same_request_gets_the_same_answer_and_another_one_does_not_use_its_counte
 }
 
 /// Restores the same open group by its record alone.
-fn open_group_records(broker: &mut Broker) -> whimbrel_veil::token::TokenHash {
+fn open_group_records(broker: &mut Broker) -> whimbrel_privacy::token::TokenHash {
     let mut first = crate::world::broker();
     let mut wallet = wallet();
     fill(&mut wallet, &mut first, 1, NOW, 1);
@@ -301,7 +301,7 @@ fn the_operator_takes_no_altered_answer() {
     // Orders that B signed but that do not open for this request.
     let mut garbled = orders.clone();
     garbled[40] ^= 1;
-    let of_garbled = resigned(&|g| g.grant.orders = whimbrel_veil::crypto::hash(&[&garbled]));
+    let of_garbled = resigned(&|g| g.grant.orders = whimbrel_privacy::crypto::hash(&[&garbled]));
     assert_eq!(judge(of_garbled, &garbled), OperatorError::Orders);
     assert!(operator.answer(&octets, now()).is_ok());
 }
@@ -332,7 +332,7 @@ fn the_user_takes_no_challenge_of_another_attach_and_only_the_broker_reads_the_c
         (0..).zip(failures).map(|(n, (error, _))| first.fail(error, &seed("f", n)).unwrap()).collect();
     for (failure, (_, cause)) in sent.iter().zip(failures) {
         let octets = failure.to_octets();
-        assert_eq!(octets.len(), whimbrel_veil::msg::Failure::OCTETS);
+        assert_eq!(octets.len(), whimbrel_privacy::msg::Failure::OCTETS);
         let (read, _) = net.broker.failure(&octets).unwrap();
         assert_eq!(read, cause);
     }
@@ -386,7 +386,7 @@ fn a_suci_carries_the_request() {
 #[test]
 fn what_the_operator_reads_is_alike_for_all_users_of_a_class() {
     // Sealed orders are of one length with and without filters.
-    let key = whimbrel_veil::msg::AnswerKey([1; 32]);
+    let key = whimbrel_privacy::msg::AnswerKey([1; 32]);
     let share = PrivateKey::new([4; 32]).share();
     let of = |filters: usize| {
         let filters = vec![filter(); filters];

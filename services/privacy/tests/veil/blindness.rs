@@ -5,11 +5,11 @@
 //! often as a coin. Wallets whose blinds are weak play the same game, and some linker is right far more often.
 
 use whimbrel_ids::Instant;
-use whimbrel_veil::broker::BrokerEvent;
-use whimbrel_veil::crypto::hash;
-use whimbrel_veil::msg::{GroupRequest, TokenRequest};
-use whimbrel_veil::token::{BATCH, Token};
-use whimbrel_veil::voprf::{Blind, Element};
+use whimbrel_privacy::broker::BrokerEvent;
+use whimbrel_privacy::crypto::hash;
+use whimbrel_privacy::msg::{GroupRequest, TokenRequest};
+use whimbrel_privacy::token::{BATCH, Token};
+use whimbrel_privacy::voprf::{Blind, Element};
 
 use crate::world::*;
 

@@ -4,10 +4,10 @@
 use crate::world::{
     AGE_S, ALICE, NOW, at, broker, certificate, contract, fill, key, seed, sim, spend, wallet,
 };
-use whimbrel_veil::broker::BrokerEvent;
-use whimbrel_veil::crypto::Response;
-use whimbrel_veil::operator::OperatorAttach;
-use whimbrel_veil::user::UserAttach;
+use whimbrel_privacy::broker::BrokerEvent;
+use whimbrel_privacy::crypto::Response;
+use whimbrel_privacy::operator::OperatorAttach;
+use whimbrel_privacy::user::UserAttach;
 
 /// Whether anything is changed, and the result.
 fn change(octets: &[u8], changes: &[u8]) -> (bool, Vec<u8>) {

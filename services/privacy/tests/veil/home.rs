@@ -3,13 +3,13 @@
 use whimbrel_ids::{PlmnId, Supi};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::Resynchronisation;
+use whimbrel_privacy::broker::{Broker, BrokerEvent, HomeUser, Record};
+use whimbrel_privacy::msg::{HomeQuestion, HomeRequest, RefusalCause, Rejection, ReportError, Suci};
+use whimbrel_privacy::operator::{Group, HomeAttach, HomeChallenging, OperatorError};
 use whimbrel_security::{
     Abba, Autn, HomeNetworkKeys, HomeNetworkPrivateKey, K, Milenage, Opc, Rand, ServingNetworkName, Sqn,
     Usim, UsimSqn,
 };
-use whimbrel_veil::broker::{Broker, BrokerEvent, HomeUser, Record};
-use whimbrel_veil::msg::{HomeQuestion, HomeRequest, RefusalCause, Rejection, ReportError, Suci};
-use whimbrel_veil::operator::{Group, HomeAttach, HomeChallenging, OperatorError};
 
 use crate::messages::read_as_every_message;
 use crate::world::*;
@@ -114,7 +114,7 @@ fn without_the_response_nothing_opens_and_nothing_is_billed() {
     wrong[3] ^= 1;
     assert_eq!(challenging.respond(&wrong).unwrap_err(), OperatorError::Response);
     let session = challenging.grant().grant.request;
-    let forged = whimbrel_veil::crypto::Response::new([7; 32]);
+    let forged = whimbrel_privacy::crypto::Response::new([7; 32]);
     let report = net.group.report(domain(), (session, &forged), 3, [1; 32]);
     let reported = net.broker.report(&report.to_octets());
     assert!(

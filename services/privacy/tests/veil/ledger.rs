@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use whimbrel_open::id::UserId;
-use whimbrel_veil::broker::{Broker, BrokerEvent, BrokerOutput};
-use whimbrel_veil::ledger::{About, Field, How, Ledger, Party, Recording, Value};
-use whimbrel_veil::operator::{Group, OperatorAttach};
-use whimbrel_veil::user::{Sim, UserAttach};
-use whimbrel_veil::wallet::Wallet;
+use whimbrel_privacy::broker::{Broker, BrokerEvent, BrokerOutput};
+use whimbrel_privacy::ledger::{About, Field, How, Ledger, Party, Recording, Value};
+use whimbrel_privacy::operator::{Group, OperatorAttach};
+use whimbrel_privacy::user::{Sim, UserAttach};
+use whimbrel_privacy::wallet::Wallet;
 
 use crate::world::*;
 
@@ -37,7 +37,7 @@ enum Leak {
 
 fn user_id(user: u32) -> UserId {
     let mut id = [0; 16];
-    id.copy_from_slice(&whimbrel_veil::crypto::hash(&[b"user", &user.to_be_bytes()])[..16]);
+    id.copy_from_slice(&whimbrel_privacy::crypto::hash(&[b"user", &user.to_be_bytes()])[..16]);
     UserId(id)
 }
 
@@ -144,11 +144,11 @@ impl Run {
             stored.extend_from_slice(name(u64::from(operator) + 1).to_string().as_bytes());
         }
         self.record(Party::Broker, How::Stored, "spent token", about, &stored);
-        let circuit = whimbrel_veil::crypto::hash(&[b"circuit", &operator.to_be_bytes(), &hash.0]);
+        let circuit = whimbrel_privacy::crypto::hash(&[b"circuit", &operator.to_be_bytes(), &hash.0]);
         let peer = match self.leak {
             Leak::ChannelAddress => operator_address(operator).to_vec(),
             Leak::SharedCircuit => {
-                whimbrel_veil::crypto::hash(&[b"circuit", &operator.to_be_bytes()]).to_vec()
+                whimbrel_privacy::crypto::hash(&[b"circuit", &operator.to_be_bytes()]).to_vec()
             }
             _ => circuit.to_vec(),
         };

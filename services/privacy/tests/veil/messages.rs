@@ -6,13 +6,13 @@ use whimbrel_ids::PlmnId;
 use whimbrel_open::crypto::{PrivateKey, Share, Signature};
 use whimbrel_open::id::{Domain, Pseudonym, UserId};
 use whimbrel_open::msg::{EpochKey, Filter, Qos, Validity};
-use whimbrel_veil::crypto::Response;
-use whimbrel_veil::log::{Cosignature, KeyEntry, LogProof, TreeHead};
-use whimbrel_veil::msg::*;
-use whimbrel_veil::operator::Question;
-use whimbrel_veil::token::{BATCH, Token, TokenHash};
-use whimbrel_veil::voprf::{Element, IssuerKey, Output, Proof};
-use whimbrel_veil::wallet::Wallet;
+use whimbrel_privacy::crypto::Response;
+use whimbrel_privacy::log::{Cosignature, KeyEntry, LogProof, TreeHead};
+use whimbrel_privacy::msg::*;
+use whimbrel_privacy::operator::Question;
+use whimbrel_privacy::token::{BATCH, Token, TokenHash};
+use whimbrel_privacy::voprf::{Element, IssuerKey, Output, Proof};
+use whimbrel_privacy::wallet::Wallet;
 
 use crate::world::{certificate, domain, key, seed};
 

@@ -2,12 +2,12 @@
 
 use whimbrel_open::crypto::PrivateKey;
 use whimbrel_open::msg::Validity;
-use whimbrel_veil::broker::{Broker, BrokerEvent, OrderError, Record};
-use whimbrel_veil::msg::{
+use whimbrel_privacy::broker::{Broker, BrokerEvent, OrderError, Record};
+use whimbrel_privacy::msg::{
     Finding, Order, OrderAnswer, OrderKind, Orders, OrdersRequest, ReportError, SealedCopy,
 };
-use whimbrel_veil::operator::{Group, OperatorAttach};
-use whimbrel_veil::user::UserAttach;
+use whimbrel_privacy::operator::{Group, OperatorAttach};
+use whimbrel_privacy::user::UserAttach;
 
 use crate::messages::read_as_every_message;
 use crate::world::*;

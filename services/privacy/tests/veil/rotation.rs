@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use whimbrel_ids::Instant;
-use whimbrel_veil::broker::{Broker, BrokerEvent};
-use whimbrel_veil::msg::{GroupAnswer, GroupError};
-use whimbrel_veil::operator::{Group, OperatorAttach};
-use whimbrel_veil::rotation::{Input, Output, Rotation, RotationConfig};
-use whimbrel_veil::token::TokenHash;
-use whimbrel_veil::user::{Sim, UserAttach};
-use whimbrel_veil::wallet::Wallet;
+use whimbrel_privacy::broker::{Broker, BrokerEvent};
+use whimbrel_privacy::msg::{GroupAnswer, GroupError};
+use whimbrel_privacy::operator::{Group, OperatorAttach};
+use whimbrel_privacy::rotation::{Input, Output, Rotation, RotationConfig};
+use whimbrel_privacy::token::TokenHash;
+use whimbrel_privacy::user::{Sim, UserAttach};
+use whimbrel_privacy::wallet::Wallet;
 
 use crate::world::*;
 
@@ -91,7 +91,7 @@ impl Edge {
     fn handle(&mut self, to: &Rc<RefCell<Reached>>, now: Instant, token: TokenHash, answer: Option<&[u8]>) {
         let input = match answer {
             Some(octets) => Input::Answered(token, octets),
-            None => Input::Failed(token, whimbrel_veil::channel::Failure::TimedOut),
+            None => Input::Failed(token, whimbrel_privacy::channel::Failure::TimedOut),
         };
         self.run(to, now, input);
     }

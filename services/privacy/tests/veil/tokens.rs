@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use whimbrel_open::crypto::Signature;
 use whimbrel_open::msg::Validity;
-use whimbrel_veil::broker::{Broker, BrokerEvent, Record};
-use whimbrel_veil::crypto::hash;
-use whimbrel_veil::log::{KeyEntry, KeyLog, LogError, LogStatement, SeenHead, Witness};
-use whimbrel_veil::msg::{GroupAnswer, GroupError, GroupRequest, IssueError, TokenAnswer, TokenRequest};
-use whimbrel_veil::token::BATCH;
-use whimbrel_veil::voprf::{Element, IssuerKey, Output};
-use whimbrel_veil::wallet::{Wallet, WalletConfig, WalletError};
+use whimbrel_privacy::broker::{Broker, BrokerEvent, Record};
+use whimbrel_privacy::crypto::hash;
+use whimbrel_privacy::log::{KeyEntry, KeyLog, LogError, LogStatement, SeenHead, Witness};
+use whimbrel_privacy::msg::{GroupAnswer, GroupError, GroupRequest, IssueError, TokenAnswer, TokenRequest};
+use whimbrel_privacy::token::BATCH;
+use whimbrel_privacy::voprf::{Element, IssuerKey, Output};
+use whimbrel_privacy::wallet::{Wallet, WalletConfig, WalletError};
 
 use crate::world::*;
 

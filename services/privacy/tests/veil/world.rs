@@ -4,15 +4,15 @@ use whimbrel_ids::{Instant, PlmnId};
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
 use whimbrel_open::msg::{Certificate, Filter, Qos, Subject, Trust, Validity};
-use whimbrel_veil::broker::{
+use whimbrel_privacy::broker::{
     Broker, BrokerConfig, BrokerEvent, BrokerOutput, Class, Counters, Policy, Record, User,
 };
-use whimbrel_veil::crypto::{SigningKey, hash};
-use whimbrel_veil::log::{KeyEntry, KeyLog, LogTrust, Witness};
-use whimbrel_veil::operator::{Contract, Group};
-use whimbrel_veil::user::Sim;
-use whimbrel_veil::voprf::IssuerKey;
-use whimbrel_veil::wallet::{Wallet, WalletConfig};
+use whimbrel_privacy::crypto::{SigningKey, hash};
+use whimbrel_privacy::log::{KeyEntry, KeyLog, LogTrust, Witness};
+use whimbrel_privacy::operator::{Contract, Group};
+use whimbrel_privacy::user::Sim;
+use whimbrel_privacy::voprf::IssuerKey;
+use whimbrel_privacy::wallet::{Wallet, WalletConfig};
 
 pub(crate) const NOW_S: u64 = 1_800_000_000;
 pub(crate) const NOW: Instant = Instant(NOW_S * 1_000_000);

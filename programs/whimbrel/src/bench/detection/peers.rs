@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use whimbrel_resilience::sbfd::{SBFD_PORT, SbfdChange, SbfdDiscriminator, SbfdTarget, SbfdTiming};
 
 use crate::command::print;
-use crate::config::Probing;
-use crate::sbfd::SbfdProber;
+use whimbrel_node::config::Probing;
+use whimbrel_node::sbfd::SbfdProber;
 
 const OWN: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);

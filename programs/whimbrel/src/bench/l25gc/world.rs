@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::command::demo::survive::await_complete;
 use crate::playground::{GATEWAY, Playground, SuciScheme, Wish};
-use crate::unit;
+use whimbrel_node::unit;
 
 /// gNBs; the UE is handed over from each to the other.
 pub(super) const GNBS: u8 = 2;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::REGION;
-use crate::console::Metric;
 use crate::playground::Playground;
+use whimbrel_node::observation::Metric;
 
 /// How often the start and the end of the load are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);

@@ -18,10 +18,10 @@ use whimbrel_ran::trace;
 use super::attach::{CARRIED_P99_US, pools};
 use super::{cpu_time, processors, runner, scenario, session, stay_on};
 use crate::command::{Done, print};
-use crate::console::Metric;
 use crate::playground::{Playground, SuciScheme, Wish};
 use kills::Kills;
 pub(super) use table::is_carried;
+use whimbrel_node::observation::Metric;
 
 /// The procedure that UEs repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

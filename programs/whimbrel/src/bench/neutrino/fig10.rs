@@ -24,8 +24,8 @@ use super::super::detection::{milliseconds_between, time_of_day};
 use super::super::{runner, scenario, session};
 use super::{GNBS, REGION, SCHEMES, Scheme, first_failure, handover, ratio, start};
 use crate::command::{Done, print};
-use crate::console::Metric;
 use crate::playground::Playground;
+use whimbrel_node::observation::Metric;
 
 /// The line that the CTA logs when it finds that a CPF is lost.
 const LOST: &str = "a CPF is lost";

@@ -19,11 +19,12 @@ use whimbrel_broker::veil::engine::{VeilConfig, VeilEngine};
 use whimbrel_broker::veil::record::Recorder;
 use whimbrel_ids::Instant;
 
-use super::run::{signals, wait};
+use super::run::wait;
 use super::{Done, print, print_json, table};
-use crate::clock::rfc3339;
-use crate::config::broker as config;
-use crate::logging;
+use whimbrel_node::clock::rfc3339;
+use whimbrel_node::config::broker as config;
+use whimbrel_node::logging;
+use whimbrel_node::signals::termination_signals;
 
 #[derive(Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "one value, read once")]
@@ -138,7 +139,7 @@ pub(crate) fn run(command: BrokerCommand) -> Done {
 
 fn serve(file: &BrokerFile) -> Done {
     let broker = config::load(file.file.as_deref()).map_err(|e| e.to_string())?;
-    let mut signals = signals()?;
+    let mut signals = termination_signals()?;
     let _logging = logging::start(broker.log)?;
     let storage = Sqlite::open(&broker.store).map_err(|e| e.to_string())?;
     let (home, storage) = (broker.home, Box::new(storage));

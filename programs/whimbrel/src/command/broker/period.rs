@@ -8,14 +8,14 @@ use whimbrel_broker::veil::claims::{ClaimsStorage, Paid};
 use whimbrel_broker::{files, hex, unhex};
 use whimbrel_claims::Slots;
 use whimbrel_open::crypto::Signature;
-use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
-use whimbrel_veil::log::Cosignature;
-use whimbrel_veil::msg::{PeriodHead, PeriodWitness};
+use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
+use whimbrel_privacy::log::Cosignature;
+use whimbrel_privacy::msg::{PeriodHead, PeriodWitness};
 
 use super::super::{Done, print, print_json, table};
 use super::BrokerFile;
-use crate::config::broker::veil_store;
-use crate::veil::write_durably;
+use whimbrel_node::config::broker::veil_store;
+use whimbrel_node::veil::write_durably;
 
 #[derive(Subcommand)]
 pub(crate) enum PeriodCommand {
@@ -87,7 +87,7 @@ pub(super) fn run(command: PeriodCommand) -> Done {
     }
 }
 
-fn open(config: &BrokerFile) -> Result<(crate::config::broker::BrokerStore, ClaimsStorage), String> {
+fn open(config: &BrokerFile) -> Result<(whimbrel_node::config::broker::BrokerStore, ClaimsStorage), String> {
     let (known, _) = config.open()?;
     let storage = ClaimsStorage::open(&veil_store(&known.store)).map_err(|e| e.to_string())?;
     Ok((known, storage))

@@ -13,12 +13,12 @@ use whimbrel_broker::{files, hex, now, random, unhex};
 use whimbrel_ids::{PlmnId, Supi};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{EpochKey, Validity};
+use whimbrel_privacy::broker::{CLASSES_MAX, Counters, HomeUser, User};
+use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
+use whimbrel_privacy::log::{Cosignature, LogStatement};
+use whimbrel_privacy::msg::Order;
+use whimbrel_privacy::user::Sim;
 use whimbrel_security::Sqn;
-use whimbrel_veil::broker::{CLASSES_MAX, Counters, HomeUser, User};
-use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
-use whimbrel_veil::log::{Cosignature, LogStatement};
-use whimbrel_veil::msg::Order;
-use whimbrel_veil::user::Sim;
 use zeroize::Zeroizing;
 
 use super::super::{Done, print, print_json, table};

@@ -22,8 +22,8 @@ use whimbrel_sctp_io::Mode;
 use self::east::East;
 use super::survive::{Signal, await_complete, signal};
 use super::{Done, Options, print, table};
-use crate::console::ForesightView;
 use crate::playground::{GATEWAY, Playground, Servers, SuciScheme, Wish};
+use whimbrel_node::observation::ForesightView;
 
 /// The gNBs stand in a square of this side.
 const SIDE: u16 = 4;
@@ -43,7 +43,7 @@ const WATCHED_S: f64 = 0.7;
 
 /// A way through the city: the gNBs after the first one, with the seconds before each handover.
 fn way(first: u16, seed: u64, seconds: f64) -> Vec<(f64, u16)> {
-    let mut random = whimbrel_foresight::Random::new(seed);
+    let mut random = whimbrel_prediction::Random::new(seed);
     let mut draw = |below: u64| random.number() % below;
     let (mut x, mut y) = (i32::from(first % SIDE), i32::from(first / SIDE));
     let (mut dx, mut dy) = [(1, 0), (0, 1), (-1, 0), (0, -1)][draw(4) as usize];

@@ -19,8 +19,8 @@ use whimbrel_ran::ue::{self, UeConfig};
 use whimbrel_sctp_io::Mode;
 
 use super::{Done, Options, print, table};
-use crate::console::Metric;
 use crate::playground::{GATEWAY, Playground, SuciScheme, Wish};
+use whimbrel_node::observation::Metric;
 
 /// Idle UEs, so that the demonstration takes about a minute.
 const SLEEPERS: u32 = 1_000_000;

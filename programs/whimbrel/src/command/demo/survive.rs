@@ -22,9 +22,9 @@ use whimbrel_ran::{UeId, gnb};
 use whimbrel_sctp_io::Mode;
 
 use super::{Done, Options, print, table};
-use crate::console::Metric;
 use crate::playground::{GATEWAY, Gaps, Longest, Playground, Servers, SuciScheme, Wish};
-use crate::unit::{self, Status};
+use whimbrel_node::observation::Metric;
+use whimbrel_node::unit::{self, Status};
 
 /// What the UEs do: streams with a packet each 50 ms in both directions, and handovers both ways.
 const MOVING: (&str, &str) = ("survive.yaml", include_str!("survive.yaml"));

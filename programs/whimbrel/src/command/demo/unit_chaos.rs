@@ -19,7 +19,7 @@ use whimbrel_ran::user_plane::Arrivals;
 use super::survive::{IN_HAND_MAX, Noticed, SETTLE, await_complete, both, play, seen};
 use super::{Done, Options, print};
 use crate::playground::{GATEWAY, Gaps, Playground, Servers, SuciScheme, Wish};
-use crate::unit::{self, FunctionStatus};
+use whimbrel_node::unit::{self, FunctionStatus};
 
 /// What the UEs do.
 const SCENARIO: (&str, &str) = ("unit_chaos.yaml", include_str!("unit_chaos.yaml"));

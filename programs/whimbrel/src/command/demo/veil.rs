@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use whimbrel_privacy::msg::{ClaimAnswer, ClaimRefusal};
+use whimbrel_privacy::token::TokenHash;
 use whimbrel_ran::UeId;
 use whimbrel_ran::cells::Cells;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
@@ -16,16 +18,14 @@ use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 use whimbrel_ran::ue;
 use whimbrel_sctp_io::Mode;
-use whimbrel_veil::msg::{ClaimAnswer, ClaimRefusal};
-use whimbrel_veil::token::TokenHash;
 
 use self::agency::{Found, LOCATED_WITHIN};
 use self::ledger::{Leak, Seen, SeenOfOrdinary, recorded};
 use super::super::{Done, print, table};
 use super::Options;
-use crate::console::Metric;
 use crate::playground::veil::{OPERATORS, Operator, VeilPlayground, token_in};
 use crate::playground::{NAME, Servers};
+use whimbrel_node::observation::Metric;
 
 /// Rounds: each UE is at each operator twice.
 const ROUNDS: usize = 2 * OPERATORS;

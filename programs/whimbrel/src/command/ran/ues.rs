@@ -17,8 +17,8 @@ use whimbrel_ran::ue::{Faults, Profile, SuciSource, UeConfig};
 use whimbrel_security::{HomeNetworkPublicKey, LongTermKey, Opc, UsimSqn};
 use whimbrel_store::{OperatorCode, StoreError, SubscriberRecord};
 
-use crate::config::value::unhex;
-use crate::subscribers::is_of;
+use whimbrel_node::config::value::unhex;
+use whimbrel_node::subscribers::is_of;
 
 /// Options of UEs.
 #[derive(Args)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use super::Done;
-use crate::client::Client;
+use whimbrel_node::client::Client;
 
 /// How often the program is asked.
 const EVERY: Duration = Duration::from_secs(1);

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use crate::api::{ProcedureStatus, Status};
-use crate::client::Client;
-use crate::console::{GnbView, RefusalRecord};
+use whimbrel_api::{ProcedureStatus, Status};
+use whimbrel_node::client::Client;
+use whimbrel_node::observation::{GnbView, RefusalRecord};
 
 /// Refusals asked for: more than a screen holds.
 const REFUSALS: usize = 50;

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, Wrap};
 
 use super::model::{Answers, Model};
-use crate::console::Condition;
+use whimbrel_node::observation::Condition;
 
 /// gNBs shown; the rest is counted.
 const GNB_ROWS: usize = 6;
@@ -204,8 +204,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::api::{ProcedureStatus, Status, Throughput};
-    use crate::console::{Component, GnbView, RefusalRecord};
+    use whimbrel_api::{ProcedureStatus, Status, Throughput};
+    use whimbrel_node::observation::{Component, GnbView, RefusalRecord};
 
     fn answers(at: Instant, registrations: u64, ul_octets: u64) -> Answers {
         let status = Status {

@@ -8,8 +8,8 @@ use whimbrel_broker::veil::claims::{ClaimsStorage, Paid};
 use whimbrel_broker::veil::{Kind, Place};
 use whimbrel_broker::{files, random, tls, unhex};
 use whimbrel_claims::{ClaimSecret, Row, Slots, Table, prove};
-use whimbrel_veil::crypto::SigningKey;
-use whimbrel_veil::msg::{ClaimAnswer, ClaimRequest, PeriodHead, PeriodWitness, TableRow};
+use whimbrel_privacy::crypto::SigningKey;
+use whimbrel_privacy::msg::{ClaimAnswer, ClaimRequest, PeriodHead, PeriodWitness, TableRow};
 
 use super::{BROKER, OPERATORS, VeilPlayground, domain, operator_id, veil_store};
 

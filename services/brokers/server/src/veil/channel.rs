@@ -12,8 +12,8 @@ use std::sync::Arc;
 use tokio_rustls::rustls::ClientConfig;
 use whimbrel_open::crypto::Seed;
 use whimbrel_open::msg::EpochKey;
-use whimbrel_veil::channel::{Failure, Kind, Permitted};
-use whimbrel_veil::relay::{ANSWER_OCTETS, PADDED_OCTETS, Resource, seal_request};
+use whimbrel_privacy::channel::{Failure, Kind, Permitted};
+use whimbrel_privacy::relay::{ANSWER_OCTETS, PADDED_OCTETS, Resource, seal_request};
 
 use super::{Kind as Asked, Place, RELAY_PATH};
 use crate::client::{AskError, Client};

@@ -12,12 +12,12 @@ use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::Seed;
+use whimbrel_privacy::broker::{Broker, BrokerConfig, BrokerEvent, BrokerOutput, Record};
+use whimbrel_privacy::crypto::VerifyingKey;
+use whimbrel_privacy::ledger::How;
+use whimbrel_privacy::log::{Cosignature, KeyLog, LogRequest};
+use whimbrel_privacy::msg::Order;
 use whimbrel_security::HomeNetworkKeys;
-use whimbrel_veil::broker::{Broker, BrokerConfig, BrokerEvent, BrokerOutput, Record};
-use whimbrel_veil::crypto::VerifyingKey;
-use whimbrel_veil::ledger::How;
-use whimbrel_veil::log::{Cosignature, KeyLog, LogRequest};
-use whimbrel_veil::msg::Order;
 
 use super::Kind;
 use super::claims::{ClaimsEngine, ClaimsEntrance};
@@ -77,7 +77,7 @@ pub struct VeilMetrics {
 
 impl VeilMetrics {
     fn count(&self, event: &BrokerEvent) {
-        use whimbrel_veil::msg::GroupError;
+        use whimbrel_privacy::msg::GroupError;
         let counter = match event {
             BrokerEvent::Issued(_) => &self.issued,
             BrokerEvent::Opened(_) => &self.opened,

@@ -3,7 +3,7 @@
 //!
 //! | part | here |
 //! | --- | --- |
-//! | the thread that runs the machine of `whimbrel-veil` and commits its records before answers leave | [`engine`] |
+//! | the thread that runs the machine of `whimbrel-privacy` and commits its records before answers leave | [`engine`] |
 //! | what is durable | [`storage`] |
 //! | settlement periods, their tables, and claims | [`claims`] |
 //! | the SIM of a veiled user, as a file | [`profile`] |
@@ -20,12 +20,12 @@ pub mod relay;
 pub mod storage;
 
 use whimbrel_open::id::Domain;
-use whimbrel_veil::log::LogRequest;
-use whimbrel_veil::msg::{
+use whimbrel_privacy::log::LogRequest;
+use whimbrel_privacy::msg::{
     ClaimRequest, Failure, GroupRequest, OperatorRequest, OrderAnswer, OrdersRequest, TableRequest,
     UsageReport,
 };
-use whimbrel_veil::relay::Resource;
+use whimbrel_privacy::relay::Resource;
 
 /// The path of requests that go through the relays, at a relay and at a gateway.
 pub const RELAY_PATH: &str = "/veil/v1/relay";

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use whimbrel_open::crypto::Share;
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::EpochKey;
-use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
-use whimbrel_veil::user::Sim;
+use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
+use whimbrel_privacy::user::Sim;
 use zeroize::Zeroize;
 
 use crate::{hex, unhex};

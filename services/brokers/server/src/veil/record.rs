@@ -1,5 +1,5 @@
 //! Recordings: everything that a party receives, sends and stores, appended to a file, from which the knowledge ledger
-//! ([`whimbrel_veil::ledger`]) is computed. Off unless configured; a recording holds what its party's memory holds.
+//! ([`whimbrel_privacy::ledger`]) is computed. Off unless configured; a recording holds what its party's memory holds.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use whimbrel_veil::ledger::How;
+use whimbrel_privacy::ledger::How;
 
 use crate::{hex, unhex};
 

@@ -12,8 +12,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use whimbrel_ids::DecodeError;
 use whimbrel_open::crypto::{PrivateKey, Seed};
-use whimbrel_veil::ledger::How;
-use whimbrel_veil::relay::{ANSWER_OCTETS, PADDED_OCTETS, REQUEST_OCTETS, open_request};
+use whimbrel_privacy::ledger::How;
+use whimbrel_privacy::relay::{ANSWER_OCTETS, PADDED_OCTETS, REQUEST_OCTETS, open_request};
 
 use super::record::Recorder;
 use super::{Kind, Place, RELAY_PATH};

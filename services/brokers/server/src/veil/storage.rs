@@ -12,13 +12,13 @@ use whimbrel_ids::{Instant, Supi};
 use whimbrel_open::crypto::{PrivateKey, Signature};
 use whimbrel_open::id::{Domain, UserId};
 use whimbrel_open::msg::Validity;
+use whimbrel_privacy::broker::{Answered, Counters, HomeAnswered, HomeUser, REPORT_WITHIN_S, Record, User};
+use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
+use whimbrel_privacy::log::{Cosignature, KeyEntry, KeyLog, TreeHead};
+use whimbrel_privacy::msg::{Answer, AnswerBody, AnswerKey, Grant, Order, OrderAnswer};
+use whimbrel_privacy::token::TokenHash;
+use whimbrel_privacy::voprf::IssuerKey;
 use whimbrel_security::Sqn;
-use whimbrel_veil::broker::{Answered, Counters, HomeAnswered, HomeUser, REPORT_WITHIN_S, Record, User};
-use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
-use whimbrel_veil::log::{Cosignature, KeyEntry, KeyLog, TreeHead};
-use whimbrel_veil::msg::{Answer, AnswerBody, AnswerKey, Grant, Order, OrderAnswer};
-use whimbrel_veil::token::TokenHash;
-use whimbrel_veil::voprf::IssuerKey;
 
 use crate::storage::{StorageError, UsimKeys, octets_of, open_configured};
 

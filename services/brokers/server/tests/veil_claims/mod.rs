@@ -2,9 +2,9 @@
 
 use whimbrel_broker::veil::claims::{ClaimsStorage, PaidClaim};
 use whimbrel_claims::{ClaimSecret, Row, Slots, Table, nonce, prove};
-use whimbrel_veil::broker::Record;
-use whimbrel_veil::log::LogError;
-use whimbrel_veil::msg::{
+use whimbrel_privacy::broker::Record;
+use whimbrel_privacy::log::LogError;
+use whimbrel_privacy::msg::{
     ClaimAnswer, ClaimRefusal, ClaimRequest, PeriodHead, PeriodWitness, TablePart, TableRequest,
 };
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use whimbrel_broker::veil::storage::VeilStorage;
 use whimbrel_broker::{now, random};
 use whimbrel_open::msg::Validity;
-use whimbrel_veil::ledger::{About, How, Party, Recording};
-use whimbrel_veil::msg::{Finding, Order, OrderKind, SealedCopy};
+use whimbrel_privacy::ledger::{About, How, Party, Recording};
+use whimbrel_privacy::msg::{Finding, Order, OrderKind, SealedCopy};
 
 use crate::playground::veil::AgencyKeys;
 

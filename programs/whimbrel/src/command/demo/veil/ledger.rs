@@ -1,5 +1,5 @@
 //! The knowledge ledger of a run: what each party received, sent and stored, searched for what it must not know
-//! ([`whimbrel_veil::ledger`]).
+//! ([`whimbrel_privacy::ledger`]).
 //!
 //! Time is left out: seconds since the Unix epoch are blanked, since two things that happened in one second would else be taken for those of
 //! one user (docs/veil.md, "What the ledger does not see").
@@ -11,8 +11,8 @@ use whimbrel_broker::veil::record::Entry;
 use whimbrel_ids::{Guti, STmsi};
 use whimbrel_ngap::{ProcedureCode, peek};
 use whimbrel_open::carriage::SuciNai;
-use whimbrel_veil::ledger::{About, Field, How, Ledger, Party, Recording, Value};
-use whimbrel_veil::msg::{
+use whimbrel_privacy::ledger::{About, Field, How, Ledger, Party, Recording, Value};
+use whimbrel_privacy::msg::{
     Answer, AnswerBody, GroupAnswer, HomeRequest, OperatorRequest, Order, Orders, UsageReport, UserRequest,
 };
 
@@ -465,7 +465,7 @@ impl Recorded {
             Leak::Trajectory => {
                 for (n, s) in seen.iter().enumerate() {
                     let about = About { session: Some((s.user as u32, n as u32)), token: None };
-                    let octets = whimbrel_veil::crypto::hash(&[b"mark", &s.user.to_be_bytes()]).to_vec();
+                    let octets = whimbrel_privacy::crypto::hash(&[b"mark", &s.user.to_be_bytes()]).to_vec();
                     let what = Leak::Trajectory.is_of().2;
                     self.operator.push(Recording { party: Party::Operator, how, what, about, octets });
                 }

@@ -13,10 +13,10 @@ use tracing::{error, info, warn};
 use whimbrel_claims::{Claim, ClaimError, verify};
 use whimbrel_ids::Instant;
 use whimbrel_open::id::OperatorId;
-use whimbrel_veil::broker::BrokerConfig;
-use whimbrel_veil::crypto::hash;
-use whimbrel_veil::ledger::How;
-use whimbrel_veil::msg::{ClaimAnswer, ClaimRefusal, ClaimRequest, Payment, PeriodHead, TableRequest};
+use whimbrel_privacy::broker::BrokerConfig;
+use whimbrel_privacy::crypto::hash;
+use whimbrel_privacy::ledger::How;
+use whimbrel_privacy::msg::{ClaimAnswer, ClaimRefusal, ClaimRequest, Payment, PeriodHead, TableRequest};
 
 pub use storage::{ClaimsStorage, Paid, PaidClaim};
 

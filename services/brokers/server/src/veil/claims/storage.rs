@@ -10,9 +10,9 @@ use whimbrel_claims::Slots;
 use whimbrel_claims::table::{Row as TableEntry, Table};
 use whimbrel_open::crypto::Signature;
 use whimbrel_open::id::{Domain, OperatorId};
-use whimbrel_veil::crypto::{SigningKey, VerifyingKey};
-use whimbrel_veil::log::Cosignature;
-use whimbrel_veil::msg::{PeriodHead, TablePart};
+use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
+use whimbrel_privacy::log::Cosignature;
+use whimbrel_privacy::msg::{PeriodHead, TablePart};
 
 use super::super::storage::VeilStorage;
 use crate::storage::{StorageError, octets_of, open_configured};
@@ -172,7 +172,7 @@ impl ClaimsStorage {
         let Some(head) = self.head(period)? else { return Ok(None) };
         let read = || -> rusqlite::Result<TablePart> {
             let sql = "SELECT witness, signature FROM period_cosignature WHERE period = ?1 ORDER BY witness LIMIT ?2";
-            let most = whimbrel_veil::log::LogProof::COSIGNATURES_MAX as i64;
+            let most = whimbrel_privacy::log::LogProof::COSIGNATURES_MAX as i64;
             let cosignatures = self
                 .db
                 .prepare_cached(sql)?

@@ -1,0 +1,28 @@
+//! The core as processes: the configuration, and the sockets, clocks, threads and files around the pure machines.
+//!
+//! It has no command line and no HTTP server: `api` and the programs depend on it, never the other way round.
+
+#![allow(missing_docs, reason = "items are public for the api and the programs of this workspace alone")]
+
+pub mod aftermath;
+pub mod api_files;
+pub mod client;
+pub mod clock;
+pub mod cluster;
+pub mod config;
+pub mod core;
+pub mod entropy;
+pub mod local_socket;
+pub mod local_time;
+pub mod log_limiter;
+pub mod logging;
+pub mod memory_access;
+pub mod observation;
+pub mod open;
+pub mod packet_logger;
+pub mod port_owner;
+pub mod sbfd;
+pub mod signals;
+pub mod subscribers;
+pub mod unit;
+pub mod veil;

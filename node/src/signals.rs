@@ -1,0 +1,15 @@
+//! Signals that end a process in order.
+
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// A stream that receives an octet for each SIGINT and SIGTERM.
+pub fn termination_signals() -> Result<UnixStream, String> {
+    let cannot = |e: std::io::Error| format!("signals cannot be awaited: {e}");
+    let (read, write) = UnixStream::pair().map_err(cannot)?;
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::low_level::pipe::register(signal, write.try_clone().map_err(cannot)?).map_err(cannot)?;
+    }
+    read.set_read_timeout(Some(Duration::from_millis(500))).map_err(cannot)?;
+    Ok(read)
+}
