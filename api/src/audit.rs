@@ -3,8 +3,9 @@
 //!
 //! The file is in the directory of the subscribers' file, readable by its owner only. It holds no personal data and no key: a subscriber
 //! has a pseudonym, the same in each line, that only the holder of the key file can resolve. Each line ends with the SHA-256 of the line
-//! before, so that a line that was changed, removed or inserted shows ([`verify`]). Requests that nobody authenticated are counted, not
-//! written one by one ([`repeated`]): who has no login cannot push the others out.
+//! before, so that a line that was changed, removed or inserted shows ([`verify`]). Requests without
+//! authentication are counted, not written one by one ([`repeated`]): a sender without a login cannot push
+//! the other lines out.
 
 mod mirror;
 pub mod repeated;
@@ -12,7 +13,7 @@ mod verify;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -72,7 +73,7 @@ pub fn record(path: &Path, config: &Audit, store: Option<&Store>, access: &Acces
     record_times(path, config, store, access, None);
 }
 
-/// Records that the same access came so many times more within a minute.
+/// Records that the same access came `times` more times within a minute.
 pub fn record_again(path: &Path, config: &Audit, access: &Access<'_>, times: u64) {
     record_times(path, config, None, access, Some(times));
 }
@@ -149,6 +150,8 @@ fn append(file: &Path, config: &Audit, entry: &str) -> io::Result<String> {
             // Another process set it aside while this one waited.
             continue;
         }
+        // A container's root may not give files away; there the core is root as well, and writes the file all the same.
+        let _ = give_to_owner_of_folder(&open, file);
         if meta.len() >= OCTETS_MAX
             || meta.len() > 0 && age_of_first(&open).is_some_and(|age| age > FILE_AGE_MAX)
         {
@@ -167,6 +170,27 @@ fn append(file: &Path, config: &Audit, entry: &str) -> io::Result<String> {
         return Ok(line);
     }
     Err(io::Error::other("other processes set the file aside again and again"))
+}
+
+/// Gives a file that root made to the owner of its folder, who is the core's user. That user may have put a link to a file of root's there,
+/// so only a file whose one name is in this folder is given.
+fn give_to_owner_of_folder(open: &File, file: &Path) -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let (found, folder) = (open.metadata()?, fs::metadata(folder_of(file))?);
+    let named = fs::symlink_metadata(file)?;
+    let is_alone =
+        found.is_file() && found.nlink() == 1 && (named.dev(), named.ino()) == (found.dev(), found.ino());
+    if found.uid() == 0 && folder.uid() != 0 && is_alone {
+        fchown(open, Some(folder.uid()), Some(folder.gid()))?;
+    }
+    Ok(())
+}
+
+/// The folder that a file is in.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The hash with which a file begins: that of the last line of the file set aside before it, or zeros.
@@ -215,7 +239,7 @@ fn aside(file: &Path, number: u64) -> PathBuf {
 
 /// The files that were set aside, oldest first.
 fn set_aside(file: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(file);
     let prefix = format!("{}.", file.file_name().unwrap_or_default().to_string_lossy());
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -294,6 +318,36 @@ mod tests {
         record(&store, &config, None, &ACCESS);
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
         assert_eq!(fs::metadata(folder.path().join("s.db.audit.1")).unwrap().len(), OCTETS_MAX);
+    }
+
+    #[test]
+    fn a_file_that_root_makes_belongs_to_the_owner_of_its_folder() {
+        const CORE: u32 = 10_001;
+        let folder = tempfile::tempdir().unwrap();
+        // Only root can give files away.
+        if !rustix::process::geteuid().is_root()
+            || std::os::unix::fs::chown(folder.path(), Some(CORE), Some(CORE)).is_err()
+        {
+            return;
+        }
+        let (store, config) = (folder.path().join("s.db"), Audit::default());
+        let file = file_of(&store);
+        record(&store, &config, None, &ACCESS);
+        let meta = fs::metadata(&file).unwrap();
+        assert_eq!((meta.uid(), meta.gid()), (CORE, CORE));
+        // Also the file after one that was set aside.
+        OpenOptions::new().write(true).open(&file).unwrap().set_len(OCTETS_MAX).unwrap();
+        record(&store, &config, None, &ACCESS);
+        assert!(aside(&file, 1).exists());
+        assert_eq!(fs::metadata(&file).unwrap().uid(), CORE);
+        // A link to a file of root's is not followed.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let of_root = elsewhere.path().join("of-root");
+        fs::write(&of_root, "").unwrap();
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(&of_root, &file).unwrap();
+        record(&store, &config, None, &ACCESS);
+        assert_eq!(fs::metadata(&of_root).unwrap().uid(), 0);
     }
 
     #[test]

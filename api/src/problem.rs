@@ -16,7 +16,7 @@ pub(crate) struct Problem {
     /// Of an import: what is wrong with each line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<LineProblem>,
-    /// What the request lacks, where a page has to ask for it.
+    /// A field that the request lacks and that a page has to ask the user for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
 }
@@ -40,7 +40,7 @@ impl Problem {
         Self { lines, ..self }
     }
 
-    /// The same with what the request lacks.
+    /// The same problem, with a field that the request lacks.
     pub(crate) fn needing(self, what: &str) -> Self {
         Self { needs: Some(what.into()), ..self }
     }

@@ -49,6 +49,8 @@ const UNAUTHENTICATED_BODY_WITHIN: Duration = Duration::from_secs(5);
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// Octets of a header.
 const HEADER_OCTETS_MAX: usize = 16 << 10;
+/// Between two looks for the socket of commands that is not there yet: an operator who waits for a command does not notice it.
+const LOCAL_RETRY: Duration = Duration::from_secs(1);
 /// How long requests in progress may take to end at a stop.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
 
@@ -75,11 +77,11 @@ pub fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Server, String>
     let listener =
         TcpListener::bind(address).map_err(|e| port_owner::cannot_listen(key, "TCP", address, &e))?;
     // Not before the port is ours: a second start must not take the socket from under the first.
-    let local = match shared.is_core {
+    let mut local = match shared.is_core {
         true => listen_locally(&shared)?,
         false => None,
     };
-    start_on(listener, local, address, shared)
+    start_on(listener, move || local.take(), address, shared)
 }
 
 /// Opens the socket of this host's commands. `None`: another core with this store has it. Errors: one sentence.
@@ -94,16 +96,16 @@ fn listen_locally(shared: &Shared) -> Result<Option<UnixListener>, String> {
     }
 }
 
-/// Starts the API on open listeners: that of the network, and that of this host's commands. Errors: one sentence.
+/// Starts the API on open listeners: that of the network, and that of this host's commands, for which `local` is asked once a second until
+/// it gives one. In a unit that was upgraded the socket of commands may come after the start. Errors: one sentence.
 pub fn start_on(
     listener: TcpListener,
-    local: Option<UnixListener>,
+    local: impl FnMut() -> Option<UnixListener> + Send + 'static,
     address: SocketAddr,
     shared: Arc<Shared>,
 ) -> Result<Server, String> {
     let cannot = |e: std::io::Error| format!("the API cannot run on {address}: {e}");
     listener.set_nonblocking(true).map_err(cannot)?;
-    local.iter().try_for_each(|local| local.set_nonblocking(true)).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     let store = &shared.config.store.path;
     let acceptor = match shared.is_tls() {
@@ -117,9 +119,9 @@ pub fn start_on(
     let (stop, stopped) = watch::channel(false);
     let serve = move || {
         runtime.block_on(async {
-            let (of_local, stopped_local) = (shared.clone(), stopped.clone());
+            let (of_local, mut stopped_local) = (shared.clone(), stopped.clone());
             let locally = async {
-                if let Some(local) = local {
+                if let Some(local) = first_listener(local, &mut stopped_local).await {
                     accept_local(local, of_local, stopped_local).await;
                 }
             };
@@ -130,7 +132,24 @@ pub fn start_on(
     Ok(Server { address, stop, thread: Some(thread) })
 }
 
-/// What `accept` gives next; `None` at a stop.
+/// The listener of this host's commands, as soon as there is one; `None` when the server stops before.
+async fn first_listener(
+    mut local: impl FnMut() -> Option<UnixListener>,
+    stopped: &mut watch::Receiver<bool>,
+) -> Option<UnixListener> {
+    loop {
+        if let Some(listener) = local() {
+            return Some(listener);
+        }
+        tokio::select! {
+            biased;
+            _ = stopped.changed() => return None,
+            () = tokio::time::sleep(LOCAL_RETRY) => {}
+        }
+    }
+}
+
+/// Accepts the next connection; `None` when the server stops.
 async fn next<T>(
     stopped: &mut watch::Receiver<bool>,
     mut accept: impl AsyncFnMut() -> std::io::Result<T>,
@@ -192,7 +211,14 @@ async fn within<S: Copy + Ord>(mut slot: Slot<S>, connection: impl Future<Output
 
 /// Serves commands of this host: their users are known by the kernel, and need no token.
 async fn accept_local(listener: UnixListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
-    let Ok(listener) = tokio::net::UnixListener::from_std(listener) else { return };
+    let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::UnixListener::from_std(listener));
+    let listener = match listener {
+        Ok(listener) => listener,
+        Err(e) => {
+            warn!("commands on this host do not reach this process: its socket cannot be used: {e}");
+            return;
+        }
+    };
     let slots = Slots::new("socket of commands", LOCAL_CONNECTIONS);
     let router = TowerToHyperService::new(router(shared.clone()));
     while let Some((stream, _)) = next(&mut stopped, async || listener.accept().await).await {
@@ -212,7 +238,7 @@ async fn accept_local(listener: UnixListener, shared: Arc<Shared>, mut stopped: 
     let _ = tokio::time::timeout(STOP_WITHIN, slots.emptied()).await;
 }
 
-/// The answer to a user of this host who may not command the core.
+/// The answer to a user of this host that may not command the core.
 async fn refuse_user(stream: UnixStream, uid: Uid) {
     warn!(from = %uid, "a user of this host may not command the core, and is refused");
     let problem =
@@ -342,6 +368,9 @@ fn otherwise(shared: &Shared, request: &HttpRequest) -> Result<Reply, Problem> {
     Err(Problem::not_found("no such path; GET /openapi.json lists them"))
 }
 
+/// Status of the answer to a caller that may not do what it asks for.
+const FORBIDDEN: u16 = 403;
+
 async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest) -> Result<Reply, Problem> {
     let (head, body) = request.into_parts();
     let peer = head.extensions.get::<Peer>().copied();
@@ -353,10 +382,19 @@ async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest
     let caller = match caller(&shared, route, peer, (&head.method, &head.headers)) {
         Ok(caller) => caller,
         Err(problem) => {
+            // A caller that may not do this is known: it is recorded by its name, and its requests are counted.
+            let known = match problem.status() {
+                FORBIDDEN => shared.auth.caller(peer, &head.method, &head.headers).ok().flatten(),
+                _ => None,
+            };
+            if let Some(known) = &known {
+                shared.auth.count(known)?;
+            }
             if route.is_audited() {
                 let what = format!("{} {}", head.method, route.path);
                 let (status, subscriber) = (problem.status(), params.first().cloned());
-                subscribers::accessed(&shared, peer.to_string(), None, what, subscriber, status).await;
+                let name = known.map(|known| known.name);
+                subscribers::accessed(&shared, peer.to_string(), name, what, subscriber, status).await;
             }
             return Err(problem);
         }

@@ -26,7 +26,7 @@ use whimbrel_node::subscribers::{EditError, is_of, open, patch, record_of};
 /// Octets of an import: 100,000 subscribers as JSON are 25 MB.
 pub(super) const IMPORT_OCTETS_MAX: usize = 64 << 20;
 
-/// The login, as the audit log names it: a name that somebody typed is no authentication.
+/// The login, as the audit log names it: a name in a request is no authentication.
 const LOGIN: &str = "POST /api/v1/session";
 /// The check of a configuration, which a page may send with each key stroke.
 const CONFIGURATION_CHECK: &str = "POST /api/v1/config/check";

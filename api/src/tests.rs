@@ -271,7 +271,7 @@ fn a_cpf_shows_its_status_and_metrics_and_no_ues() {
     assert!(status == 200 && body["condition"] == "up", "{body}");
     let (status, _, text) = answer(server.address, "GET", "/metrics", "", "");
     assert!(
-        status == 200 && text.contains(Metric::CpfInService.name()) && !text.contains(Metric::Gnbs.name()),
+        status == 200 && text.contains(Metric::Uptime.name()) && !text.contains(Metric::Gnbs.name()),
         "{text}"
     );
     for path in ["/api/v1/subscribers", "/api/v1/ues", "/api/v1/events"] {

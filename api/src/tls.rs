@@ -53,7 +53,7 @@ pub(super) fn server(store: &Path, address: IpAddr) -> Result<Arc<ServerConfig>,
 fn is_due(certificate: &Path) -> bool {
     let text = match whimbrel_files::read_text(certificate, PEM_OCTETS_MAX) {
         Ok(text) => text,
-        // What stands there otherwise is somebody else's, and is not replaced.
+        // A file that cannot be read may belong to the operator, and is not replaced.
         Err(e) => return e.kind() == std::io::ErrorKind::NotFound,
     };
     let age = fs::metadata(certificate).and_then(|m| m.modified());

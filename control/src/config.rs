@@ -92,9 +92,9 @@ pub struct Amf {
 pub struct AllowedGnb {
     /// PLMN of its Global gNB ID.
     pub plmn: PlmnId,
-    /// gNB ID, of whichever length: an operator does not use one number twice.
+    /// gNB ID of any length: an operator does not use one number twice.
     pub gnb_id: u32,
-    /// Its networks.
+    /// Networks that the gNB may connect from.
     pub networks: Vec<IpPrefix>,
 }
 
@@ -126,7 +126,7 @@ impl IpPrefix {
         }
     }
 
-    /// Whether an address is of this network.
+    /// True if the prefix covers the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let same = |a: u128, b: u128, bits: u32| {
             let rest = bits.saturating_sub(u32::from(self.length));

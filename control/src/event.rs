@@ -363,7 +363,7 @@ pub enum RanEvent {
         association: AssociationId,
         /// The association that has the identity.
         holder: AssociationId,
-        /// The identity.
+        /// The identity that NG SETUP claims.
         gnb: GlobalGnbId,
     },
     /// The holder of an identity did not answer probes, and loses it.
@@ -372,14 +372,14 @@ pub enum RanEvent {
         association: AssociationId,
         /// The holder's.
         holder: AssociationId,
-        /// The identity.
+        /// The identity that passes to the other association.
         gnb: GlobalGnbId,
     },
     /// The operator disconnected a gNB.
     Disconnected {
-        /// Its association.
+        /// The association on which the gNB was set up.
         association: AssociationId,
-        /// The identity.
+        /// Identity of the disconnected gNB.
         gnb: GlobalGnbId,
     },
     /// Two gNBs use one identity: it was taken over from an association that is still alive, or is to be.
@@ -388,7 +388,7 @@ pub enum RanEvent {
         gnb: GlobalGnbId,
         /// The association that has it now.
         holder: AssociationId,
-        /// The one that had it before, or wants it.
+        /// The association that had it before, or claims it.
         other: AssociationId,
     },
     /// No gNB set up on an association in time (TS 38.413 §8.7.1.1).
@@ -514,7 +514,7 @@ pub enum SetupRefusal {
     NotListed,
     /// The configuration lists this gNB, with other networks than the one that it connects from.
     OutsideNetworks,
-    /// It is a further association of a gNB that is set up, from an address that this gNB does not have.
+    /// A further association of a gNB that is set up comes from an address that this gNB does not have.
     FurtherElsewhere {
         /// An association of the gNB.
         holder: AssociationId,

@@ -258,12 +258,12 @@ impl Client {
         }
     }
 
-    /// Why the core does not know this command.
+    /// The error when the core does not authenticate this command.
     fn without_token(&self) -> String {
         match self.token() {
             Some(_) => format!("the core at {} does not accept the token in {TOKEN_VARIABLE}", self.url()),
             None => format!(
-                "the core at {} wants an API token: set {TOKEN_VARIABLE}, or leave `--api` out to reach the core of this host",
+                "the core at {} requires an API token: set {TOKEN_VARIABLE}, or leave `--api` out to reach the core of this host",
                 self.url()
             ),
         }
@@ -281,7 +281,7 @@ impl Client {
     }
 }
 
-/// What carries a request and its answer.
+/// A byte stream to the core: a Unix socket, TCP, or TLS over TCP.
 trait Connection: Read + Write {}
 
 impl<T: Read + Write> Connection for T {}

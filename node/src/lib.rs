@@ -1,6 +1,7 @@
 //! The core as processes: the configuration, and the sockets, clocks, threads and files around the pure machines.
 //!
-//! It has no command line and no HTTP server: `api` and the programs depend on it, never the other way round.
+//! The crate has no command line and no HTTP server. `api` and the programs depend on it; it depends on
+//! neither.
 
 #![allow(missing_docs, reason = "items are public for the api and the programs of this workspace alone")]
 

@@ -1,5 +1,6 @@
-//! The Unix socket over which commands of this host reach the core. The kernel tells the core which user sends a command, so that commands need no
-//! secret, and no other user of the host can take the socket's place, as it could take a port.
+//! The Unix socket over which commands of this host reach the core. The kernel reports which user sends a
+//! command, so that commands need no secret, and no other user of the host can take the socket's place, as it
+//! could take a port.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -29,7 +30,7 @@ const RETRY: Duration = Duration::from_millis(10);
 pub struct Uid(pub u32);
 
 impl Uid {
-    /// Whether this user may command the core that this process is: root, and who runs it.
+    /// True if this user may command the core: root, and the user that this process runs as.
     pub fn commands_the_core(self) -> bool {
         self.0 == 0 || self.0 == rustix::process::geteuid().as_raw()
     }

@@ -1,9 +1,9 @@
-//! Who may look into the memory of a process that has keys of UEs.
+//! Access to the memory of a process that has keys of UEs.
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tracing::{info, warn};
 
-/// Set to 1 by who starts the program to find a fault in it: see [`close`].
+/// Environment variable that an operator sets to 1 to debug the program: see [`close`].
 const CORE_DUMPS: &str = "WHIMBREL_CORE_DUMPS";
 
 /// Closes the memory and the descriptors of this process to other processes of its user (`/proc/PID/mem`, ptrace(2), pidfd_getfd(2)): the packet parser of a unit

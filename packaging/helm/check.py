@@ -108,14 +108,15 @@ if not helm and not helm_python:
 found = lint()
 if found:
     wrong("; ".join(found))
-for settings in ("", "hostNetwork=false,otlp.endpoint=http://collector:4318,persistence.existingClaim=mine,key.existingSecret=my-key"):
+for settings in ("", "persistence.existingClaim=mine", "hostNetwork=false,otlp.endpoint=http://collector:4318,persistence.existingClaim=mine,key.existingSecret=my-key"):
     documents = render(settings)
     kinds = sorted(re.search(r"^kind: (\w+)$", d, re.M).group(1) for d in documents if "kind:" in d)
-    expected = ["Secret", "Service", "StatefulSet"] if "existingSecret" in settings else ["Secret", "Secret", "Service", "StatefulSet"]
+    expected = ["Secret", "Service", "StatefulSet"] if "existingClaim" in settings else ["Secret", "Secret", "Service", "StatefulSet"]
     if kinds != expected:
         wrong(f"the chart renders {kinds}")
     stateful = next(d for d in documents if "kind: StatefulSet" in d)
-    if settings and ("claimName: mine" not in stateful or "hostNetwork: true" in stateful):
+    is_on_host = "hostNetwork: true" in stateful
+    if "existingClaim=mine" in settings and "claimName: mine" not in stateful or "hostNetwork=false" in settings and is_on_host:
         wrong(f"the settings {settings} are not in the StatefulSet")
     # What any client of the API can hold up must not restart a healthy core.
     if "httpGet" in stateful or "tcpSocket" in stateful or not re.search(r'livenessProbe:\s+exec:\s+command:[^a-z]+/usr/bin/whimbrel[^a-z]+unit\b', stateful):
@@ -124,6 +125,9 @@ for settings in ("", "hostNetwork=false,otlp.endpoint=http://collector:4318,pers
     if "existingSecret" in settings:
         if key or "secretName: my-key" not in stateful:
             wrong("the subscribers' key is not that of the Secret that was named")
+    elif "existingClaim" in settings:
+        if key:
+            wrong("the chart makes a new key for a volume that has one")
     elif not key or not re.fullmatch("[0-9a-f]{64}", base64.b64decode(key.group(1)).decode()):
         wrong("the chart makes no key for the subscribers")
     if "CREDENTIALS_DIRECTORY" not in stateful or "mountPath: /run/credentials/whimbrel" not in stateful:

@@ -560,10 +560,15 @@ impl Sim {
         }
     }
 
-    pub(crate) fn further_to_core(&mut self, over: LocalAssociation, stream: u16, octets: &[u8]) {
-        let from =
-            self.ran.gnbs.iter().find(|n| n.further == Some(over)).and_then(|n| n.addresses.first().copied());
-        match self.control.pair.associations.take(over, from, octets) {
+    /// A gNB's message over its association with the CTA replica's host. The gNB may have left for that host meanwhile ([`Self::dissociate`]):
+    /// the address is that of the association.
+    pub(crate) fn further_to_core(
+        &mut self,
+        (over, from): (LocalAssociation, IpAddr),
+        stream: u16,
+        octets: &[u8],
+    ) {
+        match self.control.pair.associations.take(over, Some(from), octets) {
             MessageRoute::Answered(octets) => {
                 let Some(node) = self.ran.gnbs.iter_mut().find(|n| n.further == Some(over)) else { return };
                 node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));

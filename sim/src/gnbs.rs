@@ -290,10 +290,10 @@ impl Sim {
                 gnb::Output::Dissociate(_) => self.dissociate(index),
                 gnb::Output::FurtherNgap { stream, octets } => {
                     let node = &mut self.ran.gnbs[index.0];
-                    let Some(over) = node.further else { continue };
+                    let (Some(over), Some(&from)) = (node.further, node.addresses.first()) else { continue };
                     node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
                     let at = node.ordered;
-                    self.send(at, InFlight::FurtherToCore { over, stream, octets });
+                    self.send(at, InFlight::FurtherToCore { over, from, stream, octets });
                 }
                 gnb::Output::Gtpu { to, datagram } => {
                     let from = self.ran.gnbs[index.0].gnb.config().gtp_address;

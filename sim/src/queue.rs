@@ -1,6 +1,7 @@
 //! Virtual time: the messages in flight and the timers, in the order in which they are due.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use whimbrel_control::{AssociationId, UpfId};
@@ -59,6 +60,8 @@ pub(crate) enum InFlight {
     /// Over a gNB's association with the CTA replica's host.
     FurtherToCore {
         over: LocalAssociation,
+        /// Where its gNB connected from.
+        from: IpAddr,
         stream: u16,
         octets: Vec<u8>,
     },
@@ -203,7 +206,9 @@ impl Sim {
             }
             InFlight::Link(link) => self.link_arrives(link),
             InFlight::CtaReplica(message) => self.cta_replica_arrives(message),
-            InFlight::FurtherToCore { over, stream, octets } => self.further_to_core(over, stream, &octets),
+            InFlight::FurtherToCore { over, from, stream, octets } => {
+                self.further_to_core((over, from), stream, &octets);
+            }
             InFlight::FurtherToGnb { over, stream, octets } => self.further_to_gnb(over, stream, &octets),
             InFlight::ProbeAnswer { association, host } => {
                 if host == self.control.pair.host() {

@@ -77,7 +77,11 @@ fn an_attacker_at_another_address_does_not_get_the_identity_of_a_gnb_that_lives(
     assert_eq!((answer.cause, answer.time_to_wait), (cause, Some(TimeToWait::V10s)));
     // It tries again and again, and lists the address of the gNB as one of its own.
     let boaster = net.add_gnb_at(gnb_config(1), vec![address(67), address(1)]);
-    net.advance(Duration::from_secs(60));
+    net.advance(Duration::from_secs(35));
+    // An association without NG SETUP is aborted after 30 s; they connect again.
+    assert_eq!(net.events.ran.iter().filter(|e| matches!(e, RanEvent::NeverSetUp { .. })).count(), 2);
+    [attacker, boaster].into_iter().for_each(|gnb| net.restart_gnb(gnb));
+    net.advance(Duration::from_secs(25));
     assert!(net.gnb_ref(HOLDER).is_up() && !net.gnb_ref(attacker).is_up() && !net.gnb_ref(boaster).is_up());
     assert!(refusals(&net).len() > 6, "it is refused each time");
     assert!(!has(&net, |e| matches!(e, RanEvent::SameIdentity { .. })));
@@ -223,6 +227,11 @@ fn a_probe_outlasts_a_takeover() {
         assert!(has(&net, |e| matches!(e, RanEvent::IdentityClaimed { .. })));
         assert_eq!(net.gnb_ref(back).is_up(), !lives);
         if lives {
+            assert!(net.gnb_ref(HOLDER).is_up());
+            assert!(!has(&net, |e| matches!(e, RanEvent::SameIdentity { .. })));
+            // Their connections were released for want of use meanwhile; they come back.
+            (0..2).for_each(|n| net.command(UeIndex(n), Command::ServiceRequest));
+            net.settle(SECOND);
             assert_eq!(connected(&net), 2);
         }
     }

@@ -301,19 +301,33 @@ fn a_promise_to_follow_on_is_not_believed_for_ever() {
 
 #[test] // TS 38.413 §8.7.1.4: a gNB that lost its power is back before SCTP finds out: its former association ends, and its UEs are idle
 fn a_gnb_that_comes_back_ends_its_former_association() {
-    let (mut net, ue) = on_air(42);
-    net.command(ue, internet(PduSessionType::Ipv4));
-    net.settle(SECOND);
-    net.add_gnb(gnb_config(1));
-    net.settle(SECOND);
-    assert_eq!(net.cta().ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count(), 1);
-    assert_eq!(up_state(&net, 1), Some(UpState::Inactive));
+    let former = whimbrel_sim::GnbIndex(0);
+    for elsewhere in [false, true] {
+        let (mut net, ue) = on_air(42);
+        net.command(ue, internet(PduSessionType::Ipv4));
+        net.settle(SECOND);
+        net.silence_gnb(former);
+        let its = net.gnb_address(former);
+        let address = if elsewhere { [192, 0, 2, 1].into() } else { its };
+        let back = net.add_gnb_at(gnb_config(1), vec![address]);
+        net.settle(SECOND);
+        // From another address it gets its identity when the former association was silent for 3 s.
+        assert_eq!(net.gnb_ref(back).is_up(), !elsewhere);
+        if elsewhere {
+            assert_eq!(up_state(&net, 1), Some(UpState::Active));
+            net.advance(SECOND * 3);
+        }
+        assert!(net.gnb_ref(back).is_up());
+        assert_eq!(net.cta().ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count(), 1);
+        assert_eq!(up_state(&net, 1), Some(UpState::Inactive));
+    }
 }
 
 #[test] // TS 38.413 §8.7.1.4: two gNBs of one identity, both alive, take it from each other: nothing of either outlives its association
 fn gnbs_of_one_identity_leave_nothing_behind() {
     let (mut net, ue) = on_air(43);
-    net.add_gnb(gnb_config(1));
+    let address = net.gnb_address(whimbrel_sim::GnbIndex(0)); // without a list, no other address gets the identity of a live gNB
+    net.add_gnb_at(gnb_config(1), vec![address]);
     net.settle(SECOND);
     net.restart_gnb(whimbrel_sim::GnbIndex(0));
     net.settle(SECOND);

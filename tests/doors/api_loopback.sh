@@ -44,7 +44,7 @@ if [ -S "$tmp/core.db.socket" ]; then
   echo "ok - the socket serves root and the core's user only, whatever its mode"
 fi
 
-# Away, and somebody else has the port.
+# The core is down, and another process has its port.
 kill -9 "$core"
 wait "$core" 2>/dev/null || true
 cat >"$tmp/fake.py" <<'END'

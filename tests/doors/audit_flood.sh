@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Somebody without a login sends requests until the audit log's entries would be pushed out; somebody with access to the host edits the
+# A client without a login sends requests until the audit log's entries would be pushed out; a user with access to the host edits the
 # log; a token is revoked while its live stream is open.
 #
 # Usage: audit_flood.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A console user of role operator asks `POST /api/v1/config/check` for the SUCI private key of the running core, and has the core open
-# files that the text names: a device without end, a FIFO that nobody writes to, a file of which only the existence is asked for.
+# files that the text names: a device without end, a FIFO without a writer, a file of which only the existence is asked for.
 #
 # Usage: config_check.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -uo pipefail
@@ -24,7 +24,7 @@ failed=0
 ok() { echo "ok - $1"; }
 not_ok() { echo "not ok - $1"; failed=1; }
 
-# A one-time link makes the operator, who then logs in.
+# A one-time link creates the operator, a user that then logs in.
 api=http://127.0.0.1:8070/api/v1
 link=$("$WHIMBREL" console --json -c "$tmp/core.yaml" | sed -n 's/.*"url": *"[^"]*#\/link\/\([0-9a-f]*\)".*/\1/p')
 [ -n "$link" ] || wrong "there is no one-time link"

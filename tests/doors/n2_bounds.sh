@@ -25,7 +25,7 @@ serves() {
     { echo "not ok - a gNB is kept out $2"; tail -n 3 "$tmp/gnb.log"; exit 1; }
   echo "ok - a gNB at another address is served $2"
 }
-# flood NUMBER [setup]: so many associations from 127.0.2.1, over which nothing comes, or NG SETUP of another gNB each. It ends when they are up, and never speaks again.
+# flood NUMBER [setup]: so many associations from 127.0.2.1, over which nothing comes, or NG SETUP of another gNB each. It ends when they are up, and sends nothing more.
 flood() { python3 "$(dirname "$0")/sctp_flood.py" "$@"; }
 
 "$WHIMBREL" ran "$tmp/gnb.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What other programs do to N6 while the core runs. What the core has set up is put back; what is theirs is named by `whimbrel why n6` with the command that
+# What other programs do to N6 while the core runs. What the core has set up is put back; what another program has set up is named by `whimbrel why n6` with the command that
 # permits it; a pool of UEs that is one of the host's networks is refused at the start.
 #
 # Environment: WHIMBREL, the program to test.

@@ -23,7 +23,8 @@ cat >"$tmp/attacker.yaml" <<'EOF'
 ues: 1
 steps: [wait: 60]
 EOF
-gnb() { curl -sf http://127.0.0.1:8081/api/v1/gnbs; }
+# Over the socket of commands; a program without it answers over loopback.
+gnb() { curl -sf --unix-socket "$tmp/core.db.socket" http://localhost/api/v1/gnbs 2>/dev/null || curl -sf http://127.0.0.1:8081/api/v1/gnbs; }
 # holds ADDRESS UES: waits until the gNB is up from there with so many connected UEs.
 holds() {
   for _ in $(seq 100); do

@@ -12,7 +12,14 @@ here=$(dirname "$0")
 # An unprivileged user, where this one may become another one.
 other=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 "${other[@]}" true 2>/dev/null || other=()
+# A Python that this user may run: one below a home folder is not.
+for python in /usr/bin/python3 python3 ''; do "${other[@]}" "$python" -c '' 2>/dev/null && break; done
+[ -n "$python" ] || { python=python3 other=(); }
 cp "$here/forged_pfcp.py" "$tmp/"
+cat >"$tmp/ues.yaml" <<'END'
+ues: 3
+steps: [register, session, wait: 60]
+END
 chmod 755 "$tmp"
 
 # begin N4: a unit with this configuration of N4, and three UEs with sessions.
@@ -37,7 +44,7 @@ END
     "$WHIMBREL" unit --config "$tmp/unit.yaml" 2>/dev/null | grep -q ' primary ' && break
     sleep 0.05
   done
-  "$WHIMBREL" ran --imsi 999700000000090 --ues 3 --gnb-address 127.0.1.9 --amf 127.0.0.31 -- sleep 60 >"$tmp/ran.log" 2>&1 &
+  "$WHIMBREL" ran "$tmp/ues.yaml" --imsi 999700000000090 --gnb-address 127.0.1.9 --amf 127.0.0.31 >"$tmp/ran.log" 2>&1 &
   running+=($!)
   sessions 3
 }
@@ -64,7 +71,7 @@ attack() {
   local source when=$1
   shift
   for source in "$@"; do
-    "${other[@]}" python3 "$tmp/forged_pfcp.py" "$source" 127.0.0.1 >>"$tmp/answers"
+    "${other[@]}" "$python" "$tmp/forged_pfcp.py" "$source" 127.0.0.1 >>"$tmp/answers"
   done
   sleep 0.6 # the counters are half a second old at most
   ! grep -q "sessions were deleted" "$tmp/unit.log" || wrong "not ok - forged requests deleted the sessions of a unit $when"
@@ -81,9 +88,9 @@ functions >"$tmp/functions"
 kill -TERM "$manager"
 wait "$manager" 2>/dev/null || true
 xargs -r kill -9 <"$tmp/functions" 2>/dev/null || true
-rm -rf "$tmp/unit"
+rm -rf "$tmp/unit" "$tmp"/unit.db* "$tmp/unit.key"
 
-# Another SMF may associate from 127.0.0.40; the unit's own one speaks from nowhere.
+# Another SMF may associate from 127.0.0.40; the unit's own SMF sends from no UDP address.
 begin '{ listen: "127.0.0.9:8805", peers: [127.0.0.40, 127.0.0.1] }'
 attack "with n4.listen" 127.0.0.1:40001 127.0.0.40:8805 127.0.0.50:8805
 [ "$(metric whimbrel_n4_spoofed_total)" -ge 2 ] || wrong "not ok - the forged requests are not counted"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What code in one process of a unit could do to the others, under the user and with the capabilities of the service: have the manager run a program, with the
 # unit's token that each function has; put a program where root takes one from; exchange one between its check and its start; read the memory of the AMF; write
-# into the memory by which functions reach each other. Each must be refused. In a network namespace of its own, by root, who gives the service another user.
+# into the memory by which functions reach each other. Each must be refused. In a network namespace of its own, by root; the service runs as another user.
 #
 # Usage: unit_orders.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail

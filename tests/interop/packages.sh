@@ -129,7 +129,7 @@ PYTHON
     # chroot itself needs sys_chroot beside what compose.yaml gives.
     unshare --net --mount --pid --fork bash -c "
       mount --bind '$rootfs' '$rootfs' && mount -t proc proc '$rootfs/proc' && mount -t tmpfs tmpfs '$rootfs/dev' && mkdir '$rootfs/dev/net'
-      mount -t tmpfs -o mode=0700 tmpfs '$rootfs/run/whimbrel' && mount -t tmpfs tmpfs '$rootfs/var/lib/whimbrel'
+      mount -t tmpfs -o mode=0700 tmpfs '$rootfs/run/whimbrel' && mount -t tmpfs -o mode=0700,uid=10001,gid=10001 tmpfs '$rootfs/var/lib/whimbrel'
       mknod -m 666 '$rootfs/dev/null' c 1 3 && mknod -m 600 '$rootfs/dev/net/tun' c 10 200 && mount -o remount,bind,ro '$rootfs'
       ip link set lo up
       setpriv --no-new-privs --inh-caps -all --bounding-set -all,$capabilities,+sys_chroot chroot '$rootfs' /usr/bin/whimbrel $command 2>'$tmp/unit.log' &

@@ -1,4 +1,4 @@
-//! A copy of each line of the audit log, elsewhere as soon as it is written: in the journal, or at a syslog (RFC 5424).
+//! Copies each line of the audit log, as soon as it is written, to the journal or to a syslog (RFC 5424).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -32,9 +32,7 @@ pub(super) fn send(mirror: &Mirror, line: &str) {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let now = clock::now().as_secs();
         if LAST.fetch_max(now, Ordering::Relaxed) + ERROR_EVERY_S <= now {
-            error!(
-                "a line of the audit log did not reach `audit.mirror` ({mirror:?}): {e}; it is in the file"
-            );
+            error!("a line of the audit log did not reach `audit.mirror` ({mirror}): {e}; it is in the file");
         }
     }
 }

@@ -66,7 +66,7 @@ impl RepeatedRequests {
         Recorded::Now { begins }
     }
 
-    /// Whether the time of counting is over.
+    /// True if [`COUNTED_FOR`] has passed since the counting began.
     pub fn is_over(&self, now: Instant) -> bool {
         self.since.is_some_and(|since| now.since(since) >= COUNTED_FOR)
     }

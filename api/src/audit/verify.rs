@@ -12,7 +12,7 @@ pub struct VerifiedLog {
     pub lines: u64,
     /// Lines before them, of a release that did not chain.
     pub unchained: u64,
-    /// Whether the chain begins with the log's first line; otherwise older files were deleted when their time was over.
+    /// True if the chain begins with the log's first line; false if older files were deleted.
     pub is_from_the_beginning: bool,
     /// Hash of the last line: a copy of the log elsewhere has the same, unless lines at the end were removed.
     pub last: String,
@@ -56,7 +56,7 @@ impl VerifiedLog {
             None if self.lines == 0 => self.unchained += 1,
             None => {
                 return Err(
-                    "this line has no hash of the line before: it was written or changed by somebody else",
+                    "this line has no hash of the line before: it was written or changed outside of the core",
                 );
             }
             Some(former) => {

@@ -35,7 +35,7 @@ pub(super) struct User {
 }
 
 impl User {
-    /// Sets a new password, and keeps so many former ones.
+    /// Sets a new password, and keeps `history` former ones.
     pub(super) fn set_password(&mut self, password: Hashed, history: usize) {
         self.former.insert(0, std::mem::replace(&mut self.password, password));
         self.former.truncate(history);
@@ -112,6 +112,13 @@ impl Accounts {
         Ok(())
     }
 
+    /// Changes the users and tokens until the process ends; the file gets it with the next change that can be written.
+    pub(super) fn change_in_memory(&mut self, change: impl FnOnce(&mut Vec<User>, &mut Vec<Token>)) {
+        if let Some(kept) = &mut self.kept {
+            change(&mut kept.users, &mut kept.tokens);
+        }
+    }
+
     /// All or nothing: a full disk or a crash leaves the file as it was.
     fn write(&self, kept: &Kept) -> std::io::Result<()> {
         let mut new = self.file.as_os_str().to_owned();
@@ -163,5 +170,23 @@ mod tests {
         let mut accounts = Accounts::new(folder.path().join("none/s.db.accounts"));
         assert!(accounts.change(|users, _| users.push(anna())).unwrap_err().contains("cannot be written"));
         assert!(accounts.users().is_empty());
+    }
+
+    #[test]
+    fn a_change_in_memory_is_written_with_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("s.db.accounts");
+        let mut accounts = Accounts::new(file.clone());
+        accounts.change(|users, _| users.push(anna())).unwrap();
+        accounts.change_in_memory(|users, _| users[0].created = "later".into());
+        assert_eq!(accounts.user("anna").unwrap().created, "later");
+        let written = |file: &PathBuf| {
+            let mut again = Accounts::new(file.clone());
+            again.load().unwrap();
+            again.user("anna").unwrap().created.clone()
+        };
+        assert_eq!(written(&file), "");
+        accounts.change(|users, _| users[0].role = Role::Viewer).unwrap();
+        assert_eq!(written(&file), "later");
     }
 }

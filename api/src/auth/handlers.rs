@@ -44,9 +44,9 @@ struct Me {
     csrf: Option<String>,
     /// Whether there is no user yet.
     without_users: bool,
-    /// Whether the user has to set up a second factor before anything else.
+    /// True if the user has to set up a second factor before any other request is served.
     must_enrol: bool,
-    /// Whether the user has a second factor.
+    /// True if the user has set up a second factor.
     second_factor: bool,
 }
 
@@ -104,15 +104,14 @@ pub(crate) async fn login(shared: Arc<Shared>, request: Request) -> Answer {
             by_password(&shared, &request, (name, password, code)).await
         }
         Login { name: None, password: None, code: None, link: Some(link) } => {
-            let source = source_of(request.peer.ip());
-            wait_over(&shared, &LoginName::Link, source)?;
+            // Links do not wait with their source: a secret of 256 bits is not guessed, and `whimbrel console` is the way in where the users
+            // of a source have to wait.
             if !locked(&shared.auth.links).take(clock::now(), &digest_of(&link)) {
-                locked(&shared.auth.throttle).failed(clock::now(), &LoginName::Link, source);
                 return Err(Problem::unauthorized(
                     "this link was used before or is older than ten minutes: run `whimbrel console` again",
                 ));
             }
-            // Only who runs the core can have it made: it stands for both factors.
+            // Only root and the user that runs the core can create a link, so it counts as both factors.
             begin(&shared, &request, LINK_USER, None, shared.auth.is_without_users())
         }
         _ => Err(Problem::bad_request("send `name` and `password`, or `link`")),
@@ -153,6 +152,8 @@ async fn by_password(
     let user = accounts.user(&name).filter(|u| fits && u.password == hashed).cloned().ok_or_else(refused)?;
     if let (Some(totp), true) = (&user.totp, shared.auth.second_factor != SecondFactor::Off) {
         let Some(code) = code else {
+            // The password is right: the console asks for the code next.
+            locked(&shared.auth.throttle).not_failed(&login, source);
             return Err(
                 Problem::unauthorized("send the code of your second factor as `code`, too").needing("code")
             );
@@ -169,7 +170,11 @@ async fn by_password(
         let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
             users.iter_mut().filter(|u| u.name == name).for_each(|u| u.totp = Some(used.clone()));
         };
-        accounts.change(change).map_err(Problem::unavailable)?;
+        if let Err(e) = accounts.change(change) {
+            // A full disk must not lock an operator out.
+            warn!("a code that was used is remembered until the core stops, and not beyond: {e}");
+            accounts.change_in_memory(change);
+        }
     }
     locked(&shared.auth.throttle).succeeded(&login, source);
     // Begun while the accounts are locked: a change of this user ends this session, too.
@@ -279,7 +284,7 @@ struct Enrolment {
     password: Password,
 }
 
-/// What the user's app needs, shown once.
+/// The secret of a new second factor for the user's authenticator app; it is shown once.
 #[derive(Serialize)]
 struct EnrolmentView<'a> {
     secret: &'a str,

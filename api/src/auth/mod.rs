@@ -189,7 +189,7 @@ pub(super) struct Auth {
     hashing: tokio::sync::Semaphore,
     /// Former passwords that a new one must differ from.
     history: usize,
-    /// Whether users have a second factor.
+    /// Value of `api.second_factor`: off, optional or required.
     second_factor: SecondFactor,
     /// The name of the session's cookie.
     cookie_name: &'static str,
@@ -268,7 +268,7 @@ impl Auth {
         Ok(Some(Caller { name, scopes, session: Some(session), token: None }))
     }
 
-    /// What the user of a session may do now: a role that was changed counts at once.
+    /// Scopes that the user of a session has at this moment: a changed role applies at once.
     fn scopes_of(&self, name: &str, role: Option<Role>) -> Result<Vec<Scope>, Problem> {
         if let Some(role) = role {
             return Ok(role.scopes().to_vec());
@@ -278,7 +278,7 @@ impl Auth {
         Ok(if self.must_enrol(user) { Vec::new() } else { user.role.scopes().to_vec() })
     }
 
-    /// Whether a user has to set up a second factor before anything else.
+    /// True if the configuration requires a second factor and the user has not set one up.
     fn must_enrol(&self, user: &User) -> bool {
         self.second_factor == SecondFactor::Required && user.totp.is_none()
     }
@@ -300,7 +300,8 @@ impl Auth {
         }
     }
 
-    /// Counts a request of a caller. Commands on this host are not counted: who sends them runs the core anyway.
+    /// Counts a request of a caller. Commands on this host are not counted: their users may command the core
+    /// anyway.
     pub(super) fn count(&self, caller: &Caller) -> Result<(), Problem> {
         if caller.is_local() {
             return Ok(());
@@ -336,7 +337,7 @@ impl Auth {
             && token.is_none_or(|token| self.has_token(&token))
     }
 
-    /// Whether a token is still valid.
+    /// True if the token has not been revoked.
     fn has_token(&self, token: &Digest) -> bool {
         let digits = hex(token);
         self.accounts().is_ok_and(|a| a.tokens().iter().any(|t| t.digest == digits))
@@ -357,7 +358,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) enum Peer {
     /// Over the network, loopback included: any user of this host may send from there.
     Network(SocketAddr),
-    /// Over the socket of commands, from a user who may command the core.
+    /// Over the socket of commands, from a user that may command the core.
     Local(Uid),
 }
 

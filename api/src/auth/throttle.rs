@@ -1,7 +1,8 @@
 //! Login throttling: after some failures, a source and a name have to wait, each time twice as long.
 //!
-//! A source is the prefix that one customer of a provider has: who owns it has as many addresses as it likes. A name waits later than a
-//! source does: one source must not be able to lock the operators out by failing in their names.
+//! A source is the prefix that one customer of a provider has, with any number of addresses in it. A name
+//! waits later than a source does: one source must not be able to lock the operators out by failing in their
+//! names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,8 +49,6 @@ pub(super) enum LoginName {
     User(String),
     /// One that no user has, as a number of few.
     Unknown(u16),
-    /// A one-time link.
-    Link,
 }
 
 impl LoginName {
@@ -91,9 +90,7 @@ impl Throttle {
             let wait = Duration::from_secs(1) * 2u32.saturating_pow(doublings.min(16));
             Some(failures.last + wait.min(WAIT_MAX))
         };
-        // A link is no name: what fails are guesses of 256 bits.
-        let of_name = self.names.get(name).filter(|_| *name != LoginName::Link);
-        let of_name = of_name.and_then(|failures| until(failures, self.free * NAME_FACTOR));
+        let of_name = self.names.get(name).and_then(|failures| until(failures, self.free * NAME_FACTOR));
         let of_source = self.sources.get(&source).and_then(|failures| until(failures, self.free));
         of_name.max(of_source).filter(|until| *until > now)
     }
@@ -117,12 +114,30 @@ impl Throttle {
         }
     }
 
-    /// A login of a name succeeded. Its source begins anew only if no other name failed there: otherwise whoever has one password could
-    /// guess another one for ever.
+    /// A login of a name succeeded. It was counted as a failure before, which is taken back from its source. All of the source's count is
+    /// reset only if no other name failed there: otherwise the holder of one password could guess another one without limit.
     pub(super) fn succeeded(&mut self, name: &LoginName, source: Source) {
         self.names.remove(name);
         if self.sources.get(&source).is_some_and(|failures| failures.name.as_ref() == Some(name)) {
             self.sources.remove(&source);
+        } else {
+            take_one_back(&mut self.sources, &source);
+        }
+    }
+
+    /// A login that was counted as a failure did not fail, and is not complete either: its password is right, and the code is missing.
+    pub(super) fn not_failed(&mut self, name: &LoginName, source: Source) {
+        take_one_back(&mut self.names, name);
+        take_one_back(&mut self.sources, &source);
+    }
+}
+
+/// Takes one failure back. An entry without failures is removed.
+fn take_one_back<K: Ord>(entries: &mut BTreeMap<K, Failures>, key: &K) {
+    if let Some(failures) = entries.get_mut(key) {
+        failures.in_a_row = failures.in_a_row.saturating_sub(1);
+        if failures.in_a_row == 0 {
+            entries.remove(key);
         }
     }
 }
@@ -196,9 +211,38 @@ mod tests {
         let here = source("192.0.2.1");
         for _ in 0..5 {
             throttle.failed(at(0), &user("anna"), here);
+            // As the handler does: counted before the password is compared.
+            throttle.failed(at(0), &user("mallory"), here);
             throttle.succeeded(&user("mallory"), here);
         }
         assert!(throttle.wait(at(0), &user("anna"), here).is_some());
+    }
+
+    #[test]
+    fn correct_logins_do_not_make_their_source_wait() {
+        let mut throttle = Throttle::new(5);
+        let here = source("192.0.2.1");
+        throttle.failed(at(0), &user("anna"), here);
+        for i in 1..=50 {
+            assert_eq!(throttle.wait(at(i), &user("olaf"), here), None, "{i}");
+            throttle.failed(at(i), &user("olaf"), here);
+            throttle.succeeded(&user("olaf"), here);
+        }
+        assert_eq!(throttle.wait(at(50), &user("anna"), here), None);
+        // The failure before them still counts.
+        assert_eq!(throttle.sources[&here].in_a_row, 1);
+    }
+
+    #[test]
+    fn a_right_password_without_its_code_is_not_a_failure() {
+        let mut throttle = Throttle::new(5);
+        let here = source("192.0.2.1");
+        for i in 0..50 {
+            throttle.failed(at(i), &user("anna"), here);
+            throttle.not_failed(&user("anna"), here);
+            assert_eq!(throttle.wait(at(i), &user("anna"), here), None, "{i}");
+        }
+        assert!(throttle.names.is_empty() && throttle.sources.is_empty());
     }
 
     #[test]

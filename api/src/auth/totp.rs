@@ -43,7 +43,7 @@ impl Totp {
         &self.secret
     }
 
-    /// What an app of a telephone reads.
+    /// The secret as a URI that authenticator apps read, for instance as a QR code.
     pub(super) fn uri(&self, user: &str) -> String {
         // The name of a user has no octet but `@` that a URI would have to encode.
         let user = user.replace('@', "%40");

@@ -186,6 +186,11 @@ fn failed_logins_have_to_wait() {
     assert_eq!(by_password(a, "anna", PASSWORD).err(), Some(429), "the right one waits, too");
     assert_eq!(by_password(a, "unknown", PASSWORD).err(), Some(429), "the address waits with any name");
     assert_eq!(get(a, "/api/v1/status").0, 200, "a caller that is logged in does not wait");
+    // A one-time link is the way in while the source waits, and wrong ones are not counted.
+    assert_eq!(log_in(a, "{\"link\": \"wrong\"}").err(), Some(401));
+    let (_, link) = ask(a, "POST", "/api/v1/links", "", "");
+    let secret = link["path"].as_str().unwrap().strip_prefix("/#/link/").unwrap();
+    assert!(log_in(a, &format!("{{\"link\": \"{secret}\"}}")).is_ok());
 }
 
 #[test] // TS 33.117 §4.2.3.2.4
@@ -230,7 +235,7 @@ fn commands_of_this_host_need_no_token_over_their_socket_and_get_nothing_over_lo
     let audit = std::fs::read_to_string(server.folder.path().join("subscribers.db.audit")).unwrap();
     let uid = rustix::process::geteuid().as_raw();
     assert!(audit.contains(&format!("caller=uid={uid} user=local request=\"GET /api/v1/ues\"")), "{audit}");
-    // The same sender over the port of loopback is nobody.
+    // The same sender is not authenticated when it comes over the TCP port on loopback.
     for (method, path) in [("POST", "/api/v1/links"), ("GET", "/api/v1/ues"), ("POST", "/api/v1/reload")] {
         assert_eq!(ask_unauthenticated(server.address, method, path, "", "").0, 401, "{method} {path}");
     }
@@ -250,6 +255,34 @@ fn a_second_core_with_the_same_store_leaves_the_socket_to_the_first() {
     drop(second);
     let ues: Value = Client::new(server.address).by_store(&store).get("/api/v1/ues").unwrap();
     assert_eq!(ues["ues"][0]["supi"], UE, "the first one answers");
+}
+
+#[test]
+fn the_socket_of_commands_may_come_after_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config::default();
+    config.store.path = folder.path().join("subscribers.db");
+    config.store.key_file = folder.path().join("subscribers.key");
+    let store = config.store.path.clone();
+    let shared = Shared::new(Console::new(clock::now()).unwrap(), Arc::new(config), None);
+    let (give, given) = std::sync::mpsc::channel();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = crate::start_on(listener, move || given.try_recv().ok(), address, shared).unwrap();
+    assert_eq!(get(server.address, "/openapi.json").0, 200, "the network is served meanwhile");
+    give.send(local_socket::listen(&local_socket::beside(&store)).unwrap()).unwrap();
+    let status: Value = Client::new(server.address).by_store(&store).get("/api/v1/status").unwrap();
+    assert!(status["condition"].is_string(), "{status}");
+}
+
+#[test]
+fn a_server_without_a_socket_of_commands_stops() {
+    let (_, console) = served();
+    let at = "127.0.0.1:0".parse().unwrap();
+    let server = start(at, Shared::of_cpf(console, at)).unwrap();
+    let began = std::time::Instant::now();
+    drop(server);
+    assert!(began.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
@@ -375,6 +408,12 @@ fn served_with(change: impl FnOnce(&mut config::Api)) -> (Served, Arc<Shared>) {
 
 /// The present code of a secret in base 32, and the number of its 30 s.
 fn code(secret: &str) -> (String, u64) {
+    let step = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() / 30;
+    (code_of(secret, step), step)
+}
+
+/// The code of a secret in base 32 in the 30 s of this number.
+fn code_of(secret: &str, step: u64) -> String {
     const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let bits: String = secret.chars().map(|c| format!("{:05b}", ALPHABET.find(c).unwrap())).collect();
     let octets: Vec<u8> = bits
@@ -382,12 +421,11 @@ fn code(secret: &str) -> (String, u64) {
         .chunks_exact(8)
         .map(|b| u8::from_str_radix(std::str::from_utf8(b).unwrap(), 2).unwrap())
         .collect();
-    let step = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() / 30;
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &octets);
     let tag = ring::hmac::sign(&key, &step.to_be_bytes());
     let at = usize::from(tag.as_ref()[19] & 0xf);
     let number = u32::from_be_bytes(tag.as_ref()[at..at + 4].try_into().unwrap()) & 0x7fff_ffff;
-    (format!("{:06}", number % 1_000_000), step)
+    format!("{:06}", number % 1_000_000)
 }
 
 #[test] // RFC 6238
@@ -439,6 +477,25 @@ fn a_user_with_a_second_factor_needs_its_code_and_the_local_command_resets_it() 
     assert_eq!(anna.get(a, "/api/v1/status").0, 401);
     assert!(by_password(a, "anna", PASSWORD).is_ok());
     assert_eq!(ask(a, "DELETE", "/api/v1/users/nobody/second-factor", "", "").0, 404);
+}
+
+#[test]
+fn a_user_with_a_second_factor_logs_in_while_the_accounts_cannot_be_written() {
+    let (server, _console) = served();
+    let a = server.address;
+    make_user(a, "anna", "admin");
+    let anna = by_password(a, "anna", PASSWORD).unwrap();
+    let path = "/api/v1/session/second-factor";
+    let (_, made) = anna.send(a, "POST", path, &serde_json::json!({ "password": PASSWORD }).to_string());
+    let secret = made["secret"].as_str().unwrap();
+    let (first, step) = code(secret);
+    assert_eq!(anna.send(a, "PUT", path, &format!("{{\"code\": \"{first}\"}}")).0, 204);
+    // A folder in the place of the new file: it cannot be made, as on a full disk.
+    std::fs::create_dir(server.folder.path().join("subscribers.db.accounts.new")).unwrap();
+    let next = code_of(secret, step + 1);
+    let body = serde_json::json!({ "name": "anna", "password": PASSWORD, "code": next }).to_string();
+    assert!(log_in(a, &body).is_ok());
+    assert_eq!(log_in(a, &body).err(), Some(401), "a code works once, all the same");
 }
 
 #[test]
@@ -515,6 +572,22 @@ fn a_user_who_is_changed_while_a_password_is_hashed_does_not_log_in_with_the_for
         }
         assert!(by_password(a, "olaf", &new).is_ok());
     }
+}
+
+#[test] // TS 33.117 §4.2.3.2.4
+fn a_refused_request_of_a_known_user_is_recorded_by_name_and_counted() {
+    let (server, shared) = served_with(|_| {});
+    let a = server.address;
+    make_user(a, "vera", "viewer");
+    let vera = by_password(a, "vera", PASSWORD).unwrap();
+    let path = format!("/api/v1/ues/{UE}/deregister");
+    shared.auth.set_rate(0, 2);
+    let statuses: Vec<u16> = (0..4).map(|_| vera.send(a, "POST", &path, "").0).collect();
+    assert_eq!(statuses, [403, 403, 429, 429]);
+    let text = std::fs::read_to_string(server.folder.path().join("subscribers.db.audit")).unwrap();
+    let line = " user=vera request=\"POST /api/v1/ues/{supi}/deregister\" subscriber=";
+    let refused = text.lines().filter(|l| l.contains(line) && l.contains("outcome=403")).count();
+    assert_eq!(refused, 2, "{text}");
 }
 
 #[test] // TS 33.117 §4.2.3.6.3

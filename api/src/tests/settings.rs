@@ -275,7 +275,7 @@ fn a_file_that_the_running_configuration_names_is_checked() {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let wrong = config::check(&text, &file, &config).config.unwrap_err().to_string();
     assert!(wrong.contains("may be read by others"), "{wrong}");
-    // Whatever has taken its place, nothing hangs.
+    // A device in place of the file does not hang the check.
     std::fs::remove_file(&key).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &key).unwrap();
     let wrong = config::check(&text, &file, &config).config.unwrap_err().to_string();

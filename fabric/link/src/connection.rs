@@ -27,7 +27,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Whether its frames go through the area of this function, one way or the other.
+    /// True if frames of this connection, in either direction, go through the area of `function`.
     pub(crate) fn uses(&self, pool: usize, function: usize) -> bool {
         self.ring_in.as_ref().is_some_and(|ring| (ring.pool, ring.peer()) == (pool, function))
             || self.ring_out.as_ref().is_some_and(|ring| (ring.pool, ring.peer()) == (pool, function))

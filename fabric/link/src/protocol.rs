@@ -62,7 +62,7 @@ struct Shared {
     places: Vec<Place>,
     /// The first of them in a pool of this end.
     peer: Option<Place>,
-    /// This end has said that it maps the peer's area, and the peer has said so of this end's.
+    /// This end has reported that it maps the peer's area, and the peer has reported the same of this end's.
     maps_peer: bool,
     is_mapped: bool,
     /// The peer's frames go through its ring from here on.
@@ -156,14 +156,14 @@ impl Protocol {
         self.shared.ring
     }
 
-    /// Tells the peer that this end maps its area, once.
+    /// Reports to the peer, once, that this end maps its area.
     pub(crate) fn map_peer(&mut self) {
         if !std::mem::replace(&mut self.shared.maps_peer, true) {
             frame::write_control(Control::Mapped, &mut self.queue);
         }
     }
 
-    /// Whether the peer has said that it maps the area of this end.
+    /// True if the peer has reported that it maps the area of this end.
     pub(crate) fn is_mapped(&self) -> bool {
         self.shared.is_mapped
     }

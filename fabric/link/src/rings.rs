@@ -40,7 +40,7 @@ impl Rings {
         }
     }
 
-    /// Whether the area that a peer has named is mapped.
+    /// True if the area that the peer announced is mapped at this end.
     pub(crate) fn maps(&self, peer: Place) -> bool {
         self.pool.maps(peer.function.into(), peer.incarnation)
     }
@@ -71,7 +71,7 @@ impl Rings {
 
 /// Frames that leave through a ring, and those that wait for room in it.
 pub(crate) struct RingOut {
-    /// Which of the pools.
+    /// Index of the pool in `Links::rings`.
     pub(crate) pool: usize,
     peer: usize,
     /// Frames, and first the rest of one, each behind its length.
@@ -152,7 +152,7 @@ fn push<'a, M: Memory>(
 
 /// Frames that come through a ring.
 pub(crate) struct RingIn {
-    /// Which of the pools.
+    /// Index of the pool in `Links::rings`.
     pub(crate) pool: usize,
     receiver: Receiver,
     /// An incomplete frame.

@@ -14,7 +14,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 /// Neither shorter nor longer.
 const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
-/// And nobody writes to it but through the mappings that exist.
+/// The size seals, and no writes except through the mappings that exist.
 const ALL_SEALS: SealFlags = SIZE_SEALS.union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
 
 /// A file in memory whose size is fixed: no process that has it can take pages away under a mapping.
@@ -25,7 +25,7 @@ pub(crate) fn file_of_fixed_size(octets: usize) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// From now on a file is written through the mappings that exist alone: whoever has its descriptor can neither write to it nor map it writable, also if it opens
+/// From now on a file is written through the mappings that exist alone: a holder of its descriptor can neither write to it nor map it writable, also if it opens
 /// the file again.
 pub(crate) fn seal(file: impl AsFd) -> io::Result<()> {
     if fcntl_get_seals(&file)?.contains(ALL_SEALS) {
@@ -47,7 +47,7 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Reserves addresses for so many words, all of which are zero.
+    /// Reserves addresses for `words` words, all of which are zero.
     ///
     /// Errors: those of mmap(2).
     pub(crate) fn reserve(words: usize) -> io::Result<Self> {

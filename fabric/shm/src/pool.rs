@@ -21,7 +21,7 @@ const FORM: u64 = u64::from_be_bytes(*b"wpool\0\0\x02");
 pub struct Area {
     /// The memory.
     pub memory: OwnedFd,
-    /// The bell.
+    /// An eventfd: a write to it wakes the function that owns the area.
     pub bell: OwnedFd,
 }
 
@@ -54,14 +54,14 @@ impl Area {
         Ok(Self { memory, bell })
     }
 
-    /// Lets nobody write to it but the process that has mapped it already.
+    /// Seals the memory: only the process that has mapped it already can write to it.
     ///
     /// Errors: those of fcntl(2).
     pub fn seal(&self) -> io::Result<()> {
         memory::seal(&self.memory)
     }
 
-    /// The same with descriptors of its own. Errors: those of dup(2).
+    /// The same area with duplicated descriptors. Errors: those of dup(2).
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { memory: self.memory.try_clone()?, bell: self.bell.try_clone()? })
     }
@@ -253,7 +253,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether the area of this incarnation of a function is mapped.
+    /// True if the area of function `of` is mapped, and this incarnation of the function owns it.
     pub fn maps(&self, of: usize, incarnation: u32) -> bool {
         let layout = Layout::POOL;
         of < layout.functions
@@ -261,7 +261,7 @@ impl Pool {
             && incarnation != 0
     }
 
-    /// Whether this area of a function is mapped already: a new manager hands it out once more.
+    /// True if this area of a function is already mapped. A new manager hands out areas that are in use.
     pub fn has(&self, of: usize, area: &Area) -> bool {
         let layout = Layout::POOL;
         let mut octets = [0; 8];

@@ -380,7 +380,7 @@ fn a_sealed_area_is_written_by_its_owner_alone_however_another_opens_it() {
         };
         assert!(changed.is_err(), "a mapping to read becomes none to write");
     }
-    // A second process takes nobody's area, and the owner goes on.
+    // A second process cannot take an area that has an owner, and the owner goes on.
     assert!(Pool::open(&given, 0).is_err());
     assert!(owner.port.begin(1).is_some());
     let head = Layout::POOL.head(0, 1);

@@ -41,6 +41,17 @@ pub enum Mirror {
     SyslogServer(SocketAddr),
 }
 
+impl std::fmt::Display for Mirror {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Journald => f.write_str("journald"),
+            Self::Syslog(socket) => socket.display().fmt(f),
+            Self::SyslogServer(address) => address.fmt(f),
+        }
+    }
+}
+
 impl Value for Mirror {
     fn read(text: &str) -> Result<Self, String> {
         match text.trim() {
@@ -55,12 +66,7 @@ impl Value for Mirror {
     }
 
     fn show(&self) -> String {
-        match self {
-            Self::None => "none".into(),
-            Self::Journald => "journald".into(),
-            Self::Syslog(path) => path.display().to_string(),
-            Self::SyslogServer(address) => address.to_string(),
-        }
+        self.to_string()
     }
 }
 

@@ -229,15 +229,15 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
     })
 }
 
-/// What a check of a text found that came over the API.
+/// Result of checking a configuration text that came over the API.
 pub struct Checked {
-    /// The configuration that it is. Files that were not opened are missing in it.
+    /// The configuration, without the content of files that were not opened.
     pub config: Result<Config, LoadError>,
     /// Keys whose file was not opened, since the running configuration does not name it.
     pub not_checked: Vec<String>,
 }
 
-/// Checks a text that came over the API. Whoever sends it must not learn what stands in files of this host: only files that the running
+/// Checks a text that came over the API. Its sender must not learn the content of files of this host: only files that the running
 /// configuration names are opened, and no message has a secret.
 pub fn check(text: &str, file: &Path, running: &Config) -> Checked {
     let text = text.trim_start_matches('\u{feff}');

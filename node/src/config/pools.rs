@@ -40,7 +40,7 @@ fn pool_with(networks: &[DataNetwork], address: IpAddr) -> Option<(String, &Data
     networks.iter().find_map(|network| Some((is_ue(network)?, network)))
 }
 
-/// What UEs are sent to is none of them.
+/// Refuses a DNS server or P-CSCF whose address is in a pool of UEs.
 fn servers(networks: &[DataNetwork], pass: &mut Pass) {
     for (i, network) in networks.iter().enumerate() {
         let dns = network.dns.iter().map(|a| (a, "dns", "DNS server"));

@@ -37,7 +37,7 @@ pub(super) struct Pass {
     pub not_checked: Vec<String>,
     /// Dotted paths of the values that no message repeats.
     pub secrets: Vec<String>,
-    /// Their keys.
+    /// Names of the keys that have such values.
     pub secret_keys: BTreeSet<&'static str>,
     /// Where their texts stand.
     pub secret_places: Vec<(Position, String)>,
@@ -150,7 +150,7 @@ impl<'p, 'n> Section<'p, 'n> {
         }
     }
 
-    /// Whether the file under a key may be opened. If it may not, the check's answer says that it was not checked.
+    /// True if the file under a key may be opened. Otherwise the check's answer lists it as not checked.
     pub(super) fn may_open(&mut self, key: &str, file: &Path) -> bool {
         let may = self.pass.openable.as_ref().is_none_or(|openable| openable.contains(file));
         if !may {

@@ -38,18 +38,18 @@ impl N4Peers {
         Self { networks, log: LogLimiter::new("PFCP of hosts that are not in `n4.peers`") }
     }
 
-    /// Whether every host may set up an association.
+    /// True if `n4.peers` is empty, so that every host may set up an association.
     pub fn is_open(&self) -> bool {
         self.networks.is_empty()
     }
 
-    /// Whether a datagram from there is taken; if not, that is logged.
+    /// Checks the source of a datagram against `n4.peers`; a refusal is logged.
     pub fn permits(&mut self, now: Instant, from: SocketAddr) -> bool {
         let address = from.ip().to_canonical();
         let permits = self.is_open() || self.networks.iter().any(|network| network.contains(address));
         if !permits && self.log.allows(now, address) {
             warn!(
-                "N4: PFCP from {from} is dropped, for `n4.peers` does not list {address}; further datagrams of it are only counted"
+                "N4: PFCP from {from} is dropped, because `n4.peers` does not list {address}; further datagrams of it are only counted"
             );
         }
         permits
@@ -114,7 +114,7 @@ impl N4Socket {
                         self.counters.impostors += 1;
                         if self.log.allows(now, peer.ip()) {
                             warn!(
-                                "N4: PFCP from {peer} in the name of this core's SMF {own} is dropped, for that one does not use this \
+                                "N4: PFCP from {peer} in the name of this core's SMF {own} is dropped, because that SMF does not use this \
                                  socket; further datagrams of this address are only counted"
                             );
                         }
@@ -165,13 +165,13 @@ pub fn open_n4(
     socket.and_then(|socket| N4Socket::of(socket, within, peers)).map(Some).map_err(|e| (at, e))
 }
 
-/// Whether a datagram is of the SMF `own`, or claims to be.
+/// True if a datagram comes from the address of the SMF `own`, or a message in it claims to.
 fn is_in_name_of(own: IpAddr, peer: SocketAddr, octets: &[u8]) -> bool {
     peer.ip().to_canonical() == own || claims(octets, &own.into())
 }
 
-/// Whether a message of the datagram claims to be from `node`, or that this is another address of its sender: it could then end that node's
-/// association and sessions, or lead them elsewhere.
+/// True if a message of the datagram names `node` as its sender, or as another address of its sender. Such a
+/// message could end that node's association and sessions, or redirect them.
 fn claims(octets: &[u8], node: &NodeId) -> bool {
     let mut rest = octets;
     for _ in 0..BUNDLE_MAX {

@@ -31,7 +31,7 @@ pub(super) struct SmfN4Counters {
 
 /// The sockets, and where the UPFs are.
 pub struct SmfN4 {
-    /// Towards UPFs elsewhere, if there are such.
+    /// Towards UPFs on other hosts, if any are configured.
     socket: Option<UdpSocket>,
     /// Towards the UPF of this unit. Nothing that comes over UDP is of that one.
     unit: Option<(UpfId, UnitN4)>,

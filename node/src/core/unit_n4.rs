@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(1);
 pub(super) enum UnitN4End {
     /// The SMF, in the primary CTA.
     Smf,
-    /// The UPF.
+    /// The UPF of the unit, a process of its own.
     Upf,
 }
 
@@ -67,7 +67,7 @@ impl UnitN4 {
         let socket = match former {
             Some(socket) => socket,
             None => {
-                // One that nobody has any more.
+                // A socket file whose process has ended may be left at this path.
                 let _ = fs::remove_file(&own);
                 let socket = UnixDatagram::bind(&own)?;
                 fs::set_permissions(&own, fs::Permissions::from_mode(0o600))?;
@@ -138,7 +138,8 @@ impl AsFd for UnitN4 {
     }
 }
 
-/// Whether a datagram to that path comes to the socket. A former program may have left a socket of another kind.
+/// True if datagrams to that path arrive at the socket. A former program may have left a socket of another
+/// kind.
 fn is_bound_to(socket: &UnixDatagram, path: &Path) -> bool {
     let at = socket.local_addr();
     path.exists() && at.is_ok_and(|at| at.as_pathname() == Some(path))

@@ -81,11 +81,12 @@ pub struct LocalUpf {
 /// How long the alarm about outside ports stays after the last UE that got none, or lost one.
 const PORTS_ALARM: Duration = Duration::from_secs(60);
 
-/// What was wrong with N6 when it was looked at last.
+/// State of N6 at the last check; the next check logs only what is new.
 #[derive(Default)]
 struct N6Watch {
     problems: Vec<HostProblem>,
-    /// Ports of each data network that UEs gave up, and packets of all that were dropped for want of a port.
+    /// Ports of each data network that UEs gave up, and packets of all that were dropped because no port was
+    /// free.
     ports_given_up: Vec<u64>,
     without_port: u64,
     /// Data networks whose outside addresses are too few, until when.
@@ -101,7 +102,7 @@ impl N6Watch {
             warn!("N6: {problem}");
         }
         for problem in self.problems.iter().filter(|p| !report.problems.contains(p)) {
-            info!("N6: mended: {problem}");
+            info!("N6: solved: {problem}");
         }
         self.problems = report.problems;
         if is_truncated && !std::mem::replace(&mut self.is_truncated, true) {
@@ -128,7 +129,7 @@ impl N6Watch {
     }
 }
 
-/// What the operator is told of a state file that became shorter.
+/// The alarm about a state file that became shorter.
 const TRUNCATED: &str = "another process has truncated the file in which the sessions of the UPF are kept, so those that begin now are lost when it ends; \
                          fix: restart the UPF, and keep others from its folder";
 

@@ -1,8 +1,10 @@
-//! The areas of shared memory through which the functions of a unit reach each other: who has one, and who gets whose.
+//! The areas of shared memory through which the functions of a unit reach each other: their owners, and the
+//! functions that get them.
 //!
-//! Each process of a function has an area of its own for as long as it lives. The manager creates it, gives it to that process, seals it when the process
-//! has mapped it, and gives it then to the functions that are linked with it. The packet parser's process sees nothing of what CTAs and CPFs tell each other:
-//! a CTA has a second area for N4.
+//! Each process of a function has an area of its own for as long as it lives. The manager creates it, gives
+//! it to that process, seals it when the process has mapped it, and gives it then to the functions that are
+//! linked with it. The packet parser's process sees nothing of what CTAs and CPFs send to each other: a CTA
+//! has a second area for N4.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -77,7 +79,7 @@ impl PoolKind {
         }
     }
 
-    /// Whether two functions have links with each other through this pool.
+    /// True if the two functions are linked through this pool.
     fn links(self, one: Function, other: Function) -> bool {
         let is_cta = |function| matches!(function, Function::Cta(_));
         match self {
@@ -147,7 +149,8 @@ impl Areas {
         Ok(true)
     }
 
-    /// What a process that has just connected gets: its own areas, if it has not mapped them yet, and those of the functions that it is linked with.
+    /// Areas that a newly connected process gets: its own that it has not mapped yet, then those of the
+    /// functions that it is linked with.
     pub(super) fn for_process(&self, function: Function, run: Run) -> Given {
         let is_for_it = |name: &AreaName, owned: &OwnedArea| match owned.run == run {
             true => !owned.is_sealed,
@@ -172,7 +175,7 @@ impl Areas {
         if name.pool.links(owned.function, other) { given(name, &owned.area).ok() } else { None }
     }
 
-    /// A process has ended: nobody gets its areas any more.
+    /// A process has ended: no function gets its areas any more.
     pub(super) fn ended(&mut self, run: Run) {
         self.0.retain(|_, owned| owned.run != run);
     }
@@ -182,7 +185,7 @@ impl Areas {
         self.0.values_mut().filter(|owned| owned.run == run).for_each(|owned| owned.function = to);
     }
 
-    /// Their names.
+    /// Descriptor names of the areas' memory.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         self.0.keys().map(|name| {
             let [memory, _] = name.descriptors();

@@ -94,9 +94,9 @@ struct Held {
     in_unit: bool,
     /// The number of its areas.
     area: Option<usize>,
-    /// Those that it has mapped, and that no links use yet.
+    /// Pools in which this process has mapped its area, and which no links use yet.
     pools: BTreeMap<PoolKind, Pool>,
-    /// Where those of others are put.
+    /// Areas of other processes that have arrived, by pool.
     arrivals: BTreeMap<PoolKind, Arrivals>,
 }
 

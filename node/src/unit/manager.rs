@@ -116,7 +116,7 @@ pub(super) struct Manager {
     file: Option<PathBuf>,
     /// The program of functions that are started.
     pub(super) program: Program,
-    /// Which others may be run.
+    /// Rules for programs other than the one that the manager runs.
     rules: ProgramRules,
     members: BTreeMap<Function, Member>,
     pub(super) service: Service,
@@ -770,7 +770,7 @@ impl Manager {
         opened.inspect_err(refused).ok()
     }
 
-    /// Which programs may be run beside that of this manager.
+    /// Rules for programs that may run beside the one of this manager.
     pub(super) fn program_rules(&self) -> &ProgramRules {
         &self.rules
     }

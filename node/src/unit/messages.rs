@@ -39,7 +39,7 @@ pub(super) struct Hello {
     /// The code that it runs.
     pub(super) code: String,
     pub(super) descriptors: Descriptors,
-    /// It knows areas of shared memory, one of each process.
+    /// True if the process can use shared memory with one area for each process.
     #[serde(default)]
     pub(super) areas: bool,
 }

@@ -75,14 +75,15 @@ impl AsFd for Process {
     }
 }
 
-/// Whether a process runs under this user, and is hidden all the same. Where /proc shows a user its own processes alone (hidepid, `ProtectProc=invisible`), those are
-/// hidden whose memory is closed to it, as that of functions is: no other processes of this user are.
+/// True if a process of this user runs but /proc does not list it. With hidepid or `ProtectProc=invisible`,
+/// /proc hides processes whose memory is closed to the reader. Of this user's processes only functions have
+/// their memory closed.
 fn is_hidden(pid: i32, pidfd: &OwnedFd) -> bool {
     let is_listed = fs::exists(format!("/proc/{pid}")).unwrap_or(true);
     !is_listed && Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid).is_ok()) && !has_ended(pidfd)
 }
 
-/// Whether the process of a pidfd has ended.
+/// True if the process that the pidfd refers to has ended.
 fn has_ended(pidfd: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)

@@ -22,7 +22,7 @@ const PROGRAM_OCTETS_MAX: u64 = 1 << 30;
 /// Octets of an Ed25519 signature (RFC 8032 §5.1.6), and of a file with a public key in PEM.
 const SIGNATURE_OCTETS: usize = 64;
 const KEY_FILE_OCTETS_MAX: u64 = 4096;
-/// What precedes the 32 octets of an Ed25519 public key in its SubjectPublicKeyInfo (RFC 8410 §4).
+/// DER octets before the 32 octets of an Ed25519 public key in its SubjectPublicKeyInfo (RFC 8410 §4).
 const KEY_HEADER: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 /// The owner of files whose owner a user namespace does not know (proc(5), overflowuid).
 const UNKNOWN_OWNER: u32 = 65534;
@@ -37,10 +37,10 @@ pub(super) struct Program {
     file: Arc<OwnedFd>,
 }
 
-/// Which programs the manager runs beside its own.
+/// Rules for programs that the manager may run beside its own.
 #[derive(Clone, Debug)]
 pub(super) struct ProgramRules {
-    /// Who owns the program that runs.
+    /// Owner of the program that runs.
     owner: u32,
     /// The user that runs it.
     user: u32,
@@ -51,7 +51,8 @@ pub(super) struct ProgramRules {
 }
 
 impl ProgramRules {
-    /// Those of this process. `key`: the file of the public key by which programs have to be signed. Errors: one sentence.
+    /// Rules of this process. `key`: the file of the public key by which programs have to be signed. Errors:
+    /// one sentence.
     pub(super) fn new(key: Option<&Path>) -> Result<Self, String> {
         let found =
             fs::metadata("/proc/self/exe").map_err(|e| format!("this program cannot be found: {e}"))?;
@@ -63,12 +64,13 @@ impl ProgramRules {
         Ok(rules)
     }
 
-    /// Whether what this owner has is to be trusted.
+    /// True for root, and for the owner of the running program unless the unit's functions run as that user.
     fn is_trusted(&self, owner: u32) -> bool {
         owner == 0 || owner == self.owner && owner != self.user
     }
 
-    /// Why a file, or a folder, could be changed by somebody who may not choose what runs here; `None`: it could not.
+    /// Reason why a user that may not choose the programs could change a file or folder; `None` if no
+    /// such user could.
     fn change_of(&self, found: &Metadata) -> Option<String> {
         let writable = found.mode() & GROUP_OR_OTHERS_WRITE != 0;
         if writable && !(found.is_dir() && found.mode() & STICKY != 0) {
@@ -158,7 +160,7 @@ impl Program {
         let not_run = |why: &dyn std::fmt::Display| format!("{} is not run: {why}", path.display());
         let path = &path.canonicalize().map_err(|e| not_run(&e))?;
         let (file, found) = open_regular(path, PROGRAM_OCTETS_MAX).map_err(|e| not_run(&e))?;
-        // What runs already needs no check: nobody can write to it while it runs.
+        // The program that runs needs no check: no process can write to its file meanwhile.
         if (found.dev(), found.ino()) != rules.own {
             rules.change_on_the_way(path, &found).map_err(|why| not_run(&why))?;
             rules.check_signature(path, &file, found.len())?;
@@ -196,7 +198,8 @@ impl Program {
     }
 }
 
-/// Opens a regular file of so many octets at most; neither a link nor a pipe. Errors: one sentence without its name.
+/// Opens a regular file of at most `octets_max` octets; neither a link nor a pipe. Errors: one sentence
+/// without its name.
 fn open_regular(path: &Path, octets_max: u64) -> Result<(File, Metadata), String> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(|e| e.to_string())?;
@@ -274,7 +277,7 @@ mod tests {
         refused("may write to it");
         set(folder.path(), 0o1777);
         Program::open(&program, &rules(None)).unwrap();
-        // The user of the functions, and one who is nobody here.
+        // An owner that is neither root nor the program's owner, and one that is the user of the functions.
         let me = rustix::process::geteuid().as_raw();
         let (others, own) = (rules(None), ProgramRules { user: me, owner: me, ..rules(None) });
         let others = ProgramRules { owner: me.wrapping_add(2), ..others };

@@ -49,7 +49,7 @@ struct Watch {
 struct Joined {
     stream: UnixStream,
     code: String,
-    /// It knows areas of shared memory.
+    /// True if the process can use areas of shared memory.
     areas: bool,
     /// Lines that have come from it: one each tenth of a second, as long as it runs.
     beats: u64,
@@ -532,8 +532,8 @@ fn user_of(stream: &UnixStream) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw())
 }
 
-/// Whether a user may have the manager run programs. The unit's token is no proof of it: all functions have that, also those that parse what others send.
-/// systemd runs `ExecReload=+` as root.
+/// True if a user may have the manager run programs. The unit's token is no proof of that: every function has
+/// it, also those that parse messages of peers. systemd runs `ExecReload=+` as root.
 fn may_order(user: u32) -> bool {
     user == 0
 }
@@ -652,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_that_run_programs_are_taken_from_root_alone_whoever_has_the_token() {
+    fn orders_that_run_programs_are_taken_from_root_alone_even_with_the_token() {
         assert!(may_order(0) && !may_order(1000) && !may_order(u32::MAX));
         let unit = unit();
         let token = unit.directory.token().unwrap();

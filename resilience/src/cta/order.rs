@@ -59,7 +59,7 @@ pub enum OrderOutcome {
     Done,
     /// The number of gNBs that get a warning or its cancellation; or why none does.
     Warned(Result<usize, WarningError>),
-    /// Whether the gNB to be reset or disconnected is up.
+    /// True if the gNB to be reset or disconnected is up.
     Reset(bool),
 }
 

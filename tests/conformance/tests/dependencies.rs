@@ -9,7 +9,8 @@ type Edges = BTreeMap<String, BTreeSet<String>>;
 /// The lines `folder ─► folder, folder` of ARCHITECTURE.md.
 fn documented(text: &str) -> Edges {
     let lines = text.lines().filter_map(|line| line.split_once("─►"));
-    let folders = |list: &str| list.split(',').map(|f| f.trim().to_owned()).filter(|f| !f.is_empty()).collect();
+    let folders =
+        |list: &str| list.split(',').map(|f| f.trim().to_owned()).filter(|f| !f.is_empty()).collect();
     lines.map(|(from, to)| (from.trim().to_owned(), folders(to))).collect()
 }
 
@@ -36,7 +37,10 @@ fn crates(root: &Path, manifest: &str) -> BTreeMap<String, String> {
 fn dependencies(manifest: &str) -> Vec<&str> {
     let section = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
     let lines = section.take_while(|line| !line.starts_with('['));
-    lines.filter_map(|line| line.split(['.', ' ', '=']).next()).filter(|n| n.starts_with("whimbrel")).collect()
+    lines
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|n| n.starts_with("whimbrel"))
+        .collect()
 }
 
 #[test]
@@ -47,7 +51,8 @@ fn architecture_names_each_dependency_between_folders_and_no_other() {
     assert!(crates.len() > 30, "{crates:?}");
     let mut found: Edges = documented.keys().map(|folder| (folder.clone(), BTreeSet::new())).collect();
     for path in crates.values() {
-        let from = folder_of(path, &documented).unwrap_or_else(|| panic!("ARCHITECTURE.md has no line for {path}"));
+        let from =
+            folder_of(path, &documented).unwrap_or_else(|| panic!("ARCHITECTURE.md has no line for {path}"));
         let manifest = fs::read_to_string(root.join(path).join("Cargo.toml")).unwrap();
         for name in dependencies(&manifest) {
             let to = folder_of(&crates[name], &documented).unwrap();
@@ -57,7 +62,10 @@ fn architecture_names_each_dependency_between_folders_and_no_other() {
         }
     }
     for (folder, is) in &found {
-        assert_eq!(&documented[folder], is, "dependencies of {folder}: ARCHITECTURE.md on the left, the manifests on the right");
+        assert_eq!(
+            &documented[folder], is,
+            "dependencies of {folder}: ARCHITECTURE.md on the left, the manifests on the right"
+        );
     }
 }
 
@@ -67,6 +75,11 @@ fn a_dependency_that_is_not_documented_is_found() {
     assert_eq!(folder_of("node", &edges), Some("node"));
     assert_eq!(folder_of("wire/ids", &edges), Some("wire"));
     assert_eq!(folder_of("wires", &edges), None);
-    assert_eq!(dependencies("[package]\n[dependencies]\nwhimbrel-ids.workspace = true\nserde = \"1\"\n[x]\nwhimbrel-y = 1"), ["whimbrel-ids"]);
+    assert_eq!(
+        dependencies(
+            "[package]\n[dependencies]\nwhimbrel-ids.workspace = true\nserde = \"1\"\n[x]\nwhimbrel-y = 1"
+        ),
+        ["whimbrel-ids"]
+    );
     assert_eq!(edges["node"], BTreeSet::from(["control".into(), "wire".into()]));
 }

@@ -73,7 +73,7 @@ impl Front {
         self.host.changes()
     }
 
-    /// What another program has changed on the host, and what was put back since the last call.
+    /// Problems on the host that exist now, and what was put back since the last call.
     pub fn host_report(&self) -> HostReport {
         self.host.report()
     }

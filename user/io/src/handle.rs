@@ -222,7 +222,7 @@ impl Host {
         }
     }
 
-    /// What another program has changed on the host, and what was put back since the last call.
+    /// Problems on the host that exist now, and what was put back since the last call.
     pub(crate) fn report(&self) -> HostReport {
         self.upkeep.as_ref().map(Upkeep::report).unwrap_or_default()
     }
@@ -445,7 +445,7 @@ impl Handle {
         &self.host.notices
     }
 
-    /// What another program has changed on the host, and what was put back since the last call.
+    /// Problems on the host that exist now, and what was put back since the last call.
     pub fn host_report(&self) -> HostReport {
         self.host.report()
     }

@@ -124,8 +124,8 @@ impl StateMemory for StateFile {
     }
 }
 
-/// Whether a state file of this process was found truncated by another one since the process began: what was in it is lost, and what is written there is not
-/// kept.
+/// True if a state file of this process was found truncated by another process since this one began. The
+/// content of such a file is lost, and later writes to it are not kept.
 pub fn state_file_was_truncated() -> bool {
     crate::sys::truncation::was_found()
 }

@@ -1,4 +1,5 @@
-//! What other programs do to the host while the user plane runs: what is the user plane's own is put back, the rest is named.
+//! Changes that other programs make to the host while the user plane runs. The set-up of the user plane is
+//! put back; other changes are reported.
 
 use super::common;
 

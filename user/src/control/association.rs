@@ -184,6 +184,10 @@ impl UpfC {
 
     /// The association is set up; `retains`: the sessions of an earlier one stay.
     pub(super) fn grant(&mut self, now: Instant, set_up: SetUp, retains: bool, out: &mut Outbox) {
+        // Other requests for this association that wait were judged by what it was before.
+        for p in self.take_pending(|p| p.set_up.node == set_up.node) {
+            self.refuse_set_up(now, p.set_up, Cause::RequestRejected, out);
+        }
         let SetUp { key, node, recovery, features, alternatives, .. } = set_up;
         let known = self.associations.by_node.get(&node).map(|a| a.id);
         let retain = known.is_some() && retains;
@@ -367,6 +371,8 @@ impl UpfC {
             self.replies.redirect(former, peer);
             let waiting = self.waiting.values_mut().filter(|w| w.key.peer == former);
             waiting.for_each(|w| w.key.peer = peer);
+            let pending = self.pending_set_ups.iter_mut().filter(|p| p.set_up.key.peer == former);
+            pending.for_each(|p| p.set_up.key.peer = peer);
             out.events.push(Event::AssociationMoved { node: node.clone(), peer });
         }
         true

@@ -40,7 +40,7 @@ impl SetUp {
 
 /// One that waits for the answer of the SMF that has the association.
 pub(super) struct PendingSetUp {
-    set_up: SetUp,
+    pub(super) set_up: SetUp,
     /// The Recovery Time Stamp of the association when the request came.
     known: RecoveryTimeStamp,
     /// The sequence number of the HEARTBEAT REQUEST.
@@ -130,11 +130,11 @@ impl UpfC {
         }
     }
 
-    fn take_pending(&mut self, is_taken: impl Fn(&PendingSetUp) -> bool) -> Vec<PendingSetUp> {
+    pub(super) fn take_pending(&mut self, is_taken: impl Fn(&PendingSetUp) -> bool) -> Vec<PendingSetUp> {
         self.pending_set_ups.extract_if(.., |p| is_taken(p)).collect()
     }
 
-    fn refuse_set_up(&mut self, now: Instant, set_up: SetUp, cause: Cause, out: &mut Outbox) {
+    pub(super) fn refuse_set_up(&mut self, now: Instant, set_up: SetUp, cause: Cause, out: &mut Outbox) {
         let response = self.set_up_response(cause, None);
         self.answer(now, set_up.key, None, &response.into(), out);
     }

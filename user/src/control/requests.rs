@@ -151,13 +151,13 @@ impl Requests {
         Some(sequence)
     }
 
-    /// Whether a request awaits its answer.
+    /// True if a request with this sequence number awaits its response.
     pub(super) fn awaits(&self, sequence: u32) -> bool {
         self.by_sequence.contains_key(&sequence)
     }
 
-    /// Takes the HEARTBEAT REQUEST that a response ends; returns whether there is such. It must come from where the request went: on the
-    /// answer depends whether sessions end.
+    /// Takes the HEARTBEAT REQUEST that a response ends; returns false if there is none. It must come from
+    /// where the request went: whether sessions end depends on the answer.
     pub(super) fn heartbeat_answered(&mut self, peer: SocketAddr, sequence: u32) -> bool {
         let is_answer = self.by_sequence.get(&sequence).is_some_and(|r| r.peer == peer);
         is_answer && self.answered(peer, sequence, message_type::HEARTBEAT_REQUEST).is_some()

@@ -418,7 +418,7 @@ fn one_ue_takes_no_more_than_its_own_and_the_network_no_more_than_all() {
     assert_eq!(counted.flows_evicted, 60 - model::FLOWS_MAX as u64);
 }
 
-/// A network whose UEs are translated to so many addresses, and its first sessions.
+/// A network whose UEs are translated to the addresses of a prefix of this length, and its first sessions.
 fn translated(prefix: u8, firewall: Firewall, ues: u64) -> (Net, Vec<Session>) {
     let mut config = config();
     let pools = vec![Ipv4Net { address: Ipv4Addr::new(192, 0, 2, 96), prefix }];
@@ -454,7 +454,7 @@ fn ues_that_have_all_ports_of_an_address_give_some_up_for_one_that_has_few() {
     net.upf.u.collect_counters();
     let counted = net.upf.u.counters().firewalls.remove(0);
     assert!(counted.ports > 64_000 && counted.ports_given_up > 0, "{counted:?}");
-    // The address is full. Whoever has few ports gets more, and keeps what it has while the others go on.
+    // The address is full. A UE with few ports gets more, and keeps those that it has while the others go on.
     let held: Vec<_> = (0..200).map(|own| leaves_from(&mut net, few.1, 20_000 + own, 53)).collect();
     assert!(held.iter().all(Option::is_some), "{held:?}");
     for s in greedy {

@@ -1,6 +1,7 @@
 //! Extension headers and what must be understood of them.
 
-/// Type of an extension header (TS 29.281 §5.2.1, figure 5.2.1-3). Its two upper bits say who must understand it (figure 5.2.1-2).
+/// Type of an extension header (TS 29.281 §5.2.1, figure 5.2.1-3). Its two upper bits say which nodes must
+/// understand it (figure 5.2.1-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtensionType(pub u8);
 
@@ -37,7 +38,7 @@ impl ExtensionType {
         Self::LONG_PDCP_PDU_NUMBER_OLDER,
     ];
 
-    /// Whether a node in this role that does not know the type must not use the message.
+    /// True if a node in this role must not use the message unless it supports the type.
     pub const fn must_be_understood_by(self, role: Role) -> bool {
         match role {
             Role::EndpointReceiver => self.0 & 0x80 != 0,
@@ -45,7 +46,7 @@ impl ExtensionType {
         }
     }
 
-    /// Whether an intermediate node removes the header from the messages that it forwards.
+    /// True if an intermediate node removes the header from messages that it forwards.
     pub const fn is_removed_in_transit(self) -> bool {
         self.0 & 0xc0 == 0x40
     }

@@ -41,7 +41,7 @@ pub enum Input<'a> {
     },
     /// Ask the peer for a sign of life; [`Endpoint::heard`] says whether one came.
     Probe {
-        /// Which.
+        /// The association whose peer is probed.
         association: AssociationId,
     },
     /// The endpoint stops. Each association is shut down gracefully (RFC 9260 §9.2); one that still stands at `by`, because

@@ -18,7 +18,7 @@
 //! long as its association stands, and NG SETUP under it on any other association is refused, with a time to wait. So two gNBs displace
 //! each other only once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ const CONTESTED_FOR: Duration = Duration::from_secs(600);
 /// Time between two probes of a holder; each also asks what came of the one before.
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Probes that a holder may leave unanswered. All of them lost on a path with one packet in three lost is one case in 500,000. They are
-/// counted, so that a core that stalls meanwhile takes no identity.
+/// Probes that a holder may leave unanswered. With one packet in three lost each way, all of them
+/// or their answers are lost in one case of 1,200. They are counted, so that a core that stalls meanwhile takes no identity.
 const PROBES: u8 = 12;
 
 /// How long the addresses of a gNB that the operator disconnected are barred from its identity: the longest time to wait (TS 38.413
@@ -78,7 +78,7 @@ pub(super) enum Ownership {
 /// An association of the former primary, as its gNB is recognised here.
 #[derive(Clone, Debug)]
 pub struct HeldName {
-    /// Its name.
+    /// Identifier of the association.
     pub name: AssociationId,
     /// The gNB, if one has set up on it.
     pub gnb: Option<GlobalGnbId>,
@@ -87,11 +87,20 @@ pub struct HeldName {
 }
 
 impl HeldName {
-    /// Whether an association that came from this address is the gNB's: it is broadcast which gNB a cell is of, so the identity alone is no
-    /// proof.
+    /// True if the address is in the gNB's networks. The identity alone is no proof, because every cell
+    /// broadcasts the identity of its gNB.
     pub fn is_at(&self, from: Option<IpAddr>) -> bool {
         from.is_some_and(|from| self.networks.iter().any(|n| n.contains(from)))
     }
+}
+
+/// When to look again whether NG SETUP on an association still waits for a holder; `None` if it does not wait.
+pub(super) fn decides(
+    claims: &BTreeMap<GlobalGnbId, Claim>,
+    association: AssociationId,
+    now: Instant,
+) -> Option<Instant> {
+    claims.values().any(|c| c.association == association).then(|| now + PROBE_INTERVAL)
 }
 
 impl RanNodes {
@@ -106,7 +115,8 @@ impl RanNodes {
         self.nodes.get(&association)?.addresses.first().map(IpAddr::to_canonical)
     }
 
-    /// Whether the list permits this gNB on this association; `None`: there is no list.
+    /// Checks the gNB and the address of its association against the list of permitted gNBs; `None` if that
+    /// list is empty.
     fn is_permitted(&self, association: AssociationId, gnb: GlobalGnbId) -> Option<Result<(), SetupRefusal>> {
         if self.config.amf.gnbs.is_empty() {
             return None;
@@ -117,7 +127,9 @@ impl RanNodes {
         Some(listed.networks.iter().any(inside).then_some(()).ok_or(SetupRefusal::OutsideNetworks))
     }
 
-    /// Whether a further association may join a gNB that is set up (TS 38.412 §7): it comes from where that gNB is.
+    /// Checks whether a further association may join a gNB that is set up (TS 38.412 §7). It has to come from
+    /// a network that the list has for this gNB or, without a list, from an address that the gNB already
+    /// uses.
     pub(super) fn may_join(
         &self,
         association: AssociationId,
@@ -207,8 +219,8 @@ impl RanNodes {
         out.probes.extend(self.nodes.iter().filter(|(_, n)| n.gnb == Some(gnb)).map(|(a, _)| *a));
     }
 
-    /// Whether NG SETUP on an association waits for the holder of this identity. What waits there for another one is dropped: the gNB has
-    /// started over.
+    /// Returns true if NG SETUP on the association waits for the holder of this identity. Requests of the
+    /// association under other identities are dropped, because its gNB has sent NG SETUP again.
     pub(super) fn waits_for_holder(&mut self, association: AssociationId, gnb: GlobalGnbId) -> bool {
         self.claims.retain(|claimed, c| c.association != association || *claimed == gnb);
         self.claims.get(&gnb).is_some_and(|c| c.association == association)
@@ -260,6 +272,18 @@ impl RanNodes {
             if let Some(holder) = holder {
                 out.events.push(RanEvent::HolderSilent { association, holder, gnb });
             }
+            // Since the claim began, the operator may have disconnected the gNB, or changed the list.
+            let mut admission = self.is_permitted(association, gnb).unwrap_or(Ok(()));
+            if admission.is_ok() && self.is_barred(now, association, gnb) {
+                admission = Err(SetupRefusal::Disconnected);
+            }
+            if admission.is_ok() {
+                admission = self.make_room(association, Some(gnb), out).map_err(SetupRefusal::Limit);
+            }
+            if let Err(why) = admission {
+                refuse(association, Some(gnb), CauseMisc::OmIntervention.into(), why, out);
+                continue;
+            }
             self.set_up(now, association, applicant, out);
         }
     }
@@ -275,7 +299,10 @@ impl RanNodes {
         let its = self.nodes.iter().filter(|(_, n)| n.gnb == Some(gnb));
         let abort: Vec<AssociationId> = its.map(|(association, _)| *association).collect();
         let association = *abort.first()?;
-        let sources: BTreeSet<IpAddr> = self.addresses(gnb).into_iter().collect();
+        // A peer may list addresses of others in its INIT: only those that it connected from are barred.
+        let its = self.nodes.values().filter(|n| n.gnb == Some(gnb));
+        let sources: BTreeSet<IpAddr> =
+            its.filter_map(|n| n.addresses.first()).map(IpAddr::to_canonical).collect();
         let sources = sources.into_iter().map(IpPrefix::of_source).collect();
         self.barred.retain(|_, b| now < b.until);
         self.barred.insert(gnb, Barred { sources, until: now + BARRED_FOR });

@@ -318,9 +318,13 @@ impl RanNodes {
         self.nodes.get_mut(&association).is_some_and(|n| n.first_messages.take(now, per_s))
     }
 
-    /// Handles a non-UE-associated message.
+    /// Handles a non-UE-associated message. One that comes after the end of its association is dropped: NG SETUP there would leave a gNB
+    /// that nothing ends, and that has its identity.
     pub fn handle(&mut self, now: Instant, association: AssociationId, message: Message) -> RanOutput {
         let mut out = RanOutput::default();
+        if !self.nodes.contains_key(&association) {
+            return out;
+        }
         self.is_alive(now, association, &mut out);
         let ready = self.is_set_up(association);
         match message {
@@ -363,6 +367,9 @@ impl RanNodes {
     /// A message that could not be read (TS 38.413 §10): a failure of its procedure where there is one, else ERROR INDICATION.
     pub fn unreadable(&mut self, now: Instant, association: AssociationId, refusal: &Refusal) -> RanOutput {
         let mut out = RanOutput::default();
+        if !self.nodes.contains_key(&association) {
+            return out;
+        }
         self.is_alive(now, association, &mut out);
         if let Some(failure) =
             setup::failure_of(refusal).or_else(|| configuration_update::failure_of(refusal))
@@ -387,8 +394,11 @@ impl RanNodes {
         let mut out = RanOutput::default();
         for (&association, node) in &mut self.nodes {
             if node.setup_due.is_some_and(|due| due <= now) {
-                node.setup_due = None;
-                out.abort.push(association);
+                // NG SETUP that waits for the holder of its identity is answered first.
+                node.setup_due = identity::decides(&self.claims, association, now);
+                if node.setup_due.is_none() {
+                    out.abort.push(association);
+                }
             }
         }
         for association in out.abort.clone() {

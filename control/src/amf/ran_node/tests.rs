@@ -27,7 +27,7 @@ fn home() -> Vec<IpAddr> {
     vec![[192, 0, 2, 1].into()]
 }
 
-/// Another one.
+/// An address other than that of [`home`].
 fn elsewhere() -> Vec<IpAddr> {
     vec![[192, 0, 2, 66].into()]
 }
@@ -280,6 +280,35 @@ fn an_association_without_setup_ends_in_time() {
     assert_eq!((out.abort, out.events), (vec![on(1)], vec![RanEvent::NeverSetUp { association: on(1) }]));
     nodes.down(on(1));
     assert_eq!(nodes.next_deadline(), None);
+}
+
+#[test] // a message may come after the end of its association: NG SETUP there sets up no gNB that nothing would end
+fn messages_after_the_end_of_an_association_are_dropped() {
+    let mut nodes = nodes(1);
+    nodes.down(on(1));
+    let out = nodes.handle(at(1), on(1), request(1).into());
+    assert!(out.messages.is_empty() && out.events.is_empty(), "{out:?}");
+    let out = octets(&mut nodes, 1, &[0xff]);
+    assert!(out.messages.is_empty() && out.events.is_empty(), "{out:?}");
+    assert_eq!((nodes.iter().count(), nodes.find(gnb(1)), nodes.waiting), (0, None, 0));
+}
+
+#[test] // TS 38.413 §8.7.1.4: NG SETUP comes in time, and is answered although its association is due while the holder is probed
+fn ng_setup_that_waits_for_the_holder_is_answered_before_its_association_ends() {
+    let mut nodes = nodes(1);
+    nodes.up(at(0), on(9), elsewhere());
+    let out = nodes.handle(at(29), on(9), request(1).into());
+    assert_eq!((out.messages.len(), out.probes), (0, vec![on(1)]));
+    let mut answered = None;
+    while answered.is_none() {
+        let now = nodes.next_deadline().expect("the claim");
+        assert!(now <= at(32), "within 3 s");
+        let out = nodes.tick(now);
+        assert!(out.abort.is_empty(), "{out:?}");
+        answered = (!out.messages.is_empty()).then_some(out);
+    }
+    assert!(matches!(only(&answered.expect("an answer")), Message::NgSetupResponse(_)));
+    assert!(nodes.is_set_up(on(9)));
 }
 
 #[test] // TS 38.412 §7: connections that never become a gNB are bounded

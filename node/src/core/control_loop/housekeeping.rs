@@ -137,7 +137,7 @@ impl ControlLoop {
         let subscribers = self.active.subscribers();
         let changes = subscribers.refresh();
         if let Ok(changes) = &changes {
-            // Not later than now, whatever another process's clock says.
+            // Never later than now, even if another process's clock is ahead.
             let changed_at = |supi| subscribers.changed_at(supi).map_or(now, |at| at.min(now));
             self.observer.subscribers_changed(changes, changed_at);
             if let Some(feed) = self.role.pair_mut().and_then(|pair| pair.feed.as_mut()) {

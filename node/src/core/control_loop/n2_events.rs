@@ -120,6 +120,8 @@ impl ControlLoop {
                 let link = self.n2.links.physical(association).and_then(|p| self.n2.links.link(p));
                 let Some(link) = link else { return };
                 info!(peer = %link.peer, "a gNB restarted its SCTP association");
+                let former = self.n2.links.physical(association);
+                let addresses = former.map(|p| self.n2.links.addresses(p)).unwrap_or_default();
                 if let Some(name) = self.n2.links.down(association) {
                     self.handle_input(now, Input::AssociationDown(name));
                     self.deliver(now); // the end of the former association comes before the new one
@@ -129,6 +131,7 @@ impl ControlLoop {
                 let agreed = (outbound_streams, syntax);
                 let links = &mut self.n2.links;
                 let physical = links.continues(now, association, link.peer, agreed, link.received);
+                links.set_addresses(physical, &addresses);
                 self.new_association(now, physical);
             }
             Event::PathDown { remote, .. } => warn!(%remote, "a path of an SCTP association does not answer"),

@@ -265,7 +265,7 @@ fn kind_of_ue(event: &Event) -> usize {
 #[test]
 fn no_log_line_and_no_event_shows_the_debug_form_of_a_type() {
     let kinds: BTreeSet<usize> = ran_events().iter().map(kind_of_ran).collect();
-    assert_eq!(kinds, (0..21).collect());
+    assert_eq!(kinds, (0..24).collect());
     let kinds: BTreeSet<usize> = ue_events().iter().map(kind_of_ue).collect();
     assert_eq!(kinds, (0..19).collect());
     let all = texts(|observer| {

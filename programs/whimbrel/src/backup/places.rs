@@ -23,11 +23,12 @@ pub(super) const FORMER: &str = ".before-restore";
 
 /// Folders of the core, at any depth below which a backup may name files.
 const CORE_FOLDERS: [&str; 2] = ["/etc/whimbrel", "/var/lib/whimbrel"];
-/// Folders that are everybody's: a configuration in one of them does not make its neighbours the core's.
+/// Folders that several programs share: a configuration in one of them does not make other files in it the
+/// core's.
 const SHARED_FOLDERS: [&str; 8] =
     ["/usr/local", "/usr/local/etc", "/usr/lib", "/usr/bin", "/usr/sbin", "/var/lib", "/var/tmp", "/etc/opt"];
 
-/// What may be written.
+/// Paths that a restore may write to.
 #[derive(Default)]
 pub(super) struct Permitted {
     /// Paths that the operator named: the configuration, and its store with what is beside it.
@@ -115,7 +116,7 @@ impl Permitted {
             None if is_own => open_folder(folder).map_err(cannot)?,
             None => {
                 return Err(format!(
-                    "{} wants to write {}, which is not a file of the core's: if you trust the backup, add --allow {}",
+                    "{} would write {}, which is not a file of the core's: if you trust the backup, add --allow {}",
                     archive.display(),
                     path.display(),
                     folder.display()
@@ -132,7 +133,8 @@ impl Permitted {
     }
 }
 
-/// Whether a folder holds more than one program's files: that of the root, those in it, and some below.
+/// True if several programs have files in the folder: `/`, the folders directly in it, and
+/// [`SHARED_FOLDERS`].
 fn is_shared(folder: &Path) -> bool {
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     real.components().count() <= 2 || SHARED_FOLDERS.iter().any(|shared| real == Path::new(shared))
@@ -215,7 +217,7 @@ impl Place {
         Ok(file)
     }
 
-    /// Whether the staged file is still the one that was made.
+    /// True if the staged file has not been replaced since it was created.
     pub(super) fn is_staged(&self, made: &File) -> io::Result<bool> {
         let made = made.metadata()?;
         let found = statat(&self.folder, self.suffixed(STAGED), AtFlags::SYMLINK_NOFOLLOW)?;

@@ -30,7 +30,7 @@ use whimbrel_node::subscribers;
 /// Octets that show whether a backup is sealed.
 const BEGINNING_OCTETS: u64 = 15;
 
-/// What is to be restored.
+/// An archive, and the options with which it is restored.
 pub(crate) struct RestoreOrder<'a> {
     pub(crate) archive: &'a Path,
     /// The file that the operator names.
@@ -39,7 +39,7 @@ pub(crate) struct RestoreOrder<'a> {
     pub(crate) with_configuration: bool,
     /// Further folders in which the archive may name files.
     pub(crate) allowed: &'a [PathBuf],
-    /// What opens a sealed archive.
+    /// Key or passphrase for a sealed archive.
     pub(crate) unlock: Option<Unlock>,
     /// An archive that is not sealed is restored.
     pub(crate) unauthenticated: bool,
@@ -196,6 +196,8 @@ impl Plan<'_> {
         let manifest = self.source.manifest(self.archive)?;
         let (place, mut targets) = self.places(&manifest, present, is_kept)?;
         let store = place.path.clone();
+        // The archive's configuration may have chosen the store: a journal is followed beside a permitted one alone.
+        self.permitted.place(&store, self.archive)?;
         undo_interrupted(&suffixed(&store, ".restore"))?;
         targets.insert(SUBSCRIBERS.into(), store.clone());
         // The key in force may be a credential of the service; it is not this program's to replace.

@@ -92,13 +92,13 @@ pub(crate) fn sealed_error(e: &io::Error) -> Option<SealedError> {
     e.get_ref()?.downcast_ref().copied()
 }
 
-/// The holder of this may open what is sealed.
+/// Recipient or passphrase that a stream is sealed for.
 pub(crate) enum Lock {
     Recipient(Share),
     Passphrase(Zeroizing<Vec<u8>>),
 }
 
-/// What opens it.
+/// Private key or passphrase that opens a sealed stream.
 pub(crate) enum Unlock {
     Key(PrivateKey),
     Passphrase(Zeroizing<Vec<u8>>),
@@ -186,7 +186,7 @@ pub(crate) fn begin(lock: &Lock, seed: &Seed, salt: &[u8; 16]) -> Result<(Vec<u8
     Ok((head, key))
 }
 
-/// Whether a file begins as a sealed stream does, of whatever version; also if it ends within the mark.
+/// True if a file begins with the mark of a sealed stream of any version, or ends within that mark.
 pub(crate) fn is_sealed(beginning: &[u8]) -> bool {
     let mark = &MAGIC[..MAGIC.len() - 1];
     !beginning.is_empty() && (beginning.starts_with(mark) || mark.starts_with(beginning))

@@ -385,6 +385,27 @@ fn an_archive_writes_no_file_outside_the_cores_folders() {
 }
 
 #[test]
+fn a_journal_beside_a_store_that_is_not_permitted_is_not_followed() {
+    let host = Host::new();
+    host.add(ONE);
+    fs::remove_file(host.file()).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let (victim, journal) = (outside.path().join("victim"), outside.path().join("w.db.restore"));
+    fs::write(&victim, "precious").unwrap();
+    fs::write(&journal, json!([{ "target": victim, "had": false, "staged": null }]).to_string()).unwrap();
+    let theirs = format!("store: {{ path: {0}/w.db, key_file: {0}/w.key }}", outside.path().display());
+    let db = ("subscribers.db", PathBuf::from("x"), b"SQLite format 3".to_vec());
+    let archive = host.path("b");
+    fs::write(&archive, forged(&[("configuration.yaml", host.file(), theirs.into_bytes()), db])).unwrap();
+    let before = host.names();
+    let e = host.restore(&archive).unwrap_err();
+    assert!(e.contains("--allow"), "{e}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(journal.exists());
+    assert_eq!(host.names(), before);
+}
+
+#[test]
 fn an_unsealed_backup_is_restored_on_demand_alone() {
     let host = Host::new();
     host.add(ONE);
@@ -434,7 +455,7 @@ fn keys_are_made_once_and_not_confused() {
 
 #[test] // fuzz/seeds/backup
 fn kept_backups_are_answered() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/backup");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../node/fuzz/seeds/backup");
     let host = Host::new();
     host.add(ONE);
     let (archive, before) = (host.path("b"), host.names().len() + 1);

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -300,7 +300,8 @@ fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
             open_shared_n2(parts)?;
         }
         if let Some(listener) = unit::descriptors::take(unit::descriptors::API) {
-            let local = unit::descriptors::take(unit::descriptors::API_SOCKET).map(Into::into);
+            // A manager of a release without this socket opens it after its own upgrade, which may be later than this.
+            let local = || unit::descriptors::take(unit::descriptors::API_SOCKET).map(UnixListener::from);
             let api = whimbrel_api::start_on(listener.into(), local, config.api.address, shared)?;
             info!(address = %api.address, "this CTA serves the API");
             std::mem::forget(api); // it ends with the process

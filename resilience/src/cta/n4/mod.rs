@@ -131,6 +131,9 @@ pub(super) struct N4 {
     /// Its recovery time stamp in the former run of this SMF, whose sessions it is asked to retain (TS 29.244 §6.2.6.2.1).
     #[serde(skip)]
     retains: Option<RecoveryTimeStamp>,
+    /// It has retained sessions unasked, and was asked again with a later stamp.
+    #[serde(skip)]
+    asked_anew: bool,
 }
 
 /// The form of a recovery time stamp in snapshots.
@@ -171,6 +174,7 @@ impl N4 {
             reports: VecDeque::new(),
             restored_by: None,
             retains: None,
+            asked_anew: false,
         }
     }
 
@@ -360,6 +364,14 @@ impl N4 {
             Purpose::Association => match Message::parse(&frame) {
                 Ok(Message::AssociationSetupResponse(m)) if m.cause.is_accepted() => {
                     let retained = m.pfcpasrsp_flags.is_some_and(|f| f.has(SetupFlags::PSREI));
+                    // The SMF before this one started in the same second, so that the UPF took this one for it. Asked once only: of a UPF that
+                    // says so in any case there would never be an association.
+                    if retained && self.retains.is_none() && !std::mem::replace(&mut self.asked_anew, true) {
+                        self.forget_sessions(now);
+                        self.next = now;
+                        return;
+                    }
+                    self.asked_anew = false;
                     self.judge_retained(m.recovery_time_stamp, retained, arrived);
                     self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
                     if self.address_update_due {
@@ -462,8 +474,9 @@ impl N4 {
         self.next = now;
     }
 
-    /// The SMF gives up the sessions of this UPF. It begins anew as after a restart, with a later Recovery Time Stamp: a UPF that still has the
-    /// sessions ends them then (TS 23.527 §4.2), and with the former stamp it would keep them.
+    /// The SMF gives up the sessions of this UPF. It starts again as after a restart, with a later Recovery
+    /// Time Stamp: a UPF that still has the sessions ends them then (TS 23.527 §4.2), and with the former
+    /// stamp it would keep them.
     fn forget_sessions(&mut self, now: Instant) {
         let later = RecoveryTimeStamp(self.recovery.0.saturating_add(1));
         self.recovery = RecoveryTimeStamp::at(now).max(later);

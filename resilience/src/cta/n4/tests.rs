@@ -115,6 +115,30 @@ fn a_upf_that_knows_of_no_association_is_asked_for_one() {
     assert_eq!(answer.recovery_time_stamp, m.recovery_time_stamp);
 }
 
+#[test] // TS 23.527 §4.2: killed and started again within a second, it has the stamp of before, and the UPF keeps sessions that nobody knows
+fn a_upf_that_keeps_sessions_unasked_is_asked_again_with_a_later_stamp() {
+    // One that says so whatever it is asked gets no third request.
+    for keeps_again in [false, true] {
+        let started = Instant(1_000_000);
+        let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), started);
+        let mut stamps = vec![];
+        for keeps in [true, keeps_again] {
+            let (mut out, mut arrived) = (vec![], vec![]);
+            n4.tick(started, &mut out, &mut arrived);
+            let frame = Frame::parse(&out[0].1).unwrap();
+            let Ok(Message::AssociationSetupRequest(m)) = Message::parse(&frame) else { panic!() };
+            assert_eq!(m.session_retention_information, None);
+            stamps.push(m.recovery_time_stamp);
+            let mut response = association_answered(Cause::RequestAccepted, Some(NEEDED));
+            response.pfcpasrsp_flags = keeps.then_some(SetupFlags::PSREI);
+            let (_, arrived) = says(&mut n4, 1_000_000, response, frame.header.sequence);
+            let up: &[Arrived] = &[Arrived::Upf(UpfChange::Up)];
+            assert_eq!(arrived, if stamps.len() == 1 { &[] } else { up });
+        }
+        assert!(stamps[1] > stamps[0] && n4.is_up(), "{stamps:?}");
+    }
+}
+
 #[test] // DESIGN §4 rule 8: what a UPF may have done without our knowing is found out when it shows that it lives
 fn a_request_that_was_given_up_is_repeated_once_the_upf_lives() {
     let mut n4 = up();

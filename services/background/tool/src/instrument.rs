@@ -91,10 +91,17 @@ pub(crate) fn instrument(
     }
     check_imports(&program, options.role)?;
     let code = Code::read(&mut program);
-    let vector_octets = liveness::vector_octets(&code.instructions);
+    // A program may have code for AVX-512 that it runs only where the processor has it. Elsewhere an instruction
+    // that saves these registers would end it.
+    let has_avx512 = std::arch::is_x86_feature_detected!("avx512bw");
+    let (widest, absent) = if has_avx512 { (64, 0) } else { (32, liveness::AVX512) };
+    let vector_octets = liveness::vector_octets(&code.instructions).min(widest);
     let effects = liveness::effects(&code.instructions, vector_octets);
     let live = liveness::live_before(&code, program.functions.len(), &effects);
-    let saved = if options.without.liveness { vec![liveness::ORDINARY; live.len()] } else { live.clone() };
+    let saved = match options.without.liveness {
+        true => vec![liveness::ORDINARY; live.len()],
+        false => live.iter().map(|set| set & !absent).collect(),
+    };
 
     let loads = loads(&code.instructions);
     let addresses: Vec<u64> = loads.iter().map(|&i| code.instructions[i].ip()).collect();

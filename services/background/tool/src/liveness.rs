@@ -25,6 +25,9 @@ const VECTORS: Set = 0xffff_ffff << VECTORS_AT;
 const MASKS: Set = 0xff << MASKS_AT;
 const ALL_BUT_FLAGS: Set = GENERAL | VECTORS | MASKS;
 
+/// Registers that only processors with AVX-512 have: mask registers and the upper vector registers.
+pub(crate) const AVX512: Set = MASKS | 0xffff << (VECTORS_AT + 16);
+
 /// What a switch saves that knows nothing of the program: all but mask registers and the upper vector registers, which few programs use.
 pub(crate) const ORDINARY: Set = GENERAL | 0xffff << VECTORS_AT | FLAGS;
 

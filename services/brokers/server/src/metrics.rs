@@ -89,7 +89,7 @@ impl Metrics {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// So many connections were closed for new ones since the start.
+    /// Sets the number of connections that were closed for new ones since the start.
     pub(crate) fn closed_for_others(&self, n: u64) {
         self.closed_for_others.store(n, Ordering::Relaxed);
     }

@@ -52,7 +52,7 @@ pub(crate) struct Turn {
 }
 
 impl Quotas {
-    /// So many requests a second of each prefix, on average.
+    /// Grants each prefix `per_second` requests a second on average.
     pub(crate) fn new(per_second: u64) -> Arc<Self> {
         Arc::new(Self { per_second, senders: Mutex::default() })
     }

@@ -77,7 +77,7 @@ impl Drop for Server {
     }
 }
 
-/// What answers a request: of which network prefix it came, and from which address.
+/// Answers a request, given the sender's network prefix and address.
 pub(crate) type Handler = Arc<
     dyn Fn(
             (Peer, SocketAddr),

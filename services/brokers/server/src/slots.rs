@@ -1,7 +1,8 @@
-//! The connections of a listener, shared fairly among those who connect.
+//! The connections of a listener, shared fairly among their sources.
 //!
-//! A listener that waits for room lets one peer with idle connections shut everybody out. Here a new connection is always accepted: each source
-//! has a share, and when the table is full, the oldest connection of the source with the most is closed for it.
+//! A listener that waits for room lets one peer with idle connections shut all others out. Here a new
+//! connection is always accepted: each source has a share, and when the table is full, the oldest connection
+//! of the source with the most is closed for it.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};

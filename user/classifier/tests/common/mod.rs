@@ -1,4 +1,5 @@
-//! What judges the classifier: rule sets, packets, and the linear list. `programs/bench/src/upf/classifier.rs` measures with the same.
+//! Rule sets, packets, and a linear search as the reference for the classifier.
+//! `programs/bench/src/upf/classifier.rs` uses the same.
 
 #![allow(dead_code, reason = "each test, and the bench, uses some of it")]
 

@@ -8,10 +8,10 @@ use whimbrel_user::IpNetwork;
 use super::route::{attribute, ip, number};
 use crate::sys::netlink::{Netlink, Request, attributes};
 
-/// Attributes of a link's kind (linux/if_link.h); `libc` has it not.
+/// Attributes of a link's kind (linux/if_link.h); `libc` does not define it.
 const IFLA_INFO_KIND: u16 = 1;
 
-/// An interface.
+/// A network interface, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) index: u32,
@@ -91,7 +91,7 @@ fn first_of(n: IpNetwork) -> IpNetwork {
     IpNetwork { address, ..n }
 }
 
-/// Whether two networks have addresses in common.
+/// True if the two networks share at least one address.
 pub(crate) fn overlap(a: IpNetwork, b: IpNetwork) -> bool {
     let prefix = a.prefix.min(b.prefix);
     a.address.is_ipv4() == b.address.is_ipv4()

@@ -41,9 +41,9 @@ const EVENTS_MAX: usize = 64;
 /// The kernel's reports of interfaces, addresses, and forwarding that is switched on or off (RTNLGRP_IPV4_NETCONF, _IPV6_NETCONF).
 const ROUTE_GROUPS: u32 =
     (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR) as u32 | 1 << 23 | 1 << 24;
-/// Its reports of IPv4 routes, of which a router has many.
+/// The kernel's reports of IPv4 routes, of which a router has many.
 const ROUTES_GROUP: u32 = libc::RTMGRP_IPV4_ROUTE as u32;
-/// Those of nftables (NFNLGRP_NFTABLES).
+/// The kernel's reports of changes to nftables (NFNLGRP_NFTABLES).
 const NFTABLES_GROUP: u32 = 1 << 6;
 
 /// Something on this host that keeps packets from UEs, or from where they go.
@@ -51,7 +51,7 @@ const NFTABLES_GROUP: u32 = 1 << 6;
 pub enum HostProblem {
     /// A device or a table is gone or changed, and cannot be put back.
     NotPutBack {
-        /// What another program did.
+        /// Change that another program made.
         change: String,
         /// The system's reason.
         error: String,
@@ -65,22 +65,22 @@ pub enum HostProblem {
     Dropped {
         /// Family of nftables.
         family: u8,
-        /// Its table.
+        /// Table that the chain is in.
         table: String,
-        /// The chain.
+        /// Name of the chain that drops.
         chain: String,
         /// The device of UEs.
         device: String,
     },
-    /// Addresses of UEs are those of a network of this host, too.
+    /// A pool of UE addresses overlaps a network of this host.
     PoolOverlaps {
         /// The data network.
         dnn: String,
-        /// The pool.
+        /// Address pool of the data network.
         pool: IpNetwork,
-        /// The interface.
+        /// Interface of this host whose network overlaps the pool.
         interface: String,
-        /// Its network.
+        /// Network of that interface.
         network: IpNetwork,
     },
     /// No interface has an address of N3 any more.
@@ -196,7 +196,7 @@ struct Device {
 }
 
 impl Device {
-    /// What another program has done to it, if anything.
+    /// Sentence about what another program has changed of the device; `None` if nothing.
     fn change(&self, links: &Links) -> Option<String> {
         let name = &self.name;
         let Some(link) = links.named(name) else { return Some(format!("the interface {name} was deleted")) };
@@ -245,7 +245,7 @@ impl Device {
     }
 }
 
-/// What is kept up.
+/// Set-up of the host that is checked, and put back if another program changes it.
 struct Kept {
     devices: Vec<Device>,
     stays: bool,
@@ -255,12 +255,12 @@ struct Kept {
     n3: Vec<IpAddr>,
 }
 
-/// What was found on the host since it was asked last.
+/// Findings on the host since the last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostReport {
-    /// What is wrong now.
+    /// Problems that exist now.
     pub problems: Vec<HostProblem>,
-    /// What was put back, a line for the log each.
+    /// Log lines, one for each thing that was put back.
     pub put_back: Vec<String>,
 }
 
@@ -268,9 +268,14 @@ impl Kept {
     fn look(&self, report: &Mutex<HostReport>) -> io::Result<usize> {
         let links = Links::now()?;
         let (mut problems, mut put_back) = (Vec::new(), Vec::new());
-        let mut note = |change: String, result: io::Result<()>| match result {
-            Ok(()) => put_back.push(format!("{change} by another program; it was put back")),
-            Err(e) => problems.push(HostProblem::NotPutBack { change, error: e.to_string() }),
+        // Attempts that fail count, too: they may change the host, which would wake the thread for ever.
+        let mut attempts = 0;
+        let mut note = |change: String, result: io::Result<()>| {
+            attempts += 1;
+            match result {
+                Ok(()) => put_back.push(format!("{change} by another program; it was put back")),
+                Err(e) => problems.push(HostProblem::NotPutBack { change, error: e.to_string() }),
+            }
         };
         for device in &self.devices {
             if let Some(change) = device.change(&links) {
@@ -294,12 +299,11 @@ impl Kept {
         problems
             .extend(self.n3.iter().filter(|a| !links.has_address(**a)).map(|a| HostProblem::NoN3Address(*a)));
         problems.extend(self.forwarding_problems());
-        let repairs = put_back.len();
         let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
         report.problems = problems;
         report.put_back.extend(put_back);
         report.put_back.truncate(EVENTS_MAX);
-        Ok(repairs)
+        Ok(attempts)
     }
 
     fn forwarding_problems(&self) -> Vec<HostProblem> {
@@ -410,7 +414,7 @@ impl Upkeep {
         Ok(Self { wishes, report, thread: Some(thread) })
     }
 
-    /// What is wrong, and what was put back since the last call.
+    /// Problems that exist now, and what was put back since the last call.
     pub(crate) fn report(&self) -> HostReport {
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         HostReport { problems: report.problems.clone(), put_back: std::mem::take(&mut report.put_back) }

@@ -1,7 +1,8 @@
 //! A file of a memory file system, mapped: memory that outlives the process. Other processes map it too, so that each access is of atomic words.
 //!
-//! A memfd is sealed, so that nobody can shorten it under the mapping. Any other file can be truncated by whoever may write to it: [`Guard`] keeps this process
-//! alive then, and [`SharedFile::reserve`] fails.
+//! A memfd is sealed, so that no process can shorten it under the mapping. Any other file can be truncated by
+//! each process that may write to it: [`Guard`] keeps this process alive then, and [`SharedFile::reserve`]
+//! fails.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -65,7 +66,8 @@ impl SharedFile {
         Ok(Self { guard, mapping, file, reserved: 0 })
     }
 
-    /// Whether the file was found shorter than its mapping: what was behind its end is zero, and what is written there reaches no other process.
+    /// True if the file was found shorter than its mapping. Octets beyond its end are then zero, and writes
+    /// there reach no other process.
     pub(crate) fn found_truncated(&self) -> bool {
         self.guard.as_ref().is_some_and(Guard::found_truncated)
     }

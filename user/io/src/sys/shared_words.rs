@@ -16,7 +16,8 @@ pub(crate) fn read(words: &[AtomicU64], at: usize, mut to: &mut [u8]) {
     }
 }
 
-/// Writes octets from there on. Those beside them in the first and last word stay as they are, whoever writes there at the same time. Panics: beyond the end.
+/// Writes octets from there on. Adjacent octets in the first and last word are left as
+/// they are, also if another process writes them at the same time. Panics: beyond the end.
 pub(crate) fn write(words: &[AtomicU64], at: usize, mut octets: &[u8]) {
     let (mut word, mut skip) = (at / WORD, at % WORD);
     while !octets.is_empty() {

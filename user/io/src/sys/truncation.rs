@@ -32,12 +32,12 @@ static PLACES: [Place; MAPPINGS_MAX] = [const {
 }; MAPPINGS_MAX];
 /// Octets of a page; zero until the handler is installed.
 static PAGE_OCTETS: AtomicUsize = AtomicUsize::new(0);
-/// What handled the signal before: it gets what is not ours.
+/// Former handler of SIGBUS, which gets signals about addresses outside of guarded mappings.
 static FORMER: OnceLock<libc::sigaction> = OnceLock::new();
 /// Some guarded file was found truncated.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Whether a guarded file of this process was found truncated since it began.
+/// True if a guarded file was found truncated since this process began.
 pub(crate) fn was_found() -> bool {
     ANY.load(Ordering::Relaxed)
 }
@@ -57,7 +57,7 @@ impl Guard {
         Ok(Self(place))
     }
 
-    /// Whether something beyond the end of the file was touched.
+    /// True if an access went beyond the end of the file.
     pub(crate) fn found_truncated(&self) -> bool {
         self.0.is_truncated.load(Ordering::Relaxed)
     }
@@ -80,7 +80,8 @@ fn install() -> io::Result<()> {
     let (mut action, mut former): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_bus_error as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: both live through the call. What was there is asked for first: two threads that install at once find it both.
+    // SAFETY: both live through the call. The former handler is read first, so that two threads that install
+    // at once both find it.
     check(unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut former) })?;
     if former.sa_sigaction != action.sa_sigaction {
         FORMER.get_or_init(|| former);
@@ -119,7 +120,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _con
             return;
         }
     }
-    // Not ours: the access happens again, under what handled the signal before.
+    // The address is in no guarded mapping: the access happens again, under the former handler.
     // SAFETY: for this plain C struct all zeroes are a value, which is the default action.
     let default = || unsafe { std::mem::zeroed() };
     let former = FORMER.get().copied().unwrap_or_else(default);

@@ -90,9 +90,9 @@ pub(super) struct Mappings {
     max: usize,
     free: u32,
     standing: usize,
-    /// By session.
+    /// Numbers of ports in use, and their outside address, by session.
     used: Vec<Ports>,
-    /// By address and protocol: how many ports are in use.
+    /// Number of ports in use, by outside address and protocol.
     taken: Box<[u32]>,
     /// The place of the port that was given up last.
     given_up: usize,
@@ -376,7 +376,7 @@ mod tests {
         Inside { ue: Ipv4Addr::from_bits(0x0a2d_0000 + session), port, kind: Kind::Udp }
     }
 
-    /// So many ports for a UE.
+    /// Opens flows from `ports` ports of a UE, and returns how many of them got an outside port.
     fn take(m: &mut Mappings, session: u32, ports: u16) -> usize {
         let add = |m: &mut Mappings, port| {
             m.settle(&inside(session, port), session);

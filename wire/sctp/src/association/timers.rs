@@ -109,8 +109,11 @@ impl Association {
     /// Asks the peer for a sign of life on every path that it has confirmed, whether data is on its way or not (RFC 9260 §8.3: "upon request").
     pub(crate) fn probe(&mut self, cx: &mut Context<'_>) {
         for i in 0..self.paths.len() {
-            if self.paths.get(i).is_some_and(|p| p.confirmed && p.heartbeat.is_none()) {
-                self.send_heartbeat(i, cx);
+            match self.paths.get(i).filter(|p| p.confirmed).map(|p| p.heartbeat.as_ref().map(|h| h.nonce)) {
+                None => {}
+                Some(None) => self.send_heartbeat(i, cx),
+                // The one that is out may be lost; its timer goes on, so that a probe costs the association no error more.
+                Some(Some(nonce)) => self.heartbeat_chunk(i, nonce, cx),
             }
         }
     }
@@ -120,6 +123,10 @@ impl Association {
         let nonce = cx.prf.nonce();
         let Some(p) = self.paths.get_mut(i) else { return };
         p.heartbeat = Some(Heartbeat { nonce, sent: cx.now, timeout: cx.now + p.rto });
+        self.heartbeat_chunk(i, nonce, cx);
+    }
+
+    fn heartbeat_chunk(&mut self, i: usize, nonce: u64, cx: &mut Context<'_>) {
         self.control_chunk(i, cx, |o| {
             write_chunk(o, kind::HEARTBEAT, 0, |o| {
                 write_parameter(o, parameter::HEARTBEAT_INFO, |o| {

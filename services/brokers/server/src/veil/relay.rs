@@ -54,8 +54,8 @@ struct Hop {
     recorder: Recorder,
 }
 
-/// Starts one. `tls` is its own certificate, `roots` what it trusts, `per_second` how many requests it takes from one network prefix. Errors: one
-/// sentence.
+/// Starts a relay. `tls` is its own certificate, `roots` what it trusts, `per_second` how many requests it
+/// takes from one network prefix. Errors: one sentence.
 pub fn start(
     listen: SocketAddr,
     tls: Arc<ServerConfig>,
