@@ -88,6 +88,9 @@ functions >"$tmp/functions"
 kill -TERM "$manager"
 wait "$manager" 2>/dev/null || true
 xargs -r kill -9 <"$tmp/functions" 2>/dev/null || true
+kill -9 "${running[@]}" 2>/dev/null || true # the emulated gNB has the address of the next one
+wait 2>/dev/null || true
+running=()
 rm -rf "$tmp/unit" "$tmp"/unit.db* "$tmp/unit.key"
 
 # Another SMF may associate from 127.0.0.40; the unit's own SMF sends from no UDP address.

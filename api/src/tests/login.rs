@@ -578,6 +578,7 @@ fn a_user_who_is_changed_while_a_password_is_hashed_does_not_log_in_with_the_for
 fn a_refused_request_of_a_known_user_is_recorded_by_name_and_counted() {
     let (server, shared) = served_with(|_| {});
     let a = server.address;
+    make_user(a, "anna", "admin"); // the first one
     make_user(a, "vera", "viewer");
     let vera = by_password(a, "vera", PASSWORD).unwrap();
     let path = format!("/api/v1/ues/{UE}/deregister");
