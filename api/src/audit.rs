@@ -41,7 +41,7 @@ const HASH_DIGITS: usize = 64;
 /// Tries to write to a file that other processes set aside meanwhile.
 const TRIES: usize = 8;
 
-/// One access.
+/// An access to personal data, or a change, as a line of the audit log has it.
 #[derive(Clone, Copy)]
 pub struct Access<'a> {
     /// Address of the API's client, or user of this host.
