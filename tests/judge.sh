@@ -38,11 +38,11 @@ keep() {
 
 # judge NAME COMMAND...: one test. Exit status 77 skips it, and its last line says why; any other but 0 is a failure.
 judge() {
-  local name=$1 rc=0 at
+  local name=$1 rc=0 at begun=$SECONDS
   shift
   attempt "$@" || rc=$?
   case $rc in
-    0) echo "ok - $name" ;;
+    0) echo "ok - $name ($((SECONDS - begun)) s)" ;;
     77) echo "skip - $name: $(tail -n 1 "$at.log")" ;;
     *)
       sed 's/^/    /' "$at.log"
@@ -54,10 +54,11 @@ judge() {
 
 # judge_lines NAME COMMAND...: likewise, of one that prints lines of its own for what it tests. Returns 1 if any failed.
 judge_lines() {
-  local name=$1 rc=0 at bad=0
+  local name=$1 rc=0 at bad=0 begun=$SECONDS
   shift
   attempt "$@" || rc=$?
   cat "$at.log"
+  echo "    $name: $((SECONDS - begun)) s"
   if grep -q '^not ok - ' "$at.log"; then
     bad=1
     echo "    $(keep "$name" "$@") has the rest"
