@@ -161,35 +161,3 @@ impl fmt::Display for FaultProfile {
         )
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_kind_of_fault_is_in_some_runs_and_not_in_others() {
-        let profiles: Vec<FaultProfile> = (0..100).map(FaultProfile::draw).collect();
-        let rates: [fn(&FaultProfile) -> u64; 14] = [
-            |p| p.faults.lost_per_mille,
-            |p| p.faults.repeated_per_mille,
-            |p| p.faults.reordered_per_mille,
-            |p| p.gnb_restarts,
-            |p| p.gnb_resets,
-            |p| p.upf_outages,
-            |p| p.cpf_losses,
-            |p| p.cta_losses,
-            |p| p.partitions,
-            |p| p.lossy_links,
-            |p| p.core_restarts,
-            |p| p.core_kills,
-            |p| p.upf_deaths,
-            |p| p.manager_losses,
-        ];
-        for (n, rate) in rates.iter().enumerate() {
-            let absent = profiles.iter().filter(|p| rate(p) == 0).count();
-            assert!((10..90).contains(&absent), "rate {n} is 0 in {absent} of 100 runs");
-        }
-        assert_eq!(FaultProfile::draw(7), FaultProfile::draw(7));
-        assert!(profiles.iter().all(|p| !p.cpf_loss_kinds.is_empty() && !p.cta_loss_kinds.is_empty()));
-    }
-}

@@ -76,3 +76,36 @@ fn each_invariant_has_a_planted_fault_that_is_found() {
         assert!(words.contains(broken), "{planted:?} was found as: {words}");
     }
 }
+
+#[test]
+fn nodes_are_compared_when_nothing_is_in_flight() {
+    let mut run = OpenRun::with_faults(1, OpenPlan::SMALL, 1, OpenFaults::none(), None);
+    assert!(run.advance_until_a_checkpoint_is_in_flight(), "the primary is ahead of its backup for a moment");
+    run.verify_agreement();
+}
+
+#[test]
+fn each_kind_of_fault_is_absent_from_some_runs_and_present_in_most() {
+    let drawn: Vec<_> = (0..100).map(OpenFaults::draw).collect();
+    let rates: [fn(&OpenFaults) -> u64; 14] = [
+        |p| p.faults.lost_per_mille,
+        |p| p.radio_cuts,
+        |p| p.n2_cuts,
+        |p| p.core_cuts,
+        |p| p.sap_cuts,
+        |p| p.cpf_losses,
+        |p| p.cta_losses,
+        |p| p.broker_losses,
+        |p| p.sap.lost,
+        |p| p.sap.replayed,
+        |p| p.power_losses,
+        |p| p.suspicions,
+        |p| p.price_caps,
+        |p| p.epochs,
+    ];
+    for (n, rate) in rates.iter().enumerate() {
+        let absent = drawn.iter().filter(|p| rate(p) == 0).count();
+        assert!((10..50).contains(&absent), "rate {n} is 0 in {absent} of 100 runs");
+    }
+    assert!(drawn.iter().all(|p| !p.broker_loss_kinds.is_empty()));
+}
