@@ -14,6 +14,11 @@ mkdir "$tmp/pages"
 head -c 12000000 /dev/urandom >"$tmp/pages/file"
 python3 -m http.server --bind 203.0.113.1 --directory "$tmp/pages" 8000 >/dev/null 2>&1 &
 running+=($!)
+for _ in $(seq 400); do
+  curl -sf -o /dev/null http://203.0.113.1:8000/ && break
+  sleep 0.05
+done
+curl -sf -o /dev/null http://203.0.113.1:8000/ || setup_failed "the HTTP server does not start"
 cat >"$tmp/echo.py" <<'END'
 # As a server: returns each datagram. As a client: sends one every 2 ms until the file of its argument is there and an answer has come after that; prints the
 # longest time without an answer.
@@ -153,33 +158,34 @@ grep -h "completed all steps" "$tmp/play.log"
 sed -i '/^n4:/a timers: { session_inactivity: 1s }' "$tmp/core.yaml"
 "$WHIMBREL" reload --config "$tmp/core.yaml" >/dev/null
 cat >"$tmp/numbers.py" <<'END'
-# As a server: sends the UE that has shown its address the numbers from 1 to 40 when a line comes in. As the UE's program (with an argument): prints
-# the numbers that it gets, until all are there or none has come for a while.
-import socket, sys
+# As a server: answers the UE that shows its address, each time, and sends it the numbers from 1 to 40 when a line comes in. As the UE's program (with an
+# argument): shows its address until something comes, and prints the numbers that it gets, until all are there or none has come for a while.
+import select, socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 if len(sys.argv) == 1:
     s.bind(("203.0.113.1", 7008))
     print("bound", flush=True)
-    _, peer = s.recvfrom(2048)
-    s.sendto(b"known", peer)
-    print("known", flush=True)
-    sys.stdin.readline()
+    peer = None
+    while sys.stdin not in (ready := select.select([s, sys.stdin], [], [])[0]):
+        _, peer = s.recvfrom(2048)
+        s.sendto(b"known", peer)
+        print("known", flush=True)
     for n in range(1, 41):
         s.sendto(str(n).encode(), peer)
     sys.exit()
 s.settimeout(1)
-known = False
-while not known:  # the emulated UE drops what it has to send while it is idle, and returns
+got = None
+# The emulated UE drops what it has to send while it is idle, and returns; an answer that meets the release of its connection is lost on the radio.
+while got is None:
     s.sendto(b"here", ("203.0.113.1", 7008))
     try:
-        known = s.recv(2048) == b"known"
+        got = [s.recv(2048).decode()]
     except TimeoutError:
         pass
 s.settimeout(60)
-got = []
 try:
-    while len(got) < 40:
-        got.append(s.recv(2048).decode())
+    while len(got) < 40 or "known" in got:
+        got = [number for number in got if number != "known"] + [s.recv(2048).decode()]
 except TimeoutError:
     pass
 print(" ".join(got))
