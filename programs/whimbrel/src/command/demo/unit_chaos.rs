@@ -41,7 +41,7 @@ const LOSSES_IN_A_ROW_MAX: u32 = 4;
 const STARTED_WELL_S: u64 = 10;
 
 /// What a gNB says of a handover whose End Marker has not come.
-const NO_END_MARKER: &str = "no end marker came over the old one";
+pub(super) const NO_END_MARKER: &str = "no end marker came over the old one";
 
 /// Numbers that a seed gives (SplitMix64).
 struct Draws(u64);
