@@ -1,16 +1,15 @@
-//! `whimbrel agency`: keys, orders and their answers, of an agency that has sessions of veiled users intercepted or located (docs/veil.md).
+//! `whimbrel-broker agency`: keys, orders and their answers, of an agency that has sessions of veiled users intercepted or located (docs/veil.md).
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use whimbrel_broker::{files, hex, now, random, unhex};
+use whimbrel_broker_client::{files, hex, now, random, unhex};
+use whimbrel_cli::{Done, print};
 use whimbrel_open::crypto::PrivateKey;
 use whimbrel_open::msg::Validity;
 use whimbrel_privacy::crypto::SigningKey;
 use whimbrel_privacy::msg::{Finding, Order, OrderAnswer, OrderKind};
 use whimbrel_privacy::token::TokenHash;
-
-use super::{Done, print};
 
 #[derive(Subcommand)]
 pub(crate) enum AgencyCommand {
@@ -19,9 +18,9 @@ pub(crate) enum AgencyCommand {
         /// The file, readable by its owner only.
         file: PathBuf,
     },
-    /// Sign an order, and print it for `whimbrel broker veil order add`.
+    /// Sign an order, and print it for `whimbrel-broker veil order add`.
     Order(OrderOptions),
-    /// Open the answer to an order, as `whimbrel broker veil order list` shows it.
+    /// Open the answer to an order, as `whimbrel-broker veil order list` shows it.
     Open {
         /// The answer, hexadecimal digits.
         answer: String,
@@ -36,7 +35,7 @@ pub(crate) struct OrderOptions {
     /// The agency's private key.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// The session, as `whimbrel broker veil sessions` shows it.
+    /// The session, as `whimbrel-broker veil sessions` shows it.
     #[arg(long, value_name = "DIGITS", value_parser = octets)]
     session: [u8; 32],
     /// Its group, as shown there.

@@ -1,34 +1,38 @@
-//! `whimbrel broker`: runs a broker, and works on its database whether it runs or not.
-
-mod epoch;
-mod init;
-mod operator;
-mod period;
-mod settlement;
-mod user;
-mod veil;
+//! The command line: it runs a broker, and works on its database whether the broker runs or not.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use tracing::info;
-use whimbrel_broker::engine::Engine;
-use whimbrel_broker::server::{self, Entrances};
-use whimbrel_broker::storage::{Sqlite, Storage};
-use whimbrel_broker::veil::engine::{VeilConfig, VeilEngine};
-use whimbrel_broker::veil::record::Recorder;
+use whimbrel_broker_client::veil::record::Recorder;
+use whimbrel_broker_server::engine::{Engine, EpochRule};
+use whimbrel_broker_server::server::{self, Entrances};
+use whimbrel_broker_server::storage::{Sqlite, Storage};
+use whimbrel_broker_server::veil::engine::{VeilConfig, VeilEngine};
+use whimbrel_cli::pages::PageCommand;
+use whimbrel_cli::{Done, print, print_json, table};
 use whimbrel_ids::Instant;
-
-use super::run::wait;
-use super::{Done, print, print_json, table};
 use whimbrel_node::clock::rfc3339;
 use whimbrel_node::config::broker as config;
 use whimbrel_node::logging;
-use whimbrel_node::signals::termination_signals;
+use whimbrel_node::signals::{termination_signals, wait};
+
+use crate::agency::{self, AgencyCommand};
+use crate::relay::{self, RelayCommand};
+use crate::{epoch, init, operator, period, settlement, user, veil};
+
+/// A broker (docs/open.md), and its relays and agencies (docs/veil.md): operators serve its users without a contract.
+#[derive(Parser)]
+#[command(name = "whimbrel-broker", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: BrokerCommand,
+}
 
 #[derive(Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "one value, read once")]
-pub(crate) enum BrokerCommand {
+enum BrokerCommand {
     /// Write a configuration with new keys into a folder, and print what to do next.
     Init(init::Options),
     /// Run the broker until SIGINT or SIGTERM.
@@ -77,6 +81,20 @@ pub(crate) enum BrokerCommand {
     Statement(settlement::StatementOptions),
     /// What usage reports say of operators and users.
     Reputation(settlement::ReputationOptions),
+    /// Keys and orders of an agency that has veiled users' sessions intercepted or located (docs/veil.md).
+    Agency {
+        #[command(subcommand)]
+        command: AgencyCommand,
+    },
+    /// Relays between operators and the broker of veiled UEs (docs/veil.md).
+    Relay {
+        #[command(subcommand)]
+        command: RelayCommand,
+    },
+    /// Print the reference of the commands as Markdown (docs/reference).
+    Reference,
+    #[command(flatten)]
+    Pages(PageCommand),
 }
 
 #[derive(Subcommand)]
@@ -99,23 +117,29 @@ pub(crate) enum GrantCommand {
 pub(crate) struct BrokerFile {
     /// Configuration file; without it, broker.yaml here or in /etc/whimbrel.
     #[arg(short = 'c', long = "config", value_name = "FILE")]
-    file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
 }
 
 impl BrokerFile {
     /// The database that the configuration names, and what else commands need.
-    fn open(&self) -> Result<(config::BrokerStore, Sqlite), String> {
+    pub(crate) fn open(&self) -> Result<(config::BrokerStore, Sqlite), String> {
         let known = config::load_store(self.file.as_deref()).map_err(|e| e.to_string())?;
         let storage = Sqlite::open(&known.store).map_err(|e| e.to_string())?;
         Ok((known, storage))
     }
 
-    fn storage(&self) -> Result<Sqlite, String> {
+    pub(crate) fn storage(&self) -> Result<Sqlite, String> {
         self.open().map(|(_, storage)| storage)
     }
 }
 
-pub(crate) fn run(command: BrokerCommand) -> Done {
+/// Runs the command that the program was started with.
+pub(crate) fn run() -> ExitCode {
+    whimbrel_cli::exit_status(command(Cli::parse().command).map(|()| ExitCode::SUCCESS))
+}
+
+/// Runs a command. Errors: one sentence.
+fn command(command: BrokerCommand) -> Done {
     match command {
         BrokerCommand::Init(options) => init::run(&options),
         BrokerCommand::Run { config } => serve(&config),
@@ -134,7 +158,16 @@ pub(crate) fn run(command: BrokerCommand) -> Done {
         BrokerCommand::Period { command } => period::run(command),
         BrokerCommand::Statement(options) => settlement::statement(options),
         BrokerCommand::Reputation(options) => settlement::reputation(options),
+        BrokerCommand::Agency { command } => agency::run(command),
+        BrokerCommand::Relay { command } => relay::run(command),
+        BrokerCommand::Reference => print(&reference()),
+        BrokerCommand::Pages(command) => command.run(Cli::command()),
     }
+}
+
+/// The page `docs/reference/cli-broker.md`.
+fn reference() -> String {
+    whimbrel_cli::reference::page(Cli::command(), "whimbrel-broker reference", "")
 }
 
 fn serve(file: &BrokerFile) -> Done {
@@ -143,7 +176,11 @@ fn serve(file: &BrokerFile) -> Done {
     let _logging = logging::start(broker.log)?;
     let storage = Sqlite::open(&broker.store).map_err(|e| e.to_string())?;
     let (home, storage) = (broker.home, Box::new(storage));
-    let engine = Engine::start_with_home(broker.machine, home, broker.listed_only, broker.epochs, storage)?;
+    let epochs = EpochRule {
+        begin_after_s: broker.epoch_begins_after.as_secs(),
+        end_after_s: broker.epoch_ends_after.as_secs(),
+    };
+    let engine = Engine::start_with_home(broker.machine, home, broker.listed_only, epochs, storage)?;
     let veil = broker.veil.map(veil_engine).transpose()?;
     let entrances = Entrances { open: engine.entrance(), veil: veil.as_ref().map(VeilEngine::entrance) };
     let server = server::start(broker.listen, broker.admin, broker.tls, entrances)?;
@@ -173,7 +210,7 @@ fn grants(storage: &mut dyn Storage, limit: u32, json: bool) -> Done {
     if json {
         let grants = grants.iter().map(|g| {
             serde_json::json!({
-                "user": g.user, "operator": g.operator, "pseudonym": whimbrel_broker::hex(&g.pseudonym),
+                "user": g.user, "operator": g.operator, "pseudonym": whimbrel_broker_client::hex(&g.pseudonym),
                 "valid_from": date(g.validity_s.0), "valid_until": date(g.validity_s.1),
             })
         });
@@ -183,13 +220,39 @@ fn grants(storage: &mut dyn Storage, limit: u32, json: bool) -> Done {
         .iter()
         .map(|g| {
             let (from, until) = (date(g.validity_s.0), date(g.validity_s.1));
-            vec![from, until, g.operator.clone(), g.user.clone(), whimbrel_broker::hex(&g.pseudonym)]
+            vec![from, until, g.operator.clone(), g.user.clone(), whimbrel_broker_client::hex(&g.pseudonym)]
         })
         .collect();
     print(&table(&["FROM", "UNTIL", "OPERATOR", "USER", "PSEUDONYM"], &rows))
 }
 
 /// A second since the Unix epoch as RFC 3339 writes it.
-fn date(secs: u64) -> String {
+pub(crate) fn date(secs: u64) -> String {
     rfc3339(Instant(secs.saturating_mul(1_000_000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test] // CONTRIBUTING.md: a document that shows a command shows one that exists, with options that it has
+    fn commands_in_documents_exist() {
+        let found = whimbrel_cli::documents::commands(&Cli::command());
+        let wrong: Vec<_> = found.iter().filter(|(_, checked)| checked.is_err()).collect();
+        assert!(found.len() > 20, "the documents show commands, and {} were found", found.len());
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test] // CONTRIBUTING.md: what the documents say of a command is what it does
+    fn the_command_reference_is_current() {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli-broker.md");
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(written == reference(), "docs/reference is stale: ./x reference");
+    }
 }

@@ -1,12 +1,12 @@
-//! `whimbrel broker epoch`.
+//! `whimbrel-broker epoch`.
 
 use clap::Subcommand;
-use whimbrel_broker::storage::Storage;
-use whimbrel_broker::{hex, now, random};
+use whimbrel_broker_client::{hex, now, random};
+use whimbrel_broker_server::storage::Storage;
+use whimbrel_cli::{Done, print, table};
 use whimbrel_open::crypto::PrivateKey;
 
-use super::super::{Done, print, table};
-use super::{BrokerFile, date};
+use crate::cli::{BrokerFile, date};
 
 #[derive(Subcommand)]
 pub(crate) enum EpochCommand {
@@ -29,12 +29,12 @@ pub(crate) enum EpochCommand {
     },
 }
 
-pub(super) fn run(command: EpochCommand) -> Done {
+pub(crate) fn run(command: EpochCommand) -> Done {
     match command {
         EpochCommand::List { config } => {
             let epochs = config.storage()?.epochs().map_err(|e| e.to_string())?;
             let last = epochs.last().map(|e| e.id);
-            let row = |e: &whimbrel_broker::storage::Epoch| {
+            let row = |e: &whimbrel_broker_server::storage::Epoch| {
                 let state = if Some(e.id) == last { "current" } else { "former" };
                 vec![e.id.to_string(), state.into(), date(e.begun_s), hex(&e.key.share().0)]
             };

@@ -1,13 +1,12 @@
-//! `whimbrel broker init`: a folder with all that a broker needs but an authority's certificate.
+//! `whimbrel-broker init`: a folder with all that a broker needs but an authority's certificate.
 
 use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use whimbrel_broker::{PORT, files, hex, now, tls};
+use whimbrel_broker_client::{PORT, files, hex, now, tls};
+use whimbrel_cli::{Done, print};
 use whimbrel_open::id::Domain;
-
-use super::super::{Done, print};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -18,7 +17,7 @@ pub(crate) struct Options {
     folder: PathBuf,
 }
 
-pub(super) fn run(options: &Options) -> Done {
+pub(crate) fn run(options: &Options) -> Done {
     let Options { domain, folder } = options;
     let folder = std::path::absolute(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
@@ -29,7 +28,7 @@ pub(super) fn run(options: &Options) -> Done {
     files::write_private(&at("tls.key"), &made.key)?;
     let dir = folder.display();
     let yaml = format!(
-        "# A broker (docs/open.md). `whimbrel broker config` prints all keys with their defaults.\n\
+        "# A broker (docs/open.md). `whimbrel-broker config` prints all keys with their defaults.\n\
          domain: {domain}\n\
          key_file: \"{dir}/broker.key\"\n\
          certificate: \"{dir}/broker.cert\"\n\
@@ -47,6 +46,6 @@ pub(super) fn run(options: &Options) -> Done {
          whimbrel open certify --authority AUTHORITY.key --broker {domain} --public-key {public} --out broker.cert\n\
          2. Write the authority's own public key into `authorities` of broker.yaml.\n\
          3. Replace tls.pem and tls.key by those of a public TLS authority, or give tls.pem to operators (`open.tls_roots`).\n\
-         4. whimbrel broker user add NAME -c {dir}/broker.yaml; whimbrel broker run -c {dir}/broker.yaml\n"
+         4. whimbrel-broker user add NAME -c {dir}/broker.yaml; whimbrel-broker run -c {dir}/broker.yaml\n"
     ))
 }

@@ -1,12 +1,12 @@
-//! `whimbrel broker operator`.
+//! `whimbrel-broker operator`.
 
 use clap::Subcommand;
 use serde_json::json;
-use whimbrel_broker::storage::{KnownOperator, Storage};
+use whimbrel_broker_server::storage::{KnownOperator, Storage};
+use whimbrel_cli::{Done, print, print_json, table};
 use whimbrel_open::id::OperatorId;
 
-use super::super::{Done, print, print_json, table};
-use super::BrokerFile;
+use crate::cli::BrokerFile;
 
 #[derive(Subcommand)]
 pub(crate) enum OperatorCommand {
@@ -40,7 +40,7 @@ pub(crate) enum OperatorCommand {
     },
 }
 
-pub(super) fn run(command: OperatorCommand) -> Done {
+pub(crate) fn run(command: OperatorCommand) -> Done {
     match command {
         OperatorCommand::Add { operator, reputation, blocked, config } => {
             let known = KnownOperator { id: operator, allowed: !blocked, reputation };

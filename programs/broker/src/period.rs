@@ -1,21 +1,21 @@
-//! `whimbrel broker period`: settlement periods of veiled sessions (docs/veil.md), and what a witness signs of them.
+//! `whimbrel-broker period`: settlement periods of veiled sessions (docs/veil.md), and what a witness signs of them.
 
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::json;
-use whimbrel_broker::veil::claims::{ClaimsStorage, Paid};
-use whimbrel_broker::{files, hex, unhex};
+use whimbrel_broker_client::{files, hex, unhex};
+use whimbrel_broker_server::veil::claims::{ClaimsStorage, Paid};
 use whimbrel_claims::Slots;
+use whimbrel_cli::{Done, print, print_json, table};
+use whimbrel_node::config::broker::veil_store;
+use whimbrel_node::veil::write_durably;
 use whimbrel_open::crypto::Signature;
 use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
 use whimbrel_privacy::log::Cosignature;
 use whimbrel_privacy::msg::{PeriodHead, PeriodWitness};
 
-use super::super::{Done, print, print_json, table};
-use super::BrokerFile;
-use whimbrel_node::config::broker::veil_store;
-use whimbrel_node::veil::write_durably;
+use crate::cli::BrokerFile;
 
 #[derive(Subcommand)]
 pub(crate) enum PeriodCommand {
@@ -31,14 +31,14 @@ pub(crate) enum PeriodCommand {
     AddSignature {
         /// Number of the period.
         period: u32,
-        /// Key and signature, as `whimbrel broker period sign` printed them.
+        /// Key and signature, as `whimbrel-broker period sign` printed them.
         signature: String,
         #[command(flatten)]
         config: BrokerFile,
     },
     /// At a witness: sign the head of the next period. Each period is signed once.
     Sign {
-        /// The head, as `whimbrel broker period close` printed it.
+        /// The head, as `whimbrel-broker period close` printed it.
         head: String,
         /// File with the witness's key, made by `whimbrel open key`.
         #[arg(long, value_name = "FILE")]
@@ -60,7 +60,7 @@ pub(crate) enum PeriodCommand {
     },
 }
 
-pub(super) fn run(command: PeriodCommand) -> Done {
+pub(crate) fn run(command: PeriodCommand) -> Done {
     match command {
         PeriodCommand::Close { slots, config } => {
             let slots = Slots::new(slots).ok_or("`--slots` is 32, 64, 128, 256, 512 or 1024")?;

@@ -1,4 +1,4 @@
-//! `whimbrel relay`: the two relays between operators and the broker of veiled UEs (docs/veil.md). Two parties run them that do not
+//! `whimbrel-broker relay`: the two relays between operators and the broker of veiled UEs (docs/veil.md). Two parties run them that do not
 //! collude: the first sees the sender, the second the question.
 
 use std::net::SocketAddr;
@@ -6,17 +6,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use tracing::info;
-use whimbrel_broker::veil::Place;
-use whimbrel_broker::veil::record::Recorder;
-use whimbrel_broker::veil::relay::{self, Role};
-use whimbrel_broker::{files, hex, tls};
+use whimbrel_broker_client::veil::Place;
+use whimbrel_broker_client::veil::record::Recorder;
+use whimbrel_broker_client::{files, hex, tls};
+use whimbrel_broker_server::veil::relay::{self, Role};
+use whimbrel_cli::{Done, print};
+use whimbrel_node::logging;
+use whimbrel_node::signals::{termination_signals, wait};
 use whimbrel_open::crypto::PrivateKey;
 use whimbrel_open::id::Domain;
-
-use super::run::wait;
-use super::{Done, print};
-use whimbrel_node::logging;
-use whimbrel_node::signals::termination_signals;
 
 #[derive(Subcommand)]
 pub(crate) enum RelayCommand {

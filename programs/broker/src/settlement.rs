@@ -1,16 +1,16 @@
-//! `whimbrel broker statement` and `whimbrel broker reputation`.
+//! `whimbrel-broker statement` and `whimbrel-broker reputation`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use whimbrel_broker::storage::{NamedStanding, UsageStorage};
-use whimbrel_broker::{files, now, statement};
+use whimbrel_broker_client::{files, now, statement};
+use whimbrel_broker_server::storage::{NamedStanding, UsageStorage};
+use whimbrel_cli::{Done, print, print_json, table};
 use whimbrel_open::id::OperatorId;
 use whimbrel_open::usage::Statement;
 
-use super::super::{Done, print, print_json, table};
-use super::BrokerFile;
+use crate::cli::BrokerFile;
 
 #[derive(Args)]
 pub(crate) struct StatementOptions {
@@ -29,7 +29,7 @@ pub(crate) struct StatementOptions {
     config: BrokerFile,
 }
 
-pub(super) fn statement(options: StatementOptions) -> Done {
+pub(crate) fn statement(options: StatementOptions) -> Done {
     let StatementOptions { operator, after, out, json, config } = options;
     let (known, mut storage) = config.open()?;
     let lines = storage.receipts(operator, after, Statement::LINES_MAX).map_err(|e| e.to_string())?;
@@ -67,7 +67,7 @@ pub(crate) struct ReputationOptions {
     config: BrokerFile,
 }
 
-pub(super) fn reputation(options: ReputationOptions) -> Done {
+pub(crate) fn reputation(options: ReputationOptions) -> Done {
     let standings = options.config.storage()?.standings().map_err(|e| e.to_string())?;
     if options.json {
         let one = |s: &NamedStanding| {

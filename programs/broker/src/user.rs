@@ -1,13 +1,14 @@
-//! `whimbrel broker user`.
+//! `whimbrel-broker user`.
 
 use std::io::Read;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use whimbrel_broker::profile::SimProfile;
-use whimbrel_broker::storage::{NamedHomeUser, NamedUser, Storage, UsimKeys};
-use whimbrel_broker::{files, hex, now, random, unhex};
+use whimbrel_broker_client::{files, hex, now, random, unhex};
+use whimbrel_broker_server::profile::SimProfile;
+use whimbrel_broker_server::storage::{NamedHomeUser, NamedUser, Storage, UsimKeys};
+use whimbrel_cli::{Done, print, print_json, table};
 use whimbrel_ids::Supi;
 use whimbrel_open::broker::{HomeUser, User};
 use whimbrel_open::crypto::{SigningKey, VerifyingKey};
@@ -18,9 +19,7 @@ use whimbrel_security::Sqn;
 use whimbrel_store::BitRate;
 use zeroize::Zeroizing;
 
-use super::super::open::public_key;
-use super::super::{Done, print, print_json, table};
-use super::BrokerFile;
+use crate::cli::BrokerFile;
 
 /// Users read at once for a list.
 const PAGE: usize = 1_000;
@@ -66,6 +65,11 @@ pub(crate) enum UserCommand {
     },
 }
 
+/// A public key as it is typed. Errors: one sentence.
+fn public_key(text: &str) -> Result<VerifyingKey, String> {
+    files::public_key(text).ok_or_else(|| "a public key has 64 hexadecimal digits".into())
+}
+
 #[derive(Args)]
 pub(crate) struct Fields {
     /// Session AMBR uplink that operators must offer.
@@ -104,12 +108,12 @@ pub(crate) struct Usim {
 
 impl Usim {
     /// The subscriber of the USIM.
-    pub(super) fn imsi(&self) -> Option<Supi> {
+    pub(crate) fn imsi(&self) -> Option<Supi> {
         self.imsi
     }
 
     /// Errors: one sentence.
-    pub(super) fn keys(&self) -> Result<UsimKeys, String> {
+    pub(crate) fn keys(&self) -> Result<UsimKeys, String> {
         let text = Zeroizing::new(match (&self.k, &self.opc, &self.keys) {
             (Some(k), Some(opc), None) => format!("{k} {opc}"),
             (None, None, Some(file)) => {
@@ -130,7 +134,7 @@ impl Usim {
     }
 }
 
-pub(super) fn run(command: UserCommand) -> Done {
+pub(crate) fn run(command: UserCommand) -> Done {
     match command {
         UserCommand::Add { name, fields, usim, config } => match usim.imsi {
             Some(imsi) => add_usim(&name, &fields, (imsi, &usim), &config),
@@ -153,7 +157,7 @@ pub(super) fn run(command: UserCommand) -> Done {
 }
 
 /// Errors: one sentence.
-pub(super) fn check_name(name: &str) -> Done {
+pub(crate) fn check_name(name: &str) -> Done {
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
         return Err(format!("a name has 1 to {NAME_CHARS_MAX} characters"));
     }

@@ -1,4 +1,4 @@
-//! `whimbrel broker veil`: veiled users, the epochs of their tokens with the witnesses' signatures, their sessions, and orders of agencies. The
+//! `whimbrel-broker veil`: veiled users, the epochs of their tokens with the witnesses' signatures, their sessions, and orders of agencies. The
 //! commands write to the same database as a running broker, which takes changes up within 250 ms.
 
 use std::fs;
@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use whimbrel_broker::storage::UsimKeys;
-use whimbrel_broker::veil::profile::VeilSimProfile;
-use whimbrel_broker::veil::storage::{NamedHomeUser, NamedUser, VeilStorage};
-use whimbrel_broker::{files, hex, now, random, unhex};
+use whimbrel_broker_client::{files, hex, now, random, unhex};
+use whimbrel_broker_server::storage::UsimKeys;
+use whimbrel_broker_server::veil::profile::VeilSimProfile;
+use whimbrel_broker_server::veil::storage::{NamedHomeUser, NamedUser, VeilStorage};
+use whimbrel_cli::{Done, print, print_json, table};
 use whimbrel_ids::{PlmnId, Supi};
+use whimbrel_node::config::broker as config;
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{EpochKey, Validity};
 use whimbrel_privacy::broker::{CLASSES_MAX, Counters, HomeUser, User};
@@ -21,9 +23,8 @@ use whimbrel_privacy::user::Sim;
 use whimbrel_security::Sqn;
 use zeroize::Zeroizing;
 
-use super::super::{Done, print, print_json, table};
-use super::user::{Usim, check_name};
-use super::{BrokerFile, config, date};
+use crate::cli::{BrokerFile, date};
+use crate::user::{Usim, check_name};
 
 #[derive(Subcommand)]
 pub(crate) enum VeilCommand {
@@ -196,7 +197,7 @@ pub(crate) enum KeyCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum OrderCommand {
-    /// Add an order, as `whimbrel agency order` printed it.
+    /// Add an order, as `whimbrel-broker agency order` printed it.
     Add {
         /// The order, hexadecimal digits.
         order: String,
@@ -210,7 +211,7 @@ pub(crate) enum OrderCommand {
     },
 }
 
-pub(super) fn public_key(text: &str) -> Result<VerifyingKey, String> {
+pub(crate) fn public_key(text: &str) -> Result<VerifyingKey, String> {
     let octets = unhex(text.trim()).and_then(|octets| octets.try_into().ok());
     octets.and_then(VerifyingKey::from_octets).ok_or_else(|| "a public key has 64 hexadecimal digits".into())
 }
@@ -233,7 +234,7 @@ fn open(file: &BrokerFile) -> Result<Opened, String> {
     Ok(Opened { known, plmn, signing, storage })
 }
 
-pub(super) fn run(command: VeilCommand) -> Done {
+pub(crate) fn run(command: VeilCommand) -> Done {
     match command {
         VeilCommand::User { command } => user(command),
         VeilCommand::Epoch { command } => epoch(command),
@@ -375,7 +376,7 @@ fn epoch(command: VeilEpochCommand) -> Done {
             let validity = Validity { from, until: from + u64::from(days) * 86_400 };
             let head = storage.begin_issuing(&known.domain, validity, &signing).map_err(|e| e.to_string())?;
             print(&format!(
-                "epoch {} has begun; have the witnesses sign what `whimbrel broker veil witness export` writes\n",
+                "epoch {} has begun; have the witnesses sign what `whimbrel-broker veil witness export` writes\n",
                 head.size - 1
             ))
         }
@@ -487,10 +488,10 @@ fn order(command: OrderCommand) -> Done {
 fn bill(json: bool, config: &BrokerFile) -> Done {
     let billed = open(config)?.storage.billed().map_err(|e| e.to_string())?;
     if json {
-        let user = |b: &whimbrel_broker::veil::storage::Billed| json!({"user": b.user, "sessions": b.sessions, "megabytes": b.units});
+        let user = |b: &whimbrel_broker_server::veil::storage::Billed| json!({"user": b.user, "sessions": b.sessions, "megabytes": b.units});
         return print_json(&billed.iter().map(user).collect());
     }
-    let row = |b: &whimbrel_broker::veil::storage::Billed| {
+    let row = |b: &whimbrel_broker_server::veil::storage::Billed| {
         vec![b.user.clone(), b.sessions.to_string(), b.units.to_string()]
     };
     print(&table(&["USER", "SESSIONS", "MB"], &billed.iter().map(row).collect::<Vec<_>>()))

@@ -1,47 +1,24 @@
-//! Pages of the documentation that the program writes itself (`docs/reference/`), and the page of its command line.
+//! The page of a program's command line in the documentation (`docs/reference/`).
 
 use std::fmt::Write;
 
-use clap::{Arg, Command, ValueEnum};
-
-use super::{Done, print};
-
-/// A page of the reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Page {
-    /// All configuration keys, with types, defaults and bounds.
-    Configuration,
-    /// All routes of the API, and its schemas.
-    Api,
-    /// All commands, with their options.
-    Cli,
-    /// All metrics.
-    Metrics,
-}
-
-/// Prints a page; `command` is the command line.
-pub(crate) fn run(page: Page, command: Command) -> Done {
-    print(&match page {
-        Page::Configuration => whimbrel_node::config::reference(),
-        Page::Api => whimbrel_api::reference(),
-        Page::Cli => cli(command),
-        Page::Metrics => whimbrel_node::observation::metrics_page(),
-    })
-}
+use clap::{Arg, Command};
 
 /// Commands that exist in builds for measurements alone.
 const OF_OTHER_BUILDS: [&str; 1] = ["bench"];
 
-/// The page `docs/reference/cli.md`.
-pub(crate) fn cli(mut command: Command) -> String {
+/// The page of a command line, which the command `written_by` prints; `more` are further sentences of its head.
+pub fn page(mut command: Command, written_by: &str, more: &str) -> String {
     command.build();
-    let mut page = String::from(
-        "# Command reference\n\n\
-         The program writes this page from its command line: `whimbrel reference cli`. `whimbrel COMMAND --help` prints the same. Commands that change a UE, a session or\n\
-         a gNB report the outcome in their exit status ([operations.md](../operations.md)).\n\n\
+    let name = command.get_name().to_owned();
+    let title =
+        if name == "whimbrel" { "Command reference".into() } else { format!("Command reference: {name}") };
+    let mut page = format!(
+        "# {title}\n\nThe program writes this page from its command line: `{written_by}`. `{name} COMMAND --help` prints the same.{}{more}\n\n\
          | command | what it does |\n| --- | --- |\n",
+        if more.is_empty() { "" } else { " " }
     );
-    let commands = leaves(&command, "whimbrel");
+    let commands = leaves(&command, &name);
     for (line, command) in &commands {
         let anchor = line.replace(' ', "-");
         let about = about(command);

@@ -1,4 +1,4 @@
-//! `whimbrel demo`: UEs use a core that is started for them.
+//! `whimbrel-lab demo`: UEs use a core that is started for them.
 
 mod commute;
 mod open;
@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use whimbrel_api::{ProcedureStatus, Status};
+use whimbrel_cli::{Done, print, table};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 use whimbrel_sctp_io::Mode;
 
-use super::{Done, print, table};
 use crate::playground::{self, GATEWAY, NAME, Playground, Servers, SuciScheme, Wish};
-use whimbrel_api::{ProcedureStatus, Status};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -56,14 +56,14 @@ pub(crate) struct Options {
     /// Write the core's packets of N2, N3 and N4 to this pcap file.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Program that replaces the functions in the scenario survive; default: this one.
+    /// Program that replaces the functions in the scenario survive; default: the core's program itself.
     #[arg(long, value_name = "FILE")]
     upgrade_to: Option<PathBuf>,
     /// Folder for the plots of the scenario commute; default: .x/plots where .x exists.
     #[arg(long, value_name = "FOLDER")]
     plots: Option<PathBuf>,
     /// Time that each message and packet takes between gNBs, core and the second UPF in the scenario commute, as 1ms.
-    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = super::short_time)]
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = whimbrel_cli::short_time)]
     hop_delay: Duration,
     /// Use null ciphering (NEA0), so that NAS is readable in the capture.
     #[arg(long)]
@@ -108,7 +108,7 @@ enum Which {
 }
 
 /// The city, as the file in the tree has it.
-const CITY: &str = include_str!("../../../../ran/scenarios/city.yaml");
+const CITY: &str = include_str!("../../../ran/scenarios/city.yaml");
 /// Its slices.
 const CITY_SLICES: [&str; 2] = ["1", "1-0000aa"];
 
@@ -220,7 +220,7 @@ fn what_they_do(scenario: &Scenario) -> String {
 /// Errors: one sentence.
 fn scenario(options: &Options) -> Result<Scenario, String> {
     if options.scenario == Which::City {
-        let read = super::ran::scenario::parse(CITY);
+        let read = crate::ran::scenario::parse(CITY);
         let mut city = read.map_err(|(at, what)| format!("city.yaml:{at}: {what}"))?;
         city.seconds = f64::from(options.seconds);
         return Ok(city);

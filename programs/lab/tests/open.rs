@@ -6,7 +6,7 @@ use serde_json::Value;
 
 #[test]
 fn users_of_brokers_attach_at_operators_without_a_contract_and_load_pages() {
-    let demo = Command::new(env!("CARGO_BIN_EXE_whimbrel"))
+    let demo = Command::new(env!("CARGO_BIN_EXE_whimbrel-lab"))
         .args(["demo", "--scenario", "open", "--ues", "6"])
         .output()
         .expect("the program is built");

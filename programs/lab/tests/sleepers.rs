@@ -5,7 +5,7 @@ use std::process::Command;
 
 #[test] // TS 23.502 §4.2.2.2.2, §4.2.3.2, §4.2.6, §4.9.1.2, §4.9.1.3: procedures of UEs that were stored as records in between
 fn active_ues_beside_many_at_rest_complete_all_procedures() {
-    let demo = Command::new(env!("CARGO_BIN_EXE_whimbrel"))
+    let demo = Command::new(env!("CARGO_BIN_EXE_whimbrel-lab"))
         .args(["demo", "--scenario", "sleepers", "--ues", "2000", "--active", "24", "--memory-mib", "256"])
         .output()
         .expect("the program starts");

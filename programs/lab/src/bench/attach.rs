@@ -3,14 +3,14 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use whimbrel_api::Status;
+use whimbrel_cli::{Done, print};
 use whimbrel_ran::edge::{self, Silent};
 use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{ArrivalPattern, Step};
 
 use super::{cpu_time, processors, runner, scenario, session, stay_on};
-use crate::command::{Done, print};
 use crate::playground::{Playground, SuciScheme, Wish};
-use whimbrel_api::Status;
 
 #[derive(Args)]
 pub(crate) struct Options {

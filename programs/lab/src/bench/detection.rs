@@ -8,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use serde_json::{Value, json};
+use whimbrel_cli::{Done, print};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, Step};
 
 use super::attach::pools;
 use super::{processors, runner, scenario, session, stay_on};
-use crate::command::{Done, print};
 use crate::playground::{Playground, SuciScheme, Wish};
 
 /// With 12 ms a failure is found within 50 ms; 20 ms is the default.

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use serde_json::json;
+use whimbrel_cli::{Done, print};
 use whimbrel_ran::edge::{self, Watch};
 use whimbrel_ran::scenario::{ArrivalPattern, Step};
 
 use super::attach::pools;
 use super::{processors, resident, runner, scenario, session, stay_on};
-use crate::command::{Done, print};
 use crate::playground::{Playground, SuciScheme, Wish};
 
 #[derive(Args)]

@@ -1,4 +1,4 @@
-//! Measurements that anyone can repeat: `whimbrel bench NAME`. Each ends with one line of JSON.
+//! Measurements that anyone can repeat: `whimbrel-lab bench NAME`. Each ends with one line of JSON.
 
 mod attach;
 mod detection;
@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
+use whimbrel_cli::Done;
 use whimbrel_ran::edge::{Mode, RunnerConfig};
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 
-use crate::command::Done;
 use crate::playground::{self, Playground};
 
 /// The measurements.

@@ -1,4 +1,4 @@
-//! `whimbrel demo --scenario commute`: UEs drive among the sixteen gNBs of a small city, first without prediction, then with it; a CPF is killed in the
+//! `whimbrel-lab demo --scenario commute`: UEs drive among the sixteen gNBs of a small city, first without prediction, then with it; a CPF is killed in the
 //! middle of each drive. The city's western half is the area of the core's own UPF, its eastern half that of a UPF elsewhere.
 
 mod east;
@@ -10,7 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
+use whimbrel_cli::{Done, print, table};
 use whimbrel_ids::Tac;
+use whimbrel_node::observation::ForesightView;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::{Gaps, Report, Times};
 use whimbrel_ran::scenario::{
@@ -20,10 +22,9 @@ use whimbrel_ran::{UeId, gnb, ue};
 use whimbrel_sctp_io::Mode;
 
 use self::east::East;
+use super::Options;
 use super::survive::{Signal, await_complete, signal};
-use super::{Done, Options, print, table};
 use crate::playground::{GATEWAY, Playground, Servers, SuciScheme, Wish};
-use whimbrel_node::observation::ForesightView;
 
 /// The gNBs stand in a square of this side.
 const SIDE: u16 = 4;

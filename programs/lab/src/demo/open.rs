@@ -1,16 +1,16 @@
-//! `whimbrel demo --scenario open`: users of two brokers move among three operators with which their brokers have no contract.
+//! `whimbrel-lab demo --scenario open`: users of two brokers move among three operators with which their brokers have no contract.
 
 mod billing;
 
 use std::time::Duration;
 
 use serde_json::json;
+use whimbrel_cli::{Done, print, table};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 use whimbrel_sctp_io::Mode;
 
-use super::super::{Done, print, table};
 use super::Options;
 use crate::playground::open::{BROKERS, OPERATORS, OpenPlayground, Operator};
 use crate::playground::{NAME, Servers};

@@ -1,4 +1,4 @@
-//! `whimbrel demo --scenario sleepers`: many registered UEs that are idle, in memory that does not hold them as they are while they are
+//! `whimbrel-lab demo --scenario sleepers`: many registered UEs that are idle, in memory that does not hold them as they are while they are
 //! active; beside them UEs that register, set up sessions and move (docs/memory.md).
 
 use std::collections::BTreeMap;
@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use whimbrel_cli::{Done, print, table};
+use whimbrel_node::observation::Metric;
 use whimbrel_ran::UeId;
 use whimbrel_ran::edge::{self, GnbPlace, RunnerConfig, Watch};
 use whimbrel_ran::report::{Report, Times};
@@ -18,9 +20,8 @@ use whimbrel_ran::scenario::{
 use whimbrel_ran::ue::{self, UeConfig};
 use whimbrel_sctp_io::Mode;
 
-use super::{Done, Options, print, table};
+use super::Options;
 use crate::playground::{GATEWAY, Playground, SuciScheme, Wish};
-use whimbrel_node::observation::Metric;
 
 /// Idle UEs, so that the demonstration takes about a minute.
 const SLEEPERS: u32 = 1_000_000;

@@ -1,4 +1,4 @@
-//! `whimbrel demo --scenario survive`: UEs send, receive and move while each process of a unit is killed in turn, and replaced.
+//! `whimbrel-lab demo --scenario survive`: UEs send, receive and move while each process of a unit is killed in turn, and replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 pub(super) use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
+use whimbrel_cli::{Done, print, table};
 use whimbrel_nas::ie::RegistrationKind;
+use whimbrel_node::observation::Metric;
+use whimbrel_node::unit::{self, Status};
 use whimbrel_ran::cells::{Cells, GnbId};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
@@ -21,10 +24,9 @@ use whimbrel_ran::user_plane::Arrivals;
 use whimbrel_ran::{UeId, gnb};
 use whimbrel_sctp_io::Mode;
 
-use super::{Done, Options, print, table};
+use super::Options;
 use crate::playground::{GATEWAY, Gaps, Longest, Playground, Servers, SuciScheme, Wish};
-use whimbrel_node::observation::Metric;
-use whimbrel_node::unit::{self, Status};
+use crate::programs::Program;
 
 /// What the UEs do: streams with a packet each 50 ms in both directions, and handovers both ways.
 const MOVING: (&str, &str) = ("survive.yaml", include_str!("survive.yaml"));
@@ -177,7 +179,7 @@ struct Observer<'a> {
     history: Option<History>,
 }
 
-/// The file of what happened to gNBs and UEs and what they hold after it, in the lines of `whimbrel ran -v`.
+/// The file of what happened to gNBs and UEs and what they hold after it, in the lines of `whimbrel-lab ran -v`.
 struct History {
     file: BufWriter<File>,
     /// The names of UEs, by their numbers.
@@ -306,15 +308,15 @@ pub(super) fn run(options: &Options) -> Done {
     let directory = playground.unit_directory();
     await_complete(&playground, None)?;
     let servers = Servers::start(GATEWAY)?;
-    print(&crate::command::unit::text(&unit::status(&directory)?))?;
+    print(&playground.unit_text()?)?;
     print(&format!(
         "{} UEs on {} gNBs; each process of the unit is killed (kill -9) in turn, then all are restarted\n",
         wish.ues, wish.gnbs
     ))?;
-    let upgrade_to = options.upgrade_to.as_deref();
+    let upgrade_to = options.upgrade_to.clone().map_or_else(|| Program::Core.file(), Ok)?;
     let mut play = |scenario, blows: &[Blow]| {
         let deals = |playground: &mut Playground, gaps: &Gaps, noticed: &Mutex<Noticed>| {
-            deal(blows, playground, &wish, (&directory, upgrade_to), gaps, noticed)
+            deal(blows, playground, &wish, (&directory, &upgrade_to), gaps, noticed)
         };
         play(&mut playground, &wish, &servers, scenario, None, deals)
     };
@@ -370,7 +372,7 @@ pub(super) fn play<T: Send>(
     does: impl FnOnce(&mut Playground, &Gaps, &Mutex<Noticed>) -> Result<T, String> + Send,
 ) -> Result<(T, Report), String> {
     let (name, text) = scenario;
-    let read = crate::command::ran::scenario::parse(text);
+    let read = crate::ran::scenario::parse(text);
     let mut scenario = read.map_err(|(at, what)| format!("{name}:{at}: {what}"))?;
     let (counters, few) = COUNTERS;
     let most = if name == CONTROL.0 { COUNTERS_OF_CONTROL } else { few };
@@ -507,7 +509,7 @@ fn deal(
     blows: &[Blow],
     playground: &mut Playground,
     wish: &Wish,
-    (directory, upgrade_to): (&Path, Option<&Path>),
+    (directory, upgrade_to): (&Path, &Path),
     gaps: &Gaps,
     noticed: &Mutex<Noticed>,
 ) -> Result<Vec<Outcome>, String> {
@@ -548,7 +550,7 @@ fn deal(
             }
             Blow::Upgrade => {
                 let upgraded = || {
-                    unit::upgrade(directory, upgrade_to, |_| match begun.elapsed() < UPGRADE_WITHIN {
+                    unit::upgrade(directory, Some(upgrade_to), |_| match begun.elapsed() < UPGRADE_WITHIN {
                         true => Ok(()),
                         false => Err("the functions are not replaced in time".into()),
                     })
@@ -558,7 +560,7 @@ fn deal(
                     await_complete(playground, None)?;
                     upgraded()?;
                 }
-                upgrade_to.into_iter().for_each(|program| playground.is_upgraded_to(program));
+                playground.is_upgraded_to(upgrade_to);
             }
         }
         let more = MORE_FOR_A_UE * wish.ues;

@@ -1,4 +1,4 @@
-//! `whimbrel demo --scenario unit-chaos`: processes of a unit are killed and frozen and lose their links at random while UEs send, move, come and go
+//! `whimbrel-lab demo --scenario unit-chaos`: processes of a unit are killed and frozen and lose their links at random while UEs send, move, come and go
 //! (`./x chaos unit`).
 
 use std::collections::BTreeMap;
@@ -13,13 +13,14 @@ use rustix::net::sockopt::{socket_acceptconn, socket_peercred, socket_type};
 use rustix::net::{AddressFamily, Shutdown, SocketType, getsockname, shutdown};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use serde_json::json;
+use whimbrel_cli::{Done, print};
+use whimbrel_node::unit::{self, FunctionStatus};
 use whimbrel_ran::report::Report;
 use whimbrel_ran::user_plane::Arrivals;
 
+use super::Options;
 use super::survive::{IN_HAND_MAX, Noticed, SETTLE, await_complete, both, play, seen};
-use super::{Done, Options, print};
 use crate::playground::{GATEWAY, Gaps, Playground, Servers, SuciScheme, Wish};
-use whimbrel_node::unit::{self, FunctionStatus};
 
 /// What the UEs do.
 const SCENARIO: (&str, &str) = ("unit_chaos.yaml", include_str!("unit_chaos.yaml"));

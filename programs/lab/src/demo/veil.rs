@@ -1,4 +1,4 @@
-//! `whimbrel demo --scenario veil`: veiled users of one broker move between two operators, send traffic, are billed, while a CPF of each
+//! `whimbrel-lab demo --scenario veil`: veiled users of one broker move between two operators, send traffic, are billed, while a CPF of each
 //! operator is killed. Then the knowledge ledger is computed from all that the parties recorded.
 
 mod agency;
@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use whimbrel_cli::{Done, print, table};
+use whimbrel_node::observation::Metric;
 use whimbrel_privacy::msg::{ClaimAnswer, ClaimRefusal};
 use whimbrel_privacy::token::TokenHash;
 use whimbrel_ran::UeId;
@@ -21,11 +23,9 @@ use whimbrel_sctp_io::Mode;
 
 use self::agency::{Found, LOCATED_WITHIN};
 use self::ledger::{Leak, Seen, SeenOfOrdinary, recorded};
-use super::super::{Done, print, table};
 use super::Options;
 use crate::playground::veil::{OPERATORS, Operator, VeilPlayground, token_in};
 use crate::playground::{NAME, Servers};
-use whimbrel_node::observation::Metric;
 
 /// Rounds: each UE is at each operator twice.
 const ROUNDS: usize = 2 * OPERATORS;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
+use whimbrel_node::client::Client;
 use whimbrel_ran::edge::GnbPlace;
 use whimbrel_ran::fleet::{self, Subscription};
 use whimbrel_ran::gnb::GnbConfig;
@@ -25,7 +26,7 @@ use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
 use whimbrel_security::{HomeNetworkPrivateKey, UsimSqn};
 use whimbrel_store::{Format, OnExisting, Store};
 
-use whimbrel_node::client::Client;
+use crate::programs::Program;
 
 pub(crate) use servers::{Gaps, Longest, NAME, Servers};
 
@@ -223,7 +224,7 @@ impl Playground {
         self.begun += 1;
         let log = fs::File::create(self.folder.join(format!("cpf-{}.log", self.begun)))
             .map_err(|e| format!("the log of a CPF: {e}"))?;
-        let mut command = this_program(self.cpu)?;
+        let mut command = Program::Core.command_on(self.cpu)?;
         command.args(["cpf", "--region", region]);
         if self.cpf_metrics {
             command.args(["--api", &cpf_api(nth).to_string()]);
@@ -269,6 +270,17 @@ impl Playground {
     /// The runtime directory of the core's unit.
     pub(crate) fn unit_directory(&self) -> PathBuf {
         unit_of(&self.folder)
+    }
+
+    /// The functions of the core's unit, as `whimbrel unit` prints them. Errors: one sentence.
+    pub(crate) fn unit_text(&self) -> Result<String, String> {
+        let mut command = Program::Core.command()?;
+        let output = command.args(["unit", "--config"]).arg(self.folder.join("whimbrel.yaml")).output();
+        let output = output.map_err(|e| format!("`whimbrel unit` cannot be run: {e}"))?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        }
     }
 
     /// Kills the core's process (of a unit: the manager) as `kill -9` does and starts another one. Errors: one sentence.
@@ -469,8 +481,8 @@ fn yaml(folder: &Path, wish: &Wish, more: &str) -> String {
 fn spawn(folder: &Path, configuration: &Path, wish: &Wish, program: Option<&Path>) -> Result<Child, String> {
     let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("core.log"));
     let log = log.map_err(|e| format!("the core's log: {e}"))?;
-    let mut command =
-        program.map_or_else(|| this_program(wish.core_cpu), |program| Ok(Command::new(program)))?;
+    let mut command = program
+        .map_or_else(|| Program::Core.command_on(wish.core_cpu), |program| Ok(Command::new(program)))?;
     command.arg("run").arg(if wish.unit { "--unit" } else { "--strict" }).arg("--config").arg(configuration);
     if let Some(capture) = &wish.capture {
         command.arg("--capture").arg(capture);
@@ -499,13 +511,4 @@ fn cpf_api(nth: usize) -> SocketAddr {
 
 fn unit_of(folder: &Path) -> PathBuf {
     folder.join("unit")
-}
-
-/// A command that runs this program, on the given processor.
-fn this_program(cpu: Option<u32>) -> Result<Command, String> {
-    let me = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
-    let Some(cpu) = cpu else { return Ok(Command::new(me)) };
-    let mut taskset = Command::new("taskset");
-    taskset.args(["--cpu-list", &cpu.to_string()]).arg(me);
-    Ok(taskset)
 }

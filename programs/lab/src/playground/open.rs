@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use whimbrel_broker::storage::{NamedHomeUser, NamedUser, Sqlite, Storage, UsimKeys};
-use whimbrel_broker::{files, hex, now, random, tls};
+use whimbrel_broker_client::{files, hex, now, random, tls};
+use whimbrel_broker_server::storage::{NamedHomeUser, NamedUser, Sqlite, Storage, UsimKeys};
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
+use whimbrel_node::client::Client;
 use whimbrel_open::broker::{HomeUser, User};
 use whimbrel_open::crypto::{Seed, SigningKey};
 use whimbrel_open::id::{Domain, OperatorId, UserId};
@@ -27,8 +28,8 @@ use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Profile, SapCard, SuciSource, UeConfig};
 use whimbrel_security::{HomeNetworkPrivateKey, HomeNetworkPublicKey, Sqn, UsimSqn};
 
-use super::{READY_WITHIN, STOPPED_WITHIN, first_supi, seed, this_program};
-use whimbrel_node::client::Client;
+use super::{READY_WITHIN, STOPPED_WITHIN, first_supi, seed};
+use crate::programs::Program;
 
 /// The operators, and the brokers.
 pub(crate) const OPERATORS: usize = 3;
@@ -46,10 +47,15 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn start(name: String, arguments: &[&str], folder: &Path) -> Result<Self, String> {
+    pub(super) fn start(
+        name: String,
+        program: Program,
+        arguments: &[&str],
+        folder: &Path,
+    ) -> Result<Self, String> {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
-        let mut command = this_program(None)?;
+        let mut command = program.command()?;
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let child = command.spawn().map_err(|e| format!("{name} cannot be started: {e}"))?;
         Ok(Self { name, log, child })
@@ -239,7 +245,7 @@ impl OpenPlayground {
         let home_key = Arc::new(HomeNetworkPrivateKey::profile_a(home_key).public_key());
         drop(storage);
         let host = Ipv4Addr::new(127, 0, 0, 20 + nth as u8);
-        let address = SocketAddr::from((host, whimbrel_broker::PORT));
+        let address = SocketAddr::from((host, whimbrel_broker_client::PORT));
         let admin = SocketAddr::from((host, 8071));
         let dir = folder.display();
         let yaml = format!(
@@ -253,8 +259,8 @@ impl OpenPlayground {
         );
         let file = folder.join("broker.yaml");
         files::write_public(&file, &yaml)?;
-        let arguments = ["broker", "run", "--config", &file.display().to_string()];
-        let mut process = Process::start(name, &arguments, &self.folder)?;
+        let arguments = ["run", "--config", &file.display().to_string()];
+        let mut process = Process::start(name, Program::Broker, &arguments, &self.folder)?;
         let client = Client::new(admin);
         let ready = client.clone();
         process.until("does not serve", move || ready.reading("whimbrel_broker_users").is_ok())?;
@@ -309,7 +315,7 @@ impl OpenPlayground {
         let file = folder.join("whimbrel.yaml");
         files::write_public(&file, &yaml)?;
         let arguments = ["run", "--strict", "--config", &file.display().to_string()];
-        let process = Process::start(name, &arguments, &self.folder)?;
+        let process = Process::start(name, Program::Core, &arguments, &self.folder)?;
         let client = Client::new(api).by_store(&folder.join("whimbrel.db"));
         Ok(Operator { process, file, id, amf: host.into(), gateway, nth, gnbs, client })
     }

@@ -11,11 +11,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use whimbrel_broker::storage::UsimKeys;
-use whimbrel_broker::veil::record::{self, Entry};
-use whimbrel_broker::veil::storage::{Billed, NamedHomeUser, NamedUser, VeilStorage};
-use whimbrel_broker::{files, hex, now, random, tls};
+use whimbrel_broker_client::veil::record::{self, Entry};
+use whimbrel_broker_client::{files, hex, now, random, tls};
+use whimbrel_broker_server::storage::UsimKeys;
+use whimbrel_broker_server::veil::storage::{Billed, NamedHomeUser, NamedUser, VeilStorage};
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
+use whimbrel_node::client::{Client, path_part};
+use whimbrel_node::config::broker::veil_store;
+use whimbrel_node::observation::Metric;
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
 use whimbrel_open::msg::{EpochKey, Subject, Validity};
@@ -33,9 +36,7 @@ use whimbrel_security::{HomeNetworkPrivateKey, HomeNetworkPublicKey, Sqn, UsimSq
 
 use super::open::{Process, certify};
 use super::{READY_WITHIN, first_supi, seed};
-use whimbrel_node::client::{Client, path_part};
-use whimbrel_node::config::broker::veil_store;
-use whimbrel_node::observation::Metric;
+use crate::programs::Program;
 
 /// The operators.
 pub(crate) const OPERATORS: usize = 2;
@@ -176,7 +177,7 @@ impl Operator {
 /// The token in a file that the core writes; `None` while there is none.
 pub(crate) fn token_in(file: &Path) -> Option<TokenHash> {
     let text = fs::read_to_string(file).ok()?;
-    whimbrel_broker::unhex(text.trim())?.try_into().ok().map(TokenHash)
+    whimbrel_broker_client::unhex(text.trim())?.try_into().ok().map(TokenHash)
 }
 
 /// The class of a user's UE.
@@ -318,7 +319,7 @@ impl VeilPlayground {
                 let name = format!("operator-{}-cpf-{}", operator.nth + 1, n + 1);
                 let api = cpf_api(operator.nth, n).to_string();
                 let arguments = ["cpf", "--cta", &at, "--api", &api];
-                operator.cpfs.push(Process::start(name, &arguments, &playground.folder)?);
+                operator.cpfs.push(Process::start(name, Program::Core, &arguments, &playground.folder)?);
             }
         }
         playground.until_tokens()?;
@@ -419,8 +420,8 @@ impl VeilPlayground {
         );
         let file = folder.join("broker.yaml");
         files::write_private(&file, &yaml)?;
-        let arguments = ["broker", "run", "--config", &file.display().to_string()];
-        let mut process = Process::start("broker".into(), &arguments, &self.folder)?;
+        let arguments = ["run", "--config", &file.display().to_string()];
+        let mut process = Process::start("broker".into(), Program::Broker, &arguments, &self.folder)?;
         let ready = self.broker_client.clone();
         process.until("does not serve", move || ready.reading("whimbrel_broker_users").is_ok())?;
         self.broker = Some(process);
@@ -474,7 +475,7 @@ impl VeilPlayground {
             let more = own(&format!("{name}.example"));
             let arguments: Vec<&str> =
                 arguments.iter().copied().chain(more.iter().map(String::as_str)).collect();
-            let mut process = Process::start(name.into(), &arguments, &self.folder)?;
+            let mut process = Process::start(name.into(), Program::Broker, &arguments, &self.folder)?;
             process.until("does not listen", || std::net::TcpStream::connect(listen).is_ok())?;
             self.relays.push(process);
         }
@@ -554,7 +555,7 @@ impl VeilPlayground {
         files::write_public(&file, &yaml)?;
         let (file, capture) = (file.display().to_string(), folder.join("capture.pcap").display().to_string());
         let arguments = ["run", "--strict", "--config", &file, "--capture", &capture];
-        let process = Process::start(name, &arguments, &self.folder)?;
+        let process = Process::start(name, Program::Core, &arguments, &self.folder)?;
         let client = Client::new(api).by_store(&folder.join("whimbrel.db"));
         let key = key.verifying_key().octets();
         Ok(Operator { process, cpfs: Vec::new(), folder, id, key, amf: host, gateway, nth, gnbs, client })

@@ -1,4 +1,4 @@
-//! The gNBs of `whimbrel ran`.
+//! The gNBs of `whimbrel-lab ran`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;

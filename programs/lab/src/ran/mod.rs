@@ -1,4 +1,4 @@
-//! `whimbrel ran`: emulated gNBs and UEs that use a running core over real SCTP and GTP-U.
+//! `whimbrel-lab ran`: emulated gNBs and UEs that use a running core over real SCTP and GTP-U.
 
 mod gnbs;
 mod program;
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use whimbrel_cli::print;
 use whimbrel_ran::UeId;
 use whimbrel_ran::cells::{Cells, GnbId};
 use whimbrel_ran::edge::{self, Mode, Namespace, RunError, RunnerConfig, Watch};
@@ -23,7 +24,6 @@ use whimbrel_ran::scenario::Scenario;
 use whimbrel_ran::{gnb, ue};
 
 use self::program::Program;
-use super::print;
 
 /// Up to this many UEs, the progress of each one is printed.
 const PRINTED_UES_MAX: usize = 10;
@@ -49,7 +49,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 20)]
     spin: u64,
     /// Time that each message and packet takes between a gNB and the core, as 500us or 1ms.
-    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = super::short_time)]
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = whimbrel_cli::short_time)]
     hop_delay: Duration,
     #[command(flatten)]
     amf: CoreOptions,
@@ -270,7 +270,7 @@ fn start_error(e: &RunError, config: &RunnerConfig) -> String {
         e if is_address_in_use(e) => {
             let address = config.gnbs.first().map(|place| place.address.to_string()).unwrap_or_default();
             format!(
-                "another program on this host has the gNB's address {address}, probably another `whimbrel ran`; give this one an address and an \
+                "another program on this host has the gNB's address {address}, probably another `whimbrel-lab ran`; give this one an address and an \
                  identifier of its own, such as --gnb-address 127.0.1.2 --gnb-id 2 ({e})"
             )
         }
@@ -421,7 +421,7 @@ mod tests {
 
     use super::*;
 
-    #[test] // two `whimbrel ran` on one host: the second one says which options help
+    #[test] // two `whimbrel-lab ran` on one host: the second one says which options help
     fn a_gnbs_address_that_is_taken_is_found_on_n2_and_n3() {
         let obstacle = |errno: rustix::io::Errno| {
             let (cause, effect, fix) = (String::new(), "", "");

@@ -4,10 +4,9 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
-
 use whimbrel_node::config::yaml::{self, Key, Node, NodeValue, Position};
 use whimbrel_node::config::yaml_types::TypeMismatch;
+use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 
 /// The largest file: thousands of steps fit.
 const FILE_OCTETS_MAX: usize = 1 << 20;

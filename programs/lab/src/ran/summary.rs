@@ -1,9 +1,8 @@
-//! The final output of `whimbrel ran`: a table, the first failures, and one line of JSON.
+//! The final output of `whimbrel-lab ran`: a table, the first failures, and one line of JSON.
 
 use serde_json::json;
+use whimbrel_cli::{Done, print, table};
 use whimbrel_ran::report::Report;
-
-use crate::command::{Done, print, table};
 
 /// Failures that are printed; the line of JSON has more.
 const SHOWN_MAX: usize = 10;

@@ -1,4 +1,4 @@
-//! The UEs of `whimbrel ran`: their SIMs, and the list of subscribers that a core needs for them.
+//! The UEs of `whimbrel-lab ran`: their SIMs, and the list of subscribers that a core needs for them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,14 +11,13 @@ use clap::{Args, ValueEnum};
 use whimbrel_ids::{PlmnId, SNssai, Supi};
 use whimbrel_nas::ie::UeSecurityCapability;
 use whimbrel_nas::mm::MessageType;
+use whimbrel_node::config::value::unhex;
+use whimbrel_node::subscribers::is_of;
 use whimbrel_ran::fleet::{self, Subscription};
 use whimbrel_ran::scenario::{Scenario, Step};
 use whimbrel_ran::ue::{Faults, Profile, SuciSource, UeConfig};
 use whimbrel_security::{HomeNetworkPublicKey, LongTermKey, Opc, UsimSqn};
 use whimbrel_store::{OperatorCode, StoreError, SubscriberRecord};
-
-use whimbrel_node::config::value::unhex;
-use whimbrel_node::subscribers::is_of;
 
 /// Options of UEs.
 #[derive(Args)]

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use whimbrel_resilience::sbfd::{SBFD_PORT, SbfdChange, SbfdDiscriminator, SbfdTarget, SbfdTiming};
-
-use crate::command::print;
+use whimbrel_cli::print;
 use whimbrel_node::config::Probing;
 use whimbrel_node::sbfd::SbfdProber;
+use whimbrel_resilience::sbfd::{SBFD_PORT, SbfdChange, SbfdDiscriminator, SbfdTarget, SbfdTiming};
+
+use crate::programs::Program;
 
 const OWN: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
@@ -106,7 +107,7 @@ impl Peer {
     /// Starts it, and the devices between.
     fn start(real_time: bool) -> Result<Self, String> {
         let [own, its] = DEVICES;
-        let program = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
+        let program = Program::Core.file()?;
         let ordinary = if real_time { "" } else { "--ordinary" };
         let script = format!(
             "until ip link show {its} >/dev/null 2>&1; do sleep 0.01; done; ip address add {PEER}/30 dev {its}; ip link set {its} up; \

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
+use whimbrel_cli::{Done, print, table};
 use whimbrel_ran::cells::GnbId;
 use whimbrel_ran::edge::{self, Namespace, RunnerConfig, Watch};
 use whimbrel_ran::player::Player;
@@ -22,7 +23,6 @@ use whimbrel_ran::{UeId, gnb, ue};
 use super::super::{runner, scenario, session};
 use super::flows::{Fate, Flows, Span, Traffic};
 use super::world::{Failure, GNBS, World};
-use crate::command::{Done, print, table};
 use crate::playground::GATEWAY;
 
 /// Connections of figure 17 (appendix C).

@@ -8,7 +8,7 @@ mod world;
 
 use clap::Subcommand;
 
-use crate::command::Done;
+use whimbrel_cli::Done;
 
 /// The experiments.
 #[derive(Subcommand)]

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::command::demo::survive::await_complete;
+use crate::demo::survive::await_complete;
 use crate::playground::{GATEWAY, Playground, SuciScheme, Wish};
+use crate::programs::Program;
 use whimbrel_node::unit;
 
 /// gNBs; the UE is handed over from each to the other.
@@ -301,7 +302,7 @@ impl Beside {
         fs::write(&configuration, text).map_err(cannot)?;
         let log = self.folder.join(format!("{name}.log"));
         let log = fs::OpenOptions::new().create(true).append(true).open(log).map_err(cannot)?;
-        let mut program = Command::new(std::env::current_exe().map_err(cannot)?);
+        let mut program = Program::Core.command()?;
         program.arg(command).arg("--config").arg(&configuration);
         program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().map_err(cannot)
     }

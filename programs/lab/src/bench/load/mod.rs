@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use whimbrel_cli::{Done, print};
+use whimbrel_node::observation::Metric;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{ArrivalPattern, HandoverStep, Scenario, Step, Way};
@@ -17,11 +19,9 @@ use whimbrel_ran::trace;
 
 use super::attach::{CARRIED_P99_US, pools};
 use super::{cpu_time, processors, runner, scenario, session, stay_on};
-use crate::command::{Done, print};
 use crate::playground::{Playground, SuciScheme, Wish};
 use kills::Kills;
 pub(super) use table::is_carried;
-use whimbrel_node::observation::Metric;
 
 /// The procedure that UEs repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,10 +1,10 @@
 //! The output of `bench load`: a line for each rate and step, the figures of the killed CPFs, and one line of JSON.
 
 use serde_json::{Value, json};
+use whimbrel_cli::{Done, print};
 use whimbrel_ran::report::{Report, StepReport};
 
 use super::{CARRIED_P99_US, Kills, Moved, Options, Run, what};
-use crate::command::{Done, print};
 
 /// A load is carried if no UE failed, and a rate if also the 99th percentile is at most 0.1 s.
 pub(in crate::bench) fn is_carried(report: &Report) -> bool {

@@ -2,6 +2,8 @@
 //! counts from then.
 
 use serde_json::{Value, json};
+use whimbrel_cli::{Done, print};
+use whimbrel_node::observation::Metric;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, Step};
@@ -9,8 +11,6 @@ use whimbrel_ran::scenario::{ArrivalPattern, Scenario, Step};
 use super::super::load::is_carried;
 use super::super::{runner, scenario, session};
 use super::{GNBS, OVERLOAD, Options, REGION, SCHEMES, first_failure, handover, ratio, start, times};
-use crate::command::{Done, print};
-use whimbrel_node::observation::Metric;
 
 /// Rates of service requests, a second: those that a core of CPFs, CTA and UPF on one processor may carry, and the first that it does not.
 const SERVICE_REQUESTS: [f64; 6] = [500.0, 1000.0, 2000.0, 4000.0, 6000.0, 8000.0];

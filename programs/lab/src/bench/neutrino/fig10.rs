@@ -12,6 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use whimbrel_cli::{Done, print};
+use whimbrel_node::observation::Metric;
 use whimbrel_ran::UeId;
 use whimbrel_ran::cells::GnbId;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
@@ -23,9 +25,7 @@ use whimbrel_ran::{gnb, ue};
 use super::super::detection::{milliseconds_between, time_of_day};
 use super::super::{runner, scenario, session};
 use super::{GNBS, REGION, SCHEMES, Scheme, first_failure, handover, ratio, start};
-use crate::command::{Done, print};
 use crate::playground::Playground;
-use whimbrel_node::observation::Metric;
 
 /// The line that the CTA logs when it finds that a CPF is lost.
 const LOST: &str = "a CPF is lost";

@@ -6,12 +6,12 @@ mod completion;
 mod fig10;
 
 use clap::{Args, Subcommand};
+use whimbrel_cli::Done;
 use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{HandoverStep, Step, Way};
 
 use super::attach::pools;
 use super::{processors, stay_on};
-use crate::command::Done;
 use crate::playground::{Playground, SuciScheme, Wish};
 
 /// The figures.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::playground::GATEWAY;
+use crate::programs::Program;
 
 /// Its address on N3, N4 and N9.
 const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 6);
@@ -49,8 +50,7 @@ impl East {
         );
         fs::write(&configuration, text).map_err(cannot)?;
         let log = fs::File::create(folder.join("upf.log")).map_err(cannot)?;
-        let me = std::env::current_exe().map_err(cannot)?;
-        let mut command = Command::new(me);
+        let mut command = Program::Core.command()?;
         command.args(["upf", "--strict", "--config"]).arg(&configuration);
         let process =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().map_err(cannot)?;

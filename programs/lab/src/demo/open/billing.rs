@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use whimbrel_cli::{print, table};
 use whimbrel_ran::scenario::Step;
 
-use super::super::super::{print, table};
 use super::{at_operator, steps};
 use crate::playground::NAME;
 use crate::playground::open::{BROKERS, OPERATORS, OpenPlayground};

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use whimbrel_broker::veil::storage::VeilStorage;
-use whimbrel_broker::{now, random};
+use whimbrel_broker_client::{now, random};
+use whimbrel_broker_server::veil::storage::VeilStorage;
 use whimbrel_open::msg::Validity;
 use whimbrel_privacy::ledger::{About, How, Party, Recording};
 use whimbrel_privacy::msg::{Finding, Order, OrderKind, SealedCopy};

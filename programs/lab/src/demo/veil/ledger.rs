@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use whimbrel_broker::veil::record::Entry;
+use whimbrel_broker_client::veil::record::Entry;
 use whimbrel_ids::{Guti, STmsi};
 use whimbrel_ngap::{ProcedureCode, peek};
 use whimbrel_open::carriage::SuciNai;
@@ -152,7 +152,7 @@ impl Truth {
             all.collect::<Vec<_>>()
         };
         let groups = tokens.iter().enumerate().flat_map(of_operator).collect();
-        let now = u32::try_from(whimbrel_broker::now().as_secs()).unwrap_or(u32::MAX);
+        let now = u32::try_from(whimbrel_broker_client::now().as_secs()).unwrap_or(u32::MAX);
         Self {
             sessions,
             pseudonyms: seen.iter().map(|s| (s.pseudonym, s.request)).collect(),

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::{OpenPlayground, Process};
-use crate::playground::this_program;
+use crate::programs::Program;
 
 /// Octets and money of a statement, as the broker prints them or the operator checks them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,11 +28,11 @@ impl Settled {
     }
 }
 
-/// Runs this program with arguments. Gives what it prints, as JSON. Errors: what it says.
-fn asked(arguments: &[&str]) -> Result<Value, String> {
-    let mut command = this_program(None)?;
+/// Runs a program with arguments. Gives what it prints, as JSON. Errors: what it says.
+fn asked(program: Program, arguments: &[&str]) -> Result<Value, String> {
+    let mut command = program.command()?;
     let output = run(command.args(arguments))?;
-    serde_json::from_slice(&output).map_err(|e| format!("`whimbrel {}`: {e}", arguments.join(" ")))
+    serde_json::from_slice(&output).map_err(|e| format!("`{} {}`: {e}", program.name(), arguments.join(" ")))
 }
 
 fn run(command: &mut Command) -> Result<Vec<u8>, String> {
@@ -54,14 +54,14 @@ impl OpenPlayground {
         std::fs::write(&operator.file, text).map_err(|e| e.to_string())?;
         let name = format!("{}-lying", operator.process.name);
         let arguments = ["run", "--strict", "--config", &operator.file.display().to_string()];
-        operator.process = Process::start(name, &arguments, &folder)?;
+        operator.process = Process::start(name, Program::Core, &arguments, &folder)?;
         operator.until_ready()
     }
 
     /// What a broker thinks of an operator, 0 to 100; `None`: it has compared nothing of it.
     pub(crate) fn reputation(&self, broker: usize, operator: usize) -> Result<Option<u64>, String> {
         let file = self.brokers[broker].file.display().to_string();
-        let standings = asked(&["broker", "reputation", "--json", "-c", &file])?;
+        let standings = asked(Program::Broker, &["reputation", "--json", "-c", &file])?;
         let id = self.operators[operator].id.to_string();
         let of = standings.as_array().and_then(|all| all.iter().find(|s| s["party"] == id.as_str()));
         Ok(of.and_then(|s| s["reputation"].as_u64()))
@@ -80,8 +80,9 @@ impl OpenPlayground {
         let (of_broker, of_operator) =
             (broker.file.display().to_string(), operator.file.display().to_string());
         let id = operator.id.to_string();
-        let made = asked(&["broker", "statement", &id, "--json", "--out", &file, "-c", &of_broker])?;
-        let checked = asked(&["open", "verify-statement", &file, "--json", "-c", &of_operator])?;
+        let made = asked(Program::Broker, &["statement", &id, "--json", "--out", &file, "-c", &of_broker])?;
+        let checked =
+            asked(Program::Core, &["open", "verify-statement", &file, "--json", "-c", &of_operator])?;
         let _ = std::fs::remove_file(&file);
         // A receipt that came after the statement is in the next one.
         let is_whole = checked["missing"] == 0;

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use whimbrel_broker::client::Client;
-use whimbrel_broker::veil::claims::{ClaimsStorage, Paid};
-use whimbrel_broker::veil::{Kind, Place};
-use whimbrel_broker::{files, random, tls, unhex};
+use whimbrel_broker_client::client::Client;
+use whimbrel_broker_client::veil::{Kind, Place};
+use whimbrel_broker_client::{files, random, tls, unhex};
+use whimbrel_broker_server::veil::claims::{ClaimsStorage, Paid};
 use whimbrel_claims::{ClaimSecret, Row, Slots, Table, prove};
 use whimbrel_privacy::crypto::SigningKey;
 use whimbrel_privacy::msg::{ClaimAnswer, ClaimRequest, PeriodHead, PeriodWitness, TableRow};
