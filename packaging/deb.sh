@@ -55,7 +55,7 @@ case $name in
     mkdir -p "$doc/examples"
     "$program" config >"$doc/examples/broker.yaml"
     recommends=""
-    description='Broker of users whom operators of Whimbrel serve without a contract
+    description='Broker: operators of Whimbrel serve its users without a contract
  Operators reach the broker over HTTP/2 and TLS; it authenticates its users,
  takes usage reports and settles them. Relays and commands of agencies for
  veiled users are in it.'
