@@ -1,9 +1,8 @@
 # How tests that are programs are run and judged; sourced by tests/interop/run and tests/doors/run. tests/README.md, "Tests that fail", says why.
 #
-# Environment: WHIMBREL, the program to test; WHIMBREL_FAILED, the folder in which what a failed test leaves is kept (.x/failed).
+# Environment: the programs to test (programs.sh); WHIMBREL_FAILED, the folder in which what a failed test leaves is kept (.x/failed).
 judge_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-WHIMBREL=$(realpath -m "${WHIMBREL:-$judge_root/target/debug/whimbrel}")
-export WHIMBREL
+. "$judge_root/tests/programs.sh"
 judge_failed=${WHIMBREL_FAILED:-$judge_root/.x/failed}
 judge_tmp=$(mktemp -d)
 chmod 755 "$judge_tmp" # scripts of tests/doors are other users, who have to get to their folder below it
@@ -32,7 +31,7 @@ keep() {
   mkdir -p "$judge_failed"
   mv "$at" "$kept"
   mv "$at.log" "$kept/output"
-  { printf '%q ' env WHIMBREL="$WHIMBREL" "$@"; echo; } >"$kept/command"
+  { printf '%q ' env WHIMBREL="$WHIMBREL" WHIMBREL_LAB="$WHIMBREL_LAB" WHIMBREL_BROKER="$WHIMBREL_BROKER" "$@"; echo; } >"$kept/command"
   realpath --relative-to "$judge_root" "$kept"
 }
 

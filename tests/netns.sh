@@ -8,7 +8,7 @@ PATH=$PATH:/usr/sbin:/sbin
 if [ -z "${WHIMBREL_INSIDE:-}" ]; then
   needs_tools ip "${tools[@]}"
   needs_namespace
-  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$@"
+  WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$@"
 fi
 
 # Programs that a script writes are run only if their group may not write to them.

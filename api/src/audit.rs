@@ -21,10 +21,9 @@ use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use tracing::{error, warn};
 use whimbrel_ids::Supi;
-use whimbrel_store::Store;
-
 use whimbrel_node::clock;
 use whimbrel_node::config::Audit;
+use whimbrel_store::Store;
 
 pub use verify::verify;
 

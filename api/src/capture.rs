@@ -16,6 +16,8 @@ use hyper::body::{Bytes, Frame};
 use tokio::sync::mpsc;
 use whimbrel_control::UeId;
 use whimbrel_ids::Supi;
+use whimbrel_node::observation::capture::{N2Packets, udp_packet};
+use whimbrel_node::observation::{Command, Interface, Message, TunnelEnd};
 
 use super::auth::Caller;
 use super::handlers::{self, Answer};
@@ -23,8 +25,6 @@ use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::{Shared, signalling};
 use crate::pcapng;
-use whimbrel_node::observation::capture::{N2Packets, udp_packet};
-use whimbrel_node::observation::{Command, Interface, Message, TunnelEnd};
 
 /// Messages of one look; the rest follows at the next one.
 const PER_LOOK_MAX: usize = 1000;

@@ -8,12 +8,12 @@ use whimbrel_control::policy::{FlowGate, FlowName};
 use whimbrel_control::smf::Modification;
 use whimbrel_control::udm::Ambr;
 use whimbrel_ids::{PduSessionId, Supi, Tac, Tai};
+use whimbrel_node::clock;
 
 use super::Shared;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::{operations, why};
-use whimbrel_node::clock;
 use whimbrel_node::observation::{
     Command, Component, Condition, Metric, ProcedureName, UePage, UeView, UesRequest,
 };

@@ -16,13 +16,13 @@ use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 use whimbrel_control::UeId;
+use whimbrel_node::observation::{EventRecord, Metric};
 
 use super::auth::Caller;
 use super::handlers::{Answer, Throughput, page};
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::{Shared, signalling, why};
-use whimbrel_node::observation::{EventRecord, Metric};
 
 /// Event streams at once; a page has one.
 pub(super) const STREAMS_MAX: usize = 32;

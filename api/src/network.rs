@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use whimbrel_control::policy::{FlowPolicy, describe};
+use whimbrel_node::config::DataNetwork;
+use whimbrel_node::config::value::Value;
+use whimbrel_node::observation::RatesView;
 
 use super::Shared;
 use super::handlers::Answer;
 use super::routes::{Reply, Request};
-use whimbrel_node::config::DataNetwork;
-use whimbrel_node::config::value::Value;
-use whimbrel_node::observation::RatesView;
 
 /// What is offered.
 #[derive(Serialize)]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde::Deserialize;
 use whimbrel_control::amf::{OverloadOrder, Warning, WarningArea, WarningError, cbs_pages, nr_cell};
 use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, Tac, Tai};
+use whimbrel_node::config;
+use whimbrel_node::observation::{Command, DisconnectedView};
 
 use super::Shared;
 use super::operations;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
-use whimbrel_node::config;
-use whimbrel_node::observation::{Command, DisconnectedView};
 
 type Answer = Result<Reply, Problem>;
 

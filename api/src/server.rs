@@ -23,16 +23,16 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
-use whimbrel_broker::slots::{Prefix, Slot, SlotBounds, Slots};
+use whimbrel_broker_client::slots::{Prefix, Slot, SlotBounds, Slots};
+use whimbrel_node::local_socket::{self, ListenError, Uid};
+use whimbrel_node::observation::{Component, Condition, Metric};
+use whimbrel_node::port_owner;
 
 use super::auth::{Caller, Peer};
 use super::patience::Patient;
 use super::problem::Problem;
 use super::routes::{self, BODY_OCTETS_MAX, Needs, ROUTES, Reply, Request, Route};
 use super::{Shared, assets, subscribers, tls, uri};
-use whimbrel_node::local_socket::{self, ListenError, Uid};
-use whimbrel_node::observation::{Component, Condition, Metric};
-use whimbrel_node::port_owner;
 
 /// Connections at once: some operators, a dashboard, a Prometheus. One address may be a port forward of several browsers, each of which opens
 /// six.

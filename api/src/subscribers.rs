@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::warn;
 use whimbrel_ids::Supi;
+use whimbrel_node::clock;
+use whimbrel_node::subscribers::{EditError, is_of, open, patch, record_of};
 use whimbrel_store::{Format, OnExisting, Store, StoreError, SubscriberRecord, WithSecrets};
 use zeroize::Zeroizing;
 
@@ -20,8 +22,6 @@ use super::problem::{LineProblem, Problem};
 use super::routes::{Reply, Request};
 use crate::audit::repeated::{COUNTED_FOR, Recorded, RequestKind};
 use crate::audit::{self, Access};
-use whimbrel_node::clock;
-use whimbrel_node::subscribers::{EditError, is_of, open, patch, record_of};
 
 /// Octets of an import: 100,000 subscribers as JSON are 25 MB.
 pub(super) const IMPORT_OCTETS_MAX: usize = 64 << 20;

@@ -15,10 +15,9 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tracing::info;
 use whimbrel_files::{PEM_OCTETS_MAX, read};
-use zeroize::Zeroizing;
-
 use whimbrel_node::api_files::{api_key_file, certificate_file};
 use whimbrel_node::clock;
+use zeroize::Zeroizing;
 
 /// A certificate of ours is valid for 365 days; a start makes another one when a month is left.
 const RENEWED_AFTER: Duration = Duration::from_secs(335 * 86_400);
@@ -64,7 +63,7 @@ fn is_due(certificate: &Path) -> bool {
 fn make(certificate: &Path, key: &Path, address: IpAddr) -> Result<(), String> {
     let host = || fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "localhost".into());
     let name = if address.is_unspecified() { host().trim().into() } else { address.to_string() };
-    let made = whimbrel_broker::tls::self_signed(&name, clock::now().as_secs())?;
+    let made = whimbrel_broker_client::tls::self_signed(&name, clock::now().as_secs())?;
     for (file, text, mode) in
         [(key, made.key, 0o600), (certificate, format!("{OURS}{}", made.certificate), 0o644)]
     {

@@ -1,7 +1,10 @@
 //! Signals that end a process in order.
 
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+
+use tracing::error;
 
 /// A stream that receives an octet for each SIGINT and SIGTERM.
 pub fn termination_signals() -> Result<UnixStream, String> {
@@ -12,4 +15,20 @@ pub fn termination_signals() -> Result<UnixStream, String> {
     }
     read.set_read_timeout(Some(Duration::from_millis(500))).map_err(cannot)?;
     Ok(read)
+}
+
+/// Waits for a signal, or until what runs is no longer alive.
+pub fn wait(signals: &mut UnixStream, is_alive: impl Fn() -> bool) {
+    let mut octet = [0];
+    while is_alive() {
+        match signals.read(&mut octet) {
+            Ok(_) => return,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => {
+                error!("signals cannot be awaited: {e}");
+                return;
+            }
+        }
+    }
 }

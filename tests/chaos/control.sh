@@ -42,7 +42,7 @@ END
 cat >"$tmp/again.yaml" <<END
 steps: [register, session: { dnn: internet }, ping: 10.45.0.1, deregister]
 END
-alone() { "$WHIMBREL" ran "$1" --imsi "$2" --amf 127.0.0.31 --gnb-id 9 --gnb-address 127.0.1.9 "${@:3}"; }
+alone() { "$WHIMBREL_LAB" ran "$1" --imsi "$2" --amf 127.0.0.31 --gnb-id 9 --gnb-address 127.0.1.9 "${@:3}"; }
 # poison IMSI: a UE sends the message that ends its CPF, and registers again; `dead` is the CPF that ended.
 poisoned=0
 poison() {
@@ -78,7 +78,7 @@ table inet apart {
 END
 }
 
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 alone "$tmp/wakes.yaml" 999700000000091 --ues 4 --write-subscribers "$tmp/alone.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/alone.csv" --config "$tmp/core.yaml" >/dev/null
@@ -86,7 +86,7 @@ start core run
 cpf one; cpf two; cpf three; cpf far behind
 members 4
 
-"$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
 play=$!
 running+=("$play")
 

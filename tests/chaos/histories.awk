@@ -5,7 +5,7 @@
 # By value (lines `Holds`): a 5G-GUTI, and the address of a session, belong to one UE at a time; a session keeps its address; its gNB gets the
 # QoS flows and rates that the UE got, whenever its user plane is set up. NAS COUNT reuse is checked by the UE itself.
 #
-# In: the lines of `whimbrel ran -v`. Out: a line for each answer that contradicts an earlier one.
+# In: the lines of `whimbrel-lab ran -v`. Out: a line for each answer that contradicts an earlier one.
 function wrong(what) { print ue, what ":", $0 }
 
 # What the UE holds from now on, NAME=VALUE with a space around each.

@@ -118,7 +118,7 @@ for _ in $(seq 400); do
 done
 [[ $etcd_health == *true* ]] || setup_failed "etcd does not answer"
 
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/one.yaml" >/dev/null # the other CTA copies them
 runs "$WHIMBREL" upf --config "$tmp/upf.yaml" 2>"$tmp/upf.log"
 cta one
@@ -130,7 +130,7 @@ for name in a b c; do cpf "$name"; done
 pair_says "a CPF joined" 3 "CPFs do not join"
 pair_says "the UPF answers" 1 "the UPF cannot be reached"
 
-"$WHIMBREL" ran "$tmp/play.yaml" --amf "${address[$(active)]}" --gnb-address 192.0.2.11 --fastwire=0 -v >"$tmp/play.log" 2>&1 &
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --amf "${address[$(active)]}" --gnb-address 192.0.2.11 --fastwire=0 -v >"$tmp/play.log" 2>&1 &
 play=$!
 running+=("$play")
 

@@ -33,7 +33,7 @@ cpf() {
   pid[$1]=$last
 }
 
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 all=(harbour.1 harbour.2 town.1 town.2 cape.1)
@@ -41,7 +41,7 @@ for name in "${all[@]}"; do cpf "$name"; done
 came=${#all[@]}
 await core "a CPF joined" "$came"
 
-"$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
 play=$!
 running+=("$play")
 

@@ -12,7 +12,7 @@ needs_namespace
 histories=$(mktemp)
 trap 'rm -f "$histories"' EXIT
 echo "seed ${2:-1}, ${1:-120} s"
-"$WHIMBREL" demo --scenario unit-chaos --seconds "${1:-120}" --seed "${2:-1}" --ues "${UES:-40}" --histories "$histories"
+"$WHIMBREL_LAB" demo --scenario unit-chaos --seconds "${1:-120}" --seed "${2:-1}" --ues "${UES:-40}" --histories "$histories"
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$histories")
 [ -z "$stale" ] || { echo "$stale" | head -n 5; echo "WRONG: an answer contradicts an earlier one to its UE (seed ${2:-1})"; exit 1; }
 echo "$(grep -c '^imsi-' "$histories") lines of histories, and no answer contradicts an earlier one"

@@ -6,11 +6,11 @@
 # Usage: run.sh [--keep|--bench] [FOLDER]     where the screenshots go; default: target/console
 #   --keep    keeps the pictures of this run in tests/console/pictures
 #   --bench   measures times instead: `./x bench console`
-# Environment: WHIMBREL, the program to test.
+# Environment: the programs to test (tests/programs.sh).
 set -uo pipefail
 
-WHIMBREL=$(readlink -f "${WHIMBREL:-target/debug/whimbrel}") && export WHIMBREL
 HERE=$(dirname "$(readlink -f "$0")") && export HERE
+. "$HERE/../programs.sh"
 MODE=${CONSOLE_MODE:-pages}
 case ${1:-} in --keep | --bench) MODE=${1#--}; shift ;; esac
 export CONSOLE_MODE=$MODE
@@ -40,7 +40,7 @@ ue() {
   local n=$1
   shift
   case " $* " in *' --imsi '*) ;; *) set -- --imsi "$(imsi "$n")" "$@" ;; esac
-  timeout 500 "$WHIMBREL" ran --gnb-id "$n" --gnb-address "127.0.$n.1" "$@" >"$tmp/w/ran.$n" 2>&1
+  timeout 500 "$WHIMBREL_LAB" ran --gnb-id "$n" --gnb-address "127.0.$n.1" "$@" >"$tmp/w/ran.$n" 2>&1
 }
 # stays N STEPS ARGUMENTS...: the same in the background; it waits after its steps.
 stays() {
@@ -103,7 +103,7 @@ gnb_positions:
   - { gnb: 999/70-5, latitude: 52.3900, longitude: 4.8730 }
 YAML
 )"
-"$WHIMBREL" ran --ues 30 --write-subscribers "$tmp/w/thirty.csv" >/dev/null && subscriber import "$tmp/w/thirty.csv" --on-existing skip >/dev/null
+"$WHIMBREL_LAB" ran --ues 30 --write-subscribers "$tmp/w/thirty.csv" >/dev/null && subscriber import "$tmp/w/thirty.csv" --on-existing skip >/dev/null
 RUN_OPTIONS="--capture $tmp/w/all.pcap"
 start || { cat "$tmp/w/log"; not_ok "the core does not start"; exit 1; }
 core_capture() { "$WHIMBREL" capture --ue "imsi-$(imsi "$1")" -c "$tmp/w/whimbrel.yaml" "${@:2}"; }

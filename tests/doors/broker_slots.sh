@@ -9,12 +9,12 @@ logs=(broker.log)
 . "$(dirname "$0")/../netns.sh"
 ulimit -n 16384 2>/dev/null || skip "4,200 connections at once are not permitted here"
 
-"$WHIMBREL" broker init --domain b.example "$tmp" >"$tmp/init.txt"
+"$WHIMBREL_BROKER" init --domain b.example "$tmp" >"$tmp/init.txt"
 authority=$("$WHIMBREL" open key "$tmp/authority.key" | awk '{ print $3 }')
 key=$(sed -n 's/.*--public-key \([0-9a-f]*\).*/\1/p' "$tmp/init.txt")
 "$WHIMBREL" open certify --authority "$tmp/authority.key" --broker b.example --public-key "$key" --out "$tmp/broker.cert" >/dev/null
 sed -i "s/^authorities: .*/authorities: [\"$authority\"]/; s/0.0.0.0:7443/127.0.0.1:7443/" "$tmp/broker.yaml"
-"$WHIMBREL" broker run --config "$tmp/broker.yaml" 2>"$tmp/broker.log" &
+"$WHIMBREL_BROKER" run --config "$tmp/broker.yaml" 2>"$tmp/broker.log" &
 running+=($!)
 for _ in $(seq 200); do curl -sf http://127.0.0.1:8071/health >/dev/null && break; sleep 0.05; done
 curl -sf http://127.0.0.1:8071/health >/dev/null || exit 75

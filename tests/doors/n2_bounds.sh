@@ -21,14 +21,14 @@ steps: [register, deregister]
 EOF
 # serves N WHEN: a gNB of this number, at an address of its own, sets up and serves a UE.
 serves() {
-  timeout 5 "$WHIMBREL" ran "$tmp/gnb.yaml" --sctp udp --gnb-id "$1" --gnb-address "127.0.1.$1" >"$tmp/gnb.log" 2>&1 ||
+  timeout 5 "$WHIMBREL_LAB" ran "$tmp/gnb.yaml" --sctp udp --gnb-id "$1" --gnb-address "127.0.1.$1" >"$tmp/gnb.log" 2>&1 ||
     { echo "not ok - a gNB is kept out $2"; tail -n 3 "$tmp/gnb.log"; exit 1; }
   echo "ok - a gNB at another address is served $2"
 }
 # flood NUMBER [setup]: so many associations from 127.0.2.1, over which nothing comes, or NG SETUP of another gNB each. It ends when they are up, and sends nothing more.
 flood() { python3 "$(dirname "$0")/sctp_flood.py" "$@"; }
 
-"$WHIMBREL" ran "$tmp/gnb.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/gnb.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 flood 300

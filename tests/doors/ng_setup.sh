@@ -39,11 +39,11 @@ sys.exit(not (gnb["address"].startswith(sys.argv[1] + ":") and gnb["connected_ue
 }
 # ran NAME ADDRESS: emulates gNB 1 there.
 ran() {
-  "$WHIMBREL" ran "$tmp/$1.yaml" --sctp udp --gnb-id 1 --gnb-address "$2" >"$tmp/$1.log" 2>&1 &
+  "$WHIMBREL_LAB" ran "$tmp/$1.yaml" --sctp udp --gnb-id 1 --gnb-address "$2" >"$tmp/$1.log" 2>&1 &
   running+=($!)
 }
 
-"$WHIMBREL" ran "$tmp/gnb.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/gnb.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 ran gnb 127.0.1.1

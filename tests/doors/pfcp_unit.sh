@@ -33,7 +33,7 @@ api: { address: "127.0.0.1:8081" }
 store: { path: $tmp/unit.db, key_file: $tmp/unit.key }
 unit: { directory: $tmp/unit }
 END
-  "$WHIMBREL" ran --imsi 999700000000090 --ues 3 --write-subscribers "$tmp/ues.csv" >/dev/null
+  "$WHIMBREL_LAB" ran --imsi 999700000000090 --ues 3 --write-subscribers "$tmp/ues.csv" >/dev/null
   "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/unit.yaml" >/dev/null
   : >"$tmp/unit.log"
   "$WHIMBREL" run --unit --config "$tmp/unit.yaml" 2>>"$tmp/unit.log" &
@@ -44,7 +44,7 @@ END
     "$WHIMBREL" unit --config "$tmp/unit.yaml" 2>/dev/null | grep -q ' primary ' && break
     sleep 0.05
   done
-  "$WHIMBREL" ran "$tmp/ues.yaml" --imsi 999700000000090 --gnb-address 127.0.1.9 --amf 127.0.0.31 >"$tmp/ran.log" 2>&1 &
+  "$WHIMBREL_LAB" ran "$tmp/ues.yaml" --imsi 999700000000090 --gnb-address 127.0.1.9 --amf 127.0.0.31 >"$tmp/ran.log" 2>&1 &
   running+=($!)
   sessions 3
 }

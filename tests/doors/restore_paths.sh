@@ -4,7 +4,7 @@
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../needs.sh"
 needs_tools python3 mkfifo
-[ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
+[ -x "$WHIMBREL" ] || skip "no program to test: there is no $WHIMBREL"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 status=0

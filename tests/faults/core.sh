@@ -1,7 +1,7 @@
 # bash: what the tests of faults share. Namespaces of their own, a core, and the commands that ask it. To be sourced; the script
 # starts again inside the namespaces.
 
-WHIMBREL=$(readlink -f "${WHIMBREL:-target/debug/whimbrel}")
+. "$(dirname "${BASH_SOURCE[0]}")/../programs.sh"
 NET=/proc/sys/net
 
 if [ -z "${WHIMBREL_FAULTS_INSIDE:-}" ]; then
@@ -11,7 +11,7 @@ if [ -z "${WHIMBREL_FAULTS_INSIDE:-}" ]; then
   [ "$(id -u)" = 0 ] || { echo "skip - faults: they need root, to make network namespaces and to take privileges away"; exit 0; }
   [ -x "$WHIMBREL" ] || { echo "not ok - faults: there is no program $WHIMBREL"; exit 1; }
   # A process namespace too: whatever the cases leave running ends with it.
-  export WHIMBREL WHIMBREL_FAULTS_INSIDE=1
+  export WHIMBREL_FAULTS_INSIDE=1
   unshare --net --mount --pid --fork --kill-child --mount-proc true 2>/dev/null ||
     { echo "skip - faults: this host permits no namespaces"; exit 0; }
   exec unshare --net --mount --pid --fork --kill-child --mount-proc "$0" "$@"
@@ -29,7 +29,7 @@ FAILED=0 CORE='' LINE='' TOOK=0
 
 now_ms() { local t=$EPOCHREALTIME; echo $((${t/./} / 1000)); }
 
-# configure [YAML]: a fresh folder with a configuration, and ten subscribers with the keys that `whimbrel ran` has.
+# configure [YAML]: a fresh folder with a configuration, and ten subscribers with the keys that `whimbrel-lab ran` has.
 configure() {
   rm -rf "$tmp/w"
   mkdir "$tmp/w"
@@ -38,7 +38,7 @@ store: { path: $tmp/w/whimbrel.db, key_file: $tmp/w/whimbrel.key }
 api: { address: "127.0.0.1:8070" }
 ${1:-}
 YAML
-  "$WHIMBREL" ran --ues 10 --write-subscribers "$tmp/w/ten.csv" >/dev/null &&
+  "$WHIMBREL_LAB" ran --ues 10 --write-subscribers "$tmp/w/ten.csv" >/dev/null &&
     subscriber import "$tmp/w/ten.csv" >/dev/null
 }
 
@@ -68,7 +68,7 @@ stop() {
   return "$rc"
 }
 
-ran() { timeout 60 "$WHIMBREL" ran "$@" >"$tmp/w/ran" 2>&1; }
+ran() { timeout 60 "$WHIMBREL_LAB" ran "$@" >"$tmp/w/ran" 2>&1; }
 
 ok() { echo "ok - $1"; }
 not_ok() { echo "not ok - $1"; FAILED=$((FAILED + 1)); }

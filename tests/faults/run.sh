@@ -58,7 +58,7 @@ imsi() { printf 'imsi-9997000000000%02d' "$1"; }
 any_program() {
   command -v ping >/dev/null || { echo "skip - any program: ping is not installed"; return; }
   ip netns add ue
-  "$WHIMBREL" ran --imsi 999700000000008 --ues 1 --tun --netns ue >"$tmp/w/ran" 2>&1 &
+  "$WHIMBREL_LAB" ran --imsi 999700000000008 --ues 1 --tun --netns ue >"$tmp/w/ran" 2>&1 &
   local ue=$! rc=0
   for _ in $(seq 100); do
     ip -n ue addr show dev wbue0 2>/dev/null | grep -q 'inet ' && break
@@ -92,7 +92,7 @@ s = socket.create_server(("", 7022), backlog=64)
 time.sleep(60)' &
     local server=$!
     ip netns add ue
-    "$WHIMBREL" ran --amf 192.0.2.10 --gnb-address 192.0.2.11 --imsi 999700000000009 --ues 1 --tun --netns ue >"$tmp/w/ran" 2>&1 &
+    "$WHIMBREL_LAB" ran --amf 192.0.2.10 --gnb-address 192.0.2.11 --imsi 999700000000009 --ues 1 --tun --netns ue >"$tmp/w/ran" 2>&1 &
     local ue=$!
     for _ in $(seq 100); do
       ip -n ue addr show dev wbue0 2>/dev/null | grep -q 'inet ' && break
@@ -270,7 +270,7 @@ full_disk() {
   sed -i "s|$tmp/w/whimbrel\.|$disk/whimbrel.|g" "$tmp/w/whimbrel.yaml"
   subscriber import "$tmp/w/ten.csv" >/dev/null
   before=$(subscriber export --secrets | cksum)
-  "$WHIMBREL" ran --imsi 999700000100000 --ues 20000 --write-subscribers "$tmp/w/many.csv" >/dev/null
+  "$WHIMBREL_LAB" ran --imsi 999700000100000 --ues 20000 --write-subscribers "$tmp/w/many.csv" >/dev/null
   one_sentence "full disk, import" "no room is left for the subscribers' file" "$WHIMBREL" subscriber import "$tmp/w/many.csv" -c "$tmp/w/whimbrel.yaml"
   after=$(subscriber export --secrets | cksum)
   if [ "$before" = "$after" ]; then ok "full disk: the ten subscribers that were there are as they were"; else not_ok "full disk: subscribers were lost or changed"; fi
@@ -326,7 +326,7 @@ killed() {
 # gnb_on_line: the emulated gNB with a UE that stays connected, as job GNB; then nothing of it reaches the core any more.
 gnb_on_line() {
   printf 'steps: [register, session, {wait: 20}]\n' >"$tmp/w/day.yaml"
-  timeout 60 "$WHIMBREL" ran -v --sctp raw "$tmp/w/day.yaml" >"$tmp/w/ran" 2>&1 &
+  timeout 60 "$WHIMBREL_LAB" ran -v --sctp raw "$tmp/w/day.yaml" >"$tmp/w/ran" 2>&1 &
   GNB=$!
   for _ in $(seq 100); do
     "$WHIMBREL" ue list -c "$tmp/w/whimbrel.yaml" | grep -q '10\.45\.' && break

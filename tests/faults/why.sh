@@ -32,7 +32,7 @@ ue() {
   local n=$1
   shift
   case " $* " in *' --imsi '*) ;; *) set -- --imsi "$(imsi "$n")" "$@" ;; esac
-  timeout 100 "$WHIMBREL" ran --gnb-id "$n" --gnb-address "127.0.$n.1" "$@" >"$tmp/w/ran.$n" 2>&1
+  timeout 100 "$WHIMBREL_LAB" ran --gnb-id "$n" --gnb-address "127.0.$n.1" "$@" >"$tmp/w/ran.$n" 2>&1
 }
 
 # steps N STEPS: a scenario file.
@@ -48,7 +48,7 @@ stays() {
 }
 
 # leaves N: stops the gNB of that UE, as an operator does.
-leaves() { kill -INT "$(pgrep -f "^$WHIMBREL ran .*--gnb-id $1 ")"; }
+leaves() { kill -INT "$(pgrep -f "^$WHIMBREL_LAB ran .*--gnb-id $1 ")"; }
 
 # until_says SUBJECT PATTERN: waits until the answer matches, which the fault needs first.
 until_says() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the commands of the book: book.py [--selftest] [PAGE...]. WHIMBREL names the program.
+"""Runs the commands of the book: book.py [--selftest] [PAGE...]. WHIMBREL names the core's program; those of the lab and the broker are beside it.
 
 A block of commands (```sh) in a page of docs/SUMMARY.md stands below a comment that says what becomes of it:
   <!-- run -->                                           it runs, and must succeed
@@ -10,7 +10,7 @@ A block of commands (```sh) in a page of docs/SUMMARY.md stands below a comment 
   <!-- prepare: COMMANDS -->                             what the page takes for granted; runs and is not shown
 
 The blocks of a page run in order in one shell, in a folder and in namespaces of their own: network, mounts (with another /etc, /run and
-/var/lib), processes. `./x run` and `./x demo` start the program under test; there is no `target/quick`.
+/var/lib), processes. `./x run` and `./x demo` start the programs under test; there is no `target/quick`.
 """
 import concurrent.futures
 import os
@@ -86,7 +86,9 @@ in_background() { # in_background TEXT COMMAND...
 
 X = """#!/bin/sh
 case $1 in
-  run | demo) exec whimbrel "$@" ;;
+  run) exec whimbrel "$@" ;;
+  demo) exec whimbrel-lab "$@" ;;
+  lab) shift; exec whimbrel-lab "$@" ;;
   *) echo "./x $1 is not run by this test"; exit 1 ;;
 esac
 """
@@ -157,7 +159,8 @@ def run(page, text):
         programs = os.path.join(tmp, "bin")
         os.mkdir(work)
         os.mkdir(programs)
-        os.symlink(os.environ["WHIMBREL"], os.path.join(programs, "whimbrel"))
+        for name in ("whimbrel", "whimbrel-lab", "whimbrel-broker"):
+            os.symlink(os.path.join(os.path.dirname(os.environ["WHIMBREL"]), name), os.path.join(programs, name))
         with open(os.path.join(work, "x"), "w") as file:
             file.write(X)
         os.chmod(os.path.join(work, "x"), 0o755)

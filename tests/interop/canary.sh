@@ -57,7 +57,7 @@ leave() {
 }
 trap leave EXIT
 
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/unit.yaml" >/dev/null
 manager
 until_true "the unit is not complete" complete
@@ -66,7 +66,7 @@ if upgrade "$WHIMBREL" --canary 10%; then wrong "the version in force is accepte
 grep -q "run code .* already" "$tmp/canary.log" || wrong "a canary of the version in force is not refused with its reason"
 if canary promote >"$tmp/canary.log" 2>&1; then wrong "no canary is promoted"; fi
 
-"$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
 play=$!
 running+=("$play")
 sleep 1

@@ -9,6 +9,6 @@ needs_tools ip
 needs_namespace
 plots=$(mktemp -d)
 trap 'rm -rf "$plots"' EXIT
-"$WHIMBREL" demo --scenario commute --ues "${1:-12}" --seconds "${2:-8}" --plots "$plots"
+"$WHIMBREL_LAB" demo --scenario commute --ues "${1:-12}" --seconds "${2:-8}" --plots "$plots"
 grep -q polyline "$plots/commute.svg"
 grep -q circle "$plots/commute-map.svg"

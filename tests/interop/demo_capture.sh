@@ -3,7 +3,7 @@
 # clear. It fails on a malformed packet, on an element that tshark does not know and that may not be ignored, and on a
 # protocol or message of the demonstration that the capture lacks.
 #
-# Usage: demo_capture.sh               runs `$WHIMBREL demo` and judges its capture
+# Usage: demo_capture.sh               runs `$WHIMBREL_LAB demo` and judges its capture
 #        demo_capture.sh FILE.pcap     judges that capture of a demonstration with $UES UEs
 # Exit status 0 good, 77 this host cannot run it (the last line says why), else a fault.
 set -euo pipefail
@@ -17,7 +17,7 @@ needs_tools tshark
 capture=${1:-$tmp/demo.pcap}
 if [ $# = 0 ]; then
   needs_namespace
-  "$WHIMBREL" demo --ues "$ues" --null-cipher --capture "$capture" || exit
+  "$WHIMBREL_LAB" demo --ues "$ues" --null-cipher --capture "$capture" || exit
 fi
 
 wrong=0

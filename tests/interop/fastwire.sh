@@ -42,8 +42,8 @@ steps:
   - ping: 203.0.113.1
   - deregister
 EOF
-play() { "$WHIMBREL" ran "$tmp/play.yaml" "$@" >"$tmp/play.log" 2>&1 || wrong "UEs failed"; }
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+play() { "$WHIMBREL_LAB" ran "$tmp/play.yaml" "$@" >"$tmp/play.log" 2>&1 || wrong "UEs failed"; }
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 config core ""
 config off "n2: { fastwire: false }"
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null

@@ -42,7 +42,7 @@ start core run
 running+=($!)
 
 # One subscriber registers, another one that the core does not know is refused.
-ran() { timeout 30 "$WHIMBREL" ran --sctp udp --ues 1 --imsi "$1" --k $K --opc $K >"$tmp/out" 2>&1; }
+ran() { timeout 30 "$WHIMBREL_LAB" ran --sctp udp --ues 1 --imsi "$1" --k $K --opc $K >"$tmp/out" 2>&1; }
 ran 999700000000001 || wrong "the UE does not register"
 ! ran 999700000000009 || wrong "an unknown subscriber registers"
 

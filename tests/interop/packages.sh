@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Debian package of $WHIMBREL is installed below a folder and used; systemd's own tools judge its units; umoci unpacks the image, whose
+# The Debian packages of $WHIMBREL and of the programs beside it are written; the core's is installed below a folder and used; systemd's own tools judge its units; umoci unpacks the image, whose
 # program runs in it; the chart's manifests are checked.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -7,13 +7,21 @@ root=$(cd "$here/../.." && pwd)
 . "$here/../needs.sh"
 PATH=$PATH:/usr/sbin:/sbin
 needs_tools dpkg-deb strip python3
-[ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
+[ -x "$WHIMBREL" ] || skip "no program to test: there is no $WHIMBREL"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 wrong() { echo "WRONG: $1"; [ ! -e "$tmp/out" ] || tail -n 20 "$tmp/out"; exit 1; }
 without=()
 
-package=$(PROGRAM=$WHIMBREL "$root/x" package deb "$tmp" 2>"$tmp/out") || wrong "the package cannot be built"
+PROGRAM=$WHIMBREL "$root/x" package deb "$tmp" >"$tmp/packages" 2>"$tmp/out" || wrong "the packages cannot be built"
+package=$(grep '/whimbrel_' "$tmp/packages")
+for name in whimbrel-broker whimbrel-lab; do
+  dpkg-deb --contents "$(grep "/${name}_" "$tmp/packages")" >"$tmp/out" || wrong "dpkg-deb does not read the package of $name"
+  for file in usr/bin/$name usr/share/man/man1/$name.1.gz usr/share/bash-completion/completions/$name; do
+    grep -q "root/root .* \./$file\$" "$tmp/out" || wrong "the package of $name has no $file of root"
+  done
+  ! grep -q 'usr/bin/whimbrel$' "$tmp/out" || wrong "the package of $name has the core"
+done
 dpkg-deb --contents "$package" >"$tmp/out" || wrong "dpkg-deb does not read it"
 for file in usr/bin/whimbrel etc/whimbrel/whimbrel.yaml usr/lib/systemd/system/whimbrel.service usr/lib/sysusers.d/whimbrel.conf \
   usr/share/man/man1/whimbrel-backup.1.gz usr/share/bash-completion/completions/whimbrel; do

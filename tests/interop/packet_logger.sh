@@ -128,7 +128,7 @@ upf a
 await a " ready"
 upf b
 await logger "has the whole state" 1
-"$WHIMBREL" ran --imsi 999700000000090 --ues 1 --write-subscribers "$tmp/one.csv" >/dev/null
+"$WHIMBREL_LAB" ran --imsi 999700000000090 --ues 1 --write-subscribers "$tmp/one.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/one.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 await core "the UPF answers"
@@ -136,7 +136,7 @@ await core "the UPF answers"
 python3 "$tmp/judge.py" server 9 >"$tmp/up" &
 server=$!
 running+=("$server")
-"$WHIMBREL" ran --imsi 999700000000090 --gnb-id 9 --gnb-address 127.0.1.9 --amf 127.0.0.31 -- \
+"$WHIMBREL_LAB" ran --imsi 999700000000090 --gnb-id 9 --gnb-address 127.0.1.9 --amf 127.0.0.31 -- \
   sh -c "python3 '$tmp/judge.py' client 9 >'$tmp/down'" >"$tmp/ue.log" 2>&1 &
 ue=$!
 running+=("$ue")

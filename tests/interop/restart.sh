@@ -49,7 +49,7 @@ core() {
 }
 # play: UEs with sessions, in the background; returns when all have one.
 play() {
-  "$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 &
+  "$WHIMBREL_LAB" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 &
   play=$!
   running+=("$play")
   for _ in $(seq 200); do
@@ -68,7 +68,7 @@ judged() {
   echo "$1: $(completed service_request) service requests, 0 registrations, 0 sessions lost; $(grep -o 'ues=.*' "$tmp/core.log" | tail -n 1)"
 }
 
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 core
 play

@@ -52,7 +52,7 @@ arrival: { rate: 50 }
 steps: [register, session: { dnn: internet, type: ipv4 }, ping: 203.0.113.1, deregister]
 EOF
 play() {
-  "$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 || wrong "UEs failed $1"
+  "$WHIMBREL_LAB" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 || wrong "UEs failed $1"
   echo "12 UEs were served $1"
 }
 
@@ -60,7 +60,7 @@ upf east 127.0.0.32 10.50.0.0/16 127.0.0.1:8082
 east=$!
 upf west 127.0.0.33 10.60.0.0/16 127.0.0.1:8083
 west=$!
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 core=$!

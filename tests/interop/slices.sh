@@ -75,14 +75,14 @@ trap leave EXIT
 
 for slice in 1 2; do
   options=(--imsi "99970000000${slice}001" --gnb-slices 1,2 --slices $slice)
-  "$WHIMBREL" ran "$tmp/play.yaml" "${options[@]}" --write-subscribers "$tmp/ues.csv" >/dev/null
+  "$WHIMBREL_LAB" ran "$tmp/play.yaml" "${options[@]}" --write-subscribers "$tmp/ues.csv" >/dev/null
   "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/unit.yaml" >/dev/null
 done
 manager
 until_true "the unit is not complete" complete
 for slice in 1 2; do
   options=(--imsi "99970000000${slice}001" --gnb-slices 1,2 --slices $slice --gnb-id ${slice}0 --gnb-address 127.0.${slice}.1)
-  "$WHIMBREL" ran "$tmp/play.yaml" "${options[@]}" --amf 127.0.0.31 -v >"$tmp/play-$slice.log" 2>&1 &
+  "$WHIMBREL_LAB" ran "$tmp/play.yaml" "${options[@]}" --amf 127.0.0.31 -v >"$tmp/play-$slice.log" 2>&1 &
   play[slice]=$!
   running+=($!)
 done

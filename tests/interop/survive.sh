@@ -14,4 +14,4 @@ cat >"$newer" <<END
 WHIMBREL_CODE_VERSION=7 exec "$(realpath "$WHIMBREL")" "\$@"
 END
 chmod 755 "$newer"
-"$WHIMBREL" demo --scenario survive --ues "${1:-20}" --upgrade-to "$newer"
+"$WHIMBREL_LAB" demo --scenario survive --ues "${1:-20}" --upgrade-to "$newer"

@@ -62,7 +62,7 @@ steps:
   - ping: 203.0.113.1
   - deregister
 EOF
-ran() { "$WHIMBREL" ran "$1" --amf 127.0.0.31 --other-amf 1=127.0.0.32,2 "${@:2}"; }
+ran() { "$WHIMBREL_LAB" ran "$1" --amf 127.0.0.31 --other-amf 1=127.0.0.32,2 "${@:2}"; }
 ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 start upf upf
 core north 127.0.0.31 1 0 south 127.0.0.32 2 1 127.0.0.1:8081
@@ -91,5 +91,5 @@ ues: 6
 gnbs: 1
 steps: [register, session: { dnn: internet, type: ipv4 }, ping: 203.0.113.1, idle, wait: 0.1, return, deregister]
 EOF
-"$WHIMBREL" ran "$tmp/alone.yaml" --amf 127.0.0.31 >"$tmp/alone.log" 2>&1 || wrong "UEs of the AMF that is left failed"
+"$WHIMBREL_LAB" ran "$tmp/alone.yaml" --amf 127.0.0.31 >"$tmp/alone.log" 2>&1 || wrong "UEs of the AMF that is left failed"
 echo "UEs of one AMF do not notice that the other one is dead"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Programs use the PDU session of an emulated UE: `whimbrel ran -- PROGRAM` and `whimbrel ran --tun --netns NAME`. They reach a
+# Programs use the PDU session of an emulated UE: `whimbrel-lab ran -- PROGRAM` and `whimbrel-lab ran --tun --netns NAME`. They reach a
 # server behind N6 over IPv4 and IPv6, find the session's DNS servers and MTU, and nothing of it is left afterwards.
 # In a network namespace of its own.
 #
@@ -40,15 +40,15 @@ n6: { nat: false }
 api: { address: "127.0.0.1:8081" }
 store: { path: $tmp/core.db }
 YAML
-"$WHIMBREL" ran --ues 3 --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran --ues 3 --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 
-# program EXPECTED-STATUS ARGUMENTS...: `whimbrel ran`, whose exit status must be this; what it prints is in `out`.
+# program EXPECTED-STATUS ARGUMENTS...: `whimbrel-lab ran`, whose exit status must be this; what it prints is in `out`.
 program() {
   local expected=$1 status=0
   shift
-  timeout 30 "$WHIMBREL" ran "$@" >"$tmp/out" 2>"$tmp/ran.log" || status=$?
+  timeout 30 "$WHIMBREL_LAB" ran "$@" >"$tmp/out" 2>"$tmp/ran.log" || status=$?
   [ "$status" = "$expected" ] || wrong "exit status $status instead of $expected: $*"
 }
 # printed WHAT TEXT
@@ -80,7 +80,7 @@ echo "what is no program's end has an exit status of its own"
 # A scenario and a namespace with a name: it is there when the steps are done, until an interrupt.
 name=wb-ue-$$
 echo 'steps: [register, session: { dnn: internet, type: ipv4v6 }]' >"$tmp/steps.yaml"
-"$WHIMBREL" ran "$tmp/steps.yaml" --imsi 999700000000002 --tun --netns "$name" >"$tmp/out" 2>"$tmp/ran.log" &
+"$WHIMBREL_LAB" ran "$tmp/steps.yaml" --imsi 999700000000002 --tun --netns "$name" >"$tmp/out" 2>"$tmp/ran.log" &
 held=$!
 running+=($held)
 await ran "uses device wbue0"
@@ -99,7 +99,7 @@ no_ue_is_registered
 echo "a scenario's session was held until the interrupt, and nothing was left"
 
 # SIGTERM ends the program too.
-"$WHIMBREL" ran --imsi 999700000000003 -- sleep 57.25 >"$tmp/out" 2>"$tmp/ran.log" &
+"$WHIMBREL_LAB" ran --imsi 999700000000003 -- sleep 57.25 >"$tmp/out" 2>"$tmp/ran.log" &
 held=$!
 running+=($held)
 for _ in $(seq 200); do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A unit: its API answers while the primary CTA is killed; a second manager is refused; the manager dies and the next one adopts the functions;
-# another version replaces them; SIGTERM leaves nothing behind. That UEs notice nothing is what `whimbrel demo --scenario survive` judges.
+# another version replaces them; SIGTERM leaves nothing behind. That UEs notice nothing is what `whimbrel-lab demo --scenario survive` judges.
 # In a network namespace of its own.
 #
 # Usage: unit.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
@@ -75,7 +75,7 @@ done
 
 # N4 of a session goes through shared memory; the UPF dies, and its replica takes N4 over in the same way.
 subscriber=999700000000090
-"$WHIMBREL" ran --imsi $subscriber --ues 1 --write-subscribers "$tmp/one.csv" >/dev/null
+"$WHIMBREL_LAB" ran --imsi $subscriber --ues 1 --write-subscribers "$tmp/one.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/one.csv" --config "$tmp/unit.yaml" >/dev/null
 # n4 LINKS: waits for so many links between CTA and UPF, then establishes a session; the N4 messages that came through shared memory.
 n4() {
@@ -83,7 +83,7 @@ n4() {
     [ "$(grep -c "N4 with the UPF of this unit goes over its link" "$tmp/unit.log")" -lt "$1" ] || break
     sleep 0.05
   done
-  "$WHIMBREL" ran --imsi $subscriber --gnb-address 127.0.1.9 --amf 127.0.0.31 -- true >"$tmp/ran.log" 2>&1 || wrong "no session is established"
+  "$WHIMBREL_LAB" ran --imsi $subscriber --gnb-address 127.0.1.9 --amf 127.0.0.31 -- true >"$tmp/ran.log" 2>&1 || wrong "no session is established"
   shared=0
   for _ in $(seq 40); do
     shared=$(curl -sf http://127.0.0.1:8081/metrics | awk '$1 == "whimbrel_smf_n4_shared_total" { print $2 }')

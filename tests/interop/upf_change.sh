@@ -63,7 +63,7 @@ EOF
 # play VIA WHERE: the gNBs counted from 0 are in the areas 1 and 2.
 play() {
   scenario "$1"
-  "$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 --other-amf 1=127.0.0.31,2 >"$tmp/play.log" 2>&1 || wrong "UEs failed $2"
+  "$WHIMBREL_LAB" ran "$tmp/play.yaml" --amf 127.0.0.31 --other-amf 1=127.0.0.31,2 >"$tmp/play.log" 2>&1 || wrong "UEs failed $2"
 }
 # settled METRIC API VALUE: waits until a metric has this value.
 settled() {
@@ -75,7 +75,7 @@ settled() {
 }
 
 scenario n2
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 "$WHIMBREL" run --strict --config "$tmp/core.yaml" --capture "$tmp/n4.pcap" 2>>"$tmp/core.log" &
 core=$!
@@ -106,7 +106,7 @@ kill -9 "$dies"
 await core "the UPF east does not answer"
 scenario n2
 sed -i '/handover/d' "$tmp/play.yaml"
-"$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 || wrong "UEs failed in the west, with the other UPF dead"
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 || wrong "UEs failed in the west, with the other UPF dead"
 echo "UEs in the west are served while the UPF of the east is dead"
 
 kill "$core"

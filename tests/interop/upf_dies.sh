@@ -107,17 +107,17 @@ procedures() {
   curl -sf http://127.0.0.1:8081/metrics | awk '/^whimbrel_procedures_total/ && /"pdu_session_establishment"/ { n += $2 } END { print n + 0 }'
 }
 east
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
-"$WHIMBREL" ran --imsi 999700000000090 --ues 1 --write-subscribers "$tmp/one.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran --imsi 999700000000090 --ues 1 --write-subscribers "$tmp/one.csv" >/dev/null
 for list in ues one; do "$WHIMBREL" subscriber import "$tmp/$list.csv" --config "$tmp/core.yaml" >/dev/null; done
 start core run
 await core "the UPF answers"
 
-"$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 &
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 &
 play=$!
 running+=("$play")
 # One more UE downloads, and sends a datagram every 2 ms that the server returns.
-"$WHIMBREL" ran --imsi 999700000000090 --gnb-id 9 --gnb-address 127.0.1.9 --amf 127.0.0.31 -- sh -c "
+"$WHIMBREL_LAB" ran --imsi 999700000000090 --gnb-id 9 --gnb-address 127.0.1.9 --amf 127.0.0.31 -- sh -c "
   python3 '$tmp/echo.py' '$tmp/stop' >'$tmp/gap' &
   curl -sf --limit-rate 2000k -o '$tmp/got' http://203.0.113.1:8000/file || exit 1
   wait" >"$tmp/download.log" 2>&1 &
@@ -195,7 +195,7 @@ python3 "$tmp/numbers.py" <"$tmp/now" >"$tmp/server.log" &
 running+=($!)
 exec 9>"$tmp/now"
 await server bound
-"$WHIMBREL" ran --imsi 999700000000090 --gnb-id 9 --gnb-address 127.0.1.9 --amf 127.0.0.31 -- \
+"$WHIMBREL_LAB" ran --imsi 999700000000090 --gnb-id 9 --gnb-address 127.0.1.9 --amf 127.0.0.31 -- \
   sh -c "python3 '$tmp/numbers.py' ue >'$tmp/numbers'" >"$tmp/numbers.log" 2>&1 &
 ue=$!
 running+=("$ue")

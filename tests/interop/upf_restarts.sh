@@ -61,11 +61,11 @@ procedures() {
   curl -sf http://127.0.0.1:8081/metrics | awk -v name="\"$1\"" '/^whimbrel_procedures_total/ && index($0, name) { n += $2 } END { print n + 0 }'
 }
 east
-"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/core.yaml" >/dev/null
 start core run
 await core "the UPF answers"
-"$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 &
+"$WHIMBREL_LAB" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 &
 play=$!
 running+=("$play")
 for _ in $(seq 80); do

@@ -7,6 +7,6 @@ set -euo pipefail
 . "$(dirname "$0")/../needs.sh"
 needs_tools ip
 needs_namespace
-"$WHIMBREL" demo --scenario veil --ues "${1:-8}"
-output=$("$WHIMBREL" demo --scenario veil --ues 8 --direct 2>&1) && { echo "the ledger does not find that there are no relays"; exit 1; }
+"$WHIMBREL_LAB" demo --scenario veil --ues "${1:-8}"
+output=$("$WHIMBREL_LAB" demo --scenario veil --ues 8 --direct 2>&1) && { echo "the ledger does not find that there are no relays"; exit 1; }
 grep -q "operator identity in channel" <<<"$output" || { echo "$output"; exit 1; }

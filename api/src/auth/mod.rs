@@ -29,6 +29,9 @@ use ring::digest::{SHA256, digest};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
+use whimbrel_node::clock;
+use whimbrel_node::config::{Api, SecondFactor};
+use whimbrel_node::local_socket::Uid;
 
 use self::accounts::{Accounts, User};
 use self::rate::Rates;
@@ -37,9 +40,6 @@ use self::throttle::Throttle;
 pub(super) use self::throttle::source_of;
 use self::totp::Totp;
 use super::problem::Problem;
-use whimbrel_node::clock;
-use whimbrel_node::config::{Api, SecondFactor};
-use whimbrel_node::local_socket::Uid;
 
 /// The session's cookie in clear, on a loopback address.
 const COOKIE_NAME: &str = "whimbrel_session";

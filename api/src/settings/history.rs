@@ -8,7 +8,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
-
 use whimbrel_node::api_files::beside;
 use whimbrel_node::clock;
 

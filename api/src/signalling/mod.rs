@@ -13,6 +13,8 @@ use serde::Serialize;
 use whimbrel_control::UeId;
 use whimbrel_nas::{EPD_5GMM, EPD_5GSM, Envelope, mm, sm};
 use whimbrel_ngap::transfer as t;
+use whimbrel_node::clock;
+use whimbrel_node::observation::{Command, Interface, Message};
 use whimbrel_pfcp::Frame;
 
 use self::tree::{Field, fields, words};
@@ -22,8 +24,6 @@ use super::handlers::{Answer, page};
 use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::why::subject::Subject;
-use whimbrel_node::clock;
-use whimbrel_node::observation::{Command, Interface, Message};
 
 /// Messages that are read within messages, one in the other: NGAP, NAS, 5GSM, and a container.
 const DEPTH_MAX: usize = 6;

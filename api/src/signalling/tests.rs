@@ -3,10 +3,10 @@
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 use whimbrel_ngap::ie::SecurityKey;
 use whimbrel_ngap::{DownlinkNasTransport, Message as Ngap, UplinkNasTransport};
-
-use super::*;
 use whimbrel_node::config::value::unhex;
 use whimbrel_node::observation::Signalling;
+
+use super::*;
 
 const AMF: u64 = 7;
 

@@ -1,10 +1,10 @@
 //! Captures of single UEs, and callers that send more than their part.
 
 use whimbrel_control::UeId;
+use whimbrel_node::observation::{Interface, Names};
 use whimbrel_user_io::Tapped;
 
 use super::*;
-use whimbrel_node::observation::{Interface, Names};
 
 /// A message; what it says does not matter here.
 const MESSAGE: [u8; 4] = [0, 15, 0x40, 0];

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use whimbrel_control::Remedy;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::SetupRefusal;
+use whimbrel_node::local_time::when;
+use whimbrel_node::observation::{Cause, Entry, GnbView, Happened, History, Name};
 
 use super::super::Shared;
 use super::{OF_GNB_MAX, WhyAnswer, at, gnbs, lines, mended_and_fix, now, silence};
-use whimbrel_node::local_time::when;
-use whimbrel_node::observation::{Cause, Entry, GnbView, Happened, History, Name};
 
 /// About the gNB of this name, `gnb-999/70-1`.
 pub(super) async fn answer(shared: &Arc<Shared>, name: &str) -> WhyAnswer {

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use whimbrel_control::Remedy;
 use whimbrel_control::event::Deregistered;
 use whimbrel_ids::{Instant, Supi};
+use whimbrel_node::clock;
+use whimbrel_node::local_time::when;
 
 use self::subject::Subject;
 use super::Shared;
 use super::handlers::Answer;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
-use whimbrel_node::clock;
-use whimbrel_node::local_time::when;
 use whimbrel_node::observation::{
     Command, Condition, Entry, GnbView, Happened, History, Name, RefusalRecord, UeView, UesRequest,
 };

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::{Present, Refusal, Remedy, Subscriber};
 use whimbrel_ids::{Instant, Supi};
+use whimbrel_node::core::subscription;
+use whimbrel_node::local_time::when;
 use whimbrel_store::{Status, SubscriberRecord};
 
 use super::super::{Shared, subscribers};
 use super::{BY_UE, WhyAnswer, at, deregistered, gnbs, lines, mended_and_fix, now, silence};
-use whimbrel_node::core::subscription;
-use whimbrel_node::local_time::when;
 use whimbrel_node::observation::{
     Cause, Command, Component, Condition, Entry, GnbView, Happened, History, Name, UeView,
 };

@@ -1,4 +1,4 @@
-//! The configuration file of `whimbrel broker`.
+//! The configuration file of `whimbrel-broker`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_rustls::rustls::ServerConfig;
-use whimbrel_broker::engine::EpochRule;
-use whimbrel_broker::{PORT, files, tls};
+use whimbrel_broker_client::{PORT, files, tls};
 use whimbrel_ids::PlmnId;
 use whimbrel_open::broker::{BrokerConfig, Home, Policy};
 use whimbrel_open::id::{Domain, OperatorId};
@@ -37,7 +36,10 @@ pub struct Broker {
     pub admin: SocketAddr,
     pub tls: Arc<ServerConfig>,
     pub store: PathBuf,
-    pub epochs: EpochRule,
+    /// A new epoch key is made when the current one is so old; zero: by command only.
+    pub epoch_begins_after: Duration,
+    /// An epoch key is destroyed when it is so old.
+    pub epoch_ends_after: Duration,
     pub log: Log,
     /// Veiled users, if there are any.
     pub veil: Option<VeilConfig>,
@@ -90,7 +92,7 @@ fn found(file: Option<&Path>) -> Result<(String, PathBuf), LoadError> {
     let place = || PLACES.iter().map(PathBuf::from).find(|place| place.exists());
     let Some(file) = file.map(Path::to_path_buf).or_else(place) else {
         return Err(LoadError::File(format!(
-            "there is no broker's configuration in {}; make one with `whimbrel broker init`, or name it with -c",
+            "there is no broker's configuration in {}; make one with `whimbrel-broker init`, or name it with -c",
             PLACES.join(" or ")
         )));
     };
@@ -102,7 +104,7 @@ pub fn defaults() -> String {
     let mut pass = Pass::printing();
     all_keys(&mut pass);
     format!(
-        "# Configuration of a broker (docs/open.md). `whimbrel broker init` writes one with keys and certificates.\n\n{}",
+        "# Configuration of a broker (docs/open.md). `whimbrel-broker init` writes one with keys and certificates.\n\n{}",
         pass.into_text()
     )
 }
@@ -148,20 +150,21 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
     let trust = trust(s);
     let (policy, listed_only) = policy(s);
     let home = home(s);
-    let epochs = s.section("epochs", "Keys to which users seal their identities.", |s| {
-        let days = |days: u64| Duration::from_secs(days * 86_400);
-        let begin = s.value(
-            "begin_after",
-            days(7),
-            "A new key is made when the current one is so old; 0s: by command only.",
-        );
-        let end = s.value(
-            "end_after",
-            days(60),
-            "A key is destroyed when it is so old: what users seal to it opens no more.",
-        );
-        EpochRule { begin_after_s: begin.as_secs(), end_after_s: end.as_secs() }
-    });
+    let (epoch_begins_after, epoch_ends_after) =
+        s.section("epochs", "Keys to which users seal their identities.", |s| {
+            let days = |days: u64| Duration::from_secs(days * 86_400);
+            let begin = s.value(
+                "begin_after",
+                days(7),
+                "A new key is made when the current one is so old; 0s: by command only.",
+            );
+            let end = s.value(
+                "end_after",
+                days(60),
+                "A key is destroyed when it is so old: what users seal to it opens no more.",
+            );
+            (begin, end)
+        });
     let veil = veil(s);
     let log = service::log(s);
     if printing {
@@ -183,7 +186,7 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
             s.refuse(
                 "key_file",
                 what,
-                "name the file that `whimbrel broker init` or `whimbrel open key` made",
+                "name the file that `whimbrel-broker init` or `whimbrel open key` made",
             );
             None
         }
@@ -214,7 +217,7 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
                     format!("have the authority certify --broker {domain}"),
                 );
             } else if signing.as_ref().is_some_and(|key| key.verifying_key() != certificate.key) {
-                let fix = "have the authority certify the public key that `whimbrel broker init` printed";
+                let fix = "have the authority certify the public key that `whimbrel-broker init` printed";
                 s.refuse("certificate", "the certificate is of another key than the one in `key_file`", fix);
             }
             Some(certificate)
@@ -225,7 +228,19 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
         signing.zip(certificate).zip(tls).zip(policy).map(|(((signing, certificate), tls), policy)| {
             let veil = veil.map(|veil| veil.made((&domain, &trust, &secret), &store));
             let machine = BrokerConfig { domain, certificate, signing, trust, policy };
-            Broker { machine, home, listed_only, listen, admin, tls, store, epochs, log, veil }
+            Broker {
+                machine,
+                home,
+                listed_only,
+                listen,
+                admin,
+                tls,
+                store,
+                epoch_begins_after,
+                epoch_ends_after,
+                log,
+                veil,
+            }
         });
     (broker, known)
 }
@@ -339,7 +354,7 @@ fn policy(s: &mut Section<'_, '_>) -> (Option<Policy>, bool) {
         let operators = s.value(
             "operators",
             Operators::Any,
-            "any: every operator that an authority certifies; listed: those of `whimbrel broker operator add`.",
+            "any: every operator that an authority certifies; listed: those of `whimbrel-broker operator add`.",
         );
         let cap = s.section("price_cap", "The highest price of a MiB, in millionths of a unit of the currency.", |s| {
             let currency = s.value("currency", Currency(*b"EUR"), "ISO 4217.");

@@ -3,10 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use whimbrel_control::config as control;
 use whimbrel_user::{FirewallRule, SHARDS_MAX};
 use whimbrel_user_io::{Harvest, SpreadBy};
-
-use whimbrel_control::config as control;
 
 use super::gnb_positions::GnbName;
 use super::isolation::Network;
@@ -218,7 +217,7 @@ pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
             fastwire: s.value(
                 "fastwire",
                 true,
-                "Use fastwire (NGAP messages in FlatBuffers) with gNBs that offer it when they connect, as whimbrel ran \
+                "Use fastwire (NGAP messages in FlatBuffers) with gNBs that offer it when they connect, as whimbrel-lab ran \
                  --fastwire does. All other gNBs get ASN.1.",
             ),
             gnbs: n2_gnbs(s),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use whimbrel_broker::files;
+use whimbrel_broker_client::files;
 use whimbrel_control::config as control;
 use whimbrel_ids::{Dnn, PlmnId, SNssai};
 use whimbrel_open::crypto::VerifyingKey;
@@ -36,7 +36,7 @@ impl Value for PublicKey {
     }
 
     fn show(&self) -> String {
-        format!("\"{}\"", whimbrel_broker::hex(&self.0.octets()))
+        format!("\"{}\"", whimbrel_broker_client::hex(&self.0.octets()))
     }
 }
 
@@ -314,7 +314,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
 mod tests {
     use std::path::Path;
 
-    use whimbrel_broker::now;
+    use whimbrel_broker_client::now;
     use whimbrel_open::crypto::SigningKey;
     use whimbrel_open::msg::{Certificate, Validity};
 

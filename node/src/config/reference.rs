@@ -122,7 +122,7 @@ pub(super) fn page(core: &Reference, broker: &Reference) -> String {
     );
     core.write(&mut page);
     page.push_str(
-        "\n## A broker\n\n`whimbrel broker run -c FILE` reads this file ([open.md](../open.md)).\n",
+        "\n## A broker\n\n`whimbrel-broker run -c FILE` reads this file ([open.md](../open.md)).\n",
     );
     broker.write(&mut page);
     page

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use whimbrel_control::config as control;
 use whimbrel_ids::{Dnn, SNssai, Tac};
-
 use whimbrel_store::BitRate;
 use whimbrel_user::{GuaranteedRates, SLICES_MAX, SliceRate};
 

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use whimbrel_broker::veil::Place;
-use whimbrel_broker::{files, unhex};
+use whimbrel_broker_client::veil::Place;
+use whimbrel_broker_client::{files, unhex};
 use whimbrel_control::config as control;
 use whimbrel_ids::{Dnn, SNssai};
 use whimbrel_open::crypto::Share;
@@ -34,7 +34,7 @@ impl Value for SignedUnder {
     }
 
     fn show(&self) -> String {
-        format!("\"{}\"", whimbrel_broker::hex(&self.0.octets()))
+        format!("\"{}\"", whimbrel_broker_client::hex(&self.0.octets()))
     }
 }
 
@@ -51,7 +51,7 @@ impl Value for SealedTo {
     }
 
     fn show(&self) -> String {
-        format!("\"{}\"", whimbrel_broker::hex(&self.0.0))
+        format!("\"{}\"", whimbrel_broker_client::hex(&self.0.0))
     }
 }
 
@@ -369,7 +369,7 @@ fn agencies(s: &mut Section<'_, '_>) -> Vec<Agency> {
             s.refuse(
                 "key",
                 "an agency needs `key` and `sealed_to`",
-                "write what `whimbrel agency key` printed",
+                "write what `whimbrel-broker agency key` printed",
             );
             return None;
         };
@@ -383,8 +383,11 @@ fn relay(s: &mut Section<'_, '_>) -> Option<(Place, EpochKey)> {
     s.section("relay", doc, |s| {
         let domain = s.optional::<Domain>("domain", "relay.example", "");
         let address = s.optional::<SocketAddr>("address", "192.0.2.8:7443", "");
-        let key =
-            s.optional::<SealedTo>("gateway_key", "\"64 digits\"", "As `whimbrel relay key` printed it.");
+        let key = s.optional::<SealedTo>(
+            "gateway_key",
+            "\"64 digits\"",
+            "As `whimbrel-broker relay key` printed it.",
+        );
         let id = s.value("gateway_key_id", 1u8, "");
         let place = Place { domain: domain?, address: address? };
         Some((place, EpochKey { id, public: key?.0 }))
@@ -420,7 +423,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
 mod tests {
     use std::path::Path;
 
-    use whimbrel_broker::{hex, now};
+    use whimbrel_broker_client::{hex, now};
     use whimbrel_open::msg::Validity;
 
     use super::super::parse;

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc as queue};
 use tracing::{info, warn};
-use whimbrel_broker::client::{AskError, Client};
-use whimbrel_broker::ledger::Ledger;
-use whimbrel_broker::{PORT, tls};
+use whimbrel_broker_client::client::{AskError, Client};
+use whimbrel_broker_client::ledger::Ledger;
+use whimbrel_broker_client::{PORT, tls};
 use whimbrel_control::open::{Answer, Question, Unreachable};
 use whimbrel_control::{OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;

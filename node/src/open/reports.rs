@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc as queue;
 use tokio::time::Instant as Tick;
 use tracing::{info, warn};
-use whimbrel_broker::ledger::Ledger;
+use whimbrel_broker_client::ledger::Ledger;
 use whimbrel_open::crypto::Seed;
 use whimbrel_open::id::Domain;
 use whimbrel_open::msg::EpochKey;
@@ -153,7 +153,7 @@ impl Reports {
         let mut reports = Vec::new();
         if let Some(key) = of.key {
             for waiting in of.waiting.iter().take(Delivery::REPORTS_MAX) {
-                let seed = Seed::new(whimbrel_broker::random()?);
+                let seed = Seed::new(whimbrel_broker_client::random()?);
                 let sealed = match waiting {
                     Waiting::Own(signed) => {
                         signed.seal(&key, &seed).ok_or("the broker's key has small order")?

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc as queue;
 use tracing::{error, info, warn};
-use whimbrel_broker::client::{AskError, Client};
-use whimbrel_broker::veil::Kind;
-use whimbrel_broker::veil::channel::{AnonymousChannel, Circuit, Direct, RelayPair};
-use whimbrel_broker::veil::record::Recorder;
-use whimbrel_broker::{hex, random, tls};
+use whimbrel_broker_client::client::{AskError, Client};
+use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::veil::channel::{AnonymousChannel, Circuit, Direct, RelayPair};
+use whimbrel_broker_client::veil::record::Recorder;
+use whimbrel_broker_client::{hex, random, tls};
 use whimbrel_control::open::{Answer, Unreachable, VeilHomeQuestion, VeilQuestion};
 use whimbrel_control::{Command, Event, Locate, OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;

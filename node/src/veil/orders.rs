@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 
 use tokio::net::UdpSocket;
 use tracing::{error, info, warn};
-use whimbrel_broker::random;
-use whimbrel_broker::veil::Kind;
-use whimbrel_broker::veil::channel::Circuit;
+use whimbrel_broker_client::random;
+use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::veil::channel::Circuit;
 use whimbrel_control::smf::Tunnel;
 use whimbrel_gtpu::{Gtpu, PORT, message_type};
 use whimbrel_ids::{Instant, Tai, Teid};

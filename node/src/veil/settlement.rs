@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tracing::{error, info, warn};
-use whimbrel_broker::client::Client;
-use whimbrel_broker::veil::claims::claim_without_proof;
-use whimbrel_broker::veil::record::Recorder;
-use whimbrel_broker::veil::{Kind, Place};
-use whimbrel_broker::{hex, random, unhex};
+use whimbrel_broker_client::client::Client;
+use whimbrel_broker_client::veil::record::Recorder;
+use whimbrel_broker_client::veil::record::claim_without_proof;
+use whimbrel_broker_client::veil::{Kind, Place};
+use whimbrel_broker_client::{hex, random, unhex};
 use whimbrel_claims::{ClaimSecret, Row, Slots, Table, nonce, nullifier, prove};
 use whimbrel_open::id::OperatorId;
 use whimbrel_open::msg::{Certificate, Subject};

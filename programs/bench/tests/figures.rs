@@ -119,7 +119,8 @@ fn detection() {
         format!("#!/bin/sh\necho measured: \"$@\"\necho '{{\"figures\":{{\"curve\":[{point},{point}]}}}}'\n");
     std::fs::write(&program, says).expect("a folder for tests");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-    let output = run_with("neutrino", "detection", &["--loads", "70"], &[("WHIMBREL", program.as_os_str())]);
+    let output =
+        run_with("neutrino", "detection", &["--loads", "70"], &[("WHIMBREL_LAB", program.as_os_str())]);
     assert!(output.contains("measured: bench detection --loads 70"), "{output}");
     assert!(output.ends_with("}\n") && output.contains("41.5"), "{output}");
 }
@@ -137,7 +138,7 @@ fn live_figures_are_drawn() {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     for figure in ["fig7", "fig10"] {
         let little = [figure, "--quick"];
-        let output = run_with("neutrino", "live", &little, &[("WHIMBREL", program.as_os_str())]);
+        let output = run_with("neutrino", "live", &little, &[("WHIMBREL_LAB", program.as_os_str())]);
         assert!(output.contains(&format!("measured: bench neutrino {figure} --quick")), "{output}");
     }
 }
@@ -250,7 +251,7 @@ fn l25gc_failover() {
     let case = r#"{"case":"CPF","gap_down_ms":1.5,"goodput":[[0.0,29.1],[0.02,28.9]],"rtt":[[0.0,20.1]]}"#;
     let figures = format!(r#"{{"fig15":[{case}],"lost_with_replicas":1}}"#);
     let says = format!("#!/bin/sh\necho measured: \"$@\"\necho '{{\"figures\":{figures}}}'\n");
-    let environment = [("WHIMBREL", program.as_os_str())];
+    let environment = [("WHIMBREL_LAB", program.as_os_str())];
     let write = |text: &str| {
         std::fs::write(&program, text).expect("a folder for tests");
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");

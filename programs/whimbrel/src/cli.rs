@@ -1,23 +1,23 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use whimbrel_cli::pages::PageCommand;
+use whimbrel_cli::{Done, moved, print};
+use whimbrel_node::client::Client;
+use whimbrel_node::config;
 use whimbrel_resilience::CodeVersion;
 
-use crate::command::agency::AgencyCommand;
-use crate::command::broker::BrokerCommand;
+use crate::command;
 use crate::command::foresight::ForesightCommand;
 use crate::command::open::OpenCommand;
 use crate::command::operation::Waiting;
-use crate::command::relay::RelayCommand;
 use crate::command::subscriber::SubscriberCommand;
-use crate::command::{self, Done};
-use whimbrel_node::client::Client;
-use whimbrel_node::config;
 
 /// A 5G core: AMF, SMF, UPF, UDM and AUSF in one program.
 #[derive(Parser)]
@@ -52,16 +52,12 @@ enum Command {
     /// Run inputs that may have ended a CPF in a process of their own: a CPF starts this itself.
     #[command(hide = true)]
     ReplaySandbox,
-    /// Start a core in a network namespace, let emulated UEs use it, and print what was measured.
-    Demo(command::demo::Options),
-    /// Run a measurement on a core that is started for it.
-    #[cfg(any(test, feature = "bench"))]
-    Bench {
-        #[command(subcommand)]
-        bench: crate::bench::Bench,
-    },
-    /// Emulate gNBs and UEs that use a running core, here or on another host.
-    Ran(command::ran::Options),
+    /// `whimbrel-lab demo`.
+    #[command(hide = true, disable_help_flag = true)]
+    Demo(Moved),
+    /// `whimbrel-lab ran`.
+    #[command(hide = true, disable_help_flag = true)]
+    Ran(Moved),
     /// Check a configuration file without starting anything.
     Check {
         /// Configuration file; default: whimbrel.yaml in this folder, else in /etc/whimbrel.
@@ -69,11 +65,9 @@ enum Command {
     },
     /// Print all configuration keys with their defaults and reasons, as a YAML file.
     Config,
-    /// A broker: operators serve its users without a contract (docs/open.md).
-    Broker {
-        #[command(subcommand)]
-        command: BrokerCommand,
-    },
+    /// `whimbrel-broker`.
+    #[command(hide = true, disable_help_flag = true)]
+    Broker(Moved),
     /// Prediction of handovers: its state, and predictors in files (docs/foresight.md).
     Foresight {
         #[command(subcommand)]
@@ -84,16 +78,12 @@ enum Command {
         #[command(subcommand)]
         command: OpenCommand,
     },
-    /// Keys and orders of an agency that has veiled users' sessions intercepted or located (docs/veil.md).
-    Agency {
-        #[command(subcommand)]
-        command: AgencyCommand,
-    },
-    /// Relays between operators and the broker of veiled UEs (docs/veil.md).
-    Relay {
-        #[command(subcommand)]
-        command: RelayCommand,
-    },
+    /// `whimbrel-broker agency`.
+    #[command(hide = true, disable_help_flag = true)]
+    Agency(Moved),
+    /// `whimbrel-broker relay`.
+    #[command(hide = true, disable_help_flag = true)]
+    Relay(Moved),
     /// Print the reference of all metrics as Markdown (docs/metrics.md).
     Metrics,
     /// Print a page of the reference as Markdown (docs/reference).
@@ -106,11 +96,8 @@ enum Command {
         #[command(subcommand)]
         command: SubscriberCommand,
     },
-    /// Print a shell's completions of this command line.
-    Completions { shell: clap_complete::Shell },
-    /// Write the manual pages into a folder.
-    #[command(hide = true)]
-    Man { folder: PathBuf },
+    #[command(flatten)]
+    Pages(PageCommand),
     /// Import the subscribers of another core from its exported database.
     Import {
         #[command(subcommand)]
@@ -199,6 +186,13 @@ enum Command {
         #[command(flatten)]
         at: Running,
     },
+}
+
+/// A command that another program has now: its arguments are not read.
+#[derive(Args)]
+struct Moved {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
 }
 
 #[derive(Subcommand)]
@@ -333,13 +327,7 @@ impl Running {
 
 /// Runs the command that the program was started with.
 pub(crate) fn run() -> ExitCode {
-    match command(Cli::parse().command) {
-        Ok(code) => code,
-        Err(sentence) => {
-            eprintln!("{sentence}");
-            ExitCode::FAILURE
-        }
-    }
+    whimbrel_cli::exit_status(command(Cli::parse().command))
 }
 
 /// Runs a command. Errors: one sentence.
@@ -354,25 +342,19 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Cpf(options) => command::cpf::run(options),
         Command::Reflect(options) => command::reflect::run(&options),
         Command::ReplaySandbox => whimbrel_node::cluster::replay_sandbox(),
-        #[cfg(any(test, feature = "bench"))]
-        Command::Bench { bench } => crate::bench::run(&bench),
-        Command::Demo(options) => command::demo::run(&options),
-        Command::Ran(options) => return command::ran::run(&options),
+        Command::Demo(_) => return Ok(moved("whimbrel demo", "whimbrel-lab demo")),
+        Command::Ran(_) => return Ok(moved("whimbrel ran", "whimbrel-lab ran")),
         Command::Check { file } => command::check::run(file.as_deref()),
-        Command::Config => command::print(&config::defaults()),
-        Command::Broker { command } => command::broker::run(command),
+        Command::Config => print(&config::defaults()),
+        Command::Broker(_) => return Ok(moved("whimbrel broker", "whimbrel-broker")),
         Command::Foresight { command } => command::foresight::run(&command),
         Command::Open { command } => command::open::run(command),
-        Command::Agency { command } => command::agency::run(command),
-        Command::Relay { command } => command::relay::run(command),
-        Command::Metrics => command::print(&whimbrel_node::observation::metrics_page()),
+        Command::Agency(_) => return Ok(moved("whimbrel agency", "whimbrel-broker agency")),
+        Command::Relay(_) => return Ok(moved("whimbrel relay", "whimbrel-broker relay")),
+        Command::Metrics => print(&whimbrel_node::observation::metrics_page()),
         Command::Reference { page } => command::reference::run(page, Cli::command()),
         Command::Subscriber { command } => command::subscriber::run(command),
-        Command::Completions { shell } => completions(shell),
-        Command::Man { folder } => {
-            let written = clap_mangen::generate_to(Cli::command(), &folder);
-            written.map_err(|e| format!("{} cannot be written: {e}", folder.display()))
-        }
+        Command::Pages(command) => command.run(Cli::command()),
         Command::Import { command } => command::import::run(&command),
         Command::Backup(options) => command::backup::backup(&options),
         Command::Restore(options) => command::backup::restore(&options),
@@ -424,13 +406,6 @@ fn command(command: Command) -> Result<ExitCode, String> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Prints a shell's completions.
-fn completions(shell: clap_complete::Shell) -> Done {
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "whimbrel", &mut text);
-    command::print(&String::from_utf8_lossy(&text))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -443,87 +418,32 @@ mod tests {
     #[test]
     fn each_command_has_a_manual_page_and_completions() {
         let folder = tempfile::tempdir().unwrap();
-        clap_mangen::generate_to(Cli::command(), folder.path()).unwrap();
+        PageCommand::Man { folder: folder.path().to_owned() }.run(Cli::command()).unwrap();
         for page in ["whimbrel.1", "whimbrel-backup.1", "whimbrel-subscriber-import.1"] {
             assert!(folder.path().join(page).exists(), "{page}");
         }
-        for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "whimbrel", &mut text);
-            assert!(String::from_utf8(text).unwrap().contains("support-bundle"), "{shell}");
+        for shell in ["bash", "zsh", "fish"] {
+            let text = whimbrel_cli::pages::completions(shell.parse().unwrap(), &mut Cli::command());
+            assert!(text.contains("support-bundle"), "{shell}");
         }
     }
 
     #[test] // CONTRIBUTING.md: a document that shows a command shows one that exists, with options that it has
     fn commands_in_documents_exist() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut wrong = Vec::new();
-        let mut found = 0;
-        for folder in [
-            "",
-            "docs",
-            "docs/ran",
-            "docs/reference",
-            "node",
-            "api",
-            "programs/whimbrel",
-            "programs/bench",
-            "tests/interop",
-            "tests/live",
-        ] {
-            for entry in std::fs::read_dir(root.join(folder)).unwrap().flatten() {
-                let name = entry.file_name().into_string().unwrap_or_default();
-                if !name.ends_with(".md") || name == "CHANGELOG.md" {
-                    continue;
-                }
-                let text = std::fs::read_to_string(entry.path()).unwrap();
-                for line in commands_in(&text) {
-                    found += 1;
-                    if let Err(why) = exists(&line) {
-                        wrong.push(format!("{folder}/{name}: `whimbrel {line}`: {why}"));
-                    }
-                }
-            }
-        }
-        assert!(found > 50, "the documents show commands, and {found} were found");
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let found = whimbrel_cli::documents::commands(&Cli::command());
+        let wrong: Vec<_> = found.iter().filter(|(_, checked)| checked.is_err()).collect();
+        assert!(found.len() > 50, "the documents show commands, and {} were found", found.len());
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
-    /// What follows `whimbrel ` at the beginning of a line of code, of a word in back ticks, or of what follows a `;`.
-    fn commands_in(text: &str) -> Vec<String> {
-        let mut commands = Vec::new();
-        for (i, part) in text.split("```").enumerate() {
-            let pieces: Vec<&str> = if i % 2 == 1 {
-                part.lines().flat_map(|line| line.split("; ")).collect()
-            } else {
-                part.split('`').skip(1).step_by(2).collect()
-            };
-            let ours = pieces.into_iter().filter_map(|piece| piece.trim().strip_prefix("whimbrel "));
-            commands.extend(
-                ours.map(|c| c.split([';', '&', '|', '#', '>']).next().unwrap_or_default().trim().to_owned()),
-            );
+    #[test]
+    fn commands_that_other_programs_have_now_take_any_arguments() {
+        for line in
+            ["ran x.yaml --ues 3 -- ping -c 1 ::1", "demo --help", "broker run -c f", "agency", "relay key f"]
+        {
+            let words = std::iter::once("whimbrel").chain(line.split(' '));
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
         }
-        commands
-    }
-
-    /// Follows the words through the commands, and finds each option at the command that it stands behind.
-    fn exists(line: &str) -> Result<(), String> {
-        let mut command = Cli::command();
-        command.build();
-        for word in line.split_whitespace() {
-            if let Some(long) = word.strip_prefix("--") {
-                let long = long.split('=').next().unwrap_or_default();
-                let known = command.get_arguments().any(|a| a.get_long() == Some(long));
-                if !long.is_empty() && !known {
-                    return Err(format!("`{}` has no option --{long}", command.get_name()));
-                }
-            } else if let Some(below) = command.find_subcommand(word) {
-                command = below.clone();
-            } else if command.has_subcommands() && word.chars().all(|c| c.is_ascii_lowercase()) {
-                return Err(format!("`{}` has no command {word}", command.get_name()));
-            }
-        }
-        Ok(())
     }
 
     #[test] // CONTRIBUTING.md: what the documents say of a command is what it does

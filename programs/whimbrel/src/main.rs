@@ -1,12 +1,9 @@
-//! The whimbrel program: configuration, commands, API, and the threads around the pure core.
+//! The program `whimbrel`: the core, and the commands of its operator.
 
 mod archive;
 mod backup;
-#[cfg(any(test, feature = "bench"))]
-mod bench;
 mod cli;
 mod command;
-mod playground;
 mod support_bundle;
 
 use std::process::ExitCode;

@@ -10,12 +10,12 @@ use std::process::Command;
 use ring::digest::{SHA256, digest};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
-use whimbrel_resilience::CodeVersion;
-
-use crate::archive::Writer;
 use whimbrel_node::client::Client;
 use whimbrel_node::clock;
 use whimbrel_node::config;
+use whimbrel_resilience::CodeVersion;
+
+use crate::archive::Writer;
 
 /// What the API is asked for. No list of UEs or subscribers is among it.
 const OF_API: [&str; 7] = [

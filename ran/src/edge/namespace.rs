@@ -22,7 +22,7 @@ const NAMES: &str = "/run/netns";
 const SETTINGS: &str = "/etc/netns";
 const RESOLVER: &str = "/etc/resolv.conf";
 /// First line of files that this program writes there; others are not touched.
-const RESOLVER_HEAD: &str = "# Written by `whimbrel ran` from what the PDU session announced.\n";
+const RESOLVER_HEAD: &str = "# Written by `whimbrel-lab ran` from what the PDU session announced.\n";
 /// The loopback device has this index in every namespace.
 const LOOPBACK: u32 = 1;
 

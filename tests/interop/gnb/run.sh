@@ -8,6 +8,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../guest/guest.sh"
+. "$here/../../programs.sh"
 
 NAME="gNB in a guest kernel"
 SECONDS_MAX=240   # all scenarios take about ten seconds of answers; a core that is silent costs four seconds a step
@@ -19,7 +20,7 @@ UE_GATEWAY=10.45.0.1                  # the first address of the default pool is
 
 skip() { echo "skip - $NAME: $*"; exit 0; }
 [ "$(id -u)" = 0 ] || skip "needs root for namespaces and a TAP device"
-[ -x "${WHIMBREL:-}" ] || skip "the program is not built"
+[ -x "$WHIMBREL" ] || skip "the program is not built"
 [ -n "${WHIMBREL_PYTHON:-}" ] || skip "no Python with pycrate"
 command -v insmod >/dev/null || skip "kmod is not installed"
 guest_available || skip "user-mode-linux is not installed"

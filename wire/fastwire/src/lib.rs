@@ -30,7 +30,7 @@
 //!
 //! What it gains is the paper's where a codec builds trees, and little over the PER of `whimbrel-ngap`, whose messages take 1.17 times
 //! as long to encode and decode as in this form and are smaller (`./x bench neutrino fig19`, `fig20`). A service request takes as long in
-//! either form, and an attach 1.03 times as long in this one (`fig7`, `fig8`). So standard gNBs have all of the speed, and `whimbrel ran`
+//! either form, and an attach 1.03 times as long in this one (`fig7`, `fig8`). So standard gNBs have all of the speed, and `whimbrel-lab ran`
 //! offers fastwire only when asked.
 //!
 //! # Reading

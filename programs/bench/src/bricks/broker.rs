@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
-use whimbrel_broker::now;
+use whimbrel_broker_client::now;
 use whimbrel_open::admission::Peer;
 use whimbrel_open::broker::{Broker as Machine, BrokerEvent};
 use whimbrel_open::msg::EpochKey;

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use tempfile::TempDir;
-use whimbrel_broker::client::Client;
-use whimbrel_broker::engine::{Engine, Entrance, EpochRule};
-use whimbrel_broker::server::{self, Server};
-use whimbrel_broker::storage::{NamedUser, Sqlite, Storage};
-use whimbrel_broker::{now, random, tls};
+use whimbrel_broker_client::client::Client;
+use whimbrel_broker_client::{now, random, tls};
+use whimbrel_broker_server::engine::{Engine, Entrance, EpochRule};
+use whimbrel_broker_server::server::{self, Server};
+use whimbrel_broker_server::storage::{NamedUser, Sqlite, Storage};
 use whimbrel_ids::PlmnId;
 use whimbrel_open::broker::{BrokerConfig, Policy, User};
 use whimbrel_open::crypto::{PrivateKey, Seed, SigningKey, hash};

@@ -1,4 +1,4 @@
-//! Figures 15, 16 and 17: TCP through failures and handovers. The program measures (`whimbrel bench l25gc failover`); here are the plots.
+//! Figures 15, 16 and 17: TCP through failures and handovers. `whimbrel-lab bench l25gc failover` measures; here are the plots.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::plot::{Axis, Plot, Series};
 
 #[derive(Args, Clone)]
 pub(crate) struct Options {
-    /// Arguments of `whimbrel bench l25gc failover`.
+    /// Arguments of `whimbrel-lab bench l25gc failover`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
@@ -36,8 +36,8 @@ const TITLES: [(&str, &str); 3] = [
 
 /// Measures and draws. Errors: nothing was measured, or packets were lost although what was killed has a replica.
 pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
-    let program = std::env::var_os("WHIMBREL").ok_or_else(|| {
-        io::Error::other("WHIMBREL does not name the program that is to be measured: `./x bench` does")
+    let program = std::env::var_os("WHIMBREL_LAB").ok_or_else(|| {
+        io::Error::other("WHIMBREL_LAB does not name the program that measures: `./x bench` does")
     })?;
     let mut command = Command::new(program);
     command.args(["bench", "l25gc", "failover"]).args(&options.rest);

@@ -11,7 +11,7 @@ use crate::plot::{Axis, Plot, Series};
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Arguments of `whimbrel bench detection`.
+    /// Arguments of `whimbrel-lab bench detection`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Figures 7 to 11 with real processes, sockets and kills: the program's own experiments (`whimbrel bench neutrino`), and their plots.
+//! Figures 7 to 11 with real processes, sockets and kills: the experiments of `whimbrel-lab bench neutrino`, and their plots.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -54,7 +54,7 @@ pub(crate) struct Options {
     /// Which figure.
     #[arg(value_enum)]
     figure: Figure,
-    /// Arguments of `whimbrel bench neutrino FIGURE`.
+    /// Arguments of `whimbrel-lab bench neutrino FIGURE`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
@@ -103,8 +103,8 @@ fn add(series: &mut Vec<Series>, name: &str, at: Option<(f64, f64)>) {
 
 /// An experiment of the program; its output is printed, and the last line has the figures.
 pub(super) fn measure(experiment: &[&str], options: &[String]) -> io::Result<Value> {
-    let program = std::env::var_os("WHIMBREL").ok_or_else(|| {
-        io::Error::other("WHIMBREL does not name the program that is to be measured: `./x bench` does")
+    let program = std::env::var_os("WHIMBREL_LAB").ok_or_else(|| {
+        io::Error::other("WHIMBREL_LAB does not name the program that measures: `./x bench` does")
     })?;
     let mut command = Command::new(program);
     command.arg("bench").args(experiment).args(options);

@@ -5,12 +5,12 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use whimbrel_node::config::value::unhex;
+use whimbrel_node::entropy::SystemEntropy;
 use whimbrel_open::crypto::{PrivateKey, Share};
 use zeroize::Zeroizing;
 
 use super::suffixed;
-use whimbrel_node::config::value::unhex;
-use whimbrel_node::entropy::SystemEntropy;
 
 /// Stands before the digits of a public key.
 const PUBLIC: &str = "whimbrel-backup-public-key ";

@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 use ring::digest::{Context, SHA256};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
+use whimbrel_node::api_files::{accounts_file, api_key_file, certificate_file};
+use whimbrel_node::config;
+use whimbrel_node::core::stored_ues;
+use whimbrel_node::subscribers;
 use whimbrel_store::{LAYOUT, StoreError, release};
 
 use super::manifest::{MANIFEST_OCTETS_MAX, Manifest, Part, VERSION};
@@ -22,10 +26,6 @@ use super::{
     cannot_write, suffixed,
 };
 use crate::archive::{ReadError, Reader};
-use whimbrel_node::api_files::{accounts_file, api_key_file, certificate_file};
-use whimbrel_node::config;
-use whimbrel_node::core::stored_ues;
-use whimbrel_node::subscribers;
 
 /// Octets that show whether a backup is sealed.
 const BEGINNING_OCTETS: u64 = 15;

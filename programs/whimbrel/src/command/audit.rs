@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 
-use super::{Done, print};
 use crate::cli::ConfigFile;
 use whimbrel_api::audit;
+use whimbrel_cli::{Done, print};
 use whimbrel_node::config;
 
 #[derive(Subcommand)]

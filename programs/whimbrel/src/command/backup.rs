@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Done, print};
 use crate::backup::{self, Lock, RestoreOrder, Unlock};
 use crate::cli::ConfigFile;
 use whimbrel_api::audit::{self, Access};
+use whimbrel_cli::{Done, print};
 use whimbrel_node::config;
 use whimbrel_node::subscribers;
 

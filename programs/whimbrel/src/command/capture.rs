@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Done;
 use crate::cli::Running;
+use whimbrel_cli::Done;
 use whimbrel_node::client::path_part;
 
 #[derive(Args)]

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::Done;
+use whimbrel_cli::Done;
 use whimbrel_node::config::value::Value;
 use whimbrel_node::config::{self, Config};
 
 pub(crate) fn run(file: Option<&Path>) -> Done {
     let (config, file) = config::load(file).map_err(|e| e.to_string())?;
     let source = file.map_or("no file found, so the defaults".into(), |f| f.display().to_string());
-    super::print(&format!("OK: {source}\n{}", summary(&config)))
+    whimbrel_cli::print(&format!("OK: {source}\n{}", summary(&config)))
 }
 
 /// What the configuration comes to, a line an interface.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Done, print, print_json};
+use whimbrel_cli::{Done, print, print_json};
 use whimbrel_node::client::Client;
 
 pub(crate) fn run(client: &Client, json: bool, reset_second_factor: Option<&str>) -> Done {

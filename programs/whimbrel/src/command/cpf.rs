@@ -7,18 +7,17 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use tracing::info;
+use whimbrel_api::Shared;
+use whimbrel_cli::Done;
 use whimbrel_etcd::Access;
 use whimbrel_ids::SNssai;
-use whimbrel_resilience::region::Region;
-
-use super::Done;
-use whimbrel_api::Shared;
 use whimbrel_node::clock;
 use whimbrel_node::cluster::{AtEtcd, CpfProcess, Settings};
 use whimbrel_node::config::{Log, LogFormat, LogLevel, MemoryOptions};
 use whimbrel_node::logging;
 use whimbrel_node::observation::Console;
 use whimbrel_node::unit::{self, FunctionOptions};
+use whimbrel_resilience::region::Region;
 
 /// Port of a CTA on the same host, by default.
 const CTA_PORT: u16 = 7380;

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use whimbrel_broker::{files, hex};
+use whimbrel_broker_client::{files, hex};
+use whimbrel_cli::{Done, print, print_json};
+use whimbrel_node::config::MODEL_OCTETS_MAX;
+use whimbrel_node::observation::ForesightView;
 use whimbrel_prediction::{
     Cell, City, Evaluation, MarkovTwo, Network, Point, Relations, Sample, Signals, Size, Trainer, Trip,
 };
 
-use super::{Done, print, print_json};
 use crate::cli::Running;
-use whimbrel_node::config::MODEL_OCTETS_MAX;
-use whimbrel_node::observation::ForesightView;
 
 #[derive(Subcommand)]
 pub(crate) enum ForesightCommand {

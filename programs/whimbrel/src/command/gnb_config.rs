@@ -8,14 +8,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use whimbrel_cli::{Done, print};
 use whimbrel_ids::{Dnn, PlmnId, SNssai, Supi, Tac};
+use whimbrel_node::config::{self, Config, Scheme, SctpChoice};
 use whimbrel_security::{LongTermKey, Opc};
 use whimbrel_store::{OperatorCode, SessionType, Store, SubscriberRecord};
 
 use super::subscriber::open;
-use super::{Done, print};
 use crate::cli::ConfigFile;
-use whimbrel_node::config::{self, Config, Scheme, SctpChoice};
 
 #[derive(Subcommand)]
 pub(crate) enum GnbConfigCommand {

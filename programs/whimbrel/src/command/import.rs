@@ -4,12 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use whimbrel_cli::{Done, print};
+use whimbrel_node::subscribers;
 use whimbrel_store::{Core, Run, StoreError};
 
 use super::subscriber::{Existing, open, other_plmn, served};
-use super::{Done, print};
 use crate::cli::ConfigFile;
-use whimbrel_node::subscribers;
 
 #[derive(Subcommand)]
 pub(crate) enum ImportCommand {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 
-use super::{Done, print, print_json};
 use crate::cli::Running;
 use whimbrel_api::Status;
+use whimbrel_cli::{Done, print, print_json};
 use whimbrel_node::client::{Client, path_part};
 use whimbrel_node::observation::{EventRecord, UeView};
 

@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::{Done, print, print_json};
 use crate::cli::Running;
+use whimbrel_cli::{Done, print, print_json};
 
 #[derive(Args)]
 pub(crate) struct Options {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Done, print, print_json};
+use whimbrel_cli::{Done, print, print_json};
 use whimbrel_node::client::Client;
 use whimbrel_node::observation::Metric;
 

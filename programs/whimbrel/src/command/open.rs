@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use whimbrel_broker::ledger::{Checked, Ledger};
-use whimbrel_broker::{files, hex, now, random, statement};
+use whimbrel_broker_client::ledger::{Checked, Ledger};
+use whimbrel_broker_client::{files, hex, now, random, statement};
+use whimbrel_cli::{Done, print, print_json};
+use whimbrel_node::clock::rfc3339;
+use whimbrel_node::config;
 use whimbrel_open::crypto::VerifyingKey;
 use whimbrel_open::id::{Domain, OperatorId};
 use whimbrel_open::msg::{Certificate, Subject, Validity};
-
-use super::{Done, print, print_json};
-use whimbrel_node::clock::rfc3339;
-use whimbrel_node::config;
 
 #[derive(Subcommand)]
 pub(crate) enum OpenCommand {
@@ -65,7 +64,7 @@ pub(crate) struct Certify {
     out: PathBuf,
 }
 
-pub(super) fn public_key(text: &str) -> Result<VerifyingKey, String> {
+fn public_key(text: &str) -> Result<VerifyingKey, String> {
     files::public_key(text).ok_or_else(|| "a public key has 64 hexadecimal digits".into())
 }
 

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
-use super::{print, print_json};
 use crate::cli::Running;
+use whimbrel_cli::{print, print_json};
 use whimbrel_node::client::Client;
 use whimbrel_node::observation::{OperationState, OperationView};
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use tracing::info;
 
-use super::Done;
 use crate::cli::ConfigFile;
 use whimbrel_api::Shared;
+use whimbrel_cli::Done;
 use whimbrel_node::clock;
 use whimbrel_node::config;
 use whimbrel_node::logging;

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::operation::{Status, Waiting, order};
-use super::{Done, print, print_json, table};
+use whimbrel_cli::{Done, print, print_json, table};
 use whimbrel_node::client::{Client, path_part};
 use whimbrel_node::observation::{DisconnectedView, OverloadView, WarningView};
 

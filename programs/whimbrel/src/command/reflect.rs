@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use clap::Args;
 use tracing::info;
-use whimbrel_resilience::sbfd::SbfdDiscriminator;
-
-use super::Done;
+use whimbrel_cli::Done;
 use whimbrel_node::clock;
 use whimbrel_node::config::Reflecting;
 use whimbrel_node::config::{Log, LogFormat, LogLevel};
 use whimbrel_node::logging;
 use whimbrel_node::sbfd::ReflectorThread;
+use whimbrel_resilience::sbfd::SbfdDiscriminator;
 
 /// How often a signal to stop, and drops, are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

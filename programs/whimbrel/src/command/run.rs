@@ -10,27 +10,27 @@ use std::time::Duration;
 
 use clap::Args;
 use tracing::{error, info, warn};
-use whimbrel_sctp_io::{Mode, OpenError, Successor, Transport};
-use whimbrel_user_io::{StartError, StateFile};
-
-use super::Done;
-use crate::cli::ConfigFile;
 use whimbrel_api::Shared;
+use whimbrel_cli::Done;
 use whimbrel_node::aftermath::{self, RunMark};
 use whimbrel_node::clock;
 use whimbrel_node::cluster::{PairReplica, Pool};
 use whimbrel_node::config::{self, Config, SctpChoice, SharedHost};
-use whimbrel_node::core::{
-    self, Assigned, Awaited, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts, ReadyReplica,
-};
 use whimbrel_node::entropy::SystemEntropy;
 use whimbrel_node::logging;
 use whimbrel_node::observation::{Command, Condition, Console};
 use whimbrel_node::port_owner::cannot_listen;
 use whimbrel_node::sbfd::ReflectorThread;
-use whimbrel_node::signals::termination_signals;
+use whimbrel_node::signals::{termination_signals, wait};
 use whimbrel_node::subscribers;
 use whimbrel_node::unit::{self, Function, FunctionOptions};
+use whimbrel_sctp_io::{Mode, OpenError, Successor, Transport};
+use whimbrel_user_io::{StartError, StateFile};
+
+use crate::cli::ConfigFile;
+use whimbrel_node::core::{
+    self, Assigned, Awaited, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts, ReadyReplica,
+};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     /// Exit if a part of the core cannot serve, instead of reporting it by the API.
     #[arg(long)]
     strict: bool,
-    /// Add so many registered, idle UEs, each like one of those that register first: for demonstrations (`whimbrel demo`).
+    /// Add so many registered, idle UEs, each like one of those that register first: for demonstrations (`whimbrel-lab demo`).
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     added_ues: u32,
 }
@@ -541,22 +541,6 @@ fn stop(control: ControlThread, signals: &mut UnixStream) {
                 "the control thread does not end: the program does, and leaves what it changed on this host"
             );
             std::process::exit(1);
-        }
-    }
-}
-
-/// Waits for a signal, or until the core is no longer alive.
-pub(super) fn wait(signals: &mut UnixStream, alive: impl Fn() -> bool) {
-    let mut octet = [0];
-    while alive() {
-        match signals.read(&mut octet) {
-            Ok(_) => return,
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => {
-                error!("signals cannot be awaited: {e}");
-                return;
-            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::operation::{Status, Waiting, order};
-use super::{Done, print, print_json, table};
+use whimbrel_cli::{Done, print, print_json, table};
 use whimbrel_node::client::{Client, path_part};
 use whimbrel_node::observation::{
     FlowView, GnbView, RatesView, SessionView, TimerView, TunnelView, UePage, UeView,

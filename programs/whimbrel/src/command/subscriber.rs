@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
-use whimbrel_ids::{Dnn, PlmnId, SNssai, Supi};
-use whimbrel_store::{Format, OnExisting, Secrets, Store, StoreError, SubscriberRecord, WithSecrets};
-
-use super::{Done, print, print_json, table};
-use crate::cli::ConfigFile;
 use whimbrel_api::audit::{self, Access};
+use whimbrel_cli::{Done, print, print_json, table};
+use whimbrel_ids::{Dnn, PlmnId, SNssai, Supi};
 use whimbrel_node::config;
 use whimbrel_node::subscribers;
+use whimbrel_store::{Format, OnExisting, Secrets, Store, StoreError, SubscriberRecord, WithSecrets};
+
+use crate::cli::ConfigFile;
 
 /// Subscribers read at once for a list.
 const PAGE: usize = 1000;

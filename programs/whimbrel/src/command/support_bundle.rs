@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Done, print};
 use crate::cli::Running;
 use crate::support_bundle;
+use whimbrel_cli::{Done, print};
 
 #[derive(Args)]
 pub(crate) struct Options {

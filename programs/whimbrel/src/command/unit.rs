@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Deserialize;
+use whimbrel_cli::{Done, print, print_json, table};
 use whimbrel_ids::Supi;
-
-use super::{Done, print, print_json, table};
-use crate::cli::ConfigFile;
 use whimbrel_node::client::Client;
 use whimbrel_node::config;
 use whimbrel_node::observation::VersionView;
 use whimbrel_node::unit::{self, CanaryOrder, CanaryStatus, Phase, Share, Status};
+
+use crate::cli::ConfigFile;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]

@@ -1,13 +1,13 @@
 //! `whimbrel why`: one sentence that says why a UE or a gNB is not on, and the history behind it.
 
-use super::Done;
 use whimbrel_api::WhyAnswer;
+use whimbrel_cli::Done;
 use whimbrel_node::client::{Client, path_part};
 
 pub(crate) fn run(client: Client, subject: &str, json: bool) -> Done {
     let path = format!("/api/v1/why/{}", path_part(subject));
     if json {
-        return super::print_json(&client.get::<serde_json::Value>(&path)?);
+        return whimbrel_cli::print_json(&client.get::<serde_json::Value>(&path)?);
     }
     let answer: WhyAnswer = client.get(&path)?;
     let mut text = format!("{}\n", answer.sentence);
@@ -20,5 +20,5 @@ pub(crate) fn run(client: Client, subject: &str, json: bool) -> Done {
             text.extend(lines.iter().map(|line| format!("  {line}\n")));
         }
     }
-    super::print(&text)
+    whimbrel_cli::print(&text)
 }

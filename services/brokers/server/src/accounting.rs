@@ -134,7 +134,7 @@ impl Accounting {
         let (party, is_operator, standing, suspect) = match party {
             Party::Operator(id) => (id.to_string(), true, self.judge.operator(id), false),
             Party::User(id) => {
-                let name = names.get(&id).cloned().unwrap_or_else(|| crate::hex(&id.0));
+                let name = names.get(&id).cloned().unwrap_or_else(|| whimbrel_broker_client::hex(&id.0));
                 (name, false, of_user(id), self.judge.is_suspect(id, now.as_secs()))
             }
         };

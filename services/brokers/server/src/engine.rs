@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
+use whimbrel_broker_client::now;
 use whimbrel_ids::Instant;
 use whimbrel_open::admission::{Origin, Peer};
 use whimbrel_open::broker::{Broker, BrokerConfig, BrokerEvent, BrokerOutput, Home, Record};
@@ -19,7 +20,6 @@ use whimbrel_open::id::{OperatorId, UserId};
 use whimbrel_open::usage::DeliveryAnswer;
 
 use crate::accounting::Accounting;
-use crate::clock::now;
 use crate::metrics::Metrics;
 use crate::storage::{
     Answered, Changes, Epoch, KnownOperator, NamedHomeUser, NamedUser, Storage, StorageError,
@@ -355,7 +355,7 @@ impl Work {
         let mut answers = Vec::new();
         let mut batch = Vec::new();
         while answers.len() < BATCH_MAX {
-            let seed = match crate::random() {
+            let seed = match whimbrel_broker_client::random() {
                 Ok(octets) => Seed::new(octets),
                 Err(e) => {
                     error!("no request can be answered: {e}");
@@ -476,7 +476,7 @@ impl Work {
         let old: Vec<u8> = former.iter().filter(|e| age(e) >= rule.end_after_s).map(|e| e.id).collect();
         let begins = rule.begin_after_s > 0 && age(current) >= rule.begin_after_s;
         if begins {
-            let key = crate::random().map_err(StorageError::NoRandomness)?;
+            let key = whimbrel_broker_client::random().map_err(StorageError::NoRandomness)?;
             self.storage.begin_epoch(whimbrel_open::crypto::PrivateKey::new(key), at)?;
         }
         for id in &old {

@@ -1,14 +1,13 @@
 //! The profile of a SIM, as the broker hands it to the maker of the SIM.
 
 use serde::{Deserialize, Serialize};
+use whimbrel_broker_client::files::public_key;
+use whimbrel_broker_client::{hex, unhex};
 use whimbrel_open::crypto::{Share, SigningKey};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{EpochKey, Ticket};
 use whimbrel_open::user::Sim;
 use zeroize::Zeroize;
-
-use crate::files::public_key;
-use crate::{hex, unhex};
 
 /// What a SIM holds for one broker, in a form for files (JSON). All octets are hexadecimal digits.
 #[derive(Clone, Serialize, Deserialize)]

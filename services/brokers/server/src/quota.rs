@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::slots::Prefix;
+use whimbrel_broker_client::slots::Prefix;
 
 /// Seconds of the rate that may come at once: the UEs of an area that attach again after an outage.
 const BURST_S: u64 = 5;

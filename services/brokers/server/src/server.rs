@@ -21,16 +21,16 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tracing::warn;
+use whimbrel_broker_client::slots::{Prefix, SlotBounds, Slots};
+use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::{ATTACH_PATH, MEDIA_TYPE, USAGE_PATH};
 use whimbrel_open::admission::{Peer, WAIT_MAX};
 use whimbrel_open::msg::{AuthReqT, Confirmation, VectorRequest};
 use whimbrel_open::usage::Delivery;
 
 use crate::engine::Entrance;
 use crate::metrics::Metrics;
-use crate::slots::{Prefix, SlotBounds, Slots};
-use crate::veil::Kind;
 use crate::veil::engine::VeilEntrance;
-use crate::{ATTACH_PATH, MEDIA_TYPE, USAGE_PATH};
 
 /// Connections at once: each operator keeps a few open, and several may share an address.
 const CONNECTIONS: SlotBounds = SlotBounds { total: 4_096, share: 256 };

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_broker::client::{AskError, Client};
-use whimbrel_broker::engine::{Engine, EpochRule};
-use whimbrel_broker::profile::SimProfile;
-use whimbrel_broker::server::{self, Server};
-use whimbrel_broker::storage::{
+use whimbrel_broker_client::client::{AskError, Client};
+use whimbrel_broker_client::{now, random, tls};
+use whimbrel_broker_server::engine::{Engine, EpochRule};
+use whimbrel_broker_server::profile::SimProfile;
+use whimbrel_broker_server::server::{self, Server};
+use whimbrel_broker_server::storage::{
     KnownOperator, NamedHomeUser, NamedUser, Sqlite, Storage, StorageError, UsimKeys,
 };
-use whimbrel_broker::{now, random, tls};
 use whimbrel_ids::{Instant, PlmnId, Supi};
 use whimbrel_open::broker::{BrokerConfig, Home, HomeUser, Policy, User};
 use whimbrel_open::crypto::{Seed, SigningKey, hash};

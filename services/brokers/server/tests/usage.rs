@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use tokio::sync::oneshot;
-use whimbrel_broker::engine::{Engine, EpochRule};
-use whimbrel_broker::ledger::Ledger;
-use whimbrel_broker::storage::{KnownOperator, NamedUser, Sqlite, Storage, UsageStorage};
-use whimbrel_broker::{now, random, statement};
+use whimbrel_broker_client::ledger::Ledger;
+use whimbrel_broker_client::{now, random, statement};
+use whimbrel_broker_server::engine::{Engine, EpochRule};
+use whimbrel_broker_server::storage::{KnownOperator, NamedUser, Sqlite, Storage, UsageStorage};
 use whimbrel_ids::{Instant, PlmnId};
 use whimbrel_open::admission::Peer;
 use whimbrel_open::broker::{BrokerConfig, Policy, User};

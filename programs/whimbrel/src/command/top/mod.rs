@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
-use super::Done;
+use whimbrel_cli::Done;
 use whimbrel_node::client::Client;
 
 /// How often the program is asked.
@@ -23,7 +23,7 @@ pub(crate) fn run(client: Client, once: bool) -> Done {
     if once {
         std::thread::sleep(EVERY);
         model.update(model::fetch(&client));
-        return super::print(&view::text(&model, 110, 40)?);
+        return whimbrel_cli::print(&view::text(&model, 110, 40)?);
     }
     let cannot =
         |e: std::io::Error| format!("this terminal cannot show the view: {e}; try `whimbrel top --once`");

@@ -227,16 +227,16 @@ impl fmt::Display for StorageError {
             Self::Sqlite(path, e) => write!(f, "{}: {e}", path.display()),
             Self::UserExists(name) => write!(f, "there is a user {name} already; choose another name"),
             Self::UnknownUser(name) => {
-                write!(f, "there is no user {name}; `whimbrel broker user list` shows all")
+                write!(f, "there is no user {name}; `whimbrel-broker user list` shows all")
             }
             Self::UnknownOperator(id) => {
-                write!(f, "operator {id} is not listed; `whimbrel broker operator list` shows all")
+                write!(f, "operator {id} is not listed; `whimbrel-broker operator list` shows all")
             }
             Self::UnknownEpoch(id) => {
-                write!(f, "there is no epoch key {id}; `whimbrel broker epoch list` shows all")
+                write!(f, "there is no epoch key {id}; `whimbrel-broker epoch list` shows all")
             }
             Self::CurrentEpoch(id) => {
-                write!(f, "epoch {id} is the current one; begin another with `whimbrel broker epoch begin`")
+                write!(f, "epoch {id} is the current one; begin another with `whimbrel-broker epoch begin`")
             }
             Self::EpochsFull => f.write_str("all 256 key identifiers are in use; end epochs first"),
             Self::NoRandomness(e) | Self::Log(e) => f.write_str(e),

@@ -171,7 +171,7 @@ impl Sqlite {
         match found {
             Some(octets) => octets.try_into().map_err(|_| StorageError::Corrupt(self.path.clone())),
             None => {
-                let made = crate::random::<N>().map_err(StorageError::NoRandomness)?;
+                let made = whimbrel_broker_client::random::<N>().map_err(StorageError::NoRandomness)?;
                 self.change(|tx| tx.execute("INSERT INTO setting VALUES (?1, ?2)", params![name, made]))?;
                 Ok(made)
             }
@@ -352,7 +352,7 @@ impl Storage for Sqlite {
     fn load(&mut self, now: Instant) -> Result<State, StorageError> {
         let ticket_key = self.setting("ticket key")?;
         if self.epochs()?.is_empty() {
-            let key = crate::random::<32>().map_err(StorageError::NoRandomness)?;
+            let key = whimbrel_broker_client::random::<32>().map_err(StorageError::NoRandomness)?;
             self.begin_epoch(PrivateKey::new(key), now)?;
         }
         (self.data_version, self.generation) = self.newest()?;

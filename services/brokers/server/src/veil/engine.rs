@@ -10,6 +10,9 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
+use whimbrel_broker_client::now;
+use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::veil::record::Recorder;
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::Seed;
 use whimbrel_privacy::broker::{Broker, BrokerConfig, BrokerEvent, BrokerOutput, Record};
@@ -19,11 +22,8 @@ use whimbrel_privacy::log::{Cosignature, KeyLog, LogRequest};
 use whimbrel_privacy::msg::Order;
 use whimbrel_security::HomeNetworkKeys;
 
-use super::Kind;
 use super::claims::{ClaimsEngine, ClaimsEntrance};
-use super::record::Recorder;
 use super::storage::{NamedHomeUser, NamedUser, VeilStorage};
-use crate::clock::now;
 
 /// Requests on their way to the thread.
 const QUEUE_MAX: usize = 4_096;
@@ -440,7 +440,7 @@ impl Work {
             }
             Kind::Tokens => self.broker.issue(octets, at),
             Kind::Group => self.broker.open_group(octets, at),
-            Kind::Attach => match crate::random() {
+            Kind::Attach => match whimbrel_broker_client::random() {
                 Ok(seed) => self.broker.attach(octets, at, &Seed::new(seed)),
                 Err(e) => {
                     error!("no request can be answered: {e}");

@@ -1,14 +1,13 @@
 //! The profile of a SIM for veiled attaches, as the broker hands it to the maker of the SIM.
 
 use serde::{Deserialize, Serialize};
+use whimbrel_broker_client::{hex, unhex};
 use whimbrel_open::crypto::Share;
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::EpochKey;
 use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
 use whimbrel_privacy::user::Sim;
 use zeroize::Zeroize;
-
-use crate::{hex, unhex};
 
 /// What a SIM holds for one broker, in a form for files (JSON). All octets are hexadecimal digits.
 #[derive(Clone, Serialize, Deserialize)]

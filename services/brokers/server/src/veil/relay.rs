@@ -10,17 +10,17 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
+use whimbrel_broker_client::client::Client;
+use whimbrel_broker_client::slots::Prefix;
+use whimbrel_broker_client::veil::record::Recorder;
+use whimbrel_broker_client::veil::{Kind, Place, RELAY_PATH};
 use whimbrel_ids::DecodeError;
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_privacy::ledger::How;
 use whimbrel_privacy::relay::{ANSWER_OCTETS, PADDED_OCTETS, REQUEST_OCTETS, open_request};
 
-use super::record::Recorder;
-use super::{Kind, Place, RELAY_PATH};
-use crate::client::Client;
 use crate::quota::{QuotaExceeded, Quotas};
 use crate::server::{self, HttpRefusal, Server, octets_response};
-use crate::slots::Prefix;
 
 /// Requests a second of one network prefix: an operator's busy hour at the first relay.
 pub const PASS_PER_SECOND: u64 = 200;
@@ -126,7 +126,7 @@ impl Hop {
         let (resource, request, sealer) = open_request((*id, key), octets)?;
         let path = (Kind::from(resource).path(), PADDED_OCTETS);
         let answer = self.client.post(path, broker, &request, NEXT_WITHIN).await.ok();
-        let seed = Seed::new(crate::random().unwrap_or_default());
+        let seed = Seed::new(whimbrel_broker_client::random().unwrap_or_default());
         let sealed = sealer.seal(answer.as_deref(), &seed).or_else(|| sealer.seal(None, &seed));
         Ok(sealed.unwrap_or_default())
     }

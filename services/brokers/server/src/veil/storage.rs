@@ -207,7 +207,7 @@ impl VeilStorage {
         let pragma = |name| tx.pragma_query_value(None, name, |r| r.get::<_, i64>(0));
         match (pragma("application_id").map_err(failed)?, pragma("user_version").map_err(failed)?) {
             (0, 0) => {
-                let key = crate::random::<32>().map_err(StorageError::NoRandomness)?;
+                let key = whimbrel_broker_client::random::<32>().map_err(StorageError::NoRandomness)?;
                 tx.execute_batch(LAYOUT).map_err(failed)?;
                 tx.execute("INSERT INTO epoch VALUES (1, ?1)", params![key]).map_err(failed)?;
                 tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
@@ -442,7 +442,7 @@ impl VeilStorage {
 
     /// Makes a new key to which users seal; the former ones stay. Gives its identifier.
     pub fn begin_epoch(&mut self) -> Result<u8, StorageError> {
-        let key = crate::random::<32>().map_err(StorageError::NoRandomness)?;
+        let key = whimbrel_broker_client::random::<32>().map_err(StorageError::NoRandomness)?;
         self.change(|tx| {
             let id: u8 = tx.query_row("SELECT coalesce(max(id), 0) + 1 FROM epoch", [], |r| r.get(0))?;
             tx.execute("INSERT INTO epoch VALUES (?1, ?2)", params![id, key])?;
@@ -498,7 +498,7 @@ impl VeilStorage {
         signing: &SigningKey,
     ) -> Result<TreeHead, StorageError> {
         let mut log = self.log(broker)?;
-        let seed = crate::random::<32>().map_err(StorageError::NoRandomness)?;
+        let seed = whimbrel_broker_client::random::<32>().map_err(StorageError::NoRandomness)?;
         let key = IssuerKey::derive(&seed, b"").ok_or(StorageError::NoRandomness("no key".into()))?;
         let epoch = log.entries().len() as u32;
         let entry = KeyEntry { broker: broker.clone(), epoch, key: *key.public(), validity };

@@ -1,6 +1,6 @@
 //! Settlement periods and claims over the wire (LOCA, chapter 4.4.5).
 
-use whimbrel_broker::veil::claims::{ClaimsStorage, PaidClaim};
+use whimbrel_broker_server::veil::claims::{ClaimsStorage, PaidClaim};
 use whimbrel_claims::{ClaimSecret, Row, Slots, Table, nonce, prove};
 use whimbrel_privacy::broker::Record;
 use whimbrel_privacy::log::LogError;

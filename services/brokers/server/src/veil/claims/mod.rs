@@ -10,6 +10,9 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
+use whimbrel_broker_client::now;
+use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::veil::record::{Recorder, claim_without_proof};
 use whimbrel_claims::{Claim, ClaimError, verify};
 use whimbrel_ids::Instant;
 use whimbrel_open::id::OperatorId;
@@ -20,10 +23,7 @@ use whimbrel_privacy::msg::{ClaimAnswer, ClaimRefusal, ClaimRequest, Payment, Pe
 
 pub use storage::{ClaimsStorage, Paid, PaidClaim};
 
-use super::Kind;
 use super::engine::VeilMetrics;
-use super::record::Recorder;
-use crate::clock::now;
 use crate::storage::StorageError;
 
 /// Claims on their way to the thread: a megabyte each.
@@ -235,14 +235,6 @@ impl Work {
         let allowed = self.config.policy.operators.contains(&operator);
         if allowed { Ok(operator) } else { Err(ClaimRefusal::OperatorNotAllowed) }
     }
-}
-
-/// A claim for a recording: a proof is hundreds of thousands of octets in which everything that is short stands by chance, so that its hash
-/// takes its place.
-pub fn claim_without_proof(octets: &[u8]) -> Vec<u8> {
-    let Ok(mut claim) = ClaimRequest::parse(octets) else { return octets.to_vec() };
-    claim.proof = hash(&[&claim.proof]).to_vec();
-    claim.to_octets()
 }
 
 fn check_proof(request: &ClaimRequest, head: &PeriodHead, operator: &OperatorId) -> Result<(), ClaimRefusal> {
