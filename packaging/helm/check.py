@@ -69,6 +69,12 @@ for value in names:
         if not used:
             wrong(f"the value {value} is used by no template")
 
+# Root without DAC_OVERRIDE opens the volume by the group that the image's user has, whoever wrote it.
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oci", "image.py")) as file:
+    image_user = re.search(r"^USER = (\d+)$", file.read(), re.M).group(1)
+if re.findall(r"^ *fsGroup: (\d+)$", read("templates", "statefulset.yaml"), re.M) != [image_user]:
+    wrong(f"the volumes are not of the group of the image's user, {image_user}")
+
 try:
     import helm_python
 except ImportError:

@@ -622,6 +622,7 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::AssociationUp { .. } => "association that comes up",
         Input::AssociationDown(_) => "association that ends",
         Input::AssociationAnswered(_) => "answer to a probe",
+        Input::AddressConfirmed(..) => "address of a gNB",
         Input::Ngap(..) => "NGAP message",
         Input::Pfcp(..) => "PFCP message",
         Input::Command(..) | Input::SubscribersChanged(_) | Input::Move(..) => "order",

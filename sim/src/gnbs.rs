@@ -59,7 +59,7 @@ impl Sim {
         self.add_gnb_of(config, false)
     }
 
-    /// A gNB that connects from the first of these addresses and lists the others.
+    /// A gNB that connects from the first of these addresses, and whose other ones SCTP confirms.
     pub fn add_gnb_at(&mut self, config: gnb::GnbConfig, addresses: Vec<IpAddr>) -> GnbIndex {
         self.add_node(config, false, addresses)
     }
@@ -160,8 +160,12 @@ impl Sim {
         (self.ran.gnbs[index.0].association, self.ran.gnbs[index.0].host) = (Some(association), host);
         self.ran.by_association.insert(association, index);
         let streams = self.ran.gnbs[index.0].streams;
-        let addresses = self.ran.gnbs[index.0].addresses.clone();
+        let (first, further) = self.ran.gnbs[index.0].addresses.split_first().expect("an address");
+        let (addresses, further) = (vec![*first], further.to_vec());
         self.amf_input_at(index, Input::AssociationUp { association, outbound_streams: streams, addresses });
+        for address in further {
+            self.amf_input_at(index, Input::AddressConfirmed(association, address));
+        }
         self.gnb(index, gnb::Input::AssociationUp { streams, syntax });
     }
 

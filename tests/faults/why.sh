@@ -163,6 +163,13 @@ gnb_tac_added_since() {
   reload 's/^tacs: .*/tacs: [1, 8]/'
 }
 gnb_reset_by_operator() { stays 54 'register' $KEY; at_core gnb reset gnb-999/70-36; }
+# The list of gNBs is in force from here on: the others of this script are not in it.
+gnb_not_listed() {
+  echo 'n2: { gnbs: [{ gnb: 999/70-38, networks: [192.0.2.0/28] }] }' >>"$tmp/w/whimbrel.yaml"
+  reload ''
+  ue 55 $KEY
+}
+gnb_outside_networks() { until_says gnb-999/70-37 refused; ue 56 $KEY; }
 gnb_never_heard() { :; }
 
 # ---- names --------------------------------------------------------------------------------------------------------
@@ -219,10 +226,15 @@ judge() {
 
 ALL=$(rows | cut -f1 | tr '\n' ' ')
 LATE='implicitly_deregistered'
+LAST='gnb_not_listed gnb_outside_networks'
 judged=${*:-$ALL}
-late=$(for name in $judged; do case " $LATE " in *" $name "*) echo "$name" ;; esac; done)
-judge "$(for name in $judged; do case " $LATE " in *" $name "*) ;; *) echo "$name" ;; esac; done | tr '\n' ' ')"
-[ -z "$late" ] || judge "$(tr '\n' ' ' <<<"$late")"
+# of LIST: those to be judged that are in it.
+of() { for name in $judged; do case " $1 " in *" $name "*) echo "$name" ;; esac; done | tr '\n' ' '; }
+judge "$(for name in $judged; do case " $LATE $LAST " in *" $name "*) ;; *) echo "$name" ;; esac; done | tr '\n' ' ')"
+for group in "$LATE" "$LAST"; do
+  names=$(of "$group")
+  [ -z "$names" ] || judge "$names"
+done
 rows=$(wc -w <<<"$ALL")
 [ "$rows" -ge 25 ] || not_ok "why: docs/why.md has $rows rows that can be read"
 if why foo >/dev/null; then not_ok "why: a name that is none ends with 0"; else ok "why: a name that is none ends with an exit status of its own"; fi

@@ -438,6 +438,41 @@ fn a_set_up_is_accepted_when_the_smf_of_the_association_does_not_answer() {
     }
 }
 
+#[test] // TS 23.527 §4.2: an SMF that has moved is not refused for ever because another node has its former address and answers there
+fn an_smf_that_moved_gets_its_association_though_its_former_address_answers() {
+    let later = |ms| START + Duration::from_millis(ms);
+    // The node there has started after the SMF, at the same time as it starts again, or before it: its sessions are void in any case.
+    for there in [3, 2, 0] {
+        let (mut net, _) = serving();
+        for sequence in [700, 701] {
+            assert!(from(&mut net, OTHER_HOST, association(2), sequence).is_empty(), "{there}");
+            assert_eq!(net.answer_heartbeats(there), 1, "{there}");
+            assert_eq!(causes(&answers(&mut net, OTHER_HOST, sequence)), [Cause::RequestRejected], "{there}");
+        }
+        net.advance(later(8_900));
+        assert!(from(&mut net, OTHER_HOST, association(2), 702).is_empty(), "{there}");
+        assert_eq!(net.answer_heartbeats(there), 1);
+        net.advance(later(9_100));
+        assert_eq!(
+            causes(&from(&mut net, OTHER_HOST, association(2), 703)),
+            [Cause::RequestAccepted],
+            "{there}"
+        );
+        assert_eq!((net.upf.c.session_count(), peers(&net)), (0, vec![OTHER_HOST]), "{there}");
+    }
+    // An SMF that has restarted at its address sets the association up before that, and keeps it.
+    let (mut net, _) = serving();
+    from(&mut net, OTHER_HOST, association(2), 700);
+    net.answer_heartbeats(2);
+    net.advance(later(5_000));
+    assert_eq!(causes(&from(&mut net, SMF, association(2), 701)), [Cause::RequestAccepted]);
+    net.advance(later(20_000));
+    assert!(from(&mut net, OTHER_HOST, association(2), 702).is_empty());
+    assert_eq!(net.answer_heartbeats(2), 1);
+    assert_eq!(causes(&answers(&mut net, OTHER_HOST, 702)), [Cause::RequestRejected]);
+    assert_eq!(peers(&net), [SMF]);
+}
+
 #[test] // TS 29.244 §6.2.6.2.2: it lost the answer, not its sessions
 fn the_smf_itself_sets_up_again_with_its_recovery_time_stamp_and_its_sessions_are_kept() {
     let (mut net, session) = serving();

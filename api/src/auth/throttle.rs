@@ -66,6 +66,8 @@ impl LoginName {
 struct Failures {
     in_a_row: u32,
     last: Instant,
+    /// When the one before the last was, for a login that was counted as a failure and was none.
+    before: Instant,
     /// The only name that failed; `None`: several did.
     name: Option<LoginName>,
 }
@@ -104,12 +106,12 @@ impl Throttle {
         {
             self.sources.remove(&oldest);
         }
-        let first = || Failures { in_a_row: 0, last: now, name: Some(name.clone()) };
+        let first = || Failures { in_a_row: 0, last: now, before: now, name: Some(name.clone()) };
         for failures in [
             self.names.entry(name.clone()).or_insert_with(first),
             self.sources.entry(source).or_insert_with(first),
         ] {
-            (failures.in_a_row, failures.last) = (failures.in_a_row + 1, now);
+            (failures.in_a_row, failures.before, failures.last) = (failures.in_a_row + 1, failures.last, now);
             failures.name = failures.name.take().filter(|failed| failed == name);
         }
     }
@@ -132,10 +134,11 @@ impl Throttle {
     }
 }
 
-/// Takes one failure back. An entry without failures is removed.
+/// Takes the last failure back: who waits because of those before it waits no longer for it. An entry without failures is removed.
 fn take_one_back<K: Ord>(entries: &mut BTreeMap<K, Failures>, key: &K) {
     if let Some(failures) = entries.get_mut(key) {
         failures.in_a_row = failures.in_a_row.saturating_sub(1);
+        failures.last = failures.before;
         if failures.in_a_row == 0 {
             entries.remove(key);
         }
@@ -193,6 +196,27 @@ mod tests {
         assert!(throttle.wait(at(0), &user("anna"), source("2001:db8:2::1")).is_none(), "anna is elsewhere");
         assert_eq!(source("192.0.2.1").to_string(), "192.0.2.0/24");
         assert_eq!(source("::ffff:192.0.2.9"), source("192.0.2.1"));
+    }
+
+    #[test] // an operator who logs in makes nobody of the same network wait anew
+    fn a_login_that_succeeds_does_not_begin_the_wait_of_its_source_again() {
+        for complete in [true, false] {
+            let mut throttle = Throttle::new(5);
+            let (anna, olaf, here) = (user("anna"), user("olaf"), source("192.0.2.1"));
+            for i in 0..8 {
+                throttle.failed(at(i), if i % 2 == 0 { &anna } else { &olaf }, here);
+            }
+            assert_eq!(throttle.wait(at(14), &olaf, here), Some(at(15)), "8 s since the last failure");
+            throttle.failed(at(15), &anna, here);
+            if complete {
+                throttle.succeeded(&anna, here)
+            } else {
+                throttle.not_failed(&anna, here)
+            }
+            assert_eq!(throttle.wait(at(15), &olaf, here), None, "{complete}");
+            throttle.failed(at(16), &olaf, here);
+            assert_eq!(throttle.wait(at(16), &olaf, here), Some(at(32)), "the failures are not forgotten");
+        }
     }
 
     #[test]

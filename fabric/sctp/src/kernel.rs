@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use whimbrel_ids::Instant;
 use whimbrel_sctp::{AssociationId, DownReason, Event, Events, Refusal};
@@ -42,6 +43,9 @@ const READ_OCTETS: usize = 65_536;
 const MESSAGES_PER_DRAIN: usize = 1024;
 /// The longest message that is put together from parts; a peer that sends more is cut off. Signalling stays far below.
 const MESSAGE_OCTETS_MAX: usize = 1024 * 1024;
+/// Probes of one association are at least this far apart. Linux counts an error on the path and doubles its RTO for each HEARTBEAT that is
+/// demanded while the one before is unanswered; a peer that is alive answers sooner, so that it costs its association nothing.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Associations that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
@@ -55,6 +59,8 @@ struct Slot {
     /// The peer's adaptation code point.
     adaptation: Option<u32>,
     aborted: bool,
+    /// When its peer was last probed.
+    probed: Option<Instant>,
     /// Parts of a message that is not whole yet.
     partial: Vec<u8>,
 }
@@ -323,7 +329,8 @@ impl KernelTransport {
         };
         let (remote, Some(association)) = (address.ip(), self.name_of(kernel)) else { return };
         match state {
-            0 => events.push(Event::PathUp { association, remote }),
+            // Available, or confirmed by its first HEARTBEAT ACK.
+            0 | 5 => events.push(Event::PathUp { association, remote }),
             1 => events.push(Event::PathDown { association, remote }),
             _ => {}
         }
@@ -448,9 +455,13 @@ impl KernelTransport {
         self.end(association, SCTP_ABORT);
     }
 
-    /// HEARTBEAT on each path, now.
-    pub(crate) fn probe(&mut self, association: AssociationId) {
-        let Some((kernel, _)) = self.find(association) else { return };
+    /// HEARTBEAT on each path, now; nothing if the last one is younger than [`PROBE_INTERVAL`].
+    pub(crate) fn probe(&mut self, now: Instant, association: AssociationId) {
+        let Some((kernel, slot)) = self.find(association) else { return };
+        if slot.probed.is_some_and(|at| now.since(at) < PROBE_INTERVAL) {
+            return;
+        }
+        slot.probed = Some(now);
         // struct sctp_paddrparams, as in `set_options`: no address stands for all, and zeros leave what is there.
         let mut o = kernel.to_ne_bytes().to_vec();
         o.resize(146, 0);

@@ -241,11 +241,12 @@ impl Transport {
         }
     }
 
-    /// Asks the peer of an association for a sign of life, by HEARTBEAT on its paths. A stale name changes nothing.
+    /// Asks the peer of an association for a sign of life, by HEARTBEAT on its paths; in [`Mode::Kernel`] once a second at most. A stale name
+    /// changes nothing.
     pub fn probe(&mut self, now: Instant, association: AssociationId) {
         match &mut self.inner {
             Inner::Packets(t) => t.input(now, Input::Probe { association }),
-            Inner::Kernel(t) => t.probe(association),
+            Inner::Kernel(t) => t.probe(now, association),
         }
     }
 

@@ -14,7 +14,7 @@ const NO_GUEST: i32 = 77;
 /// Exit status of `run.sh` where the guest did not come up: nothing was tested, and it is booted once more.
 const NOT_BOOTED: i32 = 75;
 /// Boot, all checks, and a busy machine.
-const GUEST_SECONDS: &str = "150";
+const GUEST_SECONDS: &str = "240";
 
 #[test]
 fn kernel_sctp_in_a_guest() {
@@ -84,9 +84,14 @@ fn kernel_sctp_in_a_guest() {
         "kernel down aborted by the peer",
         "kernel restarted",
         "kernel adaptation 7",
+        "kernel probed and answered",
+        "kernel probed without an answer",
     ] {
         assert!(kernel.contains(line), "kernel mode never printed {line:?}");
     }
+    // Probes of a peer that does not answer leave its association to the timers: gNBs come back from short outages.
+    let (before, _) = kernel.split_once("kernel probed without an answer").unwrap();
+    assert!(!before.contains("path down 10.99.0.1"), "the probes have cost the association its path");
     // One whose peer restarted with an adaptation, and one that was stopped with DATA unacknowledged.
     assert_eq!(kernel.matches("kernel down aborted by us").count(), 2);
     folder.disable_cleanup(false);
@@ -99,12 +104,15 @@ fn role() {
     let out = PathBuf::from(std::env::var("G_OUT").unwrap());
     if role == "kernel" {
         let mut config = Config::new(38414);
-        config.heartbeat_interval = Duration::from_secs(1);
+        // Longer than a peer is probed: what comes in that time answers probes.
+        config.heartbeat_interval = Duration::from_secs(20);
+        (config.path_max_retrans, config.association_max_retrans) = (4, 4); // as on N2
         config.adaptation = Some(7);
         let mut server = Server::open("kernel", Mode::Auto, config);
         println!("chose {}", server.transport.report().chosen);
         loop {
             server.step();
+            server.probe();
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -190,11 +198,24 @@ fn tell(name: &str, e: &Event<'_>) {
     }
 }
 
+/// How often and for how long a holder of a gNB's identity is probed.
+const PROBED: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(3));
+
+/// A peer that is probed as a holder of a gNB's identity is.
+struct Probed {
+    association: AssociationId,
+    /// Begins later, so that the peer can fall silent before.
+    from: Instant,
+    next: Instant,
+    heard_before: Option<u64>,
+}
+
 /// Echoes, and closes when asked to.
 struct Server {
     name: &'static str,
     transport: Transport,
     events: Events,
+    probed: Vec<Probed>,
 }
 
 impl Server {
@@ -202,11 +223,11 @@ impl Server {
         let settings = Settings { mode, ..Settings::new(config) };
         let secret = [now().0 as u8; 32];
         let transport = Transport::open(&settings, secret, now()).unwrap_or_else(|e| panic!("{name}: {e}"));
-        Self { name, transport, events: Events::default() }
+        Self { name, transport, events: Events::default(), probed: Vec::new() }
     }
 
     fn step(&mut self) {
-        let Self { name, transport, events } = self;
+        let Self { name, transport, events, probed } = self;
         transport.drain(now(), events);
         for e in events.iter() {
             tell(name, &e);
@@ -215,6 +236,10 @@ impl Server {
                 b"please shut down" => transport.shutdown(now(), association),
                 b"please abort" => transport.abort(now(), association),
                 b"please stop" => transport.stop(now(), now() + Duration::from_millis(300)),
+                b"please probe" => {
+                    let from = now() + Duration::from_secs(1);
+                    probed.push(Probed { association, from, next: from, heard_before: None });
+                }
                 _ => {
                     if let Err(e) = transport.send(association, stream, ppid, octets) {
                         println!("{name} refused: {e}");
@@ -223,6 +248,29 @@ impl Server {
             }
         }
         transport.flush(now());
+    }
+
+    /// Probes peers that asked for it, and prints what each has answered in the end.
+    fn probe(&mut self) {
+        let Self { name, transport, probed, .. } = self;
+        probed.retain_mut(|p| {
+            let now = now();
+            if now < p.next {
+                return true;
+            }
+            let Some(heard) = transport.heard(p.association) else {
+                println!("{name} probed and lost");
+                return false;
+            };
+            let before = *p.heard_before.get_or_insert(heard);
+            if now < p.from + PROBED.1 {
+                p.next = now + PROBED.0;
+                transport.probe(now, p.association);
+                return true;
+            }
+            println!("{name} probed {}", if heard > before { "and answered" } else { "without an answer" });
+            false
+        });
     }
 }
 

@@ -31,6 +31,9 @@ const ENDED_WITHIN: Duration = Duration::from_millis(500);
 /// How long the kernel may take to report that an association was aborted.
 const ABORTED_WITHIN: Duration = Duration::from_millis(50);
 
+/// Addresses of a gNB that are kept: as many as our SCTP takes of one.
+const ADDRESSES_MAX: usize = 8;
+
 /// In each term the names of associations begin this many bits apart, so that a late message of an earlier term names none of this one.
 const NAMES_PER_TERM_BITS: u32 = 20;
 
@@ -183,8 +186,8 @@ pub(super) struct Links {
     links: BTreeMap<LocalAssociation, Link>,
     by_sctp: BTreeMap<(u32, u32), LocalAssociation>,
     names: Associations,
-    /// All addresses of a peer that has several; it connected from the first one.
-    multihomed: BTreeMap<LocalAssociation, Vec<IpAddr>>,
+    /// Further addresses of peers, as SCTP has confirmed them.
+    further_addresses: BTreeMap<LocalAssociation, Vec<IpAddr>>,
     last: u32,
     /// The first name of this term.
     first_name: u32,
@@ -208,17 +211,29 @@ impl Links {
         physical
     }
 
-    /// The peer of an association has these addresses.
-    pub(super) fn set_addresses(&mut self, physical: LocalAssociation, addresses: &[IpAddr]) {
-        if addresses.len() > 1 {
-            self.multihomed.insert(physical, addresses.to_vec());
+    /// SCTP has confirmed that the peer of an association is at this address (RFC 9260 §5.4). What a peer only lists, in its INIT, may be an
+    /// address of another one. Returns whether that is news.
+    pub(super) fn confirm_address(&mut self, physical: LocalAssociation, address: IpAddr) -> bool {
+        let known = self.addresses(physical);
+        if known.is_empty() || known.contains(&address) || known.len() >= ADDRESSES_MAX {
+            return false;
         }
+        self.further_addresses.entry(physical).or_default().push(address);
+        true
     }
 
-    /// The addresses of an association's peer; it connected from the first one.
+    /// The confirmed addresses of an association's peer; it connected from the first one.
     pub(super) fn addresses(&self, physical: LocalAssociation) -> Vec<IpAddr> {
-        let one = || self.link(physical).map(|link| link.peer.ip()).into_iter().collect();
-        self.multihomed.get(&physical).cloned().unwrap_or_else(one)
+        let first = self.link(physical).map(|link| link.peer.ip());
+        first
+            .into_iter()
+            .chain(self.further_addresses.get(&physical).into_iter().flatten().copied())
+            .collect()
+    }
+
+    /// The name of an association; `None`: it has none yet.
+    pub(super) fn name_of(&self, physical: LocalAssociation) -> Option<AssociationId> {
+        self.names.name_of(physical)
     }
 
     /// An association goes on here after so many messages: its gNB restarted it, or this CTA has it from the former primary.
@@ -235,6 +250,29 @@ impl Links {
             link.received = received;
         }
         physical
+    }
+
+    /// An association stands here without a name. Returns what is to be aborted so that no source takes all places of such associations.
+    pub(super) fn stands_by(
+        &mut self,
+        now: Instant,
+        physical: LocalAssociation,
+        most: u32,
+    ) -> Option<SctpAssociation> {
+        let address = self.link(physical).map(|link| link.peer.ip());
+        let dropped = self.names.up(now, physical, address, most as usize)?;
+        self.link(dropped).map(|link| link.sctp)
+    }
+
+    /// A gNB may have sent its identity on this association. Returns what is to be aborted so that no source takes all places of gNBs.
+    pub(super) fn crowded_out(&self, physical: LocalAssociation, most: u32) -> Option<SctpAssociation> {
+        self.link(self.names.crowded_out(physical, most as usize)?).map(|link| link.sctp)
+    }
+
+    /// Associations without a name whose gNB has not sent its identity in time, and their peers.
+    pub(super) fn silent(&self, now: Instant) -> Vec<(SctpAssociation, SocketAddr)> {
+        let links = self.names.silent(now).into_iter().filter_map(|physical| self.link(physical));
+        links.map(|link| (link.sctp, link.peer)).collect()
     }
 
     /// An association of the former primary keeps its name.
@@ -264,7 +302,7 @@ impl Links {
     pub(super) fn down(&mut self, sctp: SctpAssociation) -> Option<AssociationId> {
         let physical = self.by_sctp.remove(&(sctp.slot, sctp.generation))?;
         self.links.remove(&physical);
-        self.multihomed.remove(&physical);
+        self.further_addresses.remove(&physical);
         self.names.down(physical)
     }
 
@@ -404,6 +442,24 @@ mod tests {
         links.keep_name(physical, name);
         assert_eq!(links.received(sctp), Some(physical));
         assert_eq!(links.get(name).map(|link| link.received), Some(41));
+    }
+
+    #[test] // RFC 9260 §5.4: an address that a peer lists may be another gNB's
+    fn addresses_count_when_sctp_has_confirmed_them() {
+        let mut links = Links::default();
+        let sctp = SctpAssociation { slot: 3, generation: 1 };
+        let [from, second]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
+        let physical = links.up(Instant(1), sctp, SocketAddr::new(from, 61_000), 32, TransferSyntax::Per);
+        assert_eq!(links.addresses(physical), [from]);
+        assert_eq!([second, second, from].map(|a| links.confirm_address(physical, a)), [true, false, false]);
+        assert_eq!(links.addresses(physical), [from, second]);
+        for n in 3..=100 {
+            links.confirm_address(physical, [192, 0, 2, n].into());
+        }
+        assert_eq!(links.addresses(physical).len(), ADDRESSES_MAX);
+        links.down(sctp);
+        assert!(!links.confirm_address(physical, second), "of an association that has ended");
+        assert_eq!(links.addresses(physical), [] as [IpAddr; 0]);
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
 use whimbrel_link::Spin;
-use whimbrel_resilience::cta_replica::MessageRoute;
+use whimbrel_resilience::cta_replica::{LocalAssociation, MessageRoute};
 use whimbrel_sctp_io::{AssociationId as SctpAssociation, Event, Events, Transport};
 
 use super::control_thread::{Parts, ReplicaCta, SPIN, StopRequest};
@@ -160,6 +160,7 @@ impl Replica {
         for event in events.iter() {
             self.n2_event(now, event, &mut n2);
         }
+        self.abort_silent(now, &mut n2);
         self.events = events;
         self.parts.n2 = Some(n2);
         self.early.turn(now);
@@ -170,10 +171,15 @@ impl Replica {
         let fastwire = self.parts.config.n2.fastwire;
         match event {
             Event::Up { association, peer, peer_port, outbound_streams, adaptation, .. } => {
-                let (addresses, peer) = (peer, n2::peer(peer, peer_port));
+                let peer = n2::peer(peer, peer_port);
                 let syntax = n2::syntax(fastwire, peer, adaptation);
                 let physical = self.links.up(now, association, peer, outbound_streams, syntax);
-                self.links.set_addresses(physical, addresses);
+                self.stands_by(now, physical, n2);
+            }
+            Event::PathUp { association, remote } => {
+                if let Some(physical) = self.links.physical(association) {
+                    self.links.confirm_address(physical, remote);
+                }
             }
             Event::Data { association, stream, ppid, octets } => {
                 let Some(from) = self.links.received(association) else { return };
@@ -186,6 +192,10 @@ impl Replica {
                     MessageRoute::Answered(answer) => {
                         // A gNB that does not get the answer asks again.
                         let _ = n2.send(association, 0, whimbrel_ngap::PPID, &answer);
+                        let most = self.parts.config.limits.ran_nodes;
+                        if let Some(dropped) = self.links.crowded_out(from, most) {
+                            self.make_room(now, dropped, "ran_nodes", n2);
+                        }
                     }
                     _ => {
                         let from = (from, link.peer.ip());
@@ -199,10 +209,35 @@ impl Replica {
                 self.association_down(association);
                 if let Some(link) = link {
                     let syntax = n2::syntax(fastwire, link.peer, adaptation);
-                    self.links.up(now, association, link.peer, outbound_streams, syntax);
+                    let physical = self.links.up(now, association, link.peer, outbound_streams, syntax);
+                    self.stands_by(now, physical, n2);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// An association has come up: its share is the same as at the primary.
+    fn stands_by(&mut self, now: Instant, physical: LocalAssociation, n2: &mut Transport) {
+        let most = self.parts.config.limits.ran_nodes_waiting;
+        if let Some(dropped) = self.links.stands_by(now, physical, most) {
+            self.make_room(now, dropped, "ran_nodes_waiting", n2);
+        }
+    }
+
+    fn make_room(&mut self, now: Instant, dropped: SctpAssociation, limit: &str, n2: &mut Transport) {
+        debug!(limit, "an association makes room for others: its source has most of them");
+        self.association_down(dropped);
+        n2.abort(now, dropped);
+    }
+
+    /// Aborts associations whose gNB has not sent its identity in time.
+    fn abort_silent(&mut self, now: Instant, n2: &mut Transport) {
+        for (association, peer) in self.links.silent(now) {
+            self.parts.console.metrics.add(Metric::NgSetupTimeouts, 1);
+            info!(%peer, "an association is aborted: its gNB has not sent its identity within 30 s");
+            self.association_down(association);
+            n2.abort(now, association);
         }
     }
 

@@ -13,6 +13,9 @@ use rustix::process::{
 
 use super::records::Run;
 
+/// The start of a process that /proc did not list from its beginning: a later manager takes it over while it is still not listed.
+const UNKNOWN_START: u64 = 0;
+
 /// A running process.
 pub(super) struct Process {
     pub(super) run: Run,
@@ -26,7 +29,7 @@ impl Process {
     pub(super) fn start(mut command: Command) -> io::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         let mut child = command.spawn()?;
-        let opened = pid_of(child.id() as i32).and_then(|(run, pid)| Ok((run, open(pid)?)));
+        let opened = run_of(child.id() as i32);
         match opened {
             Ok((run, pidfd)) => Ok(Self { run, pidfd, child: Some(child) }),
             Err(e) => {
@@ -93,9 +96,14 @@ fn open(pid: Pid) -> io::Result<OwnedFd> {
     pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)
 }
 
-fn pid_of(pid: i32) -> io::Result<(Run, Pid)> {
-    let number = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
-    Ok((Run { pid, started: started(pid)? }, number))
+/// A child that has just been started. It may have closed its memory by now, so that /proc does not list it.
+fn run_of(pid: i32) -> io::Result<(Run, OwnedFd)> {
+    let pidfd = open(Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?)?;
+    let started = match started(pid) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && is_hidden(pid, &pidfd) => UNKNOWN_START,
+        read => read?,
+    };
+    Ok((Run { pid, started }, pidfd))
 }
 
 /// When a process started, in ticks since the boot: field 22 of its `stat` (proc(5)), counted behind the name, which may hold anything. A

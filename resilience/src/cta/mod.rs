@@ -76,9 +76,11 @@ pub enum Input<'a> {
         association: AssociationId,
         /// Streams from us to the gNB; 0 is for what concerns no UE.
         outbound_streams: u16,
-        /// The peer's addresses; the first one is the one that it connected from.
+        /// The peer's addresses that SCTP has confirmed (RFC 9260 §5.4); the first one is the one that it connected from.
         addresses: Vec<IpAddr>,
     },
+    /// SCTP has confirmed a further address of an association's peer.
+    AddressConfirmed(AssociationId, IpAddr),
     /// The peer of an association gave a sign of life after it was probed ([`Outbox::probes`]).
     AssociationAnswered(AssociationId),
     /// An association ended or was restarted by its peer (RFC 9260 §5.2).
@@ -305,6 +307,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let result = self.ran.answered_probe(association);
                 self.ran_output(now, association, result, out);
             }
+            Input::AddressConfirmed(association, address) => self.ran.confirm_address(association, address),
             Input::AssociationDown(association) => self.association_down(now, association, out),
             Input::Ngap(association, stream, octets) => self.ngap(now, association, stream, octets, out),
             Input::Pfcp(upf, octets) => self.pfcp(now, upf, octets, out),

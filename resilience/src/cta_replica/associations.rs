@@ -10,7 +10,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use whimbrel_control::AssociationId;
-use whimbrel_control::amf::HeldName;
+use whimbrel_control::amf::{HeldName, SETUP_WITHIN};
+use whimbrel_control::config::IpPrefix;
 use whimbrel_ids::{GlobalGnbId, Instant};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{CauseMisc, GlobalRanNodeId, TimeToWait};
@@ -44,6 +45,8 @@ pub struct Associations {
     gnbs: BTreeMap<LocalAssociation, (GlobalGnbId, Option<IpAddr>)>,
     names: BTreeMap<AssociationId, LocalAssociation>,
     named: BTreeMap<LocalAssociation, AssociationId>,
+    /// Associations that have neither a name nor the identity of a gNB, since when, and the source that each is counted under.
+    unidentified: BTreeMap<LocalAssociation, (Instant, Option<IpPrefix>)>,
     /// Names whose gNBs are awaited.
     awaited: BTreeMap<GlobalGnbId, HeldName>,
     /// The end of the grace period, once this host is primary.
@@ -51,6 +54,49 @@ pub struct Associations {
 }
 
 impl Associations {
+    /// An association came up that has no name. If more than `most` have neither a name nor the identity of a gNB, the oldest one of the
+    /// sources that have most of them is to be aborted: it is returned.
+    pub fn up(
+        &mut self,
+        now: Instant,
+        which: LocalAssociation,
+        address: Option<IpAddr>,
+        most: usize,
+    ) -> Option<LocalAssociation> {
+        self.unidentified.insert(which, (now, address.map(IpPrefix::of_source)));
+        if self.unidentified.len() <= most {
+            return None;
+        }
+        let counts = count(self.unidentified.values().map(|(_, source)| *source));
+        let largest = counts.values().copied().max()?;
+        let of_largest = |(_, (_, source)): &(_, &(Instant, Option<IpPrefix>))| {
+            counts.get(&key(*source)).is_some_and(|n| *n == largest)
+        };
+        self.unidentified.iter().find(of_largest).map(|(which, _)| *which)
+    }
+
+    /// More than `most` gNBs have sent their identity, this association's as the last one: returns the association that is to be aborted. It
+    /// is the oldest of the source that has most, or this one if no source has more than its own.
+    pub fn crowded_out(&self, newcomer: LocalAssociation, most: usize) -> Option<LocalAssociation> {
+        if self.gnbs.len() <= most {
+            return None;
+        }
+        let source = |address: &Option<IpAddr>| address.map(IpPrefix::of_source);
+        let counts = count(self.gnbs.values().map(|(_, from)| source(from)));
+        let (_, own) = self.gnbs.get(&newcomer)?;
+        let own = counts.get(&key(source(own))).copied()?;
+        let (largest, n) = counts.iter().max_by_key(|(_, n)| **n)?;
+        let of_largest = |(_, (_, from)): &(_, &(GlobalGnbId, Option<IpAddr>))| key(source(from)) == *largest;
+        if *n <= own { Some(newcomer) } else { self.gnbs.iter().find(of_largest).map(|(which, _)| *which) }
+    }
+
+    /// Associations over which the identity of a gNB has not come in time, as NG SETUP has to come at the primary: they are to be aborted.
+    pub fn silent(&self, now: Instant) -> Vec<LocalAssociation> {
+        // They are numbered in the order in which they came up.
+        let due = |(since, _): &(Instant, Option<IpPrefix>)| now.since(*since) >= SETUP_WITHIN;
+        self.unidentified.iter().take_while(|(_, of)| due(of)).map(|(which, _)| *which).collect()
+    }
+
     /// An NGAP message came over an association whose peer connected from this address.
     pub fn take(&mut self, from: LocalAssociation, address: Option<IpAddr>, octets: &[u8]) -> MessageRoute {
         if let Some(name) = self.named.get(&from) {
@@ -66,7 +112,10 @@ impl Associations {
                     self.bind(name, from);
                 }
                 None if self.serves.is_some() => return MessageRoute::NewAssociation,
-                None => drop(self.gnbs.insert(from, (gnb, address))),
+                None => {
+                    self.unidentified.remove(&from);
+                    self.gnbs.insert(from, (gnb, address));
+                }
             }
             return answer(RanConfigurationUpdateAcknowledge::new());
         }
@@ -92,6 +141,7 @@ impl Associations {
 
     /// An association ended. Returns its name, for the CTA.
     pub fn down(&mut self, which: LocalAssociation) -> Option<AssociationId> {
+        self.unidentified.remove(&which);
         self.gnbs.remove(&which);
         let name = self.named.remove(&which)?;
         self.names.remove(&name);
@@ -128,6 +178,7 @@ impl Associations {
     }
 
     fn bind(&mut self, name: AssociationId, physical: LocalAssociation) {
+        self.unidentified.remove(&physical);
         self.names.insert(name, physical);
         self.named.insert(physical, name);
     }
@@ -135,6 +186,11 @@ impl Associations {
     /// Names a new association.
     pub fn name(&mut self, which: LocalAssociation, name: AssociationId) {
         self.bind(name, which);
+    }
+
+    /// The name of an association; `None`: it has none yet.
+    pub fn name_of(&self, which: LocalAssociation) -> Option<AssociationId> {
+        self.named.get(&which).copied()
     }
 
     /// The association over which a message leaves; `None`: its gNB is gone, or awaited.
@@ -163,6 +219,18 @@ impl Associations {
     }
 }
 
+/// A source as a key.
+fn key(source: Option<IpPrefix>) -> Option<(IpAddr, u8)> {
+    source.map(|s| (s.address, s.length))
+}
+
+/// How many associations each source has.
+fn count(sources: impl Iterator<Item = Option<IpPrefix>>) -> BTreeMap<Option<(IpAddr, u8)>, usize> {
+    let mut counts = BTreeMap::new();
+    sources.for_each(|source| *counts.entry(key(source)).or_insert(0) += 1);
+    counts
+}
+
 fn answer(message: impl Into<Message>) -> MessageRoute {
     MessageRoute::Answered(message.into().to_vec())
 }
@@ -171,7 +239,6 @@ fn answer(message: impl Into<Message>) -> MessageRoute {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
-    use whimbrel_control::config::IpPrefix;
     use whimbrel_ids::PlmnId;
     use whimbrel_ngap::msg::RanConfigurationUpdate;
 
@@ -248,6 +315,62 @@ mod tests {
         assert_eq!(here.take(LocalAssociation(8), other, &update(2)), MessageRoute::NewAssociation);
         assert!(acknowledged(&here.take(LocalAssociation(9), HOME, &update(2))));
         assert_eq!(here.over(AssociationId(2)), Some(LocalAssociation(9)));
+    }
+
+    fn host(n: u8) -> Option<IpAddr> {
+        Some(Ipv4Addr::new(198, 51, 100, n).into())
+    }
+
+    #[test] // one host that only connects takes no place from others, before the takeover and after it
+    fn associations_without_an_identity_are_shared_out_among_sources() {
+        let mut here = Associations::default();
+        assert_eq!(here.up(NOW, LocalAssociation(1), HOME, 3), None);
+        for n in 2..40 {
+            let dropped = here.up(NOW, LocalAssociation(n), host(1), 3);
+            assert_eq!(dropped, (n > 3).then(|| LocalAssociation(n - 2)), "its own oldest one");
+            if let Some(which) = dropped {
+                here.down(which);
+            }
+        }
+        assert!(acknowledged(&here.take(LocalAssociation(1), HOME, &update(1))));
+        assert_eq!(here.up(NOW, LocalAssociation(50), HOME, 3), None, "one with an identity is not counted");
+        here.take_over(NOW, [held(1, Some(1))]);
+        here.name(LocalAssociation(50), AssociationId(50));
+        assert_eq!(here.unidentified.len(), 2);
+    }
+
+    #[test] // TS 38.413 §8.7.1.1, as at the primary
+    fn an_association_that_stays_silent_is_aborted() {
+        let mut here = Associations::default();
+        for n in 1..=3 {
+            here.up(NOW, LocalAssociation(n), HOME, 10);
+        }
+        here.up(NOW + SETUP_WITHIN, LocalAssociation(4), HOME, 10);
+        assert!(acknowledged(&here.take(LocalAssociation(2), HOME, &update(1))));
+        assert_eq!(here.silent(NOW + SETUP_WITHIN - Duration::from_millis(1)), []);
+        assert_eq!(here.silent(NOW + SETUP_WITHIN), [LocalAssociation(1), LocalAssociation(3)]);
+        // What has no meaning here is no identity.
+        assert_eq!(here.take(LocalAssociation(3), HOME, &[0, 15, 0]), MessageRoute::Dropped);
+        here.down(LocalAssociation(1));
+        assert_eq!(here.silent(NOW + SETUP_WITHIN), [LocalAssociation(3)]);
+    }
+
+    #[test] // one host that invents gNBs makes room for those of others
+    fn gnbs_here_are_shared_out_among_sources() {
+        let mut here = Associations::default();
+        let mut come = |n: u32, from| {
+            assert!(acknowledged(&here.take(LocalAssociation(n), from, &update(n))));
+            let out = here.crowded_out(LocalAssociation(n), 3);
+            if let Some(which) = out {
+                here.down(which);
+            }
+            out.map(|which| which.0)
+        };
+        assert_eq!([1, 2, 3].map(|n| come(n, host(1))), [None; 3]);
+        assert_eq!(come(4, host(1)), Some(4), "its own source has most");
+        assert_eq!(come(5, HOME), Some(1));
+        assert_eq!(come(6, HOME), Some(6), "both would have the same number");
+        assert_eq!(come(7, host(2)), Some(2));
     }
 
     #[test]

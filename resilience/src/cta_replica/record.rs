@@ -88,6 +88,7 @@ pub(super) enum Step<'a> {
     Broker(UeId, OutputId, open::Answer),
     Predicted(UeId, GlobalGnbId, Tai),
     AssociationAnswered(AssociationId),
+    AddressConfirmed(AssociationId, IpAddr),
 }
 
 impl<'a> Step<'a> {
@@ -98,6 +99,7 @@ impl<'a> Step<'a> {
                 Self::AssociationUp { association, outbound_streams, addresses }
             }
             Input::AssociationAnswered(association) => Self::AssociationAnswered(association),
+            Input::AddressConfirmed(association, address) => Self::AddressConfirmed(association, address),
             Input::AssociationDown(association) => Self::AssociationDown(association),
             Input::Ngap(association, stream, octets) => Self::Ngap(association, stream, octets),
             Input::Pfcp(upf, octets) => Self::Pfcp(upf, octets),
@@ -136,6 +138,7 @@ impl<'a> Step<'a> {
                 Input::AssociationUp { association, outbound_streams, addresses }
             }
             Self::AssociationAnswered(association) => Input::AssociationAnswered(association),
+            Self::AddressConfirmed(association, address) => Input::AddressConfirmed(association, address),
             Self::AssociationDown(association) => Input::AssociationDown(association),
             Self::Ngap(association, stream, octets) => Input::Ngap(association, stream, octets),
             Self::Pfcp(upf, octets) => Input::Pfcp(upf, octets),

@@ -9,11 +9,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use whimbrel_ran::fleet::{self, Subscription};
 
+use crate::brokers::Brokers;
 use crate::canary::{self, Health};
+use crate::console::Console;
 use crate::http::Clients;
+use crate::managers::Managers;
 use crate::op::{Done, Op, Part};
 use crate::packets::Packets;
-use crate::program::{self, Program, Usage};
+use crate::program::{self, Form, Program, Usage};
 use crate::radio::{GNBS, Radio, UES};
 use crate::rng::Rng;
 use crate::smf::Smfs;
@@ -29,6 +32,8 @@ const WARM: Duration = Duration::from_secs(15);
 const GROWTH_KIB_MAX: u64 = 256 << 10;
 const DESCRIPTORS_MAX: u64 = 400;
 const THREADS_MAX: u64 = 32;
+/// The manager of a unit has a thread for each connection.
+const MANAGER_THREADS_MAX: u64 = 256;
 /// Canaries take two seconds for a round; none for so long is a finding.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// Done things that are remembered of each part: an hour's.
@@ -48,6 +53,17 @@ pub(crate) enum Work {
     Again { ops: Vec<Done>, settle: Duration },
 }
 
+impl Work {
+    /// How the program runs for it: the manager's socket is there in a unit alone.
+    fn form(&self) -> Form {
+        let is_of_unit = match self {
+            Self::Draw { parts, .. } => parts.contains(&Part::Unit),
+            Self::Again { ops, .. } => ops.iter().any(|done| done.part == Part::Unit),
+        };
+        if is_of_unit { Form::Unit } else { Form::Process }
+    }
+}
+
 /// What came of it.
 pub(crate) struct Outcome {
     pub(crate) finding: Option<String>,
@@ -61,6 +77,9 @@ enum Hand {
     N3(Box<Radio>),
     N4(Box<Smfs>),
     Api(Clients),
+    Console(Box<Console>),
+    Unit(Box<Managers>),
+    Broker(Box<Brokers>),
 }
 
 impl Hand {
@@ -78,12 +97,18 @@ impl Hand {
             )?)),
             Part::N4 => Self::N4(Box::new(Smfs::open()?)),
             Part::Api => Self::Api(Clients::default()),
+            Part::Console => Self::Console(Box::new(Console::open()?)),
+            Part::Unit => Self::Unit(Box::new(Managers::open()?)),
+            Part::Broker => Self::Broker(Box::new(Brokers::open()?)),
         })
     }
 
     fn perform(&mut self, op: &Op) -> Result<(), String> {
         match (self, op) {
-            (Self::N4(_) | Self::Api(_), Op::Pause { ms }) => {
+            (
+                Self::N4(_) | Self::Api(_) | Self::Console(_) | Self::Unit(_) | Self::Broker(_),
+                Op::Pause { ms },
+            ) => {
                 std::thread::sleep(Duration::from_millis(u64::from(*ms).min(50)));
             }
             (Self::N2(_, packets), Op::Sctp { seed }) => packets.perform(*seed),
@@ -93,6 +118,18 @@ impl Hand {
                 return smfs.canary();
             }
             (Self::Api(clients), Op::Http { seed }) => return clients.perform(*seed),
+            (Self::Console(users), Op::Console { seed }) => {
+                users.perform(*seed)?;
+                return users.canary();
+            }
+            (Self::Unit(managers), Op::Unit { seed }) => {
+                managers.perform(*seed)?;
+                return managers.canary();
+            }
+            (Self::Broker(brokers), Op::Broker { seed }) => {
+                brokers.perform(*seed)?;
+                return brokers.canary();
+            }
             _ => {}
         }
         Ok(())
@@ -103,6 +140,9 @@ impl Hand {
             Self::N2(radio, _) | Self::N3(radio) => radio.leave(),
             Self::N4(smfs) => smfs.leave(),
             Self::Api(clients) => clients.leave(),
+            Self::Console(users) => users.leave(),
+            Self::Unit(managers) => managers.leave(),
+            Self::Broker(brokers) => brokers.leave(),
         }
     }
 
@@ -114,6 +154,9 @@ impl Hand {
             Self::N3(radio) => json!({"messages": radio.messages}),
             Self::N4(smfs) => json!({"messages": smfs.messages}),
             Self::Api(clients) => json!({"requests": clients.requests}),
+            Self::Console(users) => json!({"requests": users.requests}),
+            Self::Unit(managers) => json!({"lines": managers.lines}),
+            Self::Broker(brokers) => json!({"requests": brokers.requests}),
         }
     }
 }
@@ -159,7 +202,8 @@ impl Findings {
 pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
     let crowd = Crowd::new();
     let all: Vec<Subscription> = crowd.canaries.iter().chain(&crowd.bad).cloned().collect();
-    let mut program = Program::start(&plan.program, &all)?;
+    let form = plan.work.form();
+    let mut program = Program::start(&plan.program, &all, form)?;
     let (stop, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let health = Arc::new(Health::default());
     let keeper = {
@@ -172,7 +216,7 @@ pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
     };
     let findings = Findings::default();
     let count = AtomicU64::new(0);
-    let mut watch = Watch::new();
+    let mut watch = Watch::new(form);
     let begin = Instant::now();
     let mut ops: Vec<(u64, Done)> = Vec::new();
     let mut figures = BTreeMap::new();
@@ -303,6 +347,7 @@ fn again(ops: &[Done], crowd: &Crowd, stop: &AtomicBool, findings: &Findings) ->
 
 /// The watch over the program.
 struct Watch {
+    threads_max: u64,
     begin: Instant,
     warm: Option<Usage>,
     most: Usage,
@@ -314,9 +359,10 @@ struct Watch {
 }
 
 impl Watch {
-    fn new() -> Self {
+    fn new(form: Form) -> Self {
         let now = Instant::now();
         Self {
+            threads_max: THREADS_MAX + if form == Form::Unit { MANAGER_THREADS_MAX } else { 0 },
             begin: now,
             warm: None,
             most: Usage::default(),
@@ -351,7 +397,7 @@ impl Watch {
         if self.last.resident_kib > warm {
             findings.add(format!("the program takes {} KiB, {warm} was the bound", self.last.resident_kib));
         }
-        if self.last.descriptors > DESCRIPTORS_MAX || self.last.threads > THREADS_MAX {
+        if self.last.descriptors > DESCRIPTORS_MAX || self.last.threads > self.threads_max {
             findings.add(format!("descriptors {}, threads {}", self.last.descriptors, self.last.threads));
         }
         if now - self.answered > Duration::from_secs(2) {

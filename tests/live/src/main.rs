@@ -1,17 +1,20 @@
-//! The live fuzzer: `./x fuzz live [n2|n4|n3|api|all] [SECONDS] [--seed N]`, or `--replay FILE`, or `named`.
+//! The live fuzzer: `./x fuzz live [n2|n3|n4|api|console|unit|broker|all] [SECONDS] [--seed N]`, or `--replay FILE`, or `named`.
 //!
-//! It starts the real program in a network namespace of its own, holds conversations with it as gNBs, UEs, SMFs and HTTP
-//! clients, and alters them: messages, elements, octets, order, names, protection, inside security and outside. Canary
+//! It starts the real program in a network namespace of its own, holds conversations with it as gNBs, UEs, SMFs, HTTP
+//! clients, console users, processes of a unit and operators of a broker, and alters them: messages, elements, octets, order, names, protection, inside security and outside. Canary
 //! UEs on gNBs of their own must go on working all the while, the program's memory, descriptors and threads must stay
 //! within bounds, its log must tell of no fault, and nothing may be left when everybody has gone. What goes wrong is cut
 //! down to the least that brings it about again, and written as a file for `--replay`.
 //!
 //! Ends with one line of JSON; the exit status says whether anything was found.
 
+mod brokers;
 mod canary;
+mod console;
 mod handover;
 mod http;
 mod hunt;
+mod managers;
 mod minimise;
 mod mutate;
 mod named;
@@ -155,13 +158,13 @@ struct Options {
     named: bool,
 }
 
-const USAGE: &str = "whimbrel-live [n2|n3|n4|api|all|named] [SECONDS] [--seed N] [--program FILE] [--no-minimise] [--replay FILE]";
+const USAGE: &str = "whimbrel-live [n2|n3|n4|api|console|unit|broker|all|named] [SECONDS] [--seed N] [--program FILE] [--no-minimise] [--replay FILE]";
 
 impl Options {
     fn read(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let beside = std::env::current_exe().ok().and_then(|me| Some(me.parent()?.join("whimbrel")));
         let mut options = Self {
-            parts: Part::ALL.to_vec(),
+            parts: Part::TOGETHER.to_vec(),
             time: Duration::from_secs(60),
             seed: 1,
             program: beside.unwrap_or_else(|| "whimbrel".into()),
@@ -173,7 +176,7 @@ impl Options {
             let mut value = || args.next().ok_or(USAGE);
             match arg.as_str() {
                 "named" => options.named = true,
-                "all" => options.parts = Part::ALL.to_vec(),
+                "all" => options.parts = Part::TOGETHER.to_vec(),
                 "--seed" => options.seed = value()?.parse().map_err(|_| USAGE)?,
                 "--program" => options.program = value()?.into(),
                 "--replay" => options.replay = Some(value()?.into()),
@@ -198,7 +201,8 @@ mod tests {
         let read = |line: &str| Options::read(line.split_whitespace().map(str::to_owned));
         let o = read("n2 30 --seed 7").expect("options");
         assert_eq!((o.parts, o.time.as_secs(), o.seed), (vec![Part::N2], 30, 7));
-        assert_eq!(read("").expect("defaults").parts.len(), 4);
+        assert_eq!(read("").expect("defaults").parts.len(), 6);
+        assert_eq!(read("unit").expect("a part").parts, vec![Part::Unit]);
         assert!(read("n5").is_err() && read("--seed").is_err());
     }
 }

@@ -87,6 +87,12 @@ pub(crate) enum Op {
     Pfcp { seed: u64 },
     /// A request to the API, or what looks like one.
     Http { seed: u64 },
+    /// A request to the console's port.
+    Console { seed: u64 },
+    /// A connection to the manager of a unit.
+    Unit { seed: u64 },
+    /// A request to a broker, or what looks like one.
+    Broker { seed: u64 },
     /// Time passes.
     Pause { ms: u16 },
 }
@@ -99,10 +105,17 @@ pub(crate) enum Part {
     N3,
     N4,
     Api,
+    Console,
+    Unit,
+    Broker,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 4] = [Self::N2, Self::N3, Self::N4, Self::Api];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::N2, Self::N3, Self::N4, Self::Api, Self::Console, Self::Broker, Self::Unit];
+    /// Those that are fuzzed at once: all but the manager of a unit, for which the program runs in another form.
+    pub(crate) const TOGETHER: [Self; 6] =
+        [Self::N2, Self::N3, Self::N4, Self::Api, Self::Console, Self::Broker];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -110,6 +123,9 @@ impl Part {
             Self::N3 => "n3",
             Self::N4 => "n4",
             Self::Api => "api",
+            Self::Console => "console",
+            Self::Unit => "unit",
+            Self::Broker => "broker",
         }
     }
 
@@ -157,6 +173,9 @@ impl Part {
             },
             Self::N4 => Op::Pfcp { seed },
             Self::Api => Op::Http { seed },
+            Self::Console => Op::Console { seed },
+            Self::Unit => Op::Unit { seed },
+            Self::Broker => Op::Broker { seed },
         }
     }
 }
@@ -188,7 +207,7 @@ mod tests {
     fn a_case_is_read_as_it_was_written() {
         let mut rng = Rng::new(1);
         let draw = |rng: &mut Rng, i: usize| {
-            let part = Part::ALL[i % 4];
+            let part = Part::ALL[i % Part::ALL.len()];
             Done { part, op: part.draw(rng, 8, 2) }
         };
         let ops: Vec<Done> = (0..400).map(|i| draw(&mut rng, i)).collect();

@@ -32,6 +32,18 @@ const FAULTS: [&str; 4] = ["panicked at", "fault of the program", "in a panic", 
 pub(crate) const AS_LOCAL: &str = "X-Of-This-Host: yes";
 /// That socket, once the core is ready.
 static LOCAL_SOCKET: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// The program that runs, and the folder of its files.
+static RUNNING: Mutex<Option<(PathBuf, PathBuf)>> = Mutex::new(None);
+
+/// The program that runs.
+pub(crate) fn executable() -> Option<PathBuf> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(program, _)| program.clone())
+}
+
+/// The folder of its files.
+pub(crate) fn folder() -> Option<PathBuf> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, folder)| folder.clone())
+}
 
 /// A connection for a request: over the socket of commands if it has [`AS_LOCAL`], otherwise over TCP.
 pub(crate) fn connect(request: &[u8], within: Duration) -> std::io::Result<TcpStream> {
@@ -47,11 +59,21 @@ pub(crate) fn connect(request: &[u8], within: Duration) -> std::io::Result<TcpSt
     Ok(stream)
 }
 
+/// How the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As one process.
+    Process,
+    /// As a unit: a manager, and a process for each function.
+    Unit,
+}
+
 /// The running program.
 pub(crate) struct Program {
     folder: TempDir,
     child: Child,
     log_read: u64,
+    form: Form,
 }
 
 /// What it takes of the host.
@@ -64,31 +86,36 @@ pub(crate) struct Usage {
 
 impl Program {
     /// Starts it with these subscribers. Errors: one sentence.
-    pub(crate) fn start(program: &Path, subscribers: &[Subscription]) -> Result<Self, String> {
-        Self::begin(program, subscribers, "")
+    pub(crate) fn start(program: &Path, subscribers: &[Subscription], form: Form) -> Result<Self, String> {
+        Self::begin(program, subscribers, "", form)
     }
 
     /// The same, with everything logged that can be.
     pub(crate) fn start_logging_all(program: &Path, subscribers: &[Subscription]) -> Result<Self, String> {
-        Self::begin(program, subscribers, "log: { level: trace }\n")
+        Self::begin(program, subscribers, "log: { level: trace }\n", Form::Process)
     }
 
-    fn begin(program: &Path, subscribers: &[Subscription], more: &str) -> Result<Self, String> {
+    fn begin(program: &Path, subscribers: &[Subscription], more: &str, form: Form) -> Result<Self, String> {
         let folder = tempfile::Builder::new().prefix("whimbrel-live-").tempdir();
         let folder = folder.map_err(|e| format!("there is no place for its files: {e}"))?;
         let file = folder.path().join("whimbrel.yaml");
-        fs::write(&file, yaml(folder.path()) + more)
+        let unit = format!("unit: {{ directory: {}/unit }}\n", folder.path().display());
+        let unit = if form == Form::Unit { unit } else { String::new() };
+        fs::write(&file, yaml(folder.path()) + &unit + more)
             .map_err(|e| format!("{} cannot be written: {e}", file.display()))?;
         let log = fs::OpenOptions::new().create(true).append(true).open(folder.path().join("core.log"));
         let log = log.map_err(|e| format!("the core's log: {e}"))?;
         let mut command = Command::new(program);
-        command.args(["run", "--strict", "--config"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+        let how = if form == Form::Unit { "--unit" } else { "--strict" };
+        command.args(["run", how, "--config"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
         if let Some(file) = std::env::var_os("WHIMBREL_LIVE_CAPTURE") {
             command.arg("--capture").arg(file);
         }
         let child =
             command.stderr(log).spawn().map_err(|e| format!("{} cannot be run: {e}", program.display()))?;
-        let mut core = Self { folder, child, log_read: 0 };
+        let mut core = Self { folder, child, log_read: 0, form };
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((program.to_owned(), core.folder.path().to_owned()));
         core.await_ready()?;
         core.provision(subscribers)?;
         Ok(core)
@@ -103,7 +130,8 @@ impl Program {
             if exchange(b"GET /api/v1/status HTTP/1.1\r\nHost: 127.0.0.1:8070\r\nConnection: close\r\n\r\n")
                 .is_ok()
             {
-                let socket = self.folder.path().join("whimbrel.db.socket");
+                let name = if self.form == Form::Unit { "unit/api" } else { "whimbrel.db.socket" };
+                let socket = self.folder.path().join(name);
                 *LOCAL_SOCKET.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
                 return Ok(());
             }
@@ -168,21 +196,18 @@ impl Program {
         }
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().collect();
-        let at = lines.iter().position(|line| is_error(line) || FAULTS.iter().any(|f| line.contains(f)))?;
+        let at = lines.iter().position(|line| is_fault(line))?;
         // A panic's message stands on the line after its place.
         Some(lines[at..lines.len().min(at + 2)].join(" / "))
     }
 
     /// What it takes of the host now.
     pub(crate) fn usage(&self) -> Usage {
-        let of = |what: &str| PathBuf::from(format!("/proc/{}/{what}", self.child.id()));
-        let status = fs::read_to_string(of("status")).unwrap_or_default();
-        let number = |name: &str| {
-            let line = status.lines().find_map(|l| l.strip_prefix(name));
-            line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
-        };
-        let descriptors = fs::read_dir(of("fd")).map_or(0, |all| all.count() as u64);
-        Usage { resident_kib: number("VmRSS:"), descriptors, threads: number("Threads:") }
+        let id = self.child.id();
+        let descriptors = fs::read_dir(format!("/proc/{id}/fd")).map_or(0, |all| all.count() as u64);
+        let functions = if self.form == Form::Unit { children(id) } else { Vec::new() };
+        let resident_kib = resident_kib(id) + functions.into_iter().map(resident_kib).sum::<u64>();
+        Usage { resident_kib, descriptors, threads: of_status(id, "Threads:") }
     }
 
     /// Stops it as an operator would. Errors: it did not end in order.
@@ -221,6 +246,30 @@ fn yaml(folder: &Path) -> String {
          timers: {{ t3512: 60s, implicit_deregistration: 10s, t3522: 2s, t3550: 2s, t3555: 2s, t3560: 2s, t3570: 2s, \
          t3591: 2s, t3592: 2s, guard: 2s, connection_idle: 5s }}\n"
     )
+}
+
+/// Whether no input of a peer may cause this line of a log.
+pub(crate) fn is_fault(line: &str) -> bool {
+    is_error(line) || FAULTS.iter().any(|f| line.contains(f))
+}
+
+/// A number of a process's status.
+fn of_status(id: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix(name));
+    line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// The resident memory of a process.
+pub(crate) fn resident_kib(id: u32) -> u64 {
+    of_status(id, "VmRSS:")
+}
+
+/// The processes that a process has started.
+fn children(id: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    all.filter(|child| of_status(*child, "PPid:") == u64::from(id)).collect()
 }
 
 /// Whether a line is of the level at which an operator must act; it stands behind the time.

@@ -262,7 +262,12 @@ impl Radio {
             Op::Gtpu { gnb, seed } => self.gtpu(gnb, &mut Rng::new(seed)),
             Op::Downlink { seed } => self.downlink(&mut Rng::new(seed)),
             Op::Pause { ms } => self.pump_for(Duration::from_millis(ms.into())),
-            Op::Sctp { .. } | Op::Pfcp { .. } | Op::Http { .. } => {}
+            Op::Sctp { .. }
+            | Op::Pfcp { .. }
+            | Op::Http { .. }
+            | Op::Console { .. }
+            | Op::Unit { .. }
+            | Op::Broker { .. } => {}
         }
         self.pump(Duration::from_millis(2));
     }

@@ -21,6 +21,7 @@ use super::kept::StoredAssociation;
 use super::load::LastReported;
 use super::pending_set_up::SetUp;
 use super::replies::ReplyKey;
+use super::requests::PATIENCE;
 use super::{Outbox, UpfC, is_request};
 use crate::event::{AssociationEnd, Event};
 use crate::exchange::Change;
@@ -58,6 +59,9 @@ pub(super) struct Association {
     next_heartbeat: Option<Instant>,
     /// The HEARTBEAT REQUEST that asks it whether it has restarted.
     restart_asked: Option<u32>,
+    /// Since when its address has answered with another Recovery Time Stamp, without setting the association up again. The SMF has restarted
+    /// and will, or it has moved and another node has its address.
+    abandoned: Option<Instant>,
     /// What it does with load and overload reports.
     pub(super) features: CpFunctionFeatures,
     pub(super) reported: LastReported,
@@ -178,6 +182,10 @@ impl UpfC {
         if a.silent.is_some() || (is_holder && (retains || self.sessions.len() == 0)) {
             return self.grant(now, set_up, retains, out);
         }
+        // An SMF that has restarted sets its associations up before this; so does no other node that has its former address.
+        if a.abandoned.is_some_and(|since| now.since(since) >= PATIENCE) {
+            return self.grant(now, set_up, false, out);
+        }
         let holder = (a.peer, a.recovery);
         self.ask_holder(now, holder, set_up, out);
     }
@@ -249,6 +257,7 @@ impl UpfC {
             silent: None,
             next_heartbeat: self.config.heartbeat_interval.map(|i| now + i),
             restart_asked: None,
+            abandoned: None,
             features: features.unwrap_or_default(),
             reported: LastReported::default(),
         };
@@ -384,6 +393,13 @@ impl UpfC {
         moved.map_or(address, |a| a.peer.ip())
     }
 
+    /// The address of the SMF of this node answers as one that has not set the association up.
+    pub(super) fn note_abandoned(&mut self, now: Instant, node: &NodeId) {
+        if let Some(a) = self.associations.by_node.get_mut(node) {
+            a.abandoned.get_or_insert(now);
+        }
+    }
+
     /// A HEARTBEAT REQUEST says that its sender has started later than is known. Its sessions would be of its former life, and anybody can send
     /// such a request in its name: it is asked, and its answer counts ([`Self::recovered`]).
     pub(super) fn restart_reported(
@@ -405,11 +421,18 @@ impl UpfC {
 
     /// A peer answers when it last started; if later than known, its sessions are of its former life (TS
     /// 23.527 §4.2).
-    pub(super) fn recovered(&mut self, peer: SocketAddr, at: RecoveryTimeStamp, out: &mut Outbox) {
+    pub(super) fn recovered(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        at: RecoveryTimeStamp,
+        out: &mut Outbox,
+    ) {
         self.associations.of_peer_mut(peer).for_each(|(_, a)| a.silent = None);
         let older = self.associations.of_peer_mut(peer).find(|(_, a)| a.recovery < at);
         let Some((node, a)) = older else { return };
         a.recovery = at;
+        a.abandoned = Some(now);
         let (node, id) = (node.clone(), a.id);
         self.associations.touched = true;
         let sessions_deleted = self.drop_sessions(id, out);

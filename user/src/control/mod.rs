@@ -262,7 +262,7 @@ impl UpfC {
             }
             Message::HeartbeatResponse(m) => {
                 if self.requests.heartbeat_answered(peer, header.sequence) {
-                    self.recovered(peer, m.recovery_time_stamp, out);
+                    self.recovered(now, peer, m.recovery_time_stamp, out);
                     self.holder_answered(now, header.sequence, m.recovery_time_stamp, out);
                 }
             }

@@ -101,7 +101,11 @@ impl UpfC {
         for PendingSetUp { set_up, known, .. } in self.take_pending(|p| p.heartbeat == heartbeat) {
             let holder = self.associations.get(&set_up.node).map(|a| a.peer.ip());
             let is_restart = at == set_up.recovery && at != known;
-            // A Recovery Time Stamp is no secret: any host may ask for it. Hence the address, too.
+            if at != known {
+                self.note_abandoned(now, &set_up.node);
+            }
+            // A Recovery Time Stamp is no secret: any host may ask for it. Hence the address, too. An SMF that has moved, and whose former
+            // address another node has, gets the association when that one has not set it up in time ([`Self::set_up`]).
             match holder.is_none_or(|holder| is_restart && holder == set_up.key.peer.ip()) {
                 true => self.grant(now, set_up, false, out),
                 false => {

@@ -19,6 +19,8 @@ use crate::state::stored;
 const T1: Duration = Duration::from_secs(3);
 /// N1: how often to send in all.
 const N1: u8 = 3;
+/// N1 times T1: how long a peer may leave a request unanswered.
+pub(super) const PATIENCE: Duration = Duration::from_secs(N1 as u64 * T1.as_secs());
 
 struct Request {
     peer: SocketAddr,

@@ -306,7 +306,7 @@ impl Endpoint {
         if addresses.is_empty() || to.port == 0 {
             return Err(Refusal::InvalidAddress);
         }
-        if addresses.iter().any(|a| self.slot_of(local_port, to.port, *a).is_some()) {
+        if addresses.iter().any(|a| self.holder_of(local_port, to.port, *a).is_some()) {
             return Err(Refusal::NoRoom);
         }
         let id = self.allocate().ok_or(Refusal::NoRoom)?;
@@ -419,7 +419,8 @@ impl Endpoint {
     pub fn adopt(&mut self, now: Instant, slot: u32, saved: &impl Saved) -> Result<Option<Adopted>, Defect> {
         let Some(head) = export::read_head(slot, saved)? else { return Ok(None) };
         let a = Association::restore(slot, &head, saved, now, &self.config)?;
-        let taken = |p: &PathState| self.slot_of(a.local_port, a.peer_port, p.path.remote).is_some();
+        let taken =
+            |p: &PathState| p.confirmed && self.holder_of(a.local_port, a.peer_port, p.path.remote).is_some();
         let free = self.slots.get(slot as usize).is_none_or(|s| s.association.is_none());
         let fits = (slot as usize) < self.config.associations_max && a.local_port == self.config.port;
         if !free || !fits || a.paths.iter().any(taken) {
@@ -501,7 +502,7 @@ impl Endpoint {
     /// only with its next packet (RFC 9260 §8.4). A peer without that association ignores the packet by its tag (§8.5.1).
     pub fn abort_former(&self, former: &Former, out: &mut Outbox) {
         let Former { path, local_port, peer_port, peer_tag } = *former;
-        if peer_tag == 0 || self.slot_of(local_port, peer_port, path.remote).is_some() {
+        if peer_tag == 0 || self.holder_of(local_port, peer_port, path.remote).is_some() {
             return;
         }
         out.packets.open(local_port, peer_port, peer_tag);
@@ -636,10 +637,15 @@ impl Endpoint {
         let Self { config, prf, counters, slots, dirty, .. } = self;
         let Some(a) = slots.get_mut(slot as usize).and_then(|s| s.association.as_deref_mut()) else { return };
         f(a, &mut Context { now, config, prf, counters, out });
+        let has_confirmed = core::mem::take(&mut a.has_confirmed);
         if a.ended {
-            self.remove(slot);
-        } else if !core::mem::replace(&mut a.dirty, true) {
+            return self.remove(slot);
+        }
+        if !core::mem::replace(&mut a.dirty, true) {
             dirty.push(slot);
+        }
+        if has_confirmed {
+            self.register(slot);
         }
     }
 
@@ -649,6 +655,12 @@ impl Endpoint {
 
     pub(crate) fn slot_of(&self, local_port: u16, peer_port: u16, remote: IpAddr) -> Option<u32> {
         self.by_peer.get(&(local_port, peer_port, remote)).copied()
+    }
+
+    /// The association of the peer that is at this address, and has not merely listed it ([`Association::owns`]).
+    pub(crate) fn holder_of(&self, local_port: u16, peer_port: u16, remote: IpAddr) -> Option<u32> {
+        let slot = self.slot_of(local_port, peer_port, remote)?;
+        self.association_at(slot)?.owns(remote).then_some(slot)
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -690,12 +702,16 @@ impl Endpoint {
         }
     }
 
-    /// Enters the association under each of its peer's addresses.
+    /// Enters the association under each of its peer's addresses, but for those where another peer is known to be. Of two that have listed
+    /// an address the later one gets it, so that nobody keeps a peer's further addresses from it for longer than it takes to confirm them.
     pub(crate) fn register(&mut self, slot: u32) {
-        let Some(a) = self.slots.get(slot as usize).and_then(|s| s.association.as_deref()) else { return };
-        for p in &a.paths {
-            self.by_peer.entry((a.local_port, a.peer_port, p.path.remote)).or_insert(slot);
-        }
+        let Some(a) = self.association_at(slot) else { return };
+        let key = |p: &PathState| (a.local_port, a.peer_port, p.path.remote);
+        let free = |(local_port, peer_port, remote): &(u16, u16, IpAddr)| {
+            self.holder_of(*local_port, *peer_port, *remote).is_none()
+        };
+        let keys: Vec<_> = a.paths.iter().map(key).filter(free).collect();
+        self.by_peer.extend(keys.into_iter().map(|key| (key, slot)));
     }
 
     fn remove(&mut self, slot: u32) {

@@ -155,10 +155,9 @@ impl Endpoint {
         if let Some(name) = offer.host_name {
             return refuse(out, path, packet, init.tag, cause::UNRESOLVABLE_ADDRESS, name);
         }
-        let slot = self.slot_of(packet.destination, packet.source, path.remote).or_else(|| {
-            let of = |a: &IpAddr| self.slot_of(packet.destination, packet.source, *a);
-            offer.addresses.iter().find_map(of)
-        });
+        // An address that a peer has merely listed may be the sender's: it gets an association of its own (RFC 5062 §2).
+        let of = |a: &IpAddr| self.holder_of(packet.destination, packet.source, *a);
+        let slot = of(&path.remote).or_else(|| offer.addresses.iter().find_map(of));
         let mut tie_tags = (0, 0);
         let mut local = None;
         if let Some(a) = slot.and_then(|s| self.association_at(s)) {
@@ -254,7 +253,7 @@ impl Endpoint {
         let Some((init, parameters)) = Init::parse(chunk.value) else { return self.count_malformed() };
         let offer = Offer::read(parameters, path.remote);
         let (local_port, peer_port) = (a.local_port, a.peer_port);
-        let free = |address: &IpAddr| self.slot_of(local_port, peer_port, *address).is_none();
+        let free = |address: &IpAddr| self.holder_of(local_port, peer_port, *address).is_none();
         let new: Vec<IpAddr> = offer.addresses.iter().copied().filter(free).collect();
         self.with(Some(slot), now, out, |a, cx| {
             a.peer_tag = init.tag;
@@ -305,9 +304,16 @@ impl Endpoint {
             self.count_bad_cookie();
             return None;
         }
-        let slot = self
-            .slot_of(packet.destination, packet.source, path.remote)
-            .or_else(|| self.slot_of(packet.destination, packet.source, cookie.path.remote));
+        // As for INIT, but that a peer may repeat its own COOKIE ECHO from an address that it has only listed.
+        let of = |remote: &IpAddr| {
+            let slot = self.slot_of(packet.destination, packet.source, *remote)?;
+            let a = self.association_at(slot)?;
+            (a.owns(*remote) || a.local_tag == cookie.local_tag).then_some(slot)
+        };
+        let restarts = cookie.local_tie_tag != 0;
+        let slot = of(&path.remote)
+            .or_else(|| of(&cookie.path.remote))
+            .or_else(|| cookie.addresses.iter().filter(|_| restarts).find_map(of));
         let tags = slot.and_then(|s| self.association_at(s)).map(|a| (a.local_tag, a.peer_tag));
         let age = now.since(cookie.created);
         if age > self.config().cookie_life && tags != Some((cookie.local_tag, cookie.peer_tag)) {
@@ -434,9 +440,9 @@ impl Endpoint {
         self.register(slot);
     }
 
-    /// The addresses in a cookie that no association has.
+    /// The addresses in a cookie at which no other peer is known to be.
     fn unclaimed(&self, cookie: &Cookie) -> Vec<IpAddr> {
-        let free = |a: &IpAddr| self.slot_of(cookie.local_port, cookie.peer_port, *a).is_none();
+        let free = |a: &IpAddr| self.holder_of(cookie.local_port, cookie.peer_port, *a).is_none();
         cookie.addresses.iter().copied().filter(free).collect()
     }
 }

@@ -4,6 +4,7 @@ use super::sim;
 
 use sim::craft::*;
 use sim::{Net, Seen, address, pair};
+use std::net::IpAddr;
 use std::time::Duration;
 use whimbrel_sctp::DownReason;
 
@@ -63,6 +64,67 @@ fn anothers_address_is_not_taken_over() {
     let answer = give_from(&mut net, thief, &packet(5000, 0, &[init]));
     assert_eq!(kinds(&answer[0]), [ABORT]);
     assert_eq!(kinds(&first.send(&mut net, &[data(3, first.tsn, 0, 0, b"mine")])[0]), [SACK]);
+}
+
+/// Opens an association with node 0 from this address, listing others. Returns our tag there, and its peer's answer.
+fn open_listing(net: &mut Net, from: IpAddr, own_tag: u32, listed: &[IpAddr]) -> u32 {
+    let octets = |a: &IpAddr| match a {
+        IpAddr::V4(a) => parameter(5, &a.octets()),
+        IpAddr::V6(a) => parameter(6, &a.octets()),
+    };
+    let listed: Vec<u8> = listed.iter().flat_map(octets).collect();
+    let init = chunk(INIT, 0, &init_value(own_tag, 9000, (5, 5), 1000, &listed));
+    let answer = give_from(net, from, &packet(5000, 0, &[init]));
+    assert_eq!(kinds(&answer[0]), [INIT_ACK], "{from}");
+    let ack = chunks(&answer[0])[0].2.clone();
+    let tag = word(&ack, 0);
+    let answer = give_from(net, from, &packet(5000, tag, &[chunk(COOKIE_ECHO, 0, &cookie(&ack))]));
+    assert_eq!(kinds(&answer[0])[0], COOKIE_ACK, "{from}");
+    tag
+}
+
+#[test] // RFC 9260 §5.4, RFC 5062 §2: who lists an address of another peer gets neither its association nor its INIT, whichever came first
+fn a_listed_address_keeps_its_peer_neither_out_nor_in() {
+    let mut net = Net::new(32);
+    net.add(1, |_| {});
+    let (thief, victim, second) = (address(44, 0), address(99, 0), address(99, 1));
+    let thiefs = open_listing(&mut net, thief, 7, &[thief, victim, second]);
+    let of_thief = net.nodes[0].up().unwrap();
+    let victims = open_listing(&mut net, victim, 8, &[victim, second]);
+    let of_victim = net.nodes[0].up().unwrap();
+    assert_ne!(of_thief, of_victim);
+    assert!(!net.nodes[0].seen.contains(&Seen::Restarted(of_thief)));
+    for (from, tag, id) in [(thief, thiefs, of_thief), (victim, victims, of_victim)] {
+        give_from(&mut net, from, &packet(5000, tag, &[data(3, 1000, 0, 0, b"mine")]));
+        assert_eq!(net.nodes[0].seen.last(), Some(&Seen::Data(id, 0, 60, b"mine".to_vec())));
+    }
+    // The victim's further address is confirmed as its own.
+    net.run(Duration::from_millis(10));
+    let asked = net.sent.iter().find(|s| s.1 == second && word(&s.2, 4) == 8).expect("it is asked").2.clone();
+    let answer = chunk(HEARTBEAT_ACK, 0, &chunks(&asked)[0].2);
+    give_from(&mut net, second, &packet(5000, victims, &[answer, data(3, 1001, 0, 1, b"from there")]));
+    assert!(net.nodes[0].seen.contains(&Seen::PathUp(second)));
+    assert_eq!(net.nodes[0].data().last().unwrap().1, b"from there");
+    // It restarts, and the thief ends: each is its own matter.
+    open_listing(&mut net, second, 9, &[victim, second]);
+    assert_eq!(net.nodes[0].seen.last(), Some(&Seen::Restarted(of_victim)));
+    give_from(&mut net, thief, &packet(5000, thiefs, &[chunk(ABORT, 0, &[])]));
+    assert!(net.nodes[0].endpoint.status(of_thief).is_none());
+    assert!(net.nodes[0].endpoint.status(of_victim).is_some());
+    let init = chunk(INIT, 0, &init_value(7, 9000, (5, 5), 5, &parameter(5, &[10, 0, 0, 100])));
+    assert_eq!(kinds(&give_from(&mut net, thief, &packet(5000, 0, &[init]))[0]), [ABORT], "confirmed by now");
+}
+
+#[test] // RFC 9260 §5.2.4.1: a peer that restarts at an address that was not confirmed yet lists one that was
+fn a_peer_restarts_from_an_address_that_it_had_listed() {
+    let mut net = Net::new(33);
+    net.add(1, |_| {});
+    let (first, second) = (address(99, 0), address(99, 1));
+    open_listing(&mut net, first, 8, &[first, second]);
+    let id = net.nodes[0].up().unwrap();
+    open_listing(&mut net, second, 9, &[first, second]);
+    assert_eq!(net.nodes[0].seen.last(), Some(&Seen::Restarted(id)));
+    assert_eq!(net.nodes[0].endpoint.associations().count(), 1);
 }
 
 #[test] // RFC 9260 §8.1, §8.3: an idle peer that dies is noticed by heartbeats alone

@@ -5,7 +5,7 @@
 //!
 //! - If the configuration lists gNBs, from a network that it lists for this one: the new association takes the identity over at once. From
 //!   elsewhere NG SETUP is refused, as it is for a gNB that is not listed.
-//! - Without that list, from an address that the holder's association has: at once, too. The former association counts as not set up.
+//! - Without that list, from an address of the holder's association that SCTP has confirmed: at once, too. The former association counts as not set up.
 //! - From any other address: the holder is *probed* below NGAP, which each SCTP endpoint answers. If it is silent for [`PROBES`] times
 //!   [`PROBE_INTERVAL`], 3 s, it loses the identity; if it answers, NG SETUP is refused with a time to wait. So a gNB that crashed and came
 //!   back under a new address waits for 3 s, and no other host takes the place of a gNB that is alive.
@@ -109,8 +109,8 @@ impl RanNodes {
         self.config.amf.gnbs.iter().find(|l| l.plmn == gnb.plmn && l.gnb_id == gnb.gnb_id)
     }
 
-    /// The address that an association came from, which SCTP has verified. A peer lists its other addresses itself, those of others if it
-    /// likes, so they count for a holder alone.
+    /// The address that an association came from. Further addresses count for a holder alone: there they let the gNB that has the identity
+    /// come back, and keep nobody else from it.
     fn verified_address(&self, association: AssociationId) -> Option<IpAddr> {
         self.nodes.get(&association)?.addresses.first().map(IpAddr::to_canonical)
     }
@@ -299,7 +299,7 @@ impl RanNodes {
         let its = self.nodes.iter().filter(|(_, n)| n.gnb == Some(gnb));
         let abort: Vec<AssociationId> = its.map(|(association, _)| *association).collect();
         let association = *abort.first()?;
-        // A peer may list addresses of others in its INIT: only those that it connected from are barred.
+        // Only those that it connected from are barred.
         let its = self.nodes.values().filter(|n| n.gnb == Some(gnb));
         let sources: BTreeSet<IpAddr> =
             its.filter_map(|n| n.addresses.first()).map(IpAddr::to_canonical).collect();

@@ -77,7 +77,7 @@ pub struct RanNode {
     pub further: bool,
     /// Whether OVERLOAD START is in force there.
     pub overloaded: bool,
-    /// The peer's addresses; the first one is the one that it connected from, which SCTP has verified. The others it has listed itself.
+    /// The peer's addresses, each confirmed by SCTP (RFC 9260 §5.4); the first one is the one that it connected from.
     addresses: Vec<IpAddr>,
     /// When the association came up.
     since: Instant,
@@ -200,8 +200,11 @@ pub struct Reset {
 /// How long a gNB's answer is awaited (as the guard of UEs' procedures).
 const ANSWER_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
 
+/// Addresses of a peer that are kept: as many as our SCTP takes of one.
+const ADDRESSES_MAX: usize = 8;
+
 /// NG SETUP has to come first on an association (TS 38.413 §8.7.1.1), and within this time.
-const SETUP_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
+pub const SETUP_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
 
 impl RanNodes {
     /// No gNB yet.
@@ -219,7 +222,7 @@ impl RanNodes {
         }
     }
 
-    /// An association came up, from these addresses; no gNB has set up on it yet. Beyond the limit of such associations one of the source
+    /// An association came up, from these confirmed addresses; no gNB has set up on it yet. Beyond the limit of such associations one of the source
     /// that has most is aborted.
     pub fn up(&mut self, now: Instant, association: AssociationId, addresses: Vec<IpAddr>) -> RanOutput {
         let mut out = RanOutput::default();
@@ -232,6 +235,14 @@ impl RanNodes {
             out.abort.push(dropped);
         }
         out
+    }
+
+    /// SCTP has confirmed that an association's peer is at a further address that it had listed (RFC 9260 §5.4): from there it may come back.
+    pub fn confirm_address(&mut self, association: AssociationId, address: IpAddr) {
+        let Some(node) = self.nodes.get_mut(&association) else { return };
+        if node.addresses.len() < ADDRESSES_MAX && !node.addresses.contains(&address) {
+            node.addresses.push(address);
+        }
     }
 
     /// Another association has taken over the gNB of this one. SCTP keeps it until the peer closes it or NG SETUP is

@@ -414,6 +414,28 @@ fn a_holder_is_probed_before_it_loses_its_identity_to_another_address() {
     );
 }
 
+#[test] // RFC 9260 §5.4: a gNB comes back from an address that SCTP has confirmed, and from no other one that it may have listed
+fn a_holders_further_address_counts_once_it_is_confirmed() {
+    let come_back = |confirmed: bool| {
+        let mut nodes = nodes(1);
+        if confirmed {
+            nodes.confirm_address(on(1), elsewhere()[0]);
+        }
+        nodes.up(at(1), on(9), elsewhere());
+        nodes.handle(at(1), on(9), request(1).into())
+    };
+    assert!(matches!(only(&come_back(true)), Message::NgSetupResponse(_)));
+    let unconfirmed = come_back(false);
+    assert_eq!((unconfirmed.messages.len(), unconfirmed.probes), (0, vec![on(1)]), "the holder is probed");
+    // Addresses are bounded, and an association that has ended has none.
+    let mut nodes = nodes(1);
+    for n in 1..=100 {
+        nodes.confirm_address(on(1), [198, 51, 100, n].into());
+    }
+    assert_eq!(nodes.addresses(gnb(1)).len(), ADDRESSES_MAX);
+    nodes.confirm_address(on(7), elsewhere()[0]);
+}
+
 #[test] // the operator: the gNB is gone, its address is barred for a minute, and another gNB of the address is not concerned
 fn a_disconnected_gnb_is_barred_from_its_identity_for_a_minute() {
     let mut nodes = nodes(2);

@@ -17,13 +17,13 @@ OUT = os.environ["G_OUT"]
 INFO = "<HHHxxIIIIIi"  # struct sctp_sndrcvinfo
 
 
-def sctp_socket(family=socket.AF_INET, port=0, nodelay=True):
+def sctp_socket(family=socket.AF_INET, port=0, nodelay=True, address=""):
     s = socket.socket(family, socket.SOCK_STREAM, SCTP)
     s.settimeout(15)
     s.setsockopt(SCTP, INITMSG, struct.pack("<HHHH", 32, 1024, 0, 0))
     s.setsockopt(SCTP, EVENTS, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
     s.setsockopt(SCTP, NODELAY, int(nodelay))
-    s.bind(("::" if family == socket.AF_INET6 else "", port))
+    s.bind(("::" if family == socket.AF_INET6 else address, port))
     return s
 
 
@@ -225,13 +225,37 @@ def check_our_kernel_mode():
     s.connect(("127.0.0.1", 38414))
     echo(s, b"here")
     abort(s)
+    probed(log.name)
     open(OUT + "/connect-kernel", "w").close()
-    deadline = time.monotonic() + 20
-    while not os.path.exists(OUT + "/connect-kernel-done"):
-        assert time.monotonic() < deadline, "the host's client did not finish"
-        time.sleep(0.2)
+    # Five associations one after the other, and each lost packet of them costs a retransmission timer that doubles from a second on.
+    wait_for("the host's client", 90, lambda: os.path.exists(OUT + "/connect-kernel-done"))
     stopped_with_unacknowledged_data()
     server.kill()
+
+
+def wait_for(what, seconds, is_done):
+    deadline = time.monotonic() + seconds
+    while not is_done():
+        assert time.monotonic() < deadline, what + " did not finish"
+        time.sleep(0.2)
+
+
+def probed(log):
+    """Two peers that are probed: one answers, the other has lost its address, and its association must stand all the same."""
+    ip("addr", "add", "10.99.0.1/32", "dev", "lo")
+    alive, silent = sctp_socket(), sctp_socket(address="10.99.0.1")
+    alive.connect(("127.0.0.1", 38414))
+    silent.connect((GUEST, 38414))
+    for s in alive, silent:
+        send(s, b"please probe")
+    time.sleep(0.5)  # it is acknowledged
+    ip("addr", "del", "10.99.0.1/32", "dev", "lo")
+    wait_for("probing", 20, lambda: open(log).read().count("kernel probed") == 2)
+    echo(alive, b"still here")
+    alive.close()
+    ip("addr", "add", "10.99.0.1/32", "dev", "lo")
+    abort(silent)
+    ip("addr", "del", "10.99.0.1/32", "dev", "lo")
 
 
 def stopped_with_unacknowledged_data():

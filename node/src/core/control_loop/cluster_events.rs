@@ -21,7 +21,7 @@ use crate::cluster::{PairEvent, PoolEvent};
 use crate::config::Upf;
 use crate::core::n2;
 use crate::core::subscriber_copy::SubscriberFeed;
-use crate::observation::Level;
+use crate::observation::{Level, Metric};
 use crate::sbfd::PeerEvent;
 
 impl ControlLoop {
@@ -288,6 +288,11 @@ impl ControlLoop {
         for name in self.n2.links.tick(now) {
             warn!(association = name.0, "a gNB of the former primary CTA did not connect here in time");
             self.handle_input(now, Input::AssociationDown(name));
+        }
+        for (association, peer) in self.n2.links.silent(now) {
+            self.console.metrics.add(Metric::NgSetupTimeouts, 1);
+            info!(%peer, "an association is aborted: its gNB has not sent its identity within 30 s");
+            self.abort_unnamed(now, association);
         }
         if let Some(pool) = self.role.pool_mut() {
             pool.confirm_messages(|cpf| self.active.taken(cpf));

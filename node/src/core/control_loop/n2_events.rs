@@ -89,12 +89,15 @@ impl ControlLoop {
     fn n2_event(&mut self, now: Instant, event: Event<'_>) {
         match event {
             Event::Up { association, peer, peer_port, outbound_streams, adaptation, .. } => {
-                let (addresses, peer) = (peer, n2::peer(peer, peer_port));
+                let peer = n2::peer(peer, peer_port);
                 let syntax = n2::syntax(self.config.n2.fastwire, peer, adaptation);
                 let physical = self.n2.links.up(now, association, peer, outbound_streams, syntax);
-                self.n2.links.set_addresses(physical, addresses);
                 if !self.n2.links.awaits() {
                     self.new_association(now, physical);
+                } else if let Some(dropped) =
+                    self.n2.links.stands_by(now, physical, self.config.limits.ran_nodes_waiting)
+                {
+                    self.abort_unnamed(now, dropped);
                 }
             }
             Event::Data { association, stream, ppid, octets } => {
@@ -131,11 +134,20 @@ impl ControlLoop {
                 let agreed = (outbound_streams, syntax);
                 let links = &mut self.n2.links;
                 let physical = links.continues(now, association, link.peer, agreed, link.received);
-                links.set_addresses(physical, &addresses);
+                for address in addresses {
+                    links.confirm_address(physical, address);
+                }
                 self.new_association(now, physical);
             }
             Event::PathDown { remote, .. } => warn!(%remote, "a path of an SCTP association does not answer"),
-            Event::PathUp { remote, .. } => debug!(%remote, "a path of an SCTP association answers"),
+            Event::PathUp { association, remote } => {
+                debug!(%remote, "a path of an SCTP association answers");
+                let Some(physical) = self.n2.links.physical(association) else { return };
+                let is_new = self.n2.links.confirm_address(physical, remote);
+                if let (true, Some(name)) = (is_new, self.n2.links.name_of(physical)) {
+                    self.handle_input(now, Input::AddressConfirmed(name, remote));
+                }
+            }
             Event::Refused { .. } => debug!(?event, "SCTP refused a request"),
             Event::Unacknowledged { .. } => {} // procedures repeat what their UE did not get
         }
@@ -290,6 +302,14 @@ impl ControlLoop {
             transport.probe(now, link.sctp);
             self.n2.probed.retain(|_, (_, at)| now.since(*at) < PROBED_LATELY);
             self.n2.probed.insert(name, (before.map_or(heard, |(before, _)| before), now));
+        }
+    }
+
+    /// Aborts an association that the CTA does not know.
+    pub(super) fn abort_unnamed(&mut self, now: Instant, association: SctpAssociation) {
+        self.n2.links.down(association);
+        if let Some(transport) = &mut self.n2.transport {
+            transport.abort(now, association);
         }
     }
 

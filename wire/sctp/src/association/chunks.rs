@@ -127,8 +127,8 @@ impl Association {
         p.errors = 0;
         self.errors = 0;
         p.measured(cx.now.since(heartbeat.sent), cx.config);
-        let was_up = core::mem::replace(&mut p.active, true) && core::mem::replace(&mut p.confirmed, true);
-        p.confirmed = true;
+        let was_up = core::mem::replace(&mut p.active, true) && p.confirmed;
+        self.has_confirmed |= !core::mem::replace(&mut p.confirmed, true);
         schedule_heartbeat(p, cx.now, cx.config);
         if !was_up {
             cx.out.events.push(Event::PathUp { association: self.id, remote: p.path.remote });

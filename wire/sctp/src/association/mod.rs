@@ -110,6 +110,8 @@ pub(crate) struct Association {
     pub(crate) armed: Instant,
     /// Whether it waits for a flush.
     pub(crate) dirty: bool,
+    /// A path was confirmed: the endpoint enters its address.
+    pub(crate) has_confirmed: bool,
     /// What its user keeps with it.
     pub(crate) notes: UserNotes,
     /// All that was exported of it is void.
@@ -158,6 +160,7 @@ impl Association {
             errors: 0,
             armed: Instant::FAR_FUTURE,
             dirty: false,
+            has_confirmed: false,
             notes: UserNotes::default(),
             export_void: false,
         }
@@ -166,6 +169,13 @@ impl Association {
     /// The index of the path to `remote`.
     pub(crate) fn path_to(&self, remote: IpAddr) -> Option<usize> {
         self.paths.iter().position(|p| p.path.remote == remote)
+    }
+
+    /// Whether this address is known to be the peer's: it has answered there, or we have chosen it. Until then the peer has merely listed it,
+    /// and another peer that speaks from there is not this one (RFC 9260 §5.4).
+    pub(crate) fn owns(&self, remote: IpAddr) -> bool {
+        let opening = matches!(self.state, State::CookieWait | State::CookieEchoed);
+        self.path_to(remote).and_then(|i| self.paths.get(i)).is_some_and(|p| p.confirmed || opening)
     }
 
     /// A valid packet came: the peer's UDP port, or our address, may have changed (RFC 6951 §5.4).
