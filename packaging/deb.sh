@@ -19,7 +19,7 @@ doc=$root/usr/share/doc/whimbrel
 install -D -m 644 "$here/debian/copyright" "$doc/copyright"
 install -D -m 644 -t "$doc/examples/prometheus" "$here"/prometheus/*.yml
 install -D -m 644 -t "$doc/examples/grafana" "$here"/grafana/*.json
-"$program" config >"$doc/examples/whimbrel.yaml"
+"$program" config --all >"$doc/examples/whimbrel.yaml"
 gzip -9n <"$here/../CHANGELOG.md" >"$doc/changelog.gz"
 
 man=$root/usr/share/man/man1

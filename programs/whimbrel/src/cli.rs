@@ -67,8 +67,12 @@ enum Command {
         /// Configuration file; default: whimbrel.yaml in this folder, else in /etc/whimbrel.
         file: Option<PathBuf>,
     },
-    /// Print all configuration keys with their defaults and reasons, as a YAML file.
-    Config,
+    /// Print the configuration keys that an operator sets, with their defaults and reasons, as a YAML file.
+    Config {
+        /// Print all keys.
+        #[arg(long)]
+        all: bool,
+    },
     /// A broker: operators serve its users without a contract (docs/open.md).
     Broker {
         #[command(subcommand)]
@@ -359,7 +363,8 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Demo(options) => command::demo::run(&options),
         Command::Ran(options) => return command::ran::run(&options),
         Command::Check { file } => command::check::run(file.as_deref()),
-        Command::Config => command::print(&config::defaults()),
+        Command::Config { all: true } => command::print(&config::defaults()),
+        Command::Config { all: false } => command::print(&config::operator_defaults()),
         Command::Broker { command } => command::broker::run(command),
         Command::Foresight { command } => command::foresight::run(&command),
         Command::Open { command } => command::open::run(command),
