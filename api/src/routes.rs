@@ -30,7 +30,7 @@ pub(super) struct Request {
     /// Media type of the body, without its parameters.
     pub(super) content_type: String,
     pub(super) headers: HeaderMap,
-    /// The body.
+    /// The body of the request, complete.
     pub(super) body: Bytes,
     /// Where it came from.
     pub(super) peer: Peer,
@@ -91,7 +91,7 @@ impl Reply {
         Self::new(StatusCode::NO_CONTENT, "", Body::empty())
     }
 
-    /// Its status.
+    /// Its HTTP status.
     pub(super) fn status(&self) -> u16 {
         self.status.as_u16()
     }
@@ -156,11 +156,11 @@ pub(super) enum Needs {
     Login,
     /// The scope `metrics`; on a loopback address nothing, for Prometheus.
     Metrics,
-    /// A scope.
+    /// A scope that the caller has to have.
     May(Scope),
 }
 
-/// One route.
+/// A route with what it needs.
 pub(super) struct Route {
     pub(super) method: Method,
     /// `{name}` stands for one part.

@@ -49,7 +49,7 @@ const UNAUTHENTICATED_BODY_WITHIN: Duration = Duration::from_secs(5);
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// Octets of a header.
 const HEADER_OCTETS_MAX: usize = 16 << 10;
-/// Between two looks for the socket of commands that is not there yet: an operator who waits for a command does not notice it.
+/// Between two looks for the socket of commands that is not there yet: an operator that waits for a command does not notice it.
 const LOCAL_RETRY: Duration = Duration::from_secs(1);
 /// How long requests in progress may take to end at a stop.
 const STOP_WITHIN: Duration = Duration::from_secs(1);

@@ -33,29 +33,29 @@ pub enum Input<'a> {
     FurtherAssociationDown(GnbId),
     /// A gNB received an NGAP message over its further association.
     FurtherNgap {
-        /// The receiver.
+        /// The gNB that receives it.
         gnb: GnbId,
         /// The SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it came.
         octets: &'a [u8],
     },
     /// A gNB received an NGAP message.
     Ngap {
-        /// The receiver.
+        /// The gNB that receives it.
         gnb: GnbId,
         /// The SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it came.
         octets: &'a [u8],
     },
     /// A gNB received a GTP-U datagram.
     Gtpu {
-        /// The receiver.
+        /// The gNB that receives it.
         gnb: GnbId,
         /// Source address and UDP port.
         source: (IpAddr, u16),
-        /// The datagram.
+        /// The datagram as it came.
         datagram: &'a [u8],
     },
     /// A command to a UE.
@@ -86,13 +86,13 @@ pub enum Input<'a> {
 /// Output of the emulated RAN.
 #[derive(Debug)]
 pub enum Output {
-    /// Send NGAP.
+    /// An NGAP message to be sent.
     Ngap {
-        /// The sender.
+        /// The gNB that sends it.
         gnb: GnbId,
         /// On this SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it leaves.
         octets: Vec<u8>,
     },
     /// Set up an association with this further endpoint of the AMF.
@@ -101,20 +101,20 @@ pub enum Output {
     Dissociate(GnbId, IpAddr),
     /// Send NGAP over the further association.
     FurtherNgap {
-        /// The sender.
+        /// The gNB that sends it.
         gnb: GnbId,
         /// On this SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it leaves.
         octets: Vec<u8>,
     },
     /// Send a datagram from a gNB's port 2152.
     Gtpu {
-        /// The sender.
+        /// The gNB that sends it.
         gnb: GnbId,
         /// To this address and UDP port.
         to: (IpAddr, u16),
-        /// The datagram.
+        /// The datagram as it leaves.
         datagram: Vec<u8>,
     },
     /// A packet for a UE's program.

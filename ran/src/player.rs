@@ -124,7 +124,7 @@ pub struct Player {
     late: BTreeMap<UeId, VecDeque<(Instant, usize)>>,
     /// UEs of the section that have arrived.
     arrived: u64,
-    /// Active UEs.
+    /// Number of active UEs.
     playing: u64,
     reports: Vec<Report>,
     inner: Outbox<Output>,

@@ -17,13 +17,13 @@ use crate::{Bearer, Direction};
 /// 5G ciphering algorithm: the identities of TS 33.501 §5.11.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CipheringAlgorithm {
-    /// None.
+    /// No ciphering at all.
     Nea0,
-    /// SNOW 3G.
+    /// Ciphering by SNOW 3G.
     Nea1,
-    /// AES.
+    /// Ciphering by AES in counter mode.
     Nea2,
-    /// ZUC.
+    /// Ciphering by ZUC.
     Nea3,
 }
 
@@ -32,11 +32,11 @@ pub enum CipheringAlgorithm {
 pub enum IntegrityAlgorithm {
     /// None: for unauthenticated emergency sessions alone (TS 33.501 §5.5.2).
     Nia0,
-    /// SNOW 3G.
+    /// Integrity by SNOW 3G.
     Nia1,
-    /// AES.
+    /// Integrity by AES-CMAC.
     Nia2,
-    /// ZUC.
+    /// Integrity by ZUC.
     Nia3,
 }
 
@@ -116,7 +116,7 @@ const COUNTS_LEFT_NEAR_WRAP: u32 = 1 << 16;
 /// Security header type of a protected message (TS 24.501 §9.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecurityHeaderType {
-    /// Integrity protected.
+    /// The message is integrity protected.
     IntegrityProtected = 1,
     /// Integrity protected and ciphered.
     IntegrityProtectedAndCiphered = 2,

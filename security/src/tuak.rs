@@ -31,9 +31,9 @@ secret!(
 /// The permanent key in either length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LongTermKey {
-    /// 128 bits.
+    /// A key of 128 bits.
     K128(K),
-    /// 256 bits.
+    /// A key of 256 bits.
     K256(K256),
 }
 
@@ -107,12 +107,12 @@ impl Tuak {
         Self::new(k, topc)
     }
 
-    /// MAC-A: f1.
+    /// The function f1: MAC-A.
     pub fn f1(&self, rand: &Rand, sqn: Sqn, amf: AuthenticationManagementField) -> Mac {
         Mac::new(self.run(INSTANCE_64, &Variable { rand, sqn, amf }).take(0))
     }
 
-    /// MAC-S: f1*.
+    /// The function f1*: MAC-S.
     pub fn f1_star(&self, rand: &Rand, sqn: Sqn, amf: AuthenticationManagementField) -> Mac {
         Mac::new(self.run(INSTANCE_F1_STAR | INSTANCE_64, &Variable { rand, sqn, amf }).take(0))
     }

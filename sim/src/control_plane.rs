@@ -32,7 +32,7 @@ pub(crate) struct ControlPlane {
 }
 
 impl Sim {
-    /// The core.
+    /// The CTA that has the UEs' signalling.
     pub fn cta(&self) -> &Cta<Home, (Prf, u64), Recorder> {
         self.control.cta.cta()
     }
@@ -42,7 +42,7 @@ impl Sim {
         self.control.cta.inspect()
     }
 
-    /// The subscribers.
+    /// The store of subscribers.
     pub fn home(&mut self) -> &mut Home {
         self.control.cta.subscribers()
     }

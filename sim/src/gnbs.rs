@@ -199,7 +199,7 @@ impl Sim {
         &mut self.ran.gnbs[index.0].gnb
     }
 
-    /// A gNB.
+    /// The gNB of this index.
     pub fn gnb_ref(&self, index: GnbIndex) -> &gnb::Gnb {
         &self.ran.gnbs[index.0].gnb
     }

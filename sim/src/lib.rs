@@ -124,7 +124,7 @@ struct Ran {
     by_s_tmsi: BTreeSet<(STmsi, UeIndex)>,
 }
 
-/// The network.
+/// A simulated network with its gNBs, UEs and core.
 pub struct Sim {
     now: Instant,
     rng: Rng,

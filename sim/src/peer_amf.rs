@@ -148,7 +148,7 @@ impl Sim {
         self.peer_amf.as_ref().map_or(0, |a| a.sent)
     }
 
-    /// Their octets.
+    /// Octets of all messages between AMFs.
     pub fn n14_octets(&self) -> usize {
         self.peer_amf.as_ref().map_or(0, |a| a.octets)
     }

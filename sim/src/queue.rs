@@ -90,7 +90,7 @@ pub(crate) struct Queue {
 }
 
 impl Sim {
-    /// The time.
+    /// The virtual time of the simulation.
     pub fn now(&self) -> Instant {
         self.now
     }

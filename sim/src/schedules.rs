@@ -123,7 +123,7 @@ pub struct ScheduleReport {
     pub schedules: u64,
     /// Of these, those in which no process was lost.
     pub quiet: u64,
-    /// By procedure.
+    /// Schedules by procedure.
     pub procedures: BTreeMap<&'static str, u64>,
     /// Losses of CPFs, by the message at which they were lost, and of CTAs, by the input.
     pub losses: [BTreeMap<&'static str, u64>; 2],
@@ -167,7 +167,7 @@ impl ScheduleReport {
     }
 }
 
-/// Runs schedules.
+/// Runs random schedules and keeps their counts.
 #[derive(Debug)]
 pub struct Schedules {
     procedures: Vec<&'static Procedure>,

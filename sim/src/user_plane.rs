@@ -50,7 +50,7 @@ impl Sim {
         self.nth_upf(UpfId(0))
     }
 
-    /// A UPF.
+    /// The UPF of this number.
     pub fn nth_upf(&mut self, upf: UpfId) -> &mut Upf {
         &mut self.user_plane.upfs[usize::from(upf.0)].upf
     }

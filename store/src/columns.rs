@@ -16,7 +16,7 @@ use crate::record::{
 use crate::subscription::{DnnConfiguration, SessionType, SubscribedSlice, Subscription};
 use crate::text::from_hex;
 
-/// A column.
+/// A column of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Supi,

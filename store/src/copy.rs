@@ -19,7 +19,7 @@ pub const EXCERPT_MAX: usize = 64;
 enum Of {
     /// All SUPIs after the first up to the second.
     Range { after: String, upto: Option<String> },
-    /// These.
+    /// The subscribers of these SUPIs.
     Some(BTreeSet<String>),
 }
 

@@ -16,7 +16,7 @@ pub(crate) enum RowError {
     Quotes,
     /// More than [`ROW_OCTETS_MAX`].
     TooLong,
-    /// Not UTF-8.
+    /// The row is not UTF-8.
     Encoding,
 }
 

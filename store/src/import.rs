@@ -54,7 +54,7 @@ pub enum OnExisting {
 /// Whether an import is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// It is.
+    /// The import is kept.
     Keep,
     /// It is checked whole, and then undone.
     Rehearse,
@@ -63,9 +63,9 @@ pub enum Run {
 /// What an import did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// New subscribers.
+    /// Number of new subscribers.
     pub added: u64,
-    /// Records replaced.
+    /// Number of records that were replaced.
     pub replaced: u64,
     /// Lines passed over.
     pub skipped: u64,
@@ -105,7 +105,7 @@ pub enum Problem {
     },
     /// A field that is not what its column holds.
     Field {
-        /// The column.
+        /// The column with the fault.
         column: &'static str,
         /// What it holds.
         expected: &'static str,
@@ -141,7 +141,7 @@ pub enum Problem {
     Exists(Supi),
     /// The SUPI is on an earlier line.
     Repeated {
-        /// The SUPI.
+        /// The SUPI that stands there twice.
         supi: Supi,
         /// The earlier line.
         first: u64,

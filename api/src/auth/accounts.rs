@@ -18,7 +18,7 @@ pub(super) const TOKENS_MAX: usize = 256;
 /// Octets of the file: 256 users with the hashes of their former passwords, and as many tokens, have a tenth.
 const FILE_OCTETS_MAX: u64 = 4 << 20;
 
-/// A user.
+/// A user of the console.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct User {
     pub(super) name: String,
@@ -49,7 +49,7 @@ pub(super) struct Token {
     pub(super) scopes: Vec<Scope>,
     /// SHA-256 of the token, in hexadecimal digits: a token has 256 bits of its own, so no slow hash is needed.
     pub(super) digest: String,
-    /// The maker.
+    /// The name of the user that made it.
     pub(super) by: String,
     /// When, RFC 3339.
     pub(super) created: String,

@@ -344,9 +344,9 @@ impl Auth {
     }
 }
 
-fn cookie<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
+fn cookie<'h>(headers: &'h HeaderMap, cookie_name: &str) -> Option<&'h str> {
     let all = headers.get_all(COOKIE).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(';'));
-    all.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == wanted).map(|(_, v)| v)
+    all.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == cookie_name).map(|(_, v)| v)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -14,7 +14,7 @@ const CALLERS_MAX: usize = 1024;
 
 /// Requests that a caller has left.
 struct Left {
-    /// In thousandths.
+    /// Requests in thousandths.
     millis: u64,
     at: Instant,
 }

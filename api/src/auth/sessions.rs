@@ -15,7 +15,7 @@ const SESSIONS_MAX: usize = 256;
 pub(super) const LINK_AGE_MAX: Duration = Duration::from_secs(600);
 const LINKS_MAX: usize = 16;
 
-/// One session.
+/// A session of a logged-in user.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) user: String,

@@ -27,7 +27,7 @@ use whimbrel_node::observation::Command;
 /// The configuration file.
 #[derive(Serialize)]
 struct Settings {
-    /// Its path.
+    /// Path of the configuration file.
     file: String,
     /// Its text, with `(secret N)` in place of secrets.
     text: String,
@@ -76,7 +76,7 @@ struct Changed {
     not_checked: Vec<String>,
 }
 
-/// The defaults.
+/// The defaults as text.
 #[derive(Serialize)]
 struct Defaults {
     text: String,

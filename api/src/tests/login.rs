@@ -241,7 +241,7 @@ fn commands_of_this_host_need_no_token_over_their_socket_and_get_nothing_over_lo
     }
     let e = Client::new(server.address).with_certificate_of(&store).get::<Value>("/api/v1/ues").unwrap_err();
     assert!(e.contains("WHIMBREL_TOKEN"), "{e}");
-    assert!(!server.folder.path().join("subscribers.db.token").exists(), "no secret lies beside the store");
+    assert!(!server.folder.path().join("subscribers.db.token").exists(), "no secret is beside the store");
 }
 
 #[test]
@@ -476,7 +476,7 @@ fn a_user_with_a_second_factor_needs_its_code_and_the_local_command_resets_it() 
     assert_eq!(ask(a, "DELETE", "/api/v1/users/anna/second-factor", "", "").0, 204);
     assert_eq!(anna.get(a, "/api/v1/status").0, 401);
     assert!(by_password(a, "anna", PASSWORD).is_ok());
-    assert_eq!(ask(a, "DELETE", "/api/v1/users/nobody/second-factor", "", "").0, 404);
+    assert_eq!(ask(a, "DELETE", "/api/v1/users/unknown/second-factor", "", "").0, 404);
 }
 
 #[test]
@@ -556,7 +556,7 @@ fn a_role_that_changes_counts_at_the_next_request() {
 }
 
 #[test]
-fn a_user_who_is_changed_while_a_password_is_hashed_does_not_log_in_with_the_former_one() {
+fn a_user_that_is_changed_while_a_password_is_hashed_does_not_log_in_with_the_former_one() {
     let (server, _console) = served();
     let a = server.address;
     make_user(a, "anna", "admin");

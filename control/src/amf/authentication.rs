@@ -19,7 +19,7 @@ use crate::state::Security;
 
 /// Proof that the UE holds the subscriber's key. Only [`authenticate`] and [`open_attach`](super::open_attach) make one, and the security mode demands it.
 pub(crate) struct Authenticated {
-    /// The subscriber.
+    /// SUPI of the authenticated subscriber.
     pub(crate) supi: Supi,
     /// The K_AMF that both sides now share.
     pub(crate) k_amf: KAmf,
@@ -32,7 +32,7 @@ pub(crate) struct Authenticated {
 /// The answer to a UE whose authentication failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// AUTHENTICATION REJECT.
+    /// AUTHENTICATION REJECT has to be sent.
     Rejected,
     /// None: an emergency registration goes on without authentication (TS 24.501 §5.4.1.3.5).
     Tolerated,

@@ -187,7 +187,7 @@ fn require_initial_registration(request: &RegistrationRequest) -> Result<(), End
     if periodic && request.ue_security_capability.is_none() { Err(Refusal::NoContext.into()) } else { Ok(()) }
 }
 
-/// Step 14.
+/// Step 14: the subscription is read.
 async fn subscribe(ue: Ue, granted: Option<open_attach::Granted>) -> Result<(), End> {
     let supi: Supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let guest = supi.is_nai() || granted.is_some() || ue.with(|p| p.grant.is_some());

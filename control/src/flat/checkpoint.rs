@@ -79,12 +79,12 @@ impl Checkpoint {
         self.flat.octets()
     }
 
-    /// The frame.
+    /// The frame with the checkpoint in it.
     pub fn into_flat(self) -> Flat {
         self.flat
     }
 
-    /// The UE.
+    /// The UE of the checkpoint.
     pub fn ue_id(&self) -> UeId {
         self.about.ue
     }

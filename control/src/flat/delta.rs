@@ -111,12 +111,12 @@ impl Delta {
         self.flat.octets()
     }
 
-    /// The frame.
+    /// The frame with the delta in it.
     pub fn into_flat(self) -> Flat {
         self.flat
     }
 
-    /// The UE.
+    /// The UE of the delta.
     pub fn ue_id(&self) -> UeId {
         self.head.ue
     }

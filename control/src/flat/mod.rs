@@ -42,17 +42,17 @@ pub use packed::{LogOf, Packed};
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A [`Checkpoint`].
+    /// The frame holds a [`Checkpoint`].
     Checkpoint = 1,
-    /// A [`Delta`].
+    /// The frame holds a [`Delta`].
     Delta = 2,
-    /// An [`Envelope`](crate::Envelope).
+    /// The frame holds an [`Envelope`](crate::Envelope).
     Envelope = 3,
-    /// A [`Batch`](crate::Batch).
+    /// The frame holds a [`Batch`](crate::Batch).
     Batch = 4,
-    /// A [`Config`](crate::config::Config).
+    /// The frame holds a [`Config`](crate::config::Config).
     Config = 5,
-    /// An [`N14`](crate::n14::N14).
+    /// The frame holds an [`N14`](crate::n14::N14).
     N14 = 6,
 }
 

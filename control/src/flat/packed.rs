@@ -18,7 +18,7 @@ pub struct Packed(Box<[u8]>);
 pub struct LogOf {
     /// Version of the code that runs them.
     pub code_version: u32,
-    /// The UE.
+    /// The UE whose log it is.
     pub ue: UeId,
     /// Term of the CTA.
     pub cta_term: u32,

@@ -39,7 +39,7 @@ const RELOCATED_MAX: usize = 16;
 /// What is in a slot between two inputs of its UE.
 #[derive(Default)]
 enum Slot {
-    /// No UE.
+    /// The slot has no UE.
     #[default]
     Free,
     /// A UE whose context is decoded.

@@ -21,7 +21,7 @@ const INPUTS_MAX: usize = 256;
 
 /// What the process gets of each event.
 pub struct MembershipUpdate<'a> {
-    /// What happened.
+    /// The change of the membership.
     pub event: Event,
     /// The cluster as it is known now.
     pub view: &'a View,

@@ -10,7 +10,7 @@ use crate::LinkId;
 pub enum Event<'a> {
     /// A link is up, and its peer has sent its hello.
     Up {
-        /// The link.
+        /// The link that is up.
         link: LinkId,
         /// The peer's address.
         peer: SocketAddr,
@@ -23,21 +23,21 @@ pub enum Event<'a> {
     Frame {
         /// The link it came on.
         link: LinkId,
-        /// The frame.
+        /// The frame without its seal.
         octets: &'a [u8],
     },
     /// A link has ended. Reported once for each link that was up or that this end opened, unless this end closed it.
     Down {
         /// The link that has ended.
         link: LinkId,
-        /// Why.
+        /// Reason of the end.
         reason: DownReason,
     },
     /// A pending link was rejected.
     Rejected {
-        /// Its address.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// Why.
+        /// Reason of the rejection.
         reason: DownReason,
     },
 }
@@ -116,7 +116,7 @@ down_reasons! {
 pub struct Counters {
     /// Links that came up.
     pub up: u64,
-    /// Frames received.
+    /// Frames that were received.
     pub frames_in: u64,
     /// Octets received, as TCP carried them.
     pub octets_in: u64,

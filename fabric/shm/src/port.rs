@@ -35,7 +35,7 @@ pub trait Memory {
             self.store(at, padded(octets));
         }
     }
-    /// As [`std::sync::atomic::fence`].
+    /// A fence as [`std::sync::atomic::fence`] has it.
     fn fence(&self, order: Ordering);
     /// Rings the bell of a function.
     fn ring(&self, of: usize);

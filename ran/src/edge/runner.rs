@@ -56,7 +56,7 @@ pub struct RunnerConfig {
     pub sctp: Mode,
     /// UDP ports of SCTP encapsulation, ours and the AMF's, for [`Mode::Udp`].
     pub sctp_udp_ports: (u16, u16),
-    /// The gNBs.
+    /// The gNBs with their addresses.
     pub gnbs: Vec<GnbPlace>,
     /// The UEs; they are assigned to the gNBs in turn.
     pub ues: Vec<UeConfig>,

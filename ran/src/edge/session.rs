@@ -111,7 +111,7 @@ impl SessionDevice {
         Ok(())
     }
 
-    /// Its name.
+    /// Name of the device.
     pub(super) fn name(&self) -> &str {
         self.tun.name()
     }

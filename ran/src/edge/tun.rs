@@ -29,9 +29,9 @@ const O_NONBLOCK: i32 = 0o4000;
 /// A device could not be created; with the failed step.
 #[derive(Debug)]
 pub struct TunError {
-    /// The device.
+    /// Name of the device.
     pub name: String,
-    /// The step.
+    /// The step that failed.
     pub doing: &'static str,
     /// The system's error.
     pub error: io::Error,
@@ -96,7 +96,7 @@ impl IfReq {
 /// Parameters of a device.
 #[derive(Clone, Debug, Default)]
 pub struct TunConfig {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// The session's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
@@ -145,7 +145,7 @@ impl Tun {
         inside(self.namespace.as_deref(), &self.config.name, add)?
     }
 
-    /// Its name.
+    /// Name of the device.
     pub fn name(&self) -> &str {
         &self.config.name
     }

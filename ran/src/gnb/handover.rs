@@ -13,7 +13,7 @@ use crate::radio::{Down, UeId};
 /// A neighbour gNB with its one cell (TS 38.300 §15.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its identifier.
+    /// Identifier of the gNB.
     pub id: GlobalGnbId,
     /// The tracking area of its cell.
     pub tai: Tai,
@@ -31,9 +31,9 @@ pub enum Via {
 /// The handover state of a context.
 #[derive(Debug)]
 pub(super) enum Handover {
-    /// No handover.
+    /// No handover is running.
     None,
-    /// Source: preparation.
+    /// At the source gNB, while the target prepares.
     Preparing { via: Via, to: Neighbour, until: Instant, asked: Vec<PduSessionId> },
     /// Source of an N2 handover: HANDOVER CANCEL was sent.
     Cancelling { until: Instant },
@@ -50,7 +50,7 @@ pub(super) enum Handover {
 pub(super) enum Origin {
     /// Another gNB, over Xn, with its identifier of the context.
     Xn(GlobalGnbId, RanUeNgapId),
-    /// The core.
+    /// The core asked, over N2.
     N2,
 }
 

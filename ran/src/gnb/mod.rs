@@ -60,7 +60,7 @@ pub use xn::{XnHandoverRequest, XnHandoverRequestAcknowledge, XnMessage};
 pub enum Input<'a> {
     /// The SCTP association is up.
     AssociationUp {
-        /// Outbound streams.
+        /// Number of outbound streams.
         streams: u16,
         /// The agreed transfer syntax; received messages may be in either.
         syntax: TransferSyntax,
@@ -75,35 +75,35 @@ pub enum Input<'a> {
     FurtherNgap {
         /// Its SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it came.
         octets: &'a [u8],
     },
     /// An NGAP message was received.
     Ngap {
         /// Its SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it came.
         octets: &'a [u8],
     },
     /// A datagram was received on port 2152.
     Gtpu {
         /// Source address and UDP port.
         source: (IpAddr, u16),
-        /// The datagram.
+        /// The datagram as it came.
         datagram: &'a [u8],
     },
     /// A message of another gNB over Xn.
     Xn {
-        /// Its identifier.
+        /// Identifier of the sending gNB.
         from: GlobalGnbId,
-        /// The message.
+        /// The message over Xn.
         message: XnMessage,
     },
     /// Start a handover.
     HandOver {
-        /// The UE.
+        /// The UE that is to be handed over.
         ue: UeId,
-        /// The target.
+        /// The gNB that is the target.
         to: Neighbour,
         /// The kind of handover.
         via: Via,
@@ -117,11 +117,11 @@ pub enum Input<'a> {
     Release(UeId, Cause),
     /// The guarantee of a GBR flow is no longer fulfilled, or is again: PDU SESSION RESOURCE NOTIFY.
     Notify {
-        /// The UE.
+        /// The UE of the flow.
         ue: UeId,
-        /// Its session.
+        /// Session of the flow.
         session: PduSessionId,
-        /// The flow.
+        /// Identifier of the flow.
         qfi: Qfi,
         /// Whether it is fulfilled now.
         fulfilled: bool,
@@ -149,7 +149,7 @@ pub enum Output {
     Ngap {
         /// On this SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it leaves.
         octets: Vec<u8>,
     },
     /// Set up an association with this further endpoint of the AMF, if there is none.
@@ -160,41 +160,41 @@ pub enum Output {
     FurtherNgap {
         /// On this SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it leaves.
         octets: Vec<u8>,
     },
     /// Send a datagram from port 2152.
     Gtpu {
         /// To this address and UDP port.
         to: (IpAddr, u16),
-        /// The datagram.
+        /// The datagram as it leaves.
         datagram: Vec<u8>,
     },
     /// Send a message to another gNB over Xn.
     Xn {
-        /// Its identifier.
+        /// Identifier of the receiving gNB.
         to: GlobalGnbId,
-        /// The message.
+        /// The message over Xn.
         message: XnMessage,
     },
     /// A packet for a UE.
     Packet {
-        /// The UE.
+        /// The UE that gets the packet.
         ue: UeId,
-        /// Its session.
+        /// Session of the packet.
         session: PduSessionId,
         /// The QoS flow, if the datagram names one.
         qfi: Option<Qfi>,
         /// Reflective QoS indicator (TS 23.501 §5.7.5).
         rqi: bool,
-        /// The packet.
+        /// The packet without its tunnel's header.
         packet: Vec<u8>,
     },
     /// A message for a UE.
     Radio(UeId, Down),
     /// Page the UE with this identity.
     Page(STmsi),
-    /// An event.
+    /// An event for the report.
     Event(Event),
 }
 
@@ -225,7 +225,7 @@ pub enum Event {
     ContextReleased(UeId, Cause),
     /// At the target: a handover has completed. For Xn after the path switch, for N2 after HANDOVER NOTIFY.
     HandedOver {
-        /// The UE.
+        /// The UE that was handed over.
         ue: UeId,
         /// The kind of handover.
         via: Via,
@@ -234,11 +234,11 @@ pub enum Event {
     },
     /// A handover has failed, with this cause.
     HandoverFailed {
-        /// The UE.
+        /// The UE that stays.
         ue: UeId,
         /// The kind of handover.
         via: Via,
-        /// Why.
+        /// Cause of the failure.
         cause: Cause,
     },
     /// HANDOVER CANCEL ACKNOWLEDGE was received.
@@ -251,9 +251,9 @@ pub enum Event {
     ModificationConfirmed(UeId),
     /// The broadcast of a warning starts or stops.
     Warning {
-        /// Message identifier.
+        /// Message identifier of the warning.
         message: u16,
-        /// Serial number.
+        /// Serial number of the warning.
         serial: u16,
         /// Whether it is broadcast from now on.
         on_air: bool,
@@ -270,7 +270,7 @@ pub enum Event {
     Violation {
         /// The UE, if it concerns one.
         ue: Option<UeId>,
-        /// The violation.
+        /// The rule that the core has broken.
         violation: Violation,
     },
 }
@@ -278,7 +278,7 @@ pub enum Event {
 /// The state of the NG interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interface {
-    /// No association.
+    /// There is no association.
     Down,
     /// NG SETUP REQUEST was sent.
     SettingUp {
@@ -292,7 +292,7 @@ enum Interface {
     },
     /// Refused, and not to be tried again.
     Refused,
-    /// Set up.
+    /// The interface is set up.
     Up,
 }
 
@@ -326,7 +326,7 @@ struct Context {
     location_reporting: Option<LocationReportingRequestType>,
 }
 
-/// A deadline.
+/// A deadline of the gNB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     /// Of a context.
@@ -380,7 +380,7 @@ impl Gnb {
         }
     }
 
-    /// Its configuration.
+    /// Configuration of the gNB.
     pub fn config(&self) -> &GnbConfig {
         &self.config
     }

@@ -35,7 +35,7 @@ pub enum XnMessage {
     HandoverPreparationFailure {
         /// The source's identifier of the context.
         source: RanUeNgapId,
-        /// The cause.
+        /// Cause of the refusal.
         cause: Cause,
     },
     /// UE CONTEXT RELEASE (§9.1.1.5): the source may release the UE.

@@ -76,7 +76,7 @@ pub enum Command {
     ReleaseSession(PduSessionId),
     /// Activate the user plane of all sessions: SERVICE REQUEST with uplink data status.
     ServiceRequest,
-    /// Deregister.
+    /// The UE is to deregister.
     Deregister {
         /// Switch off: no answer is awaited.
         switch_off: bool,
@@ -88,7 +88,7 @@ pub enum Command {
 /// Input of a UE.
 #[derive(Debug)]
 pub enum Input {
-    /// A command.
+    /// A command of the scenario.
     Command(Command),
     /// A message of its gNB.
     Radio(Down),
@@ -105,22 +105,22 @@ pub enum Input {
 pub enum Output {
     /// Send this to the gNB.
     Radio(Up),
-    /// An event.
+    /// An event for the report.
     Event(Event),
 }
 
 /// 5GMM main states of the UE (TS 24.501 §5.1.3.2.1), as far as distinguished here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MmState {
-    /// 5GMM-DEREGISTERED.
+    /// The state 5GMM-DEREGISTERED.
     Deregistered,
-    /// 5GMM-REGISTERED-INITIATED.
+    /// The state 5GMM-REGISTERED-INITIATED.
     RegisteredInitiated,
-    /// 5GMM-REGISTERED.
+    /// The state 5GMM-REGISTERED.
     Registered,
-    /// 5GMM-DEREGISTERED-INITIATED.
+    /// The state 5GMM-DEREGISTERED-INITIATED.
     DeregisteredInitiated,
-    /// 5GMM-SERVICE-REQUEST-INITIATED.
+    /// The state 5GMM-SERVICE-REQUEST-INITIATED.
     ServiceRequestInitiated,
 }
 
@@ -230,7 +230,7 @@ impl Ue {
         }
     }
 
-    /// Its configuration.
+    /// Configuration of the UE.
     pub fn config(&self) -> &UeConfig {
         &self.config
     }
@@ -265,7 +265,7 @@ impl Ue {
         self.connected
     }
 
-    /// Its 5G-GUTI.
+    /// The 5G-GUTI that the UE has.
     pub fn guti(&self) -> Option<Guti> {
         self.guti
     }

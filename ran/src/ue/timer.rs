@@ -16,7 +16,7 @@ pub enum Timer {
     T3510,
     /// Short pause after a failed registration.
     T3511,
-    /// Periodic registration.
+    /// Periodic registration is due (T3512).
     T3512,
     /// Keeps RAND and RES* for a repeated challenge.
     T3516,

@@ -31,9 +31,9 @@ pub struct Tracker {
     pub received: u64,
     /// The highest received number, plus one.
     pub next: u64,
-    /// Reordered packets.
+    /// Packets that came out of order.
     pub reordered: u32,
-    /// Duplicates.
+    /// Packets that came twice.
     pub duplicated: u32,
     /// The longest time without a packet, since the last reset.
     pub gap: Duration,
@@ -112,7 +112,7 @@ impl Tracker {
 /// Parameters of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// The server.
+    /// Address of the server.
     pub server: SocketAddrV4,
     /// Time between packets, in each direction.
     pub interval: Duration,
@@ -125,11 +125,11 @@ pub struct StreamConfig {
 pub struct StreamReport {
     /// Packets that the UE sent.
     pub uplink_sent: u64,
-    /// Their results.
+    /// The uplink's packets, as the server saw them.
     pub uplink: Tracker,
     /// Packets that the data network sent.
     pub downlink_sent: u64,
-    /// Their results.
+    /// The downlink's packets, as the UE saw them.
     pub downlink: Tracker,
     /// From the start of the last handover to the UE's arrival at its target.
     pub arrived: Option<Duration>,
@@ -234,7 +234,7 @@ impl Stream {
         }
     }
 
-    /// Ends it.
+    /// Ends the stream at this time.
     pub fn stop(&mut self, now: Instant) {
         if self.state == State::Running {
             self.state = State::Stopping(now);

@@ -59,9 +59,9 @@ impl core::fmt::Debug for EapIdentity {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EapAkaPrimeVector {
-    /// The challenge.
+    /// The challenge that the UE gets.
     pub rand: Rand,
-    /// Its token.
+    /// The authentication token that the UE gets.
     pub autn: Autn,
     /// The expected answer of the UE.
     pub xres: Res,
@@ -156,11 +156,11 @@ pub enum EapRefusal {
 /// The AUSF's verdict on a response.
 #[derive(Clone, Debug)]
 pub enum EapVerdict {
-    /// Authenticated.
+    /// The UE is authenticated.
     Accepted(KAusf),
     /// SQN was not fresh for the USIM.
     SynchronizationFailure(Auts),
-    /// Not authenticated.
+    /// The UE is not authenticated.
     Refused(EapRefusal),
 }
 

@@ -51,7 +51,7 @@ pub(crate) const WIDTH: usize = CARRY + 2 * CARRY_BITS;
 /// Bits of a carry: a limb's sum is at most 1,024 * 65,535, and a carry from below.
 pub(crate) const CARRY_BITS: usize = 11;
 
-/// Public values.
+/// Places of the public values.
 pub(crate) const ROOT_AT: usize = 0;
 pub(crate) const CHAIN_AT: usize = ROOT_AT + 8;
 pub(crate) const SUM_AT: usize = CHAIN_AT + 8;

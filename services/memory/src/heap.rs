@@ -61,7 +61,7 @@ impl Config {
 pub enum Error {
     /// The record is longer than [`MAX_RECORD_OCTETS`].
     TooLong {
-        /// Its octets.
+        /// Octets of the record.
         octets: usize,
     },
     /// No memory is left within `max_octets`.
@@ -96,7 +96,7 @@ impl std::error::Error for Error {}
 /// What a heap holds and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Octets of records, with headers.
     pub live_octets: u64,
@@ -150,10 +150,10 @@ impl Region {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Holds nothing.
+    /// The region holds nothing.
     #[default]
     Free,
-    /// Takes records.
+    /// The region takes records.
     Filling,
     /// In fast memory.
     Fast,
@@ -166,7 +166,7 @@ pub(crate) enum State {
 /// What a region that takes records is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// New records.
+    /// The region of new records.
     New,
     /// Hot records that a colocation moved.
     Hot,

@@ -12,16 +12,16 @@ use crate::crypto::hash;
 /// A party that keeps recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Party {
-    /// O.
+    /// The operator that serves the UE.
     Operator,
-    /// B.
+    /// The broker that knows the user.
     Broker,
     /// An agency, which has orders carried out.
     Agency,
 }
 
 impl Party {
-    const ALL: [(Self, &str); 3] = [(Self::Operator, "O"), (Self::Broker, "B"), (Self::Agency, "A")];
+    const ALL: [(Self, &str); 3] = [(Self::Operator, "operator"), (Self::Broker, "broker"), (Self::Agency, "agency")];
 
     fn name(self) -> &'static str {
         Self::ALL.iter().find(|(party, _)| *party == self).map_or("", |(_, name)| name)
@@ -46,7 +46,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// All.
+    /// All fields of the ledger.
     pub const ALL: [Self; 6] = [
         Self::UserIdentity,
         Self::OperatorIdentity,
@@ -77,9 +77,9 @@ impl core::fmt::Display for Field {
 /// How a party came by octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {
-    /// Received.
+    /// The party received it.
     Received,
-    /// Sent.
+    /// The party sent it.
     Sent,
     /// Written into a store, a log or a metric.
     Stored,
@@ -139,7 +139,7 @@ pub struct Recording {
     pub what: &'static str,
     /// The user and the operator that they belong to.
     pub about: About,
-    /// The octets.
+    /// The octets that the party has.
     pub octets: Vec<u8>,
 }
 

@@ -4,8 +4,9 @@
 //! first: store it, then send. What a crash loses is then at worst an answer, and the same request is made again in the same octets:
 //! the token of a session group that was opening opens that group, and no other request is ever made of it.
 //!
-//! B knows when a batch was asked for, and when a token is spent; so a token rests for [`WalletConfig::age_min_s`], tokens are drawn at
-//! random from all that have rested, and the wallet is filled before it is empty.
+//! The broker knows when a batch was asked for, and when a token is spent; so a token rests for
+//! [`WalletConfig::age_min_s`], tokens are drawn at random from all that have rested, and the wallet is
+//! filled before it is empty.
 
 use std::collections::BTreeMap;
 
@@ -51,9 +52,9 @@ impl WalletConfig {
 pub enum WalletError {
     /// The octets are no answer.
     Malformed(DecodeError),
-    /// B issues none.
+    /// The broker issues none.
     NotIssued(IssueError),
-    /// B opens no session group.
+    /// The broker opens no session group.
     NotOpened(GroupError),
     /// The answer is to another request.
     OtherRequest,
@@ -151,12 +152,12 @@ impl Wallet {
         (self.held.len() - spending, spending)
     }
 
-    /// How much of B's log has been seen: what B is asked to extend.
+    /// How much of the broker's log has been seen: what the broker is asked to extend.
     pub const fn seen(&self) -> &SeenHead {
         &self.seen
     }
 
-    /// Takes an issuing key from B's log. Errors: [`LogError`]; then nothing changes.
+    /// Takes an issuing key from the broker's log. Errors: [`LogError`]; then nothing changes.
     pub fn learn(&mut self, proof: &LogProof, trust: &LogTrust) -> Result<(), LogError> {
         let entry = self.seen.advance(proof, trust)?;
         self.keys.insert(entry.epoch, entry);
@@ -183,7 +184,7 @@ impl Wallet {
         true
     }
 
-    /// The request of the batch that is being filled, signed by O: each time the same octets.
+    /// The request of the batch that is being filled, signed by the operator: each time the same octets.
     pub fn filling_request(&self, certificate: &Certificate, key: &SigningKey) -> Option<Vec<u8>> {
         let filling = self.filling.as_ref()?;
         let issuer = &self.keys.get(&filling.epoch)?.key;
@@ -192,7 +193,7 @@ impl Wallet {
         Some(TokenRequest::signed(broker, certificate, filling.epoch, blinded, key).to_octets())
     }
 
-    /// Takes B's answer to `request`. Errors: [`WalletError`]; the batch stays asked for, unless B refused it.
+    /// Takes the broker's answer to `request`. Errors: [`WalletError`]; the batch stays asked for, unless the broker refused it.
     pub fn finish_filling(&mut self, request: &[u8], answer: &[u8], now: Instant) -> Result<(), WalletError> {
         let (asked, evaluated, proof) = match TokenAnswer::parse(answer)? {
             TokenAnswer::Issued { request, evaluated, proof } => (request, evaluated, proof),
@@ -250,8 +251,8 @@ impl Wallet {
         self.held.iter().filter_map(|held| self.request(held)).collect()
     }
 
-    /// Takes B's answer for a token that is being spent. The token leaves the wallet, opened or refused. Errors: [`WalletError`]; an
-    /// answer that is not B's changes nothing.
+    /// Takes the broker's answer for a token that is being spent. The token leaves the wallet, opened or
+    /// refused. Errors: [`WalletError`]; an answer that is not the broker's changes nothing.
     pub fn finish_spending(&mut self, token: TokenHash, answer: &[u8]) -> Result<Group, WalletError> {
         let answer = GroupAnswer::parse(answer)?;
         let is_token = |held: &Held| {
@@ -282,7 +283,7 @@ impl Wallet {
         before - self.held.len()
     }
 
-    /// Its octets, with all secrets: to be stored where only O reads.
+    /// Its octets, with all secrets: to be stored where only the operator reads.
     pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
         // Room for all, so that no growth leaves secrets in freed memory.
         let room = 512 + KEYS_MAX * (2 + KeyEntry::OCTETS_MAX) + self.held.len() * Self::HELD_OCTETS;

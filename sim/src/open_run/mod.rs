@@ -45,13 +45,13 @@ pub use profile::{OpenFaults, SapLinks};
 pub struct OpenPlan {
     /// Its name in commands.
     pub name: &'static str,
-    /// Operators.
+    /// Number of operators.
     pub operators: u8,
-    /// Brokers.
+    /// Number of brokers.
     pub brokers: u8,
     /// gNBs of each operator.
     pub gnbs: u8,
-    /// SAP UEs.
+    /// Number of SAP UEs.
     pub sap_ues: u32,
     /// Ordinary UEs of brokers.
     pub ordinary_ues: u32,
@@ -173,9 +173,9 @@ pub struct OpenCounts {
     pub repeated: u64,
     /// Refusals that UEs verified.
     pub refused_ues: u64,
-    /// Brokers lost.
+    /// Brokers that were killed.
     pub brokers_lost: u64,
-    /// CPFs lost.
+    /// CPFs that were killed.
     pub cpfs_lost: u64,
     /// CTAs whose replicas took over.
     pub ctas_lost: u64,

@@ -40,7 +40,7 @@ enum Ends {
     Others,
 }
 
-/// A procedure.
+/// A procedure with what begins it and what shows its end.
 #[derive(Debug)]
 pub(crate) struct Procedure {
     /// Its name, as in TS 23.502 where it has one there.
@@ -101,7 +101,7 @@ impl Procedure {
         (self.before)(net, ue);
     }
 
-    /// Begins it.
+    /// Begins the procedure at a UE.
     pub(crate) fn act(&self, net: &mut Sim, ue: UeIndex) {
         (self.act)(net, ue);
     }

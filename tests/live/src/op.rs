@@ -43,7 +43,7 @@ const ACTS: [Act; 12] = [
 /// all UEs stay refused for good.
 const RENEW_AFTER: usize = 400;
 
-/// One thing.
+/// A thing that the run does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "op")]
 pub(crate) enum Op {
@@ -87,7 +87,7 @@ pub(crate) enum Op {
     Pfcp { seed: u64 },
     /// A request to the API, or what looks like one.
     Http { seed: u64 },
-    /// Time passes.
+    /// Time in which nothing is done.
     Pause { ms: u16 },
 }
 

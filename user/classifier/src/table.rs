@@ -90,7 +90,7 @@ pub(crate) struct Table {
     pair: Pair,
     /// Buckets in use.
     used: usize,
-    /// Rules.
+    /// Number of rules.
     len: usize,
 }
 

@@ -99,7 +99,7 @@ impl Rows {
 pub struct Source {
     /// The UPF's tunnel; of packets to UEs, nothing.
     pub teid: Teid,
-    /// The UE.
+    /// Address of the UE.
     pub ue: Ipv4Addr,
 }
 

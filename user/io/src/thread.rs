@@ -72,7 +72,7 @@ io_counters! {
     send_full,
     /// Packets that the kernel refused to send (no route, too long).
     send_errors,
-    /// Failed receptions.
+    /// Receptions that have failed.
     receive_errors,
     /// Packets lost because the thread did not take them in time: the kernel's queue in front of it was full.
     receive_full,

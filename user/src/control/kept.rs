@@ -64,7 +64,7 @@ pub(super) struct Node {
     pub(super) associations: Vec<StoredAssociation>,
 }
 
-/// An association.
+/// An association as the state file has it.
 #[derive(Clone)]
 pub(super) struct StoredAssociation {
     pub(super) node: NodeId,
@@ -83,7 +83,7 @@ pub(super) struct StoredPlace {
     pub(super) session: Option<StoredSession>,
 }
 
-/// A session.
+/// A session as the state file has it.
 #[derive(Clone)]
 pub(super) struct StoredSession {
     association: u32,

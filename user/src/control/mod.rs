@@ -57,9 +57,9 @@ const BUNDLE_MAX: usize = 64;
 pub enum Input<'a> {
     /// A datagram from an SMF.
     Pfcp {
-        /// Its source.
+        /// Address and port that sent it.
         peer: SocketAddr,
-        /// Its payload.
+        /// Payload of the datagram.
         octets: &'a [u8],
     },
     /// Something that UPF-U has seen.
@@ -75,7 +75,7 @@ pub struct Outbox {
     pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
     /// Changes for UPF-U, in order.
     pub changes: Vec<Change>,
-    /// What happened.
+    /// Events for the log and the metrics.
     pub events: Vec<Event>,
 }
 

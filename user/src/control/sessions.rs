@@ -24,7 +24,7 @@ const REST_PART: usize = 8;
 /// Of those looked at with each input: more than an input retires.
 const RETIRED_AT_ONCE: usize = 4;
 
-/// One session.
+/// A session of an SMF.
 pub(super) struct Session {
     pub(super) rules: Arc<SessionRules>,
     pub(super) association: u32,
@@ -393,7 +393,7 @@ impl Sessions {
         }
     }
 
-    /// All sessions.
+    /// All sessions with their identities.
     pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         let all = self.slots.iter().enumerate();
         all.filter_map(|(i, s)| {

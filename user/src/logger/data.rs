@@ -23,7 +23,7 @@ pub enum Direction {
 /// Bounds of the packets that are kept, each for one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataLogBounds {
-    /// Packets.
+    /// Packets that are kept in each direction.
     pub packets: usize,
     /// Packets that are with the UPF at a time, so that they find room in the socket of one that has just taken over. Those that it holds for idle UEs do
     /// not count.
@@ -67,7 +67,7 @@ pub struct DataLogCounters {
 /// Where a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Here alone.
+    /// The packet is here and nowhere else.
     Waits,
     /// With the UPF since then.
     Sent(Instant),
@@ -80,7 +80,7 @@ struct Entry<P> {
     packet: P,
 }
 
-/// One direction.
+/// The queue of one direction.
 struct Queue<P> {
     entries: BTreeMap<u64, Entry<P>>,
     /// Counters of those that wait here are this or higher.
@@ -127,7 +127,7 @@ pub struct DataLog<P> {
 }
 
 impl<P> DataLog<P> {
-    /// Without packets.
+    /// A log without packets.
     pub fn new(bounds: DataLogBounds) -> Self {
         let (uplink, downlink) = (Queue::default(), Queue::default());
         Self { bounds, uplink, downlink, counter: 0, counters: DataLogCounters::default(), spare: Vec::new() }

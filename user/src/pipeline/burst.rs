@@ -19,7 +19,7 @@ use super::{Origin, SessionKey, Slot, UpfU, Verdict, is_link_scope};
 const TOGETHER: usize = 32;
 /// Octets of a packet that its headers usually have.
 const HEADERS_OCTETS: usize = 52;
-/// No session.
+/// Mark of a packet without a session.
 const NO_SESSION: u32 = u32::MAX;
 
 /// A step of a burst.
@@ -31,7 +31,7 @@ pub enum Stage {
     Session,
     /// Of one packet of a plain session: its rule, what that does, and gates.
     Classify,
-    /// Likewise: rates.
+    /// Of such a packet: its rates.
     Meter,
     /// Likewise: what it has used.
     Account,
@@ -58,7 +58,7 @@ pub trait StageObserver {
     }
 }
 
-/// No observer.
+/// The observer of a burst that nothing observes.
 impl StageObserver for () {
     #[inline]
     fn done(&mut self, _: Stage) {}

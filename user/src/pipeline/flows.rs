@@ -184,7 +184,7 @@ impl Level {
 pub(super) enum Known {
     /// The first level.
     First,
-    /// The second.
+    /// The second level.
     Second,
 }
 

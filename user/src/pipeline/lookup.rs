@@ -27,7 +27,7 @@ impl Default for Place {
     }
 }
 
-/// No session.
+/// A place without a session.
 const VACANT: Place = Place(u32::MAX);
 
 /// Consecutive numbers, each with a session or none: a direct index.

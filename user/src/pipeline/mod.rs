@@ -85,19 +85,19 @@ pub use survey::{ACTIVE_WITHIN, NetworkUsage, SessionTable, UsageSurvey};
 pub enum Origin {
     /// A datagram on the GTP-U port.
     N3 {
-        /// Its source.
+        /// Address and port that sent it.
         peer: SocketAddr,
         /// The address at which it arrived.
         local: IpAddr,
     },
     /// A packet of a data network.
     N6 {
-        /// The network.
+        /// Data network that sent it.
         dn: DnIndex,
     },
     /// An Ethernet frame of a data network.
     Frames {
-        /// The network.
+        /// Data network that sent it.
         dn: DnIndex,
     },
 }
@@ -107,19 +107,19 @@ pub enum Origin {
 pub enum Destination {
     /// As a datagram from the GTP-U port.
     N3 {
-        /// Its destination.
+        /// Address and port that get it.
         peer: SocketAddr,
         /// Type of service or traffic class of its header.
         tos: u8,
     },
     /// Into a data network.
     N6 {
-        /// The network.
+        /// Data network that gets it.
         dn: DnIndex,
     },
     /// Into a data network, as an Ethernet frame.
     Frames {
-        /// The network.
+        /// Data network that gets it.
         dn: DnIndex,
     },
 }
@@ -129,7 +129,7 @@ pub enum Destination {
 pub enum Verdict {
     /// Not decided yet.
     Pending,
-    /// Send it.
+    /// The packet is to be sent.
     Send(Destination),
     /// Nothing: it was for the UPF itself, or is held; the slot's packet is another, empty one then.
     Taken,
@@ -137,7 +137,7 @@ pub enum Verdict {
     Drop(DropReason),
     /// It is for another shard, which is to get it with this verdict.
     Hand {
-        /// The shard.
+        /// Shard that takes the packet on.
         to: u8,
         /// How often it was handed on, with this time.
         hops: u8,
@@ -149,7 +149,7 @@ pub enum Verdict {
 pub struct Slot {
     /// Where it came from.
     pub origin: Origin,
-    /// The packet.
+    /// The packet in its buffer.
     pub packet: Packet,
     /// What is to be done with it. Before a burst: the verdict of another shard, if the packet comes from there, and else
     /// [`Verdict::Pending`].

@@ -74,7 +74,7 @@ pub(crate) struct Usage {
     seqn: u32,
     /// Nearly no rule has it.
     monitoring: Option<Box<Monitoring>>,
-    /// Nor this.
+    /// None without reports of traffic.
     traffic: Option<Box<Traffic>>,
 }
 

@@ -91,7 +91,7 @@ const END: u32 = u32::MAX;
 /// The header of a block that is to be looked at again: no block has it.
 const UNSEEN: [u8; HEADER_OCTETS] = [0xff; HEADER_OCTETS];
 
-/// All records.
+/// All records of the state file.
 pub(crate) struct Blocks {
     memory: Box<dyn StateMemory>,
     /// Checksums begin with it: blocks of a former state are none of this one.
@@ -111,7 +111,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Without records.
+    /// A state file without records.
     pub(super) fn empty(mut memory: Box<dyn StateMemory>, salt: u32) -> Self {
         MADE_AT.iter().for_each(|at| memory.write(*at, &0u64.to_le_bytes()));
         let mut it = Self::of(memory, salt);

@@ -43,7 +43,7 @@ pub enum StateRefusal {
     Foreign,
     /// A program that writes records in another form has written it.
     Version {
-        /// The form.
+        /// The form that was found.
         found: u32,
     },
     /// It is of a UPF that is configured otherwise: other addresses, data networks or bounds.

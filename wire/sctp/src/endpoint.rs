@@ -22,7 +22,7 @@ pub enum Input<'a> {
     Packet {
         /// Our address, the peer's, and the peer's UDP port where it was encapsulated.
         path: Path,
-        /// The packet.
+        /// The packet with its common header.
         octets: &'a [u8],
     },
     /// Open an association. [`Endpoint::connect`] does the same and returns its identifier.
@@ -31,12 +31,12 @@ pub enum Input<'a> {
     Send(Send<'a>),
     /// Close gracefully: queued messages are delivered first.
     Shutdown {
-        /// Which.
+        /// The association that is to end.
         association: AssociationId,
     },
     /// Close at once.
     Abort {
-        /// Which.
+        /// The association that is to be aborted.
         association: AssociationId,
     },
     /// Ask the peer for a sign of life; [`Endpoint::heard`] says whether one came.
@@ -69,9 +69,9 @@ pub struct Connect<'a> {
 /// A message to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Send<'a> {
-    /// The association.
+    /// The association that carries it.
     pub association: AssociationId,
-    /// Stream identifier.
+    /// Identifier of the stream.
     pub stream: u16,
     /// Payload protocol identifier.
     pub ppid: u32,
@@ -81,7 +81,7 @@ pub struct Send<'a> {
     pub octets: &'a [u8],
 }
 
-/// Counters.
+/// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets handed in.
@@ -482,7 +482,7 @@ impl Endpoint {
         Some(a.heard)
     }
 
-    /// All associations.
+    /// All associations that are there.
     pub fn associations(&self) -> impl Iterator<Item = AssociationId> {
         self.slots.iter().filter_map(|s| s.association.as_deref().map(|a| a.id))
     }
@@ -509,7 +509,7 @@ impl Endpoint {
         out.packets.close(path);
     }
 
-    /// The counters.
+    /// Counters of the endpoint.
     pub fn counters(&self) -> Counters {
         self.counters
     }

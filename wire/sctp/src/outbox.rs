@@ -109,7 +109,7 @@ impl core::error::Error for Refusal {}
 pub enum Event<'a> {
     /// An association is established.
     Up {
-        /// The association.
+        /// The association that is up.
         association: AssociationId,
         /// The peer's addresses; the first is the primary path.
         peer: &'a [IpAddr],
@@ -124,38 +124,38 @@ pub enum Event<'a> {
     },
     /// A whole message has arrived, in its stream's order unless it was sent unordered.
     Data {
-        /// The association.
+        /// The association of the message.
         association: AssociationId,
-        /// Stream identifier.
+        /// Identifier of the stream.
         stream: u16,
         /// Payload protocol identifier.
         ppid: u32,
-        /// The message.
+        /// The message, complete.
         octets: &'a [u8],
     },
     /// A message that the peer has not acknowledged, or that was not sent. These events precede [`Event::Down`], one per message, in sending order
     /// (RFC 9260 §11.1.1 L and M). The peer may have received it nevertheless.
     Unacknowledged {
-        /// The association.
+        /// The association of the message.
         association: AssociationId,
-        /// Stream identifier.
+        /// Identifier of the stream.
         stream: u16,
         /// Payload protocol identifier.
         ppid: u32,
-        /// The message.
+        /// The message, complete.
         octets: &'a [u8],
     },
     /// The association has ended; its identifier is stale from now on.
     Down {
-        /// The association.
+        /// The association that is down.
         association: AssociationId,
-        /// Why.
+        /// Reason of the end.
         reason: DownReason,
     },
     /// The peer has restarted: it lost its state and set the association up again, under the same identifier. What was queued for it is discarded
     /// (RFC 9260 §5.2.4.1 action A).
     Restarted {
-        /// The association.
+        /// The association that the peer restarted.
         association: AssociationId,
         /// How many streams the peer may send on now.
         inbound_streams: u16,
@@ -166,14 +166,14 @@ pub enum Event<'a> {
     },
     /// A path does not answer any more (RFC 9260 §8.2).
     PathDown {
-        /// The association.
+        /// The association of the path.
         association: AssociationId,
         /// The peer's address on that path.
         remote: IpAddr,
     },
     /// A path that was down, or was not yet confirmed, answers.
     PathUp {
-        /// The association.
+        /// The association of the path.
         association: AssociationId,
         /// The peer's address on that path.
         remote: IpAddr,
@@ -182,7 +182,7 @@ pub enum Event<'a> {
     Refused {
         /// The association, if one was named.
         association: Option<AssociationId>,
-        /// Why.
+        /// Reason of the refusal.
         refusal: Refusal,
     },
 }

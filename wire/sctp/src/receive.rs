@@ -580,7 +580,7 @@ impl Receiver {
 /// What the records of a journal leave.
 struct Journal {
     held: BTreeMap<u64, Held>,
-    /// By number.
+    /// Delivered messages, by number.
     delivered: BTreeMap<u64, Delivered>,
 }
 

@@ -20,7 +20,7 @@ const CHUNK_OVERHEAD_OCTETS: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Under way.
+    /// The chunk is under way.
     InFlight,
     /// Reported received by a gap ack block; the peer may still take that back.
     GapAcked,

@@ -93,7 +93,7 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts listening.
+/// Makes the socket listen.
 pub(crate) fn listen(fd: BorrowedFd<'_>, backlog: libc::c_int) -> io::Result<()> {
     // SAFETY: listen(2) takes no pointers.
     check(unsafe { libc::listen(fd.as_raw_fd(), backlog) })?;

@@ -1,8 +1,9 @@
-//! Which request B works on next: those with a ticket first, and fair among operators, so that neither a flood of garbage nor one
+//! Which request the broker works on next: those with a ticket first, and fair among operators, so that neither a flood of garbage nor one
 //! busy operator keeps others waiting.
 //!
-//! The edge names the sender of a request (one number for each network prefix from which requests come); T's own claim of its identity costs two
-//! signatures to check, which is what a flood must not make B do.
+//! The edge names the sender of a request (one number for each network prefix from which requests come); the
+//! operator's own claim of its identity costs two signatures to check, which is what a flood must not make
+//! the broker do.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,7 +17,7 @@ pub struct Peer(pub u64);
 /// A request as the edge knows it: the answer goes to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Its sender.
+    /// The peer that sent it.
     pub peer: Peer,
     /// Which of the peer's requests it is.
     pub request: u64,
@@ -91,7 +92,7 @@ pub enum Turn {
     TooLate(Origin),
 }
 
-/// The requests that wait for B.
+/// The requests that wait for the broker.
 #[derive(Debug, Default)]
 pub struct Admission {
     ticketed: Class,

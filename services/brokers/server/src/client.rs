@@ -130,7 +130,8 @@ impl Client {
         self.sender(&self.link(domain), domain, at).await.map(drop)
     }
 
-    /// Sends a request and waits for its answer. A connection that broke meanwhile is replaced once: B gives the same answer again.
+    /// Sends a request and waits for its answer. A connection that broke meanwhile is replaced once: the
+    /// broker gives the same answer again.
     pub async fn ask(
         &self,
         domain: &Domain,

@@ -68,7 +68,7 @@ enum Message {
 #[derive(Clone, Debug)]
 pub struct Entrance {
     sender: SyncSender<Message>,
-    /// For /metrics.
+    /// Counters of the endpoint /metrics.
     pub metrics: Arc<Metrics>,
 }
 
@@ -344,7 +344,7 @@ impl Work {
         });
         match found {
             Ok(receipts) => drop(answer.send(delivered.answer(octets, &self.machine, receipts))),
-            // Without an answer T sends the same again.
+            // Without an answer the operator sends the same again.
             Err(e) => warn!("receipts cannot be read: {e}"),
         }
         true

@@ -90,9 +90,9 @@ pub(crate) type Handler = Arc<
 /// Where requests of SAP go, and those of veiled users if they are served.
 #[derive(Clone, Debug)]
 pub struct Entrances {
-    /// SAP.
+    /// The entrance of SAP requests.
     pub open: Entrance,
-    /// Veiled users.
+    /// The entrance of veiled users' requests.
     pub veil: Option<VeilEntrance>,
 }
 

@@ -10,7 +10,7 @@ const GET_FLAGS: u32 = 0x25;
 const TAKES_TAGS: u32 = 1 << 8;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
-/// struct ethtool_value.
+/// The kernel's struct ethtool_value.
 #[repr(C)]
 struct Value {
     command: u32,

@@ -39,7 +39,7 @@ pub(crate) struct Fast {
     /// Index of a pool's first address in `ues`, or `prefixes`.
     pub(crate) places: Vec<(Pool, u32)>,
     pub(crate) time: Time,
-    /// N3.
+    /// Address of N3 on this host.
     pub(crate) own: [u8; 4],
     pub(crate) port: u16,
 }
@@ -135,7 +135,7 @@ const PREFIX: i16 = -84;
 #[cfg(test)]
 const SAVED: i16 = -96;
 
-/// A direction.
+/// One direction of the fast path.
 #[derive(Clone, Copy)]
 struct Way {
     kbps: i16,

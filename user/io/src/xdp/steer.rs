@@ -10,13 +10,13 @@ use crate::sys::bpf::Instruction;
 /// The frames that are redirected on an Ethernet interface, of one VLAN or untagged.
 #[derive(Clone, Debug)]
 pub(crate) struct Steered {
-    /// The VLAN.
+    /// VLAN identifier of the frames.
     pub(crate) vlan: Option<u16>,
     /// The interface's own Ethernet address; frames to other addresses are passed to the kernel.
     pub(crate) mac: [u8; 6],
     /// N3: whole, unfragmented datagrams without IP options to these addresses and this port.
     pub(crate) ipv4: Option<Ipv4Addr>,
-    /// Likewise.
+    /// IPv6 address of the interface.
     pub(crate) ipv6: Option<Ipv6Addr>,
     pub(crate) port: u16,
     /// N6: packets to UEs.
@@ -31,7 +31,7 @@ pub(crate) struct Steered {
 pub(crate) struct Pool {
     /// The first address of all.
     pub(crate) first: IpAddr,
-    /// Prefix length.
+    /// Length of the prefix in bits.
     pub(crate) prefix: u8,
     /// The host's own.
     pub(crate) gateway: IpAddr,
@@ -40,7 +40,7 @@ pub(crate) struct Pool {
 }
 
 impl Steered {
-    /// Empty.
+    /// Steering without any session.
     pub(crate) fn new(mac: [u8; 6], vlan: Option<u16>, port: u16) -> Self {
         Self { vlan, mac, ipv4: None, ipv6: None, port, pools: Vec::new(), tunnels: Vec::new() }
     }
@@ -194,7 +194,7 @@ pub(crate) fn program(to: &[Steered], sockets: i32, fast: Option<&Fast>) -> Vec<
 struct Labels {
     pass: Label,
     take: Label,
-    /// By family.
+    /// Labels of the downlink, by address family.
     down: [Label; 2],
 }
 

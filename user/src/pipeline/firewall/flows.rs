@@ -106,7 +106,7 @@ struct List {
 
 const EMPTY: List = List { first: NIL, last: NIL };
 
-/// A flow.
+/// A flow through the firewall.
 pub(super) struct Flow {
     pub(super) key: Key,
     last_packet: Instant,
@@ -137,7 +137,7 @@ struct Share {
 
 const NO_FLOWS: Share = Share { lists: [EMPTY; LISTS], flows: 0 };
 
-/// The flows.
+/// The flows of a data network.
 pub(super) struct Flows {
     hash: Hash,
     buckets: Box<[u32]>,
@@ -148,7 +148,7 @@ pub(super) struct Flows {
     standing: usize,
     classes: [List; CLASSES],
     timeouts: [Duration; CLASSES],
-    /// By session.
+    /// Shares of the sessions, by their places.
     shares: Vec<Share>,
     /// The session that had most flows when room was needed last.
     largest: u32,

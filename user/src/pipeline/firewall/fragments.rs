@@ -14,7 +14,7 @@ use crate::pipeline::inner::{Inner, protocol};
 /// How long later fragments are accepted: the minimum reassembly time of a host (RFC 1122 §3.3.2).
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A fragment.
+/// A fragment of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pipeline) struct Fragment {
     pub(in crate::pipeline) identification: u32,

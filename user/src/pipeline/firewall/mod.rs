@@ -147,7 +147,7 @@ impl N6Firewall {
         })
     }
 
-    /// Its counters.
+    /// Counters of the firewall.
     pub(super) fn counters(&self) -> &FirewallCounters {
         &self.counters
     }

@@ -90,7 +90,7 @@ impl Hot {
         entry.dl_packets.store(w.dl_packets, Relaxed);
     }
 
-    /// Reads it.
+    /// Reads the entry of the driver.
     pub(in crate::pipeline) fn read(&mut self, entry: &FastEntry) {
         self.written = Written {
             ul_tokens: entry.ul_tokens.load(Relaxed),

@@ -20,7 +20,7 @@ const LINE_BITS: u32 = LINE.ilog2();
 #[derive(Clone)]
 struct Line([u8; LINE]);
 
-/// Eight filters.
+/// Eight Bloom filters that are asked at once.
 pub(super) struct Bloom {
     lines: Box<[Line]>,
 }

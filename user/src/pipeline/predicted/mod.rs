@@ -94,7 +94,7 @@ pub(super) struct Predictions {
 
 /// The result of a lookup.
 enum Look {
-    /// This prediction.
+    /// The prediction that was found.
     Found(u64),
     /// A false positive of the filters.
     FalsePositive,

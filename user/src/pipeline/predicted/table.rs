@@ -11,7 +11,7 @@ struct Place {
 }
 
 const NOTHING: u64 = u64::MAX;
-/// Initial size.
+/// Places of a new table.
 const PLACES_MIN: usize = 64;
 
 /// From hashes to the numbers of predictions.

@@ -25,15 +25,15 @@ const SHUTDOWN_GUARD_RTOS: u32 = 5;
 /// States of RFC 9260 §4. CLOSED has no association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// INIT sent.
+    /// INIT has been sent.
     CookieWait,
     /// COOKIE ECHO sent.
     CookieEchoed,
-    /// Open.
+    /// The association is open.
     Established,
     /// We want to shut down and still have data under way.
     ShutdownPending,
-    /// SHUTDOWN sent.
+    /// SHUTDOWN has been sent.
     ShutdownSent,
     /// The peer wants to shut down and we still have data under way.
     ShutdownReceived,

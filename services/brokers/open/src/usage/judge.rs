@@ -1,15 +1,17 @@
-//! Which party B believes: residuals, blame, and reputation (chapter 3.4.3, which leaves the score open).
+//! Which party the broker believes: residuals, blame, and reputation (chapter 3.4.3, which leaves the score open).
 //!
-//! - **Residual.** Each comparison gives a signed residual: by which share of the octets T claims more than U's report lets expect. Honest
-//!   counters differ by up to 0.9 % a report and to both sides; a one-sided CUSUM with an allowance of 0.5 % stays near 0 for them and rises
-//!   by half a percent a report for an operator that adds 1 %.
-//! - **Blame.** A pair whose sum is high says that one of two is dishonest, not which. The score of a pair is its vote, from 0 to 1. An operator is blamed
-//!   when the mean vote of at least five users is high, a user when that of at least three operators is: the fewer they are, the higher. Of an operator's users those that reported
-//!   last weigh most. A vote weighs less the more
-//!   its voter is in dispute with *others*, and nothing if the voter is blamed itself; newcomers weigh half.
+//! - **Residual.** Each comparison gives a signed residual: by which share of the octets the operator claims
+//!   more than the user's report lets expect. Honest counters differ by up to 0.9 % a report and to both
+//!   sides; a one-sided CUSUM with an allowance of 0.5 % stays near 0 for them and rises by half a percent a
+//!   report for an operator that adds 1 %.
+//! - **Blame.** A pair whose sum is high says that one of two is dishonest, not which. The score of a pair is
+//!   its vote, from 0 to 1. An operator is blamed when the mean vote of at least five users is high, a user
+//!   when that of at least three operators is: the fewer they are, the higher. Of an operator's users those
+//!   that reported last weigh most. A vote weighs less the more its voter is in dispute with *others*, and
+//!   nothing if the voter is blamed itself; newcomers weigh half.
 //! - **Caps.** A pair has one vote, whatever it reports, and adds at most ten good comparisons to a reputation.
-//! - **Reputation.** From that of a newcomer up to 100 by good comparisons of many pairs; each blame divides it by four, and is half forgotten
-//!   after 30 days.
+//! - **Reputation.** From that of a newcomer up to 100 by good comparisons of many pairs; each blame divides
+//!   it by four, and is half forgotten after 30 days.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,13 +20,13 @@ use crate::id::{OperatorId, UserId};
 /// What two reports of a session say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// U.
+    /// Identity of the user.
     pub user: UserId,
-    /// T.
+    /// Identity of the operator.
     pub operator: OperatorId,
-    /// Octets since the last comparison that T should have counted by U's report.
+    /// Octets since the last comparison that the operator should have counted by the user's report.
     pub expected: u64,
-    /// By how many more octets T claims: below 0, fewer.
+    /// By how many more octets the operator claims: below 0, fewer.
     pub difference: i64,
     /// By how many octets the rule of chapter 3.4.3 is broken; 0: it holds.
     pub mismatch_octets: i64,
@@ -91,13 +93,13 @@ const HALF_LIFE_S: u64 = 30 * 86_400;
 /// A party of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
-    /// T claims too much.
+    /// The operator claims too much.
     Operator(OperatorId),
-    /// U confirms too little.
+    /// The user confirms too little.
     User(UserId),
 }
 
-/// A blame.
+/// The party to blame for a residual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blame {
     /// The party that is blamed.
@@ -108,7 +110,7 @@ pub struct Blame {
     pub vote: u64,
 }
 
-/// What B knows of a U–T pair.
+/// What the broker knows of a user–the operator pair.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     /// CUSUM, in millionths.
@@ -117,10 +119,10 @@ struct Pair {
     good: u32,
 }
 
-/// What B thinks of a party.
+/// What the broker thinks of a party.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Comparisons.
+    /// Number of comparisons.
     pub reports: u64,
     /// Good comparisons that count.
     pub good: u64,
@@ -128,7 +130,7 @@ pub struct Standing {
     pub mismatches: u64,
     /// By how many octets in all.
     pub mismatch_octets: u64,
-    /// Blames.
+    /// Number of blames.
     pub blames: u32,
     /// What is not forgotten of them, in thousandths, at `at_s`.
     bad: u64,
@@ -160,7 +162,7 @@ impl Standing {
     }
 }
 
-/// B's memory of all parties.
+/// The broker's memory of all parties.
 #[derive(Clone, Debug)]
 pub struct Judge {
     rule: JudgeRule,

@@ -169,7 +169,7 @@ impl VeilMetrics {
 pub struct VeilEntrance {
     sender: SyncSender<Message>,
     claims: ClaimsEntrance,
-    /// For /metrics.
+    /// Counters of the endpoint /metrics.
     pub metrics: Arc<VeilMetrics>,
 }
 
@@ -198,7 +198,7 @@ impl VeilEntrance {
 pub struct VeilConfig {
     /// What stays the same.
     pub machine: BrokerConfig,
-    /// The database.
+    /// Path of the database.
     pub store: PathBuf,
     /// Where it records all that it receives, sends and stores.
     pub recorder: Recorder,

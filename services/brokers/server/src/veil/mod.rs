@@ -59,7 +59,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All.
+    /// All kinds of entries.
     pub const ALL: [Self; 10] = [
         Self::Log,
         Self::Tokens,
@@ -143,7 +143,7 @@ impl From<Resource> for Kind {
 /// An endpoint: the domain in its TLS certificate, and the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Domain.
+    /// Domain of the server's certificate.
     pub domain: Domain,
     /// Address and TCP port.
     pub address: std::net::SocketAddr,

@@ -38,7 +38,7 @@ use xdp_fast_path::Memory;
 /// The interfaces with rings, and what goes over each.
 pub(crate) struct Front {
     wires: Vec<Wire>,
-    /// N3's addresses.
+    /// Addresses of N3 on this host.
     own: Vec<SocketAddr>,
     /// Where N3 is, if it has a wire.
     n3: Option<Place>,

@@ -36,7 +36,7 @@ pub(crate) struct Memory {
     counters: SharedArray<Counted>,
     suspects: SharedArray<[AtomicU64; DestinationFilter::WORDS]>,
     devices: DeviceMap,
-    /// All pools.
+    /// Pools of all data networks.
     all: Vec<Pool>,
     /// Those of which there are UEs here, and where they begin among those of their family.
     pools: Vec<(Pool, DnIndex, u32)>,

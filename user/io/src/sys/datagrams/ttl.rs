@@ -11,7 +11,7 @@ use super::names::address;
 /// The TTL, or hop limit, that no router has lowered.
 const TTL_MAX: libc::c_int = 255;
 
-/// The socket.
+/// A socket that sees the TTL of datagrams.
 #[derive(Debug)]
 pub struct TtlSocket {
     socket: UdpSocket,
