@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 
-use super::auth::{self, Caller, Peer, Scope};
+use super::auth::{self, Caller, RequestPeer, Scope};
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
 use super::{
@@ -33,7 +33,7 @@ pub(super) struct Request {
     /// The body of the request, complete.
     pub(super) body: Bytes,
     /// Where it came from.
-    pub(super) peer: Peer,
+    pub(super) peer: RequestPeer,
     /// Its sender; `None` where the route needs no login.
     pub(super) caller: Option<Caller>,
 }

@@ -490,8 +490,8 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "none of its slices can be used: it requested {} and is subscribed to {}",
-                    Names(requested),
-                    Names(subscribed)
+                    NameList(requested),
+                    NameList(subscribed)
                 )
             }
             Self::SliceNotAllowed(s) => write!(f, "slice {s} is not among its allowed slices"),
@@ -512,7 +512,7 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "it requested DNN `{dnn}` in slice {s_nssai}, but is subscribed to {} there",
-                    Names(subscribed)
+                    NameList(subscribed)
                 )
             }
             Self::DnnNotConfigured(dnn) => {
@@ -567,9 +567,9 @@ impl fmt::Display for MmCauseName {
 }
 
 /// A list of names as text.
-struct Names<'a, T>(&'a [T]);
+struct NameList<'a, T>(&'a [T]);
 
-impl<T: fmt::Display> fmt::Display for Names<'_, T> {
+impl<T: fmt::Display> fmt::Display for NameList<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((first, rest)) = self.0.split_first() else { return f.write_str("none") };
         write!(f, "`{first}`")?;

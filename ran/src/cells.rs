@@ -141,7 +141,7 @@ pub enum UserPlane {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct CellSlot {
     ue: Ue,
     gnb: GnbId,
     stack: Option<(PduSessionId, Box<Stack>)>,
@@ -177,7 +177,7 @@ const UPLINK_BETWEEN_CELLS_MAX: usize = 1024;
 /// UEs on gNBs.
 pub struct Cells {
     gnbs: Vec<Gnb>,
-    ues: Vec<Slot>,
+    ues: Vec<CellSlot>,
     user_plane: UserPlane,
     by_s_tmsi: BTreeMap<STmsi, UeId>,
     /// What gNBs broadcast for UEs that attach veiled.
@@ -226,7 +226,7 @@ impl Cells {
             // A new UE sends nothing when it camps.
             ue.handle(Instant::ZERO, ue::Input::Cell(gnb.config().tai()), &mut self.from_ue);
         }
-        self.ues.push(Slot {
+        self.ues.push(CellSlot {
             ue,
             gnb,
             stack: None,

@@ -21,7 +21,7 @@ pub(crate) struct GnbNode {
     pub(crate) peer_amf: bool,
     /// Its association while it is up; a restart takes the next identifier.
     pub(crate) association: Option<AssociationId>,
-    /// The number of the CTA's host at its other end; see `Pair::host`.
+    /// The number of the CTA's host at its other end; see `CtaPair::host`.
     pub(crate) host: u64,
     /// Its association with the CTA replica's host.
     pub(crate) further: Option<LocalAssociation>,

@@ -35,13 +35,13 @@ pub struct Work {
     pub sent: Vec<Wire>,
 }
 
-pub(crate) struct Meter {
+pub(crate) struct WorkMeter {
     clock: fn() -> u64,
     began: u64,
     pub(crate) work: Work,
 }
 
-impl Meter {
+impl WorkMeter {
     pub(crate) fn new(clock: fn() -> u64) -> Self {
         Self { clock, began: 0, work: Work::default() }
     }

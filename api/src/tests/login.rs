@@ -394,7 +394,7 @@ fn the_cookie_of_a_tls_server_is_bound_to_its_host() {
 }
 
 /// The keys of the API in a server's configuration.
-fn served_with(change: impl FnOnce(&mut config::Api)) -> (Served, Arc<Shared>) {
+fn served_with(change: impl FnOnce(&mut config::Api)) -> (TestServer, Arc<Shared>) {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config::default();
     config.store.path = folder.path().join("subscribers.db");
@@ -403,7 +403,7 @@ fn served_with(change: impl FnOnce(&mut config::Api)) -> (Served, Arc<Shared>) {
     let console = Console::new(clock::now()).unwrap();
     let shared = Shared::new(console, Arc::new(config), None);
     let server = start("127.0.0.1:0".parse().unwrap(), shared.clone()).unwrap();
-    (Served { server, folder }, shared)
+    (TestServer { server, folder }, shared)
 }
 
 /// The present code of a secret in base 32, and the number of its 30 s.
@@ -550,7 +550,7 @@ fn a_role_that_changes_counts_at_the_next_request() {
     let olaf = by_password(a, "olaf", PASSWORD).unwrap();
     assert_eq!(olaf.get(a, "/api/v1/config/history").0, 409, "olaf may ask");
     // As a login at the moment of the change leaves it: the session is there, and the role is another one.
-    shared.auth.change_role("olaf", crate::auth::Role::Viewer);
+    shared.auth.change_role("olaf", crate::auth::UserRole::Viewer);
     assert_eq!(olaf.get(a, "/api/v1/config/history").0, 403);
     assert_eq!(olaf.get(a, "/api/v1/session").1["scopes"], serde_json::json!(["metrics", "read"]));
 }
@@ -602,7 +602,7 @@ fn refusals_that_anybody_can_cause_are_counted_and_do_not_push_others_out() {
     let lines = || std::fs::read_to_string(&log).unwrap();
     assert_eq!(lines().lines().count(), 1, "{}", lines());
     assert!(lines().contains("caller=127.0.0.1:"), "{}", lines());
-    let Served { server, folder } = server;
+    let TestServer { server, folder } = server;
     drop(server);
     let text = std::fs::read_to_string(&log).unwrap();
     let counted =

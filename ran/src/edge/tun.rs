@@ -53,11 +53,11 @@ struct IfReq {
 }
 
 /// An ioctl request with a structure.
-struct Request<'a, T>(Opcode, &'a mut T);
+struct IoctlRequest<'a, T>(Opcode, &'a mut T);
 
 // SAFETY: TUNSETIFF takes a pointer to `ifreq`, reads and writes no more than it, and keeps no pointer; `open_here` alone makes
 // requests, with this pair.
-unsafe impl<T> Ioctl for Request<'_, T> {
+unsafe impl<T> Ioctl for IoctlRequest<'_, T> {
     type Output = ();
     const IS_MUTATING: bool = true;
 
@@ -76,7 +76,7 @@ unsafe impl<T> Ioctl for Request<'_, T> {
 
 fn request<T>(fd: BorrowedFd<'_>, opcode: Opcode, argument: &mut T) -> io::Result<()> {
     // SAFETY: see the implementation of `Ioctl` above; the structure outlives the call.
-    Ok(unsafe { ioctl::ioctl(fd, Request(opcode, argument)) }?)
+    Ok(unsafe { ioctl::ioctl(fd, IoctlRequest(opcode, argument)) }?)
 }
 
 impl IfReq {

@@ -46,7 +46,7 @@ use crate::radio::{Down, UeId, Up};
 use handover::Handover;
 use keys::Keys;
 use slab::Slab;
-use tunnel::Tunnel;
+use tunnel::GnbTunnel;
 
 pub use config::{Faults, GnbConfig, SupportedTa};
 pub use handover::{Neighbour, Via};
@@ -277,7 +277,7 @@ pub enum Event {
 
 /// The state of the NG interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Interface {
+enum NgInterfaceState {
     /// There is no association.
     Down,
     /// NG SETUP REQUEST was sent.
@@ -298,7 +298,7 @@ enum Interface {
 
 /// A UE-associated logical NG connection.
 #[derive(Debug)]
-struct Context {
+struct UeConnection {
     ue: UeId,
     ran_ue_ngap_id: RanUeNgapId,
     amf_ue_ngap_id: Option<AmfUeNgapId>,
@@ -339,17 +339,17 @@ enum Due {
 #[derive(Debug)]
 pub struct Gnb {
     config: GnbConfig,
-    interface: Interface,
+    interface: NgInterfaceState,
     /// A further association is up, and the AMF knows that it is this gNB's.
     further: bool,
     streams: u16,
     /// The transfer syntax of the association, or of a former one: the transport converts for the present one.
     syntax: TransferSyntax,
     served_guamis: Vec<Guami>,
-    contexts: Slab<Context>,
+    contexts: Slab<UeConnection>,
     /// The newest context of each UE, by its number; zero for none.
     by_ue: Vec<u32>,
-    tunnels: Slab<Tunnel>,
+    tunnels: Slab<GnbTunnel>,
     due: BTreeSet<(Instant, Due)>,
     faults: Faults,
     /// The traffic reduction of the last OVERLOAD START.
@@ -364,7 +364,7 @@ impl Gnb {
     pub fn new(config: GnbConfig) -> Self {
         Self {
             config,
-            interface: Interface::Down,
+            interface: NgInterfaceState::Down,
             further: false,
             streams: 1,
             syntax: TransferSyntax::Per,
@@ -407,7 +407,7 @@ impl Gnb {
 
     /// Whether NG SETUP has succeeded and the association is up.
     pub fn is_up(&self) -> bool {
-        self.interface == Interface::Up
+        self.interface == NgInterfaceState::Up
     }
 
     /// Whether a further association is up.
@@ -464,8 +464,8 @@ impl Gnb {
     /// When it needs an [`Input::Tick`].
     pub fn next_deadline(&self) -> Option<Instant> {
         let own = match self.interface {
-            Interface::SettingUp { until } | Interface::Waiting { until } => Some(until),
-            Interface::Down | Interface::Refused | Interface::Up => None,
+            NgInterfaceState::SettingUp { until } | NgInterfaceState::Waiting { until } => Some(until),
+            NgInterfaceState::Down | NgInterfaceState::Refused | NgInterfaceState::Up => None,
         };
         own.into_iter().chain(self.due.first().map(|(at, _)| *at)).min()
     }
@@ -536,7 +536,7 @@ impl Gnb {
         amf_ue_ngap_id: AmfUeNgapId,
         ran_ue_ngap_id: RanUeNgapId,
         out: &mut Outbox<Output>,
-    ) -> Option<&mut Context> {
+    ) -> Option<&mut UeConnection> {
         use whimbrel_ngap::CauseRadioNetwork::{InconsistentRemoteUeNgapId, UnknownLocalUeNgapId};
         let known = self.contexts.get(ran_ue_ngap_id.0).map(|c| (c.amf_ue_ngap_id, c.ue, c.stream));
         let (breach, ue, cause) = match known {
@@ -582,7 +582,7 @@ impl Gnb {
         })
     }
 
-    fn of_ue(&self, ue: UeId) -> Option<&Context> {
+    fn of_ue(&self, ue: UeId) -> Option<&UeConnection> {
         self.contexts.get(*self.by_ue.get(ue.index())?)
     }
 
@@ -593,7 +593,12 @@ impl Gnb {
     }
 
     /// Removes a context and its tunnels; the UE is released if it is still connected.
-    fn drop_context(&mut self, now: Instant, id: RanUeNgapId, out: &mut Outbox<Output>) -> Option<Context> {
+    fn drop_context(
+        &mut self,
+        now: Instant,
+        id: RanUeNgapId,
+        out: &mut Outbox<Output>,
+    ) -> Option<UeConnection> {
         let context = self.contexts.remove(id.0)?;
         self.close_tunnels(now, &context.sessions);
         if let Some(newest) = self.by_ue.get_mut(context.ue.index()).filter(|n| **n == id.0) {
@@ -611,7 +616,7 @@ impl Gnb {
         let ue_streams = self.streams.saturating_sub(1);
         // Stream 0 is for non-UE-associated signalling; the others are distributed (TS 38.412 §7).
         let own = |id| if ue_streams == 0 { 0 } else { 1 + (id % u32::from(ue_streams)) as u16 };
-        let id = self.contexts.insert(|id| Context {
+        let id = self.contexts.insert(|id| UeConnection {
             ue,
             ran_ue_ngap_id: RanUeNgapId(id),
             amf_ue_ngap_id: None,

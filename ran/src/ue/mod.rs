@@ -48,7 +48,7 @@ use handover::AsKeys;
 use protection::Security;
 use sap::Sap;
 use session::Session;
-use timer::Timers;
+use timer::UeTimers;
 
 pub use config::{
     Alter, AskFor, AtOnce, Faults, Profile, QosRequest, SapCard, SessionRequest, SuciSource, UeConfig,
@@ -178,7 +178,7 @@ pub struct Ue {
     deregistration_attempts: u8,
     /// Register again as soon as the connection is released.
     register_again: bool,
-    timers: Timers,
+    timers: UeTimers,
     t3512: core::time::Duration,
     /// The establishment cause of a valid access identity (TS 24.501 §4.5.6).
     priority: Option<RrcEstablishmentCause>,
@@ -220,7 +220,7 @@ impl Ue {
             service_attempts: 0,
             deregistration_attempts: 0,
             register_again: false,
-            timers: Timers::new(),
+            timers: UeTimers::new(),
             t3512: Timer::T3512.default_value(),
             priority: None,
             strictly_periodic: false,

@@ -67,9 +67,9 @@ impl Timer {
 
 /// The running timers.
 #[derive(Clone, Debug)]
-pub(super) struct Timers([Instant; Timer::ALL.len()]);
+pub(super) struct UeTimers([Instant; Timer::ALL.len()]);
 
-impl Timers {
+impl UeTimers {
     pub(super) const fn new() -> Self {
         Self([Instant::FAR_FUTURE; Timer::ALL.len()])
     }

@@ -28,7 +28,7 @@ use p3_matrix::dense::RowMajorMatrix;
 use p3_poseidon2_air::{Poseidon2Air, Poseidon2Cols, RoundConstants, generate_trace_rows, num_cols};
 use p3_uni_stark::SubAirBuilder;
 
-use crate::digest::{Element, State, TAG_AT, Tag};
+use crate::digest::{DigestState, Element, TAG_AT, Tag};
 
 const SBOX_DEGREE: u64 = 3;
 const HALF_FULL_ROUNDS: usize = 4;
@@ -79,7 +79,7 @@ fn constants() -> RoundConstants<Element, 16, HALF_FULL_ROUNDS, PARTIAL_ROUNDS> 
 }
 
 /// The columns of the permutations with these inputs.
-pub(crate) fn permutations(inputs: Vec<State>) -> RowMajorMatrix<Element> {
+pub(crate) fn permutations(inputs: Vec<DigestState>) -> RowMajorMatrix<Element> {
     generate_trace_rows::<Element, Layers, 16, SBOX_DEGREE, 0, HALF_FULL_ROUNDS, PARTIAL_ROUNDS>(
         inputs,
         &constants(),

@@ -169,7 +169,7 @@ pub struct Broker {
     issued: BTreeMap<(OperatorId, u32), Issued>,
     groups: BTreeMap<TokenHash, OpenGroup>,
     answers: BTreeMap<AnswerKey, Given>,
-    sessions: BTreeMap<[u8; 32], Session>,
+    sessions: BTreeMap<[u8; 32], GrantedSession>,
     nonces: BTreeSet<[u8; 32]>,
     home: HomeState,
     orders: OrderState,
@@ -184,7 +184,7 @@ struct Given {
 
 /// A session that the broker has granted, until its report has come or is too late.
 #[derive(Clone, Debug)]
-struct Session {
+struct GrantedSession {
     user: UserId,
     group: TokenHash,
     expected: [u8; 32],
@@ -636,7 +636,7 @@ impl Broker {
             _ => None,
         };
         if let Some(SignedGrant { grant: Grant { request, group, expected, validity, .. }, .. }) = grant {
-            let session = Session { user, group, expected, until: validity.until, reported: None };
+            let session = GrantedSession { user, group, expected, until: validity.until, reported: None };
             self.sessions.insert(request, session);
         }
         self.answers.insert(key, Given { at_s, octets });

@@ -119,7 +119,7 @@ impl Filling {
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct WalletToken {
     token: Token,
     secret: Zeroizing<[u8; 32]>,
     output: Output,
@@ -136,7 +136,7 @@ pub struct Wallet {
     seen: SeenHead,
     keys: BTreeMap<u32, KeyEntry>,
     filling: Option<Filling>,
-    held: Vec<Held>,
+    held: Vec<WalletToken>,
 }
 
 impl Wallet {
@@ -213,7 +213,7 @@ impl Wallet {
         let blinded = filling.blinded(issuer).ok_or(WalletError::NothingAsked)?;
         let outputs = finalize_batch(issuer, &inputs, &blinds, &blinded[..], &evaluated[..], &proof)
             .ok_or(WalletError::NotUnderLoggedKey)?;
-        let held = |((token, secret, _), output)| Held {
+        let held = |((token, secret, _), output)| WalletToken {
             token,
             secret,
             output,
@@ -228,7 +228,7 @@ impl Wallet {
     /// Begins to spend a token that has rested, drawn by `seed` from all that have. Gives its hash and the request, each time the same
     /// for this token. `None` if no token has rested.
     pub fn begin_spending(&mut self, now: Instant, seed: &Seed) -> Option<(TokenHash, Vec<u8>)> {
-        let rested = |held: &Held| {
+        let rested = |held: &WalletToken| {
             let valid = self.keys.get(&held.token.epoch).is_some_and(|entry| entry.is_valid(now));
             let age = now.as_secs().saturating_sub(held.obtained_s);
             valid && held.spending.is_none() && age >= self.config.age_min_s
@@ -240,7 +240,7 @@ impl Wallet {
         self.request(&self.held[at])
     }
 
-    fn request(&self, held: &Held) -> Option<(TokenHash, Vec<u8>)> {
+    fn request(&self, held: &WalletToken) -> Option<(TokenHash, Vec<u8>)> {
         let issuer = &self.keys.get(&held.token.epoch)?.key;
         let request = GroupRequest::new(self.broker.clone(), held.token, held.spending?, &held.output);
         Some((held.token.hash(issuer), request.to_octets()))
@@ -255,7 +255,7 @@ impl Wallet {
     /// refused. Errors: [`WalletError`]; an answer that is not the broker's changes nothing.
     pub fn finish_spending(&mut self, token: TokenHash, answer: &[u8]) -> Result<Group, WalletError> {
         let answer = GroupAnswer::parse(answer)?;
-        let is_token = |held: &Held| {
+        let is_token = |held: &WalletToken| {
             let entry = self.keys.get(&held.token.epoch);
             entry.is_some_and(|entry| held.token.hash(&entry.key) == token)
         };
@@ -358,7 +358,7 @@ impl Wallet {
         })
     }
 
-    fn read_held(r: &mut Reader<'_>) -> Result<Held, DecodeError> {
+    fn read_held(r: &mut Reader<'_>) -> Result<WalletToken, DecodeError> {
         const IE: &str = "token";
         let epoch = r.u32(IE)?;
         let secret = Zeroizing::new(r.array(IE)?);
@@ -371,7 +371,7 @@ impl Wallet {
             return Err(wrong);
         }
         let token = Token { epoch, key: SigningKey::new(&secret).verifying_key() };
-        Ok(Held { token, secret, output, obtained_s, spending: spends.then_some(nonce) })
+        Ok(WalletToken { token, secret, output, obtained_s, spending: spends.then_some(nonce) })
     }
 
     /// The validity of an epoch whose key is known.

@@ -32,8 +32,7 @@ const OPENINGS: [&str; 3] = ["What", "Whether", "It"];
 const SHORT: &str = "short";
 const OPENING: &str = "opening";
 
-const TYPES_HEAD: &str =
-    "# Type names in more than two crates, with the number of crates. Numbers only fall: `./x lint names --update`.\n";
+const TYPES_HEAD: &str = "# Type names in more than two crates, with the number of crates. Numbers only fall: `./x lint names --update`.\n";
 const DOCS_HEAD: &str = "# Docs of one or two words, and docs that open with What, Whether or It, by top-level folder. Counts only fall: `./x lint names --update`.\n";
 
 /// Counts of a tree.
@@ -76,7 +75,8 @@ pub fn declared_type(line: &str) -> Option<&str> {
         };
     }
     let (keyword, rest) = rest.trim_start().split_once(' ')?;
-    let is_type = ["struct", "enum", "trait", "union"].contains(&keyword) || (keyword == "type" && !is_indented);
+    let is_type =
+        ["struct", "enum", "trait", "union"].contains(&keyword) || (keyword == "type" && !is_indented);
     let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     (is_type && name.starts_with(char::is_uppercase)).then_some(name)
 }
@@ -193,7 +193,8 @@ fn compare_types(root: &Path, found: &Found, outcome: &mut Outcome) -> BTreeMap<
     let Ok(table) = fs::read_to_string(root.join(TYPES)) else {
         return found.crates.iter().map(|(name, crates)| (name.clone(), crates.len())).collect();
     };
-    let line = |line: &str| line.split_once(' ').and_then(|(name, n)| Some((name.to_owned(), n.parse().ok()?)));
+    let line =
+        |line: &str| line.split_once(' ').and_then(|(name, n)| Some((name.to_owned(), n.parse().ok()?)));
     let allowed: BTreeMap<String, usize> =
         table.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect();
     for (name, crates) in &found.crates {

@@ -60,7 +60,7 @@ use fast::Offloader;
 pub use fast::{FastEntry, FastPath, FastPathCounters, state as fast_state};
 use firewall::Behind;
 pub use guard::DestinationFilter;
-use inner::Inner;
+use inner::InnerPacket;
 use lookup::UeAddresses;
 #[cfg(feature = "samples")]
 pub(crate) use naming::read_names;
@@ -157,7 +157,7 @@ pub struct Slot {
 }
 
 /// What the pipeline knows of a data network.
-struct Network {
+struct PipelineNetwork {
     addresses: UeAddresses,
     switch: Switch,
     mtu: u16,
@@ -205,7 +205,7 @@ pub struct UpfU {
     shard: Shard,
     teids: Teids,
     sessions: Sessions,
-    networks: Box<[Network]>,
+    networks: Box<[PipelineNetwork]>,
     /// Tunnels at peers, for error indications.
     remote: BTreeMap<(Teid, IpAddr), u32>,
     deadlines: BTreeSet<(Instant, u32)>,
@@ -236,7 +236,7 @@ impl UpfU {
     }
 
     fn of_shard(config: &Config, shard: Shard, common: Arc<Common>) -> Self {
-        let network = |dn: &crate::config::DataNetwork| Network {
+        let network = |dn: &crate::config::DataNetwork| PipelineNetwork {
             addresses: UeAddresses::new(dn),
             switch: Switch::default(),
             mtu: dn.mtu,
@@ -351,7 +351,7 @@ impl UpfU {
 
     /// A packet from a data network.
     fn network_packet(&mut self, now: Instant, dn: DnIndex, hops: u8, packet: &mut Packet) -> Verdict {
-        let Some(inner) = Inner::parse(packet.octets()) else {
+        let Some(inner) = InnerPacket::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);

@@ -40,7 +40,7 @@ use crate::exchange::SessionKey;
 use crate::limits::{QERS_PER_PDR_MAX, TUNNELS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 
 /// Whether a rule can stand.
-type Outcome = Result<(), RuleRefusal>;
+type RuleCheck = Result<(), RuleRefusal>;
 
 /// No rule at this place of a PDR's list.
 pub(crate) const NONE: u8 = u8::MAX;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use core::time::Duration;
 use whimbrel_ids::Instant;
 
-use crate::association::{Association, Context, Flow, Identity, State};
+use crate::association::{Association, AssociationIdentity, Context, PacketProgress, State};
 use crate::config::Config;
 use crate::cookie::{PEER_ADDRESSES_MAX, Prf};
 use crate::export::{self, Defect, Progress, Saved, Store};
@@ -165,7 +165,7 @@ pub struct Status {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct AssociationSlot {
     generation: u32,
     association: Option<Box<Association>>,
     /// Whether it changed since the last export, and what is exported.
@@ -181,7 +181,7 @@ struct Slot {
 pub struct Endpoint {
     config: Config,
     prf: Prf,
-    slots: Vec<Slot>,
+    slots: Vec<AssociationSlot>,
     free: Vec<u32>,
     /// Local port, peer port, peer address.
     by_peer: BTreeMap<(u16, u16, IpAddr), u32>,
@@ -311,7 +311,7 @@ impl Endpoint {
         }
         let id = self.allocate().ok_or(Refusal::NoRoom)?;
         let (local_tag, local_tsn) = self.prf.tag_and_tsn();
-        let identity = Identity { id, local_port, peer_port: to.port, local_tag, local_tsn };
+        let identity = AssociationIdentity { id, local_port, peer_port: to.port, local_tag, local_tsn };
         let mut a = Association::new(identity, &self.config);
         for remote in addresses {
             let local = suitable_local(&self.config.local_addresses, remote);
@@ -427,7 +427,7 @@ impl Endpoint {
         }
         while self.slots.len() <= slot as usize {
             self.free.push(self.slots.len() as u32);
-            self.slots.push(Slot::default());
+            self.slots.push(AssociationSlot::default());
         }
         self.free.retain(|f| *f != slot);
         let adopted = Adopted {
@@ -597,7 +597,7 @@ impl Endpoint {
             let from = a.heard_on(path);
             a.heard += 1;
             while let Some(chunk) = chunks.next().filter(|_| !a.ended) {
-                if a.chunk(chunk, from, cx) == Flow::Stop {
+                if a.chunk(chunk, from, cx) == PacketProgress::Stop {
                     break;
                 }
             }
@@ -680,7 +680,7 @@ impl Endpoint {
         if self.slots.len() >= self.config.associations_max {
             return None;
         }
-        self.slots.push(Slot::default());
+        self.slots.push(AssociationSlot::default());
         Some(AssociationId { slot: u32::try_from(self.slots.len() - 1).ok()?, generation: 0 })
     }
 
@@ -718,7 +718,7 @@ impl Endpoint {
     }
 }
 
-impl Slot {
+impl AssociationSlot {
     fn note_change(&mut self, slot: u32, config: &Config, changed: &mut Vec<u32>) {
         if config.export && !core::mem::replace(&mut self.changed, true) {
             changed.push(slot);
@@ -726,7 +726,7 @@ impl Slot {
     }
 }
 
-fn find(slots: &mut [Slot], id: AssociationId) -> Option<&mut Association> {
+fn find(slots: &mut [AssociationSlot], id: AssociationId) -> Option<&mut Association> {
     let slot = slots.get_mut(id.slot as usize).filter(|s| s.generation == id.generation)?;
     slot.association.as_deref_mut()
 }

@@ -31,7 +31,7 @@ pub const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A request that waits.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRequest {
     origin: Origin,
     since: Instant,
     octets: Vec<u8>,
@@ -39,16 +39,16 @@ struct Waiting {
 
 /// One class: a queue for each peer, served in turn.
 #[derive(Debug, Default)]
-struct Class {
-    queues: BTreeMap<Peer, VecDeque<Waiting>>,
+struct AdmissionClass {
+    queues: BTreeMap<Peer, VecDeque<WaitingRequest>>,
     /// The peers that have something waiting, next first.
     turns: VecDeque<Peer>,
     waiting: usize,
 }
 
-impl Class {
+impl AdmissionClass {
     /// Adds a request. A full class gives up the newest of the longest queue: that of the peer to blame.
-    fn push(&mut self, request: Waiting) -> Option<Origin> {
+    fn push(&mut self, request: WaitingRequest) -> Option<Origin> {
         let peer = request.origin.peer;
         let queue = self.queues.entry(peer).or_default();
         if queue.is_empty() {
@@ -69,7 +69,7 @@ impl Class {
         Some(given_up.origin)
     }
 
-    fn pop(&mut self) -> Option<Waiting> {
+    fn pop(&mut self) -> Option<WaitingRequest> {
         let peer = self.turns.pop_front()?;
         let queue = self.queues.get_mut(&peer)?;
         let request = queue.pop_front()?;
@@ -95,20 +95,20 @@ pub enum Turn {
 /// The requests that wait for the broker.
 #[derive(Debug, Default)]
 pub struct Admission {
-    ticketed: Class,
-    others: Class,
+    ticketed: AdmissionClass,
+    others: AdmissionClass,
 }
 
 impl Admission {
     /// Lets a request wait. Gives the one that was given up for it, which may be itself.
     pub fn push(&mut self, origin: Origin, ticketed: bool, octets: Vec<u8>, now: Instant) -> Option<Origin> {
         let class = if ticketed { &mut self.ticketed } else { &mut self.others };
-        class.push(Waiting { origin, since: now, octets })
+        class.push(WaitingRequest { origin, since: now, octets })
     }
 
     /// The next request.
     pub fn pop(&mut self, now: Instant) -> Option<Turn> {
-        let Waiting { origin, since, octets } = self.ticketed.pop().or_else(|| self.others.pop())?;
+        let WaitingRequest { origin, since, octets } = self.ticketed.pop().or_else(|| self.others.pop())?;
         let in_time = now.since(since) <= WAIT_MAX;
         Some(if in_time { Turn::Serve(origin, octets) } else { Turn::TooLate(origin) })
     }

@@ -17,7 +17,7 @@ use crate::crypto::{Exporter, KAusf, PrivateKey, Seed, SharedSecret, SigningKey,
 use crate::id::{Domain, OperatorId, Pseudonym, UserId};
 use crate::msg::{
     AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, Certificate, CertificateError, Confirmation, EpochKey,
-    Filter, Grant, MessageType, OperatorOrders, Price, Qos, RefusalCause, Rejection, SignedGrant,
+    Filter, Grant, OperatorOrders, Price, Qos, RefusalCause, Rejection, SapMessageType, SignedGrant,
     SignedRefusal, Subject, Terms, Ticket, Trust, UserAnswer, UserVector, Validity, VectorRequest,
 };
 use crate::ticket::Tickets;
@@ -292,10 +292,10 @@ impl Broker {
 
     /// Whether a request goes before those of unknown origin: it has a ticket, or the broker has asked for it. `None` if it is no request.
     fn precedence(&mut self, octets: &[u8]) -> Option<bool> {
-        if MessageType::VectorRequest.begins(octets) {
+        if SapMessageType::VectorRequest.begins(octets) {
             return VectorRequest::parse(octets).ok().map(|_| false);
         }
-        if MessageType::Confirmation.begins(octets) {
+        if SapMessageType::Confirmation.begins(octets) {
             return Confirmation::parse(octets).ok().map(|c| self.awaits(&c));
         }
         let request = AuthReqT::parse(octets).ok()?;
@@ -330,10 +330,10 @@ impl Broker {
     /// Answers a request of the operator's. The same octets, and the same request signed again, get the same answer for [`ANSWER_KEPT`].
     pub fn answer(&mut self, octets: &[u8], now: Instant, seed: &Seed) -> BrokerOutput {
         self.forget(now);
-        if MessageType::VectorRequest.begins(octets) {
+        if SapMessageType::VectorRequest.begins(octets) {
             return self.challenge(octets, now, seed);
         }
-        if MessageType::Confirmation.begins(octets) {
+        if SapMessageType::Confirmation.begins(octets) {
             return self.release(octets, now, seed);
         }
         self.attach(octets, now, seed)

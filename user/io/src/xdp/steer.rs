@@ -117,7 +117,7 @@ pub(super) fn half(octets: [u8; 2]) -> u32 {
 
 /// Offsets of IP header fields in a frame.
 #[derive(Clone, Copy)]
-struct Layout {
+struct HeaderLayout {
     start: i16,
     source: i16,
     destination: i16,
@@ -130,7 +130,7 @@ struct Layout {
     payload: i16,
 }
 
-impl Layout {
+impl HeaderLayout {
     /// Of a packet without options that begins at an octet.
     fn of(v4: bool, start: i16) -> Self {
         let at = |v4_at: i16, v6_at: i16| start + if v4 { v4_at } else { v6_at };
@@ -204,7 +204,7 @@ const FAMILIES: [bool; 2] = [true, false];
 /// Judges frames of one VLAN, or untagged ones; jumps to `other` for other frames.
 fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, other: Label) {
     let &Labels { pass, take, down } = labels;
-    let of_pool = |a: &mut Assembler, at: &Layout, p: &Pool, down| match fast
+    let of_pool = |a: &mut Assembler, at: &HeaderLayout, p: &Pool, down| match fast
         .and_then(|f| f.places.iter().find(|(of, _)| of == p))
     {
         Some((_, first)) => pool(a, at, p, &mut |a| fast::place(a, p, *first, down), pass),
@@ -218,7 +218,7 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
             || to.tunnels.iter().any(|(t, _)| t.remote.is_ipv4() == v4)
     };
     let start = ETHERNET + if to.vlan.is_some() { TAG } else { 0 };
-    let (v4, v6) = (Layout::of(true, start), Layout::of(false, start));
+    let (v4, v6) = (HeaderLayout::of(true, start), HeaderLayout::of(false, start));
     within(a, v4.payload, other);
     a.load(Size::H, Reg::R5, Reg::R2, 12);
     if let Some(id) = to.vlan {
@@ -269,14 +269,14 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
 }
 
 /// Continues only with an unfragmented IPv4 packet.
-fn unfragmented(a: &mut Assembler, at: &Layout, pass: Label) {
+fn unfragmented(a: &mut Assembler, at: &HeaderLayout, pass: Label) {
     a.load(Size::H, Reg::R5, Reg::R2, at.start + 6);
     a.and(Reg::R5, half([0x3f, 0xff]) as i32);
     a.jump_if(Reg::R5, When::NotEqual, 0, pass);
 }
 
 /// Continues only with a UDP datagram to the port.
-fn port(a: &mut Assembler, at: &Layout, port: u16, pass: Label) {
+fn port(a: &mut Assembler, at: &HeaderLayout, port: u16, pass: Label) {
     within(a, at.payload + 8, pass);
     expect(a, Size::B, at.protocol, UDP, pass);
     expect(a, Size::H, at.payload + 2, half(port.to_be_bytes()), pass);
@@ -284,7 +284,13 @@ fn port(a: &mut Assembler, at: &Layout, port: u16, pass: Label) {
 
 /// Redirects packets of a tunnel to UEs, passes those that the kernel must answer, and continues with frames that are not of the
 /// tunnel.
-fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>), take: Label, pass: Label) {
+fn tunnel(
+    a: &mut Assembler,
+    at: &HeaderLayout,
+    (tunnel, pools): &(Tunnel, Vec<Pool>),
+    take: Label,
+    pass: Label,
+) {
     let other = a.label();
     expect(a, Size::B, at.protocol, GRE, other);
     expect_address(a, at.destination, tunnel.local, other);
@@ -295,7 +301,7 @@ fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>),
     let inner = at.payload + tunnel.header_octets() as i16;
     for v4 in [true, false] {
         let next = a.label();
-        let within_tunnel = Layout::of(v4, inner);
+        let within_tunnel = HeaderLayout::of(v4, inner);
         within(a, within_tunnel.payload, next);
         expect(a, Size::H, at.payload + 2, kind(v4), next);
         expect(a, Size::H, at.payload, half(tunnel.flags()), other);
@@ -316,7 +322,13 @@ fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>),
 }
 
 /// Redirects packets to UEs of a pool, passes those that the kernel must answer, and continues with the rest.
-fn pool(a: &mut Assembler, at: &Layout, pool: &Pool, take: &mut dyn FnMut(&mut Assembler), pass: Label) {
+fn pool(
+    a: &mut Assembler,
+    at: &HeaderLayout,
+    pool: &Pool,
+    take: &mut dyn FnMut(&mut Assembler),
+    pass: Label,
+) {
     let (other, ue, alive) = (a.label(), a.label(), a.label());
     for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {
         a.load(Size::W, Reg::R5, Reg::R2, at.destination + 4 * i as i16);

@@ -9,7 +9,7 @@ use super::certificate::Certificate;
 use super::grant::SignedGrant;
 use super::home::{Release, SignedChallenge};
 use super::request::{AnswerKey, TICKET_OCTETS, Ticket};
-use super::{MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use super::{SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
 use crate::causes;
 use crate::crypto::{
     PrivateKey, Seed, Sender, Share, SharedSecret, Signature, Signed, SigningKey, TAG_OCTETS, VerifyingKey,
@@ -242,7 +242,7 @@ impl AnswerU {
 
     /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::AnswerU.begin();
+        let mut out = SapMessageType::AnswerU.begin();
         out.extend_from_slice(&self.salt);
         emit_part(&self.sealed, &mut out);
         out
@@ -251,7 +251,7 @@ impl AnswerU {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::AnswerU.read(r)?;
+            SapMessageType::AnswerU.read(r)?;
             let salt = r.array("salt")?;
             let sealed = read_part(r, UserAnswer::OCTETS_MAX + TAG_OCTETS, "sealed answer")?.into();
             Ok(Self { salt, sealed })
@@ -361,7 +361,7 @@ impl SignedRefusal {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Refusal.begin();
+        let mut out = SapMessageType::Refusal.begin();
         self.broker.emit(&mut out);
         out.push(self.cause as u8);
         self.operator.emit(&mut out);
@@ -380,7 +380,7 @@ impl SignedRefusal {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::Refusal.read(r)?;
+            SapMessageType::Refusal.read(r)?;
             let broker = Domain::read(r)?;
             let cause = RefusalCause::read(r)?;
             let operator = OperatorId::read(r)?;
@@ -431,7 +431,7 @@ impl AnswerT {
 
     /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::AnswerT.begin();
+        let mut out = SapMessageType::AnswerT.begin();
         emit_part(&self.certificate.to_octets(), &mut out);
         match &self.body {
             AnswerBody::Granted { grant, orders, answer_u } => {
@@ -462,7 +462,7 @@ impl AnswerT {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         const IE: &str = "answer";
         whole(octets, |r| {
-            MessageType::AnswerT.read(r)?;
+            SapMessageType::AnswerT.read(r)?;
             let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
             let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
             let body = match r.u8(IE)? {

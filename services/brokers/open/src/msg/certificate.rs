@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
 
-use super::{MessageType, read_signature, whole};
+use super::{SapMessageType, read_signature, whole};
 use crate::crypto::{Signature, Signed, SigningKey, VerifyingKey};
 use crate::id::{Domain, OperatorId};
 
@@ -119,7 +119,7 @@ impl Certificate {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Certificate.begin();
+        let mut out = SapMessageType::Certificate.begin();
         match &self.subject {
             Subject::Operator(id) => {
                 out.push(1);
@@ -138,7 +138,7 @@ impl Certificate {
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "certificate";
-        MessageType::Certificate.read(r)?;
+        SapMessageType::Certificate.read(r)?;
         let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
         let subject = match r.u8(IE)? {
             1 => Subject::Operator(OperatorId::read(r)?),

@@ -5,7 +5,7 @@ use whimbrel_ids::{DecodeError, Reader};
 
 use super::certificate::Validity;
 use super::terms::{Qos, Terms};
-use super::{MessageType, read_signature, whole};
+use super::{SapMessageType, read_signature, whole};
 use crate::crypto::{Share, Signature, Signed, SigningKey, VerifyingKey, hash};
 use crate::id::{Domain, OperatorId, Pseudonym};
 
@@ -48,7 +48,7 @@ impl Grant {
 
     /// The octets that the broker signs.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Grant.begin();
+        let mut out = SapMessageType::Grant.begin();
         self.broker.emit(&mut out);
         out.extend_from_slice(&self.pseudonym.0);
         self.operator.emit(&mut out);
@@ -69,7 +69,7 @@ impl Grant {
 
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "grant";
-        MessageType::Grant.read(r)?;
+        SapMessageType::Grant.read(r)?;
         Ok(Self {
             broker: Domain::read(r)?,
             pseudonym: Pseudonym(r.array(IE)?),

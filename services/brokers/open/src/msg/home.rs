@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::answer::{Filter, emit_filters, read_filters};
 use super::certificate::Certificate;
 use super::terms::Terms;
-use super::{MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use super::{SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
 use crate::crypto::{
     KSeaf, PrivateKey, Seed, Sender, Share, Signature, Signed, SigningKey, VerifyingKey, hash, open,
 };
@@ -192,7 +192,7 @@ impl VectorQuestion {
     }
 
     pub(crate) fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::VectorRequest.begin();
+        let mut out = SapMessageType::VectorRequest.begin();
         self.broker.emit(&mut out);
         self.subscriber.emit(&mut out);
         out.extend_from_slice(&self.nonce);
@@ -208,7 +208,7 @@ impl VectorQuestion {
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        MessageType::VectorRequest.read(r)?;
+        SapMessageType::VectorRequest.read(r)?;
         let (broker, subscriber) = (Domain::read(r)?, Subscriber::read(r)?);
         let nonce = r.array("nonce")?;
         let resynchronisation = match read_flag(r, "resynchronisation")? {
@@ -250,7 +250,7 @@ impl ConfirmationQuestion {
     }
 
     pub(crate) fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Confirmation.begin();
+        let mut out = SapMessageType::Confirmation.begin();
         self.broker.emit(&mut out);
         out.extend_from_slice(&self.request);
         out.extend_from_slice(&self.res_star);
@@ -259,7 +259,7 @@ impl ConfirmationQuestion {
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        MessageType::Confirmation.read(r)?;
+        SapMessageType::Confirmation.read(r)?;
         Ok(Self {
             broker: Domain::read(r)?,
             request: r.array("request")?,
@@ -364,7 +364,7 @@ impl SignedChallenge {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Challenge.begin();
+        let mut out = SapMessageType::Challenge.begin();
         self.broker.emit(&mut out);
         self.operator.emit(&mut out);
         for part in [&self.request[..], &self.rand, &self.autn, &self.hxres_star] {
@@ -383,7 +383,7 @@ impl SignedChallenge {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::Challenge.read(r)?;
+            SapMessageType::Challenge.read(r)?;
             Ok(Self {
                 broker: Domain::read(r)?,
                 operator: OperatorId::read(r)?,

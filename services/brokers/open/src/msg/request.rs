@@ -5,7 +5,7 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
 use super::answer::EpochKey;
 use super::certificate::Certificate;
 use super::terms::Terms;
-use super::{MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use super::{SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
 use crate::crypto::{
     Exporter, PrivateKey, Seed, Sender, Share, Signature, Signed, SigningKey, TAG_OCTETS, VerifyingKey, hash,
     open,
@@ -160,7 +160,7 @@ impl AuthReqU {
 
     /// What stands before the sealed part, encapsulated key included: signed by the user and authenticated by the seal.
     pub fn head(&self) -> Vec<u8> {
-        let mut out = MessageType::AuthReqU.begin();
+        let mut out = SapMessageType::AuthReqU.begin();
         out.push(self.key_id);
         self.broker.emit(&mut out);
         self.emit_ticket(&mut out);
@@ -192,7 +192,7 @@ impl AuthReqU {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::AuthReqU.read(r)?;
+            SapMessageType::AuthReqU.read(r)?;
             let key_id = r.u8("broker key identifier")?;
             let broker = Domain::read(r)?;
             Self::read_rest(broker, key_id, r)
@@ -211,7 +211,7 @@ impl AuthReqU {
 
     /// The scheme output of the SUCI that carries it: the SUCI itself names the broker's domain and the key.
     pub fn to_scheme_output(&self) -> Vec<u8> {
-        let mut out = MessageType::AuthReqU.begin();
+        let mut out = SapMessageType::AuthReqU.begin();
         self.emit_ticket(&mut out);
         out.extend_from_slice(&self.enc);
         emit_part(&self.sealed, &mut out);
@@ -221,7 +221,7 @@ impl AuthReqU {
     /// From a SUCI: its realm, its home network public key identifier, its scheme output. Errors: [`DecodeError`].
     pub fn from_scheme_output(broker: Domain, key_id: u8, output: &[u8]) -> Result<Self, DecodeError> {
         whole(output, |r| {
-            MessageType::AuthReqU.read(r)?;
+            SapMessageType::AuthReqU.read(r)?;
             Self::read_rest(broker, key_id, r)
         })
     }
@@ -295,7 +295,7 @@ impl AuthReqT {
 
     /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::AuthReqT.begin();
+        let mut out = SapMessageType::AuthReqT.begin();
         emit_part(&self.request.to_octets(), &mut out);
         emit_part(&self.certificate.to_octets(), &mut out);
         self.terms.emit(&mut out);
@@ -311,7 +311,7 @@ impl AuthReqT {
             return Err(DecodeError::new(DecodeErrorKind::InvalidLength, "authReqT", 0));
         }
         whole(octets, |r| {
-            MessageType::AuthReqT.read(r)?;
+            SapMessageType::AuthReqT.read(r)?;
             let request = AuthReqU::parse(read_part(r, AuthReqU::OCTETS_MAX, "authReqU")?)?;
             let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
             let terms = Terms::read(r)?;

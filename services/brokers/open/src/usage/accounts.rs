@@ -164,11 +164,11 @@ impl Point {
 
 /// The newest reports of one party.
 #[derive(Clone, Debug, Default)]
-struct Side {
+struct PartyReports {
     points: BTreeMap<u32, Point>,
 }
 
-impl Side {
+impl PartyReports {
     /// Cycles that are remembered: reports that are out of order by more count as late.
     const KEPT: usize = 64;
 
@@ -215,8 +215,8 @@ impl Side {
 pub struct Account {
     /// What was granted.
     pub session: OpenSession,
-    of_user: Side,
-    of_operator: Side,
+    of_user: PartyReports,
+    of_operator: PartyReports,
     /// The cycles that were compared last: the operator's, the user's.
     compared: Option<(u32, u32)>,
     /// The sum of the receipts.
@@ -258,8 +258,8 @@ impl Accounts {
     pub fn open(&mut self, session: OpenSession) {
         let account = || Account {
             session: session.clone(),
-            of_user: Side::default(),
-            of_operator: Side::default(),
+            of_user: PartyReports::default(),
+            of_operator: PartyReports::default(),
             compared: None,
             totals: Totals::default(),
             expected: 0,
@@ -368,7 +368,7 @@ struct Paid {
 }
 
 impl Account {
-    fn side(&self, by: ReportedBy) -> &Side {
+    fn side(&self, by: ReportedBy) -> &PartyReports {
         match by {
             ReportedBy::User => &self.of_user,
             ReportedBy::Operator => &self.of_operator,

@@ -8,7 +8,7 @@ use crate::CLOCK_SKEW_MAX_S;
 use crate::crypto::{Share, Signature, Signed, SigningKey, hash};
 use crate::id::{Domain, OperatorId};
 use crate::msg::{
-    Certificate, CertificateError, EpochKey, MessageType, Rejection, Trust, emit_part, read_part,
+    Certificate, CertificateError, EpochKey, Rejection, SapMessageType, Trust, emit_part, read_part,
     read_signature, whole,
 };
 
@@ -61,7 +61,7 @@ impl Delivery {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::UsageDelivery.begin();
+        let mut out = SapMessageType::UsageDelivery.begin();
         self.broker.emit(&mut out);
         emit_part(&self.certificate.to_octets(), &mut out);
         out.extend_from_slice(&self.time.to_be_bytes());
@@ -81,7 +81,7 @@ impl Delivery {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::UsageDelivery.read(r)?;
+            SapMessageType::UsageDelivery.read(r)?;
             let broker = Domain::read(r)?;
             let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
             let (time, received) = (r.u64("time")?, r.u64("receipt number")?);
@@ -233,7 +233,7 @@ impl DeliveryAnswer {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::UsageAnswer.begin();
+        let mut out = SapMessageType::UsageAnswer.begin();
         emit_part(&self.certificate.to_octets(), &mut out);
         out.extend_from_slice(&self.delivery);
         match &self.body {
@@ -263,7 +263,7 @@ impl DeliveryAnswer {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         const IE: &str = "answer to reports";
         whole(octets, |r| {
-            MessageType::UsageAnswer.read(r)?;
+            SapMessageType::UsageAnswer.read(r)?;
             let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
             let delivery = r.array(IE)?;
             let invalid = r.error(DecodeErrorKind::InvalidValue, IE);

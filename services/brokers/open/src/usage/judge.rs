@@ -112,7 +112,7 @@ pub struct Blame {
 
 /// What the broker knows of a user–the operator pair.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pair {
+struct UserOperatorPair {
     /// CUSUM, in millionths.
     sum_ppm: i64,
     reports: u32,
@@ -166,7 +166,7 @@ impl Standing {
 #[derive(Clone, Debug)]
 pub struct Judge {
     rule: JudgeRule,
-    pairs: BTreeMap<(OperatorId, UserId), Pair>,
+    pairs: BTreeMap<(OperatorId, UserId), UserOperatorPair>,
     /// The users that reported last of each operator, the newest at the end.
     recent: BTreeMap<OperatorId, VecDeque<UserId>>,
     by_user: BTreeMap<UserId, BTreeSet<OperatorId>>,
@@ -223,7 +223,7 @@ impl Judge {
     }
 
     /// The vote of a pair, in thousandths.
-    fn vote(&self, pair: &Pair) -> u64 {
+    fn vote(&self, pair: &UserOperatorPair) -> u64 {
         (pair.sum_ppm.min(self.rule.alarm_ppm).unsigned_abs() * ONE)
             / self.rule.alarm_ppm.unsigned_abs().max(1)
     }
@@ -262,12 +262,12 @@ impl Judge {
         self.weight(self.operators.get(&operator), now_s, others.map(|(_, pair)| self.vote(pair)))
     }
 
-    fn pairs_of_user(&self, user: UserId) -> impl Iterator<Item = (OperatorId, &Pair)> {
+    fn pairs_of_user(&self, user: UserId) -> impl Iterator<Item = (OperatorId, &UserOperatorPair)> {
         let of_user = self.by_user.get(&user).into_iter().flatten();
         of_user.filter_map(move |operator| Some((*operator, self.pairs.get(&(*operator, user))?)))
     }
 
-    fn pairs_of_operator(&self, operator: OperatorId) -> impl Iterator<Item = (UserId, &Pair)> {
+    fn pairs_of_operator(&self, operator: OperatorId) -> impl Iterator<Item = (UserId, &UserOperatorPair)> {
         let all = (operator, UserId([0; 16]))..=(operator, UserId([0xff; 16]));
         self.pairs.range(all).map(|((_, user), pair)| (*user, pair))
     }

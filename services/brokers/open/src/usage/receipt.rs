@@ -7,7 +7,7 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 use super::report::{Direction, Report};
 use crate::crypto::{Signature, Signed, SigningKey, VerifyingKey};
 use crate::id::{Domain, OperatorId, Pseudonym};
-use crate::msg::{MessageType, Price, emit_part, read_part, read_signature, whole};
+use crate::msg::{Price, SapMessageType, emit_part, read_part, read_signature, whole};
 
 /// Why the broker pays what it pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,7 +100,7 @@ pub struct Receipt {
 
 impl Receipt {
     fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Receipt.begin();
+        let mut out = SapMessageType::Receipt.begin();
         self.broker.emit(&mut out);
         self.operator.emit(&mut out);
         out.extend_from_slice(&self.serial.to_be_bytes());
@@ -115,7 +115,7 @@ impl Receipt {
 
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "receipt";
-        MessageType::Receipt.read(r)?;
+        SapMessageType::Receipt.read(r)?;
         let (broker, operator) = (Domain::read(r)?, OperatorId::read(r)?);
         let (serial, time) = (r.u64(IE)?, r.u64(IE)?);
         let (pseudonym, cycle, report) = (Pseudonym(r.array(IE)?), r.u32(IE)?, r.array(IE)?);
@@ -246,7 +246,7 @@ impl Statement {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Statement.begin();
+        let mut out = SapMessageType::Statement.begin();
         self.broker.emit(&mut out);
         self.operator.emit(&mut out);
         out.extend_from_slice(&self.time.to_be_bytes());
@@ -267,7 +267,7 @@ impl Statement {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         const IE: &str = "statement";
         whole(octets, |r| {
-            MessageType::Statement.read(r)?;
+            SapMessageType::Statement.read(r)?;
             let (broker, operator, time) = (Domain::read(r)?, OperatorId::read(r)?, r.u64(IE)?);
             let totals = Totals::read(r)?;
             let too_many = r.error(DecodeErrorKind::TooMany, IE);

@@ -6,7 +6,7 @@ use crate::crypto::{
     PrivateKey, Seed, Sender, Signature, Signed, SigningKey, TAG_OCTETS, VerifyingKey, open,
 };
 use crate::id::{Domain, OperatorId, Pseudonym};
-use crate::msg::{EpochKey, MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use crate::msg::{EpochKey, SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
 
 /// The party that measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,7 +95,7 @@ impl Report {
 
     /// The octets that the party signs.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::UsageReport.begin();
+        let mut out = SapMessageType::UsageReport.begin();
         out.push(self.by as u8);
         self.broker.emit(&mut out);
         out.extend_from_slice(&self.pseudonym.0);
@@ -111,7 +111,7 @@ impl Report {
 
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "usage report";
-        MessageType::UsageReport.read(r)?;
+        SapMessageType::UsageReport.read(r)?;
         let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
         let by = match r.u8(IE)? {
             1 => ReportedBy::User,
@@ -205,7 +205,7 @@ impl SealedReport {
 
     /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::SealedReport.begin();
+        let mut out = SapMessageType::SealedReport.begin();
         out.push(self.key_id);
         out.extend_from_slice(&self.enc);
         emit_part(&self.sealed, &mut out);
@@ -215,7 +215,7 @@ impl SealedReport {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::SealedReport.read(r)?;
+            SapMessageType::SealedReport.read(r)?;
             let (key_id, enc) = (r.u8("key identifier")?, r.array("encapsulated key")?);
             Ok(Self { key_id, enc, sealed: read_part(r, Self::SEALED_MAX, "sealed report")?.into() })
         })
