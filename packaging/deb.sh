@@ -37,7 +37,7 @@ core() {
   install -D -m 640 "$here/whimbrel.yaml" "$root/etc/whimbrel/whimbrel.yaml"
   install -D -m 644 -t "$doc/examples/prometheus" "$here"/prometheus/*.yml
   install -D -m 644 -t "$doc/examples/grafana" "$here"/grafana/*.json
-  "$program" config >"$doc/examples/whimbrel.yaml"
+  "$program" config --all >"$doc/examples/whimbrel.yaml"
   echo /etc/whimbrel/whimbrel.yaml >"$root/DEBIAN/conffiles"
   for script in postinst prerm postrm; do install -m 755 "$here/debian/$script" "$root/DEBIAN/$script"; done
 }

@@ -5,7 +5,7 @@ judge_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$judge_root/tests/programs.sh"
 judge_failed=${WHIMBREL_FAILED:-$judge_root/.x/failed}
 judge_tmp=$(mktemp -d)
-chmod 755 "$judge_tmp" # scripts of tests/doors are other users, who have to get to their folder below it
+chmod 755 "$judge_tmp" # scripts of tests/doors run as other users, which have to reach their folder below it
 trap 'rm -rf "$judge_tmp"' EXIT
 ulimit -S -c "$(ulimit -H -c)" 2>/dev/null || true # the folder that a test runs in is kept if it fails
 

@@ -13,7 +13,7 @@ use whimbrel_node::observation::{Condition, Name};
 /// Refused UEs and lost gNBs that are listed: as many as a person reads. The rest stands in `GET /api/v1/refusals`.
 const OF_EACH_MAX: usize = 20;
 
-/// One alarm.
+/// An alarm as the API gives it.
 #[derive(Serialize)]
 struct Alarm {
     /// `critical`: a part of the core does not serve. `major`: a gNB is down. `minor`: a UE or session is refused, or a part is limited.

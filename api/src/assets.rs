@@ -9,7 +9,7 @@ use super::routes::Reply;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// One file.
+/// A file of the console, as it is served.
 pub(super) struct File {
     path: &'static str,
     content_type: &'static str,

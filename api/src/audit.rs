@@ -171,7 +171,7 @@ fn append(file: &Path, config: &Audit, entry: &str) -> io::Result<String> {
     Err(io::Error::other("other processes set the file aside again and again"))
 }
 
-/// Gives a file that root made to the owner of its folder, who is the core's user. That user may have put a link to a file of root's there,
+/// Gives a file that root made to the owner of its folder, the core's user. That user may have put a link to a file of root's there,
 /// so only a file whose one name is in this folder is given.
 fn give_to_owner_of_folder(open: &File, file: &Path) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {

@@ -48,7 +48,7 @@ pub(super) async fn of_ue(shared: Arc<Shared>, request: Request) -> Answer {
         return Err(Problem::conflict("no signalling is kept: `api.signalling_mib` is 0"));
     }
     let tap = match live {
-        true => Some(Tap::open(&shared)?),
+        true => Some(CaptureTap::open(&shared)?),
         false => None,
     };
     let mut capture = Capture {
@@ -73,12 +73,12 @@ pub(super) async fn of_ue(shared: Arc<Shared>, request: Request) -> Answer {
 const CONTENT_TYPE: &str = "application/x-pcapng";
 
 /// A tap, closed with this.
-struct Tap {
+struct CaptureTap {
     shared: Arc<Shared>,
     id: u64,
 }
 
-impl Tap {
+impl CaptureTap {
     fn open(shared: &Arc<Shared>) -> Result<Self, Problem> {
         let id = shared.console.taps.open();
         let id =
@@ -89,7 +89,7 @@ impl Tap {
     }
 }
 
-impl Drop for Tap {
+impl Drop for CaptureTap {
     fn drop(&mut self) {
         self.shared.console.taps.close(self.id);
         self.shared.console.commands.wake();
@@ -104,7 +104,7 @@ struct Capture {
     /// The last message that is in it.
     after: u64,
     n2: N2Packets,
-    tap: Option<Tap>,
+    tap: Option<CaptureTap>,
     /// Addresses of gNBs by their names.
     gnbs: BTreeMap<String, SocketAddr>,
 }

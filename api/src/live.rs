@@ -52,8 +52,12 @@ fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
     let permit = shared.streams.clone().try_acquire_owned().map_err(|_| {
         Problem::unavailable(format!("{STREAMS_MAX} event streams are open, which is the limit: close one"))
     })?;
-    let share =
-        request.caller.as_ref().filter(|c| !c.is_local()).map(|c| Share::of(shared, &c.name)).transpose()?;
+    let share = request
+        .caller
+        .as_ref()
+        .filter(|c| !c.is_local())
+        .map(|c| StreamShare::of(shared, &c.name))
+        .transpose()?;
     let watched = request.query.get("ue").cloned();
     if let Some(ue) = &watched {
         signalling::ues(shared, ue)?;
@@ -62,8 +66,8 @@ fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
         "" => request.query.get("last_event_id").map_or("", String::as_str),
         header => header,
     };
-    let now = Place::newest(shared);
-    let known = resumes.parse::<Place>().ok().filter(|place| place.is_within(&now));
+    let now = StreamPosition::newest(shared);
+    let known = resumes.parse::<StreamPosition>().ok().filter(|place| place.is_within(&now));
     let mut stream = Stream {
         shared: shared.clone(),
         caller: request.caller.clone(),
@@ -85,14 +89,14 @@ fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
 
 /// Where a client stands: `PROCESS-EVENTS-CHANGES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct StreamPosition {
     /// When the core started: numbers of another run mean nothing here.
     run: u64,
     events: u64,
     changes: u64,
 }
 
-impl Place {
+impl StreamPosition {
     fn newest(shared: &Shared) -> Self {
         let console = &shared.console;
         Self {
@@ -107,13 +111,13 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for StreamPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:x}-{}-{}", self.run, self.events, self.changes)
     }
 }
 
-impl std::str::FromStr for Place {
+impl std::str::FromStr for StreamPosition {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -127,7 +131,7 @@ impl std::str::FromStr for Place {
 
 /// The counts of the overview.
 #[derive(Clone, Copy, PartialEq, Serialize)]
-struct Counts {
+struct OverviewCounts {
     gnbs: u64,
     ues: u64,
     ues_registered: u64,
@@ -153,25 +157,25 @@ struct NewSignalling<'a> {
 struct Stream {
     shared: Arc<Shared>,
     caller: Option<Caller>,
-    place: Place,
+    place: StreamPosition,
     /// The UE whose signalling is watched.
     watched: Option<String>,
     signalling_sent: Option<u64>,
-    counts: Option<Counts>,
+    counts: Option<OverviewCounts>,
     looks: u64,
     sleep: Pin<Box<Sleep>>,
     chunk: String,
     _permit: OwnedSemaphorePermit,
-    _share: Option<Share>,
+    _share: Option<StreamShare>,
 }
 
 /// One of a caller's streams, for as long as this lives.
-struct Share {
+struct StreamShare {
     shared: Arc<Shared>,
     caller: String,
 }
 
-impl Share {
+impl StreamShare {
     fn of(shared: &Arc<Shared>, caller: &str) -> Result<Self, Problem> {
         let mut open = shared.streams_of.lock().unwrap_or_else(PoisonError::into_inner);
         let streams = open.entry(caller.to_owned()).or_default();
@@ -185,7 +189,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for StreamShare {
     fn drop(&mut self) {
         let mut open = self.shared.streams_of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(streams) = open.get_mut(&self.caller) {
@@ -214,7 +218,7 @@ impl Stream {
                 return false;
             }
             let m = &console.metrics;
-            let counts = Counts {
+            let counts = OverviewCounts {
                 gnbs: m.value(Metric::Gnbs),
                 ues: m.value(Metric::Ues),
                 ues_registered: m.value(Metric::UesRegistered),
@@ -297,13 +301,13 @@ mod tests {
 
     #[test]
     fn a_place_is_read_back_and_another_runs_is_none() {
-        let place = Place { run: 0x12ab, events: 7, changes: 9 };
+        let place = StreamPosition { run: 0x12ab, events: 7, changes: 9 };
         assert_eq!(place.to_string().parse(), Ok(place));
         for wrong in ["", "12ab", "12ab-7", "12ab-7-9-1", "12ab-x-9", "-1-2"] {
-            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+            assert!(wrong.parse::<StreamPosition>().is_err(), "{wrong}");
         }
-        let now = Place { events: 8, ..place };
+        let now = StreamPosition { events: 8, ..place };
         assert!(place.is_within(&now) && !now.is_within(&place));
-        assert!(!Place { run: 1, ..place }.is_within(&now));
+        assert!(!StreamPosition { run: 1, ..place }.is_within(&now));
     }
 }

@@ -19,10 +19,10 @@ const SECONDS_MAX: u64 = 86_400;
 /// Changes so far: a level that was set for some time is undone only if no other level was set since.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// The answer.
+/// The answer to a question for the log's level.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LogLevelView {
-    /// In force.
+    /// The level in force.
     pub level: String,
     /// Of the configuration.
     pub configured: String,

@@ -12,7 +12,7 @@ const ENHANCED_PACKET: u32 = 6;
 const LINKTYPE_RAW: u32 = 101;
 /// Tags that name a dissector, then what it gets.
 const LINKTYPE_UPPER_PDU: u32 = 252;
-/// Option codes.
+/// Codes of the options of a block.
 const COMMENT: u16 = 1;
 const IF_NAME: u16 = 2;
 const USER_APPLICATION: u16 = 4;

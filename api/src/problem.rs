@@ -7,7 +7,7 @@ use whimbrel_node::observation::AskError;
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Problem {
-    /// HTTP status.
+    /// HTTP status of the answer.
     pub status: u16,
     /// The kind of problem.
     pub title: String,

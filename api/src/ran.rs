@@ -204,12 +204,12 @@ pub(super) async fn reload(shared: Arc<Shared>, _: Request) -> Answer {
     let reloaded = config::reload(&shared.config, shared.file.as_deref()).map_err(Problem::unprocessable)?;
     let config::Reloaded { config, kept } = reloaded;
     shared.console.commands.send(Command::Reconfigure(Box::new(config)))?;
-    Reply::json(&Kept { kept })
+    Reply::json(&PendingRestart { kept })
 }
 
 /// What waits for the next start.
 #[derive(serde::Serialize)]
-struct Kept {
+struct PendingRestart {
     kept: Vec<String>,
 }
 

@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 
-use super::auth::{self, Caller, Peer, Scope};
+use super::auth::{self, Caller, RequestPeer, Scope};
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
 use super::{
@@ -30,10 +30,10 @@ pub(super) struct Request {
     /// Media type of the body, without its parameters.
     pub(super) content_type: String,
     pub(super) headers: HeaderMap,
-    /// The body.
+    /// The body of the request, complete.
     pub(super) body: Bytes,
     /// Where it came from.
-    pub(super) peer: Peer,
+    pub(super) peer: RequestPeer,
     /// Its sender; `None` where the route needs no login.
     pub(super) caller: Option<Caller>,
 }
@@ -91,7 +91,7 @@ impl Reply {
         Self::new(StatusCode::NO_CONTENT, "", Body::empty())
     }
 
-    /// Its status.
+    /// Its HTTP status.
     pub(super) fn status(&self) -> u16 {
         self.status.as_u16()
     }
@@ -156,11 +156,11 @@ pub(super) enum Needs {
     Login,
     /// The scope `metrics`; on a loopback address nothing, for Prometheus.
     Metrics,
-    /// A scope.
+    /// A scope that the caller has to have.
     May(Scope),
 }
 
-/// One route.
+/// A route with what it needs.
 pub(super) struct Route {
     pub(super) method: Method,
     /// `{name}` stands for one part.

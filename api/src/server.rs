@@ -28,7 +28,7 @@ use whimbrel_node::local_socket::{self, ListenError, Uid};
 use whimbrel_node::observation::{Component, Condition, Metric};
 use whimbrel_node::port_owner;
 
-use super::auth::{Caller, Peer};
+use super::auth::{Caller, RequestPeer};
 use super::patience::Patient;
 use super::problem::Problem;
 use super::routes::{self, BODY_OCTETS_MAX, Needs, ROUTES, Reply, Request, Route};
@@ -49,7 +49,7 @@ const UNAUTHENTICATED_BODY_WITHIN: Duration = Duration::from_secs(5);
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// Octets of a header.
 const HEADER_OCTETS_MAX: usize = 16 << 10;
-/// Between two looks for the socket of commands that is not there yet: an operator who waits for a command does not notice it.
+/// Between two looks for the socket of commands that is not there yet: an operator that waits for a command does not notice it.
 const LOCAL_RETRY: Duration = Duration::from_secs(1);
 /// How long requests in progress may take to end at a stop.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
@@ -183,7 +183,7 @@ async fn accept(
         shared.console.metrics.add(Metric::ApiConnectionsClosed, slots.closed() - counted);
         counted = slots.closed();
         let acceptor = acceptor.clone();
-        let peer = Peer::Network(peer);
+        let peer = RequestPeer::Network(peer);
         // If the connection breaks, there is no client left to answer.
         let connection = async move {
             match acceptor {
@@ -227,7 +227,7 @@ async fn accept_local(listener: UnixListener, shared: Arc<Shared>, mut stopped: 
         let slot = slots.take(uid);
         let connection = async move {
             match uid.commands_the_core() {
-                true => serve(Patient::new(stream), Peer::Local(uid), shared, router, stopped).await,
+                true => serve(Patient::new(stream), RequestPeer::Local(uid), shared, router, stopped).await,
                 false => {
                     let _ = tokio::time::timeout(HEADER_WITHIN, refuse_user(stream, uid)).await;
                 }
@@ -285,7 +285,7 @@ const IN_CLEAR: &str = "beyond loopback the API speaks HTTPS only: write https:/
 
 async fn serve<S>(
     stream: S,
-    peer: Peer,
+    peer: RequestPeer,
     shared: Arc<Shared>,
     router: TowerToHyperService<Router>,
     mut stopped: watch::Receiver<bool>,
@@ -309,7 +309,7 @@ async fn serve<S>(
 async fn answer(
     shared: &Shared,
     router: &TowerToHyperService<Router>,
-    peer: Peer,
+    peer: RequestPeer,
     mut request: hyper::Request<Incoming>,
 ) -> Result<Response, Infallible> {
     shared.console.metrics.add(Metric::ApiRequests, 1);
@@ -373,7 +373,7 @@ const FORBIDDEN: u16 = 403;
 
 async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest) -> Result<Reply, Problem> {
     let (head, body) = request.into_parts();
-    let peer = head.extensions.get::<Peer>().copied();
+    let peer = head.extensions.get::<RequestPeer>().copied();
     let peer = peer.ok_or_else(|| Problem::internal("the sender of the request is not known"))?;
     from_here(&head.headers, shared.config.api.address)?;
     let params = uri::matches(route.path, head.uri.path()).flatten();
@@ -450,7 +450,7 @@ async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest
 fn caller(
     shared: &Shared,
     route: &Route,
-    peer: Peer,
+    peer: RequestPeer,
     (method, headers): (&Method, &HeaderMap),
 ) -> Result<Option<Caller>, Problem> {
     // A CPF has no users: it shows its own condition, and nothing of a UE.

@@ -30,12 +30,12 @@ mod settings;
 const UE: &str = "imsi-999700000000001";
 
 /// A server with a store of its own, which goes with it.
-struct Served {
+struct TestServer {
     server: Server,
     folder: TempDir,
 }
 
-impl Deref for Served {
+impl Deref for TestServer {
     type Target = Server;
 
     fn deref(&self) -> &Server {
@@ -44,7 +44,7 @@ impl Deref for Served {
 }
 
 /// A console with something to show, and a thread in the control thread's place.
-fn served() -> (Served, Arc<Console>) {
+fn served() -> (TestServer, Arc<Console>) {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config::default();
     config.store.path = folder.path().join("subscribers.db");
@@ -62,7 +62,7 @@ fn served() -> (Served, Arc<Console>) {
             }
         }
     });
-    (Served { server, folder }, console)
+    (TestServer { server, folder }, console)
 }
 
 fn control(console: &Console, command: Command) {

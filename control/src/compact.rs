@@ -142,7 +142,7 @@ impl<T> SlotTable<T> {
         self.pieces.is_empty()
     }
 
-    /// An entry.
+    /// The entry at an index.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.pieces.get(index / PIECE)?.get(index % PIECE)
@@ -164,7 +164,7 @@ impl<T> SlotTable<T> {
         }
     }
 
-    /// All entries.
+    /// All entries, in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         self.pieces.iter().flatten()
     }

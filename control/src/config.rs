@@ -318,9 +318,9 @@ pub struct Ladn {
 /// User plane security enforcement information (TS 23.501 §5.10.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct UpSecurity {
-    /// Integrity protection.
+    /// Integrity protection of user packets.
     pub integrity: UpProtection,
-    /// Confidentiality protection.
+    /// Confidentiality protection of user packets.
     pub confidentiality: UpProtection,
 }
 
@@ -331,7 +331,7 @@ pub enum UpProtection {
     Required,
     /// Where the gNB can.
     Preferred,
-    /// Never.
+    /// Protection is never used.
     NotNeeded,
 }
 

@@ -107,11 +107,11 @@ pub struct Envelope {
     pub config_version: u32,
     /// State of the UPFs.
     pub upfs: UpfStates,
-    /// The input.
+    /// The input that is logged.
     pub payload: Payload,
 }
 
-/// The input.
+/// An input of a UE's procedures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Payload {
     /// The first NGAP message of a new UE-associated connection. The CTA assigned the identity.
@@ -146,7 +146,7 @@ pub enum Payload {
     },
     /// The answer to a PFCP request.
     PfcpAnswer {
-        /// The request.
+        /// The request that is answered.
         to: OutputId,
         /// The UPF that it went to.
         upf: UpfId,
@@ -156,7 +156,7 @@ pub enum Payload {
     },
     /// A PFCP session report of one of the UE's sessions.
     PfcpReport {
-        /// The UPF.
+        /// The UPF that reports.
         upf: UpfId,
         /// The PDU session identity, from the CP F-SEID.
         psi: u8,
@@ -166,9 +166,9 @@ pub enum Payload {
     },
     /// The UDM's answer.
     Udm {
-        /// The request.
+        /// The request that is answered.
         to: OutputId,
-        /// The answer.
+        /// The answer of the UDM.
         answer: nudm::Answer,
     },
     /// The deadline of the last batch has expired.
@@ -177,9 +177,9 @@ pub enum Payload {
     Command(Command),
     /// A message of another AMF ([`N14`](crate::n14::N14)).
     PeerAmf {
-        /// The sender.
+        /// The AMF that sent it.
         from: PeerAmfId,
-        /// The message.
+        /// The message as it came.
         #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
         /// The target gNB of a handover request, if it is connected here.
@@ -187,16 +187,16 @@ pub enum Payload {
     },
     /// A broker's answer, or that it was not reached.
     Broker {
-        /// The question.
+        /// The question that is answered.
         to: OutputId,
-        /// The answer.
+        /// The broker's answer, checked at the edge.
         answer: open::Answer,
     },
     /// The handover predictor expects the UE at this gNB within some seconds (Synergy §III-C).
     Predicted {
         /// The gNB, as if HANDOVER REQUIRED named it.
         target: HandoverTarget,
-        /// Its identity.
+        /// The gNB that is predicted as target.
         gnb: GlobalGnbId,
         /// The tracking area there.
         tai: Tai,
@@ -238,7 +238,7 @@ impl Payload {
 /// A handover target, as known to the CTA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoverTarget {
-    /// Its association.
+    /// Association of the target gNB.
     pub association: AssociationId,
     /// The identity of the UE's connection there.
     pub amf_ue_ngap_id: AmfUeNgapId,
@@ -338,7 +338,7 @@ pub struct N2Names {
 /// What the CTA does with the UE after an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Disposition {
-    /// It stays.
+    /// The UE's context stays.
     #[default]
     Keep,
     /// The message does not verify under this UE's keys: run it in a slot of its own.
@@ -349,7 +349,7 @@ pub enum Disposition {
     Ended,
 }
 
-/// One output.
+/// An output with its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Output {
     /// Destination and content.
@@ -364,7 +364,7 @@ pub struct Output {
 pub enum Effect {
     /// An NGAP message on the UE's stream.
     N2 {
-        /// The gNB.
+        /// Association of the receiving gNB.
         association: AssociationId,
         /// The NGAP message.
         #[serde(with = "octets::owned")]
@@ -372,7 +372,7 @@ pub enum Effect {
     },
     /// A PFCP request; the CTA stamps the sequence number.
     N4 {
-        /// The UPF.
+        /// The UPF that gets the request.
         upf: UpfId,
         /// The PFCP message with sequence number zero.
         #[serde(with = "octets::owned")]
@@ -380,7 +380,7 @@ pub enum Effect {
     },
     /// The answer to a PFCP request of the UPF, already carrying that request's sequence number.
     N4Answer {
-        /// The UPF.
+        /// The UPF that gets the answer.
         upf: UpfId,
         /// The PFCP message.
         #[serde(with = "octets::owned")]
@@ -403,7 +403,7 @@ pub enum Effect {
     Udm(nudm::Request),
     /// A message to another AMF, once.
     PeerAmf {
-        /// Which.
+        /// The AMF that gets the message.
         to: PeerAmfId,
         /// The message ([`N14`](crate::n14::N14)).
         octets: Flat,

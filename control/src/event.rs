@@ -19,100 +19,100 @@ use crate::state::{Modification, Seen};
 pub enum Event {
     /// A procedure has completed.
     Completed {
-        /// Its identifier.
+        /// The procedure that has ended.
         procedure: Procedure,
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
         /// From its first input to its last output, in the envelopes' time.
         took: Duration,
     },
     /// A procedure was refused or failed.
     Refused {
-        /// Its identifier.
+        /// The procedure that was refused.
         procedure: Procedure,
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
         /// The gNB's name of the UE, where it has a connection.
         ran_ue_ngap_id: Option<RanUeNgapId>,
-        /// Why.
+        /// The reason, with its cause.
         refusal: Refusal,
     },
     /// The state of a PDU session has changed.
     Session {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
-        /// Its identifier.
+        /// Identity of the session.
         psi: PduSessionId,
         /// Its data network.
         dnn: Dnn,
-        /// The outcome.
+        /// The change of the session.
         change: SessionChange,
     },
     /// The UE was deregistered without its request.
     Deregistered {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
-        /// Why.
+        /// Reason of the deregistration.
         why: Deregistered,
     },
     /// The UE has become reachable, as was requested (TS 23.502 §4.2.5.2).
     Reachable {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
     },
     /// A target gNB has other UE security capabilities than the AMF: a bidding-down attack is possible (TS 33.501
     /// §6.7.3.1).
     SecurityCapabilitiesDiffer {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
     },
     /// The target gNB of an Xn handover has another user plane security policy of a session than the SMF: its source may be
     /// compromised (TS 33.501 §6.6.1).
     UpSecurityPolicyDiffers {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
-        /// Which session.
+        /// Identity of the session.
         psi: PduSessionId,
     },
     /// A gNB reported the UE's location, as was requested (TS 38.413 §8.12.3).
     Located {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
         /// Its tracking area.
         tai: Option<Tai>,
-        /// Its cell.
+        /// The cell that the gNB reported.
         cell: Option<NgranCgi>,
     },
     /// A gNB reported the UE's presence in a watched area (TS 38.413 §8.12.3).
     Presence {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
-        /// The area.
+        /// The area that it entered or left.
         area: Tai,
         /// Whether the UE is in it; `None`: the gNB does not know.
         inside: Option<bool>,
     },
     /// The UE's location could not be determined (TS 38.413 §8.12.2).
     NotLocated {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
-        /// Why.
+        /// Reason why there is no location.
         why: String,
     },
     /// A gNB traces the UE in a cell traffic trace (TS 38.413 §8.11.4).
     CellTraffic {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
         /// Trace reference and trace recording session reference (TS 32.422 §5.6).
         trace: [u8; 8],
-        /// The cell.
+        /// The cell of the traced UE.
         cell: NgranCgi,
     },
     /// A message was dropped.
     Dropped {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
-        /// Why.
+        /// Reason why its context was dropped.
         why: Dropped,
     },
     /// A message to the UE was repeated; counted as a sign of radio quality.
@@ -120,7 +120,7 @@ pub enum Event {
     /// Movement of a connected UE, for a handover predictor (Synergy §III-C.1), which answers with
     /// [`Payload::Predicted`](crate::Payload::Predicted). Emitted if configured.
     Sign {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
         /// The kind of observation.
         sign: Sign,
@@ -131,20 +131,20 @@ pub enum Event {
     },
     /// A change of a PDU session that the network began has an outcome (TS 23.502 §4.3.3.2, §4.3.4.2, §4.3.7).
     SessionOperation {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
-        /// Which session.
+        /// Identity of the session.
         psi: PduSessionId,
         /// The procedure that makes the change.
         procedure: Procedure,
         /// The operator's order that this answers; `None`: all orders that this procedure carries out.
         order: Option<Modification>,
-        /// The outcome.
+        /// The outcome of the operator's order.
         outcome: SessionOutcome,
     },
     /// A broker has granted a session of one of its users.
     Granted {
-        /// The UE.
+        /// The UE that the event is about.
         subject: Subject,
         /// The broker's domain.
         broker: String,
@@ -154,7 +154,7 @@ pub enum Event {
     },
     /// A broker's UE has sent a sealed usage report for its broker (CellBricks, chapter 3.4.3).
     UsageReported {
-        /// Whose.
+        /// The UE of the report.
         subject: Subject,
         /// The octets, which the broker alone can read.
         #[serde(with = "crate::flat::octets::owned")]
@@ -168,14 +168,14 @@ pub enum Event {
         broker: String,
         /// H(token), the session group.
         group: [u8; 32],
-        /// H(U's request), the session.
+        /// H(the user's request), the session.
         session: [u8; 32],
         /// The UE's response, by which the operator shows that it was there.
         presence: [u8; 32],
     },
     /// A veiled UE did not accept its broker's challenge; the broker alone can read why.
     VeilFailed {
-        /// The octets.
+        /// The octets as they came.
         #[serde(with = "crate::flat::octets::owned")]
         sealed: Vec<u8>,
     },
@@ -195,7 +195,7 @@ pub enum SessionOutcome {
     },
     /// A peer refused the change, or did not answer.
     Refused {
-        /// Why.
+        /// The reason of the refusal.
         refusal: Refusal,
         /// Another change of the session, which contains this one, follows at once.
         more: bool,
@@ -211,7 +211,7 @@ pub enum SessionOutcome {
 /// A QoS flow that a gNB did not set up or change (TS 38.413 §9.3.4.4, QoS Flow Failed to Add or Modify List).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedFlow {
-    /// Its identifier.
+    /// Identifier of the QoS flow.
     pub qfi: Qfi,
     /// The name of its policy, if the session was to have such a flow.
     pub name: Option<FlowName>,
@@ -292,16 +292,16 @@ pub enum Dropped {
 pub enum RanEvent {
     /// NG SETUP was accepted.
     Up {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
-        /// The gNB.
+        /// The gNB that has set up NG.
         gnb: GlobalGnbId,
         /// Its RAN node name.
         name: Option<String>,
     },
     /// NG SETUP was refused.
     SetupRefused {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
         /// The gNB, if it named itself.
         gnb: Option<GlobalGnbId>,
@@ -310,51 +310,51 @@ pub enum RanEvent {
     },
     /// The association ended.
     Down {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
         /// The gNB, if it had set up.
         gnb: Option<GlobalGnbId>,
     },
     /// All or some connections of a gNB were reset (TS 38.413 §8.7.4).
     Reset {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
-        /// How many.
+        /// Number of UEs whose connections were reset.
         ues: usize,
         /// The side that started it.
         by: ResetBy,
     },
     /// A gNB did not acknowledge NG RESET, which was sent twice (TS 38.413 §8.7.4.2.1).
     ResetUnacknowledged {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
     },
     /// A message was answered with ERROR INDICATION (TS 38.413 §8.7.5, §10).
     Refused {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
         /// What was wrong.
         what: String,
     },
     /// The gNB sent ERROR INDICATION.
     ErrorIndication {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
-        /// Its cause.
+        /// Cause in the indication.
         cause: String,
     },
     /// The gNB changed its configuration, or added an association (TS 38.413 §8.7.2).
     Reconfigured {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
     },
     /// NG SETUP under an identity that another association had: the gNB restarted, or two gNBs have the same identity.
     SameIdentity {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
         /// The former association.
         former: AssociationId,
-        /// The identity.
+        /// The identity that both have.
         gnb: GlobalGnbId,
     },
     /// NG SETUP under an identity came from an address that its holder does not have: the holder is probed.
@@ -370,7 +370,7 @@ pub enum RanEvent {
     HolderSilent {
         /// The association that takes the identity.
         association: AssociationId,
-        /// The holder's.
+        /// The association of the gNB that has the identity.
         holder: AssociationId,
         /// The identity that passes to the other association.
         gnb: GlobalGnbId,
@@ -384,7 +384,7 @@ pub enum RanEvent {
     },
     /// Two gNBs use one identity: it was taken over from an association that is still alive, or is to be.
     IdentityContested {
-        /// The identity.
+        /// The identity in dispute.
         gnb: GlobalGnbId,
         /// The association that has it now.
         holder: AssociationId,
@@ -393,26 +393,26 @@ pub enum RanEvent {
     },
     /// No gNB set up on an association in time (TS 38.413 §8.7.1.1).
     NeverSetUp {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
     },
     /// AMF CONFIGURATION UPDATE ACKNOWLEDGE (TS 38.413 §8.7.3.2).
     UpdateTaken {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
     },
     /// AMF CONFIGURATION UPDATE FAILURE (TS 38.413 §8.7.3.3).
     UpdateRefused {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
-        /// Its cause.
+        /// Cause of the refusal.
         cause: String,
         /// It is repeated after the gNB's time to wait.
         again: bool,
     },
     /// The gNB acknowledged an NG RESET of the AMF (TS 38.413 §8.7.4.2.1).
     ResetAcknowledged {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
     },
     /// gNBs get OVERLOAD START or OVERLOAD STOP (TS 38.413 §8.7.7, §8.7.8).
@@ -422,41 +422,41 @@ pub enum RanEvent {
     },
     /// A configuration transfer went from one gNB to another (TS 38.413 §8.8).
     Transferred {
-        /// From where.
+        /// The association of the sending gNB.
         from: AssociationId,
-        /// To where.
+        /// The association of the receiving gNB.
         to: AssociationId,
     },
     /// A message for an unsupported function or an absent addressee was dropped; the procedure has no answer.
     Unserved {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
-        /// The message.
+        /// Name of the message.
         what: &'static str,
     },
     /// The outcome of a warning message at a gNB (TS 38.413 §8.9.1.2, §8.9.2.2).
     Warned {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
-        /// Which kind.
+        /// Kind of the warning (Message Identifier).
         message_identifier: u16,
-        /// Which one.
+        /// Number of the warning (Serial Number).
         serial_number: u16,
-        /// The outcome.
+        /// The gNB's answer to the warning.
         outcome: WarningOutcome,
     },
     /// A gNB did not answer to a warning message.
     WarningUnanswered {
-        /// The gNB.
+        /// The gNB that has not answered.
         gnb: GlobalGnbId,
-        /// Which kind.
+        /// Kind of the warning (Message Identifier).
         message_identifier: u16,
-        /// Which one.
+        /// Number of the warning (Serial Number).
         serial_number: u16,
     },
     /// Cells of a gNB lost their warning messages (TS 38.413 §8.9.3, §8.9.4).
     WarningsLost {
-        /// The association.
+        /// The gNB's SCTP association.
         association: AssociationId,
         /// How many cells.
         cells: usize,
@@ -477,7 +477,7 @@ pub enum RanEvent {
 pub enum ResetBy {
     /// The gNB, by NG RESET or by a further NG SETUP REQUEST on its association (TS 38.413 §8.7.1.1).
     Gnb,
-    /// The operator.
+    /// By the operator's order.
     Operator,
 }
 
@@ -507,7 +507,7 @@ pub enum SetupRefusal {
     },
     /// Another gNB is set up under the same Global RAN Node ID, and both are alive.
     IdentityInUse {
-        /// Its association.
+        /// The association of the gNB that has the identity.
         holder: AssociationId,
     },
     /// The configuration lists gNBs, and this one is not among them.
@@ -530,11 +530,11 @@ pub enum SetupRefusal {
 /// A UE's event with its context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UeEvent {
-    /// The gNB.
+    /// The UE, by its slot.
     pub ue: UeId,
     /// The association of the UE's last message.
     pub on: Option<AssociationId>,
-    /// The event.
+    /// The event of the UE.
     pub event: Event,
 }
 

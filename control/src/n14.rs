@@ -53,7 +53,7 @@ pub struct N14 {
     /// Which transfer. An AMF that asks for a context does not know the source's identifier yet, and gives its own of
     /// the unauthenticated UE.
     pub relation: Relation,
-    /// The content.
+    /// Content of the message.
     pub body: Body,
 }
 
@@ -212,7 +212,7 @@ pub enum Completed {
 /// A session that was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedOverSession {
-    /// Which.
+    /// Identity of the session.
     pub psi: PduSessionId,
     /// The N4 address of its UPF, as in [`UeContextCreateData::upfs`].
     pub upf: IpAddr,

@@ -88,7 +88,7 @@ pub struct FlowGate {
 }
 
 impl Default for FlowGate {
-    /// Both open.
+    /// A gate that is open in both directions.
     fn default() -> Self {
         Self { uplink: true, downlink: true }
     }
@@ -109,9 +109,9 @@ pub enum Setup {
 /// One flow of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FlowPolicy {
-    /// Its name.
+    /// Name of the flow.
     pub name: FlowName,
-    /// 5QI.
+    /// 5QI of the flow.
     pub five_qi: FiveQi,
     /// Allocation and retention priority.
     pub arp: Arp,

@@ -121,7 +121,7 @@ pub enum Refusal {
     NoSlice {
         /// Asked for by the UE; empty: the subscribed defaults.
         requested: Vec<SNssai>,
-        /// Subscribed.
+        /// Slices of the subscription.
         subscribed: Vec<SNssai>,
     },
     /// The UE did not answer any repetition.
@@ -138,7 +138,7 @@ pub enum Refusal {
     PoolEmpty(Dnn),
     /// The subscriber may not use this data network in this slice.
     DnnNotSubscribed {
-        /// Asked for.
+        /// The DNN that the UE asked for.
         dnn: Dnn,
         /// In this slice.
         s_nssai: SNssai,
@@ -157,7 +157,7 @@ pub enum Refusal {
     ModificationRejected(SmCause),
     /// The SSC mode is not allowed.
     SscMode {
-        /// Asked for.
+        /// The SSC mode that the UE asked for.
         asked: SscMode,
         /// The mode that is allowed besides mode 1.
         subscribed: SscMode,
@@ -178,7 +178,7 @@ pub enum Refusal {
     Broker {
         /// The broker's domain.
         broker: String,
-        /// Why.
+        /// The broker's reason of refusal.
         why: BrokerFault,
     },
 }
@@ -205,7 +205,7 @@ pub enum BrokerFault {
 /// A broker's signed refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Why.
+    /// Cause as the standard writes it.
     pub cause: String,
     /// Whether it concerns this operator rather than the user.
     pub of_operator: bool,
@@ -234,7 +234,7 @@ impl fmt::Display for BrokerFault {
 pub(crate) const UPF_CONGESTED: u8 = whimbrel_pfcp::ie::Cause::PfcpEntityInCongestion as u8;
 
 impl Refusal {
-    /// Its class.
+    /// The class of refusal whose cause applies.
     pub fn kind(&self) -> RefusalKind {
         match self {
             Self::UnknownSubscriber => RefusalKind::UnknownSubscriber,
@@ -490,8 +490,8 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "none of its slices can be used: it requested {} and is subscribed to {}",
-                    Names(requested),
-                    Names(subscribed)
+                    NameList(requested),
+                    NameList(subscribed)
                 )
             }
             Self::SliceNotAllowed(s) => write!(f, "slice {s} is not among its allowed slices"),
@@ -512,7 +512,7 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "it requested DNN `{dnn}` in slice {s_nssai}, but is subscribed to {} there",
-                    Names(subscribed)
+                    NameList(subscribed)
                 )
             }
             Self::DnnNotConfigured(dnn) => {
@@ -567,9 +567,9 @@ impl fmt::Display for MmCauseName {
 }
 
 /// A list of names as text.
-struct Names<'a, T>(&'a [T]);
+struct NameList<'a, T>(&'a [T]);
 
-impl<T: fmt::Display> fmt::Display for Names<'_, T> {
+impl<T: fmt::Display> fmt::Display for NameList<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((first, rest)) = self.0.split_first() else { return f.write_str("none") };
         write!(f, "`{first}`")?;

@@ -15,13 +15,13 @@ use crate::upf::UpfId;
 /// The summary of a UE.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UeSummary {
-    /// The UE.
+    /// The UE, by its slot.
     pub id: UeId,
     /// The subscriber, once authenticated.
     pub supi: Option<Supi>,
     /// The equipment, once received under protection.
     pub pei: Option<Pei>,
-    /// 5GMM-REGISTERED.
+    /// True in 5GMM-REGISTERED.
     pub registered: bool,
     /// The 5G-TMSI in force.
     pub tmsi: Option<Tmsi>,
@@ -57,11 +57,11 @@ pub struct RunningTimer {
 /// The summary of a PDU session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSummary {
-    /// Its identity.
+    /// Identity of the session.
     pub psi: PduSessionId,
     /// Its data network.
     pub dnn: Dnn,
-    /// Its slice.
+    /// Slice of the session.
     pub s_nssai: SNssai,
     /// The UE's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
@@ -75,7 +75,7 @@ pub struct SessionSummary {
     pub n3: Option<Tunnel>,
     /// The gNB's end, while there is a user plane.
     pub an: Option<Tunnel>,
-    /// Session AMBR.
+    /// Session AMBR in both directions.
     pub ambr: Ambr,
     /// SSC mode, 1 to 3.
     pub ssc_mode: u8,
@@ -92,11 +92,11 @@ pub struct SessionSummary {
 /// The summary of a QoS flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowSummary {
-    /// Its identifier.
+    /// Identifier of the QoS flow.
     pub qfi: Qfi,
     /// The name of its policy; empty for the default flow, and for one that the UE requested.
     pub name: String,
-    /// 5QI.
+    /// 5QI of the flow.
     pub five_qi: FiveQi,
     /// Allocation and retention priority.
     pub arp: Arp,

@@ -1,4 +1,4 @@
-//! Files of the API, which lie beside the store of subscribers.
+//! Files of the API, which stand beside the store of subscribers.
 
 use std::path::{Path, PathBuf};
 

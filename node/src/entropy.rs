@@ -5,7 +5,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// Octets drawn at once.
 const PAGE: usize = 4096;
 
-/// Unpredictable octets.
+/// Unpredictable octets of the operating system.
 pub struct SystemEntropy {
     page: Box<[u8; PAGE]>,
     used: usize,

@@ -21,7 +21,7 @@ USER = 10001
 CREATED = "1970-01-01T00:00:00Z"
 
 CONFIGURATION = """\
-# Configuration of the image; mount another one over it. `whimbrel config` prints all keys.
+# Configuration of the image; mount another one over it. `whimbrel config` prints the keys that an operator sets.
 store:
   path: /var/lib/whimbrel/whimbrel.db
   key_file: /var/lib/whimbrel/whimbrel.key

@@ -33,29 +33,29 @@ pub enum Input<'a> {
     FurtherAssociationDown(GnbId),
     /// A gNB received an NGAP message over its further association.
     FurtherNgap {
-        /// The receiver.
+        /// The gNB that receives it.
         gnb: GnbId,
         /// The SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it came.
         octets: &'a [u8],
     },
     /// A gNB received an NGAP message.
     Ngap {
-        /// The receiver.
+        /// The gNB that receives it.
         gnb: GnbId,
         /// The SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it came.
         octets: &'a [u8],
     },
     /// A gNB received a GTP-U datagram.
     Gtpu {
-        /// The receiver.
+        /// The gNB that receives it.
         gnb: GnbId,
         /// Source address and UDP port.
         source: (IpAddr, u16),
-        /// The datagram.
+        /// The datagram as it came.
         datagram: &'a [u8],
     },
     /// A command to a UE.
@@ -86,13 +86,13 @@ pub enum Input<'a> {
 /// Output of the emulated RAN.
 #[derive(Debug)]
 pub enum Output {
-    /// Send NGAP.
+    /// An NGAP message to be sent.
     Ngap {
-        /// The sender.
+        /// The gNB that sends it.
         gnb: GnbId,
         /// On this SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it leaves.
         octets: Vec<u8>,
     },
     /// Set up an association with this further endpoint of the AMF.
@@ -101,20 +101,20 @@ pub enum Output {
     Dissociate(GnbId, IpAddr),
     /// Send NGAP over the further association.
     FurtherNgap {
-        /// The sender.
+        /// The gNB that sends it.
         gnb: GnbId,
         /// On this SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it leaves.
         octets: Vec<u8>,
     },
     /// Send a datagram from a gNB's port 2152.
     Gtpu {
-        /// The sender.
+        /// The gNB that sends it.
         gnb: GnbId,
         /// To this address and UDP port.
         to: (IpAddr, u16),
-        /// The datagram.
+        /// The datagram as it leaves.
         datagram: Vec<u8>,
     },
     /// A packet for a UE's program.
@@ -141,7 +141,7 @@ pub enum UserPlane {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct CellSlot {
     ue: Ue,
     gnb: GnbId,
     stack: Option<(PduSessionId, Box<Stack>)>,
@@ -177,7 +177,7 @@ const UPLINK_BETWEEN_CELLS_MAX: usize = 1024;
 /// UEs on gNBs.
 pub struct Cells {
     gnbs: Vec<Gnb>,
-    ues: Vec<Slot>,
+    ues: Vec<CellSlot>,
     user_plane: UserPlane,
     by_s_tmsi: BTreeMap<STmsi, UeId>,
     /// What gNBs broadcast for UEs that attach veiled.
@@ -226,7 +226,7 @@ impl Cells {
             // A new UE sends nothing when it camps.
             ue.handle(Instant::ZERO, ue::Input::Cell(gnb.config().tai()), &mut self.from_ue);
         }
-        self.ues.push(Slot {
+        self.ues.push(CellSlot {
             ue,
             gnb,
             stack: None,

@@ -10,13 +10,13 @@ const FC_KEYS: u8 = 0xf1;
 /// A subscription, as provisioned in a core.
 #[derive(Clone, Debug)]
 pub struct Subscription {
-    /// The subscriber.
+    /// SUPI of the subscriber.
     pub supi: Supi,
     /// The UE's IMEISV.
     pub pei: Pei,
     /// Subscriber key K.
     pub k: [u8; 16],
-    /// OPc.
+    /// OPc of the subscriber.
     pub opc: [u8; 16],
 }
 

@@ -9,7 +9,7 @@ use crate::gnb::Gnb;
 use crate::radio::UeId;
 use crate::ue::SessionInfo;
 
-/// The state.
+/// The state that a UE and its gNB hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holds {
     /// The UE's last 5G-GUTI.
@@ -25,14 +25,14 @@ pub struct Holds {
 pub struct HeldSession {
     /// Its address, or a substitute.
     pub address: String,
-    /// Its QoS.
+    /// QoS of the session.
     pub qos: HeldQos,
 }
 
 /// The QoS of a session, which both UE and gNB have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldQos {
-    /// The session.
+    /// Identity of the session.
     pub id: PduSessionId,
     /// Its flows, in their order.
     pub flows: Vec<Qfi>,

@@ -11,7 +11,7 @@ impl<T> Default for Outbox<T> {
 }
 
 impl<T> Outbox<T> {
-    /// Empty.
+    /// An outbox without outputs.
     pub const fn new() -> Self {
         Self(Vec::new())
     }

@@ -37,7 +37,7 @@ const PREPARING_MAX: u64 = 256;
 
 /// What a UE waits for in its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum PlayerPhase {
     /// The step itself.
     Main,
     /// The name in the step is being resolved.
@@ -62,7 +62,7 @@ struct Play {
     begun: Instant,
     /// Number of its streams.
     streams: u32,
-    phase: Phase,
+    phase: PlayerPhase,
     /// When the step was due.
     due: Instant,
     /// When its first message was sent, if the UE reported it.
@@ -124,7 +124,7 @@ pub struct Player {
     late: BTreeMap<UeId, VecDeque<(Instant, usize)>>,
     /// UEs of the section that have arrived.
     arrived: u64,
-    /// Active UEs.
+    /// Number of active UEs.
     playing: u64,
     reports: Vec<Report>,
     inner: Outbox<Output>,
@@ -174,7 +174,7 @@ impl Player {
             step: None,
             begun: Instant::ZERO,
             streams: 0,
-            phase: Phase::Main,
+            phase: PlayerPhase::Main,
             due: Instant::ZERO,
             sent: Instant::ZERO,
             serial: 0,
@@ -480,7 +480,7 @@ impl Player {
         };
         let Some(play) = self.plays.get_mut(ue.index()) else { return };
         play.step = Some((part, index));
-        play.phase = Phase::Main;
+        play.phase = PlayerPhase::Main;
         play.due = due;
         play.sent = now;
         play.serial = play.serial.wrapping_add(1);
@@ -512,7 +512,7 @@ impl Player {
                 Some(id) => self.command(now, ue, Command::ReleaseSession(id)),
                 None => self.fail(now, ue, "there is no session to release".into()),
             },
-            Step::Resolve(name) => self.resolve(now, ue, name, Phase::Main),
+            Step::Resolve(name) => self.resolve(now, ue, name, PlayerPhase::Main),
             Step::Fetch(url) => match Url::parse(url) {
                 Ok(url) => self.reach(now, ue, &url.host),
                 Err(e) => self.fail(now, ue, e.to_string()),
@@ -616,13 +616,13 @@ impl Player {
             gnb::Event::HandedOver { ue, .. } => {
                 let Some(Step::Handover(_)) = self.step_of(*ue) else { return };
                 let Some(play) = self.plays.get_mut(ue.index()) else { return };
-                if play.phase != Phase::Main {
+                if play.phase != PlayerPhase::Main {
                     return;
                 }
                 if self.cells.stream(*ue).is_none_or(|s| s.next_deadline().is_none()) {
                     return self.done(now, *ue);
                 }
-                play.phase = Phase::Settling;
+                play.phase = PlayerPhase::Settling;
                 play.serial = play.serial.wrapping_add(1);
                 play.handed_over = now;
                 self.deadlines.push(Reverse((now + SETTLING, *ue, play.serial)));
@@ -640,7 +640,7 @@ impl Player {
         self.cells.handle(now, Input::Command(ue, command), &mut self.inner);
     }
 
-    fn task(&mut self, now: Instant, ue: UeId, phase: Phase, task: Task) {
+    fn task(&mut self, now: Instant, ue: UeId, phase: PlayerPhase, task: Task) {
         if let Some(play) = self.plays.get_mut(ue.index()) {
             play.phase = phase;
         }
@@ -648,7 +648,7 @@ impl Player {
     }
 
     /// Resolves a name at the session's DNS server.
-    fn resolve(&mut self, now: Instant, ue: UeId, name: &str, phase: Phase) {
+    fn resolve(&mut self, now: Instant, ue: UeId, name: &str, phase: PlayerPhase) {
         let info = self.cells.ue(ue).and_then(|p| p.sessions().last());
         let v4 = info.and_then(|i| i.dns_ipv4.first().copied().filter(|_| i.ipv4.is_some()));
         let v6 = info.and_then(|i| i.dns_ipv6.first().copied());
@@ -665,16 +665,16 @@ impl Player {
         let known = known.filter(|(name, _)| name == host).map(|(_, address)| *address);
         match host.parse().ok().or(known) {
             Some(address) => self.reached(now, ue, address),
-            None => self.resolve(now, ue, host, Phase::Resolving),
+            None => self.resolve(now, ue, host, PlayerPhase::Resolving),
         }
     }
 
     fn reached(&mut self, now: Instant, ue: UeId, to: IpAddr) {
         match self.step_of(ue) {
-            Some(Step::Ping(_)) => self.task(now, ue, Phase::Main, Task::Ping { to }),
+            Some(Step::Ping(_)) => self.task(now, ue, PlayerPhase::Main, Task::Ping { to }),
             Some(Step::Fetch(url)) => {
                 if let Ok(Url { host, port, path }) = Url::parse(&url) {
-                    self.task(now, ue, Phase::Main, Task::Fetch { to, port, host, path });
+                    self.task(now, ue, PlayerPhase::Main, Task::Fetch { to, port, host, path });
                 }
             }
             _ => {}
@@ -689,11 +689,11 @@ impl Player {
             (Ok(Outcome::Resolved(addresses)), phase, step) => {
                 let Some(address) = addresses.first().copied() else { return };
                 match (phase, step) {
-                    (Phase::Main, Step::Resolve(name)) => {
+                    (PlayerPhase::Main, Step::Resolve(name)) => {
                         play.resolved = Some((name, address));
                         self.done(now, ue);
                     }
-                    (Phase::Resolving, _) => self.reached(now, ue, address),
+                    (PlayerPhase::Resolving, _) => self.reached(now, ue, address),
                     _ => {}
                 }
             }
@@ -702,7 +702,7 @@ impl Player {
             }
             (Ok(Outcome::Pong), _, Step::Ping(_))
             | (Ok(Outcome::Fetched { .. }), _, Step::Fetch(_))
-            | (Ok(Outcome::Router(_)), Phase::Router, Step::Session(_)) => self.done(now, ue),
+            | (Ok(Outcome::Router(_)), PlayerPhase::Router, Step::Session(_)) => self.done(now, ue),
             _ => {}
         }
     }
@@ -797,14 +797,14 @@ impl Player {
     /// A session is up once NAS and radio bearers are set up, and its prefix is known if it has one.
     fn session_up(&mut self, now: Instant, id: UeId) {
         let Some(session) =
-            self.plays.get(id.index()).filter(|p| p.phase == Phase::Main).and_then(|p| p.session)
+            self.plays.get(id.index()).filter(|p| p.phase == PlayerPhase::Main).and_then(|p| p.session)
         else {
             return;
         };
         let Some(ue) = self.cells.ue(id).filter(|p| p.has_user_plane(session)) else { return };
         let Some(info) = ue.sessions().find(|s| s.id == session) else { return };
         match info.interface_id.is_some() && !self.scenario.tun {
-            true => self.task(now, id, Phase::Router, Task::SolicitRouter),
+            true => self.task(now, id, PlayerPhase::Router, Task::SolicitRouter),
             false => self.done(now, id),
         }
     }
@@ -819,7 +819,7 @@ impl Player {
     }
 
     fn time_is_up(&mut self, now: Instant, ue: UeId) {
-        let settling = self.plays.get(ue.index()).is_some_and(|p| p.phase == Phase::Settling);
+        let settling = self.plays.get(ue.index()).is_some_and(|p| p.phase == PlayerPhase::Settling);
         match self.step_of(ue) {
             Some(Step::Wait(_)) => self.done(now, ue),
             Some(step @ Step::Handover(_)) if settling => {
@@ -839,7 +839,7 @@ impl Player {
         let Some(step) = self.step_of(ue) else { return };
         let Some(play) = self.plays.get(ue.index()).cloned() else { return };
         let times = self.report().step(step.name());
-        let end = if play.phase == Phase::Settling { play.handed_over } else { now };
+        let end = if play.phase == PlayerPhase::Settling { play.handed_over } else { now };
         times.latency.add(end.since(play.due));
         times.wire.add(end.since(play.sent));
         let (part, index) = play.step.unwrap_or((Part::Begin, 0));

@@ -82,26 +82,26 @@ pub enum Down {
         key_set_change: bool,
         /// The cell's physical identifier.
         pci: u16,
-        /// Its frequency.
+        /// Downlink frequency of the target cell.
         arfcn_dl: u32,
         /// The admitted sessions; the bearers of others are released.
         sessions: Vec<PduSessionId>,
     },
     /// The target's key, for the UE to check: not an RRC message.
     HandoverKey {
-        /// K_NG-RAN*.
+        /// The key K_NG-RAN* of the target.
         k_gnb: [u8; 32],
     },
     /// The AMF's {NH, NCC} for the next handover, for the UE to check: not an RRC message.
     NextHop {
         /// Next hop chaining count.
         ncc: u8,
-        /// NH.
+        /// The next hop parameter NH.
         nh: [u8; 32],
     },
     /// The radio bearers of a session were set up or released.
     UserPlane {
-        /// The session.
+        /// Identity of the session.
         session: PduSessionId,
         /// Whether they are set up.
         up: bool,

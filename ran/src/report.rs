@@ -26,7 +26,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Adds one.
+    /// Adds a single time.
     pub fn add(&mut self, time: Duration) {
         self.0.saturating_record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX).clamp(1, MICROS_MAX));
     }
@@ -72,24 +72,24 @@ pub struct StepReport {
 /// Results of the packets of all streams.
 #[derive(Clone, Debug, Default)]
 pub struct Streams {
-    /// Completed streams.
+    /// Number of streams that have ended.
     pub counted: u64,
     /// Packets that UEs sent, and the data network.
     pub sent: (u64, u64),
     /// Those that were lost, uplink and downlink.
     pub lost: (u64, u64),
-    /// Reordered packets.
+    /// Reordered packets, uplink and downlink.
     pub reordered: (u64, u64),
-    /// Duplicate packets.
+    /// Duplicate packets, uplink and downlink.
     pub duplicated: (u64, u64),
 }
 
 /// The longest gaps in streams during handovers of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Gaps {
-    /// Uplink.
+    /// Gaps of the uplink.
     pub uplink: Times,
-    /// Downlink.
+    /// Gaps of the downlink.
     pub downlink: Times,
     /// From the handover's first message to the UE's arrival at the target.
     pub arrived: Times,
@@ -102,9 +102,9 @@ pub struct Gaps {
 /// A failed step of a UE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The UE.
+    /// SUPI of the UE.
     pub supi: Supi,
-    /// The step.
+    /// The step that failed.
     pub step: &'static str,
     /// The reason as text.
     pub reason: String,
@@ -127,7 +127,7 @@ pub struct Report {
     pub lag: Times,
     /// By the name of the step.
     pub steps: BTreeMap<&'static str, StepReport>,
-    /// Stored failures.
+    /// The failures that are kept.
     pub failures: Vec<Failure>,
     /// Number of failures.
     pub failed: u64,

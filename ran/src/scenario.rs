@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::trace::TraceEvent;
 
-/// A scenario.
+/// A scenario as its file has it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Scenario {
@@ -65,17 +65,17 @@ const fn patience() -> f64 {
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Group {
-    /// Their name.
+    /// Name of the group.
     pub name: String,
-    /// How many.
+    /// Number of UEs in the group.
     pub ues: u32,
-    /// First steps.
+    /// Steps at the beginning, once.
     #[serde(default)]
     pub begin: Vec<Step>,
     /// Steps repeated until the scenario's seconds are over.
     #[serde(default)]
     pub repeat: Vec<Step>,
-    /// Last steps.
+    /// Steps at the end, once.
     #[serde(default)]
     pub end: Vec<Step>,
 }
@@ -99,13 +99,13 @@ pub enum ArrivalPattern {
     /// Repeated bursts of UEs, as from meters at the full hour.
     #[serde(rename_all = "kebab-case")]
     Bursts {
-        /// How many.
+        /// UEs of each burst.
         ues: u32,
         /// Within how many milliseconds.
         within_ms: f64,
         /// Seconds from one such burst to the next.
         every_s: f64,
-        /// How often.
+        /// Number of bursts.
         times: u32,
     },
     /// From a trace, which also names the procedures. A UE that is still busy starts late, and its time is measured from when it
@@ -128,7 +128,7 @@ pub(crate) enum Part {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Step {
-    /// Register.
+    /// The UE registers.
     Register,
     /// Set up a session.
     Session(SessionStep),
@@ -146,11 +146,11 @@ pub enum Step {
     Ping(String),
     /// The gNB releases the UE for inactivity.
     Idle,
-    /// Service request.
+    /// The UE sends SERVICE REQUEST.
     Return,
     /// Wait until paged, and answer.
     Paged,
-    /// Deregister.
+    /// The UE deregisters.
     Deregister,
     /// Deregister as if switched off.
     SwitchOff,
@@ -164,17 +164,17 @@ pub enum Step {
     Ring(f64),
     /// Camp on the next gNB's cell, as an idle UE that moves; in another area it registers there.
     Move,
-    /// Periodic registration.
+    /// The UE sends a periodic registration.
     PeriodicRegistration,
     /// Wait for some seconds.
     Wait(f64),
 }
 
-/// Which handover.
+/// A handover of the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct HandoverStep {
-    /// Which way.
+    /// The interface of the handover.
     #[serde(default)]
     pub via: Way,
     /// To which gNB, counted from 0; without it to the next one.
@@ -198,7 +198,7 @@ pub enum Way {
     /// Xn handover with path switch.
     #[default]
     Xn,
-    /// N2 handover.
+    /// A handover over N2.
     N2,
 }
 
@@ -255,7 +255,7 @@ impl Step {
     }
 }
 
-/// Which session.
+/// A session that is established.
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SessionStep {
@@ -263,7 +263,7 @@ pub struct SessionStep {
     pub dnn: Option<String>,
     /// The slice as `SST` or `SST-SD`; without one the network chooses.
     pub s_nssai: Option<String>,
-    /// The type.
+    /// Type of the session.
     #[serde(rename = "type", default)]
     pub pdu_session_type: SessionType,
 }
@@ -272,16 +272,16 @@ pub struct SessionStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionType {
-    /// IPv4.
+    /// A session of type IPv4.
     #[default]
     Ipv4,
-    /// IPv6.
+    /// A session of type IPv6.
     Ipv6,
-    /// Both.
+    /// A session of both IP types.
     Ipv4v6,
-    /// Ethernet frames.
+    /// A session of Ethernet frames.
     Ethernet,
-    /// Without structure.
+    /// A session of unstructured data.
     Unstructured,
 }
 

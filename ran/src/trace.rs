@@ -16,14 +16,14 @@ pub struct TraceEvent {
     pub at: Duration,
     /// Which UE, counted from 0.
     pub ue: u32,
-    /// The procedure.
+    /// The procedure as a step of a scenario.
     pub step: Step,
 }
 
 /// An error in a trace, with its line, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
-    /// The line.
+    /// Number of the line.
     pub line: usize,
     /// The error as text.
     pub what: String,

@@ -80,7 +80,7 @@ impl Checkpoints {
     }
 }
 
-/// One peer.
+/// A peer AMF with its states.
 #[derive(Debug, Default)]
 struct Peer {
     /// UEs of which each side holds the other's at most.

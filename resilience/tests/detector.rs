@@ -28,7 +28,7 @@ fn timing() -> Timing {
     Timing::default()
 }
 
-/// SplitMix64.
+/// The random numbers of SplitMix64.
 struct Rng(u64);
 
 impl Rng {

@@ -23,7 +23,7 @@ fn s(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// SplitMix64.
+/// The random numbers of SplitMix64.
 struct Rng(u64);
 
 impl Rng {

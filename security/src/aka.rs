@@ -104,9 +104,9 @@ impl fmt::Debug for ServingNetworkName {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AuthenticationVector {
-    /// The challenge.
+    /// The challenge that the UE gets.
     pub rand: Rand,
-    /// Its token.
+    /// The authentication token that the UE gets.
     pub autn: Autn,
     /// The expected answer of the UE.
     pub xres_star: ResStar,
@@ -221,7 +221,7 @@ pub struct Usim {
 /// The result of an accepted challenge.
 #[derive(Clone, Debug)]
 pub struct UeAuthentication {
-    /// Its answer.
+    /// The UE's answer, RES*.
     pub res_star: ResStar,
     /// The home network's key.
     pub k_ausf: KAusf,

@@ -12,9 +12,9 @@ use crate::tuak::Tuak;
     reason = "one is made for each vector, on the stack: a box would cost more"
 )]
 pub enum AkaFunctions {
-    /// TS 35.206.
+    /// Milenage, as TS 35.206 defines it.
     Milenage(Milenage),
-    /// TS 35.231.
+    /// TUAK, as TS 35.231 defines it.
     Tuak(Tuak),
 }
 
@@ -31,7 +31,7 @@ impl From<Tuak> for AkaFunctions {
 }
 
 impl AkaFunctions {
-    /// MAC-A: f1.
+    /// The function f1: MAC-A.
     pub fn f1(&self, rand: &Rand, sqn: Sqn, amf: AuthenticationManagementField) -> Mac {
         match self {
             AkaFunctions::Milenage(m) => m.f1(rand, sqn, amf),
@@ -39,7 +39,7 @@ impl AkaFunctions {
         }
     }
 
-    /// MAC-S: f1*.
+    /// The function f1*: MAC-S.
     pub fn f1_star(&self, rand: &Rand, sqn: Sqn, amf: AuthenticationManagementField) -> Mac {
         match self {
             AkaFunctions::Milenage(m) => m.f1_star(rand, sqn, amf),

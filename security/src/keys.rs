@@ -207,7 +207,7 @@ fn ng_ran_star(key: &[u8; 32], pci: u16, arfcn_dl: u32) -> KGnb {
     KGnb::new(kdf(key, 0x70, &[&pci.to_be_bytes(), &[a, b, c]]))
 }
 
-/// Annex A.8.
+/// The derivation of TS 33.501 Annex A.8.
 fn algorithm_key(key: &[u8; 32], distinguisher: u8, identity: u8) -> [u8; 16] {
     low_128(kdf(key, 0x69, &[&[distinguisher], &[identity]]))
 }

@@ -63,13 +63,13 @@ impl Opc {
 /// What RAND alone determines: f2 to f5.
 #[derive(Debug)]
 pub struct F2345 {
-    /// RES.
+    /// The response RES.
     pub res: Res,
-    /// CK.
+    /// The ciphering key CK.
     pub ck: Ck,
-    /// IK.
+    /// The integrity key IK.
     pub ik: Ik,
-    /// AK.
+    /// The anonymity key AK.
     pub ak: Ak,
 }
 
@@ -97,13 +97,13 @@ impl Milenage {
         Self::new(k, Opc::derive(k, op))
     }
 
-    /// MAC-A: f1.
+    /// The function f1: MAC-A.
     pub fn f1(&self, rand: &Rand, sqn: Sqn, amf: AuthenticationManagementField) -> Mac {
         let temp = self.temp(rand);
         Mac(first(self.out(self.in1(&temp, sqn, amf))))
     }
 
-    /// MAC-S: f1*.
+    /// The function f1*: MAC-S.
     pub fn f1_star(&self, rand: &Rand, sqn: Sqn, amf: AuthenticationManagementField) -> Mac {
         let temp = self.temp(rand);
         Mac(last(self.out(self.in1(&temp, sqn, amf))))

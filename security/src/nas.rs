@@ -17,13 +17,13 @@ use crate::{Bearer, Direction};
 /// 5G ciphering algorithm: the identities of TS 33.501 §5.11.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CipheringAlgorithm {
-    /// None.
+    /// No ciphering at all.
     Nea0,
-    /// SNOW 3G.
+    /// Ciphering by SNOW 3G.
     Nea1,
-    /// AES.
+    /// Ciphering by AES in counter mode.
     Nea2,
-    /// ZUC.
+    /// Ciphering by ZUC.
     Nea3,
 }
 
@@ -32,11 +32,11 @@ pub enum CipheringAlgorithm {
 pub enum IntegrityAlgorithm {
     /// None: for unauthenticated emergency sessions alone (TS 33.501 §5.5.2).
     Nia0,
-    /// SNOW 3G.
+    /// Integrity by SNOW 3G.
     Nia1,
-    /// AES.
+    /// Integrity by AES-CMAC.
     Nia2,
-    /// ZUC.
+    /// Integrity by ZUC.
     Nia3,
 }
 
@@ -116,7 +116,7 @@ const COUNTS_LEFT_NEAR_WRAP: u32 = 1 << 16;
 /// Security header type of a protected message (TS 24.501 §9.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecurityHeaderType {
-    /// Integrity protected.
+    /// The message is integrity protected.
     IntegrityProtected = 1,
     /// Integrity protected and ciphered.
     IntegrityProtectedAndCiphered = 2,
@@ -352,7 +352,7 @@ impl NasSecurityContext {
     /// The context changes only if the message is taken. With NIA0 nothing is checked (TS 33.501 Annex D.1).
     pub fn unprotect(&mut self, message: &[u8], plain: &mut Vec<u8>) -> Result<Unprotected, UnprotectError> {
         plain.clear();
-        let envelope = Envelope::read(message)?;
+        let envelope = SecurityEnvelope::read(message)?;
         let (bearer, direction) = (self.bearer, self.side.receives());
         let next = self.next(direction);
         let estimate = estimate(next, envelope.sequence_number);
@@ -379,7 +379,7 @@ impl NasSecurityContext {
     /// The plain message in one that was sent or taken under these keys before; the COUNTs stay as they are. For a display of past
     /// messages: it is no check that a message is fresh. `None` if the message is not under these keys, or more than 511 COUNTs old.
     pub fn read_again(&self, direction: Direction, message: &[u8]) -> Option<Vec<u8>> {
-        let envelope = Envelope::read(message).ok()?;
+        let envelope = SecurityEnvelope::read(message).ok()?;
         let (bearer, newest) = (self.bearer, self.newest(direction)?.value());
         let same_run = (newest & !0xff) | u32::from(envelope.sequence_number);
         let last = if same_run > newest { same_run.checked_sub(256)? } else { same_run };
@@ -433,7 +433,7 @@ fn estimate(next: u32, sequence_number: u8) -> u32 {
 }
 
 /// A security protected 5GS NAS message (TS 24.501 §9.1.1), its parts in place.
-struct Envelope<'a> {
+struct SecurityEnvelope<'a> {
     header: SecurityHeaderType,
     mac: [u8; 4],
     sequence_number: u8,
@@ -441,7 +441,7 @@ struct Envelope<'a> {
     authenticated: &'a [u8],
 }
 
-impl<'a> Envelope<'a> {
+impl<'a> SecurityEnvelope<'a> {
     fn read(message: &'a [u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(message);
         if r.peek() != Some(EPD_5GMM) && r.peek().is_some() {

@@ -12,7 +12,7 @@ use whimbrel_ids::Instant;
 const IND_BITS: u32 = 5;
 /// Places of the USIM's array.
 const IND_COUNT: usize = 1 << IND_BITS;
-/// Largest SEQ.
+/// The largest value of SEQ.
 const SEQ_MAX: u64 = (1 << (48 - IND_BITS)) - 1;
 /// Microseconds of one step of SEQ: the unit of 0.1 s that Annex C.3.2 proposes for a time-based generator.
 const TICK_MICROS: u64 = 100_000;

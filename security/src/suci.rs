@@ -134,7 +134,7 @@ impl HomeNetworkPrivateKey {
         Ok(Self(Private::B(key)))
     }
 
-    /// Its scheme.
+    /// Protection scheme of the key.
     pub const fn scheme(&self) -> ProtectionScheme {
         match self.0 {
             Private::A(_) => ProtectionScheme::ProfileA,
@@ -202,7 +202,7 @@ impl HomeNetworkPublicKey {
         Ok(Self(Public::B(key)))
     }
 
-    /// Its scheme.
+    /// Protection scheme of the key.
     pub const fn scheme(&self) -> ProtectionScheme {
         match self.0 {
             Public::A(_) => ProtectionScheme::ProfileA,

@@ -1,6 +1,6 @@
 //! Reads the test sets of `testdata/`: one set a line, fields between spaces, `#` begins a comment.
 
-/// One set.
+/// A test set of the specification.
 pub(crate) struct Line<'a> {
     pub(crate) name: &'a str,
     fields: Vec<&'a str>,

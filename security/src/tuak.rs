@@ -31,9 +31,9 @@ secret!(
 /// The permanent key in either length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LongTermKey {
-    /// 128 bits.
+    /// A key of 128 bits.
     K128(K),
-    /// 256 bits.
+    /// A key of 256 bits.
     K256(K256),
 }
 
@@ -107,12 +107,12 @@ impl Tuak {
         Self::new(k, topc)
     }
 
-    /// MAC-A: f1.
+    /// The function f1: MAC-A.
     pub fn f1(&self, rand: &Rand, sqn: Sqn, amf: AuthenticationManagementField) -> Mac {
         Mac::new(self.run(INSTANCE_64, &Variable { rand, sqn, amf }).take(0))
     }
 
-    /// MAC-S: f1*.
+    /// The function f1*: MAC-S.
     pub fn f1_star(&self, rand: &Rand, sqn: Sqn, amf: AuthenticationManagementField) -> Mac {
         Mac::new(self.run(INSTANCE_F1_STAR | INSTANCE_64, &Variable { rand, sqn, amf }).take(0))
     }
@@ -133,7 +133,7 @@ impl Tuak {
         Ak::new(self.run(INSTANCE_F5_STAR, &Variable::of(rand)).take(AT_AK))
     }
 
-    fn run(&self, instance: u8, input: &Variable<'_>) -> State {
+    fn run(&self, instance: u8, input: &Variable<'_>) -> PermutedState {
         permute(&self.k, self.topc.octets(), instance, Some(input), ITERATIONS)
     }
 }
@@ -160,9 +160,9 @@ const RATE: usize = 136;
 const ALGONAME: &[u8; 7] = b"TUAK1.0";
 
 /// The permuted state, wiped when dropped.
-struct State(Zeroizing<[u8; STATE]>);
+struct PermutedState(Zeroizing<[u8; STATE]>);
 
-impl State {
+impl PermutedState {
     /// `N` octets from `at` on: the standard numbers bits the other way round, so strings stand backwards in the state.
     fn take<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut out = [0; N];
@@ -180,7 +180,7 @@ fn permute(
     instance: u8,
     variable: Option<&Variable<'_>>,
     iterations: u32,
-) -> State {
+) -> PermutedState {
     let mut block = Zeroizing::new([0; STATE]);
     let mut at = 0;
     let mut push = |octets: &[u8], width: usize| {
@@ -215,7 +215,7 @@ fn permute(
         octets.copy_from_slice(&lane.to_le_bytes());
     }
     lanes.zeroize();
-    State(block)
+    PermutedState(block)
 }
 
 #[cfg(test)]
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    fn output(state: &State, at: usize, octets: usize) -> Vec<u8> {
+    fn output(state: &PermutedState, at: usize, octets: usize) -> Vec<u8> {
         state.0[at..at + octets].iter().rev().copied().collect()
     }
 

@@ -67,7 +67,7 @@ fn octets(m: impl Into<Message>) -> Vec<u8> {
     octets
 }
 
-/// One handover.
+/// A run of one handover.
 struct Run {
     net: Sim,
     /// Time that the core has worked.

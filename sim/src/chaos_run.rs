@@ -52,11 +52,11 @@ impl Deployment {
 /// One run: its `Display` is the command that runs it again, and its faults.
 #[derive(Clone, Debug)]
 pub struct ChaosRun {
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
     /// The processes of the core.
     pub deployment: Deployment,
-    /// The faults.
+    /// Faults that the run draws.
     pub profile: FaultProfile,
     /// The n-th input that a CPF gets ends every process that runs it.
     pub poison: Option<u64>,

@@ -13,7 +13,7 @@ use whimbrel_resilience::cta_replica::PrimaryCta;
 use whimbrel_resilience::{Cta, Input, Order, OrderOutcome, Outbox, Restored, StoredUes, Surviving, ToStore};
 
 use crate::builder::new_cta;
-use crate::cta_replica::Pair;
+use crate::cta_replica::CtaPair;
 use crate::queue::InFlight;
 use crate::region::{Cluster, Link};
 use crate::{GnbIndex, Home, Recorder, Sim};
@@ -22,7 +22,7 @@ use crate::{GnbIndex, Home, Recorder, Sim};
 pub(crate) struct ControlPlane {
     pub(crate) cta: PrimaryCta<Home, (Prf, u64), Recorder>,
     /// The CTA replica, and how the CTA is lost.
-    pub(crate) pair: Pair,
+    pub(crate) pair: CtaPair,
     /// The CPFs, unless the CTA runs the UEs itself.
     pub(crate) cluster: Option<Cluster>,
     /// UEs rest after each input.
@@ -32,7 +32,7 @@ pub(crate) struct ControlPlane {
 }
 
 impl Sim {
-    /// The core.
+    /// The CTA that has the UEs' signalling.
     pub fn cta(&self) -> &Cta<Home, (Prf, u64), Recorder> {
         self.control.cta.cta()
     }
@@ -42,7 +42,7 @@ impl Sim {
         self.control.cta.inspect()
     }
 
-    /// The subscribers.
+    /// The store of subscribers.
     pub fn home(&mut self) -> &mut Home {
         self.control.cta.subscribers()
     }

@@ -81,7 +81,7 @@ type Seeded = (Prf, u64);
 
 /// The CTA replica, the link to it, and how the CTA is lost.
 #[derive(Default)]
-pub(crate) struct Pair {
+pub(crate) struct CtaPair {
     cta_replica: Option<CtaReplica<Home, Seeded, Recorder>>,
     /// The number of the newest CTA replica.
     cta_replicas: u64,
@@ -116,7 +116,7 @@ pub(crate) struct Pair {
     takeovers: u64,
 }
 
-impl Pair {
+impl CtaPair {
     /// The number of the host that serves: how many takeovers there were.
     pub(crate) fn host(&self) -> u64 {
         self.takeovers

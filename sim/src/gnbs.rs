@@ -21,7 +21,7 @@ pub(crate) struct GnbNode {
     pub(crate) peer_amf: bool,
     /// Its association while it is up; a restart takes the next identifier.
     pub(crate) association: Option<AssociationId>,
-    /// The number of the CTA's host at its other end; see `Pair::host`.
+    /// The number of the CTA's host at its other end; see `CtaPair::host`.
     pub(crate) host: u64,
     /// Its association with the CTA replica's host.
     pub(crate) further: Option<LocalAssociation>,
@@ -203,7 +203,7 @@ impl Sim {
         &mut self.ran.gnbs[index.0].gnb
     }
 
-    /// A gNB.
+    /// The gNB of this index.
     pub fn gnb_ref(&self, index: GnbIndex) -> &gnb::Gnb {
         &self.ran.gnbs[index.0].gnb
     }

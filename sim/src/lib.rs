@@ -56,7 +56,7 @@ use builder::new_cta;
 pub use chaos_run::{ChaosRun, Deployment, gnb_config, heal_and_verify, registered};
 use control_plane::ControlPlane;
 pub use cta_replica::CtaLoss;
-use cta_replica::Pair;
+use cta_replica::CtaPair;
 pub use fault_profile::FaultProfile;
 pub use faults::Faults;
 use gnbs::GnbNode;
@@ -86,7 +86,7 @@ pub use unit::{UnitCounts, UnitFault, UpfLoss};
 pub use veil::{VEIL_BROKER, veil_config};
 
 pub use user_plane::UpfState;
-use user_plane::{UpfNode, UserPlane};
+use user_plane::{SimUserPlane, UpfNode};
 
 /// A gNB of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,7 +124,7 @@ struct Ran {
     by_s_tmsi: BTreeSet<(STmsi, UeIndex)>,
 }
 
-/// The network.
+/// A simulated network with its gNBs, UEs and core.
 pub struct Sim {
     now: Instant,
     rng: Rng,
@@ -137,7 +137,7 @@ pub struct Sim {
     brokers: open::Brokers,
     /// The broker of veiled UEs, and the operator's wallet.
     veil: Option<Box<veil::Veil>>,
-    user_plane: UserPlane,
+    user_plane: SimUserPlane,
     /// The manager of a unit.
     manager: Manager,
     ran: Ran,
@@ -164,7 +164,7 @@ impl Sim {
             let upf = Upf::new(config, EPOCH).expect("the default UPF configuration holds");
             UpfNode { upf, state: UpfState::Answering }
         });
-        let user_plane = UserPlane {
+        let user_plane = SimUserPlane {
             upfs: upfs.collect(),
             requests: Vec::new(),
             received: None,
@@ -179,7 +179,7 @@ impl Sim {
             home_keys,
             control: ControlPlane {
                 cta: PrimaryCta::new(cta),
-                pair: Pair::default(),
+                pair: CtaPair::default(),
                 cluster,
                 resting,
                 disk: Vec::new(),

@@ -5,14 +5,14 @@ use whimbrel_resilience::{Input, Outbox};
 /// A message that the core has received or sent.
 #[derive(Clone, Debug)]
 pub enum Wire {
-    /// NGAP.
+    /// An NGAP message.
     N2(Vec<u8>),
-    /// PFCP.
+    /// A PFCP message.
     N4(Vec<u8>),
 }
 
 impl Wire {
-    /// Its octets.
+    /// Octets of the message.
     pub fn octets(&self) -> &[u8] {
         match self {
             Self::N2(octets) | Self::N4(octets) => octets,
@@ -29,19 +29,19 @@ pub struct Work {
     pub upf_nanos: u64,
     /// Inputs from outside.
     pub inputs: u64,
-    /// Received messages.
+    /// Messages that the core received.
     pub received: Vec<Wire>,
-    /// Sent messages.
+    /// Messages that the core sent.
     pub sent: Vec<Wire>,
 }
 
-pub(crate) struct Meter {
+pub(crate) struct WorkMeter {
     clock: fn() -> u64,
     began: u64,
     pub(crate) work: Work,
 }
 
-impl Meter {
+impl WorkMeter {
     pub(crate) fn new(clock: fn() -> u64) -> Self {
         Self { clock, began: 0, work: Work::default() }
     }

@@ -18,7 +18,7 @@ pub const N3_LATENCY: Duration = Duration::from_millis(1);
 
 /// A datagram in flight.
 #[derive(Debug)]
-pub(crate) struct Datagram {
+pub(crate) struct N3Datagram {
     from: IpAddr,
     to: IpAddr,
     octets: Vec<u8>,
@@ -26,7 +26,7 @@ pub(crate) struct Datagram {
 
 /// The packets that UEs have received, and those that the data network has.
 #[derive(Debug, Default)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedPackets {
     by_ues: Vec<(UeIndex, u32)>,
     by_network: Vec<u32>,
 }
@@ -68,7 +68,7 @@ impl Sim {
 
     /// The numbers of the packets that a UE has got, in order, since the last call.
     pub fn received(&mut self, ue: UeIndex) -> Vec<u32> {
-        let Some(Received { by_ues, .. }) = &mut self.user_plane.received else { return Vec::new() };
+        let Some(ReceivedPackets { by_ues, .. }) = &mut self.user_plane.received else { return Vec::new() };
         by_ues.extract_if(.., |(to, _)| *to == ue).map(|(_, number)| number).collect()
     }
 
@@ -114,7 +114,7 @@ impl Sim {
     }
 
     fn datagram(&mut self, from: IpAddr, to: IpAddr, octets: Vec<u8>) {
-        self.send(self.now + N3_LATENCY, InFlight::N3(Datagram { from, to, octets }));
+        self.send(self.now + N3_LATENCY, InFlight::N3(N3Datagram { from, to, octets }));
     }
 
     /// A gNB sends a datagram.
@@ -126,14 +126,14 @@ impl Sim {
 
     /// A gNB delivers a packet to a UE, which receives it if it is at that gNB.
     pub(crate) fn gnb_delivers(&mut self, ue: UeId, there: bool, packet: &[u8]) {
-        if let (Some(Received { by_ues, .. }), true, Some(number)) =
+        if let (Some(ReceivedPackets { by_ues, .. }), true, Some(number)) =
             (&mut self.user_plane.received, there, packet.last_chunk())
         {
             by_ues.push((UeIndex(ue.0 as usize), u32::from_be_bytes(*number)));
         }
     }
 
-    pub(crate) fn datagram_arrives(&mut self, Datagram { from, to, octets }: Datagram) {
+    pub(crate) fn datagram_arrives(&mut self, N3Datagram { from, to, octets }: N3Datagram) {
         let gnb = self.ran.gnbs.iter().position(|n| n.gnb.config().gtp_address == to);
         if let Some(gnb) = gnb {
             let input = gnb::Input::Gtpu { source: (from, PORT), datagram: &octets };

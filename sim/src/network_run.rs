@@ -34,7 +34,7 @@ pub struct Cpfs {
 pub struct NetworkPlan {
     /// gNBs, in rows of [`NetworkPlan::WIDTH`].
     pub gnbs: u32,
-    /// UEs.
+    /// Number of emulated UEs.
     pub ues: u32,
     /// Tracking areas, with equally many gNBs each: more than a registration area holds, so that UEs have to update it.
     pub areas: u32,
@@ -93,7 +93,7 @@ impl NetworkPlan {
 
 /// A network, and the procedures that its UEs will run.
 pub struct NetworkRun {
-    /// The network.
+    /// The simulated network of the run.
     pub net: Sim,
     plan: NetworkPlan,
     rng: Rng,

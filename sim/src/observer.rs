@@ -10,12 +10,12 @@ use whimbrel_control::event::Deregistered;
 use whimbrel_control::{Event, UeContext, UeEvent, UeId, UpfId};
 use whimbrel_ids::{AmfUeNgapId, Dnn, Instant, Seid, Supi, Teid, Tmsi};
 
-use crate::meter::Meter;
+use crate::meter::WorkMeter;
 use crate::{Sim, Work};
 
 /// An identity or address that only one UE may have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Own {
+enum UniqueName {
     Tmsi(Tmsi),
     Ipv4(Dnn, Ipv4Addr),
     Ipv6(Dnn, Ipv6Addr),
@@ -28,8 +28,8 @@ enum Own {
 
 /// What a UE had after its last input.
 #[derive(Debug, Default)]
-struct Held {
-    own: Vec<Own>,
+struct UeHoldings {
+    own: Vec<UniqueName>,
     /// Octets of each session, uplink and downlink, by the SMF's name of it.
     usage: Vec<(Seid, (u64, u64))>,
 }
@@ -71,8 +71,8 @@ impl Tally {
 /// Observes the core, and stores what a test asks for.
 #[derive(Default)]
 pub(crate) struct Observer {
-    held: BTreeMap<UeId, Held>,
-    owners: BTreeMap<Own, UeId>,
+    held: BTreeMap<UeId, UeHoldings>,
+    owners: BTreeMap<UniqueName, UeId>,
     /// UEs that were discarded after a panic: their last input did not end.
     discarded: Vec<UeId>,
     pub(crate) tally: Tally,
@@ -80,7 +80,7 @@ pub(crate) struct Observer {
     pub(crate) violations: u64,
     /// The last one.
     pub(crate) violation: String,
-    pub(crate) meter: Option<Meter>,
+    pub(crate) meter: Option<WorkMeter>,
     /// Every N2 message of the core since [`Sim::tap`].
     pub(crate) tap: Option<Vec<whimbrel_ngap::Message>>,
     /// Events are counted and not kept: those of a long simulation would fill the memory.
@@ -120,7 +120,7 @@ impl Observer {
     }
 
     /// Gives up what `id` held; what it holds now is noted afterwards, so that two UEs may pass something on in one step.
-    fn forget(&mut self, id: UeId) -> Option<Held> {
+    fn forget(&mut self, id: UeId) -> Option<UeHoldings> {
         let held = self.held.remove(&id)?;
         for own in &held.own {
             self.owners.remove(own);
@@ -128,8 +128,8 @@ impl Observer {
         Some(held)
     }
 
-    fn note(&mut self, ue: &UeContext, before: Option<Held>) {
-        let held = Held { own: own(ue), usage: usage(ue) };
+    fn note(&mut self, ue: &UeContext, before: Option<UeHoldings>) {
+        let held = UeHoldings { own: own(ue), usage: usage(ue) };
         for own in &held.own {
             if let Some(other) = self.owners.insert(own.clone(), ue.id) {
                 panic!("{:?} has {own:?}, which {other:?} has too", ue.id);
@@ -156,23 +156,25 @@ impl Observer {
     }
 }
 
-fn own(ue: &UeContext) -> Vec<Own> {
+fn own(ue: &UeContext) -> Vec<UniqueName> {
     let mut own = Vec::new();
-    own.extend([ue.amf.tmsi, ue.amf.former_tmsi].into_iter().flatten().map(Own::Tmsi));
-    own.extend(ue.amf.connection.as_ref().map(|c| Own::Connection(c.amf_ue_ngap_id)));
-    own.extend(ue.amf.supi.filter(|_| ue.amf.registered).map(Own::Registered));
+    own.extend([ue.amf.tmsi, ue.amf.former_tmsi].into_iter().flatten().map(UniqueName::Tmsi));
+    own.extend(ue.amf.connection.as_ref().map(|c| UniqueName::Connection(c.amf_ue_ngap_id)));
+    own.extend(ue.amf.supi.filter(|_| ue.amf.registered).map(UniqueName::Registered));
     for s in ue.sessions.values() {
-        own.push(Own::CpSeid(s.cp_seid));
+        own.push(UniqueName::CpSeid(s.cp_seid));
         // One that the UPF has lost is on its way out, and the UPF may give what was its to others.
         let Some(up_seid) = s.up_seid else { continue };
-        own.push(Own::UpSeid(s.upf, up_seid));
-        own.extend(s.address.ipv4.map(|a| Own::Ipv4(s.dnn.clone(), a)));
-        own.extend(s.address.ipv6.map(|p| Own::Ipv6(s.dnn.clone(), p)));
-        own.extend(s.n3.map(|t| Own::Teid(s.upf, t.teid)));
+        own.push(UniqueName::UpSeid(s.upf, up_seid));
+        own.extend(s.address.ipv4.map(|a| UniqueName::Ipv4(s.dnn.clone(), a)));
+        own.extend(s.address.ipv6.map(|p| UniqueName::Ipv6(s.dnn.clone(), p)));
+        own.extend(s.n3.map(|t| UniqueName::Teid(s.upf, t.teid)));
     }
     for i in &ue.intermediate_upfs {
-        let tunnels = [i.n3, i.n9].map(|t| Own::Teid(i.upf, t.teid));
-        own.extend([Own::CpSeid(i.cp_seid), Own::UpSeid(i.upf, i.up_seid)].into_iter().chain(tunnels));
+        let tunnels = [i.n3, i.n9].map(|t| UniqueName::Teid(i.upf, t.teid));
+        own.extend(
+            [UniqueName::CpSeid(i.cp_seid), UniqueName::UpSeid(i.upf, i.up_seid)].into_iter().chain(tunnels),
+        );
     }
     own
 }
@@ -188,7 +190,7 @@ fn check(condition: bool, id: UeId, what: impl Debug) {
 impl Sim {
     /// Measures the core's work from now on, by a clock that counts nanoseconds.
     pub fn measure(&mut self, clock: fn() -> u64) {
-        self.observer.meter = Some(Meter::new(clock));
+        self.observer.meter = Some(WorkMeter::new(clock));
     }
 
     /// What the core worked since the last call, or since [`Sim::measure`].

@@ -77,7 +77,7 @@ pub(crate) enum OverSap {
     Answer { to: Asker, answer: Answer },
 }
 
-struct Node {
+struct BrokerProcess {
     broker: Broker,
     state: BrokerState,
     /// What survives it.
@@ -91,7 +91,7 @@ struct Node {
 
 #[derive(Default)]
 pub(crate) struct Brokers {
-    nodes: BTreeMap<Domain, Node>,
+    nodes: BTreeMap<Domain, BrokerProcess>,
     granted: BTreeMap<Pseudonym, Grant>,
     /// Questions that have left, where the brokers are not this simulation's: several operators share them.
     elsewhere: Option<Vec<(Asker, Domain, Vec<u8>)>>,
@@ -218,7 +218,7 @@ impl Sim {
     /// A broker that everybody trusts. Its domain must have the form of one.
     pub fn add_broker(&mut self, domain: &str) {
         let domain: Domain = domain.parse().expect("a domain");
-        let node = Node {
+        let node = BrokerProcess {
             broker: broker(&domain, 1, home_plmn()),
             state: BrokerState::Answering,
             users: BTreeMap::new(),
@@ -260,7 +260,7 @@ impl Sim {
         self.add_ue(gnb, config)
     }
 
-    fn node(&mut self, domain: &str) -> &mut Node {
+    fn node(&mut self, domain: &str) -> &mut BrokerProcess {
         self.brokers.nodes.get_mut(&domain.parse().expect("a domain")).expect("a broker of the simulation")
     }
 
@@ -426,7 +426,7 @@ impl Sim {
     }
 }
 
-impl Node {
+impl BrokerProcess {
     /// Another broker begins where this one has ended, with what was durable.
     fn take_place(&mut self, domain: &Domain) {
         self.broker = broker(domain, 1, home_plmn());

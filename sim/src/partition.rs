@@ -42,7 +42,7 @@ pub enum Survivor {
 }
 
 impl Survivor {
-    /// Both.
+    /// Both members of a pair.
     pub const ALL: [Self; 2] = [Self::Cta, Self::Replica];
 }
 

@@ -11,7 +11,7 @@ use whimbrel_resilience::Input;
 use whimbrel_resilience::cta_replica::LocalAssociation;
 
 use crate::cta_replica::ReplicaLink;
-use crate::n3::Datagram;
+use crate::n3::N3Datagram;
 use crate::open::OverSap;
 use crate::peer_amf::N14Message;
 use crate::region::Link;
@@ -55,7 +55,7 @@ pub(crate) enum InFlight {
     CtaReplica(ReplicaLink),
     N14(N14Message),
     Sap(OverSap),
-    N3(Datagram),
+    N3(N3Datagram),
     Unit(UnitEvent),
     /// Over a gNB's association with the CTA replica's host.
     FurtherToCore {
@@ -90,7 +90,7 @@ pub(crate) struct Queue {
 }
 
 impl Sim {
-    /// The time.
+    /// The virtual time of the simulation.
     pub fn now(&self) -> Instant {
         self.now
     }

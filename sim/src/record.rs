@@ -10,7 +10,7 @@ use whimbrel_resilience::Inspect;
 /// One input and its result.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The input.
+    /// The input with its clock and time.
     pub envelope: Envelope,
     /// Digest of its batch.
     pub digest: u64,

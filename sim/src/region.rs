@@ -210,7 +210,7 @@ fn sandbox(config: &Arc<Config>) -> ReplaySandbox {
     sandbox
 }
 
-/// The region.
+/// The CTAs and CPFs of a region, with the network between them.
 pub(crate) struct Cluster {
     members: BTreeMap<CpfId, ReplicatedCpf>,
     /// The CPFs' ends of the links to the CTA.

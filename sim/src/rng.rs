@@ -37,7 +37,7 @@ impl Rng {
         if of.len() == 1 { &of[0] } else { &of[self.below(of.len() as u64) as usize] }
     }
 
-    /// Sixteen octets.
+    /// Sixteen random octets.
     pub fn octets(&mut self) -> [u8; 16] {
         (u128::from(self.draw()) << 64 | u128::from(self.draw())).to_be_bytes()
     }

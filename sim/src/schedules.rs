@@ -123,7 +123,7 @@ pub struct ScheduleReport {
     pub schedules: u64,
     /// Of these, those in which no process was lost.
     pub quiet: u64,
-    /// By procedure.
+    /// Schedules by procedure.
     pub procedures: BTreeMap<&'static str, u64>,
     /// Losses of CPFs, by the message at which they were lost, and of CTAs, by the input.
     pub losses: [BTreeMap<&'static str, u64>; 2],
@@ -167,7 +167,7 @@ impl ScheduleReport {
     }
 }
 
-/// Runs schedules.
+/// Runs random schedules and keeps their counts.
 #[derive(Debug)]
 pub struct Schedules {
     procedures: Vec<&'static Procedure>,
@@ -180,7 +180,7 @@ impl Default for Schedules {
     fn default() -> Self {
         let procedures: Vec<&'static Procedure> = Procedure::all().collect();
         let spans = World::ALL.map(|world| {
-            let mut stage = Stage::new(world, 0);
+            let mut stage = ScheduleStage::new(world, 0);
             procedures.iter().map(|procedure| stage.judge(procedure, &Losses::default())).collect()
         });
         Self { procedures, spans: spans.into() }
@@ -198,7 +198,7 @@ impl Schedules {
         let history = from / SCHEDULES_PER_NETWORK;
         let world = World::ALL[history as usize % World::ALL.len()];
         let partitioned = (history / World::ALL.len() as u64).is_multiple_of(PARTITIONED_OF);
-        let mut stage = Stage::new(world, history);
+        let mut stage = ScheduleStage::new(world, history);
         for schedule in history * SCHEDULES_PER_NETWORK..=through {
             let mut rng = Rng::new(schedule ^ 0x5ced);
             let nth = rng.below(self.procedures.len() as u64) as usize;
@@ -237,7 +237,7 @@ impl Schedules {
         let mut counted = (0, 0);
         for (nth, procedure) in self.procedures.iter().enumerate() {
             let span = self.spans[world as usize][nth];
-            let mut stage = Stage::new(world, nth as u64);
+            let mut stage = ScheduleStage::new(world, nth as u64);
             let losses: Vec<Losses> = match of {
                 LostNode::Cpf => {
                     let at = (1..=span.messages).flat_map(|at| CpfLoss::ALL.map(|how| (at, how)));
@@ -265,7 +265,7 @@ impl Schedules {
     /// # Panics
     /// Where one does not come to what it should, or no procedure has that name.
     pub fn at_each_two_boundaries(&self, name: &str) -> u64 {
-        let (mut stage, mut lost) = (Stage::new(World::Two, 0), 0);
+        let (mut stage, mut lost) = (ScheduleStage::new(World::Two, 0), 0);
         let named = |p: &&&Procedure| p.name == name;
         let procedure = self.procedures.iter().find(named).expect("a procedure has that name");
         let span = stage.judge(procedure, &Losses::default());
@@ -362,14 +362,14 @@ impl ScheduleReport {
 }
 
 /// A network and its two UEs.
-struct Stage {
+struct ScheduleStage {
     world: World,
     net: Sim,
     /// A UE has registered again without need.
     registered_again: bool,
 }
 
-impl Stage {
+impl ScheduleStage {
     fn new(world: World, history: u64) -> Self {
         let mut stage = Self { world, net: world.begin(history), registered_again: false };
         let bystander = stage.bystander();

@@ -131,7 +131,7 @@ impl Sim {
         self.ue(index, ue::Input::Radio(Down::Released));
     }
 
-    /// A UE.
+    /// The UE of this index.
     pub fn ue_ref(&self, index: UeIndex) -> &Ue {
         &self.ran.ues[index.0].ue
     }

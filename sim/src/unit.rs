@@ -103,14 +103,14 @@ pub(crate) struct Manager {
 
 /// Memory that outlives a process.
 #[derive(Clone)]
-struct Memory {
+struct SurvivingMemory {
     pages: Arc<Mutex<BTreeMap<u64, Box<[u8]>>>>,
     octets: u64,
     /// From here on nothing is freed.
     never_freed_from: u64,
 }
 
-impl Memory {
+impl SurvivingMemory {
     fn for_upf(config: &Config, fault: Option<UnitFault>) -> Self {
         let keeps = fault == Some(UnitFault::KeepsSentPackets);
         Self {
@@ -136,7 +136,7 @@ fn parts(at: u64, octets: usize) -> impl Iterator<Item = (u64, usize, usize, usi
     })
 }
 
-impl StateMemory for Memory {
+impl StateMemory for SurvivingMemory {
     fn octets(&self) -> u64 {
         self.octets
     }
@@ -168,7 +168,7 @@ impl StateMemory for Memory {
 }
 
 /// What a UPF had when it died.
-struct Left {
+struct UpfRemains {
     sessions: BTreeSet<(Seid, Seid)>,
     /// Packets that waited, and how many of them at most were relayed in a handover: these die with the process.
     held: u64,
@@ -178,14 +178,14 @@ struct Left {
 /// The UPF of a unit, beside its present process.
 pub(crate) struct UnitUpf {
     config: Config,
-    memory: Memory,
+    memory: SurvivingMemory,
     replica: Option<(UpfCReplica, Shards)>,
     looked: Instant,
     /// What the replica saw at its last look, if it is to know no more.
     seen: Option<BTreeMap<u64, Box<[u8]>>>,
     /// How many processes there were before this one.
     life: u64,
-    dead: Option<Left>,
+    dead: Option<UpfRemains>,
     /// What arrives while there is no UPF.
     waiting: VecDeque<UpfInput>,
     taken: u64,
@@ -222,7 +222,7 @@ pub(crate) struct NumberedPackets {
 }
 
 /// A process of the UPF that begins with the memory. It has no sessions if nothing was written there.
-fn begin(config: &Config, memory: &Memory, now: Instant, out: &mut Outbox) -> Upf {
+fn begin(config: &Config, memory: &SurvivingMemory, now: Instant, out: &mut Outbox) -> Upf {
     let mut config = config.clone();
     let state = State::open(Box::new(memory.clone()), &mut config, BOOT, now);
     let mut u = pipelines(&config);
@@ -244,7 +244,7 @@ fn pipelines(config: &Config) -> Shards {
 }
 
 /// A process that follows the memory.
-fn follow(config: &Config, memory: &Memory, now: Instant) -> (UpfCReplica, Shards) {
+fn follow(config: &Config, memory: &SurvivingMemory, now: Instant) -> (UpfCReplica, Shards) {
     let mut config = config.clone();
     let state = FollowedState::open(Box::new(memory.clone()), &mut config, BOOT);
     let state = state.expect("it is of this UPF").expect("the UPF has begun it");
@@ -273,7 +273,7 @@ impl Sim {
     /// The first UPF becomes that of a unit: it keeps a state, and has a replica. A test may plant a fault.
     pub(crate) fn add_upf_replica(&mut self, fault: Option<UnitFault>) {
         let config = home::nth_upf_config(UNIT_UPF.0, self.rng.draw());
-        let memory = Memory::for_upf(&config, fault);
+        let memory = SurvivingMemory::for_upf(&config, fault);
         self.manager.forgets_ends = fault == Some(UnitFault::ForgetsEnds);
         let mut out = Outbox::default();
         *self.nth_upf(UNIT_UPF) = begin(&config, &memory, self.now, &mut out);
@@ -301,7 +301,7 @@ impl Sim {
         let config = home::nth_upf_config(UNIT_UPF.0, self.rng.draw());
         let now = self.now;
         let Some(unit) = &mut self.user_plane.unit else { return };
-        unit.memory = Memory::for_upf(&config, unit.fault);
+        unit.memory = SurvivingMemory::for_upf(&config, unit.fault);
         let mut out = Outbox::default();
         let upf = begin(&config, &unit.memory, now, &mut out);
         (unit.config, unit.replica, unit.dead, unit.relayed) = (config, None, None, 0);
@@ -440,7 +440,7 @@ impl Sim {
         let upf = &self.user_plane.upfs[usize::from(UNIT_UPF.0)].upf;
         let (sessions, held) = (upf.c.sessions().collect(), upf.u.counters().held);
         let Some(unit) = &mut self.user_plane.unit else { return };
-        let left = Left { sessions, held, relayed: unit.relayed.min(held) };
+        let left = UpfRemains { sessions, held, relayed: unit.relayed.min(held) };
         unit.counts.deaths += 1;
         unit.counts.relayed += left.relayed;
         unit.counts.held += held - left.relayed;

@@ -7,8 +7,8 @@ use whimbrel_control::UpfId;
 use whimbrel_resilience::{Input, Order};
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
-use crate::meter::Meter;
-use crate::n3::Received;
+use crate::meter::WorkMeter;
+use crate::n3::ReceivedPackets;
 use crate::peer_amf::PEER_AMF_HOST;
 use crate::unit::{NumberedPackets, UnitUpf, UpfInput};
 use crate::{Sim, home};
@@ -33,12 +33,12 @@ pub(crate) struct UpfNode {
 }
 
 /// The UPFs, and what passes through them.
-pub(crate) struct UserPlane {
+pub(crate) struct SimUserPlane {
     pub(crate) upfs: Vec<UpfNode>,
     /// PFCP requests to UPFs whose answers a test writes.
     pub(crate) requests: Vec<Vec<u8>>,
     /// What UEs have received, if datagrams travel on N3.
-    pub(crate) received: Option<Received>,
+    pub(crate) received: Option<ReceivedPackets>,
     /// The first UPF is that of a unit.
     pub(crate) unit: Option<Box<UnitUpf>>,
     pub(crate) numbered: NumberedPackets,
@@ -50,7 +50,7 @@ impl Sim {
         self.nth_upf(UpfId(0))
     }
 
-    /// A UPF.
+    /// The UPF of this number.
     pub fn nth_upf(&mut self, upf: UpfId) -> &mut Upf {
         &mut self.user_plane.upfs[usize::from(upf.0)].upf
     }
@@ -149,7 +149,7 @@ impl Sim {
     pub fn packet(&mut self, origin: Origin, octets: &[u8]) -> Vec<(Destination, Vec<u8>)> {
         let mut sent = self.upf_sent();
         let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
-        let (now, began) = (self.now, self.observer.meter.as_ref().map(Meter::now));
+        let (now, began) = (self.now, self.observer.meter.as_ref().map(WorkMeter::now));
         self.upf().u.burst(now, &mut slots);
         self.upf_has_worked(began);
         sent.extend(self.upf_sent());
@@ -195,7 +195,7 @@ impl Sim {
     pub(crate) fn pfcp_arrives(&mut self, id: UpfId, from: SocketAddr, octets: Vec<u8>) {
         let taken = self.upf_takes(id, UpfInput::Pfcp(from, octets));
         if let Some((UpfInput::Pfcp(from, octets), loss)) = taken {
-            let began = self.observer.meter.as_ref().map(Meter::now);
+            let began = self.observer.meter.as_ref().map(WorkMeter::now);
             let answers = self.upf_handles_pfcp(id, (from, &octets), loss);
             self.upf_has_worked(began);
             self.n4(id, answers);

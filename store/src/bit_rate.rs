@@ -26,7 +26,7 @@ impl BitRate {
         if bps > 0 && bps <= Self::BPS_MAX { Some(Self { bps }) } else { None }
     }
 
-    /// In bit/s.
+    /// The rate in bit/s.
     pub const fn bps(self) -> u64 {
         self.bps
     }

@@ -14,7 +14,7 @@ const GENERATION_RECORDS: usize = 131_072;
 /// What changed in the file since the last look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changes {
-    /// Nothing.
+    /// No change is followed.
     None,
     /// These subscribers were added, edited or removed.
     Some(Vec<Supi>),

@@ -16,7 +16,7 @@ use crate::record::{
 use crate::subscription::{DnnConfiguration, SessionType, SubscribedSlice, Subscription};
 use crate::text::from_hex;
 
-/// A column.
+/// A column of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Supi,
@@ -125,7 +125,7 @@ impl Column {
 }
 
 /// The header line: which column stands where.
-pub(crate) struct Header {
+pub(crate) struct ColumnHeader {
     /// The field of each column, by the column's number.
     place: [Option<usize>; COLUMNS.len()],
     fields: usize,
@@ -134,7 +134,7 @@ pub(crate) struct Header {
     last: Option<(Vec<String>, Arc<Subscription>)>,
 }
 
-impl Header {
+impl ColumnHeader {
     pub(crate) fn read(fields: &[String]) -> Result<Self, Problem> {
         let mut place = [None; COLUMNS.len()];
         let mut ignored = Vec::new();

@@ -19,18 +19,18 @@ pub const EXCERPT_MAX: usize = 64;
 enum Of {
     /// All SUPIs after the first up to the second.
     Range { after: String, upto: Option<String> },
-    /// These.
+    /// The subscribers of these SUPIs.
     Some(BTreeSet<String>),
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenExcerpt<'a> {
     of: Of,
     records: Vec<WithSecrets<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct ReadExcerpt {
     of: Of,
     records: Vec<SubscriberRecord>,
 }
@@ -49,7 +49,7 @@ impl Excerpt {
     }
 
     fn of(of: Of, records: &[SubscriberRecord], last: Option<Supi>) -> Result<Self, StoreError> {
-        let written = Written { of, records: records.iter().map(WithSecrets).collect() };
+        let written = WrittenExcerpt { of, records: records.iter().map(WithSecrets).collect() };
         // Allocated at once: what a growing buffer leaves behind is not wiped.
         let mut octets = Zeroizing::new(Vec::with_capacity(4096 * (records.len() + 1)));
         serde_json::to_writer(&mut *octets, &written).map_err(|e| StoreError::Io(e.into()))?;
@@ -88,7 +88,8 @@ impl Store {
     ///
     /// Errors: [`StoreError::Io`] where it is no excerpt; nothing is changed then.
     pub fn take_over(&mut self, excerpt: &[u8]) -> Result<TakenOver, StoreError> {
-        let Read { of, records } = serde_json::from_slice(excerpt).map_err(|e| StoreError::Io(e.into()))?;
+        let ReadExcerpt { of, records } =
+            serde_json::from_slice(excerpt).map_err(|e| StoreError::Io(e.into()))?;
         let within = |imsi: &str| match &of {
             Of::Range { after, upto } => {
                 imsi > after.as_str() && upto.as_ref().is_none_or(|upto| imsi <= upto.as_str())
@@ -138,13 +139,13 @@ mod tests {
     use crate::record::OperatorCode;
     use crate::{Changes, Status};
 
-    struct Pair {
+    struct StorePair {
         folder: std::path::PathBuf,
         one: Store,
         other: Store,
     }
 
-    impl Pair {
+    impl StorePair {
         fn new(name: &str) -> Self {
             let folder = std::env::temp_dir().join(format!("whimbrel-copy-{name}-{}", std::process::id()));
             let _ = std::fs::remove_dir_all(&folder);
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    impl Drop for Pair {
+    impl Drop for StorePair {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.folder);
         }
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn another_store_has_the_same_whatever_it_had_and_is_not_written_again() {
-        let mut pair = Pair::new("all");
+        let mut pair = StorePair::new("all");
         for n in 0..150 {
             pair.one.add(&record(n)).unwrap();
         }
@@ -213,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_change_an_addition_a_removal_and_an_offset_are_carried_by_their_names() {
-        let mut pair = Pair::new("some");
+        let mut pair = StorePair::new("some");
         (1..5).for_each(|n| pair.one.add(&record(n)).unwrap());
         pair.carry_all();
         pair.one.set_sqn_offsets(&[(supi(1), SqnOffset::new(99))]).unwrap();
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_is_no_excerpt_changes_nothing() {
-        let mut pair = Pair::new("bad");
+        let mut pair = StorePair::new("bad");
         let held = record(1); // made once: its SQN offset is the time of making
         pair.other.add(&held).unwrap();
         pair.one.add(&record(2)).unwrap();

@@ -16,31 +16,31 @@ pub(crate) enum RowError {
     Quotes,
     /// More than [`ROW_OCTETS_MAX`].
     TooLong,
-    /// Not UTF-8.
+    /// The row is not UTF-8.
     Encoding,
 }
 
 /// A row: its fields, unquoted.
-pub(crate) struct Row {
+pub(crate) struct CsvRow {
     pub(crate) line: u64,
     pub(crate) fields: Result<Vec<String>, RowError>,
 }
 
 /// Reads rows; empty lines and lines that begin with `#` are passed over.
-pub(crate) struct Rows<R> {
+pub(crate) struct CsvRows<R> {
     input: R,
     line: u64,
     /// Known once the first row is read.
     separator: Option<char>,
 }
 
-impl<R: BufRead> Rows<R> {
+impl<R: BufRead> CsvRows<R> {
     pub(crate) fn new(input: R) -> Self {
         Self { input, line: 0, separator: None }
     }
 
     /// The next row, or `None` at the end.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Row>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<CsvRow>> {
         loop {
             let line = self.line + 1;
             let mut text = Vec::new();
@@ -61,7 +61,7 @@ impl<R: BufRead> Rows<R> {
                 }
             }
             let fields = if text.len() > ROW_OCTETS_MAX { Err(RowError::TooLong) } else { self.split(text) };
-            return Ok(Some(Row { line, fields }));
+            return Ok(Some(CsvRow { line, fields }));
         }
     }
 
@@ -148,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn rows(text: &[u8]) -> Vec<(u64, Result<Vec<String>, RowError>)> {
-        let mut rows = Rows::new(text);
+        let mut rows = CsvRows::new(text);
         std::iter::from_fn(|| rows.next().unwrap()).map(|r| (r.line, r.fields)).collect()
     }
 

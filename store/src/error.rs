@@ -23,12 +23,12 @@ pub enum StoreError {
     },
     /// The key file holds no key.
     KeyFileInvalid {
-        /// The file.
+        /// Path of the key file.
         key_file: PathBuf,
     },
     /// Others can read the key file.
     KeyFileExposed {
-        /// The file.
+        /// Path of the key file.
         key_file: PathBuf,
         /// Its permission bits.
         mode: u32,
@@ -54,7 +54,7 @@ pub enum StoreError {
     },
     /// Subscribers have what the previous layout cannot hold.
     NotInPreviousLayout {
-        /// How many.
+        /// Number of subscribers that have it.
         subscribers: u64,
         /// What they have.
         what: &'static str,
@@ -71,7 +71,7 @@ pub enum StoreError {
     },
     /// The file may not be read or written, or its folder is absent.
     Denied {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The system's error.
         source: Option<io::Error>,
@@ -96,7 +96,7 @@ pub enum StoreError {
     Sqlite {
         /// The subscribers' file.
         path: PathBuf,
-        /// Its message.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
 }

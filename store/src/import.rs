@@ -12,12 +12,12 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use whimbrel_ids::Supi;
 
-use crate::columns::Header;
-use crate::csv::{RowError, Rows};
+use crate::columns::ColumnHeader;
+use crate::csv::{CsvRows, RowError};
 use crate::error::StoreError;
 use crate::foreign::{self, Core, Document};
 use crate::record::{InvalidRecord, Raw, SubscriberRecord};
-use crate::store::{Store, Writer};
+use crate::store::{Store, TransactionWriter};
 
 /// Bad lines that one report names; after these, reading stops.
 pub const BAD_LINES_MAX: usize = 100;
@@ -54,7 +54,7 @@ pub enum OnExisting {
 /// Whether an import is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// It is.
+    /// The import is kept.
     Keep,
     /// It is checked whole, and then undone.
     Rehearse,
@@ -63,9 +63,9 @@ pub enum Run {
 /// What an import did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// New subscribers.
+    /// Number of new subscribers.
     pub added: u64,
-    /// Records replaced.
+    /// Number of records that were replaced.
     pub replaced: u64,
     /// Lines passed over.
     pub skipped: u64,
@@ -105,7 +105,7 @@ pub enum Problem {
     },
     /// A field that is not what its column holds.
     Field {
-        /// The column.
+        /// The column with the fault.
         column: &'static str,
         /// What it holds.
         expected: &'static str,
@@ -141,7 +141,7 @@ pub enum Problem {
     Exists(Supi),
     /// The SUPI is on an earlier line.
     Repeated {
-        /// The SUPI.
+        /// The SUPI that stands there twice.
         supi: Supi,
         /// The earlier line.
         first: u64,
@@ -315,9 +315,9 @@ impl Store {
 /// Errors: [`StoreError::Import`] with the first bad line; [`StoreError::Io`].
 pub fn read_csv(input: impl BufRead) -> Result<Vec<SubscriberRecord>, StoreError> {
     let bad = |line, problem| StoreError::Import(vec![BadLine { file: None, line, problem }]);
-    let mut rows = Rows::new(input);
+    let mut rows = CsvRows::new(input);
     let Some(first) = rows.next()? else { return Err(bad(1, Problem::NoHeader)) };
-    let header = first.fields.map_err(Problem::from).and_then(|f| Header::read(&f));
+    let header = first.fields.map_err(Problem::from).and_then(|f| ColumnHeader::read(&f));
     let mut header = header.map_err(|problem| bad(first.line, problem))?;
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
@@ -328,7 +328,7 @@ pub fn read_csv(input: impl BufRead) -> Result<Vec<SubscriberRecord>, StoreError
 }
 
 struct Import<'a, 'w> {
-    writer: &'a mut Writer<'w>,
+    writer: &'a mut TransactionWriter<'w>,
     on_existing: OnExisting,
     each: &'a mut dyn FnMut(Supi),
     /// The line of each SUPI so far.
@@ -340,12 +340,12 @@ struct Import<'a, 'w> {
 
 impl Import<'_, '_> {
     fn csv(&mut self, input: impl BufRead) -> Result<(), StoreError> {
-        let mut rows = Rows::new(input);
+        let mut rows = CsvRows::new(input);
         let Some(first) = rows.next()? else {
             self.bad.push(BadLine { file: None, line: 1, problem: Problem::NoHeader });
             return Ok(());
         };
-        let mut header = match first.fields.map_err(Problem::from).and_then(|f| Header::read(&f)) {
+        let mut header = match first.fields.map_err(Problem::from).and_then(|f| ColumnHeader::read(&f)) {
             Ok(header) => header,
             Err(problem) => {
                 self.bad.push(BadLine { file: None, line: first.line, problem });

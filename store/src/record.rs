@@ -114,10 +114,10 @@ serde_as_text!(AuthMethod);
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// TS 35.206.
+    /// Milenage, as TS 35.206 defines it.
     #[default]
     Milenage,
-    /// TS 35.231.
+    /// TUAK, as TS 35.231 defines it.
     Tuak,
 }
 
@@ -144,7 +144,7 @@ impl FromStr for Algorithm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// May register.
+    /// The subscriber may register.
     #[default]
     Enabled,
     /// Is refused (TS 23.502 §4.2.2.2.2, operator determined barring).
@@ -177,7 +177,7 @@ impl FromStr for Status {
 pub struct Msisdn(Box<str>);
 
 impl Msisdn {
-    /// The digits.
+    /// The digits of the number.
     pub fn digits(&self) -> &str {
         &self.0
     }
@@ -219,9 +219,9 @@ serde_as_text!(Msisdn);
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Raw")]
 pub struct SubscriberRecord {
-    /// The subscriber.
+    /// SUPI of the subscriber.
     pub supi: Supi,
-    /// Permanent key.
+    /// The permanent key K.
     pub k: LongTermKey,
     /// OP or OPc, TOP or TOPc.
     pub operator_code: OperatorCode,
@@ -235,7 +235,7 @@ pub struct SubscriberRecord {
     pub sqn_offset: SqnOffset,
     /// Whether the subscriber may register.
     pub status: Status,
-    /// Public number.
+    /// The public number (MSISDN).
     pub msisdn: Option<Msisdn>,
     /// What may be used.
     pub subscription: Arc<Subscription>,

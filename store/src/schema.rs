@@ -52,7 +52,7 @@ const LAYOUT: &str = "
 ";
 
 /// How one layout becomes the next one, and back.
-struct Step {
+struct LayoutStep {
     up: &'static str,
     down: &'static str,
     /// Counts the subscribers that the former layout cannot hold.
@@ -62,7 +62,7 @@ struct Step {
 }
 
 /// The steps in order, from layout 1 on. Layout 1 had no method of authentication and no TUAK: there were 5G-AKA and Milenage alone.
-const STEPS: [Step; VERSION as usize - 1] = [Step {
+const STEPS: [LayoutStep; VERSION as usize - 1] = [LayoutStep {
     up: "ALTER TABLE subscriber ADD COLUMN auth TEXT NOT NULL DEFAULT '5g-aka'",
     down: "ALTER TABLE subscriber DROP COLUMN auth",
     lost: "SELECT count(*) FROM subscriber WHERE auth <> '5g-aka' OR algorithm <> 'milenage'",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, CsvRow, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 use whimbrel_ids::Supi;
 use whimbrel_security::{AuthenticationManagementField, SqnOffset};
 
@@ -165,7 +165,7 @@ impl Store {
             return Err(StoreError::SupiChanged(supi));
         }
         record.check()?;
-        let mut w = Writer::new(&self.db, &self.sealer, &self.path);
+        let mut w = TransactionWriter::new(&self.db, &self.sealer, &self.path);
         let row = w.subscription_of(supi)?;
         w.put(&record)?;
         w.log(Some(supi))?;
@@ -287,7 +287,7 @@ impl Store {
     /// One transaction of changes, kept only if `f` succeeds.
     pub(crate) fn change<T>(
         &mut self,
-        f: impl FnOnce(&mut Writer<'_>) -> Result<T, StoreError>,
+        f: impl FnOnce(&mut TransactionWriter<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.change_if(true, f)
     }
@@ -296,11 +296,11 @@ impl Store {
     pub(crate) fn change_if<T>(
         &mut self,
         keep: bool,
-        f: impl FnOnce(&mut Writer<'_>) -> Result<T, StoreError>,
+        f: impl FnOnce(&mut TransactionWriter<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let failed = |e| of_sqlite(&self.path, e);
         let tx = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate).map_err(failed)?;
-        let done = f(&mut Writer::new(&tx, &self.sealer, &self.path))?;
+        let done = f(&mut TransactionWriter::new(&tx, &self.sealer, &self.path))?;
         if keep { tx.commit() } else { tx.rollback() }.map_err(failed)?;
         Ok(done)
     }
@@ -363,7 +363,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn read(row: &CsvRow<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             supi: row.get(0)?,
             msisdn: row.get(1)?,
@@ -379,7 +379,7 @@ impl Columns {
 }
 
 /// What a transaction writes.
-pub(crate) struct Writer<'a> {
+pub(crate) struct TransactionWriter<'a> {
     db: &'a Connection,
     sealer: &'a Sealer,
     path: &'a Path,
@@ -387,7 +387,7 @@ pub(crate) struct Writer<'a> {
     last_subscription: Option<(Arc<Subscription>, i64)>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> TransactionWriter<'a> {
     fn new(db: &'a Connection, sealer: &'a Sealer, path: &'a Path) -> Self {
         Self { db, sealer, path, last_subscription: None }
     }

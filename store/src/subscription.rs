@@ -90,13 +90,13 @@ impl Default for Subscription {
 /// Radio access technology (TS 29.571 §5.4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RatType {
-    /// New Radio.
+    /// New Radio, the radio access of 5G.
     #[serde(rename = "NR")]
     Nr,
     /// E-UTRA connected to the 5G core.
     #[serde(rename = "EUTRA")]
     Eutra,
-    /// Wireless LAN.
+    /// Wireless LAN, which is not 3GPP access.
     #[serde(rename = "WLAN")]
     Wlan,
     /// Virtual: any non-3GPP access.
@@ -162,7 +162,7 @@ pub struct DnnConfiguration {
     /// Priority of the default QoS flow.
     #[serde(default)]
     pub arp: Arp,
-    /// Subscribed session-AMBR.
+    /// Session-AMBR of the subscription.
     #[serde(default = "default_ambr")]
     pub session_ambr: Ambr,
     /// The address that this subscriber always gets.
@@ -186,9 +186,9 @@ pub struct DnnConfiguration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpSecurity {
-    /// Integrity protection.
+    /// Integrity protection of user packets.
     pub integrity: UpProtection,
-    /// Confidentiality protection.
+    /// Confidentiality protection of user packets.
     pub confidentiality: UpProtection,
 }
 
@@ -200,7 +200,7 @@ pub enum UpProtection {
     Required,
     /// Where the gNB can.
     Preferred,
-    /// Never.
+    /// Protection is never used.
     NotNeeded,
 }
 
@@ -210,10 +210,10 @@ pub enum UpProtection {
 pub struct SubscribedFlow {
     /// Its name: 1 to 16 lower-case letters, digits or dashes.
     pub name: String,
-    /// 5QI.
+    /// 5QI of the flow.
     #[serde(with = "five_qi")]
     pub five_qi: FiveQi,
-    /// Its priority.
+    /// Allocation and retention priority of the flow.
     #[serde(default)]
     pub arp: Arp,
     /// Guaranteed rates, of a GBR flow.
@@ -239,16 +239,16 @@ pub struct SubscribedFlow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FlowGate {
-    /// Both.
+    /// The gate is open in both directions.
     #[default]
     Enabled,
-    /// Uplink only.
+    /// The gate is open for the uplink only.
     #[serde(rename = "ENABLED-UPLINK")]
     Uplink,
-    /// Downlink only.
+    /// The gate is open for the downlink only.
     #[serde(rename = "ENABLED-DOWNLINK")]
     Downlink,
-    /// None.
+    /// The gate is closed in both directions.
     Disabled,
 }
 
@@ -301,15 +301,15 @@ fn default_ambr() -> Ambr {
 /// PDU session type (TS 29.571 §5.4.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SessionType {
-    /// IPv4.
+    /// Sessions of type IPv4.
     Ipv4,
-    /// IPv6.
+    /// Sessions of type IPv6.
     Ipv6,
-    /// Both.
+    /// Sessions with an IPv4 address and an IPv6 prefix.
     Ipv4v6,
     /// Octets without structure.
     Unstructured,
-    /// Ethernet frames.
+    /// Sessions that carry Ethernet frames.
     Ethernet,
 }
 

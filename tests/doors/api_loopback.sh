@@ -8,12 +8,12 @@ tools=(curl python3 setpriv)
 logs=(core.log)
 . "$(dirname "$0")/../netns.sh"
 [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null || skip "another user cannot be taken on here"
-nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+unprivileged() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 
 # The folder is open to all, so that what protects the core is its own.
 chmod 755 "$tmp"
 program=$WHIMBREL
-nobody test -x "$program" || { cp "$WHIMBREL" "$tmp/whimbrel"; program=$tmp/whimbrel; } # where that user can run it
+unprivileged test -x "$program" || { cp "$WHIMBREL" "$tmp/whimbrel"; program=$tmp/whimbrel; } # where that user can run it
 cat >"$tmp/core.yaml" <<END
 n2: { addresses: [127.0.0.31] }
 n3: { address: 127.0.0.31 }
@@ -26,7 +26,7 @@ start core run
 core=${running[-1]}
 "$WHIMBREL" gnb list --config "$tmp/core.yaml" >/dev/null || wrong "root's commands do not reach the core"
 
-status() { nobody curl -s -o /dev/null -w '%{http_code}' --max-time 4 "$@"; }
+status() { unprivileged curl -s -o /dev/null -w '%{http_code}' --max-time 4 "$@"; }
 for request in "POST links" "POST reload" "POST overload/start" "POST log-level/trace" "POST subscribers" "POST tokens" "POST users" "PUT config" \
   "GET subscribers" "GET ues" "GET config" "GET audit"; do
   answered=$(status -X "${request% *}" "http://127.0.0.1:8081/api/v1/${request#* }")
@@ -35,7 +35,7 @@ done
 echo "ok - requests without authentication over loopback are refused"
 [ "$(status http://127.0.0.1:8081/metrics)" = 200 ] || wrong "/metrics needs a login on loopback"
 
-nobody "$program" console --config "$tmp/core.yaml" >"$tmp/out" 2>&1 && wrong "an unprivileged user gets a link to the console: $(cat "$tmp/out")"
+unprivileged "$program" console --config "$tmp/core.yaml" >"$tmp/out" 2>&1 && wrong "an unprivileged user gets a link to the console: $(cat "$tmp/out")"
 echo "ok - the program does not command the core for that user"
 if [ -S "$tmp/core.db.socket" ]; then
   chmod 666 "$tmp/core.db.socket"
@@ -59,7 +59,7 @@ while True:
     stream.close()
 END
 chmod 644 "$tmp/fake.py"
-nobody env PATH=/usr/bin:/bin python3 "$tmp/fake.py" >"$tmp/fake.log" &
+unprivileged env PATH=/usr/bin:/bin python3 "$tmp/fake.py" >"$tmp/fake.log" &
 running+=($!)
 for _ in $(seq 100); do grep -qs listens "$tmp/fake.log" && break; sleep 0.05; done
 grep -qs listens "$tmp/fake.log" || exit 75

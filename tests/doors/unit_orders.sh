@@ -69,7 +69,7 @@ refused() {
   rm -f "$tmp/own/ran"
   ! timeout 20 "$@" --config "$tmp/unit.yaml" >"$tmp/order.log" 2>&1 && grep -q '^failed: ' "$tmp/order.log" && [ ! -e "$tmp/own/ran" ]
 }
-judge "a function's user, who has the unit's token, has the manager run no program" refused "${as_service[@]}" "$tmp/whimbrel" upgrade "$tmp/programs/other"
+judge "a function's user with the unit's token cannot have the manager run a program" refused "${as_service[@]}" "$tmp/whimbrel" upgrade "$tmp/programs/other"
 judge "nor as a canary" refused "${as_service[@]}" "$tmp/whimbrel" upgrade "$tmp/programs/other" --canary 10%
 judge "nor does it restart the control functions" refused "${as_service[@]}" "$tmp/whimbrel" unit restart control
 

@@ -63,7 +63,7 @@ impl Application {
 /// A packet flow description: of each kind that it has, a packet meets one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pfd {
-    /// Its flows.
+    /// Flows of the application.
     pub flows: Vec<FlowDescription>,
     /// The names of its servers.
     pub names: Vec<DomainName>,
@@ -127,7 +127,7 @@ impl FromStr for FlowDescription {
 /// The protocol in whose messages a name is looked for (TS 29.122 §5.14.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DomainNameProtocol {
-    /// In either.
+    /// The name counts in DNS and in TLS.
     #[default]
     Anywhere,
     /// In what UEs ask name servers (DNS_QNAME).

@@ -44,7 +44,7 @@ impl Default for Buffering {
 /// A bound that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferingError {
-    /// The field.
+    /// Name of the field that is out of bounds.
     pub bound: &'static str,
     /// What it may be at most.
     pub most: u64,

@@ -299,14 +299,14 @@ pub enum ConfigError {
     DuplicateDnn(Dnn),
     /// A prefix length that its family does not have, or more than 64 for IPv6.
     Prefix {
-        /// The network.
+        /// Data network with the wrong prefix.
         dnn: Dnn,
         /// The length given.
         prefix: u8,
     },
     /// More pools than the bound.
     Pools {
-        /// The network.
+        /// Data network with the wrong pools.
         dnn: Dnn,
     },
     /// Sessions beyond the bound, or none.
@@ -339,14 +339,14 @@ pub enum ConfigError {
     EchoInterval(Duration),
     /// A firewall cannot be built.
     Firewall {
-        /// The network.
+        /// Data network with the wrong firewall.
         dnn: Dnn,
-        /// Why.
+        /// The fault in its firewall.
         why: FirewallError,
     },
     /// An MTU below the least that IPv6 permits (RFC 8200 §5), or above what a packet buffer holds.
     Mtu {
-        /// The network.
+        /// Data network with the wrong MTU.
         dnn: Dnn,
         /// The MTU given.
         mtu: u16,

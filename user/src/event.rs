@@ -14,30 +14,30 @@ use crate::session_id::SessionId;
 pub enum Event {
     /// An SMF set up an association.
     AssociationSetUp {
-        /// The SMF.
+        /// Node identity of the SMF.
         node: NodeId,
-        /// Its address.
+        /// Address from which it has set up the association.
         peer: SocketAddr,
         /// Sessions of an earlier association that were deleted.
         sessions_deleted: usize,
     },
     /// An SMF's association, or what it was before a restart, has ended; its sessions are deleted.
     AssociationEnded {
-        /// The SMF.
+        /// Node identity of the SMF.
         node: NodeId,
         /// How many sessions it had.
         sessions_deleted: usize,
-        /// Why.
+        /// Reason of the end.
         why: AssociationEnd,
     },
     /// An SMF no longer answers heartbeats. Its sessions stay.
     AssociationSilent {
-        /// The SMF.
+        /// Node identity of the SMF.
         node: NodeId,
     },
     /// Another peer asks for the association of an SMF that answers heartbeats: two SMFs have one node identity.
     AssociationContested {
-        /// The node.
+        /// Node identity that both claim.
         node: NodeId,
         /// The peer that asks for it.
         peer: SocketAddr,
@@ -51,11 +51,11 @@ pub enum Event {
     },
     /// A session is established.
     SessionEstablished {
-        /// The session.
+        /// The session that was established.
         session: SessionId,
         /// The SMF's name of it.
         cp_seid: Seid,
-        /// Its network.
+        /// Data network of the session.
         data_network: DnIndex,
         /// The UE's IPv4 address.
         ue_ipv4: Option<Ipv4Addr>,
@@ -64,7 +64,7 @@ pub enum Event {
     },
     /// A session was refused or a change of it was: the rule and what is wrong with it.
     SessionRefused {
-        /// The SMF.
+        /// Address of the SMF.
         peer: SocketAddr,
         /// What is wrong.
         refusal: RuleRefusal,
@@ -73,19 +73,19 @@ pub enum Event {
     },
     /// An SMF has provisioned or removed PFDs of applications (TS 29.244 §6.2.5).
     PfdsProvisioned {
-        /// The SMF.
+        /// Address of the SMF.
         peer: SocketAddr,
         /// The number of applications.
         applications: usize,
     },
     /// A session is deleted.
     SessionDeleted {
-        /// The session.
+        /// The session that was deleted.
         session: SessionId,
     },
     /// A message was not understood, or not expected.
     BadMessage {
-        /// The sender.
+        /// Address of the sender.
         peer: SocketAddr,
         /// Its type; 0 where not even that could be read.
         message_type: u8,
@@ -94,7 +94,7 @@ pub enum Event {
     },
     /// A gNB or UPF does not answer echo requests any longer, or does again.
     Path {
-        /// The peer.
+        /// The peer at the other end of the path.
         peer: IpAddr,
         /// It does not.
         failed: bool,
@@ -106,7 +106,7 @@ pub enum Event {
     },
     /// A report was not answered.
     ReportUnanswered {
-        /// The SMF.
+        /// Address of the SMF.
         peer: SocketAddr,
     },
 }

@@ -43,9 +43,9 @@ pub struct Token(pub u32);
 pub enum Change {
     /// The session has these rules from now on.
     Put {
-        /// The session.
+        /// The session that gets the rules.
         session: SessionId,
-        /// Its rules.
+        /// Rules of the session, complete.
         rules: Arc<SessionRules>,
         /// What else to do, once.
         effects: Effects,
@@ -62,23 +62,23 @@ pub enum Change {
     },
     /// The session stood before this process did: it has these rules, and had counted this.
     Restore {
-        /// The session.
+        /// The session that is restored.
         session: SessionId,
-        /// Its rules.
+        /// Rules of the session, complete.
         rules: Arc<SessionRules>,
         /// The last [`Report::Counted`], if there was one.
         counted: Option<Box<[u8]>>,
     },
     /// No session has this key: packets that wait for one are dropped.
     NoSession {
-        /// The key.
+        /// Key under which the session would be found.
         lead: SessionKey,
         /// The pipeline that asked.
         shard: u8,
     },
     /// The session is gone.
     Remove {
-        /// The session.
+        /// The session that is removed.
         session: SessionId,
         /// Names the answer, if the last usage is to be reported.
         token: Option<Token>,
@@ -112,7 +112,7 @@ pub enum Query {
     Nothing,
     /// All of the session.
     All,
-    /// These.
+    /// The URRs of this list.
     Some(Vec<UrrId>),
 }
 
@@ -121,7 +121,7 @@ pub enum Query {
 pub struct EndMarker {
     /// The peer's tunnel.
     pub teid: Teid,
-    /// The peer.
+    /// The gNB or UPF that gets the end marker.
     pub peer: SocketAddr,
     /// Type of service of the outer header.
     pub tos: u8,
@@ -132,20 +132,20 @@ pub struct EndMarker {
 pub enum Report {
     /// The first packet for a UE without a tunnel was buffered.
     DownlinkData {
-        /// The session.
+        /// The session with the packet.
         session: SessionId,
         /// The rule that matched.
         pdr_id: PdrId,
         /// The flow, where the rule names one.
         qfi: Option<Qfi>,
-        /// Its DSCP.
+        /// DSCP of the packet.
         dscp: u8,
         /// Octets of the packet.
         octets: u16,
     },
     /// Usage: asked for (`token`), or due.
     Usage {
-        /// The session.
+        /// The session that was measured.
         session: SessionId,
         /// The request that asked for it.
         token: Option<Token>,
@@ -154,42 +154,42 @@ pub enum Report {
     },
     /// What a session has counted, to be kept for a successor of this process.
     Counted {
-        /// The session.
+        /// The session that was measured.
         session: SessionId,
         /// The figures, as [`Change::Restore`] gives them back.
         counted: Box<[u8]>,
     },
     /// A peer does not know a tunnel of the session.
     ErrorIndication {
-        /// The session.
+        /// The session whose tunnel is unknown to the peer.
         session: SessionId,
         /// The tunnel, as the peer names it.
         teid: Teid,
-        /// The peer.
+        /// The peer that sent the indication.
         peer: IpAddr,
     },
     /// A peer does not answer echo requests any longer, or does again.
     Path {
-        /// The peer.
+        /// The peer at the other end of the path.
         peer: IpAddr,
         /// It does not.
         failed: bool,
     },
     /// A UE has arrived as predicted: the session has the predicted rules now.
     Arrived {
-        /// The session.
+        /// The session to which the UE has come.
         session: SessionId,
     },
     /// A packet without a session waits for one, and others may follow.
     Stray {
-        /// The key.
+        /// Key under which the session would be found.
         lead: SessionKey,
         /// The pipeline that asks.
         shard: u8,
     },
     /// No packet within the session's inactivity timer.
     Inactivity {
-        /// The session.
+        /// The session that is inactive.
         session: SessionId,
     },
 }

@@ -74,13 +74,13 @@ impl Nat {
 /// How long a flow stands without a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// UDP.
+    /// Timeout of UDP flows.
     pub udp: Duration,
     /// TCP whose ends have greeted each other.
     pub tcp: Duration,
     /// TCP that is opening, closing or was reset.
     pub tcp_transitory: Duration,
-    /// ICMP queries.
+    /// Timeout of ICMP queries.
     pub icmp: Duration,
     /// Any other protocol.
     pub other: Duration,

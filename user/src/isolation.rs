@@ -48,7 +48,7 @@ pub struct CoreEndpoint {
     pub address: IpAddr,
     /// The IP protocol.
     pub protocol: u8,
-    /// The port.
+    /// Port on which the core listens.
     pub port: u16,
 }
 
@@ -72,7 +72,7 @@ pub struct Isolation {
 /// The addresses that this host takes packets for: its own, and those of broadcast, as its routing tables have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostAddresses {
-    /// In order.
+    /// Single addresses in ascending order.
     singles: Box<[IpAddr]>,
     networks: Box<[IpNetwork]>,
 }
@@ -93,7 +93,7 @@ impl HostAddresses {
         self.singles.binary_search(&address).is_ok() || self.networks.iter().any(|n| n.contains(address))
     }
 
-    /// Single addresses.
+    /// Single addresses of the host, in ascending order.
     pub fn singles(&self) -> &[IpAddr] {
         &self.singles
     }

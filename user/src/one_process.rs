@@ -106,7 +106,7 @@ impl Shards {
         if let [only] = self.shards.as_mut_slice() { Some(only) } else { None }
     }
 
-    /// As [`UpfU::hold_errors`].
+    /// Does what [`UpfU::hold_errors`] does, at each shard.
     pub fn hold_errors(&self, until: Instant) {
         self.shards[0].hold_errors(until);
     }
@@ -127,7 +127,7 @@ impl Shards {
         self.steering.of_change(change);
     }
 
-    /// As [`UpfU::apply`].
+    /// Does what [`UpfU::apply`] does, at each shard.
     pub fn apply(&mut self, now: Instant, change: Change) {
         self.shards[self.steering.of_change(&change)].apply(now, change);
         self.tell_paths(now);
@@ -142,7 +142,7 @@ impl Shards {
         }
     }
 
-    /// As [`UpfU::burst`].
+    /// Does what [`UpfU::burst`] does, at the shards of the packets.
     pub fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
         if let Some(only) = self.only() {
             return only.burst(now, slots);
@@ -165,17 +165,17 @@ impl Shards {
         self.shards.iter_mut().find_map(UpfU::next_output)
     }
 
-    /// As [`UpfU::recycle`].
+    /// Does what [`UpfU::recycle`] does.
     pub fn recycle(&mut self, packet: Packet) {
         self.shards[0].recycle(packet);
     }
 
-    /// As [`UpfU::take_reports`].
+    /// Reports of all shards, as [`UpfU::take_reports`] gives them.
     pub fn take_reports(&mut self) -> Vec<Report> {
         self.shards.iter_mut().flat_map(UpfU::take_reports).collect()
     }
 
-    /// As [`UpfU::collect_counters`].
+    /// Does what [`UpfU::collect_counters`] does, at each shard.
     pub fn collect_counters(&mut self) {
         self.shards.iter_mut().for_each(UpfU::collect_counters);
     }
@@ -185,18 +185,18 @@ impl Shards {
         self.shards.iter().fold(Counters::default(), |sum, s| sum + s.counters())
     }
 
-    /// As [`UpfU::session_counters`].
+    /// Counters of a session, as [`UpfU::session_counters`] gives them.
     pub fn session_counters(&self, id: SessionId) -> Option<SessionCounters> {
         self.shards[self.steering.of_session(id)].session_counters(id)
     }
 
-    /// As [`UpfU::tick`].
+    /// Does what [`UpfU::tick`] does, at each shard.
     pub fn tick(&mut self, now: Instant) {
         self.shards.iter_mut().for_each(|s| s.tick(now));
         self.tell_paths(now);
     }
 
-    /// As [`UpfU::next_deadline`].
+    /// The earliest deadline of all shards ([`UpfU::next_deadline`]).
     pub fn next_deadline(&self) -> Option<Instant> {
         self.shards.iter().filter_map(UpfU::next_deadline).min()
     }

@@ -15,7 +15,7 @@ pub const POOL_RESERVED_FIRST_IPV6: u32 = 1;
 ///
 /// A freed number is reused last: the UE behind an address should not change faster than peers forget it.
 #[derive(Clone, Debug)]
-pub(crate) struct Pool {
+pub(crate) struct NumberPool {
     first: u64,
     taken: Vec<u64>,
     len: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Pool {
     next: u32,
 }
 
-impl Pool {
+impl NumberPool {
     /// `count` numbers from `first`, cut to the bound.
     pub(crate) fn new(first: u64, count: u64) -> Self {
         let len = count.min(u64::from(POOL_ADDRESSES_MAX)) as u32;
@@ -115,16 +115,16 @@ impl Pool {
 /// The pools of one family and network, and the static addresses outside them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pools {
-    pools: Vec<Pool>,
+    pools: Vec<NumberPool>,
     statics: BTreeSet<u64>,
 }
 
 impl Pools {
-    pub(crate) fn new(pools: Vec<Pool>) -> Self {
+    pub(crate) fn new(pools: Vec<NumberPool>) -> Self {
         Self { pools, statics: BTreeSet::new() }
     }
 
-    /// Takes a free number of the pools at those places, as [`Pool::take_any`] does.
+    /// Takes a free number of the pools at those places, as [`NumberPool::take_any`] does.
     pub(crate) fn take_any(&mut self, of: Range<usize>, like: (u32, u8)) -> Option<u64> {
         self.pools.get_mut(of)?.iter_mut().find_map(|p| p.take_any(like))
     }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_pool_is_exhausted_and_a_freed_address_comes_back_last() {
-        let mut p = Pool::new(100, 70);
+        let mut p = NumberPool::new(100, 70);
         assert!(p.take(105));
         assert!(!p.take(105), "taken");
         let all: Vec<_> = std::iter::from_fn(|| p.take_any(ANY)).collect();
@@ -177,7 +177,7 @@ mod tests {
         p.give_back(101);
         assert_eq!((p.take_any(ANY), p.take_any(ANY), p.take_any(ANY)), (Some(150), Some(101), None));
 
-        let mut p = Pool::new(0, 3);
+        let mut p = NumberPool::new(0, 3);
         assert_eq!(p.take_any(ANY), Some(1));
         p.give_back(1);
         assert_eq!((p.take_any(ANY), p.take_any(ANY), p.take_any(ANY)), (Some(2), Some(0), Some(1)));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_session_gets_the_number_that_stands_where_it_does_while_that_is_free() {
-        let mut p = Pool::new(100, 64);
+        let mut p = NumberPool::new(100, 64);
         assert!(p.take(103));
         let own: Vec<_> = (0..6).map(|index| p.take_any((index, 1)).unwrap()).collect();
         // A session whose own address is in use does not take the next one's.
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn static_addresses_outside_the_pools_are_taken_once() {
-        let mut p = Pools::new(vec![Pool::new(10, 2)]);
+        let mut p = Pools::new(vec![NumberPool::new(10, 2)]);
         assert!(p.take(99) && !p.take(99));
         p.give_back(99);
         assert!(p.take(99));
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_shards_sessions_get_numbers_like_its_own_while_there_are_any() {
         for (shards, first) in [(2, 10u64), (4, 7), (16, 100)] {
-            let mut p = Pool::new(first, 200);
+            let mut p = NumberPool::new(first, 200);
             for like in (0..u32::from(shards)).chain([77]) {
                 let number = p.take_any((like, shards)).unwrap();
                 assert_eq!(number % u64::from(shards), u64::from(like) % u64::from(shards), "of {shards}");

@@ -94,7 +94,7 @@ fn frames_for_all_are_copied_and_do_not_come_back() {
     let mut net = switch();
     let all: Vec<_> = (1..=4).map(|n| session(&mut net, n)).collect();
     let ip = net.session(9, true, false);
-    let request = frame(ALL, mac(1), 0x0806, b"who has");
+    let request = frame(ALL, mac(1), 0x0806, b"an ARP request");
     assert_eq!(up(&mut net, &all[0], &request), (FRAMES, request.clone()));
     let expected: Vec<_> = (2..=4).map(|n| (1000 + n, request.clone())).collect();
     assert_eq!(copies(&mut net), expected);

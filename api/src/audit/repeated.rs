@@ -1,6 +1,6 @@
 //! Requests that come again and again: the first of a minute is a line of the audit log, the others are one line with their number.
 //!
-//! Anybody who reaches the API can be refused as often as it likes. One line for each refusal would push the lines of real accesses out of
+//! Any sender that reaches the API can cause refusals without end. One line for each refusal would push the lines of real accesses out of
 //! the log, or fill the disk.
 
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::password::Hashed;
 use super::totp::Totp;
-use super::{Role, Scope};
+use super::{Scope, UserRole};
 
 /// Users and tokens at most: a company's operators, with room.
 pub(super) const USERS_MAX: usize = 256;
@@ -18,11 +18,11 @@ pub(super) const TOKENS_MAX: usize = 256;
 /// Octets of the file: 256 users with the hashes of their former passwords, and as many tokens, have a tenth.
 const FILE_OCTETS_MAX: u64 = 4 << 20;
 
-/// A user.
+/// A user of the console.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct User {
     pub(super) name: String,
-    pub(super) role: Role,
+    pub(super) role: UserRole,
     pub(super) password: Hashed,
     /// Former passwords, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -44,27 +44,27 @@ impl User {
 
 /// An API token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Token {
+pub(super) struct ApiToken {
     pub(super) name: String,
     pub(super) scopes: Vec<Scope>,
     /// SHA-256 of the token, in hexadecimal digits: a token has 256 bits of its own, so no slow hash is needed.
     pub(super) digest: String,
-    /// The maker.
+    /// The name of the user that made it.
     pub(super) by: String,
     /// When, RFC 3339.
     pub(super) created: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct StoredAccounts {
     users: Vec<User>,
-    tokens: Vec<Token>,
+    tokens: Vec<ApiToken>,
 }
 
 /// The file and what it holds.
 pub(super) struct Accounts {
     file: PathBuf,
-    kept: Option<Kept>,
+    kept: Option<StoredAccounts>,
 }
 
 impl Accounts {
@@ -80,7 +80,7 @@ impl Accounts {
         let kept = match whimbrel_files::read(&self.file, FILE_OCTETS_MAX) {
             Ok(octets) => serde_json::from_slice(&octets)
                 .map_err(|e| format!("{} does not hold users: {e}", self.file.display()))?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Kept::default(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => StoredAccounts::default(),
             Err(e) => return Err(format!("{} cannot be read: {e}", self.file.display())),
         };
         self.kept = Some(kept);
@@ -91,7 +91,7 @@ impl Accounts {
         self.kept.as_ref().map(|k| k.users.as_slice()).unwrap_or_default()
     }
 
-    pub(super) fn tokens(&self) -> &[Token] {
+    pub(super) fn tokens(&self) -> &[ApiToken] {
         self.kept.as_ref().map(|k| k.tokens.as_slice()).unwrap_or_default()
     }
 
@@ -102,7 +102,7 @@ impl Accounts {
     /// Changes the users and tokens, and the file with them. Errors: one sentence; nothing is changed then.
     pub(super) fn change(
         &mut self,
-        change: impl FnOnce(&mut Vec<User>, &mut Vec<Token>),
+        change: impl FnOnce(&mut Vec<User>, &mut Vec<ApiToken>),
     ) -> Result<(), String> {
         self.load()?;
         let mut kept = self.kept.clone().unwrap_or_default();
@@ -113,14 +113,14 @@ impl Accounts {
     }
 
     /// Changes the users and tokens until the process ends; the file gets it with the next change that can be written.
-    pub(super) fn change_in_memory(&mut self, change: impl FnOnce(&mut Vec<User>, &mut Vec<Token>)) {
+    pub(super) fn change_in_memory(&mut self, change: impl FnOnce(&mut Vec<User>, &mut Vec<ApiToken>)) {
         if let Some(kept) = &mut self.kept {
             change(&mut kept.users, &mut kept.tokens);
         }
     }
 
     /// All or nothing: a full disk or a crash leaves the file as it was.
-    fn write(&self, kept: &Kept) -> std::io::Result<()> {
+    fn write(&self, kept: &StoredAccounts) -> std::io::Result<()> {
         let mut new = self.file.as_os_str().to_owned();
         new.push(".new");
         let new = PathBuf::from(new);
@@ -142,7 +142,7 @@ mod tests {
         let password = Hashed::of("correct horse").unwrap();
         User {
             name: "anna".into(),
-            role: Role::Admin,
+            role: UserRole::Admin,
             password,
             former: Vec::new(),
             totp: None,
@@ -186,7 +186,7 @@ mod tests {
             again.user("anna").unwrap().created.clone()
         };
         assert_eq!(written(&file), "");
-        accounts.change(|users, _| users[0].role = Role::Viewer).unwrap();
+        accounts.change(|users, _| users[0].role = UserRole::Viewer).unwrap();
         assert_eq!(written(&file), "later");
     }
 }

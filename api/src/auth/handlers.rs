@@ -8,12 +8,12 @@ use hyper::header::{HeaderValue, SET_COOKIE};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::accounts::{TOKENS_MAX, Token, USERS_MAX, User};
+use super::accounts::{ApiToken, TOKENS_MAX, USERS_MAX, User};
 use super::password::{Hashed, Password};
 use super::sessions::{AGE_MAX, LINK_AGE_MAX, Session};
 use super::throttle::{LoginName, Source};
 use super::totp::Totp;
-use super::{Caller, Role, Scope, digest_of, hex, locked, seconds_left, secret, source_of};
+use super::{Caller, Scope, UserRole, digest_of, hex, locked, seconds_left, secret, source_of};
 use crate::Shared;
 use crate::handlers::Answer;
 use crate::problem::Problem;
@@ -167,7 +167,7 @@ async fn by_password(
             Problem::unauthorized("the code is wrong, or was used before: wait for the next one")
                 .needing("code")
         })?;
-        let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
+        let change = |users: &mut Vec<User>, _: &mut Vec<ApiToken>| {
             users.iter_mut().filter(|u| u.name == name).for_each(|u| u.totp = Some(used.clone()));
         };
         if let Err(e) = accounts.change(change) {
@@ -186,7 +186,7 @@ async fn by_password(
 /// Begins a session: of a user, or of a one-time link.
 fn begin(shared: &Shared, request: &Request, name: &str, user: Option<&User>, without_users: bool) -> Answer {
     let (cookie, csrf, now) = (secret()?, secret()?, clock::now());
-    let link_role = user.is_none().then_some(Role::Admin);
+    let link_role = user.is_none().then_some(UserRole::Admin);
     let session = Session::new(name, link_role, csrf.clone(), now);
     locked(&shared.auth.sessions).begin(now, digest_of(&cookie), session);
     info!(user = name, from = request.peer.host(), "a user logged in to the console");
@@ -244,7 +244,7 @@ pub(crate) async fn change_password(shared: Arc<Shared>, request: Request) -> An
     if accounts.user(&caller.name).is_none_or(|u| u.password != before) {
         return Err(Problem::conflict("your password was changed meanwhile: log in again"));
     }
-    let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
+    let change = |users: &mut Vec<User>, _: &mut Vec<ApiToken>| {
         users
             .iter_mut()
             .filter(|u| u.name == caller.name)
@@ -346,7 +346,7 @@ pub(crate) async fn end_enrolment(shared: Arc<Shared>, request: Request) -> Answ
         )
     })?;
     let mut accounts = shared.auth.accounts()?;
-    let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
+    let change = |users: &mut Vec<User>, _: &mut Vec<ApiToken>| {
         users.iter_mut().filter(|u| u.name == caller.name).for_each(|u| u.totp = Some(used.clone()));
     };
     accounts.change(change).map_err(Problem::unavailable)?;
@@ -362,7 +362,7 @@ pub(crate) async fn reset_second_factor(shared: Arc<Shared>, request: Request) -
     let name = request.param(0).to_owned();
     let mut accounts = shared.auth.accounts()?;
     accounts.user(&name).ok_or_else(|| no_user(&name))?;
-    let change = |users: &mut Vec<User>, _: &mut Vec<Token>| {
+    let change = |users: &mut Vec<User>, _: &mut Vec<ApiToken>| {
         users.iter_mut().filter(|u| u.name == name).for_each(|u| u.totp = None);
     };
     accounts.change(change).map_err(Problem::unavailable)?;
@@ -373,7 +373,7 @@ pub(crate) async fn reset_second_factor(shared: Arc<Shared>, request: Request) -
 
 /// A one-time link.
 #[derive(Serialize)]
-struct Link {
+struct OneTimeLink {
     /// Path and fragment, behind the address of the API.
     path: String,
     expires_s: u64,
@@ -386,7 +386,7 @@ pub(crate) async fn link(shared: Arc<Shared>, request: Request) -> Answer {
     }
     let link = secret()?;
     locked(&shared.auth.links).add(clock::now(), digest_of(&link));
-    let made = Link { path: format!("/#/link/{link}"), expires_s: LINK_AGE_MAX.as_secs() };
+    let made = OneTimeLink { path: format!("/#/link/{link}"), expires_s: LINK_AGE_MAX.as_secs() };
     Ok(Reply::json(&made)?.with(StatusCode::CREATED))
 }
 
@@ -394,7 +394,7 @@ pub(crate) async fn link(shared: Arc<Shared>, request: Request) -> Answer {
 #[derive(Serialize)]
 struct UserView<'a> {
     name: &'a str,
-    role: Role,
+    role: UserRole,
     created: &'a str,
     second_factor: bool,
 }
@@ -415,7 +415,7 @@ pub(crate) async fn users(shared: Arc<Shared>, _: Request) -> Answer {
 #[serde(deny_unknown_fields)]
 struct NewUser {
     name: String,
-    role: Role,
+    role: UserRole,
     password: Password,
 }
 
@@ -435,7 +435,7 @@ pub(crate) async fn add_user(shared: Arc<Shared>, request: Request) -> Answer {
             "there are {USERS_MAX} users, which is the limit: remove one"
         )));
     }
-    if accounts.users().is_empty() && role != Role::Admin {
+    if accounts.users().is_empty() && role != UserRole::Admin {
         return Err(Problem::unprocessable("the first user must be an admin"));
     }
     accounts.change(|users, _| users.push(user)).map_err(Problem::unavailable)?;
@@ -446,7 +446,7 @@ pub(crate) async fn add_user(shared: Arc<Shared>, request: Request) -> Answer {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UserChange {
-    role: Option<Role>,
+    role: Option<UserRole>,
     password: Option<Password>,
 }
 
@@ -462,7 +462,7 @@ pub(crate) async fn edit_user(shared: Arc<Shared>, request: Request) -> Answer {
     let mut accounts = shared.auth.accounts()?;
     let user = accounts.user(&name).cloned().ok_or_else(|| no_user(&name))?;
     let role = role.unwrap_or(user.role);
-    if role != Role::Admin {
+    if role != UserRole::Admin {
         another_admin(accounts.users(), &name)?;
     }
     let mut changed = User { role, ..user };
@@ -495,8 +495,8 @@ fn no_user(name: &str) -> Problem {
 
 /// Without an admin, only `whimbrel console` leads to another one.
 fn another_admin(users: &[User], name: &str) -> Result<(), Problem> {
-    let is_admin = users.iter().any(|u| u.name == name && u.role == Role::Admin);
-    if is_admin && !users.iter().any(|u| u.name != name && u.role == Role::Admin) {
+    let is_admin = users.iter().any(|u| u.name == name && u.role == UserRole::Admin);
+    if is_admin && !users.iter().any(|u| u.name != name && u.role == UserRole::Admin) {
         return Err(Problem::conflict(format!("{name} is the only admin: make another one first")));
     }
     Ok(())
@@ -514,8 +514,8 @@ struct TokenView<'a> {
     token: Option<&'a str>,
 }
 
-impl<'a> From<&'a Token> for TokenView<'a> {
-    fn from(t: &'a Token) -> Self {
+impl<'a> From<&'a ApiToken> for TokenView<'a> {
+    fn from(t: &'a ApiToken) -> Self {
         Self { name: &t.name, scopes: &t.scopes, by: &t.by, created: &t.created, token: None }
     }
 }
@@ -544,7 +544,7 @@ pub(crate) async fn add_token(shared: Arc<Shared>, request: Request) -> Answer {
     }
     let secret = format!("whimbrel_{}", secret()?);
     let (digest, created) = (hex(&digest_of(&secret)), clock::rfc3339(clock::now()));
-    let token = Token { name, scopes, digest, by: caller(&request)?.name.clone(), created };
+    let token = ApiToken { name, scopes, digest, by: caller(&request)?.name.clone(), created };
     let shown = Reply::json(&TokenView { token: Some(&secret), ..TokenView::from(&token) })?;
     let mut accounts = shared.auth.accounts()?;
     if accounts.tokens().iter().any(|t| t.name == token.name) {

@@ -35,7 +35,7 @@ use whimbrel_node::local_socket::Uid;
 
 use self::accounts::{Accounts, User};
 use self::rate::Rates;
-use self::sessions::{Links, Sessions};
+use self::sessions::{OneTimeLinks, UserSessions};
 use self::throttle::Throttle;
 pub(super) use self::throttle::source_of;
 use self::totp::Totp;
@@ -93,7 +93,7 @@ impl Scope {
 /// A set of scopes that a user has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Role {
+pub(crate) enum UserRole {
     /// Sees everything but deciphered NAS messages and the audit log; changes nothing.
     Viewer,
     /// Gives orders and manages subscribers.
@@ -102,7 +102,7 @@ pub(crate) enum Role {
     Admin,
 }
 
-impl Role {
+impl UserRole {
     pub(super) fn scopes(self) -> &'static [Scope] {
         match self {
             Self::Viewer => &[Scope::Metrics, Scope::Read],
@@ -179,8 +179,8 @@ fn hex(octets: &[u8]) -> String {
 /// Users, tokens, sessions.
 pub(super) struct Auth {
     accounts: Mutex<Accounts>,
-    sessions: Mutex<Sessions>,
-    links: Mutex<Links>,
+    sessions: Mutex<UserSessions>,
+    links: Mutex<OneTimeLinks>,
     throttle: Mutex<Throttle>,
     rates: Mutex<Rates>,
     /// Second factors that users have begun to set up, with the time of their end.
@@ -200,7 +200,7 @@ impl Auth {
     pub(super) fn new(file: PathBuf, api: &Api, is_tls: bool) -> Self {
         Self {
             accounts: Mutex::new(Accounts::new(file)),
-            sessions: Mutex::new(Sessions::new(api.session_idle)),
+            sessions: Mutex::new(UserSessions::new(api.session_idle)),
             links: Mutex::default(),
             throttle: Mutex::new(Throttle::new(api.login_failures)),
             rates: Mutex::default(),
@@ -236,7 +236,7 @@ impl Auth {
     /// The sender of a request. `None`: it has no login. Errors: what it names is not, or no longer, valid.
     pub(super) fn caller(
         &self,
-        peer: Peer,
+        peer: RequestPeer,
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<Option<Caller>, Problem> {
@@ -246,7 +246,7 @@ impl Auth {
             let token = token.ok_or_else(|| Problem::unauthorized("send `Authorization: Bearer TOKEN`"))?;
             return self.of_token(token.trim()).map(Some);
         }
-        if let Peer::Local(_) = peer {
+        if let RequestPeer::Local(_) = peer {
             return Ok(Some(Caller::local()));
         }
         let Some(cookie) = cookie(headers, self.cookie_name) else { return Ok(None) };
@@ -269,7 +269,7 @@ impl Auth {
     }
 
     /// Scopes that the user of a session has at this moment: a changed role applies at once.
-    fn scopes_of(&self, name: &str, role: Option<Role>) -> Result<Vec<Scope>, Problem> {
+    fn scopes_of(&self, name: &str, role: Option<UserRole>) -> Result<Vec<Scope>, Problem> {
         if let Some(role) = role {
             return Ok(role.scopes().to_vec());
         }
@@ -317,7 +317,7 @@ impl Auth {
 
     /// Changes the role of a user, and leaves its sessions.
     #[cfg(test)]
-    pub(super) fn change_role(&self, name: &str, role: Role) {
+    pub(super) fn change_role(&self, name: &str, role: UserRole) {
         let changed = self.accounts().unwrap().change(|users, _| {
             users.iter_mut().filter(|u| u.name == name).for_each(|u| u.role = role);
         });
@@ -344,9 +344,9 @@ impl Auth {
     }
 }
 
-fn cookie<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
+fn cookie<'h>(headers: &'h HeaderMap, cookie_name: &str) -> Option<&'h str> {
     let all = headers.get_all(COOKIE).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(';'));
-    all.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == wanted).map(|(_, v)| v)
+    all.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == cookie_name).map(|(_, v)| v)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -355,14 +355,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Peer {
+pub(super) enum RequestPeer {
     /// Over the network, loopback included: any user of this host may send from there.
     Network(SocketAddr),
     /// Over the socket of commands, from a user that may command the core.
     Local(Uid),
 }
 
-impl Peer {
+impl RequestPeer {
     /// The sender without the port.
     pub(super) fn host(&self) -> String {
         match self {
@@ -380,7 +380,7 @@ impl Peer {
     }
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for RequestPeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Network(address) => address.fmt(f),
@@ -409,8 +409,8 @@ mod tests {
 
     #[test]
     fn a_role_has_the_scopes_of_those_below_it() {
-        let has = |role: Role, of: Role| of.scopes().iter().all(|s| role.scopes().contains(s));
-        assert!(has(Role::Admin, Role::Operator) && has(Role::Operator, Role::Viewer));
-        assert!(!has(Role::Viewer, Role::Operator) && !has(Role::Operator, Role::Admin));
+        let has = |role: UserRole, of: UserRole| of.scopes().iter().all(|s| role.scopes().contains(s));
+        assert!(has(UserRole::Admin, UserRole::Operator) && has(UserRole::Operator, UserRole::Viewer));
+        assert!(!has(UserRole::Viewer, UserRole::Operator) && !has(UserRole::Operator, UserRole::Admin));
     }
 }

@@ -13,8 +13,8 @@ const BURST: u64 = 1000;
 const CALLERS_MAX: usize = 1024;
 
 /// Requests that a caller has left.
-struct Left {
-    /// In thousandths.
+struct RemainingRequests {
+    /// Requests in thousandths.
     millis: u64,
     at: Instant,
 }
@@ -23,7 +23,7 @@ struct Left {
 pub(super) struct Rates {
     per_second: u64,
     burst: u64,
-    callers: BTreeMap<String, Left>,
+    callers: BTreeMap<String, RemainingRequests>,
 }
 
 impl Default for Rates {
@@ -43,7 +43,7 @@ impl Rates {
         {
             self.callers.remove(&idle);
         }
-        let left = self.callers.entry(caller.into()).or_insert(Left { millis: burst, at: now });
+        let left = self.callers.entry(caller.into()).or_insert(RemainingRequests { millis: burst, at: now });
         let earned = now.since(left.at).as_millis() as u64 * per_second;
         if earned > 0 {
             (left.millis, left.at) = ((left.millis + earned).min(burst), now);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 
-use super::{Digest, Role};
+use super::{Digest, UserRole};
 
 /// However much it is used, a session ends after this time.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -15,19 +15,19 @@ const SESSIONS_MAX: usize = 256;
 pub(super) const LINK_AGE_MAX: Duration = Duration::from_secs(600);
 const LINKS_MAX: usize = 16;
 
-/// One session.
+/// A session of a logged-in user.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) user: String,
     /// The role of a session that a one-time link began; a user's is looked up at each request.
-    pub(super) role: Option<Role>,
+    pub(super) role: Option<UserRole>,
     pub(super) csrf: String,
     begun: Instant,
     used: Instant,
 }
 
 impl Session {
-    pub(super) fn new(user: &str, role: Option<Role>, csrf: String, now: Instant) -> Self {
+    pub(super) fn new(user: &str, role: Option<UserRole>, csrf: String, now: Instant) -> Self {
         Self { user: user.into(), role, csrf, begun: now, used: now }
     }
 
@@ -37,13 +37,13 @@ impl Session {
 }
 
 /// All sessions, by the digest of their cookie.
-pub(super) struct Sessions {
+pub(super) struct UserSessions {
     all: BTreeMap<Digest, Session>,
     /// Without a request for this long, a session ends.
     idle: Duration,
 }
 
-impl Sessions {
+impl UserSessions {
     pub(super) fn new(idle: Duration) -> Self {
         Self { all: BTreeMap::new(), idle }
     }
@@ -81,9 +81,9 @@ impl Sessions {
 
 /// One-time links by the digest of their secret, with the time of their end.
 #[derive(Default)]
-pub(super) struct Links(BTreeMap<Digest, Instant>);
+pub(super) struct OneTimeLinks(BTreeMap<Digest, Instant>);
 
-impl Links {
+impl OneTimeLinks {
     pub(super) fn add(&mut self, now: Instant, link: Digest) {
         self.0.retain(|_, until| *until > now);
         if self.0.len() >= LINKS_MAX
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_session_ends_when_it_is_idle_or_old() {
-        let mut sessions = Sessions::new(Duration::from_secs(12 * 3600));
+        let mut sessions = UserSessions::new(Duration::from_secs(12 * 3600));
         let new = |hours| Session::new("anna", None, String::new(), at(hours));
         sessions.begin(at(0), [1; 32], new(0));
         assert!(sessions.find(at(11), &[1; 32]).is_some() && sessions.find(at(22), &[1; 32]).is_some());
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn sessions_are_bounded_and_end_with_their_user() {
-        let mut sessions = Sessions::new(Duration::from_secs(12 * 3600));
+        let mut sessions = UserSessions::new(Duration::from_secs(12 * 3600));
         for i in 0..=SESSIONS_MAX as u64 {
             let mut id = [0; 32];
             id[..8].copy_from_slice(&i.to_be_bytes());
             sessions.begin(
                 Instant(i),
                 id,
-                Session::new("anna", Some(Role::Viewer), String::new(), Instant(i)),
+                Session::new("anna", Some(UserRole::Viewer), String::new(), Instant(i)),
             );
         }
         assert_eq!(sessions.all.len(), SESSIONS_MAX);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_link_works_once_and_for_ten_minutes() {
-        let mut links = Links::default();
+        let mut links = OneTimeLinks::default();
         links.add(at(0), [1; 32]);
         links.add(at(0), [2; 32]);
         assert!(links.take(at(0), &[1; 32]) && !links.take(at(0), &[1; 32]));

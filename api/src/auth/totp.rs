@@ -12,7 +12,7 @@ use crate::problem::Problem;
 const SECRET_OCTETS: usize = 20;
 /// Seconds for which a code is valid (RFC 6238 §5.2).
 const STEP_S: u64 = 30;
-/// Codes before and after the present one that are taken: for clocks that differ, and people who type slowly.
+/// Codes before and after the present one that are taken: for clocks that differ, and slow typing.
 const STEPS_AROUND: u64 = 1;
 /// Digits of a code.
 const DIGITS: usize = 6;

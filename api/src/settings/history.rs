@@ -19,10 +19,10 @@ const OCTETS_MAX: usize = 8 << 20;
 /// Octets of the file: JSON has at most six octets for one of a text.
 const FILE_OCTETS_MAX: u64 = 8 * OCTETS_MAX as u64;
 
-/// One version.
+/// A version of the configuration file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Version {
-    /// From 1.
+    /// Number of the version, from 1.
     pub(super) number: u64,
     /// When it was saved, RFC 3339; of a change on the host, the file's own time.
     pub(super) at: String,
@@ -46,7 +46,7 @@ pub(super) struct VersionView {
     pub(super) removed: usize,
 }
 
-/// All versions.
+/// The folder with all versions.
 pub(super) struct History(PathBuf);
 
 impl History {
@@ -77,7 +77,7 @@ impl History {
         Ok(views)
     }
 
-    /// A version.
+    /// The version of this number, if it is kept.
     pub(super) fn version(&self, number: u64) -> io::Result<Option<Version>> {
         Ok(self.read()?.into_iter().find(|v| v.number == number))
     }

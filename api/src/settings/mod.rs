@@ -26,8 +26,8 @@ use whimbrel_node::observation::Command;
 
 /// The configuration file.
 #[derive(Serialize)]
-struct Settings {
-    /// Its path.
+struct SettingsAnswer {
+    /// Path of the configuration file.
     file: String,
     /// Its text, with `(secret N)` in place of secrets.
     text: String,
@@ -42,13 +42,13 @@ struct Settings {
 /// A text that is to be checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Draft {
+struct SettingsDraft {
     text: String,
 }
 
 /// What a check found.
 #[derive(Serialize)]
-struct Checked {
+struct CheckAnswer {
     /// What is wrong; if nothing is, the text can be saved.
     problems: Vec<LineProblem>,
     /// The keys whose change would wait for the next start.
@@ -60,7 +60,7 @@ struct Checked {
 /// A change: a new text, or the number of a former version.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Change {
+struct SettingsChange {
     text: Option<String>,
     version: Option<u64>,
 }
@@ -76,7 +76,7 @@ struct Changed {
     not_checked: Vec<String>,
 }
 
-/// The defaults.
+/// The defaults as text.
 #[derive(Serialize)]
 struct Defaults {
     text: String,
@@ -110,10 +110,10 @@ pub(super) async fn show(shared: Arc<Shared>, _: Request) -> Answer {
     let (settings, tag) = with_file(&shared, |shared, file| {
         let text = read(file)?;
         seen(shared, file, &text);
-        let Checked { problems, kept, not_checked } = judged(shared, file, &text);
+        let CheckAnswer { problems, kept, not_checked } = judged(shared, file, &text);
         let hidden = secrets::hidden(&text, file).map_err(|e| refused("the file cannot be shown", &e))?;
         Ok((
-            Settings { file: file.display().to_string(), text: hidden, kept, problems, not_checked },
+            SettingsAnswer { file: file.display().to_string(), text: hidden, kept, problems, not_checked },
             tag(&text),
         ))
     })
@@ -126,19 +126,19 @@ pub(super) async fn defaults(_: Arc<Shared>, _: Request) -> Answer {
 }
 
 pub(super) async fn check(shared: Arc<Shared>, request: Request) -> Answer {
-    let Draft { text } = json(&request)?;
+    let SettingsDraft { text } = json(&request)?;
     let checked = with_file(&shared, move |shared, file| {
         let former = read(file)?;
         Ok(match secrets::put_back(&text, &former, file) {
             Ok(text) => judged(shared, file, &text),
-            Err(e) => Checked { problems: lines(&e), kept: Vec::new(), not_checked: Vec::new() },
+            Err(e) => CheckAnswer { problems: lines(&e), kept: Vec::new(), not_checked: Vec::new() },
         })
     });
     Reply::json(&checked.await?)
 }
 
 pub(super) async fn change(shared: Arc<Shared>, request: Request) -> Answer {
-    let Change { text, version } = json(&request)?;
+    let SettingsChange { text, version } = json(&request)?;
     let by = request.caller.as_ref().map(|c| c.name.clone()).unwrap_or_default();
     let if_match = request.header("if-match").to_owned();
     if if_match.is_empty() {
@@ -163,7 +163,7 @@ pub(super) async fn change(shared: Arc<Shared>, request: Request) -> Answer {
             }
             _ => return Err(Problem::bad_request("send either `text` or `version`")),
         };
-        let config::Checked { config, not_checked } = config::check(&text, file, &shared.config);
+        let config::CheckAnswer { config, not_checked } = config::check(&text, file, &shared.config);
         let config = config.map_err(|e| refused("the text is no usable configuration", &e))?;
         let config::Reloaded { config, kept } = config::in_place_of(&shared.config, config);
         write(file, &text).map_err(|e| {
@@ -236,14 +236,14 @@ fn tag(text: &str) -> String {
 }
 
 /// What is wrong with a text, and what of it would wait for the next start.
-fn judged(shared: &Shared, file: &Path, text: &str) -> Checked {
-    let config::Checked { config, not_checked } = config::check(text, file, &shared.config);
+fn judged(shared: &Shared, file: &Path, text: &str) -> CheckAnswer {
+    let config::CheckAnswer { config, not_checked } = config::check(text, file, &shared.config);
     match config {
         Ok(config) => {
             let kept = config::in_place_of(&shared.config, config).kept;
-            Checked { problems: Vec::new(), kept, not_checked }
+            CheckAnswer { problems: Vec::new(), kept, not_checked }
         }
-        Err(e) => Checked { problems: lines(&e), kept: Vec::new(), not_checked },
+        Err(e) => CheckAnswer { problems: lines(&e), kept: Vec::new(), not_checked },
     }
 }
 

@@ -38,7 +38,7 @@ struct Ladder {
     dropped: bool,
 }
 
-/// One message.
+/// A message as an arrow of the ladder.
 #[derive(Serialize)]
 struct Arrow {
     seq: u64,

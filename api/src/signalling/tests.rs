@@ -1,4 +1,4 @@
-//! Decoded messages.
+//! Tests of decoded messages.
 
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 use whimbrel_ngap::ie::SecurityKey;

@@ -10,7 +10,7 @@ use super::*;
 const MESSAGE: [u8; 4] = [0, 15, 0x40, 0];
 
 /// A core that keeps the signalling of the UE.
-fn with_signalling() -> (Served, Arc<Console>) {
+fn with_signalling() -> (TestServer, Arc<Console>) {
     let (server, console) = served();
     push(&console);
     console.signalling(|s| s.name(UE.parse().unwrap(), UE_ID));

@@ -241,7 +241,7 @@ fn commands_of_this_host_need_no_token_over_their_socket_and_get_nothing_over_lo
     }
     let e = Client::new(server.address).with_certificate_of(&store).get::<Value>("/api/v1/ues").unwrap_err();
     assert!(e.contains("WHIMBREL_TOKEN"), "{e}");
-    assert!(!server.folder.path().join("subscribers.db.token").exists(), "no secret lies beside the store");
+    assert!(!server.folder.path().join("subscribers.db.token").exists(), "no secret is beside the store");
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn the_cookie_of_a_tls_server_is_bound_to_its_host() {
 }
 
 /// The keys of the API in a server's configuration.
-fn served_with(change: impl FnOnce(&mut config::Api)) -> (Served, Arc<Shared>) {
+fn served_with(change: impl FnOnce(&mut config::Api)) -> (TestServer, Arc<Shared>) {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config::default();
     config.store.path = folder.path().join("subscribers.db");
@@ -403,7 +403,7 @@ fn served_with(change: impl FnOnce(&mut config::Api)) -> (Served, Arc<Shared>) {
     let console = Console::new(clock::now()).unwrap();
     let shared = Shared::new(console, Arc::new(config), None);
     let server = start("127.0.0.1:0".parse().unwrap(), shared.clone()).unwrap();
-    (Served { server, folder }, shared)
+    (TestServer { server, folder }, shared)
 }
 
 /// The present code of a secret in base 32, and the number of its 30 s.
@@ -476,7 +476,7 @@ fn a_user_with_a_second_factor_needs_its_code_and_the_local_command_resets_it() 
     assert_eq!(ask(a, "DELETE", "/api/v1/users/anna/second-factor", "", "").0, 204);
     assert_eq!(anna.get(a, "/api/v1/status").0, 401);
     assert!(by_password(a, "anna", PASSWORD).is_ok());
-    assert_eq!(ask(a, "DELETE", "/api/v1/users/nobody/second-factor", "", "").0, 404);
+    assert_eq!(ask(a, "DELETE", "/api/v1/users/unknown/second-factor", "", "").0, 404);
 }
 
 #[test]
@@ -550,13 +550,13 @@ fn a_role_that_changes_counts_at_the_next_request() {
     let olaf = by_password(a, "olaf", PASSWORD).unwrap();
     assert_eq!(olaf.get(a, "/api/v1/config/history").0, 409, "olaf may ask");
     // As a login at the moment of the change leaves it: the session is there, and the role is another one.
-    shared.auth.change_role("olaf", crate::auth::Role::Viewer);
+    shared.auth.change_role("olaf", crate::auth::UserRole::Viewer);
     assert_eq!(olaf.get(a, "/api/v1/config/history").0, 403);
     assert_eq!(olaf.get(a, "/api/v1/session").1["scopes"], serde_json::json!(["metrics", "read"]));
 }
 
 #[test]
-fn a_user_who_is_changed_while_a_password_is_hashed_does_not_log_in_with_the_former_one() {
+fn a_user_that_is_changed_while_a_password_is_hashed_does_not_log_in_with_the_former_one() {
     let (server, _console) = served();
     let a = server.address;
     make_user(a, "anna", "admin");
@@ -602,7 +602,7 @@ fn refusals_that_anybody_can_cause_are_counted_and_do_not_push_others_out() {
     let lines = || std::fs::read_to_string(&log).unwrap();
     assert_eq!(lines().lines().count(), 1, "{}", lines());
     assert!(lines().contains("caller=127.0.0.1:"), "{}", lines());
-    let Served { server, folder } = server;
+    let TestServer { server, folder } = server;
     drop(server);
     let text = std::fs::read_to_string(&log).unwrap();
     let counted =

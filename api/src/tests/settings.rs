@@ -8,7 +8,7 @@ const JSON: &str = "Content-Type: application/json\r\n";
 const KEY: &str = "c53c22208b61860b06c62e5406a7b330c2b577aa5558981510d128247d38bd1d";
 
 /// A core with a configuration file that has a secret.
-fn with_file() -> (Served, std::path::PathBuf) {
+fn with_file() -> (TestServer, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("whimbrel.yaml");
     let store = folder.path().join("subscribers.db");
@@ -22,7 +22,7 @@ fn with_file() -> (Served, std::path::PathBuf) {
     let console = Console::new(clock::now()).unwrap();
     let shared = Shared::new(console, Arc::new(config), Some(file.clone()));
     let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
-    (Served { server, folder }, file)
+    (TestServer { server, folder }, file)
 }
 
 /// The text and its tag.

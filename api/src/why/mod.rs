@@ -31,7 +31,7 @@ const PAGE: usize = 1000;
 /// Refusals of a gNB's UEs that are shown with it.
 const OF_GNB_MAX: usize = 8;
 
-/// The answer.
+/// The answer to a question for a UE, a gNB or a part of the core.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WhyAnswer {
     /// The name in the question.

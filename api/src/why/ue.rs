@@ -18,7 +18,7 @@ use whimbrel_node::observation::{
 const AGAIN: &str = "switch the UE off and on, so that it registers again";
 
 /// What an answer about a UE is derived from.
-struct Ue<'a> {
+struct UeFacts<'a> {
     shared: &'a Shared,
     name: String,
     supi: Option<Supi>,
@@ -35,7 +35,7 @@ pub(super) async fn answer(shared: &Arc<Shared>, supi: Supi) -> WhyAnswer {
     let view = shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await.ok().flatten();
     let record = subscribers::record(shared, supi).await;
     let gnbs = gnbs(shared).await;
-    let ue = Ue { shared, name: supi.to_string(), supi: Some(supi), record, view, gnbs, now: now() };
+    let ue = UeFacts { shared, name: supi.to_string(), supi: Some(supi), record, view, gnbs, now: now() };
     let name = Name::Ue(supi);
     let history = shared.console.histories(|h| h.of(&name).cloned());
     let registered = ue.view.as_ref().is_some_and(|v| v.state == "registered");
@@ -49,7 +49,7 @@ pub(super) async fn answer(shared: &Arc<Shared>, supi: Supi) -> WhyAnswer {
 
 /// About a UE whose subscriber is not known.
 pub(super) fn of_unknown(shared: &Shared, text: &str, name: &Name, history: &History) -> WhyAnswer {
-    let ue = Ue {
+    let ue = UeFacts {
         shared,
         name: text.to_string(),
         supi: None,
@@ -70,7 +70,7 @@ fn finished(sentence: String, history: Option<&History>) -> WhyAnswer {
     }
 }
 
-impl Ue<'_> {
+impl UeFacts<'_> {
     fn is_registered(&self, name: &Name, history: Option<&History>) -> String {
         let Some(view) = &self.view else { return String::new() };
         let registered = history.and_then(History::state).filter(|e| matches!(e.what, Happened::Registered));

@@ -11,7 +11,7 @@ use crate::state::{AmfContext, NextHop};
 /// The {NH, NCC} from which the next gNB derives its key.
 #[derive(Clone)]
 pub(crate) struct Fresh {
-    /// {NH, NCC}.
+    /// The fresh {NH, NCC} pair.
     pub(crate) context: SecurityContext,
     /// The keys come from a K_AMF that the radio does not know yet.
     pub(crate) new: Option<NewSecurityContextInd>,

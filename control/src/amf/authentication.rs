@@ -19,7 +19,7 @@ use crate::state::Security;
 
 /// Proof that the UE holds the subscriber's key. Only [`authenticate`] and [`open_attach`](super::open_attach) make one, and the security mode demands it.
 pub(crate) struct Authenticated {
-    /// The subscriber.
+    /// SUPI of the authenticated subscriber.
     pub(crate) supi: Supi,
     /// The K_AMF that both sides now share.
     pub(crate) k_amf: KAmf,
@@ -32,16 +32,16 @@ pub(crate) struct Authenticated {
 /// The answer to a UE whose authentication failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// AUTHENTICATION REJECT.
+    /// AUTHENTICATION REJECT has to be sent.
     Rejected,
     /// None: an emergency registration goes on without authentication (TS 24.501 §5.4.1.3.5).
     Tolerated,
 }
 
 /// The outcome of one challenge.
-pub(super) enum Step {
+pub(super) enum ChallengeStep {
     /// The UE is authenticated.
-    Proved(Proof),
+    Proved(ChallengeProof),
     /// The USIM reported SQN out of range.
     Resynchronise(Resynchronisation),
     /// The UE has another key under this key set identifier (#71).
@@ -51,7 +51,7 @@ pub(super) enum Step {
 }
 
 /// The result of a challenge that the UE has answered correctly.
-pub(super) struct Proof {
+pub(super) struct ChallengeProof {
     pub(super) supi: Supi,
     pub(super) key: ProvedKey,
     pub(super) eap_success: Option<ie::EapMessage>,
@@ -152,23 +152,23 @@ pub(crate) async fn authenticate(
             }
         };
         match step {
-            Step::Proved(Proof { supi, key, eap_success, grant }) => {
+            ChallengeStep::Proved(ChallengeProof { supi, key, eap_success, grant }) => {
                 let k_amf = key.k_amf(supi);
                 return Ok((Authenticated { supi, k_amf, ng_ksi, eap_success }, grant));
             }
-            Step::Resynchronise(_) if resynchronised.is_some() => break,
-            Step::Resynchronise(token) => {
+            ChallengeStep::Resynchronise(_) if resynchronised.is_some() => break,
+            ChallengeStep::Resynchronise(token) => {
                 resynchronised = Some(token.auts);
                 resynchronisation = Some(token);
             }
-            Step::KsiInUse => ng_ksi = after(ng_ksi),
+            ChallengeStep::KsiInUse => ng_ksi = after(ng_ksi),
             // TS 24.501 §5.4.1.3.5, §5.4.1.3.7 c: perhaps the UE is not the one that the 5G-GUTI named.
-            Step::Failed(..) if remembered => {
+            ChallengeStep::Failed(..) if remembered => {
                 identity = Identity::Suci(ask_suci(ue, Security::Plain).await?);
                 (remembered, resynchronised) = (false, None);
             }
-            Step::Failed(refusal, _) if failure == Failure::Tolerated => return Err(refusal.into()),
-            Step::Failed(refusal, eap) => return Err(not_accepted(ue, refusal, eap)),
+            ChallengeStep::Failed(refusal, _) if failure == Failure::Tolerated => return Err(refusal.into()),
+            ChallengeStep::Failed(refusal, eap) => return Err(not_accepted(ue, refusal, eap)),
         }
     }
     if failure == Failure::Tolerated {

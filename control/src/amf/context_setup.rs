@@ -30,7 +30,7 @@ use crate::services::nsmf::{N2Outcome, SmContextUpdateData};
 use crate::state::Security;
 
 /// A session to be set up at the gNB, and the NAS message that travels with it.
-struct Item {
+struct SetupItem {
     psi: PduSessionId,
     n1: Option<mm::Message>,
 }
@@ -44,7 +44,7 @@ pub(crate) async fn n1_n2_message_transfer(
 ) -> Result<(), End> {
     while !may_ask_gnb(ue, psi).await? {}
     let n1 = n1.and_then(|m| n1_sm(psi, m));
-    let items = [Item { psi, n1 }];
+    let items = [SetupItem { psi, n1 }];
     if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
         set_up_sessions(ue, None, &items);
     } else {
@@ -125,7 +125,7 @@ pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) 
     // A setup that the gNB has not answered is not requested again: its answer is used when it comes.
     let sessions: Vec<PduSessionId> =
         sessions.iter().copied().filter(|&psi| !is_setup_pending(ue, psi)).collect();
-    let items: Vec<Item> = sessions.iter().map(|&psi| Item { psi, n1: None }).collect();
+    let items: Vec<SetupItem> = sessions.iter().map(|&psi| SetupItem { psi, n1: None }).collect();
     let (needs_context, has_context) = ue.with(|p| {
         let c = p.amf.connection.as_ref();
         let has_context = c.is_some_and(|c| c.context_set_up || c.context_pending);
@@ -197,7 +197,7 @@ pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
     }
 }
 
-fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Option<()> {
+fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[SetupItem]) -> Option<()> {
     let config = ue.config();
     let (amf_id, ran_id) = ids(ue)?;
     let (allowed, capabilities, key) = ue.with(|p| {
@@ -211,7 +211,7 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
         InitialContextSetupRequest::new(amf_id, ran_id, config.amf.guami(), allowed, capabilities, key);
     let mut count;
     (m.nas_pdu, count) = nas_pdu(ue, message);
-    for Item { psi, n1 } in items {
+    for SetupItem { psi, n1 } in items {
         let Some((s_nssai, transfer)) = ue.smf().n2_setup_info(ue, *psi) else { continue };
         let mut item = PduSessionResourceSetupItemCxtReq::new(*psi, s_nssai, transfer);
         let newer;
@@ -240,11 +240,11 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
 }
 
 /// Sessions' resources on a connection that has its UE context.
-fn set_up_sessions(ue: Ue, message: Option<&mm::Message>, items: &[Item]) {
+fn set_up_sessions(ue: Ue, message: Option<&mm::Message>, items: &[SetupItem]) {
     let Some((amf_id, ran_id)) = ids(ue) else { return };
     let (pdu, mut count) = nas_pdu(ue, message);
     let mut list = Vec::with_capacity(items.len());
-    for Item { psi, n1 } in items {
+    for SetupItem { psi, n1 } in items {
         let Some((s_nssai, transfer)) = ue.smf().n2_setup_info(ue, *psi) else { continue };
         let mut item = PduSessionResourceSetupItemSuReq::new(*psi, s_nssai, transfer);
         let newer;
@@ -259,7 +259,7 @@ fn set_up_sessions(ue: Ue, message: Option<&mm::Message>, items: &[Item]) {
     send(ue, &m.into(), count);
 }
 
-fn named(items: &[Item]) -> Vec<PduSessionId> {
+fn named(items: &[SetupItem]) -> Vec<PduSessionId> {
     items.iter().map(|i| i.psi).collect()
 }
 

@@ -8,7 +8,7 @@ use whimbrel_nas::mm::{self, AuthenticationRequest};
 use whimbrel_security::{EapAkaPrimeServer, EapAkaPrimeVector, EapIdentity, EapRefusal, EapVerdict};
 
 use super::ask::ask_past;
-use super::authentication::{Proof, ProvedKey, Step, abba};
+use super::authentication::{ChallengeProof, ChallengeStep, ProvedKey, abba};
 use super::five_g_aka::is_answer;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
@@ -23,7 +23,7 @@ pub(super) async fn challenge(
     identity: EapIdentity,
     ng_ksi: NgKsi,
     identifier: u8,
-) -> Result<Step, End> {
+) -> Result<ChallengeStep, End> {
     let name = vector.serving_network;
     let server = Box::new(EapAkaPrimeServer::new(*vector, &identity, identifier));
     let past = |m: &mm::Message| match m {
@@ -36,10 +36,10 @@ pub(super) async fn challenge(
                 EapVerdict::Accepted(k_ausf) => {
                     let key = ProvedKey::Seaf(k_ausf.k_seaf(&name));
                     let eap_success = EapMessage::new(server.success());
-                    Ok(Step::Proved(Proof { supi, key, eap_success, grant: None }))
+                    Ok(ChallengeStep::Proved(ChallengeProof { supi, key, eap_success, grant: None }))
                 }
                 EapVerdict::SynchronizationFailure(auts) => {
-                    Ok(Step::Resynchronise(Resynchronisation { rand: server.rand(), auts }))
+                    Ok(ChallengeStep::Resynchronise(Resynchronisation { rand: server.rand(), auts }))
                 }
                 EapVerdict::Refused(refused) => fail(ue, &server, refused, ng_ksi).await,
             },
@@ -47,10 +47,12 @@ pub(super) async fn challenge(
             None => fail(ue, &server, EapRefusal::WrongResponse, ng_ksi).await,
         },
         // TS 24.501 §5.4.1.2.2.10.
-        mm::Message::AuthenticationFailure(f) if f.cause == MmCause::NgKsiAlreadyInUse => Ok(Step::KsiInUse),
+        mm::Message::AuthenticationFailure(f) if f.cause == MmCause::NgKsiAlreadyInUse => {
+            Ok(ChallengeStep::KsiInUse)
+        }
         mm::Message::AuthenticationFailure(f) => {
             let refusal = Refusal::ChallengeRefused(f.cause.value());
-            Ok(Step::Failed(refusal, EapMessage::new(server.failure(false))))
+            Ok(ChallengeStep::Failed(refusal, EapMessage::new(server.failure(false))))
         }
         _ => Err(Refusal::Protocol("an answer that was not awaited").into()),
     }
@@ -71,7 +73,12 @@ async fn send(
 }
 
 /// RFC 4187 §6.3.1, §6.3.2: unless the UE ended the exchange itself, a notification precedes EAP-Failure.
-async fn fail(ue: Ue, server: &EapAkaPrimeServer, refused: EapRefusal, ng_ksi: NgKsi) -> Result<Step, End> {
+async fn fail(
+    ue: Ue,
+    server: &EapAkaPrimeServer,
+    refused: EapRefusal,
+    ng_ksi: NgKsi,
+) -> Result<ChallengeStep, End> {
     let notified = matches!(refused, EapRefusal::WrongResponse | EapRefusal::Malformed(_));
     if notified {
         // Whatever the UE answers, the authentication has failed.
@@ -83,5 +90,5 @@ async fn fail(ue: Ue, server: &EapAkaPrimeServer, refused: EapRefusal, ng_ksi: N
         EapRefusal::ClientError(_) => Refusal::ChallengeRefused(MmCause::ProtocolErrorUnspecified.value()),
         EapRefusal::Malformed(_) => Refusal::ChallengeRefused(MmCause::InvalidMandatoryInformation.value()),
     };
-    Ok(Step::Failed(refusal, EapMessage::new(server.failure(notified))))
+    Ok(ChallengeStep::Failed(refusal, EapMessage::new(server.failure(notified))))
 }

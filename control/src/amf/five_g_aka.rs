@@ -6,7 +6,7 @@ use whimbrel_nas::mm::{self, AuthenticationFailure, AuthenticationRequest, Authe
 use whimbrel_security::{AuthenticationVector, Autn, Auts, HresStar, Rand, ResStar};
 
 use super::ask::ask_past;
-use super::authentication::{Proof, ProvedKey, Step, abba};
+use super::authentication::{ChallengeProof, ChallengeStep, ProvedKey, abba};
 use crate::input::Input;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
@@ -29,14 +29,14 @@ pub(super) async fn challenge(
     vector: Box<AuthenticationVector>,
     ng_ksi: NgKsi,
     resynchronised: Option<Auts>,
-) -> Result<Step, End> {
+) -> Result<ChallengeStep, End> {
     let challenge = Challenge { rand: vector.rand, autn: vector.autn, hxres_star: vector.hxres_star.clone() };
     Ok(match respond(ue, challenge, ng_ksi, resynchronised).await? {
         Ok(res_star) if vector.res_star_matches(&res_star) => {
             let key = ProvedKey::Seaf(vector.k_seaf.clone());
-            Step::Proved(Proof { supi, key, eap_success: None, grant: None })
+            ChallengeStep::Proved(ChallengeProof { supi, key, eap_success: None, grant: None })
         }
-        Ok(_) => Step::Failed(Refusal::WrongResponse, None),
+        Ok(_) => ChallengeStep::Failed(Refusal::WrongResponse, None),
         Err(step) => step,
     })
 }
@@ -49,7 +49,7 @@ pub(super) async fn respond(
     challenge: Challenge,
     ng_ksi: NgKsi,
     resynchronised: Option<Auts>,
-) -> Result<Result<ResStar, Step>, End> {
+) -> Result<Result<ResStar, ChallengeStep>, End> {
     let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
     request.rand = Some(ie::Rand(challenge.rand.0));
     request.autn = Some(ie::Autn(challenge.autn.0));
@@ -62,7 +62,7 @@ pub(super) async fn respond(
     };
     match *ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, stale).await? {
         mm::Message::AuthenticationResponse(m) => {
-            Ok(answered(&m, &challenge).ok_or(Step::Failed(Refusal::WrongResponse, None)))
+            Ok(answered(&m, &challenge).ok_or(ChallengeStep::Failed(Refusal::WrongResponse, None)))
         }
         mm::Message::AuthenticationFailure(f) => failed(&f, challenge.rand).map(Err),
         _ => Err(Refusal::Protocol("an answer that was not awaited").into()),
@@ -82,14 +82,14 @@ fn answered(m: &AuthenticationResponse, challenge: &Challenge) -> Option<ResStar
 }
 
 /// TS 33.512 §4.2.2.1.1, TS 24.501 §5.4.1.3.7 c, TS 24.501 §5.4.1.3.7 d, TS 24.501 §5.4.1.3.7 e, TS 24.501 §5.4.1.3.7 f.
-fn failed(f: &AuthenticationFailure, rand: Rand) -> Result<Step, End> {
+fn failed(f: &AuthenticationFailure, rand: Rand) -> Result<ChallengeStep, End> {
     match f.cause {
         MmCause::SynchFailure => {
             let auts = f.auts.ok_or(Refusal::Protocol("AUTHENTICATION FAILURE #21 without AUTS"))?;
-            Ok(Step::Resynchronise(Resynchronisation { rand, auts: Auts(auts.0) }))
+            Ok(ChallengeStep::Resynchronise(Resynchronisation { rand, auts: Auts(auts.0) }))
         }
-        MmCause::NgKsiAlreadyInUse => Ok(Step::KsiInUse),
-        MmCause::MacFailure => Ok(Step::Failed(Refusal::MacFailure, None)),
-        other => Ok(Step::Failed(Refusal::ChallengeRefused(other.value()), None)),
+        MmCause::NgKsiAlreadyInUse => Ok(ChallengeStep::KsiInUse),
+        MmCause::MacFailure => Ok(ChallengeStep::Failed(Refusal::MacFailure, None)),
+        other => Ok(ChallengeStep::Failed(Refusal::ChallengeRefused(other.value()), None)),
     }
 }

@@ -277,11 +277,15 @@ fn silent() -> Failed {
 }
 
 /// The sessions that the target admits, and those that it does not admit, each with the cause for the source.
-pub(crate) type Sessions = (Vec<Admitted>, Vec<(PduSessionId, Cause)>);
+pub(crate) type TargetSessions = (Vec<Admitted>, Vec<(PduSessionId, Cause)>);
 
 /// A session that is neither admitted nor refused is refused; one that was not asked for is passed over (TS 38.413
 /// §8.4.2.4).
-pub(crate) fn admit(ue: Ue, asked: &Asked, answer: &HandoverRequestAcknowledge) -> Result<Sessions, Failed> {
+pub(crate) fn admit(
+    ue: Ue,
+    asked: &Asked,
+    answer: &HandoverRequestAcknowledge,
+) -> Result<TargetSessions, Failed> {
     let mut admitted: Vec<Admitted> = Vec::new();
     let mut failed = Vec::new();
     for &psi in &asked.sessions {

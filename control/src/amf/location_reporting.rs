@@ -132,7 +132,7 @@ pub(crate) fn ask(ue: Ue, wish: Locate) {
 
 /// Which gNB can be asked for a UE's location.
 enum At {
-    /// Its gNB.
+    /// The serving gNB, at once.
     Gnb,
     /// The serving gNB, once it has the UE's context.
     New,

@@ -102,10 +102,10 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Opti
         return path_switch::start(ue, association, Box::new(m));
     }
     match side(ue, association, ids) {
-        Ok(Side::Serving) => dispatch(ue, message, to),
-        Ok(Side::Target) => of_target(ue, message),
-        Ok(Side::Source) => of_source(ue, message),
-        Ok(Side::Predicted) => predicted_handover::of_target(ue, message),
+        Ok(HandoverSide::Serving) => dispatch(ue, message, to),
+        Ok(HandoverSide::Target) => of_target(ue, message),
+        Ok(HandoverSide::Source) => of_source(ue, message),
+        Ok(HandoverSide::Predicted) => predicted_handover::of_target(ue, message),
         Err(cause) => {
             // Messages that end a connection, and error indications, get no answer (TS 38.413 §10.6).
             let ends = matches!(message, Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_));
@@ -146,7 +146,7 @@ fn was_recently_released(
 }
 
 /// Which of the UE's gNBs a message came from.
-enum Side {
+enum HandoverSide {
     Serving,
     /// The target of a handover.
     Target,
@@ -161,7 +161,7 @@ fn side(
     ue: Ue,
     association: AssociationId,
     ids: Option<(AmfUeNgapId, Option<RanUeNgapId>)>,
-) -> Result<Side, CauseRadioNetwork> {
+) -> Result<HandoverSide, CauseRadioNetwork> {
     let (amf, ran) = ids.ok_or(CauseRadioNetwork::UnknownLocalUeNgapId)?;
     ue.with(|p| {
         let is_of = |t: &Target| {
@@ -181,10 +181,10 @@ fn side(
             .and_then(|s| s.connection.as_ref())
             .is_some_and(|c| c.association == association && c.amf_ue_ngap_id == amf);
         match serving {
-            _ if of_target => Ok(Side::Target),
-            _ if of_source => Ok(Side::Source),
-            _ if of_predicted => Ok(Side::Predicted),
-            Some(c) if ran.is_none_or(|ran| ran == c.ran_ue_ngap_id) => Ok(Side::Serving),
+            _ if of_target => Ok(HandoverSide::Target),
+            _ if of_source => Ok(HandoverSide::Source),
+            _ if of_predicted => Ok(HandoverSide::Predicted),
+            Some(c) if ran.is_none_or(|ran| ran == c.ran_ue_ngap_id) => Ok(HandoverSide::Serving),
             Some(_) => Err(CauseRadioNetwork::InconsistentRemoteUeNgapId),
             None => Err(CauseRadioNetwork::UnknownLocalUeNgapId),
         }

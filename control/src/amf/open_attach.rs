@@ -5,7 +5,7 @@
 //! UE                          AMF                                     broker
 //! ├─ REGISTRATION REQUEST ───►│                                       │
 //! │  SUCI, scheme 0xC to 0xF  ├─ question, signed at the edge ───────►│
-//! │                           │◄─ answer: grant, orders, answer to U ─┤
+//! │                           │◄─ answer: grant, orders, answer to UE ┤
 //! │◄─ SECURITY MODE COMMAND ──┤
 //! │   EAP-Request             │
 //! ```

@@ -21,7 +21,7 @@ use whimbrel_open::operator::{HomeAttach, HomeSession, OperatorError};
 use whimbrel_security::suci::msin_of_supi;
 use whimbrel_security::{Autn, Auts, HresStar, KSeaf, ProtectionScheme, Rand};
 
-use super::authentication::{HomeGrant, Proof, ProvedKey, Step};
+use super::authentication::{ChallengeProof, ChallengeStep, HomeGrant, ProvedKey};
 use super::five_g_aka::{self, Challenge};
 use super::open_attach::{answer, fault, seed};
 use crate::config::Open;
@@ -48,7 +48,7 @@ pub(super) async fn challenge(
     identity: &Identity,
     token: Option<Resynchronisation>,
     (ng_ksi, resynchronised): (NgKsi, Option<Auts>),
-) -> Result<Step, End> {
+) -> Result<ChallengeStep, End> {
     let config = ue.config();
     let open = config.open.as_ref().ok_or(Refusal::OtherHomeNetwork(home))?;
     let refused = |why| End::from(Refusal::Broker { broker: broker.to_string(), why });
@@ -84,7 +84,7 @@ pub(super) async fn challenge(
     let session = match asked.release(&octets, res_star, &open.trust, ue.now()) {
         Ok(session) => session,
         Err(e) if is_refusal(&e, RefusalCause::Response) => {
-            return Ok(Step::Failed(Refusal::WrongResponse, None));
+            return Ok(ChallengeStep::Failed(Refusal::WrongResponse, None));
         }
         Err(e) => return Err(refused(of_ordinary_ue(e))),
     };
@@ -99,7 +99,7 @@ pub(super) async fn challenge(
     ue.with(|p| p.amf.claimed = Some(supi));
     let key = ProvedKey::Seaf(KSeaf::new(*k_seaf.octets()));
     let grant = Some(HomeGrant::Open(Box::new(grant)));
-    Ok(Step::Proved(Proof { supi, key, eap_success: None, grant }))
+    Ok(ChallengeStep::Proved(ChallengeProof { supi, key, eap_success: None, grant }))
 }
 
 /// How the broker is asked.

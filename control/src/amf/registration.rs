@@ -74,7 +74,7 @@ pub(crate) fn start(
 }
 
 /// The input of REGISTRATION ACCEPT.
-struct Admitted {
+struct AcceptInput {
     request: Rc<RegistrationRequest>,
     tai: Tai,
     /// None for an emergency registration.
@@ -87,11 +87,11 @@ async fn admission(
     request: Rc<RegistrationRequest>,
     protected: bool,
     sealed: Option<Box<[u8]>>,
-) -> Result<Admitted, End> {
+) -> Result<AcceptInput, End> {
     if emergency::is_emergency(&request) {
         let tai = ue.with(|p| p.amf.location.tai).ok_or(NO_AREA)?;
         let request = emergency::admission(ue, request, protected).await?;
-        return Ok(Admitted { request, tai, slices: None });
+        return Ok(AcceptInput { request, tai, slices: None });
     }
     let tai = here(ue)?;
     priority::uncongested(ue)?;
@@ -116,7 +116,7 @@ async fn judged(
     request: Rc<RegistrationRequest>,
     protected: bool,
     tai: Tai,
-) -> Result<Admitted, End> {
+) -> Result<AcceptInput, End> {
     let request = if protected && !must_authenticate(ue) {
         known(ue, request)? // the security context in force identifies the UE: step 9 may be skipped
     } else {
@@ -135,7 +135,7 @@ async fn judged(
     permitted(ue, tai)?; // areas: TS 23.501 §5.3.4.1.1
     let slices = slices(ue, request.clone(), tai).await?; // slices: TS 23.501 §5.15.5.2.1
     ue.with(|p| p.amf.emergency = false);
-    Ok(Admitted { request, tai, slices: Some(slices) }) // steps 21, 22: REGISTRATION ACCEPT, T3550
+    Ok(AcceptInput { request, tai, slices: Some(slices) }) // steps 21, 22: REGISTRATION ACCEPT, T3550
 }
 
 const NO_AREA: Refusal = Refusal::Protocol("its gNB did not tell a tracking area");
@@ -187,7 +187,7 @@ fn require_initial_registration(request: &RegistrationRequest) -> Result<(), End
     if periodic && request.ue_security_capability.is_none() { Err(Refusal::NoContext.into()) } else { Ok(()) }
 }
 
-/// Step 14.
+/// Step 14: the subscription is read.
 async fn subscribe(ue: Ue, granted: Option<open_attach::Granted>) -> Result<(), End> {
     let supi: Supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let guest = supi.is_nai() || granted.is_some() || ue.with(|p| p.grant.is_some());
@@ -225,8 +225,8 @@ async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<S
 }
 
 /// Steps 21 and 22: the UE gets its 5G-GUTI, its registration area and its sessions, and confirms.
-async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
-    let Admitted { request, tai, slices } = admitted;
+async fn accept(ue: Ue, admitted: AcceptInput) -> Result<(), End> {
+    let AcceptInput { request, tai, slices } = admitted;
     if let Some(status) = request.pdu_session_status {
         session_resources::keep_only(ue, |psi| status.contains(psi)); // step 17
     }

@@ -12,7 +12,7 @@ use crate::services::Answer;
 use crate::services::namf::{N2SmInformation, NamfCommunication, UeState};
 use crate::state::Security;
 
-/// The AMF.
+/// The AMF's services for the SMF.
 pub(crate) struct Amf;
 
 impl NamfCommunication for Amf {

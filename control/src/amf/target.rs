@@ -148,7 +148,7 @@ pub(crate) fn reject_queued_path_switch(ue: Ue, target: &mut Target) {
 /// PATH SWITCH REQUEST for a UE that has moved on from its handover target before HANDOVER NOTIFY arrived: it waits for that.
 /// Returned if the UE cannot have been at the target.
 pub(crate) fn further(ue: Ue, further: QueuedPathSwitch) -> Option<QueuedPathSwitch> {
-    enum Kept {
+    enum QueuedSwitchChange {
         Duplicate,
         InsteadOf(Option<QueuedPathSwitch>),
     }
@@ -162,18 +162,18 @@ pub(crate) fn further(ue: Ue, further: QueuedPathSwitch) -> Option<QueuedPathSwi
             f.association == further.association && f.request.ran_ue_ngap_id == further.request.ran_ue_ngap_id
         };
         match target.further.as_ref().is_some_and(same) {
-            true => Ok(Kept::Duplicate),
-            false => Ok(Kept::InsteadOf(target.further.replace(further))),
+            true => Ok(QueuedSwitchChange::Duplicate),
+            false => Ok(QueuedSwitchChange::InsteadOf(target.further.replace(further))),
         }
     });
     match kept {
         Err(further) => return Some(further),
-        Ok(Kept::Duplicate) => {
+        Ok(QueuedSwitchChange::Duplicate) => {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
         }
         // The UE is at the gNB that asked last.
-        Ok(Kept::InsteadOf(former)) => former.iter().for_each(|f| path_switch::refuse(ue, f)),
+        Ok(QueuedSwitchChange::InsteadOf(former)) => former.iter().for_each(|f| path_switch::refuse(ue, f)),
     }
     None
 }

@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::services::nudm::{Answer, AuthData, Identity, Request, Resynchronisation, UdmError};
 use crate::state::Subscription;
 
-/// Nudm_UEAuthentication_Get.
+/// Nudm_UEAuthentication_Get: the vector of a challenge.
 pub(crate) async fn auth_data(
     ue: Ue,
     identity: Identity,
@@ -37,7 +37,7 @@ pub(crate) async fn register(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, En
     }
 }
 
-/// Nudm_SDM_Get.
+/// Nudm_SDM_Get: the subscription of a UE.
 pub(crate) async fn subscription(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, End> {
     match ask(ue, Request::Subscription(supi)).await? {
         Answer::Registered(Ok(subscription)) => Ok(subscription),

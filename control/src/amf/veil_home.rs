@@ -20,7 +20,7 @@ use whimbrel_privacy::msg::Suci;
 use whimbrel_privacy::operator::{HomeAttach, HomeSession, OperatorError};
 use whimbrel_security::{Autn, Auts, HresStar, Rand};
 
-use super::authentication::{HomeGrant, Proof, ProvedKey, Step};
+use super::authentication::{ChallengeProof, ChallengeStep, HomeGrant, ProvedKey};
 use super::five_g_aka::{self, Challenge};
 use super::open_attach::{Granted, answer, seed};
 use super::veil_attach;
@@ -61,7 +61,7 @@ pub(super) async fn challenge(
     suci: Suci,
     token: Option<Resynchronisation>,
     (ng_ksi, resynchronised): (NgKsi, Option<Auts>),
-) -> Result<Step, End> {
+) -> Result<ChallengeStep, End> {
     let config = ue.config();
     let veil = config.veil.as_ref().ok_or(Refusal::OtherHomeNetwork(config.amf.plmn))?;
     let refused = |why| End::from(Refusal::Broker { broker: veil.broker.to_string(), why });
@@ -92,7 +92,7 @@ pub(super) async fn challenge(
     }
     let key = ProvedKey::Amf(session.k_amf.clone());
     let grant = Some(HomeGrant::Veil(Box::new(session)));
-    Ok(Step::Proved(Proof { supi, key, eap_success: None, grant }))
+    Ok(ChallengeStep::Proved(ChallengeProof { supi, key, eap_success: None, grant }))
 }
 
 /// For the log and the report, and for the registration.

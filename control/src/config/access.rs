@@ -106,7 +106,7 @@ impl EquipmentPrefix {
 pub struct Emergency {
     /// UEs that cannot be authenticated get it too, with null integrity and null ciphering (TS 33.501 §5.5.2, §10.2.2).
     pub unauthenticated: bool,
-    /// Its slice.
+    /// Slice of emergency sessions.
     pub s_nssai: SNssai,
     /// Its data network.
     pub dnn: Dnn,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use postcard::ser_flavors::Flavor;
 
 use super::delta::{Edit, Edits, edit};
-use super::{CRC, FlatError, Writer, read};
+use super::{CRC, FlatError, FrameWriter, read};
 use crate::state::{Subscription, UeContext};
 
 /// Bound on profiles: a record names its own in one octet. An operator has some tariffs and some UE models.
@@ -25,15 +25,15 @@ const UE: usize = 1024;
 
 /// Octets of a value, with the ends of the numbers and strings in it.
 struct Values {
-    octets: Writer,
+    octets: FrameWriter,
     ends: Vec<u32>,
 }
 
 impl Values {
     fn of(ue: &UeContext) -> Self {
-        let mut to = Self { octets: Writer::empty(), ends: Vec::with_capacity(UE) };
+        let mut to = Self { octets: FrameWriter::empty(), ends: Vec::with_capacity(UE) };
         to.octets.reserve(UE);
-        // As in `Writer::value`: the types of a UE can be written.
+        // As in `FrameWriter::value`: the types of a UE can be written.
         postcard::serialize_with_flavor(ue, &mut to).expect("the types of a UE can be written");
         to
     }
@@ -66,7 +66,7 @@ impl Flavor for &mut Values {
 }
 
 /// What the UEs of a kind have in common.
-struct Profile {
+struct RestProfile {
     subscription: Option<Arc<Subscription>>,
     radio_capability: Option<Arc<[u8]>>,
     /// The first of them, without the two above.
@@ -75,7 +75,7 @@ struct Profile {
     records: usize,
 }
 
-impl Profile {
+impl RestProfile {
     fn fits(&self, ue: &UeContext, values: &Values) -> bool {
         is_same(self.subscription.as_ref(), ue.amf.subscription.as_ref())
             && is_same(self.radio_capability.as_ref(), ue.amf.radio.capability.as_ref())
@@ -93,10 +93,10 @@ fn is_same<T: ?Sized>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
 
 /// The profiles of a shard's records.
 #[derive(Default)]
-pub(crate) struct Profiles(Vec<Profile>);
+pub(crate) struct Profiles(Vec<RestProfile>);
 
 /// A record, to be stored. It holds keys, and is wiped when it is freed.
-pub(crate) struct Record(Writer);
+pub(crate) struct Record(FrameWriter);
 
 impl Record {
     pub(crate) fn octets(&self) -> &[u8] {
@@ -110,7 +110,7 @@ impl Profiles {
         let (subscription, radio_capability) = (ue.amf.subscription.take(), ue.amf.radio.capability.take());
         let values = Values::of(ue);
         (ue.amf.subscription, ue.amf.radio.capability) = (subscription, radio_capability);
-        let mut to = Writer::empty();
+        let mut to = FrameWriter::empty();
         to.reserve(UE);
         match self.find_or_add(ue, &values) {
             Some(number) => {
@@ -133,9 +133,9 @@ impl Profiles {
         if let Some(number) = self.0.iter().position(|profile| profile.fits(ue, values)) {
             return Some(number);
         }
-        let mut first = Values { octets: Writer(Vec::new()), ends: values.ends.clone() };
+        let mut first = Values { octets: FrameWriter(Vec::new()), ends: values.ends.clone() };
         first.octets.extend(values.octets());
-        let profile = Profile {
+        let profile = RestProfile {
             subscription: ue.amf.subscription.clone(),
             radio_capability: ue.amf.radio.capability.clone(),
             first,
@@ -163,7 +163,7 @@ impl Profiles {
             return read(octets).map(Box::new);
         }
         let profile = self.0.get(usize::from(*number)).ok_or(FlatError::Malformed)?;
-        let mut whole = Writer::empty();
+        let mut whole = FrameWriter::empty();
         whole.reserve(profile.first.octets().len() + octets.len());
         edit(profile.first.octets(), Edits::of(octets)?, &mut whole)?;
         let mut ue: Box<UeContext> = read(&whole.0).map(Box::new)?;
@@ -182,7 +182,7 @@ impl Profiles {
 
     /// How many there are, and their octets.
     pub(crate) fn size(&self) -> (usize, usize) {
-        let octets = |p: &Profile| p.first.octets().len() + p.first.ends.len() * size_of::<u32>();
+        let octets = |p: &RestProfile| p.first.octets().len() + p.first.ends.len() * size_of::<u32>();
         (self.0.len(), self.0.iter().map(octets).sum())
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{Flat, FlatError, Form, Frame, Writer, bounds, read, version_5};
+use super::{Flat, FlatError, Form, FrameWriter, ReceivedFrame, bounds, read, version_5};
 use crate::envelope::UeId;
 use crate::state::UeContext;
 
@@ -10,12 +10,12 @@ use crate::state::UeContext;
 pub(super) const VERSION: u16 = 6;
 
 /// Decodes a body of one version.
-type Read = fn(&[u8]) -> Result<Box<UeContext>, FlatError>;
+type BodyDecoder = fn(&[u8]) -> Result<Box<UeContext>, FlatError>;
 
 /// The versions that are read: the written one and former ones, at least the one before it (DESIGN: "versions"), so that a replica of the new
 /// program reads checkpoints from a primary of the old one. A former version has its own types, where they differ, in a
 /// module named after it, and a `From` to the present ones.
-pub(super) const VERSIONS: [(u16, Read); 2] =
+pub(super) const VERSIONS: [(u16, BodyDecoder); 2] =
     [(VERSION, open::<UeContext>), (5, open::<version_5::UeContext>)];
 
 /// Estimated octets of a registered UE, and of each session.
@@ -52,7 +52,7 @@ impl Checkpoint {
     fn written(ue: &UeContext) -> Self {
         let capability = ue.amf.radio.capability.as_ref().map_or(0, |c| c.len());
         let room = UE + SESSION * ue.sessions.len() + capability;
-        let flat = Writer::frame(Form::Checkpoint, VERSION, room, ue);
+        let flat = FrameWriter::frame(Form::Checkpoint, VERSION, room, ue);
         let about = About { ue: ue.id, clock: ue.clock, terms: ue.terms };
         Self { flat, about }
     }
@@ -61,13 +61,13 @@ impl Checkpoint {
     ///
     /// Errors: each [`FlatError`] but [`FlatError::OtherBase`].
     pub fn from_octets(octets: &[u8]) -> Result<Self, FlatError> {
-        Frame::open(Form::Checkpoint, octets)?;
+        ReceivedFrame::open(Form::Checkpoint, octets)?;
         Self::from_made(Flat(octets.into()))
     }
 
     /// Takes a checkpoint from a frame whose CRC is verified.
     pub(super) fn from_made(flat: Flat) -> Result<Self, FlatError> {
-        let frame = Frame::unverified(Form::Checkpoint, flat.octets())?;
+        let frame = ReceivedFrame::unverified(Form::Checkpoint, flat.octets())?;
         known(&VERSIONS, frame.version)?;
         let (about, _) = postcard::take_from_bytes::<About>(frame.body).map_err(|_| FlatError::Malformed)?;
         about.ue.check()?;
@@ -79,12 +79,12 @@ impl Checkpoint {
         self.flat.octets()
     }
 
-    /// The frame.
+    /// The frame with the checkpoint in it.
     pub fn into_flat(self) -> Flat {
         self.flat
     }
 
-    /// The UE.
+    /// The UE of the checkpoint.
     pub fn ue_id(&self) -> UeId {
         self.about.ue
     }
@@ -107,15 +107,15 @@ impl Checkpoint {
     }
 
     /// The UE, if its version is one of these.
-    pub(super) fn ue_of(&self, versions: &[(u16, Read)]) -> Result<Box<UeContext>, FlatError> {
-        let frame = Frame::open(Form::Checkpoint, self.octets())?;
+    pub(super) fn ue_of(&self, versions: &[(u16, BodyDecoder)]) -> Result<Box<UeContext>, FlatError> {
+        let frame = ReceivedFrame::open(Form::Checkpoint, self.octets())?;
         let ue = known(versions, frame.version)?(frame.body)?;
         bounds::check(&ue)?;
         Ok(ue)
     }
 }
 
-fn known(versions: &[(u16, Read)], version: u16) -> Result<Read, FlatError> {
+fn known(versions: &[(u16, BodyDecoder)], version: u16) -> Result<BodyDecoder, FlatError> {
     let known = versions.iter().find(|(v, _)| *v == version);
     known.map(|(_, read)| *read).ok_or(FlatError::UnknownVersion(version))
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::Checkpoint;
-use super::{CRC, Flat, FlatError, Form, Frame, HEAD, Writer};
+use super::{CRC, Flat, FlatError, Form, FrameWriter, HEAD, ReceivedFrame};
 use crate::envelope::UeId;
 
 /// Version of the form; it is increased with every change.
@@ -20,14 +20,14 @@ const WINDOWS: [usize; 2] = [16, 96];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
     flat: Flat,
-    head: Head,
+    head: DeltaHead,
     /// Offset of the edits in the frame.
     edits: usize,
 }
 
 /// The checkpoints between which it leads. The CRCs distinguish them from others with the same clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Head {
+struct DeltaHead {
     ue: UeId,
     from: (u64, u32),
     to: (u64, u32),
@@ -77,8 +77,8 @@ impl Delta {
             return None;
         }
         let ((old, from), (new, to)) = (split(base.octets())?, split(next.octets())?);
-        let head = Head { ue: a.ue, from: (a.clock, from), to: (b.clock, to) };
-        let mut frame = Writer::begin(Form::Delta, VERSION, new.len() / 4);
+        let head = DeltaHead { ue: a.ue, from: (a.clock, from), to: (b.clock, to) };
+        let mut frame = FrameWriter::begin(Form::Delta, VERSION, new.len() / 4);
         frame.value(&head);
         let at = frame.0.len();
         frame.value(&edits(old, new));
@@ -92,11 +92,12 @@ impl Delta {
     ///
     /// Errors: each [`FlatError`] but [`FlatError::OtherBase`] and [`FlatError::Contradiction`].
     pub fn from_octets(octets: &[u8]) -> Result<Self, FlatError> {
-        let frame = Frame::open(Form::Delta, octets)?;
+        let frame = ReceivedFrame::open(Form::Delta, octets)?;
         if frame.version != VERSION {
             return Err(FlatError::UnknownVersion(frame.version));
         }
-        let (head, rest) = postcard::take_from_bytes::<Head>(frame.body).map_err(|_| FlatError::Malformed)?;
+        let (head, rest) =
+            postcard::take_from_bytes::<DeltaHead>(frame.body).map_err(|_| FlatError::Malformed)?;
         head.ue.check()?;
         let mut edits = Edits::of(rest)?;
         edits.try_for_each(|edit| edit.map(drop))?;
@@ -111,12 +112,12 @@ impl Delta {
         self.flat.octets()
     }
 
-    /// The frame.
+    /// The frame with the delta in it.
     pub fn into_flat(self) -> Flat {
         self.flat
     }
 
-    /// The UE.
+    /// The UE of the delta.
     pub fn ue_id(&self) -> UeId {
         self.head.ue
     }
@@ -142,7 +143,7 @@ impl Delta {
         }
         let (frame, _) = split(self.octets()).ok_or(FlatError::Malformed)?;
         let edits = Edits::of(frame.get(self.edits..).ok_or(FlatError::Malformed)?)?;
-        let mut to = Writer::empty();
+        let mut to = FrameWriter::empty();
         to.reserve(old.len() + frame.len() + CRC);
         edit(old, edits, &mut to)?;
         // The CRC proves the result, so it is not checked further.
@@ -167,7 +168,7 @@ fn split(octets: &[u8]) -> Option<(&[u8], u32)> {
 pub(super) fn edit<'a>(
     mut old: &[u8],
     edits: impl IntoIterator<Item = Result<Edit<'a>, FlatError>>,
-    to: &mut Writer,
+    to: &mut FrameWriter,
 ) -> Result<(), FlatError> {
     for edit in edits {
         let edit = edit?;

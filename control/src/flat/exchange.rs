@@ -3,7 +3,7 @@
 //! A log is replayed by the code version that began it (DESIGN: "versions"), so each of these forms has one version at
 //! a time.
 
-use super::{Flat, FlatError, Form, Writer, read_frame};
+use super::{Flat, FlatError, Form, FrameWriter, read_frame};
 use crate::config::Config;
 use crate::envelope::{Batch, Effect, Envelope, Payload, UeId};
 use crate::n14::N14;
@@ -28,12 +28,12 @@ const BESIDE: usize = 128;
 impl Envelope {
     /// Its octets. They may hold keys, of a vector from the UDM.
     pub fn to_flat(&self) -> Flat {
-        Writer::frame(Form::Envelope, ENVELOPE_VERSION, self.room(), self)
+        FrameWriter::frame(Form::Envelope, ENVELOPE_VERSION, self.room(), self)
     }
 
     /// Appends its octets.
     pub fn write_flat(&self, to: &mut Vec<u8>) {
-        Writer::append(Form::Envelope, ENVELOPE_VERSION, self.room(), self, to);
+        FrameWriter::append(Form::Envelope, ENVELOPE_VERSION, self.room(), self, to);
     }
 
     /// Estimated length of its octets.
@@ -66,12 +66,12 @@ impl Envelope {
 impl Batch {
     /// Its octets. They may hold keys, for a gNB.
     pub fn to_flat(&self) -> Flat {
-        Writer::frame(Form::Batch, BATCH_VERSION, self.room(), self)
+        FrameWriter::frame(Form::Batch, BATCH_VERSION, self.room(), self)
     }
 
     /// Appends its octets.
     pub fn write_flat(&self, to: &mut Vec<u8>) {
-        Writer::append(Form::Batch, BATCH_VERSION, self.room(), self, to);
+        FrameWriter::append(Form::Batch, BATCH_VERSION, self.room(), self, to);
     }
 
     /// Estimated length of its octets.
@@ -99,7 +99,7 @@ impl Batch {
 impl Config {
     /// Its octets. They hold no keys.
     pub fn to_flat(&self) -> Flat {
-        Writer::frame(Form::Config, CONFIG_VERSION, CONFIG, self)
+        FrameWriter::frame(Form::Config, CONFIG_VERSION, CONFIG, self)
     }
 
     /// Reads what [`Config::to_flat`] wrote.
@@ -117,7 +117,7 @@ impl Config {
 impl N14 {
     /// Its octets. They may hold keys.
     pub fn to_flat(&self) -> Flat {
-        Writer::frame(Form::N14, N14_VERSION, BESIDE, self)
+        FrameWriter::frame(Form::N14, N14_VERSION, BESIDE, self)
     }
 
     /// Reads what [`N14::to_flat`] wrote.

@@ -42,17 +42,17 @@ pub use packed::{LogOf, Packed};
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A [`Checkpoint`].
+    /// The frame holds a [`Checkpoint`].
     Checkpoint = 1,
-    /// A [`Delta`].
+    /// The frame holds a [`Delta`].
     Delta = 2,
-    /// An [`Envelope`](crate::Envelope).
+    /// The frame holds an [`Envelope`](crate::Envelope).
     Envelope = 3,
-    /// A [`Batch`](crate::Batch).
+    /// The frame holds a [`Batch`](crate::Batch).
     Batch = 4,
-    /// A [`Config`](crate::config::Config).
+    /// The frame holds a [`Config`](crate::config::Config).
     Config = 5,
-    /// An [`N14`](crate::n14::N14).
+    /// The frame holds an [`N14`](crate::n14::N14).
     N14 = 6,
 }
 
@@ -154,9 +154,9 @@ thread_local! {
 const ROOM_MAX: usize = 8192;
 
 /// Writes a frame, and wipes the old copy when the buffer grows.
-struct Writer(Vec<u8>);
+struct FrameWriter(Vec<u8>);
 
-impl Writer {
+impl FrameWriter {
     /// The frame of a value; `room` is its estimated length.
     fn frame<T: Serialize>(form: Form, version: u16, room: usize, value: &T) -> Flat {
         let mut to = Self::begin(form, version, room);
@@ -224,7 +224,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for FrameWriter {
     fn drop(&mut self) {
         wipe(&mut self.0);
         self.0.clear();
@@ -234,7 +234,7 @@ impl Drop for Writer {
     }
 }
 
-impl Flavor for &mut Writer {
+impl Flavor for &mut FrameWriter {
     type Output = ();
 
     #[inline]
@@ -258,12 +258,12 @@ impl Flavor for &mut Writer {
 }
 
 /// A received frame: its parts, with kind and CRC checked.
-struct Frame<'a> {
+struct ReceivedFrame<'a> {
     version: u16,
     body: &'a [u8],
 }
 
-impl<'a> Frame<'a> {
+impl<'a> ReceivedFrame<'a> {
     fn open(form: Form, octets: &'a [u8]) -> Result<Self, FlatError> {
         let frame = Self::unverified(form, octets)?;
         let (framed, crc) = octets.split_last_chunk::<CRC>().ok_or(FlatError::NotA(form))?;
@@ -286,7 +286,7 @@ impl<'a> Frame<'a> {
 
 /// A digest of a value; equal values have equal digests.
 pub(crate) fn digest<T: Serialize>(value: &T) -> u32 {
-    let mut to = Writer(Vec::new());
+    let mut to = FrameWriter(Vec::new());
     to.value(value);
     crc32c::crc32c(&to.0)
 }
@@ -301,7 +301,7 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, FlatError> {
 
 /// Decodes a body of which only one version is read.
 fn read_frame<T: DeserializeOwned>(form: Form, version: u16, octets: &[u8]) -> Result<T, FlatError> {
-    let frame = Frame::open(form, octets)?;
+    let frame = ReceivedFrame::open(form, octets)?;
     if frame.version != version {
         return Err(FlatError::UnknownVersion(frame.version));
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::exchange::ENVELOPE_VERSION;
-use super::{CRC, Flat, FlatError, Form, HEAD, Writer, wipe};
+use super::{CRC, Flat, FlatError, Form, FrameWriter, HEAD, wipe};
 use crate::envelope::{Envelope, UeId};
 
 /// An input without its frame and without the fields of its log: code version, UE, and the CTA's term. Wiped when it is
@@ -18,7 +18,7 @@ pub struct Packed(Box<[u8]>);
 pub struct LogOf {
     /// Version of the code that runs them.
     pub code_version: u32,
-    /// The UE.
+    /// The UE whose log it is.
     pub ue: UeId,
     /// Term of the CTA.
     pub cta_term: u32,
@@ -49,7 +49,7 @@ impl Packed {
     /// The original frame.
     pub fn to_flat(&self, of: LogOf) -> Flat {
         let (shared, length) = of.octets();
-        let mut to = Writer::begin(Form::Envelope, ENVELOPE_VERSION, length + self.0.len());
+        let mut to = FrameWriter::begin(Form::Envelope, ENVELOPE_VERSION, length + self.0.len());
         to.extend(&shared[..length]);
         to.extend(&self.0);
         to.end()

@@ -165,7 +165,7 @@ fn a_checkpoint_of_the_former_version_is_read_and_others_are_refused() {
     let ue = registered();
     let former = Former { id: ue.id, clock: 9, amf: ue.amf.clone(), sessions: ue.sessions.clone() };
     let about = checkpoint(&ue).about;
-    let of = |version| Checkpoint { flat: Writer::frame(Form::Checkpoint, version, 0, &former), about };
+    let of = |version| Checkpoint { flat: FrameWriter::frame(Form::Checkpoint, version, 0, &former), about };
     let read = of(1006).ue_of(&versions).unwrap();
     assert_eq!((read.clock, read.terms), (9, (0, 0)));
     assert_eq!(format!("{:?}", read.amf), format!("{:?}", ue.amf));
@@ -619,7 +619,7 @@ proptest! {
             let end = (at + len).min(new.len());
             new.splice(at..end, put);
         }
-        let mut made = Writer(Vec::new());
+        let mut made = FrameWriter(Vec::new());
         prop_assert_eq!(delta::edit(&old, delta::edits(&old, &new).into_iter().map(Ok), &mut made), Ok(()));
         prop_assert_eq!(&made.0, &new);
     }

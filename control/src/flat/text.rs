@@ -17,11 +17,11 @@ const WORD_OCTETS_MAX: usize = 256;
 const UNKNOWN: Text = "(unknown)";
 
 /// The interned strings, never freed. They do not affect outputs.
-static WORDS: Mutex<Words> = Mutex::new(Words(BTreeSet::new()));
+static WORDS: Mutex<TextWords> = Mutex::new(TextWords(BTreeSet::new()));
 
-struct Words(BTreeSet<Text>);
+struct TextWords(BTreeSet<Text>);
 
-impl Words {
+impl TextWords {
     fn keep(&mut self, word: &str) -> Text {
         if let Some(known) = self.0.get(word) {
             return known;
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn strings_of_another_process_are_interned_once_and_bounded() {
-        let mut words = Words(BTreeSet::new());
+        let mut words = TextWords(BTreeSet::new());
         assert!(std::ptr::eq(words.keep("congested"), words.keep("congested")));
         assert_eq!(words.keep("congested"), "congested");
         assert_eq!(words.keep(&"x".repeat(WORD_OCTETS_MAX + 1)), UNKNOWN);

@@ -23,7 +23,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The broker.
+    /// The broker that is asked.
     pub const fn broker(&self) -> &Domain {
         match self {
             Self::Sap(question) => question.broker(),

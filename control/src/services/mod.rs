@@ -16,8 +16,8 @@ pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// The network functions that serve a UE.
 #[derive(Clone, Copy)]
 pub(crate) struct NetworkFunctions {
-    /// The AMF.
+    /// Services of the AMF.
     pub(crate) amf: &'static dyn namf::NamfCommunication,
-    /// The SMF.
+    /// Services of the SMF.
     pub(crate) smf: &'static dyn nsmf::NsmfPduSession,
 }

@@ -27,9 +27,9 @@ pub(crate) enum N2SmInformation {
 /// Deviation: TS 29.502 §6.1.6.2.2 and §6.1.6.2.11 have the AMF send it and each change; here the SMF asks, so that there is one copy.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct UeState {
-    /// 5GMM-REGISTERED.
+    /// True in 5GMM-REGISTERED.
     pub(crate) registered: bool,
-    /// 5GMM-CONNECTED.
+    /// True in 5GMM-CONNECTED.
     pub(crate) connected: bool,
     /// NAS security is established on the connection.
     pub(crate) secured: bool,

@@ -17,7 +17,7 @@ use crate::state::{Ambr, IncomingSession, SmContext, Subscription, Tunnel};
 /// SmContextCreateData (TS 29.502 §6.1.6.2.2).
 #[derive(Clone, Debug)]
 pub(crate) struct SmContextCreateData {
-    /// Its identity.
+    /// Identity of the session.
     pub(crate) psi: PduSessionId,
     /// Its slice, allowed and subscribed.
     pub(crate) s_nssai: SNssai,
@@ -36,9 +36,9 @@ pub(crate) enum SmContextUpdateData<'a> {
     N1Sm(&'a [u8]),
     /// N2 SM information: the session's part of the gNB's answer or report.
     N2Sm {
-        /// Its type.
+        /// The gNB's success or failure.
         outcome: N2Outcome,
-        /// Its transfer.
+        /// The transfer container of NGAP.
         transfer: Vec<u8>,
         /// The gNB that sent it serves the UE. If it does not, it does not get the downlink tunnel.
         serving: bool,
@@ -87,7 +87,7 @@ pub(crate) enum N2Outcome {
 
 /// A session that the target gNB admits.
 pub(crate) struct Admitted {
-    /// Its identity.
+    /// Identity of the session.
     pub(crate) psi: PduSessionId,
     /// The transfer for the source, with the forwarding tunnel.
     pub(crate) command: HandoverCommandTransfer,
@@ -97,7 +97,7 @@ pub(crate) struct Admitted {
 
 /// The result of a session in a path switch: the transfer of the acknowledgement, or the cause of failure.
 pub(crate) struct Switched {
-    /// Its identity.
+    /// Identity of the session.
     pub(crate) psi: PduSessionId,
     /// The transfer for the gNB, or the cause.
     pub(crate) transfer: Result<Vec<u8>, Cause>,
@@ -105,7 +105,7 @@ pub(crate) struct Switched {
 
 /// The result of a tunnel change: the transfer of the confirmation, or the cause of failure.
 pub(crate) struct Moved {
-    /// Its identity.
+    /// Identity of the session.
     pub(crate) psi: PduSessionId,
     /// The transfer for the gNB, or the cause.
     pub(crate) transfer: Result<Vec<u8>, Cause>,
@@ -116,7 +116,7 @@ pub(crate) struct Moved {
 pub(crate) struct SmContextStatus {
     /// PDU session identity.
     pub(crate) psi: PduSessionId,
-    /// Its slice.
+    /// Slice of the session.
     pub(crate) s_nssai: SNssai,
     /// Its data network.
     pub(crate) dnn: Dnn,

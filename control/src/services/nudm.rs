@@ -16,7 +16,7 @@ use crate::state::Subscription;
 pub enum Request {
     /// Nudm_UEAuthentication_Get (TS 29.503 §5.4.2): de-conceals the SUPI and generates an authentication vector.
     GenerateAuthData {
-        /// The subscriber.
+        /// The subscriber that is to be authenticated.
         identity: Identity,
         /// The random challenge, from the UE's entropy.
         rand: [u8; 16],
@@ -98,16 +98,16 @@ fn write_suci(suci: &Suci, out: &mut Vec<u8>) {
 pub enum Identity {
     /// Concealed; the SIDF de-conceals it (TS 33.501 §6.12.5).
     Suci(Suci),
-    /// SUPI.
+    /// A SUPI in clear.
     Supi(Supi),
 }
 
-/// Resynchronisation info.
+/// Resynchronisation info of an AUTHENTICATION FAILURE.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Resynchronisation {
     /// The challenge that the USIM refused.
     pub rand: Rand,
-    /// Its answer.
+    /// The UE's token with its SQN.
     pub auts: Auts,
 }
 
@@ -120,16 +120,16 @@ pub enum Answer {
     Registered(Result<Arc<Subscription>, UdmError>),
     /// To [`Request::EnterSlices`]: the slices that are full.
     Full(Vec<SNssai>),
-    /// To [`Request::Deregister`].
+    /// Answer to [`Request::Deregister`].
     Deregistered,
-    /// To [`Request::RegisterGuest`].
+    /// Answer to [`Request::RegisterGuest`].
     GuestRegistered,
 }
 
 /// An authentication vector (TS 33.501 §6.1.3) and its subscriber.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct AuthData {
-    /// The subscriber.
+    /// SUPI of the authenticated subscriber.
     pub supi: Supi,
     /// The vector, for the subscriber's method.
     pub vector: Vector,

@@ -38,8 +38,8 @@ const RELOCATED_MAX: usize = 16;
 
 /// What is in a slot between two inputs of its UE.
 #[derive(Default)]
-enum Slot {
-    /// No UE.
+enum UeSlot {
+    /// The slot has no UE.
     #[default]
     Free,
     /// A UE whose context is decoded.
@@ -78,7 +78,7 @@ impl Decoded {
     }
 }
 
-impl Slot {
+impl UeSlot {
     fn generation(&self) -> Option<u16> {
         match self {
             Self::Decoded(decoded) => Some(decoded.ue.id.generation),
@@ -92,7 +92,7 @@ impl Slot {
 pub struct Shard {
     config: Arc<Config>,
     shared: Shared,
-    slots: SlotTable<Slot>,
+    slots: SlotTable<UeSlot>,
     ues: usize,
     resting: Option<Box<Resting>>,
 }
@@ -117,7 +117,7 @@ impl Shard {
         assert!(self.resting.is_none(), "the store of a shard is set once");
         let mut resting = Resting::new(store, after);
         for (index, slot) in (0..).zip(self.slots.iter_mut()) {
-            if let Slot::Decoded(decoded) = slot {
+            if let UeSlot::Decoded(decoded) = slot {
                 decoded.listed = true;
                 resting.waiting.push_back(index);
             }
@@ -193,14 +193,14 @@ impl Shard {
         self.wake(id);
         let slot = self.slots.get_mut(index)?;
         let (ue, record) = match std::mem::take(slot) {
-            Slot::Decoded(decoded) if decoded.ue.id == id => (Some(decoded.ue), decoded.record),
-            Slot::Running(record) => (None, record),
+            UeSlot::Decoded(decoded) if decoded.ue.id == id => (Some(decoded.ue), decoded.record),
+            UeSlot::Running(record) => (None, record),
             other => {
                 *slot = other;
                 return None;
             }
         };
-        *slot = Slot::Running(record);
+        *slot = UeSlot::Running(record);
         self.ues -= 1;
         self.empty(index);
         ue
@@ -225,11 +225,11 @@ impl Shard {
         (0..).zip(self.slots.iter()).filter_map(|(index, slot)| self.read(index, slot))
     }
 
-    fn read<'a>(&self, index: u32, slot: &'a Slot) -> Option<&'a UeContext> {
+    fn read<'a>(&self, index: u32, slot: &'a UeSlot) -> Option<&'a UeContext> {
         match slot {
-            Slot::Decoded(decoded) => Some(&decoded.ue),
-            Slot::AtRest(at) => self.resting.as_ref()?.view(index, at),
-            Slot::Free | Slot::Running(_) => None,
+            UeSlot::Decoded(decoded) => Some(&decoded.ue),
+            UeSlot::AtRest(at) => self.resting.as_ref()?.view(index, at),
+            UeSlot::Free | UeSlot::Running(_) => None,
         }
     }
 
@@ -242,14 +242,14 @@ impl Shard {
     /// Whether a UE is stored as a record.
     pub fn is_at_rest(&self, id: UeId) -> bool {
         let slot = self.slots.get(id.slot as usize);
-        matches!(slot, Some(Slot::AtRest(at)) if at.generation == id.generation)
+        matches!(slot, Some(UeSlot::AtRest(at)) if at.generation == id.generation)
     }
 
     /// The subscriber of each UE that has one, and whether it is registered, in slot order. No record is read, except of a UE
     /// without an IMSI.
     pub fn subscribers(&self) -> impl Iterator<Item = (Supi, bool, UeId)> {
         (0..).zip(self.slots.iter()).filter_map(|(index, slot)| {
-            if let Slot::AtRest(at) = slot
+            if let UeSlot::AtRest(at) = slot
                 && let Some(supi) = at.imsi()
             {
                 return Some((supi, true, UeId { slot: index, generation: at.generation }));
@@ -261,8 +261,10 @@ impl Shard {
     /// A copy of an idle UE's context, from which a replay can start. `None` while a procedure runs.
     pub fn checkpoint(&self, id: UeId) -> Option<Box<UeContext>> {
         match self.slots.get(id.slot as usize)? {
-            Slot::Decoded(slot) => (slot.ue.id == id && slot.tasks.is_empty()).then(|| slot.ue.clone()),
-            Slot::AtRest(at) if at.generation == id.generation => self.resting.as_ref()?.decode(id.slot, at),
+            UeSlot::Decoded(slot) => (slot.ue.id == id && slot.tasks.is_empty()).then(|| slot.ue.clone()),
+            UeSlot::AtRest(at) if at.generation == id.generation => {
+                self.resting.as_ref()?.decode(id.slot, at)
+            }
             _ => None,
         }
     }
@@ -273,7 +275,7 @@ impl Shard {
         self.shared.share_subscription(&mut ue);
         let index = ue.id.slot as usize;
         self.reserve(index);
-        if let Slot::Free = self.slots[index] {
+        if let UeSlot::Free = self.slots[index] {
             self.ues += 1;
         }
         self.empty(index);
@@ -294,7 +296,7 @@ impl Shard {
         let index = id.slot as usize;
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Some(resting) = &mut self.resting else { return };
-        let Slot::AtRest(at) = slot else { return };
+        let UeSlot::AtRest(at) = slot else { return };
         if at.generation != id.generation {
             return;
         }
@@ -303,10 +305,10 @@ impl Shard {
             Some(ue) => {
                 let mut decoded = Decoded::new(ue);
                 decoded.record = Some(place);
-                *slot = Slot::Decoded(decoded.into());
+                *slot = UeSlot::Decoded(decoded.into());
             }
             None => {
-                *slot = Slot::Running(Some(place));
+                *slot = UeSlot::Running(Some(place));
                 self.empty(index);
                 self.ues -= 1;
             }
@@ -319,11 +321,11 @@ impl Shard {
         for _ in 0..waiting.min(ues_max) {
             let Some(resting) = &mut self.resting else { return };
             let Some(index) = resting.waiting.pop_front() else { return };
-            let Slot::Decoded(decoded) = &mut self.slots[index as usize] else { continue };
+            let UeSlot::Decoded(decoded) = &mut self.slots[index as usize] else { continue };
             if !is_due(decoded.last_input, resting.after, now) {
                 resting.waiting.push_back(index); // it had an input since it was listed
             } else if !self.rest(index as usize)
-                && let Slot::Decoded(decoded) = &mut self.slots[index as usize]
+                && let UeSlot::Decoded(decoded) = &mut self.slots[index as usize]
             {
                 decoded.listed = false; // until its next input
             }
@@ -343,17 +345,17 @@ impl Shard {
         let Some(resting) = &mut self.resting else { return };
         let slots = &mut self.slots;
         resting.store.relocate(records_max, &mut |index, place| match slots.get_mut(index as usize) {
-            Some(Slot::AtRest(at)) => at.place = place,
-            Some(Slot::Decoded(decoded)) => decoded.record = Some(place),
-            Some(Slot::Running(record)) => *record = Some(place),
-            Some(Slot::Free) | None => {}
+            Some(UeSlot::AtRest(at)) => at.place = place,
+            Some(UeSlot::Decoded(decoded)) => decoded.record = Some(place),
+            Some(UeSlot::Running(record)) => *record = Some(place),
+            Some(UeSlot::Free) | None => {}
         });
     }
 
     /// Returns whether the UE in a slot rests now.
     fn rest(&mut self, index: usize) -> bool {
         let Some(resting) = &mut self.resting else { return false };
-        let Slot::Decoded(decoded) = &mut self.slots[index] else { return false };
+        let UeSlot::Decoded(decoded) = &mut self.slots[index] else { return false };
         if !decoded.can_rest() {
             return false;
         }
@@ -367,21 +369,21 @@ impl Shard {
                 "a UE at rest is as it was"
             );
         }
-        self.slots[index] = Slot::AtRest(at);
+        self.slots[index] = UeSlot::AtRest(at);
         true
     }
 
     fn reserve(&mut self, index: usize) {
         assert!(index < UeId::SLOTS as usize, "a slot is 24 bits");
         while self.slots.len() <= index {
-            self.slots.push(Slot::default());
+            self.slots.push(UeSlot::default());
         }
     }
 
     /// Puts a UE back into its slot.
     fn put(&mut self, index: usize, mut decoded: Box<Decoded>) {
         let Some(resting) = &mut self.resting else {
-            self.slots[index] = Slot::Decoded(decoded);
+            self.slots[index] = UeSlot::Decoded(decoded);
             return;
         };
         let at_once = resting.after.is_zero();
@@ -389,7 +391,7 @@ impl Shard {
             decoded.listed = true;
             resting.waiting.push_back(index as u32);
         }
-        self.slots[index] = Slot::Decoded(decoded);
+        self.slots[index] = UeSlot::Decoded(decoded);
         if at_once {
             self.rest(index);
             self.relocate(RELOCATED_MAX);
@@ -401,14 +403,14 @@ impl Shard {
         let slot = std::mem::take(&mut self.slots[index]);
         let Some(resting) = &mut self.resting else { return };
         match slot {
-            Slot::AtRest(at) => resting.discard(index as u32, &at),
-            Slot::Decoded(decoded) => {
+            UeSlot::AtRest(at) => resting.discard(index as u32, &at),
+            UeSlot::Decoded(decoded) => {
                 decoded.record.into_iter().for_each(|at| resting.store.remove(index as u32, at));
             }
-            Slot::Running(record) => {
+            UeSlot::Running(record) => {
                 record.into_iter().for_each(|at| resting.store.remove(index as u32, at));
             }
-            Slot::Free => {}
+            UeSlot::Free => {}
         }
     }
 
@@ -426,13 +428,13 @@ impl Shard {
                     self.ues += 1;
                 }
                 self.empty(index);
-                self.slots[index] = Slot::Running(None);
+                self.slots[index] = UeSlot::Running(None);
                 return Some(Decoded::new(Box::new(UeContext::new(id))).into());
             }
         }
         match std::mem::take(&mut self.slots[index]) {
-            Slot::Decoded(decoded) => {
-                self.slots[index] = Slot::Running(decoded.record);
+            UeSlot::Decoded(decoded) => {
+                self.slots[index] = UeSlot::Running(decoded.record);
                 Some(decoded)
             }
             _ => None, // `wake` has decoded it
@@ -442,7 +444,7 @@ impl Shard {
     fn drop_views(&mut self) {
         let Some(resting) = &mut self.resting else { return };
         for index in resting.take_viewed() {
-            if let Some(Slot::AtRest(at)) = self.slots.get_mut(index as usize) {
+            if let Some(UeSlot::AtRest(at)) = self.slots.get_mut(index as usize) {
                 at.view.take();
             }
         }

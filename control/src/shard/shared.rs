@@ -12,9 +12,9 @@ const SHARED_MAX: usize = 4096;
 
 /// One copy of each value that is in use.
 #[derive(Debug)]
-struct Kept<T: ?Sized>(BTreeSet<Arc<T>>);
+struct SharedValue<T: ?Sized>(BTreeSet<Arc<T>>);
 
-impl<T: ?Sized + Ord> Kept<T> {
+impl<T: ?Sized + Ord> SharedValue<T> {
     /// Replaces a UE's copy by the shared one.
     fn share(&mut self, own: &mut Arc<T>) {
         if let Some(kept) = self.0.get(own) {
@@ -33,13 +33,13 @@ impl<T: ?Sized + Ord> Kept<T> {
 /// The shared values of a shard's UEs.
 #[derive(Debug)]
 pub(super) struct Shared {
-    radio_capabilities: Kept<[u8]>,
-    subscriptions: Kept<Subscription>,
+    radio_capabilities: SharedValue<[u8]>,
+    subscriptions: SharedValue<Subscription>,
 }
 
 impl Shared {
     pub(super) fn new() -> Self {
-        Self { radio_capabilities: Kept(BTreeSet::new()), subscriptions: Kept(BTreeSet::new()) }
+        Self { radio_capabilities: SharedValue(BTreeSet::new()), subscriptions: SharedValue(BTreeSet::new()) }
     }
 
     /// After an input of a UE, which may have brought its radio capability.
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn equal_values_are_kept_once() {
-        let mut all = Kept(BTreeSet::new());
+        let mut all = SharedValue(BTreeSet::new());
         let (mut a, mut b): (Arc<[u8]>, Arc<[u8]>) = (vec![1; 900].into(), vec![1; 900].into());
         all.share(&mut a);
         all.share(&mut b);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn shared_values_are_bounded_and_freed_when_unused() {
-        let mut all = Kept(BTreeSet::new());
+        let mut all = SharedValue(BTreeSet::new());
         for n in 0..2 * SHARED_MAX as u32 {
             all.share(&mut Arc::<[u8]>::from(n.to_be_bytes().as_slice()));
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use whimbrel_ids::{Instant, Supi};
 
-use super::{RestPlace, RestStore, RestVec, Shard, Slot};
+use super::{RestPlace, RestStore, RestVec, Shard, UeSlot};
 use crate::envelope::{Command, Payload, UeId};
 use crate::flat::Checkpoint;
 use crate::state::UeContext;
@@ -61,7 +61,7 @@ fn a_ue_rests_when_it_had_no_input_for_a_while() {
     shard.rest_idle(Instant(1_000_000), 10);
     let counters = shard.rest_counters().unwrap();
     assert_eq!((counters.at_rest, counters.decoded), (1, 1), "a UE that is not registered is gone soon");
-    assert!(matches!(shard.slots[4], Slot::AtRest(_)) && matches!(shard.slots[9], Slot::Decoded(_)));
+    assert!(matches!(shard.slots[4], UeSlot::AtRest(_)) && matches!(shard.slots[9], UeSlot::Decoded(_)));
 }
 
 #[test]
@@ -121,9 +121,9 @@ fn records(shard: &mut Shard) -> usize {
     });
     for (slot, place) in &places {
         match &mut shard.slots[*slot as usize] {
-            Slot::AtRest(at) => at.place = *place,
-            Slot::Decoded(decoded) => decoded.record = Some(*place),
-            Slot::Free | Slot::Running(_) => panic!("a record of slot {slot}, which is free"),
+            UeSlot::AtRest(at) => at.place = *place,
+            UeSlot::Decoded(decoded) => decoded.record = Some(*place),
+            UeSlot::Free | UeSlot::Running(_) => panic!("a record of slot {slot}, which is free"),
         }
     }
     places.len()

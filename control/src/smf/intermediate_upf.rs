@@ -36,7 +36,7 @@ use crate::state::{IntermediateUpf, IntermediateUpfStage as Stage, Tunnel, UeCon
 use crate::upf::UpfId;
 
 /// What a handover does to a session's UPFs.
-enum Change {
+enum UpfPathChange {
     /// The UPF that the gNB sends to serves the target's area too.
     None,
     /// The anchor serves it: the intermediate UPF is removed.
@@ -75,26 +75,27 @@ pub(super) fn downlink_tunnel(p: &UeContext, psi: PduSessionId) -> Option<Tunnel
 /// Whether the handover to this area changes the UPF of any of these sessions.
 pub(crate) fn changes(ue: Ue, sessions: &[PduSessionId], tac: Tac) -> bool {
     let change = |psi| select(ue, psi, tac, &Tried::default());
-    sessions.iter().any(|&psi| !matches!(change(psi), Ok(Change::None)))
+    sessions.iter().any(|&psi| !matches!(change(psi), Ok(UpfPathChange::None)))
 }
 
 /// §4.9.1.3.2 step 5, §4.9.1.2.3 step 2: the UPF for a session in the target's area. Errors: those that serve it cannot be used.
-fn select(ue: Ue, psi: PduSessionId, tac: Tac, tried: &Tried) -> Result<Change, Refusal> {
+fn select(ue: Ue, psi: PduSessionId, tac: Tac, tried: &Tried) -> Result<UpfPathChange, Refusal> {
     let serves = |upf| serves(ue, upf, tac);
     let Some((anchor, intermediate)) = ue.with(|p| {
         let anchor = p.sessions.get(&psi).filter(|s| s.up_seid.is_some() && s.n3.is_some())?.upf;
         Some((anchor, p.serving_intermediate_upf(psi).map(|i| i.upf)))
     }) else {
-        return Ok(Change::None); // a session that is not at a UPF is not handed over
+        return Ok(UpfPathChange::None); // a session that is not at a UPF is not handed over
     };
     if serves(intermediate.unwrap_or(anchor)) {
-        return Ok(Change::None);
+        return Ok(UpfPathChange::None);
     }
     if serves(anchor) {
-        return Ok(Change::Remove);
+        return Ok(UpfPathChange::Remove);
     }
     // An area that no UPF is configured for is served as before.
-    Ok(selection::choose_intermediate(ue, psi, tac, tried)?.map_or(Change::None, Change::Insert))
+    Ok(selection::choose_intermediate(ue, psi, tac, tried)?
+        .map_or(UpfPathChange::None, UpfPathChange::Insert))
 }
 
 /// Whether a UPF serves a tracking area.
@@ -125,13 +126,13 @@ pub(crate) async fn prepare(
         let mut asked = Vec::with_capacity(open.len());
         for (psi, an, tried) in open.drain(..) {
             match select(ue, psi, tac, &tried) {
-                Ok(Change::None) => discard(ue, psi),
-                Ok(Change::Remove) => {
+                Ok(UpfPathChange::None) => discard(ue, psi),
+                Ok(UpfPathChange::Remove) => {
                     discard(ue, psi);
                     ue.with(|p| set_stage(p, psi, Stage::Serving, Stage::ToBeRemoved));
                 }
-                Ok(Change::Insert(_)) if is_prepared_for(ue, psi, tac) => {}
-                Ok(Change::Insert(upf)) => {
+                Ok(UpfPathChange::Insert(_)) if is_prepared_for(ue, psi, tac) => {}
+                Ok(UpfPathChange::Insert(upf)) => {
                     discard(ue, psi);
                     match establish(ue, psi, upf, an) {
                         Some((cp_seid, to)) => asked.push((psi, (an, Attempt { upf, cp_seid, tried }), to)),
@@ -246,7 +247,7 @@ pub(super) async fn depart(
         };
         let indirect = !passed_on.is_empty();
         let (at, request) = ue.with(|p| new_path(p, psi, session.tunnel, &passed_on, held));
-        ue.with(|p| note(p, psi, Place::New, passed_on.len(), forwarded));
+        ue.with(|p| note(p, psi, ForwardingUpf::New, passed_on.len(), forwarded));
         let hold = (held && is_inserted(ue, psi)).then(|| n4::ask_anchor(ue, psi, Downlink::Hold)).flatten();
         asked.extend(hold.filter(|_| !expected).map(|to| (psi, None, to)));
         if rule_change::is_empty(&request) {
@@ -286,7 +287,7 @@ pub(super) async fn depart(
             let marks = n4::marks_at_access(p, psi);
             (At::access(p, psi), n4::departure(&departing.forwarding, false, &marks))
         });
-        ue.with(|p| note(p, psi, Place::Former, departing.forwarding.len(), true));
+        ue.with(|p| note(p, psi, ForwardingUpf::Former, departing.forwarding.len(), true));
         match n4::ask_at(ue, at, request) {
             Some(to) => asked.push((psi, departing, to)),
             None => done.push(unforwarded(departing.session)),
@@ -337,20 +338,22 @@ fn new_path(
 
 /// Which of the two UPFs on the way of forwarded packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ForwardingUpf {
     Former,
     New,
 }
 
 /// Stores how many forwarding rules a UPF has.
-fn note(p: &mut UeContext, psi: PduSessionId, place: Place, rules: usize, forwarded: bool) {
+fn note(p: &mut UeContext, psi: PduSessionId, place: ForwardingUpf, rules: usize, forwarded: bool) {
     let rules = u8::try_from(rules).unwrap_or(u8::MAX);
     let stage = match place {
-        Place::New => Stage::Prepared,
-        Place::Former if p.serving_intermediate_upf(psi).is_some_and(|i| i.stage == Stage::ToBeRemoved) => {
+        ForwardingUpf::New => Stage::Prepared,
+        ForwardingUpf::Former
+            if p.serving_intermediate_upf(psi).is_some_and(|i| i.stage == Stage::ToBeRemoved) =>
+        {
             Stage::ToBeRemoved
         }
-        Place::Former => Stage::Serving,
+        ForwardingUpf::Former => Stage::Serving,
     };
     let intermediate = p.intermediate_upfs.iter_mut().find(|i| i.psi == psi && i.stage == stage);
     let at_anchor = intermediate.is_none();

@@ -162,7 +162,7 @@ async fn modify(
     let mut at_gnb = AtGnb::default();
     loop {
         ue.amf().handover_over(ue).await?; // then the serving gNB is asked (TS 38.413 §8.4.1.2)
-        let Some(step) = Step::towards(ue, psi, &to_ue, &pending) else { return Ok(at_gnb) };
+        let Some(step) = ModificationStep::towards(ue, psi, &to_ue, &pending) else { return Ok(at_gnb) };
         if let Err(end) = n4_half(ue, psi, &pending, Half::Before).await {
             return Err(drop_pending(ue, psi, &pending, end)); // step 2a: neither UE nor gNB has a command yet
         }
@@ -232,7 +232,7 @@ async fn take_back(ue: Ue, psi: PduSessionId, pending: Box<PendingChange>, end: 
     });
     let Some((at_upf, has)) = back else { return end };
     n4::post(ue, psi, at_upf);
-    if let Some(step) = Step::between(ue, psi, &CommandToUe::by_network(), &pending, &has)
+    if let Some(step) = ModificationStep::between(ue, psi, &CommandToUe::by_network(), &pending, &has)
         && let Err(interrupted @ End::Interrupted(_)) = command(ue, psi, step).await
     {
         return interrupted;
@@ -263,13 +263,13 @@ async fn n4_half(ue: Ue, psi: PduSessionId, pending: &PendingChange, half: Half)
 }
 
 /// One step of a modification: the messages for UE and gNB.
-struct Step {
+struct ModificationStep {
     command: sm::Message,
     /// For the gNB, if it has the session and its parameters change.
     transfer: Option<Vec<u8>>,
 }
 
-impl Step {
+impl ModificationStep {
     /// The step from the present state. `None` if there is nothing to do.
     fn towards(ue: Ue, psi: PduSessionId, to_ue: &CommandToUe, pending: &PendingChange) -> Option<Self> {
         let has = ue.with(|p| p.sessions.get(&psi).map(|s| PendingChange::of(s)))?;
@@ -413,8 +413,8 @@ impl AtGnb {
 /// After the fifth expiry of T3591 the procedure is aborted (TS 24.501 §6.3.2.5 a). If the gNB has not answered by then, or
 /// refuses a change that the UE has made, its resources are released and set up again with the new state, whatever it answers
 /// later (TS 38.413 §8.2.3.3).
-async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<GnbHas, End> {
-    let Step { command, transfer } = step;
+async fn command(ue: Ue, psi: PduSessionId, step: ModificationStep) -> Result<GnbHas, End> {
+    let ModificationStep { command, transfer } = step;
     let mut timer = Repeated::new("PDU SESSION MODIFICATION COMMAND", "T3591", ue.config().timers.t3591);
     let mut not_taken = if let Some(transfer) = transfer {
         ue.amf().n1_n2_message_transfer(ue, psi, Some(&command), N2SmInformation::Modify(transfer));

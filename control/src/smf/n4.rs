@@ -193,7 +193,7 @@ pub enum Downlink {
     To(Tunnel),
     /// To another gNB; the former tunnel gets an end marker (TS 29.281 §5.1, TS 23.501 §5.8.2.9).
     SwitchTo(Tunnel),
-    /// Dropped.
+    /// Downlink packets are dropped.
     Discard,
     /// Buffered; the first packet is reported (TS 23.502 §4.2.6 step 6a).
     Buffer,
@@ -204,7 +204,7 @@ pub enum Downlink {
 /// A PDU session's N4 session at one of its UPFs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At {
-    /// The UPF.
+    /// The UPF that has the session.
     pub(super) upf: UpfId,
     /// The UP SEID.
     pub(super) seid: Seid,

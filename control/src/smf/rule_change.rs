@@ -68,7 +68,7 @@ impl Change<'_> {
         m
     }
 
-    /// Undoes `before`.
+    /// The request that undoes the change, back to `before`.
     pub(super) fn undo(&self) -> SessionModificationRequest {
         let mut m = SessionModificationRequest::default();
         let Some(pdrs) = Pdrs::standing(self.session) else { return m };

@@ -20,7 +20,7 @@ use crate::services::nsmf::{
 };
 use crate::state::{Ambr, IncomingSession, SmContext, Subscription};
 
-/// The SMF.
+/// The SMF's services for the AMF.
 pub(crate) struct Smf;
 
 impl NsmfPduSession for Smf {

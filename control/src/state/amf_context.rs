@@ -25,7 +25,7 @@ pub struct AmfContext {
     pub supi: Option<Supi>,
     /// The equipment, once received under protection.
     pub pei: Option<Pei>,
-    /// 5GMM-REGISTERED.
+    /// True in 5GMM-REGISTERED.
     pub registered: bool,
     /// Registered for emergency services (TS 24.501 §3.1): nothing else is served.
     pub emergency: bool,
@@ -50,7 +50,7 @@ pub struct AmfContext {
     pub(crate) recently_released: Option<Box<RecentlyReleased>>,
     /// Where it is.
     pub location: UeLocation,
-    /// Its slices.
+    /// Slices that are allowed to the UE.
     pub slices: UeSlices,
     /// What its radio can do.
     pub radio: UeRadio,
@@ -200,9 +200,9 @@ impl AmfContext {
 /// Where and when a UE was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// The cell.
+    /// The cell in which it was.
     pub cell: NgranCgi,
-    /// The time.
+    /// The time at which it was there.
     pub at: Instant,
 }
 
@@ -252,9 +252,9 @@ pub(crate) enum VoiceMatch {
     Unknown,
     /// The gNB is asked.
     Asked,
-    /// Supported.
+    /// The radio capabilities support IMS voice.
     Supported,
-    /// Not supported.
+    /// The radio capabilities do not support IMS voice.
     NotSupported,
 }
 

@@ -111,7 +111,7 @@ impl InboundTransfer {
 /// A session to be handed over, as its present SMF has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IncomingSession {
-    /// Its identity.
+    /// Identity of the session.
     pub(crate) psi: PduSessionId,
     /// This SMF's CP SEID of it.
     pub(crate) cp_seid: Seid,

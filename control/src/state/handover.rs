@@ -54,7 +54,7 @@ pub(crate) struct PredictedHandover {
     pub(crate) target: Target,
     /// What the target broadcasts, as HANDOVER REQUIRED would get it.
     pub(crate) to: HandoverTarget,
-    /// Its identity.
+    /// The gNB that is predicted as target.
     pub(crate) gnb: GlobalGnbId,
     /// The tracking area there.
     pub(crate) tai: Tai,
@@ -90,7 +90,7 @@ pub(crate) struct Asked {
 pub(crate) struct QueuedPathSwitch {
     /// The gNB's association.
     pub(crate) association: AssociationId,
-    /// Its request.
+    /// The request that waits.
     pub(crate) request: Box<PathSwitchRequest>,
 }
 

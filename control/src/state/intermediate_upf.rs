@@ -13,7 +13,7 @@ use crate::upf::UpfId;
 pub struct IntermediateUpf {
     /// The PDU session.
     pub psi: PduSessionId,
-    /// The UPF.
+    /// The UPF between gNB and anchor.
     pub upf: UpfId,
     /// The CP SEID.
     pub cp_seid: Seid,

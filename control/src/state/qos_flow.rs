@@ -10,11 +10,11 @@ use crate::policy::{FlowGate, FlowName, Gbr};
 /// A QoS flow beside the default one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QosFlow {
-    /// Its identifier.
+    /// Identifier of the QoS flow.
     pub qfi: Qfi,
     /// The name of its policy.
     pub name: FlowName,
-    /// 5QI.
+    /// 5QI of the flow.
     pub five_qi: FiveQi,
     /// Allocation and retention priority.
     pub arp: Arp,

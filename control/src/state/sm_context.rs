@@ -16,9 +16,9 @@ use crate::upf::UpfId;
 /// One PDU session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SmContext {
-    /// Its identity.
+    /// Identity of the session.
     pub psi: PduSessionId,
-    /// Its slice.
+    /// Slice of the session.
     pub s_nssai: SNssai,
     /// Its data network.
     pub dnn: Dnn,
@@ -84,7 +84,7 @@ pub struct SessionQos {
     pub five_qi: FiveQi,
     /// Priority of the default QoS flow.
     pub arp: Arp,
-    /// Session AMBR.
+    /// Session AMBR in both directions.
     pub ambr: Ambr,
     /// QoS flows beside the default one.
     pub flows: Vec<QosFlow>,
@@ -134,7 +134,7 @@ impl SmContext {
 /// One end of a GTP-U tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
-    /// Its identifier.
+    /// Identifier of the tunnel's end.
     pub teid: Teid,
     /// Where it is.
     pub address: IpAddr,
@@ -145,7 +145,7 @@ pub struct Tunnel {
 pub enum UpState {
     /// Being set up for the first time.
     Establishing,
-    /// Packets flow.
+    /// Packets flow in both directions.
     Active,
     /// Downlink packets wait in the UPF.
     Inactive,
@@ -165,7 +165,7 @@ pub struct Counted {
 pub struct PendingChange {
     /// Its QoS flows beside the default one.
     pub flows: Vec<QosFlow>,
-    /// Its AMBR.
+    /// The session's new AMBR.
     pub ambr: Ambr,
     /// 5QI of its default QoS flow.
     pub five_qi: FiveQi,

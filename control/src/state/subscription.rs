@@ -19,9 +19,9 @@ pub struct Subscription {
     pub slices: Vec<SubscribedSlice>,
     /// Index to RAT/frequency selection priority, 1 to 256 (TS 38.413 §9.3.1.61).
     pub rfsp: Option<u16>,
-    /// Mobility restrictions.
+    /// Restrictions of the UE's mobility.
     pub restrictions: MobilityRestrictions,
-    /// Priority services.
+    /// Subscription to priority services.
     pub priority: Priority,
 }
 
@@ -74,16 +74,16 @@ impl ServiceArea {
 /// Aggregate maximum bit rate, in kbit/s (1 kbit = 1000 bit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ambr {
-    /// Uplink.
+    /// Uplink rate in kbit/s.
     pub ul_kbps: u64,
-    /// Downlink.
+    /// Downlink rate in kbit/s.
     pub dl_kbps: u64,
 }
 
 /// A slice that a subscriber may use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SubscribedSlice {
-    /// Its name.
+    /// Name of the slice.
     pub s_nssai: SNssai,
     /// Default: used if the UE requests none (TS 23.501 §5.15.3).
     pub default: bool,
@@ -94,7 +94,7 @@ pub struct SubscribedSlice {
 /// A data network that a subscriber may use within a slice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SubscribedDnn {
-    /// Its name.
+    /// Name of the data network.
     pub dnn: Dnn,
     /// Default: used if the UE names none.
     pub default: bool,
@@ -123,13 +123,13 @@ pub struct SubscribedDnn {
 /// PDU session types (TS 24.501 §9.11.4.11) that a subscription allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SessionTypes {
-    /// IPv4.
+    /// IPv4 sessions are allowed.
     pub ipv4: bool,
-    /// IPv6.
+    /// IPv6 sessions are allowed.
     pub ipv6: bool,
-    /// Ethernet.
+    /// Ethernet sessions are allowed.
     pub ethernet: bool,
-    /// Unstructured.
+    /// Unstructured sessions are allowed.
     pub unstructured: bool,
 }
 
@@ -159,9 +159,9 @@ impl fmt::Display for SessionTypes {
 pub struct Arp {
     /// 1 (highest) to 15.
     pub priority: u8,
-    /// Pre-emption capability.
+    /// Pre-emption capability: it may pre-empt others.
     pub may_preempt: bool,
-    /// Pre-emption vulnerability.
+    /// Pre-emption vulnerability: others may pre-empt it.
     pub preemptable: bool,
 }
 

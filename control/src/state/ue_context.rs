@@ -19,7 +19,7 @@ use crate::procedure::{Lane, Lanes};
 /// The state of one UE.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UeContext {
-    /// Its slot.
+    /// The UE, by its slot.
     pub id: UeId,
     /// Clock of the last input.
     pub clock: u64,
@@ -35,7 +35,7 @@ pub struct UeContext {
     pub veil: Option<Box<VeilSession>>,
     /// The N4 sessions at intermediate UPFs; none while anchors serve the UE's area.
     pub intermediate_upfs: Vec<IntermediateUpf>,
-    /// Running procedures.
+    /// Lanes of the procedures that run.
     #[serde(skip)]
     pub(crate) lanes: Lanes,
 }
@@ -71,7 +71,7 @@ impl UeContext {
         self.amf.connection.as_ref().map(|c| c.ran_ue_ngap_id)
     }
 
-    /// 5GMM-CONNECTED.
+    /// True in 5GMM-CONNECTED.
     pub fn is_connected(&self) -> bool {
         self.amf.connection.is_some()
     }

@@ -18,7 +18,7 @@ use crate::services::nudm::{Answer, AuthData, Identity, Request, Resynchronisati
 
 /// The entry of one subscriber.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Entry {
+struct DirectoryEntry {
     registered: Option<UeId>,
     sqn: Option<SqnState>,
 }
@@ -46,7 +46,7 @@ fn joined(parts: &[u16]) -> u64 {
     parts.iter().fold(0, |number, part| number << 16 | u64::from(*part))
 }
 
-impl Entry {
+impl DirectoryEntry {
     fn pack(self) -> PackedEntry {
         let ue = self.registered.unwrap_or(UeId { slot: 0, generation: 0 });
         let sqn = self.sqn.unwrap_or(SqnState::new(SqnOffset::ZERO));
@@ -70,20 +70,20 @@ impl Entry {
 #[derive(Default)]
 struct Entries {
     by_imsi: CompactMap<Imsi, PackedEntry>,
-    others: BTreeMap<Supi, Entry>,
+    others: BTreeMap<Supi, DirectoryEntry>,
 }
 
 impl Entries {
-    fn get(&self, supi: Supi) -> Option<Entry> {
+    fn get(&self, supi: Supi) -> Option<DirectoryEntry> {
         match imsi(supi) {
-            Some(imsi) => self.by_imsi.get(imsi).map(Entry::unpack),
+            Some(imsi) => self.by_imsi.get(imsi).map(DirectoryEntry::unpack),
             None => self.others.get(&supi).copied(),
         }
     }
 
     /// Sets the entry of a subscriber; one without content is removed.
-    fn set(&mut self, supi: Supi, entry: Entry) {
-        match (imsi(supi), entry == Entry::default()) {
+    fn set(&mut self, supi: Supi, entry: DirectoryEntry) {
+        match (imsi(supi), entry == DirectoryEntry::default()) {
             (Some(imsi), false) => {
                 self.by_imsi.insert(imsi, entry.pack());
             }
@@ -102,7 +102,7 @@ impl Entries {
     /// The UEs of all that are registered, with their subscribers, in the order of SUPIs.
     fn registered(&self) -> impl Iterator<Item = (Supi, UeId)> + '_ {
         let by_imsi = self.by_imsi.iter().filter_map(|(imsi, packed)| {
-            let ue = Entry::unpack(packed).registered?;
+            let ue = DirectoryEntry::unpack(packed).registered?;
             let (len, value) = (u32::from(imsi[0] >> 8), joined(&imsi) & ((1 << 56) - 1));
             let digits = (0..len).rev().map(|i| (value / 10u64.pow(i) % 10) as u8);
             Some((Supi::from_digits(digits)?, ue))
@@ -168,7 +168,7 @@ impl Directory {
         self.entries = Entries::default();
         self.registered = registered.len();
         for (supi, ue) in registered {
-            self.entries.set(supi, Entry { registered: Some(ue), sqn: None });
+            self.entries.set(supi, DirectoryEntry { registered: Some(ue), sqn: None });
         }
         self.slices = slices;
     }
@@ -347,7 +347,7 @@ impl Directory {
         if let Some(entry) = self.entries.get(supi).filter(|entry| entry.registered == Some(ue)) {
             self.registered -= 1;
             // Of a broker's user, nothing is left.
-            self.entries.set(supi, Entry { registered: None, ..entry });
+            self.entries.set(supi, DirectoryEntry { registered: None, ..entry });
         }
     }
 
@@ -383,8 +383,8 @@ mod tests {
         let ue = UeId { slot: UeId::SLOTS - 1, generation: u16::MAX };
         for registered in [None, Some(ue), Some(UeId { slot: 0, generation: 0 })] {
             for sqn in [None, Some(sqn), Some(SqnState::new(SqnOffset::ZERO))] {
-                let entry = Entry { registered, sqn };
-                assert_eq!(Entry::unpack(entry.pack()), entry);
+                let entry = DirectoryEntry { registered, sqn };
+                assert_eq!(DirectoryEntry::unpack(entry.pack()), entry);
             }
         }
         assert_eq!(size_of::<(Imsi, PackedEntry)>(), 26);
@@ -399,12 +399,12 @@ mod tests {
         let mut entries = Entries::default();
         for (slot, supi) in (0..).zip(&supis) {
             let ue = UeId { slot, generation: 1 };
-            entries.set(*supi, Entry { registered: Some(ue), sqn: None });
+            entries.set(*supi, DirectoryEntry { registered: Some(ue), sqn: None });
             assert_eq!(entries.get(*supi).and_then(|e| e.registered), Some(ue));
         }
         supis.sort();
         assert!(entries.registered().map(|(supi, _)| supi).eq(supis.iter().copied()));
-        supis.iter().for_each(|supi| entries.set(*supi, Entry::default()));
+        supis.iter().for_each(|supi| entries.set(*supi, DirectoryEntry::default()));
         assert_eq!(entries.registered().count() + entries.by_imsi.len() + entries.others.len(), 0);
     }
 }

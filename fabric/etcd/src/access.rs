@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 use whimbrel_files::PEM_OCTETS_MAX;
 
-use crate::gateway::{BadEndpoint, Endpoint};
+use crate::gateway::{BadEndpoint, GatewayEndpoint};
 use crate::local::LocalAccess;
 
 /// Octets of a file with a password and the end of its line.
@@ -35,13 +35,13 @@ pub struct Access {
 
 impl Access {
     /// The endpoints; all files have been read once. Errors: one sentence.
-    pub(crate) fn check(&self) -> Result<Vec<Endpoint>, String> {
-        let endpoints: Result<Vec<Endpoint>, BadEndpoint> =
+    pub(crate) fn check(&self) -> Result<Vec<GatewayEndpoint>, String> {
+        let endpoints: Result<Vec<GatewayEndpoint>, BadEndpoint> =
             self.endpoints.iter().map(|text| text.parse()).collect();
         let endpoints =
             endpoints.and_then(|all| if all.is_empty() { Err(BadEndpoint::None) } else { Ok(all) });
         let endpoints = endpoints.map_err(|e| e.to_string())?;
-        if endpoints.iter().any(Endpoint::is_sealed) {
+        if endpoints.iter().any(GatewayEndpoint::is_sealed) {
             self.connector()?;
         }
         self.password()?;

@@ -21,7 +21,7 @@ const INPUTS_MAX: usize = 256;
 
 /// What the process gets of each event.
 pub struct MembershipUpdate<'a> {
-    /// What happened.
+    /// The change of the membership.
     pub event: Event,
     /// The cluster as it is known now.
     pub view: &'a View,
@@ -45,8 +45,8 @@ impl Agent {
         on_update: impl FnMut(MembershipUpdate<'_>) + Send + 'static,
     ) -> Result<Self, String> {
         let way = match &access.local {
-            Some(local) => Way::Manager(local.clone()),
-            None => Way::Etcd(Arc::new(Gateway::new(access.clone())?)),
+            Some(local) => RequestRoute::Manager(local.clone()),
+            None => RequestRoute::Etcd(Arc::new(Gateway::new(access.clone())?)),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(|e| e.to_string())?;
@@ -100,14 +100,14 @@ async fn run(
 }
 
 /// Where requests go.
-enum Way {
+enum RequestRoute {
     Etcd(Arc<Gateway>),
     Manager(LocalAccess),
 }
 
 /// Sends requests to the present endpoint.
 struct Carrier {
-    way: Way,
+    way: RequestRoute,
     at: usize,
     watch: Option<JoinHandle<()>>,
     inputs: WeakSender<Input>,
@@ -120,8 +120,8 @@ impl Carrier {
 
     fn carry(&mut self, id: u64, request: Request) {
         match &self.way {
-            Way::Etcd(gateway) => self.carry_to_etcd(gateway.clone(), id, request),
-            Way::Manager(local) => self.carry_to_manager(local.clone(), id, request),
+            RequestRoute::Etcd(gateway) => self.carry_to_etcd(gateway.clone(), id, request),
+            RequestRoute::Manager(local) => self.carry_to_manager(local.clone(), id, request),
         }
     }
 

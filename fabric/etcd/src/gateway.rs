@@ -32,7 +32,7 @@ const ANSWER_OCTETS_MAX: usize = 16 << 20;
 
 /// Where an etcd serves its clients: `http://HOST:PORT`, or `https://` for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
+pub(crate) struct GatewayEndpoint {
     /// `HOST:PORT`.
     authority: String,
     /// The name in its certificate, with TLS.
@@ -61,7 +61,7 @@ impl fmt::Display for BadEndpoint {
 
 impl Error for BadEndpoint {}
 
-impl FromStr for Endpoint {
+impl FromStr for GatewayEndpoint {
     type Err = BadEndpoint;
 
     fn from_str(text: &str) -> Result<Self, BadEndpoint> {
@@ -85,7 +85,7 @@ impl FromStr for Endpoint {
     }
 }
 
-impl Endpoint {
+impl GatewayEndpoint {
     /// Whether it uses TLS.
     pub(crate) fn is_sealed(&self) -> bool {
         self.sealed.is_some()
@@ -96,12 +96,12 @@ impl Endpoint {
 pub(crate) struct Opened {
     ok: bool,
     body: Incoming,
-    _connection: Connection,
+    _connection: ConnectionTask,
 }
 
-struct Connection(AbortHandle);
+struct ConnectionTask(AbortHandle);
 
-impl Drop for Connection {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -110,7 +110,7 @@ impl Drop for Connection {
 /// The endpoints, and the token that etcd gave this process.
 pub(crate) struct Gateway {
     access: Access,
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<GatewayEndpoint>,
     /// The token of the user, valid for some minutes.
     token: Mutex<Option<String>>,
 }
@@ -142,12 +142,12 @@ impl Gateway {
         in_time(at, self.open(at, path, body, &token)).await
     }
 
-    fn endpoint(&self, nth: usize) -> &Endpoint {
+    fn endpoint(&self, nth: usize) -> &GatewayEndpoint {
         &self.endpoints[nth % self.endpoints.len()]
     }
 
     /// The user's token, requested if there is none yet; `None` without a user.
-    async fn token(&self, at: &Endpoint) -> Result<Option<String>, String> {
+    async fn token(&self, at: &GatewayEndpoint) -> Result<Option<String>, String> {
         let known = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((user, password)) = self.access.password()?.filter(|_| known.is_none()) else {
             return Ok(known);
@@ -176,7 +176,7 @@ impl Gateway {
 
     async fn open(
         &self,
-        at: &Endpoint,
+        at: &GatewayEndpoint,
         path: &str,
         body: &Value,
         token: &Option<String>,
@@ -213,7 +213,10 @@ async fn connect(authority: &str) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn in_time<T>(at: &Endpoint, answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+async fn in_time<T>(
+    at: &GatewayEndpoint,
+    answer: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
     let within = tokio::time::timeout(ANSWER_WITHIN, answer);
     within.await.map_err(|_| format!("etcd at {} does not answer", at.authority))?
 }
@@ -223,7 +226,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let connection = Connection(tokio::spawn(connection).abort_handle());
+    let connection = ConnectionTask(tokio::spawn(connection).abort_handle());
     let response = sender.send_request(request).await?;
     Ok(Opened { ok: response.status().is_success(), body: response.into_body(), _connection: connection })
 }
@@ -285,7 +288,7 @@ mod tests {
             ("https://[2001:db8::1]:2379", "[2001:db8::1]:2379"),
             ("https://etcd-1.example:2379", "etcd-1.example:2379"),
         ] {
-            let read: Endpoint = text.parse().unwrap();
+            let read: GatewayEndpoint = text.parse().unwrap();
             assert_eq!((read.authority.as_str(), read.is_sealed()), (authority, text.starts_with("https")));
         }
         for text in [
@@ -299,7 +302,7 @@ mod tests {
             "https://a..b:1",
             "ftp://a:1",
         ] {
-            assert_eq!(text.parse::<Endpoint>(), Err(BadEndpoint::Form(text.into())), "{text}");
+            assert_eq!(text.parse::<GatewayEndpoint>(), Err(BadEndpoint::Form(text.into())), "{text}");
         }
     }
 }

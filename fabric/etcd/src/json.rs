@@ -49,7 +49,7 @@ fn end_of(prefix: &str) -> Vec<u8> {
 }
 
 #[derive(serde::Deserialize)]
-struct Header {
+struct ResponseHeader {
     #[serde(deserialize_with = "number")]
     cluster_id: u64,
     #[serde(deserialize_with = "number")]
@@ -57,8 +57,8 @@ struct Header {
 }
 
 #[derive(serde::Deserialize)]
-struct Grant {
-    header: Header,
+struct LeaseGrant {
+    header: ResponseHeader,
     #[serde(rename = "ID", deserialize_with = "number")]
     id: i64,
     #[serde(rename = "TTL", deserialize_with = "number")]
@@ -67,7 +67,7 @@ struct Grant {
 
 #[derive(serde::Deserialize)]
 struct KeepAlive {
-    header: Header,
+    header: ResponseHeader,
     #[serde(rename = "TTL", default, deserialize_with = "number")]
     ttl: u32,
 }
@@ -80,12 +80,12 @@ struct Streamed<T> {
 
 #[derive(serde::Deserialize)]
 struct Headed {
-    header: Header,
+    header: ResponseHeader,
 }
 
 #[derive(serde::Deserialize)]
 struct Txn {
-    header: Header,
+    header: ResponseHeader,
     #[serde(default)]
     succeeded: bool,
     #[serde(default)]
@@ -105,7 +105,7 @@ struct TxnRange {
 
 #[derive(serde::Deserialize)]
 struct Range {
-    header: Header,
+    header: ResponseHeader,
     #[serde(default)]
     kvs: Vec<KeyValue>,
 }
@@ -123,7 +123,7 @@ struct KeyValue {
 }
 
 #[derive(serde::Deserialize)]
-struct Watch {
+struct WatchResponse {
     #[serde(default)]
     canceled: bool,
     #[serde(default)]
@@ -133,12 +133,12 @@ struct Watch {
 #[derive(serde::Deserialize)]
 struct WatchEvent {
     #[serde(default, rename = "type")]
-    kind: Kind,
+    kind: WatchEventKind,
     kv: KeyValue,
 }
 
 #[derive(Default, serde::Deserialize)]
-enum Kind {
+enum WatchEventKind {
     #[default]
     #[serde(rename = "PUT")]
     Put,
@@ -147,7 +147,7 @@ enum Kind {
 }
 
 #[derive(Default, serde::Deserialize)]
-struct Problem {
+struct GatewayError {
     #[serde(default)]
     error: String,
 }
@@ -176,7 +176,7 @@ impl From<KeyValue> for Kv {
 /// Reads the answer to a request; `ok`: its HTTP status.
 pub(crate) fn answer(request: &Request, ok: bool, body: &[u8]) -> Result<Answered, Failure> {
     if !ok {
-        let Problem { error } = serde_json::from_slice(body).unwrap_or_default();
+        let GatewayError { error } = serde_json::from_slice(body).unwrap_or_default();
         return match request {
             _ if error.contains("requested lease not found") => Err(Failure::NoLease),
             _ => Err(Failure::Unreachable(format!(
@@ -192,7 +192,7 @@ pub(crate) fn answer(request: &Request, ok: bool, body: &[u8]) -> Result<Answere
 fn read(request: &Request, body: &[u8]) -> Result<Answered, serde_json::Error> {
     let (header, answer) = match request {
         Request::Grant { .. } => {
-            let Grant { header, id, ttl } = serde_json::from_slice(body)?;
+            let LeaseGrant { header, id, ttl } = serde_json::from_slice(body)?;
             (header, Answer::Granted { lease: id, ttl_s: ttl })
         }
         Request::KeepAlive { .. } => {
@@ -216,12 +216,12 @@ fn read(request: &Request, body: &[u8]) -> Result<Answered, serde_json::Error> {
 
 /// Reads the changes of a watch; `None`: the watch ends.
 pub(crate) fn watched(line: &[u8]) -> Option<Vec<Watched>> {
-    let Streamed { result: Watch { canceled, events } } = serde_json::from_slice(line).ok()?;
+    let Streamed { result: WatchResponse { canceled, events } } = serde_json::from_slice(line).ok()?;
     let event = |WatchEvent { kind, kv }| {
         let kv = Kv::from(kv);
         match kind {
-            Kind::Put => Watched::Put(kv),
-            Kind::Delete => Watched::Deleted { key: kv.key, revision: kv.mod_revision },
+            WatchEventKind::Put => Watched::Put(kv),
+            WatchEventKind::Delete => Watched::Deleted { key: kv.key, revision: kv.mod_revision },
         }
     };
     (!canceled).then(|| events.into_iter().map(event).collect())

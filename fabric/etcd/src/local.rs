@@ -17,7 +17,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// How the manager of a unit is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAccess {
-    /// Its socket.
+    /// Path of its socket.
     pub socket: PathBuf,
     /// The unit's token, which only its processes know.
     pub token: String,
@@ -28,7 +28,7 @@ pub struct LocalAccess {
 pub struct LocalRequest {
     /// The unit's token.
     pub token: String,
-    /// The request.
+    /// The request to the local etcd.
     pub request: Request,
 }
 

@@ -27,7 +27,7 @@ const LEASE: Duration = Duration::from_secs(5);
 /// On a busy host, an election can take long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One etcd.
+/// An etcd process of the test.
 struct Etcd {
     name: String,
     dir: PathBuf,

@@ -6,11 +6,11 @@ use std::net::{SocketAddr, TcpStream};
 use whimbrel_ids::Instant;
 
 use crate::event::{Counters, DownReason};
-use crate::protocol::{Protocol, Turn};
+use crate::protocol::{LinkTurn, Protocol};
 use crate::rings::{RingIn, RingOut};
 use crate::socket;
 
-pub(crate) struct Connection {
+pub(crate) struct LinkConnection {
     pub(crate) socket: TcpStream,
     pub(crate) protocol: Protocol,
     pub(crate) peer: SocketAddr,
@@ -26,7 +26,7 @@ pub(crate) struct Connection {
     pub(crate) ring_in: Option<RingIn>,
 }
 
-impl Connection {
+impl LinkConnection {
     /// True if frames of this connection, in either direction, go through the area of `function`.
     pub(crate) fn uses(&self, pool: usize, function: usize) -> bool {
         self.ring_in.as_ref().is_some_and(|ring| (ring.pool, ring.peer()) == (pool, function))
@@ -71,7 +71,7 @@ impl Connection {
     }
 
     /// Reads once. Errors: the link must end.
-    pub(crate) fn read(&mut self, scratch: &mut [u8], turn: &mut Turn<'_>) -> Result<(), DownReason> {
+    pub(crate) fn read(&mut self, scratch: &mut [u8], turn: &mut LinkTurn<'_>) -> Result<(), DownReason> {
         match self.socket.read(scratch) {
             Ok(0) => Err(self.protocol.closed()),
             Ok(octets) => {

@@ -10,7 +10,7 @@ use crate::LinkId;
 pub enum Event<'a> {
     /// A link is up, and its peer has sent its hello.
     Up {
-        /// The link.
+        /// The link that is up.
         link: LinkId,
         /// The peer's address.
         peer: SocketAddr,
@@ -23,21 +23,21 @@ pub enum Event<'a> {
     Frame {
         /// The link it came on.
         link: LinkId,
-        /// The frame.
+        /// The frame without its seal.
         octets: &'a [u8],
     },
     /// A link has ended. Reported once for each link that was up or that this end opened, unless this end closed it.
     Down {
         /// The link that has ended.
         link: LinkId,
-        /// Why.
+        /// Reason of the end.
         reason: DownReason,
     },
     /// A pending link was rejected.
     Rejected {
-        /// Its address.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// Why.
+        /// Reason of the rejection.
         reason: DownReason,
     },
 }
@@ -116,7 +116,7 @@ down_reasons! {
 pub struct Counters {
     /// Links that came up.
     pub up: u64,
-    /// Frames received.
+    /// Frames that were received.
     pub frames_in: u64,
     /// Octets received, as TCP carried them.
     pub octets_in: u64,
@@ -143,7 +143,7 @@ impl Counters {
 }
 
 #[derive(Clone, Debug)]
-enum Record {
+enum StoredEvent {
     Up { link: LinkId, peer: SocketAddr, hello: Range<usize>, we_called: bool },
     Frame { link: LinkId, octets: Range<usize> },
     Down { link: LinkId, reason: DownReason },
@@ -153,7 +153,7 @@ enum Record {
 /// Events of one turn, in memory that is used again.
 #[derive(Debug, Default)]
 pub struct Events {
-    records: Vec<Record>,
+    records: Vec<StoredEvent>,
     octets: Vec<u8>,
 }
 
@@ -171,17 +171,17 @@ impl Events {
     /// The events, oldest first for each link.
     pub fn iter(&self) -> impl Iterator<Item = Event<'_>> {
         self.records.iter().map(|record| match record {
-            Record::Up { link, peer, hello, we_called } => Event::Up {
+            StoredEvent::Up { link, peer, hello, we_called } => Event::Up {
                 link: *link,
                 peer: *peer,
                 hello: &self.octets[hello.clone()],
                 we_called: *we_called,
             },
-            Record::Frame { link, octets } => {
+            StoredEvent::Frame { link, octets } => {
                 Event::Frame { link: *link, octets: &self.octets[octets.clone()] }
             }
-            Record::Down { link, reason } => Event::Down { link: *link, reason: *reason },
-            Record::Rejected { peer, reason } => Event::Rejected { peer: *peer, reason: *reason },
+            StoredEvent::Down { link, reason } => Event::Down { link: *link, reason: *reason },
+            StoredEvent::Rejected { peer, reason } => Event::Rejected { peer: *peer, reason: *reason },
         })
     }
 
@@ -192,20 +192,20 @@ impl Events {
 
     pub(crate) fn up(&mut self, link: LinkId, peer: SocketAddr, hello: &[u8], we_called: bool) {
         let hello = self.keep(hello);
-        self.records.push(Record::Up { link, peer, hello, we_called });
+        self.records.push(StoredEvent::Up { link, peer, hello, we_called });
     }
 
     pub(crate) fn frame(&mut self, link: LinkId, octets: &[u8]) {
         let octets = self.keep(octets);
-        self.records.push(Record::Frame { link, octets });
+        self.records.push(StoredEvent::Frame { link, octets });
     }
 
     pub(crate) fn down(&mut self, link: LinkId, reason: DownReason) {
-        self.records.push(Record::Down { link, reason });
+        self.records.push(StoredEvent::Down { link, reason });
     }
 
     pub(crate) fn rejected(&mut self, peer: SocketAddr, reason: DownReason) {
-        self.records.push(Record::Rejected { peer, reason });
+        self.records.push(StoredEvent::Rejected { peer, reason });
     }
 
     fn keep(&mut self, octets: &[u8]) -> Range<usize> {

@@ -110,9 +110,9 @@ pub(crate) fn write_frame(octets: &[u8], out: &mut Vec<u8>) {
 /// Where a process is in the shared memory of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The pool.
+    /// Number of the pool.
     pub(crate) pool: u64,
-    /// Its area.
+    /// Function whose area it is.
     pub(crate) function: u8,
     /// Counts the processes that have had the area.
     pub(crate) incarnation: u32,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::event::{Counters, DownReason, Events};
 use crate::frame::{FRAME_HEADER, GREETING_HEADER};
-use crate::protocol::{Protocol, Turn};
+use crate::protocol::{LinkTurn, Protocol};
 use crate::seal::BODY_OCTETS_MAX;
 use crate::{Key, LinkId, Settings};
 
@@ -14,14 +14,14 @@ pub(crate) const FRAME_MAX: usize = 4096;
 const RECORD: usize = 2 + 65_535;
 
 /// One end, its settings and its events.
-pub(crate) struct End {
+pub(crate) struct HostileEnd {
     pub(crate) settings: Settings,
     pub(crate) protocol: Protocol,
     pub(crate) events: Events,
     pub(crate) counters: Counters,
 }
 
-impl End {
+impl HostileEnd {
     pub(crate) fn new(we_call: bool, keys: Vec<Key>) -> Self {
         let mut settings = Settings::new(if we_call { b"caller".to_vec() } else { b"called".to_vec() });
         settings.keys = keys;
@@ -34,7 +34,7 @@ impl End {
     }
 
     pub(crate) fn take(&mut self, octets: &[u8]) -> Result<(), DownReason> {
-        let mut turn = Turn {
+        let mut turn = LinkTurn {
             link: LinkId(1),
             peer: SocketAddr::from(([127, 0, 0, 1], 1)),
             settings: &self.settings,
@@ -61,7 +61,7 @@ impl End {
 }
 
 /// Exchanges octets until neither end has more.
-pub(crate) fn settle(a: &mut End, b: &mut End) -> Result<(), DownReason> {
+pub(crate) fn settle(a: &mut HostileEnd, b: &mut HostileEnd) -> Result<(), DownReason> {
     loop {
         let (from_a, from_b) = (a.wire(), b.wire());
         if from_a.is_empty() && from_b.is_empty() {
@@ -86,7 +86,8 @@ pub fn run(input: &[u8]) {
     let Some((case, mut rest)) = input.split_first() else { return };
     let keys = || if case & KEYED != 0 { vec![Key::new([7; 32])] } else { Vec::new() };
     let victim_calls = case & VICTIM_CALLS != 0;
-    let (mut victim, mut peer) = (End::new(victim_calls, keys()), End::new(!victim_calls, keys()));
+    let (mut victim, mut peer) =
+        (HostileEnd::new(victim_calls, keys()), HostileEnd::new(!victim_calls, keys()));
     if case & AFTER_HANDSHAKE != 0 {
         settle(&mut victim, &mut peer).expect("a handshake between equals");
         assert!(victim.protocol.is_up() && peer.protocol.is_up());

@@ -10,12 +10,12 @@ use snow::types::Random;
 use whimbrel_ids::Instant;
 use whimbrel_shm::{Fault, Pool};
 
-use crate::connection::Connection;
+use crate::connection::LinkConnection;
 use crate::event::{Counters, DownReason, Events};
 use crate::frame::{HELLO_OCTETS_MAX, Place};
 use crate::primitives::System;
-use crate::protocol::{POOLS_MAX, Protocol, Turn};
-use crate::rings::{RingEnd, RingIn, RingOut, Rings, SOCKETS_AFTER};
+use crate::protocol::{LinkTurn, POOLS_MAX, Protocol};
+use crate::rings::{LinkRings, RingEnd, RingIn, RingOut, SOCKETS_AFTER};
 use crate::{LinkId, OpenError, Settings, socket};
 
 /// Octets read from one link in one turn, so that other links do not wait.
@@ -33,14 +33,14 @@ pub struct Links {
     settings: Settings,
     epoll: OwnedFd,
     listener: Option<TcpListener>,
-    connections: BTreeMap<LinkId, Connection>,
+    connections: BTreeMap<LinkId, LinkConnection>,
     /// Events that happened outside of `drain`, which returns them.
     deferred: Events,
     last: u64,
     counters: Counters,
     scratch: Box<[u8]>,
     /// The pools of this process.
-    rings: Vec<Rings>,
+    rings: Vec<LinkRings>,
     /// When sockets were last looked at.
     polled: Instant,
 }
@@ -93,7 +93,7 @@ impl Links {
         if self.rings.len() >= POOLS_MAX {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
-        let rings = Rings::of(pool);
+        let rings = LinkRings::of(pool);
         rings.wait_for(&self.epoll, epoll::EventData::new_u64(BELL))?;
         let port = &rings.pool.port;
         // An area's number is below sixteen.
@@ -132,7 +132,7 @@ impl Links {
     pub fn next_deadline(&self) -> Option<Instant> {
         self.rings.iter().for_each(|rings| rings.pool.port.before_sleep());
         let port = |pool: usize| self.rings.get(pool).map(|rings| &rings.pool.port);
-        let is_due = |c: &Connection| {
+        let is_due = |c: &LinkConnection| {
             let arrived =
                 c.ring_in.as_ref().is_some_and(|ring| port(ring.pool).is_some_and(|p| ring.has_arrived(p)));
             let unblocked = |ring: &RingOut| port(ring.pool).is_some_and(|p| p.is_unblocked(ring.peer()));
@@ -142,7 +142,7 @@ impl Links {
             return Some(Instant::ZERO);
         }
         // A socket with room gives no event; a turn seals a bounded amount, and more may be ready.
-        let has_more = |c: &Connection| !c.blocked && c.protocol.has_more();
+        let has_more = |c: &LinkConnection| !c.blocked && c.protocol.has_more();
         if !self.deferred.is_empty() || self.connections.values().any(has_more) {
             return Some(Instant::ZERO);
         }
@@ -171,7 +171,7 @@ impl Links {
         let due = now + self.settings.greeting_max;
         let (connecting, blocked) = (true, true);
         let (ring_out, ring_in) = (None, None);
-        let connection = Connection {
+        let connection = LinkConnection {
             socket,
             protocol,
             peer: to,
@@ -209,7 +209,7 @@ impl Links {
 
     /// Octets that wait to be sent on a link; zero if it has ended. Beyond [`Settings::queue_octets_max`] it ends.
     pub fn waiting(&self, link: LinkId) -> usize {
-        let of = |c: &Connection| c.protocol.waiting() + c.ring_out.as_ref().map_or(0, RingOut::waiting);
+        let of = |c: &LinkConnection| c.protocol.waiting() + c.ring_out.as_ref().map_or(0, RingOut::waiting);
         self.connections.get(&link).map_or(0, of)
     }
 
@@ -281,10 +281,10 @@ impl Links {
     }
 
     fn serve(&mut self, link: LinkId, flags: epoll::EventFlags, events: &mut Events) {
-        let pending = self.connections.get(&link).is_some_and(Connection::is_pending);
+        let pending = self.connections.get(&link).is_some_and(LinkConnection::is_pending);
         let room = !pending || self.links() < self.settings.links_max;
         let Some(connection) = self.connections.get_mut(&link) else { return };
-        let mut turn = Turn {
+        let mut turn = LinkTurn {
             link,
             peer: connection.peer,
             settings: &self.settings,
@@ -329,7 +329,7 @@ impl Links {
             let Some(ring) = &mut connection.ring_in else { continue };
             let Some(rings) = self.rings.get_mut(ring.pool) else { continue };
             is_used = true;
-            let mut turn = Turn {
+            let mut turn = LinkTurn {
                 link: *link,
                 peer: connection.peer,
                 settings: &self.settings,
@@ -370,7 +370,7 @@ impl Links {
             let (protocol, due) = (Protocol::called(&self.settings), now + self.settings.greeting_max);
             let (connecting, blocked) = (false, false);
             let (ring_out, ring_in) = (None, None);
-            let connection = Connection {
+            let connection = LinkConnection {
                 socket,
                 protocol,
                 peer,
@@ -388,7 +388,7 @@ impl Links {
         }
     }
 
-    fn add(&mut self, link: LinkId, connection: Connection) -> std::io::Result<()> {
+    fn add(&mut self, link: LinkId, connection: LinkConnection) -> std::io::Result<()> {
         epoll::add(
             &self.epoll,
             &connection.socket,
@@ -400,7 +400,7 @@ impl Links {
     }
 
     fn expire(&mut self, now: Instant, events: &mut Events) {
-        let late = |c: &Connection| !c.protocol.is_up() && c.due <= now;
+        let late = |c: &LinkConnection| !c.protocol.is_up() && c.due <= now;
         let late: Vec<LinkId> =
             self.connections.iter().filter(|(_, c)| late(c)).map(|(link, _)| *link).collect();
         for link in late {
@@ -456,12 +456,12 @@ impl Links {
 }
 
 /// The pool in which a peer has named its place.
-fn pool_of(rings: &mut [Rings], peer: Place) -> Option<(usize, &mut Rings)> {
+fn pool_of(rings: &mut [LinkRings], peer: Place) -> Option<(usize, &mut LinkRings)> {
     rings.iter_mut().enumerate().find(|(_, rings)| rings.pool.id() == peer.pool)
 }
 
 /// The ring of a link that has ended may be used by another one.
-fn end_ring_in(connection: &mut Connection, rings: &mut [Rings]) {
+fn end_ring_in(connection: &mut LinkConnection, rings: &mut [LinkRings]) {
     if let Some(ring) = &mut connection.ring_in
         && let Some(rings) = rings.get_mut(ring.pool)
     {
@@ -470,7 +470,7 @@ fn end_ring_in(connection: &mut Connection, rings: &mut [Rings]) {
 }
 
 /// Frames leave the socket for the ring if the peer shares memory, and each end maps the area of the other one; and what waits for room in it is written.
-fn flush_ring(connection: &mut Connection, rings: &mut [Rings]) -> Result<(), DownReason> {
+fn flush_ring(connection: &mut LinkConnection, rings: &mut [LinkRings]) -> Result<(), DownReason> {
     if let (None, Some(peer)) = (&connection.ring_out, connection.protocol.peer_place())
         && let Some((pool, rings)) = pool_of(rings, peer)
         && rings.maps(peer)
@@ -493,19 +493,19 @@ fn flush_ring(connection: &mut Connection, rings: &mut [Rings]) -> Result<(), Do
 }
 
 /// Why a link ends whose ring has another generation: the peer has ended it, which its socket shows, or it wrote rubbish.
-fn superseded(connection: &mut Connection, scratch: &mut [u8], turn: &mut Turn<'_>) -> DownReason {
+fn superseded(connection: &mut LinkConnection, scratch: &mut [u8], turn: &mut LinkTurn<'_>) -> DownReason {
     connection.read(scratch, turn).err().unwrap_or(DownReason::BadRing)
 }
 
 /// What to wait for on a connection: room to write only if something waits to be written.
-fn interest(connection: &Connection) -> epoll::EventFlags {
+fn interest(connection: &LinkConnection) -> epoll::EventFlags {
     match connection.blocked {
         true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
         false => epoll::EventFlags::IN,
     }
 }
 
-fn wait_for(epoll: &OwnedFd, link: LinkId, connection: &Connection) -> Result<(), DownReason> {
+fn wait_for(epoll: &OwnedFd, link: LinkId, connection: &LinkConnection) -> Result<(), DownReason> {
     epoll::modify(epoll, &connection.socket, epoll::EventData::new_u64(link.0), interest(connection))
         .map_err(|_| DownReason::Broken)
 }

@@ -19,7 +19,7 @@ pub(crate) const POOLS_MAX: usize = 2;
 const SEALED_AT_ONCE: usize = 1024 * 1024;
 
 /// The context in which octets are handled.
-pub(crate) struct Turn<'a> {
+pub(crate) struct LinkTurn<'a> {
     pub(crate) link: LinkId,
     pub(crate) peer: SocketAddr,
     pub(crate) settings: &'a Settings,
@@ -52,12 +52,12 @@ pub(crate) struct Protocol {
     /// What is being written, of which `written` octets are.
     wire: Vec<u8>,
     written: usize,
-    shared: Shared,
+    shared: SharedMemoryState,
 }
 
 /// What is agreed about shared memory.
 #[derive(Default)]
-struct Shared {
+struct SharedMemoryState {
     /// Where the peer is, one place for each of its pools.
     places: Vec<Place>,
     /// The first of them in a pool of this end.
@@ -69,7 +69,7 @@ struct Shared {
     ring: Option<u32>,
 }
 
-impl Shared {
+impl SharedMemoryState {
     fn heard(&mut self, own: &[Place], item: Item<'_>) -> Result<(), BadFrame> {
         match item {
             // After the last one.
@@ -101,7 +101,7 @@ impl Protocol {
     fn new(we_called: bool) -> Self {
         let (incoming, opened, queue, wire) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let stage = Stage::Greeting(None);
-        let shared = Shared::default();
+        let shared = SharedMemoryState::default();
         Self { we_called, stage, incoming, opened, queue, taken: 0, wire, written: 0, shared }
     }
 
@@ -230,7 +230,7 @@ impl Protocol {
     }
 
     /// Handles octets of the peer. Errors: the link must end; events before that stand.
-    pub(crate) fn arrived(&mut self, octets: &[u8], turn: &mut Turn<'_>) -> Result<(), DownReason> {
+    pub(crate) fn arrived(&mut self, octets: &[u8], turn: &mut LinkTurn<'_>) -> Result<(), DownReason> {
         if self.incoming.is_empty() {
             let taken = self.take(octets, turn)?;
             self.incoming.extend_from_slice(&octets[taken..]);
@@ -247,7 +247,7 @@ impl Protocol {
     }
 
     /// Handles what is complete in `octets`. Returns how many octets that was.
-    fn take(&mut self, octets: &[u8], turn: &mut Turn<'_>) -> Result<usize, DownReason> {
+    fn take(&mut self, octets: &[u8], turn: &mut LinkTurn<'_>) -> Result<usize, DownReason> {
         let mut taken = 0;
         if matches!(self.stage, Stage::Greeting(_)) {
             let protection = Protection::of(turn.settings);
@@ -290,7 +290,7 @@ impl Protocol {
     }
 
     /// The peer's greeting came.
-    fn greeted(&mut self, body: &[u8], turn: &mut Turn<'_>) -> Result<(), DownReason> {
+    fn greeted(&mut self, body: &[u8], turn: &mut LinkTurn<'_>) -> Result<(), DownReason> {
         let Stage::Greeting(calling) = &mut self.stage else { return Ok(()) };
         match calling.take() {
             Some(calling) => {
@@ -321,7 +321,7 @@ impl Protocol {
         &mut self,
         sealed: Option<Box<Sealed>>,
         hello: &[u8],
-        turn: &mut Turn<'_>,
+        turn: &mut LinkTurn<'_>,
     ) -> Result<(), DownReason> {
         if !self.we_called && !turn.room {
             return Err(DownReason::NoRoom);

@@ -7,13 +7,13 @@ use whimbrel_shm::{Area, Fault, Memory, Pool, Port, Receiver};
 
 use crate::event::DownReason;
 use crate::frame::{FRAME_HEADER, Place};
-use crate::protocol::Turn;
+use crate::protocol::LinkTurn;
 
 /// How long sockets may wait while rings are looked at again and again: far less than anything that comes through a socket takes.
 pub(crate) const SOCKETS_AFTER: core::time::Duration = core::time::Duration::from_micros(10);
 
 /// A process's place in the pool.
-pub(crate) struct Rings {
+pub(crate) struct LinkRings {
     pub(crate) pool: Pool,
     /// Areas of functions whose former life still has a link.
     waiting: BTreeMap<usize, Area>,
@@ -21,7 +21,7 @@ pub(crate) struct Rings {
     pub(crate) rubbish: BTreeMap<u8, u32>,
 }
 
-impl Rings {
+impl LinkRings {
     pub(crate) fn of(pool: Pool) -> Self {
         Self { pool, waiting: BTreeMap::new(), rubbish: BTreeMap::new() }
     }
@@ -196,7 +196,7 @@ impl RingIn {
         &mut self,
         port: &mut Port<M>,
         octets_max: usize,
-        turn: &mut Turn<'_>,
+        turn: &mut LinkTurn<'_>,
     ) -> Result<bool, RingEnd> {
         let mut octets = 0;
         while octets < octets_max {

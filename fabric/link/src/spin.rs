@@ -28,7 +28,7 @@ impl Spin {
         Self { longest, until: Instant::ZERO, looks: false, fruitless: 0, counted: true }
     }
 
-    /// Something came.
+    /// Notes that something has come.
     pub fn came(&mut self, now: Instant) {
         if core::mem::take(&mut self.looks) {
             self.fruitless = 0;

@@ -15,7 +15,7 @@ use crate::guard::PortGuard;
 use crate::packets::{PacketTransport, Socket, open_sockets, refuse_beside_kernel_sctp};
 use crate::report::{Mode, Obstacle, OpenError, Report};
 use crate::store::AssociationStore;
-use crate::{Inner, Settings, Transport};
+use crate::{EndpointState, Settings, Transport};
 
 /// Open sockets without an endpoint.
 #[derive(Debug)]
@@ -114,7 +114,8 @@ impl Transport {
         let mut packets = PacketTransport::over(mode, (sockets, Vec::new()), endpoint, Some(store));
         let (adopted, refused) = packets.adopt(now);
         let report = Report { chosen: mode, obstacles: Vec::new(), limits: Vec::new() };
-        let transport = Self { inner: Inner::Packets(Box::new(packets)), report, adopted: Some(adopted) };
+        let transport =
+            Self { inner: EndpointState::Packets(Box::new(packets)), report, adopted: Some(adopted) };
         Ok(Successor { transport, refused })
     }
 
@@ -127,7 +128,7 @@ impl Transport {
     /// An adopted association goes on. The user has its first `messages` messages; the others, if they were not released, are among the next
     /// events.
     pub fn resume(&mut self, now: Instant, association: AssociationId, messages: u64) {
-        if let Inner::Packets(t) = &mut self.inner {
+        if let EndpointState::Packets(t) = &mut self.inner {
             t.resume(now, association, messages);
         }
     }
@@ -135,7 +136,7 @@ impl Transport {
     /// Every adopted association was resumed or aborted: from now on a successor continues from this process. Before that, nothing may be
     /// drained, sent or flushed.
     pub fn settle(&mut self) {
-        if let Inner::Packets(t) = &mut self.inner {
+        if let EndpointState::Packets(t) = &mut self.inner {
             t.settle();
         }
     }
@@ -143,14 +144,14 @@ impl Transport {
     /// Whether another process has inherited the associations: nothing is received or sent here any more.
     pub fn is_fenced(&mut self) -> bool {
         match &mut self.inner {
-            Inner::Packets(t) => t.is_fenced(),
-            Inner::Kernel(_) => false,
+            EndpointState::Packets(t) => t.is_fenced(),
+            EndpointState::Kernel(_) => false,
         }
     }
 
     /// Keeps a name with an association, for a successor. A stale one changes nothing.
     pub fn set_label(&mut self, association: AssociationId, label: u64) {
-        if let Inner::Packets(t) = &mut self.inner {
+        if let EndpointState::Packets(t) = &mut self.inner {
             t.endpoint_mut().set_label(association, label);
         }
     }
@@ -158,7 +159,7 @@ impl Transport {
     /// Keeps the number of the user's last output with an association, for a successor: what was queued up to it is not to be sent again. A
     /// stale name changes nothing.
     pub fn set_mark(&mut self, association: AssociationId, mark: u64) {
-        if let Inner::Packets(t) = &mut self.inner {
+        if let EndpointState::Packets(t) = &mut self.inner {
             t.endpoint_mut().set_mark(association, mark);
         }
     }
@@ -166,8 +167,8 @@ impl Transport {
     /// What is kept with an association; `None` if it is gone, or the kernel's.
     pub fn notes(&self, association: AssociationId) -> Option<UserNotes> {
         match &self.inner {
-            Inner::Packets(t) => t.endpoint().notes(association),
-            Inner::Kernel(_) => None,
+            EndpointState::Packets(t) => t.endpoint().notes(association),
+            EndpointState::Kernel(_) => None,
         }
     }
 }

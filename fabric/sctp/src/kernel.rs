@@ -51,7 +51,7 @@ const BACKLOG: i32 = 1024;
 
 /// An association of the kernel's.
 #[derive(Debug, Default)]
-struct Slot {
+struct KernelAssociation {
     generation: u32,
     kernel: Option<i32>,
     outbound_streams: u16,
@@ -68,7 +68,7 @@ struct Slot {
 pub(crate) struct KernelTransport {
     fd: OwnedFd,
     v6: bool,
-    slots: Vec<Slot>,
+    slots: Vec<KernelAssociation>,
     free: VecDeque<u32>,
     by_kernel: BTreeMap<i32, u32>,
     /// An association that is up, with its streams: the peer's adaptation indication is next in the queue, or does not come.
@@ -316,7 +316,7 @@ impl KernelTransport {
         let Some(s) = self.slots.get_mut(slot as usize) else { return };
         let association = AssociationId { slot, generation: s.generation };
         let reason = if s.aborted { DownReason::Aborted } else { reason };
-        *s = Slot { generation: s.generation.wrapping_add(1), ..Slot::default() };
+        *s = KernelAssociation { generation: s.generation.wrapping_add(1), ..Slot::default() };
         self.free.push_back(slot);
         events.push(Event::Down { association, reason });
     }
@@ -365,7 +365,7 @@ impl KernelTransport {
         Some(AssociationId { slot, generation: self.slots.get(slot as usize)?.generation })
     }
 
-    fn find(&mut self, association: AssociationId) -> Option<(i32, &mut Slot)> {
+    fn find(&mut self, association: AssociationId) -> Option<(i32, &mut KernelAssociation)> {
         let slot = self.slots.get_mut(association.slot as usize)?;
         let kernel = slot.kernel.filter(|_| slot.generation == association.generation)?;
         Some((kernel, slot))
@@ -376,7 +376,7 @@ impl KernelTransport {
             Some(slot) => slot,
             None if self.slots.len() >= self.associations_max => return None,
             None => {
-                self.slots.push(Slot::default());
+                self.slots.push(KernelAssociation::default());
                 u32::try_from(self.slots.len() - 1).ok()?
             }
         };

@@ -83,14 +83,14 @@ pub struct IoCounters {
     pub receive_errors: u64,
 }
 
-enum Inner {
+enum EndpointState {
     Packets(Box<PacketTransport>),
     Kernel(Box<KernelTransport>),
 }
 
 /// SCTP for one thread, over whatever the host allows.
 pub struct Transport {
-    inner: Inner,
+    inner: EndpointState,
     report: Report,
     /// Associations of the process before this one, until they are taken.
     adopted: Option<Vec<Adopted>>,
@@ -110,9 +110,9 @@ impl Transport {
         let (mut obstacles, mut limits) = (Vec::new(), Vec::new());
         for mode in candidates {
             let opened = match mode {
-                Mode::Kernel => KernelTransport::open(settings).map(|k| Inner::Kernel(Box::new(k))),
+                Mode::Kernel => KernelTransport::open(settings).map(|k| EndpointState::Kernel(Box::new(k))),
                 _ => PacketTransport::open(*mode, settings, secret, now, &mut limits)
-                    .map(|p| Inner::Packets(Box::new(p))),
+                    .map(|p| EndpointState::Packets(Box::new(p))),
             };
             match opened {
                 Ok(inner) => {
@@ -137,24 +137,24 @@ impl Transport {
     /// The descriptors to wait on for input.
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match &self.inner {
-            Inner::Packets(t) => t.fds(),
-            Inner::Kernel(t) => t.fds(),
+            EndpointState::Packets(t) => t.fds(),
+            EndpointState::Kernel(t) => t.fds(),
         }
     }
 
     /// When [`Transport::drain`] and [`Transport::flush`] are due even without input; [`Instant::ZERO`] if now.
     pub fn next_deadline(&self) -> Option<Instant> {
         match &self.inner {
-            Inner::Packets(t) => t.next_deadline(),
-            Inner::Kernel(t) => t.next_deadline(),
+            EndpointState::Packets(t) => t.next_deadline(),
+            EndpointState::Kernel(t) => t.next_deadline(),
         }
     }
 
     /// Takes what arrived and what timers did. `events` is cleared first. Never blocks.
     pub fn drain(&mut self, now: Instant, events: &mut Events) {
         match &mut self.inner {
-            Inner::Packets(t) => t.drain(now, events),
-            Inner::Kernel(t) => t.drain(now, events),
+            EndpointState::Packets(t) => t.drain(now, events),
+            EndpointState::Kernel(t) => t.drain(now, events),
         }
     }
 
@@ -169,8 +169,8 @@ impl Transport {
         octets: &[u8],
     ) -> Result<(), Refusal> {
         match &mut self.inner {
-            Inner::Packets(t) => t.send(Send { association, stream, ppid, unordered: false, octets }),
-            Inner::Kernel(t) => t.send(association, stream, ppid, octets),
+            EndpointState::Packets(t) => t.send(Send { association, stream, ppid, unordered: false, octets }),
+            EndpointState::Kernel(t) => t.send(association, stream, ppid, octets),
         }
     }
 
@@ -178,8 +178,8 @@ impl Transport {
     /// before that. False in [`Mode::Kernel`], which acknowledges by itself.
     pub fn hold_acknowledgements(&mut self, hold: bool) -> bool {
         match &mut self.inner {
-            Inner::Packets(t) => t.endpoint_mut().hold_acknowledgements(hold),
-            Inner::Kernel(_) => return false,
+            EndpointState::Packets(t) => t.endpoint_mut().hold_acknowledgements(hold),
+            EndpointState::Kernel(_) => return false,
         }
         true
     }
@@ -188,14 +188,14 @@ impl Transport {
     /// count); the next flush does it. It has to follow within a few milliseconds: peers send again what is not acknowledged within their RTO,
     /// and a quarter of a MiB that is not released closes their window. A stale name changes nothing.
     pub fn release(&mut self, association: AssociationId, messages: u64) {
-        if let Inner::Packets(t) = &mut self.inner {
+        if let EndpointState::Packets(t) = &mut self.inner {
             t.endpoint_mut().release(association, messages);
         }
     }
 
     /// Sends what waits.
     pub fn flush(&mut self, now: Instant) {
-        if let Inner::Packets(t) = &mut self.inner {
+        if let EndpointState::Packets(t) = &mut self.inner {
             t.flush(now);
         }
     }
@@ -204,8 +204,8 @@ impl Transport {
     /// [`Mode::Kernel`], where the kernel has it.
     pub fn has_unsent(&self) -> bool {
         match &self.inner {
-            Inner::Packets(t) => t.endpoint().has_unsent(),
-            Inner::Kernel(_) => false,
+            EndpointState::Packets(t) => t.endpoint().has_unsent(),
+            EndpointState::Kernel(_) => false,
         }
     }
 
@@ -220,24 +220,24 @@ impl Transport {
         udp_port: u16,
     ) -> Result<AssociationId, Refusal> {
         match &mut self.inner {
-            Inner::Packets(t) => t.connect(now, Connect { addresses, port, udp_port }),
-            Inner::Kernel(t) => t.connect(addresses, port),
+            EndpointState::Packets(t) => t.connect(now, Connect { addresses, port, udp_port }),
+            EndpointState::Kernel(t) => t.connect(addresses, port),
         }
     }
 
     /// Closes gracefully: what is queued is delivered first. A stale name changes nothing.
     pub fn shutdown(&mut self, now: Instant, association: AssociationId) {
         match &mut self.inner {
-            Inner::Packets(t) => t.input(now, Input::Shutdown { association }),
-            Inner::Kernel(t) => t.shutdown(association),
+            EndpointState::Packets(t) => t.input(now, Input::Shutdown { association }),
+            EndpointState::Kernel(t) => t.shutdown(association),
         }
     }
 
     /// Closes at once. A stale name changes nothing.
     pub fn abort(&mut self, now: Instant, association: AssociationId) {
         match &mut self.inner {
-            Inner::Packets(t) => t.input(now, Input::Abort { association }),
-            Inner::Kernel(t) => t.abort(association),
+            EndpointState::Packets(t) => t.input(now, Input::Abort { association }),
+            EndpointState::Kernel(t) => t.abort(association),
         }
     }
 
@@ -245,8 +245,8 @@ impl Transport {
     /// changes nothing.
     pub fn probe(&mut self, now: Instant, association: AssociationId) {
         match &mut self.inner {
-            Inner::Packets(t) => t.input(now, Input::Probe { association }),
-            Inner::Kernel(t) => t.probe(now, association),
+            EndpointState::Packets(t) => t.input(now, Input::Probe { association }),
+            EndpointState::Kernel(t) => t.probe(now, association),
         }
     }
 
@@ -254,8 +254,8 @@ impl Transport {
     /// association is gone.
     pub fn heard(&self, association: AssociationId) -> Option<u64> {
         match &self.inner {
-            Inner::Packets(t) => t.endpoint().heard(association),
-            Inner::Kernel(t) => t.heard(association),
+            EndpointState::Packets(t) => t.endpoint().heard(association),
+            EndpointState::Kernel(t) => t.heard(association),
         }
     }
 
@@ -263,8 +263,8 @@ impl Transport {
     /// [`Transport::drain`] and [`Transport::flush`] go on until no association is left, or a little past `by`.
     pub fn stop(&mut self, now: Instant, by: Instant) {
         match &mut self.inner {
-            Inner::Packets(t) => t.input(now, Input::Stop { by }),
-            Inner::Kernel(t) => t.stop(now, by),
+            EndpointState::Packets(t) => t.input(now, Input::Stop { by }),
+            EndpointState::Kernel(t) => t.stop(now, by),
         }
     }
 
@@ -272,14 +272,14 @@ impl Transport {
     /// when this process does, however it ends.
     pub fn formers(&self) -> Vec<Former> {
         match &self.inner {
-            Inner::Packets(t) => t.endpoint().formers().collect(),
-            Inner::Kernel(_) => Vec::new(),
+            EndpointState::Packets(t) => t.endpoint().formers().collect(),
+            EndpointState::Kernel(_) => Vec::new(),
         }
     }
 
     /// Sends ABORT for an association of the process before this one, so that its peer learns of the restart at once.
     pub fn abort_former(&mut self, former: &Former) {
-        if let Inner::Packets(t) = &mut self.inner {
+        if let EndpointState::Packets(t) = &mut self.inner {
             t.abort_former(former);
         }
     }
@@ -287,24 +287,24 @@ impl Transport {
     /// The associations there are.
     pub fn associations(&self) -> Vec<AssociationId> {
         match &self.inner {
-            Inner::Packets(t) => t.endpoint().associations().collect(),
-            Inner::Kernel(t) => t.associations().collect(),
+            EndpointState::Packets(t) => t.endpoint().associations().collect(),
+            EndpointState::Kernel(t) => t.associations().collect(),
         }
     }
 
     /// How an association stands; `None` if it is gone, or the kernel's.
     pub fn status(&self, association: AssociationId) -> Option<Status> {
         match &self.inner {
-            Inner::Packets(t) => t.endpoint().status(association),
-            Inner::Kernel(_) => None,
+            EndpointState::Packets(t) => t.endpoint().status(association),
+            EndpointState::Kernel(_) => None,
         }
     }
 
     /// What the endpoint (none in kernel mode) and the sockets counted.
     pub fn counters(&self) -> (Counters, IoCounters) {
         match &self.inner {
-            Inner::Packets(t) => t.counters(),
-            Inner::Kernel(t) => (Counters::default(), t.counters()),
+            EndpointState::Packets(t) => t.counters(),
+            EndpointState::Kernel(t) => (Counters::default(), t.counters()),
         }
     }
 }

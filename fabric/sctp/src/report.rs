@@ -44,9 +44,9 @@ impl core::str::FromStr for Mode {
 /// Why a mode did not open: what happened, what follows, what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// Which mode.
+    /// The mode that cannot be used.
     pub mode: Mode,
-    /// What happened.
+    /// The error that was met.
     pub cause: String,
     /// What follows from it.
     pub effect: &'static str,

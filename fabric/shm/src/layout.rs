@@ -13,7 +13,7 @@ const PAGE: usize = 512;
 /// The form of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Areas.
+    /// Number of functions with an area.
     pub functions: usize,
     /// Descriptors of a ring, a power of two.
     pub ring: usize,

@@ -19,7 +19,7 @@ const FORM: u64 = u64::from_be_bytes(*b"wpool\0\0\x02");
 
 /// The area of one life of a function: its file, of which the first page names the pool, and the bell by which it is woken.
 pub struct Area {
-    /// The memory.
+    /// The memory file of the area.
     pub memory: OwnedFd,
     /// An eventfd: a write to it wakes the function that owns the area.
     pub bell: OwnedFd,

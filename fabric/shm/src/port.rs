@@ -35,7 +35,7 @@ pub trait Memory {
             self.store(at, padded(octets));
         }
     }
-    /// As [`std::sync::atomic::fence`].
+    /// A fence as [`std::sync::atomic::fence`] has it.
     fn fence(&self, order: Ordering);
     /// Rings the bell of a function.
     fn ring(&self, of: usize);
@@ -62,7 +62,7 @@ enum Use {
 }
 
 /// The ring to one other function. What this process has written is known here and never read back.
-struct Sender {
+struct RingSender {
     used: Use,
     generation: u32,
     /// Descriptors that were written, that were published, and whose blocks are free again.
@@ -100,7 +100,7 @@ pub struct Port<M> {
     own: usize,
     incarnation: u32,
     generation: u32,
-    senders: Vec<Sender>,
+    senders: Vec<RingSender>,
     /// Free blocks of which some were used before; the last one that was freed is used first.
     free: Vec<u32>,
     sleep: Cell<u64>,
@@ -138,7 +138,7 @@ impl<M: Memory> Port<M> {
         memory.store(layout.sleep(own), sleep.wrapping_add(1));
         memory.fence(Ordering::Release);
         memory.store(layout.owner(own), incarnation.into());
-        let sender = || Sender {
+        let sender = || RingSender {
             used: Use::Free,
             generation: 0,
             head: 0,

@@ -44,7 +44,7 @@ const EARLY_OCTETS_MAX: usize = 256 << 20;
 pub enum ReplicaEvent {
     /// The snapshot from which replication begins.
     Snapshot(Vec<u8>),
-    /// A record.
+    /// A record of the primary.
     Record(Vec<u8>),
     /// An excerpt of the primary's subscriber store.
     Subscribers(Vec<u8>),

@@ -114,7 +114,7 @@ pub(super) struct ResumingCpf {
 /// Links whose first message has not come: the peer's address, and what it is.
 pub(super) type PendingLinks = BTreeMap<LinkId, (SocketAddr, Hello)>;
 
-/// Incoming links.
+/// Links that come in.
 #[derive(Default)]
 struct Incoming {
     pending: PendingLinks,

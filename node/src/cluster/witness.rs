@@ -52,7 +52,7 @@ pub struct Witness {
     claims: VecDeque<Claim>,
     /// Claims that could not be handed to the thread, which counts as no answer.
     failed_claims: Vec<Claim>,
-    /// Invalid records.
+    /// Number of invalid records.
     ignored: u64,
     log_ignored: LogLimiter<(String, String)>,
     /// What log lines call it.

@@ -13,7 +13,7 @@ use super::value::{Value, words};
 /// The UEs that get emergency services (TS 23.501 §5.16.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmergencyFor {
-    /// No UE.
+    /// No UE gets emergency services.
     None,
     /// UEs that are authenticated.
     Authenticated,
@@ -27,7 +27,7 @@ words! { EmergencyFor {
     EmergencyFor::All = "all",
 } }
 
-/// The policies.
+/// The access policies of the AMF.
 #[derive(Clone, Debug)]
 pub struct Access {
     pub authenticate_every: u32,
@@ -45,7 +45,7 @@ pub struct Access {
     pub congestion: Congestion,
 }
 
-/// Emergency services.
+/// Emergency services and the UEs that get them.
 #[derive(Clone, Debug)]
 pub struct Emergency {
     pub service: EmergencyFor,
@@ -56,7 +56,7 @@ pub struct Emergency {
     pub rate: Rate,
 }
 
-/// Congestion control.
+/// Congestion control by the operator.
 #[derive(Clone, Debug)]
 pub struct Congestion {
     pub general: bool,

@@ -92,7 +92,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Audit {
             "mirror",
             Mirror::None,
             "Where a copy of each line goes at once: none; journald; syslog, or the path of its socket; or ADDRESS:PORT of a syslog server, by \
-             UDP. Syslog gets it in the form of RFC 5424. Who changes the file on this host cannot change a copy elsewhere.",
+             UDP. Syslog gets it in the form of RFC 5424. A change of the file on this host does not change a copy elsewhere.",
         );
         Audit { keep_days, mib_max, mirror }
     })
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mirror_reads_as_it_is_shown() {
+    fn a_place_of_copies_reads_as_it_is_shown() {
         for text in ["none", "journald", "/run/log", "192.0.2.9:514", "[2001:db8::9]:514"] {
             assert_eq!(Mirror::read(text).unwrap().show(), text);
         }

@@ -287,7 +287,7 @@ pub fn veil_store(store: &Path) -> PathBuf {
     store.with_extension("veil.db")
 }
 
-/// Veiled users.
+/// The section `veil` of a broker's configuration.
 #[derive(Debug)]
 pub struct VeilConfig {
     pub machine: whimbrel_privacy::broker::BrokerConfig,

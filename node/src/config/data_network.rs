@@ -54,7 +54,7 @@ pub enum Protection {
     Required,
     /// Protected if possible.
     Preferred,
-    /// Not protected.
+    /// User packets are not protected.
     NotNeeded,
 }
 
@@ -70,7 +70,7 @@ words! { Protection {
 pub enum LadnLeaving {
     /// Its packets wait.
     Wait,
-    /// It ends.
+    /// The session is released.
     Release,
 }
 

@@ -17,7 +17,7 @@ plain_values! {
 /// Octets of a predictor's file: one for ten thousand cells has a tenth.
 pub const MODEL_OCTETS_MAX: u64 = 256 << 20;
 
-/// The section.
+/// The section `foresight` of the configuration.
 #[derive(Clone, Debug)]
 pub struct Foresight {
     pub enabled: bool,

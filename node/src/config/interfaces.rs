@@ -69,7 +69,7 @@ impl N2Gnb {
 pub enum SctpChoice {
     /// The kernel's if the host has it, else raw IP sockets, else UDP.
     Auto,
-    /// The kernel's.
+    /// The kernel's SCTP is used.
     Kernel,
     /// Our own over raw IP sockets.
     Raw,
@@ -99,7 +99,7 @@ pub struct N3 {
 pub enum IoChoice {
     /// AF_XDP if the driver supports zero-copy, else UDP sockets.
     Auto,
-    /// UDP sockets.
+    /// UDP sockets on N3.
     Udp,
     /// AF_XDP; an error without it.
     AfXdp,

@@ -4,7 +4,7 @@ use whimbrel_user::{Config, FLOWS_REMEMBERED_MAX};
 
 use super::section::Section;
 
-/// The limits.
+/// The section `limits` of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub ues: u32,

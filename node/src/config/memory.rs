@@ -28,7 +28,7 @@ pub enum Slow {
     None,
     /// Compressed memory, as swap of the kernel.
     Zram,
-    /// A file.
+    /// A file is the slow tier.
     File,
 }
 

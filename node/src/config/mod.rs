@@ -1,7 +1,7 @@
 //! The configuration: one YAML file. Every key is optional, every default documented, every error reported with its line and fix.
 //!
 //! [`load`] returns the typed configuration or all problems at once; [`defaults`] prints the same keys as commented
-//! YAML. Each key is named once, in the function of its section (`amf.rs`, `data_network.rs`, …).
+//! YAML, [`operator_defaults`] those of them that an operator sets (`operator_keys.rs`). Each key is named once, in the function of its section (`amf.rs`, `data_network.rs`, …).
 
 mod access;
 mod amf;
@@ -23,6 +23,7 @@ pub mod isolation;
 mod limits;
 mod memory;
 pub mod open;
+mod operator_keys;
 mod overload;
 mod packet_logger;
 mod peer_amfs;
@@ -310,12 +311,21 @@ pub fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
     Reloaded { config, kept }
 }
 
-/// The defaults as commented YAML.
+/// The defaults of all keys as commented YAML.
 pub fn defaults() -> String {
-    let mut pass = Pass::printing();
+    printed(Pass::printing(), "This file has all keys with their defaults.")
+}
+
+/// The defaults of the keys that an operator sets, as commented YAML.
+pub fn operator_defaults() -> String {
+    let which = "This file has the keys that an operator sets, with their defaults; `whimbrel config --all` has all keys.";
+    printed(Pass::printing_for_operators(), which)
+}
+
+fn printed(mut pass: Pass, which: &str) -> String {
     all_keys(&mut pass, &Node { at: Position::START, value: NodeValue::Null });
     format!(
-        "# Configuration of whimbrel. Every key is optional; this file has the defaults.\n\
+        "# Configuration of whimbrel. Every key is optional.\n# {which}\n\
          # `whimbrel check FILE` reports the errors of a file before it is used.\n\n{}",
         pass.into_text()
     )

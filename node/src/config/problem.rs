@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::yaml::Position;
 
-/// One problem.
+/// A problem of a configuration file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     /// Where in the file.

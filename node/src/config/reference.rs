@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
+use super::operator_keys::is_operator_key;
 use super::value::Value;
 
 /// Keys that exist in builds for measurements alone.
 const OF_OTHER_BUILDS: [&str; 1] = ["heartbeat_experiment"];
 
-/// One key.
+/// A key of the configuration, described.
 pub(super) struct Entry {
     pub(super) key: &'static str,
     /// What values it takes.
@@ -35,6 +36,13 @@ struct Part {
     path: String,
     doc: String,
     entries: Vec<Entry>,
+}
+
+impl Part {
+    /// The dotted path of one of its keys.
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) }
+    }
 }
 
 /// All keys, by section, in the order in which they are read.
@@ -75,7 +83,8 @@ impl Reference {
         &mut self.parts[at]
     }
 
-    fn write(&self, page: &mut String) {
+    /// Writes the tables. `marks` says of a path whether an operator sets that key.
+    fn write(&self, page: &mut String, marks: fn(&str) -> bool) {
         for part in &self.parts {
             if !part.path.is_empty() {
                 let level = "#".repeat(3 + part.path.matches('.').count().min(2));
@@ -84,13 +93,17 @@ impl Reference {
             if !part.doc.is_empty() {
                 let _ = writeln!(page, "\n{}", part.doc.trim_end_matches(':'));
             }
+            if part.path.strip_suffix("[]").is_some_and(marks) {
+                page.push_str("\nThe list is one of the keys that an operator sets.\n");
+            }
             if part.entries.is_empty() {
                 continue;
             }
             page.push_str("\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
             for entry in &part.entries {
                 let (values, default, doc) = (cell(&entry.values()), cell(&entry.default), cell(&entry.doc));
-                let _ = writeln!(page, "| `{}` | {values} | {default} | {doc} |", entry.key);
+                let mark = if marks(&part.path_of(entry.key)) { "**" } else { "" };
+                let _ = writeln!(page, "| {mark}`{}`{mark} | {values} | {default} | {doc} |", entry.key);
             }
         }
     }
@@ -114,17 +127,17 @@ fn cell(text: &str) -> String {
 pub(super) fn page(core: &Reference, broker: &Reference) -> String {
     let mut page = String::from(
         "# Configuration reference\n\n\
-         The program writes this page from the table with which it reads the file: `whimbrel reference configuration`. `whimbrel config` prints the same keys\n\
-         as a commented file. Every key is optional. `whimbrel check FILE` reports each error with its line and its fix, and an unknown key is an error.\n\n\
+         The program writes this page from the table with which it reads the file: `whimbrel reference configuration`. Every key is optional.\n\
+         `whimbrel config` prints those in bold, which an operator sets, as a commented file; `whimbrel config --all` prints all of them. `whimbrel check FILE` reports each error with its line and its fix, and an unknown key is an error.\n\n\
          `name[]` is an item of a list.\n\n\
          ## The core\n\n\
          `whimbrel run` reads `whimbrel.yaml` in its folder, else `/etc/whimbrel/whimbrel.yaml`; `-c FILE` names another file.\n",
     );
-    core.write(&mut page);
+    core.write(&mut page, is_operator_key);
     page.push_str(
         "\n## A broker\n\n`whimbrel-broker run -c FILE` reads this file ([open.md](../open.md)).\n",
     );
-    broker.write(&mut page);
+    broker.write(&mut page, |_| false);
     page
 }
 
@@ -149,6 +162,15 @@ mod tests {
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/configuration.md");
         let written = std::fs::read_to_string(path).unwrap_or_default();
         assert!(written == super::super::reference(), "docs/reference is stale: ./x reference");
+    }
+
+    #[test]
+    fn each_operator_key_is_a_key_and_the_reference_shows_it_in_bold() {
+        let page = super::super::reference();
+        let core = page.split("\n## A broker\n").next().unwrap_or_default();
+        let lists = core.matches("The list is one of the keys that an operator sets.").count();
+        assert_eq!(core.matches("\n| **`").count() + lists, super::super::operator_keys::OPERATOR_KEYS.len());
+        assert!(!page[core.len()..].contains("| **`"), "a broker has no such keys");
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub struct RefusalAnswer {
     pub back_off: Option<Duration>,
 }
 
+/// The form of each answer, in the reference.
+const ANSWER: &str = "a map of `cause`, 1 to 255, and `back_off`, such as 12min";
+
 /// Each kind of refusal: its default cause, and when it is sent.
 const KINDS: [(RefusalKind, u8, &str); 16] = [
     (
@@ -58,7 +61,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<(RefusalKind, RefusalAnswe
         KINDS
             .iter()
             .map(|&(kind, cause, when)| {
-                let answer = s.section(word(kind), when, |k| {
+                let example = format!("{{ cause: {cause} }}");
+                let answer = s.small_map(word(kind), ANSWER, &example, when, |k| {
                     let answer = RefusalAnswer {
                         cause: k.optional("cause", &cause.to_string(), ""),
                         back_off: k.optional("back_off", "12min", ""),

@@ -66,7 +66,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Option<RouterLink> {
     interface.map(|interface| RouterLink { interface, routers, vlan, tunnel })
 }
 
-/// Reports contradictions.
+/// Reports keys that contradict each other.
 fn check_combination(s: &mut Section<'_, '_>, interface: bool, routers: &[IpAddr], vlan: bool, tunnel: bool) {
     let together = "an interface and its routers must be set together";
     match (interface, routers.is_empty(), tunnel) {

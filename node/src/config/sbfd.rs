@@ -10,7 +10,7 @@ use super::section::Section;
 /// Most peers: probing more from one thread at the shortest interval would fill a processor.
 const PEERS_MAX: usize = 64;
 
-/// The section.
+/// The section `sbfd` of the configuration.
 #[derive(Clone, Debug)]
 pub struct Sbfd {
     /// `None`: nothing is probed.

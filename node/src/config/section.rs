@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use super::operator_keys::leads_to_operator_key;
 use super::problem::{Problem, did_you_mean};
 use super::reference::{Entry, Reference, kind_of};
 use super::value::Value;
@@ -25,6 +26,8 @@ pub(super) struct Pass {
     positions: BTreeMap<String, Position>,
     /// The commented YAML, while printing.
     text: Option<String>,
+    /// Only the keys that an operator sets are printed.
+    is_for_operators: bool,
     /// Nesting, for the indentation of the printed text.
     depth: usize,
     /// The next printed key begins a list's item.
@@ -49,6 +52,11 @@ impl Pass {
     /// A pass that prints the defaults.
     pub(super) fn printing() -> Self {
         Self { text: Some(String::new()), ..Self::default() }
+    }
+
+    /// A pass that prints the defaults of the keys that an operator sets.
+    pub(super) fn printing_for_operators() -> Self {
+        Self { is_for_operators: true, ..Self::printing() }
     }
 
     /// A pass that opens only these of the files that the file names.
@@ -99,6 +107,11 @@ impl Pass {
     /// Whether the file has this key.
     pub(super) fn is_given(&self, key: &str) -> bool {
         self.positions.contains_key(key)
+    }
+
+    /// Whether this pass prints a key, or a section or a list for what is in it.
+    fn prints(&self, path: &str) -> bool {
+        self.text.is_some() && (!self.is_for_operators || leads_to_operator_key(path))
     }
 
     fn comment(&mut self, doc: &str) {
@@ -235,7 +248,7 @@ impl<'p, 'n> Section<'p, 'n> {
         doc: &str,
         read: impl FnOnce(&mut Section<'_, '_>) -> R,
     ) -> R {
-        self.part();
+        self.part(key);
         let node = self.take(key, doc, &format!("{key}:"));
         let path = self.path(key);
         if let Some(reference) = &mut self.pass.reference {
@@ -250,6 +263,28 @@ impl<'p, 'n> Section<'p, 'n> {
         value
     }
 
+    /// A small map that the reference and the printed text show as one key, with an example of it.
+    pub(super) fn small_map<R>(
+        &mut self,
+        key: &'static str,
+        kind: &str,
+        example: &str,
+        doc: &str,
+        read: impl FnOnce(&mut Section<'_, '_>) -> R,
+    ) -> R {
+        self.describe(key, kind.into(), format!("`{example}`"), doc);
+        let node = self.take(key, doc, &format!("# {key}: {example}"));
+        let path = self.path(key);
+        let map = node.map_or(&[][..], |node| map_of(self.pass, node, &path));
+        // The keys in it are neither printed nor described.
+        let (text, reference) = (self.pass.text.take(), self.pass.reference.take());
+        let mut inner = Section { pass: self.pass, path, map, known: Vec::new() };
+        let value = read(&mut inner);
+        inner.finish();
+        (self.pass.text, self.pass.reference) = (text, reference);
+        value
+    }
+
     /// A list of maps. Where the file has none, `default_items` empty maps are read in their place, so that each
     /// key's own default stands. `read` gets the index in the list.
     pub(super) fn sections<R>(
@@ -259,7 +294,7 @@ impl<'p, 'n> Section<'p, 'n> {
         doc: &str,
         mut read: impl FnMut(&mut Section<'_, '_>, usize) -> R,
     ) -> Vec<R> {
-        self.part();
+        self.part(key);
         let node = self.take(key, doc, &format!("{key}:{}", if default_items == 0 { " []" } else { "" }));
         let items: &[Node] = match node.map(|node| &node.value) {
             Some(NodeValue::List(items)) => items,
@@ -317,8 +352,9 @@ impl<'p, 'n> Section<'p, 'n> {
     }
 
     /// A blank line between the parts of the printed file.
-    fn part(&mut self) {
-        if let (Some(text), "") = (&mut self.pass.text, self.path.as_str()) {
+    fn part(&mut self, key: &str) {
+        let is_printed = self.path.is_empty() && self.pass.prints(key);
+        if let (Some(text), true) = (&mut self.pass.text, is_printed) {
             text.push('\n');
         }
     }
@@ -326,14 +362,14 @@ impl<'p, 'n> Section<'p, 'n> {
     fn take(&mut self, key: &'static str, doc: &str, printed: &str) -> Option<&'n Node> {
         debug_assert!(!self.known.contains(&key), "`{key}` is asked for twice");
         self.known.push(key);
-        if self.pass.text.is_some() {
+        let path = self.path(key);
+        if self.pass.prints(&path) {
             if !self.pass.item && !doc.is_empty() {
                 self.pass.comment(doc);
             }
             self.pass.line(printed);
         }
         let (_, node) = self.map.iter().find(|(k, _)| k.name == key)?;
-        let path = self.path(key);
         self.pass.positions.insert(path, node.at);
         (node.value != NodeValue::Null).then_some(node)
     }

@@ -42,6 +42,20 @@ fn the_printed_defaults_read_back_as_the_defaults() {
 }
 
 #[test]
+fn the_keys_of_operators_are_printed_alone_and_read_back_as_the_defaults() {
+    let text = operator_defaults();
+    let mut config = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    config.files.clear();
+    assert_eq!(format!("{config:?}"), format!("{:?}", default()));
+    for shown in ["plmn: 999/70", "  - dnn: internet", "  keep_ues: on-stop", "# listen: 127.0.0.1:7380"] {
+        assert!(text.contains(shown), "{shown}\n{text}");
+    }
+    for hidden in ["t3550", "refusals", "early_drop", "heartbeat", "foresight"] {
+        assert!(!text.contains(hidden) && defaults().contains(hidden), "{hidden}\n{text}");
+    }
+}
+
+#[test]
 fn keys_in_3gpp_words() {
     let config = read(
         "plmn: 001/01\ntacs: 7\nslices: [1, 2-0000ab]\namf:\n  region: 128\n  set: 4\n  pointer: 1\nsecurity:\n  integrity: nia2\n\

@@ -15,7 +15,7 @@ const SLICE_CPFS_MAX: u16 = 16;
 const UPF_IPV4: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 88);
 const UPF_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x88);
 
-/// The unit.
+/// The section `unit` of the configuration.
 #[derive(Clone, Debug)]
 pub struct Unit {
     pub enabled: bool,

@@ -10,7 +10,7 @@ use whimbrel_user::{GuaranteedRates, SLICES_MAX, SliceRate};
 use super::Config;
 use super::section::{Pass, Section};
 
-/// One UPF.
+/// A UPF of the list `upfs`.
 #[derive(Clone, Debug)]
 pub struct Upf {
     pub name: String,

@@ -16,9 +16,9 @@ const NODES_MAX: usize = 100_000;
 /// A place in the file, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Line.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// Column.
+    /// Number of the column, from 1.
     pub column: usize,
 }
 
@@ -51,7 +51,7 @@ pub enum NodeValue {
     Null,
     /// A scalar as it was written, quotes removed.
     Text(String),
-    /// A list.
+    /// A list of nodes.
     List(Vec<Node>),
     /// A map in the order of the file.
     Map(Vec<(Key, Node)>),

@@ -34,7 +34,7 @@ pub fn settings(hello: Vec<u8>, key_file: Option<&Path>) -> Result<Settings, Str
     Ok(settings)
 }
 
-/// The link.
+/// The link to the packet logger.
 pub struct LoggerLink {
     logger: SocketAddr,
     settings: Settings,

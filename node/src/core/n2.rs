@@ -37,7 +37,7 @@ const ADDRESSES_MAX: usize = 8;
 /// In each term the names of associations begin this many bits apart, so that a late message of an earlier term names none of this one.
 const NAMES_PER_TERM_BITS: u32 = 20;
 
-/// One association.
+/// An association as the edge has it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     pub sctp: SctpAssociation,
@@ -47,7 +47,7 @@ pub(super) struct Link {
     pub outbound_streams: u16,
     /// The transfer syntax that was agreed on. A gNB that takes another one takes PER, too.
     pub syntax: TransferSyntax,
-    /// Messages received.
+    /// Messages that were received.
     pub received: u64,
     /// Since when SCTP has no room for a message to this gNB.
     stalled: Option<Instant>,
@@ -375,7 +375,7 @@ impl Links {
         Some(link)
     }
 
-    /// All associations.
+    /// All associations that are there.
     pub(super) fn all(&self) -> impl Iterator<Item = Link> {
         self.links.values().copied()
     }

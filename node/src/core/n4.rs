@@ -69,7 +69,7 @@ pub(super) struct N4Counters {
     pub(super) unsent: u64,
 }
 
-/// The socket.
+/// The UDP socket of N4.
 pub struct N4Socket {
     socket: UdpSocket,
     at: SocketAddr,

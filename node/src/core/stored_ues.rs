@@ -27,12 +27,12 @@ const LENGTH_SHORT: u64 = 4 << 20;
 /// Pause after a failure to write.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// The file.
+/// The file of stored UEs.
 pub(super) struct StoredUeFile {
     path: PathBuf,
     key_file: PathBuf,
     always: bool,
-    /// Writes continuously.
+    /// Writer of the changes, where they are written all the time.
     writer: Option<Writer>,
     /// What has changed since the last turn.
     changed: Vec<ToStore>,

@@ -47,7 +47,7 @@ impl StoredSubscribers {
         self.store.changed_at(supi).map(Instant)
     }
 
-    /// The store.
+    /// The store of subscribers.
     pub(super) fn store(&mut self) -> &mut Store {
         &mut self.store
     }

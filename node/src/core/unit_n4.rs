@@ -194,7 +194,7 @@ mod tests {
         assert!(smf.send(b"again"));
         assert_eq!(next.receive(), Some(&b"again"[..]));
         drop(next);
-        assert!(!smf.send(b"to nobody"));
+        assert!(!smf.send(b"to no peer"));
     }
 
     #[test]

@@ -998,7 +998,7 @@ fn sentence(event: &Event) -> (Level, String) {
             Level::Warn,
             format!(
                 "N4: a request from {peer} for the association of the SMF {} is refused, for that one lives: two SMFs have one node \
-                 identity, or the request is forged (`n4.peers` lists who may send). Further ones from this address are not logged",
+                 identity, or the request is forged (`n4.peers` lists the permitted senders). Further ones from this address are not logged",
                 named(node)
             ),
         ),

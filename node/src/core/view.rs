@@ -25,7 +25,7 @@ pub(super) struct Census {
     pub(super) connected: u64,
 }
 
-/// Counts.
+/// Counts UEs, sessions and gNBs.
 pub(super) fn census(cta: &Cta) -> Census {
     Census {
         gnbs: cta.ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count() as u64,

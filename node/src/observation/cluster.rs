@@ -10,7 +10,7 @@ use crate::clock;
 /// Entries of the timeline: a cluster has some a day.
 const MOMENTS_MAX: usize = 256;
 
-/// The cluster.
+/// The cluster as the API shows it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ClusterView {
     /// `single`: UEs are served in this process; `region`: by CPFs; `pair`: by CPFs, and a second CTA can take over.
@@ -31,7 +31,7 @@ pub struct ClusterView {
     pub timeline: Vec<Moment>,
 }
 
-/// A CTA.
+/// A CTA as the API shows it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CtaView {
     /// `primary` or `replica`.
@@ -44,10 +44,10 @@ pub struct CtaView {
     pub detail: String,
 }
 
-/// A CPF.
+/// A CPF as the API shows it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CpfView {
-    /// Its number.
+    /// Number of the CPF.
     pub id: u16,
     /// Where it takes messages of other CPFs.
     pub address: String,
@@ -68,7 +68,7 @@ pub struct CpfView {
 /// What the CPFs of one code version have done since the canary began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VersionView {
-    /// The version.
+    /// The version, by its code.
     pub code: String,
     /// Whether it is the canary's.
     pub canary: bool,
@@ -86,7 +86,7 @@ pub struct VersionView {
     pub answer_p99_us: Option<u64>,
 }
 
-/// A UPF.
+/// A UPF as the API shows it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct UpfView {
     pub name: String,
@@ -107,7 +107,7 @@ pub struct ReplicasView {
     pub ues_without: u64,
 }
 
-/// The log.
+/// The log of UEs' inputs, in figures.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct LogView {
     /// UEs with inputs since their checkpoint.
@@ -128,9 +128,9 @@ pub struct Moment {
     pub at: String,
     /// `joined`, `left`, `lost`, `takeover`, `replica`, `upf`.
     pub kind: &'static str,
-    /// The process.
+    /// The process that the moment is about.
     pub subject: String,
-    /// A sentence.
+    /// The moment in a sentence.
     pub text: String,
     /// How long it took.
     pub took_us: Option<u64>,

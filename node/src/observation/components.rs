@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
-    /// It works.
+    /// The part works.
     Up,
     /// It works with a limitation, which its sentence names.
     Limited,
@@ -16,18 +16,18 @@ pub enum Condition {
     Down,
 }
 
-/// One part.
+/// A part of the core, with its condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Component {
     /// `n2`, `n3`, `n4`, `n6`, `store`, `api`, `cta`, `cta_replica`, `cpfs`, `sbfd`.
     pub name: String,
-    /// Its condition.
+    /// Condition of the part.
     pub condition: Condition,
     /// Where it listens; or cause, effect and fix of the problem.
     pub detail: String,
 }
 
-/// All parts.
+/// All parts, by name.
 #[derive(Debug, Default)]
 pub struct Components(BTreeMap<&'static str, Component>);
 
@@ -37,7 +37,7 @@ impl Components {
         self.0.insert(name, Component { name: name.into(), condition, detail: detail.into() });
     }
 
-    /// A part.
+    /// The part of this name.
     pub fn get(&self, name: &str) -> Option<&Component> {
         self.0.get(name)
     }

@@ -20,20 +20,20 @@ pub enum Level {
     Debug,
 }
 
-/// One event.
+/// An event as the API gives it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventRecord {
     /// Number in order, from 1.
     pub seq: u64,
     /// When, RFC 3339.
     pub at: String,
-    /// Level.
+    /// Level of the event.
     pub level: Level,
     /// Kind, such as `gnb.up`.
     pub kind: String,
     /// Subject: a SUPI, a gNB, or empty.
     pub subject: String,
-    /// A sentence.
+    /// The event in a sentence.
     pub text: String,
 }
 

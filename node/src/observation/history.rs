@@ -46,7 +46,7 @@ pub enum Name {
     Gnb(Arc<str>),
 }
 
-/// One refusal.
+/// A refusal as the history keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RefusalRecord {
     /// Number in order, from 1.
@@ -114,20 +114,20 @@ impl RefusalRecord {
 pub enum Cause {
     /// A UE or one of its sessions.
     Ue(Refusal),
-    /// A gNB.
+    /// A gNB's setup was refused.
     Setup(SetupRefusal),
 }
 
 /// Which later success closes a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClosedBy {
-    /// A registration.
+    /// A registration removes the cause.
     Registration,
     /// A session of this data network; `None`: of any.
     Session(Option<Dnn>),
     /// The same procedure; a registration too.
     Procedure(&'static str),
-    /// NG SETUP.
+    /// NG SETUP removes the cause.
     Setup,
 }
 
@@ -173,11 +173,11 @@ impl Happened {
 pub struct Entry {
     /// Number in order among all, from 1.
     pub seq: u64,
-    /// The event.
+    /// The event that happened.
     pub what: Happened,
-    /// First time.
+    /// Time of the first of them.
     pub first: Instant,
-    /// Last time.
+    /// Time of the last of them.
     pub last: Instant,
     /// How often in a row.
     pub count: u64,
@@ -242,7 +242,7 @@ impl History {
     }
 }
 
-/// All histories.
+/// All histories of UEs and gNBs.
 #[derive(Default)]
 pub struct Histories {
     all: BTreeMap<Name, History>,

@@ -91,7 +91,7 @@ places! {
 /// A reading that a part of the program takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The metric.
+    /// The metric that is measured.
     pub metric: Metric,
     /// Value of the metric's label, if it has one.
     pub label: Option<String>,
@@ -161,7 +161,7 @@ impl Latency {
     }
 }
 
-/// All metrics.
+/// All metrics of the process.
 pub struct Metrics {
     /// By [`Metric`]; those of other sources stay 0.
     values: Vec<AtomicU64>,

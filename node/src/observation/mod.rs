@@ -93,7 +93,7 @@ impl Console {
         with(&mut locked(&self.components))
     }
 
-    /// Recent events.
+    /// The recent events, under their lock.
     pub fn events<R>(&self, with: impl FnOnce(&mut Events) -> R) -> R {
         with(&mut locked(&self.events))
     }

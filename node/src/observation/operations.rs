@@ -66,7 +66,7 @@ pub struct OperationView {
     pub subject: String,
     /// The PDU session that it concerns.
     pub session: Option<u8>,
-    /// Its state.
+    /// State of the operation.
     pub state: OperationState,
     /// The outcome in a sentence.
     pub text: String,
@@ -181,7 +181,7 @@ struct Table {
     begun: u64,
 }
 
-/// The operations.
+/// The operations of operators.
 #[derive(Default)]
 pub struct Operations {
     table: Mutex<Table>,

@@ -79,7 +79,7 @@ pub struct Signalling {
     /// Messages since the start.
     pushed: u64,
     attached: u64,
-    /// By slot.
+    /// Chains of messages, by the UE's slot.
     chains: Vec<Chain>,
     /// Newest messages of UEs whose slot another UE has now.
     former: BTreeMap<UeId, u64>,

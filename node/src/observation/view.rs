@@ -26,10 +26,10 @@ pub struct GnbView {
     pub longitude: Option<f64>,
 }
 
-/// A UE.
+/// A UE as the API shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UeView {
-    /// SUPI, `imsi-999700000000001`.
+    /// SUPI, such as `imsi-999700000000001`.
     pub supi: String,
     /// 5GMM state: registered, deregistered, or the procedure that is under way (TS 24.501 §5.1.3.4).
     pub state: String,
@@ -63,7 +63,7 @@ pub struct UeView {
     pub cpf_code: Option<String>,
     /// It is one of the UEs of a canary.
     pub canary: bool,
-    /// Allowed slices.
+    /// Slices that are allowed to the UE.
     pub allowed_slices: Vec<String>,
     /// NAS algorithms in use, `NIA2 NEA2`.
     pub algorithms: Option<String>,
@@ -83,13 +83,13 @@ pub struct UeView {
 pub struct SessionView {
     /// PDU session identity.
     pub id: u8,
-    /// Data network.
+    /// DNN of the data network.
     pub dnn: String,
-    /// Slice.
+    /// Slice of the session.
     pub s_nssai: String,
-    /// IPv4 address.
+    /// IPv4 address of the session.
     pub ipv4: Option<String>,
-    /// IPv6 prefix.
+    /// IPv6 prefix of the session.
     pub ipv6: Option<String>,
     /// Whether its user plane is up.
     pub active: bool,
@@ -101,7 +101,7 @@ pub struct SessionView {
     pub n3_upf: Option<TunnelView>,
     /// The gNB's end, while the user plane is up.
     pub n3_gnb: Option<TunnelView>,
-    /// Session AMBR.
+    /// Session AMBR in both directions.
     pub ambr: RatesView,
     /// QoS flows, the default one first.
     pub flows: Vec<FlowView>,
@@ -120,9 +120,9 @@ pub struct SessionView {
 /// A pair of rates, in kbit/s (1 kbit = 1000 bit).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RatesView {
-    /// Uplink.
+    /// Uplink rate in kbit/s.
     pub ul_kbps: u64,
-    /// Downlink.
+    /// Downlink rate in kbit/s.
     pub dl_kbps: u64,
 }
 
@@ -131,18 +131,18 @@ pub struct RatesView {
 pub struct TunnelView {
     /// TEID in eight hexadecimal digits.
     pub teid: String,
-    /// IP address.
+    /// IP address of the tunnel's end.
     pub address: String,
 }
 
 /// A QoS flow (TS 23.501 §5.7.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowView {
-    /// QFI.
+    /// Identifier of the QoS flow (QFI).
     pub qfi: u8,
     /// The policy that it comes from; empty for the default flow.
     pub name: String,
-    /// 5QI.
+    /// 5QI of the flow.
     pub five_qi: u8,
     /// ARP priority level, 1 (highest) to 15.
     pub arp_priority: u8,
@@ -176,7 +176,7 @@ pub struct TimerView {
 /// Some UEs, and whether there are more.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UePage {
-    /// The UEs.
+    /// The UEs of this page.
     pub ues: Vec<UeView>,
     /// The `after` of the next request; absent at the end.
     pub next: Option<String>,
@@ -208,7 +208,7 @@ pub struct WarningView {
 pub struct WarningAtGnb {
     /// Global gNB identifier.
     pub gnb: String,
-    /// In words.
+    /// The gNB's answer in words.
     pub outcome: String,
 }
 
@@ -247,7 +247,7 @@ pub struct ForesightView {
     pub live_max: usize,
     /// Seconds that a prediction lives.
     pub lifetime_s: u64,
-    /// Predictions.
+    /// Predictions that were made.
     pub made: u64,
     /// Handovers to the predicted cell.
     pub hits: u64,

@@ -191,7 +191,7 @@ impl Brokers {
         answered
     }
 
-    /// For /metrics.
+    /// Samples for the endpoint /metrics.
     pub fn samples(&self) -> Vec<Sample> {
         let one = |metric, value| Sample { metric, label: None, value };
         let load = |c: &AtomicU64| c.load(Ordering::Relaxed);

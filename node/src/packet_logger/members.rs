@@ -27,7 +27,7 @@ pub(super) enum Change {
 /// How a UPF comes to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// Without sessions.
+    /// The UPF begins without sessions.
     Begins,
     /// It served before this logger knew it, or before it lost its link.
     Again,
@@ -49,7 +49,7 @@ struct Serving {
     begun: bool,
 }
 
-/// The replica.
+/// The UPF that is the replica.
 struct Replica {
     link: LinkId,
     /// The batch that makes the state whole.
@@ -106,7 +106,7 @@ impl Members {
         self.serving.as_mut().is_some_and(|s| !std::mem::replace(&mut s.begun, true))
     }
 
-    /// The replica.
+    /// The link of the replica, if there is one.
     pub(super) fn replica(&self) -> Option<LinkId> {
         self.replica.as_ref().map(|r| r.link)
     }

@@ -15,7 +15,7 @@ use super::{DATAGRAM_OCTETS, DropLog, FLOOD_PAUSE, PER_TURN_MAX, STOP_CHECKED_EV
 use crate::clock;
 use crate::config::Reflecting;
 
-/// The thread.
+/// The thread that answers probes.
 pub struct ReflectorThread {
     at: SocketAddr,
     figures: Arc<Mutex<SbfdFigures>>,

@@ -25,7 +25,7 @@ pub(super) const AREA: &str = "WHIMBREL_UNIT_AREA";
 /// A function of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Function {
-    /// The UPF.
+    /// The UPF of the unit.
     Upf,
     /// The process that becomes the UPF when that one ends.
     UpfReplica,

@@ -109,7 +109,7 @@ struct Left {
     cpf: CpfOf,
 }
 
-/// The manager.
+/// The manager of a unit.
 pub(super) struct Manager {
     directory: Directory,
     config: Config,

@@ -67,7 +67,7 @@ pub struct Status {
     pub last_canary: Option<String>,
 }
 
-/// One function.
+/// A function as `whimbrel unit` shows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FunctionStatus {
     pub name: String,
@@ -88,7 +88,7 @@ pub struct FunctionStatus {
 pub enum Share {
     /// So many of a hundred.
     Percent(u8),
-    /// These.
+    /// The UEs of this list.
     Ues(Vec<Supi>),
 }
 
@@ -111,7 +111,7 @@ pub enum CanaryOrder {
     Share(Share),
     /// Replace all functions by its program.
     Promote {},
-    /// End it.
+    /// The canary is rolled back.
     RollBack {},
 }
 
@@ -121,7 +121,7 @@ pub struct CanaryStatus {
     pub program: PathBuf,
     pub code: String,
     pub share: Share,
-    /// RFC 3339.
+    /// Begin of the canary, as RFC 3339 writes it.
     pub since: String,
     pub phase: Phase,
 }

@@ -80,7 +80,7 @@ impl ProgramRules {
         let is_unknown = found.is_dir() && found.uid() == UNKNOWN_OWNER;
         (!self.is_trusted(found.uid()) && !is_unknown).then(|| {
             format!(
-                "user {} owns it, who is neither root nor the owner of the program that runs, or is the user of the unit's functions",
+                "user {} owns it, which is neither root nor the owner of the program that runs, or is the user of the unit's functions",
                 found.uid()
             )
         })

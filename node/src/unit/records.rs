@@ -29,7 +29,7 @@ pub(super) struct Run {
     pub(super) started: u64,
 }
 
-/// The records.
+/// The records of the functions.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Records {
     /// Drawn at random for a unit, so that a process of an earlier unit notices.
@@ -42,7 +42,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// No records.
+    /// A manager's records before any function.
     pub(super) fn new(unit: u64) -> Self {
         // Zero is no revision and no unit at etcd.
         Self {

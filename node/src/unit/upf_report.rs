@@ -13,7 +13,7 @@ const OCTETS_MAX: u64 = 1 << 20;
 /// The parts of the core that are the UPF's.
 const PARTS: [&str; 2] = ["n3", "n6"];
 
-/// A report.
+/// A report of the UPF to the manager.
 #[derive(Debug, Default, PartialEq)]
 pub struct UpfReport {
     pub samples: Vec<Sample>,

@@ -9,7 +9,7 @@ use whimbrel_privacy::operator::Group;
 use whimbrel_store::SealedLog;
 use zeroize::Zeroizing;
 
-/// The file.
+/// The file of session groups.
 pub(super) struct KeptGroups {
     path: PathBuf,
     key_file: PathBuf,

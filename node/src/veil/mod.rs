@@ -298,7 +298,7 @@ impl Veil {
         answered
     }
 
-    /// For /metrics.
+    /// Samples for the endpoint /metrics.
     pub fn samples(&self) -> Vec<Sample> {
         let one =
             |metric, count: &AtomicU64| Sample { metric, label: None, value: count.load(Ordering::Relaxed) };

@@ -31,9 +31,9 @@ const INTERCEPTED_MAX: usize = 256;
 
 /// What the control thread is to do for an order.
 pub(super) struct Ordered {
-    /// H(order).
+    /// Hash of the order.
     pub(super) order: [u8; 32],
-    /// H(U's request).
+    /// The session, by the hash of the user's request.
     pub(super) session: [u8; 32],
     pub(super) what: What,
 }

@@ -19,7 +19,7 @@ pub(crate) enum Axis {
     Names(Vec<String>),
 }
 
-/// A plot.
+/// A plot of some curves.
 pub(crate) struct Plot<'a> {
     pub(crate) title: &'a str,
     pub(crate) x: &'a str,

@@ -63,8 +63,12 @@ enum Command {
         /// Configuration file; default: whimbrel.yaml in this folder, else in /etc/whimbrel.
         file: Option<PathBuf>,
     },
-    /// Print all configuration keys with their defaults and reasons, as a YAML file.
-    Config,
+    /// Print the configuration keys that an operator sets, with their defaults and reasons, as a YAML file.
+    Config {
+        /// Print all keys.
+        #[arg(long)]
+        all: bool,
+    },
     /// `whimbrel-broker`.
     #[command(hide = true, disable_help_flag = true)]
     Broker(Moved),
@@ -345,7 +349,8 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Demo(_) => return Ok(moved("whimbrel demo", "whimbrel-lab demo")),
         Command::Ran(_) => return Ok(moved("whimbrel ran", "whimbrel-lab ran")),
         Command::Check { file } => command::check::run(file.as_deref()),
-        Command::Config => print(&config::defaults()),
+        Command::Config { all: true } => print(&config::defaults()),
+        Command::Config { all: false } => print(&config::operator_defaults()),
         Command::Broker(_) => return Ok(moved("whimbrel broker", "whimbrel-broker")),
         Command::Foresight { command } => command::foresight::run(&command),
         Command::Open { command } => command::open::run(command),

@@ -20,7 +20,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Now.
+    /// The time now, on the edge's clock.
     pub fn now(&self) -> Instant {
         self.wall + self.anchor.elapsed()
     }

@@ -49,7 +49,7 @@ impl Netlink {
     pub(super) fn bring_up(&self, index: u32, mtu: Option<u32>) -> io::Result<()> {
         // struct ifinfomsg: family, padding, type (2 octets); index; flags; which flags change.
         let words = [[0; 4], index.to_ne_bytes(), IFF_UP.to_ne_bytes(), IFF_UP.to_ne_bytes()];
-        let mut request = Request::new(RTM_NEWLINK, 0, words.as_flattened());
+        let mut request = NetlinkRequest::new(RTM_NEWLINK, 0, words.as_flattened());
         if let Some(mtu) = mtu {
             request = request.attribute(IFLA_MTU, &mtu.to_ne_bytes());
         }
@@ -65,7 +65,7 @@ impl Netlink {
         };
         // struct ifaddrmsg: family, prefix length, flags, scope; index.
         let words = [[family, prefix, IFA_F_NODAD, 0], index.to_ne_bytes()];
-        let request = Request::new(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, words.as_flattened());
+        let request = NetlinkRequest::new(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, words.as_flattened());
         self.ask(request.attribute(IFA_LOCAL, &octets).attribute(IFA_ADDRESS, &octets))
     }
 
@@ -78,13 +78,13 @@ impl Netlink {
             [RT_TABLE_MAIN, RTPROT_STATIC, if ipv6 { 0 } else { RT_SCOPE_LINK }, RTN_UNICAST],
             [0; 4],
         ];
-        let request = Request::new(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, words.as_flattened());
+        let request = NetlinkRequest::new(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, words.as_flattened());
         let request = request.attribute(RTA_OIF, &index.to_ne_bytes());
         self.ask(request.attribute(RTA_PRIORITY, &metric.to_ne_bytes()))
     }
 
     /// Sends a request and waits for the kernel's answer, which comes at once.
-    fn ask(&self, request: Request) -> io::Result<()> {
+    fn ask(&self, request: NetlinkRequest) -> io::Result<()> {
         rustix::net::send(&self.0, &request.finish(), SendFlags::empty())?;
         let mut answer = [0; 512];
         let (got, _) = rustix::net::recv(&self.0, &mut answer, RecvFlags::empty())?;
@@ -104,9 +104,9 @@ fn acknowledged(answer: &[u8]) -> io::Result<()> {
 }
 
 /// A request: header, fixed part, attributes.
-struct Request(Vec<u8>);
+struct NetlinkRequest(Vec<u8>);
 
-impl Request {
+impl NetlinkRequest {
     fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         let mut octets = vec![0; HEADER_OCTETS];
         octets[4..6].copy_from_slice(&kind.to_ne_bytes());

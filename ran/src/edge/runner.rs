@@ -16,7 +16,7 @@ use whimbrel_sctp_io::{Event, Events, Mode, OpenError};
 use super::clock::Clock;
 use super::namespace::Namespace;
 use super::session::SessionDevice;
-use super::site::{Role, Site};
+use super::site::{AssociationRole, Site};
 use super::tun::TunError;
 use crate::cells::{Cells, GnbId, Input, Output, UserPlane};
 use crate::gnb::{self, Gnb, GnbConfig, cause_text};
@@ -56,7 +56,7 @@ pub struct RunnerConfig {
     pub sctp: Mode,
     /// UDP ports of SCTP encapsulation, ours and the AMF's, for [`Mode::Udp`].
     pub sctp_udp_ports: (u16, u16),
-    /// The gNBs.
+    /// The gNBs with their addresses.
     pub gnbs: Vec<GnbPlace>,
     /// The UEs; they are assigned to the gNBs in turn.
     pub ues: Vec<UeConfig>,
@@ -191,9 +191,9 @@ pub fn run(config: &RunnerConfig, watch: &mut dyn Watch) -> Result<Vec<Report>, 
 
 /// What is on its way between a gNB and the core.
 enum OnTheWay {
-    Ngap(GnbId, Role, u16, Vec<u8>),
+    Ngap(GnbId, AssociationRole, u16, Vec<u8>),
     Gtpu(GnbId, (IpAddr, u16), Vec<u8>),
-    NgapToCore(GnbId, Role, u16, Vec<u8>),
+    NgapToCore(GnbId, AssociationRole, u16, Vec<u8>),
     GtpuToCore(GnbId, (IpAddr, u16), Vec<u8>),
 }
 
@@ -324,8 +324,8 @@ impl<'a> Runner<'a> {
                 OnTheWay::Ngap(gnb, role, stream, octets) => {
                     let octets = octets.as_slice();
                     let input = match role {
-                        Role::Serving => Input::Ngap { gnb, stream, octets },
-                        Role::Further => Input::FurtherNgap { gnb, stream, octets },
+                        AssociationRole::Serving => Input::Ngap { gnb, stream, octets },
+                        AssociationRole::Further => Input::FurtherNgap { gnb, stream, octets },
                     };
                     self.player.handle(now, input, &mut self.out);
                 }
@@ -342,7 +342,7 @@ impl<'a> Runner<'a> {
         arrived
     }
 
-    fn ngap_leaves(&mut self, now: Instant, gnb: GnbId, role: Role, stream: u16, octets: &[u8]) {
+    fn ngap_leaves(&mut self, now: Instant, gnb: GnbId, role: AssociationRole, stream: u16, octets: &[u8]) {
         if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
             site.send(now, role, stream, octets);
         }
@@ -381,8 +381,8 @@ impl<'a> Runner<'a> {
                     let Some(role) = site.role(association) else { continue };
                     let syntax = site.up(role, adaptation);
                     let input = match role {
-                        Role::Serving => Input::AssociationUp(gnb, outbound_streams, syntax),
-                        Role::Further => Input::FurtherAssociationUp(gnb),
+                        AssociationRole::Serving => Input::AssociationUp(gnb, outbound_streams, syntax),
+                        AssociationRole::Further => Input::FurtherAssociationUp(gnb),
                     };
                     player.handle(now, input, out);
                 }
@@ -394,25 +394,25 @@ impl<'a> Runner<'a> {
                         continue;
                     }
                     let input = match role {
-                        Role::Serving => Input::Ngap { gnb, stream, octets },
-                        Role::Further => Input::FurtherNgap { gnb, stream, octets },
+                        AssociationRole::Serving => Input::Ngap { gnb, stream, octets },
+                        AssociationRole::Further => Input::FurtherNgap { gnb, stream, octets },
                     };
                     player.handle(now, input, out);
                 }
                 Event::Unacknowledged { association, stream, octets, .. } => {
-                    if site.role(association) == Some(Role::Serving) {
+                    if site.role(association) == Some(AssociationRole::Serving) {
                         site.keep(stream, octets);
                     }
                 }
                 Event::Down { association, reason } => match site.role(association) {
-                    Some(Role::Serving) => {
+                    Some(AssociationRole::Serving) => {
                         if !*started {
                             return Err(RunError::NoAssociation(gnb, reason.to_string()));
                         }
                         player.handle(now, Input::AssociationDown(gnb), out);
                         site.serving_down(now, player.cells().gnb(gnb).is_some_and(Gnb::is_up));
                     }
-                    Some(Role::Further) => {
+                    Some(AssociationRole::Further) => {
                         player.handle(now, Input::FurtherAssociationDown(gnb), out);
                         site.further_down(now);
                     }
@@ -481,17 +481,17 @@ impl<'a> Runner<'a> {
         for output in out.drain() {
             match output {
                 Output::Ngap { gnb, stream, octets } => {
-                    if !self
-                        .takes_time(now, || OnTheWay::NgapToCore(gnb, Role::Serving, stream, octets.clone()))
-                    {
-                        self.ngap_leaves(now, gnb, Role::Serving, stream, &octets);
+                    if !self.takes_time(now, || {
+                        OnTheWay::NgapToCore(gnb, AssociationRole::Serving, stream, octets.clone())
+                    }) {
+                        self.ngap_leaves(now, gnb, AssociationRole::Serving, stream, &octets);
                     }
                 }
                 Output::FurtherNgap { gnb, stream, octets } => {
-                    if !self
-                        .takes_time(now, || OnTheWay::NgapToCore(gnb, Role::Further, stream, octets.clone()))
-                    {
-                        self.ngap_leaves(now, gnb, Role::Further, stream, &octets);
+                    if !self.takes_time(now, || {
+                        OnTheWay::NgapToCore(gnb, AssociationRole::Further, stream, octets.clone())
+                    }) {
+                        self.ngap_leaves(now, gnb, AssociationRole::Further, stream, &octets);
                     }
                 }
                 Output::Associate(gnb, address) => {

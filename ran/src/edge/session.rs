@@ -19,7 +19,7 @@ const SOLICITATION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether a session is usable by programs.
 #[derive(Debug)]
-enum State {
+enum SessionDeviceState {
     /// Its IPv6 prefix is not known yet.
     Soliciting { interface_id: [u8; 8], left: u8, due: Instant },
     /// Its addresses are complete, or no router answered.
@@ -33,7 +33,7 @@ enum State {
 pub(super) struct SessionDevice {
     tun: Tun,
     dns: Vec<IpAddr>,
-    state: State,
+    state: SessionDeviceState,
     /// Whether it had a user plane at the last check.
     usable: bool,
 }
@@ -52,9 +52,9 @@ impl SessionDevice {
         let dns = v4.chain(session.dns_ipv6.iter().copied().map(IpAddr::from)).collect();
         let state = match session.interface_id {
             Some(interface_id) => {
-                State::Soliciting { interface_id, left: SOLICITATIONS_MAX, due: Instant::ZERO }
+                SessionDeviceState::Soliciting { interface_id, left: SOLICITATIONS_MAX, due: Instant::ZERO }
             }
-            None => State::Addressed,
+            None => SessionDeviceState::Addressed,
         };
         Ok(Self { tun: Tun::open(config, namespace)?, dns, state, usable: false })
     }
@@ -62,12 +62,12 @@ impl SessionDevice {
     /// The next router solicitation, if due and the session has a user plane.
     pub(super) fn due(&mut self, now: Instant, usable: bool) -> Option<Vec<u8>> {
         self.usable = usable;
-        let State::Soliciting { interface_id, left, due } = &mut self.state else { return None };
+        let SessionDeviceState::Soliciting { interface_id, left, due } = &mut self.state else { return None };
         if !usable || *due > now {
             return None;
         }
         if *left == 0 {
-            self.state = State::Addressed;
+            self.state = SessionDeviceState::Addressed;
             return None;
         }
         *left -= 1;
@@ -77,9 +77,9 @@ impl SessionDevice {
 
     /// Whether programs can use it from now on; true once.
     pub(super) fn becomes_ready(&mut self, usable: bool) -> bool {
-        let ready = usable && matches!(self.state, State::Addressed);
+        let ready = usable && matches!(self.state, SessionDeviceState::Addressed);
         if ready {
-            self.state = State::Ready;
+            self.state = SessionDeviceState::Ready;
         }
         ready
     }
@@ -87,14 +87,14 @@ impl SessionDevice {
     /// When the next solicitation is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Soliciting { due, .. } if self.usable => Some(due),
+            SessionDeviceState::Soliciting { due, .. } if self.usable => Some(due),
             _ => None,
         }
     }
 
     /// A packet from the network: for programs, unless it is the awaited advertisement. Errors: its prefix cannot be set.
     pub(super) fn write(&mut self, packet: &[u8]) -> Result<(), TunError> {
-        let State::Soliciting { interface_id, .. } = &self.state else {
+        let SessionDeviceState::Soliciting { interface_id, .. } = &self.state else {
             self.tun.write(packet);
             return Ok(());
         };
@@ -107,11 +107,11 @@ impl SessionDevice {
         self.dns.extend(
             router.dns.into_iter().map(IpAddr::from).filter(|d| !self.dns.contains(d)).collect::<Vec<_>>(),
         );
-        self.state = State::Addressed;
+        self.state = SessionDeviceState::Addressed;
         Ok(())
     }
 
-    /// Its name.
+    /// Name of the device.
     pub(super) fn name(&self) -> &str {
         self.tun.name()
     }

@@ -29,7 +29,7 @@ const ENDPOINTS_MAX: usize = 32;
 
 /// Which of a gNB's associations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum AssociationRole {
     /// The serving one.
     Serving,
     /// The further one (TS 38.412 §7).
@@ -38,7 +38,7 @@ pub(super) enum Role {
 
 /// An association that is up or being set up.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct SiteAssociation {
     association: AssociationId,
     /// Index of the AMF's endpoint.
     endpoint: usize,
@@ -58,8 +58,8 @@ pub(super) struct Site {
     endpoints: Vec<Vec<IpAddr>>,
     /// Their SCTP port, and their UDP port of SCTP encapsulation.
     ports: (u16, u16),
-    serving: Option<Line>,
-    further: Option<Line>,
+    serving: Option<SiteAssociation>,
+    further: Option<SiteAssociation>,
     /// The endpoint that the AMF has announced for a further association.
     announced: Option<usize>,
     /// The endpoint that is tried next.
@@ -119,25 +119,25 @@ impl Site {
     }
 
     /// The role of an association; none: it was abandoned.
-    pub(super) fn role(&self, association: AssociationId) -> Option<Role> {
-        let is = |line: Option<Line>| line.is_some_and(|l| l.association == association);
+    pub(super) fn role(&self, association: AssociationId) -> Option<AssociationRole> {
+        let is = |line: Option<SiteAssociation>| line.is_some_and(|l| l.association == association);
         match (is(self.serving), is(self.further)) {
-            (true, _) => Some(Role::Serving),
-            (_, true) => Some(Role::Further),
+            (true, _) => Some(AssociationRole::Serving),
+            (_, true) => Some(AssociationRole::Further),
             _ => None,
         }
     }
 
     /// An association is up, with the AMF's adaptation code point. Returns the agreed parameters.
-    pub(super) fn up(&mut self, role: Role, adaptation: Option<u32>) -> TransferSyntax {
+    pub(super) fn up(&mut self, role: AssociationRole, adaptation: Option<u32>) -> TransferSyntax {
         let agreed = self.fastwire && adaptation == Some(fast::DIGEST);
         let syntax = if agreed { TransferSyntax::Fastwire } else { TransferSyntax::Per };
         let line = match role {
-            Role::Serving => {
+            AssociationRole::Serving => {
                 self.attempts = Some(0);
                 &mut self.serving
             }
-            Role::Further => &mut self.further,
+            AssociationRole::Further => &mut self.further,
         };
         line.as_mut().into_iter().for_each(|l| (l.up, l.syntax) = (true, syntax));
         syntax
@@ -159,7 +159,7 @@ impl Site {
             self.serving = further;
             self.announced.take_if(|announced| further.is_some_and(|l| l.endpoint == *announced));
             for (stream, octets) in lost_with_it.iter().chain(&kept) {
-                self.send(now, Role::Serving, *stream, octets);
+                self.send(now, AssociationRole::Serving, *stream, octets);
             }
             return;
         }
@@ -273,11 +273,11 @@ impl Site {
         Some(waiting.since + self.attempts.map_or(PATIENCE, grown))
     }
 
-    fn open_to(&mut self, now: Instant, endpoint: usize) -> Result<Line, Refusal> {
+    fn open_to(&mut self, now: Instant, endpoint: usize) -> Result<SiteAssociation, Refusal> {
         let addresses = self.endpoints.get(endpoint).map(Vec::as_slice).unwrap_or_default();
         let (port, udp_port) = self.ports;
         let association = self.transport.connect(now, addresses, port, udp_port)?;
-        Ok(Line { association, endpoint, since: now, up: false, syntax: TransferSyntax::Per })
+        Ok(SiteAssociation { association, endpoint, since: now, up: false, syntax: TransferSyntax::Per })
     }
 
     /// The next deadline.
@@ -289,15 +289,15 @@ impl Site {
     }
 
     /// Sends an NGAP message, over the remaining association if the intended one is lost.
-    pub(super) fn send(&mut self, now: Instant, role: Role, stream: u16, octets: &[u8]) {
+    pub(super) fn send(&mut self, now: Instant, role: AssociationRole, stream: u16, octets: &[u8]) {
         if let Some(kept) = &mut self.leaving {
             return kept.push((stream, octets.to_vec()));
         }
         let line = match role {
-            Role::Serving => self.serving,
-            Role::Further => self.further.or(self.serving),
+            AssociationRole::Serving => self.serving,
+            AssociationRole::Further => self.further.or(self.serving),
         };
-        let Some(Line { association, syntax, .. }) = line else { return };
+        let Some(SiteAssociation { association, syntax, .. }) = line else { return };
         // The gNB encodes for its first association.
         let per = if syntax == TransferSyntax::Per { to_per(octets) } else { None };
         let octets = per.as_deref().unwrap_or(octets);

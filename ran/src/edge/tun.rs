@@ -29,9 +29,9 @@ const O_NONBLOCK: i32 = 0o4000;
 /// A device could not be created; with the failed step.
 #[derive(Debug)]
 pub struct TunError {
-    /// The device.
+    /// Name of the device.
     pub name: String,
-    /// The step.
+    /// The step that failed.
     pub doing: &'static str,
     /// The system's error.
     pub error: io::Error,
@@ -53,11 +53,11 @@ struct IfReq {
 }
 
 /// An ioctl request with a structure.
-struct Request<'a, T>(Opcode, &'a mut T);
+struct IoctlRequest<'a, T>(Opcode, &'a mut T);
 
 // SAFETY: TUNSETIFF takes a pointer to `ifreq`, reads and writes no more than it, and keeps no pointer; `open_here` alone makes
 // requests, with this pair.
-unsafe impl<T> Ioctl for Request<'_, T> {
+unsafe impl<T> Ioctl for IoctlRequest<'_, T> {
     type Output = ();
     const IS_MUTATING: bool = true;
 
@@ -76,7 +76,7 @@ unsafe impl<T> Ioctl for Request<'_, T> {
 
 fn request<T>(fd: BorrowedFd<'_>, opcode: Opcode, argument: &mut T) -> io::Result<()> {
     // SAFETY: see the implementation of `Ioctl` above; the structure outlives the call.
-    Ok(unsafe { ioctl::ioctl(fd, Request(opcode, argument)) }?)
+    Ok(unsafe { ioctl::ioctl(fd, IoctlRequest(opcode, argument)) }?)
 }
 
 impl IfReq {
@@ -96,7 +96,7 @@ impl IfReq {
 /// Parameters of a device.
 #[derive(Clone, Debug, Default)]
 pub struct TunConfig {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// The session's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
@@ -145,7 +145,7 @@ impl Tun {
         inside(self.namespace.as_deref(), &self.config.name, add)?
     }
 
-    /// Its name.
+    /// Name of the device.
     pub fn name(&self) -> &str {
         &self.config.name
     }

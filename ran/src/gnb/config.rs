@@ -13,7 +13,7 @@ use whimbrel_ngap::{GlobalRanNodeId, NrCgi, RanConfigurationUpdate, UserLocation
 /// One tracking area that a gNB broadcasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupportedTa {
-    /// Its code.
+    /// Tracking area code (TAC).
     pub tac: Tac,
     /// The networks in it, with the slices of each.
     pub plmns: Vec<(PlmnId, Vec<SNssai>)>,

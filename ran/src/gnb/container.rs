@@ -32,7 +32,7 @@ pub(super) struct Command {
     pub(super) target: RanUeNgapId,
     /// Next hop chaining count of the target's key.
     pub(super) ncc: u8,
-    /// keySetChangeIndicator.
+    /// The element keySetChangeIndicator.
     pub(super) key_set_change: bool,
 }
 

@@ -6,14 +6,14 @@ use whimbrel_ngap::{Cause, CauseRadioNetwork, EventType};
 use super::container::Command;
 use super::keys::{ARFCN_DL, pci};
 use super::xn::XnMessage;
-use super::{Context, Due, Event, Gnb, Output, Tunnel, Violation, event, violation};
+use super::{Due, Event, Gnb, GnbTunnel, Output, UeConnection, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId};
 
 /// A neighbour gNB with its one cell (TS 38.300 §15.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its identifier.
+    /// Identifier of the gNB.
     pub id: GlobalGnbId,
     /// The tracking area of its cell.
     pub tai: Tai,
@@ -31,26 +31,26 @@ pub enum Via {
 /// The handover state of a context.
 #[derive(Debug)]
 pub(super) enum Handover {
-    /// No handover.
+    /// No handover is running.
     None,
-    /// Source: preparation.
+    /// At the source gNB, while the target prepares.
     Preparing { via: Via, to: Neighbour, until: Instant, asked: Vec<PduSessionId> },
     /// Source of an N2 handover: HANDOVER CANCEL was sent.
     Cancelling { until: Instant },
     /// Source: the handover command was sent to the UE.
     Executing { via: Via, until: Instant },
     /// Target: the UE is expected. For N2 the core cancels it; an Xn source may be lost.
-    Awaiting { from: Origin, until: Option<Instant> },
+    Awaiting { from: HandoverOrigin, until: Option<Instant> },
     /// Target of an Xn handover: PATH SWITCH REQUEST was sent.
-    Switching { from: Origin, asked: Vec<PduSessionId>, until: Instant },
+    Switching { from: HandoverOrigin, asked: Vec<PduSessionId>, until: Instant },
 }
 
 /// The source of a UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum HandoverOrigin {
     /// Another gNB, over Xn, with its identifier of the context.
     Xn(GlobalGnbId, RanUeNgapId),
-    /// The core.
+    /// The core asked, over N2.
     N2,
 }
 
@@ -67,7 +67,7 @@ impl Handover {
     }
 }
 
-impl Context {
+impl UeConnection {
     /// The cause when the UE cannot be reached.
     pub(super) fn lost_cause(&self) -> CauseRadioNetwork {
         match self.handover {
@@ -170,8 +170,8 @@ impl Gnb {
             return;
         }
         match from {
-            Origin::Xn(..) => self.path_switch_request(now, id, from, out),
-            Origin::N2 => self.handover_notify(id, stream, out),
+            HandoverOrigin::Xn(..) => self.path_switch_request(now, id, from, out),
+            HandoverOrigin::N2 => self.handover_notify(id, stream, out),
         }
         // The serving cell has changed (§8.12.3).
         let requested = self.contexts.get(id.0).and_then(|c| c.location_reporting.clone());
@@ -243,7 +243,7 @@ impl Gnb {
 
     /// Target: a tunnel into which the source forwards.
     pub(super) fn open_forwarding(&mut self, id: RanUeNgapId, session: PduSessionId) -> Option<Teid> {
-        let teid = Teid(self.tunnels.insert(|_| Tunnel::Forwarded(id.0, session))?);
+        let teid = Teid(self.tunnels.insert(|_| GnbTunnel::Forwarded(id.0, session))?);
         let context = self.contexts.get_mut(id.0)?;
         let session = context.sessions.iter_mut().find(|s| s.id == session)?;
         session.forwarding_teid = Some(teid);

@@ -11,7 +11,9 @@ use whimbrel_ngap::{
 };
 
 use super::handover::{Handover, Via};
-use super::{Context, Due, Event, Gnb, GnbConfig, Interface, Output, Violation, event, violation};
+use super::{
+    Due, Event, Gnb, GnbConfig, NgInterfaceState, Output, UeConnection, Violation, event, violation,
+};
 use crate::outbox::Outbox;
 
 /// Whether a message belongs on stream 0 (TS 38.412 §7). ERROR INDICATION may be either kind.
@@ -45,7 +47,7 @@ impl Gnb {
     }
 
     fn set_up(&mut self, now: Instant, out: &mut Outbox<Output>) {
-        self.interface = Interface::SettingUp { until: now + self.config.setup_timeout };
+        self.interface = NgInterfaceState::SettingUp { until: now + self.config.setup_timeout };
         self.send(0, &self.config.setup_request().into(), out);
     }
 
@@ -54,7 +56,7 @@ impl Gnb {
         if std::mem::take(&mut self.further) && self.is_up() {
             return;
         }
-        self.interface = Interface::Down;
+        self.interface = NgInterfaceState::Down;
         self.served_guamis.clear();
         self.drop_all(now, Cause::Misc(CauseMisc::Unspecified), out);
     }
@@ -94,11 +96,11 @@ impl Gnb {
 
     pub(super) fn tick(&mut self, now: Instant, out: &mut Outbox<Output>) {
         match self.interface {
-            Interface::SettingUp { until } if until <= now => {
-                self.interface = Interface::Refused;
+            NgInterfaceState::SettingUp { until } if until <= now => {
+                self.interface = NgInterfaceState::Refused;
                 event(Event::SetupTimedOut, out);
             }
-            Interface::Waiting { until } if until <= now => self.set_up(now, out),
+            NgInterfaceState::Waiting { until } if until <= now => self.set_up(now, out),
             _ => {}
         }
         while let Some((at, due)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
@@ -116,10 +118,10 @@ impl Gnb {
     }
 
     pub(super) fn setup_response(&mut self, m: NgSetupResponse, out: &mut Outbox<Output>) {
-        if !matches!(self.interface, Interface::SettingUp { .. }) {
+        if !matches!(self.interface, NgInterfaceState::SettingUp { .. }) {
             return violation(None, Violation::Unexpected("NgSetupResponse"), out);
         }
-        self.interface = Interface::Up;
+        self.interface = NgInterfaceState::Up;
         self.served_guamis = m.served_guami_list.iter().map(|item| item.guami).collect();
         let own = |item: &whimbrel_ngap::PlmnSupportItem| item.plmn_identity == self.config.id.plmn;
         if self.served_guamis.is_empty() || !m.plmn_support_list.iter().any(own) {
@@ -129,12 +131,12 @@ impl Gnb {
     }
 
     pub(super) fn setup_failure(&mut self, now: Instant, m: NgSetupFailure, out: &mut Outbox<Output>) {
-        if !matches!(self.interface, Interface::SettingUp { .. }) {
+        if !matches!(self.interface, NgInterfaceState::SettingUp { .. }) {
             return violation(None, Violation::Unexpected("NgSetupFailure"), out);
         }
         self.interface = match m.time_to_wait {
-            Some(wait) => Interface::Waiting { until: now + time_to_wait(wait) },
-            None => Interface::Refused,
+            Some(wait) => NgInterfaceState::Waiting { until: now + time_to_wait(wait) },
+            None => NgInterfaceState::Refused,
         };
         event(Event::SetupFailed(m), out);
     }
@@ -168,7 +170,7 @@ impl Gnb {
     /// ERROR INDICATION (§8.7.5). One with wrong AP IDs ends the connection at both sides (§10.6).
     pub(super) fn error_indication(&mut self, now: Instant, m: &ErrorIndication, out: &mut Outbox<Output>) {
         let named = m.ran_ue_ngap_id.filter(|id| {
-            let of_it = |c: &Context| m.amf_ue_ngap_id.is_none() || c.amf_ue_ngap_id == m.amf_ue_ngap_id;
+            let of_it = |c: &UeConnection| m.amf_ue_ngap_id.is_none() || c.amf_ue_ngap_id == m.amf_ue_ngap_id;
             self.contexts.get(id.0).is_some_and(of_it)
         });
         let ue = named.and_then(|id| self.contexts.get(id.0)).map(|c| c.ue);
@@ -177,7 +179,7 @@ impl Gnb {
         let wrong_names =
             [CauseRadioNetwork::UnknownLocalUeNgapId, CauseRadioNetwork::InconsistentRemoteUeNgapId];
         if wrong_names.iter().any(|wrong| *cause == Cause::RadioNetwork(*wrong))
-            && let Some(Context { ue, handover, .. }) = self.drop_context(now, id, out)
+            && let Some(UeConnection { ue, handover, .. }) = self.drop_context(now, id, out)
         {
             let came = matches!(handover, Handover::Switching { .. });
             let cause = cause.clone();

@@ -46,7 +46,7 @@ use crate::radio::{Down, UeId, Up};
 use handover::Handover;
 use keys::Keys;
 use slab::Slab;
-use tunnel::Tunnel;
+use tunnel::GnbTunnel;
 
 pub use config::{Faults, GnbConfig, SupportedTa};
 pub use handover::{Neighbour, Via};
@@ -60,7 +60,7 @@ pub use xn::{XnHandoverRequest, XnHandoverRequestAcknowledge, XnMessage};
 pub enum Input<'a> {
     /// The SCTP association is up.
     AssociationUp {
-        /// Outbound streams.
+        /// Number of outbound streams.
         streams: u16,
         /// The agreed transfer syntax; received messages may be in either.
         syntax: TransferSyntax,
@@ -75,35 +75,35 @@ pub enum Input<'a> {
     FurtherNgap {
         /// Its SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it came.
         octets: &'a [u8],
     },
     /// An NGAP message was received.
     Ngap {
         /// Its SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it came.
         octets: &'a [u8],
     },
     /// A datagram was received on port 2152.
     Gtpu {
         /// Source address and UDP port.
         source: (IpAddr, u16),
-        /// The datagram.
+        /// The datagram as it came.
         datagram: &'a [u8],
     },
     /// A message of another gNB over Xn.
     Xn {
-        /// Its identifier.
+        /// Identifier of the sending gNB.
         from: GlobalGnbId,
-        /// The message.
+        /// The message over Xn.
         message: XnMessage,
     },
     /// Start a handover.
     HandOver {
-        /// The UE.
+        /// The UE that is to be handed over.
         ue: UeId,
-        /// The target.
+        /// The gNB that is the target.
         to: Neighbour,
         /// The kind of handover.
         via: Via,
@@ -117,11 +117,11 @@ pub enum Input<'a> {
     Release(UeId, Cause),
     /// The guarantee of a GBR flow is no longer fulfilled, or is again: PDU SESSION RESOURCE NOTIFY.
     Notify {
-        /// The UE.
+        /// The UE of the flow.
         ue: UeId,
-        /// Its session.
+        /// Session of the flow.
         session: PduSessionId,
-        /// The flow.
+        /// Identifier of the flow.
         qfi: Qfi,
         /// Whether it is fulfilled now.
         fulfilled: bool,
@@ -149,7 +149,7 @@ pub enum Output {
     Ngap {
         /// On this SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it leaves.
         octets: Vec<u8>,
     },
     /// Set up an association with this further endpoint of the AMF, if there is none.
@@ -160,41 +160,41 @@ pub enum Output {
     FurtherNgap {
         /// On this SCTP stream.
         stream: u16,
-        /// The message.
+        /// The message as it leaves.
         octets: Vec<u8>,
     },
     /// Send a datagram from port 2152.
     Gtpu {
         /// To this address and UDP port.
         to: (IpAddr, u16),
-        /// The datagram.
+        /// The datagram as it leaves.
         datagram: Vec<u8>,
     },
     /// Send a message to another gNB over Xn.
     Xn {
-        /// Its identifier.
+        /// Identifier of the receiving gNB.
         to: GlobalGnbId,
-        /// The message.
+        /// The message over Xn.
         message: XnMessage,
     },
     /// A packet for a UE.
     Packet {
-        /// The UE.
+        /// The UE that gets the packet.
         ue: UeId,
-        /// Its session.
+        /// Session of the packet.
         session: PduSessionId,
         /// The QoS flow, if the datagram names one.
         qfi: Option<Qfi>,
         /// Reflective QoS indicator (TS 23.501 §5.7.5).
         rqi: bool,
-        /// The packet.
+        /// The packet without its tunnel's header.
         packet: Vec<u8>,
     },
     /// A message for a UE.
     Radio(UeId, Down),
     /// Page the UE with this identity.
     Page(STmsi),
-    /// An event.
+    /// An event for the report.
     Event(Event),
 }
 
@@ -225,7 +225,7 @@ pub enum Event {
     ContextReleased(UeId, Cause),
     /// At the target: a handover has completed. For Xn after the path switch, for N2 after HANDOVER NOTIFY.
     HandedOver {
-        /// The UE.
+        /// The UE that was handed over.
         ue: UeId,
         /// The kind of handover.
         via: Via,
@@ -234,11 +234,11 @@ pub enum Event {
     },
     /// A handover has failed, with this cause.
     HandoverFailed {
-        /// The UE.
+        /// The UE that stays.
         ue: UeId,
         /// The kind of handover.
         via: Via,
-        /// Why.
+        /// Cause of the failure.
         cause: Cause,
     },
     /// HANDOVER CANCEL ACKNOWLEDGE was received.
@@ -251,9 +251,9 @@ pub enum Event {
     ModificationConfirmed(UeId),
     /// The broadcast of a warning starts or stops.
     Warning {
-        /// Message identifier.
+        /// Message identifier of the warning.
         message: u16,
-        /// Serial number.
+        /// Serial number of the warning.
         serial: u16,
         /// Whether it is broadcast from now on.
         on_air: bool,
@@ -270,15 +270,15 @@ pub enum Event {
     Violation {
         /// The UE, if it concerns one.
         ue: Option<UeId>,
-        /// The violation.
+        /// The rule that the core has broken.
         violation: Violation,
     },
 }
 
 /// The state of the NG interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Interface {
-    /// No association.
+enum NgInterfaceState {
+    /// There is no association.
     Down,
     /// NG SETUP REQUEST was sent.
     SettingUp {
@@ -292,13 +292,13 @@ enum Interface {
     },
     /// Refused, and not to be tried again.
     Refused,
-    /// Set up.
+    /// The interface is set up.
     Up,
 }
 
 /// A UE-associated logical NG connection.
 #[derive(Debug)]
-struct Context {
+struct UeConnection {
     ue: UeId,
     ran_ue_ngap_id: RanUeNgapId,
     amf_ue_ngap_id: Option<AmfUeNgapId>,
@@ -326,7 +326,7 @@ struct Context {
     location_reporting: Option<LocationReportingRequestType>,
 }
 
-/// A deadline.
+/// A deadline of the gNB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     /// Of a context.
@@ -339,17 +339,17 @@ enum Due {
 #[derive(Debug)]
 pub struct Gnb {
     config: GnbConfig,
-    interface: Interface,
+    interface: NgInterfaceState,
     /// A further association is up, and the AMF knows that it is this gNB's.
     further: bool,
     streams: u16,
     /// The transfer syntax of the association, or of a former one: the transport converts for the present one.
     syntax: TransferSyntax,
     served_guamis: Vec<Guami>,
-    contexts: Slab<Context>,
+    contexts: Slab<UeConnection>,
     /// The newest context of each UE, by its number; zero for none.
     by_ue: Vec<u32>,
-    tunnels: Slab<Tunnel>,
+    tunnels: Slab<GnbTunnel>,
     due: BTreeSet<(Instant, Due)>,
     faults: Faults,
     /// The traffic reduction of the last OVERLOAD START.
@@ -364,7 +364,7 @@ impl Gnb {
     pub fn new(config: GnbConfig) -> Self {
         Self {
             config,
-            interface: Interface::Down,
+            interface: NgInterfaceState::Down,
             further: false,
             streams: 1,
             syntax: TransferSyntax::Per,
@@ -380,7 +380,7 @@ impl Gnb {
         }
     }
 
-    /// Its configuration.
+    /// Configuration of the gNB.
     pub fn config(&self) -> &GnbConfig {
         &self.config
     }
@@ -407,7 +407,7 @@ impl Gnb {
 
     /// Whether NG SETUP has succeeded and the association is up.
     pub fn is_up(&self) -> bool {
-        self.interface == Interface::Up
+        self.interface == NgInterfaceState::Up
     }
 
     /// Whether a further association is up.
@@ -464,8 +464,8 @@ impl Gnb {
     /// When it needs an [`Input::Tick`].
     pub fn next_deadline(&self) -> Option<Instant> {
         let own = match self.interface {
-            Interface::SettingUp { until } | Interface::Waiting { until } => Some(until),
-            Interface::Down | Interface::Refused | Interface::Up => None,
+            NgInterfaceState::SettingUp { until } | NgInterfaceState::Waiting { until } => Some(until),
+            NgInterfaceState::Down | NgInterfaceState::Refused | NgInterfaceState::Up => None,
         };
         own.into_iter().chain(self.due.first().map(|(at, _)| *at)).min()
     }
@@ -536,7 +536,7 @@ impl Gnb {
         amf_ue_ngap_id: AmfUeNgapId,
         ran_ue_ngap_id: RanUeNgapId,
         out: &mut Outbox<Output>,
-    ) -> Option<&mut Context> {
+    ) -> Option<&mut UeConnection> {
         use whimbrel_ngap::CauseRadioNetwork::{InconsistentRemoteUeNgapId, UnknownLocalUeNgapId};
         let known = self.contexts.get(ran_ue_ngap_id.0).map(|c| (c.amf_ue_ngap_id, c.ue, c.stream));
         let (breach, ue, cause) = match known {
@@ -582,7 +582,7 @@ impl Gnb {
         })
     }
 
-    fn of_ue(&self, ue: UeId) -> Option<&Context> {
+    fn of_ue(&self, ue: UeId) -> Option<&UeConnection> {
         self.contexts.get(*self.by_ue.get(ue.index())?)
     }
 
@@ -593,7 +593,12 @@ impl Gnb {
     }
 
     /// Removes a context and its tunnels; the UE is released if it is still connected.
-    fn drop_context(&mut self, now: Instant, id: RanUeNgapId, out: &mut Outbox<Output>) -> Option<Context> {
+    fn drop_context(
+        &mut self,
+        now: Instant,
+        id: RanUeNgapId,
+        out: &mut Outbox<Output>,
+    ) -> Option<UeConnection> {
         let context = self.contexts.remove(id.0)?;
         self.close_tunnels(now, &context.sessions);
         if let Some(newest) = self.by_ue.get_mut(context.ue.index()).filter(|n| **n == id.0) {
@@ -611,7 +616,7 @@ impl Gnb {
         let ue_streams = self.streams.saturating_sub(1);
         // Stream 0 is for non-UE-associated signalling; the others are distributed (TS 38.412 §7).
         let own = |id| if ue_streams == 0 { 0 } else { 1 + (id % u32::from(ue_streams)) as u16 };
-        let id = self.contexts.insert(|id| Context {
+        let id = self.contexts.insert(|id| UeConnection {
             ue,
             ran_ue_ngap_id: RanUeNgapId(id),
             amf_ue_ngap_id: None,

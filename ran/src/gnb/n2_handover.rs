@@ -15,7 +15,7 @@ use whimbrel_ngap::{
 };
 
 use super::container::{self, Command, RAN_STATUS};
-use super::handover::{Handover, Origin};
+use super::handover::{Handover, HandoverOrigin};
 use super::keys::Keys;
 use super::pdu_session::{Refused, RequestedSession};
 use super::tunnel::Session;
@@ -240,7 +240,7 @@ impl Gnb {
             context.reports_inactive =
                 super::ue_context::reports(m.rrc_inactive_transition_report_request.as_ref(), false);
             context.location_reporting = m.location_reporting_request_type;
-            context.handover = Handover::Awaiting { from: Origin::N2, until: None };
+            context.handover = Handover::Awaiting { from: HandoverOrigin::N2, until: None };
         }
         let (mut admitted, mut failed) = (Vec::new(), Vec::new());
         for item in m.pdu_session_resource_setup_list_ho_req {

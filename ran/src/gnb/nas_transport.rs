@@ -69,7 +69,7 @@ impl Gnb {
         }
     }
 
-    /// PAGING (§8.5.1).
+    /// PAGING of the core (§8.5.1).
     pub(super) fn paging(&mut self, m: &Paging, out: &mut Outbox<Output>) {
         if !self.config.serves(&m.tai_list_for_paging) {
             return violation(None, Violation::PagedElsewhere, out);

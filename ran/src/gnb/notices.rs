@@ -16,7 +16,7 @@ use whimbrel_ngap::{
 use whimbrel_ngap::{Cause, CauseRadioNetwork};
 
 use super::config::cell_of;
-use super::tunnel::{Session, Tunnel};
+use super::tunnel::{GnbTunnel, Session};
 use super::{Event, Gnb, Output, ReceivedMessage, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::UeId;
@@ -66,7 +66,7 @@ impl Gnb {
         let sessions: Vec<PduSessionId> = context.sessions.iter().map(|s| s.id).collect();
         let mut items = Vec::new();
         for session in sessions {
-            let Some(teid) = self.tunnels.insert(|_| Tunnel::N3(id.0, session)) else { continue };
+            let Some(teid) = self.tunnels.insert(|_| GnbTunnel::N3(id.0, session)) else { continue };
             let tunnel = self.tunnel(Teid(teid));
             let context = self.contexts.get_mut(id.0);
             let Some(s) = context.and_then(|c| c.sessions.iter_mut().find(|s| s.id == session)) else {

@@ -17,7 +17,7 @@ use whimbrel_ngap::{
     UpTransportLayerInformation,
 };
 
-use super::tunnel::{Flow, LATE, Session, Tunnel};
+use super::tunnel::{GnbTunnel, LATE, Session, SessionFlow};
 use super::{Gnb, Output, ReceivedMessage, Violation, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId};
@@ -57,7 +57,7 @@ pub(super) struct Done {
 pub(super) struct Refused(pub(super) Cause);
 
 /// An admitted session.
-pub(super) struct Admitted {
+pub(super) struct AdmittedSession {
     pub(super) downlink: UpTransportLayerInformation,
     pub(super) flows: Vec<Qfi>,
     pub(super) security_result: Option<SecurityResult>,
@@ -149,7 +149,7 @@ impl Gnb {
         id: RanUeNgapId,
         requested: &RequestedSession,
         out: &mut Outbox<Output>,
-    ) -> Result<Admitted, Refused> {
+    ) -> Result<AdmittedSession, Refused> {
         let lost = CauseRadioNetwork::RadioConnectionWithUeLost;
         let context = self.contexts.get(id.0).ok_or(lost)?;
         let (ue, session_id) = (context.ue, requested.id);
@@ -196,13 +196,13 @@ impl Gnb {
         };
         let flows = session.flows.iter().map(|f| f.qfi).collect();
         let downlink = self.keep_session(id, session).ok_or(CauseRadioNetwork::RadioResourcesNotAvailable)?;
-        Ok(Admitted { downlink: self.tunnel(downlink), flows, security_result })
+        Ok(AdmittedSession { downlink: self.tunnel(downlink), flows, security_result })
     }
 
     /// Adds a session with a tunnel to a context; `None` if there is no free tunnel.
     pub(super) fn keep_session(&mut self, id: RanUeNgapId, mut session: Session) -> Option<Teid> {
         self.contexts.get(id.0)?;
-        let teid = Teid(self.tunnels.insert(|_| Tunnel::N3(id.0, session.id))?);
+        let teid = Teid(self.tunnels.insert(|_| GnbTunnel::N3(id.0, session.id))?);
         session.downlink_teid = teid;
         self.contexts.get_mut(id.0)?.sessions.push(session);
         Some(teid)
@@ -327,11 +327,14 @@ impl Gnb {
 }
 
 /// The flows of a session; an error if there are none or duplicates.
-fn flows(transfer: &PduSessionResourceSetupRequestTransfer) -> Option<Vec<Flow>> {
-    let flows: Vec<Flow> = transfer
+fn flows(transfer: &PduSessionResourceSetupRequestTransfer) -> Option<Vec<SessionFlow>> {
+    let flows: Vec<SessionFlow> = transfer
         .qos_flow_setup_request_list
         .iter()
-        .map(|f| Flow { qfi: f.qos_flow_identifier, parameters: f.qos_flow_level_qos_parameters.clone() })
+        .map(|f| SessionFlow {
+            qfi: f.qos_flow_identifier,
+            parameters: f.qos_flow_level_qos_parameters.clone(),
+        })
         .collect();
     let twice = flows.iter().enumerate().any(|(i, f)| flows.iter().take(i).any(|g| f.qfi == g.qfi));
     (!flows.is_empty() && !twice).then_some(flows)
@@ -352,7 +355,7 @@ fn modify_flows(
         match (known, item.qos_flow_level_qos_parameters.clone()) {
             (Some(flow), Some(parameters)) => flow.parameters = parameters,
             (Some(_), None) => {}
-            (None, Some(parameters)) => session.flows.push(Flow { qfi, parameters }),
+            (None, Some(parameters)) => session.flows.push(SessionFlow { qfi, parameters }),
             // A new flow without parameters cannot be set up (§9.3.4.3).
             (None, None) => violation(Some(ue), Violation::BadQosFlows(session.id), out),
         }

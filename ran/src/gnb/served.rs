@@ -10,7 +10,7 @@ use crate::radio::UeId;
 /// A UE with a context at a gNB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// Which.
+    /// The UE that is served.
     pub ue: UeId,
     /// The AMF's identifier of the context, once known.
     pub amf_ue_ngap_id: Option<AmfUeNgapId>,
@@ -25,7 +25,7 @@ pub struct Served {
 /// A session of a UE at a gNB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedSession {
-    /// Which.
+    /// Identity of the session.
     pub id: PduSessionId,
     /// Its downlink tunnel.
     pub downlink_teid: Teid,

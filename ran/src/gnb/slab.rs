@@ -6,7 +6,7 @@ const SLOT_BITS: u32 = 20;
 pub(super) const SLOTS_MAX: usize = (1 << SLOT_BITS) - 1;
 
 #[derive(Debug)]
-struct Slot<T> {
+struct SlabSlot<T> {
     generation: u32,
     item: Option<T>,
 }
@@ -14,7 +14,7 @@ struct Slot<T> {
 /// A slab; key zero is never assigned.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<SlabSlot<T>>,
     free: Vec<u32>,
 }
 
@@ -28,7 +28,7 @@ impl<T> Slab<T> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if self.slots.len() < SLOTS_MAX => {
-                self.slots.push(Slot { generation: 0, item: None });
+                self.slots.push(SlabSlot { generation: 0, item: None });
                 self.slots.len() as u32 - 1
             }
             None => return None,
@@ -64,7 +64,7 @@ impl<T> Slab<T> {
 
     /// The keys in use, in slot order.
     pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
-        let used = |(slot, s): (usize, &Slot<T>)| {
+        let used = |(slot, s): (usize, &SlabSlot<T>)| {
             s.item.is_some().then_some(s.generation << SLOT_BITS | (slot as u32 + 1))
         };
         self.slots.iter().enumerate().filter_map(used)

@@ -28,7 +28,7 @@ const PASSING: Duration = Duration::from_secs(2);
 
 /// A QoS flow of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Flow {
+pub(super) struct SessionFlow {
     pub(super) qfi: Qfi,
     pub(super) parameters: QosFlowLevelQosParameters,
 }
@@ -41,7 +41,7 @@ pub(super) struct Session {
     pub(super) downlink_teid: Teid,
     /// The uplink tunnel.
     pub(super) uplink: (IpAddr, Teid),
-    pub(super) flows: Vec<Flow>,
+    pub(super) flows: Vec<SessionFlow>,
     /// Removed flows, and until when their last packets may arrive.
     pub(super) former_flows: Vec<(Qfi, Instant)>,
     pub(super) ambr: Option<PduSessionAggregateMaximumBitRate>,
@@ -61,9 +61,9 @@ pub(super) struct Session {
 #[derive(Debug, Default)]
 pub(super) struct Reordering {
     /// Forwarded ones, until the UE arrives.
-    forwarded: VecDeque<Held>,
+    forwarded: VecDeque<BufferedPacket>,
     /// Those of the new path, until the end marker.
-    direct: VecDeque<Held>,
+    direct: VecDeque<BufferedPacket>,
     /// The end marker was received.
     ended: bool,
     /// When the wait for the end marker ends.
@@ -71,7 +71,7 @@ pub(super) struct Reordering {
 }
 
 #[derive(Debug)]
-struct Held {
+struct BufferedPacket {
     qfi: Option<Qfi>,
     rqi: bool,
     packet: Vec<u8>,
@@ -79,7 +79,7 @@ struct Held {
 
 /// The use of a TEID of the gNB.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Tunnel {
+pub(super) enum GnbTunnel {
     /// Packets of the UPF for a session of a context.
     N3(u32, PduSessionId),
     /// Packets that the source of a handover forwards.
@@ -137,14 +137,14 @@ impl Gnb {
     }
 
     fn packet(&mut self, now: Instant, source: (IpAddr, u16), gtpu: &Gtpu<'_>, out: &mut Outbox<Output>) {
-        let held = || Held {
+        let held = || BufferedPacket {
             qfi: gtpu.pdu_session.map(PduSessionInformation::qfi),
             rqi: matches!(gtpu.pdu_session, Some(PduSessionInformation::Dl { rqi: true, .. })),
             packet: gtpu.payload.to_vec(),
         };
         let (context, id) = match self.tunnels.get(gtpu.teid.0) {
-            Some(&(Tunnel::N3(context, id) | Tunnel::Forwarded(context, id))) => (context, id),
-            Some(&Tunnel::Passing(to, teid)) => return forward(to, teid, gtpu, out),
+            Some(&(GnbTunnel::N3(context, id) | GnbTunnel::Forwarded(context, id))) => (context, id),
+            Some(&GnbTunnel::Passing(to, teid)) => return forward(to, teid, gtpu, out),
             None => {
                 let answer = signalling::error_indication(gtpu.teid, self.config.gtp_address, source.1);
                 // To the well-known port of the packet's source (TS 29.281 §4.4.2).
@@ -188,17 +188,17 @@ impl Gnb {
     /// End marker (TS 29.281 §7.3.2): the last packet of this path.
     fn end_marker(&mut self, teid: Teid, out: &mut Outbox<Output>) {
         match self.tunnels.get(teid.0).copied() {
-            Some(Tunnel::N3(context, id)) => {
+            Some(GnbTunnel::N3(context, id)) => {
                 let session = self.contexts.get(context).and_then(|c| c.sessions.iter().find(|s| s.id == id));
                 if let Some((to, teid)) = session.and_then(|s| s.forward_to) {
                     send_end_marker(to, teid, out);
                 }
             }
-            Some(Tunnel::Passing(to, next)) => {
+            Some(GnbTunnel::Passing(to, next)) => {
                 send_end_marker(to, next, out);
                 self.tunnels.remove(teid.0);
             }
-            Some(Tunnel::Forwarded(context, id)) => {
+            Some(GnbTunnel::Forwarded(context, id)) => {
                 let Some(known) = self.contexts.get_mut(context) else { return };
                 let (ue, lost) = (known.ue, known.radio_lost);
                 let Some(session) = known.sessions.iter_mut().find(|s| s.id == id) else { return };
@@ -252,7 +252,7 @@ impl Gnb {
             }
             match (session.forward_to, self.tunnels.get_mut(session.downlink_teid.0)) {
                 (Some((to, teid)), Some(tunnel)) => {
-                    *tunnel = Tunnel::Passing(to, teid);
+                    *tunnel = GnbTunnel::Passing(to, teid);
                     self.due.insert((now + PASSING, Due::Passing(session.downlink_teid.0)));
                 }
                 _ => {
@@ -271,7 +271,7 @@ fn release(ue: UeId, session: &mut Session, out: &mut Outbox<Output>) -> Option<
     session.forwarding_teid.take()
 }
 
-fn keep(queue: &mut VecDeque<Held>, held: Held, dropped: &mut u64) {
+fn keep(queue: &mut VecDeque<BufferedPacket>, held: BufferedPacket, dropped: &mut u64) {
     if queue.len() < HELD_MAX {
         queue.push_back(held);
     } else {
@@ -279,7 +279,7 @@ fn keep(queue: &mut VecDeque<Held>, held: Held, dropped: &mut u64) {
     }
 }
 
-fn deliver(ue: UeId, session: PduSessionId, held: Held, out: &mut Outbox<Output>) {
+fn deliver(ue: UeId, session: PduSessionId, held: BufferedPacket, out: &mut Outbox<Output>) {
     out.push(Output::Packet { ue, session, qfi: held.qfi, rqi: held.rqi, packet: held.packet });
 }
 

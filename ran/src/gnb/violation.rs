@@ -13,7 +13,7 @@ pub enum Violation {
     Refused(Refusal),
     /// A message for a UE that has no context here (§8.7.4, cause unknown local UE NGAP ID).
     UnknownUe {
-        /// The message.
+        /// Name of the message.
         message: &'static str,
         /// Its RAN UE NGAP ID.
         ran_ue_ngap_id: RanUeNgapId,
@@ -27,7 +27,7 @@ pub enum Violation {
     },
     /// A stream that TS 38.412 §7 keeps for the other kind of signalling, or not the stream of this UE.
     WrongStream {
-        /// The message.
+        /// Name of the message.
         message: &'static str,
         /// The stream on which it came.
         stream: u16,

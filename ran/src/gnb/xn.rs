@@ -15,10 +15,10 @@ use whimbrel_ngap::{
 use whimbrel_security::{KGnb, Nh};
 
 use super::container::Command;
-use super::handover::{Handover, Origin};
+use super::handover::{Handover, HandoverOrigin};
 use super::keys::Keys;
 use super::pdu_session::security_result;
-use super::tunnel::{Flow, Session};
+use super::tunnel::{Session, SessionFlow};
 use super::ue_context::reports;
 use super::{Event, Gnb, Neighbour, Output, ReceivedMessage, Via, Violation, event, violation};
 use crate::outbox::Outbox;
@@ -35,7 +35,7 @@ pub enum XnMessage {
     HandoverPreparationFailure {
         /// The source's identifier of the context.
         source: RanUeNgapId,
-        /// The cause.
+        /// Cause of the refusal.
         cause: Cause,
     },
     /// UE CONTEXT RELEASE (§9.1.1.5): the source may release the UE.
@@ -77,7 +77,7 @@ struct XnSession {
     id: PduSessionId,
     s_nssai: SNssai,
     uplink: (IpAddr, Teid),
-    flows: Vec<Flow>,
+    flows: Vec<SessionFlow>,
     ambr: Option<PduSessionAggregateMaximumBitRate>,
     pdu_session_type: PduSessionType,
     security: Option<SecurityIndication>,
@@ -116,7 +116,7 @@ impl Gnb {
                 }
             }
             XnMessage::HandoverCancel { source } => {
-                let origin = Origin::Xn(from, source);
+                let origin = HandoverOrigin::Xn(from, source);
                 let meant = |id: &u32| {
                     self.contexts.get(*id).is_some_and(
                         |c| matches!(c.handover, Handover::Awaiting { from, .. } if from == origin),
@@ -195,7 +195,7 @@ impl Gnb {
         }
         // If the UE has not arrived by then, its source has lost it too, as it waits half as long.
         let until = Some(now + self.config.handover_overall * 2);
-        self.set_handover(id, Handover::Awaiting { from: Origin::Xn(from, source), until });
+        self.set_handover(id, Handover::Awaiting { from: HandoverOrigin::Xn(from, source), until });
         let mut admitted = Vec::new();
         let mut refused = Vec::new();
         for session in m.sessions {
@@ -256,7 +256,7 @@ impl Gnb {
         &mut self,
         now: Instant,
         id: RanUeNgapId,
-        from: Origin,
+        from: HandoverOrigin,
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.contexts.get(id.0) else { return };
@@ -337,7 +337,7 @@ impl Gnb {
                 self.take_down(m.ran_ue_ngap_id, id, out);
             }
         }
-        if let Origin::Xn(source, id) = from {
+        if let HandoverOrigin::Xn(source, id) = from {
             out.push(Output::Xn { to: source, message: XnMessage::UeContextRelease { source: id } });
         }
         event(Event::HandedOver { ue, via: Via::Xn, released }, out);

@@ -17,7 +17,7 @@ pub(super) struct Partial {
     pub(super) ng_ksi: NgKsi,
     pub(super) k_amf: KAmf,
     /// The challenge and its answer, while T3516 runs; a repeated challenge is answered alike.
-    answered: Option<Answered>,
+    answered: Option<AnsweredChallenge>,
     /// EAP-Success is outstanding: without it the key is not taken into use (§5.4.1.2.2.4).
     pub(super) awaits_eap_success: bool,
 }
@@ -31,7 +31,7 @@ impl Partial {
 
 /// A challenge and its answer.
 #[derive(Clone, Debug)]
-enum Answered {
+enum AnsweredChallenge {
     FiveGAka(Rand, [u8; 16]),
     Eap { request: EapMessage, response: EapMessage },
 }
@@ -59,7 +59,7 @@ impl Ue {
             return self.refuse_challenge(now, MmCause::InvalidMandatoryInformation, None, out);
         };
         let (rand, autn) = (Rand(rand.0), Autn(autn.0));
-        if let Some(Answered::FiveGAka(answered, res_star)) = self.answered()
+        if let Some(AnsweredChallenge::FiveGAka(answered, res_star)) = self.answered()
             && *answered == rand
         {
             let res_star = *res_star;
@@ -84,7 +84,7 @@ impl Ue {
         self.partial = Some(Partial {
             ng_ksi: m.ng_ksi,
             k_amf: done.k_seaf.k_amf(self.config.supi, abba),
-            answered: Some(Answered::FiveGAka(rand, res_star)),
+            answered: Some(AnsweredChallenge::FiveGAka(rand, res_star)),
             awaits_eap_success: false,
         });
         self.timers.stop(Timer::T3520);
@@ -92,7 +92,7 @@ impl Ue {
         self.answer_challenge(res_star, out);
     }
 
-    fn answered(&self) -> Option<&Answered> {
+    fn answered(&self) -> Option<&AnsweredChallenge> {
         self.partial.as_ref()?.answered.as_ref()
     }
 
@@ -107,7 +107,7 @@ impl Ue {
         if self.is_veil() {
             return self.veil_challenge(now, m, eap, out);
         }
-        if let Some(Answered::Eap { request, response }) = self.answered()
+        if let Some(AnsweredChallenge::Eap { request, response }) = self.answered()
             && request == eap
         {
             let response = response.clone();
@@ -123,7 +123,7 @@ impl Ue {
             Some(PeerAnswer::Accepted(octets, k_ausf)) => {
                 let Some(response) = self.proof(octets) else { return };
                 let abba = <[u8; 2]>::try_from(&*m.abba).map_or(Abba::RELEASE_15, Abba);
-                let answered = Answered::Eap { request: eap.clone(), response: response.clone() };
+                let answered = AnsweredChallenge::Eap { request: eap.clone(), response: response.clone() };
                 self.partial = Some(Partial {
                     ng_ksi: m.ng_ksi,
                     k_amf: k_ausf.k_seaf(&name).k_amf(self.config.supi, abba),

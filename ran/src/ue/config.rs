@@ -28,7 +28,7 @@ pub struct Profile {
     pub security_capability: UeSecurityCapability,
     /// Its 5GMM capability.
     pub mm_capability: MmCapability,
-    /// Follow-on request.
+    /// Registrations carry Follow-on request.
     pub follow_on_request: bool,
     /// It requests DNS servers by IPCP too, as many UEs do.
     pub ipcp: bool,
@@ -68,7 +68,7 @@ pub enum SuciSource {
     Concealed {
         /// The home network's key; it names the profile.
         key: Arc<HomeNetworkPublicKey>,
-        /// Its identifier.
+        /// Home network public key identifier.
         key_id: u8,
         /// Seed of ephemeral keys, different for each UE.
         seed: [u8; 32],
@@ -127,13 +127,13 @@ impl core::fmt::Debug for SuciSource {
 pub struct UeConfig {
     /// The shared configuration.
     pub profile: Arc<Profile>,
-    /// The subscription.
+    /// SUPI of the subscription.
     pub supi: Supi,
-    /// The IMEISV.
+    /// IMEISV of the equipment.
     pub pei: Pei,
     /// Subscriber key K.
     pub k: K,
-    /// OPc.
+    /// OPc of the USIM.
     pub opc: Opc,
     /// The sequence numbers that the USIM has accepted.
     pub sqn: UsimSqn,
@@ -185,7 +185,7 @@ pub enum AtOnce {
 }
 
 impl Faults {
-    /// No faults.
+    /// A UE without faults.
     pub(super) const NONE: Self = Self {
         wrong_res_star: false,
         ignore: Vec::new(),
@@ -224,13 +224,13 @@ pub struct QosRequest {
 /// Optional IEs of REGISTRATION REQUEST (TS 24.501 §8.2.6).
 #[derive(Clone, Debug, Default)]
 pub struct AskFor {
-    /// MICO.
+    /// MICO indication that the UE sends.
     pub mico: Option<MicoIndication>,
-    /// Active time.
+    /// Active time that the UE asks for.
     pub t3324: Option<GprsTimer3>,
     /// Periodic registration timer.
     pub t3512: Option<GprsTimer3>,
-    /// Paging cycle.
+    /// Paging cycle that the UE asks for.
     pub drx: Option<DrxParameters>,
     /// Extended paging cycle and window, as their octet.
     pub edrx: Option<u8>,
@@ -253,7 +253,7 @@ pub struct SessionRequest {
     pub dnn: Option<Dnn>,
     /// The slice; without one the network chooses.
     pub s_nssai: Option<SNssai>,
-    /// The type.
+    /// Type of the session.
     pub pdu_session_type: PduSessionType,
 }
 

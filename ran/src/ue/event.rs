@@ -56,7 +56,7 @@ impl fmt::Display for Procedure {
 /// The parameters of an accepted session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Which session.
+    /// Identity of the session.
     pub id: PduSessionId,
     /// The type that the network selected.
     pub pdu_session_type: PduSessionType,
@@ -68,9 +68,9 @@ pub struct SessionInfo {
     pub dns_ipv4: Vec<Ipv4Addr>,
     /// DNS servers, IPv6.
     pub dns_ipv6: Vec<Ipv6Addr>,
-    /// P-CSCFs, IPv4.
+    /// IPv4 addresses of P-CSCFs.
     pub p_cscf_ipv4: Vec<Ipv4Addr>,
-    /// P-CSCFs, IPv6.
+    /// IPv6 addresses of P-CSCFs.
     pub p_cscf_ipv6: Vec<Ipv6Addr>,
     /// IPv4 link MTU in octets.
     pub mtu: Option<u16>,
@@ -84,7 +84,7 @@ pub struct SessionInfo {
     pub ambr_kbps: (u64, u64),
     /// The data network.
     pub dnn: Option<Dnn>,
-    /// The slice.
+    /// Slice of the session.
     pub s_nssai: Option<SNssai>,
     /// RQ timer of derived rules.
     pub rq_timer: Option<Duration>,
@@ -105,7 +105,7 @@ pub enum Reason {
     ChallengeRefused(MmCause),
     /// The UE refused the SECURITY MODE COMMAND.
     SecurityModeRefused(MmCause),
-    /// Timeout.
+    /// No answer came in time.
     TimedOut,
     /// The connection was lost.
     ConnectionLost,
@@ -205,7 +205,7 @@ impl fmt::Display for Violation {
 /// Event of a UE. `since` is when the first message of the procedure was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// REGISTRATION ACCEPT.
+    /// REGISTRATION ACCEPT has come.
     Registered {
         /// When REGISTRATION REQUEST was sent.
         since: Instant,
@@ -214,7 +214,7 @@ pub enum Event {
     },
     /// REGISTRATION REJECT to a broker's UE: the cause that its broker has signed. Without one the UE may try another network.
     BrokerRefused(Option<RefusalCause>),
-    /// SERVICE ACCEPT.
+    /// SERVICE ACCEPT has come.
     ServiceAccepted {
         /// When SERVICE REQUEST was sent.
         since: Instant,
@@ -223,28 +223,28 @@ pub enum Event {
     SessionUp {
         /// When the request was sent.
         since: Instant,
-        /// Its parameters.
+        /// Parameters of the session.
         session: Box<SessionInfo>,
     },
     /// PDU SESSION MODIFICATION COMMAND was received and executed.
     SessionModified {
         /// When the UE requested it, if it did.
         since: Option<Instant>,
-        /// The session.
+        /// Identity of the session.
         session: PduSessionId,
     },
     /// A session was released by either side, or does not exist at the network.
     SessionReleased {
         /// When the UE requested it, if it did.
         since: Option<Instant>,
-        /// The session.
+        /// Identity of the session.
         session: PduSessionId,
         /// The network's cause, if it sent one.
         cause: Option<SmCause>,
     },
     /// The radio bearers of a session were set up or released.
     UserPlane {
-        /// The session.
+        /// Identity of the session.
         session: PduSessionId,
         /// Whether they are set up.
         up: bool,
@@ -267,11 +267,11 @@ pub enum Event {
     Refused {
         /// When its first message was sent.
         since: Instant,
-        /// Which.
+        /// The procedure that was refused.
         procedure: Procedure,
         /// Its session, if any.
         session: Option<PduSessionId>,
-        /// Why.
+        /// Reason of the refusal.
         reason: Reason,
         /// When the UE retries, if it does.
         retry_after: Option<Duration>,

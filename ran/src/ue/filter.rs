@@ -15,7 +15,8 @@ pub(super) enum Way {
 /// The flow of the first rule, by precedence, with a matching filter; `None` if there is none: the packet is not sent (TS
 /// 23.501 §5.7.1.5).
 pub(super) fn flow_of(rules: &[QosRule], ethernet: bool, way: Way, packet: &[u8]) -> Option<Qfi> {
-    let packet = if ethernet { Packet::of_frame(packet, way) } else { Packet::of_ip(packet, way) };
+    let packet =
+        if ethernet { FilterFields::of_frame(packet, way) } else { FilterFields::of_ip(packet, way) };
     let applies = |f: &PacketFilter| match f.direction {
         FilterDirection::Bidirectional => true,
         FilterDirection::Uplink => way == Way::Up,
@@ -31,7 +32,7 @@ pub(super) fn flow_of(rules: &[QosRule], ethernet: bool, way: Way, packet: &[u8]
 
 /// The packet fields that filters match. "Local" is the UE's side.
 #[derive(Debug, Default)]
-struct Packet {
+struct FilterFields {
     local: Option<IpAddr>,
     remote: Option<IpAddr>,
     /// Protocol, or the next header behind the fixed header of IPv6.
@@ -56,7 +57,7 @@ fn array<const N: usize>(octets: &[u8], at: usize) -> Option<[u8; N]> {
     octets.get(at..)?.first_chunk().copied()
 }
 
-impl Packet {
+impl FilterFields {
     fn of_ip(octets: &[u8], way: Way) -> Self {
         let mut p = Self::default();
         p.read_ip(octets, way);

@@ -54,7 +54,7 @@ impl AsKeys {
 }
 
 impl Ue {
-    /// Handover command.
+    /// Handles a handover command of the gNB.
     pub(super) fn hand_over(
         &mut self,
         now: Instant,

@@ -48,7 +48,7 @@ use handover::AsKeys;
 use protection::Security;
 use sap::Sap;
 use session::Session;
-use timer::Timers;
+use timer::UeTimers;
 
 pub use config::{
     Alter, AskFor, AtOnce, Faults, Profile, QosRequest, SapCard, SessionRequest, SuciSource, UeConfig,
@@ -76,7 +76,7 @@ pub enum Command {
     ReleaseSession(PduSessionId),
     /// Activate the user plane of all sessions: SERVICE REQUEST with uplink data status.
     ServiceRequest,
-    /// Deregister.
+    /// The UE is to deregister.
     Deregister {
         /// Switch off: no answer is awaited.
         switch_off: bool,
@@ -88,7 +88,7 @@ pub enum Command {
 /// Input of a UE.
 #[derive(Debug)]
 pub enum Input {
-    /// A command.
+    /// A command of the scenario.
     Command(Command),
     /// A message of its gNB.
     Radio(Down),
@@ -105,22 +105,22 @@ pub enum Input {
 pub enum Output {
     /// Send this to the gNB.
     Radio(Up),
-    /// An event.
+    /// An event for the report.
     Event(Event),
 }
 
 /// 5GMM main states of the UE (TS 24.501 §5.1.3.2.1), as far as distinguished here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MmState {
-    /// 5GMM-DEREGISTERED.
+    /// The state 5GMM-DEREGISTERED.
     Deregistered,
-    /// 5GMM-REGISTERED-INITIATED.
+    /// The state 5GMM-REGISTERED-INITIATED.
     RegisteredInitiated,
-    /// 5GMM-REGISTERED.
+    /// The state 5GMM-REGISTERED.
     Registered,
-    /// 5GMM-DEREGISTERED-INITIATED.
+    /// The state 5GMM-DEREGISTERED-INITIATED.
     DeregisteredInitiated,
-    /// 5GMM-SERVICE-REQUEST-INITIATED.
+    /// The state 5GMM-SERVICE-REQUEST-INITIATED.
     ServiceRequestInitiated,
 }
 
@@ -178,7 +178,7 @@ pub struct Ue {
     deregistration_attempts: u8,
     /// Register again as soon as the connection is released.
     register_again: bool,
-    timers: Timers,
+    timers: UeTimers,
     t3512: core::time::Duration,
     /// The establishment cause of a valid access identity (TS 24.501 §4.5.6).
     priority: Option<RrcEstablishmentCause>,
@@ -220,7 +220,7 @@ impl Ue {
             service_attempts: 0,
             deregistration_attempts: 0,
             register_again: false,
-            timers: Timers::new(),
+            timers: UeTimers::new(),
             t3512: Timer::T3512.default_value(),
             priority: None,
             strictly_periodic: false,
@@ -230,7 +230,7 @@ impl Ue {
         }
     }
 
-    /// Its configuration.
+    /// Configuration of the UE.
     pub fn config(&self) -> &UeConfig {
         &self.config
     }
@@ -265,7 +265,7 @@ impl Ue {
         self.connected
     }
 
-    /// Its 5G-GUTI.
+    /// The 5G-GUTI that the UE has.
     pub fn guti(&self) -> Option<Guti> {
         self.guti
     }

@@ -29,7 +29,7 @@ const PACKET_FILTERS: u16 = 17;
 
 /// The 5GSM state of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum SessionState {
     /// PDU SESSION ACTIVE PENDING.
     Establishing,
     /// PDU SESSION ACTIVE.
@@ -45,7 +45,7 @@ enum State {
 pub(super) struct Session {
     pub(super) id: PduSessionId,
     pub(super) user_plane: bool,
-    state: State,
+    state: SessionState,
     pti: Pti,
     request: SessionRequest,
     emergency: bool,
@@ -71,7 +71,7 @@ impl Session {
     }
 
     pub(super) fn is_at_rest(&self) -> bool {
-        self.state == State::Active
+        self.state == SessionState::Active
     }
 }
 
@@ -108,7 +108,7 @@ impl Ue {
         self.sessions.push(Session {
             id,
             user_plane: false,
-            state: State::Establishing,
+            state: SessionState::Establishing,
             pti,
             request,
             emergency,
@@ -131,10 +131,11 @@ impl Ue {
         out: &mut Outbox<Output>,
     ) {
         let pti = self.new_pti();
-        let Some(session) = self.sessions.iter_mut().find(|s| s.id == id && s.state == State::Active) else {
+        let Some(session) = self.sessions.iter_mut().find(|s| s.id == id && s.state == SessionState::Active)
+        else {
             return not_possible(now, Procedure::SessionModification, out);
         };
-        session.state = State::Modifying;
+        session.state = SessionState::Modifying;
         session.wish = Some(wish);
         session.pti = pti;
         session.since = now;
@@ -145,10 +146,11 @@ impl Ue {
     /// PDU SESSION RELEASE REQUEST (§6.4.3.2).
     pub(super) fn release_session(&mut self, now: Instant, id: PduSessionId, out: &mut Outbox<Output>) {
         let pti = self.new_pti();
-        let Some(session) = self.sessions.iter_mut().find(|s| s.id == id && s.state == State::Active) else {
+        let Some(session) = self.sessions.iter_mut().find(|s| s.id == id && s.state == SessionState::Active)
+        else {
             return not_possible(now, Procedure::SessionRelease, out);
         };
-        session.state = State::Releasing;
+        session.state = SessionState::Releasing;
         session.pti = pti;
         session.since = now;
         session.sends = 0;
@@ -169,18 +171,18 @@ impl Ue {
         session.until = now + T3580_T3582;
         let (emergency, former) = (session.emergency, session.former);
         let (body, request) = match session.state {
-            State::Establishing => {
+            SessionState::Establishing => {
                 (Body::from(establishment_request(&session.request, &profile)), Some(session.request.clone()))
             }
-            State::Releasing => (Body::from(ReleaseRequest::new()), None),
-            State::Modifying => {
+            SessionState::Releasing => (Body::from(ReleaseRequest::new()), None),
+            SessionState::Modifying => {
                 let wish = session.wish.as_deref().cloned().unwrap_or_default();
                 let mut m = ModificationRequest::new();
                 m.qos_rules = QosRules::new(&wish.rules);
                 m.qos_flow_descriptions = QosFlowDescriptions::new(&wish.flows);
                 (Body::from(m), None)
             }
-            State::Active => return,
+            SessionState::Active => return,
         };
         let message = Message::new(id, session.pti, body);
         self.transport_as(&message, request, emergency, former, out);
@@ -251,22 +253,22 @@ impl Ue {
         };
         let answers = session.pti == message.pti;
         match message.body {
-            Body::EstablishmentAccept(m) if session.state == State::Establishing && answers => {
+            Body::EstablishmentAccept(m) if session.state == SessionState::Establishing && answers => {
                 self.session_accepted(id, m, out);
             }
-            Body::EstablishmentReject(m) if session.state == State::Establishing && answers => {
+            Body::EstablishmentReject(m) if session.state == SessionState::Establishing && answers => {
                 let retry_after = m.back_off_timer.and_then(|t| t.duration());
                 self.session_refused(now, id, Reason::Sm(m.cause), retry_after, out);
             }
-            Body::ModificationReject(m) if session.state == State::Modifying && answers => {
+            Body::ModificationReject(m) if session.state == SessionState::Modifying && answers => {
                 let retry_after = m.back_off_timer.and_then(|t| t.duration());
                 self.session_refused(now, id, Reason::Sm(m.cause), retry_after, out);
             }
-            Body::ReleaseReject(m) if session.state == State::Releasing && answers => {
+            Body::ReleaseReject(m) if session.state == SessionState::Releasing && answers => {
                 self.session_refused(now, id, Reason::Sm(m.cause), None, out);
             }
             Body::ReleaseCommand(m) => self.session_release_commanded(id, message.pti, m.cause, out),
-            Body::ModificationCommand(m) if session.state != State::Establishing => {
+            Body::ModificationCommand(m) if session.state != SessionState::Establishing => {
                 self.session_modified(id, message.pti, &m, out);
                 if m.cause == Some(SmCause::ReactivationRequested) {
                     self.succeed_session(now, id, out);
@@ -310,7 +312,7 @@ impl Ue {
             violation(Violation::SessionAddress(id), out);
         }
         let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) else { return };
-        session.state = State::Active;
+        session.state = SessionState::Active;
         session.until = Instant::FAR_FUTURE;
         session.info = Some(Box::new(info.clone()));
         event(Event::SessionUp { since: session.since, session: Box::new(info) }, out);
@@ -327,18 +329,18 @@ impl Ue {
     ) {
         let Some(place) = self.sessions.iter().position(|s| s.id == id) else { return };
         let (since, procedure) = match self.sessions.get_mut(place) {
-            Some(session) if session.state == State::Modifying => {
-                session.state = State::Active;
+            Some(session) if session.state == SessionState::Modifying => {
+                session.state = SessionState::Active;
                 session.wish = None;
                 session.until = Instant::FAR_FUTURE;
                 (session.since, Procedure::SessionModification)
             }
-            Some(session) if session.state == State::Releasing => {
-                session.state = State::Active;
+            Some(session) if session.state == SessionState::Releasing => {
+                session.state = SessionState::Active;
                 session.until = Instant::FAR_FUTURE;
                 (session.since, Procedure::SessionRelease)
             }
-            Some(session) if session.state == State::Establishing => {
+            Some(session) if session.state == SessionState::Establishing => {
                 let since = session.since;
                 self.sessions.remove(place);
                 (since, Procedure::SessionEstablishment)
@@ -359,7 +361,7 @@ impl Ue {
         let Some(place) = self.sessions.iter().position(|s| s.id == id) else { return };
         let session = self.sessions.remove(place);
         self.transport(&Message::new(id, pti, ReleaseComplete::new()), None, out);
-        let since = (session.state == State::Releasing && session.pti == pti).then_some(session.since);
+        let since = (session.state == SessionState::Releasing && session.pti == pti).then_some(session.since);
         event(Event::SessionReleased { since, session: id, cause: Some(cause) }, out);
     }
 
@@ -384,10 +386,12 @@ impl Ue {
             }
         }
         self.transport(&Message::new(id, pti, ModificationComplete::new()), None, out);
-        let asked =
-            self.sessions.iter_mut().find(|s| s.id == id && s.state == State::Modifying && s.pti == pti);
+        let asked = self
+            .sessions
+            .iter_mut()
+            .find(|s| s.id == id && s.state == SessionState::Modifying && s.pti == pti);
         let since = asked.map(|session| {
-            session.state = State::Active;
+            session.state = SessionState::Active;
             session.wish = None;
             session.until = Instant::FAR_FUTURE;
             session.since
@@ -441,14 +445,14 @@ impl Ue {
     pub(super) fn drop_sessions(&mut self, out: &mut Outbox<Output>) {
         for session in core::mem::take(&mut self.sessions) {
             let event_of = match session.state {
-                State::Establishing => Event::Refused {
+                SessionState::Establishing => Event::Refused {
                     since: session.since,
                     procedure: Procedure::SessionEstablishment,
                     session: Some(session.id),
                     reason: Reason::ConnectionLost,
                     retry_after: None,
                 },
-                State::Active | State::Modifying | State::Releasing => {
+                SessionState::Active | SessionState::Modifying | SessionState::Releasing => {
                     Event::SessionReleased { since: None, session: session.id, cause: None }
                 }
             };
@@ -476,7 +480,7 @@ impl Ue {
     }
 
     fn session_given_up(&mut self, now: Instant, id: PduSessionId, out: &mut Outbox<Output>) {
-        let releasing = self.sessions.iter().any(|s| s.id == id && s.state == State::Releasing);
+        let releasing = self.sessions.iter().any(|s| s.id == id && s.state == SessionState::Releasing);
         self.session_refused(now, id, Reason::TimedOut, None, out);
         if releasing {
             // §6.4.3.5 a: the UE releases it locally, and informs the network by the PDU session status.

@@ -16,7 +16,7 @@ pub enum Timer {
     T3510,
     /// Short pause after a failed registration.
     T3511,
-    /// Periodic registration.
+    /// Periodic registration is due (T3512).
     T3512,
     /// Keeps RAND and RES* for a repeated challenge.
     T3516,
@@ -67,9 +67,9 @@ impl Timer {
 
 /// The running timers.
 #[derive(Clone, Debug)]
-pub(super) struct Timers([Instant; Timer::ALL.len()]);
+pub(super) struct UeTimers([Instant; Timer::ALL.len()]);
 
-impl Timers {
+impl UeTimers {
     pub(super) const fn new() -> Self {
         Self([Instant::FAR_FUTURE; Timer::ALL.len()])
     }

@@ -33,13 +33,13 @@ pub(super) fn query(id: u16, name: &str, ipv6: bool) -> Option<Vec<u8>> {
 
 /// An answer: the response code, and the addresses of the requested type.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct DnsAnswer {
     pub(super) rcode: u8,
     pub(super) addresses: Vec<IpAddr>,
 }
 
 /// Decodes the answer to the query `id`. Errors: invalid, or of another query.
-pub(super) fn answer(id: u16, octets: &[u8]) -> Result<Answer, DecodeError> {
+pub(super) fn answer(id: u16, octets: &[u8]) -> Result<DnsAnswer, DecodeError> {
     let mut r = Reader::new(octets);
     let wrong = r.error(DecodeErrorKind::InvalidValue, "DNS header");
     if r.u16("DNS ID")? != id {
@@ -68,7 +68,7 @@ pub(super) fn answer(id: u16, octets: &[u8]) -> Result<Answer, DecodeError> {
             _ => {}
         }
     }
-    Ok(Answer { rcode: (flags & 0xf) as u8, addresses })
+    Ok(DnsAnswer { rcode: (flags & 0xf) as u8, addresses })
 }
 
 /// Skips a name; a compression pointer ends it (RFC 1035 §4.1.4).
@@ -94,7 +94,7 @@ mod tests {
         answer_octets[2] = 0x81;
         answer_octets[7] = 1;
         answer_octets.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]);
-        let expected = Answer { rcode: 0, addresses: vec![[192, 0, 2, 1].into()] };
+        let expected = DnsAnswer { rcode: 0, addresses: vec![[192, 0, 2, 1].into()] };
         assert_eq!(answer(0x1234, &answer_octets), Ok(expected));
         assert!(answer(0x1235, &answer_octets).is_err());
         assert!(answer(0x1234, &query).is_err());

@@ -11,7 +11,7 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 const OPTION_PREFIX: u8 = 3;
 const OPTION_MTU: u8 = 5;
 const OPTION_RDNSS: u8 = 25;
-/// IPv6 header.
+/// Octets of an IPv6 header.
 const IPV6_OCTETS: usize = 40;
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 

@@ -39,7 +39,7 @@ const PING_DATA: &[u8] = b"whimbrel";
 /// The addresses of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// IPv4.
+    /// IPv4 address of the session.
     pub ipv4: Option<Ipv4Addr>,
     /// Interface identifier of the IPv6 addresses.
     pub interface_id: Option<[u8; 8]>,
@@ -52,12 +52,12 @@ pub enum Task {
     SolicitRouter,
     /// One ICMP echo.
     Ping {
-        /// The destination.
+        /// Address that is pinged.
         to: IpAddr,
     },
     /// The addresses of a name.
     Resolve {
-        /// The name.
+        /// Name that is looked up.
         name: String,
         /// The DNS server.
         server: IpAddr,
@@ -66,9 +66,9 @@ pub enum Task {
     },
     /// One page over HTTP.
     Fetch {
-        /// The server.
+        /// Address of the server.
         to: IpAddr,
-        /// Its port.
+        /// Port of the server.
         port: u16,
         /// The Host header.
         host: String,
@@ -84,11 +84,11 @@ pub enum Outcome {
     Router(RouterAdvertisement),
     /// The echo came back.
     Pong,
-    /// The addresses.
+    /// Addresses of the name.
     Resolved(Vec<IpAddr>),
-    /// The page.
+    /// The page was fetched.
     Fetched {
-        /// HTTP status.
+        /// HTTP status of the answer.
         status: u16,
         /// Octets of its body.
         octets: u64,
@@ -98,7 +98,7 @@ pub enum Outcome {
 /// Why a task failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskError {
-    /// Timeout.
+    /// No answer came in time.
     TimedOut,
     /// The name is invalid, or the server's response code is an error.
     NoSuchName(u8),

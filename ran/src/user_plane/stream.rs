@@ -31,9 +31,9 @@ pub struct Tracker {
     pub received: u64,
     /// The highest received number, plus one.
     pub next: u64,
-    /// Reordered packets.
+    /// Packets that came out of order.
     pub reordered: u32,
-    /// Duplicates.
+    /// Packets that came twice.
     pub duplicated: u32,
     /// The longest time without a packet, since the last reset.
     pub gap: Duration,
@@ -112,7 +112,7 @@ impl Tracker {
 /// Parameters of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// The server.
+    /// Address of the server.
     pub server: SocketAddrV4,
     /// Time between packets, in each direction.
     pub interval: Duration,
@@ -125,11 +125,11 @@ pub struct StreamConfig {
 pub struct StreamReport {
     /// Packets that the UE sent.
     pub uplink_sent: u64,
-    /// Their results.
+    /// The uplink's packets, as the server saw them.
     pub uplink: Tracker,
     /// Packets that the data network sent.
     pub downlink_sent: u64,
-    /// Their results.
+    /// The downlink's packets, as the UE saw them.
     pub downlink: Tracker,
     /// From the start of the last handover to the UE's arrival at its target.
     pub arrived: Option<Duration>,
@@ -150,7 +150,7 @@ impl StreamReport {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum StreamState {
     Running,
     /// The end is requested; next attempt at this time.
     Stopping(Instant),
@@ -166,7 +166,7 @@ pub struct Stream {
     epoch: u8,
     number: u64,
     due: Instant,
-    state: State,
+    state: StreamState,
     report: StreamReport,
     /// When the running handover began, and whether the UE is at its target.
     handover: Option<(Instant, bool)>,
@@ -183,7 +183,7 @@ impl Stream {
             epoch: 0,
             number: 0,
             due: now,
-            state: State::Running,
+            state: StreamState::Running,
             report: StreamReport::default(),
             handover: None,
         }
@@ -192,9 +192,9 @@ impl Stream {
     /// When [`Stream::poll`] is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Running => Some(self.due),
-            State::Stopping(again) => Some(again),
-            State::Ended => None,
+            StreamState::Running => Some(self.due),
+            StreamState::Stopping(again) => Some(again),
+            StreamState::Ended => None,
         }
     }
 
@@ -205,7 +205,7 @@ impl Stream {
 
     /// Whether its end was requested and answered.
     pub fn has_ended(&self) -> bool {
-        self.state == State::Ended
+        self.state == StreamState::Ended
     }
 
     /// Its results so far; for the uplink as last reported by the data network.
@@ -234,38 +234,38 @@ impl Stream {
         }
     }
 
-    /// Ends it.
+    /// Ends the stream at this time.
     pub fn stop(&mut self, now: Instant) {
-        if self.state == State::Running {
-            self.state = State::Stopping(now);
+        if self.state == StreamState::Running {
+            self.state = StreamState::Stopping(now);
         }
     }
 
     /// A packet that makes the server send one packet after this delay, once the stream has ended.
     pub fn ring(&self, after: Duration) -> Vec<u8> {
-        self.packet(Kind::Ring, u32::try_from(after.as_millis()).unwrap_or(u32::MAX))
+        self.packet(StreamPacketKind::Ring, u32::try_from(after.as_millis()).unwrap_or(u32::MAX))
     }
 
     /// Passes due packets to `send`.
     pub fn poll(&mut self, now: Instant, send: &mut dyn FnMut(Vec<u8>)) {
         match self.state {
-            State::Running => {
+            StreamState::Running => {
                 while self.due <= now {
-                    send(self.packet(Kind::Data, 0));
+                    send(self.packet(StreamPacketKind::Data, 0));
                     self.number += 1;
                     self.report.uplink_sent = self.number;
                     self.due = self.due + self.config.interval;
                 }
             }
-            State::Stopping(again) if again <= now => {
-                send(self.packet(Kind::Stop, 0));
-                self.state = State::Stopping(now + STOP_AGAIN);
+            StreamState::Stopping(again) if again <= now => {
+                send(self.packet(StreamPacketKind::Stop, 0));
+                self.state = StreamState::Stopping(now + STOP_AGAIN);
             }
-            State::Stopping(_) | State::Ended => {}
+            StreamState::Stopping(_) | StreamState::Ended => {}
         }
     }
 
-    fn packet(&self, kind: Kind, argument: u32) -> Vec<u8> {
+    fn packet(&self, kind: StreamPacketKind, argument: u32) -> Vec<u8> {
         let mut payload = Vec::with_capacity(UPLINK_OCTETS);
         payload.extend_from_slice(&MAGIC);
         payload.extend_from_slice(&[kind as u8, self.epoch]);
@@ -291,7 +291,7 @@ impl Stream {
         }
         let Some(m) = FromServer::parse(payload).filter(|m| m.id == self.id) else { return true };
         match m.kind {
-            Kind::Data => {
+            StreamPacketKind::Data => {
                 let before = self.report.downlink.last;
                 self.report.downlink.take(now, m.number);
                 if let Some((began, _)) = self.handover.take_if(|(_, arrived)| *arrived) {
@@ -299,11 +299,11 @@ impl Stream {
                     self.report.silence = before.map(|before| now.since(before));
                 }
             }
-            Kind::Stop if matches!(self.state, State::Stopping(_)) => {
+            StreamPacketKind::Stop if matches!(self.state, StreamState::Stopping(_)) => {
                 self.report.downlink_sent = m.number;
-                self.state = State::Ended;
+                self.state = StreamState::Ended;
             }
-            Kind::Stop | Kind::Ring => {}
+            StreamPacketKind::Stop | StreamPacketKind::Ring => {}
         }
         let gap = if m.epoch == self.epoch { m.uplink.gap } else { self.report.uplink.gap };
         self.report.uplink = Tracker { gap, ..m.uplink };
@@ -313,22 +313,22 @@ impl Stream {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Kind {
+enum StreamPacketKind {
     Data = 0,
     Stop = 1,
     Ring = 2,
 }
 
-impl Kind {
+impl StreamPacketKind {
     fn parse(octet: u8) -> Option<Self> {
         [Self::Data, Self::Stop, Self::Ring].into_iter().find(|k| *k as u8 == octet)
     }
 }
 
 /// Numbers in network order, one after the other.
-struct Numbers<'a>(&'a [u8]);
+struct NetworkOrderReader<'a>(&'a [u8]);
 
-impl Numbers<'_> {
+impl NetworkOrderReader<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
@@ -337,7 +337,7 @@ impl Numbers<'_> {
 }
 
 struct FromServer {
-    kind: Kind,
+    kind: StreamPacketKind,
     epoch: u8,
     id: u32,
     number: u64,
@@ -346,7 +346,7 @@ struct FromServer {
 
 impl FromServer {
     fn parse(payload: &[u8]) -> Option<Self> {
-        let mut r = Numbers(payload);
+        let mut r = NetworkOrderReader(payload);
         if r.array::<4>()? != MAGIC {
             return None;
         }
@@ -361,19 +361,19 @@ impl FromServer {
             gap: Duration::from_micros(u32::from_be_bytes(r.array()?).into()),
             ..Tracker::default()
         };
-        Some(Self { kind: Kind::parse(kind)?, epoch, id, number, uplink })
+        Some(Self { kind: StreamPacketKind::parse(kind)?, epoch, id, number, uplink })
     }
 }
 
 /// The end in the data network: answers the streams of many UEs. Pure: without sockets.
 #[derive(Debug, Default)]
 pub struct StreamServer {
-    peers: BTreeMap<SocketAddr, Peer>,
+    peers: BTreeMap<SocketAddr, StreamPeer>,
     due: BTreeSet<(Instant, SocketAddr)>,
 }
 
 #[derive(Debug)]
-struct Peer {
+struct StreamPeer {
     id: u32,
     epoch: u8,
     tracker: Tracker,
@@ -387,8 +387,8 @@ struct Peer {
     ring: bool,
 }
 
-impl Peer {
-    fn packet(&self, kind: Kind) -> Vec<u8> {
+impl StreamPeer {
+    fn packet(&self, kind: StreamPacketKind) -> Vec<u8> {
         let mut payload = Vec::with_capacity(DOWNLINK_OCTETS);
         payload.extend_from_slice(&MAGIC);
         payload.extend_from_slice(&[kind as u8, self.epoch, 0, 0]);
@@ -417,7 +417,7 @@ impl StreamServer {
         if !self.peers.contains_key(&from) && self.peers.len() >= PEERS_MAX {
             return;
         }
-        let fresh = || Peer {
+        let fresh = || StreamPeer {
             id,
             epoch,
             tracker: Tracker::default(),
@@ -441,16 +441,16 @@ impl StreamServer {
             peer.downlink = downlink;
         }
         match kind {
-            Kind::Data => {
+            StreamPacketKind::Data => {
                 peer.tracker.take(now, number);
                 peer.ring = false;
                 peer.due.get_or_insert(now);
             }
-            Kind::Stop => {
+            StreamPacketKind::Stop => {
                 peer.due = None;
-                send(from, peer.packet(Kind::Stop));
+                send(from, peer.packet(StreamPacketKind::Stop));
             }
-            Kind::Ring => {
+            StreamPacketKind::Ring => {
                 peer.due = Some(now + Duration::from_millis(argument.into()));
                 peer.ring = true;
             }
@@ -476,10 +476,10 @@ impl StreamServer {
             let Some(peer) = self.peers.get_mut(&to) else { continue };
             if peer.ring {
                 peer.due = None;
-                send(to, peer.packet(Kind::Ring));
+                send(to, peer.packet(StreamPacketKind::Ring));
                 continue;
             }
-            send(to, peer.packet(Kind::Data));
+            send(to, peer.packet(StreamPacketKind::Data));
             peer.number += 1;
             let next = at + peer.interval;
             peer.due = Some(next);
@@ -506,10 +506,10 @@ impl StreamServer {
     }
 }
 
-type FromUe = (Kind, u8, Duration, u32, u64, u32, Tracker);
+type FromUe = (StreamPacketKind, u8, Duration, u32, u64, u32, Tracker);
 
 fn from_ue(payload: &[u8]) -> Option<FromUe> {
-    let mut r = Numbers(payload);
+    let mut r = NetworkOrderReader(payload);
     if r.array::<4>()? != MAGIC {
         return None;
     }
@@ -526,7 +526,7 @@ fn from_ue(payload: &[u8]) -> Option<FromUe> {
         duplicated: u32::from_be_bytes(r.array()?),
         ..Tracker::default()
     };
-    Some((Kind::parse(kind)?, epoch, interval, id, number, argument, downlink))
+    Some((StreamPacketKind::parse(kind)?, epoch, interval, id, number, argument, downlink))
 }
 
 /// An IPv4 packet with a UDP datagram without checksum (RFC 768).

@@ -52,7 +52,7 @@ impl Cpf {
         self.shard.ids()
     }
 
-    /// One UE.
+    /// The context of a UE.
     pub fn context(&self, id: UeId) -> Option<&UeContext> {
         self.shard.context(id)
     }

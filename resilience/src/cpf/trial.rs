@@ -19,7 +19,7 @@ use crate::link::{LinkError, read_envelopes, write_envelopes};
 pub struct Trial {
     /// Its number, counted by the CPF.
     pub id: u64,
-    /// The UE.
+    /// The UE of the trial.
     pub ue: UeId,
     /// The checkpoint from which it starts; `None` for a UE that begins.
     pub state: Option<Checkpoint>,

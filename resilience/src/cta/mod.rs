@@ -1,4 +1,4 @@
-//! The CTA.
+//! The CTA as a machine.
 
 mod cpfs;
 mod drain;
@@ -72,7 +72,7 @@ pub trait Entropy {
 pub enum Input<'a> {
     /// A gNB's association came up, with this many streams towards the gNB.
     AssociationUp {
-        /// Which.
+        /// The association that is up.
         association: AssociationId,
         /// Streams from us to the gNB; 0 is for what concerns no UE.
         outbound_streams: u16,
@@ -112,7 +112,7 @@ pub enum Input<'a> {
     Broker(UeId, OutputId, open::Answer),
     /// The predictor expects a UE at this gNB, in this tracking area, within seconds (Synergy §III-C).
     Predicted(UeId, GlobalGnbId, Tai),
-    /// Time passed.
+    /// Time that has passed.
     Tick,
 }
 
@@ -203,7 +203,7 @@ pub trait Inspect {
     fn released(&mut self, _: UeId, _clock: u64, _: &Batch) {}
 }
 
-/// Observes nothing.
+/// An observer that observes nothing.
 impl Inspect for () {}
 
 /// The CTA, on one thread; its UEs run in a CPF of its own, or in those of its region.
@@ -364,7 +364,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         &self.config
     }
 
-    /// The gNBs.
+    /// The gNBs of this CTA.
     pub fn ran_nodes(&self) -> &RanNodes {
         &self.ran
     }
@@ -447,7 +447,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.slots.connected_over(association)
     }
 
-    /// The subscribers.
+    /// The store of subscribers.
     pub fn subscribers(&mut self) -> &mut S {
         &mut self.subscribers
     }

@@ -12,7 +12,7 @@ use whimbrel_ids::{GlobalGnbId, Instant};
 
 use super::{Cta, Entropy, Inspect, Outbox};
 
-/// An order.
+/// An order of the CTA's edge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Order {
     /// [`Cta::configure`].

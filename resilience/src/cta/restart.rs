@@ -65,7 +65,7 @@ pub struct StoredUe {
 }
 
 impl StoredUe {
-    /// Which UE.
+    /// The UE, by its slot.
     pub fn id(&self) -> UeId {
         self.slot.ue
     }
@@ -135,7 +135,7 @@ impl ToStore {
 pub struct StoredUes {
     /// What the UEs have in common.
     pub amf: StoredAmf,
-    /// They.
+    /// The stored UEs, by slot.
     pub ues: BTreeMap<UeId, StoredUe>,
 }
 
@@ -188,7 +188,7 @@ impl fmt::Display for RestoreError {
 pub struct Restored {
     /// UEs that are registered again.
     pub ues: usize,
-    /// Their sessions.
+    /// Sessions of the restored UEs.
     pub sessions: usize,
     /// Of the UEs, those that go on as if the core had not stopped: their sessions stand at the UPFs, and connected UEs stay connected.
     pub continued: usize,

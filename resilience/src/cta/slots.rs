@@ -55,7 +55,7 @@ const _: () = assert!(size_of::<Entry>() <= 88, "what an idle UE takes");
 struct AtGnb {
     /// The gNB of a UE that is not authenticated yet.
     unauthenticated_at: Option<AssociationId>,
-    /// Its connection.
+    /// The UE's names at the gNB.
     at: Option<N2Names>,
     /// The connection at the gNB that takes it over.
     target: Option<N2Names>,
@@ -96,7 +96,7 @@ impl DerefMut for Radio {
 struct Left([AssociationId; LEFT_MAX]);
 
 impl Left {
-    /// No association.
+    /// The mark of no association.
     const NONE: AssociationId = AssociationId(u32::MAX);
 
     fn contains(self, association: AssociationId) -> bool {

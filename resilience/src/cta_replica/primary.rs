@@ -91,7 +91,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         &self.machine.cta
     }
 
-    /// The subscribers.
+    /// The store of subscribers.
     pub fn subscribers(&mut self) -> &mut S {
         self.machine.cta.subscribers()
     }

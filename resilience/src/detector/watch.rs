@@ -34,7 +34,7 @@ pub enum Cause {
 /// What changed with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It answers.
+    /// The process answers probes.
     Up(Incarnation),
     /// It misses probes: avoid new work for it where another can take it. Nothing else follows yet.
     Suspect,
@@ -58,7 +58,7 @@ pub struct Outbox {
 /// What a detector did and ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Probes sent.
+    /// Probes that were sent.
     pub probes: u64,
     /// Answers that counted.
     pub answers: u64,
@@ -70,9 +70,9 @@ pub struct Counters {
     pub foreign: u64,
     /// Answers that came too late, again, to a former incarnation of this process, or from one of the peer.
     pub stale: u64,
-    /// Suspicions.
+    /// Suspicions that were raised.
     pub suspected: u64,
-    /// Verdicts.
+    /// Processes that were declared lost.
     pub downs: u64,
     /// Verdicts that were wrong.
     pub false_alarms: u64,
@@ -87,7 +87,7 @@ pub struct Counters {
 pub enum PeerState {
     /// It has not answered yet, which has no consequence.
     New,
-    /// It answers.
+    /// The peer answers probes.
     Up,
     /// It misses probes.
     Suspect,
@@ -125,7 +125,7 @@ struct Peer {
     next: Instant,
 }
 
-/// Watches processes.
+/// Watches processes by their heartbeats.
 #[derive(Debug)]
 pub struct Detector {
     me: Discriminator,

@@ -19,9 +19,9 @@ const LANGUAGE: usize = 2 * (1 + FORMS.len());
 /// The role of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// A CTA.
+    /// A CTA sends it.
     Cta,
-    /// A CPF.
+    /// A CPF sends it.
     Cpf,
     /// The UPF of a unit, which a CTA connects to for N4.
     Upf,
@@ -130,7 +130,7 @@ impl Hello {
         Self { role, code: CodeVersion::own() }
     }
 
-    /// Its octets.
+    /// The encoded form, as it is sent.
     pub fn to_octets(self) -> Vec<u8> {
         let octets = [&MAGIC[..], &LinkVersions::own().0].concat();
         postcard::to_extend(&(self.role, self.code), octets).expect("a role can be written")
@@ -160,7 +160,7 @@ pub struct PeerAmfHello(pub AmfId);
 const N14_MAGIC: [u8; 12] = *b"whimbrel n14";
 
 impl PeerAmfHello {
-    /// Its octets.
+    /// The encoded form, as it is sent.
     pub fn to_octets(self) -> Vec<u8> {
         [&N14_MAGIC[..], &self.0.octets()].concat()
     }

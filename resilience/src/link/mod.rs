@@ -33,14 +33,14 @@ pub enum CpfCommand {
     RunLogged(Flat),
     /// Run these inputs of a UE in order, but in the replay sandbox first: the lost primary had them, and one may have ended it.
     RunAfterTrial {
-        /// The UE.
+        /// The UE whose inputs run.
         ue: UeId,
         /// All inputs after its checkpoint.
         inputs: Vec<Envelope>,
     },
     /// Become primary of a UE, from the held checkpoint or from nothing; or stay primary, with other backups.
     Serve {
-        /// The UE.
+        /// The UE that is served.
         ue: UeId,
         /// Term of the assignment.
         term: u32,
@@ -49,7 +49,7 @@ pub enum CpfCommand {
     },
     /// Checkpoints of a UE older than this are outdated (Neutrino §4.2.4): they are never used, and a newer one is asked of others.
     Outdated {
-        /// The UE.
+        /// The UE with the outdated state.
         ue: UeId,
         /// Clock of the oldest checkpoint that is not outdated.
         clock: u64,
@@ -60,7 +60,7 @@ pub enum CpfCommand {
     Released(u64),
     /// A UE is gone, or this CPF is no backup of it any more. A checkpoint of a newer assignment, which another CPF sent meanwhile, stays.
     Forget {
-        /// The UE.
+        /// The UE that is forgotten.
         ue: UeId,
         /// Checkpoints of earlier terms are dropped; [`u32::MAX`] for a UE that is gone.
         term: u32,
@@ -69,11 +69,11 @@ pub enum CpfCommand {
     Configure(Arc<Config>),
     /// Hold this checkpoint of a UE that the core has restored; what the CPF is to the UE follows. It needs no acknowledgement.
     Hold {
-        /// The UE.
+        /// The UE of the checkpoint.
         ue: UeId,
         /// Term of the assignment.
         term: u32,
-        /// The checkpoint.
+        /// The checkpoint as it was sent.
         state: Box<[u8]>,
     },
     /// Send the states of the UEs of which the CPF is primary, to be stored: all, or those that have changed since the last time. UEs with a running
@@ -89,7 +89,7 @@ pub enum CpfCommand {
 pub enum CpfReport {
     /// An input was run.
     Ran {
-        /// The UE.
+        /// The UE whose inputs ran.
         ue: UeId,
         /// Term of the assignment under which.
         term: u32,
@@ -102,7 +102,7 @@ pub enum CpfReport {
     },
     /// The replay sandbox ended, or did not return, on one of these inputs. Neither they nor later ones are run: the UE is to be discarded.
     Poisoned {
-        /// The UE.
+        /// The UE with the poisoned input.
         ue: UeId,
         /// Term of the assignment under which.
         term: u32,
@@ -111,17 +111,17 @@ pub enum CpfReport {
     },
     /// A checkpoint of a UE, this one or a newer one, is held here.
     CheckpointHeld {
-        /// The UE.
+        /// The UE of the checkpoint.
         ue: UeId,
         /// Term of the assignment under which it was sent: a CPF that was ordered to forget since does not hold it any more.
         term: u32,
-        /// Its clock.
+        /// Clock of the checkpoint.
         clock: u64,
     },
     /// The checkpoint of a UE that this CPF was to take over is unreadable, not what its sender claimed, or not the one at which the log
     /// begins: no input of the UE is run. Or a checkpoint that was sent here is not what its sender claims: it is not stored.
     CheckpointUnusable {
-        /// The UE.
+        /// The UE of the checkpoint.
         ue: UeId,
         /// Term of the assignment under which.
         term: u32,
@@ -130,7 +130,7 @@ pub enum CpfReport {
     Stored {
         /// Term of the assignment.
         term: u32,
-        /// The checkpoint.
+        /// The checkpoint as it is stored.
         state: Box<[u8]>,
     },
     /// All states that were to be stored are sent.
@@ -146,14 +146,14 @@ pub enum PeerMessage {
     Delta {
         /// Term of the assignment under which the checkpoint was made.
         term: u32,
-        /// The step.
+        /// The step from the checkpoint before.
         delta: Delta,
     },
     /// A request for a UE's whole checkpoint of this clock or later.
     Fetch {
-        /// The UE.
+        /// The UE whose state is fetched.
         ue: UeId,
-        /// The clock.
+        /// Clock that the state has to have.
         clock: u64,
     },
 }

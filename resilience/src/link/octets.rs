@@ -23,7 +23,7 @@ pub enum ToCpf {
     Welcome {
         /// The CTA's incarnation: its numbers are invalid in another.
         life: u64,
-        /// Its number.
+        /// Number of the CPF.
         id: CpfId,
         /// The key of its heartbeats.
         heartbeats: HeartbeatKey,
@@ -51,7 +51,7 @@ pub enum ToCpf {
     ListUes {
         /// To be repeated in the answer.
         ask: u32,
-        /// Which.
+        /// The UEs that are asked for.
         which: UeQuery,
     },
 }
@@ -80,7 +80,7 @@ pub enum UeQuery {
 pub enum ToCta {
     /// It asks to join: the first message.
     Join {
-        /// Its region.
+        /// Region of the CPF.
         region: Region,
         /// Where other CPFs, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
         address: SocketAddr,
@@ -91,7 +91,7 @@ pub enum ToCta {
     Resume {
         /// The incarnation of that CTA.
         life: u64,
-        /// Its number.
+        /// Number of the CPF.
         id: CpfId,
         /// How many [`CpfCommand`] messages it has, from the beginning of its membership.
         has: u64,
@@ -108,7 +108,7 @@ pub enum ToCta {
     UeList {
         /// The number of the query.
         ask: u32,
-        /// They.
+        /// Summaries of the UEs.
         ues: Vec<UeSummary>,
     },
 }
@@ -182,7 +182,7 @@ pub(super) enum ReportHead {
 pub struct ToPeer {
     /// The incarnation of the CTA in which both have their numbers.
     pub life: u64,
-    /// The sender.
+    /// The CPF that sent it.
     pub from: CpfId,
     /// What the protocol says.
     pub message: PeerMessage,

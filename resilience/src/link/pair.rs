@@ -19,22 +19,22 @@ pub struct CpfTable {
     pub life: u64,
     /// The newest number.
     pub newest: u16,
-    /// The CPFs.
+    /// The CPFs that are connected.
     pub members: Vec<CpfEntry>,
 }
 
 /// A CPF of a CTA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpfEntry {
-    /// Its number.
+    /// Number of the CPF.
     pub id: CpfId,
     /// Where it is reached.
     pub address: SocketAddr,
-    /// Its region.
+    /// Region of the CPF.
     pub region: String,
     /// The code that it runs.
     pub code: CodeVersion,
-    /// It drains.
+    /// The CPF drains.
     pub draining: bool,
     /// Its number at etcd, once it was seen listed there.
     pub listed: Option<CpfId>,
@@ -68,7 +68,7 @@ pub enum ToCtaReplica<'a> {
 pub enum ToPrimaryCta {
     /// It asks to become the replica: the first message.
     Follow {
-        /// The sender.
+        /// The CTA that sent it.
         place: CtaInstance,
         /// Where CPFs, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
         address: SocketAddr,

@@ -15,13 +15,13 @@ use crate::replication::CpfId;
 /// The operator's configuration of the whole cluster. Its values override those of each CTA's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// The regions.
+    /// Regions of the cluster.
     pub regions: Option<Vec<Region>>,
     /// gNBs that are of other regions than their CTA's own.
     pub areas: Option<Areas>,
     /// Backups a UE.
     pub backups: Option<u8>,
-    /// Of CPFs.
+    /// Heartbeats of the CPFs.
     pub heartbeat: Option<Timing>,
     /// CPFs, by their numbers at etcd, whose UEs others are to take though they run.
     pub draining: BTreeSet<CpfId>,

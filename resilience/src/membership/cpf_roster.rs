@@ -15,13 +15,13 @@ use crate::replication::CpfId;
 pub struct ConnectedCpf<'a> {
     /// Its number there.
     pub id: CpfId,
-    /// Its region.
+    /// Region of the CPF.
     pub region: &'a Region,
     /// The code that it runs.
     pub code: CodeVersion,
     /// The slice whose UEs it serves, if it serves one alone.
     pub slice: Option<SNssai>,
-    /// It drains.
+    /// The CPF drains.
     pub leaves: bool,
     /// Its number at etcd, once it was seen listed there.
     pub listed: Option<CpfId>,

@@ -57,16 +57,16 @@ pub enum Command {
     Drain(bool),
     /// To begin a new incarnation, since it was replaced in this one.
     Rejoin,
-    /// A home.
+    /// To claim the home of this number.
     Claim(u16, Claim),
     /// To be listed no longer.
     Leave,
 }
 
-/// What happened.
+/// An event of the membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Etcd answers.
+    /// Etcd answers again.
     Reached,
     /// It does not: everything continues, but no CTA is promoted.
     Unreachable(String),

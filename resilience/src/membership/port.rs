@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// A key, its value and what etcd says of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kv {
-    /// The key.
+    /// Key of the record.
     pub key: String,
-    /// The value.
+    /// Value of the record.
     pub value: Vec<u8>,
     /// The revision that wrote it.
     pub mod_revision: u64,
@@ -21,38 +21,38 @@ pub struct Kv {
 pub enum Request {
     /// A lease of so many seconds.
     Grant {
-        /// Seconds.
+        /// Lifetime of the lease in seconds.
         ttl_s: u32,
     },
     /// Renews a lease.
     KeepAlive {
-        /// Which.
+        /// Identity of the lease.
         lease: i64,
     },
     /// The lease ends, and what was written under it.
     Revoke {
-        /// Which.
+        /// Identity of the lease.
         lease: i64,
     },
     /// Writes a value, if the key's last writing still is this one; else reads it.
     Swap {
-        /// The key.
+        /// Key of the record.
         key: String,
         /// The revision of its last writing; 0: it is not there.
         expected: u64,
-        /// The value.
+        /// The new value.
         value: Vec<u8>,
         /// The lease with which it is to go; 0 if none.
         lease: i64,
     },
     /// All keys that begin so, as they are now: answered only by an etcd that has its majority.
     List {
-        /// The beginning.
+        /// The beginning of the keys.
         prefix: String,
     },
     /// Changes of keys that begin so, from a revision on: not answered, but reported until the watch ends. It replaces an earlier one.
     Watch {
-        /// The beginning.
+        /// The beginning of the keys.
         prefix: String,
         /// The first revision.
         from: u64,
@@ -64,9 +64,9 @@ pub enum Request {
 pub struct Answered {
     /// Which etcd: the number of its cluster.
     pub cluster: u64,
-    /// Its revision.
+    /// Revision of the answer.
     pub revision: u64,
-    /// The answer.
+    /// The answer of etcd.
     pub answer: Answer,
 }
 
@@ -75,9 +75,9 @@ pub struct Answered {
 pub enum Answer {
     /// To a grant.
     Granted {
-        /// The lease.
+        /// Identity of the lease.
         lease: i64,
-        /// Seconds.
+        /// Lifetime of the lease in seconds.
         ttl_s: u32,
     },
     /// To a renewal.
@@ -111,9 +111,9 @@ pub enum Watched {
     Put(Kv),
     /// It is gone, since this revision.
     Deleted {
-        /// The key.
+        /// Key of the record.
         key: String,
-        /// The revision.
+        /// Revision of the deletion.
         revision: u64,
     },
 }

@@ -13,9 +13,9 @@ use crate::replication::CpfId;
 /// Names a process of the cluster, in any incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberId {
-    /// A CTA.
+    /// A CTA, by its number.
     Cta(u16),
-    /// A CPF.
+    /// A CPF, by its number.
     Cpf(CpfId),
 }
 
@@ -79,9 +79,9 @@ pub(super) struct MemberRecord {
 /// A CTA in one incarnation: only that one has the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CtaInstance {
-    /// Which.
+    /// Number of the CTA.
     pub cta: u16,
-    /// Which life.
+    /// Incarnation of the CTA's process.
     #[serde(with = "number")]
     pub incarnation: Incarnation,
 }
@@ -103,7 +103,7 @@ mod number {
 pub struct Home {
     /// Rises with every change; lower ones are refused everywhere.
     pub term: u32,
-    /// Serves it.
+    /// The CTA that serves the home.
     pub primary: CtaInstance,
     /// Holds its log too: nothing leaves without it.
     pub cta_replica: Option<CtaInstance>,

@@ -12,7 +12,7 @@ const RECORD_OCTETS_MAX: usize = 64 * 1024;
 /// A member that is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Which life.
+    /// Incarnation of the process.
     pub incarnation: Incarnation,
     /// What it says of itself.
     pub member: Member,
@@ -26,7 +26,7 @@ impl Listed {
     }
 }
 
-/// What changed.
+/// A change of the membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A member came, or its record has changed.
@@ -39,9 +39,9 @@ pub enum Change {
     Configuration(u64),
     /// A record does not say what it should: what was known before stays.
     Ignored {
-        /// Its key.
+        /// Key of the record.
         key: String,
-        /// Why.
+        /// Reason why it is ignored.
         why: String,
     },
 }

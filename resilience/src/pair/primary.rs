@@ -53,7 +53,7 @@ impl PrimaryRole {
         Self { me: home.primary, term: home.term, state: State::Alone }
     }
 
-    /// This CTA.
+    /// The CTA of this process.
     pub fn me(&self) -> CtaInstance {
         self.me
     }

@@ -27,7 +27,7 @@ pub enum CanaryUes {
     /// So many of a hundred, by a hash of the UE's slot: a UE stays on its side as long as it is registered, and a larger share contains a
     /// smaller one.
     Percent(u8),
-    /// These subscribers.
+    /// The subscribers of this list.
     Listed(BTreeSet<Supi>),
 }
 

@@ -53,7 +53,7 @@ impl Geohash {
         other.length >= self.length && other.bits >> (2 * (other.length - self.length)) == self.bits
     }
 
-    /// Characters.
+    /// Number of characters.
     pub fn length(self) -> u8 {
         self.length
     }

@@ -12,7 +12,7 @@ use crate::replication::CpfId;
 /// Whether a CPF takes new UEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CpfState {
-    /// It does.
+    /// The CPF serves UEs.
     Serving,
     /// It keeps its UEs, as primary and as backup, and gets no more.
     Draining,
@@ -58,7 +58,7 @@ impl std::error::Error for RegionError {}
 /// The map of a cluster. It changes when CPFs come, drain and go; rings are taken from it again then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
-    /// By name.
+    /// The regions, by name.
     regions: BTreeMap<String, Region>,
     cpfs: BTreeMap<CpfId, (Region, CpfState)>,
     /// Those that run other code than this program.

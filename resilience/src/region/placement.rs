@@ -13,7 +13,7 @@ use crate::replication::CpfId;
 /// A UE's CPFs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Serves it.
+    /// The CPF that serves the UE.
     pub primary: CpfId,
     /// Hold its state.
     pub backups: Vec<CpfId>,
@@ -141,7 +141,7 @@ impl Rings {
         Self { slices, ..self }
     }
 
-    /// The canary.
+    /// The canary, if one runs.
     pub fn canary(&self) -> Option<&Canary> {
         self.canary.as_deref()
     }

@@ -7,13 +7,13 @@ use whimbrel_control::UeId;
 /// A UE's state at a point where no procedure ran.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checkpoint<S> {
-    /// The UE.
+    /// The UE of the checkpoint.
     pub ue: UeId,
     /// Term of the assignment under which it was made.
     pub term: u32,
     /// Clock of the last input that it contains.
     pub clock: u64,
-    /// The state.
+    /// The state as of the checkpoint.
     pub state: S,
 }
 

@@ -89,7 +89,7 @@ pub enum TakeoverOutcome<I> {
     Unaffected,
     /// A backup becomes its primary.
     Serve {
-        /// Which.
+        /// The CPF that takes over.
         by: CpfId,
         /// Under this term of the assignment.
         term: u32,
@@ -103,7 +103,7 @@ pub enum TakeoverOutcome<I> {
 /// A backup whose checkpoint is older than the beginning of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lagging {
-    /// Which.
+    /// The replica that lags.
     pub replica: CpfId,
     /// The clock that it needs: older checkpoints are outdated (Neutrino §4.2.4).
     pub clock: u64,

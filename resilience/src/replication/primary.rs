@@ -9,9 +9,9 @@ use super::Gate;
 /// An input that was run, and that its CTA has not released yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ran<S> {
-    /// The UE.
+    /// The UE whose inputs ran.
     pub ue: UeId,
-    /// Its clock.
+    /// Clock of the last input.
     pub clock: u64,
     /// The UE's state after it, where no procedure runs.
     pub idle: Option<S>,

@@ -25,7 +25,7 @@ pub struct SbfdTarget {
 /// What changed with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SbfdChange {
-    /// It answers.
+    /// The peer answers probes.
     Up,
     /// It, or the path to it, has failed.
     Failed,

@@ -35,7 +35,7 @@ impl Entropy for Constant {
 
 type Serving = PrimaryCta<Home, Constant>;
 
-/// The gNB.
+/// The only gNB's association.
 pub(crate) const GNB: AssociationId = AssociationId(0);
 /// When all happens, unless time is let pass.
 pub(crate) const NOW: Instant = Instant(1_793_700_000_000_000);

@@ -6,7 +6,7 @@
 use whimbrel_ids::{PlmnId, Supi};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::packet::{Code, Malformed, Packet, Subtype, Writer, bare};
+use super::packet::{Code, EapPacket, EapWriter, Malformed, Subtype, bare};
 use crate::aka::{
     AuthenticationFailure, AuthenticationManagementField, Autn, Auts, Challenged, Rand, ServingNetworkName,
     Usim, autn_of,
@@ -59,9 +59,9 @@ impl core::fmt::Debug for EapIdentity {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EapAkaPrimeVector {
-    /// The challenge.
+    /// The challenge that the UE gets.
     pub rand: Rand,
-    /// Its token.
+    /// The authentication token that the UE gets.
     pub autn: Autn,
     /// The expected answer of the UE.
     pub xres: Res,
@@ -156,11 +156,11 @@ pub enum EapRefusal {
 /// The AUSF's verdict on a response.
 #[derive(Clone, Debug)]
 pub enum EapVerdict {
-    /// Authenticated.
+    /// The UE is authenticated.
     Accepted(KAusf),
     /// SQN was not fresh for the USIM.
     SynchronizationFailure(Auts),
-    /// Not authenticated.
+    /// The UE is not authenticated.
     Refused(EapRefusal),
 }
 
@@ -188,7 +188,7 @@ impl EapAkaPrimeServer {
     /// EAP-Request/AKA'-Challenge (RFC 9048 §3.1, RFC 4187 §9.3).
     pub fn challenge(&self) -> Vec<u8> {
         let name = self.vector.serving_network;
-        Writer::new(Code::Request, self.identifier, Subtype::Challenge)
+        EapWriter::new(Code::Request, self.identifier, Subtype::Challenge)
             .rand(&self.vector.rand.0)
             .autn(&self.vector.autn.0)
             .kdf(KDF_AKA_PRIME)
@@ -199,7 +199,7 @@ impl EapAkaPrimeServer {
 
     /// Whether this is the response to another request than the challenge: it is to be dropped (RFC 3748 §4.1).
     pub fn is_past(&self, response: &[u8]) -> bool {
-        Packet::parse(response).is_ok_and(|p| p.code == Code::Response && p.identifier != self.identifier)
+        EapPacket::parse(response).is_ok_and(|p| p.code == Code::Response && p.identifier != self.identifier)
     }
 
     /// Judges the response to the challenge (RFC 4187 §6.3.1, §9.4 to §9.9).
@@ -211,7 +211,7 @@ impl EapAkaPrimeServer {
     }
 
     fn read(&self, response: &[u8]) -> Result<EapVerdict, Malformed> {
-        let p = Packet::parse(response)?;
+        let p = EapPacket::parse(response)?;
         if p.code != Code::Response || p.identifier != self.identifier {
             return Err(Malformed("an EAP response to another request"));
         }
@@ -248,7 +248,7 @@ impl EapAkaPrimeServer {
     /// UE that gave up (RFC 4187 §6.3.1, §9.10).
     pub fn failure_notification(&self) -> Vec<u8> {
         let next = self.identifier.wrapping_add(1);
-        Writer::new(Code::Request, next, Subtype::Notification).notification(GENERAL_FAILURE).plain()
+        EapWriter::new(Code::Request, next, Subtype::Notification).notification(GENERAL_FAILURE).plain()
     }
 
     /// EAP-Success (RFC 3748 §4.2).
@@ -300,10 +300,10 @@ impl EapAkaPrimePeer {
             return None;
         }
         let unable = |_| {
-            let error = Writer::new(Code::Response, identifier, Subtype::ClientError);
+            let error = EapWriter::new(Code::Response, identifier, Subtype::ClientError);
             PeerAnswer::Answered(error.client_error(UNABLE_TO_PROCESS).plain())
         };
-        let answered = Packet::parse(message).and_then(|p| match p.subtype {
+        let answered = EapPacket::parse(message).and_then(|p| match p.subtype {
             Subtype::Challenge => self.challenged(usim, &p),
             Subtype::Notification => notified(&p),
             _ => Err(Malformed("an EAP-AKA' message that only UEs send")),
@@ -311,11 +311,11 @@ impl EapAkaPrimePeer {
         Some(answered.unwrap_or_else(unable))
     }
 
-    fn challenged(&self, usim: &mut Usim, p: &Packet<'_>) -> Result<PeerAnswer, Malformed> {
+    fn challenged(&self, usim: &mut Usim, p: &EapPacket<'_>) -> Result<PeerAnswer, Malformed> {
         const INCOMPLETE: Malformed = Malformed("an EAP-AKA' challenge that lacks an attribute");
         let (rand, autn) = (Rand(p.rand.ok_or(INCOMPLETE)?), Autn(p.autn.ok_or(INCOMPLETE)?));
         let name = p.kdf_input.ok_or(INCOMPLETE)?;
-        let answer = |subtype| Writer::new(Code::Response, p.identifier, subtype);
+        let answer = |subtype| EapWriter::new(Code::Response, p.identifier, subtype);
         match p.kdfs.first() {
             Some(&KDF_AKA_PRIME) => {}
             // RFC 9048 §3.2: of what is offered the UE picks what it knows.
@@ -349,12 +349,12 @@ impl EapAkaPrimePeer {
 }
 
 /// A notification is confirmed; one of success would have to be protected (RFC 4187 §9.11).
-fn notified(p: &Packet<'_>) -> Result<PeerAnswer, Malformed> {
+fn notified(p: &EapPacket<'_>) -> Result<PeerAnswer, Malformed> {
     let code = p.notification.ok_or(Malformed("an EAP-AKA' notification without its code"))?;
     if code & NOTIFIES_SUCCESS != 0 || code & GENERAL_FAILURE == 0 {
         return Err(Malformed("an EAP-AKA' notification that had to be protected"));
     }
-    Ok(PeerAnswer::Answered(Writer::new(Code::Response, p.identifier, Subtype::Notification).plain()))
+    Ok(PeerAnswer::Answered(EapWriter::new(Code::Response, p.identifier, Subtype::Notification).plain()))
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(super) struct Malformed(pub(super) &'static str);
 
 /// A packet of EAP-AKA', read; nothing in it is believed yet.
 #[derive(Debug)]
-pub(super) struct Packet<'a> {
+pub(super) struct EapPacket<'a> {
     pub(super) code: Code,
     pub(super) identifier: u8,
     pub(super) subtype: Subtype,
@@ -76,7 +76,7 @@ pub(super) fn bare(octets: &[u8]) -> Option<(Code, u8)> {
     }
 }
 
-impl<'a> Packet<'a> {
+impl<'a> EapPacket<'a> {
     /// Reads a request or a response of EAP-AKA'. Octets beyond the packet's own length are padding (RFC 3748 §4.1).
     pub(super) fn parse(octets: &'a [u8]) -> Result<Self, Malformed> {
         let &[code, identifier, high, low, method, subtype, _, _, ..] = octets else {
@@ -197,12 +197,12 @@ fn counted(value: &[u8], unit: usize) -> Result<&[u8], Malformed> {
 }
 
 /// Writes a packet of EAP-AKA'.
-pub(super) struct Writer {
+pub(super) struct EapWriter {
     octets: Vec<u8>,
     mac: Option<usize>,
 }
 
-impl Writer {
+impl EapWriter {
     pub(super) fn new(code: Code, identifier: u8, subtype: Subtype) -> Self {
         let octets = vec![code as u8, identifier, 0, 0, TYPE_AKA_PRIME, subtype as u8, 0, 0];
         Self { octets, mac: None }
@@ -252,7 +252,7 @@ impl Writer {
         self.attribute(AT_CLIENT_ERROR_CODE, &[&code.to_be_bytes()])
     }
 
-    /// Room for the code that [`Writer::finish`] fills in.
+    /// Room for the code that [`EapWriter::finish`] fills in.
     pub(super) fn mac(mut self) -> Self {
         self.mac = Some(self.octets.len() + 4);
         self.attribute(AT_MAC, &[&[0, 0], &[0; 16]])
@@ -282,8 +282,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn challenge() -> Writer {
-        Writer::new(Code::Request, 7, Subtype::Challenge)
+    fn challenge() -> EapWriter {
+        EapWriter::new(Code::Request, 7, Subtype::Challenge)
             .rand(&[1; 16])
             .autn(&[2; 16])
             .kdf(1)
@@ -293,7 +293,7 @@ mod tests {
     #[test] // RFC 9048 §3, RFC 4187 §8.1
     fn what_is_written_is_read() {
         let octets = challenge().mac().finish(|_| [9; 32]);
-        let packet = Packet::parse(&octets).unwrap();
+        let packet = EapPacket::parse(&octets).unwrap();
         assert_eq!((packet.code, packet.identifier, packet.subtype), (Code::Request, 7, Subtype::Challenge));
         assert_eq!((packet.rand, packet.autn), (Some([1; 16]), Some([2; 16])));
         assert_eq!(packet.kdf_input, Some(&b"5G:mnc070.mcc999.3gppnetwork.org"[..]));
@@ -304,39 +304,40 @@ mod tests {
     #[test] // RFC 4187 §8.1: 0 to 127 may not be skipped, 128 to 255 may
     fn unknown_attributes() {
         let skippable = challenge().attribute(200, &[&[0; 6]]).plain();
-        assert!(Packet::parse(&skippable).is_ok());
+        assert!(EapPacket::parse(&skippable).is_ok());
         let not = challenge().attribute(99, &[&[0; 6]]).plain();
-        assert!(Packet::parse(&not).is_err());
+        assert!(EapPacket::parse(&not).is_err());
         let twice = challenge().rand(&[3; 16]).plain();
-        assert!(Packet::parse(&twice).is_err());
+        assert!(EapPacket::parse(&twice).is_err());
     }
 
     #[test] // RFC 4187 §8.1: attributes with wrong lengths
     fn wrong_lengths_are_refused() {
         let whole = challenge().mac().plain();
         for n in 0..whole.len() {
-            assert!(Packet::parse(&whole[..n]).is_err(), "cut at {n}");
+            assert!(EapPacket::parse(&whole[..n]).is_err(), "cut at {n}");
         }
         let mut zero = whole.clone();
         zero[9] = 0;
-        assert!(Packet::parse(&zero).is_err(), "an attribute of no words");
+        assert!(EapPacket::parse(&zero).is_err(), "an attribute of no words");
         let mut long = whole.clone();
         long[9] = 255;
-        assert!(Packet::parse(&long).is_err());
+        assert!(EapPacket::parse(&long).is_err());
         let mut padded = whole.clone();
         padded.extend_from_slice(&[0xaa; 5]);
-        assert!(Packet::parse(&padded).is_ok(), "octets after the packet are padding (RFC 3748 §4.1)");
-        let res = Writer::new(Code::Response, 1, Subtype::Challenge).attribute(AT_RES, &[&[0, 65], &[0; 9]]);
-        assert!(Packet::parse(&res.plain()).is_err(), "RES of 65 bits");
+        assert!(EapPacket::parse(&padded).is_ok(), "octets after the packet are padding (RFC 3748 §4.1)");
+        let res =
+            EapWriter::new(Code::Response, 1, Subtype::Challenge).attribute(AT_RES, &[&[0, 65], &[0; 9]]);
+        assert!(EapPacket::parse(&res.plain()).is_err(), "RES of 65 bits");
     }
 
     proptest! {
         #[test]
         fn any_octets_are_answered(octets in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = Packet::parse(&octets);
+            let _ = EapPacket::parse(&octets);
             let mut plausible = vec![2, 1, 0, (octets.len() + 8) as u8, TYPE_AKA_PRIME, 1, 0, 0];
             plausible.extend_from_slice(&octets);
-            let _ = Packet::parse(&plausible).map(|p| p.mac_is_right(|_| [0; 32]));
+            let _ = EapPacket::parse(&plausible).map(|p| p.mac_is_right(|_| [0; 32]));
         }
     }
 }

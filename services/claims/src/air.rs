@@ -28,7 +28,7 @@ use p3_matrix::dense::RowMajorMatrix;
 use p3_poseidon2_air::{Poseidon2Air, Poseidon2Cols, RoundConstants, generate_trace_rows, num_cols};
 use p3_uni_stark::SubAirBuilder;
 
-use crate::digest::{Element, State, TAG_AT, Tag};
+use crate::digest::{DigestState, Element, TAG_AT, Tag};
 
 const SBOX_DEGREE: u64 = 3;
 const HALF_FULL_ROUNDS: usize = 4;
@@ -51,7 +51,7 @@ pub(crate) const WIDTH: usize = CARRY + 2 * CARRY_BITS;
 /// Bits of a carry: a limb's sum is at most 1,024 * 65,535, and a carry from below.
 pub(crate) const CARRY_BITS: usize = 11;
 
-/// Public values.
+/// Places of the public values.
 pub(crate) const ROOT_AT: usize = 0;
 pub(crate) const CHAIN_AT: usize = ROOT_AT + 8;
 pub(crate) const SUM_AT: usize = CHAIN_AT + 8;
@@ -79,7 +79,7 @@ fn constants() -> RoundConstants<Element, 16, HALF_FULL_ROUNDS, PARTIAL_ROUNDS> 
 }
 
 /// The columns of the permutations with these inputs.
-pub(crate) fn permutations(inputs: Vec<State>) -> RowMajorMatrix<Element> {
+pub(crate) fn permutations(inputs: Vec<DigestState>) -> RowMajorMatrix<Element> {
     generate_trace_rows::<Element, Layers, 16, SBOX_DEGREE, 0, HALF_FULL_ROUNDS, PARTIAL_ROUNDS>(
         inputs,
         &constants(),

@@ -27,7 +27,7 @@ impl Slots {
         (slots.is_power_of_two() && (Self::MIN..=Self::MAX).contains(&slots)).then_some(Self(slots))
     }
 
-    /// The number.
+    /// The number of slots.
     pub const fn get(self) -> usize {
         self.0 as usize
     }
@@ -43,7 +43,7 @@ pub struct Claim {
     pub table: (Octets, u8),
     /// One for each slot, in the order of the slots.
     pub nullifiers: Vec<Octets>,
-    /// The sum.
+    /// Sum of the rows, in units.
     pub units: u64,
     /// What else the proof is bound to: operator, broker and period. A hash that the caller makes.
     pub context: [u8; 32],

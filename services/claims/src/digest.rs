@@ -10,7 +10,7 @@ use p3_symmetric::Permutation;
 
 pub(crate) type Element = KoalaBear;
 pub(crate) type Digest = [Element; 8];
-pub(crate) type State = [Element; 16];
+pub(crate) type DigestState = [Element; 16];
 
 /// A digest as octets: eight elements of four octets each, big-endian, each below the modulus 2^31 - 2^24 + 1.
 pub type Octets = [u8; 32];
@@ -74,14 +74,14 @@ impl Hasher {
         Self(default_koalabear_poseidon2_16())
     }
 
-    pub(crate) fn digest(&self, state: &State) -> Digest {
+    pub(crate) fn digest(&self, state: &DigestState) -> Digest {
         let out = self.0.permute(*state);
         core::array::from_fn(|n| out[n] + state[n])
     }
 }
 
 /// A digest alone, with its tag.
-pub(crate) fn tagged(digest: &Digest, tag: Tag) -> State {
+pub(crate) fn tagged(digest: &Digest, tag: Tag) -> DigestState {
     let mut state = [Element::ZERO; 16];
     state[..8].copy_from_slice(digest);
     state[TAG_AT] = Element::from_u32(tag as u32);
@@ -89,7 +89,7 @@ pub(crate) fn tagged(digest: &Digest, tag: Tag) -> State {
 }
 
 /// A row of the table: nonce, and units in two limbs of 16 bits, the lower one first.
-pub(crate) fn leaf(nonce: &Digest, units: u32) -> State {
+pub(crate) fn leaf(nonce: &Digest, units: u32) -> DigestState {
     let mut state = tagged(nonce, Tag::Leaf);
     [state[8], state[9]] = limbs(units);
     state
@@ -100,7 +100,7 @@ pub(crate) fn limbs(units: u32) -> [Element; 2] {
 }
 
 /// Two digests beside each other: nodes of the tree, and the chain of nullifiers.
-pub(crate) fn pair(left: &Digest, right: &Digest) -> State {
+pub(crate) fn pair(left: &Digest, right: &Digest) -> DigestState {
     core::array::from_fn(|n| if n < 8 { left[n] } else { right[n - 8] })
 }
 

@@ -26,7 +26,7 @@ pub const SECURITY_BITS: usize = 120;
 /// The longest proof. One of 1,024 slots and a million rows has about 500,000 octets.
 pub const PROOF_OCTETS_MAX: usize = 1 << 20;
 
-/// Rate 1/4.
+/// Logarithm of the blow-up: a rate of 1/4.
 const LOG_BLOWUP: usize = 2;
 const QUERIES: usize = 128;
 const MAX_LOG_ARITY: usize = 3;
@@ -56,7 +56,7 @@ type Challenger = SerializingChallenger32<Element, HashChallenger<u8, Sha, 32>>;
 pub(crate) type Config = StarkConfig<Openings, Extension, Challenger>;
 pub(crate) type Proof = p3_uni_stark::Proof<Config>;
 
-/// SHA-256.
+/// SHA-256 as the hash of the proof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sha;
 

@@ -83,7 +83,7 @@ impl Table {
         Ok(Self { rows, layers })
     }
 
-    /// The root.
+    /// Root of the tree.
     pub fn root(&self) -> Octets {
         digest::octets(&self.layers[self.layers.len() - 1][0])
     }
@@ -93,7 +93,7 @@ impl Table {
         depth(self.rows.len())
     }
 
-    /// The rows.
+    /// Rows of the table, in order.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }

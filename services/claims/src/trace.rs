@@ -7,7 +7,7 @@ use crate::air::{
     CARRY, CARRY_BITS, CHAIN, LEAF_ROW, PERMUTATION, SECRET, SIDE, SUM, UNITS, USED, WIDTH, period,
     permutations,
 };
-use crate::digest::{Digest, Element, Hasher, State, Tag, leaf, limbs, pair, tagged};
+use crate::digest::{Digest, DigestState, Element, Hasher, Tag, leaf, limbs, pair, tagged};
 
 /// What a slot claims.
 #[derive(Clone, Debug)]
@@ -28,13 +28,13 @@ pub(crate) struct Trace {
 pub(crate) fn make(hasher: &Hasher, slots: &[Slot], depth: u8) -> Trace {
     const BESIDE: usize = WIDTH - PERMUTATION;
     let period = period(depth);
-    let mut inputs: Vec<State> = Vec::with_capacity(slots.len() * period);
+    let mut inputs: Vec<DigestState> = Vec::with_capacity(slots.len() * period);
     let mut beside = vec![[Element::ZERO; BESIDE]; slots.len() * period];
     let (mut chain, mut sums, mut nullifiers) = ([Element::ZERO; 8], [0u64; 2], Vec::new());
     for (slot, beside) in slots.iter().zip(beside.chunks_exact_mut(period)) {
         let units = slot.row.as_ref().map_or(0, |(units, _)| *units);
         let before = chain;
-        let mut hash = |state: State| {
+        let mut hash = |state: DigestState| {
             inputs.push(state);
             hasher.digest(&state)
         };

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// Sampling one access in N would cost a branch that no processor predicts, and would count only a part of the records that are
 /// used together. A window counts all accesses for one period, then none for N − 1 periods; the branch is predicted in both.
 #[derive(Clone, Debug)]
-pub struct Activation(Arc<Shared>);
+pub struct Activation(Arc<ActivationState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ActivationState {
     active: AtomicBool,
     every: AtomicU32,
     period: AtomicU32,
@@ -21,7 +21,7 @@ impl Activation {
     /// Counts in one of `every` periods, and in the first one. With `every` 1, always.
     #[must_use]
     pub fn one_in(every: u32) -> Self {
-        let shared = Shared {
+        let shared = ActivationState {
             active: AtomicBool::new(true),
             every: AtomicU32::new(every.max(1)),
             period: AtomicU32::new(0),

@@ -10,10 +10,10 @@
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 
-use crate::heap::{Error, Fill, Heap, State, device_offset, place};
+use crate::heap::{Error, Fill, Heap, RegionState, device_offset, place};
 use crate::histogram::{Cutoff, Histogram};
 use crate::memory::{Backing, REGION_OCTETS};
-use crate::record::{Header, Owner, Place, UNIT_OCTETS};
+use crate::record::{Owner, Place, RecordHeader, UNIT_OCTETS};
 use crate::writer::Job;
 
 /// A region is emptied if less than this share of what was written to it is live, whatever its hotness.
@@ -61,17 +61,17 @@ pub struct Colocation {
 /// A cycle that has begun.
 #[derive(Debug)]
 pub(crate) struct Cycle {
-    step: Step,
+    step: ColocationStep,
     cutoff: Cutoff,
     saturated: u64,
     done: Colocation,
 }
 
 #[derive(Debug)]
-enum Step {
+enum ColocationStep {
     Scan {
         next: usize,
-        part: Option<Part>,
+        part: Option<PartlyScanned>,
     },
     Move {
         regions: Vec<(usize, u32)>,
@@ -87,7 +87,7 @@ enum Step {
 
 /// A region that has been scanned in part.
 #[derive(Debug)]
-struct Part {
+struct PartlyScanned {
     generation: u32,
     offset: usize,
     histogram: Histogram,
@@ -99,7 +99,7 @@ impl Heap {
     /// table: the old place is void.
     pub fn colocate(&mut self, records_max: usize, mut moved: impl FnMut(Owner, Place)) -> Slice {
         let mut cycle = self.cycle.take().unwrap_or_else(|| Cycle {
-            step: Step::Scan { next: 0, part: None },
+            step: ColocationStep::Scan { next: 0, part: None },
             cutoff: Cutoff::default(),
             saturated: 0,
             done: Colocation::default(),
@@ -109,7 +109,7 @@ impl Heap {
         self.promote(&mut left, &mut moved);
         while left > 0 {
             let finished = match &mut cycle.step {
-                Step::Scan { next, part } => {
+                ColocationStep::Scan { next, part } => {
                     let region = *next;
                     if region < self.regions.len() {
                         if self.scan(region, part, &mut left, &mut cycle.done) {
@@ -120,11 +120,11 @@ impl Heap {
                     }
                     let (cutoff, regions) = self.select();
                     cycle.cutoff = cutoff;
-                    cycle.step = Step::Move { regions, offset: UNIT_OCTETS };
+                    cycle.step = ColocationStep::Move { regions, offset: UNIT_OCTETS };
                     left = left.saturating_sub(self.regions.len());
                     false
                 }
-                Step::Move { regions, offset } => match regions.last().copied() {
+                ColocationStep::Move { regions, offset } => match regions.last().copied() {
                     Some(region) => {
                         let (cutoff, done) = (&mut cycle.cutoff, &mut cycle.done);
                         let at = self.empty(region, *offset, &mut left, (cutoff, done), &mut moved);
@@ -135,12 +135,13 @@ impl Heap {
                         false
                     }
                     None => {
-                        cycle.step = Step::PageOut { regions: self.coldest(), offset: 0, copy: None };
+                        cycle.step =
+                            ColocationStep::PageOut { regions: self.coldest(), offset: 0, copy: None };
                         left = left.saturating_sub(self.regions.len());
                         false
                     }
                 },
-                Step::PageOut { regions, offset, copy } => match regions.last().copied() {
+                ColocationStep::PageOut { regions, offset, copy } => match regions.last().copied() {
                     Some(region) => {
                         let before = self.stats.paged_out;
                         if self.page_out(region, offset, copy, &mut left) {
@@ -177,13 +178,13 @@ impl Heap {
                 self.writes_from_cycle = self.stats.cycles + CYCLES_AFTER_ERROR;
             }
             // It may have been changed meanwhile, or be free.
-            if self.regions[region].state != State::Writing(written.number) {
+            if self.regions[region].state != RegionState::Writing(written.number) {
                 continue;
             }
             match written.result {
                 Ok(()) => {
                     self.memory.unmap(region);
-                    self.regions[region].state = State::Slow;
+                    self.regions[region].state = RegionState::Slow;
                     self.stats.paged_out += 1;
                     *left = left.saturating_sub(UNMAP);
                 }
@@ -199,7 +200,7 @@ impl Heap {
         {
             let (region, offset) = (at.region(), at.offset());
             // The record may have been removed since, or its region freed and filled again.
-            if self.regions[region].state != State::Slow || offset >= self.regions[region].used {
+            if self.regions[region].state != RegionState::Slow || offset >= self.regions[region].used {
                 continue;
             }
             let halvings = self.regions[region].halvings(self.epoch);
@@ -232,14 +233,14 @@ impl Heap {
     fn scan(
         &mut self,
         region: usize,
-        part: &mut Option<Part>,
+        part: &mut Option<PartlyScanned>,
         left: &mut usize,
         done: &mut Colocation,
     ) -> bool {
         *left -= 1;
         let epoch = self.epoch;
         let state = &mut self.regions[region];
-        if !matches!(state.state, State::Filling | State::Fast | State::Writing(_)) {
+        if !matches!(state.state, RegionState::Filling | RegionState::Fast | RegionState::Writing(_)) {
             *part = None;
             return true;
         }
@@ -251,8 +252,11 @@ impl Heap {
             return true;
         }
         state.changed = false;
-        let fresh =
-            || Part { generation: state.generation, offset: UNIT_OCTETS, histogram: Histogram::default() };
+        let fresh = || PartlyScanned {
+            generation: state.generation,
+            offset: UNIT_OCTETS,
+            histogram: Histogram::default(),
+        };
         let mut at = begun.unwrap_or_else(fresh);
         while at.offset < self.regions[region].used {
             if *left == 0 {
@@ -281,14 +285,15 @@ impl Heap {
     /// The cutoff, and the regions to be emptied.
     fn select(&self) -> (Cutoff, Vec<(usize, u32)>) {
         let mut all = Histogram::default();
-        let in_fast = |state| matches!(state, State::Filling | State::Fast | State::Writing(_));
+        let in_fast =
+            |state| matches!(state, RegionState::Filling | RegionState::Fast | RegionState::Writing(_));
         self.regions.iter().filter(|r| in_fast(r.state)).for_each(|r| all.add_all(&r.histogram.0));
         let cutoff = all.cutoff(self.config.fast_octets, self.config.partial_fill);
         let (low, high) = self.config.hot_percent;
         let selected = self.regions.iter().enumerate().filter(|(_, r)| {
             let hot = r.histogram.0.hot_octets(cutoff) * 100 / REGION_OCTETS as u64;
             let sparse = r.live * 100 < r.used * SPARSE_PERCENT;
-            r.state == State::Fast && (sparse || (u64::from(low) <= hot && hot <= u64::from(high)))
+            r.state == RegionState::Fast && (sparse || (u64::from(low) <= hot && hot <= u64::from(high)))
         });
         (cutoff, selected.map(|(index, r)| (index, r.generation)).collect())
     }
@@ -304,7 +309,7 @@ impl Heap {
     ) -> Option<usize> {
         // The last record's move frees the region, which may be reused at once.
         while self.regions[region].generation == generation
-            && self.regions[region].state == State::Fast
+            && self.regions[region].state == RegionState::Fast
             && offset < self.regions[region].used
         {
             if *left == 0 {
@@ -348,7 +353,7 @@ impl Heap {
 
     fn has_moved(
         &mut self,
-        (region, offset, header): (usize, usize, Header),
+        (region, offset, header): (usize, usize, RecordHeader),
         (to, at): (usize, usize),
         moved: &mut impl FnMut(Owner, Place),
     ) {
@@ -364,9 +369,13 @@ impl Heap {
             return Vec::new();
         }
         // Those that are being written leave anyway.
-        let fast = self.regions.iter().filter(|r| matches!(r.state, State::Filling | State::Fast)).count();
+        let fast = self
+            .regions
+            .iter()
+            .filter(|r| matches!(r.state, RegionState::Filling | RegionState::Fast))
+            .count();
         let over = fast.saturating_sub((self.config.fast_octets / REGION_OCTETS as u64) as usize);
-        let of_fast = |region: &usize| self.regions[*region].state == State::Fast;
+        let of_fast = |region: &usize| self.regions[*region].state == RegionState::Fast;
         let mut regions: Vec<usize> = (0..self.regions.len()).filter(of_fast).collect();
         regions.sort_by_cached_key(|region| Reverse(self.regions[*region].histogram.0.mean_bin()));
         let coldest = regions.split_off(regions.len().saturating_sub(over));
@@ -387,7 +396,7 @@ impl Heap {
             heap.regions[region].generation == generation && heap.regions[region].state == state
         };
         let Some(writer) = &mut self.writer else {
-            if !is(self, State::Fast) {
+            if !is(self, RegionState::Fast) {
                 return true;
             }
             let pages = (*left / SWAP_PAGE).max(1).min((REGION_OCTETS - *offset) / PAGE);
@@ -397,23 +406,23 @@ impl Heap {
             if *offset < REGION_OCTETS {
                 return false;
             }
-            self.regions[region].state = State::Slow;
+            self.regions[region].state = RegionState::Slow;
             self.stats.paged_out += 1;
             return true;
         };
         if copy.is_none() {
             // Without a free buffer, the region waits for the next cycle.
             let Some(buffer) = writer.buffer() else { return true };
-            if !is(self, State::Fast) {
+            if !is(self, RegionState::Fast) {
                 self.give_back(buffer);
                 return true;
             }
             self.jobs = self.jobs.wrapping_add(1);
-            self.regions[region].state = State::Writing(self.jobs);
+            self.regions[region].state = RegionState::Writing(self.jobs);
             *copy = Some((self.jobs, buffer));
         }
         let Some((number, mut octets)) = copy.take() else { return true };
-        if !is(self, State::Writing(number)) {
+        if !is(self, RegionState::Writing(number)) {
             self.give_back(octets);
             return true;
         }

@@ -10,11 +10,11 @@ use crate::activation::Activation;
 use crate::colocate::Cycle;
 use crate::device::{BackingFile, Device};
 use crate::histogram::Histogram;
-use crate::memory::{Backing, Memory, REGION_OCTETS};
+use crate::memory::{Backing, REGION_OCTETS, RegionMemory};
 use crate::record::{
-    self, HEADER_OCTETS, Header, MAX_RECORD_OCTETS, MAX_REGIONS, Owner, Place, REMOVED, UNIT_OCTETS,
+    self, HEADER_OCTETS, MAX_RECORD_OCTETS, MAX_REGIONS, Owner, Place, REMOVED, RecordHeader, UNIT_OCTETS,
 };
-use crate::writer::Writer;
+use crate::writer::RecordWriter;
 
 /// Records in cold regions that were read since the last slice and wait to be moved to fast memory. At the bound, further ones stay
 /// where they are until they are read again.
@@ -61,7 +61,7 @@ impl Config {
 pub enum Error {
     /// The record is longer than [`MAX_RECORD_OCTETS`].
     TooLong {
-        /// Its octets.
+        /// Octets of the record.
         octets: usize,
     },
     /// No memory is left within `max_octets`.
@@ -96,7 +96,7 @@ impl std::error::Error for Error {}
 /// What a heap holds and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Octets of records, with headers.
     pub live_octets: u64,
@@ -122,8 +122,8 @@ pub struct Stats {
 
 /// What is known of a region without touching it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Region {
-    pub(crate) state: State,
+pub(crate) struct HeapRegion {
+    pub(crate) state: RegionState,
     /// Octets that records have been given, from the beginning.
     pub(crate) used: usize,
     /// Octets of those that were not removed.
@@ -140,7 +140,7 @@ pub(crate) struct Region {
     pub(crate) removed: Vec<u32>,
 }
 
-impl Region {
+impl HeapRegion {
     /// How often its counters are still to be halved.
     pub(crate) fn halvings(&self, epoch: u32) -> u32 {
         // The last of sixteen bits goes with the sixteenth halving: a record that is counted now is to have one left.
@@ -149,11 +149,11 @@ impl Region {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Holds nothing.
+pub(crate) enum RegionState {
+    /// The region holds nothing.
     #[default]
     Free,
-    /// Takes records.
+    /// The region takes records.
     Filling,
     /// In fast memory.
     Fast,
@@ -166,7 +166,7 @@ pub(crate) enum State {
 /// What a region that takes records is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// New records.
+    /// The region of new records.
     New,
     /// Hot records that a colocation moved.
     Hot,
@@ -177,16 +177,16 @@ pub(crate) enum Fill {
 /// A heap of records.
 pub struct Heap {
     pub(crate) config: Config,
-    pub(crate) memory: Memory,
+    pub(crate) memory: RegionMemory,
     device: Option<Arc<dyn Device>>,
-    pub(crate) writer: Option<Writer>,
+    pub(crate) writer: Option<RecordWriter>,
     /// Jobs of the writer so far.
     pub(crate) jobs: u32,
     /// No region is written before this cycle: the device has failed lately.
     pub(crate) writes_from_cycle: u64,
     /// The record that was read from the device last, with its header.
     read: Vec<u8>,
-    pub(crate) regions: Vec<Region>,
+    pub(crate) regions: Vec<HeapRegion>,
     free: Vec<usize>,
     filling: [Option<usize>; 3],
     pub(crate) activation: Activation,
@@ -208,8 +208,8 @@ impl Heap {
             Backing::Device(device) => Some(device.clone()),
         };
         Ok(Self {
-            memory: Memory::default(),
-            writer: device.clone().map(Writer::start).transpose()?,
+            memory: RegionMemory::default(),
+            writer: device.clone().map(RecordWriter::start).transpose()?,
             device,
             jobs: 0,
             writes_from_cycle: 0,
@@ -233,7 +233,7 @@ impl Heap {
     pub fn insert(&mut self, owner: Owner, octets: &[u8]) -> Result<Place, Error> {
         assert_ne!(owner, REMOVED, "the last number is no owner");
         let len = u16::try_from(octets.len()).map_err(|_| Error::TooLong { octets: octets.len() })?;
-        let header = Header { len, owner };
+        let header = RecordHeader { len, owner };
         let (region, offset) = self.allocate(Fill::New, header.span())?;
         self.write(region, offset, (0, header), octets);
         self.placed(region, 0, header);
@@ -242,7 +242,7 @@ impl Heap {
     }
 
     /// A record has come to a region: it counts in how hot the region is before the next scan.
-    pub(crate) fn placed(&mut self, region: usize, counter: u16, header: Header) {
+    pub(crate) fn placed(&mut self, region: usize, counter: u16, header: RecordHeader) {
         self.regions[region].histogram.0.add(counter, header.span());
         self.regions[region].changed = true;
     }
@@ -252,7 +252,7 @@ impl Heap {
         &mut self,
         region: usize,
         offset: usize,
-        (counter, header): (u16, Header),
+        (counter, header): (u16, RecordHeader),
         octets: &[u8],
     ) {
         self.memory.counter(region, offset).store(counter, Ordering::Relaxed);
@@ -283,7 +283,7 @@ impl Heap {
             self.memory.count(region, offset, 1 << halvings);
             self.regions[region].changed = true;
         }
-        if self.regions[region].state == State::Slow {
+        if self.regions[region].state == RegionState::Slow {
             self.stats.slow_reads += 1;
             self.promote_later(at, owner);
         } else {
@@ -317,7 +317,7 @@ impl Heap {
     /// Whether the record at a place is in the slow tier: a read may wait for it.
     #[must_use]
     pub fn is_slow(&self, at: Place) -> bool {
-        self.regions.get(at.region()).is_some_and(|region| region.state == State::Slow)
+        self.regions.get(at.region()).is_some_and(|region| region.state == RegionState::Slow)
     }
 
     /// Whether a place is in a region that only a device has.
@@ -326,7 +326,12 @@ impl Heap {
     }
 
     /// Reads a record from the device, with its counter and header.
-    pub(crate) fn fetch(&self, owner: Owner, at: Place, into: &mut Vec<u8>) -> Result<(u16, Header), Error> {
+    pub(crate) fn fetch(
+        &self,
+        owner: Owner,
+        at: Place,
+        into: &mut Vec<u8>,
+    ) -> Result<(u16, RecordHeader), Error> {
         let (region, offset) = (&self.regions[at.region()], at.offset());
         if offset >= region.used || region.removed.contains(&unit(offset)) {
             return Err(Error::NotHere { owner });
@@ -335,7 +340,7 @@ impl Heap {
         let from = device_offset(at.region()) + offset as u64;
         into.resize(READ_OCTETS.min(region.used - offset), 0);
         device.read(from, into).map_err(Error::Unreadable)?;
-        let (counter, header) = Header::read(into).ok_or(Error::NotHere { owner })?;
+        let (counter, header) = RecordHeader::read(into).ok_or(Error::NotHere { owner })?;
         let end = offset + HEADER_OCTETS + usize::from(header.len);
         if header.owner != owner || header.is_removed() || end > region.used {
             return Err(Error::NotHere { owner });
@@ -349,7 +354,7 @@ impl Heap {
     }
 
     /// A record's counter and header, wherever it is.
-    fn look(&mut self, owner: Owner, at: Place) -> Result<(u16, Header), Error> {
+    fn look(&mut self, owner: Owner, at: Place) -> Result<(u16, RecordHeader), Error> {
         if self.is_on_device(at) {
             return self.fetch(owner, at, &mut Vec::new());
         }
@@ -378,7 +383,7 @@ impl Heap {
         };
         let (region, offset) = (at.region(), at.offset());
         let len = u16::try_from(octets.len()).map_err(|_| Error::TooLong { octets: octets.len() })?;
-        let header = Header { len, owner };
+        let header = RecordHeader { len, owner };
         if header.span() != old.span() || !self.memory.is_mapped(region) {
             let (new, to) = self.allocate(Fill::New, header.span())?;
             self.write(new, to, (counter, header), octets);
@@ -386,7 +391,7 @@ impl Heap {
             self.vacate(region, offset, old);
             return Ok(place(new, to));
         }
-        if let State::Writing(_) = self.regions[region].state {
+        if let RegionState::Writing(_) = self.regions[region].state {
             self.stays_fast(region);
         }
         self.write(region, offset, (counter, header), octets);
@@ -395,7 +400,7 @@ impl Heap {
 
     /// A region that was to be written is in fast memory only.
     pub(crate) fn stays_fast(&mut self, region: usize) {
-        self.regions[region].state = State::Fast;
+        self.regions[region].state = RegionState::Fast;
         self.regions[region].removed = Vec::new();
     }
 
@@ -424,13 +429,13 @@ impl Heap {
     /// What the heap holds and did.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let octets = |is: fn(State) -> bool| {
+        let octets = |is: fn(RegionState) -> bool| {
             self.regions.iter().filter(|r| is(r.state)).count() as u64 * REGION_OCTETS as u64
         };
         Stats {
             live_octets: self.regions.iter().map(|r| r.live as u64).sum(),
-            fast_octets: octets(|state| !matches!(state, State::Free | State::Slow)),
-            slow_octets: octets(|state| state == State::Slow),
+            fast_octets: octets(|state| !matches!(state, RegionState::Free | RegionState::Slow)),
+            slow_octets: octets(|state| state == RegionState::Slow),
             ..self.stats
         }
     }
@@ -453,7 +458,7 @@ impl Heap {
         (0..self.regions.len()).map(|region| self.memory.resident_pages(region) as u64 * 4096).sum()
     }
 
-    fn find(&self, owner: Owner, at: Place) -> Result<Header, Error> {
+    fn find(&self, owner: Owner, at: Place) -> Result<RecordHeader, Error> {
         let (region, offset) = (at.region(), at.offset());
         let within = self.regions.get(region).is_some_and(|r| offset < r.used);
         let header = within.then(|| self.memory.header(region, offset));
@@ -466,7 +471,7 @@ impl Heap {
             if REGION_OCTETS - self.regions[region].used >= span {
                 return Ok(self.take(region, span));
             }
-            self.regions[region].state = State::Fast;
+            self.regions[region].state = RegionState::Fast;
             self.filling[fill as usize] = None;
             self.free_if_empty(region);
         }
@@ -480,13 +485,13 @@ impl Heap {
         }
         let generation = self.regions[region].generation;
         // No record begins at unit 0, so that no place is zero.
-        self.regions[region] = Region {
-            state: State::Filling,
+        self.regions[region] = HeapRegion {
+            state: RegionState::Filling,
             used: UNIT_OCTETS,
             epoch: self.epoch,
             histogram: (Histogram::default(), self.epoch),
             generation,
-            ..Region::default()
+            ..HeapRegion::default()
         };
         self.filling[fill as usize] = Some(region);
         Ok(self.take(region, span))
@@ -507,18 +512,18 @@ impl Heap {
             return Err(Error::Full);
         }
         self.memory.add();
-        self.regions.push(Region::default());
+        self.regions.push(HeapRegion::default());
         Ok(regions)
     }
 
     /// A record is no longer here: it was removed, or has moved.
-    pub(crate) fn vacate(&mut self, region: usize, offset: usize, header: Header) {
+    pub(crate) fn vacate(&mut self, region: usize, offset: usize, header: RecordHeader) {
         let is_mapped = self.memory.is_mapped(region);
         if is_mapped {
-            self.memory.set_header(region, offset, Header { owner: REMOVED, ..header });
+            self.memory.set_header(region, offset, RecordHeader { owner: REMOVED, ..header });
         }
         let state = &mut self.regions[region];
-        if !is_mapped || matches!(state.state, State::Writing(_)) {
+        if !is_mapped || matches!(state.state, RegionState::Writing(_)) {
             state.removed.push(unit(offset));
         }
         state.live -= header.span();
@@ -528,11 +533,11 @@ impl Heap {
 
     fn free_if_empty(&mut self, region: usize) {
         let state = &mut self.regions[region];
-        if state.live > 0 || matches!(state.state, State::Filling | State::Free) {
+        if state.live > 0 || matches!(state.state, RegionState::Filling | RegionState::Free) {
             return;
         }
         let generation = state.generation.wrapping_add(1);
-        *state = Region { generation, ..Region::default() };
+        *state = HeapRegion { generation, ..HeapRegion::default() };
         self.memory.unmap(region);
         self.free.push(region);
     }
@@ -551,27 +556,27 @@ impl Heap {
             }
             assert_eq!(region.live, live, "region {index} counts its live octets");
             assert!(region.used <= REGION_OCTETS);
-            assert_eq!(region.state == State::Free, self.free.contains(&index));
+            assert_eq!(region.state == RegionState::Free, self.free.contains(&index));
         }
         assert_eq!(self.stats.records, records, "the heap counts its records");
         for region in self.filling.iter().flatten() {
-            assert_eq!(self.regions[*region].state, State::Filling);
+            assert_eq!(self.regions[*region].state, RegionState::Filling);
         }
     }
 
     /// The records of a region, as memory or the device has them.
-    fn records(&self, index: usize) -> Vec<Header> {
+    fn records(&self, index: usize) -> Vec<RecordHeader> {
         let region = &self.regions[index];
         let mut image = vec![0; region.used];
         match &self.device {
-            _ if region.state == State::Free => return Vec::new(),
+            _ if region.state == RegionState::Free => return Vec::new(),
             Some(device) if !self.memory.is_mapped(index) => {
                 device.read(device_offset(index), &mut image).expect("the device reads");
             }
             _ => image.copy_from_slice(self.memory.image(index, 0, region.used)),
         }
         let (mut headers, mut offset) = (Vec::new(), UNIT_OCTETS);
-        while let Some((_, header)) = image.get(offset..).and_then(Header::read) {
+        while let Some((_, header)) = image.get(offset..).and_then(RecordHeader::read) {
             if !header.is_removed() && !region.removed.contains(&unit(offset)) {
                 headers.push(header);
             }

@@ -2,7 +2,7 @@
 //!
 //! Unsafe code is needed for the mappings themselves, for madvise(2) and mincore(2), and for a counter that is stored beside octets
 //! of the caller in the same memory. Every method checks its range against the region, and whatever is written or counted takes `&mut
-//! self`, so that no reference given out by [`Memory::octets`] lives meanwhile: a wrong place reads wrong octets, and is never
+//! self`, so that no reference given out by [`RegionMemory::octets`] lives meanwhile: a wrong place reads wrong octets, and is never
 //! undefined behaviour.
 
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::device::Device;
-use crate::record::{HEADER_OCTETS, Header, UNIT_OCTETS};
+use crate::record::{HEADER_OCTETS, RecordHeader, UNIT_OCTETS};
 
 /// Octets of a region: a large page of x86-64.
 pub const REGION_OCTETS: usize = 2 << 20;
@@ -33,12 +33,12 @@ pub enum Backing {
 
 /// The memory of the regions, each mapped or not.
 #[derive(Default)]
-pub(crate) struct Memory(Vec<Option<NonNull<u8>>>);
+pub(crate) struct RegionMemory(Vec<Option<NonNull<u8>>>);
 
 // SAFETY: the mappings belong to this value alone, and are reached through `&self` and `&mut self` like a boxed slice.
-unsafe impl Send for Memory {}
+unsafe impl Send for RegionMemory {}
 
-impl Memory {
+impl RegionMemory {
     pub(crate) fn regions(&self) -> usize {
         self.0.len()
     }
@@ -81,13 +81,13 @@ impl Memory {
         self.at(region, offset, UNIT_OCTETS)
     }
 
-    pub(crate) fn header(&self, region: usize, offset: usize) -> Header {
+    pub(crate) fn header(&self, region: usize, offset: usize) -> RecordHeader {
         let at = self.at_record(region, offset);
         // SAFETY: eight octets that are mapped, aligned to sixteen; any octets are integers.
-        unsafe { Header { len: at.add(2).cast().read(), owner: at.add(4).cast().read() } }
+        unsafe { RecordHeader { len: at.add(2).cast().read(), owner: at.add(4).cast().read() } }
     }
 
-    pub(crate) fn set_header(&mut self, region: usize, offset: usize, header: Header) {
+    pub(crate) fn set_header(&mut self, region: usize, offset: usize, header: RecordHeader) {
         let at = self.at_record(region, offset);
         // SAFETY: as in `header`, and `&mut self` excludes readers.
         unsafe {
@@ -159,7 +159,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for RegionMemory {
     fn drop(&mut self) {
         self.0.iter().flatten().for_each(|at| unmap(*at, REGION_OCTETS));
     }

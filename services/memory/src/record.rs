@@ -56,12 +56,12 @@ impl Place {
 
 /// What the header says, without the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct RecordHeader {
     pub(crate) len: u16,
     pub(crate) owner: Owner,
 }
 
-impl Header {
+impl RecordHeader {
     /// Octets that a record of this length takes, header and rounding included.
     pub(crate) fn span(self) -> usize {
         span(usize::from(self.len))

@@ -21,22 +21,22 @@ pub(crate) struct Job {
 }
 
 /// What became of a job.
-pub(crate) struct Written {
+pub(crate) struct WriteOutcome {
     pub(crate) region: usize,
     pub(crate) number: u32,
     pub(crate) result: io::Result<()>,
 }
 
-pub(crate) struct Writer {
+pub(crate) struct RecordWriter {
     jobs: Sender<Job>,
-    done: Receiver<(Written, Vec<u8>)>,
+    done: Receiver<(WriteOutcome, Vec<u8>)>,
     /// Memory of copies that are not in use.
     spare: Vec<Vec<u8>>,
     /// Copies in use.
     used: usize,
 }
 
-impl Writer {
+impl RecordWriter {
     /// Errors: no thread can be started.
     pub(crate) fn start(device: Arc<dyn Device>) -> io::Result<Self> {
         let (jobs, to_write) = channel::<Job>();
@@ -45,7 +45,7 @@ impl Writer {
         thread::Builder::new().name("slow-tier".into()).spawn(move || {
             for Job { region, number, offset, octets } in to_write {
                 let result = device.write(offset, &octets);
-                if report.send((Written { region, number, result }, octets)).is_err() {
+                if report.send((WriteOutcome { region, number, result }, octets)).is_err() {
                     return;
                 }
             }
@@ -76,7 +76,7 @@ impl Writer {
     }
 
     /// The next job that has ended.
-    pub(crate) fn written(&mut self) -> Option<Written> {
+    pub(crate) fn written(&mut self) -> Option<WriteOutcome> {
         let (written, buffer) = self.done.try_recv().ok()?;
         self.give_back(buffer);
         if self.used == 0 {

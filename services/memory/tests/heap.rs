@@ -132,7 +132,7 @@ impl Model {
         self.heap.colocate(records, |owner, place| table.get_mut(&owner).expect("a live owner").0 = place)
     }
 
-    /// Whole cycles.
+    /// Runs whole cycles of the model.
     fn cycles(&mut self, cycles: usize) {
         let mut ended = 0;
         while ended < cycles {

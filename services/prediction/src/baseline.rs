@@ -7,15 +7,15 @@ use crate::evaluate::Predictor;
 use crate::history::History;
 
 /// How often each cell came next.
-type Counts = BTreeMap<Cell, u32>;
+type CellCounts = BTreeMap<Cell, u32>;
 
-fn most(counts: Option<&Counts>) -> Option<Cell> {
+fn most(counts: Option<&CellCounts>) -> Option<Cell> {
     counts?.iter().max_by_key(|(cell, count)| (**count, std::cmp::Reverse(**cell))).map(|(cell, _)| *cell)
 }
 
 /// The neighbour with which the serving cell had most handovers, in either direction: what a table without direction gives.
 #[derive(Clone, Debug, Default)]
-pub struct FrequentNeighbour(BTreeMap<Cell, Counts>);
+pub struct FrequentNeighbour(BTreeMap<Cell, CellCounts>);
 
 impl Predictor for FrequentNeighbour {
     type Memory = ();
@@ -33,7 +33,7 @@ impl Predictor for FrequentNeighbour {
 
 /// The most frequent next cell of the serving one: a Markov chain of order 1.
 #[derive(Clone, Debug, Default)]
-pub struct MarkovOne(BTreeMap<Cell, Counts>);
+pub struct MarkovOne(BTreeMap<Cell, CellCounts>);
 
 impl Predictor for MarkovOne {
     type Memory = ();
@@ -52,7 +52,7 @@ impl Predictor for MarkovOne {
 /// not seen the two.
 #[derive(Clone, Debug, Default)]
 pub struct MarkovTwo {
-    pairs: BTreeMap<(Cell, Cell), Counts>,
+    pairs: BTreeMap<(Cell, Cell), CellCounts>,
     one: MarkovOne,
 }
 
@@ -91,7 +91,7 @@ impl Predictor for MarkovTwo {
 pub struct AlongHeading<'a> {
     city: &'a City,
     /// Cells with which each one had handovers: only these can come next.
-    neighbours: BTreeMap<Cell, Counts>,
+    neighbours: BTreeMap<Cell, CellCounts>,
 }
 
 /// Metres ahead at which the next cell is looked for.

@@ -22,9 +22,9 @@ const SHADOWING_M: f64 = 60.0;
 /// Metres east and north.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// East.
+    /// Metres to the east.
     pub x: f64,
-    /// North.
+    /// Metres to the north.
     pub y: f64,
 }
 
@@ -50,7 +50,7 @@ pub struct Cell(pub u16);
 pub struct Size {
     /// Junctions from west to east, and from south to north.
     pub junctions: (usize, usize),
-    /// Cells.
+    /// Number of cells.
     pub cells: usize,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Road {
     pub(crate) m_per_s: f64,
 }
 
-/// A city.
+/// A generated city with its cells.
 #[derive(Clone, Debug)]
 pub struct City {
     seed: u64,

@@ -77,7 +77,7 @@ impl Network {
     /// Where the file is cut short, of another version, not signed by any of the keys, or malformed.
     pub fn from_file(file: &[u8], trusted: &[[u8; 32]]) -> Result<Self, FileError> {
         let (signed, signature) = file.split_last_chunk::<64>().ok_or(FileError::NotANetwork)?;
-        let mut input = Input(signed);
+        let mut input = ModelReader(signed);
         if input.array()? != MAGIC {
             return Err(FileError::NotANetwork);
         }
@@ -139,9 +139,9 @@ pub fn public_key(seed: &[u8; 32]) -> [u8; 32] {
     SigningKey::from_bytes(seed).verifying_key().to_bytes()
 }
 
-struct Input<'a>(&'a [u8]);
+struct ModelReader<'a>(&'a [u8]);
 
-impl Input<'_> {
+impl ModelReader<'_> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], FileError> {
         let (array, rest) = self.0.split_first_chunk().ok_or(FileError::Malformed("it is cut short"))?;
         self.0 = rest;

@@ -39,7 +39,7 @@ const DRIFT: f32 = 0.2;
 /// A prediction that is worth preparing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
-    /// The UE.
+    /// The UE of the forecast.
     pub ue: u64,
     /// The cell that will serve it.
     pub cell: u64,
@@ -87,9 +87,9 @@ struct Track {
 }
 
 enum Model {
-    /// Learnt online.
+    /// A Markov chain that learns while it runs.
     Markov(MarkovTwo),
-    /// Trained before.
+    /// A network that was trained before.
     Network(Box<Network>),
 }
 

@@ -12,7 +12,7 @@ const POSITIONS_MAX: usize = 32;
 pub struct Report {
     /// When, in milliseconds.
     pub at_ms: u64,
-    /// Where.
+    /// The position that was reported.
     pub position: Point,
 }
 

@@ -53,7 +53,7 @@ impl Signals {
 
 /// The range of each group of parameters.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct ParameterLayout {
     pub(crate) tables: usize,
     pub(crate) mix: Dense,
     pub(crate) gru: Gru,
@@ -63,7 +63,7 @@ pub(crate) struct Layout {
     pub(crate) end: usize,
 }
 
-impl Layout {
+impl ParameterLayout {
     fn new(signals: Signals, relations: usize) -> Self {
         let mix = Dense::new(0, WIDTH, INPUTS);
         let gru = Gru::new(mix.end(), WIDTH, WIDTH);
@@ -85,7 +85,7 @@ pub(crate) const RELATION: usize = 2 * WIDTH + 1;
 
 /// A neighbour of a cell.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Neighbour {
+pub(crate) struct NeighbourCell {
     pub(crate) cell: Cell,
     pub(crate) geometry: [f32; GEOMETRY],
     /// Where its vector begins.
@@ -99,8 +99,8 @@ pub struct Network {
     /// What the cells are called outside.
     pub(crate) names: Vec<u64>,
     pub(crate) antennas: Vec<Point>,
-    pub(crate) neighbours: Vec<Vec<Neighbour>>,
-    pub(crate) layout: Layout,
+    pub(crate) neighbours: Vec<Vec<NeighbourCell>>,
+    pub(crate) layout: ParameterLayout,
     pub(crate) parameters: Vec<f32>,
 }
 
@@ -121,7 +121,7 @@ impl Default for Memory {
 
 /// One step as the network sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct Input {
+pub(crate) struct StepInput {
     plain: [f32; PLAIN],
     /// First parameter of the row of each table; none without a position.
     pub(crate) rows: [Option<usize>; ROWS.len()],
@@ -129,8 +129,8 @@ pub(crate) struct Input {
 
 /// What the backward pass needs of one step.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
-    pub(crate) input: Input,
+pub(crate) struct StepTrace {
+    pub(crate) input: StepInput,
     joined: [f32; INPUTS],
     pub(crate) mixed: [f32; WIDTH],
     gru: GruStep,
@@ -169,13 +169,13 @@ impl Network {
         antennas: Vec<Point>,
         chosen: &[Vec<Cell>],
     ) -> Self {
-        let layout = Layout::new(signals, chosen.iter().map(Vec::len).sum());
+        let layout = ParameterLayout::new(signals, chosen.iter().map(Vec::len).sum());
         let mut at = layout.relations;
         let neighbours = chosen.iter().zip(&antennas).map(|(chosen, from)| {
             let of = |cell: &Cell| {
                 let to = antennas[usize::from(cell.0)];
                 let [x, y] = [to.x - from.x, to.y - from.y].map(|m| (m / 1_000.0) as f32);
-                let neighbour = Neighbour { cell: *cell, geometry: [x, y, x.hypot(y)], at };
+                let neighbour = NeighbourCell { cell: *cell, geometry: [x, y, x.hypot(y)], at };
                 at += RELATION;
                 neighbour
             };
@@ -204,7 +204,7 @@ impl Network {
         self.parameters.len()
     }
 
-    pub(crate) fn neighbours_of(&self, cell: Cell) -> &[Neighbour] {
+    pub(crate) fn neighbours_of(&self, cell: Cell) -> &[NeighbourCell] {
         self.neighbours.get(usize::from(cell.0)).map_or(&[], Vec::as_slice)
     }
 
@@ -221,7 +221,12 @@ impl Network {
     }
 
     /// The same, with everything that training needs.
-    pub(crate) fn step(&self, before: Option<&Step>, history: &History, now_ms: u64) -> Option<Step> {
+    pub(crate) fn step(
+        &self,
+        before: Option<&StepTrace>,
+        history: &History,
+        now_ms: u64,
+    ) -> Option<StepTrace> {
         let (input, serving) = self.input(before.map(|s| (s.serving, s.at_ms)), history, now_ms)?;
         let (mut joined, mut mixed) = ([0.0; INPUTS], [0.0; WIDTH]);
         let mut state = before.map_or([0.0; WIDTH], |s| s.state);
@@ -229,14 +234,14 @@ impl Network {
         self.join(&input, &mut joined);
         self.mix(&joined, &mut mixed);
         self.layout.gru.forward(&self.parameters, &mixed, &mut state, &mut gru);
-        Some(Step { input, joined, mixed, gru, state, serving, at_ms: now_ms })
+        Some(StepTrace { input, joined, mixed, gru, state, serving, at_ms: now_ms })
     }
 
     /// Adds to the gradients, from those of a step's mixed input and state; that of the state becomes the one of the step before.
     pub(crate) fn backward(
         &self,
         gradients: &mut [f32],
-        step: &Step,
+        step: &StepTrace,
         of_mixed: &mut [f32; WIDTH],
         of_state: &mut [f32; WIDTH],
     ) {
@@ -256,7 +261,7 @@ impl Network {
         at..at + VECTOR
     }
 
-    fn join(&self, input: &Input, joined: &mut [f32; INPUTS]) {
+    fn join(&self, input: &StepInput, joined: &mut [f32; INPUTS]) {
         joined[..PLAIN].copy_from_slice(&input.plain);
         for (row, to) in input.rows.iter().zip(joined[PLAIN..].chunks_exact_mut(VECTOR)) {
             if let Some(row) = row {
@@ -271,7 +276,7 @@ impl Network {
     }
 
     /// The vector by which a neighbour is scored.
-    pub(crate) fn direction(&self, neighbour: &Neighbour) -> [f32; 2 * WIDTH] {
+    pub(crate) fn direction(&self, neighbour: &NeighbourCell) -> [f32; 2 * WIDTH] {
         let mut direction = [0.0; 2 * WIDTH];
         self.layout.geometry.forward(&self.parameters, &neighbour.geometry, &mut direction);
         add_scaled(&mut direction, &self.parameters[neighbour.at..neighbour.at + 2 * WIDTH], 1.0);
@@ -285,7 +290,7 @@ impl Network {
         mixed: &[f32; WIDTH],
         state: &[f32; WIDTH],
     ) -> Vec<f32> {
-        let score = |n: &Neighbour| {
+        let score = |n: &NeighbourCell| {
             let direction = self.direction(n);
             let bias = self.parameters[n.at + 2 * WIDTH];
             dot(&direction[..WIDTH], state) + dot(&direction[WIDTH..], mixed) + bias
@@ -307,7 +312,7 @@ impl Network {
     }
 
     /// The next step of a UE; none before its time, and none in a cell that the network does not know.
-    fn input(&self, last: Option<(Cell, u64)>, history: &History, now_ms: u64) -> Option<(Input, Cell)> {
+    fn input(&self, last: Option<(Cell, u64)>, history: &History, now_ms: u64) -> Option<(StepInput, Cell)> {
         let (serving, since_ms) = history.serving()?;
         let due = last.is_none_or(|(cell, at_ms)| cell != serving || now_ms >= at_ms + STEP_MS);
         let known = |cell: Cell| self.antennas.get(usize::from(cell.0)).copied();
@@ -366,7 +371,7 @@ impl Network {
             rows[n] = key.map(|key| begin + row(key) * VECTOR);
             begin += rows_of_table * VECTOR;
         }
-        Some((Input { plain, rows }, serving))
+        Some((StepInput { plain, rows }, serving))
     }
 }
 

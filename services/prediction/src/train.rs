@@ -6,7 +6,7 @@ use crate::adam::Adam;
 use crate::city::{Cell, Point};
 use crate::evaluate::replay;
 use crate::layer::add_scaled;
-use crate::network::{NEIGHBOURS_MAX, Network, RELATION, Signals, Step, WIDTH};
+use crate::network::{NEIGHBOURS_MAX, Network, RELATION, Signals, StepTrace, WIDTH};
 use crate::trip::Trip;
 
 /// Trains a network, trip by trip.
@@ -72,8 +72,8 @@ impl Trainer {
     }
 
     /// The steps of a trip, each with the place of the next cell among the neighbours of the serving one.
-    fn steps(&self, trip: &Trip) -> Vec<(Step, Option<usize>)> {
-        let mut steps: Vec<(Step, Option<usize>)> = Vec::new();
+    fn steps(&self, trip: &Trip) -> Vec<(StepTrace, Option<usize>)> {
+        let mut steps: Vec<(StepTrace, Option<usize>)> = Vec::new();
         let mut open = 0;
         replay(trip, |history, at_ms, handover| {
             let Some(next) = handover else {
@@ -93,7 +93,7 @@ impl Trainer {
     /// Leaves the gradients of a trip, and returns the sum of its surprises and the first parameters of all rows and relations used.
     fn gradients_of(
         &mut self,
-        steps: &[(Step, Option<usize>)],
+        steps: &[(StepTrace, Option<usize>)],
         weight: f32,
     ) -> (f32, BTreeSet<(usize, usize)>) {
         let Self { network, adam: Adam { gradients, .. } } = self;

@@ -22,7 +22,7 @@ const RED_LIGHT_MS: f64 = 20_000.0;
 pub struct Sample {
     /// Milliseconds since the trip began.
     pub at_ms: u64,
-    /// Its position.
+    /// Position at that time.
     pub position: Point,
     /// The cell that serves it.
     pub cell: Cell,

@@ -1,9 +1,9 @@
-//! B: issues tokens to operators that it knows, opens a session group for a token whose owner it does not know, and grants in it
+//! The broker: issues tokens to operators that it knows, opens a session group for a token whose owner it does not know, and grants in it
 //! (chapters 4.4.1 and 4.4.2).
 //!
-//! Each answer that spends something comes with a [`Record`], to be made durable before the answer leaves. Where several nodes of B
-//! share a store, a token's record is inserted only if there is none: the node that comes second restores the one that it finds and
-//! answers again.
+//! Each answer that spends something comes with a [`Record`], to be made durable before the answer leaves.
+//! Where several nodes of the broker share a store, a token's record is inserted only if there is none: the
+//! node that comes second restores the one that it finds and answers again.
 
 mod home;
 mod orders;
@@ -33,41 +33,43 @@ use crate::voprf::IssuerKey;
 /// The most classes of users: so few that a class is no name.
 pub const CLASSES_MAX: usize = 8;
 
-/// How long B keeps an answer to give it again, in seconds: well above the time in which O repeats a request after a failover.
+/// How long the broker keeps an answer to give it again, in seconds: well above the time in which the
+/// operator repeats a request after a failover.
 pub const ANSWER_KEPT_S: u64 = 60;
 
-/// How long after the end of a grant its session may be reported, in seconds: a day in which O could not reach B.
+/// How long after the end of a grant its session may be reported, in seconds: a day in which the operator could not reach the broker.
 pub const REPORT_WITHIN_S: u64 = 86_400;
 
-/// What users of one class are due. O sees it, so it must be that of many users.
+/// What users of one class are due. The operator sees it, so it must be that of many users.
 #[derive(Clone, Debug)]
 pub struct Class {
-    /// QoS.
+    /// QoS of the session.
     pub qos: Qos,
     /// What operators must drop; at most [`OperatorOrders::FILTERS_MAX`].
     pub filters: Vec<Filter>,
 }
 
-/// On what terms B deals.
+/// On what terms the broker deals.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// The operators that have a contract.
     pub operators: BTreeSet<OperatorId>,
     /// The most batches of tokens that an operator gets in an epoch.
     pub batches_max: u32,
-    /// How long UEs may attach in a session group, in seconds: the time for which O broadcasts a token, and the time that a UE takes.
+    /// How long UEs may attach in a session group, in seconds: the time for which the operator broadcasts a
+    /// token, and the time that a UE takes.
     pub group_s: u64,
     /// How long a grant is valid, in seconds: UEs attach again long before.
     pub validity_s: u64,
     /// The slice of prepaid users, in octets.
     pub slice_octets: u64,
-    /// How often O asks for later orders, in seconds.
+    /// How often the operator asks for later orders, in seconds.
     pub poll_s: u16,
     /// The classes; at most [`CLASSES_MAX`].
     pub classes: Vec<Class>,
 }
 
-/// A user.
+/// A user as the broker has it.
 #[derive(Clone, Debug)]
 pub struct User {
     /// Under which the user signs.
@@ -123,18 +125,18 @@ impl Counters {
     }
 }
 
-/// What stays the same while B runs.
+/// What stays the same while the broker runs.
 #[derive(Clone, Debug)]
 pub struct BrokerConfig {
-    /// Its domain.
+    /// Domain of the broker.
     pub domain: Domain,
-    /// Its PLMN.
+    /// PLMN of the broker.
     pub network: PlmnId,
     /// Under which it signs.
     pub signing: SigningKey,
     /// Whose word on operators it believes.
     pub trust: Trust,
-    /// Its policy.
+    /// Policy by which it grants.
     pub policy: Policy,
 }
 
@@ -155,7 +157,7 @@ struct Issued {
     last: [u8; 32],
 }
 
-/// A broker.
+/// The broker's machine for veiled users.
 #[derive(Debug)]
 pub struct Broker {
     /// What stays the same.
@@ -167,7 +169,7 @@ pub struct Broker {
     issued: BTreeMap<(OperatorId, u32), Issued>,
     groups: BTreeMap<TokenHash, OpenGroup>,
     answers: BTreeMap<AnswerKey, Given>,
-    sessions: BTreeMap<[u8; 32], Session>,
+    sessions: BTreeMap<[u8; 32], GrantedSession>,
     nonces: BTreeSet<[u8; 32]>,
     home: HomeState,
     orders: OrderState,
@@ -180,21 +182,21 @@ struct Given {
     octets: Vec<u8>,
 }
 
-/// A session that B has granted, until its report has come or is too late.
+/// A session that the broker has granted, until its report has come or is too late.
 #[derive(Clone, Debug)]
-struct Session {
+struct GrantedSession {
     user: UserId,
     group: TokenHash,
     expected: [u8; 32],
     until: u64,
-    /// H(report).
+    /// Hash of the report, when it has come.
     reported: Option<[u8; 32]>,
 }
 
-/// What B sends, and what came of the request.
+/// What the broker sends, and what came of the request.
 #[derive(Debug)]
 pub struct BrokerOutput {
-    /// The answer.
+    /// The answer to send.
     pub octets: Vec<u8>,
     /// For the log.
     pub event: BrokerEvent,
@@ -207,7 +209,7 @@ pub struct BrokerOutput {
 pub enum BrokerEvent {
     /// A batch was issued.
     Issued(OperatorId),
-    /// None was.
+    /// No tokens were issued.
     NotIssued(IssueError),
     /// A token opened its session group.
     Opened(TokenHash),
@@ -215,11 +217,11 @@ pub enum BrokerEvent {
     NotOpened(GroupError),
     /// The same request as before got the same answer.
     Repeated,
-    /// Granted.
+    /// A session was granted.
     Granted(Box<BrokerSession>),
     /// An ordinary UE is challenged; the grant counts once it has responded.
     Challenged(Box<BrokerSession>),
-    /// Refused.
+    /// A request was refused.
     Refused(RefusalCause),
     /// The request is in no open session group.
     Rejected(Rejection),
@@ -235,7 +237,7 @@ pub enum BrokerEvent {
     OrderNotAnswered(ReportError),
 }
 
-/// What B has of an attach.
+/// What the broker has of an attach.
 #[derive(Clone, Debug)]
 pub struct BrokerSession {
     /// Whose session it is.
@@ -244,21 +246,21 @@ pub struct BrokerSession {
     pub grant: Grant,
 }
 
-/// What must outlive B.
+/// What must outlive the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A batch was issued.
     Issued {
-        /// The operator.
+        /// Identity of the operator.
         operator: OperatorId,
         /// Of which epoch.
         epoch: u32,
-        /// H(request).
+        /// Hash of the request.
         request: [u8; 32],
     },
     /// A token was spent. Unique by `group`.
     Opened {
-        /// H(token).
+        /// Hash of the token.
         group: TokenHash,
         /// The token's key.
         key: VerifyingKey,
@@ -268,29 +270,29 @@ pub enum Record {
         until: u64,
         /// Until when the token must be known as spent.
         kept_until: u64,
-        /// The answer.
+        /// The answer as it was sent.
         octets: Vec<u8>,
     },
     /// A counter was used.
     Answered(Answered),
     /// A session was reported. Unique by `session`, and by `nonce`.
     Reported {
-        /// H(U's request).
+        /// H(the user's request).
         session: [u8; 32],
-        /// Whose.
+        /// The user of the session.
         user: UserId,
         /// In units of [`USAGE_UNIT_OCTETS`](crate::msg::USAGE_UNIT_OCTETS).
         units: u32,
         /// By what the operator claims it.
         nonce: [u8; 32],
-        /// H(report).
+        /// Hash of the report.
         report: [u8; 32],
     },
     /// A vector of an ordinary UE was made.
     Home(HomeAnswered),
     /// An order was answered.
     OrderAnswered {
-        /// H(order).
+        /// Hash of the order.
         order: [u8; 32],
         /// The answer, which only the agency can read.
         octets: Vec<u8>,
@@ -300,20 +302,20 @@ pub enum Record {
 /// That a user's counter was used, and for which answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The user.
+    /// Identity of the user.
     pub user: UserId,
-    /// The counter.
+    /// Counter of the request.
     pub counter: u64,
-    /// The request.
+    /// Key of the request.
     pub key: AnswerKey,
     /// When it was answered, in seconds since the Unix epoch.
     pub given_s: u64,
-    /// The answer.
+    /// The answer as it was sent.
     pub octets: Vec<u8>,
 }
 
 impl Record {
-    /// Its octets, as B stores them: what the ledger looks at.
+    /// Its octets, as the broker stores them: what the ledger looks at.
     pub fn to_octets(&self) -> Vec<u8> {
         match self {
             Self::Issued { operator, epoch, request } => {
@@ -407,7 +409,7 @@ impl Broker {
         }
     }
 
-    /// The current key, for the SIMs that B issues.
+    /// The current key, for the SIMs that the broker issues.
     pub const fn epoch(&self) -> EpochKey {
         self.current
     }
@@ -634,7 +636,7 @@ impl Broker {
             _ => None,
         };
         if let Some(SignedGrant { grant: Grant { request, group, expected, validity, .. }, .. }) = grant {
-            let session = Session { user, group, expected, until: validity.until, reported: None };
+            let session = GrantedSession { user, group, expected, until: validity.until, reported: None };
             self.sessions.insert(request, session);
         }
         self.answers.insert(key, Given { at_s, octets });
@@ -668,7 +670,7 @@ impl Broker {
         (self.groups.len(), self.answers.len())
     }
 
-    /// What U says of a challenge that it did not accept, and of which request.
+    /// What the user says of a challenge that it did not accept, and of which request.
     pub fn failure(&self, octets: &[u8]) -> Option<(FailureCause, [u8; 32])> {
         let failure = Failure::parse(octets).ok()?;
         failure.open(self.epochs.get(&failure.key_id())?)
@@ -725,7 +727,7 @@ impl Broker {
         let (half, challenge) = (*draw(seed, "half"), *draw(seed, "challenge"));
         let hash_of_request = request.request.hash();
         let response = exporter.response(&challenge, &hash_of_request);
-        // A share of small order would make DH(U, O) public.
+        // A share of small order would make DH(user, operator) public.
         let probe = PrivateKey::new(*draw(seed, "probe"));
         attach_key(&half, &response, &probe, &vector.share, &[0; 32]).ok_or(RefusalCause::WeakShare)?;
         let (intercept, poll_s, filters) = (profile.intercept, policy.poll_s, class.filters.clone());

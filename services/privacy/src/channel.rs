@@ -1,22 +1,22 @@
-//! How O reaches B: which anonymous channels of chapter 4.4.2, step iii, may be used, and how they fail. The channels themselves
-//! are at O's edge.
+//! How the operator reaches the broker: which anonymous channels of chapter 4.4.2, step iii, may be used, and
+//! how they fail. The channels themselves are at the operator's edge.
 //!
 //! A channel belongs to one token. It is opened before the token is broadcast, serves the token's session group, and is closed with
 //! it; no two tokens share one. What cannot be anonymous fails: [`permit`] refuses [`Kind::Direct`] unless it is forced.
 
-/// How a channel hides where O is.
+/// How a channel hides where the operator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Not at all: B sees O's address. For tests.
+    /// Not at all: the broker sees the operator's address. For tests.
     Direct,
-    /// Two relays that do not collude: the first sees O's address, the second B's.
+    /// Two relays that do not collude: the first sees the operator's address, the second the broker's.
     RelayPair,
     /// A circuit of Tor for each token.
     Tor,
 }
 
 impl Kind {
-    /// Whether B, which sees one end alone, does not see where the other is.
+    /// Whether the broker, which sees one end alone, does not see where the other is.
     pub const fn hides_address(self) -> bool {
         match self {
             Self::Direct => false,
@@ -40,13 +40,13 @@ impl core::fmt::Display for Kind {
 pub struct Permitted(Kind);
 
 impl Permitted {
-    /// Which.
+    /// The kind of channel.
     pub const fn kind(self) -> Kind {
         self.0
     }
 }
 
-/// The kind does not hide O's address.
+/// The kind does not hide the operator's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAnonymous(pub Kind);
 
@@ -63,7 +63,7 @@ pub const fn permit(kind: Kind, forced: bool) -> Result<Permitted, NotAnonymous>
     if kind.hides_address() || forced { Ok(Permitted(kind)) } else { Err(NotAnonymous(kind)) }
 }
 
-/// Why a channel gave no answer. O then asks by no other way.
+/// Why a channel gave no answer. The operator then asks by no other way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Failure {
     /// There is no channel of this token.

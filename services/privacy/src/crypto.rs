@@ -41,29 +41,29 @@ pub(crate) fn equal(a: &[u8; 32], b: &[u8; 32]) -> bool {
 /// What a signature is over. The name stands before the signed octets, so that one kind never passes for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signed {
-    /// O asks for tokens, under its name.
+    /// The operator asks for tokens, under its name.
     TokenRequest,
-    /// B's statement on its log of issuing keys.
+    /// The broker's statement on its log of issuing keys.
     TreeHead,
     /// A witness's statement on the same.
     Cosignature,
-    /// U's request.
+    /// The user's request.
     UserRequest,
     /// A request under the key of a token.
     OperatorRequest,
-    /// B's grant.
+    /// The broker's grant.
     Grant,
-    /// B's refusal.
+    /// The broker's refusal.
     Refusal,
     /// What a session has used, under the key of a token.
     UsageReport,
-    /// B's statement on the table of a settlement period.
+    /// The broker's statement on the table of a settlement period.
     PeriodHead,
     /// A witness's statement on the same.
     PeriodCosignature,
-    /// O claims, under its name.
+    /// The operator claims, under its name.
     Claim,
-    /// B pays a claim.
+    /// The broker pays a claim.
     Payment,
     /// A request for an ordinary UE, under the key of a token.
     HomeRequest,
@@ -128,8 +128,9 @@ pub(crate) fn open(
     Some((plain, Exporter(secret)))
 }
 
-/// What U and B alone share: exported from the HPKE context of U's request. It is the SSK of chapter 4.4.2 for one attach: only the
-/// maker of the request that U signed, and the holder of B's key, have it.
+/// What the user and the broker alone share: exported from the HPKE context of the user's request. It is the
+/// SSK of chapter 4.4.2 for one attach: only the maker of the request that the user signed, and the holder of
+/// the broker's key, have it.
 #[derive(Clone)]
 pub struct Exporter(Zeroizing<[u8; 32]>);
 
@@ -138,17 +139,17 @@ impl Exporter {
         OneCipher::new(&derive(&self.0[..], &[b"VEIL-v1 challenge", salt]))
     }
 
-    /// Seals B's challenge to U. The salt is random for each, so that no two are sealed under one key.
+    /// Seals the broker's challenge to the user. The salt is random for each, so that no two are sealed under one key.
     pub(crate) fn seal(&self, salt: &[u8; 16], plain: &[u8]) -> Box<[u8]> {
         self.cipher(salt).seal(plain).into()
     }
 
-    /// Opens it at U.
+    /// Opens it at the user.
     pub(crate) fn open(&self, salt: &[u8; 16], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         self.cipher(salt).open(sealed)
     }
 
-    /// U's response to the challenge, for this request.
+    /// The user's response to the challenge, for this request.
     pub(crate) fn response(&self, challenge: &[u8; 32], request: &[u8; 32]) -> Response {
         Response(*derive(&self.0[..], &[b"VEIL-v1 response", challenge, request]))
     }
@@ -160,22 +161,23 @@ impl core::fmt::Debug for Exporter {
     }
 }
 
-/// U's response (RES): it shows O that U is there, and later shows B that O had U there.
+/// The user's response (RES): it shows the operator that the user is there, and later shows the broker that
+/// the operator had the user there.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Response(pub(crate) [u8; 32]);
 
 impl Response {
-    /// From octets that U sent.
+    /// From octets that the user sent.
     pub const fn new(octets: [u8; 32]) -> Self {
         Self(octets)
     }
 
-    /// The octets.
+    /// The octets of the response.
     pub const fn octets(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// By what O checks a response that it cannot foresee (HXRES).
+    /// By what the operator checks a response that it cannot foresee (HXRES).
     pub fn expected(&self) -> [u8; 32] {
         hash(&[b"VEIL-v1 expected response\0", &self.0])
     }
@@ -190,8 +192,9 @@ impl core::fmt::Debug for Response {
 /// Octets of a sealed K_AMF.
 pub(crate) const SEALED_K_AMF_OCTETS: usize = 32 + TAG_OCTETS;
 
-/// What B and O derive from the RES* of an ordinary UE: the key under which K_AMF is sealed, and the response by which O shows that the UE
-/// was there. `half` is the secret that B has sealed to O: RES* alone, which the radio carries in clear, opens nothing.
+/// What the broker and the operator derive from the RES* of an ordinary UE: the key under which K_AMF is
+/// sealed, and the response by which the operator shows that the UE was there. `half` is the secret that the
+/// broker has sealed to the operator: RES* alone, which the radio carries in clear, opens nothing.
 pub(crate) struct HomeKeys<'a> {
     pub(crate) half: &'a [u8; 32],
     pub(crate) res_star: &'a [u8; 16],
@@ -216,7 +219,7 @@ impl HomeKeys<'_> {
         self.cipher().seal(k_amf).try_into().expect("the octets of a key and a tag")
     }
 
-    /// Opens it.
+    /// Opens the sealed K_AMF.
     pub(crate) fn open(&self, sealed: &[u8; SEALED_K_AMF_OCTETS]) -> Option<Zeroizing<[u8; 32]>> {
         let plain = self.cipher().open(sealed)?;
         plain[..].try_into().ok().map(Zeroizing::new)
@@ -228,8 +231,9 @@ impl HomeKeys<'_> {
     }
 }
 
-/// K_SEAF as SAP derives it (crate `open`), where ss is HKDF(half ‖ response): B gives `half` to O and U, and only U's response
-/// completes it, so O has no key for a user that is not there. `None` if the peer's share is of small order.
+/// K_SEAF as SAP derives it (crate `open`), where ss is HKDF(half ‖ response): the broker gives `half` to the
+/// operator and the user, and only the user's response completes it, so the operator has no key for a user
+/// that is not there. `None` if the peer's share is of small order.
 ///
 /// The serving network is the broker's: its PLMN stands in the transcript, as the serving network name does in TS 33.501 §6.1.1.4.
 pub(crate) fn attach_key(
@@ -246,7 +250,7 @@ pub(crate) fn attach_key(
     k_seaf(&ss, own, peer, transcript)
 }
 
-/// H(H(U's request) ‖ grant ‖ PLMN of the serving network).
+/// H(H(the user's request) ‖ grant ‖ PLMN of the serving network).
 pub(crate) fn transcript(request: &[u8; 32], grant: &[u8], network: PlmnId) -> [u8; 32] {
     hash(&[request, grant, &network.nas_octets()])
 }

@@ -12,16 +12,17 @@ use crate::crypto::hash;
 /// A party that keeps recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Party {
-    /// O.
+    /// The operator that serves the UE.
     Operator,
-    /// B.
+    /// The broker that knows the user.
     Broker,
     /// An agency, which has orders carried out.
     Agency,
 }
 
 impl Party {
-    const ALL: [(Self, &str); 3] = [(Self::Operator, "O"), (Self::Broker, "B"), (Self::Agency, "A")];
+    const ALL: [(Self, &str); 3] =
+        [(Self::Operator, "operator"), (Self::Broker, "broker"), (Self::Agency, "agency")];
 
     fn name(self) -> &'static str {
         Self::ALL.iter().find(|(party, _)| *party == self).map_or("", |(_, name)| name)
@@ -46,7 +47,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// All.
+    /// All fields of the ledger.
     pub const ALL: [Self; 6] = [
         Self::UserIdentity,
         Self::OperatorIdentity,
@@ -77,9 +78,9 @@ impl core::fmt::Display for Field {
 /// How a party came by octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {
-    /// Received.
+    /// The party received it.
     Received,
-    /// Sent.
+    /// The party sent it.
     Sent,
     /// Written into a store, a log or a metric.
     Stored,
@@ -139,7 +140,7 @@ pub struct Recording {
     pub what: &'static str,
     /// The user and the operator that they belong to.
     pub about: About,
-    /// The octets.
+    /// The octets that the party has.
     pub octets: Vec<u8>,
 }
 
@@ -158,9 +159,9 @@ fn shared_grams<'a>(owned: &[(&'a [u8], (u32, u32))]) -> BTreeSet<&'a [u8]> {
 }
 
 /// The values by the first octets of their forms.
-struct Index<'a>(BTreeMap<&'a [u8], Vec<(usize, &'a [u8])>>);
+struct FormIndex<'a>(BTreeMap<&'a [u8], Vec<(usize, &'a [u8])>>);
 
-impl<'a> Index<'a> {
+impl<'a> FormIndex<'a> {
     fn of(values: &'a [Value]) -> Self {
         let mut index: BTreeMap<&[u8], Vec<_>> = BTreeMap::new();
         for (n, value) in values.iter().enumerate() {
@@ -186,19 +187,19 @@ impl<'a> Index<'a> {
 const RECURRING: usize = 8;
 
 /// A line of the ledger: a message or a store of a party.
-type Line = (Party, How, &'static str);
+type LedgerLine = (Party, How, &'static str);
 
 /// Which party sees what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    lines: BTreeMap<Line, BTreeSet<Field>>,
+    lines: BTreeMap<LedgerLine, BTreeSet<Field>>,
 }
 
 impl Ledger {
     /// Of recordings. `public` are octets that every party knows and that identify no user and no operator, such as the name of the broker.
     pub fn of(values: &[Value], recordings: &[Recording], public: &[&[u8]]) -> Self {
         let mut ledger = Self::default();
-        let index = Index::of(values);
+        let index = FormIndex::of(values);
         let found: Vec<BTreeSet<usize>> = recordings.iter().map(|r| index.values_in(&r.octets)).collect();
         for (recording, found) in recordings.iter().zip(&found) {
             let fields = found.iter().filter_map(|n| values.get(*n)).map(|value| value.field);
@@ -321,7 +322,8 @@ impl Ledger {
 
     /// The messages and stores of a party that show a field.
     pub fn lines_with(&self, party: Party, field: Field) -> Vec<&'static str> {
-        let has = |((of, ..), fields): &(&Line, &BTreeSet<Field>)| *of == party && fields.contains(&field);
+        let has =
+            |((of, ..), fields): &(&LedgerLine, &BTreeSet<Field>)| *of == party && fields.contains(&field);
         self.lines.iter().filter(has).map(|((_, _, what), _)| *what).collect()
     }
 }
@@ -357,7 +359,7 @@ mod tests {
     #[test]
     fn a_value_is_found_in_every_form() {
         let values = [Value::new(Field::Location, &[0xab, 1, 2, 3, 4])];
-        let index = Index::of(&values);
+        let index = FormIndex::of(&values);
         let stands_in = |octets: &[u8]| !index.values_in(octets).is_empty();
         for octets in
             [&[9, 0xab, 1, 2, 3, 4, 9][..], &[4, 3, 2, 1, 0xab], b"cell ab01020304", b"cell AB01020304"]

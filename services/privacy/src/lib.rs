@@ -1,5 +1,5 @@
-//! LOCA ("Location-oblivious cellular architecture", chapter 4 of the dissertation that the crate `open` follows): an operator (O)
-//! serves a user (U) of a broker (B); O knows where U is and not its identity, B knows the
+//! LOCA ("Location-oblivious cellular architecture", chapter 4 of the dissertation that the crate `open` follows): an operator
+//! serves a user of a broker; the operator knows where the user is and not its identity, the broker knows the
 //! identity and neither the place nor the operator.
 //!
 //! | part | here |
@@ -8,11 +8,11 @@
 //! | tokens, and H(token) | [`token`] |
 //! | issuing keys in an append-only log with witnesses | [`log`] |
 //! | messages, in octets | [`msg`]; `MESSAGES.md` specifies them |
-//! | B: issues tokens, opens session groups, grants | [`broker`] |
-//! | O: wallet of tokens, which token is broadcast, attach | [`wallet`], [`rotation`], [`operator`] |
-//! | U: attach | [`user`] |
+//! | the broker: issues tokens, opens session groups, grants | [`broker`] |
+//! | the operator: wallet of tokens, which token is broadcast, attach | [`wallet`], [`rotation`], [`operator`] |
+//! | the user: attach | [`user`] |
 //! | which party sees which field | [`ledger`] |
-//! | how O reaches B | [`channel`], and through two relays [`relay`] |
+//! | how the operator reaches the broker | [`channel`], and through two relays [`relay`] |
 //! | signatures, HPKE, keys | [`crypto`] |
 //!
 //! Time, octets and entropy come in; octets, keys and refusals go out.

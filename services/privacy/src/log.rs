@@ -38,17 +38,17 @@ pub struct KeyEntry {
     pub broker: Domain,
     /// The number of the epoch, which is the number of the leaf.
     pub epoch: u32,
-    /// The key.
+    /// The issuing key.
     pub key: Element,
     /// From when tokens are issued, until when they open session groups.
     pub validity: Validity,
 }
 
 impl KeyEntry {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 4 + 32 + 16;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::KeyEntry.begin();
         emit_domain(&self.broker, &mut out);
@@ -189,21 +189,21 @@ pub fn verify_consistency(old: (u64, &Hash), new: (u64, &Hash), path: &[Hash]) -
     last == 0 && old_sum == *old_root && new_sum == *new_root
 }
 
-/// What B says of its log.
+/// What the broker says of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeHead {
     /// Whose log it is.
     pub broker: Domain,
     /// Leaves, which is the number of epochs so far.
     pub size: u64,
-    /// The root.
+    /// Root of the tree.
     pub root: Hash,
-    /// B's signature.
+    /// The broker's signature.
     pub signature: Signature,
 }
 
 impl TreeHead {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 8 + 32 + 64;
 
     fn sign(broker: Domain, size: u64, root: Hash, key: &SigningKey) -> Self {
@@ -212,7 +212,7 @@ impl TreeHead {
         head
     }
 
-    /// Whether B, whose key this is, signed it.
+    /// Whether the broker, whose key this is, signed it.
     pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
         key.verifies(Signed::TreeHead, &self.signed_octets(), &self.signature)
     }
@@ -225,7 +225,7 @@ impl TreeHead {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -249,10 +249,10 @@ impl TreeHead {
     }
 }
 
-/// What a witness has signed: the same head as B.
+/// What a witness has signed: the same head as the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cosignature {
-    /// Which witness.
+    /// Key of the witness.
     pub witness: VerifyingKey,
     /// Its signature over the head.
     pub signature: Signature,
@@ -287,13 +287,13 @@ fn count(r: &mut Reader<'_>, max: usize, ie: &'static str) -> Result<usize, Deco
 /// A head with its cosignatures, and the entry that an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogProof {
-    /// The head.
+    /// The head that the witnesses signed.
     pub head: TreeHead,
     /// Those of the witnesses; at most [`LogProof::COSIGNATURES_MAX`].
     pub cosignatures: Vec<Cosignature>,
     /// From the head that the operator has seen.
     pub consistency: Vec<Hash>,
-    /// The entry.
+    /// The entry that is proved.
     pub entry: KeyEntry,
     /// That it stands in the tree.
     pub inclusion: Vec<Hash>,
@@ -302,7 +302,7 @@ pub struct LogProof {
 impl LogProof {
     /// The most witnesses that an operator need know.
     pub const COSIGNATURES_MAX: usize = 16;
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2
         + TreeHead::OCTETS_MAX
         + 1
@@ -344,20 +344,21 @@ impl LogProof {
     }
 }
 
-/// What O asks of B's log: the newest key that is good now, with the proof that the log extends what O has seen.
+/// What the operator asks of the broker's log: the newest key that is good now, with the proof that the log
+/// extends what the operator has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRequest {
-    /// Whose log.
+    /// Domain of the broker whose log it is.
     pub broker: Domain,
-    /// Leaves that O has seen.
+    /// Leaves that the operator has seen.
     pub seen: u64,
 }
 
 impl LogRequest {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 8;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::LogRequest.begin();
         emit_domain(&self.broker, &mut out);
@@ -379,9 +380,9 @@ impl LogRequest {
 pub enum LogError {
     /// The head or the entry is of another broker.
     OtherBroker,
-    /// B did not sign the head.
+    /// The broker did not sign the head.
     BrokerSignature,
-    /// The head does not extend the one seen before: B shows different logs to different parties.
+    /// The head does not extend the one seen before: the broker shows different logs to different parties.
     Forked,
     /// Too few of the known witnesses signed the head.
     TooFewWitnesses,
@@ -409,7 +410,7 @@ impl core::fmt::Display for LogError {
 
 impl core::error::Error for LogError {}
 
-/// A log, at B or at a witness.
+/// A log, at the broker or at a witness.
 #[derive(Clone, Debug)]
 pub struct KeyLog {
     broker: Domain,
@@ -423,7 +424,7 @@ impl KeyLog {
         Self { broker, entries: Vec::new(), leaves: Vec::new() }
     }
 
-    /// The entries.
+    /// Entries of the log, in order.
     pub fn entries(&self) -> &[KeyEntry] {
         &self.entries
     }
@@ -483,7 +484,7 @@ impl KeyLog {
 pub struct LogStatement {
     /// Signed by the broker.
     pub head: TreeHead,
-    /// All entries.
+    /// All entries, in order.
     pub entries: Vec<KeyEntry>,
 }
 
@@ -493,7 +494,7 @@ impl LogStatement {
         Self { head: log.head(key), entries: log.entries().to_vec() }
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = Vec::new();
         emit_part(&self.head.to_octets(), &mut out);
@@ -584,11 +585,11 @@ impl Witness {
 /// Which broker, and whose word on its log, an operator believes.
 #[derive(Clone, Debug)]
 pub struct LogTrust {
-    /// The broker.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// Its key.
+    /// Key under which the broker signs.
     pub broker_key: VerifyingKey,
-    /// The witnesses.
+    /// Keys of the witnesses.
     pub witnesses: Vec<VerifyingKey>,
     /// How many of them must have signed: more than half, so that two forks cannot both have them.
     pub quorum: usize,
@@ -624,9 +625,9 @@ impl LogTrust {
 /// The last head that an operator has seen. Plain data; store it with the wallet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenHead {
-    /// Leaves.
+    /// Number of leaves.
     pub size: u64,
-    /// The root.
+    /// Root of the tree.
     pub root: Hash,
 }
 

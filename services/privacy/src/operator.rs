@@ -1,10 +1,10 @@
-//! O: an open session group, and the attach of one UE in it (chapter 4.4.2, steps i, iii and v).
+//! The operator: an open session group, and the attach of one UE in it (chapter 4.4.2, steps i, iii and v).
 //!
 //! ```text
 //! OperatorAttach ── answer ──► Challenging ── respond ──► OperatorSession
 //! ```
 //! The machine that attaches knows no token, since tokens change many times in a minute: [`Question::sign`] is done where the group is, and
-//! B's answer names it.
+//! the broker's answer names it.
 
 mod home;
 
@@ -26,14 +26,14 @@ use crate::msg::{
 use crate::token::TokenHash;
 use crate::user::is_valid_now;
 
-/// Which broker O serves, and how O knows it.
+/// Which broker the operator serves, and how the operator knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
-    /// The broker.
+    /// Domain of the broker.
     pub broker: Domain,
     /// Under which it signs.
     pub broker_key: VerifyingKey,
-    /// Its PLMN, which O broadcasts.
+    /// Its PLMN, which the operator broadcasts.
     pub network: PlmnId,
 }
 
@@ -90,7 +90,7 @@ impl Group {
         OrderAnswer::seal((broker, self.hash), order, finding, agency, seed, &self.signing)
     }
 
-    /// The report of a session of this group. `nonce` is that of the secret with which O claims it.
+    /// The report of a session of this group. `nonce` is that of the secret with which the operator claims it.
     pub fn report(
         &self,
         broker: Domain,
@@ -102,14 +102,14 @@ impl Group {
     }
 }
 
-/// Why O does not serve.
+/// Why the operator does not serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorError {
     /// The octets are no answer.
     Malformed(DecodeError),
     /// The broker does not know the session group.
     Rejected(Rejection),
-    /// The broker refuses; U may have its word.
+    /// The broker refuses; the user may have its word.
     Refused(Box<SignedRefusal>),
     /// The broker did not sign it.
     BrokerSignature,
@@ -121,7 +121,7 @@ pub enum OperatorError {
     OtherGroup,
     /// It is for another request.
     OtherRequest,
-    /// It names another ephemeral share than O's.
+    /// It names another ephemeral share than the operator's.
     OtherShare,
     /// The grant is not valid now.
     NotValidNow,
@@ -129,13 +129,13 @@ pub enum OperatorError {
     OtherOrders,
     /// The sealed part does not open, or holds no orders.
     Orders,
-    /// U's response is not the one that B expects.
+    /// The user's response is not the one that the broker expects.
     Response,
-    /// U's share is of small order.
+    /// The user's share is of small order.
     WeakShare,
     /// It answers another kind of request.
     OtherAnswer,
-    /// The K_AMF that B has sealed does not open.
+    /// The K_AMF that the broker has sealed does not open.
     Key,
 }
 
@@ -170,24 +170,24 @@ impl From<DecodeError> for OperatorError {
     }
 }
 
-/// What O asks a broker, before it is signed under the key of the token that U heard.
+/// What the operator asks a broker, before it is signed under the key of the token that the user heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// U's request.
+    /// The user's request.
     pub request: UserRequest,
-    /// O's ephemeral share.
+    /// The operator's ephemeral share.
     pub share: Share,
 }
 
 impl Question {
-    /// The octets for the broker, in a session group. `None` if U heard another token.
+    /// The octets for the broker, in a session group. `None` if the user heard another token.
     pub fn sign(&self, group: &Group) -> Option<Vec<u8>> {
         let request =
             || OperatorRequest::signed(self.request.clone(), group.hash, self.share, &group.signing);
         self.request.is_for(&group.hash).then(|| request().to_octets())
     }
 
-    /// Its octets, for processes of O's.
+    /// Its octets, for processes of the operator's.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = Vec::new();
         emit_part(&self.request.to_octets(), &mut out);
@@ -204,7 +204,8 @@ impl Question {
     }
 }
 
-/// O has asked and waits. What it has asked is a function of the request and the seed, so a replica that has these asks the same.
+/// The operator has asked and waits. What it has asked is a function of the request and the seed, so a
+/// replica that has these asks the same.
 #[derive(Debug)]
 pub struct OperatorAttach {
     contract: Contract,
@@ -213,7 +214,7 @@ pub struct OperatorAttach {
 }
 
 impl OperatorAttach {
-    /// Passes on U's request. Gives what is to be signed and sent. Errors: the request is for another broker.
+    /// Passes on the user's request. Gives what is to be signed and sent. Errors: the request is for another broker.
     pub fn ask(
         contract: Contract,
         request: UserRequest,
@@ -274,7 +275,7 @@ impl Contract {
         }
     }
 
-    /// Checks a grant for the request with this hash, O's share, and the sealed parts of this hash.
+    /// Checks a grant for the request with this hash, the operator's share, and the sealed parts of this hash.
     fn check(
         &self,
         signed: &SignedGrant,
@@ -295,7 +296,7 @@ impl Contract {
     }
 }
 
-/// B has granted, and O waits for U's response: without it O has no key.
+/// The broker has granted, and the operator waits for the user's response: without it the operator has no key.
 #[derive(Debug)]
 pub struct Challenging {
     private: PrivateKey,
@@ -305,17 +306,17 @@ pub struct Challenging {
 }
 
 impl Challenging {
-    /// For U.
+    /// For the user.
     pub const fn challenge(&self) -> &Challenge {
         &self.challenge
     }
 
-    /// The grant.
+    /// The grant of the session.
     pub const fn grant(&self) -> &SignedGrant {
         &self.grant
     }
 
-    /// Checks U's response and derives K_SEAF. A response that fails changes nothing.
+    /// Checks the user's response and derives K_SEAF. A response that fails changes nothing.
     pub fn respond(&self, response: &Response) -> Result<OperatorSession, OperatorError> {
         let grant = &self.grant.grant;
         if response.expected() != grant.expected {
@@ -330,25 +331,25 @@ impl Challenging {
     }
 }
 
-/// What O has of an attach.
+/// What the operator has of an attach.
 #[derive(Debug)]
 pub struct OperatorSession {
-    /// What O shows to a judge.
+    /// What the operator shows to a judge.
     pub grant: SignedGrant,
-    /// U's response, by which O shows B that U was there.
+    /// The user's response, by which the operator shows the broker that the user was there.
     pub presence: Response,
     /// Where the 5G key hierarchy starts.
     pub k_seaf: KSeaf,
-    /// Whether O must intercept.
+    /// Whether the operator must intercept.
     pub intercept: bool,
-    /// How often O asks B for later orders, in seconds.
+    /// How often the operator asks the broker for later orders, in seconds.
     pub poll_s: u16,
-    /// What O must drop.
+    /// What the operator must drop.
     pub filters: Vec<Filter>,
 }
 
 impl OperatorSession {
-    /// What O stores of the session in the course of it, in octets: what the ledger looks at.
+    /// What the operator stores of the session in the course of it, in octets: what the ledger looks at.
     pub fn record(&self) -> Vec<u8> {
         let mut out = self.grant.to_octets();
         out.extend_from_slice(self.presence.octets());

@@ -1,6 +1,7 @@
-//! Two relays that do not collude: O seals each request to the second one (the gateway), and the first one (the relay) passes it on.
-//! The relay sees O's address and nothing of the request; the gateway sees the request and the relay's address. It is the division of
-//! oblivious HTTP (RFC 9458) with messages of our own.
+//! Two relays that do not collude: the operator seals each request to the second one (the gateway), and the
+//! first one (the relay) passes it on. The relay sees the operator's address and nothing of the request; the
+//! gateway sees the request and the relay's address. It is the division of oblivious HTTP (RFC 9458) with
+//! messages of our own.
 //!
 //! Requests are padded to [`PADDED_OCTETS`], and answers too, so that the relay does not see which request is of which kind.
 
@@ -12,7 +13,7 @@ use zeroize::Zeroizing;
 use crate::crypto::{Exporter, TAG_OCTETS, draw, open, seal};
 use crate::msg::{MessageType, read_part, whole};
 
-/// `info` of the HPKE context from O to the gateway.
+/// `info` of the HPKE context from the operator to the gateway.
 const INFO: &[u8] = b"VEIL-v1 relayed request";
 
 /// All requests and all answers of the anonymous channel, padded: more than the longest of both, an answer with a challenge.
@@ -23,25 +24,25 @@ pub const REQUEST_OCTETS: usize = 2 + 1 + 32 + PADDED_OCTETS + TAG_OCTETS;
 /// Octets of a relayed answer.
 pub const ANSWER_OCTETS: usize = 2 + 16 + PADDED_OCTETS + TAG_OCTETS;
 
-/// What O asks B for. The gateway knows B's resource by it, and the relay does not see it.
+/// What the operator asks the broker for. The gateway knows the broker's resource by it, and the relay does not see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// Open a session group.
     Group = 1,
     /// Attach a user.
     Attach = 2,
-    /// Report usage.
+    /// Usage of a session is reported.
     Report = 3,
     /// Pass a user's failure on.
     Failure = 4,
     /// Ask for an agency's orders.
     Orders = 5,
-    /// Answer one.
+    /// An order is answered.
     OrderAnswer = 6,
 }
 
 impl Resource {
-    /// All.
+    /// All resources of the gateway.
     pub const ALL: [Self; 6] =
         [Self::Group, Self::Attach, Self::Report, Self::Failure, Self::Orders, Self::OrderAnswer];
 }
@@ -114,7 +115,7 @@ pub fn open_request(
 }
 
 impl AnswerSealer {
-    /// Seals B's answer, or that there is none. `None` if it is too long.
+    /// Seals the broker's answer, or that there is none. `None` if it is too long.
     pub fn seal(&self, answer: Option<&[u8]>, seed: &Seed) -> Option<Vec<u8>> {
         let plain = padded(u8::from(answer.is_some()), answer.unwrap_or_default())?;
         let salt = *draw(seed, "relayed answer");
@@ -126,7 +127,8 @@ impl AnswerSealer {
 }
 
 impl AnswerOpener {
-    /// B's answer; `None` if the gateway got none. Errors: [`DecodeError`], also if it is not the gateway's answer to this request.
+    /// The broker's answer; `None` if the gateway got none. Errors: [`DecodeError`], also if it is not the
+    /// gateway's answer to this request.
     pub fn open(&self, octets: &[u8]) -> Result<Option<Vec<u8>>, DecodeError> {
         const IE: &str = "relayed answer";
         let wrong = DecodeError::new(DecodeErrorKind::InvalidValue, IE, 0);

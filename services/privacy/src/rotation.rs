@@ -1,8 +1,9 @@
-//! Which token O broadcasts: one after the other, each with a channel of its own (chapter 4.4.2, steps i and iii).
+//! Which token the operator broadcasts: one after the other, each with a channel of its own (chapter 4.4.2, steps i and iii).
 //!
-//! The next token's session group is opened while the one before is broadcast, so that a UE waits for neither. A token is broadcast for
-//! [`RotationConfig::broadcast_s`]; its group takes the requests of UEs that heard it until the time that B gave. What the channel cannot carry
-//! is sent by no other way: without an open group nothing is broadcast.
+//! The next token's session group is opened while the one before is broadcast, so that a UE waits for
+//! neither. A token is broadcast for [`RotationConfig::broadcast_s`]; its group takes the requests of UEs
+//! that heard it until the time that the broker gave. What the channel cannot carry is sent by no other way:
+//! without an open group nothing is broadcast.
 
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::Seed;
@@ -35,7 +36,7 @@ impl RotationConfig {
 pub enum Input<'a> {
     /// Time has passed.
     Tick,
-    /// B's answer for a token.
+    /// The broker's answer for a token.
     Answered(TokenHash, &'a [u8]),
     /// The token's channel gave no answer.
     Failed(TokenHash, Failure),
@@ -54,9 +55,9 @@ pub enum Output {
     Close(TokenHash),
     /// Broadcast a token, or none.
     Broadcast(Option<TokenHash>),
-    /// B opened no group for a token, which is gone.
+    /// The broker opened no group for a token, which is gone.
     NotOpened(GroupError),
-    /// B's answer is not taken; the token is asked for again.
+    /// The broker's answer is not taken; the token is asked for again.
     BadAnswer(WalletError),
     /// No token has rested: fill the wallet.
     NoToken,
@@ -232,7 +233,7 @@ impl Rotation {
             let (token, request) = (opening.token, opening.request.clone());
             out.extend([Output::Close(token), Output::Open(token), Output::Ask(token, request)]);
         }
-        // The next one opens in the second half of a broadcast: B sees groups open as they come into use, and not two at once.
+        // The next one opens in the second half of a broadcast: the broker sees groups open as they come into use, and not two at once.
         let half = SECOND * self.config.broadcast_s as u32 / 2;
         let early = self.current.as_ref().is_some_and(|(_, since)| now.since(*since) < half);
         if self.opening.is_some() || self.next.is_some() || early {

@@ -1,8 +1,9 @@
-//! Tokens: what O shows B in place of its name (Ô of chapter 4.4.1).
+//! Tokens: what the operator shows the broker in place of its name (Ô of chapter 4.4.1).
 //!
-//! A token is a fresh Ed25519 key of O's and an epoch. B makes it good with the oblivious function of that epoch's issuing key
-//! without seeing it, and knows it again, without knowing whose it is, by the output, which both sides can compute and which never
-//! travels. The key signs everything that O later asks in the token's session group.
+//! A token is a fresh Ed25519 key of the operator's and an epoch. The broker makes it good with the oblivious
+//! function of that epoch's issuing key without seeing it, and knows it again, without knowing whose it is,
+//! by the output, which both sides can compute and which never travels. The key signs everything that the
+//! operator later asks in the token's session group.
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 
@@ -12,12 +13,12 @@ use crate::voprf::Element;
 /// Tokens in a batch. All wallets ask for as many, so that a batch says nothing of how many tokens an operator needs.
 pub const BATCH: usize = 64;
 
-/// H(token): what O broadcasts, and the name of the token's session group.
+/// H(token): what the operator broadcasts, and the name of the token's session group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenHash(pub [u8; 32]);
 
 impl TokenHash {
-    /// The first octets, by which O finds the token that a request is for.
+    /// The first octets, by which the operator finds the token that a request is for.
     pub const fn tag(&self) -> [u8; 4] {
         let [a, b, c, d, ..] = self.0;
         [a, b, c, d]
@@ -36,7 +37,7 @@ impl core::fmt::Debug for TokenHash {
 pub struct Token {
     /// The epoch of the issuing key.
     pub epoch: u32,
-    /// O's fresh key.
+    /// The operator's fresh key.
     pub key: VerifyingKey,
 }
 
@@ -50,7 +51,7 @@ impl Token {
         [&b"VEIL-v1 token\0"[..], issuer.octets(), &epoch, &self.key.octets()].concat()
     }
 
-    /// H(token).
+    /// Hash of the token.
     pub fn hash(&self, issuer: &Element) -> TokenHash {
         TokenHash(hash(&[b"VEIL-v1 token hash\0", &self.input(issuer)]))
     }

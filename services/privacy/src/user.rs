@@ -1,9 +1,9 @@
-//! U: the SIM, an attach, and the session that comes of it (chapter 4.4.2, steps ii and v).
+//! The user: the SIM, an attach, and the session that comes of it (chapter 4.4.2, steps ii and v).
 //!
 //! ```text
 //! Sim ── begin ──► UserAttach ── challenge ──► Responding ── commit ──► UserSession
 //!                      ├──────── refusal ──► SignedRefusal: try another operator
-//!                      └──────── fail ──► Failure, sealed to B
+//!                      └──────── fail ──► Failure, sealed to the broker
 //! ```
 //! A challenge or a refusal that fails a check changes nothing: the attach waits for the true one until its timer ends it.
 
@@ -24,7 +24,7 @@ use crate::token::TokenHash;
 pub struct Sim {
     /// The user's identity in the broker's domain.
     pub user: UserId,
-    /// The broker.
+    /// Domain of the broker.
     pub broker: Domain,
     /// The broker's PLMN, which all its operators broadcast.
     pub network: PlmnId,
@@ -38,7 +38,7 @@ pub struct Sim {
     pub counter: u64,
 }
 
-/// Why U does not accept what it received.
+/// Why the user does not accept what it received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserError {
     /// The octets are no such message.
@@ -51,22 +51,22 @@ pub enum UserError {
     OtherBroker,
     /// The serving network is not the broker's.
     OtherNetwork,
-    /// It is for another token than the one that U heard.
+    /// It is for another token than the one that the user heard.
     OtherToken,
-    /// It is for another request of U's.
+    /// It is for another request of the user's.
     OtherRequest,
-    /// It names another ephemeral share than U's.
+    /// It names another ephemeral share than the user's.
     OtherShare,
     /// The grant is not valid now.
     NotValidNow,
-    /// The grant expects another response than U's.
+    /// The grant expects another response than the user's.
     OtherResponse,
     /// The operator's share is of small order.
     WeakShare,
 }
 
 impl UserError {
-    /// The cause that B reads.
+    /// The cause that the broker reads.
     pub const fn cause(&self) -> FailureCause {
         match self {
             Self::Malformed(_) | Self::Sealed => FailureCause::Sealed,
@@ -109,7 +109,7 @@ impl From<DecodeError> for UserError {
     }
 }
 
-/// U has asked and waits.
+/// The user has asked and waits.
 #[derive(Debug)]
 pub struct UserAttach {
     broker: Domain,
@@ -123,7 +123,7 @@ pub struct UserAttach {
 }
 
 impl UserAttach {
-    /// Asks to be served by the owner of the token that U hears. Takes the next counter from the SIM. `None` if the broker's key on
+    /// Asks to be served by the owner of the token that the user hears. Takes the next counter from the SIM. `None` if the broker's key on
     /// the SIM is of small order or the counter is at its end.
     pub fn begin(sim: &mut Sim, token: TokenHash, seed: &Seed) -> Option<(Self, UserRequest)> {
         sim.counter = sim.counter.checked_add(1)?;
@@ -174,13 +174,13 @@ impl UserAttach {
         checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
     }
 
-    /// What U says of a challenge that it does not accept: the cause is sealed to B, so that a challenge that is played again to
-    /// many UEs finds none of them out.
+    /// What the user says of a challenge that it does not accept: the cause is sealed to the broker, so that
+    /// a challenge that is played again to many UEs finds none of them out.
     pub fn fail(&self, error: &UserError, seed: &Seed) -> Option<Failure> {
         Failure::seal(&self.epoch, error.cause(), &self.request, seed)
     }
 
-    /// Checks a refusal. It counts only if the broker signed it over this request and the token that U heard.
+    /// Checks a refusal. It counts only if the broker signed it over this request and the token that the user heard.
     pub fn refusal(&self, octets: &[u8]) -> Result<SignedRefusal, UserError> {
         let refusal = SignedRefusal::parse(octets)?;
         let checks = [
@@ -201,7 +201,7 @@ pub(crate) fn is_valid_now(validity: &Validity, now: Instant) -> bool {
         && now <= validity.until.saturating_add(CLOCK_SKEW_MAX_S)
 }
 
-/// U has responded: the keys are tentative until the MAC of SECURITY MODE COMMAND proves that O has them too.
+/// The user has responded: the keys are tentative until the MAC of SECURITY MODE COMMAND proves that the operator has them too.
 #[derive(Debug)]
 pub struct Responding {
     session: UserSession,
@@ -210,7 +210,7 @@ pub struct Responding {
 }
 
 impl Responding {
-    /// For O.
+    /// For the operator.
     pub const fn response(&self) -> &Response {
         &self.response
     }
@@ -233,10 +233,10 @@ impl Responding {
     }
 }
 
-/// What U has of an attach.
+/// What the user has of an attach.
 #[derive(Debug)]
 pub struct UserSession {
-    /// The grant.
+    /// The grant of the session.
     pub grant: Grant,
     /// Where the 5G key hierarchy starts.
     pub k_seaf: KSeaf,

@@ -84,7 +84,7 @@ impl Element {
         (point != RistrettoPoint::identity()).then_some(Self { point, octets })
     }
 
-    /// The encoding.
+    /// The encoding of the element.
     pub const fn octets(&self) -> &[u8; ELEMENT_OCTETS] {
         &self.octets
     }
@@ -180,7 +180,7 @@ impl Proof {
         Some(Self { c: scalar(&octets[..32])?, s: scalar(&octets[32..])? })
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> [u8; Self::OCTETS] {
         let mut out = [0; Self::OCTETS];
         out[..32].copy_from_slice(self.c.as_bytes());

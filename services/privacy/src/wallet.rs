@@ -4,8 +4,9 @@
 //! first: store it, then send. What a crash loses is then at worst an answer, and the same request is made again in the same octets:
 //! the token of a session group that was opening opens that group, and no other request is ever made of it.
 //!
-//! B knows when a batch was asked for, and when a token is spent; so a token rests for [`WalletConfig::age_min_s`], tokens are drawn at
-//! random from all that have rested, and the wallet is filled before it is empty.
+//! The broker knows when a batch was asked for, and when a token is spent; so a token rests for
+//! [`WalletConfig::age_min_s`], tokens are drawn at random from all that have rested, and the wallet is
+//! filled before it is empty.
 
 use std::collections::BTreeMap;
 
@@ -51,9 +52,9 @@ impl WalletConfig {
 pub enum WalletError {
     /// The octets are no answer.
     Malformed(DecodeError),
-    /// B issues none.
+    /// The broker issues none.
     NotIssued(IssueError),
-    /// B opens no session group.
+    /// The broker opens no session group.
     NotOpened(GroupError),
     /// The answer is to another request.
     OtherRequest,
@@ -118,7 +119,7 @@ impl Filling {
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct WalletToken {
     token: Token,
     secret: Zeroizing<[u8; 32]>,
     output: Output,
@@ -135,7 +136,7 @@ pub struct Wallet {
     seen: SeenHead,
     keys: BTreeMap<u32, KeyEntry>,
     filling: Option<Filling>,
-    held: Vec<Held>,
+    held: Vec<WalletToken>,
 }
 
 impl Wallet {
@@ -151,12 +152,12 @@ impl Wallet {
         (self.held.len() - spending, spending)
     }
 
-    /// How much of B's log has been seen: what B is asked to extend.
+    /// How much of the broker's log has been seen: what the broker is asked to extend.
     pub const fn seen(&self) -> &SeenHead {
         &self.seen
     }
 
-    /// Takes an issuing key from B's log. Errors: [`LogError`]; then nothing changes.
+    /// Takes an issuing key from the broker's log. Errors: [`LogError`]; then nothing changes.
     pub fn learn(&mut self, proof: &LogProof, trust: &LogTrust) -> Result<(), LogError> {
         let entry = self.seen.advance(proof, trust)?;
         self.keys.insert(entry.epoch, entry);
@@ -183,7 +184,7 @@ impl Wallet {
         true
     }
 
-    /// The request of the batch that is being filled, signed by O: each time the same octets.
+    /// The request of the batch that is being filled, signed by the operator: each time the same octets.
     pub fn filling_request(&self, certificate: &Certificate, key: &SigningKey) -> Option<Vec<u8>> {
         let filling = self.filling.as_ref()?;
         let issuer = &self.keys.get(&filling.epoch)?.key;
@@ -192,7 +193,7 @@ impl Wallet {
         Some(TokenRequest::signed(broker, certificate, filling.epoch, blinded, key).to_octets())
     }
 
-    /// Takes B's answer to `request`. Errors: [`WalletError`]; the batch stays asked for, unless B refused it.
+    /// Takes the broker's answer to `request`. Errors: [`WalletError`]; the batch stays asked for, unless the broker refused it.
     pub fn finish_filling(&mut self, request: &[u8], answer: &[u8], now: Instant) -> Result<(), WalletError> {
         let (asked, evaluated, proof) = match TokenAnswer::parse(answer)? {
             TokenAnswer::Issued { request, evaluated, proof } => (request, evaluated, proof),
@@ -212,7 +213,7 @@ impl Wallet {
         let blinded = filling.blinded(issuer).ok_or(WalletError::NothingAsked)?;
         let outputs = finalize_batch(issuer, &inputs, &blinds, &blinded[..], &evaluated[..], &proof)
             .ok_or(WalletError::NotUnderLoggedKey)?;
-        let held = |((token, secret, _), output)| Held {
+        let held = |((token, secret, _), output)| WalletToken {
             token,
             secret,
             output,
@@ -227,7 +228,7 @@ impl Wallet {
     /// Begins to spend a token that has rested, drawn by `seed` from all that have. Gives its hash and the request, each time the same
     /// for this token. `None` if no token has rested.
     pub fn begin_spending(&mut self, now: Instant, seed: &Seed) -> Option<(TokenHash, Vec<u8>)> {
-        let rested = |held: &Held| {
+        let rested = |held: &WalletToken| {
             let valid = self.keys.get(&held.token.epoch).is_some_and(|entry| entry.is_valid(now));
             let age = now.as_secs().saturating_sub(held.obtained_s);
             valid && held.spending.is_none() && age >= self.config.age_min_s
@@ -239,7 +240,7 @@ impl Wallet {
         self.request(&self.held[at])
     }
 
-    fn request(&self, held: &Held) -> Option<(TokenHash, Vec<u8>)> {
+    fn request(&self, held: &WalletToken) -> Option<(TokenHash, Vec<u8>)> {
         let issuer = &self.keys.get(&held.token.epoch)?.key;
         let request = GroupRequest::new(self.broker.clone(), held.token, held.spending?, &held.output);
         Some((held.token.hash(issuer), request.to_octets()))
@@ -250,11 +251,11 @@ impl Wallet {
         self.held.iter().filter_map(|held| self.request(held)).collect()
     }
 
-    /// Takes B's answer for a token that is being spent. The token leaves the wallet, opened or refused. Errors: [`WalletError`]; an
-    /// answer that is not B's changes nothing.
+    /// Takes the broker's answer for a token that is being spent. The token leaves the wallet, opened or
+    /// refused. Errors: [`WalletError`]; an answer that is not the broker's changes nothing.
     pub fn finish_spending(&mut self, token: TokenHash, answer: &[u8]) -> Result<Group, WalletError> {
         let answer = GroupAnswer::parse(answer)?;
-        let is_token = |held: &Held| {
+        let is_token = |held: &WalletToken| {
             let entry = self.keys.get(&held.token.epoch);
             entry.is_some_and(|entry| held.token.hash(&entry.key) == token)
         };
@@ -282,7 +283,7 @@ impl Wallet {
         before - self.held.len()
     }
 
-    /// Its octets, with all secrets: to be stored where only O reads.
+    /// Its octets, with all secrets: to be stored where only the operator reads.
     pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
         // Room for all, so that no growth leaves secrets in freed memory.
         let room = 512 + KEYS_MAX * (2 + KeyEntry::OCTETS_MAX) + self.held.len() * Self::HELD_OCTETS;
@@ -357,7 +358,7 @@ impl Wallet {
         })
     }
 
-    fn read_held(r: &mut Reader<'_>) -> Result<Held, DecodeError> {
+    fn read_held(r: &mut Reader<'_>) -> Result<WalletToken, DecodeError> {
         const IE: &str = "token";
         let epoch = r.u32(IE)?;
         let secret = Zeroizing::new(r.array(IE)?);
@@ -370,7 +371,7 @@ impl Wallet {
             return Err(wrong);
         }
         let token = Token { epoch, key: SigningKey::new(&secret).verifying_key() };
-        Ok(Held { token, secret, output, obtained_s, spending: spends.then_some(nonce) })
+        Ok(WalletToken { token, secret, output, obtained_s, spending: spends.then_some(nonce) })
     }
 
     /// The validity of an epoch whose key is known.

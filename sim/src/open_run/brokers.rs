@@ -88,7 +88,7 @@ struct Database {
 }
 
 /// An answer that is to be durable before it leaves.
-struct Answered {
+struct PendingAnswer {
     record: Record,
     ticket: u64,
     grant: Option<Grant>,
@@ -96,11 +96,11 @@ struct Answered {
 
 struct Batch {
     answers: Vec<(u64, Vec<u8>)>,
-    records: Vec<Answered>,
+    records: Vec<PendingAnswer>,
     crash: Option<BrokerCrash>,
 }
 
-struct Node {
+struct BrokerNode {
     domain: Domain,
     home: PlmnId,
     machine: Broker,
@@ -134,7 +134,7 @@ pub(super) struct BrokerCounts {
 
 /// The brokers, and what is under way between them and operators.
 pub(super) struct Market {
-    nodes: Vec<Node>,
+    nodes: Vec<BrokerNode>,
     due: BTreeMap<(Instant, u64), Due>,
     sequence: u64,
     rng: Rng,
@@ -162,7 +162,7 @@ impl Market {
         let node = |(domain, home): &(Domain, PlmnId)| {
             let machine = broker(domain, 1, *home);
             let entropy_seed = rng.draw();
-            Node {
+            BrokerNode {
                 domain: domain.clone(),
                 home: *home,
                 price_cap: machine.config.policy.price_cap,
@@ -396,7 +396,7 @@ impl Market {
                     Record::Attach(r) => node.machine.user(r.user).map_or(0, |user| user.ticket),
                     Record::Home(_) => 0,
                 };
-                batch.records.push(Answered { record, ticket, grant });
+                batch.records.push(PendingAnswer { record, ticket, grant });
             }
             batch.answers.push((origin.request, octets));
         }
@@ -438,7 +438,7 @@ impl Market {
     }
 
     /// A record is durable.
-    fn write(&mut self, broker: usize, Answered { record, ticket, grant }: Answered) {
+    fn write(&mut self, broker: usize, PendingAnswer { record, ticket, grant }: PendingAnswer) {
         let Database { users, home_users, answers, home_answers, granted, .. } =
             &mut self.nodes[broker].database;
         match record {

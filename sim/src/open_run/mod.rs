@@ -45,13 +45,13 @@ pub use profile::{OpenFaults, SapLinks};
 pub struct OpenPlan {
     /// Its name in commands.
     pub name: &'static str,
-    /// Operators.
+    /// Number of operators.
     pub operators: u8,
-    /// Brokers.
+    /// Number of brokers.
     pub brokers: u8,
     /// gNBs of each operator.
     pub gnbs: u8,
-    /// SAP UEs.
+    /// Number of SAP UEs.
     pub sap_ues: u32,
     /// Ordinary UEs of brokers.
     pub ordinary_ues: u32,
@@ -142,7 +142,7 @@ struct Accepted {
     ended: bool,
 }
 
-struct Subscriber {
+struct BrokerSubscriber {
     broker: usize,
     /// Its identity at the broker, if it is a SAP UE.
     user: Option<UserId>,
@@ -173,9 +173,9 @@ pub struct OpenCounts {
     pub repeated: u64,
     /// Refusals that UEs verified.
     pub refused_ues: u64,
-    /// Brokers lost.
+    /// Brokers that were killed.
     pub brokers_lost: u64,
-    /// CPFs lost.
+    /// CPFs that were killed.
     pub cpfs_lost: u64,
     /// CTAs whose replicas took over.
     pub ctas_lost: u64,
@@ -208,7 +208,7 @@ impl OpenCounts {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+enum RunTurn {
     Ue(usize),
     /// The data network sends to a UE, and so often again.
     Traffic(usize, u8),
@@ -228,8 +228,8 @@ pub struct OpenRun {
     planted: Option<Planted>,
     operators: Vec<Operator>,
     market: Market,
-    subscribers: Vec<Subscriber>,
-    agenda: BTreeSet<(Instant, Turn)>,
+    subscribers: Vec<BrokerSubscriber>,
+    agenda: BTreeSet<(Instant, RunTurn)>,
     now: Instant,
     rng: Rng,
     /// What UPFs have forwarded to UEs under each grant, in octets.
@@ -285,10 +285,10 @@ impl OpenRun {
         run.advance_to(first);
         for n in 0..run.subscribers.len() {
             let at = run.soon(PACE);
-            run.agenda.insert((at, Turn::Ue(n)));
+            run.agenda.insert((at, RunTurn::Ue(n)));
         }
         let at = run.soon(TROUBLE);
-        run.agenda.insert((at, Turn::Trouble));
+        run.agenda.insert((at, RunTurn::Trouble));
         run
     }
 
@@ -313,7 +313,7 @@ impl OpenRun {
                 operator.net.lose_power(ue);
             }
         }
-        self.subscribers.push(Subscriber { broker, user, at, accepted: None, refused: None });
+        self.subscribers.push(BrokerSubscriber { broker, user, at, accepted: None, refused: None });
     }
 
     /// From half to one and a half times `mean` after now.
@@ -358,22 +358,22 @@ impl OpenRun {
             self.agenda.pop_first();
             self.advance_to(at);
             match turn {
-                Turn::Ue(n) => {
+                RunTurn::Ue(n) => {
                     self.act(n);
                     let next = self.soon(PACE);
                     self.agenda.insert((next, turn));
                 }
-                Turn::Traffic(n, again) => self.traffic(n, again),
-                Turn::Trouble => {
+                RunTurn::Traffic(n, again) => self.traffic(n, again),
+                RunTurn::Trouble => {
                     self.trouble();
                     let next = self.soon(TROUBLE);
                     self.agenda.insert((next, turn));
                 }
-                Turn::Clears(n) => {
-                    let Subscriber { broker, user, .. } = self.subscribers[n];
+                RunTurn::Clears(n) => {
+                    let BrokerSubscriber { broker, user, .. } = self.subscribers[n];
                     user.into_iter().for_each(|user| self.market.suspect(broker, user, false));
                 }
-                Turn::Uncaps(broker) => self.market.cap_price(broker, 1_000),
+                RunTurn::Uncaps(broker) => self.market.cap_price(broker, 1_000),
             }
         }
         self.advance_to(until);
@@ -436,7 +436,7 @@ impl OpenRun {
         let grant = grant.and_then(|c| c.grant.as_ref()).map(|g| g.grant.grant.clone());
         let sent = net.burst_down(ue, session, packets);
         if again > 0 {
-            self.agenda.insert((self.now + BURSTS_APART, Turn::Traffic(n, again - 1)));
+            self.agenda.insert((self.now + BURSTS_APART, RunTurn::Traffic(n, again - 1)));
         }
         let Some(grant) = grant else { return };
         let forwarded = self.forwarded.entry(grant.pseudonym).or_default();
@@ -506,11 +506,11 @@ impl OpenRun {
             && let Some(user) = self.subscribers[n].user
         {
             self.market.suspect(self.subscribers[n].broker, user, true);
-            self.agenda.insert((self.now + REFUSES_FOR, Turn::Clears(n)));
+            self.agenda.insert((self.now + REFUSES_FOR, RunTurn::Clears(n)));
         }
         if self.rng.chance(faults.price_caps) {
             self.market.cap_price(broker, 1);
-            self.agenda.insert((self.now + REFUSES_FOR, Turn::Uncaps(broker)));
+            self.agenda.insert((self.now + REFUSES_FOR, RunTurn::Uncaps(broker)));
         }
         if self.rng.chance(faults.epochs) {
             self.market.begin_epoch(broker);

@@ -23,7 +23,7 @@ pub struct SapLinks {
 }
 
 impl SapLinks {
-    /// Without faults.
+    /// Links without faults.
     pub const GOOD: Self =
         Self { latency_max: Duration::from_millis(8), lost: 0, repeated: 0, replayed: 0, mixed: 0 };
     /// Within the time in which the clocks of operator and broker may differ.
@@ -91,7 +91,7 @@ impl OpenFaults {
     /// Longer than a run.
     pub(super) const VALIDITY_LONG_S: u64 = 24 * 3600;
 
-    /// None.
+    /// No faults at all.
     pub fn none() -> Self {
         Self {
             faults: Faults::default(),

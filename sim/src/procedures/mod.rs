@@ -29,7 +29,7 @@ use crate::{CtaLoss, GnbIndex, Sim, UeIndex, default_config};
 
 /// What becomes of the UE's registration and sessions, beside what the procedure is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
+enum ProcedureEffect {
     /// It stays registered as it is, and keeps its sessions with their addresses.
     Nothing,
     /// It stays registered, and one session ends.
@@ -40,7 +40,7 @@ enum Ends {
     Others,
 }
 
-/// A procedure.
+/// A procedure with what begins it and what shows its end.
 #[derive(Debug)]
 pub(crate) struct Procedure {
     /// Its name, as in TS 23.502 where it has one there.
@@ -49,7 +49,7 @@ pub(crate) struct Procedure {
     ordered: bool,
     /// A gNB takes no notice of something, and is astonished at what follows from it.
     pub(crate) astonishes: bool,
-    ends: Ends,
+    ends: ProcedureEffect,
     before: fn(&mut Sim, UeIndex),
     act: fn(&mut Sim, UeIndex),
     done: fn(&Sim, UeIndex, &UeSnapshot) -> bool,
@@ -67,7 +67,7 @@ impl Procedure {
             name,
             ordered: false,
             astonishes: false,
-            ends: Ends::Nothing,
+            ends: ProcedureEffect::Nothing,
             before,
             act,
             done,
@@ -83,7 +83,7 @@ impl Procedure {
         Self { astonishes: true, ..self }
     }
 
-    const fn ends(self, ends: Ends) -> Self {
+    const fn ends(self, ends: ProcedureEffect) -> Self {
         Self { ends, ..self }
     }
 
@@ -101,7 +101,7 @@ impl Procedure {
         (self.before)(net, ue);
     }
 
-    /// Begins it.
+    /// Begins the procedure at a UE.
     pub(crate) fn act(&self, net: &mut Sim, ue: UeIndex) {
         (self.act)(net, ue);
     }
@@ -121,9 +121,9 @@ impl Procedure {
 
     fn left_alone(&self, net: &Sim, ue: UeIndex, was: &UeSnapshot) -> bool {
         let may_end = match self.ends {
-            Ends::Nothing => 0,
-            Ends::Session => 1,
-            Ends::Registration | Ends::Others => return true,
+            ProcedureEffect::Nothing => 0,
+            ProcedureEffect::Session => 1,
+            ProcedureEffect::Registration | ProcedureEffect::Others => return true,
         };
         let now = UeSnapshot::of(net, ue);
         let stands = |(id, address)| now.sessions.get(id) == Some(address);
@@ -139,12 +139,12 @@ impl Procedure {
 
     /// Whether its UE keeps its registration.
     pub(crate) fn keeps_registration(&self) -> bool {
-        matches!(self.ends, Ends::Nothing | Ends::Session)
+        matches!(self.ends, ProcedureEffect::Nothing | ProcedureEffect::Session)
     }
 
     /// Whether UEs beside its own keep what they have.
     pub(crate) fn spares_others(&self) -> bool {
-        self.ends != Ends::Others
+        self.ends != ProcedureEffect::Others
     }
 }
 

@@ -13,7 +13,7 @@ use super::bring::{
     VOICE, all_flow, connected, first, first_is_deactivated, go_idle, idle, is_gone, modify, order, session,
     with_flow, with_session, with_two, without_flows,
 };
-use super::{Ends, Procedure, UeSnapshot, flows};
+use super::{Procedure, ProcedureEffect, UeSnapshot, flows};
 use crate::{Sim, UeIndex, registered};
 
 pub(super) static ALL: &[Procedure] = &[
@@ -67,7 +67,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| modify(net, ue, Modification::Release),
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
-    .ends(Ends::Session)
+    .ends(ProcedureEffect::Session)
     .ordered(),
     Procedure::new(
         "session release by the network, of an idle UE, which hears of it when it comes",
@@ -78,7 +78,7 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
-    .ends(Ends::Session)
+    .ends(ProcedureEffect::Session)
     .ordered(),
     Procedure::new(
         "session release by both sides at once",
@@ -89,7 +89,7 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
-    .ends(Ends::Session)
+    .ends(ProcedureEffect::Session)
     .ordered(),
     Procedure::new(
         "another UE-AMBR: configuration update and UE context modification",
@@ -103,7 +103,7 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, was| UeSnapshot::of(net, ue).dl_kbps != was.dl_kbps,
     )
-    .ends(Ends::Nothing)
+    .ends(ProcedureEffect::Nothing)
     .ordered(),
     Procedure::new(
         "deregistration by the network",
@@ -111,7 +111,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| order(net, ue, CoreCommand::Deregister),
         |net, ue, _| is_gone(net, ue),
     )
-    .ends(Ends::Registration)
+    .ends(ProcedureEffect::Registration)
     .ordered(),
     Procedure::new(
         "deregistration by the network, of an idle UE",
@@ -119,7 +119,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| order(net, ue, CoreCommand::Deregister),
         |net, ue, _| is_gone(net, ue),
     )
-    .ends(Ends::Registration)
+    .ends(ProcedureEffect::Registration)
     .ordered(),
     Procedure::new(
         "location reporting, of an idle UE",
@@ -144,7 +144,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| assert!(net.reset_gnb(net.gnb_ref(net.gnb_of(ue)).config().id)),
         |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),
     )
-    .ends(Ends::Others)
+    .ends(ProcedureEffect::Others)
     .ordered(),
     Procedure::new(
         "restart of a UPF",
@@ -160,7 +160,7 @@ pub(super) static ALL: &[Procedure] = &[
             net.cta().upf_is_up() && net.known(ue).is_some_and(|p| net.upf_sessions() >= p.sessions.len())
         },
     )
-    .ends(Ends::Others),
+    .ends(ProcedureEffect::Others),
     Procedure::new("another CPF for an idle UE's context", with_session, change_cpf, |net, ue, _| {
         registered(net, ue) && all_flow(net, ue)
     })

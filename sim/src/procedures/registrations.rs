@@ -10,7 +10,7 @@ use whimbrel_security::{K, Milenage, Opc, Usim, UsimSqn};
 use super::bring::{
     at_home, connected, go_idle, gone, gone_and_fresh, idle, is_gone, order, register, with_session,
 };
-use super::{Ends, Procedure};
+use super::{Procedure, ProcedureEffect};
 use crate::{Sim, UeIndex, registered};
 
 pub(super) static ALL: &[Procedure] = &[
@@ -20,7 +20,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| net.command(ue, Command::Register),
         |net, ue, _| registered(net, ue),
     )
-    .ends(Ends::Registration),
+    .ends(ProcedureEffect::Registration),
     Procedure::new(
         "initial registration of a UE that has lost its state",
         with_session,
@@ -31,7 +31,7 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, _| registered(net, ue) && net.ue_ref(ue).sessions().count() == 0,
     )
-    .ends(Ends::Registration),
+    .ends(ProcedureEffect::Registration),
     Procedure::new(
         "EAP-AKA'",
         |net, ue| {
@@ -42,7 +42,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| net.command(ue, Command::Register),
         |net, ue, _| registered(net, ue),
     )
-    .ends(Ends::Registration)
+    .ends(ProcedureEffect::Registration)
     .afterwards(|net, _| net.home().eap_aka_prime.clear()),
     Procedure::new(
         "synchronisation failure", // of a fresh USIM, to which the time is too far ahead
@@ -50,7 +50,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| net.command(ue, Command::Register),
         |net, ue, _| registered(net, ue),
     )
-    .ends(Ends::Registration),
+    .ends(ProcedureEffect::Registration),
     Procedure::new(
         "authentication failure",
         |net, ue| {
@@ -63,7 +63,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| net.command(ue, Command::Register),
         |net, ue, _| is_gone(net, ue) && net.cta().occupancy().1 == 0,
     )
-    .ends(Ends::Registration)
+    .ends(ProcedureEffect::Registration)
     .afterwards(gone_and_fresh),
     Procedure::new(
         "a 5G-GUTI that the AMF does not know",
@@ -79,7 +79,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| net.command(ue, Command::Register),
         |net, ue, _| registered(net, ue),
     )
-    .ends(Ends::Registration),
+    .ends(ProcedureEffect::Registration),
     Procedure::new(
         "an emergency",
         gone,
@@ -89,7 +89,7 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, _, _| net.contexts().any(|p| p.amf.emergency && p.sessions.len() == 1),
     )
-    .ends(Ends::Registration),
+    .ends(ProcedureEffect::Registration),
     Procedure::new(
         "mobility registration update",
         with_session,
@@ -131,21 +131,21 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| net.command(ue, Command::Deregister { switch_off: false }),
         |net, ue, _| is_gone(net, ue),
     )
-    .ends(Ends::Registration),
+    .ends(ProcedureEffect::Registration),
     Procedure::new(
         "deregistration by a UE that is switched off",
         with_session,
         |net, ue| net.command(ue, Command::Deregister { switch_off: true }),
         |net, ue, _| is_gone(net, ue),
     )
-    .ends(Ends::Registration),
+    .ends(ProcedureEffect::Registration),
     Procedure::new(
         "deregistration by an idle UE",
         idle,
         |net, ue| net.command(ue, Command::Deregister { switch_off: false }),
         |net, ue, _| is_gone(net, ue),
     )
-    .ends(Ends::Registration),
+    .ends(ProcedureEffect::Registration),
     Procedure::new(
         "service request during a periodic registration update",
         idle,
@@ -168,7 +168,7 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, _| net.ue_ref(ue).sessions().count() == 1 && super::bring::all_flow(net, ue),
     )
-    .ends(Ends::Registration),
+    .ends(ProcedureEffect::Registration),
 ];
 
 fn deregistered(net: &mut Sim, ue: UeIndex) {

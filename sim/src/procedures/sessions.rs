@@ -13,7 +13,7 @@ use super::bring::{
     all_flow, connected, first, first_is_deactivated, go_idle, idle, ran_ue_id, session, with_session,
     with_two, without_flows, without_user_plane,
 };
-use super::{Ends, Procedure, flows};
+use super::{Procedure, ProcedureEffect, flows};
 use crate::{Sim, UeIndex};
 
 pub(super) static ALL: &[Procedure] = &[
@@ -92,14 +92,14 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| net.command(ue, Command::ReleaseSession(first(net, ue))),
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
-    .ends(Ends::Session),
+    .ends(ProcedureEffect::Session),
     Procedure::new(
         "session release by an idle UE",
         idle,
         |net, ue| net.command(ue, Command::ReleaseSession(first(net, ue))),
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
-    .ends(Ends::Session),
+    .ends(ProcedureEffect::Session),
     Procedure::new(
         "modification by the UE",
         without_flows,
@@ -158,7 +158,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::Reset),
         |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),
     )
-    .ends(Ends::Others),
+    .ends(ProcedureEffect::Others),
     Procedure::new(
         "NG RESET of one connection by the gNB",
         with_session,
@@ -171,7 +171,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| net.restart_gnb(net.gnb_of(ue)),
         |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),
     )
-    .ends(Ends::Others),
+    .ends(ProcedureEffect::Others),
 ];
 
 /// It is in RRC_CONNECTED.

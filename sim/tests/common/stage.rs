@@ -22,7 +22,7 @@ pub(crate) const CANARY: UeIndex = UeIndex(1);
 /// The third gNB, whose messages a test writes.
 pub(crate) const BY_HAND: GnbIndex = GnbIndex(2);
 
-/// Any session.
+/// A session of any kind.
 pub(crate) fn session() -> Command {
     let pdu_session_type = PduSessionType::Ipv4;
     Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use whimbrel_security::Sqn;
 
-use super::{Database, Document, Place, number, says_something};
+use super::{Database, Document, DocumentPosition, number, says_something};
 use crate::import::Problem;
 use crate::record::sqn_offset_after;
 use crate::text::from_hex;
@@ -21,21 +21,21 @@ use crate::text::from_hex;
 /// The documents of all subscribers, as they come.
 #[derive(Default)]
 pub(super) struct Join {
-    subscribers: BTreeMap<String, Parts>,
+    subscribers: BTreeMap<String, SubscriberParts>,
 }
 
 #[derive(Default)]
-struct Parts {
+struct SubscriberParts {
     /// Where the subscriber was named first, and where its keys are.
-    named: Option<Place>,
-    keys: Option<(Place, Value)>,
+    named: Option<DocumentPosition>,
+    keys: Option<(DocumentPosition, Value)>,
     access: Option<Value>,
     sessions: Vec<Value>,
 }
 
 impl Join {
     /// Takes a document, or says of it that it is not imported.
-    pub(super) fn take(&mut self, database: &mut Database, place: &Place, document: Value) {
+    pub(super) fn take(&mut self, database: &mut Database, place: &DocumentPosition, document: Value) {
         let has = |name: &str| document.get(name).is_some();
         let is_keys = has("permanentKey") || has("encPermanentKey");
         let is_access = has("subscribedUeAmbr") || has("nssai");
@@ -109,7 +109,7 @@ fn kind_of(document: &Value) -> String {
 }
 
 /// The JSON of a record of ours.
-fn record(name: &str, keys: &Value, parts: &Parts) -> Value {
+fn record(name: &str, keys: &Value, parts: &SubscriberParts) -> Value {
     let mut record = Map::new();
     record.insert("supi".into(), json!(name));
     let text = |paths: &[&str]| {

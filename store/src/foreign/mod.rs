@@ -39,11 +39,11 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    fn good(place: &Place, name: &str, record: Value) -> Self {
+    fn good(place: &DocumentPosition, name: &str, record: Value) -> Self {
         Self { file: place.file.clone(), line: place.line, record: Some(Ok((name.to_owned(), record))) }
     }
 
-    fn bad(place: &Place, problem: Problem) -> Self {
+    fn bad(place: &DocumentPosition, problem: Problem) -> Self {
         Self { file: place.file.clone(), line: place.line, record: Some(Err(problem)) }
     }
 
@@ -63,7 +63,7 @@ pub(crate) struct Database {
 
 /// A file and a line, or in BSON a document.
 #[derive(Clone)]
-struct Place {
+struct DocumentPosition {
     file: Arc<str>,
     line: u64,
 }
@@ -75,7 +75,7 @@ pub(crate) fn read(core: Core, files: Vec<(String, Box<dyn BufRead>)>) -> Result
     for (name, mut input) in files {
         let file: Arc<str> = name.into();
         documents(&mut input, &mut |line, document| {
-            let place = Place { file: file.clone(), line };
+            let place = DocumentPosition { file: file.clone(), line };
             match (document, core) {
                 (Err(problem), _) => database.documents.push(Document::bad(&place, problem)),
                 (Ok(document), Core::Open5gs) => open5gs_document(&mut database, &place, &document),
@@ -87,7 +87,7 @@ pub(crate) fn read(core: Core, files: Vec<(String, Box<dyn BufRead>)>) -> Result
     Ok(database)
 }
 
-fn open5gs_document(database: &mut Database, place: &Place, document: &Value) {
+fn open5gs_document(database: &mut Database, place: &DocumentPosition, document: &Value) {
     database.documents.push(match open5gs::converted(document) {
         Some(record) => {
             open5gs::ignored(document, &mut database.ignored);

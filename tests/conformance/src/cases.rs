@@ -15,7 +15,7 @@ pub struct Case {
     pub mark: Mark,
     /// The clause as it was written.
     pub written: String,
-    /// What happens.
+    /// The case in the words of the list.
     pub text: String,
     /// Why the product does not do it, where it does not.
     pub out_of_scope: Option<String>,

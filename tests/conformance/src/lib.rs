@@ -1,12 +1,13 @@
 //! The table of clauses, code and tests: `docs/conformance.md`, made of the cases that `docs/conformance/*.md` list and of
 //! the marks that code and tests carry. CONTRIBUTING.md says what a mark looks like; [`mark`] reads them, [`cases`] reads
 //! the lists, [`tree`] finds the marks in the tree, [`table`] joins and writes. Besides, [`words`]: the words that are not to be
-//! written here.
+//! written here, and [`names`]: type names and docs that say too little.
 
 #![forbid(unsafe_code)]
 
 pub mod cases;
 pub mod mark;
+pub mod names;
 pub mod table;
 pub mod tree;
 pub mod words;

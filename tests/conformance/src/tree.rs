@@ -30,7 +30,7 @@ pub const FOLDERS: [&str; 13] = [
 pub struct Test {
     /// Its file, from the root.
     pub file: String,
-    /// Its name.
+    /// Name of the test.
     pub name: String,
 }
 

@@ -146,10 +146,14 @@ fn found_in(text: &[String], list: &[Denied]) -> Vec<(String, u64)> {
 /// The table of counts that may not rise: a line a word, a column a folder.
 #[must_use]
 pub fn write(counts: &Counts) -> String {
+    let head = "# How often each word of `denied` may stand in each top-level folder. Counts only fall: `./x lint words --update`.\n";
+    write_table(head, counts)
+}
+
+/// A table of counts below a line that says what it is.
+pub(crate) fn write_table(head: &str, counts: &Counts) -> String {
     let folders: std::collections::BTreeSet<&String> = counts.values().flat_map(BTreeMap::keys).collect();
-    let mut text = String::from(
-        "# How often each word of `denied` may stand in each top-level folder. Counts only fall: `./x lint words --update`.\n",
-    );
+    let mut text = String::from(head);
     let width = |folder: &str| folder.len().max(5);
     text += &format!("{:<12}", "word");
     folders.iter().for_each(|f| text += &format!(" {f:>0$}", width(f)));

@@ -276,5 +276,5 @@ fn a_star_in_a_path_stands_for_anything() {
     assert!(matches("docs/conformance/nas.md", "docs/conformance/*.md"));
     assert!(!matches("docs/conformance/nas.rs", "docs/conformance/*.md"));
     assert!(!matches("wire/nas", "wire/nas/src"));
-    assert_eq!(alternatives("app/{pair,standby}.rs"), ["app/pair.rs", "app/standby.rs"]);
+    assert_eq!(alternatives("node/{pair,replica}.rs"), ["node/pair.rs", "node/replica.rs"]);
 }

@@ -2,5 +2,6 @@
 
 mod dependencies;
 mod documents;
+mod names;
 mod tree;
 mod words;

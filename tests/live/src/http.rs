@@ -81,7 +81,7 @@ const TYPES: [&str; 7] = [
     "",
 ];
 
-/// The clients.
+/// The clients of the API.
 #[derive(Default)]
 pub(crate) struct Clients {
     slow: Vec<TcpStream>,

@@ -43,7 +43,7 @@ const ACTS: [Act; 12] = [
 /// all UEs stay refused for good.
 const RENEW_AFTER: usize = 400;
 
-/// One thing.
+/// A thing that the run does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "op")]
 pub(crate) enum Op {
@@ -93,7 +93,7 @@ pub(crate) enum Op {
     Unit { seed: u64 },
     /// A request to a broker, or what looks like one.
     Broker { seed: u64 },
-    /// Time passes.
+    /// Time in which nothing is done.
     Pause { ms: u16 },
 }
 

@@ -17,7 +17,7 @@ const UDP_PORT: u16 = 9899;
 /// Packets that are remembered to be sent again.
 const KEPT_MAX: usize = 32;
 
-/// The client.
+/// The client that sends packets.
 pub(crate) struct Packets {
     clock: Clock,
     endpoint: Endpoint,

@@ -16,7 +16,7 @@ use whimbrel_ran::fleet::Subscription;
 
 /// Where the program is, on N2, N3 and N4.
 pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
-/// Its API.
+/// Address of the program's API.
 pub(crate) const API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8070);
 /// The core's end of the data network.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);

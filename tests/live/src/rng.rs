@@ -1,6 +1,6 @@
 //! A stream of numbers that one seed determines (SplitMix64).
 
-/// The stream.
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 

@@ -1,7 +1,7 @@
 //! Rules by columns, in order of rank, so that one word of a packet meets that word of many rules at once.
 
 use crate::key::{Key, WORDS, has, word};
-use crate::rows::Rows;
+use crate::rows::RuleRows;
 use crate::rule::{Rank, Rule};
 use crate::simd::{Compare, Search, Words};
 
@@ -9,10 +9,10 @@ use crate::simd::{Compare, Search, Words};
 const ONE_BY_ONE_MAX: u32 = 16;
 
 /// The two words that a block compares first, besides ports and protocol.
-pub(crate) type Pair = [u8; 2];
+pub(crate) type WordPair = [u8; 2];
 
 /// The pair that turns away most, by how many bits of each word the rules ask for.
-pub(crate) fn choose_pair<'r>(rules: impl Iterator<Item = &'r Rule>) -> Pair {
+pub(crate) fn choose_pair<'r>(rules: impl Iterator<Item = &'r Rule>) -> WordPair {
     let mut bits = [0; WORDS];
     for r in rules {
         for (bits, mask) in bits.iter_mut().zip(&r.mask) {
@@ -32,7 +32,7 @@ pub(crate) fn choose_pair<'r>(rules: impl Iterator<Item = &'r Rule>) -> Pair {
 
 /// The words that blocks of this pair compare.
 #[inline(always)]
-pub(crate) fn words(key: &Key, pair: Pair) -> Words {
+pub(crate) fn words(key: &Key, pair: WordPair) -> Words {
     let [first, second] = pair;
     Words {
         pair: [key.words[usize::from(first) % WORDS], key.words[usize::from(second) % WORDS]],
@@ -66,7 +66,7 @@ pub(crate) struct Word<const N: usize> {
 
 /// What of a rule has columns.
 #[derive(Clone, Copy)]
-struct Row {
+struct RuleRow {
     first: (u32, u32),
     second: (u32, u32),
     protocol: (u32, u32),
@@ -75,7 +75,7 @@ struct Row {
 }
 
 /// A place without a rule: no packet meets it.
-const NO_ROW: Row = Row {
+const NO_ROW: RuleRow = RuleRow {
     first: (u32::MAX, u32::MAX),
     second: (u32::MAX, u32::MAX),
     protocol: (NOTHING, NOTHING),
@@ -84,8 +84,8 @@ const NO_ROW: Row = Row {
 };
 const NOTHING: u32 = (has::NOTHING as u32) << 8;
 
-impl Row {
-    fn of(rule: &Rule, pair: Pair) -> Self {
+impl RuleRow {
+    fn of(rule: &Rule, pair: WordPair) -> Self {
         let [first, second] = pair.map(|at| (rule.value[usize::from(at)], rule.mask[usize::from(at)]));
         let [(remote, remote_to), (local, local_to)] = rule.ports;
         Self {
@@ -113,8 +113,8 @@ impl<const N: usize> Columns<N> {
     }
 
     /// Writes a row at a place, and moves those from there on by one; the last one, which has no place any more.
-    fn shift_in(&mut self, at: usize, row: Row) -> Row {
-        Row {
+    fn shift_in(&mut self, at: usize, row: RuleRow) -> RuleRow {
+        RuleRow {
             first: (
                 shift_in(&mut self.first_value, at, row.first.0),
                 shift_in(&mut self.first_mask, at, row.first.1),
@@ -133,8 +133,8 @@ impl<const N: usize> Columns<N> {
     }
 
     /// Takes away the row at a place, moves those behind it back by one, and writes the last; the row that was there.
-    fn shift_out(&mut self, at: usize, last: Row) -> Row {
-        Row {
+    fn shift_out(&mut self, at: usize, last: RuleRow) -> RuleRow {
+        RuleRow {
             first: (
                 shift_out(&mut self.first_value, at, last.first.0),
                 shift_out(&mut self.first_mask, at, last.first.1),
@@ -200,7 +200,7 @@ pub(crate) struct Block<const N: usize, const CHUNKS: usize> {
     /// Bit n: rule n of the chunk asks for words that have no column.
     more: [u16; CHUNKS],
     len: u8,
-    pair: Pair,
+    pair: WordPair,
     /// The pair leaves of most packets one rule or two: then it is worth its branch, else all columns are compared at
     /// once.
     pair_separates: bool,
@@ -214,7 +214,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
     /// The places of a chunk.
     const PLACES: u16 = ((1u32 << N) - 1) as u16;
 
-    pub(crate) fn new(pair: Pair) -> Self {
+    pub(crate) fn new(pair: WordPair) -> Self {
         const { assert!(N <= 16 && CHUNKS <= 8) };
         Self {
             chunks: std::array::from_fn(|_| Columns::empty()),
@@ -266,7 +266,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
         let len = self.len();
         debug_assert!(len < Self::ROOM);
         let at = self.ranks().partition_point(|r| *r < rule.rank);
-        let mut carried = Row::of(rule, self.pair);
+        let mut carried = RuleRow::of(rule, self.pair);
         let mut more = u16::from(self.asks_for_more(rule));
         for chunk in at / N..=len / N {
             let from = at.saturating_sub(chunk * N);
@@ -350,7 +350,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
     }
 
     /// Chooses the first words again, for the present rules.
-    pub(crate) fn choose(&mut self, rows: &Rows) {
+    pub(crate) fn choose(&mut self, rows: &RuleRows) {
         let pair = choose_pair(self.rows().iter().map(|row| rows.get(*row)));
         if pair != self.pair {
             *self = Self::of(pair, self.rows(), rows);
@@ -378,7 +378,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
     }
 
     /// A block of these rules, for which there must be room.
-    pub(crate) fn of(pair: Pair, list: &[u32], rows: &Rows) -> Self {
+    pub(crate) fn of(pair: WordPair, list: &[u32], rows: &RuleRows) -> Self {
         let mut block = Self::new(pair);
         for row in list {
             block.insert(rows.get(*row), *row);
@@ -389,7 +389,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
 
     /// The words that the rules ask most of.
     #[inline(always)]
-    pub(crate) fn pair(&self) -> Pair {
+    pub(crate) fn pair(&self) -> WordPair {
         self.pair
     }
 
@@ -399,7 +399,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
     /// rest of each rule. Where many rules are left for that, because rules were made that differ in the rest
     /// alone, the rest is compared by columns too.
     #[inline(always)]
-    pub(crate) fn lookup<C: Compare>(&self, c: C, words: Words, key: &Key, rows: &Rows) -> Rank {
+    pub(crate) fn lookup<C: Compare>(&self, c: C, words: Words, key: &Key, rows: &RuleRows) -> Rank {
         // A block of one chunk is compared as a whole, so that no more of it is read than the columns.
         let used = if CHUNKS == 1 { &self.chunks[..] } else { &self.chunks[..self.len().div_ceil(N)] };
         let pair_separates = CHUNKS > 1 && self.pair_separates;

@@ -2,7 +2,7 @@
 
 use crate::key::{WORDS, word};
 use crate::rule::Rule;
-use crate::table::{Parts, covers, hash};
+use crate::table::{HashedParts, covers, hash};
 
 /// Rules that are looked at. The time of a choice is in proportion.
 pub(crate) const SAMPLE: usize = 192;
@@ -34,7 +34,7 @@ fn all_parts() -> impl Iterator<Item = (u8, u32)> {
 }
 
 /// How many of `standing` rules a table of these parts is likely to take.
-fn taken(parts: &Parts, factors: &[u64; 3], sample: &[&Rule], standing: usize) -> f32 {
+fn taken(parts: &HashedParts, factors: &[u64; 3], sample: &[&Rule], standing: usize) -> f32 {
     let mut counters = [0u8; COUNTERS];
     let (mut eligible, mut met) = (0u32, 0u32);
     for rule in sample.iter().filter(|r| covers(parts, r)) {
@@ -55,7 +55,7 @@ fn taken(parts: &Parts, factors: &[u64; 3], sample: &[&Rule], standing: usize) -
 }
 
 /// The parts that take most of `standing` rules, of which `sample` are some, and how many that will be.
-pub(crate) fn choose(factors: &[u64; 3], sample: &[&Rule], standing: usize) -> (Parts, f32) {
+pub(crate) fn choose(factors: &[u64; 3], sample: &[&Rule], standing: usize) -> (HashedParts, f32) {
     debug_assert!(sample.len() <= SAMPLE && SAMPLE <= u8::MAX as usize);
     let used = sample.iter().fold([0; WORDS], |mut used: [u32; WORDS], r| {
         used.iter_mut().zip(&r.mask).for_each(|(used, mask)| *used |= mask);

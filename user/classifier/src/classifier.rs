@@ -7,11 +7,11 @@
 use crate::block;
 use crate::choose::{SAMPLE, choose};
 use crate::key::Key;
-use crate::rows::Rows;
+use crate::rows::RuleRows;
 use crate::rule::{Rank, Rule};
 use crate::scan::Scan;
 use crate::simd::{Compare, Instructions, Search, Unit};
-use crate::table::{Buckets, TABLES_MAX, Table, best_of};
+use crate::table::{Buckets, TABLES_MAX, TupleTable, best_of};
 
 /// Rules that a table must hold to pay for its look-up, which takes as long as the scan of this many.
 const TABLE_PAYS: usize = 128;
@@ -26,10 +26,10 @@ const FILLED_AT_ONCE: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Classifier {
     unit: Unit,
-    tables: Vec<Table>,
+    tables: Vec<TupleTable>,
     scan: Scan,
     buckets: Buckets,
-    rows: Rows,
+    rows: RuleRows,
     /// State of the generator of hash factors.
     seed: u64,
     /// While the newest table is filled from the scan: the next rank to move.
@@ -52,7 +52,7 @@ impl Classifier {
             tables: Vec::new(),
             scan: Scan::default(),
             buckets: Buckets::new(),
-            rows: Rows::default(),
+            rows: RuleRows::default(),
             seed,
             filling: None,
             next_choice: SCAN_FEW,
@@ -150,7 +150,7 @@ impl Classifier {
             return;
         }
         let pair = block::choose_pair(sample.into_iter().filter(|r| crate::table::covers(&parts, r)));
-        self.tables.push(Table::new(parts, factors, pair));
+        self.tables.push(TupleTable::new(parts, factors, pair));
         self.filling = Some(Rank::new(0, 0));
     }
 

@@ -36,7 +36,7 @@ pub(crate) mod has {
     pub(crate) const NOTHING: u8 = 1 << 7;
 }
 
-/// Likewise.
+/// Further bits of the key's presence.
 pub(crate) mod has_too {
     pub(crate) const INTERFACE_TYPE: u8 = 1 << 0;
     pub(crate) const TRAFFIC_ENDPOINT: u8 = 1 << 1;
@@ -66,15 +66,15 @@ pub struct Fields {
     pub teid: Option<u32>,
     /// The UPF's address at which the tunnel ends.
     pub f_teid_address: u16,
-    /// QoS flow.
+    /// QoS flow identifier of the packet.
     pub qfi: Option<u8>,
     /// Source interface (TS 29.244 §8.2.2).
     pub source_interface: u8,
     /// Its 3GPP interface type (TS 29.244 §8.2.118).
     pub interface_type: Option<u8>,
-    /// Network instance.
+    /// Number of the network instance.
     pub network_instance: u16,
-    /// Traffic endpoint.
+    /// Number of the traffic endpoint.
     pub traffic_endpoint: Option<u8>,
     /// The application that was detected.
     pub application: Option<u32>,

@@ -3,12 +3,12 @@
 use crate::rule::Rule;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rows {
+pub(crate) struct RuleRows {
     rules: Vec<Rule>,
     free: Vec<u32>,
 }
 
-impl Rows {
+impl RuleRows {
     pub(crate) fn add(&mut self, rule: Rule) -> u32 {
         match self.free.pop() {
             Some(row) => {

@@ -31,7 +31,7 @@ pub struct Pdi {
     pub remote_ports: Option<(u16, u16)>,
     /// The UE's port, from and to.
     pub local_ports: Option<(u16, u16)>,
-    /// Protocol.
+    /// Protocol number of the IP header.
     pub protocol: Option<u8>,
     /// Value and mask of type of service or traffic class.
     pub tos: Option<(u8, u8)>,
@@ -43,17 +43,17 @@ pub struct Pdi {
     pub teid: Option<u32>,
     /// The UPF's address at which the tunnel ends.
     pub f_teid_address: Option<u16>,
-    /// QoS flow.
+    /// QoS flow identifier of the packet.
     pub qfi: Option<u8>,
-    /// Source interface.
+    /// Number of the source interface.
     pub source_interface: Option<u8>,
     /// Its 3GPP interface type.
     pub interface_type: Option<u8>,
-    /// Network instance.
+    /// Number of the network instance.
     pub network_instance: Option<u16>,
-    /// Traffic endpoint.
+    /// Number of the traffic endpoint.
     pub traffic_endpoint: Option<u8>,
-    /// Application.
+    /// Number of the application.
     pub application: Option<u32>,
 }
 
@@ -80,7 +80,7 @@ impl Rank {
         (self.0 >> 32) as u32
     }
 
-    /// The identity.
+    /// Identity of the rule.
     pub const fn id(self) -> u32 {
         self.0 as u32
     }

@@ -3,7 +3,7 @@
 
 use crate::block::{Block, choose_pair, words};
 use crate::key::{Key, has, word};
-use crate::rows::Rows;
+use crate::rows::RuleRows;
 use crate::rule::{Rank, Rule};
 use crate::simd::Compare;
 
@@ -35,7 +35,7 @@ impl Asks {
         Self { value: self.value & mask, mask }
     }
 
-    fn of_all(block: &Block128, rows: &Rows) -> Self {
+    fn of_all(block: &Block128, rows: &RuleRows) -> Self {
         block.rows().iter().map(|row| Self::of(rows.get(*row))).fold(Self::NONE, Self::and)
     }
 
@@ -94,7 +94,7 @@ impl Scan {
         &self.blocks[at as usize]
     }
 
-    pub(crate) fn insert(&mut self, rule: &Rule, row: u32, rows: &Rows) {
+    pub(crate) fn insert(&mut self, rule: &Rule, row: u32, rows: &RuleRows) {
         self.len += 1;
         let asks = Asks::of(rule);
         self.asks = self.asks.and(asks);
@@ -133,7 +133,7 @@ impl Scan {
     }
 
     /// Makes room in a full block, or in the one that a rule of this rank then belongs to. False for a rule behind all.
-    fn make_room(&mut self, at: &mut usize, rank: Rank, rows: &Rows) -> bool {
+    fn make_room(&mut self, at: &mut usize, rank: Rank, rows: &RuleRows) -> bool {
         let last = *at + 1 == self.order.len();
         if last && self.block(self.order[*at].block).last_rank() < rank {
             return false;
@@ -172,7 +172,7 @@ impl Scan {
     }
 
     /// Takes a rule away; its row, if it was there.
-    pub(crate) fn remove(&mut self, rank: Rank, rows: &Rows) -> Option<u32> {
+    pub(crate) fn remove(&mut self, rank: Rank, rows: &RuleRows) -> Option<u32> {
         let at = self.order.partition_point(|placed| placed.first <= rank).checked_sub(1)?;
         let block = self.order[at].block;
         let row = self.blocks[block as usize].remove(rank)?;
@@ -189,7 +189,7 @@ impl Scan {
     }
 
     /// Joins a block with the next one where both fit into one with room to spare.
-    fn join(&mut self, at: usize, rows: &Rows) {
+    fn join(&mut self, at: usize, rows: &RuleRows) {
         let Some(next) = self.order.get(at + 1).map(|placed| placed.block) else { return };
         let block = self.order[at].block;
         if self.block(block).len() + self.block(next).len() > Block128::ROOM * 3 / 4 {
@@ -213,7 +213,7 @@ impl Scan {
 
     /// Rank of the first rule before `best` that a packet matches; else `best`.
     #[inline(always)]
-    pub(crate) fn lookup<C: Compare>(&self, c: C, key: &Key, rows: &Rows, best: Rank) -> Rank {
+    pub(crate) fn lookup<C: Compare>(&self, c: C, key: &Key, rows: &RuleRows, best: Rank) -> Rank {
         if !self.asks.are_met(key) {
             return best;
         }

@@ -118,7 +118,7 @@ impl Compare for Scalar {
     }
 }
 
-/// Vector instructions.
+/// Vector instructions of this processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Instructions {
     /// None but the compiler's.

@@ -3,9 +3,9 @@
 //! A line of eight tags, one cache line, names at most eight buckets; a bucket is one block of at most eight rules. So a
 //! look-up costs one line and one block, whatever rules there are: what does not fit is refused, and stays in the scan.
 
-use crate::block::{Block, Pair, words};
+use crate::block::{Block, WordPair, words};
 use crate::key::{Key, WORDS};
-use crate::rows::Rows;
+use crate::rows::RuleRows;
 use crate::rule::{Rank, Rule};
 use crate::simd::Compare;
 
@@ -20,17 +20,17 @@ const LOAD: usize = 2;
 const NO_BUCKET: u32 = 0;
 
 /// Words and their bits that are hashed; a mask of zero is no part.
-pub(crate) type Parts = [(u8, u32); 3];
+pub(crate) type HashedParts = [(u8, u32); 3];
 
 /// Whether a rule asks for all bits of these parts.
-pub(crate) fn covers(parts: &Parts, rule: &Rule) -> bool {
+pub(crate) fn covers(parts: &HashedParts, rule: &Rule) -> bool {
     parts.iter().all(|(at, mask)| rule.mask[usize::from(*at) % WORDS] & mask == *mask)
 }
 
 /// The hash of a packet's or rule's words: multiplications by random odd numbers, universal in the sense of Dietzfelbinger
 /// et al., so that an attacker without the numbers cannot aim at a line.
 #[inline(always)]
-pub(crate) fn hash(parts: &Parts, factors: &[u64; 3], words: &[u32; WORDS]) -> u32 {
+pub(crate) fn hash(parts: &HashedParts, factors: &[u64; 3], words: &[u32; WORDS]) -> u32 {
     let mut sum = 0u64;
     for ((at, mask), factor) in parts.iter().zip(factors) {
         let part = u64::from(words[usize::from(*at) % WORDS] & mask);
@@ -41,12 +41,12 @@ pub(crate) fn hash(parts: &Parts, factors: &[u64; 3], words: &[u32; WORDS]) -> u
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Line {
+struct BucketLine {
     tags: [u32; BUCKET],
     buckets: [u32; BUCKET],
 }
 
-const NO_LINE: Line = Line { tags: [0; BUCKET], buckets: [NO_BUCKET; BUCKET] };
+const NO_LINE: BucketLine = BucketLine { tags: [0; BUCKET], buckets: [NO_BUCKET; BUCKET] };
 
 type Bucket = Block<BUCKET, 1>;
 
@@ -82,20 +82,20 @@ impl Buckets {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
-    parts: Parts,
+pub(crate) struct TupleTable {
+    parts: HashedParts,
     factors: [u64; 3],
-    lines: Vec<Line>,
+    lines: Vec<BucketLine>,
     /// The words that all its buckets compare first.
-    pair: Pair,
+    pair: WordPair,
     /// Buckets in use.
     used: usize,
-    /// Rules.
+    /// Number of rules.
     len: usize,
 }
 
-impl Table {
-    pub(crate) fn new(parts: Parts, factors: [u64; 3], pair: Pair) -> Self {
+impl TupleTable {
+    pub(crate) fn new(parts: HashedParts, factors: [u64; 3], pair: WordPair) -> Self {
         Self { parts, factors, lines: vec![NO_LINE; 4], pair, used: 0, len: 0 }
     }
 
@@ -217,7 +217,13 @@ impl Table {
 
 /// The lowest rank of the rules in tables that a packet matches.
 #[inline(always)]
-pub(crate) fn best_of<C: Compare>(c: C, tables: &[Table], buckets: &Buckets, key: &Key, rows: &Rows) -> Rank {
+pub(crate) fn best_of<C: Compare>(
+    c: C,
+    tables: &[TupleTable],
+    buckets: &Buckets,
+    key: &Key,
+    rows: &RuleRows,
+) -> Rank {
     let mut best = Rank::LAST;
     let mut found = [NO_BUCKET; TABLES_MAX];
     // All lines first, then all blocks: the cache misses of one step do not depend on each other, and overlap.

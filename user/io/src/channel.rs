@@ -12,7 +12,7 @@ use crate::sys::event::Event;
 
 /// What both ends look at.
 #[derive(Debug)]
-struct Gate {
+struct ChannelGate {
     /// Values sent, or about to be, and not received.
     waiting: AtomicUsize,
     /// The receiver wants to be woken.
@@ -24,7 +24,7 @@ struct Gate {
 #[derive(Debug)]
 pub struct Sender<T> {
     values: mpsc::Sender<T>,
-    gate: Arc<Gate>,
+    gate: Arc<ChannelGate>,
     max: usize,
 }
 
@@ -32,12 +32,13 @@ pub struct Sender<T> {
 #[derive(Debug)]
 pub struct Receiver<T> {
     values: mpsc::Receiver<T>,
-    gate: Arc<Gate>,
+    gate: Arc<ChannelGate>,
 }
 
 /// Both ends of a way on which at most `max` values wait. Errors: no descriptor is free.
 pub fn channel<T>(max: usize) -> io::Result<(Sender<T>, Receiver<T>)> {
-    let gate = Gate { waiting: AtomicUsize::new(0), asleep: AtomicBool::new(false), event: Event::new()? };
+    let gate =
+        ChannelGate { waiting: AtomicUsize::new(0), asleep: AtomicBool::new(false), event: Event::new()? };
     let (gate, (sender, values)) = (Arc::new(gate), mpsc::channel());
     Ok((Sender { values: sender, gate: Arc::clone(&gate), max }, Receiver { values, gate }))
 }

@@ -40,7 +40,7 @@ pub struct DataNetworkDevice {
 /// for what goes to this host or is for the kernel to answer.
 #[derive(Clone, Debug)]
 pub struct RouterLink {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
     /// Next hops for uplink packets: an IPv4 and an IPv6 address at most.
     pub routers: Vec<IpAddr>,
@@ -54,7 +54,7 @@ pub struct RouterLink {
 /// Frames of an Ethernet interface that have a tag (IEEE 802.1Q).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vlan {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
     /// The VLAN's number, 1 to 4094.
     pub id: u16,

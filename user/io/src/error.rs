@@ -16,7 +16,7 @@ pub enum StartError {
     Config(ConfigError),
     /// There is not one device for each data network.
     Devices {
-        /// Devices configured.
+        /// Number of configured devices.
         devices: usize,
         /// Data networks configured.
         networks: usize,
@@ -30,21 +30,21 @@ pub enum StartError {
     },
     /// A TUN device could not be made.
     Tun {
-        /// Its name.
+        /// Name of the device.
         device: String,
         /// The system's reason.
         error: io::Error,
     },
     /// A TUN device could not be given its addresses.
     Link {
-        /// Its name.
+        /// Name of the device.
         device: String,
         /// The system's reason.
         error: io::Error,
     },
     /// A TAP device could not be brought up, or become a port of its bridge.
     Frames {
-        /// Its name.
+        /// Name of the device.
         device: String,
         /// The bridge, if it was to be a port of one.
         bridge: Option<String>,
@@ -98,14 +98,14 @@ pub enum Obstacle {
     Program(io::Error),
     /// The program could not be attached to the interface.
     Attach {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// The system's reason.
         error: io::Error,
     },
     /// The interface's queues could not be had.
     Rings {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// The system's reason.
         error: io::Error,
@@ -268,7 +268,7 @@ impl From<ConfigError> for StartError {
 /// Something that was asked for and could not be had; the user plane runs without it.
 #[derive(Debug)]
 pub enum Notice {
-    /// Address translation.
+    /// Address translation of the host has failed.
     Nat(io::Error),
     /// Forwarding between the host's interfaces.
     Forwarding(io::Error),

@@ -10,7 +10,7 @@ use whimbrel_user::{Destination, DnIndex, HostAddresses, Origin, Packet, Slot, V
 
 use crate::config::Config;
 use crate::error::{HostReport, Notice, StartError};
-use crate::handle::{Host, open_front};
+use crate::handle::{HostSetup, open_front};
 use crate::ports::system::System;
 use crate::ports::{BURST, Ports};
 use crate::sys::datagrams::{BATCH, Datagrams};
@@ -28,7 +28,7 @@ pub struct Front {
     batch: Vec<(SocketAddr, Vec<u8>)>,
     waiting: usize,
     /// What is set on the host; taken back last.
-    host: Host,
+    host: HostSetup,
 }
 
 impl Front {

@@ -130,9 +130,9 @@ pub(crate) fn congested(packet: &mut [u8]) -> bool {
 }
 
 /// Source, destination, traffic class and content.
-type Read<'p> = (IpAddr, IpAddr, u8, &'p [u8]);
+type OuterHeader<'p> = (IpAddr, IpAddr, u8, &'p [u8]);
 
-fn ipv4(packet: &[u8]) -> Option<Read<'_>> {
+fn ipv4(packet: &[u8]) -> Option<OuterHeader<'_>> {
     let header: &[u8; 20] = packet.first_chunk()?;
     let octets = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let whole = u16::from_be_bytes([header[6], header[7]]) & 0x3fff == 0;
@@ -141,7 +141,7 @@ fn ipv4(packet: &[u8]) -> Option<Read<'_>> {
     right.then_some((address(12)?, address(16)?, header[1], packet.get(20..octets)?))
 }
 
-fn ipv6(packet: &[u8]) -> Option<Read<'_>> {
+fn ipv6(packet: &[u8]) -> Option<OuterHeader<'_>> {
     let header: &[u8; 40] = packet.first_chunk()?;
     let octets = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let address = |at: usize| Some(Ipv6Addr::from(*header.get(at..)?.first_chunk::<16>()?).into());

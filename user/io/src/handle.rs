@@ -21,13 +21,13 @@ use crate::channel::Receiver;
 use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, Obstacle, StartError};
 use crate::harvest::{Harvest, HarvestCounters};
-use crate::host::addresses::{self, Watch};
+use crate::host::addresses::{self, AddressWatch};
 use crate::host::upkeep::{DeviceQueues, HostReport, Upkeep, check_pools};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::af_xdp::xdp_fast_path::Memory as FastMemory;
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
 use crate::ports::descriptors::Descriptors;
-use crate::ports::logged::{Logged, LoggerEnd};
+use crate::ports::logged::{LoggedPort, LoggerEnd};
 #[cfg(feature = "measure")]
 use crate::ports::memory::{Memory, ports};
 #[cfg(feature = "measure")]
@@ -35,7 +35,7 @@ use crate::ports::pcap::{Pcap, Replay};
 use crate::ports::{Ports, system::System};
 use crate::state::StateFile;
 use crate::tap::Tapped;
-use crate::thread::{self, IoCounters, Request, Shared};
+use crate::thread::{self, IoCounters, Request, ThreadsState};
 
 /// How long the packet thread may take to answer a question.
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
@@ -46,20 +46,20 @@ pub struct QueueFull(pub Change);
 
 /// A running user plane. Dropping it stops the packet threads and takes back what was set on the host.
 pub struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<ThreadsState>,
     steering: Steering,
     reports: Receiver<Report>,
     threads: Vec<JoinHandle<()>>,
     /// What is shared with a fast path, if there is one.
     fast: Option<Arc<FastMemory>>,
     /// Sends the host's addresses to the packet threads.
-    watch: Option<Watch>,
-    host: Host,
+    watch: Option<AddressWatch>,
+    host: HostSetup,
 }
 
 /// What was set on the host, in the order in which it is taken back.
 #[derive(Default)]
-pub(crate) struct Host {
+pub(crate) struct HostSetup {
     /// Keeps up what was set; ended before that is taken back.
     upkeep: Option<Upkeep>,
     /// Of the devices that are to be kept up.
@@ -90,7 +90,7 @@ pub(crate) fn start(mut config: Config, given: Option<Descriptors>) -> Result<Ha
     }
     let (systems, unsteered) = System::open(&config, given)?;
     let queues = System::device_queues(&systems).map_err(StartError::System)?;
-    let mut host = Host { obstacle, queues, ..Host::default() };
+    let mut host = HostSetup { obstacle, queues, ..HostSetup::default() };
     if !config.busy_poll.is_zero() {
         let refused = fronts.iter_mut().filter_map(|front| front.poll_busily(config.busy_poll).err()).last();
         host.notices.extend(refused.map(Notice::BusyPoll));
@@ -115,19 +115,19 @@ pub(crate) fn start_behind_logger(mut config: Config, end: LoggerEnd) -> Result<
     config.user.check()?;
     (config.keeps_state, config.user.shards) = (true, 1);
     let n3 = [config.user.n3_ipv4.map(IpAddr::V4), config.user.n3_ipv6.map(IpAddr::V6)];
-    let ports = Logged::new(end, n3).map_err(StartError::System)?;
-    spawn(config, vec![ports], Host::default())
+    let ports = LoggedPort::new(end, n3).map_err(StartError::System)?;
+    spawn(config, vec![ports], HostSetup::default())
 }
 
 /// The sockets and devices of a user plane without one, on a host that is set up for it: for a packet logger.
-pub(crate) fn open_front(mut config: Config) -> Result<(System, Host, HostAddresses), StartError> {
+pub(crate) fn open_front(mut config: Config) -> Result<(System, HostSetup, HostAddresses), StartError> {
     config.user.check()?;
     config.user.shards = 1;
     check_pools(&config)?;
     let sysctls = Sysctls::new(config.journal.clone());
     let (mut systems, _) = System::open(&config, None)?;
     let queues = System::device_queues(&systems).map_err(StartError::System)?;
-    let mut host = Host { queues, ..Host::default() };
+    let mut host = HostSetup { queues, ..HostSetup::default() };
     host.set_up_devices(&config)?;
     host.set_up(&config, sysctls);
     let known = addresses::now().map_err(StartError::HostAddresses)?;
@@ -142,13 +142,13 @@ pub(crate) fn start_on_capture(
 ) -> Result<(Handle, Replay), StartError> {
     config.user.shards = 1;
     let (ports, replay) = Pcap::open(&config, from, to).map_err(StartError::System)?;
-    Ok((spawn(config, vec![ports], Host::default())?, replay))
+    Ok((spawn(config, vec![ports], HostSetup::default())?, replay))
 }
 
 #[cfg(feature = "measure")]
 pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {
     let (inner, outer) = ports(config.user.shards.into()).map_err(StartError::System)?;
-    Ok((spawn(config, inner, Host::default())?, outer))
+    Ok((spawn(config, inner, HostSetup::default())?, outer))
 }
 
 /// Packet threads on the sockets and devices of another process, which has them still: they stand ready and take no packet before
@@ -163,11 +163,11 @@ pub(crate) fn stand_by(mut config: Config, given: Descriptors) -> Result<Option<
     let (systems, _) = System::open(&config, Some(given))?;
     let known = addresses::now().map_err(StartError::HostAddresses)?;
     let queues = System::device_queues(&systems).map_err(StartError::System)?;
-    let host = Host { obstacle, queues, addresses: Some(known), ..Host::default() };
+    let host = HostSetup { obstacle, queues, addresses: Some(known), ..HostSetup::default() };
     spawn(config, systems, host).map(Some)
 }
 
-impl Host {
+impl HostSetup {
     /// What was set, in words for the log.
     pub(crate) fn changes(&self) -> &[String] {
         &self.changes
@@ -234,12 +234,12 @@ fn most_of(config: &Config) -> u16 {
 }
 
 /// Starts a thread for each pipeline, on its ports.
-pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Result<Handle, StartError> {
+pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: HostSetup) -> Result<Handle, StartError> {
     let fast = ports.first().and_then(Ports::fast_path);
     let pipelines = UpfU::shards(&config.user)?;
     pipelines[0].hold_errors((config.clock)() + config.restored_within);
     let room = packet_room(most_of(&config));
-    let (shared, ends, reports) = Shared::new(pipelines.len(), room).map_err(StartError::System)?;
+    let (shared, ends, reports) = ThreadsState::new(pipelines.len(), room).map_err(StartError::System)?;
     reports.sleep();
     shared.waits.store(config.keeps_state, Ordering::Release);
     let mut handle = Handle {
@@ -285,7 +285,8 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Resu
                 }
             }
         };
-        handle.watch = Some(Watch::start(known, !config.keeps_state, send).map_err(StartError::System)?);
+        handle.watch =
+            Some(AddressWatch::start(known, !config.keeps_state, send).map_err(StartError::System)?);
     }
     Ok(handle)
 }
@@ -301,7 +302,7 @@ impl Handle {
     pub fn begin(&self) {
         self.shared.waits.store(false, Ordering::SeqCst);
         self.wake();
-        self.watch.iter().for_each(Watch::begin);
+        self.watch.iter().for_each(AddressWatch::begin);
     }
 
     /// The host takes packets for these addresses, which UEs do not reach. Only where packets come from a packet logger: its host's.

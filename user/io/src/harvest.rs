@@ -58,7 +58,7 @@ const TIMED: u32 = 16;
 
 /// How much is read at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Level {
+struct ReadLevel {
     /// After one of so many empty looks.
     looks: u32,
     /// Places of the session table after such a look. One takes 5 to 30 ns.
@@ -69,9 +69,9 @@ struct Level {
 
 /// The first reads nothing. Those up to [`FIRST_LEVEL`] read one place after few looks: fewer than one in twenty packets meets it, so that even
 /// a budget below the time of one place permits them. From there on each is at most twice the one before.
-const LEVELS: [Level; 24] = {
-    const fn level(looks: u32, idle: u32, stall: u32) -> Level {
-        Level { looks, idle, stall }
+const LEVELS: [ReadLevel; 24] = {
+    const fn level(looks: u32, idle: u32, stall: u32) -> ReadLevel {
+        ReadLevel { looks, idle, stall }
     }
     [
         level(1, 0, 0),
@@ -234,7 +234,7 @@ impl Budget {
         }
     }
 
-    fn at_once(&self) -> Level {
+    fn at_once(&self) -> ReadLevel {
         if self.works { LEVELS[self.level] } else { LEVELS[0] }
     }
 
@@ -468,7 +468,7 @@ impl Background {
 
     /// Reads the next places of the survey, if it is time.
     fn work(&mut self, now: Instant, upf: &UpfU) {
-        let Level { looks, idle: places, .. } = self.budget.at_once();
+        let ReadLevel { looks, idle: places, .. } = self.budget.at_once();
         let Some(survey) = self.survey.as_mut().filter(|_| places > 0) else { return };
         self.looks = self.looks.wrapping_add(1);
         if !self.looks.is_multiple_of(looks) {

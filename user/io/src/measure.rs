@@ -13,7 +13,7 @@ use whimbrel_user::{Destination, FastEntry, Origin, Packet, Slot};
 
 use crate::config::Config;
 use crate::error::StartError;
-use crate::handle::{Handle, Host, spawn};
+use crate::handle::{Handle, HostSetup, spawn};
 use crate::ports::Ports;
 use crate::sys::bpf::{Attach, DeviceMap, HashOf, Instruction, Link, Program, SharedArray};
 use crate::sys::datagrams::Datagrams;
@@ -29,7 +29,7 @@ pub use paced::{Draw, Pace, Paced, paced};
 /// Errors: those of a start.
 pub fn endless(config: Config, packets: Vec<Vec<(Origin, Vec<u8>)>>) -> Result<Handle, StartError> {
     let ports = packets.into_iter().map(|packets| Endless { packets, next: 0 }).collect();
-    spawn(config, ports, Host::default())
+    spawn(config, ports, HostSetup::default())
 }
 
 struct Endless {
@@ -99,7 +99,7 @@ impl Rows {
 pub struct Source {
     /// The UPF's tunnel; of packets to UEs, nothing.
     pub teid: Teid,
-    /// The UE.
+    /// Address of the UE.
     pub ue: Ipv4Addr,
 }
 

@@ -46,7 +46,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes everything.
+    /// Takes all that is queued.
     pub(crate) fn take(&self) -> VecDeque<T> {
         if !self.filled.load(Ordering::Acquire) {
             return VecDeque::new();

@@ -21,9 +21,9 @@ pub(crate) const TAPPED_MAX: usize = 8192;
 pub struct Tapped {
     /// When, by the user plane's clock.
     pub at: Instant,
-    /// Its source.
+    /// Address and port that sent it.
     pub from: SocketAddr,
-    /// Its destination.
+    /// Address and port that get it.
     pub to: SocketAddr,
     /// Its payload: GTP-U.
     pub octets: Vec<u8>,
@@ -62,7 +62,7 @@ impl Tap {
         }
     }
 
-    /// What waits.
+    /// Takes the messages that wait.
     pub(crate) fn take(&self) -> Vec<Tapped> {
         self.queue.take().into()
     }

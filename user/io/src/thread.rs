@@ -72,7 +72,7 @@ io_counters! {
     send_full,
     /// Packets that the kernel refused to send (no route, too long).
     send_errors,
-    /// Failed receptions.
+    /// Receptions that have failed.
     receive_errors,
     /// Packets lost because the thread did not take them in time: the kernel's queue in front of it was full.
     receive_full,
@@ -117,7 +117,7 @@ pub(crate) struct Public {
 }
 
 /// What all packet threads and the others share.
-pub(crate) struct Shared {
+pub(crate) struct ThreadsState {
     pub(crate) threads: Vec<Public>,
     pub(crate) tap: Tap,
     pub(crate) stop: AtomicBool,
@@ -127,7 +127,7 @@ pub(crate) struct Shared {
     pub(crate) beats: OnceLock<Beats>,
 }
 
-impl Shared {
+impl ThreadsState {
     /// What is shared by so many threads, their ends of the ways, and the others' end of the way of reports.
     pub(crate) fn new(threads: usize, room: usize) -> std::io::Result<(Self, Vec<Ends>, Receiver<Report>)> {
         let (reports, from_threads) = channel(REPORTS_MAX)?;
@@ -163,7 +163,7 @@ pub(crate) struct Ends {
 
 /// The thread's state.
 struct Worker<'s, P> {
-    shared: &'s Shared,
+    shared: &'s ThreadsState,
     ends: Ends,
     /// There is a fast path.
     fast: bool,
@@ -187,7 +187,7 @@ struct Worker<'s, P> {
 
 /// Runs until stopped.
 pub(crate) fn run<P: Ports>(
-    (shared, ends): (&Shared, Ends),
+    (shared, ends): (&ThreadsState, Ends),
     (mut upf, held): (UpfU, Option<(StateFile, whimbrel_user::Config)>),
     ports: P,
     clock: &Clock,
@@ -399,8 +399,9 @@ impl<P: Ports> Worker<'_, P> {
 
     /// Sleeps until something is asked, or packets may be taken, or all is to end: a thread that stands by takes no time of a processor.
     fn await_request(&mut self) {
-        let waits =
-            |shared: &Shared| shared.waits.load(Ordering::SeqCst) && !shared.stop.load(Ordering::SeqCst);
+        let waits = |shared: &ThreadsState| {
+            shared.waits.load(Ordering::SeqCst) && !shared.stop.load(Ordering::SeqCst)
+        };
         if self.ends.requests.sleep() && waits(self.shared) {
             // A failure makes this thread look more often.
             let _ = poll::until_readable(&[self.ends.requests.as_fd()]);

@@ -15,14 +15,14 @@ use std::ptr::NonNull;
 use std::slice;
 
 pub use octets::Octets;
-use region::Region;
+use region::PageRegion;
 
 /// Octets of a large page on x86-64, and on AArch64 with small pages of 4 KiB.
 pub const PAGE_OCTETS: usize = 2 << 20;
 
 /// A list of fixed length that never moves: in large pages, if it fills at least one.
 pub struct Pages<T> {
-    region: Region,
+    region: PageRegion,
     len: usize,
     of: std::marker::PhantomData<T>,
 }
@@ -35,7 +35,7 @@ unsafe impl<T: Sync> Sync for Pages<T> {}
 impl<T: Default> Pages<T> {
     /// So many, each as it is by default. There is no way on without memory: the process ends, as it does when a `Vec` finds none.
     pub fn new(len: usize) -> Self {
-        let region = Region::of::<T>(len);
+        let region = PageRegion::of::<T>(len);
         // Of an element whose default panics, those before it are not dropped: leaked, never used.
         for n in 0..len {
             // SAFETY: the region has room for `len` elements of `T`, aligned for it, and is not shared yet.
@@ -54,7 +54,7 @@ impl Pages<Line> {
     /// So many, which take memory only when they are first touched.
     pub fn lines(len: usize) -> Self {
         // All zero is a line, and that is what the region is.
-        Self { region: Region::of::<Line>(len), len, of: std::marker::PhantomData }
+        Self { region: PageRegion::of::<Line>(len), len, of: std::marker::PhantomData }
     }
 }
 

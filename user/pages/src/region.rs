@@ -6,13 +6,13 @@ use std::ptr::NonNull;
 use crate::PAGE_OCTETS;
 
 /// Memory that is ours, all zero at first.
-pub(crate) struct Region {
+pub(crate) struct PageRegion {
     at: NonNull<u8>,
     layout: Layout,
     mapped: bool,
 }
 
-impl Region {
+impl PageRegion {
     /// For so many of a type.
     pub(crate) fn of<T>(len: usize) -> Self {
         let Ok(layout) = Layout::array::<T>(len) else { panic!("more than the address space") };
@@ -38,7 +38,7 @@ impl Region {
     }
 }
 
-impl Drop for Region {
+impl Drop for PageRegion {
     fn drop(&mut self) {
         if self.mapped {
             // SAFETY: `map` mapped this number of octets there, and no reference into them is left.

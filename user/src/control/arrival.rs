@@ -20,7 +20,7 @@ use crate::session_id::SessionId;
 /// When a request's rules begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// At once.
+    /// The rules begin at once.
     Now,
     /// With the first packet that shows that the UE has arrived.
     OnArrival,

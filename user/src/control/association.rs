@@ -41,7 +41,7 @@ pub(super) const FEATURES: UpFunctionFeatures = UpFunctionFeatures::FTUP
     .with(UpFunctionFeatures::PFDM)
     .with(UpFunctionFeatures::PFDE);
 
-/// One SMF.
+/// The association of an SMF.
 pub(super) struct Association {
     /// Names the association in its sessions.
     pub(super) id: u32,

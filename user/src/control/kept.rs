@@ -12,7 +12,7 @@ use whimbrel_pfcp::ie::{CpFunctionFeatures, FSeid, NodeId, RecoveryTimeStamp};
 
 use super::replies::ReplyKey;
 use super::requests::StoredRequest;
-use super::sessions::Place;
+use super::sessions::SessionPlace;
 use super::{Outbox, UpfC};
 use crate::config::{Config, ConfigError, DnIndex};
 use crate::event::Event;
@@ -64,7 +64,7 @@ pub(super) struct Node {
     pub(super) associations: Vec<StoredAssociation>,
 }
 
-/// An association.
+/// An association as the state file has it.
 #[derive(Clone)]
 pub(super) struct StoredAssociation {
     pub(super) node: NodeId,
@@ -83,7 +83,7 @@ pub(super) struct StoredPlace {
     pub(super) session: Option<StoredSession>,
 }
 
-/// A session.
+/// A session as the state file has it.
 #[derive(Clone)]
 pub(super) struct StoredSession {
     association: u32,
@@ -363,7 +363,7 @@ impl UpfC {
         touched.dedup();
         for index in touched {
             let answer = answered.and_then(|key| Some((key, self.replies.find(&key)??.to_vec())));
-            let Some(Place { generation, session }) = self.sessions.place(index) else { continue };
+            let Some(SessionPlace { generation, session }) = self.sessions.place(index) else { continue };
             let stands = session.is_some();
             let place = StoredPlace {
                 generation,

@@ -57,9 +57,9 @@ const BUNDLE_MAX: usize = 64;
 pub enum Input<'a> {
     /// A datagram from an SMF.
     Pfcp {
-        /// Its source.
+        /// Address and port that sent it.
         peer: SocketAddr,
-        /// Its payload.
+        /// Payload of the datagram.
         octets: &'a [u8],
     },
     /// Something that UPF-U has seen.
@@ -75,12 +75,12 @@ pub struct Outbox {
     pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
     /// Changes for UPF-U, in order.
     pub changes: Vec<Change>,
-    /// What happened.
+    /// Events for the log and the metrics.
     pub events: Vec<Event>,
 }
 
 /// A response that waits for figures of UPF-U.
-struct Waiting {
+struct WaitingResponse {
     key: ReplyKey,
     cp_seid: Seid,
     response: Message,
@@ -99,7 +99,7 @@ pub struct UpfC {
     requests: Requests,
     /// Requests for associations that other SMFs have.
     pending_set_ups: Vec<PendingSetUp>,
-    waiting: BTreeMap<Token, Waiting>,
+    waiting: BTreeMap<Token, WaitingResponse>,
     next_token: u32,
     /// Sessions that stand for a predicted UE alone, and until when.
     provisional: BTreeSet<(Instant, SessionId)>,
@@ -330,7 +330,7 @@ impl UpfC {
         self.next_token = self.next_token.wrapping_add(1);
         self.replies.keep(now, key, None);
         let (deadline, touched) = (now + FIGURES_WITHIN, self.sessions.take_touched());
-        self.waiting.insert(token, Waiting { key, cp_seid, response, deadline, touched });
+        self.waiting.insert(token, WaitingResponse { key, cp_seid, response, deadline, touched });
         Some(token)
     }
 

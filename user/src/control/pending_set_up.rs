@@ -1,5 +1,5 @@
 //! ASSOCIATION SETUP REQUESTs that would end the sessions of an SMF that lives, or take its association elsewhere. One datagram with the
-//! SMF's node identity could do so, and TS 29.244 §6.2.6.2.2 names no proof of who sent it. The SMF that has the association is therefore
+//! SMF's node identity could do so, and TS 29.244 §6.2.6.2.2 names no proof of the sender. The SMF that has the association is therefore
 //! asked first, by a HEARTBEAT REQUEST: it alone knows whether it has restarted (TS 23.527 §4.2).
 
 use std::net::{IpAddr, SocketAddr};

@@ -17,7 +17,7 @@ use crate::limits::SESSIONS_MAX;
 use crate::logger::StateRecord;
 use crate::rules::Known;
 use crate::session_id::SessionId;
-use crate::state::{FollowedState, Kind, ReceivedState, ReplicaState, Seen, StateRefusal};
+use crate::state::{FollowedState, Kind, ReceivedState, ReplicaState, SeenRecord, StateRefusal};
 
 /// UPF-C of a replica.
 pub struct UpfCReplica {
@@ -80,10 +80,10 @@ impl UpfCReplica {
         self.follow(now, seen, out);
     }
 
-    fn follow(&mut self, now: Instant, seen: Vec<Seen>, out: &mut Outbox) {
+    fn follow(&mut self, now: Instant, seen: Vec<SeenRecord>, out: &mut Outbox) {
         let (mut places, mut recounted) = (std::mem::take(&mut self.unseated), Vec::new());
         let mut applications = false;
-        for Seen { kind, id, write, octets } in seen {
+        for SeenRecord { kind, id, write, octets } in seen {
             match kind {
                 Kind::Node => self.follow_node(now, octets.as_deref()),
                 Kind::Application => {

@@ -10,7 +10,7 @@ use whimbrel_pfcp::ie::FSeid;
 use super::admission::Promised;
 use crate::config::Config;
 use crate::pipeline::shard_of;
-use crate::pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6, Pool, Pools};
+use crate::pool::{NumberPool, POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6, Pools};
 use crate::rules::{NetworkPools, SessionRules, upper};
 use crate::session_id::{SessionId, Teids, mix};
 
@@ -24,7 +24,7 @@ const REST_PART: usize = 8;
 /// Of those looked at with each input: more than an input retires.
 const RETIRED_AT_ONCE: usize = 4;
 
-/// One session.
+/// A session of an SMF.
 pub(super) struct Session {
     pub(super) rules: Arc<SessionRules>,
     pub(super) association: u32,
@@ -70,7 +70,7 @@ pub(super) struct Sessions {
 }
 
 /// A place, and the session there.
-pub(super) struct Place<'a> {
+pub(super) struct SessionPlace<'a> {
     pub(super) generation: u32,
     pub(super) session: Option<&'a Session>,
 }
@@ -90,10 +90,10 @@ impl Sessions {
             let ipv4 = dn.all_ipv4_pools().map(|p| {
                 // Nor the broadcast address.
                 let first = u64::from(p.first()) + u64::from(POOL_RESERVED_FIRST);
-                Pool::new(first, p.numbers().saturating_sub(u64::from(POOL_RESERVED_FIRST) + 1))
+                NumberPool::new(first, p.numbers().saturating_sub(u64::from(POOL_RESERVED_FIRST) + 1))
             });
             let begins = u64::from(POOL_RESERVED_FIRST_IPV6);
-            let ipv6 = dn.all_ipv6_pools().map(|p| Pool::new(p.first() + begins, p.numbers() - begins));
+            let ipv6 = dn.all_ipv6_pools().map(|p| NumberPool::new(p.first() + begins, p.numbers() - begins));
             NetworkPools { ipv4: Pools::new(ipv4.collect()), ipv6: Pools::new(ipv6.collect()) }
         });
         Self {
@@ -127,10 +127,10 @@ impl Sessions {
     }
 
     /// A place that was made.
-    pub(super) fn place(&self, index: u32) -> Option<Place<'_>> {
+    pub(super) fn place(&self, index: u32) -> Option<SessionPlace<'_>> {
         let session = self.slots.get(index as usize)?.as_deref();
         let generation = session.map_or(self.generations[index as usize], |s| s.generation);
-        Some(Place { generation, session })
+        Some(SessionPlace { generation, session })
     }
 
     /// Seats the sessions of a former process at their places; the others are free, those that were freed first first. A session whose address
@@ -393,7 +393,7 @@ impl Sessions {
         }
     }
 
-    /// All sessions.
+    /// All sessions with their identities.
     pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         let all = self.slots.iter().enumerate();
         all.filter_map(|(i, s)| {

@@ -13,11 +13,11 @@ const WAITING_MAX: usize = 16_384;
 /// A message of an SMF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its counter.
+    /// Counter of the request.
     pub counter: u64,
     /// The SMF's address.
     pub peer: SocketAddr,
-    /// The datagram.
+    /// The datagram as it came.
     pub octets: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ pub enum Released {
     Datagram {
         /// The SMF's address.
         to: SocketAddr,
-        /// The datagram.
+        /// The datagram as it leaves.
         octets: Vec<u8>,
     },
     /// A message of an SMF was handled, and is kept no longer.

@@ -23,7 +23,7 @@ pub enum Direction {
 /// Bounds of the packets that are kept, each for one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataLogBounds {
-    /// Packets.
+    /// Packets that are kept in each direction.
     pub packets: usize,
     /// Packets that are with the UPF at a time, so that they find room in the socket of one that has just taken over. Those that it holds for idle UEs do
     /// not count.
@@ -66,8 +66,8 @@ pub struct DataLogCounters {
 
 /// Where a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Here alone.
+enum PacketState {
+    /// The packet is here and nowhere else.
     Waits,
     /// With the UPF since then.
     Sent(Instant),
@@ -75,14 +75,14 @@ enum Place {
     Held,
 }
 
-struct Entry<P> {
-    place: Place,
+struct LoggedPacket<P> {
+    place: PacketState,
     packet: P,
 }
 
-/// One direction.
-struct Queue<P> {
-    entries: BTreeMap<u64, Entry<P>>,
+/// The queue of one direction.
+struct DirectionQueue<P> {
+    entries: BTreeMap<u64, LoggedPacket<P>>,
     /// Counters of those that wait here are this or higher.
     next: u64,
     sent: usize,
@@ -91,24 +91,24 @@ struct Queue<P> {
     back: u64,
 }
 
-impl<P> Default for Queue<P> {
+impl<P> Default for DirectionQueue<P> {
     fn default() -> Self {
         Self { entries: BTreeMap::new(), next: 0, sent: 0, held: 0, back: 0 }
     }
 }
 
-impl<P> Queue<P> {
+impl<P> DirectionQueue<P> {
     /// The oldest that waits here.
     fn first_waiting(&self) -> Option<u64> {
-        self.entries.range(self.next..).find(|(_, e)| e.place == Place::Waits).map(|(n, _)| *n)
+        self.entries.range(self.next..).find(|(_, e)| e.place == PacketState::Waits).map(|(n, _)| *n)
     }
 
     fn take(&mut self, counter: u64) -> Option<P> {
         let entry = self.entries.remove(&counter)?;
         match entry.place {
-            Place::Waits => {}
-            Place::Sent(_) => self.sent -= 1,
-            Place::Held => self.held -= 1,
+            PacketState::Waits => {}
+            PacketState::Sent(_) => self.sent -= 1,
+            PacketState::Held => self.held -= 1,
         }
         Some(entry.packet)
     }
@@ -117,8 +117,8 @@ impl<P> Queue<P> {
 /// Packets of both directions under one counter.
 pub struct DataLog<P> {
     bounds: DataLogBounds,
-    uplink: Queue<P>,
-    downlink: Queue<P>,
+    uplink: DirectionQueue<P>,
+    downlink: DirectionQueue<P>,
     /// The last that was given.
     counter: u64,
     counters: DataLogCounters,
@@ -127,9 +127,9 @@ pub struct DataLog<P> {
 }
 
 impl<P> DataLog<P> {
-    /// Without packets.
+    /// A log without packets.
     pub fn new(bounds: DataLogBounds) -> Self {
-        let (uplink, downlink) = (Queue::default(), Queue::default());
+        let (uplink, downlink) = (DirectionQueue::default(), DirectionQueue::default());
         Self { bounds, uplink, downlink, counter: 0, counters: DataLogCounters::default(), spare: Vec::new() }
     }
 
@@ -153,7 +153,7 @@ impl<P> DataLog<P> {
         self.spare.pop()
     }
 
-    fn queue(&mut self, direction: Direction) -> &mut Queue<P> {
+    fn queue(&mut self, direction: Direction) -> &mut DirectionQueue<P> {
         match direction {
             Direction::Uplink => &mut self.uplink,
             Direction::Downlink => &mut self.downlink,
@@ -166,7 +166,7 @@ impl<P> DataLog<P> {
         let most = self.bounds.packets;
         let queue = self.queue(direction);
         if queue.entries.len() >= most {
-            let held = queue.entries.iter().find(|(_, e)| e.place == Place::Held).map(|(n, _)| *n);
+            let held = queue.entries.iter().find(|(_, e)| e.place == PacketState::Held).map(|(n, _)| *n);
             let Some(evicted) = held.filter(|_| queue.held > 0).and_then(|n| queue.take(n)) else {
                 self.counters.refused += 1;
                 return Err(packet);
@@ -176,20 +176,22 @@ impl<P> DataLog<P> {
         }
         self.counter += 1;
         let counter = self.counter;
-        self.queue(direction).entries.insert(counter, Entry { place: Place::Waits, packet });
+        self.queue(direction).entries.insert(counter, LoggedPacket { place: PacketState::Waits, packet });
         self.counters.accepted += 1;
         Ok(counter)
     }
 
     /// The next packet for the UPF that serves, if it may be given one more: the lowest counter of both directions.
     pub fn send_next(&mut self, now: Instant) -> Option<(u64, Direction, &P)> {
-        let of = |q: &Queue<P>| q.first_waiting().filter(|_| q.sent < self.bounds.window).unwrap_or(u64::MAX);
+        let of = |q: &DirectionQueue<P>| {
+            q.first_waiting().filter(|_| q.sent < self.bounds.window).unwrap_or(u64::MAX)
+        };
         let (up, down) = (of(&self.uplink), of(&self.downlink));
         let (counter, direction) =
             if up < down { (up, Direction::Uplink) } else { (down, Direction::Downlink) };
         let queue = self.queue(direction);
         let entry = queue.entries.get_mut(&counter)?;
-        entry.place = Place::Sent(now);
+        entry.place = PacketState::Sent(now);
         (queue.sent, queue.next) = (queue.sent + 1, counter + 1);
         Some((counter, direction, &entry.packet))
     }
@@ -213,7 +215,7 @@ impl<P> DataLog<P> {
     fn done(&mut self, counter: u64) -> bool {
         for queue in [&mut self.uplink, &mut self.downlink] {
             // One that waits here is not with the UPF: a number that was made up.
-            if queue.entries.get(&counter).is_none_or(|e| e.place == Place::Waits) {
+            if queue.entries.get(&counter).is_none_or(|e| e.place == PacketState::Waits) {
                 continue;
             }
             queue.back = queue.back.max(counter);
@@ -227,8 +229,8 @@ impl<P> DataLog<P> {
     pub fn held(&mut self, counter: u64) {
         for queue in [&mut self.uplink, &mut self.downlink] {
             let Some(entry) = queue.entries.get_mut(&counter) else { continue };
-            if let Place::Sent(_) = entry.place {
-                entry.place = Place::Held;
+            if let PacketState::Sent(_) = entry.place {
+                entry.place = PacketState::Held;
                 (queue.sent, queue.held) = (queue.sent - 1, queue.held + 1);
             }
         }
@@ -237,12 +239,12 @@ impl<P> DataLog<P> {
     /// Gives up packets that were lost on the way to the UPF or back: later ones came back long since, or nothing did.
     pub fn give_up_lost(&mut self, now: Instant) {
         for queue in [&mut self.uplink, &mut self.downlink] {
-            let lost = |(n, e): (&u64, &Entry<P>)| match e.place {
-                Place::Sent(at) => {
+            let lost = |(n, e): (&u64, &LoggedPacket<P>)| match e.place {
+                PacketState::Sent(at) => {
                     let most = if *n < queue.back { LOST_AFTER } else { GIVEN_UP_AFTER };
                     (now.since(at) >= most).then_some(*n)
                 }
-                Place::Waits | Place::Held => None,
+                PacketState::Waits | PacketState::Held => None,
             };
             let lost: Vec<u64> = queue.entries.range(..queue.next).filter_map(lost).collect();
             self.counters.lost += lost.len() as u64;
@@ -254,14 +256,14 @@ impl<P> DataLog<P> {
     /// [`Self::leaves`] any more.
     pub fn take_over(&mut self) {
         for queue in [&mut self.uplink, &mut self.downlink] {
-            let overtaken = |(n, e): (&u64, &Entry<P>)| {
-                (matches!(e.place, Place::Sent(_)) && *n < queue.back).then_some(*n)
+            let overtaken = |(n, e): (&u64, &LoggedPacket<P>)| {
+                (matches!(e.place, PacketState::Sent(_)) && *n < queue.back).then_some(*n)
             };
             let overtaken: Vec<u64> = queue.entries.range(..queue.back).filter_map(overtaken).collect();
             self.counters.overtaken += overtaken.len() as u64;
             self.spare.extend(overtaken.into_iter().filter_map(|n| queue.take(n)));
-            for entry in queue.entries.values_mut().filter(|e| e.place != Place::Waits) {
-                entry.place = Place::Waits;
+            for entry in queue.entries.values_mut().filter(|e| e.place != PacketState::Waits) {
+                entry.place = PacketState::Waits;
                 self.counters.replayed += 1;
             }
             (queue.next, queue.sent, queue.held, queue.back) = (0, 0, 0, 0);
@@ -281,7 +283,7 @@ mod tests {
 
     /// What happens next.
     #[derive(Clone, Copy, Debug)]
-    enum Step {
+    enum RandomStep {
         Arrives(Direction),
         Given,
         /// The UPF takes the next packet that it was given: and forwards it, drops it, holds it, or it was lost on its way.
@@ -296,18 +298,18 @@ mod tests {
         Dies,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = RandomStep> {
         prop_oneof![
-            4 => Just(Step::Arrives(Direction::Uplink)),
-            4 => Just(Step::Arrives(Direction::Downlink)),
-            6 => Just(Step::Given),
-            6 => Just(Step::Forwarded),
-            1 => Just(Step::Ended),
-            1 => Just(Step::Held),
-            1 => Just(Step::LostOnTheWay),
-            6 => Just(Step::Returns),
-            1 => Just(Step::Released),
-            1 => Just(Step::Dies),
+            4 => Just(RandomStep::Arrives(Direction::Uplink)),
+            4 => Just(RandomStep::Arrives(Direction::Downlink)),
+            6 => Just(RandomStep::Given),
+            6 => Just(RandomStep::Forwarded),
+            1 => Just(RandomStep::Ended),
+            1 => Just(RandomStep::Held),
+            1 => Just(RandomStep::LostOnTheWay),
+            6 => Just(RandomStep::Returns),
+            1 => Just(RandomStep::Released),
+            1 => Just(RandomStep::Dies),
         ]
     }
 
@@ -341,28 +343,28 @@ mod tests {
             for step in steps {
                 now = now + Duration::from_millis(1);
                 match step {
-                    Step::Arrives(direction) => {
+                    RandomStep::Arrives(direction) => {
                         arrived += 1;
                         if let Ok(counter) = log.accept(direction, arrived) {
                             direction_of.insert(counter, direction);
                         }
                     }
-                    Step::Given => {
+                    RandomStep::Given => {
                         if let Some((counter, direction, _)) = log.send_next(now) {
                             prop_assert_eq!(direction_of[&counter], direction);
                             upf.given.push_back(counter);
                         }
                     }
-                    Step::Forwarded => upf.back.extend(upf.given.pop_front().map(Back::Forwarded)),
-                    Step::Ended => upf.back.extend(upf.given.pop_front().map(Back::Ended)),
-                    Step::Held => {
+                    RandomStep::Forwarded => upf.back.extend(upf.given.pop_front().map(Back::Forwarded)),
+                    RandomStep::Ended => upf.back.extend(upf.given.pop_front().map(Back::Ended)),
+                    RandomStep::Held => {
                         let held = upf.given.pop_front();
                         upf.held.extend(held);
                         were_held.extend(held);
                         upf.back.extend(held.map(Back::Held));
                     }
-                    Step::LostOnTheWay => _ = upf.given.pop_front(),
-                    Step::Returns => match upf.back.pop_front() {
+                    RandomStep::LostOnTheWay => _ = upf.given.pop_front(),
+                    RandomStep::Returns => match upf.back.pop_front() {
                         Some(Back::Forwarded(n)) if log.leaves(n) => {
                             prop_assert!(left.insert(n), "{n} left twice");
                             let last = last.entry(direction_of[&n]).or_insert(0);
@@ -376,8 +378,8 @@ mod tests {
                         Some(Back::Held(n)) => log.held(n),
                         None => {}
                     },
-                    Step::Released => upf.back.extend(upf.held.drain(..).map(Back::Forwarded)),
-                    Step::Dies => {
+                    RandomStep::Released => upf.back.extend(upf.held.drain(..).map(Back::Forwarded)),
+                    RandomStep::Dies => {
                         upf = Upf::default();
                         log.take_over();
                     }

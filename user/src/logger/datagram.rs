@@ -30,11 +30,11 @@ const NO_NETWORK: u8 = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A packet.
+    /// A packet that the logger passes on.
     Packet = 1,
     /// Asks the packet thread for a sign of life.
     Probe = 2,
-    /// Its answer.
+    /// The answer to a probe.
     Answer = 3,
     /// The UPF's address for packets is where this comes from.
     Address = 4,
@@ -97,7 +97,7 @@ impl Head {
         }
     }
 
-    /// Its octets.
+    /// The encoded form, as it is sent.
     pub fn to_octets(self) -> [u8; HEAD_OCTETS] {
         let mut octets = [0; HEAD_OCTETS];
         octets[0] = self.kind as u8;

@@ -44,7 +44,7 @@ pub struct LoggerHello {
 }
 
 impl LoggerHello {
-    /// Its octets.
+    /// The encoded form, as it is sent.
     pub fn to_octets(self) -> Vec<u8> {
         let mut to = Vec::new();
         (MAGIC, VERSION).store(&mut to);
@@ -64,12 +64,12 @@ impl LoggerHello {
     }
 }
 
-/// A frame.
+/// A frame between logger and UPF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoggerFrame {
     /// To a UPF: it is to serve, in this term.
     Serve {
-        /// The term.
+        /// The term that begins.
         term: u64,
     },
     /// To a UPF: it is to be the replica.
@@ -84,11 +84,11 @@ pub enum LoggerFrame {
     HostAddresses(Vec<(IpAddr, u8)>),
     /// To the UPF that serves: a message of an SMF.
     FromSmf {
-        /// Its counter.
+        /// Counter of the message.
         counter: u64,
         /// The SMF's address.
         peer: SocketAddr,
-        /// The datagram.
+        /// The datagram as it came.
         octets: Vec<u8>,
     },
     /// The state of the UPF that serves is this from now on; its records follow.
@@ -104,12 +104,12 @@ pub enum LoggerFrame {
         batch: u64,
         /// The last of a whole state, or any later ones.
         complete: bool,
-        /// The records.
+        /// Records that have changed.
         records: Vec<StateRecord>,
     },
     /// From the replica: it has all batches up to this one.
     Acknowledge {
-        /// The number.
+        /// Number of the batch that is applied.
         batch: u64,
     },
     /// From a replica that serves now.
@@ -118,12 +118,12 @@ pub enum LoggerFrame {
     ToSmf {
         /// The SMF's address.
         to: SocketAddr,
-        /// The datagram.
+        /// The datagram as it leaves.
         octets: Vec<u8>,
     },
     /// From the UPF: it has handled a message of an SMF.
     Handled {
-        /// Its counter.
+        /// Counter of the message that is handled.
         counter: u64,
     },
 }
@@ -136,7 +136,7 @@ impl LoggerFrame {
         Self::HostAddresses(all.map(|n| (n.address, n.prefix)).collect())
     }
 
-    /// Its octets.
+    /// The encoded form, as it is sent.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut to = Vec::new();
         match self {

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::inner::{Inner, protocol};
+use super::inner::{InnerPacket, protocol};
 use super::packet::Packet;
 
 /// ICMPv6 types (RFC 4861 §4).
@@ -23,7 +23,7 @@ const RESOLVERS_MAX: usize = 8;
 pub(crate) const ADVERTISEMENT_OCTETS_MAX: usize = 56 + 32 + 8 + 8 + RESOLVERS_MAX * 16;
 
 /// Whether it is a well-formed router solicitation (RFC 4861 §6.1.1).
-pub(crate) fn is_solicitation(inner: &Inner, packet: &[u8]) -> bool {
+pub(crate) fn is_solicitation(inner: &InnerPacket, packet: &[u8]) -> bool {
     let hop_limit = packet.get(7) == Some(&255);
     inner.protocol == protocol::ICMPV6
         && hop_limit

@@ -8,7 +8,7 @@ use whimbrel_pfcp::ie::{ApplyAction, UsageReportTrigger};
 use whimbrel_pfcp::rule::UsageReport;
 
 use super::held::{self, Waiting};
-use super::inner::Inner;
+use super::inner::InnerPacket;
 use super::meter::Meter;
 use super::packet::Packet;
 use super::predicted::Future;
@@ -286,7 +286,7 @@ fn again(
 ) -> Verdict {
     let SessionU { rules, state } = s;
     match rules.kind {
-        SessionKind::Ip => match Inner::parse(packet.octets()) {
+        SessionKind::Ip => match InnerPacket::parse(packet.octets()) {
             Some(inner) => stages::run(rules, state, shared, now, ingress, &inner, packet),
             None => Verdict::Drop(DropReason::InnerMalformed),
         },

@@ -8,7 +8,7 @@ use whimbrel_prefetch::prefetch;
 
 use super::flows::{FlowKey, Flows, Hash};
 use super::guard::Guard;
-use super::inner::Inner;
+use super::inner::InnerPacket;
 use super::plain::{Decision, Hot, Second};
 use super::session::SessionU;
 use super::stages::{Ingress, Pdu};
@@ -19,7 +19,7 @@ use super::{Origin, SessionKey, Slot, UpfU, Verdict, is_link_scope};
 const TOGETHER: usize = 32;
 /// Octets of a packet that its headers usually have.
 const HEADERS_OCTETS: usize = 52;
-/// No session.
+/// Mark of a packet without a session.
 const NO_SESSION: u32 = u32::MAX;
 
 /// A step of a burst.
@@ -31,7 +31,7 @@ pub enum Stage {
     Session,
     /// Of one packet of a plain session: its rule, what that does, and gates.
     Classify,
-    /// Likewise: rates.
+    /// Of such a packet: its rates.
     Meter,
     /// Likewise: what it has used.
     Account,
@@ -58,7 +58,7 @@ pub trait StageObserver {
     }
 }
 
-/// No observer.
+/// The observer of a burst that nothing observes.
 impl StageObserver for () {
     #[inline]
     fn done(&mut self, _: Stage) {}
@@ -66,9 +66,9 @@ impl StageObserver for () {
 
 /// What is known of a packet between the steps.
 #[derive(Clone, Copy)]
-struct Item {
+struct BurstItem {
     /// Of a packet that may be decided on here: its headers. The others are left to the stages, headers and all.
-    inner: Option<Inner>,
+    inner: Option<InnerPacket>,
     /// Of a packet from a UE.
     ingress: Ingress,
     payload_at: u16,
@@ -77,8 +77,8 @@ struct Item {
     outer: Option<GpduHeader>,
 }
 
-const NOTHING: Item =
-    Item { inner: None, ingress: Ingress::NETWORK, payload_at: 0, session: NO_SESSION, outer: None };
+const NOTHING: BurstItem =
+    BurstItem { inner: None, ingress: Ingress::NETWORK, payload_at: 0, session: NO_SESSION, outer: None };
 
 impl UpfU {
     /// Decides on every packet of a burst. Packets that the pipeline itself sends wait in
@@ -128,7 +128,7 @@ impl UpfU {
         &self,
         now: Instant,
         slots: &[Slot],
-        items: &mut [Item; TOGETHER],
+        items: &mut [BurstItem; TOGETHER],
         observer: &mut impl StageObserver,
     ) {
         for (item, slot) in items.iter().zip(slots) {
@@ -168,7 +168,7 @@ impl UpfU {
 
     /// Begins to load what says of packets without a session whether their UE is awaited.
     #[cold]
-    fn prefetch_predictions(&self, slots: &[Slot], items: &[Item]) {
+    fn prefetch_predictions(&self, slots: &[Slot], items: &[BurstItem]) {
         for (item, slot) in items.iter().zip(slots) {
             let Some(inner) = &item.inner else { continue };
             match slot.origin {
@@ -184,7 +184,7 @@ impl UpfU {
     }
 
     /// Loads what the stages read of sessions that are not plain, one step of indirection at a time for all.
-    fn touch_full(&self, items: &[Item]) {
+    fn touch_full(&self, items: &[BurstItem]) {
         // Of a plain one not even that is looked at where it would be.
         let full = || {
             let others = items.iter().filter(|i| !self.sessions.is_plain(i.session));
@@ -209,7 +209,7 @@ impl UpfU {
     }
 
     /// Begins to load what is remembered of packets' flows.
-    fn prefetch_flows(&self, items: &[Item]) {
+    fn prefetch_flows(&self, items: &[BurstItem]) {
         let Some(flows) = &self.shared.flows else { return };
         let mut hashes = [None; TOGETHER];
         for (hash, item) in hashes.iter_mut().zip(items) {
@@ -228,7 +228,7 @@ impl UpfU {
     fn decide(
         &mut self,
         now: Instant,
-        item: &mut Item,
+        item: &mut BurstItem,
         slot: &mut Slot,
         observer: &mut impl StageObserver,
     ) -> Verdict {
@@ -320,7 +320,7 @@ impl UpfU {
 }
 
 /// Of the flow of a packet, if it is remembered.
-fn hash_of(flows: &Flows, session: &SessionU, item: &Item) -> Option<Hash> {
+fn hash_of(flows: &Flows, session: &SessionU, item: &BurstItem) -> Option<Hash> {
     let (compared, inner) = (session.rules.compared, item.inner.as_ref()?);
     // Of a flow that may be known by a name it is not known yet which it is.
     if !compared.worth || compared.named {
@@ -341,13 +341,13 @@ fn prefetch_headers(slots: &[Slot]) {
 
 /// Reads the headers of what may be a UE's packet.
 #[inline]
-fn parse(item: &mut Item, slot: &Slot, guard: &Guard) {
+fn parse(item: &mut BurstItem, slot: &Slot, guard: &Guard) {
     match slot.origin {
         Origin::N3 { .. } => {
             let Ok(m) = Gtpu::parse(slot.packet.octets()) else { return };
             let Ok(payload_at) = u16::try_from(m.payload_at) else { return };
             if m.message_type == message_type::G_PDU {
-                item.inner = Inner::parse(m.payload);
+                item.inner = InnerPacket::parse(m.payload);
                 item.ingress = Ingress { teid: m.teid, container: m.pdu_session };
                 item.payload_at = payload_at;
             }
@@ -355,7 +355,7 @@ fn parse(item: &mut Item, slot: &Slot, guard: &Guard) {
         Origin::N6 { .. } => {
             // Without headroom the stages say that it is too long.
             let room = slot.packet.headroom_octets() >= whimbrel_gtpu::HEADER_OCTETS_MAX;
-            item.inner = Inner::parse(slot.packet.octets())
+            item.inner = InnerPacket::parse(slot.packet.octets())
                 .filter(|i| room && !is_link_scope(i.destination) && !guard.refuses_from(i.source));
         }
         Origin::Frames { .. } => {}

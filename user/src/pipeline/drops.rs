@@ -128,7 +128,7 @@ drop_reasons! {
 /// What a data network's firewall did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirewallCounters {
-    /// The network.
+    /// Data network of the firewall.
     pub dn: DnIndex,
     /// Flows that stand.
     pub flows: u64,
@@ -140,7 +140,7 @@ pub struct FirewallCounters {
     pub ports: u64,
     /// Ports that UEs with most gave up because their outside address had none that was free.
     pub ports_given_up: u64,
-    /// Packets translated.
+    /// Packets whose addresses were translated.
     pub translated: u64,
     /// Packets that each rule decided on: those that began flows, or would have.
     pub rules: Vec<u64>,
@@ -264,7 +264,7 @@ counters! {
     sessions,
     /// Packets in buffers for idle UEs now.
     held,
-    /// Their octets.
+    /// Octets of the packets that wait.
     held_octets,
 }
 

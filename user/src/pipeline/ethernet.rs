@@ -15,7 +15,7 @@ use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{MacAddresses, ReportingTriggers, UsageReportTrigger};
 use whimbrel_pfcp::rule::EthernetTrafficInformation;
 
-use super::inner::Inner;
+use super::inner::InnerPacket;
 use super::packet::Packet;
 use super::session::State;
 use super::shard::PerSecond;
@@ -63,13 +63,13 @@ impl Switch {
 /// A frame, and the IP packet in it.
 struct EthernetPdu {
     frame: Frame,
-    inner: Option<Inner>,
+    inner: Option<InnerPacket>,
 }
 
 impl EthernetPdu {
     fn parse(p: &[u8]) -> Option<Self> {
         let frame = Frame::parse(p)?;
-        let inner = frame.ip_at().and_then(|at| p.get(at..)).and_then(Inner::parse);
+        let inner = frame.ip_at().and_then(|at| p.get(at..)).and_then(InnerPacket::parse);
         Some(Self { frame, inner })
     }
 }

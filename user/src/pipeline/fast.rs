@@ -53,11 +53,11 @@ pub mod state {
 #[derive(Debug, Default)]
 pub struct FastEntry {
     pub teid: AtomicU32,
-    /// As sent.
+    /// The address in network order, as it is sent.
     pub ue_ipv4: AtomicU32,
-    /// As sent.
+    /// The address in network order, as it is sent.
     pub gnb_ipv4: AtomicU32,
-    /// As sent.
+    /// The TEID in network order, as it is sent.
     pub gnb_teid: AtomicU32,
     /// In kbit/s; [`FastEntry::UNPOLICED`] where there is no rate.
     pub ul_kbps: AtomicU32,

@@ -115,12 +115,12 @@ impl Set {
 }
 
 /// Flows in sets of [`WAYS`].
-struct Level {
+struct FlowSets {
     sets: Pages<Set>,
     entries: Pages<Line>,
 }
 
-impl Level {
+impl FlowSets {
     /// For as many flows, or somewhat more.
     fn new(flows: usize) -> Self {
         let sets = flows.div_ceil(WAYS).next_power_of_two();
@@ -184,15 +184,15 @@ impl Level {
 pub(super) enum Known {
     /// The first level.
     First,
-    /// The second.
+    /// The second level.
     Second,
 }
 
 /// Both levels of a pipeline.
 pub(super) struct Flows {
     secret: [u64; 8],
-    first: Option<Level>,
-    second: Level,
+    first: Option<FlowSets>,
+    second: FlowSets,
     /// Counts packets up to [`TAKEN`].
     passed: u32,
 }
@@ -200,7 +200,7 @@ pub(super) struct Flows {
 impl Flows {
     /// For so many flows; `None` where the second level is to have none.
     pub(super) fn new(first: u32, second: u32, seed: u64) -> Option<Self> {
-        let level = |flows: u32| (flows > 0).then(|| Level::new(flows as usize));
+        let level = |flows: u32| (flows > 0).then(|| FlowSets::new(flows as usize));
         Some(Self {
             // UEs and servers choose what is hashed.
             secret: std::array::from_fn(|n| mix(seed ^ mix(n as u64))),
@@ -221,7 +221,7 @@ impl Flows {
         Hash(product(product(a, b) ^ product(c, d) ^ product(e, f) ^ product(g, h), self.secret[0] | 1))
     }
 
-    fn levels(&self) -> impl Iterator<Item = &Level> {
+    fn levels(&self) -> impl Iterator<Item = &FlowSets> {
         self.first.iter().chain([&self.second])
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 
 use super::firewall::Fragment;
-use super::inner::Inner;
+use super::inner::InnerPacket;
 use crate::limits::PORTS_AWAITED_MAX;
 use crate::session_id::{SessionId, mix};
 
@@ -62,7 +62,7 @@ impl Fragments {
         &mut self,
         now: Instant,
         session: SessionId,
-        inner: &Inner,
+        inner: &InnerPacket,
         packet: &[u8],
     ) -> Option<(u16, u16)> {
         let fragment = Fragment::of(packet, inner)?;

@@ -9,7 +9,7 @@ use whimbrel_gtpu::signalling::{
 use whimbrel_gtpu::{Gtpu, GtpuError, PORT, message_type};
 use whimbrel_ids::{Instant, Teid};
 
-use super::inner::Inner;
+use super::inner::InnerPacket;
 use super::packet::Packet;
 use super::stages::Ingress;
 use super::{Destination, DropReason, Origin, UpfU, Verdict, run_in};
@@ -139,7 +139,7 @@ impl UpfU {
             return self.unknown_tunnel(now, (peer, local), ingress.teid);
         };
         let payload = packet.octets().get(payload_at..).unwrap_or_default();
-        if self.sessions.full(index).is_none() && Inner::parse(payload).is_none() {
+        if self.sessions.full(index).is_none() && InnerPacket::parse(payload).is_none() {
             return Verdict::Drop(DropReason::InnerMalformed); // of a plain session: for that it is not unfolded
         }
         if self.predictions.awaits(index) {
@@ -159,7 +159,7 @@ impl UpfU {
             return self.not_plain(now, (index, place), ingress, payload_at, packet);
         }
         packet.pull(payload_at);
-        let Some(inner) = Inner::parse(packet.octets()) else {
+        let Some(inner) = InnerPacket::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);
@@ -202,7 +202,7 @@ impl UpfU {
             SessionKind::Ethernet => return self.frame_from_ue(now, index, ingress, packet),
             SessionKind::Unstructured => return self.octets_from_ue(now, index, ingress, packet),
         }
-        let Some(inner) = Inner::parse(packet.octets()) else {
+        let Some(inner) = InnerPacket::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);

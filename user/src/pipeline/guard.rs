@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::DropReason;
 use super::firewall::Fragment;
-use super::inner::{Inner, protocol};
+use super::inner::{InnerPacket, protocol};
 use super::peers::Peers;
 use crate::config::{Config, Ipv4Net, Ipv6Net};
 use crate::firewall::FirewallRule;
@@ -193,7 +193,7 @@ impl Guard {
 
     /// Whether a UE's packet may go into its data network. Errors: why not.
     #[cold]
-    pub(super) fn judge(&self, inner: &Inner, packet: &[u8], peers: &Peers) -> Result<(), DropReason> {
+    pub(super) fn judge(&self, inner: &InnerPacket, packet: &[u8], peers: &Peers) -> Result<(), DropReason> {
         let flow = inner.uplink();
         let later = Fragment::of(packet, inner).is_some_and(|f| !f.is_first);
         if self.allow.iter().any(|r| r.permits_from_ue() && r.is_for(&flow, later)) {
@@ -254,7 +254,7 @@ impl Guard {
 }
 
 /// Whether a packet is an echo request to, or an echo reply for, the router of the UE: the one thing for which it is there.
-fn asks_router(inner: &Inner, packet: &[u8], later: bool) -> bool {
+fn asks_router(inner: &InnerPacket, packet: &[u8], later: bool) -> bool {
     let family = match inner.protocol {
         protocol::ICMP => 0,
         protocol::ICMPV6 => 1,

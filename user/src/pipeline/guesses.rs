@@ -15,7 +15,7 @@ use crate::limits::{ERROR_INDICATIONS_PER_PEER_MAX, TEID_GUESSING_PEERS_MAX, UNK
 /// How long a peer is suspended after the last second in which it named too many: longer than it takes to say them all again.
 const SUSPENDED_FOR: Duration = Duration::from_secs(60);
 
-struct Peer {
+struct GuessedPeer {
     address: IpAddr,
     /// The present second, and what happened in it.
     second: u64,
@@ -27,7 +27,7 @@ struct Peer {
 
 /// Peers that named such tunnels lately, in one pipeline; the one that did so longest ago gives way.
 #[derive(Default)]
-pub(super) struct Guesses(Vec<Peer>);
+pub(super) struct Guesses(Vec<GuessedPeer>);
 
 /// What is to be done about a tunnel that no session has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Guesses {
 
     /// A place for one more. One that is suspended gives way last.
     fn place(&mut self, address: IpAddr) -> usize {
-        let new = Peer {
+        let new = GuessedPeer {
             address,
             second: 0,
             wrong: 0,

@@ -42,7 +42,7 @@ pub(crate) fn mark_congestion(p: &mut [u8]) {
 
 /// What the pipeline needs of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Inner {
+pub(crate) struct InnerPacket {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
     /// Source and destination port.
@@ -57,7 +57,7 @@ pub(crate) struct Inner {
     pub(crate) payload_at: usize,
 }
 
-impl Inner {
+impl InnerPacket {
     /// Whether its ends understand a mark for congestion, or it has one (RFC 3168 §5).
     pub(crate) fn knows_ecn(&self) -> bool {
         self.tos & ECN != 0

@@ -27,7 +27,7 @@ const LOOKS_AT_ONCE: usize = 32;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What is kept of a session.
-struct Kept {
+struct KeptSession {
     counters: SessionCounters,
     last_packet: Instant,
     inactive: bool,
@@ -36,7 +36,7 @@ struct Kept {
     usage: Vec<Usage>,
 }
 
-stored!(Kept { counters, last_packet, inactive, meters, usage });
+stored!(KeptSession { counters, last_packet, inactive, meters, usage });
 
 /// A QER and its rates.
 fn rates_of(q: &Qer) -> (QerId, u32) {
@@ -49,7 +49,7 @@ fn rates_of(q: &Qer) -> (QerId, u32) {
 
 /// What a session has counted, in octets.
 fn octets_of(rules: &SessionRules, state: &State) -> Box<[u8]> {
-    let kept = Kept {
+    let kept = KeptSession {
         counters: state.counters,
         last_packet: state.last_packet,
         inactive: state.inactive,
@@ -142,7 +142,7 @@ impl UpfU {
         counted: Option<&[u8]>,
     ) {
         self.seat(now, id, Arc::clone(&rules), Effects::default(), true);
-        let Some(kept) = counted.and_then(|c| Kept::restore(&mut Source::new(c))) else { return };
+        let Some(kept) = counted.and_then(|c| KeptSession::restore(&mut Source::new(c))) else { return };
         let Some(SessionU { state, .. }) = self.sessions.get(id.index) else { return };
         state.counters = kept.counters;
         (state.last_packet, state.inactive) = (kept.last_packet.min(now), kept.inactive);

@@ -15,26 +15,26 @@ use crate::rules::{masked_v4, masked_v6, upper};
 /// pages.
 const NEAR: usize = 65_536;
 /// Places of a large page.
-const BLOCK: usize = PAGE_OCTETS / size_of::<Place>();
+const BLOCK: usize = PAGE_OCTETS / size_of::<SessionSlot>();
 
 /// The session of a number, or none.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place(u32);
+struct SessionSlot(u32);
 
-impl Default for Place {
+impl Default for SessionSlot {
     fn default() -> Self {
         VACANT
     }
 }
 
-/// No session.
-const VACANT: Place = Place(u32::MAX);
+/// A place without a session.
+const VACANT: SessionSlot = SessionSlot(u32::MAX);
 
 /// Consecutive numbers, each with a session or none: a direct index.
 struct Range {
     first: u64,
-    near: Vec<Place>,
-    far: Vec<Pages<Place>>,
+    near: Vec<SessionSlot>,
+    far: Vec<Pages<SessionSlot>>,
     len: u32,
 }
 
@@ -56,14 +56,14 @@ impl Range {
     }
 
     #[inline]
-    fn place(&self, at: usize) -> Option<&Place> {
+    fn place(&self, at: usize) -> Option<&SessionSlot> {
         match at.checked_sub(NEAR) {
             None => self.near.get(at),
             Some(far) => self.far.get(far / BLOCK)?.get(far % BLOCK),
         }
     }
 
-    fn set(&mut self, at: usize, session: Place) {
+    fn set(&mut self, at: usize, session: SessionSlot) {
         match at.checked_sub(NEAR) {
             None => {
                 if self.near.len() <= at {
@@ -113,7 +113,7 @@ impl Family {
     fn set(&mut self, number: u64, session: Option<u32>) {
         for r in &mut self.ranges {
             if let Some(at) = r.position(number) {
-                return r.set(at, session.map_or(VACANT, Place));
+                return r.set(at, session.map_or(VACANT, SessionSlot));
             }
         }
         match session {

@@ -60,7 +60,7 @@ use fast::Offloader;
 pub use fast::{FastEntry, FastPath, FastPathCounters, state as fast_state};
 use firewall::Behind;
 pub use guard::DestinationFilter;
-use inner::Inner;
+use inner::InnerPacket;
 use lookup::UeAddresses;
 #[cfg(feature = "samples")]
 pub(crate) use naming::read_names;
@@ -85,19 +85,19 @@ pub use survey::{ACTIVE_WITHIN, NetworkUsage, SessionTable, UsageSurvey};
 pub enum Origin {
     /// A datagram on the GTP-U port.
     N3 {
-        /// Its source.
+        /// Address and port that sent it.
         peer: SocketAddr,
         /// The address at which it arrived.
         local: IpAddr,
     },
     /// A packet of a data network.
     N6 {
-        /// The network.
+        /// Data network that sent it.
         dn: DnIndex,
     },
     /// An Ethernet frame of a data network.
     Frames {
-        /// The network.
+        /// Data network that sent it.
         dn: DnIndex,
     },
 }
@@ -107,19 +107,19 @@ pub enum Origin {
 pub enum Destination {
     /// As a datagram from the GTP-U port.
     N3 {
-        /// Its destination.
+        /// Address and port that get it.
         peer: SocketAddr,
         /// Type of service or traffic class of its header.
         tos: u8,
     },
     /// Into a data network.
     N6 {
-        /// The network.
+        /// Data network that gets it.
         dn: DnIndex,
     },
     /// Into a data network, as an Ethernet frame.
     Frames {
-        /// The network.
+        /// Data network that gets it.
         dn: DnIndex,
     },
 }
@@ -129,7 +129,7 @@ pub enum Destination {
 pub enum Verdict {
     /// Not decided yet.
     Pending,
-    /// Send it.
+    /// The packet is to be sent.
     Send(Destination),
     /// Nothing: it was for the UPF itself, or is held; the slot's packet is another, empty one then.
     Taken,
@@ -137,7 +137,7 @@ pub enum Verdict {
     Drop(DropReason),
     /// It is for another shard, which is to get it with this verdict.
     Hand {
-        /// The shard.
+        /// Shard that takes the packet on.
         to: u8,
         /// How often it was handed on, with this time.
         hops: u8,
@@ -149,7 +149,7 @@ pub enum Verdict {
 pub struct Slot {
     /// Where it came from.
     pub origin: Origin,
-    /// The packet.
+    /// The packet in its buffer.
     pub packet: Packet,
     /// What is to be done with it. Before a burst: the verdict of another shard, if the packet comes from there, and else
     /// [`Verdict::Pending`].
@@ -157,7 +157,7 @@ pub struct Slot {
 }
 
 /// What the pipeline knows of a data network.
-struct Network {
+struct PipelineNetwork {
     addresses: UeAddresses,
     switch: Switch,
     mtu: u16,
@@ -205,7 +205,7 @@ pub struct UpfU {
     shard: Shard,
     teids: Teids,
     sessions: Sessions,
-    networks: Box<[Network]>,
+    networks: Box<[PipelineNetwork]>,
     /// Tunnels at peers, for error indications.
     remote: BTreeMap<(Teid, IpAddr), u32>,
     deadlines: BTreeSet<(Instant, u32)>,
@@ -236,7 +236,7 @@ impl UpfU {
     }
 
     fn of_shard(config: &Config, shard: Shard, common: Arc<Common>) -> Self {
-        let network = |dn: &crate::config::DataNetwork| Network {
+        let network = |dn: &crate::config::DataNetwork| PipelineNetwork {
             addresses: UeAddresses::new(dn),
             switch: Switch::default(),
             mtu: dn.mtu,
@@ -351,7 +351,7 @@ impl UpfU {
 
     /// A packet from a data network.
     fn network_packet(&mut self, now: Instant, dn: DnIndex, hops: u8, packet: &mut Packet) -> Verdict {
-        let Some(inner) = Inner::parse(packet.octets()) else {
+        let Some(inner) = InnerPacket::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);

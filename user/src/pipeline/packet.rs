@@ -37,7 +37,7 @@ impl Packet {
         p
     }
 
-    /// Its octets.
+    /// Octets of the packet.
     #[inline]
     pub fn octets(&self) -> &[u8] {
         &self.buffer[self.start..self.end]

@@ -39,13 +39,13 @@ pub(super) struct Peers {
     seed: u64,
     fingerprints: Box<[AtomicU64]>,
     /// Changes of rules take the lock; packets read the fingerprints.
-    known: Mutex<Known>,
+    known: Mutex<KnownPeers>,
     /// When the first of those to which no tunnel leads any more is forgotten, in microseconds.
     due: AtomicU64,
 }
 
 /// By address: how many tunnels lead there, and when the last one ended.
-type Known = BTreeMap<IpAddr, (u32, Instant)>;
+type KnownPeers = BTreeMap<IpAddr, (u32, Instant)>;
 
 impl Peers {
     pub(super) fn new(seed: u64) -> Self {

@@ -17,7 +17,7 @@ use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, SourceInterface
 use whimbrel_prefetch::prefetch;
 
 use super::burst::{Stage, StageObserver};
-use super::inner::Inner;
+use super::inner::InnerPacket;
 use super::meter::{self, Meter};
 use super::session::{SessionCounters, SessionU, State};
 use super::stages::{Ingress, flow_of};
@@ -107,13 +107,13 @@ pub(super) struct Hot {
     ul_flow: u8,
     tos: u8,
     data_network: DnIndex,
-    written: Written,
+    written: CounterState,
 }
 
 /// What packets change.
 #[repr(C, align(64))]
 #[derive(Clone, Default)]
-struct Written {
+struct CounterState {
     ul_tokens: u64,
     dl_tokens: u64,
     filled: Instant,
@@ -147,7 +147,7 @@ impl Default for Hot {
             ul_flow: ANY_FLOW,
             tos: 0,
             data_network: DnIndex(0),
-            written: Written::default(),
+            written: CounterState::default(),
         }
     }
 }
@@ -192,7 +192,7 @@ impl Hot {
         &mut self,
         now: Instant,
         ingress: Ingress,
-        inner: &Inner,
+        inner: &InnerPacket,
         reaches: Result<(), DropReason>,
         second: Option<&mut Second>,
         observer: &mut impl StageObserver,
@@ -219,7 +219,7 @@ impl Hot {
     pub(super) fn downlink(
         &mut self,
         now: Instant,
-        inner: &Inner,
+        inner: &InnerPacket,
         second: Option<&mut Second>,
         observer: &mut impl StageObserver,
     ) -> Decision {

@@ -19,11 +19,11 @@ use crate::state::stored;
 pub struct SessionCounters {
     /// Packets that the UE sent and the UPF forwarded.
     pub ul_packets: u64,
-    /// Their octets.
+    /// Octets of the uplink packets.
     pub ul_octets: u64,
     /// Packets forwarded to the UE.
     pub dl_packets: u64,
-    /// Their octets.
+    /// Octets of the downlink packets.
     pub dl_octets: u64,
     /// Packets of the session that were dropped.
     pub dropped: u64,

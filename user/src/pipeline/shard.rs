@@ -221,13 +221,13 @@ impl Common {
 const PIECE: usize = 65_536;
 
 /// The shards of a pool's addresses, each with one added; zero for those that never were a UE's.
-struct Numbers {
+struct ShardNumbers {
     first: u64,
     pieces: Box<[OnceLock<Box<[AtomicU8]>>]>,
     len: u64,
 }
 
-impl Numbers {
+impl ShardNumbers {
     fn new(first: u64, count: u64) -> Self {
         let len = count.min(u64::from(POOL_ADDRESSES_MAX));
         let pieces = (len as usize).div_ceil(PIECE);
@@ -242,18 +242,18 @@ impl Numbers {
 
 /// The shards of a data network's UEs. What is written here once may be out of date later: it says where to ask, no more.
 struct Ues {
-    ipv4: Box<[Numbers]>,
-    ipv6: Box<[Numbers]>,
+    ipv4: Box<[ShardNumbers]>,
+    ipv6: Box<[ShardNumbers]>,
 }
 
 impl Ues {
     fn new(dn: &DataNetwork) -> Self {
-        let ipv4 = dn.all_ipv4_pools().map(|p| Numbers::new(p.first().into(), p.numbers()));
-        let ipv6 = dn.all_ipv6_pools().map(|p| Numbers::new(p.first(), p.numbers()));
+        let ipv4 = dn.all_ipv4_pools().map(|p| ShardNumbers::new(p.first().into(), p.numbers()));
+        let ipv6 = dn.all_ipv6_pools().map(|p| ShardNumbers::new(p.first(), p.numbers()));
         Self { ipv4: ipv4.collect(), ipv6: ipv6.collect() }
     }
 
-    fn place(&self, address: IpAddr) -> Option<(&Numbers, usize)> {
+    fn place(&self, address: IpAddr) -> Option<(&ShardNumbers, usize)> {
         let (all, number) = match address {
             IpAddr::V4(a) => (&self.ipv4, a.to_bits().into()),
             IpAddr::V6(a) => (&self.ipv6, upper(a)),

@@ -13,7 +13,7 @@ use super::flows::Flows;
 use super::fragments::Fragments;
 use super::guard::Guard;
 use super::guesses::Guesses;
-use super::inner::Inner;
+use super::inner::InnerPacket;
 use super::packet::Packet;
 use super::path::PathUse;
 use super::shard::{Common, Shard};
@@ -106,7 +106,7 @@ impl Shared {
 
     /// Whether a UE's packet may go into its data network. Errors: why not.
     #[inline]
-    pub(super) fn guard(&self, inner: &Inner, packet: &[u8]) -> Result<(), DropReason> {
+    pub(super) fn guard(&self, inner: &InnerPacket, packet: &[u8]) -> Result<(), DropReason> {
         if self.guard.suspects(inner.destination, &self.common.suspects) {
             self.guard.judge(inner, packet, &self.common.peers)
         } else {

@@ -28,7 +28,7 @@ const MARKED_MAX: u64 = 6_554;
 /// What may become of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// It passes.
+    /// The whole packet passes.
     Whole,
     /// It passes, and its ends are to be marked of congestion.
     Marked,
@@ -36,7 +36,7 @@ pub(super) enum Pass {
     Dropped(DropReason),
 }
 
-/// One direction.
+/// The shaper of one direction.
 struct Shaper {
     rate_kbps: u64,
     /// As in a meter; below zero: guaranteed packets have taken what is yet to come.

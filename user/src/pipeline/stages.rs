@@ -8,7 +8,7 @@ use whimbrel_pfcp::ie::{ApplicationId, ApplyAction, DestinationInterface, Gate, 
 use whimbrel_pfcp::rule::ApplicationDetectionInformation;
 
 use super::detect::detect;
-use super::inner::{Inner, mark_congestion};
+use super::inner::{InnerPacket, mark_congestion};
 use super::packet::Packet;
 use super::session::State;
 use super::shared::Shared;
@@ -95,7 +95,7 @@ pub(super) trait Pdu {
     }
 }
 
-impl Pdu for Inner {
+impl Pdu for InnerPacket {
     #[inline]
     fn matches(&self, pdr: &Pdr, names: Names) -> bool {
         let flow = || if pdr.is_uplink() { self.uplink() } else { self.downlink() };
@@ -110,7 +110,7 @@ impl Pdu for Inner {
             IpAddr::V6(_) => self.payload_at == 40,
         };
         let ports = if whole { None } else { shared.fragments.ports(now, state.id(), self, p) };
-        ports.map(|ports| Inner::joined(*self, ports))
+        ports.map(|ports| InnerPacket::joined(*self, ports))
     }
 
     #[cold]
@@ -274,7 +274,7 @@ fn link_scope(
     state: &mut State,
     rules: &SessionRules,
     ingress: Ingress,
-    inner: &Inner,
+    inner: &InnerPacket,
     packet: &Packet,
 ) -> Option<Verdict> {
     let IpAddr::V6(source) = inner.source else { return None };

@@ -8,7 +8,7 @@ use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, SourceInterface};
 use super::session::{SessionU, State};
 use super::shared::Shared;
 use super::stages::{forward, report_usage};
-use super::{Network, UpfU, Verdict, advertise, ethernet, held};
+use super::{PipelineNetwork, UpfU, Verdict, advertise, ethernet, held};
 use crate::exchange::Report;
 use crate::limits::TIMERS_PER_TICK_MAX;
 use crate::rules::{Pdr, SessionKind, SessionRules};
@@ -91,7 +91,7 @@ fn next(session: &SessionU, age: Duration) -> Option<Instant> {
     [usage, silence, ageing, notice, held, session.state.next_advertisement].into_iter().flatten().min()
 }
 
-fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut Network>, now: Instant) {
+fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut PipelineNetwork>, now: Instant) {
     let SessionU { rules, state } = session;
     let usage = state.usage.iter_mut().zip(rules.urrs.iter()).enumerate();
     let due = usage.map(|(i, (usage, urr))| usage.timers(urr, now).map(|trigger| (i, trigger)));
@@ -142,7 +142,7 @@ pub(super) fn advertise(
     rules: &SessionRules,
     state: &mut State,
     shared: &mut Shared,
-    network: &Network,
+    network: &PipelineNetwork,
     now: Instant,
 ) {
     let Some(prefix) = rules.ue_ipv6.filter(|_| rules.kind == SessionKind::Ip) else { return };

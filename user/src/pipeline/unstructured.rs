@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use whimbrel_ids::Instant;
 
-use super::inner::{Inner, protocol};
+use super::inner::{InnerPacket, protocol};
 use super::packet::Packet;
 use super::session::State;
 use super::shared::Shared;
@@ -57,7 +57,7 @@ impl UpfU {
         &mut self,
         now: Instant,
         index: u32,
-        inner: &Inner,
+        inner: &InnerPacket,
         packet: &mut Packet,
     ) -> Verdict {
         let session = self.sessions.get(index);
@@ -75,7 +75,7 @@ impl UpfU {
 }
 
 /// Whether a packet is of the session's tunnel, whole.
-fn of_tunnel(rules: &SessionRules, inner: &Inner, p: &[u8]) -> Result<(), DropReason> {
+fn of_tunnel(rules: &SessionRules, inner: &InnerPacket, p: &[u8]) -> Result<(), DropReason> {
     let (Some(tunnel), Some(prefix)) = (rules.point_to_point.as_deref(), rules.ue_ipv6) else {
         return Err(DropReason::UnknownUeAddress);
     };

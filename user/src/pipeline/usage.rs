@@ -17,12 +17,12 @@ use crate::state::{Source, Stored, stored};
 
 /// Octets of both directions.
 #[derive(Clone, Copy, Debug, Default)]
-struct Octets {
+struct DirectionOctets {
     ul: u64,
     dl: u64,
 }
 
-impl Octets {
+impl DirectionOctets {
     fn add(&mut self, uplink: bool, octets: u64) {
         if uplink { self.ul += octets } else { self.dl += octets }
     }
@@ -60,9 +60,9 @@ pub(crate) struct Usage {
     revision: u16,
     /// The quota is used up: packets stop until the SMF gives another.
     pub(crate) exhausted: bool,
-    since_report: Octets,
-    packets: Octets,
-    of_quota: Octets,
+    since_report: DirectionOctets,
+    packets: DirectionOctets,
+    of_quota: DirectionOctets,
     duration_us: u64,
     duration_of_quota_us: u64,
     start: Instant,
@@ -74,7 +74,7 @@ pub(crate) struct Usage {
     seqn: u32,
     /// Nearly no rule has it.
     monitoring: Option<Box<Monitoring>>,
-    /// Nor this.
+    /// None without reports of traffic.
     traffic: Option<Box<Traffic>>,
 }
 
@@ -88,7 +88,7 @@ struct Monitoring {
     /// What was counted before it, to be reported with what comes after.
     before: Option<UsageReport>,
     /// The same, as thresholds see it.
-    carried: Octets,
+    carried: DirectionOctets,
     carried_us: u64,
 }
 
@@ -96,11 +96,17 @@ impl Monitoring {
     fn new(urr: &Urr, now: Instant) -> Option<Box<Self>> {
         let at = urr.monitoring?;
         let ahead = Some(at).filter(|at| *at > now);
-        Some(Box::new(Self { at: Some(at), ahead, before: None, carried: Octets::default(), carried_us: 0 }))
+        Some(Box::new(Self {
+            at: Some(at),
+            ahead,
+            before: None,
+            carried: DirectionOctets::default(),
+            carried_us: 0,
+        }))
     }
 }
 
-stored!(Octets { ul, dl });
+stored!(DirectionOctets { ul, dl });
 stored!(Monitoring { at, ahead, before, carried, carried_us });
 stored!(Usage {
     urr_id,
@@ -153,9 +159,9 @@ impl Usage {
             urr_id: urr.urr_id,
             revision: urr.revision,
             exhausted: false,
-            since_report: Octets::default(),
-            packets: Octets::default(),
-            of_quota: Octets::default(),
+            since_report: DirectionOctets::default(),
+            packets: DirectionOctets::default(),
+            of_quota: DirectionOctets::default(),
             duration_us: 0,
             duration_of_quota_us: 0,
             start: now,
@@ -174,7 +180,7 @@ impl Usage {
         if self.revision != urr.revision {
             self.revision = urr.revision;
             self.run(urr, now, false);
-            self.of_quota = Octets::default();
+            self.of_quota = DirectionOctets::default();
             self.duration_of_quota_us = 0;
             self.exhausted = false;
             self.traffic.iter_mut().for_each(|t| t.renew());
@@ -251,9 +257,9 @@ impl Usage {
         self.run(urr, counted.last_packet, true);
         self.first_packet.get_or_insert(counted.first_packet);
         self.last_packet = Some(counted.last_packet);
-        self.packets = self.packets.with(Octets { ul: ul_packets, dl: dl_packets });
-        self.since_report = self.since_report.with(Octets { ul, dl });
-        self.of_quota = self.of_quota.with(Octets { ul, dl });
+        self.packets = self.packets.with(DirectionOctets { ul: ul_packets, dl: dl_packets });
+        self.since_report = self.since_report.with(DirectionOctets { ul, dl });
+        self.of_quota = self.of_quota.with(DirectionOctets { ul, dl });
     }
 
     /// Whether the next packet starts a timer of it.
@@ -312,7 +318,7 @@ impl Usage {
     }
 
     /// What counts towards a threshold: a monitoring time does not reset it.
-    fn since_threshold(&self) -> Octets {
+    fn since_threshold(&self) -> DirectionOctets {
         self.monitoring.as_ref().map_or(self.since_report, |m| self.since_report.with(m.carried))
     }
 
@@ -400,7 +406,7 @@ impl Usage {
         let usage_information = split.then_some(UsageInformation::AFT);
         reports.push(UsageReport { usage_information, ..self.figures(urr, now, trigger) });
         if let Some(m) = &mut self.monitoring {
-            (m.carried, m.carried_us) = (Octets::default(), 0);
+            (m.carried, m.carried_us) = (DirectionOctets::default(), 0);
         }
         self.traffic.iter_mut().for_each(|t| t.reported());
     }

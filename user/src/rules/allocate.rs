@@ -7,7 +7,7 @@ use whimbrel_pfcp::ie::{Choice, FTeid, NetworkInstance, PdrId, SourceInterface, 
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreatedPdr, CreatedTrafficEndpoint};
 
-use super::Outcome;
+use super::RuleCheck;
 use super::application::Known;
 use super::draft::{Draft, PdrDraft};
 use super::refusal::RuleRefusal;
@@ -225,7 +225,7 @@ impl<'a> Allocator<'a> {
         Ok(prefix)
     }
 
-    fn take_ipv4(&mut self, d: &mut Draft, given: Ipv4Addr, id: PdrId) -> Outcome {
+    fn take_ipv4(&mut self, d: &mut Draft, given: Ipv4Addr, id: PdrId) -> RuleCheck {
         match d.base.ue_ipv4 {
             Some(a) if a == given => return Ok(()),
             Some(_) => return Err(RuleRefusal::SecondAddress(id)),
@@ -239,7 +239,7 @@ impl<'a> Allocator<'a> {
         Ok(())
     }
 
-    fn take_ipv6(&mut self, d: &mut Draft, given: Ipv6Addr, id: PdrId) -> Outcome {
+    fn take_ipv6(&mut self, d: &mut Draft, given: Ipv6Addr, id: PdrId) -> RuleCheck {
         let prefix = Ipv6Addr::from_bits(given.to_bits() >> 64 << 64);
         match d.base.ue_ipv6 {
             Some(a) if a == prefix => return Ok(()),

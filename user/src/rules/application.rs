@@ -50,7 +50,7 @@ impl Names {
 
 /// A description with names, and perhaps flows that have to be met as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
+struct NamedDescription {
     /// No other description has it, but its own later selves.
     number: u32,
     flows: Box<[Filter]>,
@@ -65,7 +65,7 @@ pub(crate) struct Application {
     pub(crate) number: u32,
     /// Of descriptions by flows alone.
     flows: Flows,
-    named: Box<[Named]>,
+    named: Box<[NamedDescription]>,
 }
 
 /// Flows that are asked one after the other, or, where they are many, as a set.
@@ -122,7 +122,7 @@ impl Stored for Flows {
     }
 }
 
-stored!(Named { number, flows, names });
+stored!(NamedDescription { number, flows, names });
 stored!(Application { id, number, flows, named });
 
 impl Application {
@@ -139,7 +139,7 @@ impl Application {
         let named = named.into_iter().map(|p| {
             let (flows, names) = (filters(p).into(), p.names.clone().into());
             let known = former.and_then(|f| f.named.iter().find(|n| n.flows == flows && n.names == names));
-            Named { number: known.map_or_else(&mut next, |n| n.number), flows, names }
+            NamedDescription { number: known.map_or_else(&mut next, |n| n.number), flows, names }
         });
         let named = named.collect();
         let flows = by_flows.into_iter().flat_map(filters).collect();
@@ -168,7 +168,7 @@ impl Application {
 
     /// Whether a packet is of it, of a flow known by these names.
     pub(crate) fn has(&self, flow: &Flow, names: Names) -> bool {
-        let by_name = |n: &Named| {
+        let by_name = |n: &NamedDescription| {
             names.has(n.number) && (n.flows.is_empty() || n.flows.iter().any(|f| f.matches(flow)))
         };
         self.flows.have(flow) || !names.is_empty() && self.named.iter().any(by_name)
@@ -176,7 +176,7 @@ impl Application {
 
     /// The descriptions that a name, in lower case, is one of.
     pub(crate) fn of_name(&self, name: &[u8], protocol: DomainNameProtocol, found: &mut Names) {
-        let has = |n: &&Named| n.names.iter().any(|d| d.is_of(protocol) && d.has(name));
+        let has = |n: &&NamedDescription| n.names.iter().any(|d| d.is_of(protocol) && d.has(name));
         self.named.iter().filter(has).for_each(|n| found.insert(n.number));
     }
 }

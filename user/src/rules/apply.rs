@@ -7,12 +7,12 @@ use super::allocate::{Allocator, release_unused_tunnels};
 use super::draft::Draft;
 use super::refusal::RuleRefusal;
 use super::simple::{create_bar, create_qer, create_urr, update_qer, update_urr};
-use super::{NONE, Outcome, SessionKind};
+use super::{NONE, RuleCheck, SessionKind};
 use crate::config::DataNetwork;
 
 impl Allocator<'_> {
     /// The rules of a Session Establishment Request (TS 29.244 §7.5.2).
-    pub(crate) fn establish(&mut self, d: &mut Draft, m: &SessionEstablishmentRequest) -> Outcome {
+    pub(crate) fn establish(&mut self, d: &mut Draft, m: &SessionEstablishmentRequest) -> RuleCheck {
         let named = m.create_pdrs.iter().flat_map(|p| &p.ue_ip_address_pool_identities).next();
         let network = self.data_network(d).ok_or(RuleRefusal::NoNetworkInstance)?;
         self.reserved = network.reserved_for(named.map(|n| &*n.0), m.s_nssai);
@@ -29,7 +29,7 @@ impl Allocator<'_> {
     }
 
     /// What the session carries, if its network does (TS 23.501 §5.6.10).
-    fn carries(&mut self, d: &mut Draft, network: &DataNetwork, pdn_type: Option<PdnType>) -> Outcome {
+    fn carries(&mut self, d: &mut Draft, network: &DataNetwork, pdn_type: Option<PdnType>) -> RuleCheck {
         d.base.kind = SessionKind::of(pdn_type);
         let carried = match d.base.kind {
             SessionKind::Ip => true,
@@ -47,7 +47,7 @@ impl Allocator<'_> {
     }
 
     /// The rules of a Session Modification Request (TS 29.244 §7.5.4): removals, then additions, then updates.
-    pub(crate) fn modify(&mut self, d: &mut Draft, m: &SessionModificationRequest) -> Outcome {
+    pub(crate) fn modify(&mut self, d: &mut Draft, m: &SessionModificationRequest) -> RuleCheck {
         let gone = |id| Err(RuleRefusal::NoSuchRule(id));
         for r in &m.remove_pdrs {
             d.pdrs.remove(&r.pdr_id).map_or_else(|| gone(FailedRuleId::Pdr(r.pdr_id)), |_| Ok(()))?;

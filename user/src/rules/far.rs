@@ -12,11 +12,11 @@ use whimbrel_pfcp::rule::{CreateFar, UpdateFar};
 use super::allocate::Allocator;
 use super::draft::Draft;
 use super::refusal::RuleRefusal;
-use super::{Far, Outcome, Tunnel};
+use super::{Far, RuleCheck, Tunnel};
 use crate::exchange::EndMarker;
 
 impl Allocator<'_> {
-    pub(super) fn create_far(&mut self, d: &mut Draft, m: &CreateFar) -> Outcome {
+    pub(super) fn create_far(&mut self, d: &mut Draft, m: &CreateFar) -> RuleCheck {
         let id = m.far_id;
         if d.fars.contains_key(&id) {
             return Err(RuleRefusal::DuplicateRule(FailedRuleId::Far(id)));
@@ -49,7 +49,7 @@ impl Allocator<'_> {
         Ok(())
     }
 
-    pub(super) fn update_far(&mut self, d: &mut Draft, m: &UpdateFar) -> Outcome {
+    pub(super) fn update_far(&mut self, d: &mut Draft, m: &UpdateFar) -> RuleCheck {
         let id = m.far_id;
         let Some(far) = d.fars.get_mut(&id) else {
             return Err(RuleRefusal::NoSuchRule(FailedRuleId::Far(id)));
@@ -121,7 +121,7 @@ fn marking(m: Option<TransportLevelMarking>, old: u8) -> u8 {
     m.map_or(old, |m| m.value & m.mask)
 }
 
-fn check_far(far: &Far) -> Outcome {
+fn check_far(far: &Far) -> RuleCheck {
     let id = far.far_id;
     // Copies are made of what is forwarded.
     if far.action.has(ApplyAction::DUPL) && !(far.action.has(ApplyAction::FORW) && far.copies_to.is_some()) {

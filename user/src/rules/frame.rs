@@ -11,7 +11,7 @@ use crate::state::stored;
 /// A MAC address.
 pub(crate) type Mac = [u8; 6];
 
-/// Ethertypes (IEEE).
+/// Ethertypes, as IEEE has assigned them.
 mod ethertype {
     pub(super) const S_TAG: u16 = 0x88a8;
     pub(super) const C_TAG: u16 = 0x8100;

@@ -40,7 +40,7 @@ use crate::exchange::SessionKey;
 use crate::limits::{QERS_PER_PDR_MAX, TUNNELS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 
 /// Whether a rule can stand.
-type Outcome = Result<(), RuleRefusal>;
+type RuleCheck = Result<(), RuleRefusal>;
 
 /// No rule at this place of a PDR's list.
 pub(crate) const NONE: u8 = u8::MAX;
@@ -48,10 +48,10 @@ pub(crate) const NONE: u8 = u8::MAX;
 /// What a session carries (TS 23.501 §5.6.10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionKind {
-    /// IP packets.
+    /// Sessions of IP packets.
     #[default]
     Ip,
-    /// Ethernet frames.
+    /// Sessions of Ethernet frames.
     Ethernet,
     /// Whatever the UE sends.
     Unstructured,
@@ -154,7 +154,7 @@ impl SessionRules {
         self.data_network
     }
 
-    /// Local tunnels.
+    /// Tunnels whose local end is here.
     pub fn tunnels(&self) -> impl Iterator<Item = Teid> {
         self.tunnels.into_iter().filter(|t| t.0 != 0)
     }
@@ -278,7 +278,7 @@ pub(crate) fn masked_v4(a: Ipv4Addr, length: u8) -> Ipv4Addr {
     Ipv4Addr::from_bits(a.to_bits() & !hosts)
 }
 
-/// Likewise.
+/// The same for an IPv6 address.
 pub(crate) fn masked_v6(a: Ipv6Addr, length: u8) -> Ipv6Addr {
     let hosts = u128::MAX.checked_shr(length.into()).unwrap_or(0);
     Ipv6Addr::from_bits(a.to_bits() & !hosts)

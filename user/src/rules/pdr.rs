@@ -12,11 +12,11 @@ use whimbrel_pfcp::rule::{
 use super::allocate::Allocator;
 use super::draft::{Draft, PdrDraft};
 use super::refusal::RuleRefusal;
-use super::{Filter, FrameFilter, NONE, Outcome, Pdr, SessionKind};
+use super::{Filter, FrameFilter, NONE, Pdr, RuleCheck, SessionKind};
 use crate::limits::{FILTERS_PER_PDR_MAX, FRAMED_ROUTES_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 
 impl Allocator<'_> {
-    pub(super) fn create_endpoint(&mut self, d: &mut Draft, e: &CreateTrafficEndpoint) -> Outcome {
+    pub(super) fn create_endpoint(&mut self, d: &mut Draft, e: &CreateTrafficEndpoint) -> RuleCheck {
         let id = PdrId(0); // the refusal names a PDR; an endpoint has none yet
         let mut created = CreatedTrafficEndpoint {
             traffic_endpoint_id: e.traffic_endpoint_id,
@@ -37,7 +37,7 @@ impl Allocator<'_> {
         Ok(())
     }
 
-    pub(super) fn create_pdr(&mut self, d: &mut Draft, m: &CreatePdr) -> Outcome {
+    pub(super) fn create_pdr(&mut self, d: &mut Draft, m: &CreatePdr) -> RuleCheck {
         let id = m.pdr_id;
         if d.pdrs.contains_key(&id) {
             return Err(RuleRefusal::DuplicateRule(FailedRuleId::Pdr(id)));
@@ -52,7 +52,7 @@ impl Allocator<'_> {
         Ok(())
     }
 
-    pub(super) fn update_pdr(&mut self, d: &mut Draft, m: &UpdatePdr) -> Outcome {
+    pub(super) fn update_pdr(&mut self, d: &mut Draft, m: &UpdatePdr) -> RuleCheck {
         let id = m.pdr_id;
         if !m.activate_predefined_rules.is_empty() {
             return Err(RuleRefusal::PredefinedRule(id));
@@ -141,7 +141,7 @@ impl Allocator<'_> {
 }
 
 /// TS 29.244 §5.16: the networks behind the UE are reached like its own address.
-fn frame_routes(d: &mut Draft, id: PdrId, pdi: &Pdi) -> Outcome {
+fn frame_routes(d: &mut Draft, id: PdrId, pdi: &Pdi) -> RuleCheck {
     let ipv4 = pdi.framed_routes.iter().map(|r| r.network());
     let ipv6 = pdi.framed_ipv6_routes.iter().map(|r| r.network());
     let new: Vec<Network> = ipv4.chain(ipv6).filter(|n| !d.base.framed.contains(n)).collect();

@@ -5,7 +5,7 @@ use whimbrel_pfcp::rule::{CreateBar, CreateQer, CreateUrr, UpdateQer, UpdateUrr}
 
 use super::draft::Draft;
 use super::refusal::RuleRefusal;
-use super::{Bar, Outcome, Qer, Urr};
+use super::{Bar, Qer, RuleCheck, Urr};
 
 pub(super) fn create_bar(d: &mut Draft, m: &CreateBar) {
     let packets = m.suggested_buffering_packets_count.map(|c| c.0);
@@ -13,7 +13,7 @@ pub(super) fn create_bar(d: &mut Draft, m: &CreateBar) {
     d.bars.insert(m.bar_id, Bar { bar_id: m.bar_id, packets, delay });
 }
 
-pub(super) fn create_qer(d: &mut Draft, m: &CreateQer) -> Outcome {
+pub(super) fn create_qer(d: &mut Draft, m: &CreateQer) -> RuleCheck {
     let qer = Qer {
         gate: m.gate_status,
         qfi: m.qfi,
@@ -37,7 +37,7 @@ fn guaranteed(kbps: u64) -> u32 {
     u32::try_from(kbps).unwrap_or(u32::MAX)
 }
 
-pub(super) fn update_qer(d: &mut Draft, m: &UpdateQer) -> Outcome {
+pub(super) fn update_qer(d: &mut Draft, m: &UpdateQer) -> RuleCheck {
     let Some(q) = d.qers.get_mut(&m.qer_id) else {
         return Err(RuleRefusal::NoSuchRule(FailedRuleId::Qer(m.qer_id)));
     };
@@ -53,7 +53,7 @@ pub(super) fn update_qer(d: &mut Draft, m: &UpdateQer) -> Outcome {
     Ok(())
 }
 
-pub(super) fn create_urr(d: &mut Draft, m: &CreateUrr) -> Outcome {
+pub(super) fn create_urr(d: &mut Draft, m: &CreateUrr) -> RuleCheck {
     let urr = Urr {
         urr_id: m.urr_id,
         method: m.measurement_method,
@@ -79,7 +79,7 @@ pub(super) fn create_urr(d: &mut Draft, m: &CreateUrr) -> Outcome {
     }
 }
 
-pub(super) fn update_urr(d: &mut Draft, m: &UpdateUrr) -> Outcome {
+pub(super) fn update_urr(d: &mut Draft, m: &UpdateUrr) -> RuleCheck {
     let Some(u) = d.urrs.get_mut(&m.urr_id) else {
         return Err(RuleRefusal::NoSuchRule(FailedRuleId::Urr(m.urr_id)));
     };

@@ -91,7 +91,7 @@ const END: u32 = u32::MAX;
 /// The header of a block that is to be looked at again: no block has it.
 const UNSEEN: [u8; HEADER_OCTETS] = [0xff; HEADER_OCTETS];
 
-/// All records.
+/// All records of the state file.
 pub(crate) struct Blocks {
     memory: Box<dyn StateMemory>,
     /// Checksums begin with it: blocks of a former state are none of this one.
@@ -111,7 +111,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Without records.
+    /// A state file without records.
     pub(super) fn empty(mut memory: Box<dyn StateMemory>, salt: u32) -> Self {
         MADE_AT.iter().for_each(|at| memory.write(*at, &0u64.to_le_bytes()));
         let mut it = Self::of(memory, salt);
@@ -171,13 +171,13 @@ impl Blocks {
         let mut it = Self::of(memory, salt);
         it.made = it.read_made();
         it.next.resize(it.made as usize, END);
-        let mut parts: Vec<Part> =
+        let mut parts: Vec<BlockHead> =
             (0..it.made).filter_map(|block| it.read(block).map(|(part, _)| part)).collect();
-        parts.sort_unstable_by_key(Part::order);
+        parts.sort_unstable_by_key(BlockHead::order);
         let mut taken = vec![false; it.made as usize];
         let mut found = Vec::new();
-        for record in parts.chunk_by(Part::is_of_record) {
-            let Part { kind, id, write, block, .. } = record[0];
+        for record in parts.chunk_by(BlockHead::is_of_record) {
+            let BlockHead { kind, id, write, block, .. } = record[0];
             it.writes = it.writes.max(write);
             if !is_whole(record.iter()) || it.first.contains_key(&(kind, id)) {
                 continue;
@@ -223,7 +223,7 @@ impl Blocks {
     }
 
     /// A block and its part of a record, if it has one.
-    fn read(&self, block: u32) -> Option<(Part, Vec<u8>)> {
+    fn read(&self, block: u32) -> Option<(BlockHead, Vec<u8>)> {
         let mut octets = [0; BLOCK_OCTETS];
         self.memory.read(Self::at(block), &mut octets);
         let number =
@@ -236,7 +236,7 @@ impl Blocks {
             return None;
         }
         let write = u64::from(number(20)) << 32 | u64::from(number(16));
-        let part = Part { kind, id: number(12), write, part: short(8), parts: short(10), block };
+        let part = BlockHead { kind, id: number(12), write, part: short(8), parts: short(10), block };
         Some((part, octets[HEADER_OCTETS..end].to_vec()))
     }
 
@@ -268,7 +268,8 @@ impl Blocks {
             let from = part * PART_OCTETS;
             let own = &octets[from..octets.len().min(from + PART_OCTETS)];
             let Some(block) = self.free.pop() else { return Err(Full) };
-            let place = Part { kind, id, write: self.writes, part: part as u16, parts: parts as u16, block };
+            let place =
+                BlockHead { kind, id, write: self.writes, part: part as u16, parts: parts as u16, block };
             self.write(&place, own);
             self.next[block as usize] = begin;
             begin = block;
@@ -317,7 +318,7 @@ impl Blocks {
         self.journal.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    fn write(&mut self, place: &Part, part: &[u8]) {
+    fn write(&mut self, place: &BlockHead, part: &[u8]) {
         let mut octets = [0; BLOCK_OCTETS];
         octets[4] = place.kind as u8;
         octets[6..8].copy_from_slice(&(part.len() as u16).to_le_bytes());
@@ -355,7 +356,7 @@ const fn changed_block_at(change: u64) -> u64 {
 }
 
 /// What has become of a record since it was looked at last.
-pub(crate) struct Seen {
+pub(crate) struct SeenRecord {
     pub(crate) kind: Kind,
     pub(crate) id: u32,
     /// Later writes have higher numbers. Of a record that was removed: that of its last write.
@@ -391,7 +392,7 @@ impl FollowedBlocks {
 
     /// The records that have changed since the last call, in the order in which they were written. Only the blocks are read that have changed,
     /// as far as the writer's journal reaches.
-    pub(crate) fn look(&mut self) -> Vec<Seen> {
+    pub(crate) fn look(&mut self) -> Vec<SeenRecord> {
         let changes = self.blocks.read_changes();
         if changes == 0 || self.changes == 0 {
             return self.look_at_all();
@@ -413,7 +414,7 @@ impl FollowedBlocks {
     }
 
     /// The same, where the headers of all blocks are read: the writer may have ended before it noted a change.
-    pub(crate) fn look_at_all(&mut self) -> Vec<Seen> {
+    pub(crate) fn look_at_all(&mut self) -> Vec<SeenRecord> {
         self.changes = self.blocks.read_changes();
         self.see_made();
         let mut names = BTreeSet::new();
@@ -465,8 +466,8 @@ impl FollowedBlocks {
     }
 
     /// What has become of these records, whose parts are among these blocks.
-    fn see(&mut self, mut names: BTreeSet<(Kind, u32)>, candidates: BTreeSet<u32>) -> Vec<Seen> {
-        let mut parts: Vec<(Part, Vec<u8>)> = Vec::with_capacity(candidates.len());
+    fn see(&mut self, mut names: BTreeSet<(Kind, u32)>, candidates: BTreeSet<u32>) -> Vec<SeenRecord> {
+        let mut parts: Vec<(BlockHead, Vec<u8>)> = Vec::with_capacity(candidates.len());
         for block in candidates {
             let header = self.headers.get_mut(block as usize).filter(|header| name_of(header).is_some());
             let Some(header) = header else { continue };
@@ -480,7 +481,7 @@ impl FollowedBlocks {
         parts.sort_unstable_by_key(|(p, _)| p.order());
         let mut seen = Vec::new();
         for record in parts.chunk_by(|(a, _), (b, _)| a.is_of_record(b)) {
-            let Part { kind, id, write, .. } = record[0].0;
+            let BlockHead { kind, id, write, .. } = record[0].0;
             let whole = is_whole(record.iter().map(|(p, _)| p));
             if !whole || !names.remove(&(kind, id)) {
                 continue;
@@ -491,12 +492,12 @@ impl FollowedBlocks {
             if former.is_none_or(|(former, _)| former != write) {
                 let mut octets = Vec::with_capacity(record.len() * PART_OCTETS);
                 record.iter().for_each(|(_, part)| octets.extend_from_slice(part));
-                seen.push(Seen { kind, id, write, octets: Some(octets) });
+                seen.push(SeenRecord { kind, id, write, octets: Some(octets) });
             }
         }
         for (kind, id) in names {
             if let Some((write, _)) = self.records.remove(&(kind, id)) {
-                seen.push(Seen { kind, id, write, octets: None });
+                seen.push(SeenRecord { kind, id, write, octets: None });
             }
         }
         seen.sort_by_key(|s| s.write);
@@ -535,15 +536,15 @@ fn name_of(header: &[u8; HEADER_OCTETS]) -> Option<(Kind, u32)> {
 }
 
 /// Whether these are all parts of a record, in order.
-fn is_whole<'a>(record: impl ExactSizeIterator<Item = &'a Part>) -> bool {
+fn is_whole<'a>(record: impl ExactSizeIterator<Item = &'a BlockHead>) -> bool {
     let parts = record.len();
-    let in_order = |(n, p): (usize, &Part)| usize::from(p.part) == n && usize::from(p.parts) == parts;
+    let in_order = |(n, p): (usize, &BlockHead)| usize::from(p.part) == n && usize::from(p.parts) == parts;
     record.enumerate().all(in_order)
 }
 
 /// What a block says of itself.
 #[derive(Clone, Copy)]
-struct Part {
+struct BlockHead {
     kind: Kind,
     id: u32,
     write: u64,
@@ -552,7 +553,7 @@ struct Part {
     block: u32,
 }
 
-impl Part {
+impl BlockHead {
     /// The newest write of a name first, and its parts in order.
     fn order(&self) -> (Kind, u32, u64, u16, u32) {
         (self.kind, self.id, u64::MAX - self.write, self.part, self.block)
@@ -658,12 +659,12 @@ mod tests {
 
     /// Memory whose writes others see later, one octet after the other.
     #[derive(Clone)]
-    struct Logged {
+    struct LoggedMemory {
         memory: Shared,
         log: Arc<Mutex<std::collections::VecDeque<(usize, u8)>>>,
     }
 
-    impl Logged {
+    impl LoggedMemory {
         /// Others see so many further octets.
         fn apply(&self, to: &Shared, octets: usize) {
             let mut log = self.log.lock().unwrap();
@@ -673,7 +674,7 @@ mod tests {
         }
     }
 
-    impl StateMemory for Logged {
+    impl StateMemory for LoggedMemory {
         fn octets(&self) -> u64 {
             self.memory.octets()
         }
@@ -794,7 +795,7 @@ mod tests {
             at_all in any::<bool>(),
         ) {
             let memory = Shared::of(64);
-            let own = Logged { memory: Shared::of(64), log: Arc::default() };
+            let own = LoggedMemory { memory: Shared::of(64), log: Arc::default() };
             let mut blocks = Blocks::empty(Box::new(own.clone()), 7);
             let mut followed = FollowedBlocks::new(memory.boxed(), 7);
             blocks.put(Kind::Session, 1, &vec![1; former]).unwrap();

@@ -16,7 +16,7 @@ use whimbrel_pfcp::ie::RecoveryTimeStamp;
 
 pub use blocks::StateMemory;
 use blocks::{BLOCK_OCTETS, FIRST_BLOCK_AT};
-pub(crate) use blocks::{Blocks, FollowedBlocks, Found, Kind, SPARE_BLOCKS, Seen, crc32c};
+pub(crate) use blocks::{Blocks, FollowedBlocks, Found, Kind, SPARE_BLOCKS, SeenRecord, crc32c};
 use held::HELD_OCTETS;
 pub(crate) use held::{HeldPackets, Kept};
 pub(crate) use stored::{Source, Stored, stored};
@@ -43,7 +43,7 @@ pub enum StateRefusal {
     Foreign,
     /// A program that writes records in another form has written it.
     Version {
-        /// The form.
+        /// The form that was found.
         found: u32,
     },
     /// It is of a UPF that is configured otherwise: other addresses, data networks or bounds.
@@ -167,12 +167,12 @@ impl FollowedState {
         self.recovery
     }
 
-    pub(crate) fn look(&mut self) -> Vec<Seen> {
+    pub(crate) fn look(&mut self) -> Vec<SeenRecord> {
         self.blocks.look()
     }
 
     /// The last look, when the process that wrote the state has ended.
-    pub(crate) fn look_at_all(&mut self) -> Vec<Seen> {
+    pub(crate) fn look_at_all(&mut self) -> Vec<SeenRecord> {
         self.blocks.look_at_all()
     }
 
@@ -185,7 +185,7 @@ impl FollowedState {
 pub struct ReceivedState {
     blocks: Blocks,
     recovery: RecoveryTimeStamp,
-    seen: Vec<Seen>,
+    seen: Vec<SeenRecord>,
     /// Records that found no room, or are of no kind.
     lost: usize,
 }
@@ -216,7 +216,7 @@ impl ReceivedState {
             Some(octets) => self.lost += usize::from(self.blocks.put(kind, id, octets).is_err()),
             None => self.blocks.remove(kind, id),
         }
-        self.seen.push(Seen { kind, id, write, octets });
+        self.seen.push(SeenRecord { kind, id, write, octets });
     }
 }
 
@@ -244,7 +244,7 @@ impl ReplicaState {
     }
 
     /// What has changed since the last call, in the order in which it was written.
-    pub(crate) fn look(&mut self) -> Vec<Seen> {
+    pub(crate) fn look(&mut self) -> Vec<SeenRecord> {
         match self {
             Self::Followed(followed) => followed.look(),
             Self::Received(received) => newest(std::mem::take(&mut received.seen)),
@@ -252,7 +252,7 @@ impl ReplicaState {
     }
 
     /// The last look, when the UPF whose state it is has ended.
-    pub(crate) fn look_at_all(&mut self) -> Vec<Seen> {
+    pub(crate) fn look_at_all(&mut self) -> Vec<SeenRecord> {
         match self {
             Self::Followed(followed) => followed.look_at_all(),
             Self::Received(_) => self.look(),
@@ -276,9 +276,10 @@ impl ReplicaState {
 }
 
 /// The last of each record, in order.
-fn newest(seen: Vec<Seen>) -> Vec<Seen> {
+fn newest(seen: Vec<SeenRecord>) -> Vec<SeenRecord> {
     let mut known = BTreeSet::new();
-    let mut newest: Vec<Seen> = seen.into_iter().rev().filter(|s| known.insert((s.kind, s.id))).collect();
+    let mut newest: Vec<SeenRecord> =
+        seen.into_iter().rev().filter(|s| known.insert((s.kind, s.id))).collect();
     newest.reverse();
     newest
 }

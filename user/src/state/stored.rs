@@ -50,7 +50,7 @@ impl<'a> Source<'a> {
 
 /// A value that can be written into a record and read from one.
 pub(crate) trait Stored: Sized {
-    /// Appends it.
+    /// Appends the value to the octets.
     fn store(&self, to: &mut Vec<u8>);
 
     /// Reads it; `None` where the octets are none of it.

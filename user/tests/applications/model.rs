@@ -20,7 +20,7 @@ pub(crate) struct ApplicationNames {
     pub(crate) greeted: fn(&str) -> Vec<usize>,
 }
 
-/// A UE.
+/// A UE of the model.
 #[derive(Default)]
 pub(crate) struct Ue {
     /// When, server, port, identifier; taken out when answered.

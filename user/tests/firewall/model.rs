@@ -126,7 +126,7 @@ type Awaited = (IpAddr, IpAddr, u8, u16, u64, Option<IpAddr>, usize);
 pub(crate) struct Model {
     flows: Vec<Flow>,
     fragments: Vec<Awaited>,
-    /// By seat.
+    /// Outside addresses by seat.
     pub(crate) outside: [Option<Ipv4Addr>; 8],
     pub(crate) own: [Option<Ipv4Addr>; 8],
     /// The session's number at the UPF.

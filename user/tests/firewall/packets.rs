@@ -30,7 +30,7 @@ impl Part {
     }
 }
 
-/// A packet.
+/// A packet without options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plain {
     pub(crate) source: IpAddr,

@@ -218,7 +218,7 @@ impl Pair {
         Self { scope: Scope { stages_only: true, ..pair.scope }, ..pair }
     }
 
-    /// With something.
+    /// A pair whose driver is made by a function.
     #[allow(dead_code, reason = "of the fast path in the driver")]
     pub(crate) fn with(driver: impl FnOnce(&mut Shards) -> Driver) -> Self {
         Self::made(1, driver)

@@ -101,9 +101,9 @@ impl Diagnostic {
 /// A control packet without authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlPacket {
-    /// Diag.
+    /// Diagnostic of the last change (Diag).
     pub diagnostic: Diagnostic,
-    /// Sta.
+    /// State of the session (Sta).
     pub state: State,
     /// P: an answer is asked for.
     pub poll: bool,
@@ -113,9 +113,9 @@ pub struct ControlPacket {
     pub control_plane_independent: bool,
     /// D: set by initiators, clear in what reflectors send (RFC 7880 §7.2, §7.3).
     pub demand: bool,
-    /// Detect Mult.
+    /// Detection time multiplier (Detect Mult).
     pub multiplier: NonZeroU8,
-    /// My Discriminator.
+    /// Discriminator of the sender (My Discriminator).
     pub mine: Discriminator,
     /// Your Discriminator; `None`: the sender does not know it yet, which [`State::Down`] and [`State::AdminDown`] permit.
     pub yours: Option<Discriminator>,

@@ -47,7 +47,7 @@ impl Schema {
         });
     }
 
-    /// The declarations.
+    /// The declarations as text.
     pub fn into_text(self) -> String {
         self.text
     }

@@ -9,7 +9,7 @@ const IE: &str = "PDU session container";
 pub enum PduSessionInformation {
     /// DL PDU SESSION INFORMATION (TS 38.415 §5.5.2.1), towards the gNB.
     Dl {
-        /// QoS flow.
+        /// Identifier of the QoS flow.
         qfi: Qfi,
         /// Reflective QoS indicator.
         rqi: bool,
@@ -18,7 +18,7 @@ pub enum PduSessionInformation {
     },
     /// UL PDU SESSION INFORMATION (TS 38.415 §5.5.2.2), from the gNB.
     Ul {
-        /// QoS flow.
+        /// Identifier of the QoS flow.
         qfi: Qfi,
     },
 }

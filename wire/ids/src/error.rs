@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    /// One octet.
+    /// Reads a single octet.
     pub fn u8(&mut self, ie: &'static str) -> Result<u8, DecodeError> {
         Ok(self.array::<1>(ie)?[0])
     }

@@ -176,7 +176,7 @@ impl fmt::Display for Tac {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tai {
-    /// The network.
+    /// PLMN of the area.
     pub plmn: PlmnId,
     /// The area within it.
     pub tac: Tac,
@@ -191,7 +191,7 @@ impl fmt::Display for Tai {
 /// Single network slice selection assistance information (TS 23.003 §28.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SNssai {
-    /// Slice/service type.
+    /// Slice/service type (SST) of the slice.
     pub sst: u8,
     sd: u32,
 }
@@ -257,7 +257,7 @@ impl FromStr for SNssai {
 /// AMF identifier: region (8 bits), set (10 bits) and pointer (6 bits) (TS 23.003 §2.10.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AmfId {
-    /// AMF region.
+    /// Region of the AMF.
     pub region: u8,
     set: u16,
     pointer: u8,
@@ -293,7 +293,7 @@ impl AmfId {
 /// Globally unique AMF identifier (TS 23.003 §2.10.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guami {
-    /// The network.
+    /// PLMN of the AMF.
     pub plmn: PlmnId,
     /// The AMF within it.
     pub amf_id: AmfId,
@@ -376,7 +376,7 @@ impl fmt::Display for RanUeNgapId {
 /// Global gNB identifier: a PLMN and 22 to 32 bits within it (TS 38.413 §9.3.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GlobalGnbId {
-    /// The network.
+    /// PLMN of the gNB.
     pub plmn: PlmnId,
     /// The identifier, right-aligned.
     pub gnb_id: u32,

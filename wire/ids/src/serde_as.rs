@@ -55,9 +55,9 @@ pub fn octets<'de, D: Deserializer<'de>, T>(
     what: &'static str,
     take: impl FnOnce(&[u8]) -> Option<T>,
 ) -> Result<T, D::Error> {
-    struct Octets<F>(&'static str, F);
+    struct OctetsVisitor<F>(&'static str, F);
 
-    impl<T, F: FnOnce(&[u8]) -> Option<T>> Visitor<'_> for Octets<F> {
+    impl<T, F: FnOnce(&[u8]) -> Option<T>> Visitor<'_> for OctetsVisitor<F> {
         type Value = T;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,7 +70,7 @@ pub fn octets<'de, D: Deserializer<'de>, T>(
         }
     }
 
-    from.deserialize_bytes(Octets(what, take))
+    from.deserialize_bytes(OctetsVisitor(what, take))
 }
 
 serde_as! {

@@ -10,10 +10,10 @@ use crate::network::{ParseIdError, PlmnId};
 /// Subscription permanent identifier (TS 23.003 §2.2A): an IMSI of 6 to 15 decimal digits (§2.2), or a network specific identifier in
 /// the form of a network access identifier (§28.7.2), whose user part is 16 octets in hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Supi(Kind);
+pub struct Supi(SupiForm);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Kind {
+enum SupiForm {
     /// Number of digits, then the digits as a number: ordering by it keeps equal-length IMSIs sorted.
     Imsi {
         len: u8,
@@ -64,25 +64,25 @@ impl Supi {
             value = value * 10 + u64::from(d);
             len += 1;
         }
-        (len >= 6).then_some(Self(Kind::Imsi { len, value }))
+        (len >= 6).then_some(Self(SupiForm::Imsi { len, value }))
     }
 
     /// A network specific identifier; `None` if the realm is no domain name in lower case of at most 220 octets. The memory of a
     /// realm is never freed: pass only authenticated realms.
     pub fn from_nai(user: [u8; 16], realm: &str) -> Option<Self> {
-        Some(Self(Kind::Nai { user, realm: Realm::new(realm)? }))
+        Some(Self(SupiForm::Nai { user, realm: Realm::new(realm)? }))
     }
 
     /// Whether it is a network specific identifier.
     pub const fn is_nai(self) -> bool {
-        matches!(self.0, Kind::Nai { .. })
+        matches!(self.0, SupiForm::Nai { .. })
     }
 
     /// The digits of an IMSI, most significant first; none of a network specific identifier.
     pub fn digits(self) -> impl Iterator<Item = u8> {
         let (len, value) = match self.0 {
-            Kind::Imsi { len, value } => (len, value),
-            Kind::Nai { .. } => (0, 0),
+            SupiForm::Imsi { len, value } => (len, value),
+            SupiForm::Nai { .. } => (0, 0),
         };
         (0..u32::from(len)).rev().map(move |i| (value / 10u64.pow(i) % 10) as u8)
     }
@@ -96,8 +96,8 @@ impl Supi {
     /// Its value without the prefix for its type: what keys are bound to (TS 33.501 §A.7).
     pub fn value(self) -> String {
         match self.0 {
-            Kind::Imsi { len, value } => format!("{value:0width$}", width = usize::from(len)),
-            Kind::Nai { user, realm } => {
+            SupiForm::Imsi { len, value } => format!("{value:0width$}", width = usize::from(len)),
+            SupiForm::Nai { user, realm } => {
                 let mut text: String = user.iter().map(|o| format!("{o:02x}")).collect();
                 text.push('@');
                 text.push_str(realm.0);
@@ -120,7 +120,7 @@ mod form {
     use serde::de::{Error, SeqAccess, Visitor};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{Kind, Supi};
+    use super::{Supi, SupiForm};
 
     /// Stands where an IMSI has the number of its digits.
     const NAI: u8 = 255;
@@ -128,17 +128,17 @@ mod form {
     impl Serialize for Supi {
         fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
             match self.0 {
-                Kind::Imsi { len, value } => (len, value).serialize(to),
-                Kind::Nai { user, realm } => (NAI, user, realm.0).serialize(to),
+                SupiForm::Imsi { len, value } => (len, value).serialize(to),
+                SupiForm::Nai { user, realm } => (NAI, user, realm.0).serialize(to),
             }
         }
     }
 
     impl<'de> Deserialize<'de> for Supi {
         fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-            struct Parts;
+            struct SupiVisitor;
 
-            impl<'de> Visitor<'de> for Parts {
+            impl<'de> Visitor<'de> for SupiVisitor {
                 type Value = Supi;
 
                 fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -155,11 +155,11 @@ mod form {
                     }
                     let value: u64 = parts.next_element()?.ok_or_else(no)?;
                     let fits = (6..=15).contains(&len) && value < 10u64.pow(len.into());
-                    fits.then_some(Supi(Kind::Imsi { len, value })).ok_or_else(no)
+                    fits.then_some(Supi(SupiForm::Imsi { len, value })).ok_or_else(no)
                 }
             }
 
-            from.deserialize_tuple(3, Parts)
+            from.deserialize_tuple(3, SupiVisitor)
         }
     }
 }

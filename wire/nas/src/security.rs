@@ -10,7 +10,7 @@ use crate::error::{NasError, NasErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum SecurityHeaderType {
-    /// Integrity protected.
+    /// The message is integrity protected.
     IntegrityProtected = 1,
     /// Integrity protected and ciphered.
     IntegrityProtectedCiphered = 2,

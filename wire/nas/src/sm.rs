@@ -40,7 +40,7 @@ pub struct Pti(pub u8);
 impl Pti {
     /// No procedure transaction identity assigned: the network began.
     pub const UNASSIGNED: Pti = Pti(0);
-    /// Unassigned.
+    /// The value that is reserved.
     pub const RESERVED: Pti = Pti(255);
 
     /// Whether it names a transaction that a UE began (1 to 254; 255 is reserved, TS 24.501 §7.3.1).
@@ -56,7 +56,7 @@ pub struct Message {
     pub pdu_session_id: Option<PduSessionId>,
     /// Procedure transaction identity, as received: the procedures answer a wrong one by §7.3.1.
     pub pti: Pti,
-    /// The body.
+    /// Body of the message.
     pub body: Body,
 }
 

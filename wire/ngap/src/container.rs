@@ -24,7 +24,7 @@ pub(crate) trait Body: Sized {
     fn read_body(r: &mut Reader<'_>, diagnosis: &mut Diagnosis) -> Result<Self, Fault>;
     /// Writes the sequence.
     fn write_body(&self, w: &mut Writer<'_>);
-    /// Some value.
+    /// A random value, for tests.
     #[cfg(any(test, feature = "samples"))]
     fn sample(s: &mut crate::aper::sample::Source) -> Self;
 }
@@ -186,7 +186,7 @@ pub(crate) fn extensions(
 pub struct OtherChoice {
     /// The protocol IE id of the alternative.
     pub id: u16,
-    /// Its criticality.
+    /// Criticality of the unknown choice.
     pub criticality: Criticality,
     /// Its octets, undecoded.
     pub value: Vec<u8>,

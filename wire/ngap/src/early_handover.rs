@@ -31,7 +31,7 @@ impl EarlyHandover {
     /// The Routing ID of these PDUs (TS 38.413 §9.3.3.13).
     pub const ROUTING_ID: [u8; 14] = *b"early-handover";
 
-    /// Its octets.
+    /// The encoded form, as it is sent.
     #[must_use]
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();

@@ -13,7 +13,7 @@ const IES_MAX: usize = 64;
 /// The parts of a message that are found without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peek {
-    /// The procedure.
+    /// Code of the procedure.
     pub procedure_code: ProcedureCode,
     /// Which message of the procedure.
     pub kind: TriggeringMessage,

@@ -29,7 +29,7 @@ pub enum RefusalKind {
 /// A message that was refused, with all that an answer needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// The kind of the fault.
     pub kind: RefusalKind,
     /// The procedure, if the message could be read so far.
     pub procedure_code: Option<ProcedureCode>,

@@ -51,7 +51,7 @@ fn survives(octets: &[u8]) {
     }
 }
 
-/// SplitMix64.
+/// The random numbers of SplitMix64.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

@@ -71,7 +71,7 @@ impl From<DecodeError> for HeaderError {
 /// One message as received: its header, its body, and what follows it in the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The header.
+    /// The header before the elements.
     pub header: Header,
     /// The information elements.
     pub body: &'a [u8],

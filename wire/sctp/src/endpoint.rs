@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use core::time::Duration;
 use whimbrel_ids::Instant;
 
-use crate::association::{Association, Context, Flow, Identity, State};
+use crate::association::{Association, AssociationIdentity, Context, PacketProgress, State};
 use crate::config::Config;
 use crate::cookie::{PEER_ADDRESSES_MAX, Prf};
 use crate::export::{self, Defect, Progress, Saved, Store};
@@ -22,7 +22,7 @@ pub enum Input<'a> {
     Packet {
         /// Our address, the peer's, and the peer's UDP port where it was encapsulated.
         path: Path,
-        /// The packet.
+        /// The packet with its common header.
         octets: &'a [u8],
     },
     /// Open an association. [`Endpoint::connect`] does the same and returns its identifier.
@@ -31,12 +31,12 @@ pub enum Input<'a> {
     Send(Send<'a>),
     /// Close gracefully: queued messages are delivered first.
     Shutdown {
-        /// Which.
+        /// The association that is to end.
         association: AssociationId,
     },
     /// Close at once.
     Abort {
-        /// Which.
+        /// The association that is to be aborted.
         association: AssociationId,
     },
     /// Ask the peer for a sign of life; [`Endpoint::heard`] says whether one came.
@@ -69,9 +69,9 @@ pub struct Connect<'a> {
 /// A message to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Send<'a> {
-    /// The association.
+    /// The association that carries it.
     pub association: AssociationId,
-    /// Stream identifier.
+    /// Identifier of the stream.
     pub stream: u16,
     /// Payload protocol identifier.
     pub ppid: u32,
@@ -81,7 +81,7 @@ pub struct Send<'a> {
     pub octets: &'a [u8],
 }
 
-/// Counters.
+/// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets handed in.
@@ -165,7 +165,7 @@ pub struct Status {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct AssociationSlot {
     generation: u32,
     association: Option<Box<Association>>,
     /// Whether it changed since the last export, and what is exported.
@@ -181,7 +181,7 @@ struct Slot {
 pub struct Endpoint {
     config: Config,
     prf: Prf,
-    slots: Vec<Slot>,
+    slots: Vec<AssociationSlot>,
     free: Vec<u32>,
     /// Local port, peer port, peer address.
     by_peer: BTreeMap<(u16, u16, IpAddr), u32>,
@@ -311,7 +311,7 @@ impl Endpoint {
         }
         let id = self.allocate().ok_or(Refusal::NoRoom)?;
         let (local_tag, local_tsn) = self.prf.tag_and_tsn();
-        let identity = Identity { id, local_port, peer_port: to.port, local_tag, local_tsn };
+        let identity = AssociationIdentity { id, local_port, peer_port: to.port, local_tag, local_tsn };
         let mut a = Association::new(identity, &self.config);
         for remote in addresses {
             let local = suitable_local(&self.config.local_addresses, remote);
@@ -428,7 +428,7 @@ impl Endpoint {
         }
         while self.slots.len() <= slot as usize {
             self.free.push(self.slots.len() as u32);
-            self.slots.push(Slot::default());
+            self.slots.push(AssociationSlot::default());
         }
         self.free.retain(|f| *f != slot);
         let adopted = Adopted {
@@ -483,7 +483,7 @@ impl Endpoint {
         Some(a.heard)
     }
 
-    /// All associations.
+    /// All associations that are there.
     pub fn associations(&self) -> impl Iterator<Item = AssociationId> {
         self.slots.iter().filter_map(|s| s.association.as_deref().map(|a| a.id))
     }
@@ -510,7 +510,7 @@ impl Endpoint {
         out.packets.close(path);
     }
 
-    /// The counters.
+    /// Counters of the endpoint.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -598,7 +598,7 @@ impl Endpoint {
             let from = a.heard_on(path);
             a.heard += 1;
             while let Some(chunk) = chunks.next().filter(|_| !a.ended) {
-                if a.chunk(chunk, from, cx) == Flow::Stop {
+                if a.chunk(chunk, from, cx) == PacketProgress::Stop {
                     break;
                 }
             }
@@ -692,7 +692,7 @@ impl Endpoint {
         if self.slots.len() >= self.config.associations_max {
             return None;
         }
-        self.slots.push(Slot::default());
+        self.slots.push(AssociationSlot::default());
         Some(AssociationId { slot: u32::try_from(self.slots.len() - 1).ok()?, generation: 0 })
     }
 
@@ -734,7 +734,7 @@ impl Endpoint {
     }
 }
 
-impl Slot {
+impl AssociationSlot {
     fn note_change(&mut self, slot: u32, config: &Config, changed: &mut Vec<u32>) {
         if config.export && !core::mem::replace(&mut self.changed, true) {
             changed.push(slot);
@@ -742,7 +742,7 @@ impl Slot {
     }
 }
 
-fn find(slots: &mut [Slot], id: AssociationId) -> Option<&mut Association> {
+fn find(slots: &mut [AssociationSlot], id: AssociationId) -> Option<&mut Association> {
     let slot = slots.get_mut(id.slot as usize).filter(|s| s.generation == id.generation)?;
     slot.association.as_deref_mut()
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::association::{Association, Context, Identity, State};
+use crate::association::{Association, AssociationIdentity, Context, State};
 use crate::config::Config;
 use crate::cookie::{Cookie, PEER_ADDRESSES_MAX};
 use crate::endpoint::{Endpoint, UserNotes};
@@ -366,7 +366,7 @@ impl Endpoint {
             refuse(out, path, packet, cookie.peer_tag, cause::OUT_OF_RESOURCE, &[]);
             return None;
         };
-        let identity = Identity {
+        let identity = AssociationIdentity {
             id,
             local_port: cookie.local_port,
             peer_port: cookie.peer_port,

@@ -109,7 +109,7 @@ impl core::error::Error for Refusal {}
 pub enum Event<'a> {
     /// An association is established.
     Up {
-        /// The association.
+        /// The association that is up.
         association: AssociationId,
         /// The peer's addresses; the first is the primary path.
         peer: &'a [IpAddr],
@@ -124,38 +124,38 @@ pub enum Event<'a> {
     },
     /// A whole message has arrived, in its stream's order unless it was sent unordered.
     Data {
-        /// The association.
+        /// The association of the message.
         association: AssociationId,
-        /// Stream identifier.
+        /// Identifier of the stream.
         stream: u16,
         /// Payload protocol identifier.
         ppid: u32,
-        /// The message.
+        /// The message, complete.
         octets: &'a [u8],
     },
     /// A message that the peer has not acknowledged, or that was not sent. These events precede [`Event::Down`], one per message, in sending order
     /// (RFC 9260 §11.1.1 L and M). The peer may have received it nevertheless.
     Unacknowledged {
-        /// The association.
+        /// The association of the message.
         association: AssociationId,
-        /// Stream identifier.
+        /// Identifier of the stream.
         stream: u16,
         /// Payload protocol identifier.
         ppid: u32,
-        /// The message.
+        /// The message, complete.
         octets: &'a [u8],
     },
     /// The association has ended; its identifier is stale from now on.
     Down {
-        /// The association.
+        /// The association that is down.
         association: AssociationId,
-        /// Why.
+        /// Reason of the end.
         reason: DownReason,
     },
     /// The peer has restarted: it lost its state and set the association up again, under the same identifier. What was queued for it is discarded
     /// (RFC 9260 §5.2.4.1 action A).
     Restarted {
-        /// The association.
+        /// The association that the peer restarted.
         association: AssociationId,
         /// How many streams the peer may send on now.
         inbound_streams: u16,
@@ -166,14 +166,14 @@ pub enum Event<'a> {
     },
     /// A path does not answer any more (RFC 9260 §8.2).
     PathDown {
-        /// The association.
+        /// The association of the path.
         association: AssociationId,
         /// The peer's address on that path.
         remote: IpAddr,
     },
     /// A path that was down, or was not yet confirmed, answers.
     PathUp {
-        /// The association.
+        /// The association of the path.
         association: AssociationId,
         /// The peer's address on that path.
         remote: IpAddr,
@@ -182,14 +182,14 @@ pub enum Event<'a> {
     Refused {
         /// The association, if one was named.
         association: Option<AssociationId>,
-        /// Why.
+        /// Reason of the refusal.
         refusal: Refusal,
     },
 }
 
 /// A stored event: its octets and addresses are in the buffers beside it.
 #[derive(Clone, Debug)]
-enum Record {
+enum StoredEvent {
     Up {
         association: AssociationId,
         peer: Range<usize>,
@@ -216,7 +216,7 @@ enum Record {
 /// Events in the order in which they happened, with their octets.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
-    records: Vec<Record>,
+    records: Vec<StoredEvent>,
     octets: Vec<u8>,
     addresses: Vec<IpAddr>,
 }
@@ -242,7 +242,7 @@ impl Events {
     /// The events, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Event<'_>> {
         self.records.iter().map(|r| match r {
-            Record::Up { association, peer, peer_port, inbound, outbound, adaptation } => Event::Up {
+            StoredEvent::Up { association, peer, peer_port, inbound, outbound, adaptation } => Event::Up {
                 association: *association,
                 peer: &self.addresses[peer.clone()],
                 peer_port: *peer_port,
@@ -250,19 +250,19 @@ impl Events {
                 outbound_streams: *outbound,
                 adaptation: *adaptation,
             },
-            Record::Data { association, stream, ppid, octets } => Event::Data {
+            StoredEvent::Data { association, stream, ppid, octets } => Event::Data {
                 association: *association,
                 stream: *stream,
                 ppid: *ppid,
                 octets: &self.octets[octets.clone()],
             },
-            Record::Unacknowledged { association, stream, ppid, octets } => Event::Unacknowledged {
+            StoredEvent::Unacknowledged { association, stream, ppid, octets } => Event::Unacknowledged {
                 association: *association,
                 stream: *stream,
                 ppid: *ppid,
                 octets: &self.octets[octets.clone()],
             },
-            Record::Plain(e) => e.clone(),
+            StoredEvent::Plain(e) => e.clone(),
         })
     }
 
@@ -273,7 +273,7 @@ impl Events {
                 let start = self.addresses.len();
                 self.addresses.extend_from_slice(peer);
                 let peer = start..self.addresses.len();
-                Record::Up {
+                StoredEvent::Up {
                     association,
                     peer,
                     peer_port,
@@ -288,15 +288,26 @@ impl Events {
             Event::Unacknowledged { association, stream, ppid, octets } => {
                 let start = self.octets.len();
                 self.octets.extend_from_slice(octets);
-                Record::Unacknowledged { association, stream, ppid, octets: start..self.octets.len() }
+                StoredEvent::Unacknowledged { association, stream, ppid, octets: start..self.octets.len() }
             }
-            Event::Down { association, reason } => Record::Plain(Event::Down { association, reason }),
+            Event::Down { association, reason } => StoredEvent::Plain(Event::Down { association, reason }),
             Event::Restarted { association, inbound_streams, outbound_streams, adaptation } => {
-                Record::Plain(Event::Restarted { association, inbound_streams, outbound_streams, adaptation })
+                StoredEvent::Plain(Event::Restarted {
+                    association,
+                    inbound_streams,
+                    outbound_streams,
+                    adaptation,
+                })
             }
-            Event::PathDown { association, remote } => Record::Plain(Event::PathDown { association, remote }),
-            Event::PathUp { association, remote } => Record::Plain(Event::PathUp { association, remote }),
-            Event::Refused { association, refusal } => Record::Plain(Event::Refused { association, refusal }),
+            Event::PathDown { association, remote } => {
+                StoredEvent::Plain(Event::PathDown { association, remote })
+            }
+            Event::PathUp { association, remote } => {
+                StoredEvent::Plain(Event::PathUp { association, remote })
+            }
+            Event::Refused { association, refusal } => {
+                StoredEvent::Plain(Event::Refused { association, refusal })
+            }
         };
         self.records.push(record);
     }
@@ -314,7 +325,7 @@ impl Events {
             self.octets.extend_from_slice(part);
         }
         let octets = start..self.octets.len();
-        self.records.push(Record::Data { association, stream, ppid, octets });
+        self.records.push(StoredEvent::Data { association, stream, ppid, octets });
     }
 }
 

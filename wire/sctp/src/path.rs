@@ -51,7 +51,7 @@ pub(crate) struct PathState {
     pub(crate) flight_before: usize,
     pub(crate) acked_now: usize,
     pub(crate) lost_now: bool,
-    /// T3-rtx.
+    /// The retransmission timer T3-rtx.
     pub(crate) t3: Option<Instant>,
     pub(crate) heartbeat: Option<Heartbeat>,
     /// When the next HEARTBEAT is due, if the path stays idle.

@@ -6,7 +6,7 @@ use whimbrel_ids::Instant;
 
 use crate::config::Config;
 use crate::export::Defect;
-use crate::export::record::{Kind, Record};
+use crate::export::record::{Record, RecordKind};
 use crate::outbox::{AssociationId, Events};
 use crate::packet::{be16, be32, data_flag, kind, write_chunk};
 use crate::tsns::Tsns;
@@ -49,7 +49,7 @@ impl<'a> Data<'a> {
 
 /// A fragment, or a whole message, that waits.
 #[derive(Clone, Debug)]
-struct Held {
+struct WaitingFragment {
     /// Its TSN, or those of the first and the last fragment.
     first: u64,
     tsn: u64,
@@ -117,16 +117,16 @@ impl Hold {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Receiver {
+pub(crate) struct DataReceiver {
     received: Tsns,
     /// Messages that were delivered.
     messages: u64,
     /// Acknowledgements wait for the user's release.
     hold: Option<Hold>,
     /// Fragments by TSN.
-    fragments: BTreeMap<u64, Held>,
+    fragments: BTreeMap<u64, WaitingFragment>,
     /// Whole messages ahead of their turn, by stream and SSN.
-    waiting: BTreeMap<(u16, u16), Held>,
+    waiting: BTreeMap<(u16, u16), WaitingFragment>,
     held_octets: usize,
     window: usize,
     next_ssn: Vec<u16>,
@@ -142,7 +142,7 @@ pub(crate) struct Receiver {
     pub(crate) fresh: Vec<u8>,
 }
 
-impl Receiver {
+impl DataReceiver {
     /// `messages`: how many were delivered before, in a former life of the peer.
     pub(crate) fn new(peer_initial_tsn: u32, streams: u16, messages: u64, config: &Config) -> Self {
         let received = Tsns::up_to((1 << 32) + u64::from(peer_initial_tsn) - 1);
@@ -287,7 +287,7 @@ impl Receiver {
             self.passed_on(Delivered { last: tsn, octets, stream, ppid, user }, None);
             self.delivered(&data, id, events);
         } else {
-            let held = Held {
+            let held = WaitingFragment {
                 first: tsn,
                 tsn,
                 flags: data.flags,
@@ -330,13 +330,13 @@ impl Receiver {
             let Some(held) = self.waiting.remove(&(stream, *ssn)) else { return };
             self.held_octets -= held.user.len() + HELD_OVERHEAD_OCTETS;
             events.push_data(id, held.stream, held.ppid, core::iter::once(held.user.as_slice()));
-            let Held { first, tsn: last, stream, ppid, user, .. } = held;
+            let WaitingFragment { first, tsn: last, stream, ppid, user, .. } = held;
             self.passed_on(Delivered { last, octets: user.len(), stream, ppid, user }, Some(first));
         }
     }
 
     /// Keeps what cannot be delivered yet, and assembles the message around it if that is now whole.
-    fn keep(&mut self, tsn: u64, held: Held, whole: bool, id: AssociationId, events: &mut Events) {
+    fn keep(&mut self, tsn: u64, held: WaitingFragment, whole: bool, id: AssociationId, events: &mut Events) {
         let cost = held.user.len() + HELD_OVERHEAD_OCTETS;
         if whole {
             // A second message under one SSN breaks the protocol; the first one stands.
@@ -365,7 +365,7 @@ impl Receiver {
 
     /// The TSNs of the whole message that contains `tsn`, if all of it is here.
     fn whole_around(&self, tsn: u64) -> Option<(u64, u64)> {
-        let of = |tsn: u64, f: &Held| -> Option<(bool, bool)> {
+        let of = |tsn: u64, f: &WaitingFragment| -> Option<(bool, bool)> {
             let same = self.fragments.get(&tsn)?;
             let unordered = data_flag::UNORDERED;
             (same.stream == f.stream && same.ssn == f.ssn && same.flags & unordered == f.flags & unordered)
@@ -404,7 +404,7 @@ impl Receiver {
             }
         }
         if !in_turn {
-            let held = Held { first, tsn: last, flags, stream, ssn, ppid, user };
+            let held = WaitingFragment { first, tsn: last, flags, stream, ssn, ppid, user };
             return self.keep(first, held, true, id, events);
         }
         self.passed_on(Delivered { last, octets, stream, ppid, user }, Some(first));
@@ -524,7 +524,7 @@ impl Receiver {
     }
 
     /// Takes the chunks that a former receiver held.
-    fn keep_restored(&mut self, chunks: BTreeMap<u64, Held>) -> Result<(), Defect> {
+    fn keep_restored(&mut self, chunks: BTreeMap<u64, WaitingFragment>) -> Result<(), Defect> {
         let whole = data_flag::BEGINNING | data_flag::END;
         let mut ends = Vec::new();
         for (tsn, held) in chunks {
@@ -551,7 +551,7 @@ impl Receiver {
     }
 
     /// A whole message of a former receiver waits for its turn.
-    fn wait_restored(&mut self, message: Held) -> Result<(), Defect> {
+    fn wait_restored(&mut self, message: WaitingFragment) -> Result<(), Defect> {
         let next = self.next_ssn.get(usize::from(message.stream));
         let waits = message.flags & data_flag::UNORDERED == 0 && next != Some(&message.ssn);
         match self.waiting.insert((message.stream, message.ssn), message) {
@@ -579,8 +579,8 @@ impl Receiver {
 
 /// What the records of a journal leave.
 struct Journal {
-    held: BTreeMap<u64, Held>,
-    /// By number.
+    held: BTreeMap<u64, WaitingFragment>,
+    /// Delivered messages, by number.
     delivered: BTreeMap<u64, Delivered>,
 }
 
@@ -594,21 +594,28 @@ impl Journal {
         for r in records {
             let (flags, stream, ssn, ppid) = (r.flags, r.stream, r.ssn, r.ppid);
             let message = match r.kind {
-                Kind::Begun | Kind::Queued => continue,
-                Kind::Held => {
-                    let held =
-                        Held { first: r.tsn, tsn: r.tsn, flags, stream, ssn, ppid, user: r.octets.to_vec() };
+                RecordKind::Begun | RecordKind::Queued => continue,
+                RecordKind::Held => {
+                    let held = WaitingFragment {
+                        first: r.tsn,
+                        tsn: r.tsn,
+                        flags,
+                        stream,
+                        ssn,
+                        ppid,
+                        user: r.octets.to_vec(),
+                    };
                     let new = r.tsn > 0 && received.has(r.tsn) && !r.octets.is_empty();
                     if !new || journal.held.insert(r.tsn, held).is_some() {
                         return Err(Defect::Contradiction("held chunks"));
                     }
                     continue;
                 }
-                Kind::Delivered => {
+                RecordKind::Delivered => {
                     let user = r.octets.to_vec();
                     Delivered { last: r.tsn, octets: user.len() + HELD_OVERHEAD_OCTETS, stream, ppid, user }
                 }
-                Kind::Taken => journal.take(r.tsn.saturating_sub(r.ppid.into()), r.tsn)?,
+                RecordKind::Taken => journal.take(r.tsn.saturating_sub(r.ppid.into()), r.tsn)?,
             };
             if r.tsn == 0 || !received.has(r.tsn) {
                 return Err(Defect::Contradiction("delivered messages"));
@@ -626,7 +633,7 @@ impl Journal {
         while let Some((&tsn, _)) = self.held.range(first..=last).next()
             && let Some(part) = self.held.remove(&tsn)
         {
-            let Held { stream, ppid, .. } = part;
+            let WaitingFragment { stream, ppid, .. } = part;
             let empty = Delivered { last, octets: HELD_OVERHEAD_OCTETS, stream, ppid, user: Vec::new() };
             let message = message.get_or_insert(empty);
             message.octets += part.user.len();
@@ -637,10 +644,10 @@ impl Journal {
 }
 
 /// The record of a chunk that cannot be delivered yet.
-fn chunk(held: &Held) -> Record<'_> {
-    let Held { tsn, flags, stream, ssn, ppid, user, .. } = held;
+fn chunk(held: &WaitingFragment) -> Record<'_> {
+    let WaitingFragment { tsn, flags, stream, ssn, ppid, user, .. } = held;
     Record {
-        kind: Kind::Held,
+        kind: RecordKind::Held,
         flags: *flags,
         stream: *stream,
         ssn: *ssn,
@@ -654,11 +661,11 @@ fn chunk(held: &Held) -> Record<'_> {
 /// The record of a message that was delivered without having been held.
 fn delivered(message: &Delivered, number: u64) -> Record<'_> {
     let Delivered { last, stream, ppid, user, .. } = message;
-    Record { stream: *stream, ppid: *ppid, number, tsn: *last, ..Record::of(Kind::Delivered, user) }
+    Record { stream: *stream, ppid: *ppid, number, tsn: *last, ..Record::of(RecordKind::Delivered, user) }
 }
 
 /// The record of a message, or of none, that held chunks became.
 fn taken(first: u64, last: u64, number: u64) -> Record<'static> {
     let before = u32::try_from(last.saturating_sub(first)).unwrap_or(u32::MAX);
-    Record { ppid: before, number, tsn: last, ..Record::of(Kind::Taken, &[]) }
+    Record { ppid: before, number, tsn: last, ..Record::of(RecordKind::Taken, &[]) }
 }

@@ -6,7 +6,7 @@ use whimbrel_ids::Instant;
 
 use crate::config::Config;
 use crate::export::Defect;
-use crate::export::record::{Kind, Record};
+use crate::export::record::{Record, RecordKind};
 use crate::outbox::{AssociationId, Event, Events, Refusal};
 use crate::packet::{DATA_HEADER_LEN, be16, be32, data_flag, kind, pad, tsn_after};
 use crate::path::PathState;
@@ -20,7 +20,7 @@ const CHUNK_OVERHEAD_OCTETS: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Under way.
+    /// The chunk is under way.
     InFlight,
     /// Reported received by a gap ack block; the peer may still take that back.
     GapAcked,
@@ -30,7 +30,7 @@ enum Fate {
 
 /// A DATA chunk, whole and padded, ready to be copied into a packet.
 #[derive(Clone, Debug)]
-struct Outgoing {
+struct OutgoingData {
     octets: Vec<u8>,
     user_octets: usize,
     fate: Fate,
@@ -42,7 +42,7 @@ struct Outgoing {
     fast: bool,
 }
 
-impl Outgoing {
+impl OutgoingData {
     fn new(octets: Vec<u8>, user_octets: usize) -> Self {
         Self {
             octets,
@@ -75,13 +75,13 @@ pub(crate) struct Acked {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Sender {
+pub(crate) struct DataSender {
     /// TSN of the next chunk sent for the first time.
     next_tsn: u32,
     /// Everything up to this TSN was acknowledged; `flight[0]` is the one after it.
     cum_acked: u32,
-    flight: VecDeque<Outgoing>,
-    pending: VecDeque<Outgoing>,
+    flight: VecDeque<OutgoingData>,
+    pending: VecDeque<OutgoingData>,
     queued_octets: usize,
     /// User octets under way on all paths.
     outstanding: usize,
@@ -112,7 +112,7 @@ pub(crate) struct Continued {
     pub(crate) acknowledged: u32,
 }
 
-impl Sender {
+impl DataSender {
     pub(crate) fn new(initial_tsn: u32) -> Self {
         Self {
             next_tsn: initial_tsn,
@@ -146,14 +146,14 @@ impl Sender {
         let pending = skipped.saturating_sub(self.flight.len());
         let flight = self.flight.range(skipped.min(self.flight.len())..);
         for chunk in flight.chain(self.pending.range(pending.min(self.pending.len())..)) {
-            Record::of(Kind::Queued, &chunk.octets).write(out);
+            Record::of(RecordKind::Queued, &chunk.octets).write(out);
         }
     }
 
     /// The record of the acknowledged part of a message whose end is not acknowledged.
     pub(crate) fn write_begun(&self, out: &mut Vec<u8>) {
         if !self.begun.is_empty() {
-            Record::of(Kind::Begun, &self.begun).write(out);
+            Record::of(RecordKind::Begun, &self.begun).write(out);
         }
     }
 
@@ -184,8 +184,8 @@ impl Sender {
         let mut read = 0;
         for record in records {
             match record.kind {
-                Kind::Begun => sender.begun = record.octets.to_vec(),
-                Kind::Queued => {
+                RecordKind::Begun => sender.begun = record.octets.to_vec(),
+                RecordKind::Queued => {
                     let chunk = queued(record.octets).ok_or(Defect::Contradiction("queued chunks"))?;
                     sender.take_restored(chunk, read, acknowledged, under_way);
                     read += 1;
@@ -200,7 +200,7 @@ impl Sender {
     }
 
     /// Takes the `nth` chunk of a journal.
-    fn take_restored(&mut self, mut chunk: Outgoing, nth: u32, acknowledged: u32, under_way: u32) {
+    fn take_restored(&mut self, mut chunk: OutgoingData, nth: u32, acknowledged: u32, under_way: u32) {
         let Some(ahead) = nth.checked_sub(acknowledged) else {
             return self.forget_begun(&chunk);
         };
@@ -218,7 +218,7 @@ impl Sender {
     }
 
     /// A chunk was acknowledged: what is kept of its message, until that is acknowledged to its end.
-    fn forget_begun(&mut self, chunk: &Outgoing) {
+    fn forget_begun(&mut self, chunk: &OutgoingData) {
         match chunk.is_end() {
             true => self.begun.clear(),
             false => self.begun.extend_from_slice(chunk.user()),
@@ -277,7 +277,7 @@ impl Sender {
             flags |= if i == last { data_flag::END } else { 0 };
             let mut chunk = self.spare.pop().unwrap_or_default();
             write_data(&mut chunk, flags, stream, this_ssn, ppid, part);
-            self.pending.push_back(Outgoing::new(chunk, part.len()));
+            self.pending.push_back(OutgoingData::new(chunk, part.len()));
             self.chunks += 1;
         }
         self.queued_octets += cost;
@@ -439,7 +439,7 @@ impl Sender {
     }
 
     /// A chunk was acknowledged cumulatively: forget it.
-    fn settle(&mut self, mut chunk: Outgoing, tsn: u32, round: &mut Round, paths: &mut [PathState]) {
+    fn settle(&mut self, mut chunk: OutgoingData, tsn: u32, round: &mut Round, paths: &mut [PathState]) {
         match chunk.fate {
             Fate::InFlight => {
                 self.outstanding -= chunk.user_octets;
@@ -552,7 +552,7 @@ struct Round {
 }
 
 impl Round {
-    fn note(&mut self, chunk: &Outgoing, tsn: u32, paths: &mut [PathState]) {
+    fn note(&mut self, chunk: &OutgoingData, tsn: u32, paths: &mut [PathState]) {
         if let Some(p) = paths.get_mut(chunk.path) {
             p.flight = p.flight.saturating_sub(chunk.user_octets);
         }
@@ -563,7 +563,7 @@ impl Round {
     }
 
     /// As `note`, for a chunk that was already taken out of the flight.
-    fn note_late(&mut self, chunk: &Outgoing, tsn: u32, paths: &mut [PathState]) {
+    fn note_late(&mut self, chunk: &OutgoingData, tsn: u32, paths: &mut [PathState]) {
         if let Some(p) = paths.get_mut(chunk.path) {
             p.acked_now += chunk.user_octets;
         }
@@ -573,7 +573,7 @@ impl Round {
     }
 }
 
-fn begin_transit(chunk: &mut Outgoing, p: &mut PathState, path: usize, now: Instant) {
+fn begin_transit(chunk: &mut OutgoingData, p: &mut PathState, path: usize, now: Instant) {
     p.about_to_send(now);
     p.flight += chunk.user_octets;
     if p.t3.is_none() {
@@ -599,9 +599,9 @@ fn write_data(out: &mut Vec<u8>, flags: u8, stream: u16, ssn: u16, ppid: u32, us
 }
 
 /// A DATA chunk as a journal has it; `None` if it is none.
-fn queued(octets: &[u8]) -> Option<Outgoing> {
+fn queued(octets: &[u8]) -> Option<OutgoingData> {
     let len = usize::from(be16(octets, 2)?);
     let user_octets = len.checked_sub(DATA_HEADER_LEN).filter(|user| *user > 0)?;
     let is_data = octets.first() == Some(&kind::DATA) && octets.len() == len.next_multiple_of(4);
-    is_data.then(|| Outgoing::new(octets.to_vec(), user_octets))
+    is_data.then(|| OutgoingData::new(octets.to_vec(), user_octets))
 }

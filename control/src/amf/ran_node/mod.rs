@@ -149,7 +149,7 @@ impl RanNode {
     }
 }
 
-/// All gNBs.
+/// All gNBs of the AMF, with their associations.
 #[derive(Serialize, Deserialize)]
 pub struct RanNodes {
     config: Arc<Config>,
@@ -172,7 +172,7 @@ pub struct RanNodes {
 pub struct RanOutput {
     /// Non-UE-associated messages, sent on stream 0.
     pub messages: Vec<(AssociationId, Message)>,
-    /// What happened.
+    /// Events for the log and the console.
     pub events: Vec<RanEvent>,
     /// UEs whose connections have ended.
     pub reset: Option<Reset>,
@@ -289,7 +289,7 @@ impl RanNodes {
         self.nodes.iter().find(|(_, n)| n.serves() && n.gnb == Some(gnb)).map(|(a, _)| *a)
     }
 
-    /// All associations.
+    /// All associations with their gNBs.
     pub fn iter(&self) -> impl Iterator<Item = (AssociationId, &RanNode)> {
         self.nodes.iter().map(|(a, n)| (*a, n))
     }

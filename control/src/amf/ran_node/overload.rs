@@ -31,7 +31,7 @@ pub struct Load {
 /// The source of the decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OverloadOrder {
-    /// The thresholds.
+    /// The thresholds of the configuration decide.
     #[default]
     ByRule,
     /// The operator has ordered overload, whatever the load.

@@ -51,7 +51,7 @@ pub struct Warning {
 /// Where a warning is broadcast.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarningArea {
-    /// Everywhere.
+    /// The whole PLMN, by all gNBs.
     Everywhere,
     /// In these tracking areas.
     Tais(Vec<Tai>),
@@ -102,11 +102,11 @@ pub enum WarningState {
 /// A warning with its state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WarningStatus {
-    /// The warning.
+    /// The warning that was sent.
     pub warning: Warning,
     /// When it was sent.
     pub sent: Instant,
-    /// Its state.
+    /// State of the warning at the gNBs.
     pub state: WarningState,
     /// Its outcome at each gNB.
     pub outcomes: BTreeMap<GlobalGnbId, WarningOutcome>,
@@ -305,7 +305,7 @@ impl RanNodes {
         });
     }
 
-    /// §8.9.2.2.
+    /// PWS CANCEL RESPONSE of a gNB (§8.9.2.2).
     pub(super) fn warning_cancelled(
         &mut self,
         association: AssociationId,

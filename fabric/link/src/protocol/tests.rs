@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::Key;
 use crate::event::{DownReason, Event};
-use crate::hostile::{self, End, FRAME_MAX, settle};
+use crate::hostile::{self, FRAME_MAX, HostileEnd, settle};
 use crate::seal::RECORDS_PER_KEY;
 
 fn keys(of: &[u8]) -> Vec<Key> {
@@ -12,27 +12,27 @@ fn keys(of: &[u8]) -> Vec<Key> {
 }
 
 /// A caller and a called end under one key.
-fn ends() -> (End, End) {
-    (End::new(true, keys(&[1])), End::new(false, keys(&[1])))
+fn ends() -> (HostileEnd, HostileEnd) {
+    (HostileEnd::new(true, keys(&[1])), HostileEnd::new(false, keys(&[1])))
 }
 
-fn linked() -> (End, End) {
+fn linked() -> (HostileEnd, HostileEnd) {
     let (mut a, mut b) = ends();
     settle(&mut a, &mut b).unwrap();
     assert!(a.protocol.is_up() && b.protocol.is_up());
     (a, b)
 }
 
-fn send(end: &mut End, frame: &[u8]) {
+fn send(end: &mut HostileEnd, frame: &[u8]) {
     end.protocol.send(frame, &end.settings).unwrap();
 }
 
-fn frames(end: &End) -> Vec<Vec<u8>> {
+fn frames(end: &HostileEnd) -> Vec<Vec<u8>> {
     let frame = |e| if let Event::Frame { octets, .. } = e { Some(octets.to_vec()) } else { None };
     end.events.iter().filter_map(frame).collect()
 }
 
-fn hello(end: &End) -> Option<Vec<u8>> {
+fn hello(end: &HostileEnd) -> Option<Vec<u8>> {
     end.events.iter().find_map(|e| if let Event::Up { hello, .. } = e { Some(hello.to_vec()) } else { None })
 }
 
@@ -76,11 +76,11 @@ fn two_links_under_one_key_have_different_octets() {
 
 #[test]
 fn a_peer_with_another_key_is_refused_and_gets_no_octet() {
-    let (mut a, mut b) = (End::new(true, keys(&[1])), End::new(false, keys(&[2])));
+    let (mut a, mut b) = (HostileEnd::new(true, keys(&[1])), HostileEnd::new(false, keys(&[2])));
     assert_eq!(b.take(&a.wire()), Err(DownReason::WrongKey));
     assert_eq!(b.wire(), [], "the called end sends nothing to a peer without the key");
     // And a caller learns that the called end has another key.
-    let (mut a, mut c) = (End::new(true, keys(&[1])), End::new(true, keys(&[2])));
+    let (mut a, mut c) = (HostileEnd::new(true, keys(&[1])), HostileEnd::new(true, keys(&[2])));
     assert_eq!(a.take(&c.wire()), Err(DownReason::WrongKey));
 }
 
@@ -88,7 +88,7 @@ fn a_peer_with_another_key_is_refused_and_gets_no_octet() {
 fn while_keys_change_either_key_is_accepted() {
     for called in [&[1, 2][..], &[2, 1]] {
         for caller in [&[1][..], &[2], &[1, 2], &[2, 1]] {
-            let (mut a, mut b) = (End::new(true, keys(caller)), End::new(false, keys(called)));
+            let (mut a, mut b) = (HostileEnd::new(true, keys(caller)), HostileEnd::new(false, keys(called)));
             assert_eq!(settle(&mut a, &mut b), Ok(()));
             assert!(b.protocol.is_up());
         }
@@ -98,7 +98,7 @@ fn while_keys_change_either_key_is_accepted() {
 #[test]
 fn a_plain_end_and_a_keyed_end_refuse_each_other() {
     for (caller, called) in [(&[][..], &[1][..]), (&[1], &[])] {
-        let (mut a, mut b) = (End::new(true, keys(caller)), End::new(false, keys(called)));
+        let (mut a, mut b) = (HostileEnd::new(true, keys(caller)), HostileEnd::new(false, keys(called)));
         assert_eq!(b.take(&a.wire()), Err(DownReason::Protection));
         assert_eq!((hello(&a), hello(&b)), (None, None));
     }
@@ -115,18 +115,18 @@ fn a_recorded_greeting_does_not_bring_a_link_up() {
     b.take(&proof).unwrap();
     assert!(b.protocol.is_up());
     // An attacker repeats the recorded octets.
-    let mut again = End::new(false, keys(&[1]));
+    let mut again = HostileEnd::new(false, keys(&[1]));
     again.take(&recorded).unwrap();
     assert_eq!(hello(&again), None);
     assert_eq!(again.take(&proof), Err(DownReason::Forged));
     // A recorded answer does not serve a new call, either.
-    let mut now = End::new(true, keys(&[1]));
+    let mut now = HostileEnd::new(true, keys(&[1]));
     assert_eq!(now.take(&answer), Err(DownReason::WrongKey));
 }
 
 #[test]
 fn a_greeting_sent_back_does_not_bring_a_link_up() {
-    let mut a = End::new(true, keys(&[1]));
+    let mut a = HostileEnd::new(true, keys(&[1]));
     let own = a.wire();
     assert_eq!(a.take(&own), Err(DownReason::WrongKey));
 }
@@ -166,7 +166,7 @@ fn a_link_that_ends_within_a_record_or_a_frame_is_truncated() {
     a.protocol.send_raw(&[0, 0, 0, 2, 1]);
     b.take(&a.wire()).unwrap();
     assert_eq!(b.protocol.closed(), DownReason::Truncated);
-    assert_eq!(End::new(false, keys(&[1])).protocol.closed(), DownReason::Left);
+    assert_eq!(HostileEnd::new(false, keys(&[1])).protocol.closed(), DownReason::Left);
 }
 
 #[test]
@@ -204,8 +204,8 @@ fn the_seeds_of_the_fuzzer_do_no_harm() {
 
 /// Exchanges octets, cut into pieces, through an attacker that changes one bit of one direction. Returns what ended which end.
 fn tampered(
-    a: &mut End,
-    b: &mut End,
+    a: &mut HostileEnd,
+    b: &mut HostileEnd,
     piece: usize,
     caller_side: bool,
     at: usize,
@@ -241,7 +241,7 @@ proptest! {
         piece in 1usize..2000,
     ) {
         let of: &[u8] = if keyed { &[1] } else { &[] };
-        let (mut a, mut b) = (End::new(true, keys(of)), End::new(false, keys(of)));
+        let (mut a, mut b) = (HostileEnd::new(true, keys(of)), HostileEnd::new(false, keys(of)));
         for frame in &sent {
             send(&mut a, frame);
             send(&mut b, frame);

@@ -19,7 +19,7 @@ pub(crate) enum LinkReport {
     Rejected(DownReason),
 }
 
-/// One process.
+/// An end of a link, as a process of its own.
 pub(crate) struct End {
     pub(crate) links: Links,
     pub(crate) reports: Vec<LinkReport>,

@@ -17,13 +17,13 @@ const CONTROL_OCTETS: usize = 64;
 /// Control data, aligned as cmsghdr must be.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_OCTETS]);
+struct CmsgBuffer([u8; CONTROL_OCTETS]);
 
 /// Buffers for a batch of received packets.
 pub(crate) struct ReceiveBatch {
     octets: Vec<u8>,
     names: Vec<libc::sockaddr_storage>,
-    controls: Vec<Control>,
+    controls: Vec<CmsgBuffer>,
     /// Octets of the packet, and octets of control data, of each packet of the last batch.
     lengths: Vec<(usize, usize)>,
 }
@@ -35,7 +35,7 @@ impl ReceiveBatch {
         Self {
             octets: vec![0; BATCH * PACKET_OCTETS_MAX],
             names: vec![name; BATCH],
-            controls: vec![Control([0; CONTROL_OCTETS]); BATCH],
+            controls: vec![CmsgBuffer([0; CONTROL_OCTETS]); BATCH],
             lengths: Vec::with_capacity(BATCH),
         }
     }
@@ -107,7 +107,7 @@ fn destination(control: &[u8]) -> Option<IpAddr> {
 }
 
 /// Writes the control data that sets a packet's source address; returns its length.
-fn write_source(control: &mut Control, source: IpAddr) -> usize {
+fn write_source(control: &mut CmsgBuffer, source: IpAddr) -> usize {
     const HEADER: usize = size_of::<libc::cmsghdr>();
     let mut o = [0; CONTROL_OCTETS];
     let (level, kind, body) = match source {
@@ -139,7 +139,7 @@ pub(crate) fn send_batch(fd: BorrowedFd<'_>, packets: &[Outgoing<'_>]) -> io::Re
         [libc::iovec; BATCH],
         [libc::sockaddr_storage; BATCH],
     ) = unsafe { zeroed() };
-    let mut controls = [Control([0; CONTROL_OCTETS]); BATCH];
+    let mut controls = [CmsgBuffer([0; CONTROL_OCTETS]); BATCH];
     let n = packets.len().min(BATCH);
     for (i, (octets, to, source)) in packets.iter().take(n).enumerate() {
         let header = &mut headers[i].msg_hdr;

@@ -9,10 +9,10 @@ const CONTROL_OCTETS: usize = 256;
 
 /// Control data, aligned as cmsghdr must be.
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_OCTETS]);
+struct CmsgBuffer([u8; CONTROL_OCTETS]);
 
 /// What recvmsg returned.
-pub(crate) struct Received {
+pub(crate) struct ReceivedMessage {
     /// Octets of the message that were written.
     pub(crate) len: usize,
     /// MSG_EOR, MSG_NOTIFICATION and others.
@@ -22,8 +22,8 @@ pub(crate) struct Received {
 }
 
 /// Receives one message, or a part of one, into `octets`. Never blocks.
-pub(crate) fn receive_message(fd: BorrowedFd<'_>, octets: &mut [u8]) -> io::Result<Received> {
-    let mut control = Control([0; CONTROL_OCTETS]);
+pub(crate) fn receive_message(fd: BorrowedFd<'_>, octets: &mut [u8]) -> io::Result<ReceivedMessage> {
+    let mut control = CmsgBuffer([0; CONTROL_OCTETS]);
     let mut iovec = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
     // SAFETY: all-zero octets are a valid msghdr.
     let mut header: libc::msghdr = unsafe { zeroed() };
@@ -44,14 +44,14 @@ pub(crate) fn receive_message(fd: BorrowedFd<'_>, octets: &mut [u8]) -> io::Resu
         let kind = i32::from_ne_bytes(*h.get(HEADER - 4..)?.first_chunk()?);
         Some((kind, written.get(HEADER..len)?.to_vec()))
     });
-    Ok(Received { len: usize::try_from(n).unwrap_or(0), flags: header.msg_flags, control: body })
+    Ok(ReceivedMessage { len: usize::try_from(n).unwrap_or(0), flags: header.msg_flags, control: body })
 }
 
 /// Sends one message with one control message at level SCTP. Never blocks, never raises SIGPIPE.
 pub(crate) fn send_message(fd: BorrowedFd<'_>, octets: &[u8], kind: i32, body: &[u8]) -> io::Result<()> {
     const HEADER: usize = size_of::<libc::cmsghdr>();
     let len = HEADER + body.len();
-    let mut control = Control([0; CONTROL_OCTETS]);
+    let mut control = CmsgBuffer([0; CONTROL_OCTETS]);
     let Some(room) = control.0.get_mut(..len) else { return Err(io::ErrorKind::InvalidInput.into()) };
     room[..HEADER - 8].copy_from_slice(&len.to_ne_bytes()[..HEADER - 8]);
     room[HEADER - 8..HEADER - 4].copy_from_slice(&libc::IPPROTO_SCTP.to_ne_bytes());

@@ -93,7 +93,7 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts listening.
+/// Makes the socket listen.
 pub(crate) fn listen(fd: BorrowedFd<'_>, backlog: libc::c_int) -> io::Result<()> {
     // SAFETY: listen(2) takes no pointers.
     check(unsafe { libc::listen(fd.as_raw_fd(), backlog) })?;
@@ -104,15 +104,15 @@ pub(crate) fn listen(fd: BorrowedFd<'_>, backlog: libc::c_int) -> io::Result<()>
 pub(crate) fn connectx(fd: BorrowedFd<'_>, addresses: &[u8]) -> io::Result<i32> {
     /// The kernel's `struct sctp_getaddrs_old`, which SCTP_SOCKOPT_CONNECTX3 takes.
     #[repr(C)]
-    struct Addresses {
+    struct SctpAddresses {
         association: i32,
         len: i32,
         addresses: *const u8,
     }
     const SCTP_SOCKOPT_CONNECTX3: libc::c_int = 111;
     let len = i32::try_from(addresses.len()).unwrap_or(i32::MAX);
-    let mut param = Addresses { association: 0, len, addresses: addresses.as_ptr() };
-    let mut size = size_of::<Addresses>() as libc::socklen_t;
+    let mut param = SctpAddresses { association: 0, len, addresses: addresses.as_ptr() };
+    let mut size = size_of::<SctpAddresses>() as libc::socklen_t;
     // SAFETY: `param` has the layout and size that the kernel expects, points to `addresses` with their length, and
     // both outlive the call; the kernel writes the association's name into its first four octets.
     let rc = check(unsafe {

@@ -4,7 +4,7 @@
 /// What a metric's readings do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// The value only grows.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -17,9 +17,9 @@ pub enum Kind {
 pub enum Unit {
     /// A number of things.
     None,
-    /// Seconds.
+    /// The value is in seconds.
     Seconds,
-    /// Octets.
+    /// The value is in octets.
     Bytes,
 }
 
@@ -58,7 +58,7 @@ macro_rules! metrics {
     ($($section:literal {$(
         $metric:ident $name:literal $kind:ident $unit:ident $source:ident [$($label:literal),*] $clause:literal $help:literal;
     )*})*) => {
-        /// A metric.
+        /// A metric of the table.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Metric { $($(#[doc = $help] $metric,)*)* }
 
@@ -66,7 +66,7 @@ macro_rules! metrics {
             /// All of them, in the order of the table.
             pub const ALL: &'static [Metric] = &[$($(Metric::$metric,)*)*];
 
-            /// Its row.
+            /// The metric's row of the table.
             pub const fn definition(self) -> &'static Definition {
                 match self {
                     $($(Metric::$metric => &Definition {
@@ -351,7 +351,7 @@ metrics! {
 }
 
 impl Metric {
-    /// Its name.
+    /// Name of the metric.
     pub const fn name(self) -> &'static str {
         self.definition().name
     }

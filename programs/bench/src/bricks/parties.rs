@@ -20,7 +20,7 @@ use whimbrel_open::msg::{
 use whimbrel_open::operator::Operator;
 use whimbrel_open::user::Sim;
 
-/// The operator.
+/// Identity of the operator.
 pub(super) const OPERATOR: OperatorId = OperatorId { plmn: PlmnId::TEST, nid: None };
 
 pub(super) fn failed(e: impl ToString) -> io::Error {

@@ -126,7 +126,7 @@ fn write_ies(ies: &Ies) -> Result<Vec<u8>, EncodeError> {
 /// What SMF and RAN say to one another of a session: octets within a message.
 macro_rules! transfers {
     ($($name:ident($t:ty) = $($id:literal)|+),* $(,)?) => {
-        /// A transfer.
+        /// A transfer container of NGAP.
         #[derive(Debug)]
         pub(crate) enum Transfer {
             /// PDU Session Resource Setup Request Transfer, a container of IEs.

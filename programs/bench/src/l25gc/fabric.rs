@@ -59,7 +59,7 @@ pub(super) struct End {
 enum Waits {
     /// After a while, as the program does.
     Soon,
-    /// At once.
+    /// The receiver polls at once.
     AtOnce,
 }
 

@@ -314,7 +314,7 @@ fn established(answer: &[u8]) -> io::Result<Seid> {
 /// Microseconds of each operation by each channel, and of reading and writing its two messages.
 type Measured = ([[f64; CHANNELS.len()]; OPERATIONS.len()], [f64; OPERATIONS.len()]);
 
-/// Medians.
+/// Measures the medians of the ways.
 fn measure(options: &Options) -> io::Result<Measured> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {

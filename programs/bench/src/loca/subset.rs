@@ -128,8 +128,9 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Three operators that serve a third each claim all sessions of a table: what B believes of a session's operator, when it knows one sum
-/// and when it knows all three. Without claims it would believe a third.
+/// Three operators that serve a third each claim all sessions of a table: what the broker believes of a
+/// session's operator, when it knows one sum and when it knows all three. Without claims it would believe a
+/// third.
 fn together(tables: usize, random: &mut Random) -> serde_json::Value {
     println!(
         "what B believes of the true operator of a session, of 3 that claim all sessions between them (prior 0.333)"

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{Random, finish};
 use crate::plot::{Axis, Plot, Series};
 
-/// Users around.
+/// Numbers of other users around.
 const NEARBY: [usize; 4] = [40, 80, 160, 320];
 /// The time in which a user attaches again, over the period of reattachment.
 const WINDOWS: [f64; 6] = [0.01, 0.02, 0.03, 0.05, 0.1, 0.2];

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::plot::{Axis, Plot, Series};
 
-/// The figures.
+/// The figures that can be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Figure {
-    /// Service requests.
+    /// Figure 7: service requests.
     Fig7,
-    /// Attaches.
+    /// Figure 8: attaches of UEs.
     Fig8,
     /// Attaches in bursts.
     Fig9,
@@ -51,7 +51,7 @@ impl Figure {
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Which figure.
+    /// Figure to be repeated.
     #[arg(value_enum)]
     figure: Figure,
     /// Arguments of `whimbrel-lab bench neutrino FIGURE`.

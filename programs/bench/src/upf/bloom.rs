@@ -61,7 +61,7 @@ enum Way {
     Nothing,
     /// Nothing: each such packet looks into the table.
     Table,
-    /// The filters.
+    /// Bloom filters are asked first.
     Filters,
 }
 

@@ -211,7 +211,7 @@ fn timed(from: &UdpSocket, to: SocketAddr, octets: &[u8], at: &UdpSocket) -> io:
     Ok(None)
 }
 
-/// Prints.
+/// Prints the line of a measurement.
 pub(super) fn show(shown: &Shown) {
     println!(
         "\nby kind of I/O, between virtual interfaces that copy: millions of packets that one core carries\n\

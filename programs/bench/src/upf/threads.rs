@@ -32,7 +32,7 @@ const WARM_UP: Duration = Duration::from_millis(200);
 /// What can be chosen.
 #[derive(Args, Clone)]
 pub(crate) struct Options {
-    /// Sessions.
+    /// Number of sessions.
     #[arg(long, default_value_t = 10_000)]
     sessions: u32,
     /// Octets of a UE's packet.

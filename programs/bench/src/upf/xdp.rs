@@ -118,7 +118,7 @@ pub(super) enum Way {
 impl Way {
     const ALL: [Self; 2] = [Self::Up, Self::Down];
 
-    /// The sender.
+    /// Address of the sending end.
     pub(super) fn local(self) -> IpAddr {
         if self == Self::Up { GNB.into() } else { ROUTER.into() }
     }

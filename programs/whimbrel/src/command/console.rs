@@ -1,4 +1,4 @@
-//! `whimbrel console`: a one-time link to the console, and the way back in for a user who lost the second factor.
+//! `whimbrel console`: a one-time link to the console, and the way back in for a user without the second factor.
 
 use serde_json::{Value, json};
 

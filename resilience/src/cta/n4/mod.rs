@@ -133,7 +133,7 @@ pub(super) struct N4 {
     retains: Option<RecoveryTimeStamp>,
     /// It has retained sessions unasked, and was asked again with a later stamp.
     #[serde(skip)]
-    asked_anew: bool,
+    asked_again: bool,
 }
 
 /// The form of a recovery time stamp in snapshots.
@@ -174,7 +174,7 @@ impl N4 {
             reports: VecDeque::new(),
             restored_by: None,
             retains: None,
-            asked_anew: false,
+            asked_again: false,
         }
     }
 
@@ -366,12 +366,12 @@ impl N4 {
                     let retained = m.pfcpasrsp_flags.is_some_and(|f| f.has(SetupFlags::PSREI));
                     // The SMF before this one started in the same second, so that the UPF took this one for it. Asked once only: of a UPF that
                     // says so in any case there would never be an association.
-                    if retained && self.retains.is_none() && !std::mem::replace(&mut self.asked_anew, true) {
+                    if retained && self.retains.is_none() && !std::mem::replace(&mut self.asked_again, true) {
                         self.forget_sessions(now);
                         self.next = now;
                         return;
                     }
-                    self.asked_anew = false;
+                    self.asked_again = false;
                     self.judge_retained(m.recovery_time_stamp, retained, arrived);
                     self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
                     if self.address_update_due {

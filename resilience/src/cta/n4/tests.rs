@@ -115,7 +115,7 @@ fn a_upf_that_knows_of_no_association_is_asked_for_one() {
     assert_eq!(answer.recovery_time_stamp, m.recovery_time_stamp);
 }
 
-#[test] // TS 23.527 §4.2: killed and started again within a second, it has the stamp of before, and the UPF keeps sessions that nobody knows
+#[test] // TS 23.527 §4.2: killed and started again within a second, it has the stamp of before, and the UPF keeps sessions that no SMF knows
 fn a_upf_that_keeps_sessions_unasked_is_asked_again_with_a_later_stamp() {
     // One that says so whatever it is asked gets no third request.
     for keeps_again in [false, true] {

@@ -128,21 +128,21 @@ fn a_notification_is_confirmed() {
     let server = server(Sqn::new(1, 1));
     let notification = server.failure_notification();
     assert_eq!(answered(&mut usim(), &notification), [2, 42, 0, 8, 50, 12, 0, 0]);
-    let success = Writer::new(Code::Request, 42, Subtype::Notification).notification(0x8000).plain();
+    let success = EapWriter::new(Code::Request, 42, Subtype::Notification).notification(0x8000).plain();
     assert_eq!(answered(&mut usim(), &success)[5], Subtype::ClientError as u8);
 }
 
 #[test] // RFC 9048 §3.2
 fn another_key_derivation_function_is_negotiated() {
     let offered = |kdfs: &[u16]| {
-        let mut w = Writer::new(Code::Request, 3, Subtype::Challenge).rand(&[1; 16]).autn(&[2; 16]);
+        let mut w = EapWriter::new(Code::Request, 3, Subtype::Challenge).rand(&[1; 16]).autn(&[2; 16]);
         for kdf in kdfs {
             w = w.kdf(*kdf);
         }
         w.kdf_input(name().octets()).mac().plain()
     };
     let chosen = answered(&mut usim(), &offered(&[2, 1]));
-    let p = Packet::parse(&chosen).unwrap();
+    let p = EapPacket::parse(&chosen).unwrap();
     assert_eq!((p.subtype, &p.kdfs[..], p.res), (Subtype::Challenge, &[1][..], None));
     let none = answered(&mut usim(), &offered(&[2, 3]));
     assert_eq!(none[5], Subtype::AuthenticationReject as u8);
@@ -152,7 +152,7 @@ fn another_key_derivation_function_is_negotiated() {
 fn a_checkcode_over_something_is_refused() {
     let server = server(Sqn::new(1, 1));
     let response = |checkcode: &[u8]| {
-        let w = Writer::new(Code::Response, 41, Subtype::Challenge).res(server.vector.xres.octets());
+        let w = EapWriter::new(Code::Response, 41, Subtype::Challenge).res(server.vector.xres.octets());
         w.attribute(134, &[&[0, 0], checkcode]).mac().finish(mac(&server.k_aut))
     };
     assert!(matches!(server.judge(&response(&[])), EapVerdict::Accepted(_)));

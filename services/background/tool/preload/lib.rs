@@ -24,7 +24,7 @@ use worker::Pool;
 
 /// What the constructor finds and loads.
 pub(crate) struct Runtime {
-    /// The primary.
+    /// Image of the primary.
     primary: Image,
     pool: Pool,
     report: Option<String>,

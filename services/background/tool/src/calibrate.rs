@@ -22,7 +22,7 @@ const SWEEP_MIB: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
 const STEPS: usize = 1 << 20;
 
 impl Cache {
-    /// Reads `OCTETS,WAYS,LINE`.
+    /// Reads the text `OCTETS,WAYS,LINE`.
     pub(crate) fn parse(text: &str, memory_ns: f64) -> Result<Self, Error> {
         let numbers: Vec<u64> = text.split(',').filter_map(|n| n.parse().ok()).collect();
         let [octets, ways, line] = numbers[..] else {

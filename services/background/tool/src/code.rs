@@ -9,7 +9,7 @@ use iced_x86::{
     Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
-use crate::elf::Program;
+use crate::elf::ElfProgram;
 
 /// All functions, disassembled.
 pub(crate) struct Code {
@@ -36,7 +36,7 @@ pub(crate) struct Successors {
 
 impl Code {
     /// Disassembles all functions of a program; refuses those that cannot be understood.
-    pub(crate) fn read(program: &mut Program) -> Self {
+    pub(crate) fn read(program: &mut ElfProgram) -> Self {
         let mut code = Self {
             instructions: Vec::new(),
             owner: Vec::new(),
@@ -61,7 +61,7 @@ impl Code {
         code
     }
 
-    fn read_function(&mut self, program: &mut Program, index: usize) {
+    fn read_function(&mut self, program: &mut ElfProgram, index: usize) {
         let function = &program.functions[index];
         let (from, to) = (function.from, function.to);
         let Some(octets) =
@@ -106,7 +106,7 @@ impl Code {
         self.instructions.binary_search_by_key(&address, Instruction::ip).ok()
     }
 
-    fn find_targets(&mut self, program: &mut Program) {
+    fn find_targets(&mut self, program: &mut ElfProgram) {
         self.targets.extend(program.functions.iter().map(|f| f.from));
         self.targets.extend(program.landing_pads.iter().map(|&(pad, _)| pad));
         // Words of four octets, relative to a table: what tables do not account for is not understood.
@@ -155,7 +155,7 @@ impl Code {
     }
 
     /// Finds tables of displacements: their address is taken in the function that jumps through them.
-    fn find_tables(&mut self, program: &mut Program, entries: &mut BTreeMap<u64, u64>) {
+    fn find_tables(&mut self, program: &mut ElfProgram, entries: &mut BTreeMap<u64, u64>) {
         let mut of_function: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         let bases: BTreeSet<(usize, u64)> = (0..self.instructions.len())
             .filter(|&i| self.instructions[i].is_ip_rel_memory_operand())
@@ -200,7 +200,7 @@ impl Code {
     }
 
     /// Refuses functions that something jumps into between two instructions.
-    fn check_targets(&self, program: &mut Program) {
+    fn check_targets(&self, program: &mut ElfProgram) {
         for &target in &self.targets {
             if let Some(function) = program.function_at(target)
                 && self.index_of(target).is_none()

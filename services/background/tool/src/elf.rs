@@ -8,9 +8,9 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader, Rela, SectionHeader, Sym
 use object::{Endianness, Object, ObjectSection};
 
 use crate::layout;
-use crate::refusal::Refusal;
+use crate::refusal::ProgramRefusal;
 
-type Header = FileHeader64<Endianness>;
+type ElfHeader = FileHeader64<Endianness>;
 const LE: Endianness = Endianness::Little;
 
 /// A function as the symbol table has it.
@@ -35,7 +35,7 @@ pub(crate) struct Relocation {
 }
 
 /// What is known of a program before it is disassembled.
-pub(crate) struct Program {
+pub(crate) struct ElfProgram {
     pub(crate) data: Vec<u8>,
     pub(crate) build: String,
     pub(crate) functions: Vec<Function>,
@@ -51,17 +51,20 @@ pub(crate) struct Program {
     pub(crate) copied: Option<String>,
 }
 
-impl Program {
+impl ElfProgram {
     /// Reads a program. Errors: it is of another kind, or says too little about itself.
-    pub(crate) fn read(data: Vec<u8>) -> Result<Self, Refusal> {
-        let bad = |e: object::Error| Refusal::NotElf(e.to_string());
+    pub(crate) fn read(data: Vec<u8>) -> Result<Self, ProgramRefusal> {
+        let bad = |e: object::Error| ProgramRefusal::NotElf(e.to_string());
         if data.len() > 19 && data.starts_with(b"\x7fELF") {
             let machine = u16::from_le_bytes([data[18], data[19]]);
             if data[4] != 2 || data[5] != 1 || machine != elf::EM_X86_64 {
-                return Err(Refusal::Architecture(format!("ELF class {}, machine {machine}", data[4])));
+                return Err(ProgramRefusal::Architecture(format!(
+                    "ELF class {}, machine {machine}",
+                    data[4]
+                )));
             }
         }
-        let header = Header::parse(&*data).map_err(bad)?;
+        let header = ElfHeader::parse(&*data).map_err(bad)?;
         let segments = header.program_headers(LE, &*data).map_err(bad)?;
         let mut has_interpreter = false;
         for segment in segments {
@@ -69,17 +72,17 @@ impl Program {
             has_interpreter |= segment.p_type(LE) == elf::PT_INTERP;
             if segment.p_type(LE) == elf::PT_LOAD {
                 if flags & elf::PF_W != 0 && flags & elf::PF_X != 0 {
-                    return Err(Refusal::WritableCode);
+                    return Err(ProgramRefusal::WritableCode);
                 }
                 if segment.data(LE, &*data).is_ok_and(|d| d.starts_with(&layout::MAGIC)) {
-                    return Err(Refusal::AlreadyInstrumented);
+                    return Err(ProgramRefusal::AlreadyInstrumented);
                 }
             }
         }
         let is_dynamic = segments.iter().any(|s| s.p_type(LE) == elf::PT_DYNAMIC);
         let is_library = header.e_type(LE) == elf::ET_DYN && !has_interpreter && is_dynamic;
         if !has_interpreter && (!is_library || is_static_pie(header, &data)) {
-            return Err(Refusal::Static);
+            return Err(ProgramRefusal::Static);
         }
         let sections = header.sections(LE, &*data).map_err(bad)?;
         let mut code = Vec::new();
@@ -115,7 +118,7 @@ impl Program {
             }
         }
         if functions.is_empty() {
-            return Err(Refusal::NoSymbols);
+            return Err(ProgramRefusal::NoSymbols);
         }
         let mut functions: Vec<Function> = functions.into_values().collect();
         for i in 1..functions.len() {
@@ -160,7 +163,7 @@ impl Program {
             }
         }
         if !found {
-            return Err(Refusal::NoRelocations);
+            return Err(ProgramRefusal::NoRelocations);
         }
         let (imports, copied) = dynamic_symbols(header, &data)?;
         let build = build_id(&data);
@@ -181,7 +184,7 @@ impl Program {
 
     /// Octets at an address that is in the file.
     pub(crate) fn at(&self, address: u64) -> Option<&[u8]> {
-        let header = Header::parse(&*self.data).ok()?;
+        let header = ElfHeader::parse(&*self.data).ok()?;
         for segment in header.program_headers(LE, &*self.data).ok()? {
             if segment.p_type(LE) == elf::PT_LOAD
                 && let Some(offset) = address.checked_sub(segment.p_vaddr(LE))
@@ -202,8 +205,8 @@ impl Program {
         (address < self.functions[index].to).then_some(index)
     }
 
-    fn read_exception_tables(&mut self) -> Result<(), Refusal> {
-        let bad = |e: &dyn std::fmt::Display| Refusal::NotElf(format!(".eh_frame: {e}"));
+    fn read_exception_tables(&mut self) -> Result<(), ProgramRefusal> {
+        let bad = |e: &dyn std::fmt::Display| ProgramRefusal::NotElf(format!(".eh_frame: {e}"));
         let file = object::File::parse(&*self.data).map_err(|e| bad(&e))?;
         let Some(section) = file.section_by_name(".eh_frame") else { return Ok(()) };
         let octets = section.data().map_err(|e| bad(&e))?;
@@ -236,20 +239,23 @@ impl Program {
 }
 
 /// Whether a program without an interpreter is one by itself: it has an entry point and no needed libraries.
-fn is_static_pie(header: &Header, data: &[u8]) -> bool {
+fn is_static_pie(header: &ElfHeader, data: &[u8]) -> bool {
     let flags = dynamic_value(header, data, elf::DT_FLAGS_1).unwrap_or(0);
     flags & u64::from(elf::DF_1_PIE) != 0
 }
 
-fn dynamic_value(header: &Header, data: &[u8], tag: u32) -> Option<u64> {
+fn dynamic_value(header: &ElfHeader, data: &[u8], tag: u32) -> Option<u64> {
     let sections = header.sections(LE, data).ok()?;
     let (entries, _) = sections.dynamic(LE, data).ok()??;
     entries.iter().find(|d| d.tag32(LE) == Some(tag)).map(|d| d.d_val(LE))
 }
 
 /// Imported functions, and one datum that is copied from a library.
-fn dynamic_symbols(header: &Header, data: &[u8]) -> Result<(BTreeSet<String>, Option<String>), Refusal> {
-    let bad = |e: object::Error| Refusal::NotElf(e.to_string());
+fn dynamic_symbols(
+    header: &ElfHeader,
+    data: &[u8],
+) -> Result<(BTreeSet<String>, Option<String>), ProgramRefusal> {
+    let bad = |e: object::Error| ProgramRefusal::NotElf(e.to_string());
     let sections = header.sections(LE, data).map_err(bad)?;
     let table = sections.symbols(LE, data, elf::SHT_DYNSYM).map_err(bad)?;
     let mut imports = BTreeSet::new();

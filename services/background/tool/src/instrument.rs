@@ -7,18 +7,18 @@ use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAcc
 
 use crate::code::Code;
 use crate::distance::{self, Counter, InLoop};
-use crate::elf::Program;
+use crate::elf::ElfProgram;
 use crate::liveness;
 use crate::profile::{Counts, Profile};
-use crate::refusal::{Left, Refusal};
-use crate::rewrite::{self, Insertion, Insertions, Parameters, Role};
-use crate::select::{self, Choice};
+use crate::refusal::{ProgramRefusal, SkipReason};
+use crate::rewrite::{self, Insertion, Insertions, InstrumentedRole, Parameters};
+use crate::select::{self, LoadChoice};
 
 /// How to instrument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    pub(crate) role: Role,
-    pub(crate) choice: Choice,
+    pub(crate) role: InstrumentedRole,
+    pub(crate) choice: LoadChoice,
     /// Yields at every load, whatever the profile says: for tests.
     pub(crate) everything: bool,
     /// Nanoseconds between a scavenger's yields.
@@ -84,10 +84,10 @@ pub(crate) fn instrument(
     data: Vec<u8>,
     profile: &Profile,
     options: Options,
-) -> Result<Instrumented, Refusal> {
-    let mut program = Program::read(data)?;
+) -> Result<Instrumented, ProgramRefusal> {
+    let mut program = ElfProgram::read(data)?;
     if profile.build != program.build {
-        return Err(Refusal::OtherBuild { profile: profile.build.clone(), program: program.build });
+        return Err(ProgramRefusal::OtherBuild { profile: profile.build.clone(), program: program.build });
     }
     check_imports(&program, options.role)?;
     let code = Code::read(&mut program);
@@ -106,7 +106,7 @@ pub(crate) fn instrument(
     let loads = loads(&code.instructions);
     let addresses: Vec<u64> = loads.iter().map(|&i| code.instructions[i].ip()).collect();
     let chosen = select::select(&addresses, profile, options.choice);
-    let mut sites: BTreeMap<usize, Result<Counts, Left>> = BTreeMap::new();
+    let mut sites: BTreeMap<usize, Result<Counts, SkipReason>> = BTreeMap::new();
     for (&index, at) in loads.iter().zip(&addresses) {
         let choice = match (&chosen[at], options.everything) {
             (Ok(counts), _) => Ok(*counts),
@@ -116,7 +116,7 @@ pub(crate) fn instrument(
         sites.insert(index, choice.and_then(|c| rewrite::may_change(&program, &code, index).map(|()| c)));
     }
     let taken: BTreeSet<usize> = sites.iter().filter(|(_, s)| s.is_ok()).map(|(&i, _)| i).collect();
-    let next = if options.role == Role::Scavenger {
+    let next = if options.role == InstrumentedRole::Scavenger {
         close_together(&code, &taken, profile, options)
     } else {
         BTreeSet::new()
@@ -124,7 +124,7 @@ pub(crate) fn instrument(
     let mut insertions: Insertions =
         taken.iter().map(|&i| (i, vec![Insertion::Load { next: next.contains(&i) }])).collect();
     let mut loops = Vec::new();
-    if options.role == Role::Scavenger {
+    if options.role == InstrumentedRole::Scavenger {
         let may_change = |i| rewrite::may_change(&program, &code, i).is_ok();
         loops = distance::place(&code, &effects, &live, profile, &options, &taken, may_change);
         rewrite::add_loops(&mut insertions, &loops);
@@ -143,20 +143,20 @@ pub(crate) fn instrument(
     Ok(Instrumented { data, report, taken: taken.len() })
 }
 
-fn check_imports(program: &Program, role: Role) -> Result<(), Refusal> {
-    let scavenger = role == Role::Scavenger;
+fn check_imports(program: &ElfProgram, role: InstrumentedRole) -> Result<(), ProgramRefusal> {
+    let scavenger = role == InstrumentedRole::Scavenger;
     let more: &[_] = if scavenger { &REFUSED_IMPORTS_OF_SCAVENGERS } else { &[] };
     for &(name, reason) in REFUSED_IMPORTS.iter().chain(more) {
         if program.imports.contains(name) {
-            return Err(Refusal::Import { name: name.into(), reason });
+            return Err(ProgramRefusal::Import { name: name.into(), reason });
         }
     }
     if scavenger {
         if program.main.is_none() {
-            return Err(Refusal::NoMain);
+            return Err(ProgramRefusal::NoMain);
         }
         if let Some(name) = &program.copied {
-            return Err(Refusal::CopiedData(name.clone()));
+            return Err(ProgramRefusal::CopiedData(name.clone()));
         }
     }
     Ok(())
@@ -221,17 +221,17 @@ fn close_together(
 }
 
 fn report(
-    program: &Program,
+    program: &ElfProgram,
     code: &Code,
     profile: &Profile,
-    sites: &BTreeMap<usize, Result<Counts, Left>>,
+    sites: &BTreeMap<usize, Result<Counts, SkipReason>>,
     next: &BTreeSet<usize>,
     loops: &[InLoop],
     options: Options,
 ) -> String {
     let mut text = String::new();
     let taken = sites.values().filter(|s| s.is_ok()).count();
-    let role = if options.role == Role::Primary { "primary" } else { "scavenger" };
+    let role = if options.role == InstrumentedRole::Primary { "primary" } else { "scavenger" };
     let _ = writeln!(text, "{role}, build {}, profile by {}", program.build, profile.source);
     let _ = writeln!(text, "loads: {}; with a yield: {taken}; yields in loops: {}", sites.len(), loops.len());
     let place = |i: usize| {
@@ -239,7 +239,7 @@ fn report(
         let at = code.instructions[i].ip();
         format!("{:#x} {}+{:#x}", at, function.name, at - function.from)
     };
-    let mut left: BTreeMap<&Left, usize> = BTreeMap::new();
+    let mut left: BTreeMap<&SkipReason, usize> = BTreeMap::new();
     for (&i, site) in sites {
         match site {
             Ok(c) => {
@@ -251,7 +251,7 @@ fn report(
                 *left.entry(reason).or_default() += 1;
                 let counts =
                     profile.instructions.get(&code.instructions[i].ip()).copied().unwrap_or_default();
-                if counts.misses > 0 && *reason != Left::RareMisses {
+                if counts.misses > 0 && *reason != SkipReason::RareMisses {
                     let _ = writeln!(
                         text,
                         "no yield at {}: {} loads, {} misses: {reason}",

@@ -37,9 +37,9 @@ pub(crate) const BUDGET: i64 = 0x30;
 
 // A slot.
 
-/// Stack pointer.
+/// Slot of the stack pointer.
 pub(crate) const SLOT_STACK: i64 = 0;
-/// Instruction pointer.
+/// Slot of the instruction pointer.
 pub(crate) const SLOT_INSTRUCTION: i64 = 8;
 /// Where yields that stand too close together go on: address of the next slot, or of the primary.
 pub(crate) const SLOT_NEXT: i64 = 16;

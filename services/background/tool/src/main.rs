@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use instrument::{Options, Without};
-use rewrite::Role;
+use rewrite::InstrumentedRole;
 
 const USAGE: &str = "\
 Usage: whimbrel-harvest COMMAND
@@ -120,8 +120,8 @@ fn instrument_command(arguments: &mut Vec<String>) -> Result<ExitCode, Error> {
         return Err(USAGE.into());
     }
     let role = match &*arguments.remove(0) {
-        "primary" => Role::Primary,
-        "scavenger" => Role::Scavenger,
+        "primary" => InstrumentedRole::Primary,
+        "scavenger" => InstrumentedRole::Scavenger,
         other => {
             return Err(format!("{other:?}: a program is instrumented as primary or as scavenger").into());
         }

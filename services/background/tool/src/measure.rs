@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::calibrate::Cache;
-use crate::elf::Program;
+use crate::elf::ElfProgram;
 use crate::profile::{self, Profile};
 
 /// Runs of a program by itself, and how long they last together before there is no other.
@@ -17,7 +17,7 @@ const RUNS_LAST: Duration = Duration::from_millis(400);
 pub(crate) fn profile(command: &[String], cache: Cache) -> Result<Profile, Error> {
     let [program, arguments @ ..] = command else { return Err("profile: which program?".into()) };
     let path = std::fs::canonicalize(program).map_err(|e| format!("{program}: {e}"))?;
-    let read = Program::read(std::fs::read(&path)?).map_err(|e| format!("{program} is refused: {e}"))?;
+    let read = ElfProgram::read(std::fs::read(&path)?).map_err(|e| format!("{program} is refused: {e}"))?;
     // The kernel counts as computing what runs when its timer ticks, every few milliseconds: several runs, if one is short.
     let (begin, begun) = (children_ns(), Instant::now());
     let mut times = 0;

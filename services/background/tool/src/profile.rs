@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::refusal::Refusal;
+use crate::refusal::ProgramRefusal;
 
 const FIRST_LINE: &str = "whimbrel-harvest profile 1";
 
@@ -57,20 +57,20 @@ impl Profile {
     }
 
     /// Reads a profile. Errors: a line is not of the format.
-    pub(crate) fn read(text: &str) -> Result<Self, Refusal> {
+    pub(crate) fn read(text: &str) -> Result<Self, ProgramRefusal> {
         let mut lines = text.lines();
         if lines.next() != Some(FIRST_LINE) {
-            return Err(Refusal::Profile(format!("its first line is not {FIRST_LINE:?}")));
+            return Err(ProgramRefusal::Profile(format!("its first line is not {FIRST_LINE:?}")));
         }
         let mut profile = Self::default();
         for (number, line) in lines.enumerate() {
             profile
                 .read_line(line)
-                .ok_or_else(|| Refusal::Profile(format!("line {}: {line:?}", number + 2)))?;
+                .ok_or_else(|| ProgramRefusal::Profile(format!("line {}: {line:?}", number + 2)))?;
         }
         let sensible = |ns: f64| ns.is_finite() && ns > 0.0;
         if profile.build.is_empty() || !sensible(profile.memory_ns) || !sensible(profile.instruction_ns) {
-            return Err(Refusal::Profile("build, memory-ns or instruction-ns is missing".into()));
+            return Err(ProgramRefusal::Profile("build, memory-ns or instruction-ns is missing".into()));
         }
         Ok(profile)
     }
@@ -116,7 +116,7 @@ impl Profile {
 /// Reads what callgrind wrote with instruction addresses and cache simulation, as far as it is of one object.
 ///
 /// Errors: the events are not those that are asked for.
-pub(crate) fn from_callgrind(text: &str, object: &str) -> Result<Profile, Refusal> {
+pub(crate) fn from_callgrind(text: &str, object: &str) -> Result<Profile, ProgramRefusal> {
     let mut profile = Profile::default();
     let (mut of_object, mut call) = (false, None);
     let mut events = Vec::new();
@@ -151,7 +151,7 @@ pub(crate) fn from_callgrind(text: &str, object: &str) -> Result<Profile, Refusa
     }
     for name in ["Ir", "Dr", "DLmr"] {
         if !events.contains(&name) {
-            return Err(Refusal::Profile(format!("callgrind did not count {name}")));
+            return Err(ProgramRefusal::Profile(format!("callgrind did not count {name}")));
         }
     }
     Ok(profile)
@@ -206,7 +206,7 @@ calls=3 0x100 0
     fn a_damaged_profile_is_refused_with_its_line() {
         let text =
             "whimbrel-harvest profile 1\nbuild 1\nsource s\nmemory-ns 1\ninstruction-ns 1\ni 0x10 1 1\n";
-        assert_eq!(Profile::read(text), Err(Refusal::Profile("line 6: \"i 0x10 1 1\"".into())));
+        assert_eq!(Profile::read(text), Err(ProgramRefusal::Profile("line 6: \"i 0x10 1 1\"".into())));
         assert!(Profile::read("whimbrel-harvest profile 2\n").is_err());
         assert!(
             Profile::read("whimbrel-harvest profile 1\nbuild 1\nsource s\nmemory-ns NaN\ninstruction-ns 1\n")

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a whole program is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ProgramRefusal {
     NotElf(String),
     Architecture(String),
     AlreadyInstrumented,
@@ -22,7 +22,7 @@ pub(crate) enum Refusal {
     Profile(String),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ProgramRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotElf(why) => write!(f, "not an ELF program that can be read: {why}"),
@@ -59,11 +59,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ProgramRefusal {}
 
 /// Why one load, or one loop, has no yield.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Left {
+pub(crate) enum SkipReason {
     RareMisses,
     OverBound,
     NotRun,
@@ -71,7 +71,7 @@ pub(crate) enum Left {
     Function(&'static str),
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RareMisses => write!(f, "its miss rate is under the threshold"),

@@ -15,10 +15,10 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 
 use crate::code::Code;
 use crate::distance::{Counter, InLoop};
-use crate::elf::Program;
+use crate::elf::ElfProgram;
 use crate::layout::{self, HEADER_OCTETS};
 use crate::liveness::{FLAGS, Set, general_of, masks_of, vectors_of};
-use crate::refusal::{Left, Refusal};
+use crate::refusal::{ProgramRefusal, SkipReason};
 
 const LE: Endianness = Endianness::Little;
 /// Octets of a jump that reaches everywhere.
@@ -33,7 +33,7 @@ const PAGE: u64 = 4096;
 
 /// What is instrumented as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum InstrumentedRole {
     Primary,
     Scavenger,
 }
@@ -58,14 +58,14 @@ pub(crate) fn add_loops(insertions: &mut Insertions, loops: &[InLoop]) {
 }
 
 /// Whether something can be inserted before an instruction.
-pub(crate) fn may_change(program: &Program, code: &Code, index: usize) -> Result<(), Left> {
+pub(crate) fn may_change(program: &ElfProgram, code: &Code, index: usize) -> Result<(), SkipReason> {
     if let Some(why) = program.functions[code.owner[index]].refused {
-        return Err(Left::Function(why));
+        return Err(SkipReason::Function(why));
     }
     let range = code.movable(index);
     let octets = code.octets(&range);
     if octets < JUMP_OCTETS || !range.contains(&index) {
-        return Err(Left::ShortBlock(octets));
+        return Err(SkipReason::ShortBlock(octets));
     }
     Ok(())
 }
@@ -76,7 +76,7 @@ struct Emitter<'a> {
     vector_octets: u32,
     flag: u64,
     bound_sixteenths: u32,
-    role: Role,
+    role: InstrumentedRole,
     out: Vec<Instruction>,
     added: u64,
     /// What the next instruction is jumped to as.
@@ -132,7 +132,7 @@ impl Emitter<'_> {
             self.push(Instruction::with(Opcode::Pushfq));
         }
         self.skip_unless_harvested(skip)?;
-        if self.role == Role::Primary {
+        if self.role == InstrumentedRole::Primary {
             self.push(Instruction::with2(Opcode::Cmp_rm8_imm8, gs(layout::ENABLED), 0)?);
             self.branch(Opcode::Je_rel32_64, skip)?;
         }
@@ -215,7 +215,7 @@ impl Emitter<'_> {
         let rax = Register::RAX;
         let rcx = Register::RCX;
         match self.role {
-            Role::Primary => {
+            InstrumentedRole::Primary => {
                 self.push(Instruction::with2(Opcode::Mov_rm8_imm8, gs(layout::ENABLED), 0)?);
                 self.push(Instruction::with2(Opcode::Add_rm64_imm8, gs(layout::YIELDS), 1)?);
                 self.push(Instruction::with2(Opcode::Lea_r64_m, rax, rip(resume))?);
@@ -240,7 +240,7 @@ impl Emitter<'_> {
                 self.place(resume);
                 self.push(Instruction::with2(Opcode::Mov_rm8_imm8, gs(layout::ENABLED), 1)?);
             }
-            Role::Scavenger => {
+            InstrumentedRole::Scavenger => {
                 self.push(Instruction::with2(Opcode::Mov_r64_rm64, rax, gs(layout::CURRENT))?);
                 self.push(Instruction::with2(Opcode::Lea_r64_m, rcx, rip(resume))?);
                 self.push(Instruction::with2(
@@ -370,7 +370,7 @@ fn operand(n: &Instruction) -> Option<MemoryOperand> {
 
 /// What is asked of a rewrite beside the insertions.
 pub(crate) struct Parameters<'a> {
-    pub(crate) role: Role,
+    pub(crate) role: InstrumentedRole,
     pub(crate) live: &'a [Set],
     pub(crate) vector_octets: u32,
     pub(crate) bound_ns: f64,
@@ -381,11 +381,11 @@ pub(crate) struct Parameters<'a> {
 
 /// Writes the instrumented program.
 pub(crate) fn rewrite(
-    program: &Program,
+    program: &ElfProgram,
     code: &Code,
     insertions: &Insertions,
     parameters: &Parameters<'_>,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Vec<u8>, ProgramRefusal> {
     let mut data = program.data.clone();
     let places = Places::find(&data)?;
     let moved: BTreeMap<usize, std::ops::Range<usize>> = insertions
@@ -407,7 +407,7 @@ pub(crate) fn rewrite(
         added: 0,
         label: None,
     };
-    let encoding = |e: IcedError| Refusal::Encoding(e.to_string());
+    let encoding = |e: IcedError| ProgramRefusal::Encoding(e.to_string());
     for range in moved.values() {
         for index in range.clone() {
             let mut original = code.instructions[index];
@@ -457,16 +457,22 @@ pub(crate) fn rewrite(
 }
 
 /// Puts a jump where a moved block begins. The octets behind it stay.
-fn patch_jump(program: &Program, data: &mut [u8], from: u64, to: u64, room: usize) -> Result<(), Refusal> {
+fn patch_jump(
+    program: &ElfProgram,
+    data: &mut [u8],
+    from: u64,
+    to: u64,
+    room: usize,
+) -> Result<(), ProgramRefusal> {
     assert!(room >= JUMP_OCTETS, "a block of {room} octets cannot hold a jump");
     let (address, file) = program
         .code
         .iter()
         .find(|(at, file)| from >= *at && from < at + file.len() as u64)
-        .ok_or_else(|| Refusal::Encoding("a block outside of code".into()))?;
+        .ok_or_else(|| ProgramRefusal::Encoding("a block outside of code".into()))?;
     let at = file.start + (from - address) as usize;
     let distance = i32::try_from(to.wrapping_sub(from + JUMP_OCTETS as u64) as i64)
-        .map_err(|_| Refusal::Encoding("the new segment is too far away".into()))?;
+        .map_err(|_| ProgramRefusal::Encoding("the new segment is too far away".into()))?;
     data[at] = 0xe9;
     data[at + 1..at + JUMP_OCTETS].copy_from_slice(&distance.to_le_bytes());
     Ok(())
@@ -484,8 +490,8 @@ struct Places {
 }
 
 impl Places {
-    fn find(data: &[u8]) -> Result<Self, Refusal> {
-        let bad = |e: object::Error| Refusal::NotElf(e.to_string());
+    fn find(data: &[u8]) -> Result<Self, ProgramRefusal> {
+        let bad = |e: object::Error| ProgramRefusal::NotElf(e.to_string());
         let header = FileHeader64::<Endianness>::parse(data).map_err(bad)?;
         let segments = header.program_headers(LE, data).map_err(bad)?;
         let header_at = |k: usize| header.e_phoff(LE) as usize + k * usize::from(header.e_phentsize(LE));
@@ -493,12 +499,12 @@ impl Places {
         let spare = [elf::PT_GNU_PROPERTY, elf::PT_NOTE]
             .iter()
             .find_map(|&kind| segments.iter().rposition(|s| s.p_type(LE) == kind))
-            .ok_or(Refusal::NoSpareHeader)?;
+            .ok_or(ProgramRefusal::NoSpareHeader)?;
         let mut loads = segments.iter().enumerate().filter(|(_, s)| s.p_type(LE) == elf::PT_LOAD);
-        let (writable, segment) = loads.next_back().ok_or(Refusal::NoWritableSegment)?;
+        let (writable, segment) = loads.next_back().ok_or(ProgramRefusal::NoWritableSegment)?;
         // Loadable segments are in order of their addresses, and so has the new one to be.
         if segment.p_flags(LE) & elf::PF_W == 0 || spare < writable {
-            return Err(Refusal::NoWritableSegment);
+            return Err(ProgramRefusal::NoWritableSegment);
         }
         let end = segment.p_vaddr(LE) + segment.p_memsz(LE);
         let flag = end.next_multiple_of(8);
@@ -512,15 +518,15 @@ impl Places {
         })
     }
 
-    fn append(&self, data: &mut Vec<u8>, program: &Program, new: &[u8], parameters: &Parameters<'_>) {
+    fn append(&self, data: &mut Vec<u8>, program: &ElfProgram, new: &[u8], parameters: &Parameters<'_>) {
         data.resize(data.len().next_multiple_of(PAGE as usize), 0);
         let offset = data.len() as u64;
         let octets = (HEADER_OCTETS + new.len()) as u64;
         let text = program.code.iter().map(|(at, file)| (*at, at + file.len() as u64));
         let (from, to) = text.fold((u64::MAX, 0), |(from, to), (a, b)| (from.min(a), to.max(b)));
         let role = match parameters.role {
-            Role::Primary => layout::ROLE_PRIMARY,
-            Role::Scavenger => layout::ROLE_SCAVENGER,
+            InstrumentedRole::Primary => layout::ROLE_PRIMARY,
+            InstrumentedRole::Scavenger => layout::ROLE_SCAVENGER,
         };
         data.extend(layout::MAGIC);
         for word in
@@ -539,7 +545,7 @@ impl Places {
         data[self.spare_header..self.spare_header + header.len()].copy_from_slice(&header);
         let memory = self.writable_header + 40;
         data[memory..memory + 8].copy_from_slice(&self.writable_octets.to_le_bytes());
-        if parameters.role == Role::Scavenger {
+        if parameters.role == InstrumentedRole::Scavenger {
             clear_executable_mark(data);
         }
     }

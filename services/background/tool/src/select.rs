@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::profile::{Counts, Profile};
-use crate::refusal::Left;
+use crate::refusal::SkipReason;
 
 /// What is chosen by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Choice {
+pub(crate) struct LoadChoice {
     /// Least share of a load's runs that miss.
     pub(crate) miss_rate_min: f64,
     /// Greatest share of the profiled time that yields at hits may cost.
@@ -15,22 +15,22 @@ pub(crate) struct Choice {
 }
 
 /// Half of a load's runs have to miss, and hits may cost a tenth of the time: the middle of what the experiment over the bound compares.
-pub(crate) const DEFAULT: Choice = Choice { miss_rate_min: 0.5, bound: 0.10 };
+pub(crate) const DEFAULT: LoadChoice = LoadChoice { miss_rate_min: 0.5, bound: 0.10 };
 
 /// For each load that is a candidate: `Ok` if it gets a yield.
 pub(crate) fn select(
     loads: &[u64],
     profile: &Profile,
-    choice: Choice,
-) -> BTreeMap<u64, Result<Counts, Left>> {
+    choice: LoadChoice,
+) -> BTreeMap<u64, Result<Counts, SkipReason>> {
     let mut chosen = BTreeMap::new();
     let mut candidates = Vec::new();
     for &at in loads {
         let counts = profile.instructions.get(&at).copied().unwrap_or_default();
         if counts.loads == 0 {
-            chosen.insert(at, Err(Left::NotRun));
+            chosen.insert(at, Err(SkipReason::NotRun));
         } else if (counts.misses as f64) < counts.loads as f64 * choice.miss_rate_min {
-            chosen.insert(at, Err(Left::RareMisses));
+            chosen.insert(at, Err(SkipReason::RareMisses));
         } else {
             candidates.push((at, counts));
         }
@@ -44,7 +44,7 @@ pub(crate) fn select(
             spent += hits;
             chosen.insert(at, Ok(counts));
         } else {
-            chosen.insert(at, Err(Left::OverBound));
+            chosen.insert(at, Err(SkipReason::OverBound));
         }
     }
     chosen
@@ -63,10 +63,10 @@ mod tests {
     #[test]
     fn a_load_that_misses_seldom_is_left() {
         let chosen =
-            select(&[1, 2, 3], &profile(&[(1, 100, 49), (2, 100, 50)]), Choice { bound: 9.0, ..DEFAULT });
-        assert_eq!(chosen[&1], Err(Left::RareMisses));
+            select(&[1, 2, 3], &profile(&[(1, 100, 49), (2, 100, 50)]), LoadChoice { bound: 9.0, ..DEFAULT });
+        assert_eq!(chosen[&1], Err(SkipReason::RareMisses));
         assert!(chosen[&2].is_ok());
-        assert_eq!(chosen[&3], Err(Left::NotRun));
+        assert_eq!(chosen[&3], Err(SkipReason::NotRun));
     }
 
     #[test]
@@ -74,9 +74,9 @@ mod tests {
         // Total: 1,600 runs and 1,500 misses: 151,600 ns, of which 5 % are 7,580 ns: the hits of the first cost 6,000, those of the second
         // 3,000 more, those of the third 1,000.
         let profile = profile(&[(1, 1000, 940), (2, 400, 370), (3, 200, 190)]);
-        let chosen = select(&[1, 2, 3], &profile, Choice { miss_rate_min: 0.5, bound: 0.05 });
+        let chosen = select(&[1, 2, 3], &profile, LoadChoice { miss_rate_min: 0.5, bound: 0.05 });
         assert!(chosen[&1].is_ok());
-        assert_eq!(chosen[&2], Err(Left::OverBound));
+        assert_eq!(chosen[&2], Err(SkipReason::OverBound));
         assert!(chosen[&3].is_ok());
     }
 }

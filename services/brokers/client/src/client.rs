@@ -85,12 +85,12 @@ impl fmt::Display for AskError {
 
 impl core::error::Error for AskError {}
 
-type Sender = SendRequest<Full<Bytes>>;
+type RequestSender = SendRequest<Full<Bytes>>;
 
 /// The connection to one broker. It is locked while one is being made, so that a burst of attaches makes one.
 #[derive(Default)]
-struct Link {
-    sender: Mutex<Option<(SocketAddr, Sender)>>,
+struct BrokerConnection {
+    sender: Mutex<Option<(SocketAddr, RequestSender)>>,
 }
 
 /// The connections. Used within a tokio runtime.
@@ -98,14 +98,14 @@ pub struct Client {
     connector: TlsConnector,
     /// Where connections come from; `None`: the address that the route has.
     source: Option<IpAddr>,
-    links: std::sync::Mutex<Links>,
+    links: std::sync::Mutex<BrokerConnections>,
 }
 
 /// Connections by domain; numbers order them by their last use.
 #[derive(Default)]
-struct Links {
+struct BrokerConnections {
     uses: u64,
-    links: BTreeMap<Domain, (u64, Arc<Link>)>,
+    links: BTreeMap<Domain, (u64, Arc<BrokerConnection>)>,
 }
 
 impl fmt::Debug for Client {
@@ -130,7 +130,8 @@ impl Client {
         self.sender(&self.link(domain), domain, at).await.map(drop)
     }
 
-    /// Sends a request and waits for its answer. A connection that broke meanwhile is replaced once: B gives the same answer again.
+    /// Sends a request and waits for its answer. A connection that broke meanwhile is replaced once: the
+    /// broker gives the same answer again.
     pub async fn ask(
         &self,
         domain: &Domain,
@@ -188,9 +189,9 @@ impl Client {
         }
     }
 
-    fn link(&self, domain: &Domain) -> Arc<Link> {
+    fn link(&self, domain: &Domain) -> Arc<BrokerConnection> {
         let mut links = self.links.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let Links { uses, links } = &mut *links;
+        let BrokerConnections { uses, links } = &mut *links;
         *uses += 1;
         if links.len() >= CONNECTIONS_MAX
             && !links.contains_key(domain)
@@ -204,7 +205,12 @@ impl Client {
     }
 
     /// The open connection, or a new one.
-    async fn sender(&self, link: &Link, domain: &Domain, at: SocketAddr) -> Result<Sender, AskError> {
+    async fn sender(
+        &self,
+        link: &BrokerConnection,
+        domain: &Domain,
+        at: SocketAddr,
+    ) -> Result<RequestSender, AskError> {
         let mut open = link.sender.lock().await;
         if let Some((to, sender)) = &*open
             && *to == at
@@ -229,7 +235,7 @@ impl Client {
         socket.connect(at).await
     }
 
-    async fn connect(&self, domain: &Domain, at: SocketAddr) -> Result<Sender, AskError> {
+    async fn connect(&self, domain: &Domain, at: SocketAddr) -> Result<RequestSender, AskError> {
         let stream = self.reach(at).await.map_err(|e| AskError::Unreachable(at, e.to_string()))?;
         // A request is one small packet that must not wait for more.
         let _ = stream.set_nodelay(true);
@@ -253,7 +259,7 @@ impl Client {
 
 /// `path`: where, and how many octets an answer has at most.
 async fn exchange(
-    mut sender: Sender,
+    mut sender: RequestSender,
     domain: &Domain,
     (path, octets_max): (&str, usize),
     octets: &[u8],

@@ -1,4 +1,4 @@
-//! Hexadecimal text.
+//! Hexadecimal text of octets, and back.
 
 use core::fmt::Write;
 

@@ -40,9 +40,9 @@ impl core::fmt::Debug for Ledger {
 /// What a statement comes to, as the operator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Receipts.
+    /// Number of receipts.
     pub lines: usize,
-    /// Their sum.
+    /// Sum of the receipts.
     pub totals: Totals,
     /// Receipts that this operator has, and the statement has not.
     pub missing: usize,
@@ -99,7 +99,7 @@ impl Ledger {
         })
     }
 
-    /// Keeps receipts.
+    /// Keeps receipts of a broker.
     pub fn keep_receipts(&mut self, receipts: &[SignedReceipt]) -> Result<(), String> {
         self.change(|tx| {
             let mut insert = tx.prepare_cached("INSERT OR REPLACE INTO receipt VALUES (?1, ?2, ?3)")?;

@@ -57,7 +57,7 @@ pub struct SlotBounds {
     pub share: usize,
 }
 
-struct Table<S> {
+struct SlotTable<S> {
     next: u64,
     /// The connections, oldest first; to drop the sender closes one.
     open: BTreeMap<u64, (S, oneshot::Sender<()>)>,
@@ -69,24 +69,24 @@ struct Table<S> {
 }
 
 /// The connections of one listener.
-pub struct Slots<S>(Arc<Inner<S>>);
+pub struct Slots<S>(Arc<ListenerSlots<S>>);
 
-struct Inner<S> {
+struct ListenerSlots<S> {
     listener: &'static str,
     bounds: SlotBounds,
-    table: Mutex<Table<S>>,
+    table: Mutex<SlotTable<S>>,
     ended: Notify,
 }
 
-impl<S> Inner<S> {
-    fn table(&self) -> MutexGuard<'_, Table<S>> {
+impl<S> ListenerSlots<S> {
+    fn table(&self) -> MutexGuard<'_, SlotTable<S>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The place of one connection; dropping it gives the place back.
 pub struct Slot<S: Copy + Ord> {
-    inner: Arc<Inner<S>>,
+    inner: Arc<ListenerSlots<S>>,
     number: u64,
     revoked: oneshot::Receiver<()>,
 }
@@ -94,7 +94,7 @@ pub struct Slot<S: Copy + Ord> {
 impl<S: Copy + Ord + fmt::Display> Slots<S> {
     /// No connection yet. `listener` is its name in the log.
     pub fn new(listener: &'static str, bounds: SlotBounds) -> Self {
-        let table = Table {
+        let table = SlotTable {
             next: 0,
             open: BTreeMap::new(),
             of_source: BTreeMap::new(),
@@ -102,7 +102,7 @@ impl<S: Copy + Ord + fmt::Display> Slots<S> {
             unlogged: 0,
             logged: None,
         };
-        Self(Arc::new(Inner { listener, bounds, table: Mutex::new(table), ended: Notify::new() }))
+        Self(Arc::new(ListenerSlots { listener, bounds, table: Mutex::new(table), ended: Notify::new() }))
     }
 
     /// A place for a new connection of this source, for which another one may have to end.
@@ -129,7 +129,7 @@ impl<S: Copy + Ord + fmt::Display> Slots<S> {
         Slot { inner: self.0.clone(), number, revoked }
     }
 
-    fn log(&self, table: &mut Table<S>, victim: S) {
+    fn log(&self, table: &mut SlotTable<S>, victim: S) {
         table.closed += 1;
         table.unlogged += 1;
         if table.logged.is_some_and(|at| at.elapsed() < LOGGED_EVERY) {
@@ -161,7 +161,7 @@ impl<S: Copy + Ord + fmt::Display> Slots<S> {
     }
 }
 
-impl<S: Copy + Ord> Table<S> {
+impl<S: Copy + Ord> SlotTable<S> {
     /// The source with the most connections; of several, the one that has been there longest.
     fn largest_source(&self) -> Option<S> {
         let by_size = |(_, numbers): &(&S, &BTreeSet<u64>)| {

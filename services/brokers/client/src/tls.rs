@@ -67,7 +67,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 /// A certificate that vouches for itself, and its key, as PEM: for tests, and where both sides exchange it by hand.
 #[derive(Debug)]
 pub struct SelfSigned {
-    /// The certificate.
+    /// The certificate as PEM.
     pub certificate: String,
     /// The private key: secret.
     pub key: String,

@@ -1,8 +1,9 @@
-//! Which request B works on next: those with a ticket first, and fair among operators, so that neither a flood of garbage nor one
+//! Which request the broker works on next: those with a ticket first, and fair among operators, so that neither a flood of garbage nor one
 //! busy operator keeps others waiting.
 //!
-//! The edge names the sender of a request (one number for each network prefix from which requests come); T's own claim of its identity costs two
-//! signatures to check, which is what a flood must not make B do.
+//! The edge names the sender of a request (one number for each network prefix from which requests come); the
+//! operator's own claim of its identity costs two signatures to check, which is what a flood must not make
+//! the broker do.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,7 +17,7 @@ pub struct Peer(pub u64);
 /// A request as the edge knows it: the answer goes to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Its sender.
+    /// The peer that sent it.
     pub peer: Peer,
     /// Which of the peer's requests it is.
     pub request: u64,
@@ -30,7 +31,7 @@ pub const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A request that waits.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRequest {
     origin: Origin,
     since: Instant,
     octets: Vec<u8>,
@@ -38,16 +39,16 @@ struct Waiting {
 
 /// One class: a queue for each peer, served in turn.
 #[derive(Debug, Default)]
-struct Class {
-    queues: BTreeMap<Peer, VecDeque<Waiting>>,
+struct AdmissionClass {
+    queues: BTreeMap<Peer, VecDeque<WaitingRequest>>,
     /// The peers that have something waiting, next first.
     turns: VecDeque<Peer>,
     waiting: usize,
 }
 
-impl Class {
+impl AdmissionClass {
     /// Adds a request. A full class gives up the newest of the longest queue: that of the peer to blame.
-    fn push(&mut self, request: Waiting) -> Option<Origin> {
+    fn push(&mut self, request: WaitingRequest) -> Option<Origin> {
         let peer = request.origin.peer;
         let queue = self.queues.entry(peer).or_default();
         if queue.is_empty() {
@@ -68,7 +69,7 @@ impl Class {
         Some(given_up.origin)
     }
 
-    fn pop(&mut self) -> Option<Waiting> {
+    fn pop(&mut self) -> Option<WaitingRequest> {
         let peer = self.turns.pop_front()?;
         let queue = self.queues.get_mut(&peer)?;
         let request = queue.pop_front()?;
@@ -91,23 +92,23 @@ pub enum Turn {
     TooLate(Origin),
 }
 
-/// The requests that wait for B.
+/// The requests that wait for the broker.
 #[derive(Debug, Default)]
 pub struct Admission {
-    ticketed: Class,
-    others: Class,
+    ticketed: AdmissionClass,
+    others: AdmissionClass,
 }
 
 impl Admission {
     /// Lets a request wait. Gives the one that was given up for it, which may be itself.
     pub fn push(&mut self, origin: Origin, ticketed: bool, octets: Vec<u8>, now: Instant) -> Option<Origin> {
         let class = if ticketed { &mut self.ticketed } else { &mut self.others };
-        class.push(Waiting { origin, since: now, octets })
+        class.push(WaitingRequest { origin, since: now, octets })
     }
 
     /// The next request.
     pub fn pop(&mut self, now: Instant) -> Option<Turn> {
-        let Waiting { origin, since, octets } = self.ticketed.pop().or_else(|| self.others.pop())?;
+        let WaitingRequest { origin, since, octets } = self.ticketed.pop().or_else(|| self.others.pop())?;
         let in_time = now.since(since) <= WAIT_MAX;
         Some(if in_time { Turn::Serve(origin, octets) } else { Turn::TooLate(origin) })
     }

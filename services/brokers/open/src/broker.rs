@@ -1,4 +1,4 @@
-//! B: authenticates operator and user, judges by its policy, and grants (chapter 3.4.1, Figure 3.3).
+//! The broker: authenticates operator and user, judges by its policy, and grants (chapter 3.4.1, Figure 3.3).
 //!
 //! Each check yields what the next one needs: a request of an [`AuthenticOperator`], then an opened vector of a known user, then
 //! an unused counter, then the policy. Only an authenticated operator gets a signed refusal; only a request that passed all
@@ -17,17 +17,17 @@ use crate::crypto::{Exporter, KAusf, PrivateKey, Seed, SharedSecret, SigningKey,
 use crate::id::{Domain, OperatorId, Pseudonym, UserId};
 use crate::msg::{
     AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, Certificate, CertificateError, Confirmation, EpochKey,
-    Filter, Grant, MessageType, OperatorOrders, Price, Qos, RefusalCause, Rejection, SignedGrant,
+    Filter, Grant, OperatorOrders, Price, Qos, RefusalCause, Rejection, SapMessageType, SignedGrant,
     SignedRefusal, Subject, Terms, Ticket, Trust, UserAnswer, UserVector, Validity, VectorRequest,
 };
 use crate::ticket::Tickets;
 
 pub use home::{Home, HomeRecord, HomeUser};
 
-/// How long B keeps an answer to give it again: well above the time in which T repeats a request after a failover.
+/// How long the broker keeps an answer to give it again: well above the time in which the operator repeats a request after a failover.
 pub const ANSWER_KEPT: Duration = Duration::from_secs(60);
 
-/// The operators that B accepts, and its terms.
+/// The operators that the broker accepts, and its terms.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// The operators allowed; `None` allows all.
@@ -40,11 +40,11 @@ pub struct Policy {
     pub reputation_newcomer: u16,
     /// How long a grant is valid, in seconds.
     pub validity_s: u64,
-    /// What B pays for a session at most, in millionths of a unit of the price's currency.
+    /// What the broker pays for a session at most, in millionths of a unit of the price's currency.
     pub credit_micros: u64,
 }
 
-/// A user.
+/// A user as the broker has it.
 #[derive(Clone, Debug)]
 pub struct User {
     /// Under which the user signs.
@@ -63,22 +63,22 @@ pub struct User {
     pub ticket: u64,
 }
 
-/// What stays the same while B runs.
+/// What stays the same while the broker runs.
 #[derive(Clone, Debug)]
 pub struct BrokerConfig {
-    /// Its domain.
+    /// Domain of the broker.
     pub domain: Domain,
-    /// Its certificate.
+    /// Certificate of the broker's key.
     pub certificate: Certificate,
     /// The key of the certificate.
     pub signing: SigningKey,
     /// Whose word on operators it believes.
     pub trust: Trust,
-    /// Its policy.
+    /// Policy by which it grants.
     pub policy: Policy,
 }
 
-/// A broker.
+/// The broker's machine for attaches.
 #[derive(Debug)]
 pub struct Broker {
     /// What stays the same.
@@ -93,15 +93,15 @@ pub struct Broker {
     admission: Admission,
     /// The last answer of each user.
     answers: BTreeMap<UserId, AnswerRecord>,
-    /// When each answer was given, oldest first: as many as B answers in [`ANSWER_KEPT`].
+    /// When each answer was given, oldest first: as many as the broker answers in [`ANSWER_KEPT`].
     given: VecDeque<(Instant, UserId, AnswerKey)>,
     home: home::HomeState,
 }
 
-/// What B sends, and what came of the request.
+/// What the broker sends, and what came of the request.
 #[derive(Debug)]
 pub struct BrokerOutput {
-    /// The answer for T.
+    /// The answer for the operator.
     pub octets: Vec<u8>,
     /// For the log.
     pub event: BrokerEvent,
@@ -127,15 +127,15 @@ impl From<AnswerRecord> for Record {
 /// That a user's counter was used, and for which answer. It holds no secret in clear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerRecord {
-    /// The user.
+    /// Identity of the user.
     pub user: UserId,
-    /// The counter.
+    /// Counter of the request.
     pub counter: u64,
-    /// The request.
+    /// Key of the request.
     pub key: AnswerKey,
     /// When it was answered.
     pub given: Instant,
-    /// The answer.
+    /// The answer as it was sent.
     pub octets: Vec<u8>,
 }
 
@@ -144,37 +144,37 @@ pub struct AnswerRecord {
 pub enum BrokerEvent {
     /// The sender is not authenticated.
     Rejected(Rejection),
-    /// Refused.
+    /// A request was refused.
     Refused {
-        /// Why.
+        /// Cause of the refusal.
         cause: RefusalCause,
-        /// The operator.
+        /// Identity of the operator.
         operator: OperatorId,
         /// The user, where its signature was verified.
         user: Option<UserId>,
     },
     /// The same request as before got the same answer.
     Repeated {
-        /// The user.
+        /// Identity of the user.
         user: UserId,
     },
     /// An ordinary UE is to be challenged.
     Challenged {
-        /// The user.
+        /// Identity of the user.
         user: UserId,
     },
-    /// Granted.
+    /// A session was granted.
     Granted(Box<BrokerSession>),
 }
 
-/// What B has of an attach.
+/// What the broker has of an attach.
 #[derive(Debug)]
 pub struct BrokerSession {
     /// Whose session it is.
     pub user: UserId,
     /// What was granted.
     pub grant: Grant,
-    /// Between U and B.
+    /// Between the user and the broker.
     pub k_ausf: KAusf,
 }
 
@@ -224,7 +224,7 @@ impl Broker {
         self.users.insert(id, user);
     }
 
-    /// What B knows of a user.
+    /// What the broker knows of a user.
     pub fn user(&self, id: UserId) -> Option<&User> {
         self.users.get(&id)
     }
@@ -270,7 +270,7 @@ impl Broker {
         }
     }
 
-    /// The current key, for the SIMs that B issues.
+    /// The current key, for the SIMs that the broker issues.
     pub const fn epoch(&self) -> EpochKey {
         self.current
     }
@@ -280,8 +280,8 @@ impl Broker {
         self.tickets.renew(key);
     }
 
-    /// Lets a request wait for its turn. Gives what is to be answered at once: that it is no request, or that B has no room for one,
-    /// which may be another peer's.
+    /// Lets a request wait for its turn. Gives what is to be answered at once: that it is no request, or that
+    /// the broker has no room for one, which may be another peer's.
     pub fn offer(&mut self, origin: Origin, octets: Vec<u8>, now: Instant) -> Option<(Origin, BrokerOutput)> {
         let Some(ticketed) = self.precedence(&octets) else {
             return Some((origin, self.reject(Rejection::Malformed)));
@@ -290,12 +290,12 @@ impl Broker {
         Some((given_up, self.reject(Rejection::Busy)))
     }
 
-    /// Whether a request goes before those of unknown origin: it has a ticket, or B has asked for it. `None` if it is no request.
+    /// Whether a request goes before those of unknown origin: it has a ticket, or the broker has asked for it. `None` if it is no request.
     fn precedence(&mut self, octets: &[u8]) -> Option<bool> {
-        if MessageType::VectorRequest.begins(octets) {
+        if SapMessageType::VectorRequest.begins(octets) {
             return VectorRequest::parse(octets).ok().map(|_| false);
         }
-        if MessageType::Confirmation.begins(octets) {
+        if SapMessageType::Confirmation.begins(octets) {
             return Confirmation::parse(octets).ok().map(|c| self.awaits(&c));
         }
         let request = AuthReqT::parse(octets).ok()?;
@@ -327,13 +327,13 @@ impl Broker {
         &self.admission
     }
 
-    /// Answers a request of T's. The same octets, and the same request signed again, get the same answer for [`ANSWER_KEPT`].
+    /// Answers a request of the operator's. The same octets, and the same request signed again, get the same answer for [`ANSWER_KEPT`].
     pub fn answer(&mut self, octets: &[u8], now: Instant, seed: &Seed) -> BrokerOutput {
         self.forget(now);
-        if MessageType::VectorRequest.begins(octets) {
+        if SapMessageType::VectorRequest.begins(octets) {
             return self.challenge(octets, now, seed);
         }
-        if MessageType::Confirmation.begins(octets) {
+        if SapMessageType::Confirmation.begins(octets) {
             return self.release(octets, now, seed);
         }
         self.attach(octets, now, seed)
@@ -485,7 +485,7 @@ impl Broker {
         let ss = SharedSecret::new(*seed.derive("ss"));
         let (intercept, filters) = (profile.intercept, profile.filters.clone());
         let orders = OperatorOrders { ss: ss.clone(), intercept, filters };
-        // A share of small order would make DH(U, T) public.
+        // A share of small order would make DH(user, operator) public.
         let probe = PrivateKey::new(*seed.derive("probe"));
         probe.agree(&vector.share).ok_or(RefusalCause::WeakShare)?;
         let orders = orders.seal(&request.share, &key, seed).ok_or(RefusalCause::WeakShare)?;

@@ -1,4 +1,4 @@
-//! How 5GS carries SAP: authReqU in a SUCI, B's answer in an EAP message.
+//! How 5GS carries SAP: authReqU in a SUCI, the broker's answer in an EAP message.
 //!
 //! - Fast mode: the SUCI of REGISTRATION REQUEST has the SUPI type 1 (network specific identifier) and a protection scheme that
 //!   TS 33.501 Annex C.1 leaves to operators, 0xC to 0xF. Its text is that of TS 23.003 §28.7.3.
@@ -33,13 +33,13 @@ const _: () = assert!(EAP_HEAD + SignedRefusal::OCTETS_MAX <= EAP_OCTETS_MAX);
 /// A protection scheme identifier that is left to the home network (TS 33.501 Annex C.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// 0xC
+    /// Protection scheme 0xC of the SUCI.
     C = 0xc,
-    /// 0xD
+    /// Protection scheme 0xD of the SUCI.
     D = 0xd,
-    /// 0xE
+    /// Protection scheme 0xE of the SUCI.
     E = 0xe,
-    /// 0xF
+    /// Protection scheme 0xF of the SUCI.
     F = 0xf,
 }
 
@@ -53,13 +53,13 @@ impl Scheme {
 pub struct SuciNai {
     /// Routing indicator, as a number of one to four digits without leading zeros.
     pub routing_indicator: u16,
-    /// Protection scheme.
+    /// Protection scheme of the SUCI.
     pub scheme: Scheme,
     /// Home network public key identifier.
     pub key_id: u8,
-    /// Scheme output.
+    /// Scheme output of the SUCI.
     pub output: Vec<u8>,
-    /// Realm.
+    /// Realm: the broker's domain.
     pub realm: Domain,
 }
 
@@ -82,7 +82,7 @@ impl SuciNai {
         AuthReqU::from_scheme_output(self.realm.clone(), self.key_id, &self.output)
     }
 
-    /// Its text.
+    /// The NAI as text.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "type1.rid{}.schid{:x}.hnkey{}.out",
@@ -155,9 +155,9 @@ pub enum EapCode {
 /// An EAP packet of our expanded type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EapExpanded {
-    /// Code.
+    /// Code of the EAP packet.
     pub code: EapCode,
-    /// Identifier.
+    /// Identifier of the EAP packet.
     pub identifier: u8,
     data: Box<[u8]>,
 }
@@ -173,7 +173,7 @@ impl EapExpanded {
         &self.data
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = vec![self.code as u8, self.identifier];
         out.extend_from_slice(&((EAP_HEAD + self.data.len()) as u16).to_be_bytes());

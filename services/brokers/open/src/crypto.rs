@@ -139,29 +139,29 @@ pub trait SignedKind {
 /// What a signature is over. The name stands before the signed octets, so that one kind never passes for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signed {
-    /// U's request.
+    /// The user's request.
     UserRequest,
-    /// T's request.
+    /// The operator's request.
     OperatorRequest,
-    /// B's grant.
+    /// The broker's grant.
     Grant,
-    /// B's refusal.
+    /// The broker's refusal.
     Refusal,
     /// An authority's certificate.
     Certificate,
-    /// T's question for a challenge of an ordinary UE.
+    /// The operator's question for a challenge of an ordinary UE.
     VectorRequest,
-    /// T's question for the key, with the UE's response.
+    /// The operator's question for the key, with the UE's response.
     Confirmation,
-    /// B's challenge.
+    /// The broker's challenge.
     Challenge,
-    /// What U or T has measured.
+    /// What the user or the operator has measured.
     UsageReport,
-    /// Reports that T sends.
+    /// Reports that the operator sends.
     UsageDelivery,
-    /// B's answer to them.
+    /// The broker's answer to them.
     UsageAnswer,
-    /// What B pays for a cycle.
+    /// What the broker pays for a cycle.
     Receipt,
     /// The sum of receipts.
     Statement,
@@ -222,7 +222,7 @@ impl VerifyingKey {
         (!key.is_weak()).then_some(Self(key))
     }
 
-    /// The octets.
+    /// The octets of the key.
     pub fn octets(&self) -> [u8; 32] {
         self.0.to_bytes()
     }
@@ -280,12 +280,12 @@ pub(crate) fn open(
     Some((plain, Exporter(secret)))
 }
 
-/// What U and B alone share: exported from the HPKE context of U's request.
+/// What the user and the broker alone share: exported from the HPKE context of the user's request.
 #[derive(Clone)]
 pub struct Exporter(Zeroizing<[u8; 32]>);
 
 impl Exporter {
-    /// K_AUSF.
+    /// K_AUSF of the attach.
     pub fn k_ausf(&self) -> KAusf {
         let mut key = [0; 32];
         expand(&Hkdf::new(None, &self.0[..]), &[b"SAP-v1 K_AUSF"], &mut key);
@@ -298,12 +298,12 @@ impl Exporter {
         OneCipher::new(&okm)
     }
 
-    /// Seals B's answer to U. The salt is random for each answer, so that no two are sealed under one key.
+    /// Seals the broker's answer to the user. The salt is random for each answer, so that no two are sealed under one key.
     pub fn seal(&self, salt: &[u8; 16], plain: &[u8]) -> Vec<u8> {
         self.answer_cipher(salt).seal(plain)
     }
 
-    /// Opens B's answer at U.
+    /// Opens the broker's answer at the user.
     pub fn open(&self, salt: &[u8; 16], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         self.answer_cipher(salt).open(sealed)
     }
@@ -315,10 +315,10 @@ impl core::fmt::Debug for Exporter {
     }
 }
 
-/// K_SEAF = HKDF(ss ‖ DH(U, T), transcript), where the transcript is H(H(authReqU) ‖ grant). `None` if the peer's share is of small
+/// K_SEAF = HKDF(ss ‖ DH(user, operator), transcript), where the transcript is H(H(authReqU) ‖ grant). `None` if the peer's share is of small
 /// order.
 ///
-/// ss protects it if an ephemeral key of U becomes known, DH if the broker's epoch key becomes known later.
+/// ss protects it if an ephemeral key of the user becomes known, DH if the broker's epoch key becomes known later.
 pub fn k_seaf(ss: &SharedSecret, own: &PrivateKey, peer: &Share, transcript: &[u8; 32]) -> Option<KSeaf> {
     let dh = own.agree(peer)?;
     let mut ikm = Zeroizing::new([0; 64]);
@@ -343,7 +343,7 @@ mod tests {
         assert_ne!(key, KSeaf::new([2; 32]));
     }
 
-    #[test] // ss, DH(U, T) and the transcript
+    #[test] // ss, DH(user, operator) and the transcript
     fn k_seaf_depends_on_each_of_its_parts() {
         let share = |dh: u8| PrivateKey::new([dh; 32]).share();
         let key = |ss: u8, dh: u8, transcript: u8| {

@@ -21,10 +21,10 @@ impl Nid {
     }
 }
 
-/// An operator (T): a PLMN, with a NID if it is a non-public network. The UE reads both from the broadcast.
+/// An operator: a PLMN, with a NID if it is a non-public network. The UE reads both from the broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperatorId {
-    /// The PLMN.
+    /// PLMN of the operator.
     pub plmn: PlmnId,
     /// The network identifier of a non-public network.
     pub nid: Option<Nid>,
@@ -88,7 +88,7 @@ impl FromStr for OperatorId {
     }
 }
 
-/// A broker (B): the domain that its users carry as realm.
+/// A broker: the domain that its users carry as realm.
 ///
 /// Lower-case labels of letters, digits and hyphens, at least two of them; never an address, so that a UE cannot make an
 /// operator connect to a number of its choice.
@@ -100,7 +100,7 @@ impl Domain {
     /// access identifier (RFC 7542 §2.2).
     pub const OCTETS_MAX: usize = 220;
 
-    /// The text.
+    /// The domain as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -151,7 +151,7 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// A user (U) within its broker's domain (idU): 16 octets that the broker assigns. All are of one length, so that the length
+/// A user within its broker's domain (idU): 16 octets that the broker assigns. All are of one length, so that the length
 /// of a sealed request says nothing about its sender.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(pub [u8; 16]);

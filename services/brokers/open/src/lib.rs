@@ -1,12 +1,12 @@
 //! Secure attachment protocol (SAP) of CellBricks ("Democratizing cellular access with CellBricks", SIGCOMM 2021; clauses here are
-//! those of its form as chapter 3 of a dissertation, §3.4.1): a user (U) is served by an operator (T) with which neither the user
-//! nor its broker (B) has a contract, after one round trip.
+//! those of its form as chapter 3 of a dissertation, §3.4.1): a user is served by an operator with which neither the user
+//! nor its broker has a contract, after one round trip.
 //!
 //! | part | here |
 //! | --- | --- |
 //! | names of the parties | [`id`] |
 //! | messages, in octets | [`msg`]; their octets are specified in `MESSAGES.md` |
-//! | the machines of U, T and B | [`user`], [`operator`], [`broker`] |
+//! | the machines of the user, the operator and the broker | [`user`], [`operator`], [`broker`] |
 //! | floods: fair queues, tickets | [`admission`] |
 //! | how 5GS carries the messages | [`carriage`] |
 //! | usage reports, payment and reputation (§3.4.3) | [`usage`] |

@@ -1,4 +1,4 @@
-//! T: passes on a request with its terms, and checks what the broker answers (chapter 3.4.1, Figure 3.3).
+//! The operator: passes on a request with its terms, and checks what the broker answers (chapter 3.4.1, Figure 3.3).
 
 mod home;
 
@@ -46,7 +46,7 @@ impl Operator {
         report.sign(&self.signing)
     }
 
-    /// Sealed reports for B, signed. `received`: the number of the last receipt that it has of B. Panics on more than
+    /// Sealed reports for the broker, signed. `received`: the number of the last receipt that it has of the broker. Panics on more than
     /// [`Delivery::REPORTS_MAX`] reports.
     pub fn deliver(
         &self,
@@ -59,14 +59,14 @@ impl Operator {
     }
 }
 
-/// Why T does not serve.
+/// Why the operator does not serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorError {
     /// The octets are no answer.
     Malformed(DecodeError),
-    /// The broker does not take T for the operator that it claims to be.
+    /// The broker does not take the operator for the operator that it claims to be.
     Rejected(Rejection),
-    /// The broker refuses; U may have its word.
+    /// The broker refuses; the user may have its word.
     Refused(Box<SignedRefusal>),
     /// The broker's certificate proves nothing.
     BrokerCertificate(CertificateError),
@@ -78,11 +78,11 @@ pub enum OperatorError {
     OtherOperator,
     /// It is for another request: an answer out of another session.
     OtherRequest,
-    /// It names another ephemeral share than T's.
+    /// It names another ephemeral share than the operator's.
     OtherShare,
-    /// The grant is on terms that T did not offer.
+    /// The grant is on terms that the operator did not offer.
     TermsNotOffered,
-    /// The grant asks for a QoS that T did not offer.
+    /// The grant asks for a QoS that the operator did not offer.
     QosNotOffered,
     /// The grant is not valid now.
     NotValidNow,
@@ -90,7 +90,7 @@ pub enum OperatorError {
     OtherOrders,
     /// The sealed part does not open, or holds no orders.
     Orders,
-    /// U's share is of small order.
+    /// The user's share is of small order.
     WeakShare,
     /// The answer is to another kind of question.
     OtherAnswer,
@@ -127,36 +127,37 @@ impl From<DecodeError> for OperatorError {
     }
 }
 
-/// What T asks a broker, before T has signed it: the machine that asks holds no key of T's, and the edge that sends the question signs it.
+/// What the operator asks a broker, before the operator has signed it: the machine that asks holds no key of
+/// the operator's, and the edge that sends the question signs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// authReqT: may T serve this user on these terms?
+    /// authReqT: may the operator serve this user on these terms?
     Attach {
-        /// U's request.
+        /// The user's request.
         request: AuthReqU,
-        /// What T offers.
+        /// What the operator offers.
         terms: Terms,
-        /// T's ephemeral share.
+        /// The operator's ephemeral share.
         share: Share,
     },
     /// The challenge of an ordinary UE, on these terms.
     Vector {
-        /// Of which.
+        /// The question, which names the UE.
         question: VectorQuestion,
-        /// What T offers.
+        /// What the operator offers.
         terms: Terms,
     },
     /// The key and the grant for an ordinary UE that has responded, on these terms.
     Confirmation {
-        /// The response.
+        /// The question with the UE's response.
         question: ConfirmationQuestion,
-        /// What T offers.
+        /// What the operator offers.
         terms: Terms,
     },
 }
 
 impl Question {
-    /// The broker that T asks.
+    /// The broker that the operator asks.
     pub const fn broker(&self) -> &Domain {
         match self {
             Self::Attach { request, .. } => request.broker(),
@@ -165,7 +166,7 @@ impl Question {
         }
     }
 
-    /// The octets for the broker, signed by T at this time. The broker knows a question again whenever it was signed.
+    /// The octets for the broker, signed by the operator at this time. The broker knows a question again whenever it was signed.
     pub fn sign(&self, operator: &Operator, now: Instant) -> Vec<u8> {
         let (id, certificate, key) = (operator.id, operator.certificate.clone(), &operator.signing);
         match self {
@@ -184,7 +185,7 @@ impl Question {
         }
     }
 
-    /// Its octets, for processes of T's.
+    /// Its octets, for processes of the operator's.
     pub fn to_octets(&self) -> Vec<u8> {
         match self {
             Self::Attach { request, terms, share } => {
@@ -244,7 +245,7 @@ fn refused(
     }
 }
 
-/// T has asked and waits. What it has asked is a function of the request, its terms and the seed, so a replica that has these
+/// The operator has asked and waits. What it has asked is a function of the request, its terms and the seed, so a replica that has these
 /// asks the same.
 #[derive(Debug)]
 pub struct OperatorAttach {
@@ -256,7 +257,7 @@ pub struct OperatorAttach {
 }
 
 impl OperatorAttach {
-    /// The operator `id` passes on U's request and offers `terms`. Gives what is to be signed and sent.
+    /// The operator `id` passes on the user's request and offers `terms`. Gives what is to be signed and sent.
     pub fn ask(id: OperatorId, terms: Terms, request: AuthReqU, seed: &Seed) -> (Self, Question) {
         let private = PrivateKey::ephemeral(seed);
         let share = private.share();
@@ -265,14 +266,14 @@ impl OperatorAttach {
         (attach, Question::Attach { request, terms, share })
     }
 
-    /// Passes on U's request. Gives the octets for the broker.
+    /// Passes on the user's request. Gives the octets for the broker.
     pub fn begin(operator: &Operator, request: AuthReqU, now: Instant, seed: &Seed) -> (Self, Vec<u8>) {
         let (attach, question) = Self::ask(operator.id, operator.terms.clone(), request, seed);
         let asked = question.sign(operator, now);
         (attach, asked)
     }
 
-    /// Checks the broker's answer, with what T trusts now, and derives K_SEAF. An answer that fails a check changes nothing.
+    /// Checks the broker's answer, with what the operator trusts now, and derives K_SEAF. An answer that fails a check changes nothing.
     pub fn answer(
         &self,
         octets: &[u8],
@@ -333,17 +334,17 @@ impl OperatorAttach {
     }
 }
 
-/// What T has of an attach. The ephemeral key and ss are gone once the attach is dropped.
+/// What the operator has of an attach. The ephemeral key and ss are gone once the attach is dropped.
 #[derive(Debug)]
 pub struct OperatorSession {
-    /// What T shows to a judge.
+    /// What the operator shows to a judge.
     pub grant: SignedGrant,
     /// Where the 5G key hierarchy starts.
     pub k_seaf: KSeaf,
-    /// Whether T must intercept.
+    /// Whether the operator must intercept.
     pub intercept: bool,
-    /// What T must drop.
+    /// What the operator must drop.
     pub filters: Vec<Filter>,
-    /// For U, in the EAP message of SECURITY MODE COMMAND.
+    /// For the user, in the EAP message of SECURITY MODE COMMAND.
     pub answer_u: AnswerU,
 }

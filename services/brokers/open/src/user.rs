@@ -1,4 +1,4 @@
-//! U: the SIM, an attach, and the session that comes of it (chapter 3.4.1, Figure 3.2).
+//! The user: the SIM, an attach, and the session that comes of it (chapter 3.4.1, Figure 3.2).
 //!
 //! ```text
 //! Sim ── begin ──► UserAttach ── answer ──► TentativeSession ── commit ──► UserSession
@@ -20,7 +20,7 @@ use crate::msg::{
 pub struct Sim {
     /// The user in the broker's domain.
     pub user: UserId,
-    /// The broker.
+    /// Domain of the broker.
     pub broker: Domain,
     /// Under which the broker signs.
     pub broker_key: VerifyingKey,
@@ -34,7 +34,7 @@ pub struct Sim {
     pub ticket: Option<Ticket>,
 }
 
-/// Why U does not accept what it received.
+/// Why the user does not accept what it received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserError {
     /// The octets are no such message.
@@ -45,11 +45,11 @@ pub enum UserError {
     BrokerSignature,
     /// It is of another broker.
     OtherBroker,
-    /// It is for another operator than the one that U attaches to.
+    /// It is for another operator than the one that the user attaches to.
     OtherOperator,
-    /// It is for another request of U's.
+    /// It is for another request of the user's.
     OtherRequest,
-    /// It names another ephemeral share than U's.
+    /// It names another ephemeral share than the user's.
     OtherShare,
     /// The grant is not valid now.
     NotValidNow,
@@ -81,7 +81,7 @@ impl From<DecodeError> for UserError {
     }
 }
 
-/// U has asked and waits.
+/// The user has asked and waits.
 #[derive(Debug)]
 pub struct UserAttach {
     broker: Domain,
@@ -139,8 +139,8 @@ impl UserAttach {
         checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
     }
 
-    /// Checks a refusal. It counts only if the broker signed it over this request and the operator that U attaches to; whatever
-    /// else says no says nothing about the broker, and U may try another operator.
+    /// Checks a refusal. It counts only if the broker signed it over this request and the operator that the user attaches to; whatever
+    /// else says no says nothing about the broker, and the user may try another operator.
     pub fn refusal(&self, octets: &[u8]) -> Result<SignedRefusal, UserError> {
         let refusal = SignedRefusal::parse(octets)?;
         let checks = [
@@ -161,7 +161,7 @@ pub(crate) fn is_valid_now(grant: &Grant, now: Instant) -> bool {
     now.saturating_add(CLOCK_SKEW_MAX_S) >= from && now <= until.saturating_add(CLOCK_SKEW_MAX_S)
 }
 
-/// The keys of an answer whose carrier is not verified yet: U derives the NAS keys from K_SEAF, verifies the MAC of the SECURITY
+/// The keys of an answer whose carrier is not verified yet: the user derives the NAS keys from K_SEAF, verifies the MAC of the SECURITY
 /// MODE COMMAND that brought the answer, and commits only then.
 #[derive(Debug)]
 pub struct TentativeSession {
@@ -190,13 +190,13 @@ impl TentativeSession {
     }
 }
 
-/// What U has of an attach.
+/// What the user has of an attach.
 #[derive(Debug)]
 pub struct UserSession {
-    /// The grant.
+    /// The grant of the session.
     pub grant: Grant,
     /// Where the 5G key hierarchy starts.
     pub k_seaf: KSeaf,
-    /// Between U and B.
+    /// Between the user and the broker.
     pub k_ausf: KAusf,
 }

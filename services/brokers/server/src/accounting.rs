@@ -1,5 +1,5 @@
-//! Usage reports at a broker: what T delivers is checked, compared and paid, and what it shows of operators and users acts on attaches
-//! (chapter 3.4.3; the rules are those of `whimbrel_open::usage`).
+//! Usage reports at a broker: what the operator delivers is checked, compared and paid, and what it shows of
+//! operators and users acts on attaches (chapter 3.4.3; the rules are those of `whimbrel_open::usage`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -173,7 +173,7 @@ impl Accounting {
 }
 
 impl Delivered {
-    /// The answer for T, with the receipts that it lacks.
+    /// The answer for the operator, with the receipts that it lacks.
     pub fn answer(&self, octets: &[u8], machine: &Broker, receipts: Vec<SignedReceipt>) -> Vec<u8> {
         let config = &machine.config;
         let certificate = config.certificate.clone();

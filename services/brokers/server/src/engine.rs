@@ -68,7 +68,7 @@ enum Message {
 #[derive(Clone, Debug)]
 pub struct Entrance {
     sender: SyncSender<Message>,
-    /// For /metrics.
+    /// Counters of the endpoint /metrics.
     pub metrics: Arc<Metrics>,
 }
 
@@ -143,7 +143,7 @@ impl Engine {
         if let Some(home) = home {
             machine.set_home(home);
         }
-        let mut known = Known { listed_only, ..Known::default() };
+        let mut known = KnownState { listed_only, ..Known::default() };
         let count = state.users.len() + state.home_users.len();
         known.take_users(&mut machine, state.users);
         known.take_home_users(&mut machine, state.home_users);
@@ -156,7 +156,7 @@ impl Engine {
         let metrics = Arc::new(Metrics::default());
         metrics.gauges(count as u64, 0);
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let work = Work {
+        let work = EngineWork {
             machine,
             accounting,
             known,
@@ -197,14 +197,14 @@ impl Drop for Engine {
 
 /// The state that the machine has from the database, and the names for the log.
 #[derive(Default)]
-struct Known {
+struct KnownState {
     listed_only: bool,
     names: BTreeMap<UserId, String>,
     operators: Vec<KnownOperator>,
     epochs: Vec<Epoch>,
 }
 
-impl Known {
+impl KnownState {
     fn take_users(&mut self, machine: &mut Broker, users: Vec<NamedUser>) {
         for NamedUser { name, id, user } in users {
             machine.set_user(id, user);
@@ -250,10 +250,10 @@ impl Known {
     }
 }
 
-struct Work {
+struct EngineWork {
     machine: Broker,
     accounting: Accounting,
-    known: Known,
+    known: KnownState,
     storage: Box<dyn Storage>,
     epochs: EpochRule,
     metrics: Arc<Metrics>,
@@ -262,7 +262,7 @@ struct Work {
     log: LogLimiter,
 }
 
-impl Work {
+impl EngineWork {
     fn run(mut self, receiver: &Receiver<Message>) {
         let (mut refresh, mut tidy) = (now() + REFRESH_EVERY, now() + TIDY_EVERY);
         loop {
@@ -344,7 +344,7 @@ impl Work {
         });
         match found {
             Ok(receipts) => drop(answer.send(delivered.answer(octets, &self.machine, receipts))),
-            // Without an answer T sends the same again.
+            // Without an answer the operator sends the same again.
             Err(e) => warn!("receipts cannot be read: {e}"),
         }
         true

@@ -1,4 +1,4 @@
-//! The broker of CellBricks as a service: chapter 3.4.1's B as a program that operators reach over HTTP/2 and TLS 1.3.
+//! The broker of CellBricks as a service: chapter 3.4.1's broker as a program that operators reach over HTTP/2 and TLS 1.3.
 //!
 //! | part | here |
 //! | --- | --- |

@@ -22,7 +22,7 @@ pub struct Metrics {
     http_refused: AtomicU64,
     /// TLS handshakes that failed.
     tls_failed: AtomicU64,
-    /// Open connections.
+    /// Number of open connections.
     connections: AtomicU64,
     /// Connections that were closed for new ones.
     closed_for_others: AtomicU64,

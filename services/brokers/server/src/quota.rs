@@ -17,7 +17,7 @@ const ALL_IN_PROGRESS_MAX: u64 = 4_096;
 const PREFIXES_MAX: usize = 4_096;
 
 /// A prefix of which requests came lately.
-struct Sender {
+struct PrefixQuota {
     /// Requests that it has left, in thousandths.
     millis: u64,
     at: Instant,
@@ -26,7 +26,7 @@ struct Sender {
 
 #[derive(Default)]
 struct Senders {
-    of: BTreeMap<Prefix, Sender>,
+    of: BTreeMap<Prefix, PrefixQuota>,
     in_progress: u64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Quotas {
 }
 
 /// A request in progress.
-pub(crate) struct Turn {
+pub(crate) struct RequestTurn {
     quotas: Arc<Quotas>,
     prefix: Prefix,
 }
@@ -62,7 +62,11 @@ impl Quotas {
     }
 
     /// Begins a request of a prefix.
-    pub(crate) fn begin(self: &Arc<Self>, prefix: Prefix, now: Instant) -> Result<Turn, QuotaExceeded> {
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        prefix: Prefix,
+        now: Instant,
+    ) -> Result<RequestTurn, QuotaExceeded> {
         let burst = self.per_second * BURST_S * 1_000;
         let mut senders = self.senders();
         if senders.in_progress >= ALL_IN_PROGRESS_MAX {
@@ -75,7 +79,7 @@ impl Quotas {
                 None => return Err(QuotaExceeded::OfAll),
             }
         }
-        let fresh = Sender { millis: burst, at: now, in_progress: 0 };
+        let fresh = PrefixQuota { millis: burst, at: now, in_progress: 0 };
         let sender = senders.of.entry(prefix).or_insert(fresh);
         let waited = now.saturating_duration_since(sender.at).min(Duration::from_secs(BURST_S));
         let earned = waited.as_millis() as u64 * self.per_second;
@@ -86,11 +90,11 @@ impl Quotas {
         sender.millis = left.ok_or(QuotaExceeded::OfSender)?;
         sender.in_progress += 1;
         senders.in_progress += 1;
-        Ok(Turn { quotas: self.clone(), prefix })
+        Ok(RequestTurn { quotas: self.clone(), prefix })
     }
 }
 
-impl Drop for Turn {
+impl Drop for RequestTurn {
     fn drop(&mut self) {
         let mut senders = self.quotas.senders();
         senders.in_progress -= 1;
@@ -132,7 +136,7 @@ mod tests {
     #[test]
     fn requests_in_progress_are_bounded_for_each_sender_and_for_all() {
         let (quotas, now) = (Quotas::new(10_000), Instant::now());
-        let take = |n: u8, count: u64| -> Vec<Turn> {
+        let take = |n: u8, count: u64| -> Vec<RequestTurn> {
             (0..count).filter_map(|_| quotas.begin(prefix(n), now).ok()).collect()
         };
         let mut all: Vec<_> = (1..=3).flat_map(|n| take(n, 2 * IN_PROGRESS_MAX)).collect();

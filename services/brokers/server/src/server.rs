@@ -90,9 +90,9 @@ pub(crate) type Handler = Arc<
 /// Where requests of SAP go, and those of veiled users if they are served.
 #[derive(Clone, Debug)]
 pub struct Entrances {
-    /// SAP.
+    /// The entrance of SAP requests.
     pub open: Entrance,
-    /// Veiled users.
+    /// The entrance of veiled users' requests.
     pub veil: Option<VeilEntrance>,
 }
 
@@ -307,7 +307,7 @@ impl HttpRefusal {
 }
 
 /// What a path leads to.
-enum Target {
+enum PathTarget {
     Attach,
     Usage,
     Veil(Kind),
@@ -319,10 +319,10 @@ async fn exchange(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, HttpRefusal> {
     let target = match request.uri().path() {
-        ATTACH_PATH => Target::Attach,
-        USAGE_PATH => Target::Usage,
+        ATTACH_PATH => PathTarget::Attach,
+        USAGE_PATH => PathTarget::Usage,
         other => match Kind::of_path(other).filter(|_| entrances.veil.is_some()) {
-            Some(kind) => Target::Veil(kind),
+            Some(kind) => PathTarget::Veil(kind),
             None => {
                 let what = "the paths here are /sap/v1/attach and /sap/v1/usage";
                 return Err(HttpRefusal(StatusCode::NOT_FOUND, what));
@@ -337,9 +337,9 @@ async fn exchange(
         return Err(HttpRefusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
     }
     let octets_max = match target {
-        Target::Attach => BODY_OCTETS_MAX,
-        Target::Usage => Delivery::OCTETS_MAX,
-        Target::Veil(kind) => kind.octets_max(),
+        PathTarget::Attach => BODY_OCTETS_MAX,
+        PathTarget::Usage => Delivery::OCTETS_MAX,
+        PathTarget::Veil(kind) => kind.octets_max(),
     };
     let body = Limited::new(request.into_body(), octets_max).collect();
     let octets = match tokio::time::timeout(BODY_WITHIN, body).await {
@@ -353,9 +353,9 @@ async fn exchange(
     };
     let busy = || HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "the broker has no room now");
     let asked = match target {
-        Target::Attach => entrances.open.ask(peer, octets),
-        Target::Usage => entrances.open.deliver(octets),
-        Target::Veil(kind) => {
+        PathTarget::Attach => entrances.open.ask(peer, octets),
+        PathTarget::Usage => entrances.open.deliver(octets),
+        PathTarget::Veil(kind) => {
             entrances.veil.as_ref().and_then(|veil| veil.ask(kind, from.to_string(), octets))
         }
     };

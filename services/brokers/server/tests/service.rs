@@ -424,7 +424,7 @@ fn usim(name: &str, imsi: &str) -> NamedHomeUser {
     NamedHomeUser { name: name.into(), supi: imsi.parse().unwrap(), keys, user }
 }
 
-/// T has asked for a challenge of an ordinary UE; and what it has asked.
+/// The operator has asked for a challenge of an ordinary UE; and what it has asked.
 fn ask_for_challenge(supi: Supi) -> (HomeAttach, Vec<u8>) {
     let operator = operator();
     let offer = (operator.id(), operator.terms.clone());

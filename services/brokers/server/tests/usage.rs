@@ -95,7 +95,7 @@ fn answered(asked: Option<oneshot::Receiver<Vec<u8>>>) -> Vec<u8> {
     asked.expect("room").blocking_recv().expect("an answer")
 }
 
-/// A session at T: what both count.
+/// A session at the operator: what both count.
 struct Session {
     grant: SignedGrant,
     user: usize,
@@ -118,7 +118,7 @@ fn attach(engine: &Engine, n: usize, counter: u64, epoch: EpochKey) -> Result<Se
 }
 
 impl Session {
-    /// Both count so many octets downlink, and report: T's report with its hash, both sealed.
+    /// Both count so many octets downlink, and report: the operator's report with its hash, both sealed.
     fn report(&mut self, measured: u64, claimed: u64, epoch: EpochKey) -> (SignedReport, Vec<SealedReport>) {
         self.of_user.count(false, 100, measured);
         self.of_operator.count(false, 100, claimed);

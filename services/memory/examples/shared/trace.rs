@@ -25,7 +25,7 @@ impl Workload {
     }
 }
 
-/// xorshift128+.
+/// The generator xorshift128+.
 pub(crate) struct Random(u64, u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! B's answer to a token, from any octets: what is read is written again in the same octets.
+//! The broker's answer to a token, from any octets: what is read is written again in the same octets.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,9 @@
-//! B as the home network of ordinary 3GPP UEs that are hidden from O: UDM, ARPF and AUSF of 5G-AKA (TS 33.501 §6.1.3.2), without a confirmation.
+//! The broker as the home network of ordinary 3GPP UEs that are hidden from the operator: UDM, ARPF and AUSF
+//! of 5G-AKA (TS 33.501 §6.1.3.2), without a confirmation.
 //!
-//! B sends K_AMF at once, sealed under a key of the RES* that it expects: an operator that has no UE there opens nothing, and cannot bill.
-//! B computes K_AMF itself, for its derivation needs the SUPI (TS 33.501 §A.7). The serving network is B's own PLMN, whichever operator serves.
+//! The broker sends K_AMF at once, sealed under a key of the RES* that it expects: an operator that has no UE
+//! there opens nothing, and cannot bill. The broker computes K_AMF itself, for its derivation needs the SUPI
+//! (TS 33.501 §A.7). The serving network is the broker's own PLMN, whichever operator serves.
 //!
 //! Each vector has the SQN after the last, which is durable before the vector leaves ([`HomeAnswered`]).
 
@@ -49,17 +51,17 @@ pub struct HomeUser {
 /// That a vector was made of an SQN, and for which answer. It holds no key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeAnswered {
-    /// The subscriber.
+    /// SUPI of the subscriber.
     pub supi: Supi,
-    /// The user.
+    /// Identity of the user.
     pub user: UserId,
     /// The vector's SQN.
     pub sqn: Sqn,
-    /// The request.
+    /// Key of the request.
     pub key: AnswerKey,
     /// When it was answered, in seconds since the Unix epoch.
     pub given_s: u64,
-    /// The answer.
+    /// The answer as it was sent.
     pub octets: Vec<u8>,
 }
 
@@ -71,7 +73,7 @@ impl HomeAnswered {
     }
 }
 
-/// What B has as a home network.
+/// What the broker has as a home network.
 #[derive(Debug, Default)]
 pub(super) struct HomeState {
     keys: HomeNetworkKeys,

@@ -1,5 +1,6 @@
-//! Orders of agencies (chapter 4.4.4). B passes on what an agency that it trusts has signed for one of its sessions, when the owner of the session
-//! group asks; it keeps the answer, which only the agency can read.
+//! Orders of agencies (chapter 4.4.4). The broker passes on what an agency that it trusts has signed for one
+//! of its sessions, when the owner of the session group asks; it keeps the answer, which only the agency can
+//! read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::msg::{Order, OrderAnswer, Orders, OrdersRequest, ReportAnswer, Report
 /// Why an order is not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderError {
-    /// B does not know the agency.
+    /// The broker does not know the agency.
     UnknownAgency,
     /// The agency did not sign it.
     Signature,

@@ -1,4 +1,4 @@
-//! B's answers: to Ô, the challenge to U, U's response and failure, and refusals.
+//! The broker's answers: to Ô, the challenge to the user, the user's response and failure, and refusals.
 
 use core::net::IpAddr;
 
@@ -18,22 +18,22 @@ use super::{
 use crate::crypto::{Response, Signed, SigningKey, TAG_OCTETS, VerifyingKey, open, seal};
 use crate::token::TokenHash;
 
-/// `info` of the HPKE context from B to O.
+/// `info` of the HPKE context from the broker to the operator.
 const ORDERS_INFO: &[u8] = b"VEIL-v1 orders";
-/// `info` of the HPKE context of a failure, from U to B.
+/// `info` of the HPKE context of a failure, from the user to the broker.
 const FAILURE_INFO: &[u8] = b"VEIL-v1 failure";
 
-/// What B seals to O.
+/// What the broker seals to the operator.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OperatorOrders {
-    /// Half of the shared secret; U's response completes it.
+    /// Half of the shared secret; the user's response completes it.
     pub half: [u8; 32],
-    /// Whether O must intercept the session.
+    /// Whether the operator must intercept the session.
     pub intercept: bool,
-    /// How often O asks B for orders that come later (the location of an emergency call, an intercept that begins), in seconds: B
-    /// cannot reach O by itself.
+    /// How often the operator asks the broker for orders that come later (the location of an emergency call,
+    /// an intercept that begins), in seconds: the broker cannot reach the operator by itself.
     pub poll_s: u16,
-    /// What O must drop; at most [`OperatorOrders::FILTERS_MAX`], and those of the user's class.
+    /// What the operator must drop; at most [`OperatorOrders::FILTERS_MAX`], and those of the user's class.
     pub filters: Vec<Filter>,
 }
 
@@ -51,13 +51,13 @@ impl OperatorOrders {
     /// Octets of the sealed orders.
     pub const SEALED_OCTETS: usize = 32 + Self::OCTETS + TAG_OCTETS;
 
-    /// Seals them to O's share, for the request that `key` names. `None` if the share is of small order.
+    /// Seals them to the operator's share, for the request that `key` names. `None` if the share is of small order.
     pub fn seal(&self, share: &Share, key: &AnswerKey, seed: &Seed) -> Option<Box<[u8]>> {
         let (enc, sealed, _) = seal(share, ORDERS_INFO, seed, |_| (self.to_octets(), key.0.to_vec()))?;
         Some([&enc[..], &sealed].concat().into())
     }
 
-    /// Opens them with O's ephemeral key. `None` if they were not sealed to it for the request that `key` names.
+    /// Opens them with the operator's ephemeral key. `None` if they were not sealed to it for the request that `key` names.
     pub fn open(private: &PrivateKey, key: &AnswerKey, sealed: &[u8]) -> Option<Self> {
         let (enc, sealed) = sealed.split_first_chunk::<32>()?;
         let (plain, _) = open(private, enc, ORDERS_INFO, sealed, &key.0)?;
@@ -122,16 +122,16 @@ impl OperatorOrders {
     }
 }
 
-/// What B seals to U.
+/// What the broker seals to the user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserAnswer {
-    /// The grant.
+    /// The grant of the session.
     pub grant: SignedGrant,
     /// Half of the shared secret.
     pub half: [u8; 32],
-    /// What U's response is for.
+    /// What the user's response is for.
     pub challenge: [u8; 32],
-    /// B's current epoch key, if U used a former one.
+    /// The broker's current epoch key, if the user used a former one.
     pub next_key: Option<EpochKey>,
 }
 
@@ -144,7 +144,8 @@ impl core::fmt::Debug for UserAnswer {
 impl UserAnswer {
     const OCTETS_MAX: usize = SignedGrant::OCTETS_MAX + 32 + 32 + 34;
 
-    /// Its octets. Absent parts are filled up: O must not see whether U used a former key, by which it would know some UEs again.
+    /// Its octets. Absent parts are filled up: the operator must not see whether the user used a former key,
+    /// by which it would know some UEs again.
     pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Zeroizing::new(Vec::with_capacity(Self::OCTETS_MAX));
         out.extend_from_slice(&self.grant.to_octets());
@@ -171,7 +172,7 @@ impl UserAnswer {
     }
 }
 
-/// The challenge as U receives it: sealed under a key that only U and B can derive.
+/// The challenge as the user receives it: sealed under a key that only the user and the broker can derive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     /// Random, for the key of this challenge.
@@ -181,10 +182,10 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 16 + 2 + UserAnswer::OCTETS_MAX + TAG_OCTETS;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::Challenge.begin();
         out.extend_from_slice(&self.salt);
@@ -207,7 +208,7 @@ impl Response {
     /// Octets of the message.
     pub const MESSAGE_OCTETS: usize = 2 + 32;
 
-    /// The message from U to O.
+    /// The message from the user to the operator.
     pub fn to_message(&self) -> Vec<u8> {
         let mut out = MessageType::Response.begin();
         out.extend_from_slice(self.octets());
@@ -224,18 +225,18 @@ impl Response {
 }
 
 causes! {
-    /// Why U does not accept a challenge. Only B learns it: to O all failures are alike.
+    /// Why the user does not accept a challenge. Only the broker learns it: to the operator all failures are alike.
     FailureCause, "failure cause" {
         /// It was not sealed for this request: a challenge of another attach, perhaps of another UE.
         Sealed = 1, "the challenge was not sealed for this request";
-        /// The grant in it is not what U asked for.
+        /// The grant in it is not what the user asked for.
         Grant = 2, "the grant is not the one that the user asked for";
         /// The grant is not valid now.
         NotValidNow = 3, "the grant is not valid now";
     }
 }
 
-/// U's failure, sealed to B. All are of one length and look random.
+/// The user's failure, sealed to the broker. All are of one length and look random.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     key_id: u8,
@@ -263,13 +264,13 @@ impl Failure {
         self.key_id
     }
 
-    /// The cause and H(U's request). `None` if it was sealed to another key or altered.
+    /// The cause and H(the user's request). `None` if it was sealed to another key or altered.
     pub fn open(&self, key: &PrivateKey) -> Option<(FailureCause, [u8; 32])> {
         let (plain, _) = open(key, &self.enc, FAILURE_INFO, &self.sealed[..], &[])?;
         whole(&plain, |r| Ok((FailureCause::read(r)?, r.array("request")?))).ok()
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::Failure.begin();
         out.push(self.key_id);
@@ -289,19 +290,19 @@ impl Failure {
 }
 
 causes! {
-    /// Why B refuses a request of the owner of an open session group. B signs it.
+    /// Why the broker refuses a request of the owner of an open session group. The broker signs it.
     RefusalCause, "refusal cause" {
-        /// The request is sealed to a key that B no longer has, or never had.
+        /// The request is sealed to a key that the broker no longer has, or never had.
         UnknownKey = 1, "the request is sealed to a key that the broker does not have";
         /// The sealed part does not open, or holds no vector.
         Envelope = 2, "the sealed part of the request does not open";
-        /// Unknown, revoked, or not the user's signature: O must not learn which.
+        /// Unknown, revoked, or not the user's signature: the operator must not learn which.
         User = 3, "the broker does not take the request for one of its users'";
-        /// U heard another token than the one of this session group.
+        /// The user heard another token than the one of this session group.
         OtherToken = 4, "the user heard another token";
         /// The counter of the SIM was used for another request.
         CounterUsed = 5, "the counter of the SIM was used for another request";
-        /// The ephemeral share of U or O is of small order.
+        /// The ephemeral share of the user or the operator is of small order.
         WeakShare = 6, "an ephemeral share is of small order";
         /// AUTS of an ordinary UE is not its USIM's.
         Resynchronisation = 7, "the resynchronisation token is not of the user's USIM";
@@ -309,7 +310,7 @@ causes! {
 }
 
 causes! {
-    /// Why B rejects what has no open session group. Not signed.
+    /// Why the broker rejects what has no open session group. Not signed.
     Rejection, "rejection cause" {
         /// The octets are no request.
         Malformed = 1, "the request is malformed";
@@ -324,28 +325,28 @@ causes! {
     }
 }
 
-/// B's signed refusal, for U too.
+/// The broker's signed refusal, for the user too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedRefusal {
     /// Which broker refuses.
     pub broker: Domain,
-    /// Why.
+    /// Cause of the refusal.
     pub cause: RefusalCause,
     /// The session group that asked.
     pub group: TokenHash,
-    /// H(U's request).
+    /// H(the user's request).
     pub request: [u8; 32],
-    /// B's current key, with the cause that needs it.
+    /// The broker's current key, with the cause that needs it.
     pub key: Option<EpochKey>,
-    /// B's signature.
+    /// The broker's signature.
     pub signature: Signature,
 }
 
 impl SignedRefusal {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 1 + 32 + 32 + 34 + 64;
 
-    /// Signs one.
+    /// Signs a refusal as the broker.
     pub fn sign(
         broker: Domain,
         cause: RefusalCause,
@@ -374,7 +375,7 @@ impl SignedRefusal {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -394,31 +395,31 @@ impl SignedRefusal {
     }
 }
 
-/// B's answer to Ô.
+/// The broker's answer to Ô.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer(pub AnswerBody);
 
-/// What B answers.
+/// What the broker answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerBody {
-    /// O may serve, once U has responded.
+    /// The operator may serve, once the user has responded.
     Granted {
-        /// The grant.
+        /// The grant of the session.
         grant: SignedGrant,
-        /// Sealed [`OperatorOrders`].
+        /// The sealed [`OperatorOrders`] of the session.
         orders: Box<[u8]>,
-        /// For U.
+        /// For the user.
         challenge: Challenge,
     },
-    /// B refuses.
+    /// The broker refuses.
     Refused(SignedRefusal),
-    /// B rejects.
+    /// The broker rejects.
     Rejected(Rejection),
     /// The same as granted, for an ordinary UE.
     Challenged {
         /// The grant. It counts once the UE has responded.
         grant: SignedGrant,
-        /// Sealed [`OperatorOrders`].
+        /// The sealed [`OperatorOrders`] of the session.
         orders: Box<[u8]>,
         /// The challenge, and the key that its response opens.
         vector: HomeVector,
@@ -426,11 +427,11 @@ pub enum AnswerBody {
 }
 
 impl Answer {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize =
         2 + 1 + 2 + SignedGrant::OCTETS_MAX + 2 + OperatorOrders::SEALED_OCTETS + 2 + Challenge::OCTETS_MAX;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::Answer.begin();
         match &self.0 {

@@ -1,4 +1,4 @@
-//! The grant: B's signed word, in clear, that the owner of a token may serve one session of one of B's users.
+//! The grant: the broker's signed word, in clear, that the owner of a token may serve one session of one of the broker's users.
 
 use whimbrel_ids::{DecodeError, PlmnId, Reader};
 use whimbrel_open::crypto::{Share, Signature};
@@ -11,12 +11,13 @@ use super::{
 use crate::crypto::{Signed, SigningKey, VerifyingKey, transcript};
 use crate::token::TokenHash;
 
-/// What B grants. What in it depends on the user is one of a few classes, since O must not know a user again by it.
+/// What the broker grants. What in it depends on the user is one of a few classes, since the operator must not know a user again by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// The PLMN that O broadcasts and whose serving network name stands in the keys: B's, no matter which operator serves.
+    /// The PLMN that the operator broadcasts and whose serving network name stands in the keys: the broker's,
+    /// no matter which operator serves.
     pub network: PlmnId,
     /// The user part of the session's SUPI: random.
     pub pseudonym: Pseudonym,
@@ -24,25 +25,26 @@ pub struct Grant {
     pub group: TokenHash,
     /// The QoS of the user's class.
     pub qos: Qos,
-    /// When O may serve.
+    /// When the operator may serve.
     pub validity: Validity,
-    /// The octets after which O asks B whether the session may go on; absent for post-paid users. All slices are equal: an exact
-    /// remainder would link sessions.
+    /// The octets after which the operator asks the broker whether the session may go on; absent for
+    /// post-paid users. All slices are equal: an exact remainder would link sessions.
     pub slice_octets: Option<u64>,
-    /// H(U's request).
+    /// H(the user's request).
     pub request: [u8; 32],
-    /// U's ephemeral share, for O.
+    /// The user's ephemeral share, for the operator.
     pub user_share: Share,
-    /// O's ephemeral share, for U.
+    /// The operator's ephemeral share, for the user.
     pub operator_share: Share,
-    /// SHA-256 of the part sealed to O, so that O's orders (intercept, filters) are B's and can be proven to be.
+    /// SHA-256 of the part sealed to the operator, so that the operator's orders (intercept, filters) are the
+    /// broker's and can be proven to be.
     pub orders: [u8; 32],
-    /// HXRES: by what O checks U's response.
+    /// HXRES: by what the operator checks the user's response.
     pub expected: [u8; 32],
 }
 
 impl Grant {
-    /// The octets that B signs.
+    /// The octets that the broker signs.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::Grant.begin();
         emit_domain(&self.broker, &mut out);
@@ -88,7 +90,7 @@ impl Grant {
         })
     }
 
-    /// H(H(U's request) ‖ grant ‖ serving network): what K_SEAF is bound to.
+    /// H(H(the user's request) ‖ grant ‖ serving network): what K_SEAF is bound to.
     pub fn transcript(&self) -> [u8; 32] {
         transcript(&self.request, &self.to_octets(), self.network)
     }
@@ -99,17 +101,17 @@ impl Grant {
     }
 }
 
-/// A grant with B's signature.
+/// A grant with the broker's signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedGrant {
-    /// The grant.
+    /// The grant that is signed.
     pub grant: Grant,
-    /// B's signature.
+    /// The broker's signature.
     pub signature: Signature,
 }
 
 impl SignedGrant {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 3 + 16 + 32 + 9 + 16 + 9 + 5 * 32 + 64;
 
     /// Signs a grant.
@@ -123,7 +125,7 @@ impl SignedGrant {
         key.verifies(Signed::Grant, &self.grant.to_octets(), &self.signature)
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.grant.to_octets();
         out.extend_from_slice(&self.signature.0);

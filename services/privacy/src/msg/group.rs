@@ -1,7 +1,7 @@
 //! Redeeming: Ô, over the anonymous channel, opens a session group with a token (chapter 4.4.5, "session group").
 //!
-//! Both messages are authenticated under the token's output, which O and B know and which does not travel. They name no time of O's,
-//! whose clock would be known again.
+//! Both messages are authenticated under the token's output, which the operator and the broker know and which
+//! does not travel. They name no time of the operator's, whose clock would be known again.
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
 use whimbrel_open::id::Domain;
@@ -12,17 +12,17 @@ use crate::token::{Token, TokenHash};
 use crate::voprf::Output;
 
 causes! {
-    /// Why B opens no session group.
+    /// Why the broker opens no session group.
     GroupError, "group error" {
         /// The octets are no request.
         Malformed = 1, "the request to open a session group is malformed";
         /// It is for another broker.
         OtherBroker = 2, "the request to open a session group is for another broker";
-        /// B has no such epoch.
+        /// The broker has no such epoch.
         UnknownEpoch = 3, "the broker has no issuing key of the token's epoch";
         /// The epoch has not begun or is over: the token has expired.
         EpochOver = 4, "the token's epoch has not begun or is over";
-        /// B did not issue the token, or not in this epoch, or the octets were altered.
+        /// The broker did not issue the token, or not in this epoch, or the octets were altered.
         NotIssued = 5, "the broker did not issue the token in this epoch";
         /// The token has opened a session group before, by another request.
         DoubleSpent = 6, "the token was spent before";
@@ -32,9 +32,9 @@ causes! {
 /// Ô asks to open the session group of its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRequest {
-    /// Whose token.
+    /// Domain of the broker whose token it is.
     pub broker: Domain,
-    /// The token.
+    /// The token that is spent.
     pub token: Token,
     /// Random: the same request has the same, another request of the same token is a second spending.
     pub nonce: [u8; 16],
@@ -43,10 +43,10 @@ pub struct GroupRequest {
 }
 
 impl GroupRequest {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + Token::OCTETS + 16 + 32;
 
-    /// The request.
+    /// A request for a session group.
     pub fn new(broker: Domain, token: Token, nonce: [u8; 16], output: &Output) -> Self {
         let mut request = Self { broker, token, nonce, mac: [0; 32] };
         request.mac = request.mac_under(output);
@@ -70,7 +70,7 @@ impl GroupRequest {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.body();
         out.extend_from_slice(&self.mac);
@@ -87,12 +87,12 @@ impl GroupRequest {
     }
 }
 
-/// What B answers.
+/// What the broker answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupAnswer {
     /// The group is open.
     Opened {
-        /// Whose.
+        /// The session group, by its token's hash.
         group: TokenHash,
         /// Until when UEs may attach in it, in seconds since the Unix epoch.
         until: u64,
@@ -104,7 +104,7 @@ pub enum GroupAnswer {
 }
 
 impl GroupAnswer {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + 32 + 8 + 32;
 
     fn mac(group: &TokenHash, until: u64, nonce: &[u8; 16], output: &Output) -> [u8; 32] {
@@ -116,13 +116,13 @@ impl GroupAnswer {
         Self::Opened { group, until, mac: Self::mac(&group, until, nonce, output) }
     }
 
-    /// Until when the group of this token is open; `None` if it is another's, or B did not say so to this request.
+    /// Until when the group of this token is open; `None` if it is another's, or the broker did not say so to this request.
     pub fn is_open(&self, group: &TokenHash, nonce: &[u8; 16], output: &Output) -> Option<u64> {
         let Self::Opened { group: opened, until, mac } = self else { return None };
         (opened == group && equal(mac, &Self::mac(group, *until, nonce, output))).then_some(*until)
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::GroupAnswer.begin();
         match self {

@@ -1,5 +1,6 @@
-//! The second class: an ordinary 3GPP UE of B's, hidden from O. It sends a SUCI and hears no token; B challenges it through Ô, and its RES*
-//! opens the K_AMF that B has sealed to O.
+//! The second class: an ordinary 3GPP UE of the broker's, hidden from the operator. It sends a SUCI and hears
+//! no token; the broker challenges it through Ô, and its RES* opens the K_AMF that the broker has sealed to
+//! the operator.
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 use whimbrel_open::crypto::{Share, Signature};
@@ -10,7 +11,7 @@ use super::{MessageType, emit_domain, emit_part, read_domain, read_flag, read_pa
 use crate::crypto::{SEALED_K_AMF_OCTETS, Signed, SigningKey, VerifyingKey, hash};
 use crate::token::TokenHash;
 
-/// A concealed SUCI of B's PLMN (TS 23.003 §2.2B). One of the null scheme is none: O could read it.
+/// A concealed SUCI of the broker's PLMN (TS 23.003 §2.2B). One of the null scheme is none: the operator could read it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Suci {
     scheme: u8,
@@ -51,26 +52,26 @@ impl Suci {
     }
 }
 
-/// What O asks for an ordinary UE, before it is signed in a session group.
+/// What the operator asks for an ordinary UE, before it is signed in a session group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeQuestion {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// The UE.
+    /// SUCI of the UE.
     pub suci: Suci,
     /// Random: another question, another challenge.
     pub nonce: [u8; 16],
     /// The USIM has refused the challenge before this one (TS 33.102 §6.3.3).
     pub resynchronisation: Option<Resynchronisation>,
-    /// O's ephemeral share.
+    /// The operator's ephemeral share.
     pub share: Share,
 }
 
 impl HomeQuestion {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + Suci::OCTETS_MAX + 16 + 1 + 30 + 32;
 
-    /// H(question).
+    /// Hash of the question.
     pub fn hash(&self) -> [u8; 32] {
         hash(&[&self.to_octets()])
     }
@@ -82,7 +83,7 @@ impl HomeQuestion {
         signed
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::HomeQuestion.begin();
         emit_domain(&self.broker, &mut out);
@@ -114,10 +115,10 @@ impl HomeQuestion {
     }
 }
 
-/// [`HomeQuestion`] in a session group, from Ô to B.
+/// [`HomeQuestion`] in a session group, from Ô to the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeRequest {
-    /// The question.
+    /// The question that is signed.
     pub question: HomeQuestion,
     /// The session group.
     pub group: TokenHash,
@@ -126,7 +127,7 @@ pub struct HomeRequest {
 }
 
 impl HomeRequest {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 2 + HomeQuestion::OCTETS_MAX + 32 + 64;
 
     /// Whether octets are of this message, rather than of a veiled UE's.
@@ -143,7 +144,7 @@ impl HomeRequest {
         [&self.question.hash()[..], &self.group.0].concat()
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::HomeRequest.begin();
         emit_part(&self.question.to_octets(), &mut out);
@@ -166,13 +167,13 @@ impl HomeRequest {
 /// The challenge of the UE (TS 33.501 §6.1.3.2 step 5), and K_AMF, which its RES* opens.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HomeVector {
-    /// RAND.
+    /// RAND of the challenge.
     pub rand: [u8; 16],
-    /// AUTN.
+    /// AUTN of the challenge.
     pub autn: [u8; 16],
     /// HXRES* (TS 33.501 Annex A.5).
     pub hxres_star: [u8; 16],
-    /// K_AMF, sealed under a key of RES*, RAND, H(token) and the half that is sealed to O.
+    /// K_AMF, sealed under a key of RES*, RAND, H(token) and the half that is sealed to the operator.
     pub k_amf: [u8; SEALED_K_AMF_OCTETS],
 }
 
@@ -187,7 +188,7 @@ impl HomeVector {
     /// Octets of each.
     pub const OCTETS: usize = 3 * 16 + SEALED_K_AMF_OCTETS;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         [&self.rand[..], &self.autn, &self.hxres_star, &self.k_amf].concat()
     }
@@ -198,7 +199,7 @@ impl HomeVector {
         Ok(Self { rand, autn, hxres_star, k_amf: r.array(IE)? })
     }
 
-    /// What the grant names: the orders that B has sealed, and this vector.
+    /// What the grant names: the orders that the broker has sealed, and this vector.
     pub fn hash_with(&self, orders: &[u8]) -> [u8; 32] {
         hash(&[orders, &self.to_octets()])
     }

@@ -1,4 +1,5 @@
-//! Issuing: O, under its name, has a batch of blinded tokens evaluated (chapter 4.4.1, registration of B and O).
+//! Issuing: the operator, under its name, has a batch of blinded tokens evaluated (chapter 4.4.1,
+//! registration of the broker and the operator).
 
 use whimbrel_ids::{DecodeError, Reader};
 use whimbrel_open::crypto::Signature;
@@ -11,19 +12,19 @@ use crate::token::BATCH;
 use crate::voprf::{Element, Proof};
 
 causes! {
-    /// Why B issues no tokens.
+    /// Why the broker issues no tokens.
     IssueError, "issue error" {
         /// The octets are no request.
         Malformed = 1, "the request for tokens is malformed";
         /// It is for another broker.
         OtherBroker = 2, "the request for tokens is for another broker";
-        /// No authority that B trusts signed the certificate, or it is revoked or not valid now.
+        /// No authority that the broker trusts signed the certificate, or it is revoked or not valid now.
         Certificate = 3, "the operator's certificate is not trusted, revoked or not valid now";
         /// The signature is not the operator's.
         OperatorSignature = 4, "the operator's signature is wrong";
-        /// B has no contract with the operator.
+        /// The broker has no contract with the operator.
         OperatorNotAllowed = 5, "the broker has no contract with the operator";
-        /// B has no such epoch.
+        /// The broker has no such epoch.
         UnknownEpoch = 6, "the broker has no such epoch";
         /// The epoch has not begun or is over.
         EpochOver = 7, "the epoch has not begun or is over";
@@ -32,23 +33,23 @@ causes! {
     }
 }
 
-/// O asks for a batch. It carries no time and no count: what it holds depends on the batch alone.
+/// The operator asks for a batch. It carries no time and no count: what it holds depends on the batch alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRequest {
-    /// Whose tokens.
+    /// Domain of the broker whose tokens they are.
     pub broker: Domain,
-    /// O's name and key.
+    /// The operator's name and key.
     pub certificate: Certificate,
     /// Of which epoch.
     pub epoch: u32,
     /// The blinded tokens.
     pub blinded: Box<[Element; BATCH]>,
-    /// O's signature.
+    /// The operator's signature.
     pub signature: Signature,
 }
 
 impl TokenRequest {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize =
         2 + 1 + Domain::OCTETS_MAX + 2 + Certificate::OCTETS_MAX + 4 + BATCH * 32 + 64;
 
@@ -71,7 +72,7 @@ impl TokenRequest {
         key.is_some_and(|k| k.verifies(Signed::TokenRequest, &self.signed_octets(), &self.signature))
     }
 
-    /// H(request).
+    /// Hash of the request.
     pub fn hash(&self) -> [u8; 32] {
         hash(&[&self.to_octets()])
     }
@@ -85,7 +86,7 @@ impl TokenRequest {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -113,19 +114,19 @@ fn read_batch(r: &mut Reader<'_>, ie: &'static str) -> Result<Box<[Element; BATC
     Ok(batch.try_into().expect("as many as the loop read"))
 }
 
-/// What B answers.
+/// What the broker answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenAnswer {
     /// The batch, evaluated under the issuing key of the epoch.
     Issued {
-        /// H(request).
+        /// Hash of the request.
         request: [u8; 32],
         /// In the order of the request.
         evaluated: Box<[Element; BATCH]>,
         /// That the key is the one in the log.
         proof: Proof,
     },
-    /// None.
+    /// No tokens are issued.
     Refused(IssueError),
 }
 
@@ -141,10 +142,10 @@ pub(crate) fn issued(request: &[u8; 32], evaluated: &[[u8; 32]], proof: &Proof) 
 }
 
 impl TokenAnswer {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + 32 + BATCH * 32 + Proof::OCTETS;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         match self {
             Self::Issued { request, evaluated, proof } => {

@@ -1,5 +1,6 @@
-//! Orders of an agency (chapter 4.4.4): to intercept a session, or to say where its UE is. They name the session and no user; the agency
-//! learns from B which session is a user's now. B passes an order on and answers nothing in O's place: what O answers is sealed to the agency.
+//! Orders of an agency (chapter 4.4.4): to intercept a session, or to say where its UE is. They name the
+//! session and no user; the agency learns from the broker which session is a user's now. The broker passes an
+//! order on and answers nothing in the operator's place: what the operator answers is sealed to the agency.
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
 use whimbrel_open::crypto::{PrivateKey, Seed, Share, Signature};
@@ -14,7 +15,7 @@ use crate::crypto::{Signed, SigningKey, TAG_OCTETS, VerifyingKey, hash, open, se
 use crate::token::TokenHash;
 use crate::user::is_valid_now;
 
-/// `info` of the HPKE context of an answer, from O to the agency.
+/// `info` of the HPKE context of an answer, from the operator to the agency.
 const ANSWER_INFO: &[u8] = b"VEIL-v1 order answer";
 
 causes! {
@@ -34,7 +35,7 @@ pub struct Order {
     pub kind: OrderKind,
     /// The agency, by the key under which it signs.
     pub agency: VerifyingKey,
-    /// H(U's request), the session (Û).
+    /// H(the user's request), the session (Û).
     pub session: [u8; 32],
     /// H(token), the session group.
     pub group: TokenHash,
@@ -91,7 +92,7 @@ impl Order {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -116,18 +117,18 @@ impl Order {
 /// Ô asks whether there are orders for its session group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrdersRequest {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
     /// The session group.
     pub group: TokenHash,
-    /// Random.
+    /// Random octets of this request.
     pub nonce: [u8; 16],
     /// Under the token's key.
     pub signature: Signature,
 }
 
 impl OrdersRequest {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 32 + 16 + 64;
 
     /// The request, signed by the owner of the token.
@@ -150,7 +151,7 @@ impl OrdersRequest {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -167,7 +168,7 @@ impl OrdersRequest {
     }
 }
 
-/// B's answer: orders that O has not answered yet. B signs nothing: each order has the agency's signature.
+/// The broker's answer: orders that the operator has not answered yet. The broker signs nothing: each order has the agency's signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orders(pub Vec<Order>);
 
@@ -199,7 +200,7 @@ impl Orders {
     }
 }
 
-/// What O answers an agency, in clear.
+/// What the operator answers an agency, in clear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The session is not here, or not any more.
@@ -240,13 +241,13 @@ impl Finding {
     }
 }
 
-/// `info` of the HPKE context of a copy, from O to the agency.
+/// `info` of the HPKE context of a copy, from the operator to the agency.
 const COPY_INFO: &[u8] = b"VEIL-v1 copy";
 
 /// The copy of a packet, sealed to the agency: a datagram to its collector. Each is sealed by itself, since datagrams are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedCopy {
-    /// H(order).
+    /// Hash of the order.
     pub order: [u8; 32],
     /// Counts from 0: the agency sees what was lost.
     pub number: u64,
@@ -278,7 +279,7 @@ impl SealedCopy {
         open(key, &self.enc, COPY_INFO, &self.sealed, &head).map(|(packet, _)| packet)
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = Self::head(&self.order, self.number);
         out.extend_from_slice(&self.enc);
@@ -300,11 +301,11 @@ impl SealedCopy {
 /// Ô's answer to an order, sealed to the agency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderAnswer {
-    /// B, which passes it on.
+    /// The broker, which passes it on.
     pub broker: Domain,
     /// The session group.
     pub group: TokenHash,
-    /// H(order).
+    /// Hash of the order.
     pub order: [u8; 32],
     /// `enc` and the sealed [`Finding`].
     pub sealed: Box<[u8; Self::SEALED_OCTETS]>,
@@ -314,10 +315,10 @@ pub struct OrderAnswer {
 
 impl OrderAnswer {
     const SEALED_OCTETS: usize = 32 + Finding::OCTETS + TAG_OCTETS;
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 32 + 32 + 2 + Self::SEALED_OCTETS + 64;
 
-    /// Seals what O has found to the agency's share. `None` if that is of small order.
+    /// Seals what the operator has found to the agency's share. `None` if that is of small order.
     pub fn seal(
         (broker, group): (Domain, TokenHash),
         order: [u8; 32],
@@ -355,7 +356,7 @@ impl OrderAnswer {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);

@@ -1,8 +1,8 @@
-//! Reporting: Ô reports to B what a session has used (chapter 4.4.5, "reporting phase"), in whole units, under the key of the token in whose
-//! session group the session is.
+//! Reporting: Ô reports to the broker what a session has used (chapter 4.4.5, "reporting phase"), in whole
+//! units, under the key of the token in whose session group the session is.
 //!
-//! The nonce is a hash of a secret that O alone has: by it O claims the session later, and no other party can. Claims are proved in a
-//! field, so that the nonce is a digest of it.
+//! The nonce is a hash of a secret that the operator alone has: by it the operator claims the session later,
+//! and no other party can. Claims are proved in a field, so that the nonce is a digest of it.
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
 use whimbrel_open::crypto::Signature;
@@ -12,7 +12,8 @@ use super::{MessageType, causes, emit_domain, read_domain, read_signature, whole
 use crate::crypto::{Response, Signed, SigningKey, VerifyingKey};
 use crate::token::TokenHash;
 
-/// The unit in which usage is reported, in octets: an exact volume would let B recognise sessions with the help of an observer of a link.
+/// The unit in which usage is reported, in octets: an exact volume would let the broker recognise sessions
+/// with the help of an observer of a link.
 pub const USAGE_UNIT_OCTETS: u64 = 1_000_000;
 
 /// Octets as units, a begun one counted whole.
@@ -21,7 +22,7 @@ pub fn usage_units(octets: u64) -> u32 {
 }
 
 causes! {
-    /// Why B takes no report.
+    /// Why the broker takes no report.
     ReportError, "report error" {
         /// The octets are no report.
         Malformed = 1, "the usage report is malformed";
@@ -31,9 +32,9 @@ causes! {
         UnknownGroup = 3, "no token has opened the session group of the usage report";
         /// The signature is not under the token's key.
         TokenSignature = 4, "the usage report is not under the token's key";
-        /// B has granted no such session in this group.
+        /// The broker has granted no such session in this group.
         UnknownSession = 5, "the broker has granted no such session in this group";
-        /// The response is not the one that B expects: the user was not there.
+        /// The response is not the one that the broker expects: the user was not there.
         Response = 6, "the user's response is not the one that the broker expects";
         /// The session was reported before, otherwise.
         Reported = 7, "the session was reported before";
@@ -47,27 +48,27 @@ causes! {
 /// What Ô says of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageReport {
-    /// The broker.
+    /// Domain of the broker.
     pub broker: Domain,
     /// The session group.
     pub group: TokenHash,
-    /// The session: H(U's request).
+    /// The session: H(the user's request).
     pub session: [u8; 32],
-    /// U's response, by which O shows that U was there.
+    /// The user's response, by which the operator shows that the user was there.
     pub presence: [u8; 32],
     /// Used, in units of [`USAGE_UNIT_OCTETS`], both directions together.
     pub units: u32,
-    /// Of O's secret; a digest of the field of claims.
+    /// Of the operator's secret; a digest of the field of claims.
     pub nonce: [u8; 32],
     /// Under the token's key, over all before it.
     pub signature: Signature,
 }
 
 impl UsageReport {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 32 + 32 + 32 + 4 + 32 + 64;
 
-    /// The report of a session, signed by the owner of the token. `nonce` is that of O's secret.
+    /// The report of a session, signed by the owner of the token. `nonce` is that of the operator's secret.
     pub fn signed(
         (broker, group): (Domain, TokenHash),
         (session, presence): ([u8; 32], &Response),
@@ -98,7 +99,7 @@ impl UsageReport {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.body();
         out.extend_from_slice(&self.signature.0);
@@ -118,7 +119,7 @@ impl UsageReport {
     }
 }
 
-/// What B answers. It is not signed: O keeps its report, and the channel is authentic.
+/// What the broker answers. It is not signed: the operator keeps its report, and the channel is authentic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportAnswer {
     /// The report is taken, now or before.
@@ -128,7 +129,7 @@ pub enum ReportAnswer {
 }
 
 impl ReportAnswer {
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::ReportAnswer.begin();
         match self {

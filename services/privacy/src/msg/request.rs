@@ -1,4 +1,4 @@
-//! Requests: U's, which is all that O sees of U (Û of chapter 4.4.2), and Ô's to B.
+//! Requests: the user's, which is all that the operator sees of the user (Û of chapter 4.4.2), and Ô's to the broker.
 
 use whimbrel_ids::{DecodeError, Reader};
 use whimbrel_open::crypto::{PrivateKey, Seed, Share, Signature};
@@ -10,20 +10,20 @@ use super::{MessageType, emit_domain, emit_part, read_domain, read_part, read_si
 use crate::crypto::{Exporter, Signed, SigningKey, TAG_OCTETS, VerifyingKey, hash, open, seal};
 use crate::token::TokenHash;
 
-/// What U seals to its broker.
+/// What the user seals to its broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserVector {
-    /// U (idU).
+    /// The user (idU).
     pub user: UserId,
-    /// H(token) that U read from the broadcast.
+    /// H(token) that the user read from the broadcast.
     pub token: TokenHash,
-    /// Counter of U's SIM, never used twice.
+    /// Counter of the user's SIM, never used twice.
     pub counter: u64,
-    /// Random.
+    /// Random octets of this attach.
     pub nonce: [u8; 16],
-    /// U's ephemeral share.
+    /// The user's ephemeral share.
     pub share: Share,
-    /// U's signature over the head of the request, which ends with the encapsulated key, and over the fields above.
+    /// The user's signature over the head of the request, which ends with the encapsulated key, and over the fields above.
     pub signature: Signature,
 }
 
@@ -63,7 +63,7 @@ impl UserVector {
         out.extend_from_slice(&self.share.0);
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::OCTETS);
         self.emit_fields(&mut out);
@@ -83,7 +83,7 @@ impl UserVector {
     }
 }
 
-/// U's request. O reads the broker's domain in it, and which of its own tokens U heard.
+/// The user's request. The operator reads the broker's domain in it, and which of its own tokens the user heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRequest {
     broker: Domain,
@@ -97,8 +97,8 @@ impl UserRequest {
     /// The longest: 220 octets of domain.
     pub const OCTETS_MAX: usize = 2 + 1 + 1 + Domain::OCTETS_MAX + 4 + 32 + UserVector::OCTETS + TAG_OCTETS;
 
-    /// Seals what `vector` makes for the head of this request to the broker's key of an epoch. Gives the request and what U and B
-    /// then share; `None` if the key is of small order.
+    /// Seals what `vector` makes for the head of this request to the broker's key of an epoch. Gives the
+    /// request and what the user and the broker then share; `None` if the key is of small order.
     pub fn seal(
         broker: Domain,
         key: &EpochKey,
@@ -120,7 +120,7 @@ impl UserRequest {
         open(key, &self.enc, &Self::info(&self.broker, self.key_id), &self.sealed[..], &self.head())
     }
 
-    /// U's broker (idB).
+    /// The user's broker (idB).
     pub const fn broker(&self) -> &Domain {
         &self.broker
     }
@@ -130,17 +130,17 @@ impl UserRequest {
         self.key_id
     }
 
-    /// Whether U heard this token.
+    /// Whether the user heard this token.
     pub fn is_for(&self, token: &TokenHash) -> bool {
         self.tag == token.tag()
     }
 
-    /// H(request).
+    /// Hash of the request.
     pub fn hash(&self) -> [u8; 32] {
         hash(&[&self.to_octets()])
     }
 
-    /// What stands before the sealed part: signed by U and authenticated by the seal.
+    /// What stands before the sealed part: signed by the user and authenticated by the seal.
     pub fn head(&self) -> Vec<u8> {
         Self::head_of(&self.broker, self.key_id, self.tag, &self.enc)
     }
@@ -158,7 +158,7 @@ impl UserRequest {
         [b"VEIL-v1 user request ", &[key_id][..], broker.as_str().as_bytes()].concat()
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.head();
         out.extend_from_slice(&self.sealed[..]);
@@ -198,33 +198,33 @@ impl UserRequest {
     }
 }
 
-/// By what B knows a request that it answered before.
+/// By what the broker knows a request that it answered before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AnswerKey(pub [u8; 32]);
 
 impl AnswerKey {
-    /// Of H(U's request), the session group and Ô's share.
+    /// Of H(the user's request), the session group and Ô's share.
     pub fn new(request: &[u8; 32], group: &TokenHash, share: &Share) -> Self {
         Self(hash(&[b"VEIL-v1 answer key\0", request, &group.0, &share.0]))
     }
 }
 
-/// Ô passes U's request on, in its session group. It has neither terms nor time of O's, which would tell operators apart: the terms
-/// are those of B's contract.
+/// Ô passes the user's request on, in its session group. It has neither terms nor time of the operator's,
+/// which would tell operators apart: the terms are those of the broker's contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorRequest {
-    /// U's request.
+    /// The user's request.
     pub request: UserRequest,
     /// The session group.
     pub group: TokenHash,
-    /// O's ephemeral share for this attach.
+    /// The operator's ephemeral share for this attach.
     pub share: Share,
     /// Under the token's key.
     pub signature: Signature,
 }
 
 impl OperatorRequest {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 2 + UserRequest::OCTETS_MAX + 32 + 32 + 64;
 
     /// The request, signed by the owner of the token.
@@ -243,7 +243,7 @@ impl OperatorRequest {
         [&self.request.hash()[..], &self.group.0, &self.share.0].concat()
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::OperatorRequest.begin();
         emit_part(&self.request.to_octets(), &mut out);

@@ -1,8 +1,9 @@
-//! Settlement (chapter 4.4.5, "claiming phase"): B publishes the table of a period's reported sessions; O, under its name, claims the sum of
-//! its rows with a proof that says not which they are.
+//! Settlement (chapter 4.4.5, "claiming phase"): the broker publishes the table of a period's reported
+//! sessions; the operator, under its name, claims the sum of its rows with a proof that says not which they
+//! are.
 //!
-//! The root of the table is signed by B and by witnesses, so that all operators see the same table. What is proved, and how, is not
-//! here: a root and a nullifier are digests, a proof is octets.
+//! The root of the table is signed by the broker and by witnesses, so that all operators see the same table.
+//! What is proved, and how, is not here: a root and a nullifier are digests, a proof is octets.
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 use whimbrel_open::crypto::Signature;
@@ -21,10 +22,10 @@ pub fn is_field_digest(octets: &[u8; 32]) -> bool {
     octets.as_chunks::<4>().0.iter().all(|word| u32::from_be_bytes(*word) < FIELD_MODULUS)
 }
 
-/// What B says of a period: the root of its table.
+/// What the broker says of a period: the root of its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeriodHead {
-    /// Whose period.
+    /// Domain of the broker whose period it is.
     pub broker: Domain,
     /// Its number: 0, 1, 2 and so on.
     pub period: u32,
@@ -32,19 +33,19 @@ pub struct PeriodHead {
     pub rows: u32,
     /// Sessions for which every claim of the period has room.
     pub slots: u16,
-    /// The root.
+    /// Root of the table.
     pub root: [u8; 32],
-    /// B's signature.
+    /// The broker's signature.
     pub signature: Signature,
 }
 
 impl PeriodHead {
     /// The most rows of a table: a longer period is two.
     pub const ROWS_MAX: u32 = 1 << 20;
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 4 + 4 + 2 + 32 + 64;
 
-    /// The head, signed by B.
+    /// The head, signed by the broker.
     pub fn signed(
         broker: Domain,
         (period, rows, slots): (u32, u32, u16),
@@ -66,7 +67,7 @@ impl PeriodHead {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -88,7 +89,7 @@ impl PeriodHead {
         })
     }
 
-    /// Whether B and enough witnesses have signed it. Errors: [`LogError`].
+    /// Whether the broker and enough witnesses have signed it. Errors: [`LogError`].
     pub fn check(&self, cosignatures: &[Cosignature], trust: &LogTrust) -> Result<(), LogError> {
         if self.broker != trust.broker {
             return Err(LogError::OtherBroker);
@@ -146,22 +147,22 @@ impl PeriodWitness {
     }
 }
 
-/// O asks for a period's table, from a row on.
+/// The operator asks for a period's table, from a row on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRequest {
-    /// Whose.
+    /// Domain of the broker whose table it is.
     pub broker: Domain,
-    /// Which period.
+    /// Number of the period.
     pub period: u32,
     /// The first row of the answer.
     pub from: u32,
 }
 
 impl TableRequest {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 4 + 4;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::TableRequest.begin();
         emit_domain(&self.broker, &mut out);
@@ -185,7 +186,7 @@ pub type TableRow = ([u8; 32], u32);
 /// Part of a period's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TablePart {
-    /// The head.
+    /// Head of the table.
     pub head: PeriodHead,
     /// Those of the witnesses; at most [`LogProof::COSIGNATURES_MAX`].
     pub cosignatures: Vec<Cosignature>,
@@ -196,7 +197,7 @@ pub struct TablePart {
 impl TablePart {
     /// Rows of an answer: 300 kB.
     pub const ROWS_MAX: usize = 8_192;
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize =
         2 + 2 + PeriodHead::OCTETS_MAX + 1 + LogProof::COSIGNATURES_MAX * 96 + 2 + Self::ROWS_MAX * 36;
 
@@ -234,12 +235,12 @@ impl TablePart {
     }
 }
 
-/// O claims, under its name.
+/// The operator claims, under its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRequest {
-    /// The broker.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// O's name and key.
+    /// The operator's name and key.
     pub certificate: Certificate,
     /// Of which period.
     pub period: u32,
@@ -247,9 +248,9 @@ pub struct ClaimRequest {
     pub units: u64,
     /// One for each slot, at most [`ClaimRequest::SLOTS_MAX`]: those of the sessions, and of the slots that are free.
     pub nullifiers: Vec<[u8; 32]>,
-    /// The proof.
+    /// Proof of the claim.
     pub proof: Vec<u8>,
-    /// O's signature.
+    /// The operator's signature.
     pub signature: Signature,
 }
 
@@ -258,7 +259,7 @@ impl ClaimRequest {
     pub const SLOTS_MAX: usize = 1_024;
     /// The longest proof.
     pub const PROOF_OCTETS_MAX: usize = 1 << 20;
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2
         + 1
         + Domain::OCTETS_MAX
@@ -307,7 +308,7 @@ impl ClaimRequest {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -343,19 +344,19 @@ fn read_nullifiers(r: &mut Reader<'_>) -> Result<Vec<[u8; 32]>, DecodeError> {
 }
 
 causes! {
-    /// Why B does not pay a claim, or has no such table.
+    /// Why the broker does not pay a claim, or has no such table.
     ClaimRefusal, "claim refusal" {
         /// The octets are no claim.
         Malformed = 1, "the claim is malformed";
         /// It is for another broker.
         OtherBroker = 2, "the claim is for another broker";
-        /// No authority that B trusts signed the certificate, or it is revoked or not valid now.
+        /// No authority that the broker trusts signed the certificate, or it is revoked or not valid now.
         Certificate = 3, "the operator's certificate is not trusted, revoked or not valid now";
         /// The signature is not the operator's.
         OperatorSignature = 4, "the operator's signature is wrong";
-        /// B has no contract with the operator.
+        /// The broker has no contract with the operator.
         OperatorNotAllowed = 5, "the broker has no contract with the operator";
-        /// B has closed no such period.
+        /// The broker has closed no such period.
         UnknownPeriod = 6, "the broker has closed no such period";
         /// The claim has not as many slots as the period's head says.
         Slots = 7, "the claim has another number of slots than all claims of the period";
@@ -374,7 +375,7 @@ causes! {
     }
 }
 
-/// What B answers to a claim.
+/// What the broker answers to a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimAnswer {
     /// It is paid, now or before.
@@ -386,25 +387,25 @@ pub enum ClaimAnswer {
 /// That a claim is paid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payment {
-    /// H(claim).
+    /// Hash of the claim.
     pub claim: [u8; 32],
     /// Of which period.
     pub period: u32,
-    /// The units.
+    /// Units that are paid.
     pub units: u64,
-    /// B's signature.
+    /// The broker's signature.
     pub signature: Signature,
 }
 
 impl Payment {
-    /// The payment of a claim, signed by B.
+    /// The payment of a claim, signed by the broker.
     pub fn signed(claim: [u8; 32], period: u32, units: u64, key: &SigningKey) -> Self {
         let mut payment = Self { claim, period, units, signature: Signature([0; 64]) };
         payment.signature = key.sign(Signed::Payment, &payment.signed_octets());
         payment
     }
 
-    /// Whether it is B's word on this claim.
+    /// Whether it is the broker's word on this claim.
     pub fn is_of(&self, claim: &[u8], key: &VerifyingKey) -> bool {
         self.claim == hash(&[claim]) && key.verifies(Signed::Payment, &self.signed_octets(), &self.signature)
     }
@@ -415,10 +416,10 @@ impl Payment {
 }
 
 impl ClaimAnswer {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + 32 + 4 + 8 + 64;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::ClaimAnswer.begin();
         match self {

@@ -1,5 +1,6 @@
-//! O's part for an ordinary 3GPP UE that it does not know: B challenges the UE through Ô, and the UE's RES* opens the K_AMF that B has sealed.
-//! O is the SEAF of TS 33.501 §6.1.3.2 and never learns SUPI, K_AUSF or K_SEAF.
+//! The operator's part for an ordinary 3GPP UE that it does not know: the broker challenges the UE through Ô,
+//! and the UE's RES* opens the K_AMF that the broker has sealed. The operator is the SEAF of TS 33.501
+//! §6.1.3.2 and never learns SUPI, K_AUSF or K_SEAF.
 
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::{PrivateKey, Seed};
@@ -12,7 +13,7 @@ use crate::msg::{
     Answer, AnswerBody, AnswerKey, HomeQuestion, HomeVector, OperatorOrders, SignedGrant, Suci,
 };
 
-/// O has asked for an ordinary UE and waits. What it has asked is a function of the SUCI and the seed.
+/// The operator has asked for an ordinary UE and waits. What it has asked is a function of the SUCI and the seed.
 #[derive(Debug)]
 pub struct HomeAttach {
     contract: Contract,
@@ -50,7 +51,7 @@ impl HomeAttach {
     }
 }
 
-/// B has challenged, and O waits for the UE's RES*: without it O has no key.
+/// The broker has challenged, and the operator waits for the UE's RES*: without it the operator has no key.
 #[derive(Debug)]
 pub struct HomeChallenging {
     grant: SignedGrant,
@@ -59,12 +60,12 @@ pub struct HomeChallenging {
 }
 
 impl HomeChallenging {
-    /// What O sends to the UE, and what it compares the response with.
+    /// What the operator sends to the UE, and what it compares the response with.
     pub const fn vector(&self) -> &HomeVector {
         &self.vector
     }
 
-    /// The grant.
+    /// The grant of the session.
     pub const fn grant(&self) -> &SignedGrant {
         &self.grant
     }
@@ -84,19 +85,19 @@ impl HomeChallenging {
     }
 }
 
-/// What O has of the attach of an ordinary UE.
+/// What the operator has of the attach of an ordinary UE.
 #[derive(Debug)]
 pub struct HomeSession {
-    /// What O shows to a judge.
+    /// What the operator shows to a judge.
     pub grant: SignedGrant,
-    /// By which O shows B that the UE was there.
+    /// By which the operator shows the broker that the UE was there.
     pub presence: Response,
-    /// Where O's part of the 5G key hierarchy starts.
+    /// Where the operator's part of the 5G key hierarchy starts.
     pub k_amf: KAmf,
-    /// Whether O must intercept.
+    /// Whether the operator must intercept.
     pub intercept: bool,
-    /// How often O asks B for later orders, in seconds.
+    /// How often the operator asks the broker for later orders, in seconds.
     pub poll_s: u16,
-    /// What O must drop.
+    /// What the operator must drop.
     pub filters: Vec<Filter>,
 }

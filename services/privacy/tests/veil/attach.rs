@@ -45,7 +45,7 @@ impl Net {
         (output.octets, output.event)
     }
 
-    /// Up to O's judgement of B's answer.
+    /// Up to the operator's judgement of the broker's answer.
     fn attach(&mut self) -> Result<(UserAttach, Challenging), OperatorError> {
         let (user, request) = self.ask();
         let (operator, question) = self.pass(request);
@@ -53,7 +53,7 @@ impl Net {
         operator.answer(&answer, now()).map(|challenging| (user, challenging))
     }
 
-    /// The cause of a refusal that is the same for O and U.
+    /// The cause of a refusal that is the same for the operator and the user.
     fn refused(&mut self) -> RefusalCause {
         let (user, request) = self.ask();
         let (operator, question) = self.pass(request);
@@ -95,7 +95,7 @@ fn user_and_operator_have_the_same_key_after_challenge_and_response() {
     // The serving network is the broker's.
     assert_eq!(grant.network, net.sim.network);
     assert_eq!(responding.grant().supi(), grant.supi());
-    // By U's response O shows B later that U was there.
+    // By the user's response the operator shows the broker later that the user was there.
     assert_eq!(session.presence.expected(), at_broker.grant.expected);
     assert_eq!(at_broker.user, ALICE);
     assert_eq!(responding.commit(user, &mut net.sim).grant, *grant);
@@ -126,7 +126,7 @@ fn the_same_request_gets_the_same_answer_and_another_one_does_not_use_its_counte
     let again = net.broker.attach(&octets, now(), &seed("b", 2));
     assert_eq!(first.octets, again.octets);
     assert!(matches!(again.event, BrokerEvent::Repeated) && again.record.is_none());
-    // The same request of U's under another share of O's: U has asked once.
+    // The same request of the user's under another share of the operator's: the user has asked once.
     let share = PrivateKey::new([9; 32]).share();
     let other = Question { request, share }.sign(&net.group).unwrap();
     let event = net.answer(&other).1;
@@ -207,7 +207,7 @@ fn a_request_for_another_token_is_not_served() {
     let (_, request) = UserAttach::begin(&mut net.sim, other, &seed("u", 8)).unwrap();
     let (_, question) = net.pass(request);
     assert!(question.sign(&net.group).is_none());
-    // A token that only looks alike: the tag is the same, the rest is not; what U has sealed says so to B.
+    // A token that only looks alike: the tag is the same, the rest is not; what the user has sealed says so to the broker.
     let mut alike = net.group.hash();
     alike.0[31] ^= 1;
     let (user, request) = UserAttach::begin(&mut net.sim, alike, &seed("u", 9)).unwrap();
@@ -248,7 +248,7 @@ fn a_share_of_small_order_is_refused() {
     let weak = Question { request, share: Share([0; 32]) };
     let event = net.answer(&weak.sign(&net.group).unwrap()).1;
     assert!(matches!(event, BrokerEvent::Refused(RefusalCause::WeakShare)), "{event:?}");
-    // U's share within the sealed vector.
+    // The user's share within the sealed vector.
     let (mut sim, group) = (net.sim.clone(), net.group.hash());
     sim.counter += 10;
     let (request, _) = UserRequest::seal(domain(), &sim.epoch, &group, &seed("u", 77), |head| {
@@ -298,7 +298,7 @@ fn the_operator_takes_no_altered_answer() {
     for (change, error) in changes {
         assert_eq!(judge(resigned(change), &orders), error);
     }
-    // Orders that B signed but that do not open for this request.
+    // Orders that the broker signed but that do not open for this request.
     let mut garbled = orders.clone();
     garbled[40] ^= 1;
     let of_garbled = resigned(&|g| g.grant.orders = whimbrel_privacy::crypto::hash(&[&garbled]));
@@ -326,7 +326,7 @@ fn the_user_takes_no_challenge_of_another_attach_and_only_the_broker_reads_the_c
     }
     let late = first.challenge(&good, at(AGE_S + 3_600 + 301)).unwrap_err();
     assert_eq!(late, UserError::NotValidNow);
-    // What goes out is of one length and shows O nothing; B reads the cause.
+    // What goes out is of one length and shows the operator nothing; the broker reads the cause.
     let failures = [(&error, FailureCause::Sealed), (&late, FailureCause::NotValidNow)];
     let sent: Vec<_> =
         (0..).zip(failures).map(|(n, (error, _))| first.fail(error, &seed("f", n)).unwrap()).collect();

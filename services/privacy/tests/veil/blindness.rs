@@ -1,6 +1,6 @@
-//! B cannot tell whose a token is: a game over its transcripts, judged by statistics.
+//! The broker cannot tell whose a token is: a game over its transcripts, judged by statistics.
 //!
-//! Two operators have tokens issued under their names and spend them in an order that a coin decides. A linker has all that B has,
+//! Two operators have tokens issued under their names and spend them in an order that a coin decides. A linker has all that the broker has,
 //! the issuing key too, and guesses whose each token is that opens a group. If blinding hides the token, each linker is right as
 //! often as a coin. Wallets whose blinds are weak play the same game, and some linker is right far more often.
 
@@ -27,13 +27,13 @@ enum Blinding {
     OfToken,
 }
 
-/// What B has of a batch.
+/// What the broker has of a batch.
 struct Issued {
     operator: usize,
     blinded: Vec<[u8; 32]>,
 }
 
-/// What B has of a spent token, and whose it was.
+/// What the broker has of a spent token, and whose it was.
 struct Spent {
     token: Token,
     operator: usize,
@@ -123,7 +123,7 @@ fn owner_of(issued: &[Issued], element: &[u8; 32]) -> Option<usize> {
     issued.iter().find(|batch| batch.blinded.contains(element)).map(|batch| batch.operator)
 }
 
-/// Tries blinds.
+/// Tries the blinds one by one.
 fn by_trial(issuer: &Element, issued: &[Issued], token: &Token) -> Option<usize> {
     let input = token.input(issuer);
     let mut tries = (1..=10).map(small);

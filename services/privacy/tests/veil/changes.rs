@@ -58,7 +58,7 @@ pub(crate) fn judge(octets: &[u8]) {
     }
     let answer = b.attach(&asked, now, &seed("b", 1)).octets;
     if which % 6 == 4 {
-        // What is sealed to U ends the answer; O cannot read it.
+        // What is sealed to the user ends the answer; the operator cannot read it.
         let (changed, octets) = change(&answer, changes);
         assert!(changed || operator.answer(&octets, now).is_ok());
         let _ = operator.answer(&octets, now);

@@ -144,7 +144,7 @@ fn what_the_operator_has_names_neither_supi_nor_k_seaf() {
         assert_eq!(read_as_every_message(octets), 1);
     }
     assert_eq!(read_as_every_message(&question.to_octets()), 1);
-    // What B stores names its user, and no key.
+    // What the broker stores names its user, and no key.
     let stored = record.unwrap().to_octets();
     assert!(holds(&stored, &digits) && !holds(&stored, k_amf.octets()));
 }
@@ -221,7 +221,7 @@ fn each_request_that_is_not_good_is_refused_with_its_cause() {
     let mut weak = question.clone();
     weak.share.0 = [0; 32];
     refused(&mut net, &weak, RefusalCause::WeakShare);
-    // The null scheme would show O the identity.
+    // The null scheme would show the operator the identity.
     assert_eq!(Suci::new(0, 0, [0; 8].into()), None);
     let mut user = net.broker.home_user(supi()).unwrap().clone();
     user.revoked = true;

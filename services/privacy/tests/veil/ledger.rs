@@ -19,19 +19,19 @@ const TOKENS: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leak {
     Nothing,
-    /// The channel is direct, and B logs the peer's address.
+    /// The channel is direct, and the broker logs the peer's address.
     ChannelAddress,
-    /// B stores the operator's name beside the group: the two were asked over one connection.
+    /// The broker stores the operator's name beside the group: the two were asked over one connection.
     OperatorBesideGroup,
     /// The channel's circuit is kept from token to token, so that its name is known again.
     SharedCircuit,
-    /// O logs a user's key, as a classic core logs its SUPI.
+    /// The operator logs a user's key, as a classic core logs its SUPI.
     UserKeyAtOperator,
-    /// O sees the masked IMEISV of the UE.
+    /// The operator sees the masked IMEISV of the UE.
     Imeisv,
-    /// O reports the UE's cell to B.
+    /// The operator reports the UE's cell to the broker.
     CellToBroker,
-    /// B gets the UE's address.
+    /// The broker gets the UE's address.
     UeAddressToBroker,
 }
 
@@ -66,7 +66,7 @@ impl Run {
         self.recordings.push(Recording { party, how, what, about, octets: octets.to_vec() });
     }
 
-    /// A message between O and B, which both have.
+    /// A message between the operator and the broker, which both have.
     fn asked(&mut self, what: &'static str, about: About, octets: &[u8]) {
         self.record(Party::Operator, How::Sent, what, about, octets);
         self.record(Party::Broker, How::Received, what, about, octets);
@@ -112,7 +112,7 @@ impl Run {
         run
     }
 
-    /// Registration: O under its name. It happens for a batch, so none of it is about a token.
+    /// Registration: the operator under its name. It happens for a batch, so none of it is about a token.
     fn fill(&mut self, wallet: &mut Wallet, broker: &mut Broker, operator: u32) {
         let n = u64::from(operator) + 1;
         let own = certificate(n);
@@ -187,7 +187,7 @@ impl Run {
         self.record(Party::Operator, How::Received, "response", about, &response);
         let at_operator = challenging.respond(responding.response()).unwrap();
         responding.commit(attach, sim);
-        // What the core of O stores of the UE: its place, its address.
+        // What the core of the operator stores of the UE: its place, its address.
         let (place, address) = (cell(operator, (user + token) % 3), ue_address(operator, user, token));
         self.value(Field::Location, &place);
         self.value(Field::Address, &address);
@@ -208,7 +208,7 @@ impl Run {
         }
     }
 
-    /// What is not about a token is registration, in which B deals with O by name (chapter 4.4.1): it is judged apart.
+    /// What is not about a token is registration, in which the broker deals with the operator by name (chapter 4.4.1): it is judged apart.
     fn ledger(&self) -> Ledger {
         let registration = ["tokens requested", "tokens issued", "batch", "wallet"];
         let of_sessions: Vec<_> =
@@ -231,7 +231,7 @@ fn row(ledger: &Ledger) -> [BTreeSet<Field>; 2] {
     [Party::Operator, Party::Broker].map(|party| ledger.row(party))
 }
 
-/// The row LOCA of Table 4.1: O has the location, B the user's identity.
+/// The row LOCA of Table 4.1: the operator has the location, the broker the user's identity.
 fn row_of_table() -> [BTreeSet<Field>; 2] {
     [[Field::Location].into(), [Field::UserIdentity].into()]
 }
@@ -241,11 +241,11 @@ fn the_sums_of_the_ledger_are_the_row_of_the_table() {
     let run = Run::with(Leak::Nothing);
     let ledger = run.ledger();
     assert_eq!(row(&ledger), row_of_table(), "\n{ledger}");
-    // Beside the table: O knows the address that it gives; B knows which users are at one operator (chapter 4.5.3).
+    // Beside the table: the operator knows the address that it gives; the broker knows which users are at one operator (chapter 4.5.3).
     assert!(ledger.sum(Party::Operator).contains(&Field::Address));
     assert!(!ledger.sum(Party::Broker).contains(&Field::Address));
     assert!(ledger.sum(Party::Broker).contains(&Field::CoLocation));
-    // In registration B knows the operator, and nothing of any user.
+    // In registration the broker knows the operator, and nothing of any user.
     let registration = run.registration();
     assert_eq!(registration.sum(Party::Broker), [Field::OperatorIdentity].into(), "\n{registration}");
 }

@@ -1,8 +1,9 @@
 //! A bounded Dolev–Yao model of the veiled attach, checked in every order.
 //!
-//! The attacker is that of SAP's model (crate `open`): the network, which hears, withholds, repeats and mixes all messages and makes any
-//! that it has the keys for; a user of the broker (Eve); and an operator with a token of its own (O2). It may learn either the broker's epoch
-//! key at any time or an ephemeral key of Alice's after she has accepted. Honest are Alice, O1 and B.
+//! The attacker is that of SAP's model (crate `open`): the network, which hears, withholds, repeats and mixes
+//! all messages and makes any that it has the keys for; a user of the broker (Eve); and an operator with a
+//! token of its own (O2). It may learn either the broker's epoch key at any time or an ephemeral key of
+//! Alice's after she has accepted. Honest are Alice, O1 and the broker.
 //!
 //! Terms are symbolic: a hash is what is hashed, a seal opens for the owner of the key, a signature covers the fields beside it. Each check
 //! is left out in turn, and the attack that appears is found; `attach.rs` has the machines refuse the same faults.
@@ -68,7 +69,7 @@ struct World {
     alice: Vec<AliceRun>,
     o1: Vec<O1Run>,
     counters: [u8; 2],
-    /// What B has signed; the attacker has heard it all.
+    /// What the broker has signed; the attacker has heard it all.
     grants: Vec<Grant>,
     asked: Vec<(Req, Tok, Share)>,
     leak: Leak,

@@ -1,4 +1,4 @@
-//! O's tokens over time, through a direct channel to a broker: rotation, late UEs, a channel that fails, a process that dies.
+//! The operator's tokens over time, through a direct channel to a broker: rotation, late UEs, a channel that fails, a process that dies.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -149,7 +149,7 @@ fn a_wallet_takes_no_batch_under_another_key_or_for_another_request() {
     else {
         panic!()
     };
-    // A marked key: what B evaluates and proves under a key that is not in the log.
+    // A marked key: what the broker evaluates and proves under a key that is not in the log.
     let marked = IssuerKey::derive(&[9; 32], b"marked").unwrap();
     let blinded = TokenRequest::parse(&request).unwrap().blinded;
     let (octets, other) = marked.evaluate_blinded(&blinded[..]);
@@ -185,7 +185,7 @@ fn a_token_of_another_issuer_epoch_or_operator_opens_nothing() {
     assert_eq!(not_opened(&mut broker, &forged, now), GroupError::NotIssued);
     let named = GroupRequest { broker: "c.example".parse().unwrap(), ..good.clone() }.to_octets();
     assert_eq!(not_opened(&mut broker, &named, now), GroupError::OtherBroker);
-    // Of another epoch: one that B lacks, one that has not begun, one that is valid but is not the token's.
+    // Of another epoch: one that the broker lacks, one that has not begun, one that is valid but is not the token's.
     for (epoch, when, cause) in [
         (9, now, GroupError::UnknownEpoch),
         (1, now, GroupError::EpochOver),
@@ -211,7 +211,7 @@ fn a_token_of_another_issuer_epoch_or_operator_opens_nothing() {
     assert!(matches!(broker.open_group(&octets, now).event, BrokerEvent::Opened(_)));
 }
 
-/// Another request for the token of `octets`, which only its owner and B can make.
+/// Another request for the token of `octets`, which only its owner and the broker can make.
 fn second_request(octets: &[u8], nonce: u8) -> Vec<u8> {
     let first = GroupRequest::parse(octets).unwrap();
     let (entry, key) = issuer(first.token.epoch);
@@ -371,7 +371,7 @@ fn a_key_that_marks_one_operator_is_found_out() {
         assert_eq!(witness.cosign(&forked.head(&signing), &[]), Err(LogError::Forked));
         assert_eq!(witness.cosign(&forked.head(&signing), &[marked.clone()]), Err(LogError::NotIncluded));
     }
-    // One witness that colludes is too few, whatever else B adds.
+    // One witness that colludes is too few, whatever else the broker adds.
     let mut colluding = Witness::new(domain(), signing.verifying_key(), key("witness 0"));
     let one = colluding.cosign(&forked.head(&signing), forked.entries()).unwrap();
     let others = &cosignatures[1..];
@@ -401,7 +401,7 @@ fn a_key_that_marks_one_operator_is_found_out() {
     let mut shown = Wallet::new(domain(), WalletConfig::DEFAULT);
     learn(&mut shown, &forked, &all).unwrap();
     assert_eq!(learn(&mut shown, &honest, &cosignatures), Err(LogError::Forked));
-    // A head that B did not sign, and one of another broker.
+    // A head that the broker did not sign, and one of another broker.
     let mut proof = honest.prove(1, 0, cosignatures, &signing).unwrap();
     proof.head.signature = Signature([1; 64]);
     let mut fresh = Wallet::new(domain(), WalletConfig::DEFAULT);

@@ -174,7 +174,7 @@ pub(crate) fn fill(wallet: &mut Wallet, broker: &mut Broker, n: u64, now: Instan
     request
 }
 
-/// Spends a token. Gives the open group and what B has recorded.
+/// Spends a token. Gives the open group and what the broker has recorded.
 pub(crate) fn spend(wallet: &mut Wallet, broker: &mut Broker, now: Instant, n: u64) -> (Group, Record) {
     let (token, request) = wallet.begin_spending(now, &seed("spend", n)).unwrap();
     let BrokerOutput { octets, event, record } = broker.open_group(&request, now);

@@ -325,7 +325,7 @@ impl Sites {
         }
     }
 
-    /// Everything exact.
+    /// Rules in which every field is exact.
     fn exact(&self, r: &mut Random) -> Pdi {
         let mut end = || Prefix { address: Ipv4Addr::from_bits(r.bits() as u32).into(), length: 32 };
         let (remote, local) = (end(), end());

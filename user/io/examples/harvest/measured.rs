@@ -144,7 +144,7 @@ impl Way {
     }
 }
 
-/// One measurement.
+/// A measurement of one round.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     paced: Paced,

@@ -13,7 +13,7 @@ struct Load<S> {
     random: u64,
 }
 
-impl<S: FnMut(Level, u64) -> u64> Load<S> {
+impl<S: FnMut(ReadLevel, u64) -> u64> Load<S> {
     fn new(percent: u16, bursts: u32, stay: S) -> Self {
         Self {
             budget: Budget::new(percent, BEGIN),
@@ -43,13 +43,13 @@ impl<S: FnMut(Level, u64) -> u64> Load<S> {
         (0..cycles * WINDOWS).for_each(|_| self.window());
     }
 
-    fn level(&self) -> Level {
+    fn level(&self) -> ReadLevel {
         LEVELS[self.budget.level]
     }
 }
 
 /// A stay without work of 300 ns and more, whose 95th percentile chance moves by 60 ns; work costs so much a place.
-fn noisy(place_ns: u64) -> impl FnMut(Level, u64) -> u64 {
+fn noisy(place_ns: u64) -> impl FnMut(ReadLevel, u64) -> u64 {
     move |level, random| {
         // Of few looks one has work, and the packet waits for it then.
         let meets = (random >> 20).is_multiple_of(u64::from(level.looks));
@@ -86,7 +86,7 @@ fn the_range_of_a_percentile_narrows_with_the_bursts_that_were_counted() {
 
 #[test]
 fn half_of_the_windows_are_without_work_while_the_level_is_looked_for_and_one_of_eight_later() {
-    let mut load = Load::new(10, 100, |level: Level, _| 1_000 + 90 * u64::from(level.idle));
+    let mut load = Load::new(10, 100, |level: ReadLevel, _| 1_000 + 90 * u64::from(level.idle));
     let without = |load: &mut Load<_>| {
         (0..400)
             .filter(|_| {
@@ -128,7 +128,7 @@ fn work_that_costs_nothing_grows_to_the_most() {
 
 #[test]
 fn work_shrinks_to_what_the_operator_permits() {
-    let stay = |level: Level| 1_000 + 20 * u64::from(level.idle + level.stall);
+    let stay = |level: ReadLevel| 1_000 + 20 * u64::from(level.idle + level.stall);
     for (percent, places) in [(10, 4), (50, 20), (100, 40)] {
         let mut load = Load::new(percent, 60, |level, _| stay(level));
         load.cycles(300);
@@ -169,7 +169,7 @@ fn a_small_budget_is_held_where_stays_vary_by_more_than_it() {
 fn one_unlucky_comparison_costs_a_level_for_some_cycles_not_for_seconds() {
     let unlucky = std::cell::Cell::new(true);
     let mut load =
-        Load::new(50, 250, |level: Level, _| if unlucky.get() && level.idle > 0 { 9_000 } else { 1_000 });
+        Load::new(50, 250, |level: ReadLevel, _| if unlucky.get() && level.idle > 0 { 9_000 } else { 1_000 });
     load.cycles(1);
     unlucky.set(false);
     assert_eq!(load.level(), LEVELS[FIRST_LEVEL - 1]);
@@ -179,7 +179,7 @@ fn one_unlucky_comparison_costs_a_level_for_some_cycles_not_for_seconds() {
 
 #[test]
 fn a_level_that_fails_again_and_again_is_tried_ever_less_often() {
-    let mut load = Load::new(50, 60, |level: Level, _| if level.idle > 4 { 9_000 } else { 1_000 });
+    let mut load = Load::new(50, 60, |level: ReadLevel, _| if level.idle > 4 { 9_000 } else { 1_000 });
     let mut tried = |cycles: u32| {
         (0..cycles)
             .filter(|_| {
@@ -198,7 +198,7 @@ fn a_level_that_fails_again_and_again_is_tried_ever_less_often() {
 fn work_grows_again_when_packets_no_longer_pay_for_it() {
     let dear = std::cell::Cell::new(true);
     let mut load =
-        Load::new(10, 60, |level: Level, _| if dear.get() && level.idle > 0 { 2_000 } else { 1_000 });
+        Load::new(10, 60, |level: ReadLevel, _| if dear.get() && level.idle > 0 { 2_000 } else { 1_000 });
     load.cycles(100);
     assert_eq!(load.budget.level, 0, "nothing is cheap enough");
     dear.set(false);
@@ -208,7 +208,7 @@ fn work_grows_again_when_packets_no_longer_pay_for_it() {
 
 #[test]
 fn too_few_packets_decide_nothing() {
-    let mut load = Load::new(10, 5, |level: Level, _| if level.idle > 0 { 5_000 } else { 1_000 });
+    let mut load = Load::new(10, 5, |level: ReadLevel, _| if level.idle > 0 { 5_000 } else { 1_000 });
     load.cycles(9);
     assert_eq!((load.budget.level, load.budget.compared), (FIRST_LEVEL, (0, 0)));
 }

@@ -75,7 +75,7 @@ fn route_of(answer: &[u8]) -> Option<IpNetwork> {
     Some(IpNetwork { address: destination.map_or(Some(any), |(_, a)| ip(a))?, prefix })
 }
 
-/// What the thread of a [`Watch`] is to do.
+/// What the thread of a [`AddressWatch`] is to do.
 struct Wishes {
     stop: AtomicBool,
     /// It looks now and then, too, and not only when the kernel reports a change.
@@ -84,12 +84,12 @@ struct Wishes {
 }
 
 /// A thread that sees to changes; dropping it ends it.
-pub(crate) struct Watch {
+pub(crate) struct AddressWatch {
     wishes: Arc<Wishes>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
+impl AddressWatch {
     /// Calls `tell` with the host's addresses whenever they differ from `known`; until [`Self::begin`] only when the kernel reports a change, unless it
     /// `looks` from the start. Errors: the system gives no descriptor or thread.
     pub(crate) fn start(
@@ -137,7 +137,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for AddressWatch {
     fn drop(&mut self) {
         self.wishes.stop.store(true, Ordering::SeqCst);
         self.wishes.changed.raise();

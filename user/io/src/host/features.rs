@@ -11,7 +11,7 @@ mod netdev {
     pub(super) const CMD_DEV_GET: u8 = 1;
     pub(super) const A_DEV_IFINDEX: u16 = 1;
     pub(super) const A_DEV_XDP_FEATURES: u16 = 3;
-    /// NETDEV_XDP_ACT_XSK_ZEROCOPY.
+    /// The bit NETDEV_XDP_ACT_XSK_ZEROCOPY of the kernel.
     pub(super) const XSK_ZEROCOPY: u64 = 8;
 }
 

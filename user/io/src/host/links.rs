@@ -31,12 +31,12 @@ pub(crate) struct LinkAddress {
 
 /// All interfaces and their addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Links {
+pub(crate) struct HostLinks {
     pub(crate) links: Vec<Link>,
     pub(crate) addresses: Vec<LinkAddress>,
 }
 
-impl Links {
+impl HostLinks {
     /// Errors: the kernel does not say.
     pub(crate) fn now() -> io::Result<Self> {
         let mut netlink = Netlink::open(libc::NETLINK_ROUTE)?;
@@ -141,7 +141,7 @@ mod tests {
         let link = |index, name: &str, is_tun| Link { index, name: name.into(), is_up: true, is_tun };
         let of =
             |index, address: &str, prefix| LinkAddress { index, address: address.parse().unwrap(), prefix };
-        let links = Links {
+        let links = HostLinks {
             links: vec![link(1, "eth0", false), link(2, "tun9", true)],
             addresses: vec![
                 of(1, "10.45.7.9", 24),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use whimbrel_user::{DataNetwork, IpNetwork};
 
 use super::forwarding::{self, Named, rules_of};
-use super::links::{Links, overlap};
+use super::links::{HostLinks, overlap};
 use super::nat::{self, Nat};
 use super::{link, set_up, set_up_frames};
 use crate::config::{Config, FramesDevice};
@@ -140,7 +140,7 @@ impl fmt::Display for HostProblem {
 }
 
 /// A pool of UEs that is a network of this host, too; devices of this configuration aside.
-fn overlapping(networks: &[DataNetwork], devices: &[&str], links: &Links) -> Vec<HostProblem> {
+fn overlapping(networks: &[DataNetwork], devices: &[&str], links: &HostLinks) -> Vec<HostProblem> {
     let mut problems = Vec::new();
     for dn in networks {
         for pool in pools_of(dn) {
@@ -171,7 +171,7 @@ fn pools_of(dn: &DataNetwork) -> impl Iterator<Item = IpNetwork> {
 /// Errors: a pool of UEs is one of the host's networks. Where the kernel does not say which those are, it is looked for later.
 pub(crate) fn check_pools(config: &Config) -> Result<(), StartError> {
     let devices: Vec<&str> = config.devices.iter().map(|d| d.device.as_str()).collect();
-    let Ok(links) = Links::now() else { return Ok(()) };
+    let Ok(links) = HostLinks::now() else { return Ok(()) };
     match overlapping(&config.user.data_networks, &devices, &links).pop() {
         Some(problem) => Err(StartError::Pool(problem)),
         None => Ok(()),
@@ -197,7 +197,7 @@ struct Device {
 
 impl Device {
     /// Sentence about what another program has changed of the device; `None` if nothing.
-    fn change(&self, links: &Links) -> Option<String> {
+    fn change(&self, links: &HostLinks) -> Option<String> {
         let name = &self.name;
         let Some(link) = links.named(name) else { return Some(format!("the interface {name} was deleted")) };
         if !link.is_up {
@@ -246,7 +246,7 @@ impl Device {
 }
 
 /// Set-up of the host that is checked, and put back if another program changes it.
-struct Kept {
+struct HostSetting {
     devices: Vec<Device>,
     stays: bool,
     /// Networks that the kernel translates, each with its device, and rules of the table.
@@ -264,9 +264,9 @@ pub struct HostReport {
     pub put_back: Vec<String>,
 }
 
-impl Kept {
+impl HostSetting {
     fn look(&self, report: &Mutex<HostReport>) -> io::Result<usize> {
-        let links = Links::now()?;
+        let links = HostLinks::now()?;
         let (mut problems, mut put_back) = (Vec::new(), Vec::new());
         // Attempts that fail count, too: they may change the host, which would wake the thread for ever.
         let mut attempts = 0;
@@ -364,8 +364,8 @@ impl Upkeep {
         });
         let translated: Vec<_> =
             networks().filter(|(d, _)| d.nat).map(|(d, dn)| (d.device.clone(), dn.clone())).collect();
-        let links = Links::now().unwrap_or_default();
-        let kept = Kept {
+        let links = HostLinks::now().unwrap_or_default();
+        let kept = HostSetting {
             devices: devices.collect(),
             stays: config.keeps_state,
             nat: rules.map(|rules| (translated, rules)),

@@ -10,7 +10,7 @@ use whimbrel_user::{Destination, Origin, Packet, Slot};
 
 use crate::config::Config;
 use crate::error::StartError;
-use crate::handle::{Handle, Host, spawn};
+use crate::handle::{Handle, HostSetup, spawn};
 use crate::ports::Ports;
 use crate::sys::timer::Timer;
 use crate::thread::IoCounters;
@@ -119,7 +119,7 @@ pub fn paced(config: Config, draw: Draw) -> Result<(Handle, Pace), StartError> {
         random: 0x9e37_79b9_7f4a_7c15,
         queue: VecDeque::with_capacity(QUEUE),
     };
-    Ok((spawn(config, vec![ports], Host::default())?, pace))
+    Ok((spawn(config, vec![ports], HostSetup::default())?, pace))
 }
 
 struct PacedPorts {

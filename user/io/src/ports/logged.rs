@@ -40,7 +40,7 @@ impl LoggerEnd {
 }
 
 /// The packet thread's side.
-pub(crate) struct Logged {
+pub(crate) struct LoggedPort {
     socket: Datagrams,
     logger: SocketAddr,
     token: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Logged {
     batch: Vec<Vec<u8>>,
 }
 
-impl Logged {
+impl LoggedPort {
     pub(crate) fn new(end: LoggerEnd, n3: [Option<IpAddr>; 2]) -> io::Result<Self> {
         let LoggerEnd { socket, logger, token } = end;
         let local = socket.local_addr()?;
@@ -94,7 +94,7 @@ impl Logged {
     }
 }
 
-impl Ports for Logged {
+impl Ports for LoggedPort {
     const LOGGED: bool = true;
 
     fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {

@@ -274,7 +274,7 @@ pub(crate) struct Link(#[expect(dead_code, reason = "held for its drop")] OwnedF
 impl Program {
     /// Runs it over so many copies of a frame, which go where it says. Errors: those of bpf(2).
     pub(crate) fn flood(&self, frame: &[u8], times: u32) -> io::Result<()> {
-        /// Flag `BPF_F_TEST_XDP_LIVE_FRAMES`.
+        /// The flag `BPF_F_TEST_XDP_LIVE_FRAMES`.
         const LIVE_FRAMES: u32 = 1 << 1;
         let [d0, d1] = halves(frame.as_ptr());
         // prog_fd, retval, data_size_in, data_size_out, data_in, data_out, repeat, duration, ctx_size_in, ctx_size_out, ctx_in,

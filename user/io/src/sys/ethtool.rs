@@ -10,9 +10,9 @@ const GET_FLAGS: u32 = 0x25;
 const TAKES_TAGS: u32 = 1 << 8;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
-/// struct ethtool_value.
+/// The kernel's struct ethtool_value.
 #[repr(C)]
-struct Value {
+struct EthtoolValue {
     command: u32,
     data: u32,
 }
@@ -22,7 +22,7 @@ pub(crate) fn takes_tags_off(interface: &str) -> bool {
     let Ok(socket) = UdpSocket::bind(("127.0.0.1", 0)).or_else(|_| UdpSocket::bind(("::1", 0))) else {
         return false;
     };
-    let mut value = Value { command: GET_FLAGS, data: 0 };
+    let mut value = EthtoolValue { command: GET_FLAGS, data: 0 };
     // SAFETY: for this plain C struct all zeroes are a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(NAME_OCTETS_MAX)) {

@@ -13,14 +13,14 @@ impl Event {
         super::owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }).map(Self)
     }
 
-    /// Raises it.
+    /// Wakes the thread that waits for it.
     pub(crate) fn raise(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: `one` is 8 readable octets. It fails only when the counter is full, and then it is raised anyway.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Lowers it.
+    /// Clears the event for the next wait.
     pub(crate) fn lower(&self) {
         let mut count = [0u8; 8];
         // SAFETY: `count` is 8 writable octets. It fails only when it was not raised.

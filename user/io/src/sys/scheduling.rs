@@ -20,7 +20,7 @@ pub(crate) fn run_on(processor: usize) -> io::Result<()> {
 pub enum Priority {
     /// Only when nothing else wants its processor (`SCHED_IDLE`).
     Idle,
-    /// Like others.
+    /// The same priority as other threads.
     Usual,
     /// Before all others of less priority (`SCHED_FIFO`, 1 to 99).
     RealTime(u8),

@@ -14,7 +14,7 @@ use super::check;
 const MAPPINGS_MAX: usize = 256;
 
 /// A guarded mapping, as the handler finds it.
-struct Place {
+struct GuardedMapping {
     is_taken: AtomicBool,
     /// Zero while there is none.
     start: AtomicUsize,
@@ -22,8 +22,8 @@ struct Place {
     is_truncated: AtomicBool,
 }
 
-static PLACES: [Place; MAPPINGS_MAX] = [const {
-    Place {
+static PLACES: [GuardedMapping; MAPPINGS_MAX] = [const {
+    GuardedMapping {
         is_taken: AtomicBool::new(false),
         start: AtomicUsize::new(0),
         octets: AtomicUsize::new(0),
@@ -43,13 +43,13 @@ pub(crate) fn was_found() -> bool {
 }
 
 /// The guard of a mapping; it is to be dropped before that is.
-pub(crate) struct Guard(&'static Place);
+pub(crate) struct Guard(&'static GuardedMapping);
 
 impl Guard {
     /// Guards a mapping. Errors: too many are guarded, and those of sigaction(2).
     pub(crate) fn new(start: *const u8, octets: usize) -> io::Result<Self> {
         install()?;
-        let free = |p: &&Place| !p.is_taken.swap(true, Ordering::AcqRel);
+        let free = |p: &&GuardedMapping| !p.is_taken.swap(true, Ordering::AcqRel);
         let place = PLACES.iter().find(free).ok_or_else(|| io::Error::other("too many files are mapped"))?;
         place.is_truncated.store(false, Ordering::Relaxed);
         place.octets.store(octets, Ordering::Relaxed);

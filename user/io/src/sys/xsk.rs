@@ -166,7 +166,7 @@ pub(crate) struct Xsk {
 /// What a socket that also sends has.
 struct Transmit {
     ring: Producer<libc::xdp_desc>,
-    /// Free frames.
+    /// Frames that are free.
     stock: Vec<u64>,
 }
 

@@ -213,7 +213,7 @@ impl Assembler {
         self.emit(0x05 | 0x08 | when as u8, a, b, 0, 0);
     }
 
-    /// Jumps.
+    /// Emits a jump to the label.
     pub(super) fn jump(&mut self, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.emit(0x05, Reg::R0, Reg::R0, 0, 0);

@@ -23,7 +23,7 @@ use super::steer::{ETHERNET, Pool, UDP, expect, half, kind, within, word};
 #[derive(Clone, Debug)]
 pub(crate) struct Fast {
     /// Descriptors of maps: sessions ([`FastEntry`]), sessions by UE ([`AtomicU64`]: index and one), by IPv4 address and by IPv6
-    /// prefix, next hops ([`Hop`]), the interfaces by which frames leave, counters ([`Counted`]) by processor.
+    /// prefix, next hops ([`Hop`]), the interfaces by which frames leave, counters ([`ProcessorCounters`]) by processor.
     pub(crate) sessions: i32,
     pub(crate) ues: i32,
     pub(crate) prefixes: i32,
@@ -39,7 +39,7 @@ pub(crate) struct Fast {
     /// Index of a pool's first address in `ues`, or `prefixes`.
     pub(crate) places: Vec<(Pool, u32)>,
     pub(crate) time: Time,
-    /// N3.
+    /// Address of N3 on this host.
     pub(crate) own: [u8; 4],
     pub(crate) port: u16,
 }
@@ -70,9 +70,9 @@ pub(crate) enum Time {
 pub(crate) type Hop = [AtomicU64; 2];
 
 /// Counters of one processor, by [`slot`].
-pub(crate) type Counted = [AtomicU64; slot::COUNT];
+pub(crate) type ProcessorCounters = [AtomicU64; slot::COUNT];
 
-/// Places in [`Counted`].
+/// Places in [`ProcessorCounters`].
 pub(crate) mod slot {
     pub(crate) const UL_PACKETS: usize = 0;
     pub(crate) const UL_OCTETS: usize = 1;
@@ -135,9 +135,9 @@ const PREFIX: i16 = -84;
 #[cfg(test)]
 const SAVED: i16 = -96;
 
-/// A direction.
+/// One direction of the fast path.
 #[derive(Clone, Copy)]
-struct Way {
+struct FastDirection {
     kbps: i16,
     tokens: i16,
     octets: i16,
@@ -150,7 +150,7 @@ struct Way {
     first_drop: usize,
 }
 
-const UP: Way = Way {
+const UP: FastDirection = FastDirection {
     kbps: offset_of!(FastEntry, ul_kbps) as i16,
     tokens: offset_of!(FastEntry, ul_tokens) as i16,
     octets: offset_of!(FastEntry, ul_octets) as i16,
@@ -163,9 +163,9 @@ const UP: Way = Way {
 };
 
 /// The same by IPv6.
-const UP_IPV6: Way = Way { hop: offset_of!(FastEntry, network_ipv6_hop) as i16, ..UP };
+const UP_IPV6: FastDirection = FastDirection { hop: offset_of!(FastEntry, network_ipv6_hop) as i16, ..UP };
 
-const DOWN: Way = Way {
+const DOWN: FastDirection = FastDirection {
     kbps: offset_of!(FastEntry, dl_kbps) as i16,
     tokens: offset_of!(FastEntry, dl_tokens) as i16,
     octets: offset_of!(FastEntry, dl_octets) as i16,
@@ -311,7 +311,7 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.jump_if(Reg::R7, When::Equal, 0, up); // unspecified, as in sessions without an address of the family
     now(a, fast, up);
     a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
-    let held = Held::lock(a, up);
+    let held = LockedSession::lock(a, up);
     a.load(Size::W, Reg::R1, Reg::R9, field!(teid));
     a.load(Size::W, Reg::R2, Reg::Frame, TEID);
     a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, held.other);
@@ -458,7 +458,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.load(Size::W, Reg::R7, Reg::R2, destination);
     now(a, fast, up);
     a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
-    let held = Held::lock(a, up);
+    let held = LockedSession::lock(a, up);
     is_ues(a, v4, Reg::R9, Reg::R7, held.other);
     // Read under the lock, as it may change.
     for (field, to) in [(field!(container), CONTAINER), (field!(gnb_teid), TEID), (field!(gnb_ipv4), GNB)] {
@@ -546,7 +546,7 @@ pub(super) fn place(a: &mut Assembler, pool: &Pool, first: u32, down: Label) {
 }
 
 /// A session whose lock the program holds, and the exits.
-struct Held {
+struct LockedSession {
     /// The packet belongs to another session, and goes up.
     other: Label,
     /// Nothing has changed: the packet goes up, and so do the following ones.
@@ -555,7 +555,7 @@ struct Held {
     drops: [Label; DROPS.len()],
 }
 
-impl Held {
+impl LockedSession {
     /// Takes the lock of the session at `R9`, or goes up; for a watched session that is counted. `R7` to `R9` stay.
     fn lock(a: &mut Assembler, up: Label) -> Self {
         let (again, taken, not_watched) = (a.label(), a.label(), a.label());
@@ -583,7 +583,7 @@ impl Held {
     }
 
     /// The code of the exits.
-    fn finish(self, a: &mut Assembler, fast: &Fast, way: Way, up: Label) {
+    fn finish(self, a: &mut Assembler, fast: &Fast, way: FastDirection, up: Label) {
         let dropped = a.label();
         for (i, label) in self.drops.into_iter().enumerate().skip(way.first_drop) {
             a.place(label);
@@ -622,7 +622,7 @@ fn unlock(a: &mut Assembler, to: u32) {
 }
 
 /// Headroom, gate, next hop, rate and usage of the session at `R9`; afterwards `R8` is the octets of the UE's packet.
-fn pass(a: &mut Assembler, fast: &Fast, way: Way, held: &Held) {
+fn pass(a: &mut Assembler, fast: &Fast, way: FastDirection, held: &LockedSession) {
     let (filled, unpoliced, counted, later) = (a.label(), a.label(), a.label(), a.label());
     a.load(Size::D, Reg::R8, Reg::Frame, OCTETS);
     a.load(Size::W, Reg::R7, Reg::R9, field!(room));
@@ -709,7 +709,7 @@ fn pass(a: &mut Assembler, fast: &Fast, way: Way, held: &Held) {
 }
 
 /// Counts a packet that passes, of `R8` octets, among those of all sessions.
-fn count(a: &mut Assembler, fast: &Fast, way: Way, up: Label) {
+fn count(a: &mut Assembler, fast: &Fast, way: FastDirection, up: Label) {
     counters(a, fast, up);
     let at = way.counted as i16 * 8;
     add(a, at, 1);

@@ -17,7 +17,7 @@ pub struct Addresses {
     pub to_mac: [u8; 6],
     /// And of those that the UPF sends on.
     pub next_mac: [u8; 6],
-    /// The gNB.
+    /// Address of the gNB.
     pub gnb: Ipv4Addr,
     /// The UPF's on N3.
     pub upf: Ipv4Addr,
@@ -128,7 +128,7 @@ pub(crate) fn flood(
     a.finish()
 }
 
-/// Drops everything.
+/// A program that drops all packets.
 pub(crate) fn drop_all() -> Vec<Instruction> {
     always(XDP_DROP)
 }

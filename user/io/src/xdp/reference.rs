@@ -35,7 +35,7 @@ const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 10];
 const MTU: u32 = 1_500;
 /// Attempts to load a program.
 const LOADS_MAX: usize = 5;
-/// Verdicts.
+/// Verdicts of an XDP program.
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;

@@ -10,13 +10,13 @@ use crate::sys::bpf::Instruction;
 /// The frames that are redirected on an Ethernet interface, of one VLAN or untagged.
 #[derive(Clone, Debug)]
 pub(crate) struct Steered {
-    /// The VLAN.
+    /// VLAN identifier of the frames.
     pub(crate) vlan: Option<u16>,
     /// The interface's own Ethernet address; frames to other addresses are passed to the kernel.
     pub(crate) mac: [u8; 6],
     /// N3: whole, unfragmented datagrams without IP options to these addresses and this port.
     pub(crate) ipv4: Option<Ipv4Addr>,
-    /// Likewise.
+    /// IPv6 address of the interface.
     pub(crate) ipv6: Option<Ipv6Addr>,
     pub(crate) port: u16,
     /// N6: packets to UEs.
@@ -31,7 +31,7 @@ pub(crate) struct Steered {
 pub(crate) struct Pool {
     /// The first address of all.
     pub(crate) first: IpAddr,
-    /// Prefix length.
+    /// Length of the prefix in bits.
     pub(crate) prefix: u8,
     /// The host's own.
     pub(crate) gateway: IpAddr,
@@ -40,7 +40,7 @@ pub(crate) struct Pool {
 }
 
 impl Steered {
-    /// Empty.
+    /// Steering without any session.
     pub(crate) fn new(mac: [u8; 6], vlan: Option<u16>, port: u16) -> Self {
         Self { vlan, mac, ipv4: None, ipv6: None, port, pools: Vec::new(), tunnels: Vec::new() }
     }
@@ -117,7 +117,7 @@ pub(super) fn half(octets: [u8; 2]) -> u32 {
 
 /// Offsets of IP header fields in a frame.
 #[derive(Clone, Copy)]
-struct Layout {
+struct HeaderLayout {
     start: i16,
     source: i16,
     destination: i16,
@@ -130,7 +130,7 @@ struct Layout {
     payload: i16,
 }
 
-impl Layout {
+impl HeaderLayout {
     /// Of a packet without options that begins at an octet.
     fn of(v4: bool, start: i16) -> Self {
         let at = |v4_at: i16, v6_at: i16| start + if v4 { v4_at } else { v6_at };
@@ -194,7 +194,7 @@ pub(crate) fn program(to: &[Steered], sockets: i32, fast: Option<&Fast>) -> Vec<
 struct Labels {
     pass: Label,
     take: Label,
-    /// By family.
+    /// Labels of the downlink, by address family.
     down: [Label; 2],
 }
 
@@ -204,7 +204,7 @@ const FAMILIES: [bool; 2] = [true, false];
 /// Judges frames of one VLAN, or untagged ones; jumps to `other` for other frames.
 fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, other: Label) {
     let &Labels { pass, take, down } = labels;
-    let of_pool = |a: &mut Assembler, at: &Layout, p: &Pool, down| match fast
+    let of_pool = |a: &mut Assembler, at: &HeaderLayout, p: &Pool, down| match fast
         .and_then(|f| f.places.iter().find(|(of, _)| of == p))
     {
         Some((_, first)) => pool(a, at, p, &mut |a| fast::place(a, p, *first, down), pass),
@@ -218,7 +218,7 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
             || to.tunnels.iter().any(|(t, _)| t.remote.is_ipv4() == v4)
     };
     let start = ETHERNET + if to.vlan.is_some() { TAG } else { 0 };
-    let (v4, v6) = (Layout::of(true, start), Layout::of(false, start));
+    let (v4, v6) = (HeaderLayout::of(true, start), HeaderLayout::of(false, start));
     within(a, v4.payload, other);
     a.load(Size::H, Reg::R5, Reg::R2, 12);
     if let Some(id) = to.vlan {
@@ -269,14 +269,14 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
 }
 
 /// Continues only with an unfragmented IPv4 packet.
-fn unfragmented(a: &mut Assembler, at: &Layout, pass: Label) {
+fn unfragmented(a: &mut Assembler, at: &HeaderLayout, pass: Label) {
     a.load(Size::H, Reg::R5, Reg::R2, at.start + 6);
     a.and(Reg::R5, half([0x3f, 0xff]) as i32);
     a.jump_if(Reg::R5, When::NotEqual, 0, pass);
 }
 
 /// Continues only with a UDP datagram to the port.
-fn port(a: &mut Assembler, at: &Layout, port: u16, pass: Label) {
+fn port(a: &mut Assembler, at: &HeaderLayout, port: u16, pass: Label) {
     within(a, at.payload + 8, pass);
     expect(a, Size::B, at.protocol, UDP, pass);
     expect(a, Size::H, at.payload + 2, half(port.to_be_bytes()), pass);
@@ -284,7 +284,13 @@ fn port(a: &mut Assembler, at: &Layout, port: u16, pass: Label) {
 
 /// Redirects packets of a tunnel to UEs, passes those that the kernel must answer, and continues with frames that are not of the
 /// tunnel.
-fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>), take: Label, pass: Label) {
+fn tunnel(
+    a: &mut Assembler,
+    at: &HeaderLayout,
+    (tunnel, pools): &(Tunnel, Vec<Pool>),
+    take: Label,
+    pass: Label,
+) {
     let other = a.label();
     expect(a, Size::B, at.protocol, GRE, other);
     expect_address(a, at.destination, tunnel.local, other);
@@ -295,7 +301,7 @@ fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>),
     let inner = at.payload + tunnel.header_octets() as i16;
     for v4 in [true, false] {
         let next = a.label();
-        let within_tunnel = Layout::of(v4, inner);
+        let within_tunnel = HeaderLayout::of(v4, inner);
         within(a, within_tunnel.payload, next);
         expect(a, Size::H, at.payload + 2, kind(v4), next);
         expect(a, Size::H, at.payload, half(tunnel.flags()), other);
@@ -316,7 +322,13 @@ fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>),
 }
 
 /// Redirects packets to UEs of a pool, passes those that the kernel must answer, and continues with the rest.
-fn pool(a: &mut Assembler, at: &Layout, pool: &Pool, take: &mut dyn FnMut(&mut Assembler), pass: Label) {
+fn pool(
+    a: &mut Assembler,
+    at: &HeaderLayout,
+    pool: &Pool,
+    take: &mut dyn FnMut(&mut Assembler),
+    pass: Label,
+) {
     let (other, ue, alive) = (a.label(), a.label(), a.label());
     for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {
         a.load(Size::W, Reg::R5, Reg::R2, at.destination + 4 * i as i16);

@@ -30,7 +30,7 @@ pub(crate) trait Wire {
     fn take(&mut self) -> Vec<(Destination, Vec<u8>)>;
 }
 
-/// The UPF.
+/// The UPF with its devices.
 pub(crate) struct Live {
     c: UpfC,
     pub(crate) handle: Handle,

@@ -83,12 +83,12 @@ impl Hash {
 
 /// Links of a list.
 #[derive(Clone, Copy)]
-struct Links {
+struct FlowLinks {
     before: u32,
     behind: u32,
 }
 
-const ALONE: Links = Links { before: NIL, behind: NIL };
+const ALONE: FlowLinks = FlowLinks { before: NIL, behind: NIL };
 
 /// The two lists of a flow.
 #[derive(Clone, Copy)]
@@ -106,7 +106,7 @@ struct List {
 
 const EMPTY: List = List { first: NIL, last: NIL };
 
-/// A flow.
+/// A flow through the firewall.
 pub(super) struct Flow {
     pub(super) key: Key,
     last_packet: Instant,
@@ -115,7 +115,7 @@ pub(super) struct Flow {
     /// The index of its list: [`LISTS`] for each session.
     list: u32,
     next_in_bucket: u32,
-    links: [Links; 2],
+    links: [FlowLinks; 2],
     class: Class,
     pub(super) tcp: Tcp,
 }
@@ -130,14 +130,14 @@ impl Flow {
 
 /// The flows of a session.
 #[derive(Clone, Copy)]
-struct Share {
+struct SessionShare {
     lists: [List; LISTS],
     flows: u32,
 }
 
-const NO_FLOWS: Share = Share { lists: [EMPTY; LISTS], flows: 0 };
+const NO_FLOWS: SessionShare = SessionShare { lists: [EMPTY; LISTS], flows: 0 };
 
-/// The flows.
+/// The flows of a data network.
 pub(super) struct Flows {
     hash: Hash,
     buckets: Box<[u32]>,
@@ -148,8 +148,8 @@ pub(super) struct Flows {
     standing: usize,
     classes: [List; CLASSES],
     timeouts: [Duration; CLASSES],
-    /// By session.
-    shares: Vec<Share>,
+    /// Shares of the sessions, by their places.
+    shares: Vec<SessionShare>,
     /// The session that had most flows when room was needed last.
     largest: u32,
     /// Searches for it.
@@ -377,13 +377,13 @@ impl Flows {
             }
         }
         if let Some(f) = self.get_mut(at) {
-            f.links[by as usize] = Links { before, behind: NIL };
+            f.links[by as usize] = FlowLinks { before, behind: NIL };
         }
     }
 
     fn unlink(&mut self, by: By, at: u32) {
         let Some(flow) = self.get(at) else { return };
-        let Links { before, behind } = flow.links[by as usize];
+        let FlowLinks { before, behind } = flow.links[by as usize];
         match self.flows.get_mut(before as usize) {
             Some(f) => f.links[by as usize].behind = behind,
             None => {

@@ -9,12 +9,12 @@ use whimbrel_ids::Instant;
 
 use super::flows::Hash;
 use crate::limits::FRAGMENTED_MAX;
-use crate::pipeline::inner::{Inner, protocol};
+use crate::pipeline::inner::{InnerPacket, protocol};
 
 /// How long later fragments are accepted: the minimum reassembly time of a host (RFC 1122 §3.3.2).
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A fragment.
+/// A fragment of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pipeline) struct Fragment {
     pub(in crate::pipeline) identification: u32,
@@ -23,7 +23,7 @@ pub(in crate::pipeline) struct Fragment {
 
 impl Fragment {
     /// The fragment that an IP packet is; `None` if it is unfragmented.
-    pub(in crate::pipeline) fn of(p: &[u8], inner: &Inner) -> Option<Self> {
+    pub(in crate::pipeline) fn of(p: &[u8], inner: &InnerPacket) -> Option<Self> {
         match inner.source {
             IpAddr::V4(_) => {
                 let word = |at: usize| p.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes);
@@ -36,7 +36,7 @@ impl Fragment {
         }
     }
 
-    fn of_ipv6(p: &[u8], inner: &Inner) -> Option<Self> {
+    fn of_ipv6(p: &[u8], inner: &InnerPacket) -> Option<Self> {
         let (mut header, mut at) = (*p.get(6)?, 40);
         while at < inner.payload_at {
             if header == protocol::FRAGMENT {
@@ -105,7 +105,7 @@ impl Fragments {
         self.lives.get(session as usize).copied().unwrap_or(0)
     }
 
-    fn place(&self, inner: &Inner, f: Fragment) -> usize {
+    fn place(&self, inner: &InnerPacket, f: Fragment) -> usize {
         let halves = |a: IpAddr| match a {
             IpAddr::V4(a) => (u64::from(a.to_bits()), 0),
             IpAddr::V6(a) => (a.to_bits() as u64, (a.to_bits() >> 64) as u64),
@@ -116,7 +116,14 @@ impl Fragments {
     }
 
     /// The first fragment has passed, of this session.
-    pub(super) fn passed(&mut self, now: Instant, inner: &Inner, f: Fragment, session: u32, word: Word) {
+    pub(super) fn passed(
+        &mut self,
+        now: Instant,
+        inner: &InnerPacket,
+        f: Fragment,
+        session: u32,
+        word: Word,
+    ) {
         let at = self.place(inner, f);
         self.places[at] = Some(Awaited {
             source: inner.source,
@@ -131,7 +138,7 @@ impl Fragments {
     }
 
     /// The verdict for a later fragment, from its first one.
-    pub(super) fn find(&self, now: Instant, inner: &Inner, f: Fragment) -> Option<Word> {
+    pub(super) fn find(&self, now: Instant, inner: &InnerPacket, f: Fragment) -> Option<Word> {
         let a = self.places[self.place(inner, f)].as_ref()?;
         let is = a.source == inner.source
             && a.destination == inner.destination

@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-struct Mapping {
+struct PortMapping {
     inside: Inside,
     session: u32,
     address: u16,
@@ -86,7 +86,7 @@ pub(super) struct Mappings {
     /// By address, protocol and port: the mapping's index plus one, or zero.
     ports: Box<[u32]>,
     buckets: Box<[u32]>,
-    mappings: Vec<Mapping>,
+    mappings: Vec<PortMapping>,
     max: usize,
     free: u32,
     standing: usize,
@@ -298,7 +298,8 @@ impl Mappings {
         let (port, place) = self.free_port(address, &inside)?;
         let bucket = self.bucket(&inside);
         let next_in_bucket = self.buckets[bucket].checked_sub(1).unwrap_or(NIL);
-        let mapping = Mapping { inside, session, address: address as u16, port, flows: 0, next_in_bucket };
+        let mapping =
+            PortMapping { inside, session, address: address as u16, port, flows: 0, next_in_bucket };
         let at = match self.mappings.get_mut(self.free as usize) {
             Some(free) => {
                 let at = std::mem::replace(&mut self.free, free.next_in_bucket);

@@ -22,7 +22,7 @@ use whimbrel_ids::Instant;
 
 use super::DropReason;
 use super::drops::FirewallCounters;
-use super::inner::{Inner, protocol};
+use super::inner::{InnerPacket, protocol};
 use super::packet::Packet;
 use super::shard::Shard;
 use crate::config::{DataNetwork, DnIndex, Ipv4Net, Ipv6Net};
@@ -31,7 +31,7 @@ use flows::{Class, Flows, Hash, Key, NIL};
 pub(super) use fragments::Fragment;
 use fragments::{Fragments, Word};
 use mappings::{Inside, Kind, Mappings};
-use rewrite::{End, checksum, readdress, sum_icmp, transport_octets_min};
+use rewrite::{PacketEnd, checksum, readdress, sum_icmp, transport_octets_min};
 use tcp::Tcp;
 
 /// Bound on expired flows that one packet removes: twice the number that it can start, so that they do not accumulate.
@@ -147,7 +147,7 @@ impl N6Firewall {
         })
     }
 
-    /// Its counters.
+    /// Counters of the firewall.
     pub(super) fn counters(&self) -> &FirewallCounters {
         &self.counters
     }
@@ -210,7 +210,7 @@ impl N6Firewall {
         now: Instant,
         session: u32,
         own: Option<Ipv4Addr>,
-        inner: &Inner,
+        inner: &InnerPacket,
         packet: &mut Packet,
     ) -> Result<(), DropReason> {
         self.sweep(now, SWEPT_BY_PACKET);
@@ -222,7 +222,7 @@ impl N6Firewall {
                 let word = self.fragments.find(now, inner, f).ok_or(DropReason::FirewallFragment)?;
                 if let Some(IpAddr::V4(a)) = word.address {
                     self.counters.translated += 1;
-                    readdress(packet.octets_mut(), 0, inner, End::Source, a, None);
+                    readdress(packet.octets_mut(), 0, inner, PacketEnd::Source, a, None);
                 }
                 return Ok(());
             }
@@ -254,7 +254,7 @@ impl N6Firewall {
         }
         if let Some((address, port)) = outside {
             self.counters.translated += 1;
-            readdress(packet.octets_mut(), 0, inner, End::Source, address, Some(port));
+            readdress(packet.octets_mut(), 0, inner, PacketEnd::Source, address, Some(port));
         }
         Ok(())
     }
@@ -266,7 +266,7 @@ impl N6Firewall {
     }
 
     /// The UE of a packet from outside, by its destination address, or by the mapping if that is translated.
-    pub(super) fn ue_of(&self, now: Instant, inner: &Inner, p: &[u8]) -> Behind {
+    pub(super) fn ue_of(&self, now: Instant, inner: &InnerPacket, p: &[u8]) -> Behind {
         let itself = Behind::Ue(inner.destination);
         let (Some(m), IpAddr::V4(to)) = (&self.mappings, inner.destination) else { return itself };
         if !m.holds(to) {
@@ -283,7 +283,8 @@ impl N6Firewall {
                 None => return Behind::NoUe(DropReason::NatProtocol),
             },
             Ok(Sort::Error) => {
-                let about = About::of(inner, p).and_then(|a| Some((Kind::of(a.inner.protocol)?, a.ports.0)));
+                let about =
+                    ErrorSubject::of(inner, p).and_then(|a| Some((Kind::of(a.inner.protocol)?, a.ports.0)));
                 let Some((kind, port)) = about else { return Behind::NoUe(DropReason::FirewallState) };
                 (kind, port, DropReason::FirewallState)
             }
@@ -302,9 +303,9 @@ impl N6Firewall {
         now: Instant,
         session: u32,
         ue: IpAddr,
-        inner: &Inner,
+        inner: &InnerPacket,
         packet: &mut Packet,
-    ) -> Result<Inner, DropReason> {
+    ) -> Result<InnerPacket, DropReason> {
         self.sweep(now, SWEPT_BY_PACKET);
         let translated = ue != inner.destination;
         let (ports, begins) = match sort(inner, packet.octets(), false)? {
@@ -355,22 +356,28 @@ impl N6Firewall {
     }
 
     /// Replaces the destination by the UE's address and port.
-    fn readdressed(&mut self, ue: IpAddr, port: Option<u16>, inner: &Inner, packet: &mut Packet) -> Inner {
+    fn readdressed(
+        &mut self,
+        ue: IpAddr,
+        port: Option<u16>,
+        inner: &InnerPacket,
+        packet: &mut Packet,
+    ) -> InnerPacket {
         let IpAddr::V4(to) = ue else { return *inner };
         if ue == inner.destination {
             return *inner;
         }
         self.counters.translated += 1;
-        readdress(packet.octets_mut(), 0, inner, End::Destination, to, port);
+        readdress(packet.octets_mut(), 0, inner, PacketEnd::Destination, to, port);
         // It was a packet before, and is one with another destination.
-        Inner::parse(packet.octets()).unwrap_or(*inner)
+        InnerPacket::parse(packet.octets()).unwrap_or(*inner)
     }
 
     /// The rules' verdict on a packet that would start a flow; `None`: no rule matches.
     fn judge(
         &mut self,
         side: u8,
-        inner: &Inner,
+        inner: &InnerPacket,
         ue: IpAddr,
         ports: Option<(u16, u16)>,
     ) -> Option<Result<(), DropReason>> {
@@ -495,7 +502,7 @@ impl N6Firewall {
     }
 
     /// A packet of an existing flow passes; returns the flow.
-    fn go_on(&mut self, now: Instant, at: u32, inner: &Inner, packet: &Packet, from_ue: bool) -> u32 {
+    fn go_on(&mut self, now: Instant, at: u32, inner: &InnerPacket, packet: &Packet, from_ue: bool) -> u32 {
         let Some(flow) = self.flows.get_mut(at) else { return at };
         if inner.protocol == protocol::TCP {
             flow.tcp = flow.tcp.after(tcp_flags(inner, packet.octets()), from_ue);
@@ -510,21 +517,21 @@ impl N6Firewall {
         &mut self,
         now: Instant,
         own: Option<Ipv4Addr>,
-        inner: &Inner,
+        inner: &InnerPacket,
         packet: &mut Packet,
     ) -> Result<(), DropReason> {
-        let about = About::of(inner, packet.octets()).ok_or(DropReason::FirewallState)?;
+        let about = ErrorSubject::of(inner, packet.octets()).ok_or(DropReason::FirewallState)?;
         let ports = (about.ports.1, about.ports.0);
         let key = key_of(about.inner.destination, about.inner.source, ports, about.inner.protocol);
         let at = self.standing(now, &key).ok_or(DropReason::FirewallState)?;
         if let Some((address, port)) = self.outside(at) {
             self.counters.translated += 1;
             let p = packet.octets_mut();
-            readdress(p, about.begins_at, &about.inner, End::Destination, address, Some(port));
+            readdress(p, about.begins_at, &about.inner, PacketEnd::Destination, address, Some(port));
             sum_icmp(p, inner.payload_at);
             // The error is from a router behind the UE.
             if own.is_some() {
-                readdress(p, 0, inner, End::Source, address, None);
+                readdress(p, 0, inner, PacketEnd::Source, address, None);
             }
         }
         Ok(())
@@ -535,10 +542,10 @@ impl N6Firewall {
         &mut self,
         now: Instant,
         ue: IpAddr,
-        inner: &Inner,
+        inner: &InnerPacket,
         packet: &mut Packet,
-    ) -> Result<Inner, DropReason> {
-        let about = About::of(inner, packet.octets()).ok_or(DropReason::FirewallState)?;
+    ) -> Result<InnerPacket, DropReason> {
+        let about = ErrorSubject::of(inner, packet.octets()).ok_or(DropReason::FirewallState)?;
         let translated = ue != inner.destination;
         let mapped = match (about.inner.source, Kind::of(about.inner.protocol), &self.mappings) {
             (IpAddr::V4(from), Some(kind), Some(m)) if translated => m.behind(from, kind, about.ports.0),
@@ -557,7 +564,7 @@ impl N6Firewall {
         }
         if let (IpAddr::V4(own), true) = (ue, translated) {
             let p = packet.octets_mut();
-            readdress(p, about.begins_at, &about.inner, End::Source, own, Some(own_port));
+            readdress(p, about.begins_at, &about.inner, PacketEnd::Source, own, Some(own_port));
             sum_icmp(p, inner.payload_at);
         }
         Ok(self.readdressed(ue, None, inner, packet))
@@ -565,23 +572,23 @@ impl N6Firewall {
 }
 
 /// The packet that an ICMP error is about, whose end may be missing.
-struct About {
-    inner: Inner,
+struct ErrorSubject {
+    inner: InnerPacket,
     begins_at: usize,
     ports: (u16, u16),
 }
 
-impl About {
+impl ErrorSubject {
     /// `None` where it cannot be read: its headers are cut, it is a later fragment, or the error's checksum is wrong (RFC 5508
     /// §4.1).
-    fn of(error: &Inner, p: &[u8]) -> Option<Self> {
+    fn of(error: &InnerPacket, p: &[u8]) -> Option<Self> {
         let begins_at = error.payload_at + 8;
         let message = p.get(error.payload_at..)?;
         if error.protocol == protocol::ICMP && checksum(message) != 0 {
             return None;
         }
         let about = p.get(begins_at..)?;
-        let inner = Inner::parse_cut(about)?;
+        let inner = InnerPacket::parse_cut(about)?;
         if inner.source.is_ipv4() != error.source.is_ipv4() {
             return None;
         }
@@ -620,18 +627,18 @@ fn class_of(p: u8, tcp: Tcp) -> Class {
 }
 
 /// The identifier of an ICMP query.
-fn identifier(inner: &Inner, p: &[u8]) -> Option<u16> {
+fn identifier(inner: &InnerPacket, p: &[u8]) -> Option<u16> {
     let at = inner.payload_at + 4;
     p.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
 }
 
 /// The flags of a TCP segment; none for other protocols.
-fn tcp_flags(inner: &Inner, p: &[u8]) -> u8 {
+fn tcp_flags(inner: &InnerPacket, p: &[u8]) -> u8 {
     p.get(inner.payload_at + 13).copied().unwrap_or(0)
 }
 
 /// Classifies a packet. Errors: a truncated transport header.
-fn sort(inner: &Inner, p: &[u8], from_ue: bool) -> Result<Sort, DropReason> {
+fn sort(inner: &InnerPacket, p: &[u8], from_ue: bool) -> Result<Sort, DropReason> {
     if let Some(f) = Fragment::of(p, inner)
         && !f.is_first
     {

@@ -2,11 +2,11 @@
 
 use std::net::Ipv4Addr;
 
-use crate::pipeline::inner::{Inner, protocol};
+use crate::pipeline::inner::{InnerPacket, protocol};
 
 /// Source or destination.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum PacketEnd {
     Source,
     Destination,
 }
@@ -64,8 +64,8 @@ pub(super) const fn transport_octets_min(protocol: u8) -> usize {
 pub(super) fn readdress(
     p: &mut [u8],
     begins_at: usize,
-    inner: &Inner,
-    end: End,
+    inner: &InnerPacket,
+    end: PacketEnd,
     address: Ipv4Addr,
     port: Option<u16>,
 ) {
@@ -82,15 +82,15 @@ pub(super) fn readdress(
         .map(|at| Sum { at: transport + at, may_be_absent: inner.protocol == protocol::UDP });
     let header = Sum { at: begins_at + 10, may_be_absent: false };
     let [a, b, c, d] = address.octets();
-    let at = begins_at + if end == End::Source { 12 } else { 16 };
+    let at = begins_at + if end == PacketEnd::Source { 12 } else { 16 };
     let sums = [Some(header), sum.filter(|_| covers_addresses)];
     put(p, at, u16::from_be_bytes([a, b]), &sums);
     put(p, at + 2, u16::from_be_bytes([c, d]), &sums);
     let Some(port) = port else { return };
     let at = match (inner.protocol, end) {
         (protocol::ICMP, _) => transport + 4,
-        (_, End::Source) => transport,
-        (_, End::Destination) => transport + 2,
+        (_, PacketEnd::Source) => transport,
+        (_, PacketEnd::Destination) => transport + 2,
     };
     put(p, at, port, &[sum]);
 }

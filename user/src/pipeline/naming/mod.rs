@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 
-use super::inner::{Inner, protocol};
+use super::inner::{InnerPacket, protocol};
 use super::session::State;
 use super::shared::Shared;
 use crate::applications::DomainNameProtocol;
@@ -40,7 +40,7 @@ const FLOW_IDLE: Duration = Duration::from_secs(300);
 
 /// Both ends of a flow, seen from the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Ends {
+struct FlowEnds {
     remote: IpAddr,
     local: IpAddr,
     ports: (u16, u16),
@@ -48,15 +48,15 @@ struct Ends {
 }
 
 /// What is known by names, and until when. Of more than there is room for, the one goes whose time would be over first.
-struct Known<K>(BTreeMap<K, (Names, Instant)>);
+struct KnownNames<K>(BTreeMap<K, (Names, Instant)>);
 
-impl<K> Default for Known<K> {
+impl<K> Default for KnownNames<K> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<K: Ord + Copy> Known<K> {
+impl<K: Ord + Copy> KnownNames<K> {
     fn find(&self, key: &K, now: Instant) -> Option<Names> {
         self.0.get(key).filter(|(_, until)| now < *until).map(|(names, _)| *names)
     }
@@ -76,7 +76,7 @@ impl<K: Ord + Copy> Known<K> {
 }
 
 /// A question that awaits its answer.
-struct Asked {
+struct AskedName {
     server: IpAddr,
     port: u16,
     id: u16,
@@ -87,9 +87,9 @@ struct Asked {
 #[derive(Default)]
 pub(super) struct Naming {
     /// The oldest first.
-    asked: Vec<Asked>,
-    addresses: Known<IpAddr>,
-    flows: Known<Ends>,
+    asked: Vec<AskedName>,
+    addresses: KnownNames<IpAddr>,
+    flows: KnownNames<FlowEnds>,
     /// In which second how many were read.
     read: (u64, u32),
 }
@@ -120,7 +120,7 @@ impl Naming {
         if self.asked.len() >= QUESTIONS_MAX {
             self.asked.remove(0);
         }
-        self.asked.push(Asked { server, port, id: m.id, at: now });
+        self.asked.push(AskedName { server, port, id: m.id, at: now });
     }
 
     /// An answer names addresses, if the UE has asked for it.
@@ -133,7 +133,7 @@ impl Naming {
         room: i64,
     ) -> i64 {
         let (Some((_, port)), Some(m)) = (flow.ports, Message::answer(octets)) else { return 0 };
-        let is_of = |a: &Asked| {
+        let is_of = |a: &AskedName| {
             (a.server, a.port, a.id) == (flow.remote, port, m.id) && now.since(a.at) < ANSWERED_WITHIN
         };
         let Some(asked) = self.asked.iter().position(is_of) else { return 0 };
@@ -166,7 +166,7 @@ impl Naming {
     ) -> (Names, i64) {
         let by_address = |n: &Self| n.addresses.find(&flow.remote, now).unwrap_or_default();
         let Some(ports) = flow.ports else { return (by_address(self), 0) };
-        let ends = Ends { remote: flow.remote, local: flow.local, ports, protocol: flow.protocol };
+        let ends = FlowEnds { remote: flow.remote, local: flow.local, ports, protocol: flow.protocol };
         let known = self.flows.find(&ends, now);
         let mut names = known.unwrap_or_else(|| by_address(self));
         if let Some(octets) = greeting
@@ -202,7 +202,7 @@ pub(super) fn names_of(
     rules: &SessionRules,
     now: Instant,
     uplink: bool,
-    inner: &Inner,
+    inner: &InnerPacket,
     packet: &[u8],
 ) -> Names {
     let flow = if uplink { inner.uplink() } else { inner.downlink() };

@@ -7,7 +7,7 @@ use whimbrel_gtpu::GpduHeader;
 use whimbrel_ids::Instant;
 
 use super::super::fast::FastEntry;
-use super::{Hot, Written, flag};
+use super::{CounterState, Hot, flag};
 use crate::config::DnIndex;
 
 /// Time in which the buckets of a session fill that may be offloaded: a fast path sees time in steps of a kernel's tick, 10 ms at most.
@@ -90,9 +90,9 @@ impl Hot {
         entry.dl_packets.store(w.dl_packets, Relaxed);
     }
 
-    /// Reads it.
+    /// Reads the entry of the driver.
     pub(in crate::pipeline) fn read(&mut self, entry: &FastEntry) {
-        self.written = Written {
+        self.written = CounterState {
             ul_tokens: entry.ul_tokens.load(Relaxed),
             dl_tokens: entry.dl_tokens.load(Relaxed),
             filled: Instant(entry.filled.load(Relaxed)),

@@ -18,18 +18,18 @@ const LINE_BITS: u32 = LINE.ilog2();
 
 #[repr(align(64))]
 #[derive(Clone)]
-struct Line([u8; LINE]);
+struct BloomLine([u8; LINE]);
 
-/// Eight filters.
+/// Eight Bloom filters that are asked at once.
 pub(super) struct Bloom {
-    lines: Box<[Line]>,
+    lines: Box<[BloomLine]>,
 }
 
 impl Bloom {
     /// Filters for this number of keys each.
     pub(super) fn new(keys: usize) -> Self {
         let lines = (keys * POSITIONS_PER_KEY).div_ceil(LINE).next_power_of_two();
-        Self { lines: vec![Line([0; LINE]); lines].into() }
+        Self { lines: vec![BloomLine([0; LINE]); lines].into() }
     }
 
     fn line(&self, hash: u64) -> usize {

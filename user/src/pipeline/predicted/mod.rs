@@ -33,7 +33,7 @@ use crate::limits::PREDICTIONS_MAX;
 use crate::rules::{SessionRules, upper};
 use crate::session_id::{SessionId, mix};
 use bloom::{Bloom, FILTERS};
-use table::Table;
+use table::PredictionTable;
 
 /// The period of one filter (Synergy §III-C.3).
 const PERIOD: Duration = Duration::from_millis(625);
@@ -79,7 +79,7 @@ impl Future {
 #[derive(Default)]
 pub(super) struct Predictions {
     filters: Option<Bloom>,
-    table: Option<Table>,
+    table: Option<PredictionTable>,
     /// In order of time. The first one's number is `first`.
     all: VecDeque<Prediction>,
     first: u64,
@@ -93,8 +93,8 @@ pub(super) struct Predictions {
 }
 
 /// The result of a lookup.
-enum Look {
-    /// This prediction.
+enum LookupResult {
+    /// The prediction that was found.
     Found(u64),
     /// A false positive of the filters.
     FalsePositive,
@@ -195,7 +195,7 @@ impl Predictions {
             let of_a_period = PREDICTIONS_MAX / FILTERS as usize * KEYS;
             let filters = self.filters.get_or_insert_with(|| Bloom::new(of_a_period));
             filters.put((self.period % u64::from(FILTERS)) as u32, hash);
-            self.table.get_or_insert_with(Table::new).put(hash, number);
+            self.table.get_or_insert_with(PredictionTable::new).put(hash, number);
         }
         self.until = Instant((self.period + u64::from(FILTERS)) * PERIOD.as_micros() as u64);
         self.by_session.insert(future.session.index, number);
@@ -214,19 +214,19 @@ impl Predictions {
     }
 
     /// Looks up the prediction of a packet's key.
-    fn look(&mut self, now: Instant, key: SessionKey) -> Look {
+    fn look(&mut self, now: Instant, key: SessionKey) -> LookupResult {
         self.advance(now);
         let hash = self.hash(key);
         if !self.unfiltered && !self.filters.as_ref().is_some_and(|f| f.has(hash)) {
-            return Look::Nothing;
+            return LookupResult::Nothing;
         }
         let is_it = |number| {
             let alive = self.get(number).filter(|p| is_alive(p, self.period));
             alive.and_then(|p| p.future.as_ref()).is_some_and(|f| f.is_of(key))
         };
         match self.table.as_ref().and_then(|t| t.find(hash, is_it)) {
-            Some(number) => Look::Found(number),
-            None => Look::FalsePositive,
+            Some(number) => LookupResult::Found(number),
+            None => LookupResult::FalsePositive,
         }
     }
 }
@@ -248,12 +248,12 @@ impl UpfU {
     #[cold]
     pub(super) fn comes_true(&mut self, now: Instant, key: SessionKey, peer: Option<IpAddr>) -> bool {
         let number = match self.predictions.look(now, key) {
-            Look::Found(number) => number,
-            Look::FalsePositive => {
+            LookupResult::Found(number) => number,
+            LookupResult::FalsePositive => {
                 self.shared.counters.predictions_false += 1;
                 return false;
             }
-            Look::Nothing => {
+            LookupResult::Nothing => {
                 self.shared.counters.predictions_filtered += 1;
                 return false;
             }
@@ -274,7 +274,9 @@ impl UpfU {
     /// the target. A plain session stays so unless they do: all its packets but those of another gNB go on as before, in the driver too.
     #[cold]
     pub(super) fn may_have_moved(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) {
-        let Look::Found(number) = self.predictions.look(now, SessionKey::Tunnel(teid)) else { return };
+        let LookupResult::Found(number) = self.predictions.look(now, SessionKey::Tunnel(teid)) else {
+            return;
+        };
         let is_there = |rules: &SessionRules| rules.remote_tunnels().any(|(_, p)| p == peer);
         let future = self.predictions.get(number).and_then(|p| p.future.as_ref());
         let Some(future) = future.filter(|f| f.session.index == index && is_there(&f.rules)) else { return };
@@ -322,11 +324,11 @@ mod tests {
             assert!(all.put(now, future(n)));
         }
         assert!(!all.put(now, future(most)));
-        assert!(matches!(all.look(now, SessionKey::Tunnel(Teid(1))), Look::Found(0)));
+        assert!(matches!(all.look(now, SessionKey::Tunnel(Teid(1))), LookupResult::Found(0)));
         let later = now + PERIOD * FILTERS;
         assert!(all.put(later, future(most)));
-        assert!(!matches!(all.look(later, SessionKey::Tunnel(Teid(1))), Look::Found(_)));
-        assert!(matches!(all.look(later, SessionKey::Tunnel(Teid(most + 1))), Look::Found(_)));
+        assert!(!matches!(all.look(later, SessionKey::Tunnel(Teid(1))), LookupResult::Found(_)));
+        assert!(matches!(all.look(later, SessionKey::Tunnel(Teid(most + 1))), LookupResult::Found(_)));
     }
 
     #[test]

@@ -4,23 +4,23 @@ use whimbrel_prefetch::prefetch;
 
 /// An entry. Open addressing, so that a lookup mostly costs one cache line.
 #[derive(Clone, Copy)]
-struct Place {
+struct PredictionSlot {
     hash: u64,
     /// The prediction's number, or [`NOTHING`].
     number: u64,
 }
 
 const NOTHING: u64 = u64::MAX;
-/// Initial size.
+/// Places of a new table.
 const PLACES_MIN: usize = 64;
 
 /// From hashes to the numbers of predictions.
-pub(super) struct Table {
-    places: Vec<Place>,
+pub(super) struct PredictionTable {
+    places: Vec<PredictionSlot>,
     len: usize,
 }
 
-impl Table {
+impl PredictionTable {
     pub(super) fn new() -> Self {
         Self { places: Vec::new(), len: 0 }
     }
@@ -38,14 +38,15 @@ impl Table {
         while self.places[at].number != NOTHING {
             at = (at + 1) & self.mask();
         }
-        self.places[at] = Place { hash, number };
+        self.places[at] = PredictionSlot { hash, number };
         self.len += 1;
     }
 
     /// Doubles the table, at once: it happens a dozen times in a UPF's life.
     fn grow(&mut self) {
         let places = (self.places.len() * 2).max(PLACES_MIN);
-        let old = std::mem::replace(&mut self.places, vec![Place { hash: 0, number: NOTHING }; places]);
+        let old =
+            std::mem::replace(&mut self.places, vec![PredictionSlot { hash: 0, number: NOTHING }; places]);
         self.len = 0;
         for place in old.into_iter().filter(|p| p.number != NOTHING) {
             self.put(place.hash, place.number);
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_table_is_a_map_whatever_comes_and_goes() {
-        let (mut table, mut map) = (Table::new(), BTreeMap::new());
+        let (mut table, mut map) = (PredictionTable::new(), BTreeMap::new());
         for step in 0..20_000u64 {
             // Few hashes, close together, so that they meet.
             let hash = mix(step) % 300;
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn keys_of_equal_hash_are_distinguished() {
-        let mut table = Table::new();
+        let mut table = PredictionTable::new();
         (0..9).for_each(|number| table.put(5, number));
         assert_eq!(table.find(5, |n| n == 7), Some(7));
         table.remove(5, 7);

@@ -43,9 +43,9 @@ impl Ie for PlmnId {
 pub enum PartialTaiList {
     /// Areas of one PLMN, one by one (type 00).
     OnePlmn {
-        /// The PLMN.
+        /// PLMN of all the codes.
         plmn: PlmnId,
-        /// The codes.
+        /// Tracking area codes of the list.
         tacs: Vec<Tac>,
     },
     /// Areas of one PLMN with consecutive codes (type 01).
@@ -183,7 +183,7 @@ impl Ie for TaiList {
 /// One part of a service area list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartialServiceArea {
-    /// These areas.
+    /// The areas that are listed.
     Areas(PartialTaiList),
     /// All areas of the PLMN (type 11).
     AllOf(PlmnId),
@@ -204,7 +204,7 @@ impl PartialServiceArea {
 pub struct ServiceAreaList {
     /// Service is not allowed in the areas; if false, it is allowed in them alone.
     pub non_allowed: bool,
-    /// The areas.
+    /// The partial lists of areas.
     pub parts: Vec<PartialServiceArea>,
 }
 

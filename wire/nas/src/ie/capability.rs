@@ -31,7 +31,7 @@ bit_octets! {
         srvcc with_srvcc: 1, 0x01;
         /// User plane CIoT 5GS optimization.
         up_ciot with_up_ciot: 1, 0x02;
-        /// V2X communication.
+        /// Communication over V2X is supported.
         v2x with_v2x: 1, 0x04;
         /// Location services through the 5GC.
         lcs with_lcs: 1, 0x20;
@@ -139,7 +139,7 @@ pub type S1UeSecurityCapability = Octets<2, 5>;
 bit_octets! {
     /// 5GSM capability (TS 24.501 §9.11.4.1).
     SmCapability [1..=13] {
-        /// Reflective QoS.
+        /// Reflective QoS is supported.
         reflective_qos with_reflective_qos: 0, 0x01;
         /// Multi-homed IPv6 PDU session.
         multi_homed_ipv6 with_multi_homed_ipv6: 0, 0x02;

@@ -22,7 +22,7 @@ macro_rules! causes {
                 match value { $( $code => Some(Self::$variant), )* _ => None }
             }
 
-            /// The value.
+            /// The code of the cause.
             pub const fn value(self) -> u8 {
                 self as u8
             }

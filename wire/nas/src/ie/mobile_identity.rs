@@ -18,17 +18,17 @@ const SUCI_PART_LEN_MAX: usize = 65535 - 8;
 code_half! {
     /// Which identity is asked for (TS 24.501 §9.11.3.3). Unused codes mean SUCI.
     IdentityType, 0x07 {
-        /// SUCI.
+        /// A SUCI as identity.
         Suci = 1 | 0 | 7,
-        /// 5G-GUTI.
+        /// A 5G-GUTI as identity.
         Guti = 2,
-        /// IMEI.
+        /// An IMEI as identity.
         Imei = 3,
-        /// 5G-S-TMSI.
+        /// A 5G-S-TMSI as identity.
         STmsi = 4,
-        /// IMEISV.
+        /// An IMEISV as identity.
         Imeisv = 5,
-        /// MAC address.
+        /// A MAC address as identity.
         MacAddress = 6,
     }
 }
@@ -48,7 +48,7 @@ pub enum MobileIdentity {
     STmsi(STmsi),
     /// The equipment, by its MAC address.
     MacAddress {
-        /// The address.
+        /// The six octets of the address.
         address: [u8; 6],
         /// It must not be used to identify the equipment (the MAURI bit).
         not_usable: bool,
@@ -73,7 +73,7 @@ pub enum Suci {
     Nai {
         /// Which kind of SUPI.
         format: NaiFormat,
-        /// The identifier.
+        /// The identifier in NAI form.
         nai: Octets<0, SUCI_PART_LEN_MAX>,
     },
 }

@@ -61,7 +61,7 @@ impl NetworkName {
         fits.then(|| Self { text: text.to_owned(), coding, add_country_initials: false })
     }
 
-    /// The name.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.text
     }

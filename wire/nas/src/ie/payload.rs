@@ -67,7 +67,7 @@ pub type PayloadContainer = Octets<1, 65535>;
 code_half! {
     /// Request type (TS 24.501 §9.11.3.47).
     RequestType, 0x07 {
-        /// Initial request.
+        /// A session that is established newly.
         InitialRequest = 1,
         /// Existing PDU session.
         ExistingPduSession = 2,
@@ -75,7 +75,7 @@ code_half! {
         InitialEmergencyRequest = 3,
         /// Existing emergency PDU session.
         ExistingEmergencyPduSession = 4,
-        /// Modification request.
+        /// A session that is modified.
         ModificationRequest = 5,
         /// MA PDU request.
         MaPduRequest = 6,
@@ -96,7 +96,7 @@ pub struct PayloadEntry {
     pub container_type: PayloadContainerType,
     /// Its optional elements (PDU session ID, request type, DNN …) as identifier and value, kept as received.
     pub optional: Vec<(u8, Octets<0, 255>)>,
-    /// Its contents.
+    /// Contents of the entry.
     pub contents: Octets<0, ENTRY_CONTENTS_MAX>,
 }
 

@@ -59,7 +59,7 @@ const SERVICE_LEVEL_AA: u16 = 0x0041;
 pub struct Container {
     /// Which one (see [`container_id`]).
     pub id: u16,
-    /// Its contents.
+    /// Contents of the container.
     pub contents: Box<[u8]>,
 }
 
@@ -194,7 +194,7 @@ pub struct Ipcp {
 }
 
 impl Ipcp {
-    /// Configure-Request.
+    /// The code Configure-Request (RFC 1661).
     pub const CONFIGURE_REQUEST: u8 = 1;
     /// Configure-Nak: the values that the network gives.
     pub const CONFIGURE_NAK: u8 = 3;

@@ -11,15 +11,15 @@ use crate::codec::Ie;
 code_half! {
     /// PDU session type (TS 24.501 §9.11.4.11). Unused codes mean IPv4v6.
     PduSessionType, 0x07 {
-        /// IPv4.
+        /// A session of type IPv4.
         Ipv4 = 1,
-        /// IPv6.
+        /// A session of type IPv6.
         Ipv6 = 2,
-        /// IPv4v6.
+        /// A session of both IP types.
         Ipv4v6 = 3 | 0 | 6,
-        /// Unstructured.
+        /// A session of unstructured data.
         Unstructured = 4,
-        /// Ethernet.
+        /// A session of Ethernet frames.
         Ethernet = 5,
     }
 }
@@ -109,9 +109,9 @@ impl IntegrityDataRate {
 /// Integrity protection maximum data rate (TS 24.501 §9.11.4.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntegrityMaxDataRate {
-    /// Uplink.
+    /// Data rate of the uplink.
     pub uplink: IntegrityDataRate,
-    /// Downlink.
+    /// Data rate of the downlink.
     pub downlink: IntegrityDataRate,
 }
 
@@ -139,7 +139,7 @@ impl MaxPacketFilters {
         if value >= 17 && value <= 1024 { Some(Self(value)) } else { None }
     }
 
-    /// The number.
+    /// Number of packet filters.
     pub const fn value(self) -> u16 {
         self.0
     }
@@ -209,9 +209,9 @@ impl BitRate {
 /// Session aggregate maximum bit rate (TS 24.501 §9.11.4.14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionAmbr {
-    /// Downlink.
+    /// Rate of the downlink.
     pub downlink: BitRate,
-    /// Uplink.
+    /// Rate of the uplink.
     pub uplink: BitRate,
 }
 
@@ -236,7 +236,7 @@ pub enum PduAddressKind {
         /// Its 64 bits.
         interface_id: [u8; 8],
     },
-    /// Both.
+    /// An IPv4 address and an interface identifier.
     Ipv4v6 {
         /// The IPv4 address.
         ipv4: Ipv4Addr,
@@ -248,7 +248,7 @@ pub enum PduAddressKind {
 /// PDU address (TS 24.501 §9.11.4.10).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PduAddress {
-    /// The address.
+    /// The address, by its type.
     pub kind: PduAddressKind,
     /// The SMF's IPv6 link-local address, for a wireline residential gateway.
     pub smf_link_local: Option<[u8; 16]>,

@@ -17,16 +17,16 @@ pub struct QosFlowDescriptions(Octets<3, 65535>);
 pub enum FlowOperation {
     /// Create a new one.
     Create = 1,
-    /// Delete it.
+    /// The flow is deleted.
     Delete = 2,
-    /// Modify it.
+    /// The flow is modified.
     Modify = 3,
 }
 
 /// One QoS flow description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QosFlowDescription {
-    /// The flow.
+    /// Identifier of the flow.
     pub qfi: Qfi,
     /// What to do with its description.
     pub operation: FlowOperation,
@@ -39,7 +39,7 @@ pub struct QosFlowDescription {
 /// A parameter of a QoS flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowParameter {
-    /// 5QI.
+    /// 5QI of the flow.
     FiveQi(FiveQi),
     /// Guaranteed flow bit rate, uplink.
     GfbrUplink(BitRate),

@@ -49,7 +49,7 @@ pub struct RuleBinding {
     pub precedence: u8,
     /// The UE asks to bind the flow to a dedicated one (segregation).
     pub segregation: bool,
-    /// The flow.
+    /// Identifier of the QoS flow.
     pub qfi: Qfi,
 }
 
@@ -57,11 +57,11 @@ pub struct RuleBinding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FilterDirection {
-    /// Downlink only.
+    /// The filter is for the downlink only.
     Downlink = 1,
-    /// Uplink only.
+    /// The filter is for the uplink only.
     Uplink = 2,
-    /// Both.
+    /// The filter is for both directions.
     Bidirectional = 3,
 }
 
@@ -70,9 +70,9 @@ pub enum FilterDirection {
 pub struct PacketFilter {
     /// Packet filter identifier, 0 to 15.
     pub id: u8,
-    /// Direction.
+    /// Direction of the packets.
     pub direction: FilterDirection,
-    /// Components.
+    /// Components that all must match.
     pub components: Vec<FilterComponent>,
 }
 
@@ -82,7 +82,7 @@ macro_rules! components {
         /// mask or prefix length, ranges are low limit then high limit, the traffic class is followed by its mask).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum FilterComponent {
-            /// Match-all.
+            /// The component that each packet matches.
             MatchAll,
             $( #[doc = $doc] $name([u8; $n]), )*
         }

@@ -8,13 +8,13 @@ use crate::codec::{HalfIe, Ie};
 code_half! {
     /// What kind of registration (TS 24.501 §9.11.3.7, bits 3 to 1). The unused code means initial registration.
     RegistrationKind, 0x07 {
-        /// Initial registration.
+        /// The initial registration of a UE.
         Initial = 1 | 0,
         /// Mobility registration updating.
         MobilityUpdating = 2,
         /// Periodic registration updating.
         PeriodicUpdating = 3,
-        /// Emergency registration.
+        /// A registration for emergency services.
         Emergency = 4,
         /// SNPN onboarding registration.
         SnpnOnboarding = 5,
@@ -47,9 +47,9 @@ impl HalfIe for RegistrationType {
 code_half! {
     /// Over which accesses something holds (TS 24.501 §9.11.3.6, §9.11.3.20).
     Accesses, 0x03 {
-        /// 3GPP access.
+        /// The access of 3GPP.
         ThreeGpp = 1,
-        /// Non-3GPP access.
+        /// Access that is not 3GPP's.
         NonThreeGpp = 2,
         /// 3GPP access and non-3GPP access.
         Both = 3,
@@ -143,19 +143,19 @@ impl HalfIe for DeregistrationType {
 code_half! {
     /// Service type (TS 24.501 §9.11.3.50).
     ServiceType, 0x0f {
-        /// Signalling.
+        /// Signalling without user data.
         Signalling = 0 | 7 | 8,
-        /// Data.
+        /// Signalling for user data.
         Data = 1 | 9 | 10 | 11,
         /// Mobile terminated services.
         MobileTerminatedServices = 2,
-        /// Emergency services.
+        /// Signalling for emergency services.
         EmergencyServices = 3,
         /// Emergency services fallback.
         EmergencyServicesFallback = 4,
         /// High priority access.
         HighPriorityAccess = 5,
-        /// Elevated signalling.
+        /// Signalling with elevated priority.
         ElevatedSignalling = 6,
     }
 }
@@ -175,9 +175,9 @@ code_half! {
 code_half! {
     /// Access type (TS 24.501 §9.11.2.1A).
     AccessType, 0x03 {
-        /// 3GPP access.
+        /// The access of 3GPP.
         ThreeGpp = 1,
-        /// Non-3GPP access.
+        /// Access that is not 3GPP's.
         NonThreeGpp = 2,
     }
 }
@@ -283,13 +283,13 @@ bit_half! {
 code_half! {
     /// NSSAI inclusion mode (TS 24.501 §9.11.3.37A).
     NssaiInclusionMode, 0x03 {
-        /// Mode A.
+        /// Inclusion mode A of the NSSAI.
         A = 0,
-        /// Mode B.
+        /// Inclusion mode B of the NSSAI.
         B = 1,
-        /// Mode C.
+        /// Inclusion mode C of the NSSAI.
         C = 2,
-        /// Mode D.
+        /// Inclusion mode D of the NSSAI.
         D = 3,
     }
 }

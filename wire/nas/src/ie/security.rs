@@ -75,7 +75,7 @@ macro_rules! algorithms {
                 match value { $( $code => Some(Self::$variant), )* _ => None }
             }
 
-            /// The identifier.
+            /// The identifier as sent.
             pub const fn value(self) -> u8 {
                 self as u8
             }
@@ -115,9 +115,9 @@ algorithms! {
 /// (§9.11.3.25, TS 24.301 §9.9.3.23), whose numbers name EEA and EIA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecurityAlgorithms {
-    /// Ciphering.
+    /// Algorithm of the ciphering.
     pub ciphering: CipheringAlgorithm,
-    /// Integrity protection.
+    /// Algorithm of the integrity protection.
     pub integrity: IntegrityAlgorithm,
 }
 

@@ -9,7 +9,7 @@ use crate::codec::Ie;
 pub struct TimeZone(i8);
 
 impl TimeZone {
-    /// UTC.
+    /// The time zone of UTC.
     pub const UTC: TimeZone = TimeZone(0);
 
     /// `None` beyond 79 quarters of an hour either way.
@@ -113,11 +113,11 @@ impl Ie for UniversalTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DaylightSaving {
-    /// No adjustment.
+    /// No adjustment for summer time.
     None = 0,
-    /// One hour.
+    /// Summer time of one hour.
     OneHour = 1,
-    /// Two hours.
+    /// Summer time of two hours.
     TwoHours = 2,
 }
 

@@ -1,4 +1,4 @@
-//! REGISTRATION REJECT.
+//! REGISTRATION REJECT, to the UE.
 
 use crate::codec::message;
 use crate::ie::*;

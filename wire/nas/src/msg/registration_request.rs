@@ -1,4 +1,4 @@
-//! REGISTRATION REQUEST.
+//! REGISTRATION REQUEST, from the UE.
 
 use whimbrel_ids::{PlmnId, Tai};
 

@@ -18,7 +18,7 @@ pub(crate) trait Aper: Sized {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault>;
     /// Writes the value.
     fn write(&self, w: &mut Writer<'_>);
-    /// Some value.
+    /// A random value, for tests.
     #[cfg(any(test, feature = "samples"))]
     fn sample(s: &mut sample::Source) -> Self;
 }
@@ -29,7 +29,7 @@ pub(crate) trait Codec<T> {
     fn read(r: &mut Reader<'_>) -> Result<T, Fault>;
     /// Writes the value.
     fn write(v: &T, w: &mut Writer<'_>);
-    /// Some value.
+    /// A random value, for tests.
     #[cfg(any(test, feature = "samples"))]
     fn sample(s: &mut sample::Source) -> T;
 }

@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         self.octets.len() - self.at / 8
     }
 
-    /// One bit.
+    /// Reads a single bit.
     #[inline]
     pub(crate) fn bit(&mut self) -> Result<bool, Fault> {
         let octet = self.octets.get(self.at / 8).ok_or_else(|| self.fault(DecodeErrorKind::Truncated))?;

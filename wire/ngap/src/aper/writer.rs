@@ -17,7 +17,7 @@ impl<'a> Writer<'a> {
         Self { out, used: 0 }
     }
 
-    /// One bit.
+    /// Writes a single bit.
     #[inline]
     pub(crate) fn bit(&mut self, v: bool) {
         self.bits(u64::from(v), 1);

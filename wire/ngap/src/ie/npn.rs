@@ -1,4 +1,4 @@
-//! Non-public networks.
+//! Elements of non-public networks.
 
 use whimbrel_ids::PlmnId;
 

@@ -92,7 +92,7 @@ sequence! {
 sequence! {
     /// A session and an N2 SM transfer: the item of most lists of PDU sessions.
     pub struct PduSessionResourceItem {
-        /// The session.
+        /// Identity of the session.
         req pdu_session_id: PduSessionId,
         /// The transfer that belongs to the list, encoded.
         req transfer: Vec<u8> as Octets,

@@ -9,9 +9,9 @@ use crate::aper::{Aper, Fault, Reader, Writer};
 /// An IPv4 address (32 bits), an IPv6 address (128 bits), or both (160 bits, IPv4 first).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TransportLayerAddress {
-    /// IPv4 alone.
+    /// An IPv4 address alone.
     V4(Ipv4Addr),
-    /// IPv6 alone.
+    /// An IPv6 address alone.
     V6(Ipv6Addr),
     /// Both: the receiver chooses.
     V4V6(Ipv4Addr, Ipv6Addr),

@@ -1,4 +1,4 @@
-//! Public warning.
+//! Elements of public warnings.
 
 use whimbrel_ids::Tai;
 

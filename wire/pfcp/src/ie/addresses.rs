@@ -12,7 +12,7 @@ use crate::error::Error;
 pub enum Choice<T> {
     /// The UP function is to choose (CHV4, CHV6).
     Choose,
-    /// This one.
+    /// The value is given.
     Given(T),
 }
 
@@ -31,7 +31,7 @@ impl<T: Copy> Choice<T> {
 pub struct UeIpAddress {
     /// S/D: compare with the packet's destination (downlink) instead of its source (uplink).
     pub destination: bool,
-    /// IPv4 address.
+    /// IPv4 address of the UE.
     pub ipv4: Option<Choice<Ipv4Addr>>,
     /// IPv6 prefix, as an address; its length is 64 unless given.
     pub ipv6: Option<Choice<Ipv6Addr>>,

@@ -11,7 +11,7 @@ use crate::ie::{BarId, FarId, PdrId, QerId, UrrId};
 code! {
     /// Outcome of a request (TS 29.244 §8.2.1, table 8.2.1-1).
     pub enum Cause(mask 0xff): "Cause" {
-        /// Accepted.
+        /// The request is accepted.
         RequestAccepted = 1,
         /// Accepted, and further usage reports follow in Session Report Requests.
         MoreUsageReportToSend = 2,
@@ -37,7 +37,7 @@ code! {
         NoEstablishedPfcpAssociation = 72,
         /// A rule could not be created or changed.
         RuleCreationModificationFailure = 73,
-        /// Too busy.
+        /// The node is too busy.
         PfcpEntityInCongestion = 74,
         /// A resource has run out.
         NoResourcesAvailable = 75,

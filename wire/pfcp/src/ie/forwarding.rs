@@ -39,15 +39,15 @@ code! {
     }
     /// Type of a PDN connection or PDU session (TS 29.244 §8.2.79).
     pub enum PdnType(mask 0x7): "PDN Type" {
-        /// IPv4.
+        /// A session of type IPv4.
         Ipv4 = 1,
-        /// IPv6.
+        /// A session of type IPv6.
         Ipv6 = 2,
-        /// Both.
+        /// A session of both IP types.
         Ipv4v6 = 3,
-        /// Unstructured.
+        /// A session of unstructured data.
         NonIp = 4,
-        /// Ethernet.
+        /// A session of Ethernet frames.
         Ethernet = 5,
     }
 }
@@ -55,15 +55,15 @@ code! {
 flags! {
     /// What to do with packets (TS 29.244 §8.2.26).
     pub struct ApplyAction(u16, 2): "Apply Action" {
-        /// Drop.
+        /// The packet is dropped.
         DROP = 5 / 1,
-        /// Forward.
+        /// The packet is forwarded.
         FORW = 5 / 2,
-        /// Buffer.
+        /// The packet is buffered.
         BUFF = 5 / 3,
         /// Notify the CP function of the first buffered packet.
         NOCP = 5 / 4,
-        /// Duplicate.
+        /// The packet is duplicated.
         DUPL = 5 / 5,
         /// Accept IP multicast.
         IPMA = 5 / 6,
@@ -115,9 +115,9 @@ impl InterfaceType {
     pub const N3: Self = Self(11);
     /// N3 for data forwarding.
     pub const N3_FORWARDING: Self = Self(14);
-    /// N9.
+    /// The interface N9, between UPFs.
     pub const N9: Self = Self(15);
-    /// N6.
+    /// The interface N6, to data networks.
     pub const N6: Self = Self(17);
 }
 
@@ -181,7 +181,7 @@ pub enum OuterHeaderCreation {
         /// The peer's IPv6 address; where both are there, the UP function takes either.
         ipv6: Option<Ipv6Addr>,
     },
-    /// UDP.
+    /// A header of UDP.
     Udp {
         /// The peer's address.
         address: IpAddr,
@@ -252,17 +252,17 @@ impl Ie for OuterHeaderCreation {
 code! {
     /// Which outer header arriving packets lose (TS 29.244 §8.2.64).
     pub enum OuterHeaderRemovalDescription(mask 0xff): "Outer Header Removal" {
-        /// GTP-U/UDP/IPv4.
+        /// Removal of GTP-U, UDP and IPv4.
         GtpuUdpIpv4 = 0,
-        /// GTP-U/UDP/IPv6.
+        /// Removal of GTP-U, UDP and IPv6.
         GtpuUdpIpv6 = 1,
-        /// UDP/IPv4.
+        /// Removal of UDP and IPv4.
         UdpIpv4 = 2,
-        /// UDP/IPv6.
+        /// Removal of UDP and IPv6.
         UdpIpv6 = 3,
-        /// IPv4.
+        /// Removal of IPv4 alone.
         Ipv4 = 4,
-        /// IPv6.
+        /// Removal of IPv6 alone.
         Ipv6 = 5,
         /// GTP-U/UDP/IP, either version.
         GtpuUdpIp = 6,
@@ -276,7 +276,7 @@ code! {
 /// Outer Header Removal (TS 29.244 §8.2.64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OuterHeaderRemoval {
-    /// Which header.
+    /// The header that is removed.
     pub description: OuterHeaderRemovalDescription,
     /// Also remove the PDU session container, instead of carrying it on.
     pub delete_pdu_session_container: bool,

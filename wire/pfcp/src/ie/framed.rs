@@ -29,7 +29,7 @@ macro_rules! framed_route {
                 (length <= $bits && address.to_bits() & hosts == 0).then_some(Self { address, length })
             }
 
-            /// Its network.
+            /// The network of the route.
             pub fn network(self) -> Network {
                 (self.address.into(), self.length)
             }

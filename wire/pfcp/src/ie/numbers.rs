@@ -92,7 +92,7 @@ impl NtpTime {
 code! {
     /// Whether packets pass in one direction (TS 29.244 §8.2.7).
     pub enum Gate(mask 0b11): "Gate Status" {
-        /// They pass.
+        /// Packets pass the gate.
         Open = 0,
         /// They are dropped.
         Closed = 1,
@@ -102,9 +102,9 @@ code! {
 /// Gate Status (TS 29.244 §8.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateStatus {
-    /// Uplink.
+    /// Gate of the uplink.
     pub ul: Gate,
-    /// Downlink.
+    /// Gate of the downlink.
     pub dl: Gate,
 }
 
@@ -133,9 +133,9 @@ impl Ie for GateStatus {
 /// saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitRate {
-    /// Uplink.
+    /// Uplink rate in kbit/s.
     pub ul_kbps: u64,
-    /// Downlink.
+    /// Downlink rate in kbit/s.
     pub dl_kbps: u64,
 }
 

@@ -12,11 +12,11 @@ use crate::ie::{NetworkInstance, SourceInterface};
 flags! {
     /// What a Session Report Request carries (TS 29.244 §8.2.21).
     pub struct ReportType(u8, 1): "Report Type" {
-        /// Downlink data.
+        /// There are downlink data.
         DLDR = 5 / 1,
-        /// Usage.
+        /// There are usage reports.
         USAR = 5 / 2,
-        /// Error indication.
+        /// There was an error indication.
         ERIR = 5 / 3,
         /// User plane inactivity.
         UPIR = 5 / 4,

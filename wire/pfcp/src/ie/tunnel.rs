@@ -19,7 +19,7 @@ pub enum FTeid {
         /// PDRs of one request with the same CHOOSE ID get the same F-TEID.
         choose_id: Option<u8>,
     },
-    /// This one.
+    /// The tunnel endpoint is given.
     Given {
         /// The tunnel at that address.
         teid: Teid,

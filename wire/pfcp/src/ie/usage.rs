@@ -10,9 +10,9 @@ flags! {
     pub struct MeasurementMethod(u8, 1): "Measurement Method" {
         /// Time of use.
         DURAT = 5 / 1,
-        /// Octets.
+        /// Octets are measured.
         VOLUM = 5 / 2,
-        /// Events.
+        /// Events are measured.
         EVENT = 5 / 3,
     }
     /// When a URR reports (TS 29.244 §8.2.19).
@@ -104,9 +104,9 @@ fn write_each(values: &[Option<u64>], out: &mut Vec<u8>) {
 pub struct Volume {
     /// Both directions together.
     pub total: Option<u64>,
-    /// Uplink.
+    /// Octets of the uplink.
     pub ul: Option<u64>,
-    /// Downlink.
+    /// Octets of the downlink.
     pub dl: Option<u64>,
 }
 
@@ -126,15 +126,15 @@ impl Ie for Volume {
 pub struct VolumeMeasurement {
     /// Octets, both directions.
     pub total: Option<u64>,
-    /// Octets uplink.
+    /// Octets of the uplink.
     pub ul: Option<u64>,
-    /// Octets downlink.
+    /// Octets of the downlink.
     pub dl: Option<u64>,
     /// Packets, both directions.
     pub total_packets: Option<u64>,
-    /// Packets uplink.
+    /// Packets of the uplink.
     pub ul_packets: Option<u64>,
-    /// Packets downlink.
+    /// Packets of the downlink.
     pub dl_packets: Option<u64>,
 }
 

@@ -8,7 +8,7 @@ use crate::error::Error;
 /// Subscriber and equipment (TS 29.244 §8.2.101). Other identities of the element are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UserId {
-    /// IMSI.
+    /// IMSI of the user.
     pub imsi: Option<Supi>,
     /// IMEI or IMEISV.
     pub imei: Option<Pei>,

@@ -10,7 +10,7 @@ use crate::ie::{
 grouped! {
     /// Association Setup Request (table 7.4.4.1-1).
     pub struct AssociationSetupRequest: "Association Setup Request" {
-        /// The sender.
+        /// Node identity of the sender.
         60 => node_id: required NodeId,
         /// When it last started.
         96 => recovery_time_stamp: required RecoveryTimeStamp,
@@ -35,9 +35,9 @@ grouped! {
 
     /// Association Setup Response (table 7.4.4.2-1).
     pub struct AssociationSetupResponse: "Association Setup Response" {
-        /// The sender.
+        /// Node identity of the sender.
         60 => node_id: required NodeId,
-        /// Outcome.
+        /// Cause: accepted, or the reason of the refusal.
         19 => cause: required Cause,
         /// When it last started.
         96 => recovery_time_stamp: required RecoveryTimeStamp,
@@ -53,7 +53,7 @@ grouped! {
 
     /// Association Update Request (table 7.4.4.3-1).
     pub struct AssociationUpdateRequest: "Association Update Request" {
-        /// The sender.
+        /// Node identity of the sender.
         60 => node_id: required NodeId,
         /// What it can do as a UP function, now.
         43 => up_function_features: optional UpFunctionFeatures,
@@ -71,9 +71,9 @@ grouped! {
 
     /// Association Update Response (table 7.4.4.4-1).
     pub struct AssociationUpdateResponse: "Association Update Response" {
-        /// The sender.
+        /// Node identity of the sender.
         60 => node_id: required NodeId,
-        /// Outcome.
+        /// Cause: accepted, or the reason of the refusal.
         19 => cause: required Cause,
         /// What it can do as a UP function.
         43 => up_function_features: optional UpFunctionFeatures,
@@ -83,15 +83,15 @@ grouped! {
 
     /// Association Release Request (table 7.4.4.5-1).
     pub struct AssociationReleaseRequest: "Association Release Request" {
-        /// The sender.
+        /// Node identity of the sender.
         60 => node_id: required NodeId,
     }
 
     /// Association Release Response (table 7.4.4.6-1).
     pub struct AssociationReleaseResponse: "Association Release Response" {
-        /// The sender.
+        /// Node identity of the sender.
         60 => node_id: required NodeId,
-        /// Outcome.
+        /// Cause: accepted, or the reason of the refusal.
         19 => cause: required Cause,
     }
 }

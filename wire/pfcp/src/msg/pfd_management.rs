@@ -9,13 +9,13 @@ grouped! {
     pub struct PfdManagementRequest: "PFD Management Request" {
         /// The provisioned applications; others do not change.
         58 => applications: many ApplicationPfds,
-        /// The sender.
+        /// Node identity of the sender.
         60 => node_id: optional NodeId,
     }
 
     /// Application ID's PFDs (table 7.4.3.1-2). Without a context, those of the application go.
     pub struct ApplicationPfds: "Application ID's PFDs" {
-        /// The application.
+        /// Identifier of the application.
         24 => application_id: required ApplicationId,
         /// What takes the place of the PFDs that were.
         59 => pfd_contexts: many PfdContext,
@@ -30,11 +30,11 @@ grouped! {
 
     /// PFCP PFD Management Response (table 7.4.3.2-1).
     pub struct PfdManagementResponse: "PFD Management Response" {
-        /// Outcome.
+        /// Cause: accepted, or the reason of the refusal.
         19 => cause: required Cause,
         /// What was missing or wrong.
         40 => offending_ie: conditional OffendingIe,
-        /// The sender.
+        /// Node identity of the sender.
         60 => node_id: optional NodeId,
     }
 }

@@ -1,4 +1,4 @@
-//! Session deletion.
+//! Messages that delete a session.
 
 use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
@@ -12,7 +12,7 @@ grouped! {
 
     /// Session Deletion Response (table 7.5.7.1-1).
     pub struct SessionDeletionResponse: "Session Deletion Response" {
-        /// Outcome.
+        /// Cause: accepted, or the reason of the refusal.
         19 => cause: required Cause,
         /// What was missing or wrong.
         40 => offending_ie: conditional OffendingIe,

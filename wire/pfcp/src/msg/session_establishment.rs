@@ -1,4 +1,4 @@
-//! Session establishment.
+//! Messages that establish a session.
 
 use whimbrel_ids::{Dnn, SNssai};
 
@@ -24,13 +24,13 @@ grouped! {
         1 => create_pdrs: many CreatePdr,
         /// Forwarding rules, at least one.
         3 => create_fars: many CreateFar,
-        /// Usage rules.
+        /// URRs, which measure usage.
         6 => create_urrs: many CreateUrr,
-        /// QoS rules.
+        /// QERs, which enforce QoS.
         7 => create_qers: many CreateQer,
-        /// Buffering rule.
+        /// BARs, which say how packets are buffered.
         85 => create_bars: many CreateBar,
-        /// Traffic endpoints.
+        /// Endpoints to which PDRs refer.
         127 => create_traffic_endpoints: many CreateTrafficEndpoint,
         /// Type of the PDU session.
         113 => pdn_type: conditional PdnType,
@@ -40,7 +40,7 @@ grouped! {
         141 => user_id: optional UserId,
         /// Its data network.
         159 => apn_dnn: optional Dnn,
-        /// Its slice.
+        /// Slice of the session.
         257 => s_nssai: conditional SNssai,
         /// What kind of establishment it is.
         186 => pfcpsereq_flags: conditional SessionEstablishmentFlags,
@@ -52,7 +52,7 @@ grouped! {
     pub struct SessionEstablishmentResponse: "Session Establishment Response" {
         /// The UP function.
         60 => node_id: required NodeId,
-        /// Outcome.
+        /// Cause: accepted, or the reason of the refusal.
         19 => cause: required Cause,
         /// What was missing or wrong.
         40 => offending_ie: conditional OffendingIe,

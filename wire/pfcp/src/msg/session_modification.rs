@@ -1,4 +1,4 @@
-//! Session modification.
+//! Messages that modify a session.
 
 use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
@@ -68,7 +68,7 @@ grouped! {
 
     /// Session Modification Response (table 7.5.5.1-1).
     pub struct SessionModificationResponse: "Session Modification Response" {
-        /// Outcome.
+        /// Cause: accepted, or the reason of the refusal.
         19 => cause: required Cause,
         /// What was missing or wrong.
         40 => offending_ie: conditional OffendingIe,

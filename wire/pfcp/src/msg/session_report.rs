@@ -1,4 +1,4 @@
-//! Session report.
+//! Messages with a session's reports.
 
 use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
@@ -15,7 +15,7 @@ grouped! {
         39 => report_type: required ReportType,
         /// Downlink data for a UE without a tunnel.
         83 => downlink_data_report: conditional DownlinkDataReport,
-        /// Usage.
+        /// Usage of the session's URRs.
         80 => usage_reports: many UsageReport,
         /// A tunnel that is unknown at its other end.
         99 => error_indication_report: conditional ErrorIndicationReport,
@@ -31,7 +31,7 @@ grouped! {
     pub struct DownlinkDataReport: "Downlink Data Report" {
         /// The rules that matched.
         56 => pdr_ids: many PdrId,
-        /// The flow.
+        /// QoS flow of the packets.
         45 => downlink_data_service_information: many DataServiceInformation,
         /// Size of the packet.
         250 => dl_data_packets_size: conditional DlDataPacketsSize,
@@ -47,7 +47,7 @@ grouped! {
 
     /// Session Report Response (table 7.5.9.1-1).
     pub struct SessionReportResponse: "Session Report Response" {
-        /// Outcome.
+        /// Cause: accepted, or the reason of the refusal.
         19 => cause: required Cause,
         /// What was missing or wrong.
         40 => offending_ie: conditional OffendingIe,

@@ -6,7 +6,7 @@ use crate::ie::{BarId, DownlinkDataNotificationDelay, PackedTimer, SuggestedBuff
 grouped! {
     /// Create BAR (table 7.5.2.6-1).
     pub struct CreateBar: "Create BAR" {
-        /// The rule.
+        /// Identifier of the BAR.
         88 => bar_id: required BarId,
         /// Downlink data notification delay.
         46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
@@ -16,7 +16,7 @@ grouped! {
 
     /// Update BAR within a modification (table 7.5.4.11-1).
     pub struct UpdateBar: "Update BAR" {
-        /// The rule.
+        /// Identifier of the BAR.
         88 => bar_id: required BarId,
         /// Downlink data notification delay.
         46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
@@ -26,7 +26,7 @@ grouped! {
 
     /// Update BAR within a Session Report Response (table 7.5.9.2-1).
     pub struct UpdateBarInReportResponse: "Update BAR" {
-        /// The rule.
+        /// Identifier of the BAR.
         88 => bar_id: required BarId,
         /// Downlink data notification delay.
         46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
@@ -38,7 +38,7 @@ grouped! {
 
     /// Remove BAR (table 7.5.4.12-1).
     pub struct RemoveBar: "Remove BAR" {
-        /// The rule.
+        /// Identifier of the BAR.
         88 => bar_id: required BarId,
     }
 }

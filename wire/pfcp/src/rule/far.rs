@@ -9,7 +9,7 @@ use crate::ie::{
 grouped! {
     /// Create FAR (table 7.5.2.3-1).
     pub struct CreateFar: "Create FAR" {
-        /// The rule.
+        /// Identifier of the FAR.
         108 => far_id: required FarId,
         /// What to do.
         44 => apply_action: required ApplyAction,
@@ -53,7 +53,7 @@ grouped! {
 
     /// Update FAR (table 7.5.4.3-1). What is absent stays.
     pub struct UpdateFar: "Update FAR" {
-        /// The rule.
+        /// Identifier of the FAR.
         108 => far_id: required FarId,
         /// What to do.
         44 => apply_action: conditional ApplyAction,
@@ -99,7 +99,7 @@ grouped! {
 
     /// Remove FAR (table 7.5.4.7-1).
     pub struct RemoveFar: "Remove FAR" {
-        /// The rule.
+        /// Identifier of the FAR.
         108 => far_id: required FarId,
     }
 }

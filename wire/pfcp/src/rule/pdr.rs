@@ -13,7 +13,7 @@ use crate::ie::{
 grouped! {
     /// Create PDR (table 7.5.2.2-1).
     pub struct CreatePdr: "Create PDR" {
-        /// The rule.
+        /// Identifier of the PDR.
         56 => pdr_id: required PdrId,
         /// Order among the session's PDRs, lowest first.
         29 => precedence: required Precedence,
@@ -65,11 +65,11 @@ grouped! {
 
     /// Ethernet Packet Filter (table 7.5.2.2-3).
     pub struct EthernetPacketFilter: "Ethernet Packet Filter" {
-        /// Its name.
+        /// Identifier of the filter.
         138 => ethernet_filter_id: conditional EthernetFilterId,
         /// Whether it is bidirectional.
         139 => ethernet_filter_properties: conditional EthernetFilterProperties,
-        /// Addresses.
+        /// MAC addresses of the filter.
         133 => mac_addresses: many MacAddress,
         /// Type of the payload.
         136 => ethertype: conditional Ethertype,
@@ -83,7 +83,7 @@ grouped! {
 
     /// Created PDR (table 7.5.3.2-1): the UP function's choices for a PDR.
     pub struct CreatedPdr: "Created PDR" {
-        /// The rule.
+        /// Identifier of the PDR.
         56 => pdr_id: required PdrId,
         /// The tunnel chosen.
         21 => local_f_teid: conditional FTeid,
@@ -93,7 +93,7 @@ grouped! {
 
     /// Update PDR (table 7.5.4.2-1). What is absent stays.
     pub struct UpdatePdr: "Update PDR" {
-        /// The rule.
+        /// Identifier of the PDR.
         56 => pdr_id: required PdrId,
         /// Which outer header matching packets lose.
         95 => outer_header_removal: conditional OuterHeaderRemoval,
@@ -115,7 +115,7 @@ grouped! {
 
     /// Remove PDR (table 7.5.4.6-1).
     pub struct RemovePdr: "Remove PDR" {
-        /// The rule.
+        /// Identifier of the PDR.
         56 => pdr_id: required PdrId,
     }
 }

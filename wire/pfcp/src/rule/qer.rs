@@ -8,7 +8,7 @@ use crate::ie::{AveragingWindow, BitRate, GateStatus, PagingPolicyIndicator, Qer
 grouped! {
     /// Create QER (table 7.5.2.5-1).
     pub struct CreateQer: "Create QER" {
-        /// The rule.
+        /// Identifier of the QER.
         109 => qer_id: required QerId,
         /// Ties the rule to those of other sessions.
         28 => qer_correlation_id: conditional QerCorrelationId,
@@ -16,7 +16,7 @@ grouped! {
         25 => gate_status: required GateStatus,
         /// Rates above which packets are dropped.
         26 => mbr: conditional BitRate,
-        /// Rates promised.
+        /// Rates that are guaranteed.
         27 => gbr: conditional BitRate,
         /// QoS flow identifier for the downlink PDU session container.
         124 => qfi: conditional Qfi,
@@ -30,7 +30,7 @@ grouped! {
 
     /// Update QER (table 7.5.4.5-1). What is absent stays.
     pub struct UpdateQer: "Update QER" {
-        /// The rule.
+        /// Identifier of the QER.
         109 => qer_id: required QerId,
         /// Ties the rule to those of other sessions.
         28 => qer_correlation_id: conditional QerCorrelationId,
@@ -38,7 +38,7 @@ grouped! {
         25 => gate_status: conditional GateStatus,
         /// Rates above which packets are dropped.
         26 => mbr: conditional BitRate,
-        /// Rates promised.
+        /// Rates that are guaranteed.
         27 => gbr: conditional BitRate,
         /// QoS flow identifier.
         124 => qfi: conditional Qfi,
@@ -52,7 +52,7 @@ grouped! {
 
     /// Remove QER (table 7.5.4.9-1).
     pub struct RemoveQer: "Remove QER" {
-        /// The rule.
+        /// Identifier of the QER.
         109 => qer_id: required QerId,
     }
 }

@@ -6,11 +6,11 @@ use crate::ie::{FTeid, NetworkInstance, TrafficEndpointId, UeIpAddress};
 grouped! {
     /// Create Traffic Endpoint (table 7.5.2.7-1).
     pub struct CreateTrafficEndpoint: "Create Traffic Endpoint" {
-        /// The endpoint.
+        /// Identifier of the endpoint.
         131 => traffic_endpoint_id: required TrafficEndpointId,
-        /// Its tunnel.
+        /// Local tunnel of the endpoint.
         21 => local_f_teid: conditional FTeid,
-        /// Its network.
+        /// Network instance of the endpoint.
         22 => network_instance: conditional NetworkInstance,
         /// The UE's addresses.
         93 => ue_ip_addresses: many UeIpAddress,
@@ -18,7 +18,7 @@ grouped! {
 
     /// Created Traffic Endpoint (table 7.5.3.5-1).
     pub struct CreatedTrafficEndpoint: "Created Traffic Endpoint" {
-        /// The endpoint.
+        /// Identifier of the endpoint.
         131 => traffic_endpoint_id: required TrafficEndpointId,
         /// The tunnel chosen.
         21 => local_f_teid: conditional FTeid,
@@ -28,11 +28,11 @@ grouped! {
 
     /// Update Traffic Endpoint (table 7.5.4.13-1).
     pub struct UpdateTrafficEndpoint: "Update Traffic Endpoint" {
-        /// The endpoint.
+        /// Identifier of the endpoint.
         131 => traffic_endpoint_id: required TrafficEndpointId,
-        /// Its tunnel.
+        /// Local tunnel of the endpoint.
         21 => local_f_teid: conditional FTeid,
-        /// Its network.
+        /// Network instance of the endpoint.
         22 => network_instance: conditional NetworkInstance,
         /// The UE's addresses.
         93 => ue_ip_addresses: many UeIpAddress,
@@ -40,7 +40,7 @@ grouped! {
 
     /// Remove Traffic Endpoint (table 7.5.4.14-1).
     pub struct RemoveTrafficEndpoint: "Remove Traffic Endpoint" {
-        /// The endpoint.
+        /// Identifier of the endpoint.
         131 => traffic_endpoint_id: required TrafficEndpointId,
     }
 }

@@ -11,7 +11,7 @@ use crate::ie::{
 grouped! {
     /// Create URR (table 7.5.2.4-1).
     pub struct CreateUrr: "Create URR" {
-        /// The rule.
+        /// Identifier of the URR.
         81 => urr_id: required UrrId,
         /// What is measured.
         62 => measurement_method: required MeasurementMethod,
@@ -35,7 +35,7 @@ grouped! {
         82 => linked_urr_ids: many UrrId,
         /// Silence after which time of use stops counting.
         36 => inactivity_detection_time: conditional InactivityDetectionTime,
-        /// Refinements.
+        /// Refinements of the measurement.
         100 => measurement_information: conditional MeasurementInformation,
         /// Silence after which a MAC address is forgotten.
         146 => ethernet_inactivity_timer: conditional EthernetInactivityTimer,
@@ -47,7 +47,7 @@ grouped! {
 
     /// Update URR (table 7.5.4.4-1). What is absent stays.
     pub struct UpdateUrr: "Update URR" {
-        /// The rule.
+        /// Identifier of the URR.
         81 => urr_id: required UrrId,
         /// What is measured.
         62 => measurement_method: conditional MeasurementMethod,
@@ -71,7 +71,7 @@ grouped! {
         82 => linked_urr_ids: many UrrId,
         /// Silence after which time of use stops counting.
         36 => inactivity_detection_time: conditional InactivityDetectionTime,
-        /// Refinements.
+        /// Refinements of the measurement.
         100 => measurement_information: conditional MeasurementInformation,
         /// Silence after which a MAC address is forgotten.
         146 => ethernet_inactivity_timer: conditional EthernetInactivityTimer,
@@ -83,13 +83,13 @@ grouped! {
 
     /// Remove URR (table 7.5.4.8-1).
     pub struct RemoveUrr: "Remove URR" {
-        /// The rule.
+        /// Identifier of the URR.
         81 => urr_id: required UrrId,
     }
 
     /// Query URR (table 7.5.4.10-1): report it now.
     pub struct QueryUrr: "Query URR" {
-        /// The rule.
+        /// Identifier of the URR.
         81 => urr_id: required UrrId,
     }
 
@@ -104,13 +104,13 @@ grouped! {
 
     /// Application Detection Information (table 7.5.8.3-2). The instance of the application is not reported.
     pub struct ApplicationDetectionInformation: "Application Detection Information" {
-        /// The application.
+        /// Identifier of the application.
         24 => application_id: required ApplicationId,
     }
 
     /// Usage Report (tables 7.5.5.2-1, 7.5.7.2-1, 7.5.8.3-1: the same group under three code points).
     pub struct UsageReport: "Usage Report" {
-        /// The rule.
+        /// Identifier of the URR.
         81 => urr_id: required UrrId,
         /// Orders the reports of the rule.
         104 => ur_seqn: required UrSeqn,
@@ -128,9 +128,9 @@ grouped! {
         68 => application_detection_information: conditional ApplicationDetectionInformation,
         /// The UE's address, for reports of the start of traffic.
         93 => ue_ip_address: conditional UeIpAddress,
-        /// First packet.
+        /// Time of the first packet.
         69 => time_of_first_packet: conditional NtpTime,
-        /// Last packet.
+        /// Time of the last packet.
         70 => time_of_last_packet: conditional NtpTime,
         /// MAC addresses learnt and forgotten.
         143 => ethernet_traffic_information: conditional EthernetTrafficInformation,

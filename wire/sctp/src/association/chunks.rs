@@ -1,7 +1,7 @@
 //! The chunks that an association takes (RFC 9260 §6.2, §8.3, §9, §3.2).
 
 use super::timers::schedule_heartbeat;
-use super::{Association, Context, Flow, State};
+use super::{Association, Context, PacketProgress, State};
 use crate::outbox::{DownReason, Event};
 use crate::packet::{
     Chunk, Parameter, Parameters, Unknown, be32, be64, cause, kind, parameter, write_chunk, write_parameter,
@@ -10,7 +10,7 @@ use crate::receive::{Data, Taken};
 
 impl Association {
     /// Takes one chunk of a packet whose tag was right; INIT, INIT ACK and COOKIE ECHO are the endpoint's.
-    pub(crate) fn chunk(&mut self, chunk: Chunk<'_>, from: usize, cx: &mut Context<'_>) -> Flow {
+    pub(crate) fn chunk(&mut self, chunk: Chunk<'_>, from: usize, cx: &mut Context<'_>) -> PacketProgress {
         match chunk.kind {
             kind::DATA => return self.data(chunk, from, cx),
             kind::SACK => self.sack(chunk, cx),
@@ -19,7 +19,7 @@ impl Association {
             kind::ABORT => {
                 let cause = Parameters(chunk.value).next().map(|p| p.kind);
                 self.end(DownReason::AbortedByPeer { cause }, cx);
-                return Flow::Stop;
+                return PacketProgress::Stop;
             }
             kind::SHUTDOWN => self.shutdown_chunk(chunk, cx),
             kind::SHUTDOWN_ACK => self.shutdown_ack(from, cx),
@@ -27,7 +27,7 @@ impl Association {
                 if self.state == State::ShutdownAckSent {
                     self.end(DownReason::Shutdown, cx);
                 }
-                return Flow::Stop;
+                return PacketProgress::Stop;
             }
             kind::ERROR => return self.error(chunk, cx),
             kind::COOKIE_ACK => {
@@ -43,11 +43,11 @@ impl Association {
                     self.report(cause::UNRECOGNIZED_CHUNK_TYPE, chunk.whole, from, cx);
                 }
                 if rule.stop {
-                    return Flow::Stop;
+                    return PacketProgress::Stop;
                 }
             }
         }
-        if self.ended { Flow::Stop } else { Flow::Continue }
+        if self.ended { PacketProgress::Stop } else { PacketProgress::Continue }
     }
 
     /// All chunks of a packet were taken.
@@ -55,30 +55,30 @@ impl Association {
         self.rx.packet_done(cx.now, cx.config.sack_delay);
     }
 
-    fn data(&mut self, chunk: Chunk<'_>, from: usize, cx: &mut Context<'_>) -> Flow {
+    fn data(&mut self, chunk: Chunk<'_>, from: usize, cx: &mut Context<'_>) -> PacketProgress {
         if !self.state.takes_data() {
-            return Flow::Continue;
+            return PacketProgress::Continue;
         }
         let Some(data) = Data::parse(chunk.flags, chunk.value) else {
             self.abort(cause::PROTOCOL_VIOLATION, &[], DownReason::ProtocolViolation, cx);
-            return Flow::Stop;
+            return PacketProgress::Stop;
         };
         if data.user.is_empty() {
             let tsn = data.tsn.to_be_bytes();
             self.abort(cause::NO_USER_DATA, &tsn, DownReason::ProtocolViolation, cx); // RFC 9260 §6.2
-            return Flow::Stop;
+            return PacketProgress::Stop;
         }
         self.sack_path = from;
         match self.rx.take(data, self.id, &mut cx.out.events) {
-            Taken::Fine => Flow::Continue,
+            Taken::Fine => PacketProgress::Continue,
             Taken::InvalidStream => {
                 let [hi, lo] = data.stream.to_be_bytes();
                 self.report(cause::INVALID_STREAM_IDENTIFIER, &[hi, lo, 0, 0], from, cx);
-                Flow::Continue
+                PacketProgress::Continue
             }
             Taken::OutOfResource => {
                 self.abort(cause::OUT_OF_RESOURCE, &[], DownReason::OutOfResource, cx);
-                Flow::Stop
+                PacketProgress::Stop
             }
         }
     }
@@ -165,7 +165,7 @@ impl Association {
         self.end(DownReason::Shutdown, cx);
     }
 
-    fn error(&mut self, chunk: Chunk<'_>, cx: &mut Context<'_>) -> Flow {
+    fn error(&mut self, chunk: Chunk<'_>, cx: &mut Context<'_>) -> PacketProgress {
         cx.counters.errors_reported += 1;
         let stale = Parameters(chunk.value).any(|c| c.kind == cause::STALE_COOKIE);
         if stale && self.state == State::CookieEchoed {
@@ -174,12 +174,12 @@ impl Association {
             self.t1_expiries += 1;
             if self.t1_expiries > cx.config.init_max_retrans {
                 self.end(DownReason::NoAnswer, cx);
-                return Flow::Stop;
+                return PacketProgress::Stop;
             }
             self.handshake.clear();
             self.start_handshake(cx);
         }
-        Flow::Continue
+        PacketProgress::Continue
     }
 
     /// Reports one error cause in an ERROR chunk (RFC 9260 §3.3.10).

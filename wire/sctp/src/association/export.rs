@@ -17,8 +17,8 @@ use crate::export::record::Record;
 use crate::export::{Defect, HEAD_PREFIX_OCTETS, Layout, Progress, Saved, Store};
 use crate::outbox::{AssociationId, Path};
 use crate::path::{Measured, PathState};
-use crate::receive::{self, Receiver};
-use crate::send::{self, Sender};
+use crate::receive::{self, DataReceiver};
+use crate::send::{self, DataSender};
 
 const BAD_HEAD: Defect = Defect::Contradiction("head");
 
@@ -131,7 +131,7 @@ impl Association {
         now: Instant,
         config: &Config,
     ) -> Result<Self, Defect> {
-        let head = Head::read(head, now, config).ok_or(BAD_HEAD)?;
+        let head = ImportedHead::read(head, now, config).ok_or(BAD_HEAD)?;
         let (octets, layout) = (head.journal_octets as usize, saved.layout());
         if octets > layout.journal_octets {
             return Err(BAD_HEAD);
@@ -145,8 +145,8 @@ impl Association {
         while !r.is_empty() {
             records.push(Record::read(&mut r).ok_or(Defect::Contradiction("journal"))?);
         }
-        let tx = Sender::restore(head.tx, records.iter().copied())?;
-        let rx = Receiver::restore(head.rx, records.iter().copied(), config)?;
+        let tx = DataSender::restore(head.tx, records.iter().copied())?;
+        let rx = DataReceiver::restore(head.rx, records.iter().copied(), config)?;
         let mut a = Self { tx, rx, ..head.association };
         a.id.slot = slot;
         a.export_void = true;
@@ -161,7 +161,7 @@ impl Association {
 }
 
 /// A head that was read: its association, without the halves that carry data.
-struct Head {
+struct ImportedHead {
     association: Association,
     journal: u8,
     journal_octets: u32,
@@ -170,7 +170,7 @@ struct Head {
     rx: receive::Continued,
 }
 
-impl Head {
+impl ImportedHead {
     fn read(octets: &[u8], now: Instant, config: &Config) -> Option<Self> {
         const IE: &str = "head";
         let mut r = Reader::new(octets);
@@ -189,7 +189,7 @@ impl Head {
         if !usable || !streams || primary >= paths || paths > PEER_ADDRESSES_MAX {
             return None;
         }
-        let identity = super::Identity { id, local_port, peer_port, local_tag, local_tsn };
+        let identity = super::AssociationIdentity { id, local_port, peer_port, local_tag, local_tsn };
         let mut a = Association::new(identity, config);
         for _ in 0..paths {
             let path = read_path(&mut r, now, config)?;

@@ -16,8 +16,8 @@ use crate::endpoint::{Counters, UserNotes};
 use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
 use crate::packet::{Chunk, T_BIT, cause, kind, write_chunk, write_parameter};
 use crate::path::PathState;
-use crate::receive::Receiver;
-use crate::send::Sender;
+use crate::receive::DataReceiver;
+use crate::send::DataSender;
 
 /// How many RTO.Max the T5-shutdown-guard lasts (RFC 9260 §9.2).
 const SHUTDOWN_GUARD_RTOS: u32 = 5;
@@ -25,15 +25,15 @@ const SHUTDOWN_GUARD_RTOS: u32 = 5;
 /// States of RFC 9260 §4. CLOSED has no association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// INIT sent.
+    /// INIT has been sent.
     CookieWait,
     /// COOKIE ECHO sent.
     CookieEchoed,
-    /// Open.
+    /// The association is open.
     Established,
     /// We want to shut down and still have data under way.
     ShutdownPending,
-    /// SHUTDOWN sent.
+    /// SHUTDOWN has been sent.
     ShutdownSent,
     /// The peer wants to shut down and we still have data under way.
     ShutdownReceived,
@@ -64,7 +64,7 @@ pub(crate) struct Context<'a> {
 
 /// Whether the rest of a packet is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
+pub(crate) enum PacketProgress {
     Continue,
     Stop,
 }
@@ -87,8 +87,8 @@ pub(crate) struct Association {
     pub(crate) adaptation: Option<u32>,
     pub(crate) paths: Vec<PathState>,
     pub(crate) primary: usize,
-    pub(crate) tx: Sender,
-    pub(crate) rx: Receiver,
+    pub(crate) tx: DataSender,
+    pub(crate) rx: DataReceiver,
     /// Packets of the peer with chunks for this association.
     pub(crate) heard: u64,
     /// Chunks other than DATA and SACK that wait for the flush, and the path that they take.
@@ -119,7 +119,7 @@ pub(crate) struct Association {
 }
 
 /// What identifies a new association.
-pub(crate) struct Identity {
+pub(crate) struct AssociationIdentity {
     pub(crate) id: AssociationId,
     pub(crate) local_port: u16,
     pub(crate) peer_port: u16,
@@ -129,7 +129,7 @@ pub(crate) struct Identity {
 
 impl Association {
     /// An association in COOKIE-WAIT that knows nothing of its peer yet.
-    pub(crate) fn new(identity: Identity, config: &Config) -> Self {
+    pub(crate) fn new(identity: AssociationIdentity, config: &Config) -> Self {
         Self {
             id: identity.id,
             state: State::CookieWait,
@@ -144,8 +144,8 @@ impl Association {
             adaptation: None,
             paths: Vec::new(),
             primary: 0,
-            tx: Sender::new(identity.local_tsn),
-            rx: Receiver::new(0, 0, 0, config),
+            tx: DataSender::new(identity.local_tsn),
+            rx: DataReceiver::new(0, 0, 0, config),
             heard: 0,
             control: Vec::new(),
             control_path: 0,
@@ -203,10 +203,10 @@ impl Association {
     pub(crate) fn reset(&mut self, local: (u32, u32), peer: (u32, u32), peer_rwnd: u32, cx: &Context<'_>) {
         (self.local_tag, self.local_initial_tsn) = local;
         self.peer_tag = peer.0;
-        self.tx = Sender::new(self.local_initial_tsn);
+        self.tx = DataSender::new(self.local_initial_tsn);
         self.tx.set_streams(self.outbound_streams);
         self.tx.peer_rwnd = peer_rwnd as usize;
-        self.rx = Receiver::new(peer.1, self.inbound_streams, self.rx.messages(), cx.config);
+        self.rx = DataReceiver::new(peer.1, self.inbound_streams, self.rx.messages(), cx.config);
         self.export_void = true;
         self.control.clear();
         (self.t2, self.t5) = (None, None);

@@ -62,7 +62,7 @@ impl Layout {
     pub fn of(config: &Config) -> Self {
         let streams = usize::from(config.inbound_streams_max) + usize::from(config.outbound_streams);
         let body = BODY_FIXED_OCTETS + PEER_ADDRESSES_MAX * PATH_OCTETS + 2 * streams + 16 * RANGES_MAX;
-        // What is received and not released is at most twice the window (`Receiver::take`); of what is sent, the beginning of a message whose end
+        // What is received and not released is at most twice the window (`DataReceiver::take`); of what is sent, the beginning of a message whose end
         // is not acknowledged counts beside the buffer.
         let counts = 2 * config.send_buffer_octets + 2 * config.receive_window_octets as usize;
         Self {

@@ -4,7 +4,7 @@ use whimbrel_ids::Reader;
 
 /// The kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     /// The acknowledged part of a message whose end is not acknowledged.
     Begun = 1,
     /// A DATA chunk, whole and padded, was queued.
@@ -20,11 +20,11 @@ pub(crate) enum Kind {
 /// One record. What a kind does not need is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
     pub(crate) flags: u8,
     pub(crate) stream: u16,
     pub(crate) ssn: u16,
-    /// The payload protocol identifier; of [`Kind::Taken`], how many chunks there are before the last.
+    /// The payload protocol identifier; of [`RecordKind::Taken`], how many chunks there are before the last.
     pub(crate) ppid: u32,
     /// The number of the message among those delivered.
     pub(crate) number: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// A record of octets alone.
-    pub(crate) fn of(kind: Kind, octets: &'a [u8]) -> Self {
+    pub(crate) fn of(kind: RecordKind, octets: &'a [u8]) -> Self {
         Self { kind, flags: 0, stream: 0, ssn: 0, ppid: 0, number: 0, tsn: 0, octets }
     }
 
@@ -56,11 +56,11 @@ impl<'a> Record<'a> {
     pub(crate) fn read(r: &mut Reader<'a>) -> Option<Self> {
         const IE: &str = "journal record";
         let kind = match r.u8(IE).ok()? {
-            1 => Kind::Begun,
-            2 => Kind::Queued,
-            3 => Kind::Held,
-            4 => Kind::Delivered,
-            5 => Kind::Taken,
+            1 => RecordKind::Begun,
+            2 => RecordKind::Queued,
+            3 => RecordKind::Held,
+            4 => RecordKind::Delivered,
+            5 => RecordKind::Taken,
             _ => return None,
         };
         let (flags, stream, ssn) = (r.u8(IE).ok()?, r.u16(IE).ok()?, r.u16(IE).ok()?);

@@ -37,7 +37,7 @@ pub(super) enum CpfAt {
     Values,
     /// The same, with messages written and read: what their forms take.
     Octets,
-    /// A process.
+    /// The CPF is a process.
     Process,
 }
 
@@ -220,7 +220,7 @@ impl Core {
         self.end.as_ref().map_or(0, |end| end.sleeps)
     }
 
-    /// Time passes.
+    /// Lets the time pass.
     pub(super) fn advance(&mut self, by: Duration) {
         self.now = self.now + by;
         self.handle(Input::Tick);

@@ -69,7 +69,7 @@ impl End {
         Ok(came)
     }
 
-    /// Something came.
+    /// Notes that something has come.
     pub(super) fn busy(&mut self) {
         self.spin.came(self.now());
     }

@@ -137,7 +137,7 @@ impl Inspect for Whose {
 /// What the loss of a CPF did.
 #[derive(Default)]
 pub(super) struct Loss {
-    /// When.
+    /// Time of the loss.
     pub(super) at: u64,
     /// The UEs that it hit in the middle of something, and when the first that another one did for them left.
     pub(super) hit: BTreeMap<u32, Option<u64>>,

@@ -18,7 +18,7 @@ const GOAL_PERCENT: f64 = 5.0;
 const ATTACHES: &[f64] = &[2e3, 10e3, 20e3, 30e3, 40e3, 50e3, 60e3, 80e3];
 const SERVICE_REQUESTS: &[f64] = &[10e3, 40e3, 80e3, 120e3, 160e3, 200e3, 240e3];
 
-/// Figure 15.
+/// The experiment of figure 15.
 pub(crate) fn fig15(options: &Options, plots: &Path) -> io::Result<()> {
     println!("figure 15: when the UE's state goes to its {} backups", OURS.backups);
     println!(
@@ -42,7 +42,7 @@ pub(crate) fn fig15(options: &Options, plots: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Figure 16.
+/// The experiment of figure 16.
 pub(crate) fn fig16(options: &Options, plots: &Path) -> io::Result<()> {
     println!("figure 16: attach, with the log at the CTA and without");
     println!(

@@ -21,7 +21,7 @@ const BASELINE: usize = 1;
 /// UEs that are handed over between two CTAs: all of them need the same.
 const BETWEEN_CTAS: u32 = 200;
 
-/// Figure 7.
+/// The experiment of figure 7.
 pub(crate) fn fig7(options: &Options, plots: &Path) -> io::Result<()> {
     println!("figure 7: service requests of idle UEs, uniform traffic");
     println!(
@@ -44,7 +44,7 @@ pub(crate) fn fig7(options: &Options, plots: &Path) -> io::Result<()> {
     )
 }
 
-/// Figure 8.
+/// The experiment of figure 8.
 pub(crate) fn fig8(options: &Options, plots: &Path) -> io::Result<()> {
     println!("figure 8: attach, uniform traffic: registration with 5G-AKA, then a session");
     println!(
@@ -62,7 +62,7 @@ pub(crate) fn fig8(options: &Options, plots: &Path) -> io::Result<()> {
     )
 }
 
-/// Figure 11.
+/// The experiment of figure 11.
 pub(crate) fn fig11(options: &Options, plots: &Path) -> io::Result<()> {
     println!("figure 11: handover through the core to another CPF, uniform traffic");
     println!(

@@ -48,7 +48,7 @@ pub(crate) struct Options {
     /// A few UEs and rates: shows that it runs, and no figure.
     #[arg(long)]
     quick: bool,
-    /// UEs.
+    /// Number of UEs.
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(10..=50_000))]
     ues: u32,
     /// One way between two parts of the deployment, in microseconds.

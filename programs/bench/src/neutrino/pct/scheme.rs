@@ -8,7 +8,7 @@ use super::codec::Codec;
 /// When a UE's state goes to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replication {
-    /// Never.
+    /// State is never replicated.
     Never,
     /// When a procedure has ended.
     EveryProcedure,
@@ -19,7 +19,7 @@ pub(super) enum Replication {
 /// Whether another CPF serves a UE after a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// No.
+    /// No change of the region.
     None,
     /// One that has the UE's state: the fast form.
     ToReplica,

@@ -147,7 +147,7 @@ fn table(all: &[Swept], rates: &[f64]) {
 /// All schemes at one rate: medians and 99th percentiles of several rounds that alternate, with links and without.
 pub(super) struct Compared {
     pub(super) per_s: f64,
-    /// By scheme.
+    /// Medians by scheme.
     pub(super) p50: Vec<f64>,
     pub(super) p99: Vec<f64>,
     pub(super) p50_without_links: Vec<f64>,

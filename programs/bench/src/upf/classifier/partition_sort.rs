@@ -78,7 +78,7 @@ struct Sorted {
     /// The entries, sorted.
     sorted: Vec<u32>,
     free: Vec<u32>,
-    /// In order.
+    /// Ranks in ascending order.
     ranks: Vec<Rank>,
 }
 
@@ -203,7 +203,7 @@ impl Sorted {
     }
 }
 
-/// PartitionSort.
+/// The classifier PartitionSort of its authors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartitionSort {
     sets: Vec<Sorted>,

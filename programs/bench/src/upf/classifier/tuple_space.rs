@@ -13,7 +13,7 @@ use super::common::Classify;
 
 /// Behind every rule.
 const LAST: Rank = Rank::new(u32::MAX, u32::MAX);
-/// No rule.
+/// The mark of no rule.
 const NONE: u32 = u32::MAX;
 
 /// Rules of one tuple.

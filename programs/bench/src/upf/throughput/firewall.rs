@@ -15,7 +15,7 @@ use super::super::smf::{SERVER, START, from_gnb, g_pdu, udp4};
 use super::{BURST, SMALL};
 use crate::measure::{core_time, median};
 
-/// UEs.
+/// Number of UEs, a session each.
 const SESSIONS: u32 = 10_000;
 /// Packets of a round.
 const ROUND: usize = 16_384;

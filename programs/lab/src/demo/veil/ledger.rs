@@ -24,7 +24,7 @@ use crate::playground::veil::{Class, DOMAIN, VeilPlayground};
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) user: usize,
-    /// H(U's request).
+    /// H(the user's request).
     pub(super) request: [u8; 32],
     pub(super) group: [u8; 32],
     pub(super) pseudonym: [u8; 16],
@@ -94,7 +94,7 @@ enum Users {
 pub(super) struct Ledgers {
     operator: Ledger,
     broker: Ledger,
-    /// Of the sessions of ordinary UEs: of O, and of B.
+    /// Of the sessions of ordinary UEs: of the operator, and of the broker.
     ordinary: [Ledger; 2],
     /// The same of users under order.
     under_order: [Ledger; 2],
@@ -426,7 +426,7 @@ fn packets(capture: &[u8]) -> Vec<&[u8]> {
     packets
 }
 
-/// H(U's request) of the SUCI in an NGAP message.
+/// H(the user's request) of the SUCI in an NGAP message.
 fn request_in(message: &[u8]) -> Option<[u8; 32]> {
     const BEGIN: &[u8] = b"type1.rid";
     let begin = message.windows(BEGIN.len()).position(|w| w == BEGIN)?;

@@ -26,7 +26,7 @@ pub struct Entry {
     pub what: String,
     /// From or to where; empty for what is stored.
     pub peer: String,
-    /// The octets.
+    /// The octets that passed.
     pub octets: Vec<u8>,
 }
 

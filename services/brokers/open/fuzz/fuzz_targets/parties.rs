@@ -39,7 +39,7 @@ fuzz_target!(|octets: &[u8]| {
         }
         1 => {
             let answer = serve(&asked, &seed("b", 1)).octets;
-            // What is sealed to U ends the answer; T cannot read it.
+            // What is sealed to the user ends the answer; the operator cannot read it.
             let (changed, octets) = change(&answer, changes);
             assert!(changed || operator.answer(&octets, &trust(), NOW).is_ok());
             let _ = operator.answer(&octets, &trust(), NOW);

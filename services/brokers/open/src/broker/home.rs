@@ -1,8 +1,9 @@
-//! B as the home network of ordinary 3GPP UEs (class 2): UDM, ARPF and AUSF of 5G-AKA with home control (TS 33.501 §6.1.3.2).
+//! The broker as the home network of ordinary 3GPP UEs (class 2): UDM, ARPF and AUSF of 5G-AKA with home control (TS 33.501 §6.1.3.2).
 //!
-//! T asks for a challenge and then shows the UE's response; only for that does B release SUPI and K_SEAF, and grant. So an operator gets
-//! no grant for a UE that is not at it, and learns no SUPI from a SUCI that it has only seen. A vector is bound to the serving network
-//! name of the PLMN in T's certificate: no other network can use it.
+//! The operator asks for a challenge and then shows the UE's response; only for that does the broker release
+//! SUPI and K_SEAF, and grant. So an operator gets no grant for a UE that is not at it, and learns no SUPI
+//! from a SUCI that it has only seen. A vector is bound to the serving network name of the PLMN in the
+//! operator's certificate: no other network can use it.
 //!
 //! Each vector has the SQN after the last, which is durable before the vector leaves ([`HomeRecord`]).
 
@@ -23,14 +24,14 @@ use crate::msg::{
     SignedChallenge, SignedGrant, Subject, Subscriber, VectorRequest,
 };
 
-/// B's home network.
+/// The broker's home network.
 #[derive(Clone, Debug)]
 pub struct Home {
     /// The PLMN of its USIMs: the first digits of each IMSI.
     pub plmn: PlmnId,
     /// The private keys of its SUCIs.
     pub keys: HomeNetworkKeys,
-    /// What B pays for a session of an ordinary UE at most: it is paid on T's word alone.
+    /// What the broker pays for a session of an ordinary UE at most: it is paid on the operator's word alone.
     pub credit_micros: u64,
 }
 
@@ -56,11 +57,11 @@ pub struct HomeUser {
 /// An answer to a question about an ordinary UE: durable before it leaves. It holds no key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeRecord {
-    /// The subscriber.
+    /// SUPI of the subscriber.
     pub supi: Supi,
-    /// The user.
+    /// Identity of the user.
     pub user: UserId,
-    /// T.
+    /// Identity of the operator.
     pub operator: OperatorId,
     /// Hash of the vector request.
     pub request: [u8; 32],
@@ -73,16 +74,16 @@ pub struct HomeRecord {
     pub confirmation: Option<[u8; 32]>,
     /// When it was answered.
     pub given: Instant,
-    /// The answer.
+    /// The answer as it was sent.
     pub octets: Vec<u8>,
 }
 
-/// What B has as a home network.
+/// What the broker has as a home network.
 #[derive(Debug, Default)]
 pub(super) struct HomeState {
     home: Option<Home>,
     users: BTreeMap<Supi, HomeUser>,
-    /// Challenges, and the answers that they led to, by operator and vector request: as many as B gives in [`ANSWER_KEPT`].
+    /// Challenges, and the answers that they led to, by operator and vector request: as many as the broker gives in [`ANSWER_KEPT`].
     records: BTreeMap<(OperatorId, [u8; 32]), HomeRecord>,
     /// When each was given, oldest first.
     given: VecDeque<(Instant, OperatorId, [u8; 32])>,
@@ -103,7 +104,7 @@ impl Broker {
         self.home.users.insert(supi, user);
     }
 
-    /// What B knows of a user with a USIM.
+    /// What the broker knows of a user with a USIM.
     pub fn home_user(&self, supi: Supi) -> Option<&HomeUser> {
         self.home.users.get(&supi)
     }
@@ -236,7 +237,7 @@ impl Broker {
             });
         let BrokerOutput { octets, event, .. } =
             granted.unwrap_or_else(|cause| self.refuse_by(operator, request, cause, Some(user.user)));
-        // A challenge is good for one response: T cannot try out others.
+        // A challenge is good for one response: the operator cannot try out others.
         let record = HomeRecord { confirmation: Some(confirmation), given: now, octets, ..record };
         self.keep(record, event)
     }

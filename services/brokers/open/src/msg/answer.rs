@@ -1,4 +1,4 @@
-//! B's answers: to T, to U, and refusals.
+//! The broker's answers: to the operator, to the user, and refusals.
 
 use core::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::certificate::Certificate;
 use super::grant::SignedGrant;
 use super::home::{Release, SignedChallenge};
 use super::request::{AnswerKey, TICKET_OCTETS, Ticket};
-use super::{MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use super::{SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
 use crate::causes;
 use crate::crypto::{
     PrivateKey, Seed, Sender, Share, SharedSecret, Signature, Signed, SigningKey, TAG_OCTETS, VerifyingKey,
@@ -22,7 +22,7 @@ use crate::id::{Domain, OperatorId};
 pub struct EpochKey {
     /// Its identifier: the home network public key identifier of the SUCI.
     pub id: u8,
-    /// The key.
+    /// Public key of the epoch.
     pub public: Share,
 }
 
@@ -44,7 +44,7 @@ fn read_key(r: &mut Reader<'_>) -> Result<Option<EpochKey>, DecodeError> {
     })
 }
 
-/// Traffic that T drops on B's order: to or from these addresses.
+/// Traffic that the operator drops on the broker's order: to or from these addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
     address: IpAddr,
@@ -116,17 +116,17 @@ pub(super) fn read_filters(r: &mut Reader<'_>) -> Result<(bool, Vec<Filter>), De
     Ok((intercept, filters))
 }
 
-/// `info` of the HPKE context from B to T.
+/// `info` of the HPKE context from the broker to the operator.
 const ORDERS_INFO: &[u8] = b"SAP-v1 orders";
 
-/// What B seals to T.
+/// What the broker seals to the operator.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OperatorOrders {
     /// The shared secret.
     pub ss: SharedSecret,
-    /// Whether T must intercept the session.
+    /// Whether the operator must intercept the session.
     pub intercept: bool,
-    /// What T must drop; at most [`OperatorOrders::FILTERS_MAX`].
+    /// What the operator must drop; at most [`OperatorOrders::FILTERS_MAX`].
     pub filters: Vec<Filter>,
 }
 
@@ -141,15 +141,15 @@ impl OperatorOrders {
     pub const FILTERS_MAX: usize = 8;
     const OCTETS_MAX: usize = 32 + Filter::LIST_OCTETS_MAX;
 
-    /// Seals them to T's share, for the request that `key` names: an encapsulated key and a ciphertext. `None` if the share is of
-    /// small order.
+    /// Seals them to the operator's share, for the request that `key` names: an encapsulated key and a
+    /// ciphertext. `None` if the share is of small order.
     pub fn seal(&self, share: &Share, key: &AnswerKey, seed: &Seed) -> Option<Box<[u8]>> {
         let mut sender = Sender::new(share, ORDERS_INFO, seed)?;
         let sealed = sender.seal(&self.to_octets(), &key.0);
         Some([&sender.enc()[..], &sealed].concat().into())
     }
 
-    /// Opens them with T's ephemeral key. `None` if they were not sealed to it for the request that `key` names.
+    /// Opens them with the operator's ephemeral key. `None` if they were not sealed to it for the request that `key` names.
     pub fn open(private: &PrivateKey, key: &AnswerKey, sealed: &[u8]) -> Option<Self> {
         let (enc, sealed) = sealed.split_first_chunk::<32>()?;
         let (plain, _) = open(private, enc, ORDERS_INFO, sealed, &key.0)?;
@@ -174,16 +174,16 @@ impl OperatorOrders {
     }
 }
 
-/// What B seals to U.
+/// What the broker seals to the user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserAnswer {
-    /// The grant.
+    /// The grant of the session.
     pub grant: SignedGrant,
     /// The shared secret.
     pub ss: SharedSecret,
-    /// For U's next attach.
+    /// For the user's next attach.
     pub ticket: Option<Ticket>,
-    /// The key of the next epoch, once B has one.
+    /// The key of the next epoch, once the broker has one.
     pub next_key: Option<EpochKey>,
 }
 
@@ -196,7 +196,7 @@ impl core::fmt::Debug for UserAnswer {
 impl UserAnswer {
     const OCTETS_MAX: usize = SignedGrant::OCTETS_MAX + 32 + 1 + TICKET_OCTETS + 1 + 33;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Zeroizing::new(Vec::with_capacity(Self::OCTETS_MAX));
         out.extend_from_slice(&self.grant.to_octets());
@@ -226,7 +226,8 @@ impl UserAnswer {
     }
 }
 
-/// The answer as U receives it: sealed under a key that only U and B can derive, so T and the air learn nothing from it.
+/// The answer as the user receives it: sealed under a key that only the user and the broker can derive, so
+/// the operator and the air learn nothing from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerU {
     /// Random, for the key of this answer.
@@ -236,12 +237,12 @@ pub struct AnswerU {
 }
 
 impl AnswerU {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 16 + 2 + UserAnswer::OCTETS_MAX + TAG_OCTETS;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::AnswerU.begin();
+        let mut out = SapMessageType::AnswerU.begin();
         out.extend_from_slice(&self.salt);
         emit_part(&self.sealed, &mut out);
         out
@@ -250,7 +251,7 @@ impl AnswerU {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::AnswerU.read(r)?;
+            SapMessageType::AnswerU.read(r)?;
             let salt = r.array("salt")?;
             let sealed = read_part(r, UserAnswer::OCTETS_MAX + TAG_OCTETS, "sealed answer")?.into();
             Ok(Self { salt, sealed })
@@ -259,13 +260,13 @@ impl AnswerU {
 }
 
 causes! {
-    /// Why B refuses a request of an operator that it has authenticated. B signs it.
+    /// Why the broker refuses a request of an operator that it has authenticated. The broker signs it.
     RefusalCause, "refusal cause" {
-        /// The request is sealed to a key that B no longer has, or never had.
+        /// The request is sealed to a key that the broker no longer has, or never had.
         UnknownKey = 1, "the request is sealed to a key that the broker does not have";
         /// The sealed part does not open, or holds no vector.
         Envelope = 2, "the sealed part of the request does not open";
-        /// B has no such user.
+        /// The broker has no such user.
         UnknownUser = 3, "the broker has no such user";
         /// The user's signature is wrong.
         UserSignature = 4, "the user's signature is wrong";
@@ -283,24 +284,24 @@ causes! {
         PriceTooHigh = 10, "the operator's price is above the broker's cap or in another currency";
         /// The operator cannot give the QoS that the user is due.
         QosTooLow = 11, "the operator cannot give the QoS that the user is due";
-        /// The ephemeral share of U or T is of small order.
+        /// The ephemeral share of the user or the operator is of small order.
         WeakShare = 12, "an ephemeral share is of small order";
         /// AUTS does not come from the user's USIM, or not for this challenge.
         Resynchronisation = 13, "the resynchronisation token is not of the user's USIM";
         /// RES* is not the response of the user's USIM.
         Response = 14, "the UE's response is wrong";
-        /// B has not given this operator that challenge, or only long ago.
+        /// The broker has not given this operator that challenge, or only long ago.
         NoChallenge = 15, "the broker has no such challenge open";
     }
 }
 
 causes! {
-    /// Why B rejects a message whose sender is not authenticated as an operator. Not signed: a signature would let
-    /// anybody make U believe that B refused T's request.
+    /// Why the broker rejects a message whose sender is not authenticated as an operator. Not signed: a signature would let
+    /// anybody make the user believe that the broker refused the operator's request.
     Rejection, "rejection cause" {
         /// The octets are no request.
         Malformed = 1, "the request is malformed";
-        /// The certificate is of no authority that B trusts, or no operator's.
+        /// The certificate is of no authority that the broker trusts, or no operator's.
         CertificateUntrusted = 2, "no authority that the broker trusts signed the operator's certificate";
         /// The certificate's validity has not begun.
         CertificateNotYetValid = 3, "the operator's certificate is not valid yet";
@@ -308,36 +309,36 @@ causes! {
         CertificateExpired = 4, "the operator's certificate has expired";
         /// The certificate is revoked.
         CertificateRevoked = 5, "the operator's certificate is revoked";
-        /// T's signature is wrong.
+        /// The operator's signature is wrong.
         OperatorSignature = 6, "the operator's signature is wrong";
-        /// T's clock and B's are too far apart.
+        /// The operator's clock and the broker's are too far apart.
         ClockSkew = 7, "the operator's clock and the broker's are too far apart";
         /// The request is for another broker.
         OtherBroker = 8, "the request is for another broker";
-        /// B has no room now.
+        /// The broker has no room now.
         Busy = 9, "the broker has no room for the request now";
     }
 }
 
-/// B's signed refusal of one request by one operator. T passes it to U.
+/// The broker's signed refusal of one request by one operator. The operator passes it to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedRefusal {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// Why.
+    /// Cause of the refusal.
     pub cause: RefusalCause,
     /// The operator that asked, authenticated (idT).
     pub operator: OperatorId,
-    /// H(authReqU), which covers U's nonce: B can give it also for a request that it could not open.
+    /// H(authReqU), which covers the user's nonce: the broker can give it also for a request that it could not open.
     pub request: [u8; 32],
     /// The key to seal the next request to, if this one was sealed to an unknown key.
     pub key: Option<EpochKey>,
-    /// B's signature.
+    /// The broker's signature.
     pub signature: Signature,
 }
 
 impl SignedRefusal {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 221 + 1 + 10 + 32 + 34 + 64;
 
     /// Signs one as the broker.
@@ -360,7 +361,7 @@ impl SignedRefusal {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Refusal.begin();
+        let mut out = SapMessageType::Refusal.begin();
         self.broker.emit(&mut out);
         out.push(self.cause as u8);
         self.operator.emit(&mut out);
@@ -369,7 +370,7 @@ impl SignedRefusal {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -379,7 +380,7 @@ impl SignedRefusal {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::Refusal.read(r)?;
+            SapMessageType::Refusal.read(r)?;
             let broker = Domain::read(r)?;
             let cause = RefusalCause::read(r)?;
             let operator = OperatorId::read(r)?;
@@ -389,25 +390,25 @@ impl SignedRefusal {
     }
 }
 
-/// What B says to T.
+/// What the broker says to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerBody {
-    /// T may serve.
+    /// The operator may serve.
     Granted {
         /// On these terms.
         grant: SignedGrant,
         /// Sealed [`OperatorOrders`], under an encapsulated key.
         orders: Box<[u8]>,
-        /// For U.
+        /// For the user.
         answer_u: AnswerU,
     },
-    /// B refuses.
+    /// The broker refuses.
     Refused(SignedRefusal),
-    /// T is not authenticated.
+    /// The operator is not authenticated.
     Rejected(Rejection),
-    /// T is to challenge the ordinary UE.
+    /// The operator is to challenge the ordinary UE.
     Challenged(SignedChallenge),
-    /// The ordinary UE's response is right: T may serve.
+    /// The ordinary UE's response is right: the operator may serve.
     Released {
         /// On these terms.
         grant: SignedGrant,
@@ -416,21 +417,21 @@ pub enum AnswerBody {
     },
 }
 
-/// B's answer to T, with the certificate by which T knows B.
+/// The broker's answer to the operator, with the certificate by which the operator knows the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerT {
-    /// B's certificate.
+    /// The broker's certificate.
     pub certificate: Certificate,
-    /// The answer.
+    /// The answer to the request.
     pub body: AnswerBody,
 }
 
 impl AnswerT {
     const SEALED_ORDERS_MAX: usize = 32 + OperatorOrders::OCTETS_MAX + TAG_OCTETS;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::AnswerT.begin();
+        let mut out = SapMessageType::AnswerT.begin();
         emit_part(&self.certificate.to_octets(), &mut out);
         match &self.body {
             AnswerBody::Granted { grant, orders, answer_u } => {
@@ -461,7 +462,7 @@ impl AnswerT {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         const IE: &str = "answer";
         whole(octets, |r| {
-            MessageType::AnswerT.read(r)?;
+            SapMessageType::AnswerT.read(r)?;
             let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
             let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
             let body = match r.u8(IE)? {

@@ -2,12 +2,12 @@
 //!
 //! The chapter asks for a public key signed by a certificate authority (§3.4.1). An X.509 certificate of a public authority
 //! cannot name a PLMN, and such authorities issue no client certificates any more; so the statement is ours: subject, key,
-//! validity, serial number. An X.509 chain may still protect the connection between T and B, at the edge.
+//! validity, serial number. An X.509 chain may still protect the connection between the operator and the broker, at the edge.
 
 use std::collections::BTreeSet;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
 
-use super::{MessageType, read_signature, whole};
+use super::{SapMessageType, read_signature, whole};
 use crate::crypto::{Signature, Signed, SigningKey, VerifyingKey};
 use crate::id::{Domain, OperatorId};
 
@@ -50,7 +50,7 @@ pub enum Subject {
 pub struct Certificate {
     /// Whose key it is.
     pub subject: Subject,
-    /// The key.
+    /// The key that is certified.
     pub key: VerifyingKey,
     /// When it may be used.
     pub validity: Validity,
@@ -111,7 +111,7 @@ impl Certificate {
         whole(octets, Self::read)
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -119,7 +119,7 @@ impl Certificate {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Certificate.begin();
+        let mut out = SapMessageType::Certificate.begin();
         match &self.subject {
             Subject::Operator(id) => {
                 out.push(1);
@@ -138,7 +138,7 @@ impl Certificate {
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "certificate";
-        MessageType::Certificate.read(r)?;
+        SapMessageType::Certificate.read(r)?;
         let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
         let subject = match r.u8(IE)? {
             1 => Subject::Operator(OperatorId::read(r)?),

@@ -1,37 +1,39 @@
-//! The grant: B's signed word, in clear, that T may serve one session of one of its users. T can show it to a judge.
+//! The grant: the broker's signed word, in clear, that the operator may serve one session of one of its
+//! users. The operator can show it to a judge.
 
 use whimbrel_ids::{DecodeError, Reader};
 
 use super::certificate::Validity;
 use super::terms::{Qos, Terms};
-use super::{MessageType, read_signature, whole};
+use super::{SapMessageType, read_signature, whole};
 use crate::crypto::{Share, Signature, Signed, SigningKey, VerifyingKey, hash};
 use crate::id::{Domain, OperatorId, Pseudonym};
 
-/// What B grants.
+/// What the broker grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
     /// The user part of the session's SUPI.
     pub pseudonym: Pseudonym,
-    /// T.
+    /// Identity of the operator.
     pub operator: OperatorId,
-    /// The terms that T offered, price included.
+    /// The terms that the operator offered, price included.
     pub terms: Terms,
-    /// What B takes of the QoS offered.
+    /// What the broker takes of the QoS offered.
     pub qos: Qos,
-    /// When T may serve.
+    /// When the operator may serve.
     pub validity: Validity,
-    /// What B pays for at most, in millionths of a unit of the price's currency.
+    /// What the broker pays for at most, in millionths of a unit of the price's currency.
     pub credit_micros: u64,
     /// H(authReqU); of an ordinary UE that of the vector request.
     pub request: [u8; 32],
-    /// U's ephemeral share, for T; [`Grant::NO_SHARE`] of an ordinary UE.
+    /// The user's ephemeral share, for the operator; [`Grant::NO_SHARE`] of an ordinary UE.
     pub user_share: Share,
-    /// T's ephemeral share, for U.
+    /// The operator's ephemeral share, for the user.
     pub operator_share: Share,
-    /// SHA-256 of the part sealed to T, so that T's orders (intercept, filters) are B's and can be proven to be.
+    /// SHA-256 of the part sealed to the operator, so that the operator's orders (intercept, filters) are the
+    /// broker's and can be proven to be.
     pub orders: [u8; 32],
 }
 
@@ -39,14 +41,14 @@ impl Grant {
     /// In place of the share of an ordinary UE, which has none: no share of SAP, since it is of small order.
     pub const NO_SHARE: Share = Share([0; 32]);
 
-    /// Whether it is of an ordinary UE (class 2), whose usage T alone reports.
+    /// Whether it is of an ordinary UE (class 2), whose usage the operator alone reports.
     pub fn is_of_ordinary_ue(&self) -> bool {
         self.user_share == Self::NO_SHARE
     }
 
-    /// The octets that B signs.
+    /// The octets that the broker signs.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Grant.begin();
+        let mut out = SapMessageType::Grant.begin();
         self.broker.emit(&mut out);
         out.extend_from_slice(&self.pseudonym.0);
         self.operator.emit(&mut out);
@@ -67,7 +69,7 @@ impl Grant {
 
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "grant";
-        MessageType::Grant.read(r)?;
+        SapMessageType::Grant.read(r)?;
         Ok(Self {
             broker: Domain::read(r)?,
             pseudonym: Pseudonym(r.array(IE)?),
@@ -94,12 +96,12 @@ impl Grant {
     }
 }
 
-/// A grant and B's signature on it.
+/// A grant and the broker's signature on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedGrant {
-    /// The grant.
+    /// The grant that is signed.
     pub grant: Grant,
-    /// B's signature.
+    /// The broker's signature.
     pub signature: Signature,
 }
 
@@ -119,7 +121,7 @@ impl SignedGrant {
         key.verifies(Signed::Grant, &self.grant.to_octets(), &self.signature)
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.grant.to_octets();
         out.extend_from_slice(&self.signature.0);

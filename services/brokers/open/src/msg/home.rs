@@ -1,5 +1,6 @@
-//! Class 2: an ordinary 3GPP UE of a broker's, which has K and no key pair. B is its home network: it challenges the UE through T, and
-//! releases SUPI, K_SEAF and grant when T shows the UE's response (5G-AKA with home control, TS 33.501 §6.1.3.2).
+//! Class 2: an ordinary 3GPP UE of a broker's, which has K and no key pair. The broker is its home network:
+//! it challenges the UE through the operator, and releases SUPI, K_SEAF and grant when the operator shows the
+//! UE's response (5G-AKA with home control, TS 33.501 §6.1.3.2).
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, PlmnId, Reader, Supi};
 use zeroize::Zeroizing;
@@ -7,7 +8,7 @@ use zeroize::Zeroizing;
 use super::answer::{Filter, emit_filters, read_filters};
 use super::certificate::Certificate;
 use super::terms::Terms;
-use super::{MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use super::{SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
 use crate::crypto::{
     KSeaf, PrivateKey, Seed, Sender, Share, Signature, Signed, SigningKey, VerifyingKey, hash, open,
 };
@@ -16,14 +17,14 @@ use crate::id::{Domain, OperatorId};
 /// A scheme output of a SUCI of type IMSI: a compressed point (33), a MSIN (8 at most), a tag (8): TS 33.501 Annex C.3.4.2.
 pub const SCHEME_OUTPUT_OCTETS_MAX: usize = 33 + 8 + 8;
 
-/// How T names a UE to B.
+/// How the operator names a UE to the broker.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Subscriber {
     /// As the UE has it authenticated before.
     Supi(Supi),
     /// A SUCI of type IMSI (TS 23.003 §2.2B).
     Suci {
-        /// Home network.
+        /// PLMN of the home network.
         plmn: PlmnId,
         /// Protection scheme identifier.
         scheme: u8,
@@ -107,13 +108,13 @@ impl core::fmt::Debug for Resynchronisation {
 /// The operator that asks, what it offers, and its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// T.
+    /// Certificate of the operator.
     pub certificate: Certificate,
-    /// What T offers.
+    /// What the operator offers.
     pub terms: Terms,
-    /// T's time, in seconds since the Unix epoch.
+    /// The operator's time, in seconds since the Unix epoch.
     pub time: u64,
-    /// T's signature over the question, its identity, terms and time.
+    /// The operator's signature over the question, its identity, terms and time.
     pub signature: Signature,
 }
 
@@ -166,12 +167,12 @@ fn keyed_octets(question: &[u8], operator: OperatorId, terms: &Terms) -> Vec<u8>
     out
 }
 
-/// T asks for a challenge of a UE.
+/// The operator asks for a challenge of a UE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorQuestion {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// The UE.
+    /// The UE that is to be authenticated.
     pub subscriber: Subscriber,
     /// Random: another question, another challenge.
     pub nonce: [u8; 16],
@@ -183,14 +184,15 @@ impl VectorQuestion {
     pub(crate) const OCTETS_MAX: usize =
         2 + 1 + Domain::OCTETS_MAX + Subscriber::OCTETS_MAX + 16 + 1 + 16 + 14;
 
-    /// By what B and T know it: H(question ‖ operator ‖ terms). The signature and its time do not count, so that B gives the same
-    /// answer to a question that T has signed again.
+    /// By what the broker and the operator know it: H(question ‖ operator ‖ terms). The signature and its
+    /// time do not count, so that the broker gives the same answer to a question that the operator has signed
+    /// again.
     pub fn hash(&self, operator: OperatorId, terms: &Terms) -> [u8; 32] {
         hash(&keyed_octets(&self.to_octets(), operator, terms))
     }
 
     pub(crate) fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::VectorRequest.begin();
+        let mut out = SapMessageType::VectorRequest.begin();
         self.broker.emit(&mut out);
         self.subscriber.emit(&mut out);
         out.extend_from_slice(&self.nonce);
@@ -206,7 +208,7 @@ impl VectorQuestion {
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        MessageType::VectorRequest.read(r)?;
+        SapMessageType::VectorRequest.read(r)?;
         let (broker, subscriber) = (Domain::read(r)?, Subscriber::read(r)?);
         let nonce = r.array("nonce")?;
         let resynchronisation = match read_flag(r, "resynchronisation")? {
@@ -217,38 +219,38 @@ impl VectorQuestion {
     }
 }
 
-/// [`VectorQuestion`], signed by T.
+/// [`VectorQuestion`], signed by the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorRequest {
-    /// The question.
+    /// The question that is signed.
     pub question: VectorQuestion,
-    /// The asker.
+    /// The operator that asks.
     pub asker: Asker,
 }
 
-/// T has the UE's response and asks for the key.
+/// The operator has the UE's response and asks for the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfirmationQuestion {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
     /// [`VectorQuestion::hash`] of the question that led to the challenge.
     pub request: [u8; 32],
     /// RES* (TS 33.501 Annex A.4).
     pub res_star: [u8; 16],
-    /// T's ephemeral share, to which K_SEAF is sealed.
+    /// The operator's ephemeral share, to which K_SEAF is sealed.
     pub share: Share,
 }
 
 impl ConfirmationQuestion {
     pub(crate) const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 32 + 16 + 32;
 
-    /// By what B knows it again.
+    /// By what the broker knows it again.
     pub fn hash(&self, operator: OperatorId, terms: &Terms) -> [u8; 32] {
         hash(&keyed_octets(&self.to_octets(), operator, terms))
     }
 
     pub(crate) fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Confirmation.begin();
+        let mut out = SapMessageType::Confirmation.begin();
         self.broker.emit(&mut out);
         out.extend_from_slice(&self.request);
         out.extend_from_slice(&self.res_star);
@@ -257,7 +259,7 @@ impl ConfirmationQuestion {
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        MessageType::Confirmation.read(r)?;
+        SapMessageType::Confirmation.read(r)?;
         Ok(Self {
             broker: Domain::read(r)?,
             request: r.array("request")?,
@@ -267,12 +269,12 @@ impl ConfirmationQuestion {
     }
 }
 
-/// [`ConfirmationQuestion`], signed by T.
+/// [`ConfirmationQuestion`], signed by the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirmation {
-    /// The question.
+    /// The question that is signed.
     pub question: ConfirmationQuestion,
-    /// The asker.
+    /// The operator that asks.
     pub asker: Asker,
 }
 
@@ -280,7 +282,7 @@ pub struct Confirmation {
 macro_rules! signed_questions {
     ($($name:ident of $question:ident as $kind:ident;)+) => {$(
         impl $name {
-            /// The longest.
+            /// Octets of the longest such message.
             pub const OCTETS_MAX: usize = $question::OCTETS_MAX + Asker::OCTETS_MAX;
 
             /// The question, signed by the owner of the certificate.
@@ -299,7 +301,7 @@ macro_rules! signed_questions {
                 self.asker.has_signed(Signed::$kind, &self.question.to_octets(), operator)
             }
 
-            /// Its octets.
+            /// The octets that `MESSAGES.md` lays out.
             pub fn to_octets(&self) -> Vec<u8> {
                 let mut out = self.question.to_octets();
                 self.asker.emit(&mut out);
@@ -319,22 +321,22 @@ signed_questions! {
     Confirmation of ConfirmationQuestion as Confirmation;
 }
 
-/// B's challenge of a UE: the 5G serving environment vector of TS 33.501 §6.1.3.2 step 5.
+/// The broker's challenge of a UE: the 5G serving environment vector of TS 33.501 §6.1.3.2 step 5.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignedChallenge {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// T, to whose serving network name the vector is bound.
+    /// The operator, to whose serving network name the vector is bound.
     pub operator: OperatorId,
     /// [`VectorQuestion::hash`].
     pub request: [u8; 32],
-    /// The challenge.
+    /// RAND of the challenge.
     pub rand: [u8; 16],
-    /// Its token.
+    /// AUTN of the challenge.
     pub autn: [u8; 16],
     /// The digest of the response (TS 33.501 Annex A.5).
     pub hxres_star: [u8; 16],
-    /// B's signature.
+    /// The broker's signature.
     pub signature: Signature,
 }
 
@@ -346,7 +348,7 @@ impl core::fmt::Debug for SignedChallenge {
 }
 
 impl SignedChallenge {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 10 + 32 + 3 * 16 + 64;
 
     /// Signs it as the broker.
@@ -362,7 +364,7 @@ impl SignedChallenge {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Challenge.begin();
+        let mut out = SapMessageType::Challenge.begin();
         self.broker.emit(&mut out);
         self.operator.emit(&mut out);
         for part in [&self.request[..], &self.rand, &self.autn, &self.hxres_star] {
@@ -371,7 +373,7 @@ impl SignedChallenge {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -381,7 +383,7 @@ impl SignedChallenge {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::Challenge.read(r)?;
+            SapMessageType::Challenge.read(r)?;
             Ok(Self {
                 broker: Domain::read(r)?,
                 operator: OperatorId::read(r)?,
@@ -395,19 +397,19 @@ impl SignedChallenge {
     }
 }
 
-/// `info` of the HPKE context from B to T.
+/// `info` of the HPKE context from the broker to the operator.
 const RELEASE_INFO: &[u8] = b"SAP-v1 release";
 
-/// What B seals to T with the grant.
+/// What the broker seals to the operator with the grant.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Release {
-    /// The subscriber.
+    /// SUPI of the subscriber.
     pub supi: Supi,
     /// The anchor key.
     pub k_seaf: KSeaf,
-    /// Whether T must intercept the session.
+    /// Whether the operator must intercept the session.
     pub intercept: bool,
-    /// What T must drop; at most [`OperatorOrders::FILTERS_MAX`](super::OperatorOrders::FILTERS_MAX).
+    /// What the operator must drop; at most [`OperatorOrders::FILTERS_MAX`](super::OperatorOrders::FILTERS_MAX).
     pub filters: Vec<Filter>,
 }
 
@@ -422,15 +424,15 @@ impl Release {
     pub(crate) const SEALED_OCTETS_MAX: usize =
         32 + 16 + 32 + Filter::LIST_OCTETS_MAX + crate::crypto::TAG_OCTETS;
 
-    /// Seals it to T's share, for the confirmation of this hash: an encapsulated key and a ciphertext. `None` if the share is of small
-    /// order.
+    /// Seals it to the operator's share, for the confirmation of this hash: an encapsulated key and a
+    /// ciphertext. `None` if the share is of small order.
     pub fn seal(&self, share: &Share, confirmation: &[u8; 32], seed: &Seed) -> Option<Box<[u8]>> {
         let mut sender = Sender::new(share, RELEASE_INFO, seed)?;
         let sealed = sender.seal(&self.to_octets(), confirmation);
         Some([&sender.enc()[..], &sealed].concat().into())
     }
 
-    /// Opens it with T's ephemeral key. `None` if it was not sealed to it for the confirmation of this hash.
+    /// Opens it with the operator's ephemeral key. `None` if it was not sealed to it for the confirmation of this hash.
     pub fn open(private: &PrivateKey, confirmation: &[u8; 32], sealed: &[u8]) -> Option<Self> {
         let (enc, sealed) = sealed.split_first_chunk::<32>()?;
         let (plain, _) = open(private, enc, RELEASE_INFO, sealed, confirmation)?;

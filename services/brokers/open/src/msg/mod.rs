@@ -33,7 +33,7 @@ pub const VERSION: u8 = 1;
 
 /// The first octet of each message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MessageType {
+pub(crate) enum SapMessageType {
     AuthReqU = 1,
     AuthReqT = 2,
     AnswerT = 3,
@@ -52,7 +52,7 @@ pub(crate) enum MessageType {
     Challenge = 16,
 }
 
-impl MessageType {
+impl SapMessageType {
     /// Whether octets are of this type, by the first of them.
     pub(crate) fn begins(self, octets: &[u8]) -> bool {
         octets.first() == Some(&(self as u8))

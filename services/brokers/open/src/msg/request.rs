@@ -1,11 +1,11 @@
-//! The requests: authReqU, which U seals to its broker, and authReqT, in which T passes it on with its terms.
+//! The requests: authReqU, which the user seals to its broker, and authReqT, in which the operator passes it on with its terms.
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
 
 use super::answer::EpochKey;
 use super::certificate::Certificate;
 use super::terms::Terms;
-use super::{MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use super::{SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
 use crate::crypto::{
     Exporter, PrivateKey, Seed, Sender, Share, Signature, Signed, SigningKey, TAG_OCTETS, VerifyingKey, hash,
     open,
@@ -16,25 +16,25 @@ use zeroize::Zeroizing;
 /// Octets of a ticket: a nonce, then a user and a number under the broker's own AEAD key, and the tag.
 pub const TICKET_OCTETS: usize = 12 + 16 + 8 + TAG_OCTETS;
 
-/// A single-use ticket that B gives to U at an attach and takes back at the next: a request that carries one is answered before
-/// those that carry none. Only B can read it.
+/// A single-use ticket that the broker gives to the user at an attach and takes back at the next: a request
+/// that carries one is answered before those that carry none. Only the broker can read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub [u8; TICKET_OCTETS]);
 
-/// What U seals to its broker.
+/// What the user seals to its broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserVector {
-    /// U (idU).
+    /// The user (idU).
     pub user: UserId,
-    /// The operator that U read from the broadcast (idT).
+    /// The operator that the user read from the broadcast (idT).
     pub operator: OperatorId,
-    /// Counter of U's SIM: above every one before.
+    /// Counter of the user's SIM: above every one before.
     pub counter: u64,
-    /// Random.
+    /// Random octets of this attach.
     pub nonce: [u8; 16],
-    /// U's ephemeral share.
+    /// The user's ephemeral share.
     pub share: Share,
-    /// U's signature over the head of authReqU, which ends with the encapsulated key, and over the fields above.
+    /// The user's signature over the head of authReqU, which ends with the encapsulated key, and over the fields above.
     pub signature: Signature,
 }
 
@@ -74,7 +74,7 @@ impl UserVector {
         out.extend_from_slice(&self.share.0);
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::OCTETS_MAX);
         self.emit_fields(&mut out);
@@ -101,7 +101,7 @@ impl UserVector {
     }
 }
 
-/// authReqU: U's request. T reads the broker's domain in it and nothing else of use.
+/// authReqU: the user's request. The operator reads the broker's domain in it and nothing else of use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthReqU {
     broker: Domain,
@@ -116,8 +116,8 @@ impl AuthReqU {
     pub const OCTETS_MAX: usize =
         2 + 1 + Domain::OCTETS_MAX + 1 + 1 + TICKET_OCTETS + 32 + 2 + UserVector::OCTETS_MAX + TAG_OCTETS;
 
-    /// Seals what `vector` makes for the head of this request to the broker's key of an epoch. Gives the request and what U and B
-    /// then share; `None` if the key is of small order.
+    /// Seals what `vector` makes for the head of this request to the broker's key of an epoch. Gives the
+    /// request and what the user and the broker then share; `None` if the key is of small order.
     pub fn seal(
         broker: Domain,
         key: &EpochKey,
@@ -138,7 +138,7 @@ impl AuthReqU {
         open(key, &self.enc, &Self::info(&self.broker, self.key_id), &self.sealed, &self.head())
     }
 
-    /// U's broker (idB).
+    /// The user's broker (idB).
     pub const fn broker(&self) -> &Domain {
         &self.broker
     }
@@ -148,19 +148,19 @@ impl AuthReqU {
         self.key_id
     }
 
-    /// The ticket.
+    /// The ticket that the user shows.
     pub const fn ticket(&self) -> Option<&Ticket> {
         self.ticket.as_ref()
     }
 
-    /// H(authReqU).
+    /// Hash of the request.
     pub fn hash(&self) -> [u8; 32] {
         hash(&self.to_octets())
     }
 
-    /// What stands before the sealed part, encapsulated key included: signed by U and authenticated by the seal.
+    /// What stands before the sealed part, encapsulated key included: signed by the user and authenticated by the seal.
     pub fn head(&self) -> Vec<u8> {
-        let mut out = MessageType::AuthReqU.begin();
+        let mut out = SapMessageType::AuthReqU.begin();
         out.push(self.key_id);
         self.broker.emit(&mut out);
         self.emit_ticket(&mut out);
@@ -182,7 +182,7 @@ impl AuthReqU {
         [b"SAP-v1 authReqU ", &[key_id][..], broker.as_str().as_bytes()].concat()
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.head();
         emit_part(&self.sealed, &mut out);
@@ -192,7 +192,7 @@ impl AuthReqU {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::AuthReqU.read(r)?;
+            SapMessageType::AuthReqU.read(r)?;
             let key_id = r.u8("broker key identifier")?;
             let broker = Domain::read(r)?;
             Self::read_rest(broker, key_id, r)
@@ -211,7 +211,7 @@ impl AuthReqU {
 
     /// The scheme output of the SUCI that carries it: the SUCI itself names the broker's domain and the key.
     pub fn to_scheme_output(&self) -> Vec<u8> {
-        let mut out = MessageType::AuthReqU.begin();
+        let mut out = SapMessageType::AuthReqU.begin();
         self.emit_ticket(&mut out);
         out.extend_from_slice(&self.enc);
         emit_part(&self.sealed, &mut out);
@@ -221,13 +221,13 @@ impl AuthReqU {
     /// From a SUCI: its realm, its home network public key identifier, its scheme output. Errors: [`DecodeError`].
     pub fn from_scheme_output(broker: Domain, key_id: u8, output: &[u8]) -> Result<Self, DecodeError> {
         whole(output, |r| {
-            MessageType::AuthReqU.read(r)?;
+            SapMessageType::AuthReqU.read(r)?;
             Self::read_rest(broker, key_id, r)
         })
     }
 }
 
-/// By what B knows a request that it answered before: H(authReqU, T, terms, share).
+/// By what the broker knows a request that it answered before: H(authReqU, the operator, terms, share).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AnswerKey(pub [u8; 32]);
 
@@ -242,25 +242,25 @@ impl AnswerKey {
     }
 }
 
-/// authReqT: T passes on U's request with its terms and its share.
+/// authReqT: the operator passes on the user's request with its terms and its share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthReqT {
-    /// U's request.
+    /// The user's request.
     pub request: AuthReqU,
-    /// T.
+    /// Certificate of the operator.
     pub certificate: Certificate,
-    /// What T offers.
+    /// What the operator offers.
     pub terms: Terms,
-    /// T's ephemeral share.
+    /// The operator's ephemeral share.
     pub share: Share,
-    /// T's time, in seconds since the Unix epoch.
+    /// The operator's time, in seconds since the Unix epoch.
     pub time: u64,
-    /// T's signature over H(authReqU), its identity, terms, share and time.
+    /// The operator's signature over H(authReqU), its identity, terms, share and time.
     pub signature: Signature,
 }
 
 impl AuthReqT {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize =
         2 + 2 + AuthReqU::OCTETS_MAX + 2 + Certificate::OCTETS_MAX + Terms::OCTETS_MAX + 32 + 8 + 64;
 
@@ -293,9 +293,9 @@ impl AuthReqT {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::AuthReqT.begin();
+        let mut out = SapMessageType::AuthReqT.begin();
         emit_part(&self.request.to_octets(), &mut out);
         emit_part(&self.certificate.to_octets(), &mut out);
         self.terms.emit(&mut out);
@@ -311,7 +311,7 @@ impl AuthReqT {
             return Err(DecodeError::new(DecodeErrorKind::InvalidLength, "authReqT", 0));
         }
         whole(octets, |r| {
-            MessageType::AuthReqT.read(r)?;
+            SapMessageType::AuthReqT.read(r)?;
             let request = AuthReqU::parse(read_part(r, AuthReqU::OCTETS_MAX, "authReqU")?)?;
             let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
             let terms = Terms::read(r)?;

@@ -6,9 +6,9 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Price {
     currency: [u8; 3],
-    /// Uplink.
+    /// Price of the uplink, in millionths a MiB.
     pub ul_micros_per_mib: u32,
-    /// Downlink.
+    /// Price of the downlink, in millionths a MiB.
     pub dl_micros_per_mib: u32,
 }
 
@@ -59,7 +59,7 @@ impl FiveQis {
         self.0.contains(&five_qi)
     }
 
-    /// Them, ascending.
+    /// The 5QIs in ascending order.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
@@ -72,7 +72,7 @@ pub struct QosOffer {
     pub ul_kbps_max: u32,
     /// The highest session AMBR downlink, in kbit/s.
     pub dl_kbps_max: u32,
-    /// The 5QIs.
+    /// 5QIs that are offered.
     pub five_qis: FiveQis,
 }
 
@@ -108,10 +108,10 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The longest.
+    /// Octets of the longest such message.
     pub const OCTETS_MAX: usize = 3 + 4 * 4 + 1 + FiveQis::MAX + 2;
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::OCTETS_MAX);
         self.emit(&mut out);

@@ -1,5 +1,6 @@
-//! T's part for an ordinary 3GPP UE of a broker's (class 2): B challenges it through T, and releases SUPI, K_SEAF and grant for the
-//! UE's response. T is the SEAF of TS 33.501 §6.1.3.2, B the AUSF.
+//! The operator's part for an ordinary 3GPP UE of a broker's (class 2): the broker challenges it through the
+//! operator, and releases SUPI, K_SEAF and grant for the UE's response. The operator is the SEAF of TS 33.501
+//! §6.1.3.2, the broker the AUSF.
 
 use whimbrel_ids::{Instant, Supi};
 
@@ -12,7 +13,8 @@ use crate::msg::{
 };
 use crate::user::is_valid_now;
 
-/// T has asked for a challenge. What it asks is a function of the UE, its terms and the seed, so a replica that has these asks the same.
+/// The operator has asked for a challenge. What it asks is a function of the UE, its terms and the seed, so a
+/// replica that has these asks the same.
 #[derive(Debug)]
 pub struct HomeAttach {
     id: OperatorId,
@@ -22,14 +24,14 @@ pub struct HomeAttach {
     private: PrivateKey,
 }
 
-/// What T sends to the UE, and what it compares the UE's response with (TS 33.501 §6.1.3.2 steps 6 and 9).
+/// What the operator sends to the UE, and what it compares the UE's response with (TS 33.501 §6.1.3.2 steps 6 and 9).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Challenge {
-    /// RAND.
+    /// RAND of the challenge.
     pub rand: [u8; 16],
-    /// AUTN.
+    /// AUTN of the challenge.
     pub autn: [u8; 16],
-    /// HXRES*.
+    /// HXRES* that the response has to meet.
     pub hxres_star: [u8; 16],
 }
 
@@ -40,18 +42,18 @@ impl core::fmt::Debug for Challenge {
     }
 }
 
-/// What T has of an ordinary UE that its broker has authenticated.
+/// What the operator has of an ordinary UE that its broker has authenticated.
 #[derive(Debug)]
 pub struct HomeSession {
-    /// What T shows to a judge.
+    /// What the operator shows to a judge.
     pub grant: SignedGrant,
-    /// The subscriber.
+    /// SUPI of the subscriber.
     pub supi: Supi,
     /// Where the 5G key hierarchy starts.
     pub k_seaf: KSeaf,
-    /// Whether T must intercept.
+    /// Whether the operator must intercept.
     pub intercept: bool,
-    /// What T must drop.
+    /// What the operator must drop.
     pub filters: Vec<Filter>,
 }
 
@@ -97,7 +99,8 @@ impl HomeAttach {
         ConfirmationQuestion { broker, request: self.request, res_star, share }
     }
 
-    /// Checks the broker's answer to the confirmation with this RES*, with what T trusts now. An answer that fails a check changes nothing.
+    /// Checks the broker's answer to the confirmation with this RES*, with what the operator trusts now. An
+    /// answer that fails a check changes nothing.
     pub fn release(
         &self,
         octets: &[u8],

@@ -1,7 +1,7 @@
-//! The sessions at B: which reports count, what they confirm, and what is paid for them (chapter 3.4.3).
+//! The sessions at the broker: which reports count, what they confirm, and what is paid for them (chapter 3.4.3).
 //!
-//! Reports hold totals, so that B compares the newest cycle that both parties have reported. A report that is lost, late or out of order
-//! delays a receipt and loses nothing.
+//! Reports hold totals, so that the broker compares the newest cycle that both parties have reported. A
+//! report that is lost, late or out of order delays a receipt and loses nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::crypto::{VerifyingKey, hash};
 use crate::id::{Domain, OperatorId, Pseudonym, UserId};
 use crate::msg::{Grant, Price, Qos};
 
-/// What B pays, and for how long it takes reports.
+/// What the broker pays, and for how long it takes reports.
 #[derive(Clone, Copy, Debug)]
 pub struct PayRule {
     /// The tolerance ratio of chapter 3.4.3 (ε), in millionths of a cycle's octets.
     pub tolerance_ppm: u64,
     /// Octets by which two honest parties may differ, whatever the volume: they end their cycles within milliseconds, not at once.
     pub slack_octets: u64,
-    /// What B pays at most for a session that T alone reports, in millionths of a unit.
+    /// What the broker pays at most for a session that the operator alone reports, in millionths of a unit.
     pub word_cap_micros: u64,
     /// How long after the end of a grant reports are taken, in seconds.
     pub late_max_s: u64,
@@ -34,29 +34,29 @@ impl PayRule {
         Self { tolerance_ppm: 10_000, slack_octets: 3_000, word_cap_micros: 50_000, late_max_s: 86_400 };
 }
 
-/// What B knows of a session that it has granted.
+/// What the broker knows of a session that it has granted.
 #[derive(Clone, Debug)]
 pub struct OpenSession {
-    /// The session.
+    /// Pseudonym of the session.
     pub pseudonym: Pseudonym,
-    /// Whose.
+    /// The user of the session.
     pub user: UserId,
-    /// T.
+    /// Identity of the operator.
     pub operator: OperatorId,
-    /// What T takes.
+    /// What the operator takes.
     pub price: Price,
-    /// What T gives: no session moves more.
+    /// What the operator gives: no session moves more.
     pub qos: Qos,
-    /// What B pays at most.
+    /// What the broker pays at most.
     pub credit_micros: u64,
     /// First and last second of the grant.
     pub validity_s: (u64, u64),
-    /// U sends no reports: an ordinary UE.
+    /// The user sends no reports: an ordinary UE.
     pub word_only: bool,
 }
 
 impl OpenSession {
-    /// Of a grant to one of B's users.
+    /// Of a grant to one of the broker's users.
     pub fn of_grant(grant: &Grant, user: UserId) -> Self {
         Self {
             pseudonym: grant.pseudonym,
@@ -75,7 +75,7 @@ impl OpenSession {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Outcome {
-    /// It counts.
+    /// The report counts.
     Accepted = 0,
     /// It was here before.
     Doubled = 1,
@@ -85,9 +85,9 @@ pub enum Outcome {
     Backwards = 3,
     /// The session has been settled.
     Late = 4,
-    /// B has granted no such session.
+    /// The broker has granted no such session.
     UnknownSession = 5,
-    /// It is not signed by the party that it names, or T reports on another operator's session.
+    /// It is not signed by the party that it names, or the operator reports on another operator's session.
     OtherParty = 6,
     /// Its cycle ends after now.
     Future = 7,
@@ -112,7 +112,7 @@ impl Outcome {
         Self::Sealed,
     ];
 
-    /// Whether the same report can never be accepted later: T drops it. A sealed one may open under another key.
+    /// Whether the same report can never be accepted later: the operator drops it. A sealed one may open under another key.
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Sealed)
     }
@@ -164,11 +164,11 @@ impl Point {
 
 /// The newest reports of one party.
 #[derive(Clone, Debug, Default)]
-struct Side {
+struct PartyReports {
     points: BTreeMap<u32, Point>,
 }
 
-impl Side {
+impl PartyReports {
     /// Cycles that are remembered: reports that are out of order by more count as late.
     const KEPT: usize = 64;
 
@@ -210,18 +210,18 @@ impl Side {
     }
 }
 
-/// A session at B.
+/// A session at the broker.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// What was granted.
     pub session: OpenSession,
-    of_user: Side,
-    of_operator: Side,
-    /// The cycles that were compared last: T's, U's.
+    of_user: PartyReports,
+    of_operator: PartyReports,
+    /// The cycles that were compared last: the operator's, the user's.
     compared: Option<(u32, u32)>,
     /// The sum of the receipts.
     pub totals: Totals,
-    /// What T should have counted by U's reports, both directions, at the last comparison.
+    /// What the operator should have counted by the user's reports, both directions, at the last comparison.
     expected: u64,
     /// The difference that has been judged.
     judged: i64,
@@ -232,7 +232,7 @@ pub struct Account {
 pub struct Accounted {
     /// What came of it.
     pub outcome: Outcome,
-    /// To be signed, made durable and sent to T.
+    /// To be signed, made durable and sent to the operator.
     pub receipt: Option<Receipt>,
     /// For the judge.
     pub comparison: Option<Comparison>,
@@ -249,7 +249,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// None yet.
+    /// Accounts without a session.
     pub fn new(broker: Domain, rule: PayRule) -> Self {
         Self { broker, rule, sessions: BTreeMap::new(), serials: BTreeMap::new() }
     }
@@ -258,8 +258,8 @@ impl Accounts {
     pub fn open(&mut self, session: OpenSession) {
         let account = || Account {
             session: session.clone(),
-            of_user: Side::default(),
-            of_operator: Side::default(),
+            of_user: PartyReports::default(),
+            of_operator: PartyReports::default(),
             compared: None,
             totals: Totals::default(),
             expected: 0,
@@ -368,18 +368,18 @@ struct Paid {
 }
 
 impl Account {
-    fn side(&self, by: ReportedBy) -> &Side {
+    fn side(&self, by: ReportedBy) -> &PartyReports {
         match by {
             ReportedBy::User => &self.of_user,
             ReportedBy::Operator => &self.of_operator,
         }
     }
 
-    /// The newest cycle of T's of which both have reported, and U's there, unless these were compared.
+    /// The newest cycle of the operator's of which both have reported, and the user's there, unless these were compared.
     fn comparable(&self) -> Option<(u32, u32)> {
         let last = self.compared.map_or(0, |(cycle, _)| cycle);
         let (ours, newest) = self.of_operator.points.last_key_value()?;
-        // T has closed the session in an earlier cycle than U.
+        // The operator has closed the session in an earlier cycle than the user.
         let (theirs, later) = self.of_user.points.last_key_value()?;
         let pair = match self.of_operator.facing(*theirs, later) {
             Some(n) if n == *ours && newest.closed && theirs > ours => Some((n, *theirs)),
@@ -435,7 +435,7 @@ impl Account {
         Some((Paid { cycle, report: ours.report, verdict, totals }, comparison))
     }
 
-    /// Pays what T claims, up to the cap.
+    /// Pays what the operator claims, up to the cap.
     fn believe(&mut self, rule: &PayRule) -> Option<Paid> {
         let (cycle, ours) = self.of_operator.points.last_key_value().map(|(n, p)| (*n, *p))?;
         if self.compared.is_some_and(|(n, _)| n >= cycle) {
@@ -468,7 +468,8 @@ fn point(signed: &SignedReport) -> Point {
     Point { uplink, downlink, closed, end_ms, report: hash(&signed.to_octets()) }
 }
 
-/// What T should have counted by what U has, if both are honest: the downlink with what was lost on the radio, the uplink without it.
+/// What the operator should have counted by what the user has, if both are honest: the downlink with what was
+/// lost on the radio, the uplink without it.
 fn expected(of_user: &Point) -> u64 {
     let (up, down) = (&of_user.uplink, &of_user.downlink);
     let with_lost = match down.packets {
@@ -478,13 +479,14 @@ fn expected(of_user: &Point) -> u64 {
         }
     };
     let without_lost = u128::from(up.octets) * u128::from(1_000_000 - up.loss_ppm()) / 1_000_000;
-    // A user that claims to have lost nearly all packets gains nothing: B pays for what arrives.
+    // A user that claims to have lost nearly all packets gains nothing: the broker pays for what arrives.
     u64::try_from(with_lost + without_lost)
         .map_or(2 * Direction::COUNT_MAX, |e| e.min(2 * Direction::COUNT_MAX))
 }
 
-/// The rule of chapter 3.4.3 in both directions, over the time since the last comparison: by how many octets T claims more than U's octets,
-/// loss and ε allow; below 0: by how many less. 0: no mismatch.
+/// The rule of chapter 3.4.3 in both directions, over the time since the last comparison: by how many octets
+/// the operator claims more than the user's octets, loss and ε allow; below 0: by how many less. 0: no
+/// mismatch.
 fn mismatch(rule: &PayRule, ours: (&Point, &Point), theirs: (&Point, &Point)) -> i64 {
     let since = |(a, b): (&Direction, &Direction)| Direction {
         octets: b.octets.saturating_sub(a.octets),
@@ -508,7 +510,7 @@ fn mismatch(rule: &PayRule, ours: (&Point, &Point), theirs: (&Point, &Point)) ->
     let downlink = since((&theirs.0.downlink, &theirs.1.downlink));
     let uplink = since((&theirs.0.uplink, &theirs.1.uplink));
     let claimed = |of: fn(&Point) -> u64| of(ours.1).saturating_sub(of(ours.0));
-    // Downlink: T sends, U receives what is not lost. Uplink: U sends, T receives what is not lost.
+    // Downlink: the operator sends, the user receives what is not lost. Uplink: the user sends, the operator receives what is not lost.
     let down =
         beyond(claimed(|p| p.downlink.octets), downlink.octets, downlink.loss_ppm() + epsilon, epsilon);
     let up = beyond(claimed(|p| p.uplink.octets), uplink.octets, epsilon, uplink.loss_ppm() + epsilon);

@@ -1,4 +1,4 @@
-//! How reports come to B: T sends its own and passes on those of its users, and B answers with receipts.
+//! How reports come to the broker: the operator sends its own and passes on those of its users, and the broker answers with receipts.
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
 
@@ -8,24 +8,24 @@ use crate::CLOCK_SKEW_MAX_S;
 use crate::crypto::{Share, Signature, Signed, SigningKey, hash};
 use crate::id::{Domain, OperatorId};
 use crate::msg::{
-    Certificate, CertificateError, EpochKey, MessageType, Rejection, Trust, emit_part, read_part,
+    Certificate, CertificateError, EpochKey, Rejection, SapMessageType, Trust, emit_part, read_part,
     read_signature, whole,
 };
 
-/// Reports that T sends at once.
+/// Reports that the operator sends at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// T's.
+    /// Certificate of the operator.
     pub certificate: Certificate,
-    /// T's time, in seconds since the Unix epoch.
+    /// The operator's time, in seconds since the Unix epoch.
     pub time: u64,
-    /// The highest number of B's receipts that T has: B answers with those that come after.
+    /// The highest number of the broker's receipts that the operator has: the broker answers with those that come after.
     pub received: u64,
-    /// The reports.
+    /// The reports as they were sealed.
     pub reports: Vec<SealedReport>,
-    /// T's signature.
+    /// The operator's signature.
     pub signature: Signature,
 }
 
@@ -61,7 +61,7 @@ impl Delivery {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::UsageDelivery.begin();
+        let mut out = SapMessageType::UsageDelivery.begin();
         self.broker.emit(&mut out);
         emit_part(&self.certificate.to_octets(), &mut out);
         out.extend_from_slice(&self.time.to_be_bytes());
@@ -71,7 +71,7 @@ impl Delivery {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -81,7 +81,7 @@ impl Delivery {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::UsageDelivery.read(r)?;
+            SapMessageType::UsageDelivery.read(r)?;
             let broker = Domain::read(r)?;
             let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
             let (time, received) = (r.u64("time")?, r.u64("receipt number")?);
@@ -98,7 +98,7 @@ impl Delivery {
         })
     }
 
-    /// Its sender, as B may believe. Errors: why B rejects it.
+    /// Its sender, as the broker may believe. Errors: why the broker rejects it.
     pub fn authenticate(
         &self,
         broker: &Domain,
@@ -124,7 +124,7 @@ impl Delivery {
     }
 }
 
-/// What B says of a delivery.
+/// What the broker says of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryBody {
     /// The reports were looked at.
@@ -133,44 +133,44 @@ pub enum DeliveryBody {
         key: EpochKey,
         /// What came of each report, in their order: see [`super::Outcome`].
         outcomes: Vec<u8>,
-        /// Receipts whose numbers come after the one that T has, ascending.
+        /// Receipts whose numbers come after the one that the operator has, ascending.
         receipts: Vec<SignedReceipt>,
-        /// B's signature.
+        /// The broker's signature.
         signature: Signature,
     },
-    /// T is not authenticated, or B has no room.
+    /// The operator is not authenticated, or the broker has no room.
     Rejected(Rejection),
 }
 
-/// B's answer to a delivery.
+/// The broker's answer to a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryAnswer {
-    /// B's.
+    /// Certificate of the broker.
     pub certificate: Certificate,
     /// H of the delivery.
     pub delivery: [u8; 32],
-    /// The answer.
+    /// The answer that is signed.
     pub body: DeliveryBody,
 }
 
-/// Why T does not believe an answer.
+/// Why the operator does not believe an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryError {
     /// The octets are no such answer.
     Malformed(DecodeError),
-    /// B rejects what T sent.
+    /// The broker rejects what the operator sent.
     Rejected(Rejection),
-    /// B's certificate proves nothing.
+    /// The broker's certificate proves nothing.
     BrokerCertificate(CertificateError),
     /// The certificate is of another broker than the one that was asked.
     OtherBroker,
-    /// B did not sign it.
+    /// The broker did not sign it.
     BrokerSignature,
     /// It answers another delivery.
     OtherDelivery,
     /// It does not say what came of each report.
     Outcomes,
-    /// A receipt in it is not B's, or for another operator.
+    /// A receipt in it is not the broker's, or for another operator.
     Receipt,
 }
 
@@ -233,7 +233,7 @@ impl DeliveryAnswer {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::UsageAnswer.begin();
+        let mut out = SapMessageType::UsageAnswer.begin();
         emit_part(&self.certificate.to_octets(), &mut out);
         out.extend_from_slice(&self.delivery);
         match &self.body {
@@ -250,7 +250,7 @@ impl DeliveryAnswer {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         if let DeliveryBody::Taken { signature, .. } = &self.body {
@@ -263,7 +263,7 @@ impl DeliveryAnswer {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         const IE: &str = "answer to reports";
         whole(octets, |r| {
-            MessageType::UsageAnswer.read(r)?;
+            SapMessageType::UsageAnswer.read(r)?;
             let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
             let delivery = r.array(IE)?;
             let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
@@ -296,8 +296,8 @@ impl DeliveryAnswer {
         Ok(DeliveryBody::Taken { key, outcomes, receipts, signature: read_signature(r)? })
     }
 
-    /// Reads B's answer to `delivery` as T, and checks every signature in it. Gives B's current key, what came of each report, and
-    /// the receipts.
+    /// Reads the broker's answer to `delivery` as the operator, and checks every signature in it. Gives the
+    /// broker's current key, what came of each report, and the receipts.
     pub fn verify(
         octets: &[u8],
         delivery: &Delivery,

@@ -1,15 +1,17 @@
-//! Which party B believes: residuals, blame, and reputation (chapter 3.4.3, which leaves the score open).
+//! Which party the broker believes: residuals, blame, and reputation (chapter 3.4.3, which leaves the score open).
 //!
-//! - **Residual.** Each comparison gives a signed residual: by which share of the octets T claims more than U's report lets expect. Honest
-//!   counters differ by up to 0.9 % a report and to both sides; a one-sided CUSUM with an allowance of 0.5 % stays near 0 for them and rises
-//!   by half a percent a report for an operator that adds 1 %.
-//! - **Blame.** A pair whose sum is high says that one of two is dishonest, not which. The score of a pair is its vote, from 0 to 1. An operator is blamed
-//!   when the mean vote of at least five users is high, a user when that of at least three operators is: the fewer they are, the higher. Of an operator's users those that reported
-//!   last weigh most. A vote weighs less the more
-//!   its voter is in dispute with *others*, and nothing if the voter is blamed itself; newcomers weigh half.
+//! - **Residual.** Each comparison gives a signed residual: by which share of the octets the operator claims
+//!   more than the user's report lets expect. Honest counters differ by up to 0.9 % a report and to both
+//!   sides; a one-sided CUSUM with an allowance of 0.5 % stays near 0 for them and rises by half a percent a
+//!   report for an operator that adds 1 %.
+//! - **Blame.** A pair whose sum is high says that one of two is dishonest, not which. The score of a pair is
+//!   its vote, from 0 to 1. An operator is blamed when the mean vote of at least five users is high, a user
+//!   when that of at least three operators is: the fewer they are, the higher. Of an operator's users those
+//!   that reported last weigh most. A vote weighs less the more its voter is in dispute with *others*, and
+//!   nothing if the voter is blamed itself; newcomers weigh half.
 //! - **Caps.** A pair has one vote, whatever it reports, and adds at most ten good comparisons to a reputation.
-//! - **Reputation.** From that of a newcomer up to 100 by good comparisons of many pairs; each blame divides it by four, and is half forgotten
-//!   after 30 days.
+//! - **Reputation.** From that of a newcomer up to 100 by good comparisons of many pairs; each blame divides
+//!   it by four, and is half forgotten after 30 days.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,13 +20,13 @@ use crate::id::{OperatorId, UserId};
 /// What two reports of a session say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// U.
+    /// Identity of the user.
     pub user: UserId,
-    /// T.
+    /// Identity of the operator.
     pub operator: OperatorId,
-    /// Octets since the last comparison that T should have counted by U's report.
+    /// Octets since the last comparison that the operator should have counted by the user's report.
     pub expected: u64,
-    /// By how many more octets T claims: below 0, fewer.
+    /// By how many more octets the operator claims: below 0, fewer.
     pub difference: i64,
     /// By how many octets the rule of chapter 3.4.3 is broken; 0: it holds.
     pub mismatch_octets: i64,
@@ -91,13 +93,13 @@ const HALF_LIFE_S: u64 = 30 * 86_400;
 /// A party of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
-    /// T claims too much.
+    /// The operator claims too much.
     Operator(OperatorId),
-    /// U confirms too little.
+    /// The user confirms too little.
     User(UserId),
 }
 
-/// A blame.
+/// The party to blame for a residual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blame {
     /// The party that is blamed.
@@ -108,19 +110,19 @@ pub struct Blame {
     pub vote: u64,
 }
 
-/// What B knows of a U–T pair.
+/// What the broker knows of a user–the operator pair.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pair {
+struct UserOperatorPair {
     /// CUSUM, in millionths.
     sum_ppm: i64,
     reports: u32,
     good: u32,
 }
 
-/// What B thinks of a party.
+/// What the broker thinks of a party.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Comparisons.
+    /// Number of comparisons.
     pub reports: u64,
     /// Good comparisons that count.
     pub good: u64,
@@ -128,7 +130,7 @@ pub struct Standing {
     pub mismatches: u64,
     /// By how many octets in all.
     pub mismatch_octets: u64,
-    /// Blames.
+    /// Number of blames.
     pub blames: u32,
     /// What is not forgotten of them, in thousandths, at `at_s`.
     bad: u64,
@@ -160,11 +162,11 @@ impl Standing {
     }
 }
 
-/// B's memory of all parties.
+/// The broker's memory of all parties.
 #[derive(Clone, Debug)]
 pub struct Judge {
     rule: JudgeRule,
-    pairs: BTreeMap<(OperatorId, UserId), Pair>,
+    pairs: BTreeMap<(OperatorId, UserId), UserOperatorPair>,
     /// The users that reported last of each operator, the newest at the end.
     recent: BTreeMap<OperatorId, VecDeque<UserId>>,
     by_user: BTreeMap<UserId, BTreeSet<OperatorId>>,
@@ -221,7 +223,7 @@ impl Judge {
     }
 
     /// The vote of a pair, in thousandths.
-    fn vote(&self, pair: &Pair) -> u64 {
+    fn vote(&self, pair: &UserOperatorPair) -> u64 {
         (pair.sum_ppm.min(self.rule.alarm_ppm).unsigned_abs() * ONE)
             / self.rule.alarm_ppm.unsigned_abs().max(1)
     }
@@ -260,12 +262,12 @@ impl Judge {
         self.weight(self.operators.get(&operator), now_s, others.map(|(_, pair)| self.vote(pair)))
     }
 
-    fn pairs_of_user(&self, user: UserId) -> impl Iterator<Item = (OperatorId, &Pair)> {
+    fn pairs_of_user(&self, user: UserId) -> impl Iterator<Item = (OperatorId, &UserOperatorPair)> {
         let of_user = self.by_user.get(&user).into_iter().flatten();
         of_user.filter_map(move |operator| Some((*operator, self.pairs.get(&(*operator, user))?)))
     }
 
-    fn pairs_of_operator(&self, operator: OperatorId) -> impl Iterator<Item = (UserId, &Pair)> {
+    fn pairs_of_operator(&self, operator: OperatorId) -> impl Iterator<Item = (UserId, &UserOperatorPair)> {
         let all = (operator, UserId([0; 16]))..=(operator, UserId([0xff; 16]));
         self.pairs.range(all).map(|((_, user), pair)| (*user, pair))
     }

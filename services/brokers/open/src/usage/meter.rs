@@ -1,4 +1,5 @@
-//! The counter of a session at U or T, and the cycles of its reports. Both parties number cycles by the time since the session began.
+//! The counter of a session at the user or the operator, and the cycles of its reports. Both parties number
+//! cycles by the time since the session began.
 
 use core::time::Duration;
 

@@ -1,15 +1,15 @@
-//! Verifiable billing (chapter 3.4.3): U and T measure a session apart and report to B; B compares, pays what both confirm, and learns
-//! which to believe.
+//! Verifiable billing (chapter 3.4.3): the user and the operator measure a session apart and report to the
+//! broker; the broker compares, pays what both confirm, and learns which to believe.
 //!
 //! | part | here |
 //! | --- | --- |
-//! | signed, sealed reports of U and T | [`Report`], [`SealedReport`] |
-//! | a session's counter at U and T | [`Meter`] |
-//! | what T sends and B answers | [`Delivery`], [`DeliveryAnswer`] |
-//! | B's signed receipts, and statements of them | [`Receipt`], [`Statement`] |
-//! | sessions and payment at B | [`Accounts`] |
-//! | residuals, blame and reputation at B | [`Judge`] |
-//! | what T thinks of its brokers | [`BrokerStanding`] |
+//! | signed, sealed reports of the user and the operator | [`Report`], [`SealedReport`] |
+//! | a session's counter at the user and the operator | [`Meter`] |
+//! | what the operator sends and the broker answers | [`Delivery`], [`DeliveryAnswer`] |
+//! | the broker's signed receipts, and statements of them | [`Receipt`], [`Statement`] |
+//! | sessions and payment at the broker | [`Accounts`] |
+//! | residuals, blame and reputation at the broker | [`Judge`] |
+//! | what the operator thinks of its brokers | [`BrokerStanding`] |
 //!
 //! All volumes are totals since the session began, so that a report that is lost costs nothing once the next one arrives.
 

@@ -1,4 +1,4 @@
-//! What B pays for a cycle, signed so that T can show it to a judge, and statements that add receipts up.
+//! What the broker pays for a cycle, signed so that the operator can show it to a judge, and statements that add receipts up.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 use super::report::{Direction, Report};
 use crate::crypto::{Signature, Signed, SigningKey, VerifyingKey};
 use crate::id::{Domain, OperatorId, Pseudonym};
-use crate::msg::{MessageType, Price, emit_part, read_part, read_signature, whole};
+use crate::msg::{Price, SapMessageType, emit_part, read_part, read_signature, whole};
 
-/// Why B pays what it pays.
+/// Why the broker pays what it pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// U confirms what T claims, within the tolerance.
+    /// The user confirms what the operator claims, within the tolerance.
     Confirmed = 1,
-    /// U confirms less: B pays what U confirms.
+    /// The user confirms less: the broker pays what the user confirms.
     Reduced = 2,
     /// The credit of the grant is used up.
     CreditUsed = 3,
-    /// An ordinary UE sends no reports: B believes T, up to a small cap.
+    /// An ordinary UE sends no reports: the broker believes the operator, up to a small cap.
     OperatorsWord = 4,
 }
 
@@ -36,11 +36,11 @@ impl core::fmt::Display for Verdict {
 /// Octets and money.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Octets that T claims, uplink and downlink.
+    /// Octets that the operator claims, uplink and downlink.
     pub claimed: (u64, u64),
-    /// Octets that B pays for.
+    /// Octets that the broker pays for.
     pub paid: (u64, u64),
-    /// What B pays, in millionths of a unit of the currency.
+    /// What the broker pays, in millionths of a unit of the currency.
     pub micros: u64,
 }
 
@@ -68,39 +68,39 @@ impl Totals {
     }
 }
 
-/// What so many octets cost, in millionths of a unit, rounded down: B rounds the total of a session, not each cycle.
+/// What so many octets cost, in millionths of a unit, rounded down: the broker rounds the total of a session, not each cycle.
 pub(super) fn cost(price: &Price, (ul, dl): (u64, u64)) -> u64 {
     let of = |octets: u64, per_mib: u32| u128::from(octets) * u128::from(per_mib);
     let micros = (of(ul, price.ul_micros_per_mib) + of(dl, price.dl_micros_per_mib)) >> 20;
     u64::try_from(micros).unwrap_or(u64::MAX)
 }
 
-/// What B pays for the time since the session's last receipt.
+/// What the broker pays for the time since the session's last receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// T.
+    /// Identity of the operator.
     pub operator: OperatorId,
     /// The number of the receipt, ascending by one for each operator, from 1.
     pub serial: u64,
     /// When, in seconds since the Unix epoch.
     pub time: u64,
-    /// The session.
+    /// Pseudonym of the session.
     pub pseudonym: Pseudonym,
-    /// The cycle of T's report.
+    /// The cycle of the operator's report.
     pub cycle: u32,
-    /// H of T's signed report.
+    /// H of the operator's signed report.
     pub report: [u8; 32],
-    /// Why.
+    /// Reason of the amount.
     pub verdict: Verdict,
-    /// What T claims and B pays since the session's last receipt.
+    /// What the operator claims and the broker pays since the session's last receipt.
     pub totals: Totals,
 }
 
 impl Receipt {
     fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Receipt.begin();
+        let mut out = SapMessageType::Receipt.begin();
         self.broker.emit(&mut out);
         self.operator.emit(&mut out);
         out.extend_from_slice(&self.serial.to_be_bytes());
@@ -115,7 +115,7 @@ impl Receipt {
 
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "receipt";
-        MessageType::Receipt.read(r)?;
+        SapMessageType::Receipt.read(r)?;
         let (broker, operator) = (Domain::read(r)?, OperatorId::read(r)?);
         let (serial, time) = (r.u64(IE)?, r.u64(IE)?);
         let (pseudonym, cycle, report) = (Pseudonym(r.array(IE)?), r.u32(IE)?, r.array(IE)?);
@@ -138,12 +138,12 @@ impl Receipt {
     }
 }
 
-/// A receipt and B's signature.
+/// A receipt and the broker's signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedReceipt {
-    /// The receipt.
+    /// The receipt that is signed.
     pub receipt: Receipt,
-    /// B's signature.
+    /// The broker's signature.
     pub signature: Signature,
 }
 
@@ -156,7 +156,7 @@ impl SignedReceipt {
         key.verifies(Signed::Receipt, &self.receipt.to_octets(), &self.signature)
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.receipt.to_octets();
         out.extend_from_slice(&self.signature.0);
@@ -172,26 +172,26 @@ impl SignedReceipt {
 /// A settlement statement: receipts of one operator, without a gap, and their sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// T.
+    /// Identity of the operator.
     pub operator: OperatorId,
     /// When, in seconds since the Unix epoch.
     pub time: u64,
     /// The lines, whose numbers ascend by one.
     pub lines: Vec<SignedReceipt>,
-    /// Their sum.
+    /// Sum of the lines.
     pub totals: Totals,
-    /// B's signature.
+    /// The broker's signature.
     pub signature: Signature,
 }
 
 /// What is wrong with a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementError {
-    /// B did not sign it.
+    /// The broker did not sign it.
     Signature,
-    /// B did not sign this line.
+    /// The broker did not sign this line.
     LineSignature(u64),
     /// This line is of another broker or operator.
     OtherParty(u64),
@@ -199,11 +199,11 @@ pub enum StatementError {
     Gap(u64),
     /// The sum is not that of the lines.
     Sum,
-    /// This line pays for a report that T did not send.
+    /// This line pays for a report that the operator did not send.
     UnknownReport(u64),
-    /// This line names other octets than T's report.
+    /// This line names other octets than the operator's report.
     Claim(u64),
-    /// This line pays for more than T claims, or another amount than the price gives.
+    /// This line pays for more than the operator claims, or another amount than the price gives.
     Amount(u64),
 }
 
@@ -246,7 +246,7 @@ impl Statement {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Statement.begin();
+        let mut out = SapMessageType::Statement.begin();
         self.broker.emit(&mut out);
         self.operator.emit(&mut out);
         out.extend_from_slice(&self.time.to_be_bytes());
@@ -256,7 +256,7 @@ impl Statement {
         out
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.signed_octets();
         out.extend_from_slice(&self.signature.0);
@@ -267,7 +267,7 @@ impl Statement {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         const IE: &str = "statement";
         whole(octets, |r| {
-            MessageType::Statement.read(r)?;
+            SapMessageType::Statement.read(r)?;
             let (broker, operator, time) = (Domain::read(r)?, OperatorId::read(r)?, r.u64(IE)?);
             let totals = Totals::read(r)?;
             let too_many = r.error(DecodeErrorKind::TooMany, IE);
@@ -283,7 +283,7 @@ impl Statement {
         })
     }
 
-    /// Whether B, whose key is `key`, has signed the statement and each line, no line is missing and the sum is right.
+    /// Whether the broker, whose key is `key`, has signed the statement and each line, no line is missing and the sum is right.
     pub fn verify(&self, key: &VerifyingKey) -> Result<(), StatementError> {
         if !key.verifies(Signed::Statement, &self.signed_octets(), &self.signature) {
             return Err(StatementError::Signature);
@@ -311,14 +311,15 @@ fn sum(lines: &[SignedReceipt]) -> Option<Totals> {
     lines.iter().try_fold(Totals::default(), |sum, line| sum.plus(&line.receipt.totals))
 }
 
-/// What T has received for each of its sessions: checks B's receipts against T's own reports, in the order of their numbers.
+/// What the operator has received for each of its sessions: checks the broker's receipts against the
+/// operator's own reports, in the order of their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiptCheck {
     sessions: BTreeMap<Pseudonym, Totals>,
 }
 
 impl ReceiptCheck {
-    /// Checks one receipt. `report`: T's own report that the receipt names; `price`: that of the session's grant.
+    /// Checks one receipt. `report`: the operator's own report that the receipt names; `price`: that of the session's grant.
     pub fn take(
         &mut self,
         receipt: &Receipt,

@@ -6,23 +6,24 @@ use crate::crypto::{
     PrivateKey, Seed, Sender, Signature, Signed, SigningKey, TAG_OCTETS, VerifyingKey, open,
 };
 use crate::id::{Domain, OperatorId, Pseudonym};
-use crate::msg::{EpochKey, MessageType, emit_part, read_flag, read_part, read_signature, whole};
+use crate::msg::{EpochKey, SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
 
 /// The party that measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReportedBy {
-    /// U, in its modem.
+    /// The user, in its modem.
     User = 1,
-    /// T, in its UPF.
+    /// The operator, in its UPF.
     Operator = 2,
 }
 
 /// What was measured of one direction. Octets and packets are totals since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direction {
-    /// Octets of IP packets: of the uplink what U sent or T received, of the downlink what T sent or U received.
+    /// Octets of IP packets: of the uplink what the user sent or the operator received, of the downlink what
+    /// the operator sent or the user received.
     pub octets: u64,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Packets that the party knows to be lost on the radio.
     pub lost: u64,
@@ -68,11 +69,11 @@ impl Direction {
 pub struct Report {
     /// The party that measured.
     pub by: ReportedBy,
-    /// B.
+    /// Domain of the broker.
     pub broker: Domain,
-    /// The session.
+    /// Pseudonym of the session.
     pub pseudonym: Pseudonym,
-    /// T.
+    /// Identity of the operator.
     pub operator: OperatorId,
     /// The number of the cycle, from 1.
     pub cycle: u32,
@@ -82,9 +83,9 @@ pub struct Report {
     pub duration_ms: u32,
     /// No PDU session is open at the end of the cycle.
     pub closed: bool,
-    /// From U.
+    /// From the user.
     pub uplink: Direction,
-    /// To U.
+    /// To the user.
     pub downlink: Direction,
 }
 
@@ -94,7 +95,7 @@ impl Report {
 
     /// The octets that the party signs.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::UsageReport.begin();
+        let mut out = SapMessageType::UsageReport.begin();
         out.push(self.by as u8);
         self.broker.emit(&mut out);
         out.extend_from_slice(&self.pseudonym.0);
@@ -110,7 +111,7 @@ impl Report {
 
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "usage report";
-        MessageType::UsageReport.read(r)?;
+        SapMessageType::UsageReport.read(r)?;
         let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
         let by = match r.u8(IE)? {
             1 => ReportedBy::User,
@@ -139,9 +140,9 @@ impl Report {
 /// A report and the signature of the party that measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedReport {
-    /// The report.
+    /// The report that is signed.
     pub report: Report,
-    /// U's signature with the key of its SIM, T's with that of its certificate.
+    /// The user's signature with the key of its SIM, the operator's with that of its certificate.
     pub signature: Signature,
 }
 
@@ -154,7 +155,7 @@ impl SignedReport {
         key.verifies(Signed::UsageReport, &self.report.to_octets(), &self.signature)
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = self.report.to_octets();
         out.extend_from_slice(&self.signature.0);
@@ -166,7 +167,7 @@ impl SignedReport {
         whole(octets, |r| Ok(Self { report: Report::read(r)?, signature: read_signature(r)? }))
     }
 
-    /// Seals it to B. `None` if B's key is of small order.
+    /// Seals it to the broker. `None` if the broker's key is of small order.
     pub fn seal(&self, to: &EpochKey, seed: &Seed) -> Option<SealedReport> {
         let mut sender = Sender::new(&to.public, &info(to.id), seed)?;
         let sealed = sender.seal(&self.to_octets(), &[]).into();
@@ -180,10 +181,10 @@ fn info(key_id: u8) -> Vec<u8> {
     info
 }
 
-/// A report that B alone can read. Neither T nor the air learns from it what U measured.
+/// A report that the broker alone can read. Neither the operator nor the air learns from it what the user measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedReport {
-    /// Which key of B's.
+    /// Which key of the broker's.
     pub key_id: u8,
     /// The encapsulated key.
     pub enc: [u8; 32],
@@ -196,15 +197,15 @@ impl SealedReport {
     /// The longest, in octets.
     pub const OCTETS_MAX: usize = 2 + 1 + 32 + 2 + Self::SEALED_MAX;
 
-    /// Opens it as B. `None` if it was not sealed to this key, or holds no report.
+    /// Opens it as the broker. `None` if it was not sealed to this key, or holds no report.
     pub fn open(&self, key: &PrivateKey) -> Option<SignedReport> {
         let (plain, _) = open(key, &self.enc, &info(self.key_id), &self.sealed, &[])?;
         SignedReport::parse(&plain).ok()
     }
 
-    /// Its octets.
+    /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::SealedReport.begin();
+        let mut out = SapMessageType::SealedReport.begin();
         out.push(self.key_id);
         out.extend_from_slice(&self.enc);
         emit_part(&self.sealed, &mut out);
@@ -214,7 +215,7 @@ impl SealedReport {
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
-            MessageType::SealedReport.read(r)?;
+            SapMessageType::SealedReport.read(r)?;
             let (key_id, enc) = (r.u8("key identifier")?, r.array("encapsulated key")?);
             Ok(Self { key_id, enc, sealed: read_part(r, Self::SEALED_MAX, "sealed report")?.into() })
         })

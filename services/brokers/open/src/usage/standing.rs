@@ -1,6 +1,7 @@
-//! What T thinks of a broker: whether it answers and pays (chapter 3.4.3: a score for each broker).
+//! What the operator thinks of a broker: whether it answers and pays (chapter 3.4.3: a score for each broker).
 
-/// What T has claimed from a broker, and what the broker has paid for. Both are halved now and then, so that what is recent weighs more.
+/// What the operator has claimed from a broker, and what the broker has paid for. Both are halved now and
+/// then, so that what is recent weighs more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrokerStanding {
     claimed: u64,
@@ -8,12 +9,12 @@ pub struct BrokerStanding {
 }
 
 impl BrokerStanding {
-    /// Octets that T serves before a broker's payment is judged: what a new broker is trusted with.
+    /// Octets that the operator serves before a broker's payment is judged: what a new broker is trusted with.
     pub const TRUSTED_OCTETS: u64 = 64 << 20;
     /// Past so many octets both are halved.
     const HALVED_AT: u64 = 16 * Self::TRUSTED_OCTETS;
 
-    /// T has reported so many octets more.
+    /// The operator has reported so many octets more.
     pub fn claim(&mut self, octets: u64) {
         self.claimed = self.claimed.saturating_add(octets);
         if self.claimed > Self::HALVED_AT {

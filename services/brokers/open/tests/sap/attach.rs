@@ -19,7 +19,7 @@ struct Net {
     sim: Sim,
     operator: Operator,
     broker: Broker,
-    /// Of U and T; each has other keys.
+    /// Of the user and the operator; each has other keys.
     run: u64,
     answers: u64,
 }
@@ -45,7 +45,7 @@ impl Net {
         (output.octets, output.event)
     }
 
-    /// The whole attach up to T's judgement.
+    /// The whole attach up to the operator's judgement.
     fn attach(&mut self) -> Result<(UserAttach, OperatorSession), OperatorError> {
         let (user, request) = self.ask();
         let (operator, asked) = self.pass(request, NOW);
@@ -53,7 +53,7 @@ impl Net {
         operator.answer(&answer, &self.operator.trust, NOW).map(|session| (user, session))
     }
 
-    /// The cause of a refusal that is the same for T and U.
+    /// The cause of a refusal that is the same for the operator and the user.
     fn refused(&mut self) -> RefusalCause {
         let (user, request) = self.ask();
         let (operator, asked) = self.pass(request, NOW);
@@ -555,7 +555,7 @@ fn no_octet_of_a_message_can_be_changed() {
     }
     let (answer, _) = net.answer(&asked, NOW);
     let answer_u = operator.answer(&answer, &net.operator.trust, NOW).unwrap().answer_u.to_octets();
-    // T cannot read what is sealed to U, which ends the answer.
+    // The operator cannot read what is sealed to the user, which ends the answer.
     for at in 0..answer.len() - answer_u.len() {
         let mut changed = answer.clone();
         changed[at] ^= 1 << (at % 8);

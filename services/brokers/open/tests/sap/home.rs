@@ -59,7 +59,7 @@ struct Net {
     run: u64,
 }
 
-/// What B's answer is about.
+/// What the broker's answer is about.
 type Answered = (Vec<u8>, BrokerEvent, Option<Record>);
 
 impl Net {

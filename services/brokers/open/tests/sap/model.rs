@@ -3,7 +3,7 @@
 //! The network is the attacker's: it hears, withholds, repeats and mixes all messages, and makes any that it has the keys for. It
 //! is also a user of the broker (Eve), an operator with a valid certificate (T2) and a broker with a valid certificate (Mallory).
 //! It knows the identity of Alice, except where that identity's secrecy is judged, and may learn either the broker's epoch key at
-//! any time or an ephemeral key of Alice's after its session has begun. Honest are Alice, T1 and B.
+//! any time or an ephemeral key of Alice's after its session has begun. Honest are Alice, T1 and the broker.
 //!
 //! Terms are symbolic: a hash is what is hashed, a seal opens with its key, a signature covers the fields beside it.
 
@@ -82,7 +82,7 @@ pub(crate) struct World {
     pub(crate) t1: Vec<T1Run>,
     counters: [u8; 2],
     answered: [Option<(AuthReq, Op, u8, Share)>; 2],
-    /// What B has signed; the attacker has heard it all.
+    /// What the broker has signed; the attacker has heard it all.
     pub(crate) grants: Vec<Grant>,
     pub(crate) refusals: Vec<Refusal>,
     leak: Leak,
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// The requests of U that the attacker has heard or can make.
+    /// The requests of the user that the attacker has heard or can make.
     fn requests(&self) -> Vec<AuthReq> {
         let mut all: Vec<_> = self.alice.iter().map(|run| run.req).collect();
         let eve = |bro, user, to, counter| AuthReq {
@@ -137,7 +137,7 @@ impl World {
         all
     }
 
-    /// The requests of T that the attacker has heard or can make.
+    /// The requests of the operator that the attacker has heard or can make.
     fn asked(&self) -> Vec<Request> {
         let mut all = Vec::new();
         let requests = self.requests();

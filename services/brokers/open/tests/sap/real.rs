@@ -25,7 +25,7 @@ pub(crate) struct Real {
     alice: Vec<(Option<UserAttach>, AuthReqU, Option<TentativeSession>)>,
     /// T1's runs, alike.
     t1_runs: Vec<(Option<OperatorAttach>, AuthReqT, Option<OperatorSession>)>,
-    /// What B has granted.
+    /// What the broker has granted.
     grants: Vec<(SignedGrant, Box<[u8]>, msg::AnswerU)>,
     refusals: Vec<SignedRefusal>,
     /// The attacker's requests: the same term is the same octets.
@@ -138,7 +138,7 @@ impl Real {
         }
     }
 
-    /// The MAC of SECURITY MODE COMMAND is right if it is made under the key that U has derived: by T1, or by the attacker.
+    /// The MAC of SECURITY MODE COMMAND is right if it is made under the key that the user has derived: by T1, or by the attacker.
     fn commit(&mut self, world: &World, run: usize) -> (Verdict, String) {
         let (attach, _, session) = &mut self.alice[run];
         let (Some(_), Some(tentative)) = (&attach, &session) else {
@@ -157,8 +157,8 @@ impl Real {
         }
     }
 
-    /// Whether the attacker, as T2, can derive the key of Alice's run from B's answer: by the machine of T, whose ephemeral key is
-    /// the attacker's.
+    /// Whether the attacker, as T2, can derive the key of Alice's run from the broker's answer: by the
+    /// machine of the operator, whose ephemeral key is the attacker's.
     fn attacker_has(&self, run: usize) -> bool {
         let hash = self.alice[run].1.hash();
         self.grants.iter().any(|(signed, orders, _)| {

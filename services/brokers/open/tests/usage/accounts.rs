@@ -1,4 +1,4 @@
-//! B's accounts: which reports count, what is paid, and how differences are judged.
+//! The broker's accounts: which reports count, what is paid, and how differences are judged.
 
 use proptest::prelude::*;
 use whimbrel_open::id::{OperatorId, Pseudonym};
@@ -173,7 +173,7 @@ fn an_ordinary_ue_is_paid_for_on_the_operators_word_up_to_the_cap() {
     assert_eq!(check(&accounts, at(200), &signed(of_user(20, 0, MIB))), Outcome::OtherParty);
 }
 
-/// The receipts of a session in which U confirms a little less than T claims, and T's reports.
+/// The receipts of a session in which the user confirms a little less than the operator claims, and the operator's reports.
 fn receipts(cycles: u32) -> (Vec<SignedReceipt>, Vec<SignedReport>) {
     let (mut accounts, mut receipts, mut reports) = (accounts(), Vec::new(), Vec::new());
     for cycle in 1..=cycles {
@@ -227,8 +227,8 @@ fn a_statement_is_verified_line_by_line() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever two parties report, in whatever order and however often: B never pays for more than both confirm, nor above the credit,
-    /// and its receipts add up to what is paid.
+    /// Whatever two parties report, in whatever order and however often: the broker never pays for more than
+    /// both confirm, nor above the credit, and its receipts add up to what is paid.
     #[test]
     fn nothing_is_paid_beyond_what_both_confirm(
         reports in prop::collection::vec((any::<bool>(), 1..20u32, 0..200_000_000u64, 0..200_000_000u64, any::<bool>()), 1..60)

@@ -1,4 +1,4 @@
-//! The parties that B blames: the goal, and what lying operators and users, slander, whitewashing and Sybils achieve.
+//! The parties that the broker blames: the goal, and what lying operators and users, slander, whitewashing and Sybils achieve.
 
 use super::market::{Market, Noise, operator, reports_until_blame, user};
 

@@ -1,5 +1,5 @@
-//! A market of users and operators, some of them dishonest, in virtual time and from a seed: what B's judge makes of their reports.
-//! The bench `bricks billing` runs it too.
+//! A market of users and operators, some of them dishonest, in virtual time and from a seed: what the
+//! broker's judge makes of their reports. The bench `bricks billing` runs it too.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ const CYCLE_OCTETS: u64 = 10_000_000;
 /// Seconds of a cycle.
 const CYCLE_S: u64 = 60;
 
-/// The market.
+/// A market of users, operators and a broker.
 pub(crate) struct Market {
     pub(crate) judge: Judge,
     rng: Rng,
@@ -167,7 +167,7 @@ impl Market {
         blames
     }
 
-    /// Whether B refuses an operator.
+    /// Whether the broker refuses an operator.
     pub(crate) fn is_shunned(&self, o: usize) -> bool {
         self.judge.reputation(operator(o), self.now_s) < 10
     }

@@ -1,4 +1,4 @@
-//! U, T and B with fixed keys, and a session between them.
+//! The user, the operator and the broker with fixed keys, and a session between them.
 
 use whimbrel_ids::{Instant, PlmnId};
 use whimbrel_open::crypto::{PrivateKey, Seed, Share, SigningKey, hash};
@@ -112,7 +112,7 @@ pub(crate) fn accounts() -> Accounts {
     accounts
 }
 
-/// What B says of a report that T delivers.
+/// What the broker says of a report that the operator delivers.
 pub(crate) fn check(accounts: &Accounts, now: Instant, signed: &SignedReport) -> Outcome {
     let of_user = |user| (user == USER).then(|| key("u").verifying_key());
     accounts.check(now, (t(), &key("t").verifying_key()), of_user, signed)

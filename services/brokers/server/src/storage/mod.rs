@@ -29,7 +29,7 @@ pub struct NamedUser {
     pub name: String,
     /// The identity in requests.
     pub id: UserId,
-    /// The rest.
+    /// The user as the machine has it.
     pub user: User,
 }
 
@@ -38,7 +38,7 @@ pub struct NamedUser {
 pub struct NamedHomeUser {
     /// The name, unique at this broker.
     pub name: String,
-    /// The subscriber.
+    /// SUPI of the subscriber.
     pub supi: Supi,
     /// K and OPc of Milenage (TS 35.206). Redacted in `Debug`.
     pub keys: UsimKeys,
@@ -49,9 +49,9 @@ pub struct NamedHomeUser {
 /// K and OPc.
 #[derive(Clone, PartialEq, Eq, zeroize::Zeroize, zeroize::ZeroizeOnDrop)]
 pub struct UsimKeys {
-    /// K.
+    /// The permanent key K.
     pub k: [u8; 16],
-    /// OPc.
+    /// OPc of the USIM.
     pub opc: [u8; 16],
 }
 
@@ -82,7 +82,7 @@ pub struct KnownOperator {
 /// A key to which users seal their requests.
 #[derive(Clone, Debug)]
 pub struct Epoch {
-    /// Its identifier.
+    /// Identifier of the epoch.
     pub id: u8,
     /// The private key.
     pub key: PrivateKey,
@@ -95,7 +95,7 @@ pub struct Epoch {
 pub struct GivenGrant {
     /// Name of the user.
     pub user: String,
-    /// The operator.
+    /// Identity of the operator as text.
     pub operator: String,
     /// The session's pseudonym.
     pub pseudonym: [u8; 16],
@@ -110,11 +110,11 @@ pub struct State {
     pub ticket_key: [u8; 16],
     /// Epoch keys, oldest first; the last is the current one. Never empty.
     pub epochs: Vec<Epoch>,
-    /// Users.
+    /// All users with their names.
     pub users: Vec<NamedUser>,
     /// Users with a USIM.
     pub home_users: Vec<NamedHomeUser>,
-    /// Operators.
+    /// All operators that are known.
     pub operators: Vec<KnownOperator>,
     /// Answers that may be asked for again, oldest first.
     pub answers: Vec<Record>,
@@ -127,7 +127,7 @@ pub struct Changes {
     pub users: Vec<NamedUser>,
     /// The users with a USIM that were added or changed.
     pub home_users: Vec<NamedHomeUser>,
-    /// All operators.
+    /// The operators that are known.
     pub operators: Vec<KnownOperator>,
     /// All epoch keys, oldest first.
     pub epochs: Vec<Epoch>,
@@ -159,7 +159,7 @@ pub trait Storage: UsageStorage + Send {
     fn add_users(&mut self, users: &[NamedUser]) -> Result<(), StorageError>;
     /// Up to `limit` users whose name comes after `after`.
     fn list_users(&mut self, after: &str, limit: usize) -> Result<Vec<NamedUser>, StorageError>;
-    /// One user.
+    /// The user of this name.
     fn user(&mut self, name: &str) -> Result<NamedUser, StorageError>;
     /// Adds a user with a USIM.
     fn add_home_user(&mut self, user: &NamedHomeUser) -> Result<(), StorageError>;
@@ -171,7 +171,7 @@ pub trait Storage: UsageStorage + Send {
     fn set_operator(&mut self, operator: KnownOperator) -> Result<(), StorageError>;
     /// Removes an operator.
     fn remove_operator(&mut self, id: OperatorId) -> Result<(), StorageError>;
-    /// All operators.
+    /// All operators that are known.
     fn operators(&mut self) -> Result<Vec<KnownOperator>, StorageError>;
     /// All epoch keys, oldest first.
     fn epochs(&mut self) -> Result<Vec<Epoch>, StorageError>;

@@ -51,18 +51,18 @@ pub struct UsageState {
     pub serials: Vec<(OperatorId, u64)>,
 }
 
-/// What is made durable before T gets its answer.
+/// What is made durable before the operator gets its answer.
 #[derive(Debug, Default)]
 pub struct UsageBatch {
     /// Reports that were accepted.
     pub reports: Vec<(Instant, SignedReport)>,
-    /// Receipts.
+    /// Receipts that were issued.
     pub receipts: Vec<SignedReceipt>,
     /// Standings that have changed.
     pub standings: Vec<NamedStanding>,
 }
 
-/// What B thinks of a party.
+/// What the broker thinks of a party.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedStanding {
     /// The operator, or the name of the user.
@@ -79,7 +79,7 @@ pub struct NamedStanding {
 
 /// What a broker's accounts need of a database. Each method is one transaction.
 pub trait UsageStorage {
-    /// Reads everything.
+    /// Reads all that is stored.
     fn load_usage(&mut self, now: Instant) -> Result<UsageState, StorageError>;
     /// Makes reports, receipts and standings durable, all or none.
     fn commit_usage(&mut self, batch: &UsageBatch) -> Result<(), StorageError>;

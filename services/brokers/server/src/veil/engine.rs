@@ -45,7 +45,7 @@ pub struct VeilEngine {
 }
 
 /// A request, and where its answer goes.
-struct Asked {
+struct VeilRequest {
     kind: Kind,
     peer: String,
     octets: Vec<u8>,
@@ -53,7 +53,7 @@ struct Asked {
 }
 
 enum Message {
-    Asked(Asked),
+    Asked(VeilRequest),
     Stop,
 }
 
@@ -169,7 +169,7 @@ impl VeilMetrics {
 pub struct VeilEntrance {
     sender: SyncSender<Message>,
     claims: ClaimsEntrance,
-    /// For /metrics.
+    /// Counters of the endpoint /metrics.
     pub metrics: Arc<VeilMetrics>,
 }
 
@@ -189,7 +189,10 @@ impl VeilEntrance {
             return self.claims.ask(kind, peer, octets);
         }
         let (answer, receiver) = oneshot::channel();
-        self.sender.try_send(Message::Asked(Asked { kind, peer, octets, answer })).is_ok().then_some(receiver)
+        self.sender
+            .try_send(Message::Asked(VeilRequest { kind, peer, octets, answer }))
+            .is_ok()
+            .then_some(receiver)
     }
 }
 
@@ -198,7 +201,7 @@ impl VeilEntrance {
 pub struct VeilConfig {
     /// What stays the same.
     pub machine: BrokerConfig,
-    /// The database.
+    /// Path of the database.
     pub store: PathBuf,
     /// Where it records all that it receives, sends and stores.
     pub recorder: Recorder,
@@ -247,7 +250,7 @@ impl VeilEngine {
         let metrics = Arc::new(VeilMetrics::default());
         let claims = ClaimsEngine::start(broker.config.clone(), &store, recorder.clone(), metrics.clone())?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let work = Work {
+        let work = VeilEngineWork {
             broker,
             log,
             cosignatures: state.cosignatures,
@@ -284,7 +287,7 @@ impl Drop for VeilEngine {
     }
 }
 
-struct Work {
+struct VeilEngineWork {
     broker: Broker,
     log: KeyLog,
     cosignatures: Vec<Cosignature>,
@@ -293,7 +296,7 @@ struct Work {
     metrics: Arc<VeilMetrics>,
 }
 
-impl Work {
+impl VeilEngineWork {
     fn run(mut self, receiver: &Receiver<Message>) {
         let (mut tidy, mut look) = (now() + TIDY_EVERY, now() + LOOK_EVERY);
         loop {
@@ -302,7 +305,7 @@ impl Work {
                 Ok(Message::Asked(asked)) => Some(asked),
                 Err(RecvTimeoutError::Timeout) => None,
             };
-            let mut batch: Vec<Asked> = first.into_iter().collect();
+            let mut batch: Vec<VeilRequest> = first.into_iter().collect();
             for message in receiver.try_iter().take(BATCH_MAX) {
                 match message {
                     Message::Asked(asked) => batch.push(asked),
@@ -363,7 +366,7 @@ impl Work {
     }
 
     /// Answers a batch when its records are durable.
-    fn serve(&mut self, batch: Vec<Asked>) {
+    fn serve(&mut self, batch: Vec<VeilRequest>) {
         let mut answers = Vec::with_capacity(batch.len());
         let (mut records, mut spent) = (Vec::new(), Vec::new());
         for asked in batch {

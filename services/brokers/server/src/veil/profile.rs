@@ -23,7 +23,7 @@ pub struct VeilSimProfile {
     pub broker_key: String,
     /// Identifier of the key to which requests are sealed.
     pub epoch: u8,
-    /// That key.
+    /// The key of that epoch.
     pub epoch_key: String,
     /// The user's private key.
     pub private_key: String,
@@ -59,7 +59,7 @@ impl VeilSimProfile {
         }
     }
 
-    /// Its file.
+    /// The profile as its file has it.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }

@@ -35,14 +35,14 @@ const BODY_WITHIN: Duration = Duration::from_secs(5);
 pub enum Role {
     /// The first: it sees the sender, and passes the request on to the gateway.
     Relay {
-        /// The gateway.
+        /// Address of the gateway.
         gateway: Place,
     },
     /// The second: it sees what is asked, and asks the broker.
     Gateway {
         /// Identifier of its key, and the key.
         key: (u8, PrivateKey),
-        /// The broker.
+        /// Address of the broker.
         broker: Place,
     },
 }

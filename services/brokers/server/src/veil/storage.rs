@@ -112,7 +112,7 @@ const ADDED: &str = "
 /// A session of a user, as the agency names it in orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionName {
-    /// H(U's request), the session.
+    /// H(the user's request), the session.
     pub session: [u8; 32],
     /// H(token), the session group.
     pub group: TokenHash,
@@ -128,11 +128,11 @@ pub type KeptOrder = (Order, Option<OrderAnswer>);
 pub struct NamedHomeUser {
     /// The name, unique at this broker.
     pub name: String,
-    /// The IMSI.
+    /// IMSI of the user's USIM.
     pub supi: Supi,
     /// The keys of the USIM.
     pub keys: UsimKeys,
-    /// The rest.
+    /// The user as the machine has it.
     pub user: HomeUser,
 }
 
@@ -143,7 +143,7 @@ pub struct NamedUser {
     pub name: String,
     /// The identity in requests.
     pub id: UserId,
-    /// The rest.
+    /// The user as the machine has it.
     pub user: User,
 }
 
@@ -156,7 +156,7 @@ pub struct State {
     pub issuers: Vec<(KeyEntry, IssuerKey)>,
     /// Witnesses' signatures over the log as it is.
     pub cosignatures: Vec<Cosignature>,
-    /// Users.
+    /// All users with their names.
     pub users: Vec<NamedUser>,
     /// Users with a USIM.
     pub home_users: Vec<NamedHomeUser>,
@@ -171,7 +171,7 @@ pub struct State {
 pub struct Billed {
     /// Name of the user.
     pub user: String,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
     /// Units of 1,000,000 octets.
     pub units: u64,

@@ -17,7 +17,7 @@ const MORE: u16 = 0x2000;
 
 /// A datagram that was received.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Datagram<'f> {
+pub(crate) struct ReceivedDatagram<'f> {
     pub(crate) from: SocketAddr,
     pub(crate) to: IpAddr,
     pub(crate) payload: &'f [u8],
@@ -25,7 +25,7 @@ pub(crate) struct Datagram<'f> {
 
 /// The datagram in a frame; `None` where the IP or UDP header is none, or a checksum is wrong. Fragments and options are
 /// not read: the program that steers frames leaves them to the kernel.
-pub(crate) fn read(frame: &[u8]) -> Option<Datagram<'_>> {
+pub(crate) fn read(frame: &[u8]) -> Option<ReceivedDatagram<'_>> {
     let packet = packet::of(frame);
     let (source, to, datagram) = match packet.first()? {
         0x45 => ipv4(packet)?,
@@ -36,7 +36,11 @@ pub(crate) fn read(frame: &[u8]) -> Option<Datagram<'_>> {
     let datagram = datagram.get(..octets)?;
     let payload = datagram.get(UDP_OCTETS..)?;
     let port = u16::from_be_bytes([datagram[0], datagram[1]]);
-    right(source, to, datagram).then_some(Datagram { from: SocketAddr::new(source, port), to, payload })
+    right(source, to, datagram).then_some(ReceivedDatagram {
+        from: SocketAddr::new(source, port),
+        to,
+        payload,
+    })
 }
 
 fn ipv4(packet: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
@@ -150,7 +154,7 @@ impl<'p> Outgoing<'p> {
         let octets = piece.min(self.len().saturating_sub(start));
         // `new` has made sure that the datagram's octets fit in 16 bits.
         let (offset, more, whole) = (start as u16, start + octets < self.len(), piece == self.len());
-        let mut b = Writer { room, at: 0 };
+        let mut b = HeaderWriter { room, at: 0 };
         let (header, octets_of_link) = self.way.link.header(self.way.to.is_ipv4());
         b.put(&header[..octets_of_link]);
         match (self.way.from.ip(), self.way.to.ip()) {
@@ -196,12 +200,12 @@ impl<'p> Outgoing<'p> {
     }
 }
 
-struct Writer<'r> {
+struct HeaderWriter<'r> {
     room: &'r mut [u8],
     at: usize,
 }
 
-impl Writer<'_> {
+impl HeaderWriter<'_> {
     fn put(&mut self, octets: &[u8]) {
         let n = octets.len().min(self.room.len() - self.at);
         self.room[self.at..self.at + n].copy_from_slice(&octets[..n]);
@@ -243,7 +247,7 @@ mod tests {
             let all = frames(way, &payload);
             assert_eq!(all.len(), 1);
             assert_eq!(all[0][..12], [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1]);
-            let expected = Some(Datagram { from: way.from, to: way.to.ip(), payload: &payload });
+            let expected = Some(ReceivedDatagram { from: way.from, to: way.to.ip(), payload: &payload });
             assert_eq!(read(&all[0]), expected);
             let tagged = &frames(Way { link: Link { vlan: Some(7), ..way.link }, ..way }, &payload)[0];
             assert_eq!((tagged.len(), &tagged[12..16]), (all[0].len() + 4, &[0x81, 0, 0, 7][..]));

@@ -36,7 +36,7 @@ enum Next {
     Elsewhere,
 }
 
-struct Known {
+struct KnownHop {
     next: Next,
     until: Instant,
 }
@@ -46,7 +46,7 @@ pub(super) struct Hops {
     routes: Routes,
     interface: u32,
     mtu: u32,
-    peers: HashMap<IpAddr, Known>,
+    peers: HashMap<IpAddr, KnownHop>,
     /// When the kernel may be asked again.
     ask_at: Instant,
 }
@@ -72,7 +72,7 @@ impl Hops {
                 // A failure is an answer: the socket then meets it too, and it is counted there.
                 let next = self.ask(from, peer).unwrap_or(Next::Elsewhere);
                 let good_for = if let Next::Unknown = next { ASK_AGAIN } else { GOOD_FOR };
-                self.peers.insert(peer, Known { next, until: now + good_for });
+                self.peers.insert(peer, KnownHop { next, until: now + good_for });
                 next
             }
         };

@@ -38,10 +38,10 @@ use xdp_fast_path::Memory;
 /// The interfaces with rings, and what goes over each.
 pub(crate) struct Front {
     wires: Vec<Wire>,
-    /// N3's addresses.
+    /// Addresses of N3 on this host.
     own: Vec<SocketAddr>,
     /// Where N3 is, if it has a wire.
-    n3: Option<Place>,
+    n3: Option<WireLane>,
     /// For each data network the way into it, if it has a wire.
     n6: Vec<Option<Uplink>>,
     /// Tunnels of all data networks.
@@ -79,7 +79,7 @@ const FAST_SESSIONS_MAX: u32 = 1 << 20;
 
 /// A lane of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct WireLane {
     wire: usize,
     lane: usize,
 }
@@ -87,7 +87,7 @@ struct Place {
 /// The way into a data network.
 #[derive(Clone)]
 struct Uplink {
-    at: Place,
+    at: WireLane,
     routers: Vec<IpAddr>,
     tunnel: Option<Tunnel>,
 }
@@ -112,7 +112,7 @@ fn fast_path(
     config: &Config,
     n6: &[Option<Uplink>],
     pools: &[(Pool, DnIndex)],
-    is_tagged: impl Fn(Place) -> bool,
+    is_tagged: impl Fn(WireLane) -> bool,
 ) -> Result<(Arc<Memory>, Fast), Obstacle> {
     let plain = |u: &Uplink| u.router(true).is_some() && !is_tagged(u.at);
     let networks = n6.iter().enumerate().filter(|(_, u)| u.as_ref().is_some_and(plain));
@@ -141,7 +141,7 @@ struct Plan {
 
 impl Plan {
     /// The place of an interface, by the Ethernet interface that has its frames.
-    fn place(&mut self, interface: Interface, vlan: Option<&Vlan>) -> Result<Place, Obstacle> {
+    fn place(&mut self, interface: Interface, vlan: Option<&Vlan>) -> Result<WireLane, Obstacle> {
         let (below, vlan) = match (vlan, interface.vlan) {
             (Some(vlan), _) => {
                 (self.routes.interface_named(&vlan.interface).map_err(Obstacle::Interface)?, Some(vlan.id))
@@ -164,10 +164,10 @@ impl Plan {
         if lane == lanes.len() {
             lanes.push((Steered::new(interface.mac, vlan, self.port), interface));
         }
-        Ok(Place { wire, lane })
+        Ok(WireLane { wire, lane })
     }
 
-    fn steered(&mut self, at: Place) -> &mut Steered {
+    fn steered(&mut self, at: WireLane) -> &mut Steered {
         &mut self.all[at.wire].lanes[at.lane].0
     }
 }
@@ -281,7 +281,7 @@ impl Front {
             let steered = plan.steered(at);
             *steered = steered.clone().with_addresses(own.iter().map(SocketAddr::ip));
         }
-        let is_tagged = |at: Place| plan.all[at.wire].lanes[at.lane].0.vlan.is_some();
+        let is_tagged = |at: WireLane| plan.all[at.wire].lanes[at.lane].0.vlan.is_some();
         let fast = match config.n3_io {
             N3Io::Xdp if n3.is_some_and(is_tagged) => return Err(Obstacle::NoFastPath),
             N3Io::Xdp => Some(fast_path(config, &n6, &all_pools, is_tagged)?),
@@ -392,7 +392,7 @@ impl Front {
         let gnbs = fast.memory.gnbs();
         (fast.updated, fast.gnbs, fast.unknown) = (now, gnbs.len(), false);
         let unknown = &mut fast.unknown;
-        let mut tell = |number: u16, at: Place, from: Option<IpAddr>, to: IpAddr| {
+        let mut tell = |number: u16, at: WireLane, from: Option<IpAddr>, to: IpAddr| {
             let lane = &mut wires[at.wire].lanes[at.lane];
             let hop = lane.hops.of(now, from, to);
             *unknown |= hop.is_none();
@@ -624,9 +624,9 @@ mod tests {
     use super::*;
 
     /// Numbers that are always the same (splitmix64).
-    struct Numbers(u64);
+    struct FixedNumbers(u64);
 
-    impl Numbers {
+    impl FixedNumbers {
         fn below(&mut self, n: usize) -> usize {
             self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mut z = self.0;
@@ -689,7 +689,7 @@ mod tests {
             assert!(arrived(frame, &mut slot, &mut counters));
         }
         assert_eq!((counters.n3_received, counters.n6_received, counters.malformed), (2, 3, 0));
-        let mut numbers = Numbers(7);
+        let mut numbers = FixedNumbers(7);
         for _ in 0..200_000 {
             let mut frame = whole[numbers.below(whole.len())].clone();
             for _ in 0..numbers.below(4) {

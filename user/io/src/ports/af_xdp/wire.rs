@@ -23,7 +23,7 @@ const ETHERNET_OCTETS: usize = 18;
 /// How an interface's packets come by AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rings {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
     /// Receive queues that have a ring.
     pub queues: usize,
@@ -66,7 +66,7 @@ impl Lane {
     }
 }
 
-/// The interface.
+/// The interface with its rings.
 pub(super) struct Wire {
     pub(super) lanes: Vec<Lane>,
     pub(super) rings: Rings,

@@ -13,7 +13,7 @@ use whimbrel_user::{
 
 pub(crate) use super::hops::Hop;
 use crate::sys::bpf::{DeviceMap, SharedArray};
-use crate::xdp::fast::{self, Counted, DROPS, Fast, Time, slot};
+use crate::xdp::fast::{self, DROPS, Fast, ProcessorCounters, Time, slot};
 use crate::xdp::steer::Pool;
 
 /// gNBs that the fast path reaches, as many as paths are supervised; sessions of others stay with the pipeline.
@@ -33,10 +33,10 @@ pub(crate) struct Memory {
     ues: SharedArray<AtomicU64>,
     prefixes: SharedArray<AtomicU64>,
     hops: SharedArray<fast::Hop>,
-    counters: SharedArray<Counted>,
+    counters: SharedArray<ProcessorCounters>,
     suspects: SharedArray<[AtomicU64; DestinationFilter::WORDS]>,
     devices: DeviceMap,
-    /// All pools.
+    /// Pools of all data networks.
     all: Vec<Pool>,
     /// Those of which there are UEs here, and where they begin among those of their family.
     pools: Vec<(Pool, DnIndex, u32)>,

@@ -5,12 +5,12 @@ const CONTROL_WORDS_MAX: usize = 6;
 
 /// Control messages: struct cmsghdr (length, level, type) and a value each, padded to eight octets.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Control {
+pub(super) struct ControlMessages {
     pub(super) octets: [u64; CONTROL_WORDS_MAX],
     pub(super) words: usize,
 }
 
-impl Control {
+impl ControlMessages {
     /// Octets of one with an int, unpadded.
     pub(super) const ONE_OCTETS: usize = size_of::<libc::cmsghdr>() + size_of::<libc::c_int>();
 
@@ -52,5 +52,5 @@ impl Control {
     }
 }
 
-// The layout that `Control` writes is that of 64-bit Linux.
+// The layout that `ControlMessages` writes is that of 64-bit Linux.
 const _: () = assert!(size_of::<libc::cmsghdr>() == 16 && size_of::<usize>() == 8);

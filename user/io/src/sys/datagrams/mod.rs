@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use whimbrel_user::{Packet, Teids};
 
 use crate::config::SpreadBy;
-use control::Control;
+use control::ControlMessages;
 use joined::Joined;
 use names::{address, set_address};
 use row::Row;
@@ -43,7 +43,7 @@ pub(crate) struct Datagrams {
     local: IpAddr,
     names: Box<[libc::sockaddr_storage]>,
     parts: Box<[libc::iovec]>,
-    controls: Box<[Control]>,
+    controls: Box<[ControlMessages]>,
     /// Octets of a datagram that the kernel cuts messages into, at most; it says that by refusing.
     segments: usize,
     /// Where what is received of joined datagrams goes beyond the room of a packet; nothing where none are joined.
@@ -132,7 +132,7 @@ impl Datagrams {
             local: address.ip(),
             names: vec![name; BATCH].into(),
             parts: vec![part; BATCH].into(),
-            controls: vec![Control::default(); BATCH].into(),
+            controls: vec![ControlMessages::default(); BATCH].into(),
             segments: usize::MAX,
             beyond: Box::default(),
             pairs: vec![[part; 2]; BATCH].into(),
@@ -187,7 +187,7 @@ impl Datagrams {
         for (i, packet) in lent.iter_mut().flatten().enumerate() {
             let room = packet.room();
             self.parts[i] = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
-            self.controls[i] = Control::room_for_one();
+            self.controls[i] = ControlMessages::room_for_one();
             self.prepare(i, size_of::<libc::sockaddr_storage>());
             if let Some(beyond) = self.beyond.get_mut(i * BEYOND_OCTETS..(i + 1) * BEYOND_OCTETS) {
                 let parts = [
@@ -241,7 +241,7 @@ impl Datagrams {
     fn segment(&self, i: usize) -> Option<usize> {
         let control = &self.controls[i];
         let octets = usize::try_from(control.int_of(libc::SOL_UDP, libc::UDP_GRO)?).ok()?;
-        let there = self.headers[i].msg_hdr.msg_controllen >= Control::ONE_OCTETS;
+        let there = self.headers[i].msg_hdr.msg_controllen >= ControlMessages::ONE_OCTETS;
         (there && octets > 0).then_some(octets)
     }
 
@@ -296,7 +296,7 @@ impl Datagrams {
     fn message(&mut self, at: usize, row: Option<Row>) -> bool {
         let Some(Row { peer, tos, first, octets, packets, .. }) = row else { return false };
         let name_octets = set_address(&mut self.names[at], peer);
-        let mut control = Control::default();
+        let mut control = ControlMessages::default();
         if tos != 0 {
             match peer {
                 SocketAddr::V4(_) => control.int(libc::IPPROTO_IP, libc::IP_TOS, tos.into()),

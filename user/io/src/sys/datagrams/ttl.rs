@@ -5,13 +5,13 @@ use std::mem::zeroed;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use super::control::Control;
+use super::control::ControlMessages;
 use super::names::address;
 
 /// The TTL, or hop limit, that no router has lowered.
 const TTL_MAX: libc::c_int = 255;
 
-/// The socket.
+/// A socket that sees the TTL of datagrams.
 #[derive(Debug)]
 pub struct TtlSocket {
     socket: UdpSocket,
@@ -51,7 +51,7 @@ impl TtlSocket {
         let (mut name, mut header) =
             unsafe { (zeroed::<libc::sockaddr_storage>(), zeroed::<libc::msghdr>()) };
         let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        let mut control = Control::room_for_one();
+        let mut control = ControlMessages::room_for_one();
         header.msg_name = (&raw mut name).cast();
         header.msg_namelen = size_of::<libc::sockaddr_storage>() as _;
         header.msg_iov = &raw mut part;
@@ -62,7 +62,7 @@ impl TtlSocket {
         let received = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
         let octets = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
         let from = address(&name).ok_or(io::ErrorKind::InvalidData)?;
-        let there = header.msg_controllen >= Control::ONE_OCTETS;
+        let there = header.msg_controllen >= ControlMessages::ONE_OCTETS;
         let ttl = control
             .int_of(libc::IPPROTO_IP, libc::IP_TTL)
             .or_else(|| control.int_of(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT))

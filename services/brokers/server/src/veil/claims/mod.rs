@@ -33,7 +33,7 @@ const QUEUE_MAX: usize = 16;
 const CLAIMS_MAX: u64 = 256;
 
 /// A request, and where its answer goes.
-struct Asked {
+struct QueuedClaimRequest {
     kind: Kind,
     peer: String,
     octets: Vec<u8>,
@@ -41,7 +41,7 @@ struct Asked {
 }
 
 enum Message {
-    Asked(Asked),
+    Asked(QueuedClaimRequest),
     Stop,
 }
 
@@ -74,7 +74,10 @@ impl ClaimsEntrance {
         octets: Vec<u8>,
     ) -> Option<oneshot::Receiver<Vec<u8>>> {
         let (answer, receiver) = oneshot::channel();
-        self.0.try_send(Message::Asked(Asked { kind, peer, octets, answer })).is_ok().then_some(receiver)
+        self.0
+            .try_send(Message::Asked(QueuedClaimRequest { kind, peer, octets, answer }))
+            .is_ok()
+            .then_some(receiver)
     }
 }
 
@@ -88,7 +91,7 @@ impl ClaimsEngine {
     ) -> Result<Self, String> {
         let storage = ClaimsStorage::open(store).map_err(|e| e.to_string())?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let work = Work { config, storage, recorder, metrics };
+        let work = ClaimsWork { config, storage, recorder, metrics };
         let thread = std::thread::Builder::new()
             .name("veil-claims".into())
             .spawn(move || work.run(&receiver))
@@ -134,16 +137,16 @@ impl From<StorageError> for NotPaid {
     }
 }
 
-struct Work {
+struct ClaimsWork {
     config: BrokerConfig,
     storage: ClaimsStorage,
     recorder: Recorder,
     metrics: Arc<VeilMetrics>,
 }
 
-impl Work {
+impl ClaimsWork {
     fn run(mut self, receiver: &Receiver<Message>) {
-        while let Ok(Message::Asked(Asked { kind, peer, octets, answer })) = receiver.recv() {
+        while let Ok(Message::Asked(QueuedClaimRequest { kind, peer, octets, answer })) = receiver.recv() {
             let (request_name, answer_name) = kind.names();
             let octets_of_answer = if kind == Kind::Table {
                 self.recorder.add(How::Received, request_name, &peer, &octets);

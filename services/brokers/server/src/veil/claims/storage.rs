@@ -45,24 +45,24 @@ const LAYOUT: &str = "
 /// A claim that is paid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaidClaim {
-    /// H(claim).
+    /// Hash of the claim.
     pub claim: [u8; 32],
     /// The operator that is paid.
     pub operator: OperatorId,
     /// Of which period.
     pub period: u32,
-    /// The units.
+    /// Units that were claimed.
     pub units: u64,
 }
 
 /// What an operator was paid for a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paid {
-    /// The operator.
+    /// Identity of the operator as text.
     pub operator: String,
-    /// The period.
+    /// Number of the period.
     pub period: u32,
-    /// Claims.
+    /// Number of claims.
     pub claims: u64,
     /// Units of 1,000,000 octets.
     pub units: u64,
