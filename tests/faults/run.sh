@@ -30,7 +30,7 @@ refused() {
   local ues=$! rc=0
   if explained "$subject" "$pattern.*fix: "; then
     wait "$ues" || rc=$?
-    if [ "$rc" != 0 ]; then ok "$name ($TOOK ms): \"$LINE\""; else not_ok "$name: \`whimbrel ran\` ended with 0"; fi
+    if [ "$rc" != 0 ]; then ok "$name ($TOOK ms): \"$LINE\""; else not_ok "$name: \`whimbrel-lab ran\` ended with 0"; fi
   else
     kill "$ues" 2>/dev/null
     wait "$ues" 2>/dev/null

@@ -82,11 +82,12 @@ impl Brokers {
         let folder = tempfile::Builder::new().prefix("whimbrel-live-broker-").tempdir();
         let folder = folder.map_err(|e| format!("there is no place for the broker's files: {e}"))?;
         let at = folder.path();
-        let program = std::env::var_os("WHIMBREL_BROKER").map(PathBuf::from).or_else(program::executable);
+        let program = std::env::var_os("WHIMBREL_BROKER").map(PathBuf::from);
+        let program = program.or_else(|| Some(program::executable()?.with_file_name("whimbrel-broker")));
         let program = program.ok_or("the program does not run")?;
         let config = at.join("broker.yaml");
         let cannot = |e: std::io::Error| format!("the broker's files: {e}");
-        run(&program, &["broker", "init", "--domain", DOMAIN], &[at])?;
+        run(&program, &["init", "--domain", DOMAIN], &[at])?;
         let authority = SigningKey::new(&[3; 32]);
         let text = fs::read_to_string(&config).map_err(cannot)?;
         let text = text
@@ -108,14 +109,14 @@ impl Brokers {
         let mut sims = Vec::new();
         for name in ["bad", "good"] {
             let sim = at.join(format!("{name}.sim.json"));
-            run(&program, &["broker", "user", "add", name, "--sim"], &[&sim, Path::new("-c"), &config])?;
+            run(&program, &["user", "add", name, "--sim"], &[&sim, Path::new("-c"), &config])?;
             sims.push(read_sim(&sim)?);
         }
         let sims = sims.try_into().map_err(|_| "two SIMs")?;
         let log = fs::File::create(at.join("broker.log")).map_err(cannot)?;
         let mut command = Command::new(&program);
         command
-            .args(["broker", "run", "-c"])
+            .args(["run", "-c"])
             .arg(&config)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
