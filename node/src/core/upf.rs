@@ -29,9 +29,9 @@ use crate::clock;
 use crate::cluster::UpfLinks;
 use crate::config;
 use crate::config::typed::sixes;
+use crate::function::{UnitFunction, descriptors};
 use crate::log_limiter::LogLimiter;
 use crate::observation::{Condition, Level, Metric, Sample};
-use crate::unit::{Place, descriptors};
 
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
@@ -165,7 +165,7 @@ impl AnnouncedChanges {
 pub fn config(c: &config::Config, seed: u64) -> Config {
     // For external SMFs, the address at which they reach it.
     let listens = c.n4.listen.map(|l| l.ip()).filter(|a| !a.is_unspecified());
-    let own = if c.place.is_some() { c.unit_upf().ip() } else { c.n4.node_id };
+    let own = if c.deployment.unit_function().is_some() { c.unit_upf().ip() } else { c.n4.node_id };
     let node = listens.unwrap_or(own);
     Config {
         node_id: match node {
@@ -179,7 +179,7 @@ pub fn config(c: &config::Config, seed: u64) -> Config {
         // At most as many as leave the TEIDs' tags at full length.
         sessions_max: ((1 << TEID_INDEX_BITS) - 1).min(c.limits.ues.saturating_mul(2)),
         // If both ends are in one process, heartbeats would show nothing.
-        heartbeat_interval: (c.n4.listen.is_some() || c.place.is_some())
+        heartbeat_interval: (c.n4.listen.is_some() || c.deployment.unit_function().is_some())
             .then_some(Config::HEARTBEAT_INTERVAL),
         path_failure: c.n4.path_failure,
         echo_interval: Some(Config::ECHO_INTERVAL),
@@ -198,9 +198,9 @@ pub fn config(c: &config::Config, seed: u64) -> Config {
 
 /// Opens N4 with the SMF of this unit, if this process is in one, with what waits for the UPF before this one.
 fn unit_n4(c: &config::Config) -> Option<(UnitN4, SocketAddr)> {
-    let place = c.place.as_ref()?;
+    let own = c.deployment.unit_function()?;
     let former = descriptors::take(descriptors::UPF_UNIT_N4);
-    match UnitN4::open(&place.directory, UnitN4End::Upf, former) {
+    match UnitN4::open(&own.directory, UnitN4End::Upf, former) {
         Ok(unit) => {
             descriptors::keep(descriptors::UPF_UNIT_N4, unit.as_fd());
             Some((unit, SocketAddr::new(c.n4.node_id, Config::PFCP_PORT)))
@@ -239,36 +239,35 @@ fn data_network(n: &config::DataNetwork) -> DataNetwork {
 }
 
 impl LocalUpf {
-    /// Opens the sockets and devices and starts the packet threads. `n4`: the socket for external SMFs, if configured;
-    /// `alone`: there is no SMF in this program.
+    /// Opens the sockets and devices and starts the packet threads. `n4`: the socket for external SMFs, if configured.
     ///
     /// Errors: why it cannot start.
     pub fn start(
         c: &config::Config,
         seed: u64,
         n4: Option<N4Socket>,
-        alone: bool,
         inherited: Inherited,
     ) -> Result<Self, StartError> {
         let mut user = config(c, seed);
-        let Inherited { state, of_unit, logger, .. } = inherited;
+        let Inherited { state, logger } = inherited;
+        let alone = c.deployment.is_upf_alone();
         let held = state.as_ref().filter(|_| logger.is_none()).and_then(|file| file.file().ok());
         let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
         let mut plane_config = plane_config(c, &user, state.is_some(), alone);
         plane_config.held = held.map(Arc::new);
         let announced = plane_config.held.clone();
-        let plane = match (&logger, of_unit) {
+        let plane = match (&logger, c.deployment.unit_function()) {
             (Some((logger, host)), _) => {
                 let end = logger.end().map_err(StartError::System)?;
                 let plane = UserPlane::start_behind_logger(plane_config, end)?;
                 plane.set_host_addresses(host.clone());
                 plane
             }
-            (None, true) => {
+            (None, Some(_)) => {
                 let ports = ports_of_unit(&plane_config)?;
                 UserPlane::start_on(plane_config, ports)?
             }
-            (None, false) => UserPlane::start(plane_config)?,
+            (None, None) => UserPlane::start(plane_config)?,
         };
         user.shards = plane.threads();
         let mut out = Outbox::default();
@@ -280,7 +279,7 @@ impl LocalUpf {
                 endpoint
             }
         };
-        let mut upf = Self::of(c, endpoint, plane, n4, out, alone);
+        let mut upf = Self::of(c, endpoint, plane, n4, out);
         upf.announced = announced.map(|file| AnnouncedChanges { file, changes: 0, next: Instant::ZERO });
         upf.logger = logger.map(|(logger, _)| *logger);
         upf.drain(clock::now(), &mut Vec::new());
@@ -293,14 +292,8 @@ impl LocalUpf {
         Ok(upf)
     }
 
-    fn of(
-        c: &config::Config,
-        endpoint: UpfC,
-        plane: Handle,
-        n4: Option<N4Socket>,
-        out: Outbox,
-        alone: bool,
-    ) -> Self {
+    fn of(c: &config::Config, endpoint: UpfC, plane: Handle, n4: Option<N4Socket>, out: Outbox) -> Self {
+        let own = if c.deployment.is_upf_alone() { UNSPECIFIED } else { c.n4.node_id };
         Self {
             networks: endpoint.config().data_networks.clone(),
             endpoint,
@@ -309,7 +302,7 @@ impl LocalUpf {
             threads: c.n3.threads,
             out,
             logger: None,
-            address: SocketAddr::new(if alone { UNSPECIFIED } else { c.n4.node_id }, Config::PFCP_PORT),
+            address: SocketAddr::new(own, Config::PFCP_PORT),
             n4,
             links: None,
             unit: unit_n4(c),
@@ -335,7 +328,7 @@ impl LocalUpf {
         if let Err(e) = plane.set_up_host(plane_config) {
             warn!("N6: the host is left as the UPF before this one has set it up: {e}");
         }
-        let mut upf = Self::of(c, endpoint, plane, n4, out, true);
+        let mut upf = Self::of(c, endpoint, plane, n4, out);
         let file = plane_config.held.clone();
         upf.announced = file.map(|file| AnnouncedChanges { file, changes: 0, next: Instant::ZERO });
         upf.drain(clock::now(), &mut Vec::new());
@@ -343,8 +336,8 @@ impl LocalUpf {
     }
 
     /// Takes links of the CTAs of this unit: N4 with an SMF that has one goes over it.
-    pub fn take_links(&mut self, place: &Place) {
-        self.links = UpfLinks::open(place);
+    pub fn take_links(&mut self, own: &UnitFunction) {
+        self.links = UpfLinks::open(own);
     }
 
     /// A replica on this host of a UPF on another one, which has taken over behind the packet logger.
@@ -355,7 +348,7 @@ impl LocalUpf {
         out: Outbox,
         logger: LoggerLink,
     ) -> Self {
-        let mut upf = Self::of(c, endpoint, plane, None, out, true);
+        let mut upf = Self::of(c, endpoint, plane, None, out);
         upf.logger = Some(logger);
         upf.drain(clock::now(), &mut Vec::new());
         upf
@@ -880,10 +873,6 @@ pub fn plane_config(
 pub struct Inherited {
     /// Where its sessions are kept.
     pub state: Option<StateFile>,
-    /// Its socket of N4, if another process has held it.
-    pub n4: Option<OwnedFd>,
-    /// It is the UPF of a unit, whose manager holds its sockets and devices.
-    pub of_unit: bool,
     /// The packet logger in front, which has its sockets and devices, and the addresses of the logger's host.
     pub logger: Option<(Box<LoggerLink>, HostAddresses)>,
 }
@@ -1069,6 +1058,7 @@ fn named(node: &NodeId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::function::{Function, UnitDirectory};
 
     #[test]
     fn changes_are_announced_to_the_replica_at_most_once_a_second_and_the_last_one_in_any_case() {
@@ -1094,6 +1084,32 @@ mod tests {
         assert_eq!(turn(at(900), 9), (false, Some(at(1_001))));
         assert_eq!(turn(at(1_001), 9), (true, None));
         assert_eq!(turn(at(9_000), 10), (true, None), "at once after a pause");
+    }
+
+    #[test]
+    fn the_upf_of_a_unit_has_a_node_identity_of_its_own_and_sends_heartbeats() {
+        let of_unit = UnitFunction::new(Function::Upf, UnitDirectory::of(Path::new("/run/u")), "t".into());
+        let upf = config(&config::default().deployed_as(config::Deployment::UnitUpf(of_unit)), 7);
+        assert_eq!(upf.n4, IpAddr::from([127, 0, 0, 88]), "its node identity, by which no datagram is sent");
+        assert!(upf.heartbeat_interval.is_some(), "it is another process than the SMF");
+    }
+
+    #[test]
+    fn what_spreads_packets_among_the_packet_threads_reaches_the_user_plane() {
+        use whimbrel_user_io::SpreadBy;
+        let of = |text: &str| {
+            let c = config::parse(text, Path::new("w.yaml")).unwrap();
+            plane_config(&c, &config(&c, 1), false, true).spread_by
+        };
+        assert_eq!(of(""), SpreadBy::Teid);
+        for (word, by) in [
+            ("teid", SpreadBy::Teid),
+            ("ue_address", SpreadBy::UeAddress),
+            ("gnb_address", SpreadBy::GnbAddress),
+            ("gnb_flow", SpreadBy::GnbFlow),
+        ] {
+            assert_eq!(of(&format!("n3:\n  spread_by: {word}\n")), by);
+        }
     }
 
     #[test]

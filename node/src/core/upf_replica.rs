@@ -19,7 +19,7 @@ use super::n4::N4Socket;
 use super::upf::{self, LocalUpf, inherited_ports, plane_config};
 use crate::clock;
 use crate::config;
-use crate::unit::descriptors;
+use crate::function::descriptors;
 
 /// Time between two looks at what the UPF has written, where changes cannot be announced to this process.
 const CATCH_UP_EVERY: Duration = Duration::from_secs(1);

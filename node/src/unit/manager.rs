@@ -22,10 +22,6 @@ use whimbrel_ids::SNssai;
 use whimbrel_user_io::{Beats, ThreadState};
 
 use super::canary::Canary;
-use super::descriptors;
-use super::directory::{self, Directory, ManagerLock};
-use super::function::{AREA, Function, FunctionOptions};
-use super::messages::{CanaryOrder, FunctionStatus, Status};
 use super::process::Process;
 use super::program::{Program, ProgramRules};
 use super::records::{Records, Run};
@@ -36,6 +32,9 @@ use super::upgrade::Upgrade;
 use crate::client::Client;
 use crate::config::{Config, MemoryOptions};
 use crate::entropy::SystemEntropy;
+use crate::function::directory::{self, ManagerLock, UnitDirectory};
+use crate::function::messages::{CanaryOrder, FunctionStatus, Status};
+use crate::function::{AREA, Function, FunctionOptions, descriptors};
 use crate::local_socket;
 use crate::observation::Metric;
 use crate::port_owner::cannot_listen;
@@ -111,7 +110,7 @@ struct Left {
 
 /// The manager.
 pub(super) struct Manager {
-    directory: Directory,
+    directory: UnitDirectory,
     config: Config,
     file: Option<PathBuf>,
     /// The program of functions that are started.
@@ -146,7 +145,7 @@ impl Manager {
         let reloads = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal_hook::consts::SIGHUP, reloads.clone())
             .map_err(|e| format!("signals cannot be awaited: {e}"))?;
-        let directory = Directory::of(&config.unit.directory);
+        let directory = UnitDirectory::of(&config.unit.directory);
         let lock = directory.take()?;
         let program = Program::own()?;
         let rules = ProgramRules::new(config.unit.upgrade_key.as_deref())?;
@@ -979,7 +978,7 @@ fn missing(required: &[(Option<SNssai>, u16)], there: &[(Function, CpfOf)]) -> V
 
 /// The functions that an earlier manager has started and that still run.
 /// Of a program that may not be run any more, they are started again with `own`.
-fn adopt(directory: &Directory, own: &Program, rules: &ProgramRules) -> BTreeMap<Function, Member> {
+fn adopt(directory: &UnitDirectory, own: &Program, rules: &ProgramRules) -> BTreeMap<Function, Member> {
     let read = fs::read(directory.functions()).and_then(|octets| Ok(serde_json::from_slice(&octets)?));
     let left: Vec<Left> = read.unwrap_or_else(|e| {
         if e.kind() != std::io::ErrorKind::NotFound {
@@ -1019,7 +1018,7 @@ fn is_stopped(process: i32) -> bool {
 }
 
 /// The records of the functions that run; new ones if none does. Errors: one sentence.
-fn records_of(directory: &Directory, members: &BTreeMap<Function, Member>) -> Result<Records, String> {
+fn records_of(directory: &UnitDirectory, members: &BTreeMap<Function, Member>) -> Result<Records, String> {
     if !members.is_empty()
         && let Ok(octets) = fs::read(directory.records())
     {
@@ -1057,7 +1056,7 @@ mod tests {
     fn a_list_of_functions_that_cannot_be_read_is_logged_and_none_is_adopted() {
         use crate::log_limiter::Lines;
         let folder = tempfile::tempdir().unwrap();
-        let directory = Directory::of(folder.path());
+        let directory = UnitDirectory::of(folder.path());
         let lines = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let (own, rules) = (Program::own().unwrap(), ProgramRules::new(None).unwrap());
         tracing::subscriber::with_default(Lines(lines.clone()), || {

@@ -2,5 +2,6 @@
 
 mod dependencies;
 mod documents;
+mod modules;
 mod tree;
 mod words;
