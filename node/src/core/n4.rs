@@ -238,7 +238,7 @@ mod tests {
 
         fn with(yaml: &str) -> Self {
             let config = crate::config::parse(yaml, std::path::Path::new("test")).unwrap();
-            let upf = UpfC::new(super::super::upf::config(&config, 7), Instant(1 << 50)).unwrap();
+            let upf = UpfC::new(super::super::upf::user_plane_config(&config, 7), Instant(1 << 50)).unwrap();
             // No test can send from the address of the program's SMF.
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             let n4 = N4Socket::of(socket, Some(config.n4.node_id), N4Peers::of(&config)).unwrap();
