@@ -81,6 +81,10 @@ use self::problem::Problem;
 use self::section::{Pass, Section};
 use self::yaml::{Node, NodeValue, Position};
 
+/// True in a build for demonstrations: with `open.overstate`, `veil.record`, `veil.allow_direct` and a broker's `veil.record`. No package has these
+/// keys, because a core or a broker in service must not do what they are for.
+pub const HAS_DEMONSTRATION_KEYS: bool = cfg!(any(test, feature = "demonstrations"));
+
 /// Default paths of the file; the first that exists is read.
 pub const PLACES: [&str; 2] = ["whimbrel.yaml", "/etc/whimbrel/whimbrel.yaml"];
 /// Most octets of a configuration file; a hundred data networks and keys need a tenth of it.

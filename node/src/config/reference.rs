@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::value::Value;
 
-/// Keys that exist in builds for measurements alone.
-const OF_OTHER_BUILDS: [&str; 1] = ["heartbeat_experiment"];
+/// Keys that exist in builds for measurements and demonstrations alone.
+const OF_OTHER_BUILDS: [&str; 4] = ["allow_direct", "heartbeat_experiment", "overstate", "record"];
 
 /// One key.
 pub(super) struct Entry {
