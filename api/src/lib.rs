@@ -58,7 +58,7 @@ pub use handlers::{ProcedureStatus, Status};
 pub use reference::page as reference;
 #[cfg(test)]
 use server::Server;
-pub use server::{start, start_on};
+pub use server::{Server, start, start_on};
 pub use why::WhyAnswer;
 
 /// What the handlers work on.

@@ -19,9 +19,9 @@ use tokio_rustls::rustls::{
 
 use crate::api_files::certificate_file;
 use crate::config::Config;
+use crate::function::UnitDirectory;
 use crate::local_socket;
 use crate::observation::Metric;
-use crate::unit::Directory;
 
 /// Most octets of an answer: a page of a thousand UEs has a tenth of it.
 const ANSWER_OCTETS_MAX: u64 = 64 << 20;
@@ -57,7 +57,7 @@ impl Client {
 
     /// The same, which is a unit even if the configuration leaves that to the command line.
     pub fn of_unit(config: &Config) -> Self {
-        let socket = Directory::of(&config.unit.directory).api_socket();
+        let socket = UnitDirectory::of(&config.unit.directory).api_socket();
         Self { socket: Some(socket), ..Self::of(config) }
     }
 

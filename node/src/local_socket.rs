@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::config::Config;
-use crate::unit::Directory;
+use crate::function::UnitDirectory;
 
 /// Longest path of a socket: that of `sockaddr_un`, less the closing zero.
 const PATH_OCTETS_MAX: usize = 107;
@@ -45,7 +45,7 @@ impl fmt::Display for Uid {
 /// The socket of the core with this configuration: in the runtime directory of a unit, otherwise beside the store.
 pub fn of(config: &Config) -> PathBuf {
     match config.unit.enabled {
-        true => Directory::of(&config.unit.directory).api_socket(),
+        true => UnitDirectory::of(&config.unit.directory).api_socket(),
         false => beside(&config.store.path),
     }
 }

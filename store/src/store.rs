@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, CsvRow, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, Row, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 use whimbrel_ids::Supi;
 use whimbrel_security::{AuthenticationManagementField, SqnOffset};
 
@@ -363,7 +363,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn read(row: &CsvRow<'_>) -> rusqlite::Result<Self> {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             supi: row.get(0)?,
             msisdn: row.get(1)?,

@@ -10,13 +10,12 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, Shard, UeContext, UeId};
 
 const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint.hex");
-const FORMER: &str = include_str!("../../src/flat/testdata/checkpoint-former.hex");
 const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope.hex");
 const BATCHES: &str = include_str!("../../src/flat/testdata/batch.hex");
 const CONFIGS: &str = include_str!("../../src/flat/testdata/config.hex");
 
 static FRAMES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let stored = [CHECKPOINTS, FORMER, ENVELOPES, BATCHES, CONFIGS].into_iter().flat_map(frames);
+    let stored = [CHECKPOINTS, ENVELOPES, BATCHES, CONFIGS].into_iter().flat_map(frames);
     stored.chain(messages_of_peer_amfs()).collect()
 });
 static INPUTS: LazyLock<Vec<Envelope>> =

@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{Flat, FlatError, Form, FrameWriter, ReceivedFrame, bounds, read, version_5};
+use super::{Flat, FlatError, Form, FrameWriter, ReceivedFrame, bounds, read};
 use crate::envelope::UeId;
 use crate::state::UeContext;
 
@@ -12,11 +12,10 @@ pub(super) const VERSION: u16 = 6;
 /// Decodes a body of one version.
 type BodyDecoder = fn(&[u8]) -> Result<Box<UeContext>, FlatError>;
 
-/// The versions that are read: the written one and former ones, at least the one before it (DESIGN: "versions"), so that a replica of the new
-/// program reads checkpoints from a primary of the old one. A former version has its own types, where they differ, in a
-/// module named after it, and a `From` to the present ones.
-pub(super) const VERSIONS: [(u16, BodyDecoder); 2] =
-    [(VERSION, open::<UeContext>), (5, open::<version_5::UeContext>)];
+/// A reader for each version that is read: the written one, and each that a release wrote, at least the last one, so that a replica of the new
+/// program reads checkpoints from a primary of the old one. No release wrote another version so far. A former version has its own types, where
+/// they differ, in a module named after it, and a `From` to the present ones.
+pub(super) const READERS: [(u16, BodyDecoder); 1] = [(VERSION, open::<UeContext>)];
 
 /// Estimated octets of a registered UE, and of each session.
 const UE: usize = 640;
@@ -67,8 +66,13 @@ impl Checkpoint {
 
     /// Takes a checkpoint from a frame whose CRC is verified.
     pub(super) fn from_made(flat: Flat) -> Result<Self, FlatError> {
+        Self::read_by(&READERS, flat)
+    }
+
+    /// Takes it if there is a reader of its version.
+    pub(super) fn read_by(readers: &[(u16, BodyDecoder)], flat: Flat) -> Result<Self, FlatError> {
         let frame = ReceivedFrame::unverified(Form::Checkpoint, flat.octets())?;
-        known(&VERSIONS, frame.version)?;
+        reader_of(readers, frame.version)?;
         let (about, _) = postcard::take_from_bytes::<About>(frame.body).map_err(|_| FlatError::Malformed)?;
         about.ue.check()?;
         Ok(Self { flat, about })
@@ -103,21 +107,21 @@ impl Checkpoint {
     ///
     /// Errors: [`FlatError::Malformed`], [`FlatError::Contradiction`].
     pub fn context(&self) -> Result<Box<UeContext>, FlatError> {
-        self.ue_of(&VERSIONS)
+        self.ue_by(&READERS)
     }
 
-    /// The UE, if its version is one of these.
-    pub(super) fn ue_of(&self, versions: &[(u16, BodyDecoder)]) -> Result<Box<UeContext>, FlatError> {
+    /// The UE, if there is a reader of its version.
+    pub(super) fn ue_by(&self, readers: &[(u16, BodyDecoder)]) -> Result<Box<UeContext>, FlatError> {
         let frame = ReceivedFrame::open(Form::Checkpoint, self.octets())?;
-        let ue = known(versions, frame.version)?(frame.body)?;
+        let ue = reader_of(readers, frame.version)?(frame.body)?;
         bounds::check(&ue)?;
         Ok(ue)
     }
 }
 
-fn known(versions: &[(u16, BodyDecoder)], version: u16) -> Result<BodyDecoder, FlatError> {
-    let known = versions.iter().find(|(v, _)| *v == version);
-    known.map(|(_, read)| *read).ok_or(FlatError::UnknownVersion(version))
+fn reader_of(readers: &[(u16, BodyDecoder)], version: u16) -> Result<BodyDecoder, FlatError> {
+    let reader = readers.iter().find(|(v, _)| *v == version);
+    reader.map(|(_, read)| *read).ok_or(FlatError::UnknownVersion(version))
 }
 
 /// Decodes a body of this type's version.

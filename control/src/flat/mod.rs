@@ -25,7 +25,6 @@ mod exchange;
 pub(crate) mod octets;
 mod packed;
 pub(crate) mod text;
-mod version_5;
 
 use std::cell::Cell;
 use std::fmt;

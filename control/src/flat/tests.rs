@@ -21,8 +21,7 @@ use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
 use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
-const CHECKPOINTS: [(u16, &str); 2] =
-    [(6, include_str!("testdata/checkpoint.hex")), (5, include_str!("testdata/checkpoint-former.hex"))];
+const CHECKPOINTS: [(u16, &str); 1] = [(6, include_str!("testdata/checkpoint.hex"))];
 const ENVELOPES: &str = include_str!("testdata/envelope.hex");
 const BATCHES: &str = include_str!("testdata/batch.hex");
 const CONFIGS: &str = include_str!("testdata/config.hex");
@@ -122,7 +121,7 @@ fn all() -> Vec<Vec<u8>> {
 
 #[test]
 fn frames_of_every_version_are_read_and_the_present_one_is_written_again() {
-    assert_eq!(CHECKPOINTS.map(|(v, _)| v), checkpoint::VERSIONS.map(|(v, _)| v));
+    assert_eq!(CHECKPOINTS.map(|(v, _)| v), checkpoint::READERS.map(|(v, _)| v));
     for (version, hex) in CHECKPOINTS {
         for frame in frames(hex) {
             let read = Checkpoint::from_octets(&frame).and_then(|c| c.context());
@@ -148,30 +147,40 @@ fn frames_of_every_version_are_read_and_the_present_one_is_written_again() {
 
 #[test] // DESIGN: checkpoints are readable at N-1, one type per version
 fn a_checkpoint_of_the_former_version_is_read_and_others_are_refused() {
-    /// As if a former UE had had no terms.
+    /// An invented former version, in which a UE had neither a broker nor intermediate UPFs, and its sessions came first.
     #[derive(Serialize, Deserialize)]
-    struct Former {
+    struct FormerUe {
         id: UeId,
         clock: u64,
-        amf: AmfContext,
+        terms: (u32, u32),
         sessions: std::collections::BTreeMap<whimbrel_ids::PduSessionId, Box<SmContext>>,
+        amf: AmfContext,
     }
-    impl From<Former> for UeContext {
-        fn from(f: Former) -> Self {
-            Self { clock: f.clock, amf: f.amf, sessions: f.sessions, ..Self::new(f.id) }
+    impl From<FormerUe> for UeContext {
+        fn from(f: FormerUe) -> Self {
+            let FormerUe { id, clock, terms, sessions, amf } = f;
+            Self { clock, terms, amf, sessions, ..Self::new(id) }
         }
     }
-    let versions = [(1007, checkpoint::open::<UeContext> as _), (1006, checkpoint::open::<Former> as _)];
+    let readers = [(1007, checkpoint::open::<UeContext> as _), (1006, checkpoint::open::<FormerUe> as _)];
     let ue = registered();
-    let former = Former { id: ue.id, clock: 9, amf: ue.amf.clone(), sessions: ue.sessions.clone() };
-    let about = checkpoint(&ue).about;
-    let of = |version| Checkpoint { flat: FrameWriter::frame(Form::Checkpoint, version, 0, &former), about };
-    let read = of(1006).ue_of(&versions).unwrap();
-    assert_eq!((read.clock, read.terms), (9, (0, 0)));
-    assert_eq!(format!("{:?}", read.amf), format!("{:?}", ue.amf));
-    assert_eq!(of(1005).ue_of(&versions).unwrap_err(), FlatError::UnknownVersion(1005));
-    assert!(matches!(of(1007).ue_of(&versions), Err(FlatError::Malformed | FlatError::Contradiction(_))));
-    assert_eq!(of(1006).context().unwrap_err(), FlatError::UnknownVersion(1006));
+    let former =
+        FormerUe { id: ue.id, clock: 9, terms: (3, 4), sessions: ue.sessions.clone(), amf: ue.amf.clone() };
+    let frame = |version| FrameWriter::frame(Form::Checkpoint, version, 0, &former);
+    let of = |version| Checkpoint::read_by(&readers, frame(version));
+    let taken = of(1006).unwrap();
+    assert_eq!((taken.ue_id(), taken.clock(), taken.terms()), (ue.id, 9, (3, 4)));
+    let read = taken.ue_by(&readers).unwrap();
+    assert_eq!((read.clock, read.terms), (9, (3, 4)));
+    assert_eq!(format!("{:?} {:?}", read.amf, read.sessions), format!("{:?} {:?}", ue.amf, ue.sessions));
+    assert_eq!(checkpoint(&read).context().unwrap().clock, 9, "it is written in the present form");
+    assert_eq!(of(1005).unwrap_err(), FlatError::UnknownVersion(1005));
+    let present = of(1007).unwrap().ue_by(&readers);
+    assert!(
+        matches!(present, Err(FlatError::Malformed | FlatError::Contradiction(_))),
+        "each has its own reader"
+    );
+    assert_eq!(Checkpoint::from_made(frame(1006)).unwrap_err(), FlatError::UnknownVersion(1006));
 }
 
 #[test]

@@ -41,9 +41,9 @@ pub use ue_context::UeContext;
 pub use veil_session::VeilSession;
 
 pub(crate) use amf_context::{
-    ALLOWED_SLICES_MAX, AREAS_MAX, LocationRequests, NextHop, PagingAid, Reach, Security, VoiceMatch,
+    ALLOWED_SLICES_MAX, AREAS_MAX, LocationRequests, NextHop, Reach, Security, VoiceMatch,
 };
-pub(crate) use connection::{PendingSetup, RecentlyReleased, SetupUse};
+pub(crate) use connection::{PendingSetup, SetupUse};
 pub(crate) use context_transfer::{ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer};
 pub(crate) use handover::{Asked, By, Phase, PredictedHandover, PredictedRequest, QueuedPathSwitch};
 pub(crate) use qos_flow::{DEFAULT_QFI, DEFAULT_RULE};

@@ -316,7 +316,7 @@ impl KernelTransport {
         let Some(s) = self.slots.get_mut(slot as usize) else { return };
         let association = AssociationId { slot, generation: s.generation };
         let reason = if s.aborted { DownReason::Aborted } else { reason };
-        *s = KernelAssociation { generation: s.generation.wrapping_add(1), ..Slot::default() };
+        *s = KernelAssociation { generation: s.generation.wrapping_add(1), ..KernelAssociation::default() };
         self.free.push_back(slot);
         events.push(Event::Down { association, reason });
     }

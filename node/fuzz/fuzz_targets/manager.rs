@@ -2,7 +2,7 @@
 #![no_main]
 #![allow(dead_code, reason = "the program's module, of which the messages to the manager alone are used")]
 
-#[path = "../../src/unit/messages.rs"]
+#[path = "../../src/function/messages.rs"]
 mod messages;
 
 use messages::{Descriptors, Question};

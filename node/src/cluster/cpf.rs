@@ -30,9 +30,9 @@ use super::status::{CpfStatus, StatusReporter};
 use super::watchdog::InputWatchdog;
 use crate::clock;
 use crate::config::Memory;
-use crate::core::UeMemory;
 use crate::log_limiter::LogLimiter;
 use crate::observation::{Condition, Console};
+use crate::ue_memory::UeMemory;
 
 /// How long to look for the next message before blocking, as the control thread does.
 const SPIN: Duration = Duration::from_micros(50);

@@ -58,7 +58,7 @@ fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
 /// Has links to other functions of a unit go through its shared memory. Returns whether they do.
 fn share_memory(links: &mut Links) -> bool {
     let mut shares = false;
-    for pool in crate::unit::descriptors::pools() {
+    for pool in crate::function::descriptors::pools() {
         match links.share(pool) {
             Ok(()) => shares = true,
             Err(e) => tracing::warn!("links to the other functions go over sockets: {e}"),

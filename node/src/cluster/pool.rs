@@ -199,15 +199,15 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Opens the address to which CPFs connect; `None` where UEs are served in this process. Errors: one sentence.
+    /// Opens the address to which CPFs connect. Errors: one sentence.
     pub fn open(
         cluster: &Cluster,
         config: Arc<ControlConfig>,
         entropy: &mut SystemEntropy,
         console: Arc<Console>,
-    ) -> Result<Option<Self>, String> {
-        let Some(links) = super::open_links(cluster)? else { return Ok(None) };
-        Self::over(links, cluster, config, entropy, console).map(Some)
+    ) -> Result<Self, String> {
+        let links = super::open_links(cluster)?.ok_or("`cluster.listen` is not configured")?;
+        Self::over(links, cluster, config, entropy, console)
     }
 
     /// The same over links that are open. Errors: one sentence.

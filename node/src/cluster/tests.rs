@@ -57,7 +57,7 @@ fn pool_that(console: Arc<Console>, heartbeat: Timing) -> Pool {
     let listen = Some("127.0.0.1:0".parse().unwrap());
     let cluster = Cluster { listen, other_regions, heartbeat, ..config.cluster.clone() };
     let mut entropy = SystemEntropy::new().unwrap();
-    Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
+    Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap()
 }
 
 fn cluster_of_pair(pair: PairOf) -> Cluster {
@@ -73,7 +73,7 @@ pub(super) fn pool_of_pair() -> Pool {
     let cluster = cluster_of_pair(pair);
     let console = Console::new(clock::now()).unwrap();
     let mut entropy = SystemEntropy::new().unwrap();
-    Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
+    Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap()
 }
 
 /// A CPF in a thread.

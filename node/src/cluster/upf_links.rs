@@ -12,7 +12,7 @@ use whimbrel_resilience::link::{Hello, Role};
 use super::recent::Recent;
 use super::rejected_peers::RejectedPeers;
 use super::{settings, share_memory};
-use crate::unit::Place;
+use crate::function::UnitFunction;
 
 /// Octets that may wait for a CTA that takes nothing. What does not fit is repeated by PFCP.
 const WAITING_OCTETS_MAX: usize = 4 << 20;
@@ -39,15 +39,15 @@ pub struct UpfLinks {
 
 impl UpfLinks {
     /// Takes links of the CTAs of this unit, if it shares memory with them.
-    pub fn open(place: &Place) -> Option<Self> {
+    pub fn open(own: &UnitFunction) -> Option<Self> {
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
-        let opened = settings(at, Role::Upf, Some(&place.directory.key_file()))
+        let opened = settings(at, Role::Upf, Some(&own.directory.key_file()))
             .and_then(|settings| Links::open(settings).map_err(|e| e.to_string()))
             .and_then(|mut links| match share_memory(&mut links) {
                 false => Ok(None),
                 true => {
                     let at = links.local_addr().ok_or("the system does not say where it listens")?;
-                    place.directory.announce_upf_link(at).map_err(|e| e.to_string())?;
+                    own.directory.announce_upf_link(at).map_err(|e| e.to_string())?;
                     Ok(Some(links))
                 }
             });

@@ -20,7 +20,7 @@ use super::section::{Pass, Section};
 use super::value::words;
 use super::veil::SignedUnder;
 use super::yaml::{Node, NodeValue, Position};
-use super::{LoadError, Log, home_network_key, parse_as, service, text_of};
+use super::{HAS_DEMONSTRATION_KEYS, LoadError, Log, home_network_key, parse_as, service, text_of};
 
 /// Where the file is looked for if none is named.
 pub const PLACES: [&str; 2] = ["broker.yaml", "/etc/whimbrel/broker.yaml"];
@@ -314,11 +314,9 @@ fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
         let validity = s.value("grant_validity", Duration::from_secs(3_600), "How long a grant is valid; UEs attach again long before.");
         let slice_mb = s.value("slice_mb", 100u32, "The slice of prepaid users, in millions of octets.");
         let batches = s.value("batches", 1_000u32, "Batches of 64 tokens that an operator gets in an epoch at most.");
-        let record = s.optional::<PathBuf>(
-            "record",
-            "/var/lib/whimbrel/broker.record",
-            "All that the broker receives, sends and stores of veiled users is appended here, to see what it learns. It holds identities: not in service.",
-        );
+        let doc = "All that the broker receives, sends and stores of veiled users is appended here, to see what it learns. It holds identities: not in service.";
+        let record = || s.optional::<PathBuf>("record", "/var/lib/whimbrel/broker.record", doc);
+        let record = HAS_DEMONSTRATION_KEYS.then(record).flatten();
         let class = Class { qos, filters: Vec::new() };
         // The ordinary UEs of `plmn`: operators authenticate them without learning which they are.
         let home_keys = super::typed::home_network_keys(&home_network_key::read(s));

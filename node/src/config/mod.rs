@@ -11,6 +11,7 @@ mod buffering;
 mod cluster;
 mod contradictions;
 mod data_network;
+mod deployment;
 mod detection;
 mod firewall;
 mod flow;
@@ -59,6 +60,7 @@ use whimbrel_user::{Applications, Buffering, GuaranteedRates, SliceRate};
 pub use audit::{Audit, Mirror};
 pub use cluster::{Cluster, PairOf, SharedHost};
 pub use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
+pub use deployment::{CoreCommand, Deployment};
 pub use foresight::MODEL_OCTETS_MAX;
 pub use gnb_positions::GnbPosition;
 pub use home_network_key::{HomeNetworkKey, Scheme};
@@ -79,7 +81,10 @@ use self::amf::Amf;
 use self::problem::Problem;
 use self::section::{Pass, Section};
 use self::yaml::{Node, NodeValue, Position};
-use crate::unit::Place;
+
+/// True in a build for demonstrations: with `open.overstate`, `veil.record`, `veil.allow_direct` and a broker's `veil.record`. No package has these
+/// keys, because a core or a broker in service must not do what they are for.
+pub const HAS_DEMONSTRATION_KEYS: bool = cfg!(any(test, feature = "demonstrations"));
 
 /// Default paths of the file; the first that exists is read.
 pub const PLACES: [&str; 2] = ["whimbrel.yaml", "/etc/whimbrel/whimbrel.yaml"];
@@ -126,8 +131,8 @@ pub struct Config {
     pub refusals: Vec<(RefusalKind, RefusalAnswer)>,
     /// The files that it names.
     pub files: BTreeSet<PathBuf>,
-    /// What this process is in a unit; the rest is configured for that.
-    pub place: Option<Place>,
+    /// What this process is; the rest is configured for that.
+    pub deployment: Deployment,
 }
 
 /// Why there is no configuration.
@@ -287,9 +292,7 @@ pub fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, String>
 
 /// A configuration in place of the running one, as far as that is possible without a restart.
 pub fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
-    if let Some(place) = &running.place {
-        config = place.configure(config);
-    }
+    config = config.deployed_as(running.deployment.clone());
     // Of N2 only its list of gNBs can change.
     let gnbs = std::mem::replace(&mut config.n2.gnbs, running.n2.gnbs.clone());
     let mut kept = Vec::new();
@@ -385,7 +388,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         overload: overload::read(&mut root),
         refusals: refusals::read(&mut root),
         files: BTreeSet::new(),
-        place: None,
+        deployment: Deployment::default(),
     };
     root.finish();
     config.files = pass.files.iter().cloned().collect();

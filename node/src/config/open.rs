@@ -14,9 +14,9 @@ use whimbrel_open::msg::{FiveQis, Price, QosOffer, Subject, Terms, Trust};
 use whimbrel_open::operator::Operator;
 use whimbrel_store::BitRate;
 
-use super::Config;
 use super::section::{Pass, Section};
 use super::value::{Value, plain_values};
+use super::{Config, HAS_DEMONSTRATION_KEYS};
 
 plain_values! {
     u64: "a whole number of 0 to 18446744073709551615";
@@ -180,11 +180,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Open> {
             50u16,
             "Brokers that pay for a lower share of what was reported, in per cent, are not asked; 0: all are.",
         );
-        let overstate = s.value(
-            "overstate",
-            0u32,
-            "Per cent by which usage reports claim more than was measured: to see a broker find it out. 0 in service.",
-        );
+        let overstate = if HAS_DEMONSTRATION_KEYS { overstate(s) } else { 0 };
         let (key_file, certificate) = match (key_file, certificate) {
             (Some(key_file), Some(certificate)) => (key_file, certificate),
             (None, None) => return None,
@@ -242,6 +238,15 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Open> {
             overstate,
         })
     })
+}
+
+/// Of builds for demonstrations alone.
+fn overstate(s: &mut Section<'_, '_>) -> u32 {
+    s.value(
+        "overstate",
+        0u32,
+        "Per cent by which usage reports claim more than was measured: to see a broker find it out. 0 in service.",
+    )
 }
 
 fn terms(s: &mut Section<'_, '_>) -> Option<Terms> {

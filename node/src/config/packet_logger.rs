@@ -59,10 +59,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> PacketLogger {
 /// Reports contradictions with other keys.
 pub(super) fn check(config: &Config, pass: &mut Pass) {
     let Some(address) = config.packet_logger.address else { return };
-    if config.unit.enabled {
-        let what = "the UPF of a unit has its replica on the same host, and no packet logger in front";
-        pass.refuse("packet_logger.address", what, "leave it out, or do without the unit");
-    }
     if config.n4.listen.is_none() {
         let what = "no SMF could reach the UPFs behind the packet logger";
         pass.refuse("n4.listen", what, "write the address and port at which the logger takes PFCP");

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::operator_keys::is_operator_key;
 use super::value::Value;
 
-/// Keys that exist in builds for measurements alone.
-const OF_OTHER_BUILDS: [&str; 1] = ["heartbeat_experiment"];
+/// Keys that exist in builds for measurements and demonstrations alone.
+const OF_OTHER_BUILDS: [&str; 4] = ["allow_direct", "heartbeat_experiment", "overstate", "record"];
 
 /// A key of the configuration, described.
 pub(super) struct Entry {

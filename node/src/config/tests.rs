@@ -229,25 +229,6 @@ fn background_work_of_packet_threads_is_off_or_has_a_budget() {
 }
 
 #[test]
-fn what_spreads_packets_among_the_packet_threads_reaches_the_user_plane() {
-    use whimbrel_user_io::SpreadBy;
-    let of = |text: &str| {
-        let config = read(text).unwrap();
-        let user = crate::core::user_plane_config(&config, 1);
-        crate::core::plane_config(&config, &user, false, true).spread_by
-    };
-    assert_eq!(of(""), SpreadBy::Teid);
-    for (word, by) in [
-        ("teid", SpreadBy::Teid),
-        ("ue_address", SpreadBy::UeAddress),
-        ("gnb_address", SpreadBy::GnbAddress),
-        ("gnb_flow", SpreadBy::GnbFlow),
-    ] {
-        assert_eq!(of(&format!("n3:\n  spread_by: {word}\n")), by);
-    }
-}
-
-#[test]
 fn flows_are_remembered_within_a_bound() {
     assert_eq!(read("limits:\n  remembered_flows: 0\n").expect("none").limits.remembered_flows, 0);
     let refused = read("limits:\n  remembered_flows: 20000000\n").expect_err("too many");

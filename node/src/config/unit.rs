@@ -121,6 +121,10 @@ pub fn conflict(config: &Config) -> Option<(&'static str, String, &'static str)>
         let what = "a unit has links of its own between its functions, and a cluster's cannot be added";
         return Some(("cluster.listen", what.into(), "leave it out, or do without the unit"));
     }
+    if config.packet_logger.address.is_some() {
+        let what = "the UPF of a unit has its replica on the same host, and no packet logger in front";
+        return Some(("packet_logger.address", what.into(), "leave it out, or do without the unit"));
+    }
     let node = config.n4.node_id;
     let upf = config.unit_upf();
     let key = if config.n4.listen.is_some() { "n4.listen" } else { "n4.node_id" };

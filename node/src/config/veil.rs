@@ -16,9 +16,9 @@ use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
 use whimbrel_privacy::rotation::RotationConfig;
 use whimbrel_privacy::wallet::WalletConfig;
 
-use super::Config;
 use super::section::{Pass, Section};
 use super::value::Value;
+use super::{Config, HAS_DEMONSTRATION_KEYS};
 
 /// A public key of 64 hexadecimal digits, under which a broker or a witness signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,14 +215,13 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             "/etc/ssl/certs/ca-certificates.crt".into(),
             "Whose TLS certificates of the broker and the relay are trusted (PEM).",
         );
-        let (kind, allow_direct) = (
-            s.value(
-                "channel",
-                ChannelKind(Kind::RelayPair),
-                "relay: through two relays that do not collude; direct: the broker sees this operator's address.",
-            ),
-            s.value("allow_direct", false, "Allow `channel: direct`, which hides nothing. For tests."),
+        let kind = s.value(
+            "channel",
+            ChannelKind(Kind::RelayPair),
+            "relay: through two relays that do not collude; direct: the broker sees this operator's address.",
         );
+        let doc = "Allow `channel: direct`, which hides nothing. For tests.";
+        let allow_direct = HAS_DEMONSTRATION_KEYS && s.value("allow_direct", false, doc);
         let source = s.optional::<IpAddr>("source", "192.0.2.5", "Address of this host that connections to the broker and the relay come from.");
         let relay = relay(s);
         let wallet = WalletConfig {
@@ -253,11 +252,9 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             "/run/whimbrel/token",
             "H(token) to broadcast, 64 hexadecimal digits, is written here for the O&M of the gNBs; empty while there is none.",
         );
-        let record = s.optional::<PathBuf>(
-            "record",
-            "/var/lib/whimbrel/veil.record",
-            "Everything that passes between this operator and the broker is appended here, to see what is learnt by it. It holds secrets: not in service.",
-        );
+        let doc = "Everything that passes between this operator and the broker is appended here, to see what is learnt by it. It holds secrets: not in service.";
+        let record = || s.optional::<PathBuf>("record", "/var/lib/whimbrel/veil.record", doc);
+        let record = HAS_DEMONSTRATION_KEYS.then(record).flatten();
         let agencies = agencies(s);
         let orders_every = s.value(
             "orders_every",
@@ -317,7 +314,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
         let permitted = match permit(kind.0, allow_direct) {
             Ok(permitted) => permitted,
             Err(why) => {
-                s.refuse("channel", why.to_string(), "write `channel: relay`; in a test, `allow_direct: true`");
+                let fix = if HAS_DEMONSTRATION_KEYS {
+                    "write `channel: relay`; in a test, `allow_direct: true`"
+                } else {
+                    "write `channel: relay`"
+                };
+                s.refuse("channel", why.to_string(), fix);
                 return None;
             }
         };

@@ -1,17 +1,19 @@
 //! The control thread: its start, its roles one after the other, and how it is stopped.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tracing::error;
+use tracing::{error, info};
 use whimbrel_resilience::cta_replica::CtaReplica;
 use whimbrel_sctp_io::Transport;
 use whimbrel_store::Store;
 
-use super::control_loop::{ControlLoop, Serves};
+use super::control_loop::ControlLoop;
 use super::core_time::CoreTime;
 use super::replica;
 use super::smf_n4::SmfN4;
@@ -25,6 +27,9 @@ use crate::sbfd::ReflectorThread;
 
 /// How long to look for the next message before blocking: a wake-up costs 30 µs, ten times as much as a message.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
+
+/// Why a CTA has no replica.
+pub(super) const NOT_PAIRED: &str = "`cluster.etcd` is not configured";
 
 /// The CTA with what the program gives it.
 pub(super) type Cta = whimbrel_resilience::Cta<StoredSubscribers, SystemEntropy, CoreTime>;
@@ -111,60 +116,80 @@ pub struct Parts {
 /// Opens what only the primary of a unit has. Errors: one sentence.
 pub type Opening = Box<dyn FnOnce(&mut Parts) -> Result<(), String> + Send>;
 
-/// How UEs are served (docs/cluster.md).
-pub enum Deployment {
-    /// Not here: this process has a UPF for external SMFs alone.
-    UpfOnly,
-    /// In this process.
-    Single,
-    /// By CPFs that are processes of their own.
-    Region(Box<Pool>),
-    /// The same, with two CTAs: each begins as the replica, and etcd makes one the primary.
-    Pair(Box<PairReplica>),
+/// Starts the control thread of a core in one process. Errors: one sentence.
+pub fn start_single(parts: Parts) -> Result<ControlThread, String> {
+    start(parts, ControlLoop::single)
 }
 
-impl Deployment {
-    /// Where CPFs and the other CTA connect to.
-    pub fn address(&self) -> Option<std::net::SocketAddr> {
-        match self {
-            Self::UpfOnly | Self::Single => None,
-            Self::Region(pool) => pool.address(),
-            Self::Pair(replica) => replica.address(),
-        }
+/// Starts the control thread of a UPF without an SMF. Errors: one sentence.
+pub fn start_upf(parts: Parts) -> Result<ControlThread, String> {
+    start(parts, ControlLoop::of_upf)
+}
+
+/// Starts the control thread of a CTA, to which CPFs connect. Errors: one sentence.
+pub fn start_cluster_cta(mut parts: Parts) -> Result<ControlThread, String> {
+    let control = Arc::new(parts.config.control());
+    let (cluster, console) = (&parts.config.cluster, parts.console.clone());
+    let pool = Pool::open(cluster, control, &mut parts.entropy, console)?;
+    log_address(pool.address());
+    start(parts, move |parts| ControlLoop::of_cta(parts, pool))
+}
+
+/// Starts the control thread of one of two CTAs: each begins as the replica, and etcd, or the manager of a unit, makes one the primary. Errors: one
+/// sentence.
+pub fn start_paired_cta(parts: Parts) -> Result<ControlThread, String> {
+    let config = &parts.config;
+    let pair = config.cluster.pair.as_ref().ok_or(NOT_PAIRED)?;
+    // If both CTAs have the same endpoint, gNBs have no second one to connect to.
+    let shares_n2 = pair.host.is_some_and(|host| host.shares_n2);
+    let addresses = if shares_n2 { Vec::new() } else { config.n2.addresses.clone() };
+    let endpoints = (addresses, config.n4.node_id);
+    let replica = PairReplica::open(pair, &config.cluster, endpoints, None, parts.console.clone())?;
+    log_address(replica.address());
+    let replica = Box::new(replica);
+    spawn(parts, |parts, stop, ready| {
+        let _ = ready.send(Ok(()));
+        serve_as_pair(parts, replica, stop);
+    })
+}
+
+/// Says where CPFs and the other CTA connect to.
+fn log_address(at: Option<SocketAddr>) {
+    if let Some(at) = at {
+        info!("CPFs connect to {at}");
     }
 }
 
-/// Starts the control thread. Errors: one sentence.
-pub fn start(parts: Parts, deployment: Deployment) -> Result<ControlThread, String> {
+/// Starts the thread with the loop that `make` makes there. Errors: those of `make`, and that there is no thread, in one sentence.
+fn start(
+    parts: Parts,
+    make: impl FnOnce(Parts) -> Result<ControlLoop, String> + Send + 'static,
+) -> Result<ControlThread, String> {
+    spawn(parts, |parts, stop, ready| match make(parts) {
+        Ok(control_loop) => {
+            let _ = ready.send(Ok(()));
+            // No other CTA can replace this one, so the loop ends only because it was asked to.
+            let _ = control_loop.run(stop);
+        }
+        Err(sentence) => {
+            let _ = ready.send(Err(sentence));
+        }
+    })
+}
+
+/// Runs `serve` on the control thread, and waits for what it reports by its sender. UEs' procedures are created on the thread that runs them: their futures
+/// never leave it. Errors: one sentence.
+fn spawn(
+    parts: Parts,
+    serve: impl FnOnce(Parts, &StopRequest, &SyncSender<Result<(), String>>) + Send + 'static,
+) -> Result<ControlThread, String> {
     let console = parts.console.clone();
     let stop = Arc::new(StopRequest::default());
     let stopping = stop.clone();
-    let (ready, started) = std::sync::mpsc::sync_channel(1);
-    // UEs' procedures are created on the thread that runs them: their futures never leave it.
-    let serve = move || {
-        let serves = match deployment {
-            Deployment::Pair(replica) => {
-                let _ = ready.send(Ok(()));
-                return serve_as_pair(parts, replica, &stopping);
-            }
-            Deployment::UpfOnly => Serves::UpfOnly,
-            Deployment::Single => Serves::Single,
-            Deployment::Region(pool) => Serves::Region(pool),
-        };
-        match ControlLoop::new(parts, serves) {
-            Ok(control_loop) => {
-                let _ = ready.send(Ok(()));
-                // No other CTA can replace this one, so the loop ends only because it was asked to.
-                let _ = control_loop.run(&stopping);
-            }
-            Err(sentence) => {
-                let _ = ready.send(Err(sentence));
-            }
-        }
-    };
+    let (ready, started) = sync_channel(1);
     let thread = std::thread::Builder::new()
         .name("control".into())
-        .spawn(serve)
+        .spawn(move || serve(parts, &stopping, &ready))
         .map_err(|e| format!("the control thread cannot be started: {e}"))?;
     let control = ControlThread { stop, console, thread: Some(thread) };
     match started.recv() {
@@ -181,8 +206,7 @@ fn serve_as_pair(mut parts: Parts, mut replica: Box<PairReplica>, stop: &StopReq
         {
             return error!("this CTA cannot serve: {sentence}");
         }
-        let serves = Serves::Pair(Box::new(takeover));
-        match ControlLoop::new(ready, serves).and_then(|control_loop| control_loop.run(stop)) {
+        match ControlLoop::of_primary_cta(ready, takeover).and_then(|control_loop| control_loop.run(stop)) {
             Ok(Some(next)) => (parts, replica) = next,
             Ok(None) => return,
             Err(sentence) => return error!("this CTA stops: {sentence}"),

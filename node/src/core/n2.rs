@@ -21,7 +21,7 @@ use super::control_thread::StopRequest;
 use crate::clock;
 use crate::config::{Config, SctpChoice};
 use crate::entropy::SystemEntropy;
-use crate::unit::descriptors;
+use crate::function::descriptors;
 
 /// Streams asked of and granted to a gNB: stream 0, and enough that UEs do not wait for each other.
 const STREAMS: u16 = 32;

@@ -10,7 +10,7 @@ use whimbrel_pfcp::ie::{AlternativeSmfIpAddress, NodeId};
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_user::IpNetwork;
 
-use crate::config::Config;
+use crate::config::{Config, Deployment};
 use crate::log_limiter::LogLimiter;
 
 /// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep UEs waiting.
@@ -145,16 +145,24 @@ impl AsFd for N4Socket {
     }
 }
 
-/// Opens N4 for external SMFs, if configured, on a socket that another process has held if there is one; `alone`: there is no SMF in this
-/// process. The filter for the name of the own SMF is on in a unit, too; a UPF without an SMF of its own has none to filter. Errors: those of
+/// Opens N4 for external SMFs, if configured, on a socket that another process has held if there is one. The filter for the name of the own SMF is on in a unit, too; a UPF without an SMF of its own has none to filter. Errors: those of
 /// `bind`, with the address.
 pub fn open_n4(
     config: &Config,
-    alone: bool,
     given: Option<OwnedFd>,
 ) -> Result<Option<N4Socket>, (SocketAddr, std::io::Error)> {
     let Some(at) = config.n4.listen else { return Ok(None) };
-    let within = (!alone || config.place.is_some()).then_some(config.n4.node_id);
+    let has_own_smf = match config.deployment {
+        Deployment::UpfOnly { .. } | Deployment::UpfBehindLogger => false,
+        Deployment::Single
+        | Deployment::ClusterCta
+        | Deployment::PairedCta
+        | Deployment::UnitManager
+        | Deployment::UnitCta(_)
+        | Deployment::UnitUpf(_)
+        | Deployment::UnitUpfReplica(_) => true,
+    };
+    let within = has_own_smf.then_some(config.n4.node_id);
     let peers = N4Peers::of(config);
     if peers.is_open() {
         warn!(
@@ -230,7 +238,7 @@ mod tests {
 
         fn with(yaml: &str) -> Self {
             let config = crate::config::parse(yaml, std::path::Path::new("test")).unwrap();
-            let upf = UpfC::new(super::super::upf::config(&config, 7), Instant(1 << 50)).unwrap();
+            let upf = UpfC::new(super::super::upf::user_plane_config(&config, 7), Instant(1 << 50)).unwrap();
             // No test can send from the address of the program's SMF.
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             let n4 = N4Socket::of(socket, Some(config.n4.node_id), N4Peers::of(&config)).unwrap();

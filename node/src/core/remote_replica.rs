@@ -40,7 +40,7 @@ impl Replica {
         known: (u64, RecoveryTimeStamp),
         host: &HostAddresses,
     ) -> Result<Self, String> {
-        let mut user = upf::config(c, 0);
+        let mut user = upf::user_plane_config(c, 0);
         user.shards = 1;
         let memory =
             StateFile::in_memory(&user).map_err(|e| format!("there is no memory for the state: {e}"))?;
@@ -63,7 +63,7 @@ impl Replica {
 /// Opens the link to the packet logger. Errors: one sentence.
 fn open(c: &config::Config, entropy: &mut SystemEntropy) -> Result<LoggerLink, String> {
     let logger = c.packet_logger.address.ok_or("`packet_logger.address` is not configured")?;
-    let mut user = upf::config(c, 0);
+    let mut user = upf::user_plane_config(c, 0);
     user.shards = 1;
     LoggerLink::open(c, logger, user.state_key(), u64::from_ne_bytes(entropy.octets()))
 }

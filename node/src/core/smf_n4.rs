@@ -10,8 +10,8 @@ use whimbrel_user::Config as UpfConfig;
 
 use super::unit_n4::{UnitN4, UnitN4End};
 use crate::config::Config;
+use crate::function::descriptors;
 use crate::observation::{Metric, Sample};
-use crate::unit::descriptors;
 
 /// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep UEs waiting.
 const PER_TURN_MAX: usize = 64;
@@ -175,7 +175,7 @@ pub fn open_smf_n4(config: &Config) -> Result<Option<SmfN4>, String> {
     }
     let at = SocketAddr::new(config.n4.node_id, UpfConfig::PFCP_PORT);
     let cannot_listen = |e: std::io::Error| crate::port_owner::cannot_listen("n4.node_id", "UDP", at, &e);
-    let of_unit = config.place.as_ref().zip(config.cluster.host().and_then(|host| host.upf));
+    let of_unit = config.deployment.unit_function().zip(config.cluster.host().and_then(|host| host.upf));
     let own = of_unit.map(|(_, upf)| usize::from(upf));
     let has_others = upfs.iter().enumerate().any(|(i, address)| address.is_some() && own != Some(i));
     let former = descriptors::take(descriptors::N4).filter(|_| has_others);
@@ -185,9 +185,9 @@ pub fn open_smf_n4(config: &Config) -> Result<Option<SmfN4>, String> {
         None => None,
     };
     let mut n4 = SmfN4::over(socket, at, upfs).map_err(cannot_listen)?;
-    if let Some((place, upf)) = of_unit {
+    if let Some((function, upf)) = of_unit {
         let former = descriptors::take(descriptors::UNIT_N4);
-        let unit = UnitN4::open(&place.directory, UnitN4End::Smf, former)
+        let unit = UnitN4::open(&function.directory, UnitN4End::Smf, former)
             .map_err(|e| format!("no socket for N4 can be opened in `unit.directory`: {e}"))?;
         n4.unit = Some((UpfId(upf), unit));
     }
@@ -225,7 +225,7 @@ mod tests {
     #[test] // the UPF of a unit binds no address, so any program of the host could bind it and be the UPF
     fn nothing_over_udp_is_of_the_upf_of_the_unit() {
         let folder = tempfile::tempdir().unwrap();
-        let directory = crate::unit::Directory::of(folder.path());
+        let directory = crate::function::UnitDirectory::of(folder.path());
         let impostor = UdpSocket::bind("127.0.0.88:0").unwrap();
         let own = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (at, upf) = (own.local_addr().unwrap(), impostor.local_addr().unwrap());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 
-use crate::unit::Directory;
+use crate::function::UnitDirectory;
 
 /// The largest PFCP message: its length has 16 bits (TS 29.244 §7.2.2.1).
 const MESSAGE_OCTETS_MAX: usize = 4 + u16::MAX as usize;
@@ -38,7 +38,7 @@ impl UnitN4End {
         }
     }
 
-    fn path(self, directory: &Directory) -> PathBuf {
+    fn path(self, directory: &UnitDirectory) -> PathBuf {
         directory.n4(match self {
             Self::Smf => "smf",
             Self::Upf => "upf",
@@ -58,7 +58,7 @@ pub(super) struct UnitN4 {
 impl UnitN4 {
     /// Opens this end; `former`: the socket of the process that this one replaces, with the datagrams that wait in it. Errors: those of bind(2).
     pub(super) fn open(
-        directory: &Directory,
+        directory: &UnitDirectory,
         end: UnitN4End,
         former: Option<OwnedFd>,
     ) -> std::io::Result<Self> {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     fn ends(folder: &Path) -> (UnitN4, UnitN4) {
-        let directory = Directory::of(folder);
+        let directory = UnitDirectory::of(folder);
         let open = |end| UnitN4::open(&directory, end, None).unwrap();
         (open(UnitN4End::Smf), open(UnitN4End::Upf))
     }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn what_waits_for_a_upf_that_has_ended_is_with_the_one_that_takes_its_socket() {
         let folder = tempfile::tempdir().unwrap();
-        let directory = Directory::of(folder.path());
+        let directory = UnitDirectory::of(folder.path());
         let (mut smf, upf) = ends(folder.path());
         let kept = upf.as_fd().try_clone_to_owned().unwrap();
         drop(upf);
@@ -202,7 +202,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let _ends = ends(folder.path());
         for name in ["smf", "upf"] {
-            let mode = fs::metadata(Directory::of(folder.path()).n4(name)).unwrap().permissions().mode();
+            let mode = fs::metadata(UnitDirectory::of(folder.path()).n4(name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }
     }

@@ -19,7 +19,7 @@ use super::n4::N4Socket;
 use super::upf::{self, LocalUpf, inherited_ports, plane_config};
 use crate::clock;
 use crate::config;
-use crate::unit::descriptors;
+use crate::function::descriptors;
 
 /// Time between two looks at what the UPF has written, where changes cannot be announced to this process.
 const CATCH_UP_EVERY: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub struct ReadyReplica {
 pub fn await_end_of_upf(c: &config::Config, path: &Path, signals: &UnixStream) -> Result<Awaited, String> {
     let cannot = |e: std::io::Error| format!("the state file {} cannot be awaited: {e}", path.display());
     let (state, lock) = loop {
-        match StateFile::follow(path, &upf::config(c, 0)) {
+        match StateFile::follow(path, &upf::user_plane_config(c, 0)) {
             Ok(opened) => break opened,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 if wait(signals, None, None, Some(RETRY)).map_err(cannot)? == Woken::Signal {
@@ -94,7 +94,7 @@ pub fn await_end_of_upf(c: &config::Config, path: &Path, signals: &UnixStream) -
         None => {
             let lock =
                 holder.join().map_err(|_| "the thread that awaits the end of the UPF ended in a panic")?;
-            lock.into_state(&upf::config(c, 0)).map(Awaited::Cold).map_err(cannot)
+            lock.into_state(&upf::user_plane_config(c, 0)).map(Awaited::Cold).map_err(cannot)
         }
     }
 }
@@ -102,7 +102,7 @@ pub fn await_end_of_upf(c: &config::Config, path: &Path, signals: &UnixStream) -
 /// All but to take packets. `None`: this process can only wait, because packets come by AF_XDP, or because the state is not of such a UPF.
 /// Errors: one sentence.
 fn prepare(c: &config::Config, state: StateFile) -> Result<Option<Box<ReadyReplica>>, String> {
-    let mut user = upf::config(c, 0);
+    let mut user = upf::user_plane_config(c, 0);
     let held = state.file().map_err(|e| e.to_string())?;
     let state = match FollowedState::open(Box::new(state), &mut user, boot()) {
         Ok(Some(state)) => state,

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
 use whimbrel_resilience::region::LISTED_MAX;
 
-use super::directory;
 use super::manager::Manager;
-use super::messages::{CanaryOrder, CanaryStatus, Phase, Share};
 use super::program::Program;
 use super::upgrade::Upgrade;
 use crate::client::Client;
 use crate::clock;
 use crate::config::CanaryBounds;
+use crate::function::directory;
+use crate::function::messages::{CanaryOrder, CanaryStatus, Phase, Share};
 use crate::observation::VersionView;
 
 /// How long CPFs may take to be on the rings, or off them.

@@ -1,6 +1,9 @@
 //! The manager of a unit: it starts the functions as processes of this host, witnesses their ends, starts them again, and keeps what has to
 //! outlive them. When it is killed itself, they continue, and the next manager adopts them.
 
+mod functions;
+mod hang_checks;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -16,26 +19,24 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
-use whimbrel_ids::SNssai;
-use whimbrel_user_io::{Beats, ThreadState};
 
+pub(super) use self::functions::CpfOf;
+use self::functions::{FunctionRecord, ManagedFunction, adopt, free_area, missing};
 use super::canary::Canary;
-use super::descriptors;
-use super::directory::{self, Directory, ManagerLock};
-use super::function::{AREA, Function, FunctionOptions};
-use super::messages::{CanaryOrder, FunctionStatus, Status};
 use super::process::Process;
 use super::program::{Program, ProgramRules};
 use super::records::{Records, Run};
-use super::restarts::{Restarts, Verdict};
+use super::restarts::Verdict;
 use super::service::{Order, Service};
 use super::upf_watch::UpfWatch;
 use super::upgrade::Upgrade;
 use crate::client::Client;
 use crate::config::{Config, MemoryOptions};
 use crate::entropy::SystemEntropy;
+use crate::function::directory::{self, ManagerLock, UnitDirectory};
+use crate::function::messages::{CanaryOrder, FunctionStatus, Status};
+use crate::function::{AREA, Function, FunctionOptions, descriptors};
 use crate::local_socket;
 use crate::observation::Metric;
 use crate::port_owner::cannot_listen;
@@ -52,73 +53,19 @@ const FIRST_SERVES_WITHIN: Duration = Duration::from_secs(3);
 /// processor first.
 const FIRST_UPF_WITHIN: Duration = Duration::from_secs(3);
 const NEXT_REPLICA_AFTER: Duration = Duration::from_millis(100);
-/// How long a CTA may take to become the replica: a copy of a hundred thousand UEs takes seconds.
-const USED_WITHIN: Duration = Duration::from_secs(60);
-/// How long a CTA that another one has replaced may take to end.
-const REPLACED_ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// The longest time without a look at what is due.
 const CHECKED_EVERY: Duration = Duration::from_millis(100);
-/// Looks in a row at which no beat of a function may be there: ten of them are due in that time.
-const SILENT_MAX: u32 = 10;
-/// Looks in a row at which the replica of the UPF, which sends no beats while it waits, may be stopped.
-const STOPPED_MAX: u32 = 30;
-
-/// A function of the unit.
-struct Member {
-    process: Option<Process>,
-    /// The program that it runs.
-    program: Program,
-    /// The number of its areas, of which each process that is started gets new ones; `None`: all numbers are taken, or its manager knew of none.
-    area: Option<usize>,
-    cpf: CpfOf,
-    since: Instant,
-    restarts: Restarts,
-    /// When it is started again; `None` with no process: never.
-    due: Option<Instant>,
-    /// It is asked to end, and is not to start again.
-    leaves: bool,
-    /// It is asked to end, and starts again at once.
-    replaced: bool,
-    /// A CTA: since when it has neither served nor been the replica, and whether this process has served.
-    unused: Option<Instant>,
-    served: bool,
-    ended: u64,
-    /// The beats that had come at the last look, and looks since then without another one.
-    beats: u64,
-    silent: u32,
-}
-
-/// What distinguishes a CPF from others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct CpfOf {
-    /// It is one of the canary's.
-    pub(super) canary: bool,
-    /// The slice whose UEs it serves, if it serves one alone.
-    pub(super) slice: Option<SNssai>,
-}
-
-/// What the next manager finds of a function.
-#[derive(Serialize, Deserialize)]
-struct Left {
-    function: String,
-    run: Run,
-    program: PathBuf,
-    #[serde(default)]
-    area: Option<usize>,
-    #[serde(default)]
-    cpf: CpfOf,
-}
 
 /// The manager of a unit.
 pub(super) struct Manager {
-    directory: Directory,
+    directory: UnitDirectory,
     config: Config,
     file: Option<PathBuf>,
     /// The program of functions that are started.
     pub(super) program: Program,
     /// Rules for programs other than the one that the manager runs.
     rules: ProgramRules,
-    members: BTreeMap<Function, Member>,
+    functions: BTreeMap<Function, ManagedFunction>,
     pub(super) service: Service,
     orders: Receiver<Order>,
     wake: Arc<OwnedFd>,
@@ -146,26 +93,26 @@ impl Manager {
         let reloads = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal_hook::consts::SIGHUP, reloads.clone())
             .map_err(|e| format!("signals cannot be awaited: {e}"))?;
-        let directory = Directory::of(&config.unit.directory);
+        let directory = UnitDirectory::of(&config.unit.directory);
         let lock = directory.take()?;
         let program = Program::own()?;
         let rules = ProgramRules::new(config.unit.upgrade_key.as_deref())?;
-        let mut members = adopt(&directory, &program, &rules);
+        let mut functions = adopt(&directory, &program, &rules);
         // The UPF has ended since, and its replica is the UPF.
-        if !members.contains_key(&Function::Upf)
-            && let Some(replica) = members.remove(&Function::UpfReplica)
+        if !functions.contains_key(&Function::Upf)
+            && let Some(replica) = functions.remove(&Function::UpfReplica)
         {
-            members.insert(Function::Upf, replica);
+            functions.insert(Function::Upf, replica);
         }
-        if members.is_empty() {
+        if functions.is_empty() {
             directory.clear();
         }
-        let records = records_of(&directory, &members)?;
+        let records = records_of(&directory, &functions)?;
         let (orders_in, orders) = channel();
         let no_wake = |e| format!("the system gives no eventfd: {e}");
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_wake)?);
         let service = Service::start(&directory, records, orders_in, wake.clone())?;
-        for (function, member) in &mut members {
+        for (function, member) in &mut functions {
             let Some(process) = &member.process else { continue };
             let run = process.run;
             service.admit_adopted(*function, member.area, run);
@@ -173,7 +120,7 @@ impl Manager {
         }
         let gone: Vec<Run> = service.records(|records| {
             let runs =
-                |run: &Run| members.values().any(|m| m.process.as_ref().is_some_and(|p| p.run == *run));
+                |run: &Run| functions.values().any(|m| m.process.as_ref().is_some_and(|p| p.run == *run));
             records.holders().filter(|run| !runs(run)).collect()
         });
         gone.into_iter().for_each(|run| service.ended(run));
@@ -183,7 +130,7 @@ impl Manager {
             file,
             program,
             rules,
-            members,
+            functions,
             service,
             orders,
             wake,
@@ -209,12 +156,13 @@ impl Manager {
         }
         // The first CTA serves first: gNBs are configured with its endpoint.
         let alone = manager.service.records(Records::home).is_none();
-        if let Some(second) = manager.members.get_mut(&Function::Cta(2)).filter(|m| alone && m.due.is_some())
+        if let Some(second) =
+            manager.functions.get_mut(&Function::Cta(2)).filter(|m| alone && m.due.is_some())
         {
             second.due = Some(Instant::now() + FIRST_SERVES_WITHIN);
         }
         let upf_stands = manager.runs(Function::Upf);
-        if let Some(replica) = manager.members.get_mut(&Function::UpfReplica).filter(|m| m.due.is_some()) {
+        if let Some(replica) = manager.functions.get_mut(&Function::UpfReplica).filter(|m| m.due.is_some()) {
             replica.due =
                 Some(Instant::now() + if upf_stands { NEXT_REPLICA_AFTER } else { FIRST_UPF_WITHIN });
         }
@@ -226,7 +174,7 @@ impl Manager {
     fn open_api(&self) -> Result<(), String> {
         let address = self.config.api.address;
         let until = Instant::now() + CONNECTED_WITHIN;
-        let adopted = self.members.keys().any(|function| !matches!(function, Function::Cpf(_)));
+        let adopted = self.functions.keys().any(|function| !matches!(function, Function::Cpf(_)));
         while adopted && !self.service.keeps(descriptors::API) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -258,45 +206,12 @@ impl Manager {
         Ok(())
     }
 
-    /// Watches the packet threads of the UPF, whichever process has them. Errors: one sentence.
-    fn watch_upf(&self) -> Result<UpfWatch, String> {
-        let cannot = |e: std::io::Error| format!("its threads have no memory to show that they live: {e}");
-        let until = Instant::now() + CONNECTED_WITHIN;
-        while self.runs(Function::Upf)
-            && !self.service.keeps(descriptors::UPF_BEATS)
-            && Instant::now() < until
-        {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let beats = match self.service.duplicate(descriptors::UPF_BEATS) {
-            Some(memory) => Beats::of(memory).map_err(cannot)?,
-            None => Beats::create().map_err(cannot)?,
-        };
-        self.service.keep(descriptors::UPF_BEATS, beats.as_fd().try_clone_to_owned().map_err(cannot)?);
-        let frames = self.config.data_networks.iter().filter(|network| network.ethernet).count();
-        let wake = self.wake.clone();
-        let found = move || {
-            // A counter at its limit is readable already.
-            let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
-        };
-        UpfWatch::start(beats, self.service.clone(), frames, found)
-    }
-
-    /// A UPF of which a packet thread hangs is killed, and its replica goes on.
-    fn end_hanging_upf(&self) {
-        let hangs = self.upf_watch.as_ref().and_then(UpfWatch::take);
-        let process = self.members.get(&Function::Upf).and_then(|m| m.process.as_ref());
-        if let Some(process) = process.filter(|p| hangs == u32::try_from(p.run.pid).ok() && hangs.is_some()) {
-            process.signal(Signal::KILL);
-        }
-    }
-
     /// The functions that a unit lacks.
     fn add_missing(&mut self) {
         let config = &self.config;
         let slices = config.cluster.slices.iter().map(|slice| (Some(*slice), config.unit.slice_cpfs));
         let required: Vec<_> = [(None, config.unit.cpfs)].into_iter().chain(slices).collect();
-        let there: Vec<_> = self.members.iter().map(|(function, member)| (*function, member.cpf)).collect();
+        let there: Vec<_> = self.functions.iter().map(|(function, member)| (*function, member.cpf)).collect();
         for (function, cpf) in missing(&required, &there) {
             self.add_cpf(function, &self.program.clone(), cpf);
         }
@@ -317,13 +232,13 @@ impl Manager {
     /// The highest number of a CPF.
     pub(super) fn last_cpf(&self) -> u16 {
         let number = |function: &Function| if let Function::Cpf(n) = function { *n } else { 0 };
-        self.members.keys().map(number).max().unwrap_or(0)
+        self.functions.keys().map(number).max().unwrap_or(0)
     }
 
     /// The CPFs: those of the canary, or the others.
     pub(super) fn cpfs(&self, canary: bool) -> Vec<(Function, CpfOf)> {
         let cpfs =
-            self.members.iter().filter(|(f, m)| matches!(f, Function::Cpf(_)) && m.cpf.canary == canary);
+            self.functions.iter().filter(|(f, m)| matches!(f, Function::Cpf(_)) && m.cpf.canary == canary);
         cpfs.map(|(function, member)| (*function, member.cpf)).collect()
     }
 
@@ -334,7 +249,7 @@ impl Manager {
 
     /// How often CPFs of the canary have ended unasked.
     pub(super) fn canary_ends(&self) -> u64 {
-        self.members.values().filter(|member| member.cpf.canary).map(|member| member.ended).sum()
+        self.functions.values().filter(|member| member.cpf.canary).map(|member| member.ended).sum()
     }
 
     /// Whether a CPF that is not the canary's runs this code.
@@ -372,7 +287,7 @@ impl Manager {
         if let Some(program) = canary.program() {
             self.program = program.clone();
         }
-        self.members.values_mut().for_each(|member| member.cpf.canary = false);
+        self.functions.values_mut().for_each(|member| member.cpf.canary = false);
         self.save();
         canary.promoted(self);
     }
@@ -393,25 +308,9 @@ impl Manager {
 
     /// The same with its own program, for a CPF.
     pub(super) fn add_cpf(&mut self, function: Function, program: &Program, cpf: CpfOf) {
-        let now = Instant::now();
-        let area = free_area(self.members.values());
-        let member = Member {
-            process: None,
-            program: program.clone(),
-            cpf,
-            area,
-            since: now,
-            restarts: Restarts::default(),
-            due: Some(now),
-            leaves: false,
-            replaced: false,
-            unused: None,
-            served: false,
-            ended: 0,
-            beats: 0,
-            silent: 0,
-        };
-        self.members.insert(function, member);
+        let area = free_area(self.functions.values());
+        let managed = ManagedFunction::new(program.clone(), area, cpf);
+        self.functions.insert(function, managed);
     }
 
     fn command(&self, function: Function, program: &Program) -> Command {
@@ -425,7 +324,7 @@ impl Manager {
             let memory = &self.config.memory;
             let file = memory.file.as_ref().unwrap_or(&self.config.store.path);
             command.args(MemoryOptions::arguments(memory, &file.with_extension(format!("ues-cpf-{n}"))));
-            if let Some(slice) = self.members.get(&function).and_then(|member| member.cpf.slice) {
+            if let Some(slice) = self.functions.get(&function).and_then(|member| member.cpf.slice) {
                 command.args(["--slice", &slice.to_string()]);
             }
         }
@@ -439,7 +338,7 @@ impl Manager {
 
     /// The second CTA starts when the first one serves.
     fn start_second_cta(&mut self) {
-        let Some(second) = self.members.get_mut(&Function::Cta(2)) else { return };
+        let Some(second) = self.functions.get_mut(&Function::Cta(2)) else { return };
         if second.ended == 0 && second.due.is_some() && self.service.records(Records::home).is_some() {
             second.due = Some(Instant::now());
         }
@@ -450,7 +349,7 @@ impl Manager {
         let has = |name: &str| self.service.keeps(name);
         let stands = self.runs(Function::Upf) && self.service.beats_of(Function::Upf) > 0;
         let opened = stands && has(descriptors::UPF_UNIT_N4) && has(descriptors::UPF_FIRST_PORT);
-        let Some(replica) = self.members.get_mut(&Function::UpfReplica).filter(|m| m.process.is_none())
+        let Some(replica) = self.functions.get_mut(&Function::UpfReplica).filter(|m| m.process.is_none())
         else {
             return;
         };
@@ -465,9 +364,9 @@ impl Manager {
 
     /// The UPF has ended and its replica has its sessions: that is the UPF now. Returns whether there was a replica.
     fn promote_upf_replica(&mut self) -> bool {
-        let Some(replica) = self.members.remove(&Function::UpfReplica) else { return false };
+        let Some(replica) = self.functions.remove(&Function::UpfReplica) else { return false };
         self.add(Function::UpfReplica);
-        if let Some(next) = self.members.get_mut(&Function::UpfReplica) {
+        if let Some(next) = self.functions.get_mut(&Function::UpfReplica) {
             (next.ended, next.restarts) = (replica.ended, replica.restarts);
             next.due = replica.due.max(Some(Instant::now() + NEXT_REPLICA_AFTER));
         }
@@ -475,14 +374,14 @@ impl Manager {
         self.service.rename(process.run, Function::Upf);
         info!(function = %Function::Upf, process = process.run.pid, "the replica of the UPF goes on in its place");
         let mut former = None;
-        if let Some(upf) = self.members.get_mut(&Function::Upf) {
+        if let Some(upf) = self.functions.get_mut(&Function::Upf) {
             // A process keeps its areas.
             former = std::mem::replace(&mut upf.area, replica.area);
             (upf.process, upf.program, upf.since, upf.due) =
                 (Some(process), replica.program, replica.since, None);
             (upf.beats, upf.silent) = (0, 0);
         }
-        if let Some(next) = self.members.get_mut(&Function::UpfReplica) {
+        if let Some(next) = self.functions.get_mut(&Function::UpfReplica) {
             next.area = former;
         }
         true
@@ -491,11 +390,11 @@ impl Manager {
     /// Starts the functions whose time has come.
     fn start_due(&mut self) {
         let now = Instant::now();
-        let due = |m: &Member| m.process.is_none() && m.due.is_some_and(|at| at <= now);
+        let due = |m: &ManagedFunction| m.process.is_none() && m.due.is_some_and(|at| at <= now);
         let functions: Vec<Function> =
-            self.members.iter().filter(|(_, m)| due(m)).map(|(function, _)| *function).collect();
+            self.functions.iter().filter(|(_, m)| due(m)).map(|(function, _)| *function).collect();
         for function in functions {
-            let Some((program, area)) = self.members.get(&function).map(|m| (m.program.clone(), m.area))
+            let Some((program, area)) = self.functions.get(&function).map(|m| (m.program.clone(), m.area))
             else {
                 continue;
             };
@@ -512,7 +411,7 @@ impl Manager {
                 started = Some(process);
                 Ok(run)
             });
-            let Some(member) = self.members.get_mut(&function) else { continue };
+            let Some(member) = self.functions.get_mut(&function) else { continue };
             (member.due, member.since, member.served) = (None, now, false);
             match admitted {
                 Ok(run) => {
@@ -530,13 +429,13 @@ impl Manager {
 
     /// What the next manager adopts.
     fn save(&self) {
-        let left: Vec<Left> = self
-            .members
+        let left: Vec<FunctionRecord> = self
+            .functions
             .iter()
             .filter_map(|(function, m)| {
                 let run = m.process.as_ref()?.run;
                 let (function, program) = (function.to_string(), m.program.path().to_path_buf());
-                Some(Left { function, run, program, area: m.area, cpf: m.cpf })
+                Some(FunctionRecord { function, run, program, area: m.area, cpf: m.cpf })
             })
             .collect();
         let written = serde_json::to_vec(&left)
@@ -549,7 +448,7 @@ impl Manager {
 
     /// A function has ended after it lived for so long: when it starts again.
     fn ended(&mut self, function: Function, lived: Duration) {
-        let Some(member) = self.members.get_mut(&function) else { return };
+        let Some(member) = self.functions.get_mut(&function) else { return };
         member.ended += 1;
         match member.restarts.ended(lived) {
             Verdict::StartAfter(pause) => member.due = Some(Instant::now() + pause),
@@ -563,11 +462,11 @@ impl Manager {
 
     /// Witnesses the ends of functions.
     fn witness(&mut self) {
-        let is_over = |m: &Member| m.process.as_ref().is_some_and(has_ended);
+        let is_over = |m: &ManagedFunction| m.process.as_ref().is_some_and(has_ended);
         let over: Vec<Function> =
-            self.members.iter().filter(|(_, m)| is_over(m)).map(|(function, _)| *function).collect();
+            self.functions.iter().filter(|(_, m)| is_over(m)).map(|(function, _)| *function).collect();
         for function in over {
-            let Some(member) = self.members.get_mut(&function) else { continue };
+            let Some(member) = self.functions.get_mut(&function) else { continue };
             let (Some(process), lived) = (member.process.take(), member.since.elapsed()) else { continue };
             let run = process.run;
             self.service.ended(run);
@@ -577,7 +476,7 @@ impl Manager {
                 member.due = Some(Instant::now());
             } else if member.leaves {
                 info!(%function, process = run.pid, "a function has ended, as it was asked to ({status})");
-                self.members.remove(&function);
+                self.functions.remove(&function);
             } else {
                 warn!(%function, process = run.pid, "a function has ended unasked ({status}): it is started again");
                 self.complete = false;
@@ -587,60 +486,6 @@ impl Manager {
                 self.promote_upf_replica();
             }
             self.save();
-        }
-    }
-
-    /// A CTA that neither serves nor replicates the one that serves hangs, most likely since it served itself: it is killed, so that there is a
-    /// replica again, and because no third CTA may continue its associations. One of other code waits as it should.
-    fn end_hanging_ctas(&mut self) {
-        let Some(home) = self.service.records(Records::home).filter(|_| self.upgrade.is_none()) else {
-            return;
-        };
-        let primary = self.service.code_of(Function::Cta(home.primary.cta));
-        for (function, member) in &mut self.members {
-            let (Function::Cta(n), Some(process)) = (function, &member.process) else { continue };
-            let cta = self.service.records(|records| records.cta(*n));
-            member.served |= cta == Some(home.primary);
-            let is_used = cta.is_some() && (cta == Some(home.primary) || cta == home.cta_replica);
-            if is_used || self.service.code_of(*function) != primary || primary.is_none() {
-                member.unused = None;
-                continue;
-            }
-            let since = *member.unused.get_or_insert_with(Instant::now);
-            if since.elapsed() >= if member.served { REPLACED_ENDS_WITHIN } else { USED_WITHIN } {
-                warn!(%function, process = process.run.pid, "a CTA neither serves nor becomes the replica: it is killed and started again");
-                process.signal(Signal::KILL);
-                member.unused = None;
-            }
-        }
-    }
-
-    /// A UPF or a CPF of which no beat comes hangs: it is killed, and its successor goes on in its place. So is a replica of the UPF that is stopped: it sends no
-    /// beats. A CTA that hangs is replaced first. The time in which this manager itself does not look does not count.
-    fn end_silent_functions(&mut self) {
-        if self.looked.elapsed() < CHECKED_EVERY {
-            return;
-        }
-        self.looked = Instant::now();
-        for (function, member) in &mut self.members {
-            let (Function::Upf | Function::UpfReplica | Function::Cpf(_), Some(process)) =
-                (function, &member.process)
-            else {
-                continue;
-            };
-            let beats = self.service.beats_of(*function);
-            let (is_silent, silent_max) = match function {
-                Function::UpfReplica => (is_stopped(process.run.pid), STOPPED_MAX),
-                // One of an older program sends none.
-                _ => (beats == member.beats && beats > 0, SILENT_MAX),
-            };
-            member.silent = if is_silent { member.silent + 1 } else { 0 };
-            member.beats = beats;
-            if member.silent >= silent_max {
-                warn!(%function, process = process.run.pid, "a function hangs: it is killed and started again");
-                process.signal(Signal::KILL);
-                member.silent = 0;
-            }
         }
     }
 
@@ -676,7 +521,7 @@ impl Manager {
                 self.reload();
             }
             self.report_complete();
-            let ctas = self.members.iter().filter(|(f, _)| matches!(f, Function::Cta(_)));
+            let ctas = self.functions.iter().filter(|(f, _)| matches!(f, Function::Cta(_)));
             if ctas.filter(|(_, m)| m.process.is_some() || m.due.is_some()).count() == 0 {
                 self.stop(signals);
                 return Err("no CTA can be started, so no UE can be served".into());
@@ -691,7 +536,7 @@ impl Manager {
     /// SIGHUP: the primary CTA reloads the configuration, and passes it to the CPFs.
     fn reload(&self) {
         let primary = self.service.records(Records::home).map(|home| Function::Cta(home.primary.cta));
-        let process = primary.and_then(|function| self.members.get(&function)?.process.as_ref());
+        let process = primary.and_then(|function| self.functions.get(&function)?.process.as_ref());
         match process {
             Some(process) => process.signal(Signal::HUP),
             None => warn!("no CTA serves now, so the configuration is not reloaded: send SIGHUP again"),
@@ -701,12 +546,12 @@ impl Manager {
     /// Waits until something happens or is due.
     fn wait(&self, signals: &UnixStream) {
         let now = Instant::now();
-        let due = self.members.values().filter_map(|m| m.due).map(|at| at.saturating_duration_since(now));
+        let due = self.functions.values().filter_map(|m| m.due).map(|at| at.saturating_duration_since(now));
         let upgrade = self.upgrade.as_ref().map(|_| Duration::from_millis(20));
         let due = due.chain(self.renews.map(|at| at.saturating_duration_since(now)));
         let wait = due.chain(upgrade).min().unwrap_or(CHECKED_EVERY).min(CHECKED_EVERY);
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
-        let processes = self.members.values().filter_map(|m| m.process.as_ref()).map(AsFd::as_fd);
+        let processes = self.functions.values().filter_map(|m| m.process.as_ref()).map(AsFd::as_fd);
         let fds = [signals.as_fd(), self.wake.as_fd()].into_iter().chain(processes);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // An interrupted wait is a short one.
@@ -722,7 +567,7 @@ impl Manager {
         let (home, cpfs) = self.service.records(|records| (records.home(), records.cpfs()));
         let Some(home) = home else { return };
         let upf_has_replica = self.service.beats_of(Function::UpfReplica) > 0;
-        let all = upf_has_replica && self.members.values().all(|m| m.process.is_some());
+        let all = upf_has_replica && self.functions.values().all(|m| m.process.is_some());
         if let (Some(replica), true) = (home.cta_replica, all && cpfs >= usize::from(self.config.unit.cpfs)) {
             self.complete = true;
             info!(
@@ -801,7 +646,7 @@ impl Manager {
     fn status(&self) -> Status {
         let home = self.service.records(Records::home);
         let (descriptors, refused) = self.service.kept();
-        let functions = self.members.iter().map(|(function, m)| {
+        let functions = self.functions.iter().map(|(function, m)| {
             let state = match (&m.process, function) {
                 (None, _) if m.due.is_none() => "given-up",
                 (None, _) => "starting",
@@ -840,7 +685,7 @@ impl Manager {
 
     /// Replaces a function by the program that is in force: it is asked to end, and its successor starts at once.
     pub(super) fn replace(&mut self, function: Function) {
-        if let Some(member) = self.members.get_mut(&function) {
+        if let Some(member) = self.functions.get_mut(&function) {
             member.program = self.program.clone();
             member.replaced = true;
             member.process.iter().for_each(|process| process.signal(Signal::TERM));
@@ -850,7 +695,7 @@ impl Manager {
 
     /// Replaces the replica of the UPF by the program that is in force; nothing depends on the process that ends.
     pub(super) fn replace_upf_replica(&mut self) {
-        if let Some(member) = self.members.get_mut(&Function::UpfReplica) {
+        if let Some(member) = self.functions.get_mut(&Function::UpfReplica) {
             member.program = self.program.clone();
             member.replaced = true;
             member.process.iter().for_each(|process| process.signal(Signal::KILL));
@@ -885,16 +730,16 @@ impl Manager {
 
     /// Whether a function runs.
     pub(super) fn runs(&self, function: Function) -> bool {
-        self.members.get(&function).is_some_and(|m| m.process.is_some())
+        self.functions.get(&function).is_some_and(|m| m.process.is_some())
     }
 
     /// Asks a function to end in order; it is not started again.
     pub(super) fn ask_to_leave(&mut self, function: Function) {
-        if let Some(member) = self.members.get_mut(&function) {
+        if let Some(member) = self.functions.get_mut(&function) {
             member.leaves = true;
             match &member.process {
                 Some(process) => process.signal(Signal::TERM),
-                None => drop(self.members.remove(&function)),
+                None => drop(self.functions.remove(&function)),
             }
         }
     }
@@ -905,11 +750,11 @@ impl Manager {
         let primary = self.service.records(Records::home).map(|home| Function::Cta(home.primary.cta));
         let is_primary = |function: &Function| Some(*function) == primary;
         let mut ctas: Vec<Function> =
-            self.members.keys().copied().filter(|function| matches!(function, Function::Cta(_))).collect();
+            self.functions.keys().copied().filter(|function| matches!(function, Function::Cta(_))).collect();
         ctas.sort_by_key(is_primary);
         let mut at_once = false;
         // It would become the UPF.
-        if let Some(process) = self.members.remove(&Function::UpfReplica).and_then(|m| m.process) {
+        if let Some(process) = self.functions.remove(&Function::UpfReplica).and_then(|m| m.process) {
             let run = process.run;
             process.signal(Signal::KILL);
             process.reap();
@@ -918,7 +763,7 @@ impl Manager {
         for function in ctas.into_iter().chain([Function::Upf]) {
             self.end(function, signals, &mut at_once);
         }
-        for member in std::mem::take(&mut self.members).into_values() {
+        for member in std::mem::take(&mut self.functions).into_values() {
             if let Some(process) = member.process {
                 let run = process.run;
                 process.signal(Signal::KILL);
@@ -930,7 +775,7 @@ impl Manager {
     }
 
     fn end(&mut self, function: Function, signals: &mut UnixStream, at_once: &mut bool) {
-        let Some(process) = self.members.get_mut(&function).and_then(|m| m.process.take()) else { return };
+        let Some(process) = self.functions.get_mut(&function).and_then(|m| m.process.take()) else { return };
         process.signal(Signal::TERM);
         let until = Instant::now() + ENDED_WITHIN;
         let mut octet = [0];
@@ -949,78 +794,12 @@ impl Manager {
     }
 }
 
-fn has_ended(process: &Process) -> bool {
-    let mut fds = [PollFd::new(process, PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
-}
-
-/// A number for areas that no function has; `None` if all are taken.
-fn free_area<'a>(members: impl Iterator<Item = &'a Member>) -> Option<usize> {
-    let taken: Vec<usize> = members.filter_map(|member| member.area).collect();
-    (0..whimbrel_shm::FUNCTIONS).find(|area| !taken.contains(area))
-}
-
-/// The functions that a unit with so many CPFs of each slice, and of none, lacks beside these, in the order in which they start. After an
-/// upgrade its CPFs have other numbers than at first; those of a canary do not count.
-fn missing(required: &[(Option<SNssai>, u16)], there: &[(Function, CpfOf)]) -> Vec<(Function, CpfOf)> {
-    let is_free = |function: &Function| there.iter().all(|(other, _)| other != function);
-    let others =
-        [Function::Upf, Function::UpfReplica, Function::Cta(1), Function::Cta(2)].into_iter().filter(is_free);
-    let lacking = required.iter().flat_map(|(slice, n)| {
-        let of = CpfOf { canary: false, slice: *slice };
-        let is_its =
-            |(function, cpf): &&(Function, CpfOf)| matches!(function, Function::Cpf(_)) && *cpf == of;
-        let lacking = usize::from(*n).saturating_sub(there.iter().filter(is_its).count());
-        std::iter::repeat_n(of, lacking)
-    });
-    let free = (1..=u16::MAX).map(Function::Cpf).filter(is_free);
-    others.map(|function| (function, CpfOf::default())).chain(free.zip(lacking)).collect()
-}
-
-/// The functions that an earlier manager has started and that still run.
-/// Of a program that may not be run any more, they are started again with `own`.
-fn adopt(directory: &Directory, own: &Program, rules: &ProgramRules) -> BTreeMap<Function, Member> {
-    let read = fs::read(directory.functions()).and_then(|octets| Ok(serde_json::from_slice(&octets)?));
-    let left: Vec<Left> = read.unwrap_or_else(|e| {
-        if e.kind() != std::io::ErrorKind::NotFound {
-            warn!("no function of an earlier manager is adopted: their list cannot be read: {e}");
-        }
-        Vec::new()
-    });
-    let members = left.into_iter().filter_map(|Left { function, run, program, area, cpf }| {
-        let process = Process::adopt(run)?;
-        let opened = Program::open(&program, rules)
-            .inspect_err(|e| warn!(function, "it is started again with the manager's program: {e}"));
-        let program = opened.unwrap_or_else(|_| own.clone());
-        let member = Member {
-            process: Some(process),
-            program,
-            area,
-            cpf,
-            since: Instant::now(),
-            restarts: Restarts::default(),
-            due: None,
-            leaves: false,
-            replaced: false,
-            unused: None,
-            served: false,
-            ended: 0,
-            beats: 0,
-            silent: 0,
-        };
-        Some((function.parse().ok()?, member))
-    });
-    members.collect()
-}
-
-/// Whether a process is stopped (SIGSTOP).
-fn is_stopped(process: i32) -> bool {
-    u32::try_from(process).is_ok_and(|process| ThreadState::of(process, process) == ThreadState::Stopped)
-}
-
 /// The records of the functions that run; new ones if none does. Errors: one sentence.
-fn records_of(directory: &Directory, members: &BTreeMap<Function, Member>) -> Result<Records, String> {
-    if !members.is_empty()
+fn records_of(
+    directory: &UnitDirectory,
+    functions: &BTreeMap<Function, ManagedFunction>,
+) -> Result<Records, String> {
+    if !functions.is_empty()
         && let Ok(octets) = fs::read(directory.records())
     {
         match serde_json::from_slice(&octets) {
@@ -1034,52 +813,7 @@ fn records_of(directory: &Directory, members: &BTreeMap<Function, Member>) -> Re
     Ok(Records::new(u64::from_ne_bytes(unit)))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_manager_starts_what_the_functions_that_it_adopts_lack_and_no_cpf_too_many() {
-        use Function::{Cpf, Cta, Upf, UpfReplica};
-        let missing = |cpfs, there: &[Function]| -> Vec<Function> {
-            let there: Vec<_> = there.iter().map(|function| (*function, CpfOf::default())).collect();
-            super::missing(&[(None, cpfs)], &there).into_iter().map(|(function, _)| function).collect()
-        };
-        assert_eq!(missing(2, &[]), [Upf, UpfReplica, Cta(1), Cta(2), Cpf(1), Cpf(2)]);
-        let after = [Upf, UpfReplica, Cta(1), Cta(2), Cpf(3), Cpf(4)];
-        assert_eq!(missing(2, &after), [], "after an upgrade");
-        assert_eq!(missing(3, &[Upf, Cta(2), Cpf(1), Cpf(4)]), [UpfReplica, Cta(1), Cpf(2)]);
-        let amid = [Upf, UpfReplica, Cta(1), Cta(2), Cpf(1), Cpf(2), Cpf(3)];
-        assert_eq!(missing(2, &amid), [], "amid an upgrade");
-    }
-
-    #[test]
-    fn a_list_of_functions_that_cannot_be_read_is_logged_and_none_is_adopted() {
-        use crate::log_limiter::Lines;
-        let folder = tempfile::tempdir().unwrap();
-        let directory = Directory::of(folder.path());
-        let lines = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let (own, rules) = (Program::own().unwrap(), ProgramRules::new(None).unwrap());
-        tracing::subscriber::with_default(Lines(lines.clone()), || {
-            assert!(adopt(&directory, &own, &rules).is_empty());
-            assert_eq!(lines.load(Ordering::Relaxed), 0, "there was no manager before");
-            fs::write(directory.functions(), "[{\"function\":\"upf\",").unwrap();
-            assert!(adopt(&directory, &own, &rules).is_empty());
-            assert_eq!(lines.load(Ordering::Relaxed), 1);
-        });
-    }
-
-    #[test]
-    fn cpfs_of_a_canary_and_of_slices_are_counted_by_themselves() {
-        use Function::{Cpf, Cta, Upf, UpfReplica};
-        let slice = Some(SNssai::sst(2));
-        let (common, own) = (CpfOf::default(), CpfOf { canary: false, slice });
-        let canary = CpfOf { canary: true, slice: None };
-        let others = [Upf, UpfReplica, Cta(1), Cta(2)].map(|function| (function, common));
-        let required = [(None, 2), (slice, 1)];
-        let there = |cpfs: &[(Function, CpfOf)]| [&others[..], cpfs].concat();
-        assert_eq!(missing(&required, &there(&[])), [(Cpf(1), common), (Cpf(2), common), (Cpf(3), own)]);
-        let amid = there(&[(Cpf(1), common), (Cpf(3), own), (Cpf(4), canary), (Cpf(5), canary)]);
-        assert_eq!(missing(&required, &amid), [(Cpf(2), common)], "the canary's do not count");
-    }
+fn has_ended(process: &Process) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
 }

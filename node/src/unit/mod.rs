@@ -2,22 +2,16 @@
 //!
 //! The manager ([`manage`]) starts two CTAs, of which one is the replica of the other, several CPFs and a UPF, witnesses their ends by
 //! pidfds, and starts them again. It takes etcd's place ([`records`]), and keeps the descriptors that have to outlive a function
-//! ([`descriptors`]).
+//! ([`descriptors`](crate::function::descriptors)). The functions' side of a unit is [`function`](crate::function).
 
 mod areas;
 mod canary;
-mod channel;
-pub mod descriptors;
-mod directory;
-mod function;
 mod manager;
-mod messages;
 mod process;
 mod program;
 mod records;
 mod restarts;
 mod service;
-mod upf_report;
 mod upf_watch;
 mod upgrade;
 
@@ -27,14 +21,12 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
-use self::channel::Lines;
-pub use self::directory::Directory;
-pub use self::function::{CLUSTER, Function, FunctionOptions, HOME, Place};
 use self::manager::Manager;
-pub use self::messages::{CanaryOrder, CanaryStatus, FunctionStatus, Phase, Share, Status};
-use self::messages::{Question, Subject};
-pub use self::upf_report::UpfReport;
 use crate::config::Config;
+use crate::function::UnitDirectory;
+use crate::function::channel::{self, Lines};
+pub use crate::function::messages::{CanaryOrder, CanaryStatus, FunctionStatus, Phase, Share, Status};
+use crate::function::messages::{Question, Subject};
 use crate::logging;
 use crate::sbfd::ReflectorThread;
 use crate::signals::termination_signals;
@@ -144,7 +136,7 @@ fn renewed(directory: &Path) -> Result<(), String> {
 }
 
 fn ask(directory: &Path, subject: Subject, within: Duration) -> Result<UnixStream, String> {
-    let directory = Directory::of(directory);
+    let directory = UnitDirectory::of(directory);
     let question = Question { token: directory.token()?, subject };
     let cannot = |e: std::io::Error| {
         format!(

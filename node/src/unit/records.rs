@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{Answer, Answered, CtaInstance, Failure, Home, Kv, Request, Watched};
 
-use super::function::{CLUSTER, HOME};
+use crate::function::{CLUSTER, HOME};
 
 /// Changes that are kept for watches that begin a little in the past.
 const CHANGES_KEPT: usize = 256;

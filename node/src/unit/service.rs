@@ -13,13 +13,13 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_resilience::membership::{Failure, Request, Watched};
 
-use super::areas::{AreaName, Areas, take_areas};
-use super::channel::{self, Lines};
-use super::directory::{self, Directory};
-use super::function::Function;
-use super::messages::{CanaryOrder, Descriptors, Hello, Question, Status, Subject};
+use super::areas::Areas;
 use super::records::{Records, Run, key_of};
 use crate::clock;
+use crate::function::channel::{self, Lines};
+use crate::function::directory::{self, UnitDirectory};
+use crate::function::messages::{CanaryOrder, Descriptors, Hello, Question, Status, Subject};
+use crate::function::{AreaName, Function, take_areas};
 use crate::log_limiter::LogLimiter;
 
 /// Connections at once: each function has two, and one for a moment.
@@ -66,7 +66,7 @@ struct Admitted {
 
 struct State {
     token: String,
-    directory: Directory,
+    directory: UnitDirectory,
     records: Records,
     watches: Vec<Watch>,
     /// The processes of the unit.
@@ -93,7 +93,7 @@ pub(super) struct Service {
 impl Service {
     /// Listens at the socket of the directory. `records`: those of the manager before, if functions of it run. Errors: one sentence.
     pub(super) fn start(
-        directory: &Directory,
+        directory: &UnitDirectory,
         records: Records,
         orders: Sender<Order>,
         wake: Arc<OwnedFd>,
@@ -577,8 +577,8 @@ mod tests {
     use whimbrel_resilience::membership::{Claim, Command, Event, Member, MemberId, Settings};
 
     use super::*;
-    use crate::unit::directory::ManagerLock;
-    use crate::unit::function::{CLUSTER, HOME};
+    use crate::function::directory::ManagerLock;
+    use crate::function::{CLUSTER, HOME};
 
     const CTA: Function = Function::Cta(1);
 
@@ -586,14 +586,14 @@ mod tests {
     struct Unit {
         _folder: tempfile::TempDir,
         _lock: ManagerLock,
-        directory: Directory,
+        directory: UnitDirectory,
         service: Service,
         me: Run,
     }
 
     fn unit() -> Unit {
         let folder = tempfile::tempdir().unwrap();
-        let directory = Directory::of(&folder.path().join("u"));
+        let directory = UnitDirectory::of(&folder.path().join("u"));
         let lock = directory.take().unwrap();
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let (orders, _) = std::sync::mpsc::channel();

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tracing::{debug, warn};
 use whimbrel_user_io::{Beat, Beats, ThreadState, readable, run_in_real_time};
 
-use super::descriptors;
 use super::service::Service;
+use crate::function::descriptors;
 
 /// Time between two looks: one costs some microseconds.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

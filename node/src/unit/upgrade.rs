@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use tracing::info;
 use whimbrel_ids::SNssai;
 
-use super::function::Function;
 use super::manager::{CpfOf, Manager};
 use super::program::Program;
+use crate::function::Function;
 
 /// How long a step may take: a CPF hands its UEs over within ten seconds, a CTA its state within five.
 const STEP_WITHIN: Duration = Duration::from_secs(30);

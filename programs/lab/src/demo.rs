@@ -21,6 +21,7 @@ use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType,
 use whimbrel_sctp_io::Mode;
 
 use crate::playground::{self, GATEWAY, NAME, Playground, Servers, SuciScheme, Wish};
+use whimbrel_node::config::HAS_DEMONSTRATION_KEYS;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -105,6 +106,16 @@ enum Which {
     Commute,
     /// Veiled users of one broker move between two operators; the output lists what each party has learnt (docs/veil.md).
     Veil,
+}
+
+/// Says that processes of this demonstration do what none in service does. Errors: this program has none that do, in one sentence.
+fn announce_demonstration_build(does: &str) -> Done {
+    match HAS_DEMONSTRATION_KEYS {
+        true => print(&format!("this demonstration runs {does}, which no package has\n")),
+        false => Err(format!(
+            "this demonstration runs {does}, which this program is not built for: run it in the source tree, as `./x demo`"
+        )),
+    }
 }
 
 /// The city, as the file in the tree has it.

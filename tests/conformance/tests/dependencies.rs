@@ -83,3 +83,15 @@ fn a_dependency_that_is_not_documented_is_found() {
     );
     assert_eq!(edges["node"], BTreeSet::from(["control".into(), "wire".into()]));
 }
+
+#[test] // a core in service must not record what passes, or report more than it measured
+fn no_package_is_built_with_a_feature() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let x = fs::read_to_string(root.join("x")).unwrap();
+    let package = x.split("\ncmd_package() {").nth(1).and_then(|rest| rest.split("\n}\n").next()).unwrap();
+    assert!(package.contains("cargo build") && !package.contains("--features"), "{package}");
+    for path in ["node/Cargo.toml", "programs/whimbrel/Cargo.toml"] {
+        let manifest = fs::read_to_string(root.join(path)).unwrap();
+        assert!(manifest.contains("\ndemonstrations = [") && !manifest.contains("\ndefault = "), "{path}");
+    }
+}

@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod documents;
+mod modules;
 mod names;
 mod tree;
 mod words;

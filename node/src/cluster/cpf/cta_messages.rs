@@ -9,7 +9,7 @@ use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CpfOutbox, ReplicatedCpf};
 
 use super::{CpfProcess, MemberPeers, Membership};
-use crate::core::UeMemory;
+use crate::ue_memory::UeMemory;
 
 /// Number of messages from the CTA after which this CPF confirms that it has received them.
 const CONFIRMED_EVERY: u64 = 16;

@@ -11,7 +11,7 @@ use whimbrel_resilience::link::{Hello, Role};
 
 use super::{Pool, PoolEvent};
 use crate::cluster::recent::Recent;
-use crate::unit::Directory;
+use crate::function::UnitDirectory;
 
 /// Between two attempts to reach the UPF: meanwhile N4 goes over a Unix socket.
 const RETRY: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ enum State {
 /// The link to the UPF.
 pub(super) struct N4Link {
     /// Where the UPF writes the address of its links.
-    directory: Directory,
+    directory: UnitDirectory,
     /// The SMF's address on N4, by which the UPF knows it.
     smf: SocketAddr,
     state: State,
@@ -55,7 +55,7 @@ pub(super) struct N4Link {
 
 impl Pool {
     /// N4 with the UPF of this unit goes over a link from now on, as soon as there is one. `smf`: the SMF's address on N4.
-    pub fn link_upf(&mut self, directory: Directory, smf: SocketAddr) {
+    pub fn link_upf(&mut self, directory: UnitDirectory, smf: SocketAddr) {
         let state = State::Down(Instant::ZERO);
         let (refused, recent) = (None, Recent::default());
         self.n4_link = Some(N4Link { directory, smf, state, refused, received: 0, recent });
@@ -174,8 +174,8 @@ mod tests {
             unit
         }
 
-        fn directory(&self) -> Directory {
-            Directory::of(self.folder.path())
+        fn directory(&self) -> UnitDirectory {
+            UnitDirectory::of(self.folder.path())
         }
 
         /// A UPF that begins with this hello.

@@ -16,7 +16,8 @@ use whimbrel_resilience::{Input, Order};
 use whimbrel_sctp_io::Adopted;
 use whimbrel_store::Changes;
 
-use super::{ControlLoop, Role, TakenOver};
+use super::cpf_processes::CpfProcesses;
+use super::{ControlLoop, TakenOver};
 use crate::cluster::{PairEvent, PoolEvent};
 use crate::config::Upf;
 use crate::core::n2;
@@ -32,8 +33,8 @@ impl ControlLoop {
         taken_over: Option<TakenOver>,
         adopted: Option<Vec<Adopted>>,
     ) {
-        let Role::Pair(pair) = &self.role else { return };
-        let (term, rings, pool) = (pair.primary.term(), pair.pool.rings(), &pair.pool);
+        let Some(CpfProcesses { pool, pair: Some(pair) }) = &self.cpfs else { return };
+        let (term, rings) = (pair.primary.term(), pool.rings());
         let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !pool.knows(*cpf)).collect();
         let gnbs = self.active.cta().ran_nodes().held_names();
         for held in &gnbs {
@@ -69,7 +70,7 @@ impl ControlLoop {
         (taken_over, rings, lost): (TakenOver, Rings, Vec<CpfId>),
     ) {
         let TakenOver { mut first, received, .. } = taken_over;
-        self.taken_over(now, self.role.pair().map_or(0, |pair| pair.primary.term()));
+        self.taken_over(now, self.pair().map_or(0, |pair| pair.primary.term()));
         let (count, marks) = (adopted.len(), self.active.take_marks());
         let down = self.continue_associations(now, adopted, names, &received);
         info!(associations = count, lost = down.len(), "the associations of gNBs go on");
@@ -109,7 +110,7 @@ impl ControlLoop {
 
     /// Requests gNBs to remove their associations with the host that this one replaced (TS 38.413 §8.7.3.2).
     pub(super) fn announce_takeover(&mut self, now: Instant) {
-        let former = self.role.pair().map_or(&[][..], |pair| pair.primary.former());
+        let former = self.pair().map_or(&[][..], |pair| pair.primary.former());
         if !former.is_empty() {
             let order = Order::TakenOver(former.to_vec());
             self.execute(now, order);
@@ -118,19 +119,19 @@ impl ControlLoop {
 
     /// Sends an input to the CTA replica.
     pub(super) fn replicate(&mut self, now: Instant, record: &Record) {
-        if let Role::Pair(pair) = &mut self.role {
-            pair.primary.record(now, &mut pair.pool, record);
+        if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
+            pair.primary.record(now, pool, record);
         }
     }
 
     /// Keeps the subscriber store of the CTA that is or becomes the replica equal to this one's.
     pub(super) fn copy_subscribers(&mut self, now: Instant) {
-        let Role::Pair(pair) = &mut self.role else { return };
+        let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs else { return };
         let saved = self.active.subscribers().saved();
         if self.config.cluster.host().is_some() {
             return; // both CTAs have one store
         }
-        let copies_to = pair.primary.other().or(pair.pool.successor());
+        let copies_to = pair.primary.other().or(pool.successor());
         if pair.copies_to != copies_to {
             pair.copies_to = copies_to;
             let store = self.active.subscribers().store();
@@ -141,7 +142,7 @@ impl ControlLoop {
             feed.changed(&Changes::Some(saved));
         }
         match feed.next(now, self.active.subscribers().store()) {
-            Ok(Some(excerpt)) => pair.pool.send_to_replica(&ToCtaReplica::Subscribers(excerpt.octets())),
+            Ok(Some(excerpt)) => pool.send_to_replica(&ToCtaReplica::Subscribers(excerpt.octets())),
             Ok(None) => {}
             Err(e) => self.observer.store(now, Err(e.to_string())),
         }
@@ -149,8 +150,8 @@ impl ControlLoop {
 
     /// Takes what CPFs and the CTA replica sent. Returns whether there was anything.
     pub(super) fn receive_from_pool(&mut self, now: Instant) -> bool {
-        let Some(pool) = self.role.pool_mut() else { return false };
-        let events = pool.turn(now);
+        let Some(cpfs) = &mut self.cpfs else { return false };
+        let events = cpfs.pool.turn(now);
         let busy = !events.is_empty();
         for event in events {
             self.pool_event(now, event);
@@ -178,23 +179,17 @@ impl ControlLoop {
                     .for_each(|upf| messages.iter().for_each(|octets| self.send_pfcp(now, *upf, octets)));
             }
             PoolEvent::FromReplica(message) => {
-                if let Role::Pair(pair) = &mut self.role {
-                    pair.primary.replica_message(
-                        now,
-                        message,
-                        &mut self.active,
-                        &mut pair.pool,
-                        &mut self.out,
-                    );
+                if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
+                    pair.primary.replica_message(now, message, &mut self.active, pool, &mut self.out);
                 }
             }
-            PoolEvent::SuccessorOffered(place, endpoints, smf) => {
-                self.successor_offered(now, Some((place, endpoints, smf)));
+            PoolEvent::SuccessorOffered(instance, endpoints, smf) => {
+                self.successor_offered(now, Some((instance, endpoints, smf)));
             }
             PoolEvent::SuccessorLost => self.successor_offered(now, None),
             PoolEvent::CtaReplicaLost => {
-                if let Role::Pair(pair) = &mut self.role {
-                    pair.primary.cta_replica_lost(&mut self.active, &mut pair.pool, &mut self.out);
+                if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
+                    pair.primary.cta_replica_lost(&mut self.active, pool, &mut self.out);
                 }
             }
         }
@@ -259,7 +254,7 @@ impl ControlLoop {
     /// A CPF of the former primary CTA resumes: both sides repeat what the other one lacks.
     fn resume(&mut self, now: Instant, cpf: CpfId, has: u64) {
         let again = self.active.resume(cpf, has);
-        let Some(pool) = self.role.pool_mut() else { return };
+        let Some(CpfProcesses { pool, .. }) = &mut self.cpfs else { return };
         match again {
             Some(again) => {
                 pool.resumed(cpf, self.active.taken(cpf));
@@ -274,12 +269,12 @@ impl ControlLoop {
 
     /// Does what etcd's records of this CTA and the other one ask for.
     pub(super) fn follow_etcd(&mut self, now: Instant) {
-        let Role::Pair(pair) = &mut self.role else { return };
-        for event in pair.primary.turn(now, &mut self.active, &mut pair.pool, &mut self.out) {
+        let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs else { return };
+        for event in pair.primary.turn(now, &mut self.active, pool, &mut self.out) {
             match event {
                 PairEvent::Order(order) => drop(self.execute(now, order)),
                 PairEvent::Replaced => {
-                    if let Some(pair) = self.role.pair_mut() {
+                    if let Some(CpfProcesses { pair: Some(pair), .. }) = &mut self.cpfs {
                         pair.replaced = true;
                     }
                 }
@@ -294,7 +289,7 @@ impl ControlLoop {
             info!(%peer, "an association is aborted: its gNB has not sent its identity within 30 s");
             self.abort_unnamed(now, association);
         }
-        if let Some(pool) = self.role.pool_mut() {
+        if let Some(CpfProcesses { pool, .. }) = &mut self.cpfs {
             pool.confirm_messages(|cpf| self.active.taken(cpf));
         }
         self.acknowledge();
@@ -320,10 +315,11 @@ impl ControlLoop {
     /// A CTA that runs other code waits until this one stops; `None`: it no longer does. gNBs and UPFs have to know its addresses
     /// by then.
     fn successor_offered(&mut self, now: Instant, successor: Option<(CtaInstance, Vec<IpAddr>, IpAddr)>) {
-        if let (Some((place, ..)), Some(pair)) = (&successor, self.role.pair_mut())
-            && !pair.primary.witness().lists(*place)
+        if let (Some((instance, ..)), Some(CpfProcesses { pool, pair: Some(pair) })) =
+            (&successor, &mut self.cpfs)
+            && !pair.primary.witness().lists(*instance)
         {
-            return pair.pool.disconnect_replica(); // it connects again
+            return pool.disconnect_replica(); // it connects again
         }
         let own = self.config.n4.node_id;
         let (endpoints, smf) = successor.map_or_else(Default::default, |(_, at, smf)| (at, vec![smf, own]));

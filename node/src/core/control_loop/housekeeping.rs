@@ -8,18 +8,21 @@ use whimbrel_resilience::{Input, Order};
 use whimbrel_store::Changes;
 
 use super::ControlLoop;
+use super::cpf_processes::CpfProcesses;
 use crate::aftermath;
 use crate::cluster::{PairPrimary, PeerAmfs, Pool};
+use crate::config::Deployment;
 use crate::core::foresight::Foresight;
 use crate::core::smf_n4::SmfN4;
 use crate::core::stored_ues::StoredUeFile;
 use crate::core::upf::LocalUpf;
+use crate::core::upf_report::UpfReport;
 use crate::core::view;
+use crate::function::UnitFunction;
 use crate::observation::capture::Capture;
 use crate::observation::{Component, Condition, Level, Metric, Sample};
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdFigures, SbfdPeers};
-use crate::unit::{Function, Place, UpfReport};
 use crate::veil::Veil;
 
 /// How often the store is asked for edits, the gauges are set and the capture is written to disk.
@@ -37,12 +40,10 @@ impl ControlLoop {
             self.console.components(|c| c.set("n6", condition, detail));
         }
         let mut samples = self.samples();
-        if let Some(place) = &self.config.place {
-            samples.extend(self.exchange_report(place));
-        }
+        samples.extend(self.exchange_report());
         metrics.set_samples(samples);
-        if let Some(pair) = self.role.pair() {
-            let (replicated, detail) = pair.primary.condition(pair.pool.successor());
+        if let Some(CpfProcesses { pool, pair: Some(pair) }) = &self.cpfs {
+            let (replicated, detail) = pair.primary.condition(pool.successor());
             let condition = if replicated { Condition::Up } else { Condition::Limited };
             let former = self.console.components(|c| c.get("cta_replica").map(|part| part.condition));
             if former.is_some_and(|former| former != condition) {
@@ -58,8 +59,8 @@ impl ControlLoop {
         if let Some((condition, detail)) = self.foresight.as_ref().map(Foresight::condition) {
             self.console.components(|c| c.set("foresight", condition, detail));
         }
-        if let Some(pool) = self.role.pool_mut() {
-            pool.log_drops(now);
+        if let Some(cpfs) = &mut self.cpfs {
+            cpfs.pool.log_drops(now);
         }
         self.reflector.iter_mut().for_each(|reflector| reflector.log_drops(now));
         if let Some((condition, detail)) = self.sbfd_peers.as_mut().map(|peers| peers.condition(now)) {
@@ -81,17 +82,30 @@ impl ControlLoop {
     }
 
     /// The UPF of a unit reports to the CTA, which shows the report as its own.
-    fn exchange_report(&self, place: &Place) -> Vec<Sample> {
-        // A replica that runs this loop is the UPF now.
-        if matches!(place.function, Function::Upf | Function::UpfReplica) {
-            let of_upf: Vec<Sample> = self.upfs.local.iter().flat_map(LocalUpf::samples).collect();
-            let components: Vec<Component> = self.console.components(|c| c.all().cloned().collect());
-            if let Err(e) = UpfReport::write(&place.directory, &of_upf, components.iter()) {
-                debug!("the report of the UPF cannot be written: {e}");
+    fn exchange_report(&self) -> Vec<Sample> {
+        match &self.config.deployment {
+            // A replica that runs this loop is the UPF now.
+            Deployment::UnitUpf(own) | Deployment::UnitUpfReplica(own) => {
+                let of_upf: Vec<Sample> = self.upfs.local.iter().flat_map(LocalUpf::samples).collect();
+                let components: Vec<Component> = self.console.components(|c| c.all().cloned().collect());
+                if let Err(e) = UpfReport::write(&own.directory, &of_upf, components.iter()) {
+                    debug!("the report of the UPF cannot be written: {e}");
+                }
+                Vec::new()
             }
-            return Vec::new();
+            Deployment::UnitCta(own) => self.read_report(own),
+            Deployment::Single
+            | Deployment::ClusterCta
+            | Deployment::PairedCta
+            | Deployment::UnitManager
+            | Deployment::UpfOnly { .. }
+            | Deployment::UpfBehindLogger => Vec::new(),
         }
-        let UpfReport { samples, components } = UpfReport::read(&place.directory);
+    }
+
+    /// Shows what the UPF of this unit has reported.
+    fn read_report(&self, own: &UnitFunction) -> Vec<Sample> {
+        let UpfReport { samples, components } = UpfReport::read(&own.directory);
         let sessions = samples.iter().filter(|s| s.metric == Metric::UpfSessions).map(|s| s.value).sum();
         self.console.metrics.set(Metric::PduSessions, sessions);
         self.console.components(|c| {
@@ -121,12 +135,13 @@ impl ControlLoop {
     /// Keeps what this CTA knows of its gNBs and UPFs in the runtime directory of the unit: the next CTA goes on with them if no other one runs by then.
     fn keep_peers(&mut self) {
         let continuous = self.stored_ues.as_ref().is_some_and(StoredUeFile::is_continuous);
-        let Some(place) = self.config.place.as_ref().filter(|_| continuous) else { return };
+        let own = self.config.deployment.unit_function();
+        let Some(own) = own.filter(|_| continuous) else { return };
         let peers = self.active.cta().stored_peers();
         if peers == self.kept_peers {
             return;
         }
-        match place.directory.keep_peers(&peers) {
+        match own.directory.keep_peers(&peers) {
             Ok(()) => self.kept_peers = peers,
             Err(e) => debug!("gNBs would connect again if all control functions ended at once: {e}"),
         }
@@ -140,7 +155,9 @@ impl ControlLoop {
             // Never later than now, even if another process's clock is ahead.
             let changed_at = |supi| subscribers.changed_at(supi).map_or(now, |at| at.min(now));
             self.observer.subscribers_changed(changes, changed_at);
-            if let Some(feed) = self.role.pair_mut().and_then(|pair| pair.feed.as_mut()) {
+            if let Some(CpfProcesses { pair: Some(pair), .. }) = &mut self.cpfs
+                && let Some(feed) = &mut pair.feed
+            {
                 feed.changed(changes);
             }
         }
@@ -171,7 +188,7 @@ impl ControlLoop {
         });
         let upf = self.upfs.local.iter().flat_map(LocalUpf::samples);
         let n4 = self.upfs.n4.iter().flat_map(SmfN4::samples);
-        let (pool, pair) = (self.role.pool(), self.role.pair());
+        let (pool, pair) = (self.cpfs.as_ref().map(|cpfs| &cpfs.pool), self.pair());
         let shared = pool.map(Pool::received_from_upf).map(|value| Sample {
             metric: Metric::SmfN4Shared,
             label: None,
@@ -182,7 +199,8 @@ impl ControlLoop {
             let cta = self.active.cta();
             view::replication(cta).into_iter().chain(pool.samples(ignored)).chain(view::version_samples(cta))
         });
-        let pair = pair.into_iter().flat_map(|pair| self.pair_samples(&pair.primary, &pair.pool));
+        let pair = pool.zip(pair).into_iter();
+        let pair = pair.flat_map(|(pool, pair)| self.pair_samples(&pair.primary, pool));
         let peer_amfs = self.peer_amfs.iter().flat_map(PeerAmfs::samples);
         let brokers = self.brokers.iter().flat_map(Brokers::samples);
         let brokers = brokers.chain(self.veil.iter().flat_map(Veil::samples));
@@ -204,8 +222,8 @@ impl ControlLoop {
 
     /// What S-BFD counted, of members of the cluster and of others.
     fn sbfd_figures(&self) -> SbfdFigures {
-        let of_pool = self.role.pool().map(Pool::sbfd_figures);
-        let of_pair = self.role.pair().map(|pair| pair.primary.sbfd_figures());
+        let of_pool = self.cpfs.as_ref().map(|cpfs| cpfs.pool.sbfd_figures());
+        let of_pair = self.pair().map(|pair| pair.primary.sbfd_figures());
         let of_peers = self.sbfd_peers.as_ref().map(SbfdPeers::figures);
         let of_reflector = self.reflector.as_ref().map(ReflectorThread::figures);
         let all = [of_pool, of_pair, of_peers, of_reflector].into_iter().flatten();

@@ -5,79 +5,58 @@
 
 mod captures;
 mod cluster_events;
+mod cpf_processes;
 mod housekeeping;
 mod n2_events;
 mod operations;
-mod role;
+mod start;
 mod step_down;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tracing::warn;
-use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_control::open::Request;
-use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, Event, UeId, UpfId};
+use whimbrel_control::{AssociationId, Event, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_link::Spin;
 use whimbrel_resilience::cta_replica;
-use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox, Surviving};
-use whimbrel_sctp_io::{Adopted, Events, Transport};
+use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
+use whimbrel_sctp_io::Transport;
 
+use self::cpf_processes::{CpfProcesses, PrimaryOfPair};
 use self::housekeeping::HOUSEKEEPING;
 use self::n2_events::N2;
-use self::role::{PairRole, Role};
-use super::control_thread::{Cta, Parts, SPIN, StopRequest};
+use super::added_ues::AddedUes;
+use super::control_thread::{Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
 use super::early::Early;
 use super::foresight::Foresight;
-use super::last_inputs::LastInputs;
-use super::n2::{Links, labelled};
-use super::replica::TakeoverState;
 use super::smf_n4::SmfN4;
 use super::stored_ues::StoredUeFile;
 use super::subscriber_copy::SubscriberFeed;
 use super::subscribers::StoredSubscribers;
-use super::ue_memory::{AddedUes, UeMemory};
 use super::upf::LocalUpf;
 use crate::clock;
-use crate::cluster::{
-    InputWatchdog, PairPrimary, PairReplica, PeerAmfs, Pool, SentToUpf, log_protocol_violation,
-};
+use crate::cluster::{PairPrimary, PairReplica, PeerAmfs, Pool, SentToUpf, log_protocol_violation};
 use crate::config::Config;
 use crate::entropy::SystemEntropy;
+use crate::function::descriptors;
 use crate::observation::Console;
 use crate::observation::capture::Capture;
 use crate::observation::observer::Observer;
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdPeers};
-use crate::unit::{Function, Place, descriptors};
+use crate::ue_memory::UeMemory;
 use crate::veil::{Question, Veil};
 
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
 const N4_PER_TURN_MAX: usize = 64;
 
-/// How long N2 may stay closed at the start because no CPF has joined, or a UPF does not answer yet: both are there within tenths of a second.
-const CPFS_JOIN_WITHIN: Duration = Duration::from_secs(2);
-
 /// The CTA while it is the primary.
 pub(super) type PrimaryCta = cta_replica::PrimaryCta<StoredSubscribers, SystemEntropy, CoreTime>;
-
-/// What the control loop is to serve.
-pub(super) enum Serves {
-    /// The sessions of external SMFs: this process has a UPF alone.
-    UpfOnly,
-    /// UEs, in this process.
-    Single,
-    /// UEs, by CPFs that are processes of their own.
-    Region(Box<Pool>),
-    /// The same, as the primary of a pair.
-    Pair(Box<TakeoverState>),
-}
 
 /// What a CTA that has taken over has of the former primary.
 struct TakenOver {
@@ -87,28 +66,6 @@ struct TakenOver {
     early: Vec<Early>,
     /// The last message that the replica had of each association, if it came since the snapshot.
     received: BTreeMap<AssociationId, u64>,
-}
-
-/// What all control functions of a unit have left that ended at once, with their gNBs' associations.
-struct Left {
-    peers: Vec<u8>,
-    last_inputs: BTreeMap<UeId, u64>,
-    associations: BTreeSet<AssociationId>,
-}
-
-impl Left {
-    /// `adopted`: the associations that N2 has from the former primary. `None`: a CTA of this code has left nothing.
-    fn of(place: &Place, adopted: &Option<Vec<Adopted>>) -> Option<Self> {
-        let peers = place.directory.kept_peers()?;
-        let last_inputs = LastInputs::open(&place.directory.last_inputs()).and_then(|file| file.read());
-        let last_inputs = last_inputs.inspect_err(|e| warn!("no UE stays connected: {e}")).ok()?;
-        let names = adopted.iter().flatten().filter_map(|a| labelled(a.notes.label));
-        Some(Self { peers, last_inputs, associations: names.collect() })
-    }
-
-    fn surviving<'a>(&'a self, last_input: &'a dyn Fn(UeId) -> Option<u64>) -> Surviving<'a> {
-        Surviving { peers: &self.peers, associations: &self.associations, last_input }
-    }
 }
 
 /// The UPFs that this process's SMF uses.
@@ -139,7 +96,8 @@ pub(super) struct ControlLoop {
     console: Arc<Console>,
     observer: Observer,
     active: PrimaryCta,
-    role: Role,
+    /// CPFs that are processes of their own; `None`: UEs are served in this process, or not at all.
+    cpfs: Option<CpfProcesses>,
     upfs: Upfs,
     /// The memory of UEs at rest; `None`: UEs do not rest.
     memory: Option<UeMemory>,
@@ -172,171 +130,14 @@ pub(super) struct ControlLoop {
 }
 
 impl ControlLoop {
-    pub(super) fn new(mut parts: Parts, serves: Serves) -> Result<Self, String> {
-        let now = clock::now();
-        let capture = parts.capture.as_deref().map(|path| {
-            Capture::create(path)
-                .map_err(|e| format!("the capture {} cannot be written: {e}", path.display()))
-        });
-        let mut control = parts.config.control();
-        let local_id = parts.config.upfs().iter().position(|u| u.address.is_none());
-        let local_id = local_id.and_then(|i| u8::try_from(i).ok()).map(UpfId);
-        let upf_only = matches!(serves, Serves::UpfOnly);
-        if upf_only {
-            control.smf.upfs.clear();
-        }
-        let mut control = Arc::new(control);
-        let (cluster, plmn) = (&parts.config.cluster, control.amf.plmn);
-        let directory = Directory::new(plmn, parts.config.home_network_keys());
-        let subscribers = StoredSubscribers::new(parts.store);
-        let (mut entropy, core_time) = (parts.entropy, CoreTime::default());
-        let (mut links, mut taken_over) = (Links::default(), None);
-        let mut out = Outbox::default();
-        let adopted = parts.n2.as_mut().and_then(Transport::take_adopted);
-        let mut stored_ues = match &serves {
-            Serves::UpfOnly => None,
-            // Each CTA of two hosts has a store of its own, and the other one may have served since.
-            Serves::Pair(_) if cluster.host().is_none() => None,
-            Serves::Single | Serves::Region(_) | Serves::Pair(_) => StoredUeFile::of(&parts.config.store),
-        };
-        let of_region = |control: &Arc<ControlConfig>, directory, subscribers, entropy, core_time, rings| {
-            let mut cta =
-                Cta::of_region(control.clone(), directory, subscribers, entropy, core_time, rings, now);
-            cta.set_log_limits(cluster.logs());
-            cta
-        };
-        let (mut active, role) = match serves {
-            Serves::UpfOnly | Serves::Single => {
-                let mut cta = Cta::new(control.clone(), directory, subscribers, entropy, core_time, now);
-                let file = stored_ues.as_mut();
-                file.into_iter().for_each(|file| file.restore(now, &mut cta, &parts.console, None, &mut out));
-                (PrimaryCta::without_cta_replica(cta), Role::Single)
-            }
-            Serves::Region(pool) => {
-                let mut cta = of_region(&control, directory, subscribers, entropy, core_time, pool.rings());
-                let file = stored_ues.as_mut();
-                file.into_iter().for_each(|file| file.restore(now, &mut cta, &parts.console, None, &mut out));
-                (PrimaryCta::without_cta_replica(cta), Role::Region(pool))
-            }
-            Serves::Pair(takeover) => {
-                let TakeoverState { promotion, cta_replica, links: known, early } = *takeover;
-                // The configuration of the former primary stays in force.
-                if let Some(cta_replica) = &cta_replica {
-                    control = cta_replica.cta().config().clone();
-                }
-                links = known;
-                let console = parts.console.clone();
-                let (pool, primary) =
-                    promotion.enter(now, cluster, control.clone(), &mut entropy, console)?;
-                let mut active = match cta_replica {
-                    None => {
-                        let rings = pool.rings();
-                        let mut cta = of_region(&control, directory, subscribers, entropy, core_time, rings);
-                        if let Some(file) = &mut stored_ues {
-                            let left =
-                                parts.config.place.as_ref().and_then(|place| Left::of(place, &adopted));
-                            let console = &parts.console;
-                            let last_input = |ue: UeId| left.as_ref()?.last_inputs.get(&ue).copied();
-                            let surviving = left.as_ref().map(|left| left.surviving(&last_input));
-                            file.restore(now, &mut cta, console, surviving, &mut out);
-                        }
-                        PrimaryCta::new(cta)
-                    }
-                    Some(cta_replica) => {
-                        let received = cta_replica.received().clone();
-                        let (active, first) = cta_replica.take_over();
-                        taken_over = Some(TakenOver { first, early, received });
-                        active
-                    }
-                };
-                let place = parts.config.place.as_ref();
-                let place = place.filter(|_| stored_ues.as_ref().is_some_and(StoredUeFile::is_continuous));
-                if let Some(file) = place.map(|place| LastInputs::open(&place.directory.last_inputs())) {
-                    match file {
-                        Ok(file) => active.inspect().note_inputs(file),
-                        Err(e) => {
-                            warn!("UEs would not stay connected if all control functions ended at once: {e}")
-                        }
-                    }
-                }
-                let watchdog = InputWatchdog::start("CTA")?;
-                let pair = PairRole { pool, primary, copies_to: None, feed: None, replaced: false, watchdog };
-                (active, Role::Pair(Box::new(pair)))
-            }
-        };
-        let single = matches!(role, Role::Single) && !upf_only;
-        let cpf = active.cpf_mut().filter(|_| single);
-        let memory = UeMemory::start(&parts.config, cpf, &parts.console);
-        let version = control.version;
-        let signalling_octets = (parts.config.api.signalling_mib as usize) << 20;
-        parts.console.signalling(|s| s.limit(signalling_octets));
-        let peer_amfs = PeerAmfs::open(&parts.config.peer_amfs, control.amf.amf_id, now)?;
-        let open = parts.config.open.as_ref().filter(|_| !upf_only);
-        let brokers =
-            open.map(|open| Brokers::start(&parts.config, open, parts.console.clone())).transpose()?;
-        let foresight = if upf_only { None } else { Foresight::open(&parts.config, now)? };
-        let veil = parts.config.veil.as_ref().filter(|_| !upf_only);
-        let veil = veil.map(|veil| Veil::start(&parts.config, veil, parts.console.clone())).transpose()?;
-        let observer = Observer::new(parts.console.clone(), control, parts.config.log.supi);
-        let local = parts.upf;
-        // Of a unit's processes, the CTA probes.
-        let of_unit = parts.config.place.as_ref().map(|place| place.function);
-        let sbfd_peers = match of_unit {
-            Some(Function::Upf | Function::UpfReplica) => None,
-            _ => SbfdPeers::start(&parts.config.sbfd).map_err(|e| format!("sbfd.peers: {e}"))?,
-        };
-        let mut control_loop = Self {
-            sbfd_peers,
-            reflector: parts.reflector,
-            observer,
-            active,
-            role,
-            memory,
-            added_ues: AddedUes::new(parts.added_ues),
-            upfs: Upfs { local, local_id, n4: parts.smf_n4, answers: Vec::new() },
-            peer_amfs,
-            brokers,
-            stored_ues,
-            foresight,
-            veil,
-            n2: N2 {
-                transport: parts.n2,
-                links,
-                events: Events::default(),
-                remembered: Vec::new(),
-                remembered_in: parts.remembered_in,
-                holds_acknowledgements: false,
-                unacknowledged: VecDeque::new(),
-                unsent_since: None,
-                probed: Default::default(),
-            },
-            n2_opens_by: None,
-            capture: capture.transpose()?,
-            kept_peers: Vec::new(),
-            out,
-            timing: Timing { housekeeping: now, census: now, turned: now, longest_turn: Duration::ZERO },
-            version,
-            config: parts.config,
-            console: parts.console,
-        };
-        let place = control_loop.config.place.as_ref().filter(|_| control_loop.own_upf().is_some());
-        let smf = control_loop.upfs.n4.as_ref().map(SmfN4::at);
-        if let (Some(place), Some(smf), Some(pool)) = (place, smf, control_loop.role.pool_mut()) {
-            pool.link_upf(place.directory.clone(), smf);
-        }
-        if let (Role::Region(_) | Role::Pair(_), None) = (&control_loop.role, &taken_over) {
-            control_loop.n2_opens_by = Some(now + CPFS_JOIN_WITHIN);
-        }
-        control_loop.begin(now, taken_over, adopted);
-        Ok(control_loop)
-    }
-
     /// The CTA takes an input, which goes to the CTA replica, too.
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let (active, out) = (&mut self.active, &mut self.out);
-        let record = match &self.role {
-            Role::Pair(pair) => pair.watchdog.during(|| active.handle(now, input, out)),
-            Role::Single | Role::Region(_) => active.handle(now, input, out),
+        let record = match &self.cpfs {
+            Some(CpfProcesses { pair: Some(pair), .. }) => {
+                pair.watchdog.during(|| active.handle(now, input, out))
+            }
+            Some(CpfProcesses { pair: None, .. }) | None => active.handle(now, input, out),
         };
         if let Some(record) = record {
             self.replicate(now, &record);
@@ -356,7 +157,7 @@ impl ControlLoop {
     /// Errors: why this CTA cannot become the replica, in one sentence.
     pub(super) fn run(mut self, stop: &StopRequest) -> Result<Option<(Parts, Box<PairReplica>)>, String> {
         let mut spin = Spin::new(SPIN);
-        while !stop.is_asked() && !self.role.is_replaced() {
+        while !stop.is_asked() && !self.is_replaced() {
             if self.turn(clock::now()) {
                 spin.came(clock::now());
             } else if spin.looks_again(clock::now()) {
@@ -365,28 +166,38 @@ impl ControlLoop {
                 self.block(clock::now());
             }
         }
-        if self.role.is_replaced() && self.config.cluster.host().is_some() {
+        if self.is_replaced() && self.config.cluster.host().is_some() {
             self.end_as_replaced();
             return Ok(None);
         }
-        if self.role.is_replaced() {
+        if self.is_replaced() {
             return self.become_replica().map(Some);
         }
         self.hand_over(stop);
-        if !self.role.is_replaced() {
+        if !self.is_replaced() {
             self.close(stop);
         }
-        if let Role::Pair(pair) = self.role {
+        if let Some(CpfProcesses { pair: Some(pair), .. }) = self.cpfs {
             pair.primary.leave();
         }
         Ok(None)
     }
 
+    /// What this CTA has as the primary of a pair.
+    fn pair(&self) -> Option<&PrimaryOfPair> {
+        self.cpfs.as_ref()?.pair.as_ref()
+    }
+
+    /// Whether another CTA has taken over.
+    fn is_replaced(&self) -> bool {
+        self.pair().is_some_and(|pair| pair.replaced)
+    }
+
     /// Sends what waits. CPFs go first: they work while the sockets take the rest. That outputs have left is reported last: this process may end
     /// between any two of these steps.
     fn flush(&mut self, now: Instant) {
-        if let Some(pool) = self.role.pool_mut() {
-            pool.flush();
+        if let Some(cpfs) = &mut self.cpfs {
+            cpfs.pool.flush();
         }
         if let Some(n2) = &mut self.n2.transport {
             n2.flush(now);
@@ -394,10 +205,10 @@ impl ControlLoop {
         if let Some(peer_amfs) = &mut self.peer_amfs {
             peer_amfs.flush();
         }
-        if let Role::Pair(pair) = &mut self.role
+        if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs
             && self.n2.has_sent(now)
         {
-            pair.primary.outputs_sent(&mut self.active, &mut pair.pool);
+            pair.primary.outputs_sent(&mut self.active, pool);
         }
     }
 
@@ -405,7 +216,7 @@ impl ControlLoop {
     fn turn(&mut self, now: Instant) -> bool {
         descriptors::turned();
         self.active.inspect().begin();
-        if let Role::Pair(pair) = &mut self.role
+        if let Some(CpfProcesses { pair: Some(pair), .. }) = &mut self.cpfs
             && pair.primary.was_away(now.since(self.timing.turned), self.active.last(), self.active.waiting())
         {
             self.timing.housekeeping = now; // its input goes to the CTA replica, which has to confirm it
@@ -450,7 +261,7 @@ impl ControlLoop {
         if !self.memory.as_ref().is_some_and(UeMemory::is_full) {
             busy |= self.added_ues.turn(now, &mut self.active);
         }
-        if self.role.pair().is_some() {
+        if self.pair().is_some() {
             self.timing.turned = clock::now();
         }
         busy
@@ -559,7 +370,7 @@ impl ControlLoop {
             self.probe(now, probes);
             return self.deliver(now); // what the answers caused; they cause no probes
         }
-        if let Some(pool) = self.role.pool_mut() {
+        if let Some(CpfProcesses { pool, .. }) = &mut self.cpfs {
             self.out.cpfs.drain(..).for_each(|(cpf, message)| pool.send(cpf, message));
             self.out.drained.drain(..).for_each(|cpf| pool.drained(cpf));
             self.out
@@ -622,7 +433,7 @@ impl ControlLoop {
         let Some(n4) = &mut self.upfs.n4 else { return };
         let Some(to) = n4.address(upf) else { return };
         let is_own = own == Some(upf);
-        let sent = self.role.pool_mut().filter(|_| is_own).map(|pool| pool.send_pfcp(now, octets));
+        let sent = self.cpfs.as_mut().filter(|_| is_own).map(|cpfs| cpfs.pool.send_pfcp(now, octets));
         match sent.unwrap_or(SentToUpf::NoLink) {
             SentToUpf::Sent => n4.counters.sent += 1,
             SentToUpf::NoLink => n4.send(upf, to, octets),
@@ -636,7 +447,7 @@ impl ControlLoop {
 
     /// Waits until something arrives or is due.
     fn block(&self, now: Instant) {
-        let (pool, pair) = (self.role.pool(), self.role.pair());
+        let (pool, pair) = (self.cpfs.as_ref().map(|cpfs| &cpfs.pool), self.pair());
         let feed = pair.and_then(|pair| pair.feed.as_ref());
         let n2 = self.n2.transport.as_ref().filter(|_| self.n2_opens_by.is_none());
         let deadlines = [

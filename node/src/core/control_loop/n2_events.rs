@@ -13,6 +13,7 @@ use whimbrel_resilience::cta_replica::{LocalAssociation, MessageRoute};
 use whimbrel_sctp_io::{Adopted, AssociationId as SctpAssociation, Event, Events, Former, Transport};
 
 use super::ControlLoop;
+use super::cpf_processes::CpfProcesses;
 use crate::core::n2::{self, Links};
 use crate::observation::Metric;
 
@@ -72,7 +73,7 @@ impl ControlLoop {
     pub(super) fn receive_n2(&mut self, now: Instant) -> bool {
         let Some(transport) = &mut self.n2.transport else { return false };
         if transport.is_fenced()
-            && let Some(pair) = self.role.pair_mut()
+            && let Some(CpfProcesses { pair: Some(pair), .. }) = &mut self.cpfs
         {
             pair.replaced = true; // this process was frozen, and the other CTA of the unit has its associations
         }

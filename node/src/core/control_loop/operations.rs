@@ -11,7 +11,7 @@ use whimbrel_resilience::{Input, Order, OrderOutcome};
 use whimbrel_security::Direction;
 
 use super::ControlLoop;
-use super::role::Role;
+use super::cpf_processes::CpfProcesses;
 use crate::cluster::UeQueryReply;
 use crate::config::Config;
 use crate::core::foresight::Foresight;
@@ -97,13 +97,13 @@ impl ControlLoop {
 
     /// The processes that serve UEs.
     fn cluster(&self) -> ClusterView {
-        let (pool, pair) = (self.role.pool(), self.role.pair());
-        let ctas = pair.map(|pair| pair.primary.views(&pair.pool)).unwrap_or_default();
+        let pool = self.cpfs.as_ref().map(|cpfs| &cpfs.pool);
+        let ctas = pool.zip(self.pair()).map(|(pool, pair)| pair.primary.views(pool)).unwrap_or_default();
         ClusterView {
-            deployment: match self.role {
-                Role::Single => "single",
-                Role::Region(_) => "region",
-                Role::Pair(_) => "pair",
+            deployment: match &self.cpfs {
+                None => "single",
+                Some(CpfProcesses { pair: None, .. }) => "region",
+                Some(CpfProcesses { pair: Some(_), .. }) => "pair",
             },
             ctas,
             cpfs: pool
@@ -139,7 +139,7 @@ impl ControlLoop {
         control.amf.peer_amfs.clone_from(&self.active.cta().config().amf.peer_amfs);
         let control = Arc::new(control);
         self.observer.configure(control.clone());
-        if let Some(pool) = self.role.pool_mut() {
+        if let Some(CpfProcesses { pool, .. }) = &mut self.cpfs {
             pool.configure(control.clone());
         }
         self.execute(now, Order::Configure(control));
@@ -162,8 +162,8 @@ impl ControlLoop {
 
     /// Asks for UEs at the CPFs that serve them.
     fn query_ues(&mut self, now: Instant, which: UeQuery, reply: UeQueryReply) {
-        match (self.role.pool_mut(), self.active.cta().cpf()) {
-            (Some(pool), _) => pool.query_ues(which, reply),
+        match (&mut self.cpfs, self.active.cta().cpf()) {
+            (Some(CpfProcesses { pool, .. }), _) => pool.query_ues(which, reply),
             (None, cpf) => {
                 let ues = cpf.map(|c| c.show(which)).unwrap_or_default();
                 self.answer_query(now, reply, ues);

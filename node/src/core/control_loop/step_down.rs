@@ -9,10 +9,11 @@ use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Input, Order};
 use whimbrel_sctp_io::Event;
 
-use super::{ControlLoop, Role};
+use super::ControlLoop;
+use super::cpf_processes::CpfProcesses;
 use crate::clock;
 use crate::cluster::{PairEvent, PairReplica, PoolEvent};
-use crate::core::control_thread::{Parts, StopRequest};
+use crate::core::control_thread::{NOT_PAIRED, Parts, StopRequest};
 use crate::core::n2;
 use crate::core::smf_n4::SmfN4;
 use crate::core::upf::LocalUpf;
@@ -39,11 +40,11 @@ impl ControlLoop {
     /// Another CTA has taken over: what waits here is dropped, and this CTA becomes the replica.
     pub(super) fn become_replica(self) -> Result<(Parts, Box<PairReplica>), String> {
         warn!("another CTA has taken over: this one is its replica from now on");
-        let Self { config, console, role, mut n2, upfs, reflector, .. } = self;
-        let Role::Pair(pair) = role else { return Err("`cluster.etcd` is not configured".into()) };
-        drop(pair.pool);
+        let Self { config, console, cpfs, mut n2, upfs, reflector, .. } = self;
+        let Some(CpfProcesses { pool, pair: Some(pair) }) = cpfs else { return Err(NOT_PAIRED.into()) };
+        drop(pool);
         n2.abort_all();
-        let of = config.cluster.pair.as_ref().ok_or("`cluster.etcd` is not configured")?;
+        let of = config.cluster.pair.as_ref().ok_or(NOT_PAIRED)?;
         let endpoints = (config.n2.addresses.clone(), config.n4.node_id);
         let before = Some(pair.primary);
         let replica = PairReplica::open(of, &config.cluster, endpoints, before, console.clone())?;
@@ -75,12 +76,12 @@ impl ControlLoop {
     /// Has the CTA replica take over before this CTA stops, if there is one: UEs then notice nothing.
     pub(super) fn hand_over(&mut self, stop: &StopRequest) {
         self.transfer_state(stop);
-        let Role::Pair(pair) = &mut self.role else { return };
+        let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs else { return };
         if !pair.primary.has_cta_replica() {
             return;
         }
         info!("the CTA replica takes over");
-        pair.pool.disconnect_replica();
+        pool.disconnect_replica();
         let until = clock::now() + HANDED_OVER_WITHIN;
         while !pair.replaced && clock::now() < until && !stop.is_at_once() {
             std::thread::sleep(Duration::from_millis(1));
@@ -111,7 +112,7 @@ impl ControlLoop {
     /// gNBs stay unacknowledged and those of CPFs stay with them: both send them to the next primary.
     fn transfer_state(&mut self, stop: &StopRequest) {
         let until = clock::now() + TRANSFERRED_WITHIN;
-        let offer = self.role.pool_mut().and_then(|pool| pool.take_offer(clock::now()));
+        let offer = self.cpfs.as_mut().and_then(|cpfs| cpfs.pool.take_offer(clock::now()));
         let Some(offer) = offer else { return };
         info!("the waiting CTA takes over: this one transfers its state");
         self.deliver(clock::now());
@@ -120,16 +121,16 @@ impl ControlLoop {
             // The kernel's SCTP acknowledges by itself: what it receives from now on is lost, as in any loss of a CTA.
             transport.hold_acknowledgements(true);
         }
-        if let Role::Pair(pair) = &mut self.role {
+        if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
             pair.primary.allow_copy_now();
             let now = clock::now();
-            pair.primary.replica_message(now, offer, &mut self.active, &mut pair.pool, &mut self.out);
+            pair.primary.replica_message(now, offer, &mut self.active, pool, &mut self.out);
         }
-        while clock::now() < until && !self.role.is_replaced() && !stop.is_at_once() {
+        while clock::now() < until && !self.is_replaced() && !stop.is_at_once() {
             let now = clock::now();
             self.copy_subscribers(now);
-            let Role::Pair(pair) = &mut self.role else { return };
-            let (primary, pool) = (&mut pair.primary, &mut pair.pool);
+            let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs else { return };
+            let primary = &mut pair.primary;
             let copied = pair.feed.as_ref().is_none_or(|feed| feed.due().is_none());
             if copied && primary.has_cta_replica() {
                 return;

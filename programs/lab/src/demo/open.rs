@@ -24,6 +24,7 @@ struct Unwatched;
 impl Watch for Unwatched {}
 
 pub(super) fn run(options: &Options) -> Done {
+    super::announce_demonstration_build("a core that reports more than it measured")?;
     print(&format!(
         "starting {OPERATORS} operators and {BROKERS} brokers in a network namespace of their own; no operator has a contract with a broker\n"
     ))?;

@@ -94,6 +94,7 @@ const UES: u32 = 40;
 const VEILED_PER_ORDINARY: u32 = 4;
 
 pub(super) fn run(options: &Options) -> Done {
+    super::announce_demonstration_build("cores and a broker that record all that passes")?;
     let gnbs = options.gnbs.div_ceil(OPERATORS as u8).max(2);
     print(&format!(
         "starting {OPERATORS} operators with {gnbs} gNBs each, a broker, a relay and a gateway in a network namespace of their own\n"

@@ -14,9 +14,9 @@ use whimbrel_ids::SNssai;
 use whimbrel_node::clock;
 use whimbrel_node::cluster::{AtEtcd, CpfProcess, Settings};
 use whimbrel_node::config::{Log, LogFormat, LogLevel, MemoryOptions};
+use whimbrel_node::function::{self, FunctionOptions, descriptors};
 use whimbrel_node::logging;
 use whimbrel_node::observation::Console;
-use whimbrel_node::unit::{self, FunctionOptions};
 use whimbrel_resilience::region::Region;
 
 /// Port of a CTA on the same host, by default.
@@ -80,8 +80,8 @@ pub(crate) fn run(options: Options) -> Done {
             .map_err(|e| format!("signals cannot be awaited: {e}"))?;
     }
     let log = Log { level: LogLevel::Info, format: LogFormat::Text, supi: false };
-    let place = options.function.place()?;
-    let name = place.as_ref().map(|place| place.function.to_string());
+    let own = options.function.unit_function()?;
+    let name = own.as_ref().map(|own| own.function.to_string());
     let _logging = logging::start_as(log, name.as_deref())?;
     let Options { cta: mut ctas, name, home, listen, region, slice, mut key_file, api, memory, .. } = options;
     let memory = memory.memory();
@@ -93,10 +93,10 @@ pub(crate) fn run(options: Options) -> Done {
         local: None,
     };
     let mut at_etcd = (!etcd.endpoints.is_empty()).then_some(AtEtcd { etcd, name, home });
-    if let Some(place) = &place {
-        unit::descriptors::join(place)?;
-        at_etcd = Some(AtEtcd { etcd: place.access(), name: unit::CLUSTER.into(), home: unit::HOME });
-        key_file = Some(place.directory.key_file());
+    if let Some(own) = &own {
+        descriptors::join(own)?;
+        at_etcd = Some(AtEtcd { etcd: own.access(), name: function::CLUSTER.into(), home: function::HOME });
+        key_file = Some(own.directory.key_file());
     }
     whimbrel_node::memory_access::close();
     if ctas.is_empty() && at_etcd.is_none() {

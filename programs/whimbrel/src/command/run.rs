@@ -10,27 +10,28 @@ use std::time::Duration;
 
 use clap::Args;
 use tracing::{error, info, warn};
-use whimbrel_api::Shared;
+use whimbrel_api::{Server, Shared};
 use whimbrel_cli::Done;
 use whimbrel_node::aftermath::{self, RunMark};
 use whimbrel_node::clock;
-use whimbrel_node::cluster::{PairReplica, Pool};
-use whimbrel_node::config::{self, Config, SctpChoice, SharedHost};
+use whimbrel_node::config::{self, Config, CoreCommand, Deployment, SctpChoice, SharedHost};
+use whimbrel_node::core::{
+    self, Assigned, Awaited, ControlThread, Inherited, LocalUpf, Opening, Parts, ReadyReplica, SmfN4,
+};
 use whimbrel_node::entropy::SystemEntropy;
+use whimbrel_node::function::{FunctionOptions, descriptors};
 use whimbrel_node::logging;
 use whimbrel_node::observation::{Command, Condition, Console};
 use whimbrel_node::port_owner::cannot_listen;
 use whimbrel_node::sbfd::ReflectorThread;
 use whimbrel_node::signals::{termination_signals, wait};
 use whimbrel_node::subscribers;
-use whimbrel_node::unit::{self, Function, FunctionOptions};
+use whimbrel_node::unit;
 use whimbrel_sctp_io::{Mode, OpenError, Successor, Transport};
+use whimbrel_store::Store;
 use whimbrel_user_io::{StartError, StateFile};
 
 use crate::cli::ConfigFile;
-use whimbrel_node::core::{
-    self, Assigned, Awaited, ControlThread, Deployment, Inherited, LocalUpf, Opening, Parts, ReadyReplica,
-};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -69,221 +70,291 @@ pub(crate) struct UpfOptions {
 
 /// `whimbrel run`.
 pub(crate) fn run(options: RunOptions) -> Done {
-    serve(options.options, false, options.unit, None)
+    serve(options.options, CoreCommand::Run { as_unit: options.unit })
 }
 
 /// `whimbrel upf`: no SMF, no AMF.
 pub(crate) fn run_upf(options: UpfOptions) -> Done {
-    let (config, _) =
-        config::load(options.options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
-    if options.state.is_some() && config.packet_logger.address.is_some() {
-        return Err(
-            "a UPF behind a packet logger leaves its sessions to its replica: leave out `--state`".into()
-        );
-    }
-    serve(options.options, true, false, options.state)
+    serve(options.options, CoreCommand::Upf { state: options.state })
 }
 
-fn serve(options: Options, upf_alone: bool, unit: bool, state: Option<PathBuf>) -> Done {
-    let place = options.function.place()?;
+/// Opens what a deployment needs; `None`: a signal came first.
+type Open = fn(&mut CoreProcess) -> Result<Option<Opened>, String>;
+/// Starts the control thread of a deployment.
+type Start = fn(Parts) -> Result<ControlThread, String>;
+
+/// Runs what this process is, until a signal comes.
+fn serve(options: Options, command: CoreCommand) -> Done {
+    let function = options.function.unit_function()?;
     let (config, file) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
-    if place.is_none() && !upf_alone && (unit || config.unit.enabled) {
-        return unit::manage(config, file);
-    }
-    let config = match &place {
-        Some(place) => place.configure(config),
-        None => config,
+    let deployment = Deployment::of(command, function, &config, file.as_deref())?;
+    let (open, start): (Open, Start) = match &deployment {
+        Deployment::Single => (CoreProcess::open_core, core::start_single),
+        Deployment::ClusterCta => (CoreProcess::open_core, core::start_cluster_cta),
+        Deployment::PairedCta => (CoreProcess::open_core, core::start_paired_cta),
+        Deployment::UnitManager => return unit::manage(config, file),
+        Deployment::UnitCta(_) => (CoreProcess::open_unit_cta, core::start_paired_cta),
+        Deployment::UnitUpf(_) => (CoreProcess::open_unit_upf, core::start_upf),
+        Deployment::UnitUpfReplica(_) => (CoreProcess::open_unit_upf_replica, core::start_upf),
+        Deployment::UpfOnly { .. } => (CoreProcess::open_upf, core::start_upf),
+        Deployment::UpfBehindLogger => (CoreProcess::open_upf_behind_logger, core::start_upf),
     };
-    if upf_alone && place.is_none() && config.n4.listen.is_none() {
-        let place = file.as_ref().map_or("whimbrel.yaml".into(), |f| f.display().to_string());
-        return Err(format!(
-            "{place}: no SMF can reach a UPF alone without `n4.listen`; write the address and port on which it takes \
-             PFCP, such as `n4: {{ listen: \"192.0.2.2:8805\" }}`"
-        ));
-    }
-    let config = Arc::new(config);
-    // Signals first, so that an early one stops the program in order too.
-    let mut signals = termination_signals()?;
-    let reload = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
-        .map_err(|e| format!("signals cannot be awaited: {e}"))?;
-    let name = place.as_ref().map(|place| place.function.to_string());
-    let _logging = logging::start_as(config.log, name.as_deref())?;
-    if let Some(place) = &place {
-        unit::descriptors::join(place)?;
-    }
-    // Once the manager has looked at this process. A UPF has no keys of UEs, and its manager looks at its threads.
-    if !upf_alone {
-        whimbrel_node::memory_access::close();
-    }
-    let from = file.as_ref().map_or("the defaults".into(), |f| f.display().to_string());
-    info!(version = env!("CARGO_PKG_VERSION"), configuration = from, "whimbrel starts");
-
-    let mut entropy = SystemEntropy::new()?;
-    let store = subscribers::open(&config.store)?;
-    if let Some(warning) = config.store.key_beside_database().filter(|_| place.is_none()) {
-        warn!("{warning}");
-    }
-    let count = store.count().map_err(|e| e.to_string())?;
-    let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
-    whimbrel_node::observation::otlp::start(&config.otlp, &console)?;
-    let shared = Shared::new(console.clone(), config.clone(), file.clone());
-    let api = match &place {
-        None => {
-            let api = whimbrel_api::start(config.api.address, shared.clone())?;
-            info!(address = %api.address, "the API listens");
-            Some(api)
-        }
-        // The primary CTA of a unit serves the API.
-        Some(_) => None,
-    };
-    let path = config.store.path.display();
-    console.components(|c| c.set("store", Condition::Up, format!("{count} subscribers in {path}")));
-
-    let shares_n2 = config.cluster.host().is_some_and(|host| host.shares_n2);
-    let mut n2 = if upf_alone || shares_n2 { None } else { n2(&config, &console, &mut entropy)? };
-    let smf_n4 =
-        if upf_alone || config.cluster.host().is_some() { None } else { core::open_smf_n4(&config)? };
-    // If all UPFs are elsewhere, this host forwards no packets.
-    let needs_upf =
-        upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
-    let state = place.as_ref().map(|place| place.directory.upf_state()).or(state);
-    let is_replica = place.as_ref().is_some_and(|place| place.function == Function::UpfReplica);
-    let awaited = match state.as_deref().filter(|_| is_replica) {
-        Some(path) => Some(core::await_end_of_upf(&config, path, &signals)?),
-        None => None,
-    };
-    let assigned = match config.packet_logger.address.filter(|_| upf_alone) {
-        Some(_) => Some(core::await_assignment(&config, &mut entropy, &signals)?),
-        None => None,
-    };
-    let begin = |kept, logger, entropy: &mut SystemEntropy| {
-        let n4 = unit::descriptors::take(unit::descriptors::UPF_N4);
-        let inherited = Inherited { state: kept, n4, of_unit: place.is_some(), logger };
-        user_plane(&config, &console, entropy, upf_alone, inherited)
-    };
-    let mut upf = match (awaited, assigned) {
-        (Some(Awaited::Stopped), _) | (_, Some(Assigned::Stopped)) => return Ok(()),
-        (Some(Awaited::Ready(replica)), _) => Some(take_over(&config, &console, *replica)?),
-        (Some(Awaited::Cold(kept)), _) => begin(Some(kept), None, &mut entropy)?,
-        (None, Some(Assigned::TakenOver(upf))) => {
-            show_user_plane(&config, &console, &upf);
-            Some(*upf)
-        }
-        (None, Some(Assigned::First(logger, host))) => {
-            let kept = StateFile::in_memory(&core::user_plane_config(&config, 0))
-                .map_err(|e| format!("there is no memory for the state: {e}"))?;
-            begin(Some(kept), Some((logger, host)), &mut entropy)?
-        }
-        (None, None) if needs_upf => {
-            let kept = state.as_deref().map(|path| core::open_state(&config, path)).transpose()?;
-            begin(kept, None, &mut entropy)?
-        }
-        (None, None) => None,
-    };
-    if let (Some(place), Some(upf)) = (&place, &mut upf) {
-        upf.take_links(place);
-    }
-    if options.strict && ((n2.is_none() && !upf_alone && !shares_n2) || (upf.is_none() && needs_upf)) {
-        return Err(degraded(&console));
-    }
-    // Last, so that a second start that finds the ports in use does not report a kill.
-    let mark = match RunMark::set(&config.store.path) {
-        // What is left of a UPF behind a packet logger is with its replica.
-        _ if config.packet_logger.address.is_some() && upf_alone => None,
-        _ if place.is_some() => None, // the functions of a unit have one store, and another one is there when one is killed
-        Ok((mark, left)) => {
-            if let Some(associations) = left {
-                if state.is_none() {
-                    warn!("{}", aftermath::warning(count));
-                }
-                if let Some(n2) = &mut n2 {
-                    associations.iter().for_each(|former| n2.abort_former(former));
-                }
-            }
-            Some(mark)
-        }
-        Err(e) => {
-            warn!(
-                "a kill of this program will not be noticed by the next: no file can be made beside {path}: {e}"
-            );
-            None
-        }
-    };
-    // The functions of a unit share a host, whose probes its manager answers.
-    let reflecting = config.sbfd.reflecting.filter(|_| place.is_none());
-    let reflector =
-        reflecting.map(ReflectorThread::start).transpose().map_err(|e| format!("sbfd.listen: {e}"))?;
-    if let Some(reflector) = &reflector {
-        info!(at = %reflector.at(), "S-BFD probes are answered");
-    }
-    let deployment = deployment(&config, upf_alone, &console, &mut entropy)?;
-    if let Some(at) = deployment.address() {
-        info!("CPFs connect to {at}");
-    }
-    let capture = options.capture;
-    let parts = Parts {
-        config: config.clone(),
-        console: console.clone(),
-        store,
-        entropy,
-        n2,
-        remembered_in: mark.as_ref().map(|mark| mark.file().to_path_buf()),
-        upf,
-        smf_n4,
-        reflector,
-        capture,
-        added_ues: options.added_ues,
-        at_promotion: config.cluster.host().map(|host| primary_of_unit(host, shared)),
-    };
-    let control = core::start(parts, deployment)?;
-    let plmn = config.amf.plmn;
-    info!(%plmn, "ready");
-
-    wait(&mut signals, || {
-        if reload.swap(false, Ordering::AcqRel) {
-            reload_now(&config, file.as_deref(), &console);
-        }
-        control.is_alive()
-    });
-    let died = !control.is_alive();
-    info!("whimbrel stops");
-    stop(control, &mut signals);
-    drop(api);
-    match console.components(|c| c.overall()) {
-        _ if died => {
-            std::mem::forget(mark); // the next start sends gNBs what this one cannot
-            Err("the control thread ended in a panic: this is a fault of the program, please report it"
-                .into())
-        }
-        Condition::Down => Err(degraded(&console)),
-        Condition::Up | Condition::Limited => Ok(()),
-    }
+    CoreProcess::begin(options, config.deployed_as(deployment), file)?.serve(open, start)
 }
 
-/// How UEs are served. Opens the address to which CPFs and the other CTA connect, where there is one.
-fn deployment(
-    config: &Config,
-    upf_alone: bool,
-    console: &Arc<Console>,
-    entropy: &mut SystemEntropy,
-) -> Result<Deployment, String> {
-    if upf_alone {
-        return Ok(Deployment::UpfOnly);
-    }
-    match &config.cluster.pair {
-        None => {
-            let control = Arc::new(config.control());
-            let pool = Pool::open(&config.cluster, control, entropy, console.clone())?;
-            Ok(pool.map_or(Deployment::Single, |pool| Deployment::Region(Box::new(pool))))
+/// A process of a core, with what each has that serves.
+struct CoreProcess {
+    options: Options,
+    config: Arc<Config>,
+    file: Option<PathBuf>,
+    signals: UnixStream,
+    /// SIGHUP has come.
+    reload: Arc<AtomicBool>,
+    _logging: logging::Logging,
+    entropy: SystemEntropy,
+    store: Store,
+    subscribers: u64,
+    console: Arc<Console>,
+    shared: Arc<Shared>,
+    /// `None` in a unit, whose primary CTA serves the API.
+    api: Option<Server>,
+}
+
+/// What a process has opened beside.
+#[derive(Default)]
+struct Opened {
+    n2: Option<Transport>,
+    smf_n4: Option<SmfN4>,
+    upf: Option<LocalUpf>,
+    reflector: Option<ReflectorThread>,
+    mark: Option<RunMark>,
+    at_promotion: Option<Opening>,
+}
+
+impl CoreProcess {
+    fn begin(options: Options, config: Config, file: Option<PathBuf>) -> Result<Self, String> {
+        let config = Arc::new(config);
+        // Signals first, so that an early one stops the program in order too.
+        let signals = termination_signals()?;
+        let reload = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
+            .map_err(|e| format!("signals cannot be awaited: {e}"))?;
+        let own = config.deployment.unit_function();
+        let name = own.map(|own| own.function.to_string());
+        let logging = logging::start_as(config.log, name.as_deref())?;
+        if let Some(own) = own {
+            descriptors::join(own)?;
         }
-        Some(pair) => {
-            // If both CTAs have the same endpoint, gNBs have no second one to connect to.
-            let shares_n2 = pair.host.is_some_and(|host| host.shares_n2);
-            let addresses = if shares_n2 { Vec::new() } else { config.n2.addresses.clone() };
-            let endpoints = (addresses, config.n4.node_id);
-            let replica = PairReplica::open(pair, &config.cluster, endpoints, None, console.clone())?;
-            Ok(Deployment::Pair(Box::new(replica)))
+        // Once the manager has looked at this process. A UPF has no keys of UEs, and its manager looks at its threads.
+        if !config.deployment.is_upf_alone() {
+            whimbrel_node::memory_access::close();
+        }
+        let from = file.as_ref().map_or("the defaults".into(), |f| f.display().to_string());
+        info!(version = env!("CARGO_PKG_VERSION"), configuration = from, "whimbrel starts");
+
+        let entropy = SystemEntropy::new()?;
+        let store = subscribers::open(&config.store)?;
+        if let Some(warning) = config.store.key_beside_database().filter(|_| own.is_none()) {
+            warn!("{warning}");
+        }
+        let count = store.count().map_err(|e| e.to_string())?;
+        let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
+        whimbrel_node::observation::otlp::start(&config.otlp, &console)?;
+        let shared = Shared::new(console.clone(), config.clone(), file.clone());
+        let api = match own {
+            None => {
+                let api = whimbrel_api::start(config.api.address, shared.clone())?;
+                info!(address = %api.address, "the API listens");
+                Some(api)
+            }
+            Some(_) => None,
+        };
+        let path = config.store.path.display();
+        console.components(|c| c.set("store", Condition::Up, format!("{count} subscribers in {path}")));
+        Ok(Self {
+            options,
+            config,
+            file,
+            signals,
+            reload,
+            _logging: logging,
+            entropy,
+            store,
+            subscribers: count,
+            console,
+            shared,
+            api,
+        })
+    }
+
+    /// The whole core, or a CTA of a cluster, on a host of its own.
+    fn open_core(&mut self) -> Result<Option<Opened>, String> {
+        let mut n2 = n2(&self.config, &self.console, &mut self.entropy)?;
+        let smf_n4 = core::open_smf_n4(&self.config)?;
+        // If all UPFs are elsewhere, this host forwards no packets.
+        let needs_upf =
+            self.config.n4.listen.is_some() || self.config.upfs().iter().any(|u| u.address.is_none());
+        let upf = if needs_upf { self.user_plane(Inherited::default())? } else { None };
+        self.check_complete(n2.is_some() && (upf.is_some() || !needs_upf))?;
+        let mark = self.mark_run(true, &mut n2);
+        Ok(Some(Opened { n2, smf_n4, upf, mark, reflector: self.reflector()?, at_promotion: None }))
+    }
+
+    /// A CTA of a unit: the UPF is another process, and what the primary alone serves is opened at the promotion.
+    fn open_unit_cta(&mut self) -> Result<Option<Opened>, String> {
+        let host = self.config.cluster.host().ok_or("this process is in no unit")?;
+        let mut n2 = match host.shares_n2 {
+            true => None,
+            false => n2(&self.config, &self.console, &mut self.entropy)?,
+        };
+        self.check_complete(n2.is_some() || host.shares_n2)?;
+        let at_promotion = Some(primary_of_unit(host, self.shared.clone()));
+        Ok(Some(Opened { n2: n2.take(), at_promotion, ..Opened::default() }))
+    }
+
+    /// A UPF for SMFs elsewhere.
+    fn open_upf(&mut self) -> Result<Option<Opened>, String> {
+        let path = self.config.deployment.upf_state();
+        let state = path.as_deref().map(|path| core::open_state(&self.config, path)).transpose()?;
+        let upf = self.user_plane(Inherited { state, logger: None })?;
+        self.check_complete(upf.is_some())?;
+        let mark = self.mark_run(path.is_none(), &mut None);
+        Ok(Some(Opened { upf, mark, reflector: self.reflector()?, ..Opened::default() }))
+    }
+
+    fn open_unit_upf(&mut self) -> Result<Option<Opened>, String> {
+        let path = self.config.deployment.upf_state().ok_or("this process is in no unit")?;
+        let state = Some(core::open_state(&self.config, &path)?);
+        let upf = self.user_plane(Inherited { state, logger: None })?;
+        self.complete_unit_upf(upf)
+    }
+
+    /// The replica of a unit's UPF, which opens nothing before that UPF has ended.
+    fn open_unit_upf_replica(&mut self) -> Result<Option<Opened>, String> {
+        let path = self.config.deployment.upf_state().ok_or("this process is in no unit")?;
+        let upf = match core::await_end_of_upf(&self.config, &path, &self.signals)? {
+            Awaited::Stopped => return Ok(None),
+            Awaited::Ready(replica) => Some(take_over(&self.config, &self.console, *replica)?),
+            Awaited::Cold(state) => self.user_plane(Inherited { state: Some(state), logger: None })?,
+        };
+        self.complete_unit_upf(upf)
+    }
+
+    /// The UPF of a unit takes links of the unit's CTAs.
+    fn complete_unit_upf(&self, mut upf: Option<LocalUpf>) -> Result<Option<Opened>, String> {
+        if let (Some(own), Some(upf)) = (self.config.deployment.unit_function(), &mut upf) {
+            upf.take_links(own);
+        }
+        self.check_complete(upf.is_some())?;
+        Ok(Some(Opened { upf, ..Opened::default() }))
+    }
+
+    /// A UPF that the packet logger makes the first one, or the replica of the one that serves. What is left of it, if it is killed, is with its replica.
+    fn open_upf_behind_logger(&mut self) -> Result<Option<Opened>, String> {
+        let upf = match core::await_assignment(&self.config, &mut self.entropy, &self.signals)? {
+            Assigned::Stopped => return Ok(None),
+            Assigned::TakenOver(upf) => {
+                show_user_plane(&self.config, &self.console, &upf);
+                Some(*upf)
+            }
+            Assigned::First(logger, host) => {
+                let state = StateFile::in_memory(&core::user_plane_config(&self.config, 0))
+                    .map_err(|e| format!("there is no memory for the state: {e}"))?;
+                self.user_plane(Inherited { state: Some(state), logger: Some((logger, host)) })?
+            }
+        };
+        self.check_complete(upf.is_some())?;
+        Ok(Some(Opened { upf, reflector: self.reflector()?, ..Opened::default() }))
+    }
+
+    fn user_plane(&mut self, inherited: Inherited) -> Result<Option<LocalUpf>, String> {
+        user_plane(&self.config, &self.console, &mut self.entropy, inherited)
+    }
+
+    /// With `--strict`, a process of which a part cannot serve ends.
+    fn check_complete(&self, is_complete: bool) -> Done {
+        if self.options.strict && !is_complete { Err(degraded(&self.console)) } else { Ok(()) }
+    }
+
+    /// Notes that this process runs, so that the next one notices if it is killed; what it says of one that was, this one does. It comes last, so that a
+    /// second start that finds the ports in use does not report a kill. The functions of a unit have one store, and another one is there when one is
+    /// killed, so they note nothing. `loses_sessions`: a kill ends the sessions.
+    fn mark_run(&self, loses_sessions: bool, n2: &mut Option<Transport>) -> Option<RunMark> {
+        let path = &self.config.store.path;
+        match RunMark::set(path) {
+            Ok((mark, left)) => {
+                if let Some(associations) = left {
+                    if loses_sessions {
+                        warn!("{}", aftermath::warning(self.subscribers));
+                    }
+                    if let Some(n2) = n2 {
+                        associations.iter().for_each(|former| n2.abort_former(former));
+                    }
+                }
+                Some(mark)
+            }
+            Err(e) => {
+                warn!(
+                    "a kill of this program will not be noticed by the next: no file can be made beside {}: {e}",
+                    path.display()
+                );
+                None
+            }
+        }
+    }
+
+    /// Answers S-BFD probes; those to the functions of a unit are answered by its manager, as they share a host.
+    fn reflector(&self) -> Result<Option<ReflectorThread>, String> {
+        let reflector = self.config.sbfd.reflecting.map(ReflectorThread::start).transpose();
+        let reflector = reflector.map_err(|e| format!("sbfd.listen: {e}"))?;
+        if let Some(reflector) = &reflector {
+            info!(at = %reflector.at(), "S-BFD probes are answered");
+        }
+        Ok(reflector)
+    }
+
+    fn serve(mut self, open: Open, start: Start) -> Done {
+        let Some(opened) = open(&mut self)? else { return Ok(()) };
+        let Self {
+            options, config, file, mut signals, reload, _logging, entropy, store, console, api, ..
+        } = self;
+        let Opened { n2, smf_n4, upf, reflector, mark, at_promotion } = opened;
+        let parts = Parts {
+            config: config.clone(),
+            console: console.clone(),
+            store,
+            entropy,
+            n2,
+            remembered_in: mark.as_ref().map(|mark| mark.file().to_path_buf()),
+            upf,
+            smf_n4,
+            reflector,
+            capture: options.capture,
+            added_ues: options.added_ues,
+            at_promotion,
+        };
+        let control = start(parts)?;
+        let plmn = config.amf.plmn;
+        info!(%plmn, "ready");
+
+        wait(&mut signals, || {
+            if reload.swap(false, Ordering::AcqRel) {
+                reload_now(&config, file.as_deref(), &console);
+            }
+            control.is_alive()
+        });
+        let died = !control.is_alive();
+        info!("whimbrel stops");
+        stop(control, &mut signals);
+        drop(api);
+        match console.components(|c| c.overall()) {
+            _ if died => {
+                std::mem::forget(mark); // the next start sends gNBs what this one cannot
+                Err("the control thread ended in a panic: this is a fault of the program, please report it"
+                    .into())
+            }
+            Condition::Down => Err(degraded(&console)),
+            Condition::Up | Condition::Limited => Ok(()),
         }
     }
 }
@@ -299,9 +370,9 @@ fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
         if host.shares_n2 {
             open_shared_n2(parts)?;
         }
-        if let Some(listener) = unit::descriptors::take(unit::descriptors::API) {
+        if let Some(listener) = descriptors::take(descriptors::API) {
             // A manager of a release without this socket opens it after its own upgrade, which may be later than this.
-            let local = || unit::descriptors::take(unit::descriptors::API_SOCKET).map(UnixListener::from);
+            let local = || descriptors::take(descriptors::API_SOCKET).map(UnixListener::from);
             let api = whimbrel_api::start_on(listener.into(), local, config.api.address, shared)?;
             info!(address = %api.address, "this CTA serves the API");
             std::mem::forget(api); // it ends with the process
@@ -329,9 +400,9 @@ fn open_shared_n2(parts: &mut Parts) -> Result<(), String> {
         Err(sentence) => {
             warn!("gNBs connect again when a CTA of this unit dies: {sentence}");
             parts.n2 = retried(|| n2(&config, &console, &mut parts.entropy))?;
-            let place = config.place.as_ref().ok_or("this process is in no unit")?;
+            let own = config.deployment.unit_function().ok_or("this process is in no unit")?;
             // gNBs learn at once that their association with the former CTA has ended.
-            let (mark, left) = RunMark::set(&place.directory.associations())
+            let (mark, left) = RunMark::set(&own.directory.associations())
                 .map_err(|e| format!("the associations of gNBs cannot be written down: {e}"))?;
             for former in left.iter().flatten() {
                 parts.n2.iter_mut().for_each(|n2| n2.abort_former(former));
@@ -421,9 +492,8 @@ fn show_n2(config: &Config, console: &Console, transport: &Transport) {
 
 /// The replica of the UPF is the UPF. Errors: one sentence.
 fn take_over(config: &Config, console: &Console, replica: ReadyReplica) -> Result<LocalUpf, String> {
-    let given = unit::descriptors::take(unit::descriptors::UPF_N4);
-    let n4 =
-        core::open_n4(config, true, given).map_err(|(at, e)| cannot_listen("n4.listen", "UDP", at, &e))?;
+    let given = descriptors::take(descriptors::UPF_N4);
+    let n4 = core::open_n4(config, given).map_err(|(at, e)| cannot_listen("n4.listen", "UDP", at, &e))?;
     let upf = replica.take_over(config, n4)?;
     show_user_plane(config, console, &upf);
     Ok(upf)
@@ -448,24 +518,22 @@ fn user_plane(
     config: &Config,
     console: &Console,
     entropy: &mut SystemEntropy,
-    alone: bool,
-    mut inherited: Inherited,
+    inherited: Inherited,
 ) -> Result<Option<LocalUpf>, String> {
-    let Inherited { n4: given, logger, .. } = &mut inherited;
-    let n4 = match logger {
+    let n4 = match &inherited.logger {
         Some(_) => None, // the packet logger has it
-        None => core::open_n4(config, alone, given.take())
+        None => core::open_n4(config, descriptors::take(descriptors::UPF_N4))
             .map_err(|(at, e)| cannot_listen("n4.listen", "UDP", at, &e))?,
     };
     if let Some(n4) = &n4 {
-        unit::descriptors::keep(unit::descriptors::UPF_N4, n4.as_fd());
+        descriptors::keep(descriptors::UPF_N4, n4.as_fd());
     }
     if let Some(at) = config.n4.listen.filter(|_| n4.is_some()) {
         info!("N4: PFCP for other SMFs on {at}");
     }
     let fresh = u64::from_ne_bytes(entropy.octets());
     let seed = core::kept_seed(config, fresh);
-    match LocalUpf::start(config, seed, n4, alone, inherited) {
+    match LocalUpf::start(config, seed, n4, inherited) {
         Ok(upf) => {
             show_user_plane(config, console, &upf);
             Ok(Some(upf))

@@ -15,17 +15,17 @@ const SOCKET_PATH_MAX: usize = 107;
 
 /// A unit's runtime directory.
 #[derive(Clone, Debug)]
-pub struct Directory(PathBuf);
+pub struct UnitDirectory(PathBuf);
 
 /// Held by the manager while it lives; the kernel releases it with the process.
-pub(super) struct ManagerLock(#[allow(dead_code, reason = "it is held")] File);
+pub struct ManagerLock(#[allow(dead_code, reason = "it is held")] File);
 
-impl Directory {
+impl UnitDirectory {
     pub fn of(path: &Path) -> Self {
         Self(path.to_path_buf())
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
@@ -101,22 +101,22 @@ impl Directory {
     }
 
     /// The processes that the manager has started.
-    pub(super) fn functions(&self) -> PathBuf {
+    pub fn functions(&self) -> PathBuf {
         self.0.join("functions")
     }
 
     /// The canary under way.
-    pub(super) fn canary(&self) -> PathBuf {
+    pub fn canary(&self) -> PathBuf {
         self.0.join("canary")
     }
 
     /// The records by which the functions agree.
-    pub(super) fn records(&self) -> PathBuf {
+    pub fn records(&self) -> PathBuf {
         self.0.join("records")
     }
 
     /// Removes what is of the functions that have run: none of them runs.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         let associations = self.associations().with_extension("running");
         for file in [
             self.functions(),
@@ -148,7 +148,7 @@ impl Directory {
     }
 
     /// Makes the directory and its secrets where they are missing, and takes the manager's lock. Errors: one sentence.
-    pub(super) fn take(&self) -> Result<ManagerLock, String> {
+    pub fn take(&self) -> Result<ManagerLock, String> {
         let wrong = |what: &str, e: &dyn std::fmt::Display| {
             format!(
                 "{what} {} cannot be made: {e}; choose a directory that this user may write with `unit.directory`",
@@ -199,7 +199,7 @@ impl Directory {
 }
 
 /// Writes a file that its owner alone may read, as a whole or not at all. Errors: those of the file system.
-pub(super) fn replace(file: &Path, octets: &[u8]) -> std::io::Result<()> {
+pub fn replace(file: &Path, octets: &[u8]) -> std::io::Result<()> {
     let new = file.with_extension("new");
     let _ = fs::remove_file(&new);
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?.write_all(octets)?;
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn one_manager_holds_a_directory_and_the_next_one_finds_its_secrets() {
         let folder = tempfile::tempdir().unwrap();
-        let directory = Directory::of(&folder.path().join("unit"));
+        let directory = UnitDirectory::of(&folder.path().join("unit"));
         assert!(directory.token().unwrap_err().contains("no unit runs"));
         let lock = directory.take().unwrap();
         let token = directory.token().unwrap();
@@ -239,9 +239,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = Directory::of(&file.join("unit")).take().err().unwrap();
+        let error = UnitDirectory::of(&file.join("unit")).take().err().unwrap();
         assert!(error.contains("cannot be made") && error.contains("`unit.directory`"), "{error}");
         let long = folder.path().join("x".repeat(120));
-        assert!(Directory::of(&long).take().err().unwrap().contains("too long"));
+        assert!(UnitDirectory::of(&long).take().err().unwrap().contains("too long"));
     }
 }

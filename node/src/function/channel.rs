@@ -13,22 +13,22 @@ use rustix::net::{
 /// Octets of a line: a list of descriptors, or a record.
 const LINE_OCTETS_MAX: usize = 64 << 10;
 /// Descriptors in one message: a unit has some two dozen, one for each packet thread, and two for each area of shared memory.
-pub(super) const DESCRIPTORS_MAX: usize = 128;
+pub const DESCRIPTORS_MAX: usize = 128;
 
 /// Reads lines, and the descriptors that came with them, in order.
-pub(super) struct Lines<'a> {
+pub struct Lines<'a> {
     stream: &'a UnixStream,
     octets: Vec<u8>,
     descriptors: Vec<OwnedFd>,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn of(stream: &'a UnixStream) -> Self {
+    pub fn of(stream: &'a UnixStream) -> Self {
         Self { stream, octets: Vec::new(), descriptors: Vec::new() }
     }
 
     /// The next line; `None` at the end. Errors: those of the socket, and a line that is too long.
-    pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(end) = self.octets.iter().position(|o| *o == b'\n') {
                 let mut line: Vec<u8> = self.octets.drain(..=end).collect();
@@ -45,7 +45,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The first `n` descriptors that have come and were not taken. Errors: there are fewer.
-    pub(super) fn take_descriptors(&mut self, n: usize) -> io::Result<Vec<OwnedFd>> {
+    pub fn take_descriptors(&mut self, n: usize) -> io::Result<Vec<OwnedFd>> {
         if n > self.descriptors.len() {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -77,12 +77,12 @@ impl<'a> Lines<'a> {
 }
 
 /// Sends a line without descriptors, or nothing if there is no room for it: its receiver hangs then.
-pub(super) fn beat(stream: &UnixStream) {
+pub fn beat(stream: &UnixStream) {
     let _ = rustix::net::send(stream, b"[]\n", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 /// Sends a line, and descriptors with its first octet. Errors: those of the socket.
-pub(super) fn send(stream: &UnixStream, line: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn send(stream: &UnixStream, line: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut octets = line.to_vec();
     octets.push(b'\n');
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];

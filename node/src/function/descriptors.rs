@@ -1,7 +1,7 @@
 //! The descriptors that outlive a function: sockets, devices and shared memory. The process that opens one gives it to the manager
 //! ([`keep`]), which hands a duplicate to each process that may replace the function, and the successor takes it ([`take`]).
 //!
-//! Names begin with the functions that get them: `cta/` or `upf/`. Those of shared memory (`area/`, `bell/`) are [`areas`](super::areas)'.
+//! Names begin with the functions that get them: `cta/` or `upf/`. Those of shared memory (`area/`, `bell/`) are in [`area_names`](super::area_names).
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,10 +14,11 @@ use tracing::{info, warn};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_shm::{Arrivals, Pool};
 
-use super::areas::{PoolKind, take_areas};
+use super::area_names::{PoolKind, take_areas};
 use super::channel::{self, Lines};
-use super::function::{Function, Place};
+
 use super::messages::{Descriptors, Hello, Question, Subject};
+use super::{Function, UnitFunction};
 
 /// The listener of the API.
 pub const API: &str = "cta/api";
@@ -35,7 +36,7 @@ pub const UPF_UNIT_N4: &str = "upf/n4-unit";
 /// How the names of the UPF's sockets of N3 and of its devices begin; numbers follow.
 pub const UPF_PORTS: &str = "upf/port-";
 /// The first of them.
-pub(super) const UPF_FIRST_PORT: &str = "upf/port-0";
+pub const UPF_FIRST_PORT: &str = "upf/port-0";
 /// Where the UPF's packet threads show that they live.
 pub const UPF_BEATS: &str = "upf/beats";
 /// Between two beats, by which the manager knows that this process runs.
@@ -184,19 +185,19 @@ pub fn pools() -> Vec<Pool> {
 }
 
 /// Connects to the manager, and keeps connecting while this process lives: a new manager gets the descriptors again. Errors: one sentence.
-pub fn join(place: &Place) -> Result<(), String> {
+pub fn join(own: &UnitFunction) -> Result<(), String> {
     {
         let mut held = held();
-        (held.in_unit, held.area) = (true, place.area);
+        (held.in_unit, held.area) = (true, own.area);
     }
-    READY.store(place.function != Function::UpfReplica, Ordering::Release);
-    WAITS.store(place.function == Function::UpfReplica, Ordering::Release);
-    let place = place.clone();
+    READY.store(own.function != Function::UpfReplica, Ordering::Release);
+    WAITS.store(own.function == Function::UpfReplica, Ordering::Release);
+    let own = own.clone();
     std::thread::Builder::new()
         .name("unit".into())
         .spawn(move || {
             loop {
-                let _ = connect(&place);
+                let _ = connect(&own);
                 held().manager = None;
                 std::thread::sleep(RETRY);
             }
@@ -246,18 +247,18 @@ fn wait_as_replica(mut shown: u64) -> u64 {
 }
 
 /// One connection to the manager, until it ends.
-fn connect(place: &Place) -> std::io::Result<()> {
-    let stream = UnixStream::connect(place.directory.socket())?;
+fn connect(own: &UnitFunction) -> std::io::Result<()> {
+    let stream = UnixStream::connect(own.directory.socket())?;
     let again = {
         let mut held = held();
         let names = held.descriptors.keys().cloned().collect();
         let hello = Hello {
-            function: place.function.to_string(),
+            function: own.function.to_string(),
             code: CodeVersion::own().to_string(),
             descriptors: Descriptors(names),
             areas: true,
         };
-        let question = Question { token: place.token.clone(), subject: Subject::Hello(hello) };
+        let question = Question { token: own.token.clone(), subject: Subject::Hello(hello) };
         let descriptors: Vec<BorrowedFd<'_>> = held.descriptors.values().map(AsFd::as_fd).collect();
         channel::send(&stream, &serde_json::to_vec(&question)?, &descriptors)?;
         held.manager = Some(stream.try_clone()?);

@@ -1,17 +1,18 @@
 //! Lets UEs rest between two turns of the control loop, and keeps the process within its memory (`memory.limit`).
 
+mod rest_heap;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use tracing::warn;
-use whimbrel_control::{Prf, UeContext};
-use whimbrel_ids::{Instant, Supi};
+use whimbrel_ids::Instant;
 use whimbrel_memory::Backing;
 use whimbrel_resilience::Cpf;
 
-use super::rest_heap::{RestHeap, RestHeapState};
+use self::rest_heap::{RestHeap, RestHeapState};
 use crate::config::{Config, Memory, Slow};
 use crate::observation::{Condition, Console, Metric, Sample};
 
@@ -39,7 +40,7 @@ pub struct UeMemory {
 
 impl UeMemory {
     /// Gives the CPF of this process its store for UEs at rest, if a limit is configured.
-    pub(super) fn start(config: &Config, cpf: Option<&mut Cpf>, console: &Console) -> Option<Self> {
+    pub fn start(config: &Config, cpf: Option<&mut Cpf>, console: &Console) -> Option<Self> {
         let (opened, condition, detail) = Self::open(&config.memory, &config.store.path, cpf?)?;
         console.components(|c| c.set("memory", condition, detail));
         Some(opened)
@@ -96,7 +97,7 @@ impl UeMemory {
     }
 
     /// Whether UEs that are only added for a measurement should wait until cold records have left memory.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.is_full
     }
 
@@ -147,61 +148,4 @@ fn resident() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * rustix::param::page_size() as u64
-}
-
-/// UE contexts that are added for a demonstration or a measurement, each like one of the UEs that have registered.
-pub(super) struct AddedUes {
-    prf: Prf,
-    /// UEs that have registered and rest.
-    like: Vec<UeContext>,
-    next: u32,
-    of: u32,
-}
-
-impl AddedUes {
-    /// UEs that are added between two turns: some milliseconds.
-    const PER_TURN: u32 = 200;
-    /// The digits of the first SUPI: behind all that a store has.
-    const FIRST: u64 = 999_705_000_000_000;
-
-    pub(super) fn new(of: u32) -> Self {
-        Self { prf: Prf::new(b"UEs of a network"), like: Vec::new(), next: 0, of }
-    }
-
-    /// Adds some. Returns whether more are to be added now.
-    pub(super) fn turn(&mut self, now: Instant, active: &mut super::control_loop::PrimaryCta) -> bool {
-        if self.next == self.of {
-            return false;
-        }
-        if self.like.is_empty() {
-            let cta = active.cta();
-            if cta.registered() < Self::LIKE || cta.connected() > 0 {
-                return false;
-            }
-            let idle = cta.contexts().filter(|ue| ue.is_idle() && !ue.is_connected());
-            self.like = idle.cloned().collect();
-            if self.like.is_empty() {
-                return false;
-            }
-        }
-        for n in self.next..self.of.min(self.next + Self::PER_TURN) {
-            let like = &self.like[n as usize % self.like.len()];
-            let supi = (Self::FIRST + u64::from(n)).to_string().parse::<Supi>();
-            let (Ok(supi), prf) = (supi, &self.prf) else { continue };
-            if !active.add_idle_ue(now, |id, tmsi| like.another(id, n.into(), supi, tmsi, prf)) {
-                warn!("no more than {n} UEs are added: the limit of UEs is reached");
-                self.of = n;
-                return false;
-            }
-            self.next = n + 1;
-        }
-        true
-    }
-
-    /// How many UEs have to be registered before UEs like them are added.
-    const LIKE: usize = 16;
-
-    pub(super) fn sample(&self) -> Option<Sample> {
-        (self.of > 0).then(|| Sample { metric: Metric::UesAdded, label: None, value: self.next.into() })
-    }
 }

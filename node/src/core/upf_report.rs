@@ -5,7 +5,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use super::directory::{self, Directory};
+use crate::function::directory::{self, UnitDirectory};
 use crate::observation::{Component, Metric, Sample};
 
 /// Octets of a report; a UPF with a hundred data networks has a fourth of it.
@@ -15,10 +15,10 @@ const PARTS: [&str; 2] = ["n3", "n6"];
 
 /// A report of the UPF to the manager.
 #[derive(Debug, Default, PartialEq)]
-pub struct UpfReport {
-    pub samples: Vec<Sample>,
+pub(super) struct UpfReport {
+    pub(super) samples: Vec<Sample>,
     /// Those of [`PARTS`], by their names.
-    pub components: Vec<(&'static str, Component)>,
+    pub(super) components: Vec<(&'static str, Component)>,
 }
 
 /// Its form in the file.
@@ -30,8 +30,8 @@ struct Written {
 
 impl UpfReport {
     /// Writes the report of this UPF. Errors: those of the file system.
-    pub fn write<'a>(
-        directory: &Directory,
+    pub(super) fn write<'a>(
+        directory: &UnitDirectory,
         samples: &[Sample],
         components: impl Iterator<Item = &'a Component>,
     ) -> std::io::Result<()> {
@@ -44,7 +44,7 @@ impl UpfReport {
     }
 
     /// The last report of the UPF; empty if there is none that can be read. A metric that this version does not have is left out.
-    pub fn read(directory: &Directory) -> Self {
+    pub(super) fn read(directory: &UnitDirectory) -> Self {
         let file = directory.upf_report();
         let fits = fs::metadata(&file).is_ok_and(|m| m.len() <= OCTETS_MAX);
         let octets = if fits { fs::read(&file).unwrap_or_default() } else { Vec::new() };
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn the_cta_reads_what_the_upf_reports_and_nothing_where_that_is_damaged() {
         let folder = tempfile::tempdir().unwrap();
-        let directory = Directory::of(folder.path());
+        let directory = UnitDirectory::of(folder.path());
         assert_eq!(UpfReport::read(&directory), UpfReport::default());
         let samples = [
             Sample { metric: Metric::N3UlPackets, label: None, value: 7 },

@@ -8,16 +8,16 @@ use whimbrel_resilience::membership::Request;
 
 /// The first line of a connection.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Question {
+pub struct Question {
     /// The unit's token.
-    pub(super) token: String,
+    pub token: String,
     #[serde(flatten)]
-    pub(super) subject: Subject,
+    pub subject: Subject,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Subject {
+pub enum Subject {
     /// A function agrees with the others, as over etcd: [`whimbrel_etcd::LocalRequest`].
     Request(Request),
     /// A function is there. Descriptors go both ways over this connection as long as both ends live.
@@ -34,19 +34,19 @@ pub(super) enum Subject {
 
 /// A function, and the descriptors that come with this line.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Hello {
-    pub(super) function: String,
+pub struct Hello {
+    pub function: String,
     /// The code that it runs.
-    pub(super) code: String,
-    pub(super) descriptors: Descriptors,
+    pub code: String,
+    pub descriptors: Descriptors,
     /// True if the process can use shared memory with one area for each process.
     #[serde(default)]
-    pub(super) areas: bool,
+    pub areas: bool,
 }
 
 /// The names of the descriptors that come with a line, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Descriptors(pub(super) Vec<String>);
+pub struct Descriptors(pub Vec<String>);
 
 /// The functions of a unit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
