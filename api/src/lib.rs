@@ -57,7 +57,6 @@ pub use handlers::Throughput;
 pub use handlers::{ProcedureStatus, Status};
 pub use reference::page as reference;
 #[cfg(test)]
-use server::Server;
 pub use server::{Server, start, start_on};
 pub use why::WhyAnswer;
 

@@ -9,7 +9,7 @@ use whimbrel_control::{Flat, Prf, UeEvent};
 use whimbrel_ids::{AmfId, Instant, Tac};
 use whimbrel_ran::gnb;
 use whimbrel_resilience::{
-    Cta, Input, N14Error, Order, Outbox, PeerReplicaCounters, PeerReplicas, ReceivedPackets, ToStore,
+    Cta, Input, N14Error, Order, Outbox, PeerReplicaCounters, PeerReplicas, Received, ToStore,
 };
 
 use crate::{GnbIndex, Home, InFlight, Recorder, Sim, default_config};
@@ -296,13 +296,13 @@ impl Sim {
             let Some(peer_amf) = &mut self.peer_amf else { return };
             let whole =
                 match peer_amf.replicas[usize::from(message.to_peer)].receive(THE_OTHER, &message.octets) {
-                    ReceivedPackets::Input => None,
-                    ReceivedPackets::Completed(whole) => Some(whole),
-                    ReceivedPackets::Answer(answer) => {
+                    Received::Input => None,
+                    Received::Completed(whole) => Some(whole),
+                    Received::Answer(answer) => {
                         self.put_n14(message.to_peer, answer);
                         continue;
                     }
-                    ReceivedPackets::Taken => continue,
+                    Received::Taken => continue,
                 };
             let octets = whole.as_ref().map_or(message.octets.as_slice(), Flat::octets);
             let input = Input::PeerAmf(THE_OTHER, octets);

@@ -163,7 +163,7 @@ pub(super) async fn change(shared: Arc<Shared>, request: Request) -> Answer {
             }
             _ => return Err(Problem::bad_request("send either `text` or `version`")),
         };
-        let config::CheckAnswer { config, not_checked } = config::check(&text, file, &shared.config);
+        let config::Checked { config, not_checked } = config::check(&text, file, &shared.config);
         let config = config.map_err(|e| refused("the text is no usable configuration", &e))?;
         let config::Reloaded { config, kept } = config::in_place_of(&shared.config, config);
         write(file, &text).map_err(|e| {
@@ -237,7 +237,7 @@ fn tag(text: &str) -> String {
 
 /// What is wrong with a text, and what of it would wait for the next start.
 fn judged(shared: &Shared, file: &Path, text: &str) -> CheckAnswer {
-    let config::CheckAnswer { config, not_checked } = config::check(text, file, &shared.config);
+    let config::Checked { config, not_checked } = config::check(text, file, &shared.config);
     match config {
         Ok(config) => {
             let kept = config::in_place_of(&shared.config, config).kept;

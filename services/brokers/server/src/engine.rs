@@ -143,7 +143,7 @@ impl Engine {
         if let Some(home) = home {
             machine.set_home(home);
         }
-        let mut known = KnownState { listed_only, ..Known::default() };
+        let mut known = KnownState { listed_only, ..KnownState::default() };
         let count = state.users.len() + state.home_users.len();
         known.take_users(&mut machine, state.users);
         known.take_home_users(&mut machine, state.home_users);
