@@ -1,7 +1,8 @@
 //! The descriptors that outlive a function: sockets, devices and shared memory. The process that opens one gives it to the manager
 //! ([`keep`]), which hands a duplicate to each process that may replace the function, and the successor takes it ([`take`]).
 //!
-//! Names begin with the functions that get them: `cta/` or `upf/`. Those of shared memory (`area/`, `bell/`) are in [`area_names`](super::area_names).
+//! Names begin with the functions that get them: `cta/` or `upf/`. Those of shared memory (`area/`, `bell/`)
+//! are in `area_names`.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -2,7 +2,8 @@
 //!
 //! The manager ([`manage`]) starts two CTAs, of which one is the replica of the other, several CPFs and a UPF, witnesses their ends by
 //! pidfds, and starts them again. It takes etcd's place ([`records`]), and keeps the descriptors that have to outlive a function
-//! ([`descriptors`](crate::function::descriptors)). The functions' side of a unit is [`function`](crate::function).
+//! ([`descriptors`](crate::function::descriptors)). The functions' side of a unit is
+//! [`function`](crate::function).
 
 mod areas;
 mod canary;
