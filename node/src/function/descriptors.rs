@@ -271,7 +271,7 @@ fn connect(own: &UnitFunction) -> std::io::Result<()> {
         info!("this function is connected to a new manager of its unit");
     }
     let mut lines = Lines::of(&stream);
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.next_line()? {
         let Descriptors(names) = serde_json::from_slice(&line)?;
         let descriptors = lines.take_descriptors(names.len())?;
         let mut held = held();
