@@ -56,7 +56,6 @@ use whimbrel_node::observation::Console;
 pub use handlers::Throughput;
 pub use handlers::{ProcedureStatus, Status};
 pub use reference::page as reference;
-#[cfg(test)]
 pub use server::{Server, start, start_on};
 pub use why::WhyAnswer;
 

@@ -12,9 +12,10 @@ pub(super) const VERSION: u16 = 6;
 /// Decodes a body of one version.
 type BodyDecoder = fn(&[u8]) -> Result<Box<UeContext>, FlatError>;
 
-/// A reader for each version that is read: the written one, and each that a release wrote, at least the last one, so that a replica of the new
-/// program reads checkpoints from a primary of the old one. No release wrote another version so far. A former version has its own types, where
-/// they differ, in a module named after it, and a `From` to the present ones.
+/// A reader for each version that is read: the written one, and each that a release wrote, at least the last
+/// one, so that a replica of the new program reads checkpoints from a primary of the old one. No release
+/// wrote another version so far. A former version has its own types, where they differ, in a module named
+/// after it, and a `From` to the present ones.
 pub(super) const READERS: [(u16, BodyDecoder); 1] = [(VERSION, open::<UeContext>)];
 
 /// Estimated octets of a registered UE, and of each session.

@@ -147,7 +147,8 @@ fn frames_of_every_version_are_read_and_the_present_one_is_written_again() {
 
 #[test] // DESIGN: checkpoints are readable at N-1, one type per version
 fn a_checkpoint_of_the_former_version_is_read_and_others_are_refused() {
-    /// An invented former version, in which a UE had neither a broker nor intermediate UPFs, and its sessions came first.
+    /// An invented former version, in which a UE had neither a broker nor intermediate UPFs, and its sessions
+    /// came first.
     #[derive(Serialize, Deserialize)]
     struct FormerUe {
         id: UeId,

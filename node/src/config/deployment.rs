@@ -19,8 +19,9 @@ pub enum CoreCommand {
     Upf { state: Option<PathBuf> },
 }
 
-/// What a process of a core is (docs/cluster.md, docs/unit.md). Another kind of process, such as an AMF without an SMF, would be a further
-/// variant, with an arm where the program starts and a constructor of the control loop.
+/// What a process of a core is (docs/cluster.md, docs/unit.md). Another kind of process, such as an AMF
+/// without an SMF, would be a further variant, with an arm where the program starts and a constructor of the
+/// control loop.
 #[derive(Clone, Debug, Default)]
 pub enum Deployment {
     /// AMF, SMF and UDM, and a UPF unless `upfs` names others: UEs are served in this process.
@@ -45,8 +46,8 @@ pub enum Deployment {
 }
 
 impl Deployment {
-    /// What a process is that this command starts. `function`: what the manager of a unit has started it as; `file`: where the configuration
-    /// is from. Errors: one sentence.
+    /// What a process is that this command starts. `function`: what the manager of a unit has started it as;
+    /// `file`: where the configuration is from. Errors: one sentence.
     pub fn of(
         command: CoreCommand,
         function: Option<UnitFunction>,

@@ -82,8 +82,9 @@ use self::problem::Problem;
 use self::section::{Pass, Section};
 use self::yaml::{Node, NodeValue, Position};
 
-/// True in a build for demonstrations: with `open.overstate`, `veil.record`, `veil.allow_direct` and a broker's `veil.record`. No package has these
-/// keys, because a core or a broker in service must not do what they are for.
+/// True in a build for demonstrations: with `open.overstate`, `veil.record`, `veil.allow_direct` and a
+/// broker's `veil.record`. No package has these keys, because a core or a broker in service must not do what
+/// they are for.
 pub const HAS_DEMONSTRATION_KEYS: bool = cfg!(any(test, feature = "demonstrations"));
 
 /// Default paths of the file; the first that exists is read.

@@ -135,8 +135,8 @@ pub fn start_cluster_cta(mut parts: Parts) -> Result<ControlThread, String> {
     start(parts, move |parts| ControlLoop::of_cta(parts, pool))
 }
 
-/// Starts the control thread of one of two CTAs: each begins as the replica, and etcd, or the manager of a unit, makes one the primary. Errors: one
-/// sentence.
+/// Starts the control thread of one of two CTAs: each begins as the replica, and etcd, or the manager of a
+/// unit, makes one the primary. Errors: one sentence.
 pub fn start_paired_cta(parts: Parts) -> Result<ControlThread, String> {
     let config = &parts.config;
     let pair = config.cluster.pair.as_ref().ok_or(NOT_PAIRED)?;
@@ -160,7 +160,8 @@ fn log_address(at: Option<SocketAddr>) {
     }
 }
 
-/// Starts the thread with the loop that `make` makes there. Errors: those of `make`, and that there is no thread, in one sentence.
+/// Starts the thread with the loop that `make` makes there. Errors: those of `make`, and that there is no
+/// thread, in one sentence.
 fn start(
     parts: Parts,
     make: impl FnOnce(Parts) -> Result<ControlLoop, String> + Send + 'static,
@@ -177,8 +178,8 @@ fn start(
     })
 }
 
-/// Runs `serve` on the control thread, and waits for what it reports by its sender. UEs' procedures are created on the thread that runs them: their futures
-/// never leave it. Errors: one sentence.
+/// Runs `serve` on the control thread, and waits for what it reports by its sender. UEs' procedures are
+/// created on the thread that runs them: their futures never leave it. Errors: one sentence.
 fn spawn(
     parts: Parts,
     serve: impl FnOnce(Parts, &StopRequest, &SyncSender<Result<(), String>>) + Send + 'static,

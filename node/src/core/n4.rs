@@ -145,8 +145,9 @@ impl AsFd for N4Socket {
     }
 }
 
-/// Opens N4 for external SMFs, if configured, on a socket that another process has held if there is one. The filter for the name of the own SMF is on in a unit, too; a UPF without an SMF of its own has none to filter. Errors: those of
-/// `bind`, with the address.
+/// Opens N4 for external SMFs, if configured, on a socket that another process has held if there is one. The
+/// filter for the name of the own SMF is on in a unit, too; a UPF without an SMF of its own has none to
+/// filter. Errors: those of `bind`, with the address.
 pub fn open_n4(
     config: &Config,
     given: Option<OwnedFd>,

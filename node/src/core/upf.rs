@@ -129,7 +129,8 @@ fn unit_n4(c: &config::Config) -> Option<(UnitN4, SocketAddr)> {
 }
 
 impl LocalUpf {
-    /// Opens the sockets and devices and starts the packet threads. `n4`: the socket for external SMFs, if configured.
+    /// Opens the sockets and devices and starts the packet threads. `n4`: the socket for external SMFs, if
+    /// configured.
     ///
     /// Errors: why it cannot start.
     pub fn start(

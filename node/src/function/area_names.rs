@@ -1,4 +1,5 @@
-//! Names of the areas of shared memory through which the functions of a unit reach each other, as they stand among the descriptors.
+//! Names of the areas of shared memory through which the functions of a unit reach each other, as they stand
+//! among the descriptors.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

@@ -28,7 +28,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The next line; `None` at the end. Errors: those of the socket, and a line that is too long.
-    pub fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(end) = self.octets.iter().position(|o| *o == b'\n') {
                 let mut line: Vec<u8> = self.octets.drain(..=end).collect();
@@ -111,14 +111,14 @@ mod tests {
         send(&near, b"two", &[file.as_fd()]).unwrap();
         drop(near);
         let mut lines = Lines::of(&far);
-        assert_eq!(lines.next().unwrap().as_deref(), Some(&b"one"[..]));
-        assert_eq!(lines.next().unwrap().as_deref(), Some(&b"two"[..]));
+        assert_eq!(lines.next_line().unwrap().as_deref(), Some(&b"one"[..]));
+        assert_eq!(lines.next_line().unwrap().as_deref(), Some(&b"two"[..]));
         let mut received = lines.take_descriptors(1).unwrap();
         let mut text = String::new();
         std::fs::File::from(received.remove(0)).read_to_string(&mut text).unwrap();
         assert_eq!(text, "kept");
         assert!(lines.take_descriptors(1).is_err(), "no more came than were sent");
-        assert_eq!(lines.next().unwrap(), None);
+        assert_eq!(lines.next_line().unwrap(), None);
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
         let writer = std::thread::spawn(move || {
             let _ = near.write_all(&vec![b'x'; 2 * LINE_OCTETS_MAX]);
         });
-        assert!(Lines::of(&far).next().is_err());
+        assert!(Lines::of(&far).next_line().is_err());
         drop(far);
         writer.join().unwrap();
     }

@@ -1,7 +1,8 @@
 //! The descriptors that outlive a function: sockets, devices and shared memory. The process that opens one gives it to the manager
 //! ([`keep`]), which hands a duplicate to each process that may replace the function, and the successor takes it ([`take`]).
 //!
-//! Names begin with the functions that get them: `cta/` or `upf/`. Those of shared memory (`area/`, `bell/`) are in [`area_names`](super::area_names).
+//! Names begin with the functions that get them: `cta/` or `upf/`. Those of shared memory (`area/`, `bell/`)
+//! are in `area_names`.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -270,7 +271,7 @@ fn connect(own: &UnitFunction) -> std::io::Result<()> {
         info!("this function is connected to a new manager of its unit");
     }
     let mut lines = Lines::of(&stream);
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.next_line()? {
         let Descriptors(names) = serde_json::from_slice(&line)?;
         let descriptors = lines.take_descriptors(names.len())?;
         let mut held = held();

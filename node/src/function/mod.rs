@@ -1,4 +1,5 @@
-//! What a process of a unit is, and what it has of its manager: its function, the unit's runtime directory, and the descriptors that outlive it.
+//! What a process of a unit is, and what it has of its manager: its function, the unit's runtime directory,
+//! and the descriptors that outlive it.
 //!
 //! The manager itself, which starts these processes, is in [`unit`](crate::unit).
 

@@ -2,7 +2,8 @@
 //!
 //! The manager ([`manage`]) starts two CTAs, of which one is the replica of the other, several CPFs and a UPF, witnesses their ends by
 //! pidfds, and starts them again. It takes etcd's place ([`records`]), and keeps the descriptors that have to outlive a function
-//! ([`descriptors`](crate::function::descriptors)). The functions' side of a unit is [`function`](crate::function).
+//! ([`descriptors`](crate::function::descriptors)). The functions' side of a unit is
+//! [`function`](crate::function).
 
 mod areas;
 mod canary;
@@ -61,7 +62,7 @@ pub fn manage(config: Config, file: Option<PathBuf>) -> Result<(), String> {
 pub fn status(directory: &Path) -> Result<Status, String> {
     let stream = ask(directory, Subject::Status {}, ANSWERED_WITHIN)?;
     let silent = || "the manager of the unit does not answer".to_string();
-    let line = Lines::of(&stream).next().ok().flatten().ok_or_else(silent)?;
+    let line = Lines::of(&stream).next_line().ok().flatten().ok_or_else(silent)?;
     serde_json::from_slice(&line).map_err(|e| format!("the manager answers something else: {e}"))
 }
 
@@ -116,7 +117,7 @@ pub fn restart_control(directory: &Path, say: impl FnMut(&str) -> Result<(), Str
 fn lines_of(stream: UnixStream, mut say: impl FnMut(&str) -> Result<(), String>) -> Result<String, String> {
     let mut lines = Lines::of(&stream);
     let mut last = String::new();
-    while let Ok(Some(line)) = lines.next() {
+    while let Ok(Some(line)) = lines.next_line() {
         last = String::from_utf8_lossy(&line).into_owned();
         say(&last)?;
     }

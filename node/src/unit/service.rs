@@ -265,7 +265,7 @@ impl Service {
         stream.set_write_timeout(Some(PEER_WITHIN))?;
         let (pid, user) = (peer(stream)?, user_of(stream)?);
         let mut lines = Lines::of(stream);
-        let Some(line) = lines.next()? else { return Ok(()) };
+        let Some(line) = lines.next_line()? else { return Ok(()) };
         let question: Question = match serde_json::from_slice(&line) {
             Ok(question) => question,
             Err(e) => {
@@ -313,7 +313,7 @@ impl Service {
             }
         };
         stream.set_read_timeout(None)?;
-        while let Some(line) = lines.next()? {
+        while let Some(line) = lines.next_line()? {
             let Descriptors(names) = serde_json::from_slice(&line)?;
             let mut descriptors: Vec<_> =
                 lines.take_descriptors(names.len()).map(|all| names.into_iter().zip(all).collect())?;
@@ -376,7 +376,7 @@ impl Service {
             drop(state);
             // Until the peer ends it.
             stream.set_read_timeout(None)?;
-            let _ = Lines::of(stream).next();
+            let _ = Lines::of(stream).next_line();
             let _ = stream.shutdown(std::net::Shutdown::Both);
             return Ok(());
         }
@@ -613,7 +613,7 @@ mod tests {
             let mut stream = UnixStream::connect(self.directory.socket()).unwrap();
             // The manager may close before all of a long line is written.
             let _ = stream.write_all(format!("{line}\n").as_bytes());
-            Lines::of(&stream).next().unwrap_or_default().map(|line| String::from_utf8(line).unwrap())
+            Lines::of(&stream).next_line().unwrap_or_default().map(|line| String::from_utf8(line).unwrap())
         }
 
         fn grant(&self, token: &str) -> Option<String> {
@@ -641,9 +641,9 @@ mod tests {
         let hello = r#"{"function":"cta-1","code":"1","descriptors":[]}"#;
         writeln!(&stream, r#"{{"token":"{token}","hello":{hello}}}"#).unwrap();
         let mut lines = Lines::of(&stream);
-        assert_eq!(lines.next().unwrap().as_deref(), Some(&b"[]"[..]));
+        assert_eq!(lines.next_line().unwrap().as_deref(), Some(&b"[]"[..]));
         writeln!(&stream, "rubbish").unwrap();
-        assert_eq!(lines.next().unwrap_or_default(), None, "the connection is closed");
+        assert_eq!(lines.next_line().unwrap_or_default(), None, "the connection is closed");
         let deadline = Instant::now() + Duration::from_secs(20);
         while unit.service.kept().1 < 7 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
@@ -709,13 +709,13 @@ mod tests {
         let given = tempfile::tempfile().unwrap();
         channel::send(&stream, &serde_json::to_vec(&question).unwrap(), &[given.as_fd()]).unwrap();
         let mut lines = Lines::of(&stream);
-        assert_eq!(lines.next().unwrap().as_deref(), Some(&b"[]"[..]), "it has all that is kept");
+        assert_eq!(lines.next_line().unwrap().as_deref(), Some(&b"[]"[..]), "it has all that is kept");
         assert_eq!(unit.service.kept().0, ["cta/n4", "area/control-00", "area/n4-00"]);
         // The other CTA opens something later, and so does the UPF.
         for name in ["upf/n4", "cta/api"] {
             unit.service.keep(name, tempfile::tempfile().unwrap().into());
         }
-        assert_eq!(lines.next().unwrap().as_deref(), Some(&br#"["cta/api"]"#[..]));
+        assert_eq!(lines.next_line().unwrap().as_deref(), Some(&br#"["cta/api"]"#[..]));
         assert_eq!(lines.take_descriptors(1).unwrap().len(), 1);
         assert_eq!(unit.service.code_of(CTA).as_deref(), Some("1"));
     }
@@ -740,7 +740,7 @@ mod tests {
         let two = [forged.as_fd(), forged.as_fd()];
         channel::send(&stream, &serde_json::to_vec(&question).unwrap(), &two).unwrap();
         let mut lines = Lines::of(&stream);
-        assert_eq!(lines.next().unwrap().as_deref(), Some(&b"[]"[..]));
+        assert_eq!(lines.next_line().unwrap().as_deref(), Some(&b"[]"[..]));
         let kept = |names: &[&str], refused| {
             let all = names.iter().chain(&["area/control-00", "area/n4-00"]);
             assert_eq!(unit.service.kept(), (all.map(|name| (*name).to_owned()).collect(), refused));

@@ -108,7 +108,8 @@ enum Which {
     Veil,
 }
 
-/// Says that processes of this demonstration do what none in service does. Errors: this program has none that do, in one sentence.
+/// Says that processes of this demonstration do what none in service does. Errors: this program has none that
+/// do, in one sentence.
 fn announce_demonstration_build(does: &str) -> Done {
     match HAS_DEMONSTRATION_KEYS {
         true => print(&format!("this demonstration runs {does}, which no package has\n")),

@@ -1,4 +1,5 @@
-//! The functions of a unit as its manager has them: which there have to be, what is kept of each, and what the next manager adopts.
+//! The functions of a unit as its manager has them: which there have to be, what is kept of each, and what
+//! the next manager adopts.
 
 use std::collections::BTreeMap;
 use std::fs;

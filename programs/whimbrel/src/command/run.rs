@@ -200,7 +200,8 @@ impl CoreProcess {
         Ok(Some(Opened { n2, smf_n4, upf, mark, reflector: self.reflector()?, at_promotion: None }))
     }
 
-    /// A CTA of a unit: the UPF is another process, and what the primary alone serves is opened at the promotion.
+    /// A CTA of a unit: the UPF is another process, and what the primary alone serves is opened at the
+    /// promotion.
     fn open_unit_cta(&mut self) -> Result<Option<Opened>, String> {
         let host = self.config.cluster.host().ok_or("this process is in no unit")?;
         let mut n2 = match host.shares_n2 {
@@ -249,7 +250,8 @@ impl CoreProcess {
         Ok(Some(Opened { upf, ..Opened::default() }))
     }
 
-    /// A UPF that the packet logger makes the first one, or the replica of the one that serves. What is left of it, if it is killed, is with its replica.
+    /// A UPF that the packet logger makes the first one, or the replica of the one that serves. What is left
+    /// of it, if it is killed, is with its replica.
     fn open_upf_behind_logger(&mut self) -> Result<Option<Opened>, String> {
         let upf = match core::await_assignment(&self.config, &mut self.entropy, &self.signals)? {
             Assigned::Stopped => return Ok(None),
@@ -276,9 +278,10 @@ impl CoreProcess {
         if self.options.strict && !is_complete { Err(degraded(&self.console)) } else { Ok(()) }
     }
 
-    /// Notes that this process runs, so that the next one notices if it is killed; what it says of one that was, this one does. It comes last, so that a
-    /// second start that finds the ports in use does not report a kill. The functions of a unit have one store, and another one is there when one is
-    /// killed, so they note nothing. `loses_sessions`: a kill ends the sessions.
+    /// Notes that this process runs, so that the next one notices if it is killed; what it says of one that
+    /// was, this one does. It comes last, so that a second start that finds the ports in use does not report
+    /// a kill. The functions of a unit have one store, and another one is there when one is killed, so they
+    /// note nothing. `loses_sessions`: a kill ends the sessions.
     fn mark_run(&self, loses_sessions: bool, n2: &mut Option<Transport>) -> Option<RunMark> {
         let path = &self.config.store.path;
         match RunMark::set(path) {
@@ -303,7 +306,8 @@ impl CoreProcess {
         }
     }
 
-    /// Answers S-BFD probes; those to the functions of a unit are answered by its manager, as they share a host.
+    /// Answers S-BFD probes; those to the functions of a unit are answered by its manager, as they share a
+    /// host.
     fn reflector(&self) -> Result<Option<ReflectorThread>, String> {
         let reflector = self.config.sbfd.reflecting.map(ReflectorThread::start).transpose();
         let reflector = reflector.map_err(|e| format!("sbfd.listen: {e}"))?;
