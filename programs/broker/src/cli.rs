@@ -31,7 +31,6 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "one value, read once")]
 enum BrokerCommand {
     /// Write a configuration with new keys into a folder, and print what to do next.
     Init(init::Options),

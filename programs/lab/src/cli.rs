@@ -27,7 +27,7 @@ enum Command {
         bench: crate::bench::Bench,
     },
     /// Emulate gNBs and UEs that use a running core, here or on another host.
-    Ran(ran::Options),
+    Ran(Box<ran::Options>),
     /// Print the reference of the commands as Markdown (docs/reference).
     Reference,
     #[command(flatten)]
