@@ -248,7 +248,7 @@ fn yaml(folder: &Path) -> String {
     )
 }
 
-/// Whether no input of a peer may cause this line of a log.
+/// True if no input of a peer may cause this line of a log.
 pub(crate) fn is_fault(line: &str) -> bool {
     is_error(line) || FAULTS.iter().any(|f| line.contains(f))
 }

@@ -171,7 +171,7 @@ impl Association {
         self.paths.iter().position(|p| p.path.remote == remote)
     }
 
-    /// Whether this address is known to be the peer's: it has answered there, or we have chosen it. Until then the peer has merely listed it,
+    /// True if this address is known to be the peer's: it has answered there, or we have chosen it. Until then the peer has merely listed it,
     /// and another peer that speaks from there is not this one (RFC 9260 §5.4).
     pub(crate) fn owns(&self, remote: IpAddr) -> bool {
         let opening = matches!(self.state, State::CookieWait | State::CookieEchoed);
