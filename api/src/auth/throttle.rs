@@ -134,7 +134,7 @@ impl Throttle {
     }
 }
 
-/// Takes the last failure back: who waits because of those before it waits no longer for it. An entry without failures is removed.
+/// Takes the last failure back: a caller that waits because of those before it waits no longer for it. An entry without failures is removed.
 fn take_one_back<K: Ord>(entries: &mut BTreeMap<K, Failures>, key: &K) {
     if let Some(failures) = entries.get_mut(key) {
         failures.in_a_row = failures.in_a_row.saturating_sub(1);
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(source("::ffff:192.0.2.9"), source("192.0.2.1"));
     }
 
-    #[test] // an operator who logs in makes nobody of the same network wait anew
+    #[test] // a login that succeeds does not make others of the same network wait again
     fn a_login_that_succeeds_does_not_begin_the_wait_of_its_source_again() {
         for complete in [true, false] {
             let mut throttle = Throttle::new(5);

@@ -11,13 +11,13 @@ use super::{Done, print};
 pub enum PageCommand {
     /// Print a shell's completions of this command line.
     Completions {
-        /// The shell.
+        /// The shell that reads them.
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder.
     #[command(hide = true)]
     Man {
-        /// The folder.
+        /// The folder that the pages are written to.
         folder: PathBuf,
     },
 }

@@ -90,7 +90,7 @@ fn no_package_is_built_with_a_feature() {
     let x = fs::read_to_string(root.join("x")).unwrap();
     let package = x.split("\ncmd_package() {").nth(1).and_then(|rest| rest.split("\n}\n").next()).unwrap();
     assert!(package.contains("cargo build") && !package.contains("--features"), "{package}");
-    for path in ["node/Cargo.toml", "programs/whimbrel/Cargo.toml"] {
+    for path in ["node/Cargo.toml", "programs/whimbrel/Cargo.toml", "programs/lab/Cargo.toml"] {
         let manifest = fs::read_to_string(root.join(path)).unwrap();
         assert!(manifest.contains("\ndemonstrations = [") && !manifest.contains("\ndefault = "), "{path}");
     }

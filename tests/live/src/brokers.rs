@@ -35,7 +35,7 @@ const BAD_FROM: Ipv4Addr = Ipv4Addr::new(127, 9, 0, 1);
 const GOOD_FROM: Ipv4Addr = Ipv4Addr::new(127, 8, 0, 1);
 /// How long an answer may take, on a busy host.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Requests of one connection, before it is made anew.
+/// Requests of one connection, before it is made again.
 const REQUESTS_MAX: u32 = 500;
 const OPEN_MAX: usize = 60;
 /// Memory that the broker may use above its first level.
@@ -115,12 +115,7 @@ impl Brokers {
         let sims = sims.try_into().map_err(|_| "two SIMs")?;
         let log = fs::File::create(at.join("broker.log")).map_err(cannot)?;
         let mut command = Command::new(&program);
-        command
-            .args(["run", "-c"])
-            .arg(&config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
+        command.args(["run", "-c"]).arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().map_err(|e| format!("the broker cannot be run: {e}"))?;
         let terms = Terms {
             price: Price::new(*b"EUR", 100, 200).ok_or("a price")?,

@@ -55,7 +55,7 @@ const ROUTES: [(&str, &str); 28] = [
 ];
 
 const NAMES: [&str; 9] =
-    ["", "nobody", "%00", "..%2f..", "0", "99999999999999999999", "gnb-000/00-1", "*", "%ff"];
+    ["", "absent", "%00", "..%2f..", "0", "99999999999999999999", "gnb-000/00-1", "*", "%ff"];
 
 /// Texts of a configuration, for a check.
 const TEXTS: [&str; 10] = [
@@ -71,7 +71,7 @@ const TEXTS: [&str; 10] = [
     "{{{{[[[[? : ? :\n",
 ];
 
-/// The users.
+/// The users that log in, good and bad.
 pub(crate) struct Console {
     /// The session of the fuzzer's user, as headers.
     session: String,
@@ -208,7 +208,7 @@ impl Console {
 
 fn body(rng: &mut Rng, path: &str) -> Vec<u8> {
     // A name that no user has: what fails costs no user anything.
-    let name = ["nobody", "", "local", "good\u{0}"][rng.below(4)];
+    let name = ["absent", "", "local", "good\u{0}"][rng.below(4)];
     let password = ["", "a wrong password", PASSWORD][rng.below(3)];
     let value = match path {
         p if p.ends_with("/check") => {

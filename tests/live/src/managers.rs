@@ -1,4 +1,4 @@
-//! Processes at the socket of a unit's manager: functions that are none, orders, lines that are no question, descriptors that nobody awaits.
+//! Processes at the socket of a unit's manager: functions that are none, orders, lines that are no question, descriptors that are not awaited.
 
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
@@ -48,7 +48,7 @@ const SUBJECTS: [&str; 18] = [
     "\"status\":{},\"status\":{}",
 ];
 
-/// The processes.
+/// The processes at the socket.
 pub(crate) struct Managers {
     socket: PathBuf,
     token: String,

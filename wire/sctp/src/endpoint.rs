@@ -703,7 +703,7 @@ impl Endpoint {
     }
 
     /// Enters the association under each of its peer's addresses, but for those where another peer is known to be. Of two that have listed
-    /// an address the later one gets it, so that nobody keeps a peer's further addresses from it for longer than it takes to confirm them.
+    /// an address the later one gets it, so that no host keeps a peer's further addresses from it for longer than it takes to confirm them.
     pub(crate) fn register(&mut self, slot: u32) {
         let Some(a) = self.association_at(slot) else { return };
         let key = |p: &PathState| (a.local_port, a.peer_port, p.path.remote);

@@ -83,7 +83,7 @@ fn open_listing(net: &mut Net, from: IpAddr, own_tag: u32, listed: &[IpAddr]) ->
     tag
 }
 
-#[test] // RFC 9260 §5.4, RFC 5062 §2: who lists an address of another peer gets neither its association nor its INIT, whichever came first
+#[test] // RFC 9260 §5.4, RFC 5062 §2: a peer that lists an address of another one gets neither its association nor its INIT, whichever came first
 fn a_listed_address_keeps_its_peer_neither_out_nor_in() {
     let mut net = Net::new(32);
     net.add(1, |_| {});

@@ -110,7 +110,7 @@ impl RanNodes {
     }
 
     /// The address that an association came from. Further addresses count for a holder alone: there they let the gNB that has the identity
-    /// come back, and keep nobody else from it.
+    /// come back, and keep no other gNB from it.
     fn verified_address(&self, association: AssociationId) -> Option<IpAddr> {
         self.nodes.get(&association)?.addresses.first().map(IpAddr::to_canonical)
     }

@@ -750,7 +750,8 @@ mod tests {
     #[test]
     fn each_broken_promise_fails_the_demonstration() {
         assert_eq!(judged(Blow::Cpf, |_| {}), None);
-        let cases: [(fn(&mut Outcome), &str); 7] = [
+        type Fault = fn(&mut Outcome);
+        let cases: [(Fault, &str); 7] = [
             (|o| o.registrations = 1, "1 UEs registered again"),
             (|o| o.sessions = 2, "2 sessions were lost"),
             (|o| o.associations = 1, "1 associations ended"),

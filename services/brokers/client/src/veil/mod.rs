@@ -48,7 +48,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All.
+    /// All kinds, in their order on the wire.
     pub const ALL: [Self; 10] = [
         Self::Log,
         Self::Tokens,
@@ -132,7 +132,7 @@ impl From<Resource> for Kind {
 /// An endpoint: the domain in its TLS certificate, and the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Domain.
+    /// The name that its TLS certificate is of.
     pub domain: Domain,
     /// Address and TCP port.
     pub address: std::net::SocketAddr,
