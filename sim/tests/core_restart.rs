@@ -239,6 +239,45 @@ fn after_a_kill_ues_are_authenticated_before_they_are_served() {
     }
 }
 
+#[test] // TS 33.501 §6.9.4.2: packets come while a UE is authenticated: its gNB gets the key of the new K_AMF, and each session once
+fn packets_that_come_while_a_ue_is_authenticated_wait_for_its_keys() {
+    for (seed, cpfs) in [(5, 0), (6, 2), (7, 1)] {
+        let (mut net, ues) = with_sessions(seed, cpfs);
+        let other = net.add_gnb(gnb_config(2));
+        net.settle(SECOND);
+        let sessions: Vec<_> =
+            ues.iter().map(|&ue| net.ue_ref(ue).sessions().next().expect("its session").id).collect();
+        net.store_ues();
+        for &ue in &ues {
+            go_idle_if_connected(&mut net, ue);
+            net.command(ue, Command::ServiceRequest);
+            net.settle(SECOND);
+        }
+        net.advance(Duration::from_secs(5));
+        assert_eq!(net.kill_and_restart_core().doubtful, ues.len());
+        net.settle(SECOND);
+        for &ue in &ues {
+            net.command(ue, Command::ServiceRequest);
+        }
+        // The first packets come before, in and after the authentication.
+        for step in 0..100 {
+            for (n, (&ue, &session)) in ues.iter().zip(&sessions).enumerate() {
+                if step >= 8 * n {
+                    net.downlink(ue, session);
+                }
+            }
+            net.advance(Duration::from_millis(1));
+        }
+        all_are_served(&mut net, &ues);
+        for &ue in &ues {
+            net.hand_over(ue, other, Via::N2);
+            net.settle(SECOND);
+            assert_eq!(net.gnb_of(ue), other);
+        }
+        no_violations(&net);
+    }
+}
+
 #[test] // TS 23.527 §4.2 retained; TS 29.244 §6.2.6.2.1: nothing but the control plane has stopped: UEs stay connected, and their sessions stand at the UPF
 fn ues_whose_last_state_was_stored_notice_nothing_of_a_killed_control_plane() {
     for cpfs in [0, 1, 2] {

@@ -46,16 +46,18 @@ pub(super) fn keep_recommended(ue: Ue, m: &UeContextReleaseComplete) {
 
 /// Downlink packets wait for a session: its user plane is set up; an idle UE is paged first.
 pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
-    let (connected, releasing) = ue.with(|p| {
+    let (secured, releasing) = ue.with(|p| {
         let releasing = p.lanes.procedure(Lane::Mobility) == Some(Procedure::AnRelease);
-        (p.amf.connection.is_some(), releasing)
+        (p.amf.connection.as_ref().map(|c| c.secured), releasing)
     });
-    match (connected, releasing) {
+    match (secured, releasing) {
         (_, true) => {} // once released, the UE is paged
+        // The UE is being authenticated: its gNB would get a key that ends with that. The procedure sets up what waits (TS 33.501 §6.9.4.2).
+        (Some(false), false) => {}
         // Packets that arrived before the UPF had the gNB's tunnel are sent when it has.
-        (true, false) if ue.smf().is_coming_up(ue, psi) => {}
-        (true, false) => ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Activate),
-        (false, false) => page_if_awaited(ue),
+        (Some(true), false) if ue.smf().is_coming_up(ue, psi) => {}
+        (Some(true), false) => ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Activate),
+        (None, false) => page_if_awaited(ue),
     }
 }
 

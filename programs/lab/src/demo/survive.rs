@@ -81,6 +81,7 @@ enum Blow {
     CpfHangs,
     UpfHangs,
     Control,
+    ControlOtherCode,
     ControlRestart,
     Restart,
 }
@@ -98,6 +99,8 @@ const BLOWS: [Blow; 9] = [
 ];
 
 const BLOWS_TO_CONTROL: [Blow; 2] = [Blow::Control, Blow::ControlRestart];
+/// With another program (`--upgrade-to`) alone.
+const BLOW_OF_OTHER_CODE: [Blow; 1] = [Blow::ControlOtherCode];
 
 impl Blow {
     fn name(self) -> &'static str {
@@ -112,6 +115,7 @@ impl Blow {
             Self::CpfHangs => "CPF hangs",
             Self::UpfHangs => "UPF hangs",
             Self::Control => "all of control",
+            Self::ControlOtherCode => "control, then other code",
             Self::ControlRestart => "restart of control",
             Self::Restart => "restart of all",
         }
@@ -141,7 +145,7 @@ impl Outcome {
     /// it measures on a quiet one.
     fn gap_max(&self) -> Duration {
         match self.blow {
-            Blow::Restart => RESTART_GAP_MAX,
+            Blow::Restart | Blow::ControlOtherCode => RESTART_GAP_MAX,
             _ => GAP_MAX,
         }
     }
@@ -150,7 +154,7 @@ impl Outcome {
     fn may_lose(&self) -> u64 {
         match self.blow {
             Blow::Upf | Blow::UpfHangs => IN_HAND_MAX,
-            Blow::Restart => {
+            Blow::Restart | Blow::ControlOtherCode => {
                 let expected: u64 = self.arrivals.iter().map(|a| a.expected).sum();
                 let share = self.longest.fast.as_secs_f64() / self.watched.as_secs_f64().max(1e-3);
                 IN_HAND_MAX + (expected as f64 * share.min(1.0)) as u64
@@ -351,10 +355,14 @@ pub(super) fn run(options: &Options) -> Done {
         };
         play(&mut playground, &wish, &servers, scenario, None, deals)
     };
-    let plays: [((&str, &str), &[Blow]); 3] =
-        [(MOVING, &BLOWS), (CONTROL, &BLOWS_TO_CONTROL), (AT_REST, &[Blow::Restart])];
-    let played: Result<Vec<_>, String> =
-        plays.into_iter().map(|(scenario, blows)| play(scenario, blows)).collect();
+    let other_code: &[Blow] = if options.upgrade_to.is_some() { &BLOW_OF_OTHER_CODE } else { &[] };
+    let plays: [((&str, &str), &[Blow]); 4] =
+        [(MOVING, &BLOWS), (CONTROL, &BLOWS_TO_CONTROL), (CONTROL, other_code), (AT_REST, &[Blow::Restart])];
+    let played: Result<Vec<_>, String> = plays
+        .into_iter()
+        .filter(|(_, blows)| !blows.is_empty())
+        .map(|(scenario, blows)| play(scenario, blows))
+        .collect();
     let log = playground.log();
     let (outcomes, reports): (Vec<Vec<Outcome>>, Vec<Report>) =
         played.map_err(|e| format!("{e}\n{log}"))?.into_iter().unzip();
@@ -447,8 +455,9 @@ fn judge(outcomes: &[Outcome], reports: &[Report]) -> Result<(), String> {
     };
     count(outcomes.iter().map(|o| o.registrations).sum(), "UEs registered again");
     count(outcomes.iter().map(|o| o.sessions).sum(), "sessions were lost");
-    // A restart of all ends the associations, and only that.
-    let associations = outcomes.iter().filter(|o| o.blow != Blow::Restart).map(|o| o.associations);
+    // A restart of all ends the associations, and so does code that did not write what the CTA left of them.
+    let may_end = |o: &&Outcome| matches!(o.blow, Blow::Restart | Blow::ControlOtherCode);
+    let associations = outcomes.iter().filter(|o| !may_end(o)).map(|o| o.associations);
     count(associations.sum(), "associations ended");
     count(reports.iter().map(|r| r.failed).sum(), "UEs failed at a step");
     // An End Marker that the UPF had in hand when it ended is lost with it.
@@ -555,7 +564,7 @@ fn deal(
     std::thread::sleep(SETTLE);
     let mut outcomes = Vec::new();
     for &blow in blows {
-        if blow == Blow::Control {
+        if matches!(blow, Blow::Control | Blow::ControlOtherCode) {
             std::thread::sleep(STORED_WITHIN);
         }
         let before = seen(noticed);
@@ -574,7 +583,10 @@ fn deal(
             Blow::Hang => killed = signal(directory, Signal::STOP, |f| f.state == "primary")?,
             Blow::Replica => killed = signal(directory, Signal::KILL, |f| f.state == "replica")?,
             Blow::Manager => playground.lose_core(wish)?,
-            Blow::Control => {
+            Blow::Control | Blow::ControlOtherCode => {
+                if blow == Blow::ControlOtherCode {
+                    playground.changes_program(upgrade_to.to_owned());
+                }
                 let functions = unit::status(directory)?.functions;
                 let control = functions.iter().filter(|f| !f.name.starts_with("upf"));
                 let control: Vec<Pid> = control.filter_map(|f| Pid::from_raw(f.pid?)).collect();

@@ -312,6 +312,11 @@ impl Playground {
         self.upgraded_to = Some(program.to_owned());
     }
 
+    /// The core is started with the other program from now on: with this one, or with the one that it was started with first.
+    pub(crate) fn changes_program(&mut self, other: PathBuf) {
+        self.upgraded_to = if self.upgraded_to.is_none() { Some(other) } else { None };
+    }
+
     /// The process id of the core.
     pub(crate) fn core_pid(&self) -> u32 {
         self.core.id()
