@@ -91,7 +91,7 @@ if [ "${WHIMBREL_BOOT:-}" = inner ]; then
   # systemd makes / shared when it boots a machine; without that, credentials do not appear.
   mount --make-rshared "$r"
   mkdir -p "$r/doors"
-  cp "$here/package.sh" "$r/doors/" && cp "$here/../needs.sh" "$r/"
+  cp "$here/package.sh" "$r/doors/" && cp "$here/../needs.sh" "$here/../programs.sh" "$r/"
   ( trap '' HUP; rc=0; WHIMBREL_BOOT=drive chroot "$r" bash /doors/package.sh || rc=$?; echo "$rc" >"$3" ) >"$3.out" 2>&1 </dev/null &
   exec chroot "$r" env -i container=whimbrel PATH=/usr/sbin:/usr/bin:/sbin:/bin "$systemd" --system --unit=boot.target --log-target=null --show-status=0 </dev/null >/dev/null 2>&1
 fi
@@ -104,16 +104,23 @@ tmp=$(mktemp -d)
 group=whimbrel-door-$$
 clean() {
   [ -z "${booted:-}" ] || kill -9 "$booted" 2>/dev/null || true
+  # All that systemd has started, and then the cgroups, of which each goes once its processes have ended.
+  for _ in $(seq 100); do
+    [ -d "$tmp/cgroup/$group" ] || break
+    echo 1 >"$tmp/cgroup/$group/cgroup.kill" 2>/dev/null || true
+    find "$tmp/cgroup/$group" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    sleep 0.1
+  done
   wait 2>/dev/null || true
-  for _ in $(seq 50); do find "$tmp/cgroup/$group" -depth -type d -exec rmdir {} + 2>/dev/null; [ -d "$tmp/cgroup/$group" ] || break; sleep 0.1; done
-  umount "$tmp/cgroup" 2>/dev/null || true
-  rm -rf "$tmp"
+  umount "$tmp/cgroup" 2>/dev/null || umount -l "$tmp/cgroup" || true
+  rm -rf "$tmp" || true
 }
 trap clean EXIT
 mkdir "$tmp/cgroup" "$tmp/boot"
 mount -t cgroup2 cgroup2 "$tmp/cgroup" 2>/dev/null && mkdir "$tmp/cgroup/$group" || { echo "no cgroup can be made here"; exit 77; }
 unshare --mount sh -c "mount -t tmpfs t '$tmp/boot' && mkdir '$tmp/boot/u' '$tmp/boot/w' '$tmp/boot/r' && mount -t overlay o -o 'lowerdir=/,upperdir=$tmp/boot/u,workdir=$tmp/boot/w' '$tmp/boot/r'" 2>/dev/null || { echo "no overlay of the host's files can be made here"; exit 77; }
-package=$(PROGRAM=$WHIMBREL "$here/../../x" package deb "$tmp" 2>"$tmp/out") || { tail -n 5 "$tmp/out"; echo "WRONG: the package cannot be built"; exit 1; }
+packages=$(PROGRAM=$WHIMBREL "$here/../../x" package deb "$tmp" 2>"$tmp/out") || { tail -n 5 "$tmp/out"; echo "WRONG: the packages cannot be built"; exit 1; }
+package=$(grep '/whimbrel_' <<<"$packages") || { echo "WRONG: the core's package is not among these: $packages"; exit 1; }
 (
   echo $BASHPID >"$tmp/cgroup/$group/cgroup.procs"
   WHIMBREL_BOOT=inner exec unshare --cgroup --mount --pid --fork --kill-child --uts --ipc --net bash "$0" "$tmp/boot" "$package" "$tmp/rc"

@@ -13,7 +13,8 @@ use rustix::process::{
 
 use super::records::Run;
 
-/// The start of a process that /proc did not list from its beginning: a later manager takes it over while it is still not listed.
+/// The start of a process that /proc did not list from its beginning: a later manager takes it over while it is not listed, or is listed as a
+/// function.
 const UNKNOWN_START: u64 = 0;
 
 /// A running process.
@@ -46,7 +47,7 @@ impl Process {
         let pidfd = open(pid).ok()?;
         // After the pidfd was opened, so that it is of this process.
         let is_it = match started(run.pid) {
-            Ok(started) => started == run.started,
+            Ok(started) => started == run.started || (run.started == UNKNOWN_START && is_function(run.pid)),
             Err(e) => e.kind() == io::ErrorKind::NotFound && is_hidden(run.pid, &pidfd),
         };
         is_it.then_some(Self { run, pidfd, child: None })
@@ -94,6 +95,13 @@ fn has_ended(pidfd: &OwnedFd) -> bool {
 
 fn open(pid: Pid) -> io::Result<OwnedFd> {
     pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)
+}
+
+/// True if a process that /proc lists was started as a function of a unit. /proc does not list one from its exec until the kernel has opened its
+/// memory, which for the UPF and its replica it then stays.
+fn is_function(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|octet| *octet == 0).any(|argument| argument == b"--function")
 }
 
 /// A child that has just been started. It may have closed its memory by now, so that /proc does not list it.
@@ -144,5 +152,20 @@ mod tests {
     #[test]
     fn a_program_that_does_not_exist_is_reported() {
         assert!(Process::start(Command::new("/nonexistent/program")).is_err());
+    }
+
+    #[test]
+    fn a_process_whose_start_is_not_known_is_adopted_as_a_function_alone() {
+        for (arguments, is_adopted) in [(&["--function", "upf-replica"][..], true), (&["upf-replica"], false)]
+        {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", "sleep 60; exit"]).args(arguments);
+            let process = Process::start(command).unwrap();
+            let adopted = Process::adopt(Run { started: UNKNOWN_START, ..process.run });
+            assert_eq!(adopted.is_some(), is_adopted, "{arguments:?}");
+            process.signal(Signal::KILL);
+            assert!(ends_within(&process, 10));
+            process.reap();
+        }
     }
 }
