@@ -1,4 +1,4 @@
-//! What a process of a core is: [`Deployment`], made once from the configuration and the command line.
+//! The kind of process that a core runs: [`Deployment`], made once from the configuration and the command line.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub enum CoreCommand {
     Upf { state: Option<PathBuf> },
 }
 
-/// What a process of a core is (docs/cluster.md, docs/unit.md). Another kind of process, such as an AMF
+/// The kind of process that a core runs (docs/cluster.md, docs/unit.md). Another kind of process, such as an AMF
 /// without an SMF, would be a further variant, with an arm where the program starts and a constructor of the
 /// control loop.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub enum Deployment {
 }
 
 impl Deployment {
-    /// What a process is that this command starts. `function`: what the manager of a unit has started it as;
+    /// The kind of process that this command starts. `function`: what the manager of a unit has started it as;
     /// `file`: where the configuration is from. Errors: one sentence.
     pub fn of(
         command: CoreCommand,

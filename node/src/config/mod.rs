@@ -132,7 +132,7 @@ pub struct Config {
     pub refusals: Vec<(RefusalKind, RefusalAnswer)>,
     /// The files that it names.
     pub files: BTreeSet<PathBuf>,
-    /// What this process is; the rest is configured for that.
+    /// The kind of this process; the rest is configured for that.
     pub deployment: Deployment,
 }
 

@@ -66,7 +66,7 @@ pub(super) const OPERATOR_KEYS: [&str; 61] = [
     "limits.ues",
 ];
 
-/// Whether the path of a key, or of a section or a list, is one of [`OPERATOR_KEYS`] or leads to one.
+/// True if the path of a key, or of a section or a list, is one of [`OPERATOR_KEYS`] or leads to one.
 pub(super) fn leads_to_operator_key(path: &str) -> bool {
     let path = without_indices(path);
     let is_below = |key: &str| {

@@ -109,7 +109,7 @@ impl Pass {
         self.positions.contains_key(key)
     }
 
-    /// Whether this pass prints a key, or a section or a list for what is in it.
+    /// True if this pass prints a key, or a section or a list for what is in it.
     fn prints(&self, path: &str) -> bool {
         self.text.is_some() && (!self.is_for_operators || leads_to_operator_key(path))
     }

@@ -71,7 +71,7 @@ impl FromStr for Function {
     }
 }
 
-/// What the manager gives the functions that it starts.
+/// Options with which the manager starts the functions of a unit.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FunctionOptions {
     /// This process is that function of a unit. The manager sets it.

@@ -125,7 +125,7 @@ impl Counters {
     }
 }
 
-/// What stays the same while the broker runs.
+/// The settings that stay the same while the broker runs.
 #[derive(Clone, Debug)]
 pub struct BrokerConfig {
     /// Domain of the broker.
@@ -193,7 +193,7 @@ struct GrantedSession {
     reported: Option<[u8; 32]>,
 }
 
-/// What the broker sends, and what came of the request.
+/// The message that the broker sends, and the outcome of the request.
 #[derive(Debug)]
 pub struct BrokerOutput {
     /// The answer to send.
@@ -237,7 +237,7 @@ pub enum BrokerEvent {
     OrderNotAnswered(ReportError),
 }
 
-/// What the broker has of an attach.
+/// The state of an attach at the broker.
 #[derive(Clone, Debug)]
 pub struct BrokerSession {
     /// Whose session it is.
@@ -670,7 +670,7 @@ impl Broker {
         (self.groups.len(), self.answers.len())
     }
 
-    /// What the user says of a challenge that it did not accept, and of which request.
+    /// The statement of the user about a challenge that it did not accept, and of which request.
     pub fn failure(&self, octets: &[u8]) -> Option<(FailureCause, [u8; 32])> {
         let failure = Failure::parse(octets).ok()?;
         failure.open(self.epochs.get(&failure.key_id())?)

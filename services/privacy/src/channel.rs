@@ -16,7 +16,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether the broker, which sees one end alone, does not see where the other is.
+    /// True if the broker, which sees one end alone, does not see where the other is.
     pub const fn hides_address(self) -> bool {
         match self {
             Self::Direct => false,

@@ -189,7 +189,7 @@ pub fn verify_consistency(old: (u64, &Hash), new: (u64, &Hash), path: &[Hash]) -
     last == 0 && old_sum == *old_root && new_sum == *new_root
 }
 
-/// What the broker says of its log.
+/// The statement of the broker about its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeHead {
     /// Whose log it is.
@@ -212,7 +212,7 @@ impl TreeHead {
         head
     }
 
-    /// Whether the broker, whose key this is, signed it.
+    /// True if the broker, whose key this is, signed it.
     pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
         key.verifies(Signed::TreeHead, &self.signed_octets(), &self.signature)
     }
@@ -344,7 +344,7 @@ impl LogProof {
     }
 }
 
-/// What the operator asks of the broker's log: the newest key that is good now, with the proof that the log
+/// The question that the operator asks of the broker's log: the newest key that is good now, with the proof that the log
 /// extends what the operator has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRequest {

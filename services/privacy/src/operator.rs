@@ -121,7 +121,7 @@ pub enum OperatorError {
     OtherGroup,
     /// It is for another request.
     OtherRequest,
-    /// It names another ephemeral share than the operator's.
+    /// The answer names another ephemeral share than the operator's.
     OtherShare,
     /// The grant is not valid now.
     NotValidNow,
@@ -170,7 +170,7 @@ impl From<DecodeError> for OperatorError {
     }
 }
 
-/// What the operator asks a broker, before it is signed under the key of the token that the user heard.
+/// The question that the operator asks a broker, before it is signed under the key of the token that the user heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The user's request.
@@ -331,20 +331,20 @@ impl Challenging {
     }
 }
 
-/// What the operator has of an attach.
+/// The state of an attach at the operator.
 #[derive(Debug)]
 pub struct OperatorSession {
-    /// What the operator shows to a judge.
+    /// The evidence that the operator shows to a judge.
     pub grant: SignedGrant,
     /// The user's response, by which the operator shows the broker that the user was there.
     pub presence: Response,
     /// Where the 5G key hierarchy starts.
     pub k_seaf: KSeaf,
-    /// Whether the operator must intercept.
+    /// True if the operator must intercept.
     pub intercept: bool,
     /// How often the operator asks the broker for later orders, in seconds.
     pub poll_s: u16,
-    /// What the operator must drop.
+    /// Traffic that the operator must drop.
     pub filters: Vec<Filter>,
 }
 

@@ -24,7 +24,7 @@ pub const REQUEST_OCTETS: usize = 2 + 1 + 32 + PADDED_OCTETS + TAG_OCTETS;
 /// Octets of a relayed answer.
 pub const ANSWER_OCTETS: usize = 2 + 16 + PADDED_OCTETS + TAG_OCTETS;
 
-/// What the operator asks the broker for. The gateway knows the broker's resource by it, and the relay does not see it.
+/// The question that the operator asks the broker for. The gateway knows the broker's resource by it, and the relay does not see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// Open a session group.

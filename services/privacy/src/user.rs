@@ -51,11 +51,11 @@ pub enum UserError {
     OtherBroker,
     /// The serving network is not the broker's.
     OtherNetwork,
-    /// It is for another token than the one that the user heard.
+    /// The answer is for another token than the one that the user heard.
     OtherToken,
-    /// It is for another request of the user's.
+    /// The answer is for another request of the user's.
     OtherRequest,
-    /// It names another ephemeral share than the user's.
+    /// The answer names another ephemeral share than the user's.
     OtherShare,
     /// The grant is not valid now.
     NotValidNow,
@@ -174,7 +174,7 @@ impl UserAttach {
         checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
     }
 
-    /// What the user says of a challenge that it does not accept: the cause is sealed to the broker, so that
+    /// The statement of the user about a challenge that it does not accept: the cause is sealed to the broker, so that
     /// a challenge that is played again to many UEs finds none of them out.
     pub fn fail(&self, error: &UserError, seed: &Seed) -> Option<Failure> {
         Failure::seal(&self.epoch, error.cause(), &self.request, seed)
@@ -233,7 +233,7 @@ impl Responding {
     }
 }
 
-/// What the user has of an attach.
+/// The state of an attach at the user.
 #[derive(Debug)]
 pub struct UserSession {
     /// The grant of the session.

@@ -12,12 +12,12 @@ pub(super) struct CpfProcesses {
     pub(super) pair: Option<PrimaryOfPair>,
 }
 
-/// What the primary CTA of a pair has beside its CPFs: a second CTA can be its replica.
+/// The state of the primary CTA of a pair beside its CPFs: a second CTA can be its replica.
 pub(super) struct PrimaryOfPair {
     pub(super) primary: PairPrimary,
     /// The CTA that gets a copy of the subscriber store.
     pub(super) copies_to: Option<CtaInstance>,
-    /// What of the store still has to go there.
+    /// The part of the store that still has to go there.
     pub(super) feed: Option<SubscriberFeed>,
     /// Another CTA has taken over.
     pub(super) replaced: bool,

@@ -183,12 +183,12 @@ impl ControlLoop {
         Ok(None)
     }
 
-    /// What this CTA has as the primary of a pair.
+    /// The state that this CTA has as the primary of a pair.
     fn pair(&self) -> Option<&PrimaryOfPair> {
         self.cpfs.as_ref()?.pair.as_ref()
     }
 
-    /// Whether another CTA has taken over.
+    /// True if another CTA has taken over.
     fn is_replaced(&self) -> bool {
         self.pair().is_some_and(|pair| pair.replaced)
     }

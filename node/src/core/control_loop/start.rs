@@ -45,7 +45,7 @@ use crate::veil::Veil;
 /// How long N2 may stay closed at the start because no CPF has joined, or a UPF does not answer yet: both are there within tenths of a second.
 const CPFS_JOIN_WITHIN: Duration = Duration::from_secs(2);
 
-/// What all control functions of a unit have left that ended at once, with their gNBs' associations.
+/// The state that all control functions of a unit have left that ended at once, with their gNBs' associations.
 struct FormerCtaState {
     peers: Vec<u8>,
     last_inputs: BTreeMap<UeId, u64>,
@@ -67,7 +67,7 @@ impl FormerCtaState {
     }
 }
 
-/// What a CTA is made of.
+/// The parts that a CTA is made of.
 struct CtaParts {
     directory: Directory,
     store: Store,
@@ -91,7 +91,7 @@ impl CtaParts {
     }
 }
 
-/// What the loop has around its CTA, in each deployment.
+/// The parts that the loop has around its CTA, in each deployment.
 struct Surroundings {
     config: Arc<Config>,
     console: Arc<Console>,
@@ -112,7 +112,7 @@ struct Serving {
     memory: Option<UeMemory>,
     stored_ues: Option<StoredUeFile>,
     links: Links,
-    /// What the CTA has put out at its start.
+    /// The output of the CTA at its start.
     out: Outbox,
 }
 

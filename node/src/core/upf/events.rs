@@ -1,4 +1,4 @@
-//! What the UPF reports, as sentences of the log.
+//! Events that the UPF reports, as sentences of the log.
 
 use tracing::{info, warn};
 use whimbrel_pfcp::ie::NodeId;
@@ -21,7 +21,7 @@ pub(in crate::core) fn log_restored(restored: Restored) {
     }
 }
 
-/// What happened on N3 or N4, in one sentence, and how much it matters.
+/// An event of N3 or N4, in one sentence, and how much it matters.
 pub(super) fn sentence(event: &Event) -> (Level, String) {
     let deleted = |sessions: usize| match sessions {
         0 => String::new(),

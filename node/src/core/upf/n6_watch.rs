@@ -1,4 +1,4 @@
-//! What is wrong on N6, looked for now and then: changes of other programs on the host, and outside ports
+//! Problems on N6, looked for now and then: changes of other programs on the host, and outside ports
 //! that are too few.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the UPF counted, for the metrics.
+//! Counters of the UPF, for the metrics.
 
 use whimbrel_user::{DropReason, FirewallCounters};
 

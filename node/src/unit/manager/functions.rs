@@ -28,9 +28,9 @@ pub(super) struct ManagedFunction {
     pub(super) restarts: Restarts,
     /// When it is started again; `None` with no process: never.
     pub(super) due: Option<Instant>,
-    /// It is asked to end, and is not to start again.
+    /// The function is asked to end, and is not to start again.
     pub(super) leaves: bool,
-    /// It is asked to end, and starts again at once.
+    /// The function is asked to end, and starts again at once.
     pub(super) replaced: bool,
     /// A CTA: since when it has neither served nor been the replica, and whether this process has served.
     pub(super) unused: Option<Instant>,
@@ -41,10 +41,10 @@ pub(super) struct ManagedFunction {
     pub(super) silent: u32,
 }
 
-/// What distinguishes a CPF from others.
+/// The properties that distinguish a CPF from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::unit) struct CpfOf {
-    /// It is one of the canary's.
+    /// The CPF is one of the canary's.
     pub(in crate::unit) canary: bool,
     /// The slice whose UEs it serves, if it serves one alone.
     pub(in crate::unit) slice: Option<SNssai>,

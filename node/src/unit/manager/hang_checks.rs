@@ -110,7 +110,7 @@ impl Manager {
     }
 }
 
-/// Whether a process is stopped (SIGSTOP).
+/// True if a process is stopped (SIGSTOP).
 fn is_stopped(process: i32) -> bool {
     u32::try_from(process).is_ok_and(|process| ThreadState::of(process, process) == ThreadState::Stopped)
 }

@@ -67,7 +67,7 @@ fn steps(node: &Node) -> Vec<Position> {
     }
 }
 
-/// What UEs do without a scenario: register, open a session and leave; or stay, with a session that programs can use for IPv4 and IPv6.
+/// The steps of UEs without a scenario: register, open a session and leave; or stay, with a session that programs can use for IPv4 and IPv6.
 pub(super) fn default(stay: bool) -> Scenario {
     let session =
         |pdu_session_type| Step::Session(SessionStep { pdu_session_type, ..SessionStep::default() });

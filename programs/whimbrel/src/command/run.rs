@@ -120,7 +120,7 @@ struct CoreProcess {
     api: Option<Server>,
 }
 
-/// What a process has opened beside.
+/// The sockets and threads that a process has opened.
 #[derive(Default)]
 struct Opened {
     n2: Option<Transport>,
@@ -366,7 +366,7 @@ impl CoreProcess {
 /// How long a CTA of a unit that hands over may keep the sockets that its successor opens.
 const RELEASED_WITHIN: Duration = Duration::from_secs(3);
 
-/// What only the primary CTA of a unit serves: the SMF's N4, the API, and N2 if the CTAs have one endpoint.
+/// The parts that only the primary CTA of a unit serves: the SMF's N4, the API, and N2 if the CTAs have one endpoint.
 fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
     Box::new(move |parts: &mut Parts| {
         let config = parts.config.clone();

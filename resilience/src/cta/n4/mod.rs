@@ -131,7 +131,7 @@ pub(super) struct N4 {
     /// Its recovery time stamp in the former run of this SMF, whose sessions it is asked to retain (TS 29.244 §6.2.6.2.1).
     #[serde(skip)]
     retains: Option<RecoveryTimeStamp>,
-    /// It has retained sessions unasked, and was asked again with a later stamp.
+    /// The UPF has retained sessions unasked, and was asked again with a later stamp.
     #[serde(skip)]
     asked_again: bool,
 }

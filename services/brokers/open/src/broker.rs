@@ -40,7 +40,7 @@ pub struct Policy {
     pub reputation_newcomer: u16,
     /// How long a grant is valid, in seconds.
     pub validity_s: u64,
-    /// What the broker pays for a session at most, in millionths of a unit of the price's currency.
+    /// The amount that the broker pays for a session at most, in millionths of a unit of the price's currency.
     pub credit_micros: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct User {
     pub ticket: u64,
 }
 
-/// What stays the same while the broker runs.
+/// The settings that stay the same while the broker runs.
 #[derive(Clone, Debug)]
 pub struct BrokerConfig {
     /// Domain of the broker.
@@ -98,7 +98,7 @@ pub struct Broker {
     home: home::HomeState,
 }
 
-/// What the broker sends, and what came of the request.
+/// The message that the broker sends, and the outcome of the request.
 #[derive(Debug)]
 pub struct BrokerOutput {
     /// The answer for the operator.
@@ -167,7 +167,7 @@ pub enum BrokerEvent {
     Granted(Box<BrokerSession>),
 }
 
-/// What the broker has of an attach.
+/// The state of an attach at the broker.
 #[derive(Debug)]
 pub struct BrokerSession {
     /// Whose session it is.
@@ -224,7 +224,7 @@ impl Broker {
         self.users.insert(id, user);
     }
 
-    /// What the broker knows of a user.
+    /// The record that the broker has of a user.
     pub fn user(&self, id: UserId) -> Option<&User> {
         self.users.get(&id)
     }

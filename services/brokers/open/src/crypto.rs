@@ -161,7 +161,7 @@ pub enum Signed {
     UsageDelivery,
     /// The broker's answer to them.
     UsageAnswer,
-    /// What the broker pays for a cycle.
+    /// The amount that the broker pays for a cycle.
     Receipt,
     /// The sum of receipts.
     Statement,

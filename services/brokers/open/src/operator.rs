@@ -78,7 +78,7 @@ pub enum OperatorError {
     OtherOperator,
     /// It is for another request: an answer out of another session.
     OtherRequest,
-    /// It names another ephemeral share than the operator's.
+    /// The answer names another ephemeral share than the operator's.
     OtherShare,
     /// The grant is on terms that the operator did not offer.
     TermsNotOffered,
@@ -127,7 +127,7 @@ impl From<DecodeError> for OperatorError {
     }
 }
 
-/// What the operator asks a broker, before the operator has signed it: the machine that asks holds no key of
+/// The question that the operator asks a broker, before the operator has signed it: the machine that asks holds no key of
 /// the operator's, and the edge that sends the question signs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
@@ -135,7 +135,7 @@ pub enum Question {
     Attach {
         /// The user's request.
         request: AuthReqU,
-        /// What the operator offers.
+        /// The terms that the operator offers.
         terms: Terms,
         /// The operator's ephemeral share.
         share: Share,
@@ -144,14 +144,14 @@ pub enum Question {
     Vector {
         /// The question, which names the UE.
         question: VectorQuestion,
-        /// What the operator offers.
+        /// The terms that the operator offers.
         terms: Terms,
     },
     /// The key and the grant for an ordinary UE that has responded, on these terms.
     Confirmation {
         /// The question with the UE's response.
         question: ConfirmationQuestion,
-        /// What the operator offers.
+        /// The terms that the operator offers.
         terms: Terms,
     },
 }
@@ -334,16 +334,16 @@ impl OperatorAttach {
     }
 }
 
-/// What the operator has of an attach. The ephemeral key and ss are gone once the attach is dropped.
+/// The state of an attach at the operator. The ephemeral key and ss are gone once the attach is dropped.
 #[derive(Debug)]
 pub struct OperatorSession {
-    /// What the operator shows to a judge.
+    /// The evidence that the operator shows to a judge.
     pub grant: SignedGrant,
     /// Where the 5G key hierarchy starts.
     pub k_seaf: KSeaf,
-    /// Whether the operator must intercept.
+    /// True if the operator must intercept.
     pub intercept: bool,
-    /// What the operator must drop.
+    /// Traffic that the operator must drop.
     pub filters: Vec<Filter>,
     /// For the user, in the EAP message of SECURITY MODE COMMAND.
     pub answer_u: AnswerU,

@@ -45,11 +45,11 @@ pub enum UserError {
     BrokerSignature,
     /// It is of another broker.
     OtherBroker,
-    /// It is for another operator than the one that the user attaches to.
+    /// The answer is for another operator than the one that the user attaches to.
     OtherOperator,
-    /// It is for another request of the user's.
+    /// The answer is for another request of the user's.
     OtherRequest,
-    /// It names another ephemeral share than the user's.
+    /// The answer names another ephemeral share than the user's.
     OtherShare,
     /// The grant is not valid now.
     NotValidNow,
@@ -190,7 +190,7 @@ impl TentativeSession {
     }
 }
 
-/// What the user has of an attach.
+/// The state of an attach at the user.
 #[derive(Debug)]
 pub struct UserSession {
     /// The grant of the session.

@@ -73,7 +73,7 @@ impl HomeAnswered {
     }
 }
 
-/// What the broker has as a home network.
+/// The keys and challenges that the broker has as a home network.
 #[derive(Debug, Default)]
 pub(super) struct HomeState {
     keys: HomeNetworkKeys,

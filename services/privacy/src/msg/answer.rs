@@ -23,17 +23,17 @@ const ORDERS_INFO: &[u8] = b"VEIL-v1 orders";
 /// `info` of the HPKE context of a failure, from the user to the broker.
 const FAILURE_INFO: &[u8] = b"VEIL-v1 failure";
 
-/// What the broker seals to the operator.
+/// The part of an answer that the broker seals to the operator.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OperatorOrders {
     /// Half of the shared secret; the user's response completes it.
     pub half: [u8; 32],
-    /// Whether the operator must intercept the session.
+    /// True if the operator must intercept the session.
     pub intercept: bool,
     /// How often the operator asks the broker for orders that come later (the location of an emergency call,
     /// an intercept that begins), in seconds: the broker cannot reach the operator by itself.
     pub poll_s: u16,
-    /// What the operator must drop; at most [`OperatorOrders::FILTERS_MAX`], and those of the user's class.
+    /// Traffic that the operator must drop; at most [`OperatorOrders::FILTERS_MAX`], and those of the user's class.
     pub filters: Vec<Filter>,
 }
 
@@ -122,7 +122,7 @@ impl OperatorOrders {
     }
 }
 
-/// What the broker seals to the user.
+/// The part of an answer that the broker seals to the user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserAnswer {
     /// The grant of the session.
@@ -399,7 +399,7 @@ impl SignedRefusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer(pub AnswerBody);
 
-/// What the broker answers.
+/// The answer of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerBody {
     /// The operator may serve, once the user has responded.

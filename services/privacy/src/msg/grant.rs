@@ -11,7 +11,7 @@ use super::{
 use crate::crypto::{Signed, SigningKey, VerifyingKey, transcript};
 use crate::token::TokenHash;
 
-/// What the broker grants. What in it depends on the user is one of a few classes, since the operator must not know a user again by it.
+/// The terms that the broker grants. What in it depends on the user is one of a few classes, since the operator must not know a user again by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Domain of the broker.

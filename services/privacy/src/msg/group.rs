@@ -87,7 +87,7 @@ impl GroupRequest {
     }
 }
 
-/// What the broker answers.
+/// The answer of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupAnswer {
     /// The group is open.

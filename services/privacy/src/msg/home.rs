@@ -52,7 +52,7 @@ impl Suci {
     }
 }
 
-/// What the operator asks for an ordinary UE, before it is signed in a session group.
+/// The question that the operator asks for an ordinary UE, before it is signed in a session group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeQuestion {
     /// Domain of the broker.

@@ -114,7 +114,7 @@ fn read_batch(r: &mut Reader<'_>, ie: &'static str) -> Result<Box<[Element; BATC
     Ok(batch.try_into().expect("as many as the loop read"))
 }
 
-/// What the broker answers.
+/// The answer of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenAnswer {
     /// The batch, evaluated under the issuing key of the epoch.

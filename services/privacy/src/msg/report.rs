@@ -119,7 +119,7 @@ impl UsageReport {
     }
 }
 
-/// What the broker answers. It is not signed: the operator keeps its report, and the channel is authentic.
+/// The answer of the broker. It is not signed: the operator keeps its report, and the channel is authentic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportAnswer {
     /// The report is taken, now or before.

@@ -10,7 +10,7 @@ use super::{MessageType, emit_domain, emit_part, read_domain, read_part, read_si
 use crate::crypto::{Exporter, Signed, SigningKey, TAG_OCTETS, VerifyingKey, hash, open, seal};
 use crate::token::TokenHash;
 
-/// What the user seals to its broker.
+/// The part of a request that the user seals to its broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserVector {
     /// The user (idU).
@@ -130,7 +130,7 @@ impl UserRequest {
         self.key_id
     }
 
-    /// Whether the user heard this token.
+    /// True if the user heard this token.
     pub fn is_for(&self, token: &TokenHash) -> bool {
         self.tag == token.tag()
     }

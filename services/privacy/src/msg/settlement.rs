@@ -22,7 +22,7 @@ pub fn is_field_digest(octets: &[u8; 32]) -> bool {
     octets.as_chunks::<4>().0.iter().all(|word| u32::from_be_bytes(*word) < FIELD_MODULUS)
 }
 
-/// What the broker says of a period: the root of its table.
+/// The statement of the broker about a period: the root of its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeriodHead {
     /// Domain of the broker whose period it is.
@@ -89,7 +89,7 @@ impl PeriodHead {
         })
     }
 
-    /// Whether the broker and enough witnesses have signed it. Errors: [`LogError`].
+    /// True if the broker and enough witnesses have signed it. Errors: [`LogError`].
     pub fn check(&self, cosignatures: &[Cosignature], trust: &LogTrust) -> Result<(), LogError> {
         if self.broker != trust.broker {
             return Err(LogError::OtherBroker);
@@ -375,7 +375,7 @@ causes! {
     }
 }
 
-/// What the broker answers to a claim.
+/// The answer of the broker to a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimAnswer {
     /// It is paid, now or before.
@@ -405,7 +405,7 @@ impl Payment {
         payment
     }
 
-    /// Whether it is the broker's word on this claim.
+    /// True if it is the broker's word on this claim.
     pub fn is_of(&self, claim: &[u8], key: &VerifyingKey) -> bool {
         self.claim == hash(&[claim]) && key.verifies(Signed::Payment, &self.signed_octets(), &self.signature)
     }

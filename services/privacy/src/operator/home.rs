@@ -88,16 +88,16 @@ impl HomeChallenging {
 /// What the operator has of the attach of an ordinary UE.
 #[derive(Debug)]
 pub struct HomeSession {
-    /// What the operator shows to a judge.
+    /// The evidence that the operator shows to a judge.
     pub grant: SignedGrant,
     /// By which the operator shows the broker that the UE was there.
     pub presence: Response,
     /// Where the operator's part of the 5G key hierarchy starts.
     pub k_amf: KAmf,
-    /// Whether the operator must intercept.
+    /// True if the operator must intercept.
     pub intercept: bool,
     /// How often the operator asks the broker for later orders, in seconds.
     pub poll_s: u16,
-    /// What the operator must drop.
+    /// Traffic that the operator must drop.
     pub filters: Vec<Filter>,
 }

@@ -69,7 +69,7 @@ struct World {
     alice: Vec<AliceRun>,
     o1: Vec<O1Run>,
     counters: [u8; 2],
-    /// What the broker has signed; the attacker has heard it all.
+    /// All messages that the broker has signed; the attacker has heard them.
     grants: Vec<Grant>,
     asked: Vec<(Req, Tok, Share)>,
     leak: Leak,

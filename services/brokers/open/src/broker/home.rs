@@ -31,7 +31,7 @@ pub struct Home {
     pub plmn: PlmnId,
     /// The private keys of its SUCIs.
     pub keys: HomeNetworkKeys,
-    /// What the broker pays for a session of an ordinary UE at most: it is paid on the operator's word alone.
+    /// The amount that the broker pays for a session of an ordinary UE at most: it is paid on the operator's word alone.
     pub credit_micros: u64,
 }
 
@@ -78,7 +78,7 @@ pub struct HomeRecord {
     pub octets: Vec<u8>,
 }
 
-/// What the broker has as a home network.
+/// The keys and challenges that the broker has as a home network.
 #[derive(Debug, Default)]
 pub(super) struct HomeState {
     home: Option<Home>,
@@ -104,7 +104,7 @@ impl Broker {
         self.home.users.insert(supi, user);
     }
 
-    /// What the broker knows of a user with a USIM.
+    /// The record that the broker has of a user with a USIM.
     pub fn home_user(&self, supi: Supi) -> Option<&HomeUser> {
         self.home.users.get(&supi)
     }

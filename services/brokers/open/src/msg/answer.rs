@@ -119,14 +119,14 @@ pub(super) fn read_filters(r: &mut Reader<'_>) -> Result<(bool, Vec<Filter>), De
 /// `info` of the HPKE context from the broker to the operator.
 const ORDERS_INFO: &[u8] = b"SAP-v1 orders";
 
-/// What the broker seals to the operator.
+/// The part of an answer that the broker seals to the operator.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OperatorOrders {
     /// The shared secret.
     pub ss: SharedSecret,
-    /// Whether the operator must intercept the session.
+    /// True if the operator must intercept the session.
     pub intercept: bool,
-    /// What the operator must drop; at most [`OperatorOrders::FILTERS_MAX`].
+    /// Traffic that the operator must drop; at most [`OperatorOrders::FILTERS_MAX`].
     pub filters: Vec<Filter>,
 }
 
@@ -174,7 +174,7 @@ impl OperatorOrders {
     }
 }
 
-/// What the broker seals to the user.
+/// The part of an answer that the broker seals to the user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserAnswer {
     /// The grant of the session.
@@ -390,7 +390,7 @@ impl SignedRefusal {
     }
 }
 
-/// What the broker says to the operator.
+/// The statement of the broker to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerBody {
     /// The operator may serve.

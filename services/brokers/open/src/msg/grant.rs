@@ -9,7 +9,7 @@ use super::{SapMessageType, read_signature, whole};
 use crate::crypto::{Share, Signature, Signed, SigningKey, VerifyingKey, hash};
 use crate::id::{Domain, OperatorId, Pseudonym};
 
-/// What the broker grants.
+/// The terms that the broker grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Domain of the broker.
@@ -24,7 +24,7 @@ pub struct Grant {
     pub qos: Qos,
     /// When the operator may serve.
     pub validity: Validity,
-    /// What the broker pays for at most, in millionths of a unit of the price's currency.
+    /// The amount that the broker pays for at most, in millionths of a unit of the price's currency.
     pub credit_micros: u64,
     /// H(authReqU); of an ordinary UE that of the vector request.
     pub request: [u8; 32],
@@ -41,7 +41,7 @@ impl Grant {
     /// In place of the share of an ordinary UE, which has none: no share of SAP, since it is of small order.
     pub const NO_SHARE: Share = Share([0; 32]);
 
-    /// Whether it is of an ordinary UE (class 2), whose usage the operator alone reports.
+    /// True if it is of an ordinary UE (class 2), whose usage the operator alone reports.
     pub fn is_of_ordinary_ue(&self) -> bool {
         self.user_share == Self::NO_SHARE
     }

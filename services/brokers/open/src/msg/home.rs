@@ -110,7 +110,7 @@ impl core::fmt::Debug for Resynchronisation {
 pub struct Asker {
     /// Certificate of the operator.
     pub certificate: Certificate,
-    /// What the operator offers.
+    /// The terms that the operator offers.
     pub terms: Terms,
     /// The operator's time, in seconds since the Unix epoch.
     pub time: u64,
@@ -400,16 +400,16 @@ impl SignedChallenge {
 /// `info` of the HPKE context from the broker to the operator.
 const RELEASE_INFO: &[u8] = b"SAP-v1 release";
 
-/// What the broker seals to the operator with the grant.
+/// The part of an answer that the broker seals to the operator with the grant.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Release {
     /// SUPI of the subscriber.
     pub supi: Supi,
     /// The anchor key.
     pub k_seaf: KSeaf,
-    /// Whether the operator must intercept the session.
+    /// True if the operator must intercept the session.
     pub intercept: bool,
-    /// What the operator must drop; at most [`OperatorOrders::FILTERS_MAX`](super::OperatorOrders::FILTERS_MAX).
+    /// Traffic that the operator must drop; at most [`OperatorOrders::FILTERS_MAX`](super::OperatorOrders::FILTERS_MAX).
     pub filters: Vec<Filter>,
 }
 

@@ -21,7 +21,7 @@ pub const TICKET_OCTETS: usize = 12 + 16 + 8 + TAG_OCTETS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub [u8; TICKET_OCTETS]);
 
-/// What the user seals to its broker.
+/// The part of a request that the user seals to its broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserVector {
     /// The user (idU).
@@ -249,7 +249,7 @@ pub struct AuthReqT {
     pub request: AuthReqU,
     /// Certificate of the operator.
     pub certificate: Certificate,
-    /// What the operator offers.
+    /// The terms that the operator offers.
     pub terms: Terms,
     /// The operator's ephemeral share.
     pub share: Share,

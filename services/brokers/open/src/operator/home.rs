@@ -45,15 +45,15 @@ impl core::fmt::Debug for Challenge {
 /// What the operator has of an ordinary UE that its broker has authenticated.
 #[derive(Debug)]
 pub struct HomeSession {
-    /// What the operator shows to a judge.
+    /// The evidence that the operator shows to a judge.
     pub grant: SignedGrant,
     /// SUPI of the subscriber.
     pub supi: Supi,
     /// Where the 5G key hierarchy starts.
     pub k_seaf: KSeaf,
-    /// Whether the operator must intercept.
+    /// True if the operator must intercept.
     pub intercept: bool,
-    /// What the operator must drop.
+    /// Traffic that the operator must drop.
     pub filters: Vec<Filter>,
 }
 

@@ -15,14 +15,14 @@ use crate::crypto::{VerifyingKey, hash};
 use crate::id::{Domain, OperatorId, Pseudonym, UserId};
 use crate::msg::{Grant, Price, Qos};
 
-/// What the broker pays, and for how long it takes reports.
+/// The amount that the broker pays, and for how long it takes reports.
 #[derive(Clone, Copy, Debug)]
 pub struct PayRule {
     /// The tolerance ratio of chapter 3.4.3 (ε), in millionths of a cycle's octets.
     pub tolerance_ppm: u64,
     /// Octets by which two honest parties may differ, whatever the volume: they end their cycles within milliseconds, not at once.
     pub slack_octets: u64,
-    /// What the broker pays at most for a session that the operator alone reports, in millionths of a unit.
+    /// The amount that the broker pays at most for a session that the operator alone reports, in millionths of a unit.
     pub word_cap_micros: u64,
     /// How long after the end of a grant reports are taken, in seconds.
     pub late_max_s: u64,
@@ -34,7 +34,7 @@ impl PayRule {
         Self { tolerance_ppm: 10_000, slack_octets: 3_000, word_cap_micros: 50_000, late_max_s: 86_400 };
 }
 
-/// What the broker knows of a session that it has granted.
+/// The record that the broker has of a session that it has granted.
 #[derive(Clone, Debug)]
 pub struct OpenSession {
     /// Pseudonym of the session.
@@ -47,7 +47,7 @@ pub struct OpenSession {
     pub price: Price,
     /// What the operator gives: no session moves more.
     pub qos: Qos,
-    /// What the broker pays at most.
+    /// The amount that the broker pays at most.
     pub credit_micros: u64,
     /// First and last second of the grant.
     pub validity_s: (u64, u64),
@@ -112,7 +112,7 @@ impl Outcome {
         Self::Sealed,
     ];
 
-    /// Whether the same report can never be accepted later: the operator drops it. A sealed one may open under another key.
+    /// True if the same report can never be accepted later: the operator drops it. A sealed one may open under another key.
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Sealed)
     }

@@ -124,7 +124,7 @@ impl Delivery {
     }
 }
 
-/// What the broker says of a delivery.
+/// The statement of the broker about a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryBody {
     /// The reports were looked at.

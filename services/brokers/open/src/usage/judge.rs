@@ -110,7 +110,7 @@ pub struct Blame {
     pub vote: u64,
 }
 
-/// What the broker knows of a user–the operator pair.
+/// The record that the broker has of a user–the operator pair.
 #[derive(Clone, Copy, Debug, Default)]
 struct UserOperatorPair {
     /// CUSUM, in millionths.
@@ -119,7 +119,7 @@ struct UserOperatorPair {
     good: u32,
 }
 
-/// What the broker thinks of a party.
+/// The reputation of a party at the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Number of comparisons.

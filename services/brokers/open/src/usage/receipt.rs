@@ -1,4 +1,4 @@
-//! What the broker pays for a cycle, signed so that the operator can show it to a judge, and statements that add receipts up.
+//! The amount that the broker pays for a cycle, signed so that the operator can show it to a judge, and statements that add receipts up.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub struct Totals {
     pub claimed: (u64, u64),
     /// Octets that the broker pays for.
     pub paid: (u64, u64),
-    /// What the broker pays, in millionths of a unit of the currency.
+    /// The amount that the broker pays, in millionths of a unit of the currency.
     pub micros: u64,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn cost(price: &Price, (ul, dl): (u64, u64)) -> u64 {
     u64::try_from(micros).unwrap_or(u64::MAX)
 }
 
-/// What the broker pays for the time since the session's last receipt.
+/// The amount that the broker pays for the time since the session's last receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// Domain of the broker.
@@ -283,7 +283,7 @@ impl Statement {
         })
     }
 
-    /// Whether the broker, whose key is `key`, has signed the statement and each line, no line is missing and the sum is right.
+    /// True if the broker, whose key is `key`, has signed the statement and each line, no line is missing and the sum is right.
     pub fn verify(&self, key: &VerifyingKey) -> Result<(), StatementError> {
         if !key.verifies(Signed::Statement, &self.signed_octets(), &self.signature) {
             return Err(StatementError::Signature);

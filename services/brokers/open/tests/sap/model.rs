@@ -82,7 +82,7 @@ pub(crate) struct World {
     pub(crate) t1: Vec<T1Run>,
     counters: [u8; 2],
     answered: [Option<(AuthReq, Op, u8, Share)>; 2],
-    /// What the broker has signed; the attacker has heard it all.
+    /// All messages that the broker has signed; the attacker has heard them.
     pub(crate) grants: Vec<Grant>,
     pub(crate) refusals: Vec<Refusal>,
     leak: Leak,

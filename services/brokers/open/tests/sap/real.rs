@@ -157,7 +157,7 @@ impl Real {
         }
     }
 
-    /// Whether the attacker, as T2, can derive the key of Alice's run from the broker's answer: by the
+    /// True if the attacker, as T2, can derive the key of Alice's run from the broker's answer: by the
     /// machine of the operator, whose ephemeral key is the attacker's.
     fn attacker_has(&self, run: usize) -> bool {
         let hash = self.alice[run].1.hash();

@@ -167,7 +167,7 @@ impl Market {
         blames
     }
 
-    /// Whether the broker refuses an operator.
+    /// True if the broker refuses an operator.
     pub(crate) fn is_shunned(&self, o: usize) -> bool {
         self.judge.reputation(operator(o), self.now_s) < 10
     }

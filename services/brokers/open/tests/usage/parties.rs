@@ -112,7 +112,7 @@ pub(crate) fn accounts() -> Accounts {
     accounts
 }
 
-/// What the broker says of a report that the operator delivers.
+/// The statement of the broker about a report that the operator delivers.
 pub(crate) fn check(accounts: &Accounts, now: Instant, signed: &SignedReport) -> Outcome {
     let of_user = |user| (user == USER).then(|| key("u").verifying_key());
     accounts.check(now, (t(), &key("t").verifying_key()), of_user, signed)

@@ -62,7 +62,7 @@ pub struct UsageBatch {
     pub standings: Vec<NamedStanding>,
 }
 
-/// What the broker thinks of a party.
+/// The reputation of a party at the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedStanding {
     /// The operator, or the name of the user.
