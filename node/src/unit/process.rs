@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
@@ -47,7 +49,9 @@ impl Process {
         let pidfd = open(pid).ok()?;
         // After the pidfd was opened, so that it is of this process.
         let is_it = match started(run.pid) {
-            Ok(started) => started == run.started || (run.started == UNKNOWN_START && is_function(run.pid)),
+            Ok(started) => {
+                started == run.started || (run.started == UNKNOWN_START && is_function(run.pid, &pidfd))
+            }
             Err(e) => e.kind() == io::ErrorKind::NotFound && is_hidden(run.pid, &pidfd),
         };
         is_it.then_some(Self { run, pidfd, child: None })
@@ -97,11 +101,20 @@ fn open(pid: Pid) -> io::Result<OwnedFd> {
     pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)
 }
 
+/// How long a process may have no command line: the kernel lets the parent go on before it has set the new program's arguments.
+const MAX_EXEC_TIME: Duration = Duration::from_millis(500);
+
 /// True if a process that /proc lists was started as a function of a unit. /proc does not list one from its exec until the kernel has opened its
 /// memory, which for the UPF and its replica it then stays.
-fn is_function(pid: i32) -> bool {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|octet| *octet == 0).any(|argument| argument == b"--function")
+fn is_function(pid: i32, pidfd: &OwnedFd) -> bool {
+    let begun = Instant::now();
+    loop {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if !line.is_empty() || has_ended(pidfd) || begun.elapsed() > MAX_EXEC_TIME {
+            return line.split(|octet| *octet == 0).any(|argument| argument == b"--function");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A child that has just been started. It may have closed its memory by now, so that /proc does not list it.

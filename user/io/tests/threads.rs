@@ -305,12 +305,14 @@ fn one_thread_decides_on_all_uplink_packets_of_a_session_whatever_they_are_sprea
             let published =
                 || net.handle.counters().ul_packets == all && net.handle.io_counters().n6_sent >= all;
             eventually(published, || format!("{by:?}: {:?}", net.handle.io_counters()));
-            let handed = net.handle.io_counters().handed_over;
-            match by {
-                SpreadBy::Teid | SpreadBy::UeAddress => assert_eq!(handed, 0, "{by:?}"),
+            // The thread that hands packets over publishes its counters after the one that has passed them.
+            let handed = match by {
+                SpreadBy::Teid | SpreadBy::UeAddress => 0,
                 // Of eight sessions on four threads, six are at others than the one at which a datagram arrives.
-                SpreadBy::GnbAddress | SpreadBy::GnbFlow => assert_eq!(handed, each * 6, "{by:?}"),
-            }
+                SpreadBy::GnbAddress | SpreadBy::GnbFlow => each * 6,
+            };
+            let as_expected = || net.handle.io_counters().handed_over == handed;
+            eventually(as_expected, || format!("{by:?}: {:?}", net.handle.io_counters()));
         }
     });
 }
