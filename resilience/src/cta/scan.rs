@@ -7,7 +7,7 @@ use whimbrel_control::UeId;
 use whimbrel_ids::Instant;
 
 use super::Outbox;
-use super::cpfs::{BETWEEN_SLICES, Cpfs, HASTE};
+use super::cpfs::{BETWEEN_SLICES, Cpfs, LATE_BACKUP_TIMEOUT};
 
 /// Pause between two rounds at most.
 pub(super) const BETWEEN_ROUNDS: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ impl Cpfs {
                 self.without_backup.range(further(round.after)).next().filter(|_| self.rings.has_more());
             if let Some(ue) = next {
                 round.after = Some(*ue);
-                return Some((*ue, HASTE.min(patience)));
+                return Some((*ue, LATE_BACKUP_TIMEOUT.min(patience)));
             }
             (round.without_backup, round.after) = (true, None);
         }

@@ -221,7 +221,7 @@ impl Tree {
         in_root || (FILE_ENDINGS.iter().any(|e| word.ends_with(e)) && word.contains('/'))
     }
 
-    /// Whether a path exists from the root or from the document's folder, or ends an existing path (`cta/slots.rs`).
+    /// Whether a path exists from the root or from the document's folder, or ends an existing path (`cta/slots/mod.rs`).
     fn has(&self, folder: &str, path: &str) -> bool {
         let path = path.trim_start_matches("./").trim_end_matches('/');
         let from_folder = match path.strip_prefix("../") {
