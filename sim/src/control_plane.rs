@@ -126,13 +126,22 @@ impl Sim {
 
     /// The CTA and its CPFs are killed, and start again with the UEs that are on the disk. Associations of gNBs and the UPFs stand meanwhile.
     pub fn kill_and_restart_control(&mut self) -> Restored {
+        self.restart_control_alone(Cluster::restarted)
+    }
+
+    /// The same, where no CPF has joined yet: [`Self::add_cpf`] adds them.
+    pub fn kill_and_restart_control_before_its_cpfs(&mut self) -> Restored {
+        self.restart_control_alone(Cluster::restarted_without_cpfs)
+    }
+
+    fn restart_control_alone(&mut self, cluster: fn(Cluster, &Arc<Config>) -> Cluster) -> Restored {
         let associations: BTreeSet<AssociationId> = self.cta().associations().collect();
         let (peers, last) = (self.cta().stored_peers(), self.recorder().last_inputs().clone());
         let last_input = |ue: UeId| last.get(&ue).copied();
         let surviving = Surviving { peers: &peers, associations: &associations, last_input: &last_input };
         self.forget_replicas(false);
         let mut out = Outbox::default();
-        let restored = self.begin_again(Some(false), Some(surviving), &mut out);
+        let restored = self.begin_again(Some(false), Some(surviving), cluster, &mut out);
         self.cta_output(out);
         self.cta_input(Input::Tick);
         restored
@@ -140,7 +149,7 @@ impl Sim {
 
     fn restart(&mut self, exact: Option<bool>) -> Restored {
         self.forget_replicas(false);
-        let restored = self.begin_again(exact, None, &mut Outbox::default());
+        let restored = self.begin_again(exact, None, Cluster::restarted, &mut Outbox::default());
         self.ran.by_association.retain(|_, gnb| self.ran.gnbs[gnb.0].peer_amf);
         let gnbs = (0..self.ran.gnbs.len()).filter(|&i| !self.ran.gnbs[i].peer_amf).map(GnbIndex);
         let gnbs: Vec<GnbIndex> = gnbs.collect();
@@ -158,6 +167,7 @@ impl Sim {
         &mut self,
         exact: Option<bool>,
         surviving: Option<Surviving<'_>>,
+        cluster: fn(Cluster, &Arc<Config>) -> Cluster,
         out: &mut Outbox,
     ) -> Restored {
         let config = self.config.clone();
@@ -165,7 +175,7 @@ impl Sim {
         let recorder = self.control.cta.inspect().restarted(exact.is_some());
         let entropy = (Prf::new(&self.rng.octets()), 0);
         self.queue.messages.retain(|_, t| !matches!(t, InFlight::Link(_)));
-        self.control.cluster = self.control.cluster.take().map(|c| c.restarted(&config));
+        self.control.cluster = self.control.cluster.take().map(|c| cluster(c, &config));
         let cluster = (self.control.cluster.as_ref(), self.control.resting);
         let mut cta = new_cta(self.now, &config, &self.home_keys, home, entropy, recorder, cluster);
         let mut restored = Restored::default();

@@ -62,6 +62,9 @@ impl Sim {
         if self.observer.has_faulty_cpfs || !self.region_rests() || !self.pair_rests() {
             return; // state that is in flight holds at no process yet
         }
+        if self.control.cluster.is_some() && self.members().next().is_none() {
+            return; // nor does that of restored UEs before a CPF has joined
+        }
         if self.control.cluster.is_none() {
             self.check_changed();
         }

@@ -359,6 +359,44 @@ fn a_upf_that_restarts_with_the_control_plane_gets_its_sessions_again() {
     }
 }
 
+#[test] // TS 23.527 §4.3.2: the UPF and gNBs are there before the first CPF; what UEs miss of that is made up for when one has joined
+fn what_happens_before_the_first_cpf_has_joined_reaches_restored_ues_when_one_has() {
+    for upf_restarts in [true, false] {
+        let (mut net, ues) = with_sessions(16, 2);
+        net.store_ues();
+        let restored = net.kill_and_restart_control_before_its_cpfs();
+        assert_eq!(restored.continued, ues.len());
+        match upf_restarts {
+            true => net.restart_nth_upf_with_its_key(UpfId(0)),
+            false => net.restart_gnb(net.gnb_of(ues[1])),
+        }
+        net.settle(SECOND);
+        net.add_cpf();
+        net.add_cpf();
+        net.settle(Duration::from_secs(60));
+        assert_eq!(net.upf_sessions(), ues.len());
+        assert_eq!(completed(&net, Procedure::SessionRestoration), if upf_restarts { ues.len() } else { 0 });
+        all_are_served(&mut net, &ues);
+    }
+}
+
+#[test] // TS 38.413 §8.7.4: no CPF has joined yet, so that the AMF lacks resources; it says so, and the UE is served when one has
+fn a_restored_ue_that_comes_before_the_first_cpf_is_refused_and_served_later() {
+    let (mut net, ues) = with_sessions(17, 2);
+    net.store_ues();
+    net.kill_and_restart_control_before_its_cpfs();
+    net.command(ues[0], Command::ServiceRequest);
+    net.settle(SECOND);
+    let refused = "ErrorIndicated(Some(Misc(ControlProcessingOverload)))";
+    assert_eq!(net.events.gnbs.iter().filter(|(_, e)| format!("{e:?}").contains(refused)).count(), 1);
+    net.add_cpf();
+    net.settle(Duration::from_secs(60));
+    net.command(ues[0], Command::ServiceRequest);
+    net.settle(SECOND);
+    assert!(net.ue_ref(ues[0]).is_connected());
+    assert_eq!(net.upf_sessions(), ues.len());
+}
+
 #[test] // docs/unit.md: what has changed since is stored, and what is gone is not
 fn ues_that_come_and_go_are_stored_as_they_do() {
     let (mut net, ues) = with_sessions(6, 2);

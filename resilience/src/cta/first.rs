@@ -106,7 +106,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             None => self.arrived(&first.octets),
         };
         match named {
-            Some(ue) => self.ask(now, ue, first, Candidate::Named, out),
+            Some(ue) if self.is_served(ue) => self.ask(now, ue, first, Candidate::Named, out),
+            Some(_) => self.refuse_first(now, &first, "cpfs", out),
             None => self.ask_new_slot(now, first, false, out),
         }
     }
@@ -141,17 +142,19 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         });
         let ue = match bound {
             Ok(ue) => ue,
-            Err(limit) => {
-                self.limited(now, Some(first.association), limit, out);
-                if self.ran.may_send_error_indication(now, first.association) {
-                    let answer = amf::overloaded(&first.octets, CauseMisc::ControlProcessingOverload);
-                    send(first.association, first.stream, &answer, out);
-                }
-                return;
-            }
+            Err(limit) => return self.refuse_first(now, &first, limit, out),
         };
         self.update_load(now, out);
         self.ask(now, ue, first, Candidate::NewSlot { asked }, out);
+    }
+
+    /// Answers a first message for which a resource lacks.
+    fn refuse_first(&mut self, now: Instant, first: &First, limit: &'static str, out: &mut Outbox) {
+        self.limited(now, Some(first.association), limit, out);
+        if self.ran.may_send_error_indication(now, first.association) {
+            let answer = amf::overloaded(&first.octets, CauseMisc::ControlProcessingOverload);
+            send(first.association, first.stream, &answer, out);
+        }
     }
 
     /// At half of a limit, a rejected UE that could still register again on its connection gives its slot up. So a flood of rejected

@@ -593,8 +593,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Stamps an input and runs it.
+    /// Stamps an input and runs it. A restored UE for which no CPF has joined yet has none: commands wait for the CPF, and peers repeat the rest.
     fn input(&mut self, now: Instant, ue: UeId, payload: Payload, out: &mut Outbox) {
+        if !self.is_served(ue) {
+            if let Payload::Command(command) = payload {
+                self.restoring.wait(ue, command);
+            }
+            return;
+        }
         if let Some(envelope) = self.stamp(now, ue, payload) {
             self.submit(now, envelope, out);
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::RanNodes;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
-    AssociationId, Checkpoint, Command, FlatError, RESTORED_CLOCK, UeContext, UeId, UpfId, UpfSet,
+    AssociationId, Checkpoint, Command, FlatError, Payload, RESTORED_CLOCK, UeContext, UeId, UpfId, UpfSet,
 };
 use whimbrel_ids::{AmfId, Guami, Instant, PduSessionId, PlmnId};
 
@@ -204,12 +204,22 @@ pub struct Restored {
 pub(super) struct Restoring {
     ues: bool,
     upfs: UpfSet,
+    /// Each command once for a UE, in the order in which they came.
+    commands: BTreeMap<UeId, Vec<Command>>,
 }
 
 impl Restoring {
     /// Sessions are restored when this UPF is connected.
     pub(super) fn awaits(&mut self, upf: UpfId) {
         self.upfs = self.upfs.union([upf].into_iter().collect());
+    }
+
+    /// The UE gets the command when it has a CPF.
+    pub(super) fn wait(&mut self, ue: UeId, command: Command) {
+        let commands = self.commands.entry(ue).or_default();
+        if !commands.contains(&command) {
+            commands.push(command);
+        }
     }
 
     /// They are not: the UPF does not come back.
@@ -424,6 +434,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         if std::mem::take(&mut self.restoring.ues) {
             self.slots.all_due(now);
+        }
+        for (ue, commands) in std::mem::take(&mut self.restoring.commands) {
+            self.inbox.extend(commands.into_iter().map(|command| (ue, Payload::Command(command))));
         }
         for upf in self.restoring.upfs.iter().collect::<Vec<_>>() {
             if self.upfs.is_up(upf) {

@@ -194,6 +194,12 @@ impl Cluster {
         Self { logs: self.logs, ..Self::new(config, self.newest, self.replicas) }.with_resting(self.resting)
     }
 
+    /// None yet: others join with numbers that none has had.
+    pub(crate) fn restarted_without_cpfs(self, config: &Arc<Config>) -> Self {
+        Self { logs: self.logs, newest: self.newest, ..Self::new(config, 0, self.replicas) }
+            .with_resting(self.resting)
+    }
+
     /// The same, with UEs that rest after each input.
     pub(crate) fn with_resting(mut self, resting: bool) -> Self {
         self.resting = resting;

@@ -347,6 +347,17 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
+    /// Whether inputs of the UE have a CPF: those of a restored UE have none until one has joined.
+    pub(in crate::cta) fn is_served(&self, ue: UeId) -> bool {
+        match &self.service {
+            Service::Here(_) => true,
+            Service::Region(cpfs) => {
+                !cpfs.restored.contains_key(&ue)
+                    || cpfs.rings.place(cpfs.region(ue), ue, cpfs.kind(ue), &cpfs.loads).is_some()
+            }
+        }
+    }
+
     /// Whether an input of the UE has no answer yet.
     pub(in crate::cta) fn is_at_work(&self, ue: UeId) -> bool {
         matches!(&self.service, Service::Region(cpfs) if cpfs.is_at_work(ue))
