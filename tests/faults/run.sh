@@ -91,6 +91,10 @@ n6: { nat: $nat }" && start || { not_ok "isolation: the core does not start: $(t
 s = socket.create_server(("", 7022), backlog=64)
 time.sleep(60)' &
     local server=$!
+    for _ in $(seq 200); do
+      (exec 3<>/dev/tcp/192.0.2.10/7022) 2>/dev/null && break
+      sleep 0.05
+    done
     ip netns add ue
     "$WHIMBREL_LAB" ran --amf 192.0.2.10 --gnb-address 192.0.2.11 --imsi 999700000000009 --ues 1 --tun --netns ue >"$tmp/w/ran" 2>&1 &
     local ue=$!
