@@ -291,7 +291,7 @@ metrics! {
         UesMoved "whimbrel_ues_moved_total" Counter None Part ["form"] "" "UEs that moved to another CPF in order, by form: fast (the state was there already), default (the state was sent first).";
         UeMovesAbandoned "whimbrel_ue_moves_abandoned_total" Counter None Part [] "" "Moves given up because the state did not arrive in time; the UE stays at its CPF.";
         CheckpointsUnusable "whimbrel_checkpoints_unusable_total" Counter None Part [] "" "Checkpoints from which a UE could not be served: missing, unreadable or not what their sender reported. The next replica is tried.";
-        ReplicasLagging "whimbrel_replicas_lagging_total" Counter None Part [] "" "Replicas replaced because they did not receive a UE's state within `cluster.outdated_after`, or two seconds where the log is half full.";
+        ReplicasLagging "whimbrel_replicas_lagging_total" Counter None Part [] "" "Replicas replaced because they did not receive a UE's state within 30 seconds, or two where the log is half full.";
         AnswersFenced "whimbrel_answers_fenced_total" Counter None Part [] "" "Answers of CPFs ignored because they are not the UE's primary, or of an earlier term.";
         CheckpointAcksRefused "whimbrel_checkpoint_acks_refused_total" Counter None Part [] "" "Reports of CPFs refused because they claim a state that cannot exist yet: the CPF is faulty.";
         ReplaysDiverged "whimbrel_replays_diverged_total" Counter None Part [] "" "Replays whose outputs differ from those that were sent. The UE registers again. This is a fault of the program: please report it.";
