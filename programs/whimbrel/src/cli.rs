@@ -88,8 +88,12 @@ enum Command {
     /// `whimbrel-broker relay`.
     #[command(hide = true, disable_help_flag = true)]
     Relay(Moved),
-    /// Print the reference of all metrics as Markdown (docs/metrics.md).
-    Metrics,
+    /// Print the reference of the metrics that a dashboard, an alert, a page or a command uses, as Markdown.
+    Metrics {
+        /// Print all metrics (docs/metrics.md).
+        #[arg(long)]
+        all: bool,
+    },
     /// Print a page of the reference as Markdown (docs/reference).
     Reference {
         /// Which page.
@@ -356,7 +360,8 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Open { command } => command::open::run(command),
         Command::Agency(_) => return Ok(moved("whimbrel agency", "whimbrel-broker agency")),
         Command::Relay(_) => return Ok(moved("whimbrel relay", "whimbrel-broker relay")),
-        Command::Metrics => print(&whimbrel_node::observation::metrics_page()),
+        Command::Metrics { all: true } => print(&whimbrel_node::observation::metrics_page()),
+        Command::Metrics { all: false } => print(&whimbrel_node::observation::read_metrics_page()),
         Command::Reference { page } => command::reference::run(page, Cli::command()),
         Command::Subscriber { command } => command::subscriber::run(command),
         Command::Pages(command) => command.run(Cli::command()),
