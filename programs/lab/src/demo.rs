@@ -121,7 +121,7 @@ fn announce_demonstration_build(does: &str) -> Done {
 
 /// The city, as the file in the tree has it.
 const CITY: &str = include_str!("../../../ran/scenarios/city.yaml");
-/// Its slices.
+/// Slices of the city.
 const CITY_SLICES: [&str; 2] = ["1", "1-0000aa"];
 
 pub(crate) fn run(options: &Options) -> Done {

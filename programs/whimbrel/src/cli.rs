@@ -96,7 +96,7 @@ enum Command {
     },
     /// Print a page of the reference as Markdown (docs/reference).
     Reference {
-        /// Which page.
+        /// Page to print.
         page: command::reference::Page,
     },
     /// Manage subscribers: their keys, slices and data networks.
@@ -246,10 +246,10 @@ enum WarningCommand {
     },
     /// Cancel a warning message.
     Cancel {
-        /// Message identifier.
+        /// Identifier of the message.
         #[arg(long)]
         id: u16,
-        /// Serial number.
+        /// Serial number of the message.
         #[arg(long)]
         serial: u16,
         #[command(flatten)]
@@ -307,7 +307,7 @@ pub(crate) struct Running {
     /// Address of a core's API on the network, for which WHIMBREL_TOKEN is set to an API token; default: the core of this host, over its socket.
     #[arg(long, value_name = "ADDRESS:PORT")]
     api: Option<SocketAddr>,
-    /// Print JSON.
+    /// Print the answer as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
