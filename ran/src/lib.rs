@@ -1,4 +1,4 @@
-//! Emulated UEs and gNBs, and the load generator: an independent check on the core.
+//! Emulated UEs and gNBs, and the load generator: a check on the core from the side of its peers.
 //!
 //! | module | what | pure |
 //! | --- | --- | --- |

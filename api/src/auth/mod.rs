@@ -60,7 +60,7 @@ const LOCAL: &str = "local";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scope {
-    /// Read `/metrics`.
+    /// Read the metrics (`/metrics`).
     Metrics,
     /// Read the state of the core: UEs, gNBs, sessions, events, subscribers without their keys.
     Read,

@@ -14,6 +14,10 @@ use whimbrel_resilience::region::{Areas, Region, Regions};
 use super::sbfd::Probing;
 use super::section::Section;
 
+/// Lease of a CTA's record at etcd, which ends if etcd is not reached for this long. An election there takes two seconds, and a killed CTA
+/// stays listed until its lease ends.
+const CTA_LEASE: Duration = Duration::from_secs(5);
+
 /// The cluster, if UEs are served by processes of their own.
 #[derive(Clone, Debug)]
 pub struct Cluster {
@@ -27,8 +31,6 @@ pub struct Cluster {
     pub replicas: u8,
     /// Slices whose UEs have CPFs of their own, in order of preference.
     pub slices: Vec<SNssai>,
-    /// How long a log waits for a replica that does not confirm the UE's state.
-    pub outdated_after: Duration,
     /// Most MiB of all UEs' logs.
     pub log_mib: u32,
     pub heartbeat: Timing,
@@ -94,11 +96,7 @@ impl Cluster {
 
     /// Bounds of the UEs' logs at the CTA.
     pub fn logs(&self) -> LogLimits {
-        LogLimits {
-            outdated_after: self.outdated_after,
-            octets: (self.log_mib as usize) << 20,
-            ..LogLimits::default()
-        }
+        LogLimits { octets: (self.log_mib as usize) << 20, ..LogLimits::default() }
     }
 }
 
@@ -128,14 +126,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             "Slices whose UEs are served by CPFs of their own (`whimbrel cpf --slice`, `unit.slice_cpfs`), in order of preference: a UE \
              is for the first one that its subscriber has.",
         );
-        let outdated_after = s.value(
-            "outdated_after",
-            LogLimits::default().outdated_after,
-            "A replica that has not confirmed a UE's state for this long is replaced by another CPF: 1 s \
-             to 1 h.",
-        );
-        let is_within = (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&outdated_after);
-        s.bound("outdated_after", is_within, "a procedure takes seconds, and logs are not kept for days", "1s to 1h");
         let log_mib = s.value("log_mib", 512u32, "MiB of all UEs' logs together, which are kept until the replicas have confirmed a checkpoint: 1 to 65,536.");
         s.bound("log_mib", (1..=65_536).contains(&log_mib), format!("{log_mib} is out of bounds"), "1 to 65536");
         let interval = s.value(
@@ -175,7 +165,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         let number = s.optional("cta", "1", "Number of this CTA, 1 to 65535, unique in the cluster.");
         let name = s.value("name", "whimbrel".to_owned(), "Name of the cluster at etcd.");
         let home = s.value("home", 1u16, "Number of this pair of CTAs; each pair serves UEs of its own.");
-        let lease = s.value("lease", Duration::from_secs(5), "Lease of this CTA's record at etcd, which ends if etcd is not reached for this long: 5 s to 1 h.");
         if certificate_file.is_some() != certificate_key_file.is_some() {
             s.refuse("etcd_certificate_file", "a certificate needs its key", "name both files, or none");
         }
@@ -198,9 +187,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             if name.is_empty() || name.contains('/') {
                 s.refuse("name", "a name at etcd must not be empty or contain `/`", "write a word");
             }
-            if !(Duration::from_secs(5)..=Duration::from_secs(3600)).contains(&lease) {
-                s.refuse("lease", "an election at etcd takes two seconds, and the lease bounds how long a dead CTA stays listed", "write 5s to 1h");
-            }
         }
         let etcd = Access {
             endpoints: etcd,
@@ -209,7 +195,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             user: user.zip(password_file),
             local: None,
         };
-        let pair = number.filter(|_| !etcd.endpoints.is_empty()).map(|number| PairOf { etcd, name, number, home, lease, host: None });
+        let pair = number.filter(|_| !etcd.endpoints.is_empty()).map(|number| PairOf { etcd, name, number, home, lease: CTA_LEASE, host: None });
         let most = Configuration::BACKUPS_MAX;
         let what = format!("{replicas} replicas of a UE are of no use");
         s.bound("replicas", replicas <= most, what, format!("0 to {most}"));
@@ -223,7 +209,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         if let Err(e) = Regions::new(std::iter::once(&region).chain(&other_regions).cloned()) {
             s.refuse("other_regions", e.to_string(), "name each region once");
         }
-        Cluster { listen, key_file, region, other_regions, areas, replicas, slices, outdated_after, log_mib, heartbeat, sbfd: None, pair }
+        Cluster { listen, key_file, region, other_regions, areas, replicas, slices, log_mib, heartbeat, sbfd: None, pair }
     })
 }
 

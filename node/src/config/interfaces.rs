@@ -196,7 +196,11 @@ pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
                 "SCTP implementation: kernel; raw, the program's own over raw IP sockets (needs CAP_NET_RAW); udp, its own \
                  over UDP (RFC 6951); or auto, the first of these that the host supports.",
             ),
-            udp_port: s.value("udp_port", 9899, "UDP port of encapsulated SCTP (RFC 6951 §4.1)."),
+            udp_port: s.value(
+                "udp_port",
+                9899,
+                "UDP port of encapsulated SCTP (RFC 6951 §4.1). Another one is needed where 9899 is taken, as by the kernel's SCTP.",
+            ),
             heartbeat_interval: s.value(
                 "sctp_heartbeat_interval",
                 HEARTBEAT_INTERVAL,

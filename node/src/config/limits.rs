@@ -1,7 +1,5 @@
 //! Limits on the resources that peers can occupy.
 
-use whimbrel_user::{Config, FLOWS_REMEMBERED_MAX};
-
 use super::section::Section;
 
 /// The section `limits` of the configuration.
@@ -15,7 +13,6 @@ pub struct Limits {
     pub first_messages_per_s: u32,
     pub ran_nodes_waiting: u32,
     pub pagings_per_s: u32,
-    pub remembered_flows: u32,
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
@@ -56,11 +53,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
                     10_000,
                     "UEs paged in a second, each by all gNBs of its area; further ones are paged when T3513 expires.",
                 ),
-                remembered_flows: s.value(
-                    "remembered_flows",
-                    Config::FLOWS_SECOND,
-                    "Flows in the UPF's flow cache for sessions with eight filters or more, 66 octets each, up to 16777216; 0: every packet is classified.",
-                ),
             };
             // Slots are 24 bits of the AMF-UE-NGAP-ID; the generation takes the rest.
             within(s, "ues", limits.ues, 1, 1 << 24);
@@ -70,7 +62,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
             within(s, "unauthenticated_ues_per_gnb", limits.unauthenticated_ues_per_gnb, 1, 1 << 24);
             within(s, "first_messages_per_s", limits.first_messages_per_s, 1, 1_000_000);
             within(s, "ran_nodes_waiting", limits.ran_nodes_waiting, 1, 65_536);
-            within(s, "remembered_flows", limits.remembered_flows, 0, FLOWS_REMEMBERED_MAX);
             within(s, "pagings_per_s", limits.pagings_per_s, 1, 1_000_000);
             limits
         },

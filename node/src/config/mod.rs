@@ -32,6 +32,7 @@ mod pools;
 pub mod problem;
 mod reference;
 mod refusals;
+mod removed_keys;
 mod router_link;
 mod sbfd;
 pub mod secrets;
@@ -307,7 +308,7 @@ pub fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
     }
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
-        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
+        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering,
         "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "store" store, "api" api, "audit" audit, "log" log,
         "otlp" otlp, "memory" memory,
     );

@@ -14,7 +14,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OverloadRule {
         |s| {
             let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX);
             let of_ms = |v: u32| Duration::from_millis(v.into());
-            let rule = OverloadRule {
+            let mut rule = OverloadRule {
                 start_percent: s.value(
                     "start_percent",
                     defaults.start_percent,
@@ -28,17 +28,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OverloadRule {
                 start_delay: of_ms(s.value(
                     "start_delay_ms",
                     ms(defaults.start_delay),
-                    "It also begins when messages wait this long in milliseconds for the core, in `start_samples` samples in a row.",
-                )),
-                start_samples: s.value(
-                    "start_samples",
-                    defaults.start_samples,
-                    "Samples in a row, one each half second, 1 to 100; a single one may be a stall of the host.",
-                ),
-                stop_delay: of_ms(s.value(
-                    "stop_delay_ms",
-                    ms(defaults.stop_delay),
-                    "It can end when messages wait less than this.",
+                    "It also begins when messages wait this long in milliseconds for the core, in three samples in a row, one each half second. It can \
+                     end when they wait less than 100 ms.",
                 )),
                 hold: Duration::from_secs(u64::from(s.value(
                     "hold_s",
@@ -50,15 +41,16 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OverloadRule {
                     defaults.reduction_percent,
                     "Percentage of new connections that gNBs are asked to reject, 1 to 99.",
                 ),
+                ..defaults
             };
+            // Between the two thresholds nothing changes, so the lower one is never above the upper one.
+            rule.stop_delay = rule.stop_delay.min(rule.start_delay);
             let out = |value: u32| format!("{value} is out of bounds");
             let (start, stop) = (rule.start_percent, rule.stop_percent);
             s.bound("start_percent", (1..=100).contains(&start), out(start.into()), "1 to 100");
             s.bound("stop_percent", stop != 0 && stop <= start, out(stop.into()), "1 to `start_percent`");
-            let samples = rule.start_samples;
-            s.bound("start_samples", (1..=100).contains(&samples), out(samples.into()), "1 to 100");
-            let is_lower = rule.stop_delay <= rule.start_delay && !rule.stop_delay.is_zero();
-            s.bound("stop_delay_ms", is_lower, "it is out of bounds", "1 to `start_delay_ms`");
+            let is_given = !rule.start_delay.is_zero();
+            s.bound("start_delay_ms", is_given, out(0), "1 or more");
             let reduction = rule.reduction_percent;
             s.bound("reduction_percent", (1..=99).contains(&reduction), out(reduction.into()), "1 to 99");
             rule

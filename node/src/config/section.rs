@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::operator_keys::leads_to_operator_key;
 use super::problem::{Problem, did_you_mean};
 use super::reference::{Entry, Reference, kind_of};
+use super::removed_keys::value_in_force;
 use super::value::Value;
 use super::yaml::{Key, Node, NodeValue, Position};
 
@@ -339,13 +340,19 @@ impl<'p, 'n> Section<'p, 'n> {
     /// Reports unknown keys.
     pub(super) fn finish(self) {
         for (key, _) in self.map.iter().filter(|(k, _)| !self.known.contains(&k.name.as_str())) {
+            let removed = value_in_force(&self.path(&key.name));
             let fix = match did_you_mean(&key.name, self.known.iter().copied()) {
+                _ if removed.is_some() => "delete the line".into(),
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("known keys: {}", self.known.join(", ")),
             };
             let what = match self.path.as_str() {
                 "" => format!("`{}` is not a configuration key", key.name),
                 path => format!("`{}` is not a key of `{path}`", key.name),
+            };
+            let what = match removed {
+                Some(value) => format!("{what} any more: {value}"),
+                None => what,
             };
             self.pass.problems.push(Problem { at: key.at, key: String::new(), what, fix });
         }

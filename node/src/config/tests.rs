@@ -229,10 +229,29 @@ fn background_work_of_packet_threads_is_off_or_has_a_budget() {
 }
 
 #[test]
-fn flows_are_remembered_within_a_bound() {
-    assert_eq!(read("limits:\n  remembered_flows: 0\n").expect("none").limits.remembered_flows, 0);
-    let refused = read("limits:\n  remembered_flows: 20000000\n").expect_err("too many");
-    assert!(refused.contains("remembered_flows"), "{refused}");
+fn a_key_of_a_former_version_is_refused_with_the_value_in_force() {
+    for (path, value) in removed_keys::REMOVED_KEYS {
+        let (section, key) = path.split_once('.').unwrap();
+        let problem = refused(&format!("{section}:\n  {key}: 1\n"));
+        let sentence =
+            format!("w.yaml:2:3: `{key}` is not a key of `{section}` any more: {value}; delete the line");
+        assert_eq!(problem, sentence);
+    }
+}
+
+#[test]
+fn the_values_of_keys_of_former_versions_are_those_in_force() {
+    let config = default();
+    assert_eq!(config.cluster.logs().outdated_after, Duration::from_secs(30));
+    let own = config.control();
+    assert_eq!((own.overload.start_samples, own.overload.stop_delay), (3, Duration::from_millis(100)));
+    assert_eq!(own.timers.release_delay, Duration::from_millis(200));
+    assert_eq!(own.timers.session_setup, Duration::from_secs(64));
+    assert_eq!(whimbrel_user::Config::FLOWS_SECOND, 262_144);
+    // The delay at which overload ends is never above the one at which it begins.
+    let early = read("overload: { start_delay_ms: 50 }\n").unwrap().overload;
+    assert_eq!((early.start_delay, early.stop_delay), (Duration::from_millis(50), Duration::from_millis(50)));
+    assert!(refused("overload: { start_delay_ms: 0 }\n").contains("write 1 or more"));
 }
 
 #[test]
@@ -381,9 +400,9 @@ fn a_pair_of_ctas_lacks_nothing_or_is_refused_with_what_it_lacks() {
     let good = read(&pair("listen: \"127.0.0.1:7380\", cta: 2")).unwrap();
     let of = good.cluster.pair.unwrap();
     assert_eq!((of.number, of.home, of.name.as_str()), (2, 1, "whimbrel"));
+    assert_eq!(of.lease, Duration::from_secs(5));
     assert!(refused(&pair("listen: \"127.0.0.1:7380\"")).contains("the number of this CTA is missing"));
     assert!(refused(&pair("cta: 1")).contains("write `listen`"));
-    assert!(refused(&pair("listen: \"127.0.0.1:7380\", cta: 1, lease: 1s")).contains("5s to 1h"));
     assert!(refused("cluster: { cta: 1 }\n").contains("without etcd"));
     let at = |rest: &str| pair(&format!("listen: \"127.0.0.1:7380\", cta: 1, {rest}"));
     assert!(refused(&at("etcd_user: whimbrel")).contains("`etcd_password_file`"));
@@ -396,14 +415,6 @@ fn a_pair_of_ctas_lacks_nothing_or_is_refused_with_what_it_lacks() {
     assert!(of.ca_file.is_some() && of.certificate.is_some() && of.user.is_some());
     let with_upf = "cluster: { listen: \"127.0.0.1:7380\", etcd: [\"http://192.0.2.9:2379\"], cta: 1 }\n";
     assert!(refused(with_upf).contains("whimbrel upf"));
-}
-
-#[test]
-fn how_long_a_backup_may_lack_a_state() {
-    let of = |time: &str| format!("cluster: {{ outdated_after: {time} }}\n");
-    assert_eq!(read("").unwrap().cluster.logs().outdated_after, Duration::from_secs(30));
-    assert_eq!(read(&of("2s")).unwrap().cluster.logs().outdated_after, Duration::from_secs(2));
-    assert!(refused(&of("999ms")).contains("a procedure takes seconds") && refused(&of("2h")).contains("1h"));
 }
 
 #[test]

@@ -22,20 +22,15 @@ pub struct Timers {
     pub implicit_deregistration: Duration,
     pub guard: Duration,
     pub gnb_answer: Duration,
-    pub session_setup: Duration,
     pub connection_idle: Duration,
     pub follow_on: Duration,
     pub session_inactivity: Duration,
-    pub release_delay: Duration,
 }
 
 /// The units that GPRS timer 3 can count, in seconds (TS 24.008 §10.5.7.4a): 1 to 31 of one of them.
 pub(super) const GPRS_TIMER_3_UNITS_S: [u64; 7] = [2, 30, 60, 600, 3600, 36_000, 1_152_000];
 /// The units that GPRS timer 2 can count, in seconds (TS 24.008 §10.5.7.4).
 pub(super) const GPRS_TIMER_2_UNITS_S: [u64; 3] = [2, 60, 360];
-
-/// How long a UE waits for the release of its connection (TS 24.501 Table 10.2.1).
-const T3540: Duration = Duration::from_secs(10);
 
 /// Whether a duration can be coded in these units (at most 31 of one of them).
 pub(super) fn is_codable(duration: Duration, units: &[u64]) -> bool {
@@ -83,16 +78,15 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
                 min(4),
                 "Time after T3512 until a UE that has sent nothing is deregistered implicitly (TS 24.501 §5.3.7).",
             ),
-            guard: k.value("guard", s(5), "How long to wait for the answer of another network function."),
+            guard: k.value(
+                "guard",
+                s(5),
+                "How long to wait for the answer of another network function. A UPF or a peer AMF behind a slow link needs longer.",
+            ),
             gnb_answer: k.value(
                 "gnb_answer",
                 s(20),
                 "How long to wait for a gNB's answer: longer than a UE waits, whose T3510 and T3517 are 15s (TS 24.501 Table 10.2.1).",
-            ),
-            session_setup: k.value(
-                "session_setup",
-                s(64),
-                "How long to wait for a gNB to set up a session. The UE gives up after 80s, five times T3580 (TS 24.501 §6.4.1.6).",
             ),
             connection_idle: k.value(
                 "connection_idle",
@@ -110,12 +104,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
                 "The user plane of a session is deactivated after this time without packets; with the last one the UE's connection is released (TS 23.502 \
                  §4.3.7). In whole seconds. 0s: only gNBs detect inactivity.",
             ),
-            release_delay: k.value(
-                "release_delay",
-                Duration::from_millis(200),
-                "How long a connection is kept after a reject with cause #9, #10 or #28 and after DEREGISTRATION ACCEPT, because UEs \
-                 register again on it (TS 24.501 §5.3.1.3). 0s: it is released at once.",
-            ),
         };
         check_codable(k, "t3512", timers.t3512, &GPRS_TIMER_3_UNITS_S, "GPRS timer 3");
         check_codable(k, "t3502", timers.t3502, &GPRS_TIMER_2_UNITS_S, "GPRS timer 2");
@@ -130,7 +118,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
             ("t3592", timers.t3592),
             ("guard", timers.guard),
             ("gnb_answer", timers.gnb_answer),
-            ("session_setup", timers.session_setup),
             ("connection_idle", timers.connection_idle),
             ("follow_on", timers.follow_on),
         ];
@@ -142,20 +129,9 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
         let is_measurable = inactivity.subsec_nanos() == 0 && inactivity <= min(24 * 60);
         let what = format!("{} cannot be measured by a UPF", inactivity.show());
         k.bound("session_inactivity", is_measurable, what, "whole seconds up to 24h, or 0s");
-        let what = format!(
-            "{} is longer than a UE waits for a session, which is {} (five times T3580, TS 24.501 §6.4.1.6)",
-            timers.session_setup.show(),
-            UE_SESSION_WAIT.show()
-        );
-        k.bound("session_setup", timers.session_setup < UE_SESSION_WAIT, what, "less than 80s");
-        let what = format!("{} is longer than UEs wait for the release (T3540)", timers.release_delay.show());
-        k.bound("release_delay", timers.release_delay <= T3540, what, "0s to 10s");
         timers
     })
 }
-
-/// How long a UE waits for the answer to PDU SESSION ESTABLISHMENT REQUEST: five times T3580 (TS 24.501 §6.4.1.6 a, Table 10.3.1).
-const UE_SESSION_WAIT: Duration = Duration::from_secs(5 * 16);
 
 /// Refuses a duration that the information element cannot carry, so that the UE and the core use the same.
 pub(super) fn check_codable(

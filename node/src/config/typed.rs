@@ -174,11 +174,9 @@ fn timers(t: &Timers) -> control::Timers {
         implicit_deregistration: t.implicit_deregistration,
         guard: t.guard,
         gnb_answer: t.gnb_answer,
-        session_setup: t.session_setup,
         connection_idle: t.connection_idle,
         follow_on: t.follow_on,
         session_inactivity: t.session_inactivity,
-        release_delay: t.release_delay,
         ..control::Timers::default()
     }
 }
@@ -202,7 +200,6 @@ mod tests {
         assert_eq!(control.timers.t3592, own.t3592);
         assert_eq!(control.timers.guard, own.guard);
         assert_eq!(control.timers.gnb_answer, own.gnb_answer);
-        assert_eq!(control.timers.session_setup, own.session_setup);
         assert_eq!(control.timers.connection_idle, own.connection_idle);
         assert_eq!(control.timers.follow_on, own.follow_on);
         assert_eq!(control.timers.session_inactivity, own.session_inactivity);

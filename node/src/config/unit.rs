@@ -25,7 +25,6 @@ pub struct Unit {
     pub slice_cpfs: u16,
     pub canary: CanaryBounds,
     pub replica_n2_addresses: Vec<IpAddr>,
-    pub shared_memory: bool,
     pub upgrade_key: Option<PathBuf>,
 }
 
@@ -62,11 +61,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
                 "Addresses of this host for the second CTA, if gNBs support several SCTP endpoints of an AMF (TS 38.412 §7): they then stay \
                  connected when a CTA dies. Without them both CTAs have the endpoint of `n2.addresses`, one after the other.",
             ),
-            shared_memory: s.value(
-                "shared_memory",
-                true,
-                "CTAs, CPFs and UPF reach each other through shared memory. If false, over sealed sockets and, for N4, Unix sockets in `directory`.",
-            ),
             upgrade_key: s.optional(
                 "upgrade_key",
                 "/etc/whimbrel/upgrade.pem",
@@ -93,7 +87,7 @@ fn read_canary(unit: &mut Section<'_, '_>) -> CanaryBounds {
                 2,
                 "Percent points, 0 to 100, by which the new version's share of failed procedures may exceed that of the other one.",
             ),
-            samples: s.value("samples", 200, "Procedures that the new version has run before these shares are compared."),
+            samples: s.value("samples", 200, "Procedures that the new version has run before these shares are compared. A small network, in which 200 take hours, needs fewer."),
             deaths: s.value("deaths", 2, "CPFs that the new version may lose more than the other one."),
         };
         let what = format!("{} CPFs are too few for a replica of each UE, or too many", bounds.cpfs);

@@ -12,10 +12,11 @@ use whimbrel_ids::Instant;
 
 use super::locked;
 
+mod readers;
 mod table;
 
 use table::{Kind, Source, Unit};
-pub use table::{Metric, page};
+pub use table::{Metric, page, page_of_read_metrics};
 
 /// Longest latency that is measured, in microseconds: a minute, beyond every guard timer.
 const LATENCY_US_MAX: u64 = 60_000_000;

@@ -399,12 +399,11 @@ impl Manager {
                 continue;
             };
             let mut command = self.command(function, &program);
-            match area.filter(|_| self.config.unit.shared_memory) {
+            match area {
                 Some(area) => command.env(AREA, area.to_string()),
                 None => command.env_remove(AREA),
             };
             let mut started = None;
-            let area = area.filter(|_| self.config.unit.shared_memory);
             let admitted = self.service.admit(function, area, || {
                 let process = Process::start(command)?;
                 let run = process.run;

@@ -100,7 +100,7 @@ enum BrokerCommand {
 pub(crate) enum GrantCommand {
     /// List the latest grants, newest first.
     List {
-        /// How many.
+        /// Number of grants to list.
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: u32,
         /// Print JSON, an array.

@@ -52,7 +52,7 @@ pub(crate) enum PeriodCommand {
     },
     /// List the periods, and what operators were paid for each.
     List {
-        /// Print JSON.
+        /// Print JSON, an array.
         #[arg(long)]
         json: bool,
         #[command(flatten)]

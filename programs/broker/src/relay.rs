@@ -20,7 +20,7 @@ use whimbrel_open::id::Domain;
 pub(crate) enum RelayCommand {
     /// Make the gateway's key in a new file, and print its public half for operators (`veil.relay.gateway_key`).
     Key {
-        /// The file.
+        /// File that the key is written to.
         file: PathBuf,
     },
     /// The first relay: passes sealed requests of operators on to the gateway.

@@ -22,7 +22,7 @@ pub(crate) struct StatementOptions {
     /// Write the signed statement to this new file, for the operator.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print JSON.
+    /// Print the statement as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

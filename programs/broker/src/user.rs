@@ -51,14 +51,14 @@ pub(crate) enum UserCommand {
     },
     /// Show one user as JSON.
     Show {
-        /// Name.
+        /// The user's name.
         name: String,
         #[command(flatten)]
         config: BrokerFile,
     },
     /// Revoke a user's key or USIM: it gets no more grants. A running broker takes it up within a second.
     Revoke {
-        /// Name.
+        /// The user's name.
         name: String,
         #[command(flatten)]
         config: BrokerFile,

@@ -50,9 +50,9 @@ pub(crate) enum VeilCommand {
     },
     /// List the latest sessions of a user, as an agency names them in orders.
     Sessions {
-        /// Name.
+        /// The user's name.
         name: String,
-        /// How many.
+        /// Number of sessions to list.
         #[arg(long, value_name = "N", default_value_t = 10)]
         limit: u32,
         /// Print JSON, an array.
@@ -100,7 +100,7 @@ pub(crate) enum VeilUserCommand {
     },
     /// Revoke a user's key or USIM: it gets no more grants.
     Revoke {
-        /// Name.
+        /// The user's name.
         name: String,
         #[command(flatten)]
         config: BrokerFile,
@@ -145,7 +145,7 @@ pub(crate) enum VeilEpochCommand {
 pub(crate) enum WitnessCommand {
     /// Write the log as it is into a file, for the witnesses.
     Export {
-        /// The file.
+        /// File that the log is written to.
         #[arg(value_name = "FILE")]
         out: PathBuf,
         #[command(flatten)]

@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// Number of active UEs in sleepers.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     active: u32,
-    /// Memory of the core in sleepers, in MiB; default: a fifth of what the UEs need as they are.
+    /// Memory of the core in sleepers, in MiB; default: 200 MiB and 280 octets a UE.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
     memory_mib: Option<u32>,
     /// Slow tier in sleepers: file, zram (its swap has to be on) or none.
@@ -121,7 +121,7 @@ fn announce_demonstration_build(does: &str) -> Done {
 
 /// The city, as the file in the tree has it.
 const CITY: &str = include_str!("../../../ran/scenarios/city.yaml");
-/// Its slices.
+/// Slices of the city.
 const CITY_SLICES: [&str; 2] = ["1", "1-0000aa"];
 
 pub(crate) fn run(options: &Options) -> Done {

@@ -88,11 +88,15 @@ enum Command {
     /// `whimbrel-broker relay`.
     #[command(hide = true, disable_help_flag = true)]
     Relay(Moved),
-    /// Print the reference of all metrics as Markdown (docs/metrics.md).
-    Metrics,
+    /// Print the reference of the metrics that a dashboard, an alert, a page or a command uses, as Markdown.
+    Metrics {
+        /// Print all metrics (docs/metrics.md).
+        #[arg(long)]
+        all: bool,
+    },
     /// Print a page of the reference as Markdown (docs/reference).
     Reference {
-        /// Which page.
+        /// Page to print.
         page: command::reference::Page,
     },
     /// Manage subscribers: their keys, slices and data networks.
@@ -242,10 +246,10 @@ enum WarningCommand {
     },
     /// Cancel a warning message.
     Cancel {
-        /// Message identifier.
+        /// Identifier of the message.
         #[arg(long)]
         id: u16,
-        /// Serial number.
+        /// Serial number of the message.
         #[arg(long)]
         serial: u16,
         #[command(flatten)]
@@ -303,7 +307,7 @@ pub(crate) struct Running {
     /// Address of a core's API on the network, for which WHIMBREL_TOKEN is set to an API token; default: the core of this host, over its socket.
     #[arg(long, value_name = "ADDRESS:PORT")]
     api: Option<SocketAddr>,
-    /// Print JSON.
+    /// Print the answer as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -356,7 +360,8 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Open { command } => command::open::run(command),
         Command::Agency(_) => return Ok(moved("whimbrel agency", "whimbrel-broker agency")),
         Command::Relay(_) => return Ok(moved("whimbrel relay", "whimbrel-broker relay")),
-        Command::Metrics => print(&whimbrel_node::observation::metrics_page()),
+        Command::Metrics { all: true } => print(&whimbrel_node::observation::metrics_page()),
+        Command::Metrics { all: false } => print(&whimbrel_node::observation::read_metrics_page()),
         Command::Reference { page } => command::reference::run(page, Cli::command()),
         Command::Subscriber { command } => command::subscriber::run(command),
         Command::Pages(command) => command.run(Cli::command()),

@@ -44,7 +44,7 @@ pub fn user_plane_config(c: &config::Config, seed: u64) -> Config {
         buffering: c.buffering,
         flows_first: Config::FLOWS_FIRST,
         isolation: config::isolation::of(c),
-        flows_second: c.limits.remembered_flows,
+        flows_second: Config::FLOWS_SECOND,
         cp_port: Config::PFCP_PORT,
         seed,
     }

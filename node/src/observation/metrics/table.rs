@@ -291,7 +291,7 @@ metrics! {
         UesMoved "whimbrel_ues_moved_total" Counter None Part ["form"] "" "UEs that moved to another CPF in order, by form: fast (the state was there already), default (the state was sent first).";
         UeMovesAbandoned "whimbrel_ue_moves_abandoned_total" Counter None Part [] "" "Moves given up because the state did not arrive in time; the UE stays at its CPF.";
         CheckpointsUnusable "whimbrel_checkpoints_unusable_total" Counter None Part [] "" "Checkpoints from which a UE could not be served: missing, unreadable or not what their sender reported. The next replica is tried.";
-        ReplicasLagging "whimbrel_replicas_lagging_total" Counter None Part [] "" "Replicas replaced because they did not receive a UE's state within `cluster.outdated_after`, or two seconds where the log is half full.";
+        ReplicasLagging "whimbrel_replicas_lagging_total" Counter None Part [] "" "Replicas replaced because they did not receive a UE's state within 30 seconds, or two where the log is half full.";
         AnswersFenced "whimbrel_answers_fenced_total" Counter None Part [] "" "Answers of CPFs ignored because they are not the UE's primary, or of an earlier term.";
         CheckpointAcksRefused "whimbrel_checkpoint_acks_refused_total" Counter None Part [] "" "Reports of CPFs refused because they claim a state that cannot exist yet: the CPF is faulty.";
         ReplaysDiverged "whimbrel_replays_diverged_total" Counter None Part [] "" "Replays whose outputs differ from those that were sent. The UE registers again. This is a fault of the program: please report it.";
@@ -357,22 +357,46 @@ impl Metric {
     }
 }
 
-/// The reference page of all metrics, `docs/metrics.md`.
+/// The reference page of all metrics, `docs/metrics.md`: those with a reader first.
 pub fn page() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
-         `GET /metrics` of the API (`api.address`) gives these in the Prometheus text format. This page is written by `whimbrel metrics` from the\n\
-         table in `node/src/observation/metrics/table.rs`.\n\n\
-         Durations are in seconds, sizes in octets (`_bytes`). The last column names the measurement of TS 28.552 that is the nearest; it is the same\n\
-         quantity, without its split by S-NSSAI and its own intervals. A counter starts at 0 with the program. Metrics of parts that do not run are absent.\n",
+         `GET /metrics` of the API (`api.address`) gives these in the Prometheus text format. This page is written by `whimbrel metrics --all` from the\n\
+         table in `node/src/observation/metrics/table.rs`.\n\n",
     );
+    page += CONVENTIONS;
+    page += "\nThe metrics up to [All others](#all-others) have a reader: a dashboard or an alert rule ([observability.md](observability.md)), a page of this book,\n\
+             the console, `whimbrel why` or another command. The others show what one part does in detail.\n";
+    tables(&mut page, "##", true);
+    page += "\n## All others\n";
+    tables(&mut page, "###", false);
+    page
+}
+
+/// The part of [`page`] that has the metrics with a reader.
+pub fn page_of_read_metrics() -> String {
+    let mut page = String::from(
+        "# Metrics\n\n\
+         These have a reader: a dashboard, an alert rule, a page of the book, the console, `whimbrel why` or another command. `whimbrel metrics --all` adds\n\
+         the others.\n\n",
+    );
+    page += CONVENTIONS;
+    tables(&mut page, "##", true);
+    page
+}
+
+const CONVENTIONS: &str = "Durations are in seconds, sizes in octets (`_bytes`). The last column names the measurement of TS 28.552 that is the nearest; it is the same\n\
+     quantity, without its split by S-NSSAI and its own intervals. A counter starts at 0 with the program. Metrics of parts that do not run are absent.\n";
+
+/// The metrics that have a reader or those that have none, as a table for each section, under headings of this level.
+fn tables(page: &mut String, level: &str, has_reader: bool) {
     let mut section = "";
-    for metric in Metric::ALL {
+    for metric in Metric::ALL.iter().filter(|m| m.has_reader() == has_reader) {
         let d = metric.definition();
         if d.section != section {
             section = d.section;
-            page += &format!(
-                "\n## {section}\n\n| metric | kind | labels | what it measures | TS 28.552 |\n| --- | --- | --- | --- | --- |\n"
+            *page += &format!(
+                "\n{level} {section}\n\n| metric | kind | labels | what it measures | TS 28.552 |\n| --- | --- | --- | --- | --- |\n"
             );
         }
         let kind = match d.kind {
@@ -387,16 +411,16 @@ pub fn page() -> String {
         };
         let labels: Vec<String> = d.labels.iter().map(|l| format!("`{l}`")).collect();
         let (name, labels, help, clause) = (d.name, labels.join(", "), d.help, d.clause);
-        page += &format!("| `{name}` | {kind}{unit} | {labels} | {help} | {clause} |\n");
+        *page += &format!("| `{name}` | {kind}{unit} | {labels} | {help} | {clause} |\n");
     }
-    page
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::path::{Path, PathBuf};
 
+    use super::super::readers::METRICS_WITH_READERS;
     use super::*;
 
     fn root() -> PathBuf {
@@ -450,7 +474,7 @@ mod tests {
     #[test]
     fn the_reference_page_is_that_of_the_table() {
         let written = std::fs::read_to_string(root().join("docs/metrics.md")).unwrap();
-        assert!(written == page(), "regenerate it: whimbrel metrics >docs/metrics.md");
+        assert!(written == page(), "regenerate it: whimbrel metrics --all >docs/metrics.md");
     }
 
     #[test]
@@ -459,7 +483,8 @@ mod tests {
         for folder in ["node/src", "api/src", "programs/whimbrel/src"] {
             files(&root().join(folder), &[".rs"], &mut sources);
         }
-        for file in sources.iter().filter(|f| !f.ends_with("table.rs")) {
+        let is_list = |f: &Path| f.ends_with("table.rs") || f.ends_with("metrics/readers.rs");
+        for file in sources.iter().filter(|f| !is_list(f)) {
             let text = std::fs::read_to_string(file).unwrap();
             used.extend(Metric::ALL.iter().filter(|m| text.contains(&format!("Metric::{m:?}"))).copied());
             if file.ends_with("observation/metrics.rs") {
@@ -495,9 +520,74 @@ mod tests {
         assert!(found > 100, "{found} names were found");
     }
 
+    #[test]
+    fn a_metric_is_listed_as_read_exactly_if_something_names_it() {
+        let mut texts = vec![
+            root().join("README.md"),
+            root().join("packaging/prometheus/whimbrel.rules.yml"), // not the rules' tests
+        ];
+        files(&root().join("packaging/grafana"), &[".json"], &mut texts);
+        files(&root().join("docs"), &[".md"], &mut texts);
+        // Not this page itself, the other generated pages, and the design notes.
+        let is_reader = |f: &Path| {
+            !["docs/metrics.md", "docs/conformance.md"].iter().any(|page| f.ends_with(page))
+                && !["docs/reference", "docs/design", "docs/conformance"]
+                    .iter()
+                    .any(|at| f.starts_with(root().join(at)))
+        };
+        let mut named = BTreeSet::new();
+        for file in texts.iter().filter(|f| is_reader(f)) {
+            let text = std::fs::read_to_string(file).unwrap();
+            let all = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let all = all.filter(|word| word.starts_with("whimbrel_") || word.starts_with("process_"));
+            named.extend(all.filter_map(metric_named));
+        }
+        // The console, `why` and the API read values where they stand; commands ask for a metric.
+        let (mut api, mut commands) = (Vec::new(), Vec::new());
+        files(&root().join("api/src"), &[".rs"], &mut api);
+        files(&root().join("programs/whimbrel/src"), &[".rs"], &mut commands);
+        let is_of_tests =
+            |f: &Path| f.ends_with("tests.rs") || f.components().any(|c| c.as_os_str() == "tests");
+        api.retain(|f| !is_of_tests(f));
+        let by_variant: BTreeMap<_, _> = Metric::ALL.iter().map(|m| (format!("{m:?}"), *m)).collect();
+        let ways = api.iter().map(|f| (f, &[".value(", ".sample("][..]));
+        for (file, ways) in ways.chain(commands.iter().map(|f| (f, &[""][..]))) {
+            let text = std::fs::read_to_string(file).unwrap();
+            for (at, path) in text.match_indices("Metric::") {
+                let variant = text[at + path.len()..].split(|c: char| !c.is_ascii_alphanumeric()).next();
+                if ways.iter().any(|way| text[..at].ends_with(way)) {
+                    named.extend(variant.and_then(|name| by_variant.get(name)));
+                }
+            }
+        }
+        let listed: BTreeSet<Metric> = METRICS_WITH_READERS.iter().copied().collect();
+        let added: Vec<_> = named.difference(&listed).collect();
+        let gone: Vec<_> = listed.difference(&named).collect();
+        assert!(
+            added.is_empty(),
+            "these have a reader: add them to readers.rs, then ./x reference: {added:?}"
+        );
+        assert!(
+            gone.is_empty(),
+            "nothing names these: take them out of readers.rs, then ./x reference: {gone:?}"
+        );
+        assert!(METRICS_WITH_READERS.is_sorted(), "the order is that of the table");
+        let pages = (page(), page_of_read_metrics());
+        for metric in Metric::ALL {
+            let row = format!("| `{}` |", metric.name());
+            assert_eq!(pages.0.matches(&row).count(), 1, "{row}");
+            assert_eq!(pages.1.contains(&row), metric.has_reader(), "{row}");
+        }
+    }
+
     fn is_metric(word: &str) -> bool {
+        metric_named(word).is_some()
+    }
+
+    /// The metric of this name, or of which this is a series.
+    fn metric_named(word: &str) -> Option<Metric> {
         let bare =
             ["_bucket", "_sum", "_count"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
-        Metric::ALL.iter().any(|m| m.name() == word || m.name() == bare)
+        Metric::ALL.iter().copied().find(|m| m.name() == word || m.name() == bare)
     }
 }

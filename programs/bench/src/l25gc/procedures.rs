@@ -51,7 +51,7 @@ impl Options {
     }
 }
 
-/// The builds of figure 8, free5GC's shape last.
+/// The builds of figure 8; the last one is a model of free5GC's shape, with two processes and the service operations that more would exchange.
 const BUILDS: [&str; 4] = ["one process", "shared memory", "sealed sockets", "HTTP/2+JSON, PFCP/UDP"];
 /// What the paper's text gives of its figure 8, in milliseconds with radio and handler: L25GC and free5GC (§5.4, tables 1 and 2).
 const PAPER_MS: [Option<(f64, f64)>; 5] = [None, None, Some((130.0, 227.0)), None, Some((28.0, 59.0))];

@@ -20,7 +20,7 @@ pub(crate) struct Options {
     /// Seconds of each run.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
-    /// gNBs.
+    /// Number of gNBs.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=100))]
     gnbs: u8,
     /// Protection scheme of the SUCIs, which are computed beforehand.

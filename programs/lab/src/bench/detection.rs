@@ -58,7 +58,7 @@ pub(crate) struct Options {
     /// Leave out the core: measure S-BFD with one peer alone.
     #[arg(long)]
     peers_only: bool,
-    /// UEs.
+    /// Number of UEs.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     ues: u32,
 }
@@ -69,7 +69,7 @@ const SBFD_INTERVALS_MS: [u64; 4] = [1, 2, 5, 10];
 /// What detects a CPF that hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Detector {
-    /// Heartbeats alone.
+    /// Heartbeats, without S-BFD.
     Heartbeats,
     /// S-BFD on a thread under SCHED_FIFO, beside heartbeats of 20 ms.
     Sbfd,
@@ -102,7 +102,7 @@ impl Detector {
         }
     }
 
-    /// Its configuration.
+    /// Configuration of the core for this detector.
     fn configuration(self, interval_ms: u64) -> String {
         let cluster = |heartbeat_ms| {
             format!(

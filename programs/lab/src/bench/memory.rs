@@ -12,7 +12,7 @@ use crate::playground::{Playground, SuciScheme, Wish};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// UEs.
+    /// Number of UEs.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1000..=500_000))]
     ues: u32,
     /// Arrivals per second.

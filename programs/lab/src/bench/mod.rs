@@ -18,7 +18,7 @@ use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType,
 
 use crate::playground::{self, Playground};
 
-/// The measurements.
+/// Measurements of the running program.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
     /// Registrations with sessions at rising rates: latency and CPU time against rate.
@@ -31,13 +31,13 @@ pub(crate) enum Bench {
     Memory(memory::Options),
     /// What the TCP connections of a UE see of failures and handovers (L25GC).
     L25gc {
-        /// Which experiment.
+        /// Experiment to run.
         #[command(subcommand)]
         experiment: l25gc::Experiment,
     },
     /// Figures of Neutrino with real processes that are killed: ours beside a core without replicas.
     Neutrino {
-        /// Which.
+        /// Figure to repeat.
         #[command(subcommand)]
         figure: neutrino::Figure,
     },

@@ -85,7 +85,7 @@ fn loopback_up() -> Result<(), String> {
 pub(crate) struct Wish {
     /// UEs with a subscription.
     pub(crate) ues: u32,
-    /// gNBs.
+    /// Number of gNBs.
     pub(crate) gnbs: u8,
     /// Additional configuration, as YAML.
     pub(crate) configuration: String,
@@ -113,11 +113,11 @@ pub(crate) struct Wish {
 /// The protection scheme of the UEs' SUCIs (TS 33.501 Annex C).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum SuciScheme {
-    /// In clear.
+    /// The null scheme: SUPIs in clear.
     Null,
-    /// X25519.
+    /// Profile A, with X25519.
     A,
-    /// secp256r1.
+    /// Profile B, with secp256r1.
     B,
 }
 

@@ -112,7 +112,7 @@ impl Process {
 /// An operator's core.
 pub(crate) struct Operator {
     process: Process,
-    /// Its configuration.
+    /// Configuration file of the core.
     file: PathBuf,
     /// The operator as brokers know it.
     pub(crate) id: OperatorId,
@@ -132,7 +132,7 @@ impl Operator {
         process.until("is not ready", || client.get::<Value>("/api/v1/status").is_ok_and(is_ready))
     }
 
-    /// Its gNBs.
+    /// The operator's gNBs, with their addresses.
     pub(crate) fn gnb_places(&self) -> Vec<GnbPlace> {
         let place = |n: u8| {
             let address = IpAddr::V4(Ipv4Addr::new(127, 0, 1 + self.nth, n));
@@ -144,10 +144,10 @@ impl Operator {
     }
 }
 
-/// A broker.
+/// A broker as a process.
 pub(crate) struct Broker {
     process: Process,
-    /// Its configuration.
+    /// Configuration file of the broker.
     file: PathBuf,
     domain: Domain,
     address: SocketAddr,
@@ -169,7 +169,7 @@ struct OpenUser {
     subscription: Subscription,
 }
 
-/// The whole.
+/// Operators, brokers and users of the demonstration.
 pub(crate) struct OpenPlayground {
     folder: PathBuf,
     pub(crate) operators: Vec<Operator>,

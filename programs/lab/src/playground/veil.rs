@@ -38,7 +38,7 @@ use super::open::{Process, certify};
 use super::{READY_WITHIN, first_supi, seed};
 use crate::programs::Program;
 
-/// The operators.
+/// Number of operators.
 pub(crate) const OPERATORS: usize = 2;
 /// The domain of the broker.
 pub(crate) const DOMAIN: &str = "veil.example";
@@ -69,7 +69,7 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// Its gNBs.
+    /// The operator's gNBs, with their addresses.
     pub(crate) fn gnb_places(&self) -> Vec<GnbPlace> {
         let place = |n: u8| {
             let address = IpAddr::V4(Ipv4Addr::new(127, 0, 1 + self.nth, n));
@@ -234,7 +234,7 @@ pub(crate) struct AgencyKeys {
     pub(crate) collector: SocketAddr,
 }
 
-/// The whole.
+/// Operators, broker and users of the demonstration.
 pub(crate) struct VeilPlayground {
     folder: PathBuf,
     pub(crate) operators: Vec<Operator>,

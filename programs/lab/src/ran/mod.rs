@@ -76,7 +76,7 @@ struct CoreOptions {
     /// SCTP port of the AMF.
     #[arg(long = "amf-port", value_name = "PORT", default_value_t = 38412)]
     port: u16,
-    /// SCTP implementation.
+    /// SCTP implementation of the gNBs.
     #[arg(long, default_value = "auto")]
     sctp: Sctp,
     /// The AMF's UDP port for --sctp udp.

@@ -65,13 +65,13 @@ pub(crate) struct Train {
 pub(crate) struct Eval {
     #[command(flatten)]
     from: Trips,
-    /// The predictor.
+    /// File of the predictor.
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     /// The public key whose signature is trusted, 64 hexadecimal digits.
     #[arg(long, value_name = "KEY")]
     key: String,
-    /// Print JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -28,13 +28,13 @@ pub(crate) enum OpenCommand {
         /// Configuration of the core; without it, whimbrel.yaml here or in /etc/whimbrel.
         #[arg(short = 'c', long = "config", value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Print JSON.
+        /// Print the answer as JSON.
         #[arg(long)]
         json: bool,
     },
     /// Show what a SAP certificate says.
     Show {
-        /// The file.
+        /// File of the certificate.
         file: PathBuf,
     },
 }

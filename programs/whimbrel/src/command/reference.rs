@@ -12,7 +12,7 @@ pub(crate) enum Page {
     Api,
     /// All commands, with their options.
     Cli,
-    /// All metrics.
+    /// All metrics, with kind and labels.
     Metrics,
 }
 

@@ -62,7 +62,7 @@ pub(crate) enum SubscriberCommand {
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Remove subscribers.
+    /// Remove subscribers from the store.
     Remove {
         /// SUPIs, imsi-999700000000001 or their digits.
         #[arg(required = true)]

@@ -20,7 +20,7 @@ pub(crate) struct Options {
     order: Option<UnitCommand>,
     #[command(flatten)]
     config: ConfigFile,
-    /// Print JSON.
+    /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -62,7 +62,7 @@ pub(crate) struct CanaryOptions {
     order: Option<CanaryCommand>,
     #[command(flatten)]
     config: ConfigFile,
-    /// Print JSON.
+    /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -55,7 +55,7 @@ pub(crate) struct Options {
     /// Two cases of figure 15, for a second each: shows that it runs, and no figure.
     #[arg(long)]
     quick: bool,
-    /// Which figures.
+    /// Figures to repeat.
     #[arg(long, value_delimiter = ',', default_values_t = [15, 16, 17], value_parser = clap::value_parser!(u8).range(15..=17))]
     figures: Vec<u8>,
     /// Only failures whose names contain this.

@@ -10,7 +10,7 @@ use clap::Subcommand;
 
 use whimbrel_cli::Done;
 
-/// The experiments.
+/// Experiments of L25GC with real processes.
 #[derive(Subcommand)]
 pub(crate) enum Experiment {
     /// Downloads while a part of the core is killed (figure 15), also in the middle of an N2 handover (figure 16), and through many handovers (figure 17).

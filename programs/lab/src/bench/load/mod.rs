@@ -139,7 +139,7 @@ struct Run {
     report: Report,
     /// CPU time of the core's processes meanwhile.
     core: CpuTimes,
-    /// Elapsed time.
+    /// Elapsed time of the run.
     took: Duration,
 }
 

@@ -14,7 +14,7 @@ use super::attach::pools;
 use super::{processors, stay_on};
 use crate::playground::{Playground, SuciScheme, Wish};
 
-/// The figures.
+/// Figures of Neutrino that real processes repeat.
 #[derive(Subcommand)]
 pub(crate) enum Figure {
     /// Completion time of service requests against their rate.

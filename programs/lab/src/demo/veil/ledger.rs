@@ -490,7 +490,7 @@ impl Recorded {
         asked.filter_map(|r| HomeRequest::parse(&r.octets).ok()).map(|asked| asked.group.0)
     }
 
-    /// The ledgers.
+    /// Ledgers of all parties, from the recorded octets.
     pub(super) fn ledgers(&self, playground: &VeilPlayground, seen: &[Seen]) -> Ledgers {
         let value = |field, octets: &[u8]| Value::new(field, octets);
         let mut of_users = Vec::new();
@@ -624,7 +624,7 @@ fn judge_relays([relay, gateway]: &[Vec<Entry>; 2], values: &[Value]) -> Result<
 }
 
 impl Ledgers {
-    /// The tables.
+    /// The ledgers as printed tables.
     pub(super) fn tables(&self) -> String {
         let both = |o: &Ledger, b: &Ledger| {
             let broker = b.of_party(Party::Broker);

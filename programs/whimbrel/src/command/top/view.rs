@@ -12,7 +12,7 @@ use whimbrel_node::observation::Condition;
 /// gNBs shown; the rest is counted.
 const GNB_ROWS: usize = 6;
 
-/// Draws everything.
+/// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let Some(answers) = &model.newest else { return };
     let trouble = trouble(answers, model.error.as_deref());
