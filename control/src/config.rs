@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{AmfId, Dnn, FiveQi, Guami, PlmnId, SNssai, Supi, Tac, Tai};
+use whimbrel_ids::{AmfId, Dnn, FiveQi, Guami, Instant, PlmnId, SNssai, Supi, Tac, Tai};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 use crate::n14::PeerAmfId;
@@ -73,8 +73,8 @@ pub struct Amf {
     pub network_name: NetworkName,
     /// Voice over PS supported over 3GPP access (TS 24.501 §9.11.3.5).
     pub ims_vops: bool,
-    /// Offset of local time from UTC in quarters of an hour.
-    pub time_zone_quarters: i8,
+    /// Local time, as UEs get it.
+    pub local_time: LocalTime,
     /// Policies of access.
     pub access: Access,
     /// Emit events about the movement of connected UEs ([`Sign`](crate::event::Sign)).
@@ -85,6 +85,25 @@ pub struct Amf {
     pub prediction: Prediction,
     /// The gNBs that may set up, and from where; empty: any gNB may, and one that is up keeps its identity while it answers.
     pub gnbs: Vec<AllowedGnb>,
+}
+
+/// Local time of the network. The edge gives a new version of the configuration when the offset changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalTime {
+    /// Offset from UTC in quarters of an hour, daylight saving time included (TS 24.008 §10.5.3.8).
+    pub quarters: i8,
+    /// Hours of daylight saving time in it (TS 24.008 §10.5.3.12); `None`: the rules of the zone are not known, and UEs get no such element.
+    pub daylight_saving_hours: Option<u8>,
+    /// When the offset last changed.
+    pub since: Instant,
+}
+
+impl LocalTime {
+    /// True if UEs are to get the other one instead.
+    pub fn differs_from(&self, other: &Self) -> bool {
+        let sent = |t: &Self| (t.quarters, t.daylight_saving_hours);
+        sent(self) != sent(other)
+    }
 }
 
 /// A gNB that may set up NG, and the networks that it may connect from.

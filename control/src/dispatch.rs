@@ -91,6 +91,7 @@ fn handle_command(ue: Ue, command: Command) {
             area_changed(ue);
             amf::ladn::changed(ue);
         }
+        Command::LocalTimeChanged => amf::configuration_update::local_time_changed(ue),
         Command::UpfRestarted(upf) => smf::release::upf_restarted(ue, upf),
         Command::LeaveUpf(upf) => smf::release::leave_upf(ue, upf),
         Command::RestoreSessions(upf) => smf::restoration::restore_sessions(ue, upf),

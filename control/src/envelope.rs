@@ -275,6 +275,8 @@ pub enum Command {
     RestoreSessions(UpfId),
     /// Copies of the packets of a veiled UE go to this tunnel of the operator's LI function from now on, or to none (TS 33.127 §6.2.3).
     Intercept(Option<Tunnel>),
+    /// The offset of local time has changed: the UE gets it if it is connected (TS 24.501 §5.4.4.2).
+    LocalTimeChanged,
     /// Panics: tests that the CTA survives a fault of the program.
     #[cfg(feature = "fault-injection")]
     Panic,

@@ -82,7 +82,7 @@ pub(crate) fn config() -> Config {
             prediction: Default::default(),
             gnbs: Vec::new(),
             ims_vops: false,
-            time_zone_quarters: 0,
+            local_time: Default::default(),
             // Assistance information for RRC_INACTIVE follows many procedures; it has tests of its own.
             access: Access { rrc_inactive: false, ..Access::default() },
         },

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use whimbrel_control::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers, Upf};
+use whimbrel_control::config::{
+    Access, Amf, Config, DataNetwork, Limits, LocalTime, NetworkName, Smf, Timers, Upf,
+};
 use whimbrel_control::udm::{
     Ambr, Arp, AuthMethod, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice,
     Subscribers, Subscription, UdmError,
@@ -162,7 +164,7 @@ pub fn default_config() -> Config {
             prediction: Default::default(),
             gnbs: Vec::new(),
             ims_vops: true,
-            time_zone_quarters: 4,
+            local_time: LocalTime { quarters: 4, ..LocalTime::default() },
             access: Access::default(),
         },
         smf: Smf {

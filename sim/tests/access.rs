@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::*;
-use whimbrel_control::config::{Config, EquipmentPrefix};
+use whimbrel_control::config::{Config, EquipmentPrefix, LocalTime};
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Subscription;
 use whimbrel_control::{Event as CoreEvent, Procedure, Refusal};
@@ -443,5 +443,40 @@ fn what_is_not_supported_is_negotiated_away() {
     net.command(ue, Command::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §5.4.4.2: the offset of local time changes: a connected UE gets it at once, an idle one when it is connected next
+fn a_change_of_local_time_reaches_every_ue() {
+    let (mut net, ue) = with(21, &[1], |_| {});
+    net.home().subscribe(subscribed(&[1]));
+    let mut other = ue_config(2);
+    other.profile = net.ue_ref(ue).config().profile.clone();
+    let idle = net.add_ue(whimbrel_sim::GnbIndex(0), other);
+    let updates = |net: &Sim, ue| {
+        let update = |(_, e): &&(_, Event)| matches!(e, Event::ConfigurationUpdated { .. });
+        net.ue_events(ue).iter().filter(update).count()
+    };
+    for ue in [ue, idle] {
+        net.command(ue, Command::Register);
+        net.settle(SECOND);
+        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.settle(SECOND);
+    }
+    go_idle(&mut net, idle);
+    let before = [updates(&net, ue), updates(&net, idle)];
+    let mut summer = (**net.cta().config()).clone();
+    summer.amf.local_time = LocalTime { quarters: 8, daylight_saving_hours: Some(1), since: net.now() };
+    net.configure(summer.clone());
+    net.settle(SECOND);
+    assert_eq!([updates(&net, ue), updates(&net, idle)], [before[0] + 1, before[1]]);
+    net.command(idle, Command::ServiceRequest);
+    net.settle(SECOND);
+    assert_eq!(updates(&net, idle), before[1] + 1);
+    // Another change of the configuration is of no concern to them.
+    summer.timers.connection_idle = SECOND * 7;
+    net.configure(summer);
+    net.settle(SECOND);
+    assert_eq!([updates(&net, ue), updates(&net, idle)], before.map(|n| n + 1));
     no_violations(&net);
 }

@@ -104,10 +104,26 @@ pub enum Event {
         /// The session; `None` for what is of the UPF as a whole.
         session: Option<SessionId>,
     },
-    /// A report was not answered.
+    /// A report is lost: the SMF did not answer it, though it has sent other messages, or too many reports await its answers.
     ReportUnanswered {
         /// Address of the SMF.
         peer: SocketAddr,
+    },
+    /// An SMF left a report unanswered and has sent nothing since: until it does, its reports are kept up to a bound.
+    ReportsKept {
+        /// Node identity of the SMF.
+        node: NodeId,
+        /// Address of its association.
+        peer: SocketAddr,
+    },
+    /// Reports are no longer kept for an SMF: it sends messages again, or its association or this UPF ends.
+    ReportsNotKept {
+        /// Node identity of the SMF.
+        node: NodeId,
+        /// Kept reports that are sent now.
+        repeated: usize,
+        /// Reports that it will not get.
+        lost: u64,
     },
 }
 

@@ -59,6 +59,10 @@ pub const REPLIES_MAX: usize = 16_384;
 /// Requests of ours that await an answer: a report per session that pages at once, bounded well below all
 /// sessions.
 pub const REQUESTS_MAX: usize = 65_536;
+/// Reports to one SMF that await answers: one that does not answer leaves as much to the others.
+pub const REPORTS_PER_ASSOCIATION_MAX: usize = REQUESTS_MAX / 2;
+/// Reports that are kept for one SMF which is silent: if all SMFs are, half of the room is left.
+pub const REPORTS_KEPT_MAX: usize = REQUESTS_MAX / 2 / ASSOCIATIONS_MAX;
 /// Requests of SMFs that await figures of the packet pipeline: as many as a burst of deletions in one second.
 pub const WAITING_MAX: usize = 65_536;
 /// Packets buffered for one UE, as far as the configuration may go: 10,000 a second through 300 ms.

@@ -9,8 +9,9 @@ use common::*;
 use whimbrel_ids::Seid;
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
+use whimbrel_pfcp::rule::CreateUrr;
 use whimbrel_pfcp::{Frame, Message, message_type};
-use whimbrel_user::Event;
+use whimbrel_user::{Event, REPORTS_KEPT_MAX};
 
 /// An SMF's update of this node, with these features.
 fn update(node: NodeId, features: CpFunctionFeatures) -> AssociationUpdateRequest {
@@ -547,4 +548,92 @@ fn no_other_message_from_another_port_ends_sessions() {
     from(&mut net, SAME_HOST, forged, sequences[0]);
     assert_eq!(net.answer_heartbeats(1), 1);
     assert_eq!((net.upf.c.session_count(), peers(&net)), (1, vec![SMF]));
+}
+
+/// Sessions of an SMF that has each of them report its usage every second, and then goes away.
+const REPORTING_SESSIONS: u64 = 150;
+
+fn seconds_later(net: &mut Net, seconds: u64) {
+    net.advance(net.now + Duration::from_secs(seconds));
+}
+
+/// The requests of this type to the SMF since the last look.
+fn requests(net: &mut Net, message_type: u8) -> usize {
+    let all = std::mem::take(&mut net.out.datagrams);
+    let of_type = |o: &[u8]| Frame::parse(o).unwrap().header.message_type == message_type;
+    all.iter().filter(|(to, octets)| *to == SMF && of_type(octets)).count()
+}
+
+fn reporting_sessions() -> Net {
+    let mut config = config();
+    config.data_networks[0].ipv4_pools[0].prefix = 16;
+    (config.heartbeat_interval, config.path_failure) =
+        (Some(Duration::from_secs(60)), Duration::from_secs(90));
+    let mut net = Net::with(config);
+    for n in 1..=REPORTING_SESSIONS {
+        let mut m = establishment(n, true, false);
+        let method = MeasurementMethod::VOLUM | MeasurementMethod::DURAT;
+        m.create_urrs = vec![CreateUrr {
+            measurement_period: Some(MeasurementPeriod(1)),
+            ..CreateUrr::new(UrrId(1), method, ReportingTriggers::PERIO)
+        }];
+        assert_eq!(net.establish(m).cause, Cause::RequestAccepted);
+    }
+    net
+}
+
+#[test] // TS 29.244 §6.4, §6.2.2.2; TS 23.527 §4.4
+fn reports_to_an_smf_that_went_away_are_kept_up_to_a_bound_and_not_sent() {
+    let mut net = reporting_sessions();
+    seconds_later(&mut net, 30);
+    assert!(requests(&mut net, message_type::SESSION_REPORT_REQUEST) > 0);
+    seconds_later(&mut net, 30);
+    assert_eq!(
+        requests(&mut net, message_type::SESSION_REPORT_REQUEST),
+        0,
+        "all have been sent for the last time"
+    );
+    seconds_later(&mut net, 10);
+    assert!(
+        (3..=6).contains(&requests(&mut net, message_type::HEARTBEAT_REQUEST)),
+        "it is asked for instead"
+    );
+    let about_reports = |e: &&Event| {
+        matches!(e, Event::ReportsKept { .. } | Event::ReportsNotKept { .. } | Event::ReportUnanswered { .. })
+    };
+    let events = |net: &Net| net.out.events.iter().filter(about_reports).cloned().collect::<Vec<_>>();
+    let begun = Event::ReportsKept { node: smf_node(), peer: SMF };
+    assert_eq!(events(&net), [begun], "once, not for each report");
+
+    // This UPF would stop now: there is no SMF that it would ask to leave, and wait for.
+    assert_eq!(net.upf.c.answering_associations().count(), 0);
+    net.upf.c.retire(net.now, Duration::from_secs(10), &mut net.out);
+    assert_eq!(requests(&mut net, message_type::ASSOCIATION_UPDATE_REQUEST), 0);
+
+    // The SMF speaks again.
+    net.out.events.clear();
+    net.ask(None, HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1) }.into());
+    let [Event::ReportsNotKept { node, repeated, lost }] = &events(&net)[..] else {
+        panic!("{:?}", net.out.events)
+    };
+    assert_eq!((node, *repeated), (&smf_node(), REPORTS_KEPT_MAX));
+    assert!(*lost > 30 * REPORTING_SESSIONS && *lost < 70 * REPORTING_SESSIONS, "{lost}");
+    assert_eq!(net.upf.c.answering_associations().count(), 1);
+    assert_eq!(requests(&mut net, message_type::SESSION_REPORT_REQUEST), REPORTS_KEPT_MAX);
+    seconds_later(&mut net, 2);
+    assert!(
+        requests(&mut net, message_type::SESSION_REPORT_REQUEST) as u64 >= REPORTING_SESSIONS,
+        "as before"
+    );
+
+    // It goes away for good: its association ends, and what is kept for it with it.
+    net.out.events.clear();
+    seconds_later(&mut net, 200);
+    let ended = net.out.events.iter().filter(|e| matches!(e, Event::AssociationEnded { .. })).count();
+    assert_eq!((ended, net.upf.c.session_count(), net.upf.c.associations().count()), (1, 0, 0));
+    let last = events(&net).pop();
+    assert!(matches!(last, Some(Event::ReportsNotKept { repeated: 0, lost: 128.., .. })), "{last:?}");
+    net.out.datagrams.clear();
+    seconds_later(&mut net, 60);
+    assert!(net.out.datagrams.is_empty() && net.upf.c.next_deadline().is_none(), "nothing is left of it");
 }

@@ -169,8 +169,9 @@ proptest! {
         let frame = [&[2, 0, 0, 0, 0, 1][..], &[2, 0xee, 0, 0, 0, 1], &[8, 6]].concat();
         let (verdict, _) = net.packet(Origin::Frames { dn: DnIndex(0) }, &frame);
         prop_assert_eq!(verdict, Verdict::Drop(DropReason::UnknownMac));
-        // The paths are forgotten when they are next due, the requests of the UPF are given up; then nothing wants time.
-        let to = net.now + Duration::from_secs(200);
+        // The paths are forgotten when they are next due, the requests of the UPF are given up, and so is an SMF that answers none of them; then
+        // nothing wants time.
+        let to = net.now + Config::PATH_FAILURE + Duration::from_secs(200);
         net.advance(to);
         prop_assert_eq!(net.upf.u.counters().paths, 0);
         prop_assert_eq!(net.upf.next_deadline(), None);

@@ -349,14 +349,14 @@ fn periodic_usage_and_inactivity_are_reported_by_time() {
     net.now = START + Duration::from_secs(30);
     net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0));
     net.advance(START + Duration::from_secs(61));
-    let reports = net.reports();
+    let reports = net.accepted_reports();
     let usage = &reports[0].2.usage_reports[0];
     assert_eq!(usage.usage_report_trigger, UsageReportTrigger::PERIO);
     assert_eq!(usage.duration_measurement, Some(DurationMeasurement(30)));
     net.advance(START + Duration::from_secs(129));
-    net.reports();
+    net.accepted_reports();
     net.advance(START + Duration::from_secs(131));
-    assert!(net.reports().iter().any(|(_, _, r)| r.report_type == ReportType::UPIR));
+    assert!(net.accepted_reports().iter().any(|(_, _, r)| r.report_type == ReportType::UPIR));
 }
 
 #[test] // RFC 4861 §6.2, RFC 8106, TS 23.501 §5.8.2.2.3

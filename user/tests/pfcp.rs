@@ -388,6 +388,8 @@ fn unanswered_report_is_sent_three_times() {
     let s = net.idle_session(1, true, false);
     net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0));
     assert_eq!(net.reports().len(), 1);
+    net.advance(START + Duration::from_secs(8));
+    net.ask(None, HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1) }.into());
     net.advance(START + Duration::from_secs(59)); // less than packets wait
     assert_eq!(net.reports().len(), 2);
     net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0));
@@ -395,6 +397,31 @@ fn unanswered_report_is_sent_three_times() {
     assert_eq!(net.upf.u.counters().held, 2);
     assert!(net.out.events.iter().any(|e| matches!(e, Event::ReportUnanswered { .. })));
     assert_eq!(net.upf.c.session_count(), 1);
+}
+
+#[test] // TS 29.244 §6.4, §6.2.2: nothing comes from the SMF either, so its report is kept until something does
+fn report_to_a_silent_smf_is_sent_when_it_speaks_again() {
+    let mut net = Net::new();
+    let s = net.idle_session(1, true, false);
+    net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0));
+    net.advance(START + Duration::from_secs(59)); // less than packets wait
+    net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0));
+    assert!(net.out.events.iter().any(|e| matches!(e, Event::ReportsKept { .. })));
+    let asked = |(_, octets): &&(_, Vec<u8>)| Frame::parse(octets).unwrap().header.message_type == 1;
+    assert!(net.out.datagrams.iter().filter(asked).count() > 3, "it is asked whether it is there again");
+    assert_eq!(net.reports().len(), 3);
+    net.ask(None, HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1) }.into());
+    let repeated = Event::ReportsNotKept { node: NodeId::from(SMF.ip()), repeated: 1, lost: 0 };
+    assert!(net.out.events.contains(&repeated), "{:?}", net.out.events);
+    let (_, sequence, _) = net.reports().remove(0);
+    let answer = Message::from(SessionReportResponse::new(Cause::RequestAccepted));
+    net.upf.pfcp(net.now, SMF, &answer.to_octets(Some(s.up_seid), sequence), &mut net.out);
+    net.advance(START + Duration::from_secs(80)); // heartbeat requests of before are given up
+    net.out.datagrams.clear();
+    net.advance(START + Duration::from_secs(200));
+    assert!(net.out.datagrams.is_empty(), "and is not asked any more");
+    net.advance(START + Config::PATH_FAILURE * 2);
+    assert_eq!(net.upf.c.session_count(), 1, "nor given up");
 }
 
 #[test] // TS 29.244 §6.3.5.3

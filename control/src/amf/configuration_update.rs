@@ -1,9 +1,9 @@
 //! Generic UE configuration update: TS 23.502 §4.2.4.2, TS 24.501 §5.4.4.
 
-use whimbrel_ids::{Guti, SNssai};
+use whimbrel_ids::{Guti, Instant, SNssai};
 use whimbrel_nas::ie::{
-    ConfigurationUpdateIndication, MobileIdentity, NetworkName, NetworkSlicingIndication, TimeZone,
-    UniversalTime,
+    ConfigurationUpdateIndication, DaylightSaving, MobileIdentity, NetworkName, NetworkSlicingIndication,
+    TimeZone, UniversalTime,
 };
 use whimbrel_nas::mm::{self, ConfigurationUpdateCommand};
 
@@ -22,6 +22,26 @@ pub(crate) fn send_network_name(ue: Ue) {
     if let Some(command) = names(ue) {
         send_nas(ue, &command.into(), Security::Current);
     }
+}
+
+/// The offset of local time has changed: a UE that is connected gets it now, one that is idle or has a procedure when it is connected next
+/// ([`is_local_time_new`]).
+pub(crate) fn local_time_changed(ue: Ue) {
+    let is_there = ue.with(|p| {
+        let is_free = p.lanes.procedure(Lane::Mobility).is_none();
+        p.amf.registered && is_free && p.amf.connection.as_ref().is_some_and(|c| c.secured && !c.releasing)
+    });
+    if is_there {
+        send_network_name(ue);
+    }
+}
+
+/// True if a UE may not have the present local time yet: each UE is connected within T3512 of a change, the grace included that it has.
+pub(crate) fn is_local_time_new(ue: Ue) -> bool {
+    let config = ue.config();
+    let period = ue.with(|p| p.amf.reach().t3512).unwrap_or(config.timers.t3512);
+    let since = config.amf.local_time.since;
+    since != Instant::ZERO && ue.now().since(since) <= period + config.timers.implicit_deregistration
 }
 
 /// Gives the UE a new 5G-GUTI, which it acknowledges (TS 24.501 §5.3.3, TS 33.501 §6.12.3: after a network-triggered service request, and
@@ -106,11 +126,77 @@ fn names(ue: Ue) -> Option<ConfigurationUpdateCommand> {
     if name.full.is_empty() && name.short.is_empty() {
         return None;
     }
-    let zone = TimeZone::from_quarters(config.amf.time_zone_quarters).unwrap_or(TimeZone::UTC);
+    let local = config.amf.local_time;
+    let zone = TimeZone::from_quarters(local.quarters).unwrap_or(TimeZone::UTC);
     let mut command = ConfigurationUpdateCommand::new();
     command.full_name = NetworkName::new(&name.full).filter(|_| !name.full.is_empty());
     command.short_name = NetworkName::new(&name.short).filter(|_| !name.short.is_empty());
     command.local_time_zone = Some(zone);
     command.universal_time = Some(UniversalTime::from_unix_secs(ue.now().as_secs(), zone));
+    command.daylight_saving = local.daylight_saving_hours.map(|hours| match hours {
+        0 => DaylightSaving::None,
+        1 => DaylightSaving::OneHour,
+        _ => DaylightSaving::TwoHours,
+    });
     Some(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use whimbrel_ids::{STmsi, Tmsi};
+    use whimbrel_nas::ie::{NgKsi, ServiceType};
+    use whimbrel_nas::mm::{Message, ServiceRequest};
+
+    use super::*;
+    use crate::config::LocalTime;
+    use crate::envelope::{Batch, Command, Payload};
+    use crate::ue_harness::{CIPHERED, UeHarness, config};
+
+    /// In the middle of summer, since so long before the harness begins.
+    fn summer(seconds_ago: u64) -> Arc<crate::config::Config> {
+        let mut config = config();
+        config.amf.network_name.full = "Whimbrel".into();
+        let since = Instant(1_800_000_000_000_000 - seconds_ago * 1_000_000);
+        config.amf.local_time = LocalTime { quarters: 8, daylight_saving_hours: Some(1), since };
+        config.into()
+    }
+
+    fn command(harness: &mut UeHarness, batch: &Batch) -> Option<ConfigurationUpdateCommand> {
+        harness.downlink(batch).into_iter().find_map(|m| match m {
+            Message::ConfigurationUpdateCommand(m) => Some(m),
+            _ => None,
+        })
+    }
+
+    fn served(harness: &mut UeHarness) -> Option<ConfigurationUpdateCommand> {
+        let identity = MobileIdentity::STmsi(STmsi { set: 1, pointer: 0, tmsi: Tmsi(0x1234) });
+        let request = ServiceRequest::new(NgKsi::native(0).unwrap(), ServiceType::Signalling, identity);
+        let batch = harness.nas(CIPHERED, request);
+        command(harness, &batch)
+    }
+
+    #[test] // TS 24.501 §5.4.4.2, §8.2.19; TS 24.008 §10.5.3.8, §10.5.3.9, §10.5.3.12
+    fn a_connected_ue_gets_changed_local_time() {
+        let mut harness = UeHarness::registered();
+        harness.shard.configure(summer(0));
+        let batch = harness.input(Payload::Command(Command::LocalTimeChanged));
+        let m = command(&mut harness, &batch).unwrap();
+        let zone = TimeZone::from_quarters(8);
+        assert_eq!((m.local_time_zone, m.universal_time.map(UniversalTime::zone)), (zone, zone));
+        assert_eq!(m.daylight_saving, Some(DaylightSaving::OneHour));
+        assert_eq!(m.update_indication, None, "it is not acknowledged");
+    }
+
+    #[test] // TS 24.501 §5.3.7: every UE is connected within T3512 of the change, and gets it then
+    fn a_ue_that_was_idle_gets_local_time_when_it_is_connected_next() {
+        for (seconds_ago, is_sent) in [(0, true), (60 * 60, true), (65 * 60, false)] {
+            let mut harness = UeHarness::registered();
+            harness.shard.configure(summer(seconds_ago));
+            assert_eq!(served(&mut harness).is_some(), is_sent, "{seconds_ago} s");
+        }
+        let mut harness = UeHarness::registered();
+        assert_eq!(served(&mut harness), None, "the offset has never changed");
+    }
 }

@@ -4,7 +4,7 @@ pub(crate) mod an_release;
 mod as_security;
 mod ask;
 mod authentication;
-mod configuration_update;
+pub(crate) mod configuration_update;
 mod connection;
 mod context_setup;
 pub(crate) mod deregistration;

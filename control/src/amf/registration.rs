@@ -56,7 +56,7 @@ pub(crate) fn start(
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::Registration, subject, took });
-                if initial {
+                if initial || configuration_update::is_local_time_new(ue) {
                     configuration_update::send_network_name(ue);
                 }
                 end::arm_inactivity_timer(ue);

@@ -28,6 +28,8 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
                 end::arm_inactivity_timer(ue);
                 if paged && !ue.with(|p| p.amf.deregistration_requested) {
                     configuration_update::reallocate_guti(ue); // TS 33.501 §6.12.3
+                } else if configuration_update::is_local_time_new(ue) {
+                    configuration_update::send_network_name(ue);
                 }
             }
             Err(End::Refused(refusal @ (Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. }))) => {

@@ -504,7 +504,7 @@ fn volume_report() -> Vec<u8> {
 
 #[test]
 fn a_ue_that_no_network_has_does_not_take_its_shard_down() {
-    let inputs: [fn(&mut UeHarness) -> Batch; 10] = [
+    let inputs: [fn(&mut UeHarness) -> Batch; 11] = [
         |d| d.input(Payload::PfcpReport { psi: 1, upf: UpfId(255), octets: volume_report().into() }),
         |d| {
             let pdu = d.protect(INTEGRITY, registration_request(RegistrationKind::MobilityUpdating));
@@ -523,6 +523,7 @@ fn a_ue_that_no_network_has_does_not_take_its_shard_down() {
         |d| d.input(Payload::Command(Command::Deregister)),
         |d| d.input(Payload::Command(Command::SubscriptionChanged)),
         |d| d.input(Payload::Command(Command::PolicyChanged)),
+        |d| d.input(Payload::Command(Command::LocalTimeChanged)),
         |d| d.input(Payload::Command(Command::Locate(Locate::CellChanges))),
         |d| {
             let ambr = Modification::Ambr(Ambr { ul_kbps: 7, dl_kbps: u64::MAX });

@@ -4,7 +4,8 @@ use whimbrel_ids::{AmfId, PlmnId, SNssai, Tac};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 use super::section::Section;
-use super::value::{TacSum, TimeZone, words};
+use super::time_zone::NetworkTimeZone;
+use super::value::{TacSum, words};
 
 /// The network and its AMF.
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub struct Amf {
     pub network_name_full: String,
     pub network_name_short: String,
     pub ims_vops: bool,
-    pub time_zone: TimeZone,
+    pub time_zone: NetworkTimeZone,
 }
 
 words! { IntegrityAlgorithm {
@@ -97,8 +98,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
         ),
         time_zone: s.value(
             "time_zone",
-            TimeZone(0),
-            "Offset of local time from UTC, sent to UEs with the time (TS 24.008 §10.5.3.8).",
+            NetworkTimeZone::Host,
+            "Time zone of the network, whose local time and daylight saving time UEs get with the network name (TS 24.008 §10.5.3.8, §10.5.3.12): \
+             that of the host, a name of its time zone database (Europe/Berlin), or an offset from UTC. When the offset changes, connected \
+             UEs get it at once and the others when they are connected next.",
         ),
     })
 }

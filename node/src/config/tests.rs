@@ -176,6 +176,14 @@ fn problems_are_reported_with_line_column_and_fix() {
             "n2:\n  sctp_path_max_retrans: 0\n",
             "w.yaml:2:26: n2.sctp_path_max_retrans: 0 retransmissions are too few",
         ),
+        (
+            "amf:\n  time_zone: Europe/Berlinn\n",
+            "w.yaml:2:14: amf.time_zone: `Europe/Berlinn` is not understood; write host, a name such as Europe/Berlin",
+        ),
+        (
+            "amf:\n  time_zone: ../../etc/passwd\n",
+            "w.yaml:2:14: amf.time_zone: `../../etc/passwd` is not understood",
+        ),
         ("n2:\n  sctp_heartbeat_interval: 10ms\n", "HEARTBEATs would be sent too often"),
         ("n2:\n  sctp_rto_max: 100ms\n", "a timeout is at least 400 ms"),
         ("n2:\n  udp_port: 2152\n", "UDP port 2152 of 127.0.0.1 is taken by n3.port already"),

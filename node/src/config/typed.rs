@@ -10,6 +10,7 @@ use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey};
 use super::{
     Config, DataNetwork, HomeNetworkKey, LadnLeaving, Protection, RefusalAnswer, Scheme, Timers, Upf,
 };
+use crate::clock;
 
 /// Version of the configuration that a start puts in force; a reload would count on.
 const FIRST_VERSION: u32 = 1;
@@ -50,7 +51,7 @@ impl Config {
                 },
                 gnbs: self.n2.gnbs.iter().filter_map(super::interfaces::N2Gnb::control).collect(),
                 ims_vops: amf.ims_vops,
-                time_zone_quarters: amf.time_zone.0,
+                local_time: amf.time_zone.local_time(clock::now()).unwrap_or_default(),
                 access: self.access.control(),
             },
             smf: control::Smf {

@@ -236,32 +236,6 @@ impl<A: Address> std::fmt::Display for Prefix<A> {
     }
 }
 
-/// Offset of local time from UTC in quarters of an hour (TS 24.008 §10.5.3.8), written `+01:00`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TimeZone(pub i8);
-
-impl Value for TimeZone {
-    fn read(text: &str) -> Result<Self, String> {
-        let read = || {
-            let (sign, rest) = match text.trim().strip_prefix('-') {
-                Some(rest) => (-1, rest),
-                None => (1, text.trim().strip_prefix('+')?),
-            };
-            let (hours, minutes) = rest.split_once(':')?;
-            let (hours, minutes): (i8, i8) = (hours.parse().ok()?, minutes.parse().ok()?);
-            let fits = (0..=14).contains(&hours) && matches!(minutes, 0 | 15 | 30 | 45);
-            fits.then_some(Self(sign * (hours * 4 + minutes / 15)))
-        };
-        read().ok_or_else(|| "an offset from UTC in quarters of an hour, quoted, such as \"+01:00\"".into())
-    }
-
-    fn show(&self) -> String {
-        let quarters = self.0.unsigned_abs();
-        let sign = if self.0 < 0 { '-' } else { '+' };
-        format!("\"{sign}{:02}:{:02}\"", quarters / 4, quarters % 4 * 15)
-    }
-}
-
 /// Octets in hexadecimal digits that no message repeats.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretHex(pub Vec<u8>);
@@ -354,14 +328,6 @@ mod tests {
         assert_eq!(six.show(), "fd00:9997:45::/48");
         assert!(Prefix::<Ipv6Addr>::read("::/0").unwrap().overlaps(&six));
         assert!(Prefix::<Ipv6Addr>::read("fd00::1/64").is_err());
-    }
-
-    #[test]
-    fn time_zones_in_quarters() {
-        assert_eq!(TimeZone::read("+05:45"), Ok(TimeZone(23)));
-        assert_eq!(TimeZone::read("-03:30"), Ok(TimeZone(-14)));
-        assert_eq!(TimeZone(-14).show(), "\"-03:30\"");
-        assert!(TimeZone::read("+05:20").is_err() && TimeZone::read("5").is_err());
     }
 
     #[test]

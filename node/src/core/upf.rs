@@ -71,6 +71,7 @@ pub struct LocalUpf {
     /// Messages by links and within the unit.
     unit_counters: N4Counters,
     contested: LogLimiter<IpAddr>,
+    unanswered: LogLimiter<IpAddr>,
     /// The packet logger in front, through which N4 goes too.
     logger: Option<LoggerLink>,
     /// External SMFs that are asked for an association while they have none, and when next.
@@ -199,6 +200,7 @@ impl LocalUpf {
             unit: unit_n4(c),
             unit_counters: N4Counters::default(),
             contested: LogLimiter::new("requests for associations of other SMFs"),
+            unanswered: LogLimiter::new("reports that SMFs do not answer"),
             smfs: c.n4.smfs.clone(),
             ask_at: clock::now(),
             bad_messages: 0,
@@ -288,9 +290,15 @@ impl LocalUpf {
         self.endpoint.keeps_state()
     }
 
-    /// Whether an SMF outside the program has an association.
+    /// True if an SMF outside the program has an association and answers.
     pub(super) fn serves_others(&self) -> bool {
-        self.endpoint.associations().any(|(_, peer)| peer != self.address)
+        self.endpoint.answering_associations().any(|(_, peer)| peer != self.address)
+    }
+
+    /// The reports that are kept for SMFs which are silent are lost with this UPF: the log says so.
+    pub(super) fn give_up_kept_reports(&mut self, now: Instant) {
+        self.endpoint.give_up_kept_reports(&mut self.out);
+        self.drain(now, &mut Vec::new());
     }
 
     /// Asks external SMFs to move their sessions to other UPFs within `grace`.
@@ -539,9 +547,12 @@ impl LocalUpf {
         apply(&self.plane, self.out.changes.drain(..));
         for event in self.out.events.drain(..) {
             self.bad_messages += u64::from(matches!(event, Event::BadMessage { .. }));
-            if let Event::AssociationContested { peer, .. } = &event
-                && !self.contested.allows(now, peer.ip())
-            {
+            let is_logged = match &event {
+                Event::AssociationContested { peer, .. } => self.contested.allows(now, peer.ip()),
+                Event::ReportUnanswered { peer } => self.unanswered.allows(now, peer.ip()),
+                _ => true,
+            };
+            if !is_logged {
                 continue;
             }
             let (level, sentence) = sentence(&event);

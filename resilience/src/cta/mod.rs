@@ -344,6 +344,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             let notice = |(ue, _)| (ue, Payload::Command(Command::PolicyChanged));
             self.inbox.extend(with_sessions.map(notice));
         }
+        if config.amf.local_time.differs_from(&former.amf.local_time) {
+            let notice = |ue| (ue, Payload::Command(Command::LocalTimeChanged));
+            self.inbox.extend(self.slots.with_connections().map(notice));
+        }
         let result = self.ran.configure(now, config);
         self.ran_output(now, AssociationId(u32::MAX), result, out);
         self.run(now, out);

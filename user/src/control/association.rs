@@ -56,6 +56,10 @@ pub(super) struct Association {
     recovery: RecoveryTimeStamp,
     /// Since when it has answered no heartbeat, and nothing else has come.
     silent: Option<Instant>,
+    /// When the last message came from it.
+    last_heard: Instant,
+    /// While it has left a report unanswered and has sent nothing since.
+    silence: Option<ReportSilence>,
     next_heartbeat: Option<Instant>,
     /// The HEARTBEAT REQUEST that asks it whether it has restarted.
     restart_asked: Option<u32>,
@@ -65,6 +69,20 @@ pub(super) struct Association {
     /// What it does with load and overload reports.
     pub(super) features: CpFunctionFeatures,
     pub(super) reported: LastReported,
+}
+
+impl Association {
+    /// True if it has left a heartbeat request or a report unanswered and has sent nothing since.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent.is_some() || self.silence.is_some()
+    }
+}
+
+/// An SMF that has left a report unanswered and has sent nothing since. It gets heartbeat requests alone until it speaks.
+#[derive(Default)]
+pub(super) struct ReportSilence {
+    /// Reports that were not kept for it.
+    pub(super) reports_lost: u64,
 }
 
 /// Addresses of an SMF's set that are kept.
@@ -130,6 +148,28 @@ impl Associations {
 
     pub(super) fn by_id_mut(&mut self, id: u32) -> Option<&mut Association> {
         self.by_node.values_mut().find(|a| a.id == id)
+    }
+
+    /// A report of an association has had no answer; it was first sent `since` then. The SMF is silent if it has sent nothing since: the silence.
+    pub(super) fn note_unanswered(
+        &mut self,
+        now: Instant,
+        association: u32,
+        since: Instant,
+        out: &mut Outbox,
+    ) -> Option<&mut ReportSilence> {
+        let (node, a) = self.by_node.iter_mut().find(|(_, a)| a.id == association)?;
+        if a.silence.is_none() && a.last_heard <= since {
+            a.silence = Some(ReportSilence::default());
+            a.next_heartbeat = Some(now);
+            out.events.push(Event::ReportsKept { node: node.clone(), peer: a.peer });
+        }
+        a.silence.as_mut()
+    }
+
+    /// The silence of the SMF of an association, while reports are kept for it.
+    pub(super) fn silence_of(&mut self, association: u32) -> Option<&mut ReportSilence> {
+        self.by_id_mut(association)?.silence.as_mut()
     }
 
     /// The associations of a peer. A request may come from any port; where several SMFs share an address, only the port distinguishes them.
@@ -207,6 +247,7 @@ impl UpfC {
             self.associations.next_id = self.associations.next_id.wrapping_add(1);
             self.associations.next_id
         });
+        self.end_silence(now, &node, retain, out);
         self.seat(now, key.peer, id, node.clone(), recovery, features);
         // What we asked for ourselves is there, also if another SMF of the set was asked.
         for at in alternatives.iter().chain([&key.peer.ip()]) {
@@ -255,6 +296,8 @@ impl UpfC {
             newest: None,
             recovery,
             silent: None,
+            last_heard: now,
+            silence: None,
             next_heartbeat: self.config.heartbeat_interval.map(|i| now + i),
             restart_asked: None,
             abandoned: None,
@@ -280,6 +323,7 @@ impl UpfC {
             return;
         }
         let sessions_deleted = known.map_or(0, |id| self.drop_sessions(id, out));
+        self.end_silence(now, &node, false, out);
         self.associations.next_id = self.associations.next_id.wrapping_add(1);
         self.seat(now, peer, self.associations.next_id, node.clone(), recovery, features);
         out.events.push(Event::AssociationSetUp { node, peer, sessions_deleted });
@@ -345,9 +389,54 @@ impl UpfC {
     }
 
     /// A message came, so the peer is alive.
-    pub(super) fn heard(&mut self, peer: SocketAddr) {
-        for a in self.associations.by_node.values_mut().filter(|a| a.peer == peer) {
-            a.silent = None;
+    pub(super) fn heard(&mut self, now: Instant, peer: SocketAddr, out: &mut Outbox) {
+        let mut ended = Vec::new();
+        for (node, a) in self.associations.of_peer_mut(peer) {
+            if a.peer == peer {
+                a.silent = None;
+            }
+            a.last_heard = now;
+            if a.silence.is_some() {
+                ended.push(node.clone());
+            }
+        }
+        for node in ended {
+            self.end_silence(now, &node, true, out);
+        }
+    }
+
+    /// A report about a session of this association was answered, which may come from another address than the association.
+    pub(super) fn report_answer_heard(&mut self, now: Instant, association: u32, out: &mut Outbox) {
+        let found = self.associations.by_node.iter_mut().find(|(_, a)| a.id == association);
+        let Some((node, a)) = found else { return };
+        a.last_heard = now;
+        if a.silence.is_some() {
+            let node = node.clone();
+            self.end_silence(now, &node, true, out);
+        }
+    }
+
+    /// Reports are no longer kept for the SMF of this node: it gets those that were, or they are lost.
+    fn end_silence(&mut self, now: Instant, node: &NodeId, repeats: bool, out: &mut Outbox) {
+        let Some(a) = self.associations.by_node.get_mut(node) else { return };
+        let (id, silence) = (a.id, a.silence.take());
+        let (repeated, forgotten) = match repeats {
+            true => (self.requests.repeat_kept(now, id, out), 0),
+            false => (0, self.requests.forget_reports(id)),
+        };
+        if let Some(ReportSilence { reports_lost }) = silence {
+            a.next_heartbeat = self.config.heartbeat_interval.map(|i| now + i);
+            let lost = reports_lost + forgotten as u64;
+            out.events.push(Event::ReportsNotKept { node: node.clone(), repeated, lost });
+        }
+    }
+
+    /// This UPF ends, and the reports that it keeps for SMFs which are silent are lost: an event for each SMF.
+    pub fn give_up_kept_reports(&self, out: &mut Outbox) {
+        for (node, a) in self.associations.iter() {
+            let Some(silence) = &a.silence else { continue };
+            let lost = silence.reports_lost + self.requests.kept(a.id) as u64;
+            out.events.push(Event::ReportsNotKept { node: node.clone(), repeated: 0, lost });
         }
     }
 
@@ -416,7 +505,7 @@ impl UpfC {
             return;
         }
         let request = HeartbeatRequest { recovery_time_stamp: self.recovery }.into();
-        a.restart_asked = self.requests.send(now, a.peer, None, None, &request, out);
+        a.restart_asked = self.requests.send(now, a.peer, &request, out);
     }
 
     /// A peer answers when it last started; if later than known, its sessions are of its former life (TS
@@ -440,8 +529,11 @@ impl UpfC {
     }
 
     /// A heartbeat was not answered. Forwarding goes on: the SMF may be cut off, its UEs are not.
-    pub(super) fn silent(&mut self, now: Instant, peer: SocketAddr, out: &mut Outbox) {
-        let of_peer = |(_, a): &(&NodeId, &mut Association)| a.peer == peer && a.silent.is_none();
+    /// `since`: when the heartbeat was first sent.
+    pub(super) fn silent(&mut self, now: Instant, peer: SocketAddr, since: Instant, out: &mut Outbox) {
+        let of_peer = |(_, a): &(&NodeId, &mut Association)| {
+            a.peer == peer && a.silent.is_none() && a.last_heard <= since
+        };
         for (node, a) in self.associations.by_node.iter_mut().filter(of_peer) {
             a.silent = Some(now);
             out.events.push(Event::AssociationSilent { node: node.clone() });
@@ -455,6 +547,7 @@ impl UpfC {
         let lost = |a: &Association| a.silent.is_some_and(|since| since + patience <= now);
         let lost = self.associations.iter().filter(|(_, a)| lost(a)).map(|(node, _)| node.clone());
         for node in lost.collect::<Vec<_>>() {
+            self.end_silence(now, &node, false, out);
             let Some(a) = self.associations.by_node.remove(&node) else { continue };
             self.associations.touched = true;
             let sessions_deleted = self.drop_sessions(a.id, out);
@@ -463,12 +556,14 @@ impl UpfC {
     }
 
     pub(super) fn heartbeats(&mut self, now: Instant, out: &mut Outbox) {
-        let Some(interval) = self.config.heartbeat_interval else { return };
         let request = HeartbeatRequest { recovery_time_stamp: self.recovery }.into();
         for a in self.associations.by_node.values_mut() {
             if a.next_heartbeat.is_some_and(|at| at <= now) {
-                a.next_heartbeat = Some(now + interval);
-                self.requests.send(now, a.peer, None, None, &request, out);
+                // Reports wait for one that is silent, so its return is to be seen soon.
+                let interval =
+                    if a.silence.is_some() { Some(PATIENCE) } else { self.config.heartbeat_interval };
+                a.next_heartbeat = interval.map(|i| now + i);
+                self.requests.send(now, a.peer, &request, out);
             }
         }
     }

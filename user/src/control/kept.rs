@@ -261,7 +261,8 @@ impl UpfC {
             if let Some(request) = read::<StoredRequest>(&f.octets) {
                 let session = SessionId::from_seid(Seid(request.session));
                 let stands = session.filter(|id| self.sessions.get(*id).is_some());
-                self.requests.restore(now, f.id, request, stands, out);
+                let association = stands.and_then(|id| self.sessions.get(id)).map_or(0, |s| s.association);
+                self.requests.restore(now, f.id, request, (stands, association), out);
             }
         }
     }

@@ -169,6 +169,11 @@ impl UpfC {
         self.associations.iter().map(|(node, a)| (node, a.peer))
     }
 
+    /// SMFs with an association that answer, as far as is known.
+    pub fn answering_associations(&self) -> impl Iterator<Item = (&NodeId, SocketAddr)> {
+        self.associations.iter().filter(|(_, a)| !a.is_silent()).map(|(node, a)| (node, a.peer))
+    }
+
     /// Free IPv4 addresses and IPv6 prefixes of a data network.
     pub fn free_addresses(&self, dn: DnIndex) -> Option<(u64, u64)> {
         self.sessions.pools.get(usize::from(dn.0)).map(|p| (p.ipv4.free(), p.ipv6.free()))
@@ -202,6 +207,7 @@ impl UpfC {
         self.heartbeats(now, out);
         self.retransmit(now, out);
         self.give_up_silent(now, out);
+        self.replies.forget_old(now);
         self.give_up_provisional(now, out);
         self.renew_some(out);
     }
@@ -249,7 +255,7 @@ impl UpfC {
             Ok(m) => m,
             Err(e) => return self.not_understood(now, key, &e, out),
         };
-        self.heard(peer);
+        self.heard(now, peer, out);
         let session = header.seid.and_then(SessionId::from_seid);
         match message {
             Message::SessionEstablishmentRequest(m) => self.establish(now, key, *m, out),
@@ -281,7 +287,7 @@ impl UpfC {
                     });
                 }
             }
-            Message::SessionReportResponse(m) => self.report_answered(key, &m, out),
+            Message::SessionReportResponse(m) => self.report_answered(now, key, &m, out),
             Message::AssociationSetupResponse(m) => self.associated(now, peer, header.sequence, *m, out),
             Message::AssociationUpdateResponse(_) => self.update_answered(peer, header.sequence, out),
             // TS 29.244 §7.6.5: answers to requests that a UP function does not send, and requests that only it sends.

@@ -25,7 +25,7 @@ impl UpfC {
             alternative_smf_ip_addresses: Vec::new(),
             session_retention_information: None,
         };
-        self.requests.send(now, smf, None, None, &request.into(), out);
+        self.requests.send(now, smf, &request.into(), out);
     }
 
     /// The SMF's answer to it.
@@ -47,7 +47,7 @@ impl UpfC {
         }
     }
 
-    /// Asks every SMF to lead its UEs elsewhere and to release the association, within `grace`.
+    /// Asks every SMF that answers to lead its UEs elsewhere and to release the association, within `grace`.
     pub fn retire(&mut self, now: Instant, grace: Duration, out: &mut Outbox) {
         let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
         let request = AssociationUpdateRequest {
@@ -60,8 +60,8 @@ impl UpfC {
             alternative_smf_ip_addresses: Vec::new(),
         };
         let request = request.into();
-        for (_, association) in self.associations.iter() {
-            self.requests.send(now, association.peer, None, None, &request, out);
+        for (_, association) in self.associations.iter().filter(|(_, a)| !a.is_silent()) {
+            self.requests.send(now, association.peer, &request, out);
         }
     }
 

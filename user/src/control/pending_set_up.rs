@@ -77,7 +77,7 @@ impl UpfC {
         }
         let request = HeartbeatRequest { recovery_time_stamp: self.recovery }.into();
         let sent = match self.pending_set_ups.len() < PENDING_SET_UPS_MAX {
-            true => self.requests.send(now, holder, None, None, &request, out),
+            true => self.requests.send(now, holder, &request, out),
             false => None,
         };
         match sent {

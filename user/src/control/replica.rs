@@ -224,7 +224,8 @@ impl UpfCReplica {
         for (sequence, request) in requests {
             let session = SessionId::from_seid(Seid(request.session));
             let stands = session.filter(|id| upf.sessions.get(*id).is_some());
-            upf.requests.restore(now, sequence, request, stands, out);
+            let association = stands.and_then(|id| upf.sessions.get(id)).map_or(0, |s| s.association);
+            upf.requests.restore(now, sequence, request, (stands, association), out);
         }
         upf.keep_changes(None, out);
         Ok((upf, restored))

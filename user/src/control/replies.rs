@@ -45,6 +45,11 @@ impl Replies {
         if self.by_key.insert(key, octets).is_none() {
             self.by_age.push_back((now, key));
         }
+        self.forget_old(now);
+    }
+
+    /// Forgets answers that no peer asks for again, also of one that has gone away.
+    pub(super) fn forget_old(&mut self, now: Instant) {
         while let Some((at, key)) = self.by_age.front().copied() {
             if self.by_age.len() <= REPLIES_MAX && now.since(at) < KEPT_FOR {
                 break;

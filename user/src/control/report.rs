@@ -9,15 +9,16 @@ use whimbrel_pfcp::ie::{
     Cause, DataServiceInformation, DataStatus, DlDataPacketsSize, FTeid, NodeReportType, RemoteGtpuPeer,
     ReportType, SessionReportResponseFlags,
 };
-use whimbrel_pfcp::message_type;
 use whimbrel_pfcp::msg::{
     DownlinkDataReport, ErrorIndicationReport, NodeReportRequest, SessionReportRequest,
     SessionReportResponse, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
+use whimbrel_pfcp::{Message, message_type};
 
 use whimbrel_pfcp::rule::UpdateBarInReportResponse;
 
 use super::replies::ReplyKey;
+use super::requests::OutgoingReport;
 use super::{Outbox, UpfC};
 use crate::event::Event;
 use crate::exchange::{Change, Effects, Report, SessionKey};
@@ -78,11 +79,14 @@ impl UpfC {
         let Some(s) = self.sessions.get(session) else { return };
         let Some(address) = s.cp_address() else { return };
         let address = self.speaks_for(s.association, address);
-        let peer = SocketAddr::new(address, self.config.cp_port);
-        let seid = s.cp_f_seid.seid;
-        if self.requests.send(now, peer, Some(seid), Some(session), &request.into(), out).is_none() {
-            out.events.push(Event::ReportUnanswered { peer });
-        }
+        let report = OutgoingReport {
+            peer: SocketAddr::new(address, self.config.cp_port),
+            association: s.association,
+            seid: Some(s.cp_f_seid.seid),
+            session: Some(session),
+            message: request.into(),
+        };
+        self.send_report(now, &report, out);
     }
 
     /// Whether a packet that is led so has a session, of which the pipeline is about to hear. Of networks behind UEs it is not known.
@@ -118,9 +122,12 @@ impl UpfC {
             user_plane_path_recovery_report: (!failed)
                 .then(|| UserPlanePathRecoveryReport { remote_gtpu_peers: remote_gtpu_peers() }),
         };
-        let request = request.into();
-        for (_, association) in self.associations.iter() {
-            self.requests.send(now, association.peer, None, None, &request, out);
+        let request = Message::from(request);
+        let to: Vec<(SocketAddr, u32)> = self.associations.iter().map(|(_, a)| (a.peer, a.id)).collect();
+        for (peer, association) in to {
+            let message = request.clone();
+            let report = OutgoingReport { peer, association, seid: None, session: None, message };
+            self.send_report(now, &report, out);
         }
     }
 
@@ -145,12 +152,21 @@ impl UpfC {
 
     /// TS 29.244 §6.3.5.3. The request, not the header, says which session is meant. An SMF that does not
     /// know the session has no use for it: it is deleted.
-    pub(super) fn report_answered(&mut self, key: ReplyKey, m: &SessionReportResponse, out: &mut Outbox) {
+    pub(super) fn report_answered(
+        &mut self,
+        now: Instant,
+        key: ReplyKey,
+        m: &SessionReportResponse,
+        out: &mut Outbox,
+    ) {
         let answered = self.requests.answered(key.peer, key.sequence, message_type::SESSION_REPORT_REQUEST);
         let Some(Some(session)) = answered else {
             let message_type = message_type::SESSION_REPORT_RESPONSE;
             return out.events.push(Event::BadMessage { peer: key.peer, message_type, cause: None });
         };
+        if let Some(association) = self.sessions.get(session).map(|s| s.association) {
+            self.report_answer_heard(now, association, out);
+        }
         if m.cause == Cause::SessionContextNotFound {
             return self.drop_session(session, out);
         }

@@ -11,7 +11,9 @@ use whimbrel_pfcp::{Message, SEQUENCE_MAX, message_type};
 use super::{Outbox, UpfC};
 use crate::event::Event;
 use crate::exchange::{Change, Effects};
-use crate::limits::{REQUESTS_MAX, RETRANSMISSIONS_PER_TICK_MAX};
+use crate::limits::{
+    REPORTS_KEPT_MAX, REPORTS_PER_ASSOCIATION_MAX, REQUESTS_MAX, RETRANSMISSIONS_PER_TICK_MAX,
+};
 use crate::session_id::{SessionId, mix};
 use crate::state::stored;
 
@@ -27,10 +29,40 @@ struct Request {
     message_type: u8,
     octets: Box<[u8]>,
     sent: u8,
+    first_sent: Instant,
+    /// When it is sent again; [`Instant::FAR_FUTURE`] while it is kept for an SMF that is silent.
     deadline: Instant,
     session: Option<SessionId>,
+    /// The association that a report is for; zero for other requests.
+    association: u32,
     /// It reports usage that is recorded in no other place: a successor repeats it.
     usage: bool,
+    /// Set if it reports packets for an idle UE.
+    downlink_data: bool,
+}
+
+/// A report to an SMF, and where it goes.
+pub(super) struct OutgoingReport {
+    pub(super) peer: SocketAddr,
+    /// Number of the association that it is for.
+    pub(super) association: u32,
+    pub(super) seid: Option<Seid>,
+    pub(super) session: Option<SessionId>,
+    pub(super) message: Message,
+}
+
+impl OutgoingReport {
+    fn has_downlink_data(&self) -> bool {
+        matches!(&self.message, Message::SessionReportRequest(m) if m.downlink_data_report.is_some())
+    }
+}
+
+/// Reports of one association that await answers.
+#[derive(Default)]
+struct AssociationReports {
+    count: usize,
+    /// Those that are kept while the SMF is silent.
+    kept: BTreeSet<u32>,
 }
 
 /// One that a successor repeats.
@@ -48,6 +80,7 @@ stored!(StoredRequest { peer, message_type, octets, session });
 pub(super) struct Requests {
     by_sequence: BTreeMap<u32, Request>,
     by_deadline: BTreeSet<(Instant, u32)>,
+    by_association: BTreeMap<u32, AssociationReports>,
     next_sequence: u32,
     /// Requests with usage that were sent, or are done, since they were taken last.
     touched: Vec<u32>,
@@ -60,6 +93,7 @@ impl Requests {
         Self {
             by_sequence: BTreeMap::new(),
             by_deadline: BTreeSet::new(),
+            by_association: BTreeMap::new(),
             next_sequence,
             touched: Vec::new(),
         }
@@ -88,22 +122,52 @@ impl Requests {
         now: Instant,
         sequence: u32,
         r: StoredRequest,
-        session: Option<SessionId>,
+        (session, association): (Option<SessionId>, u32),
         out: &mut Outbox,
     ) {
-        let deadline = now + T1;
         out.datagrams.push((r.peer, r.octets.clone()));
-        self.by_deadline.insert((deadline, sequence));
         let StoredRequest { peer, message_type, octets, .. } = r;
-        let octets = octets.into();
-        let request = Request { peer, message_type, octets, sent: 1, deadline, session, usage: true };
-        self.by_sequence.insert(sequence, request);
+        let (octets, deadline, usage) = (octets.into(), now + T1, true);
+        let request = Request {
+            peer,
+            message_type,
+            octets,
+            sent: 1,
+            first_sent: now,
+            deadline,
+            session,
+            association,
+            usage,
+            downlink_data: false,
+        };
+        self.insert(sequence, request);
+    }
+
+    fn insert(&mut self, sequence: u32, r: Request) {
+        if r.deadline != Instant::FAR_FUTURE {
+            self.by_deadline.insert((r.deadline, sequence));
+        }
+        if r.association != 0 {
+            let reports = self.by_association.entry(r.association).or_default();
+            reports.count += 1;
+            if r.deadline == Instant::FAR_FUTURE {
+                reports.kept.insert(sequence);
+            }
+        }
+        self.by_sequence.insert(sequence, r);
     }
 
     /// A request is done.
     fn remove(&mut self, sequence: u32) -> Option<Request> {
         let r = self.by_sequence.remove(&sequence)?;
         self.by_deadline.remove(&(r.deadline, sequence));
+        if let Some(reports) = self.by_association.get_mut(&r.association) {
+            reports.count -= 1;
+            reports.kept.remove(&sequence);
+            if reports.count == 0 {
+                self.by_association.remove(&r.association);
+            }
+        }
         if r.usage {
             self.touched.push(sequence);
         }
@@ -119,11 +183,67 @@ impl Requests {
         &mut self,
         now: Instant,
         peer: SocketAddr,
-        seid: Option<Seid>,
-        session: Option<SessionId>,
         message: &Message,
         out: &mut Outbox,
     ) -> Option<u32> {
+        let sequence = self.free_sequence()?;
+        let octets = message.to_octets(None, sequence);
+        out.datagrams.push((peer, octets.clone()));
+        let request = Request {
+            peer,
+            message_type: message.message_type(),
+            octets: octets.into(),
+            sent: 1,
+            first_sent: now,
+            deadline: now + T1,
+            session: None,
+            association: 0,
+            usage: false,
+            downlink_data: false,
+        };
+        self.insert(sequence, request);
+        Some(sequence)
+    }
+
+    /// Sends a report, or keeps it if the SMF is silent. Returns false if too many await answers: then it is lost.
+    pub(super) fn send_report(
+        &mut self,
+        now: Instant,
+        report: &OutgoingReport,
+        is_silent: bool,
+        out: &mut Outbox,
+    ) -> bool {
+        let OutgoingReport { peer, association, seid, session, message } = report;
+        let has_room = self.by_association.get(association).is_none_or(|reports| match is_silent {
+            true => reports.kept.len() < REPORTS_KEPT_MAX,
+            false => reports.count < REPORTS_PER_ASSOCIATION_MAX,
+        });
+        let Some(sequence) = self.free_sequence().filter(|_| has_room) else { return false };
+        let octets = message.to_octets(*seid, sequence);
+        if !is_silent {
+            out.datagrams.push((*peer, octets.clone()));
+        }
+        let request = Request {
+            peer: *peer,
+            message_type: message.message_type(),
+            octets: octets.into(),
+            sent: u8::from(!is_silent),
+            first_sent: now,
+            deadline: if is_silent { Instant::FAR_FUTURE } else { now + T1 },
+            session: *session,
+            association: *association,
+            usage: matches!(message, Message::SessionReportRequest(m) if !m.usage_reports.is_empty()),
+            downlink_data: report.has_downlink_data(),
+        };
+        if request.usage {
+            self.touched.push(sequence);
+        }
+        self.insert(sequence, request);
+        true
+    }
+
+    /// A sequence number that no request has; `None` if too many await answers.
+    fn free_sequence(&mut self) -> Option<u32> {
         if self.by_sequence.len() >= REQUESTS_MAX {
             return None;
         }
@@ -133,23 +253,6 @@ impl Requests {
         }
         let sequence = self.next_sequence;
         self.next_sequence = (sequence + 1) & SEQUENCE_MAX;
-        let octets = message.to_octets(seid, sequence);
-        out.datagrams.push((peer, octets.clone()));
-        let deadline = now + T1;
-        self.by_deadline.insert((deadline, sequence));
-        let request = Request {
-            peer,
-            message_type: message.message_type(),
-            octets: octets.into(),
-            sent: 1,
-            deadline,
-            session,
-            usage: matches!(message, Message::SessionReportRequest(m) if !m.usage_reports.is_empty()),
-        };
-        if request.usage {
-            self.touched.push(sequence);
-        }
-        self.by_sequence.insert(sequence, request);
         Some(sequence)
     }
 
@@ -185,7 +288,9 @@ impl Requests {
     pub(super) fn redirect(&mut self, from: IpAddr, to: IpAddr, out: &mut Outbox) {
         for r in self.by_sequence.values_mut().filter(|r| r.peer.ip() == from) {
             r.peer.set_ip(to);
-            out.datagrams.push((r.peer, r.octets.to_vec()));
+            if r.deadline != Instant::FAR_FUTURE {
+                out.datagrams.push((r.peer, r.octets.to_vec()));
+            }
         }
     }
 
@@ -196,6 +301,49 @@ impl Requests {
         for sequence in gone {
             self.remove(sequence);
         }
+    }
+
+    /// Keeps a report that an SMF which is silent has left unanswered, unless as many as are kept at most are there. Returns whether it is kept.
+    fn keep_unanswered(&mut self, sequence: u32) -> bool {
+        let Some(r) = self.by_sequence.get_mut(&sequence) else { return false };
+        let Some(reports) = self.by_association.get_mut(&r.association) else { return false };
+        if reports.kept.len() >= REPORTS_KEPT_MAX {
+            return false;
+        }
+        self.by_deadline.remove(&(r.deadline, sequence));
+        r.deadline = Instant::FAR_FUTURE;
+        reports.kept.insert(sequence)
+    }
+
+    /// Sends the reports that are kept for an association. Returns how many there are.
+    pub(super) fn repeat_kept(&mut self, now: Instant, association: u32, out: &mut Outbox) -> usize {
+        let kept = self.by_association.get_mut(&association).map(|reports| std::mem::take(&mut reports.kept));
+        let kept = kept.unwrap_or_default();
+        for sequence in &kept {
+            let Some(r) = self.by_sequence.get_mut(sequence) else { continue };
+            (r.sent, r.first_sent, r.deadline) = (1, now, now + T1);
+            self.by_deadline.insert((r.deadline, *sequence));
+            out.datagrams.push((r.peer, r.octets.to_vec()));
+        }
+        kept.len()
+    }
+
+    /// The number of reports that are kept for an association.
+    pub(super) fn kept(&self, association: u32) -> usize {
+        self.by_association.get(&association).map_or(0, |reports| reports.kept.len())
+    }
+
+    /// Reports of an association that has ended are not repeated any more. Returns how many there were.
+    pub(super) fn forget_reports(&mut self, association: u32) -> usize {
+        if !self.by_association.contains_key(&association) {
+            return 0;
+        }
+        let of_it = |(s, r): (&u32, &Request)| (r.association == association).then_some(*s);
+        let gone: Vec<u32> = self.by_sequence.iter().filter_map(of_it).collect();
+        for sequence in &gone {
+            self.remove(*sequence);
+        }
+        gone.len()
     }
 }
 
@@ -220,24 +368,53 @@ impl UpfC {
                 }
                 continue;
             }
+            let silence = self.associations.note_unanswered(now, r.association, r.first_sent, out);
+            if silence.is_some() && self.requests.keep_unanswered(sequence) {
+                continue;
+            }
             let Some(r) = self.requests.remove(sequence) else { continue };
             match r.message_type {
                 message_type::HEARTBEAT_REQUEST => {
-                    self.silent(now, r.peer, out);
+                    self.silent(now, r.peer, r.first_sent, out);
                     self.holder_is_silent(now, r.peer, out);
                 }
-                message_type::ASSOCIATION_SETUP_REQUEST => {}
+                message_type::ASSOCIATION_SETUP_REQUEST | message_type::ASSOCIATION_UPDATE_REQUEST => {}
                 _ => {
-                    out.events.push(Event::ReportUnanswered { peer: r.peer });
-                    // Else the UE would not be paged until its rules change.
-                    if let Some((session, s)) =
-                        r.session.and_then(|id| self.sessions.get(id).map(|s| (id, s)))
-                    {
-                        let effects = Effects { notify_again: true, ..Effects::default() };
-                        out.changes.push(Change::Put { session, rules: Arc::clone(&s.rules), effects });
-                    }
+                    let unnoticed = r.session.filter(|_| r.downlink_data);
+                    self.report_lost(r.peer, r.association, unnoticed, out);
                 }
             }
+        }
+    }
+
+    /// Sends a report; while its SMF is silent, it is kept, up to a bound.
+    pub(super) fn send_report(&mut self, now: Instant, report: &OutgoingReport, out: &mut Outbox) {
+        let is_silent = self.associations.silence_of(report.association).is_some();
+        if !self.requests.send_report(now, report, is_silent, out) {
+            let unnoticed = report.session.filter(|_| report.has_downlink_data());
+            self.report_lost(report.peer, report.association, unnoticed, out);
+        }
+    }
+
+    /// An SMF does not get a report. `unnoticed`: a session with packets for an idle UE, of which the SMF does not hear. Unless they are reported again,
+    /// the UE would not be paged until its rules change.
+    fn report_lost(
+        &mut self,
+        peer: SocketAddr,
+        association: u32,
+        unnoticed: Option<SessionId>,
+        out: &mut Outbox,
+    ) {
+        let silence = self.associations.silence_of(association);
+        // While the SMF is silent, not with each packet.
+        let quiet = silence.as_ref().map(|_| PATIENCE);
+        match silence {
+            Some(silence) => silence.reports_lost += 1,
+            None => out.events.push(Event::ReportUnanswered { peer }),
+        }
+        if let Some((session, s)) = unnoticed.and_then(|id| self.sessions.get(id).map(|s| (id, s))) {
+            let effects = Effects { notify_again: quiet.is_none(), quiet, ..Effects::default() };
+            out.changes.push(Change::Put { session, rules: Arc::clone(&s.rules), effects });
         }
     }
 }

@@ -149,7 +149,7 @@ fn an_application_is_named_when_its_traffic_starts_and_stops() {
     net.sends(&s, games, 17, &udp((5000, 9), b""));
     net.later(Duration::from_secs(10));
     let mut reported = Vec::new();
-    for report in net.reports().into_iter().flat_map(|(_, _, r)| r.usage_reports) {
+    for report in net.accepted_reports().into_iter().flat_map(|(_, _, r)| r.usage_reports) {
         let of = report.application_detection_information.map(|d| d.application_id.0);
         reported.push((report.usage_report_trigger, of, report.event_time_stamps.len()));
     }

@@ -497,6 +497,22 @@ impl<U: Plane> Net<U> {
         all
     }
 
+    /// The same, of an SMF that accepts each of them, and so gets those too that were kept while it was silent.
+    pub(crate) fn accepted_reports(&mut self) -> Vec<(Seid, u32, SessionReportRequest)> {
+        let mut all = Vec::new();
+        loop {
+            let came = self.reports();
+            if came.is_empty() {
+                return all;
+            }
+            for (seid, sequence, _) in &came {
+                let answer = Message::from(SessionReportResponse::new(Cause::RequestAccepted));
+                self.upf.pfcp(self.now, &answer.to_octets(Some(*seid), *sequence), &mut self.out);
+            }
+            all.extend(came);
+        }
+    }
+
     pub(crate) fn advance(&mut self, to: Instant) {
         while let Some(at) = self.upf.next_deadline().filter(|at| *at <= to) {
             self.now = self.now.max(at);

@@ -73,6 +73,7 @@ impl ControlLoop {
             self.count_ues(now);
         }
         self.store_ues(now);
+        self.keep_local_time(now);
         self.keep_peers();
         self.refresh_subscribers(now);
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {

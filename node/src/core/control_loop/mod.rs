@@ -41,7 +41,7 @@ use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
 use crate::clock;
 use crate::cluster::{PairPrimary, PairReplica, PeerAmfs, Pool, SentToUpf, log_protocol_violation};
-use crate::config::Config;
+use crate::config::{Config, NetworkTimeZone};
 use crate::entropy::SystemEntropy;
 use crate::function::descriptors;
 use crate::observation::Console;
@@ -127,6 +127,8 @@ pub(super) struct ControlLoop {
     timing: Timing,
     /// Version of the configuration in force; envelopes name it.
     version: u32,
+    /// The time zone whose offset UEs have.
+    time_zone: NetworkTimeZone,
 }
 
 impl ControlLoop {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tracing::info;
 use whimbrel_control::amf::WarningError;
+use whimbrel_control::config as control;
 use whimbrel_control::{UeId, UeSummary};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_resilience::link::UeQuery;
@@ -13,7 +14,8 @@ use whimbrel_security::Direction;
 use super::ControlLoop;
 use super::cpf_processes::CpfProcesses;
 use crate::cluster::UeQueryReply;
-use crate::config::Config;
+use crate::config::value::Value as _;
+use crate::config::{Config, NetworkTimeZone};
 use crate::core::foresight::Foresight;
 use crate::core::view;
 use crate::observation::{ClusterView, Command, Target};
@@ -133,17 +135,44 @@ impl ControlLoop {
     /// Puts in force what can change while UEs are registered: timers, limits, refusals, data networks, and what gNBs and UEs get.
     fn reconfigure(&mut self, now: Instant, config: &Config) {
         let mut control = config.control();
-        self.version += 1;
-        control.version = self.version;
+        self.time_zone = config.amf.time_zone.clone();
         // The links to peer AMFs are those of the start.
         control.amf.peer_amfs.clone_from(&self.active.cta().config().amf.peer_amfs);
+        let former = self.active.cta().config().amf.local_time;
+        if control.amf.local_time.differs_from(&former) {
+            control.amf.local_time.since = now;
+        }
+        self.put_in_force(now, control);
+        info!("a new version of the configuration is in force");
+    }
+
+    /// Gives UEs the offset of local time once it has changed.
+    pub(super) fn keep_local_time(&mut self, now: Instant) {
+        // A database that is gone leaves the offset as it is.
+        let Ok(local) = self.time_zone.local_time(now) else { return };
+        let in_force = self.active.cta().config();
+        if !local.differs_from(&in_force.amf.local_time) {
+            return;
+        }
+        let mut control = control::Config::clone(in_force);
+        control.amf.local_time = control::LocalTime { since: now, ..local };
+        self.put_in_force(now, control);
+        let offset = NetworkTimeZone::Offset(local.quarters).show();
+        info!(
+            "the offset of local time from UTC is {offset} now: connected UEs get it, the others when they are connected next"
+        );
+    }
+
+    /// Gives a configuration the next version, and puts it in force for later inputs.
+    fn put_in_force(&mut self, now: Instant, mut control: control::Config) {
+        self.version = self.version.max(self.active.cta().config().version) + 1;
+        control.version = self.version;
         let control = Arc::new(control);
         self.observer.configure(control.clone());
         if let Some(CpfProcesses { pool, .. }) = &mut self.cpfs {
             pool.configure(control.clone());
         }
         self.execute(now, Order::Configure(control));
-        info!("a new version of the configuration is in force");
     }
 
     /// Gives an order to a subscriber's UE, if the UE is known. Returns the operation.

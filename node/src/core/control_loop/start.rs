@@ -274,6 +274,9 @@ impl ControlLoop {
         let local_id = config.upfs().iter().position(|u| u.address.is_none());
         let local_id = local_id.and_then(|i| u8::try_from(i).ok()).map(UpfId);
         let serves_ues = !config.deployment.is_upf_alone();
+        if let Some(sentence) = config.amf.time_zone.obstacle(now).filter(|_| serves_ues) {
+            warn!("{sentence}");
+        }
         let version = control.version;
         let signalling_octets = (config.api.signalling_mib as usize) << 20;
         console.signalling(|s| s.limit(signalling_octets));
@@ -328,6 +331,7 @@ impl ControlLoop {
             out,
             timing: Timing { housekeeping: now, census: now, turned: now, longest_turn: Duration::ZERO },
             version,
+            time_zone: config.amf.time_zone.clone(),
             config,
             console,
         })

@@ -237,9 +237,13 @@ impl ControlLoop {
     /// Asks external SMFs to move their sessions to other UPFs, and waits for them (TS 29.244 §6.2.8.3).
     fn release_smfs(&mut self, stop: &StopRequest) {
         let until = clock::now() + SMFS_LEAVE_WITHIN;
-        let Some(upf) = self.upfs.local.as_mut().filter(|u| u.serves_others() && !u.keeps_state()) else {
+        // A successor repeats what is kept in a state.
+        let Some(upf) = self.upfs.local.as_mut().filter(|u| !u.keeps_state()) else { return };
+        upf.give_up_kept_reports(clock::now());
+        // None is asked, and nothing is waited for, of an SMF that is silent.
+        if !upf.serves_others() {
             return;
-        };
+        }
         info!("SMFs are asked to move their sessions to other UPFs");
         upf.retire(clock::now(), SMFS_LEAVE_WITHIN);
         let serves = |upf: &Option<LocalUpf>| upf.as_ref().is_some_and(LocalUpf::serves_others);

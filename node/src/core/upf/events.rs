@@ -2,7 +2,7 @@
 
 use tracing::{info, warn};
 use whimbrel_pfcp::ie::NodeId;
-use whimbrel_user::{AssociationEnd, Event, Restored};
+use whimbrel_user::{AssociationEnd, Event, REPORTS_KEPT_MAX, Restored};
 
 use crate::observation::Level;
 
@@ -87,9 +87,28 @@ pub(super) fn sentence(event: &Event) -> (Level, String) {
                 format!("N4: the state file has no room for {what}: a restart would lose the last change"),
             )
         }
-        Event::ReportUnanswered { peer } => {
-            (Level::Warn, format!("N4: the SMF at {peer} did not answer a report; the report is lost"))
-        }
+        Event::ReportUnanswered { peer } => (
+            Level::Warn,
+            format!(
+                "N4: a report to the SMF at {peer} is lost: it was not answered, or too many await answers. Further ones to this address \
+                 are not logged"
+            ),
+        ),
+        Event::ReportsKept { node, peer } => (
+            Level::Warn,
+            format!(
+                "N4: the SMF {} at {peer} left a report unanswered and has sent nothing since: until it does, {REPORTS_KEPT_MAX} reports are \
+                 kept for it, and the others are lost",
+                named(node)
+            ),
+        ),
+        Event::ReportsNotKept { node, repeated, lost } => (
+            if *lost > 0 { Level::Warn } else { Level::Info },
+            format!(
+                "N4: of the reports to the SMF {} while it was silent, {repeated} are sent now and {lost} are lost",
+                named(node)
+            ),
+        ),
         // Debug only: every host that reaches the socket could fill the log.
         Event::BadMessage { peer, message_type, cause } => {
             let answer = cause.map_or("no answer".into(), |c| format!("PFCP cause {}", c as u8));
@@ -161,9 +180,13 @@ mod tests {
             )
         );
         let moved = Event::AssociationMoved { node: node.clone(), peer };
+        let reports_kept = Event::ReportsKept { node: node.clone(), peer };
+        let reports_lost = Event::ReportsNotKept { node: node.clone(), repeated: 0, lost: 7 };
         let silent = Event::AssociationSilent { node };
         let up = Event::Path { peer: peer.ip(), failed: false };
-        for event in [set_up, contested, ended, down, moved, silent, up, Event::ReportUnanswered { peer }] {
+        let unanswered = Event::ReportUnanswered { peer };
+        let of_reports = [unanswered, reports_kept, reports_lost];
+        for event in [set_up, contested, ended, down, moved, silent, up].into_iter().chain(of_reports) {
             let (level, text) = sentence(&event);
             assert_ne!(level, Level::Debug);
             assert!(!text.contains(['{', '}', '"']) && !text.contains("event="), "{text}");

@@ -527,6 +527,11 @@ impl Slots {
         self.by_ran.len()
     }
 
+    /// The UEs that have a connection.
+    pub(super) fn with_connections(&self) -> impl Iterator<Item = UeId> {
+        self.by_ran.values().filter_map(|&slot| self.occupant(slot))
+    }
+
     /// UEs with a connection on an association.
     pub(super) fn connected_over(&self, association: AssociationId) -> usize {
         self.by_ran.range(names_on(association)).count()
