@@ -71,7 +71,7 @@ echo "ok - it starts again on its volume"
 cat >"$tmp/client.py" <<'END'
 import socket, time
 held = []
-for _ in range(300):
+for _ in range(200):
     s = socket.create_connection(("127.0.0.1", 8081))
     s.sendall(b"POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1:8081\r\nContent-Length: 64\r\n\r\n")
     held.append(s)
