@@ -71,7 +71,7 @@ echo "ok - it starts again on its volume"
 cat >"$tmp/client.py" <<'END'
 import socket, time
 held = []
-for _ in range(300):
+for _ in range(200):
     s = socket.create_connection(("127.0.0.1", 8081))
     s.sendall(b"POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1:8081\r\nContent-Length: 64\r\n\r\n")
     held.append(s)
@@ -88,9 +88,23 @@ echo "ok - both probes succeed while one client holds the API's connections"
 
 # `other` users of the node: the runtime folder may be opened by all, as an emptyDir may, so that its files must be closed.
 other=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+# A Python that this user may run: one below a home folder is not.
+for python in /usr/bin/python3 python3 ''; do "${other[@]}" "$python" -c '' 2>/dev/null && break; done
+[ -n "$python" ] || skip "there is no Python that another user may run"
+connects() { "${other[@]}" "$python" -c 'import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$1" 2>/dev/null; }
+# What is open is reached, so that a refusal below is one of the unit.
+python3 -c 'import os, socket, sys, time
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o666)
+listener.listen()
+time.sleep(60)' "$tmp/run/open" &
+running+=($!)
+for _ in $(seq 100); do ! connects "$tmp/run/open" || break; sleep 0.05; done
+connects "$tmp/run/open" || setup_failed "another user does not reach a socket that is open to all"
 for socket in "$tmp/run/manager" "$tmp/run/api"; do
   [ -S "$socket" ] || wrong "there is no $socket"
-  ! "${other[@]}" python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$socket" 2>/dev/null || wrong "another user connects to $socket"
+  ! connects "$socket" || wrong "another user connects to $socket"
 done
 for file in "$tmp"/run/* "$tmp"/store/* "$tmp"/key/* "$tmp"/config/*; do
   [ ! -f "$file" ] || ! "${other[@]}" cat "$file" >/dev/null 2>&1 || wrong "another user reads $file"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Associations of one host with N2 of a core, in SCTP over UDP (RFC 6951): sctp_flood.py NUMBER [setup]
 
-Each comes up, and over each goes nothing, or NG SETUP REQUEST of a gNB of its own. Nothing is answered after that, not even HEARTBEAT. Exit status 0 when all have been up.
+Each comes up, and over each goes nothing, or NG SETUP REQUEST of a gNB of its own. Nothing is answered after that, not even HEARTBEAT. Ends when all have been up, or when
+the core answers no more of them, and prints how many were up.
 """
 import socket
 import struct
@@ -75,12 +76,17 @@ def main():
     first = 40000 if setup else 20000
     for n in range(number):
         port = first + n
-        tag = host.associate(port)
+        try:
+            tag = host.associate(port)
+        except TimeoutError:
+            number = n
+            break
         if setup:
             message = bytes.fromhex(NG_SETUP % (0x10000 + n))
             host.udp.sendto(packet(port, tag, 0, 3, struct.pack("!IHHI", 1, 0, 0, PPID) + message), CORE)
             time.sleep(0.02)
     time.sleep(0.2)
+    print(f"{number} associations were up")
 
 
 main()

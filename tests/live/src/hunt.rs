@@ -36,6 +36,8 @@ const THREADS_MAX: u64 = 32;
 const MANAGER_THREADS_MAX: u64 = 256;
 /// Canaries take two seconds for a round; none for so long is a finding.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
+/// The longest pause towards what has no timers of UEs: pauses are one thing in forty, and would take most of the time.
+const PAUSE_MAX: Duration = Duration::from_millis(5);
 /// Done things that are remembered of each part: an hour's.
 const DONE_MAX: usize = 2_000_000;
 
@@ -49,8 +51,16 @@ pub(crate) struct Plan {
 
 /// What is done.
 pub(crate) enum Work {
-    Draw { parts: Vec<Part>, time: Duration },
-    Again { ops: Vec<Done>, settle: Duration },
+    /// For this time, or until each part has done so many things.
+    Draw {
+        parts: Vec<Part>,
+        time: Duration,
+        inputs: Option<u64>,
+    },
+    Again {
+        ops: Vec<Done>,
+        settle: Duration,
+    },
 }
 
 impl Work {
@@ -109,7 +119,7 @@ impl Hand {
                 Self::N4(_) | Self::Api(_) | Self::Console(_) | Self::Unit(_) | Self::Broker(_),
                 Op::Pause { ms },
             ) => {
-                std::thread::sleep(Duration::from_millis(u64::from(*ms).min(50)));
+                std::thread::sleep(Duration::from_millis(u64::from(*ms)).min(PAUSE_MAX));
             }
             (Self::N2(_, packets), Op::Sctp { seed }) => packets.perform(*seed),
             (Self::N2(radio, _) | Self::N3(radio), op) => radio.perform(op),
@@ -223,10 +233,12 @@ pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         match &plan.work {
-            Work::Draw { parts, .. } => {
+            Work::Draw { parts, inputs, .. } => {
                 for part in parts.iter().copied() {
                     let (crowd, stop, findings, count) = (&crowd, &stop, &findings, &count);
-                    threads.push(scope.spawn(move || draw(part, plan.seed, crowd, stop, findings, count)));
+                    threads.push(
+                        scope.spawn(move || draw((part, plan.seed, *inputs), crowd, stop, findings, count)),
+                    );
                 }
             }
             Work::Again { ops, .. } => {
@@ -241,8 +253,9 @@ pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
         while findings.first().is_none() {
             std::thread::sleep(LOOK);
             watch.look(&mut program, &health, &findings);
-            if ended.is_none() && threads.iter().all(|t| t.is_finished()) {
-                ended = Some(Instant::now() + settle);
+            let now = Instant::now();
+            if ended.is_none_or(|at| at > now + settle) && threads.iter().all(|t| t.is_finished()) {
+                ended = Some(now + settle);
             }
             if ended.is_some_and(|at| Instant::now() >= at) {
                 break;
@@ -287,10 +300,9 @@ pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
 
 type DrawReport = (String, Vec<(u64, Done)>, Value);
 
-/// Draws operations for one part and performs them until `stop` is set.
+/// Draws operations for one part and performs them until `stop` is set, or so many are done.
 fn draw(
-    part: Part,
-    seed: u64,
+    (part, seed, inputs): (Part, u64, Option<u64>),
     crowd: &Crowd,
     stop: &AtomicBool,
     findings: &Findings,
@@ -305,7 +317,9 @@ fn draw(
             return (part.name().into(), done, Value::Null);
         }
     };
-    while !stop.load(Ordering::Relaxed) {
+    let mut performed = 0;
+    while !stop.load(Ordering::Relaxed) && inputs.is_none_or(|max| performed < max) {
+        performed += 1;
         let op = part.draw(&mut rng, UES, GNBS);
         if done.len() < DONE_MAX {
             done.push((count.fetch_add(1, Ordering::Relaxed), Done { part, op: op.clone() }));
@@ -317,7 +331,7 @@ fn draw(
     }
     hand.leave();
     let mut figures = hand.figures();
-    figures["ops"] = json!(done.len());
+    figures["ops"] = json!(performed);
     (part.name().into(), done, figures)
 }
 

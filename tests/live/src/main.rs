@@ -1,4 +1,4 @@
-//! The live fuzzer: `./x fuzz live [n2|n3|n4|api|console|unit|broker|all] [SECONDS] [--seed N]`, or `--replay FILE`, or `named`.
+//! The live fuzzer: `./x fuzz live [n2|n3|n4|api|console|unit|broker|all] [SECONDS] [--inputs N] [--seed N]`, or `--replay FILE`, or `named`.
 //!
 //! It starts the real program in a network namespace of its own, holds conversations with it as gNBs, UEs, SMFs, HTTP
 //! clients, console users, processes of a unit and operators of a broker, and alters them: messages, elements, octets, order, names, protection, inside security and outside. Canary
@@ -37,6 +37,8 @@ use op::{Case, Part};
 
 /// The variable that says that this process is in a namespace of its own already.
 const INSIDE: &str = "WHIMBREL_LIVE";
+/// How long a number of inputs may take.
+const INPUTS_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// How long a case is cut down.
 const MINIMISE: Duration = Duration::from_secs(600);
 /// How long a case done again may take to show: above the canaries' patience.
@@ -85,7 +87,7 @@ fn isolated() -> Result<ExitCode, String> {
 
 /// Hunts for the time, and cuts down what it finds.
 fn search(options: &Options) -> Result<ExitCode, String> {
-    let work = Work::Draw { parts: options.parts.clone(), time: options.time };
+    let work = Work::Draw { parts: options.parts.clone(), time: options.time, inputs: options.inputs };
     let outcome = hunt(&Plan { program: options.program.clone(), seed: options.seed, work })?;
     let mut report = json!({"fuzz": "live", "seed": options.seed, "finding": outcome.finding});
     if let (Some(report), Some(figures)) = (report.as_object_mut(), outcome.figures.as_object()) {
@@ -151,6 +153,7 @@ fn write(file: &Path, case: &Case) -> Result<(), String> {
 struct Options {
     parts: Vec<Part>,
     time: Duration,
+    inputs: Option<u64>,
     seed: u64,
     program: PathBuf,
     replay: Option<PathBuf>,
@@ -158,7 +161,7 @@ struct Options {
     named: bool,
 }
 
-const USAGE: &str = "whimbrel-live [n2|n3|n4|api|console|unit|broker|all|named] [SECONDS] [--seed N] [--program FILE] [--no-minimise] [--replay FILE]";
+const USAGE: &str = "whimbrel-live [n2|n3|n4|api|console|unit|broker|all|named] [SECONDS] [--inputs N] [--seed N] [--program FILE] [--no-minimise] [--replay FILE]";
 
 impl Options {
     fn read(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
@@ -166,6 +169,7 @@ impl Options {
         let mut options = Self {
             parts: Part::TOGETHER.to_vec(),
             time: Duration::from_secs(60),
+            inputs: None,
             seed: 1,
             program: beside.unwrap_or_else(|| "whimbrel".into()),
             replay: None,
@@ -177,6 +181,10 @@ impl Options {
             match arg.as_str() {
                 "named" => options.named = true,
                 "all" => options.parts = Part::TOGETHER.to_vec(),
+                "--inputs" => {
+                    options.inputs = Some(value()?.parse().map_err(|_| USAGE)?);
+                    options.time = INPUTS_WITHIN;
+                }
                 "--seed" => options.seed = value()?.parse().map_err(|_| USAGE)?,
                 "--program" => options.program = value()?.into(),
                 "--replay" => options.replay = Some(value()?.into()),
@@ -203,6 +211,7 @@ mod tests {
         assert_eq!((o.parts, o.time.as_secs(), o.seed), (vec![Part::N2], 30, 7));
         assert_eq!(read("").expect("defaults").parts.len(), 6);
         assert_eq!(read("unit").expect("a part").parts, vec![Part::Unit]);
+        assert_eq!(read("unit --inputs 1000 --seed 3").expect("inputs").inputs, Some(1000));
         assert!(read("n5").is_err() && read("--seed").is_err());
     }
 }

@@ -18,6 +18,11 @@ use crate::rng::Rng;
 const SMFS: u8 = 3;
 /// Sessions that an SMF remembers.
 const SESSIONS_MAX: usize = 48;
+/// Messages of the fuzzer that may be under way: a round trip for each would leave the UPF idle most of the time, and without a bound its receive buffer
+/// would drop them.
+const UNDER_WAY_MAX: u64 = 16;
+/// Sooner than an SMF would, as floods of the fuzzer fill the UPF's receive buffer.
+const RESENT_AFTER: Duration = Duration::from_millis(100);
 /// How long the well-behaved SMF waits for an answer, on a busy host.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -35,7 +40,9 @@ impl Smf {
     fn open(address: Ipv4Addr, answers_heartbeats: bool) -> Result<Self, String> {
         let cannot = |e: std::io::Error| format!("PFCP at {address}: {e}");
         let socket = UdpSocket::bind((address, 8805)).map_err(cannot)?;
+        // The well-behaved one waits for answers; the others take what is there.
         socket.set_read_timeout(Some(Duration::from_millis(1))).map_err(cannot)?;
+        socket.set_nonblocking(!answers_heartbeats).map_err(cannot)?;
         Ok(Self { address, socket, sessions: Vec::new(), asked: Vec::new(), sequence: 1, answers_heartbeats })
     }
 
@@ -107,6 +114,8 @@ pub(crate) struct Smfs {
     good: Smf,
     sent: Vec<Vec<u8>>,
     tried: Instant,
+    /// Messages since the UPF last answered the well-behaved SMF: it takes all datagrams in their order.
+    under_way: u64,
     pub(crate) messages: u64,
 }
 
@@ -118,7 +127,7 @@ impl Smfs {
         let mut good = Smf::open(Ipv4Addr::new(127, 0, 3, 100), true)?;
         let octets = good.association();
         good.send(&octets);
-        let mut all = Self { bad, good, sent: Vec::new(), tried: Instant::now(), messages: 0 };
+        let mut all = Self { bad, good, sent: Vec::new(), tried: Instant::now(), under_way: 0, messages: 0 };
         for smf in &mut all.bad {
             let octets = smf.association();
             smf.send(&octets);
@@ -185,13 +194,20 @@ impl Smfs {
         let times = if rng.once_in(400) { 500 } else { 1 };
         (0..times).for_each(|_| smf.send(&m));
         self.messages += times;
+        self.under_way += times;
         self.sent.insert(0, m);
         self.sent.truncate(64);
         smf.take(None);
     }
 
-    /// Every second, a session of the well-behaved SMF from its beginning to its end. Errors: what was not served.
+    /// A heartbeat of the well-behaved SMF after some messages, and every second one of its sessions from beginning to end. Errors: what was not served.
     pub(crate) fn canary(&mut self) -> Result<(), String> {
+        if self.under_way >= UNDER_WAY_MAX {
+            let octets =
+                self.good.octets(None, HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1) });
+            self.ask("heartbeat", &octets)?;
+            self.under_way = 0;
+        }
         if self.tried.elapsed() < Duration::from_secs(1) {
             return Ok(());
         }
@@ -232,7 +248,7 @@ impl Smfs {
         while begin.elapsed() < PATIENCE {
             self.good.send(octets);
             let sent = Instant::now();
-            while sent.elapsed() < Duration::from_millis(500) {
+            while sent.elapsed() < RESENT_AFTER {
                 if let Some(m) = self.good.take(Some(sequence)) {
                     return Ok(m);
                 }
