@@ -2,8 +2,8 @@
 # Builds the Debian package of a program: deb.sh PROGRAM FOLDER. The name of the program's file is the package's: whimbrel, whimbrel-broker or
 # whimbrel-lab. Prints the package's path. Needs dpkg-deb and strip, no network.
 #
-# A broker and a lab are packages of their own: a broker is another party than an operator, and its host runs no core; emulated UEs do not belong
-# on the host of a core that is in service.
+# A broker and a lab are packages of their own: a broker is another party than an operator, and its host runs no core (an operator installs it for
+# `whimbrel-broker settle` alone); emulated UEs do not belong on the host of a core that is in service.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 program=$(realpath "$1")
@@ -58,7 +58,8 @@ case $name in
     description='Broker: operators of Whimbrel serve its users without a contract
  Operators reach the broker over HTTP/2 and TLS; it authenticates its users,
  takes usage reports and settles them. Relays and commands of agencies for
- veiled users are in it.'
+ veiled users are in it, and the command with which an operator claims what
+ it is due for them.'
     ;;
   whimbrel-lab)
     install -D -m 644 -t "$doc/examples" "$here"/../ran/scenarios/*.yaml

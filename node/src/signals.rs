@@ -17,18 +17,19 @@ pub fn termination_signals() -> Result<UnixStream, String> {
     Ok(read)
 }
 
-/// Waits for a signal, or until what runs is no longer alive.
-pub fn wait(signals: &mut UnixStream, is_alive: impl Fn() -> bool) {
+/// Waits for a signal, or until what runs is no longer alive. Returns `true` if a signal came.
+pub fn wait(signals: &mut UnixStream, is_alive: impl Fn() -> bool) -> bool {
     let mut octet = [0];
     while is_alive() {
         match signals.read(&mut octet) {
-            Ok(_) => return,
+            Ok(_) => return true,
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) => {
                 error!("signals cannot be awaited: {e}");
-                return;
+                return true;
             }
         }
     }
+    false
 }

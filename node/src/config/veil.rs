@@ -122,7 +122,7 @@ pub struct Veil {
     pub rotation: RotationConfig,
     /// Sessions are reported after a random time of at most this.
     pub report_delay: Duration,
-    /// How often the broker is asked for its next settlement period.
+    /// How often `whimbrel-broker settle --repeat` asks the broker for its next settlement period.
     pub claim_every: Duration,
     /// Where H(token) is written for the gNBs.
     pub broadcast_file: Option<PathBuf>,
@@ -147,7 +147,7 @@ impl Config {
         self.store.path.with_extension("groups")
     }
 
-    /// Where the secrets of reported sessions are kept, by which they are claimed: beside the store.
+    /// Where the secrets of reported sessions are kept, by which `whimbrel-broker settle` claims them: beside the store.
     pub fn veil_claims(&self) -> PathBuf {
         self.store.path.with_extension("claims")
     }
@@ -245,7 +245,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
         let claim_every = s.value(
             "claim_every",
             Duration::from_secs(3_600),
-            "How often the broker is asked for its next settlement period, of which this operator then claims the sum of its sessions.",
+            "How often `whimbrel-broker settle --repeat` asks the broker for its next settlement period, of which it claims the sum of this operator's sessions.",
         );
         let broadcast_file = s.optional::<PathBuf>(
             "broadcast_file",

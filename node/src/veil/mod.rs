@@ -7,13 +7,9 @@
 mod kept_groups;
 mod metering;
 mod orders;
-mod settlement;
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -22,10 +18,13 @@ use std::time::Duration;
 use tokio::sync::mpsc as queue;
 use tracing::{error, info, warn};
 use whimbrel_broker_client::client::{AskError, Client};
+use whimbrel_broker_client::files::write_durably;
 use whimbrel_broker_client::veil::Kind;
 use whimbrel_broker_client::veil::channel::{AnonymousChannel, Circuit, Direct, RelayPair};
 use whimbrel_broker_client::veil::record::Recorder;
+use whimbrel_broker_client::veil::session_file::{ReportedSession, SessionFile};
 use whimbrel_broker_client::{hex, random, tls};
+use whimbrel_claims_digest::ClaimSecret;
 use whimbrel_control::open::{Answer, Unreachable, VeilHomeQuestion, VeilQuestion};
 use whimbrel_control::{Command, Event, Locate, OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;
@@ -43,7 +42,6 @@ use whimbrel_privacy::wallet::{Wallet, WalletError};
 use self::kept_groups::{KeptGroup, KeptGroups};
 use self::metering::{Measured, Metering};
 use self::orders::{LiFunction, OrderBook, Ordered, What};
-use self::settlement::Settlement;
 use crate::clock;
 use crate::config::Config;
 use crate::config::veil::{Veil as VeilConfig, Way};
@@ -65,6 +63,10 @@ const GROUP_KEPT: Duration = Duration::from_secs(86_400);
 const NAMED_OCTETS_MAX: usize = 16 << 10;
 /// Octets of the longest copy that a UPF sends: more than any packet of N3.
 const COPY_OCTETS_MAX: usize = 10_000;
+/// Octets of sessions that wait while another process has their file: some 5,000 sessions. It has it for the time of a write.
+const MAX_UNWRITTEN_OCTETS: usize = 1 << 20;
+/// How often a file that another process has is tried when the core stops.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long what waits to be reported may take when the core stops.
 const LAST_REPORTS_WITHIN: Duration = Duration::from_secs(2);
 
@@ -103,7 +105,6 @@ struct Counts {
     groups: AtomicU64,
     reported: AtomicU64,
     tokens: AtomicU64,
-    claims_paid: AtomicU64,
     orders: AtomicU64,
     copies: AtomicU64,
     under_way: AtomicUsize,
@@ -177,7 +178,8 @@ impl Veil {
             named: Arc::new(Client::new(tls).from_address(veil.source)),
             rotation: Rotation::new(veil.rotation, wallet),
             wallet_file: file,
-            claims: config.veil_claims(),
+            session_file: SessionFile::new(config.veil_claims()),
+            unwritten_sessions: String::new(),
             circuits: BTreeMap::new(),
             held: BTreeMap::new(),
             kept_groups,
@@ -308,7 +310,6 @@ impl Veil {
             one(Metric::VeilGroups, &self.counts.groups),
             one(Metric::VeilReports, &self.counts.reported),
             one(Metric::VeilTokens, &self.counts.tokens),
-            one(Metric::VeilClaims, &self.counts.claims_paid),
             one(Metric::VeilOrders, &self.counts.orders),
             one(Metric::VeilCopies, &self.counts.copies),
         ]
@@ -335,7 +336,9 @@ struct Edge {
     named: Arc<Client>,
     rotation: Rotation,
     wallet_file: PathBuf,
-    claims: PathBuf,
+    session_file: SessionFile,
+    /// Lines that wait while `whimbrel-broker settle` replaces the file.
+    unwritten_sessions: String,
     circuits: BTreeMap<TokenHash, Arc<dyn Circuit>>,
     /// Groups in which UEs attached, until when: their keys sign the reports.
     held: BTreeMap<TokenHash, KeptGroup>,
@@ -361,7 +364,6 @@ impl Edge {
         li: Option<(std::net::UdpSocket, std::net::UdpSocket)>,
     ) {
         let mut reports = tokio::task::JoinSet::new();
-        tokio::spawn(self.settlement().run());
         match li.map(LiFunction::new).transpose() {
             Ok(li) => self.li = li,
             Err(e) => error!("copies of intercepted sessions cannot be received: {e}"),
@@ -400,21 +402,7 @@ impl Edge {
         let _ =
             tokio::time::timeout(LAST_REPORTS_WITHIN, async { while reports.join_next().await.is_some() {} })
                 .await;
-    }
-
-    /// What claims need of it.
-    fn settlement(&self) -> Settlement {
-        Settlement {
-            broker: self.config.broker.clone(),
-            trust: self.trust.clone(),
-            certificate: self.config.certificate.clone(),
-            signing: self.config.signing.clone(),
-            named: self.named.clone(),
-            recorder: self.recorder.clone(),
-            counts: self.counts.clone(),
-            sessions: self.claims.clone(),
-            every: self.config.claim_every,
-        }
+        self.write_last_sessions().await;
     }
 
     /// Goes on with the groups of a former process.
@@ -441,6 +429,7 @@ impl Edge {
     fn tick(&mut self) {
         let now = clock::now();
         self.held.retain(|_, (_, until)| now <= *until);
+        self.write_sessions();
         self.handle(Input::Tick);
         self.fill(now);
     }
@@ -673,13 +662,16 @@ impl Edge {
         };
         let (broker, presence) = (self.config.broker.domain.clone(), Response::new(measured.presence));
         let units = usage_units(measured.octets);
-        let nonce = whimbrel_claims::nonce(&whimbrel_claims::ClaimSecret::new(&secret));
+        let nonce = whimbrel_claims_digest::nonce(&ClaimSecret::new(&secret));
         let report = group.report(broker, (measured.session, &presence), units, nonce).to_octets();
-        if let Err(e) = self.keep_claim(measured, units, &secret) {
-            warn!("{} cannot be written: {e}; the session cannot be claimed", self.claims.display());
-        }
+        let kept = ReportedSession { group: measured.group.0, session: measured.session, units, secret };
+        self.keep_session(&kept);
         let most = self.config.report_delay.as_micros() as u64;
-        let delay = Duration::from_micros(u64::from_be_bytes(drawn) % most.saturating_add(1));
+        let mut delay = Duration::from_micros(u64::from_be_bytes(drawn) % most.saturating_add(1));
+        if !self.unwritten_sessions.is_empty() {
+            // The file has the session before the broker: a period in which it is reported is settled once.
+            delay += 2 * TICK;
+        }
         let (circuit, recorder) = (self.channel.open(), self.recorder.clone());
         let (counts, within) = (self.counts.clone(), self.config.answer_within);
         reports.spawn(async move {
@@ -703,13 +695,48 @@ impl Edge {
         });
     }
 
-    /// Keeps what a session is claimed with.
-    fn keep_claim(&self, measured: &Measured, units: u32, secret: &[u8; 32]) -> std::io::Result<()> {
-        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.claims)?;
-        let line = settlement::line((&measured.group.0, &measured.session), units, secret);
+    /// Keeps what a session is claimed with, for `whimbrel-broker settle`.
+    fn keep_session(&mut self, session: &ReportedSession) {
+        let line = session.line();
         self.recorder.add(How::Stored, "claim", "", line.as_bytes());
-        file.write_all(line.as_bytes())?;
-        file.sync_data()
+        if self.unwritten_sessions.len() + line.len() > MAX_UNWRITTEN_OCTETS {
+            let path = self.session_file.path().display();
+            return error!("{path} has been locked for long by another process: a session cannot be claimed");
+        }
+        self.unwritten_sessions += &line;
+        self.write_sessions();
+    }
+
+    /// Writes the sessions that wait. Those that find the file locked wait for the next turn; those that cannot be written are lost.
+    fn write_sessions(&mut self) {
+        if self.unwritten_sessions.is_empty() {
+            return;
+        }
+        match self.session_file.add(&self.unwritten_sessions) {
+            Ok(true) => self.unwritten_sessions.clear(),
+            Ok(false) => {}
+            Err(e) => {
+                let sessions = self.unwritten_sessions.lines().count();
+                let path = self.session_file.path().display();
+                warn!("{path} cannot be written: {e}; {sessions} sessions cannot be claimed");
+                self.unwritten_sessions.clear();
+            }
+        }
+    }
+
+    /// Writes the sessions that wait when the core stops.
+    async fn write_last_sessions(&mut self) {
+        let last = clock::now() + LAST_REPORTS_WITHIN;
+        self.write_sessions();
+        while !self.unwritten_sessions.is_empty() && clock::now() < last {
+            tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
+            self.write_sessions();
+        }
+        if !self.unwritten_sessions.is_empty() {
+            let sessions = self.unwritten_sessions.lines().count();
+            let path = self.session_file.path().display();
+            error!("{path} is locked by another process: {sessions} sessions cannot be claimed");
+        }
     }
 
     /// A UE did not accept its challenge: the broker gets what it says, over a circuit of its own.
@@ -729,15 +756,4 @@ const fn reason_of(why: Failure) -> Unreachable {
         Failure::Closed => Unreachable::NotConnected,
         Failure::TimedOut => Unreachable::TimedOut,
     }
-}
-
-/// Replaces a file by one that its owner alone can read, so that a crash leaves the one or the other.
-pub fn write_durably(path: &Path, octets: &[u8]) -> std::io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(octets)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }

@@ -20,7 +20,7 @@ use whimbrel_node::signals::{termination_signals, wait};
 
 use crate::agency::{self, AgencyCommand};
 use crate::relay::{self, RelayCommand};
-use crate::{epoch, init, operator, period, settlement, user, veil};
+use crate::{epoch, init, operator, period, settle, settlement, user, veil};
 
 /// A broker (docs/open.md), and its relays and agencies (docs/veil.md): operators serve its users without a contract.
 #[derive(Parser)]
@@ -76,6 +76,9 @@ enum BrokerCommand {
         #[command(subcommand)]
         command: period::PeriodCommand,
     },
+    /// At an operator: claim what the broker owes for the veiled sessions that a core reported (docs/veil.md). Proves the sum, which takes
+    /// seconds; the core may run.
+    Settle(settle::SettleOptions),
     /// Add up and sign what an operator is due.
     Statement(settlement::StatementOptions),
     /// What usage reports say of operators and users.
@@ -155,6 +158,7 @@ fn command(command: BrokerCommand) -> Done {
             grants(&mut config.storage()?, limit, json)
         }
         BrokerCommand::Period { command } => period::run(command),
+        BrokerCommand::Settle(options) => settle::run(&options),
         BrokerCommand::Statement(options) => settlement::statement(options),
         BrokerCommand::Reputation(options) => settlement::reputation(options),
         BrokerCommand::Agency { command } => agency::run(command),

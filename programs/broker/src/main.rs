@@ -1,4 +1,4 @@
-//! The program `whimbrel-broker`: a broker as a service, with the relays of veiled UEs and the commands of agencies.
+//! The program `whimbrel-broker`: a broker as a service, with the relays of veiled UEs, the commands of agencies, and an operator's settlement.
 
 mod agency;
 mod cli;
@@ -7,6 +7,7 @@ mod init;
 mod operator;
 mod period;
 mod relay;
+mod settle;
 mod settlement;
 mod user;
 mod veil;

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::json;
+use whimbrel_broker_client::files::write_durably;
 use whimbrel_broker_client::{files, hex, unhex};
 use whimbrel_broker_server::veil::claims::{ClaimsStorage, Paid};
 use whimbrel_claims::Slots;
 use whimbrel_cli::{Done, print, print_json, table};
 use whimbrel_node::config::broker::veil_store;
-use whimbrel_node::veil::write_durably;
 use whimbrel_open::crypto::Signature;
 use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
 use whimbrel_privacy::log::Cosignature;

@@ -1,5 +1,7 @@
 //! `whimbrel-broker` as its operator starts it.
 
+mod settle;
+
 use std::process::{Command, Output};
 
 fn broker(arguments: &[&str]) -> Output {

@@ -129,20 +129,20 @@ pub fn prove(
     let (hasher, mut seen) = (Hasher::new(), BTreeSet::new());
     let mut used = Vec::with_capacity(slots.get());
     for (n, secret) in secrets.iter().enumerate() {
-        let nonce = digest::octets(&hasher.digest(&tagged(&secret.0, Tag::Nonce)));
+        let nonce = digest::octets(&hasher.digest(&tagged(secret.elements(), Tag::Nonce)));
         let (at, row) = table.find(&nonce).ok_or(ProveError::NotInTable(n))?;
         if !seen.insert(at) {
             return Err(ProveError::Repeated(n));
         }
         let way = table.siblings(at).enumerate().map(|(level, other)| (at >> level & 1 == 1, other));
-        used.push(Slot { secret: secret.0, row: Some((row.units, way.collect())) });
+        used.push(Slot { secret: *secret.elements(), row: Some((row.units, way.collect())) });
     }
     // Which slots are used says nothing: a nullifier shows nothing of its secret. The free ones come last.
     let mut padding = generator(seed, b"padding");
     used.resize_with(slots.get(), || {
         let mut octets = [0; 32];
         padding.fill_bytes(&mut octets);
-        Slot { secret: ClaimSecret::new(&octets).0, row: None }
+        Slot { secret: *ClaimSecret::new(&octets).elements(), row: None }
     });
     prove_slots(&hasher, (table.root(), table.depth()), &used, context, seed)
 }
@@ -249,12 +249,12 @@ mod tests {
     fn slot(table: &Table, secret: &ClaimSecret) -> Slot {
         let (at, row) = table.find(&digest::nonce(secret)).unwrap();
         let way = table.siblings(at).enumerate().map(|(level, other)| (at >> level & 1 == 1, other));
-        Slot { secret: secret.0, row: Some((row.units, way.collect())) }
+        Slot { secret: *secret.elements(), row: Some((row.units, way.collect())) }
     }
 
     /// What a prover gets that does not check its own slots. The free ones are of secrets from 100 on.
     fn forged(table: &Table, mut used: Vec<Slot>) -> Result<(), ClaimError> {
-        let free = (100..).map(|n| Slot { secret: secret(n).0, row: None });
+        let free = (100..).map(|n| Slot { secret: *secret(n).elements(), row: None });
         used.extend(free.take(slots().get() - used.len()));
         let of = (table.root(), table.depth());
         let (claim, proof) = prove_slots(&Hasher::new(), of, &used, CONTEXT, &[1; 32]).unwrap();
@@ -330,7 +330,7 @@ mod tests {
         };
         let not_proven = Err(ClaimError::NotProven);
         assert_eq!(with(&|_| {}), Ok(()));
-        assert_eq!(with(&|slot| slot.secret = secret(50).0), not_proven, "a secret of no session");
+        assert_eq!(with(&|slot| slot.secret = *secret(50).elements()), not_proven, "a secret of no session");
         let foreign = slot(&table, &secret(9)).row;
         assert_eq!(with(&|slot| slot.row = foreign.clone()), not_proven, "the row of a foreign session");
         assert_eq!(with(&|slot| set_units(slot, 9_999)), not_proven, "inflated usage");

@@ -2,7 +2,7 @@
 //!
 //! | part | here |
 //! | --- | --- |
-//! | elements, nonces, nullifiers and hashes of the table | [`digest`] |
+//! | elements, nonces, nullifiers and hashes of the table | `whimbrel-claims-digest`, which reports need alone |
 //! | the broker's table of reported sessions, and its root | [`table`] |
 //! | what a claim states; proving and verifying it | [`claim`] |
 //! | the constraints of a claim | `air` |
@@ -15,11 +15,11 @@
 
 mod air;
 pub mod claim;
-pub mod digest;
 pub mod stark;
 pub mod table;
 mod trace;
 
 pub use claim::{Claim, ClaimError, ProveError, Slots, prove, verify};
-pub use digest::{ClaimSecret, Octets, nonce, nullifier};
 pub use table::{Row, Table, TableError};
+pub(crate) use whimbrel_claims_digest as digest;
+pub use whimbrel_claims_digest::{ClaimSecret, Octets, nonce, nullifier};

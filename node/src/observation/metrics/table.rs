@@ -318,7 +318,6 @@ metrics! {
         VeilCopies "whimbrel_veil_copies_total" Counter None Part [] "" "Packets of intercepted sessions that were sent to an agency, sealed.";
         VeilOrders "whimbrel_veil_orders_total" Counter None Part [] "" "Orders of agencies that were carried out.";
         VeilTokens "whimbrel_veil_tokens" Gauge None Part [] "" "Tokens in the wallet that are not spent.";
-        VeilClaims "whimbrel_veil_claims_paid_total" Counter None Part [] "" "Claims of veiled sessions that the broker has paid.";
     }
     "A packet logger (`whimbrel packet-logger`)" {
         LoggerPackets "whimbrel_logger_packets_total" Counter None Part [] "" "Packets of both directions that were given a counter.";

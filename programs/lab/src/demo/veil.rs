@@ -117,7 +117,7 @@ pub(super) fn run(options: &Options) -> Done {
     let expected = u64::from(veiled + ordinary) * of_each;
     let counted = counts(&playground, expected)?;
     let billed = playground.billed()?;
-    let settled = settle(&playground, billed.iter().map(|b| b.units).sum());
+    let settled = settle(&mut playground, billed.iter().map(|b| b.units).sum());
     let settled = settled.map_err(|e| format!("{e}\n{}", playground.logged()))?;
     let pages: u64 = servers.iter().map(|s| s.served().1).sum();
     let left = playground.operators.iter().map(Operator::left).sum::<Result<u64, String>>()?;
@@ -191,13 +191,14 @@ struct Settled {
     text: String,
 }
 
-/// Closes the period; the operators claim it by themselves. Then two that collude claim a session twice. Errors: one sentence.
-fn settle(playground: &VeilPlayground, units: u64) -> Result<Settled, String> {
+/// Closes the period; each operator claims it by `whimbrel-broker settle`. Then two that collude claim a session twice. Errors: one sentence.
+fn settle(playground: &mut VeilPlayground, units: u64) -> Result<Settled, String> {
     let secrets: Vec<_> = playground.operators.iter().map(Operator::claim_secrets).collect();
     let head = playground.close_period(&mut playground.period_witness()?)?;
     let begin = Instant::now();
-    let paid = playground.until_paid(units)?;
+    playground.claim()?;
     let took = begin.elapsed();
+    let paid = playground.paid(units)?;
     let rows: Vec<Vec<String>> = paid
         .iter()
         .map(|p| vec![p.operator.clone(), p.period.to_string(), p.claims.to_string(), p.units.to_string()])

@@ -66,6 +66,8 @@ pub(crate) struct Operator {
     nth: u8,
     gnbs: u8,
     client: Client,
+    /// Output of `whimbrel-broker settle`.
+    settle_log: Vec<u8>,
 }
 
 impl Operator {
@@ -159,6 +161,7 @@ impl Operator {
             .collect();
         all.push(("log", self.process.logged().into_bytes()));
         all.extend(self.cpfs.iter().map(|cpf| ("log", cpf.logged().into_bytes())));
+        all.push(("log", self.settle_log.clone()));
         all
     }
 
@@ -534,7 +537,6 @@ impl VeilPlayground {
              \x20 low_water: 64\n\
              \x20 broadcast: 2s\n\
              \x20 report_delay: 1s\n\
-             \x20 claim_every: 1s\n\
              \x20 questions_per_gnb: 10000\n\
              \x20 ordinary_ues: true\n\
              \x20 broadcast_file: {dir}/token\n\
@@ -558,7 +560,19 @@ impl VeilPlayground {
         let process = Process::start(name, Program::Core, &arguments, &self.folder)?;
         let client = Client::new(api).by_store(&folder.join("whimbrel.db"));
         let key = key.verifying_key().octets();
-        Ok(Operator { process, cpfs: Vec::new(), folder, id, key, amf: host, gateway, nth, gnbs, client })
+        Ok(Operator {
+            process,
+            cpfs: Vec::new(),
+            folder,
+            id,
+            key,
+            amf: host,
+            gateway,
+            nth,
+            gnbs,
+            client,
+            settle_log: Vec::new(),
+        })
     }
 
     /// Waits until each operator has its CPFs and broadcasts a token.

@@ -1,6 +1,6 @@
 //! Keys and SAP certificates in files: hexadecimal digits, with comments behind `#`.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -32,6 +32,20 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), String> {
         }
         _ => format!("{} cannot be written: {e}", path.display()),
     })
+}
+
+/// Replaces a file by one that its owner alone can read, so that a crash leaves the one or the other. No two files have the same new one:
+/// several processes write files that differ in their extension alone.
+pub fn write_durably(path: &Path, octets: &[u8]) -> std::io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = Path::new(&new);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(new)?;
+    file.write_all(octets)?;
+    file.sync_all()?;
+    std::fs::rename(new, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }
 
 /// The octets of a file. Errors: one sentence.
@@ -109,6 +123,20 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test] // the core writes STORE.wallet while `whimbrel-broker settle` writes STORE.claims
+    fn a_file_is_not_written_through_the_new_one_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("store.new"), "another's").unwrap();
+        for name in ["store.wallet", "store.claims"] {
+            write_durably(&at(name), name.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), name);
+            assert_eq!(fs::metadata(at(name)).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_to_string(at("store.new")).unwrap(), "another's");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left");
+    }
 
     #[test]
     fn a_key_that_others_can_read_is_refused() {

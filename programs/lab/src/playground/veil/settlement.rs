@@ -1,7 +1,7 @@
-//! The end of a settlement period in `demo --scenario veil`: the broker closes it, the witness signs the root, the operators claim, and two
-//! that collude try to be paid for one session twice.
+//! The end of a settlement period in `demo --scenario veil`: the broker closes it, the witness signs the root, the operators claim by
+//! `whimbrel-broker settle` while their cores run, and two that collude try to be paid for one session twice.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use whimbrel_broker_client::client::Client;
 use whimbrel_broker_client::veil::{Kind, Place};
@@ -12,11 +12,10 @@ use whimbrel_privacy::crypto::SigningKey;
 use whimbrel_privacy::msg::{ClaimAnswer, ClaimRequest, PeriodHead, PeriodWitness, TableRow};
 
 use super::{BROKER, OPERATORS, VeilPlayground, domain, operator_id, veil_store};
+use crate::programs::Program;
 
 /// Sessions of a claim: more than an operator has in a run by default.
 const SLOTS: u16 = 256;
-/// How long the operators may take to read the table, prove and be paid.
-const PAID_WITHIN: Duration = Duration::from_secs(60);
 /// How long the broker may take to answer a claim.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -45,19 +44,19 @@ impl VeilPlayground {
         Ok(PeriodWitness::new(domain(), of_broker.key, SigningKey::new(&self.witness), None))
     }
 
-    /// What the operators were paid, once it is as many units as the users are billed for. Errors: it is not, in time.
-    pub(crate) fn until_paid(&self, units: u64) -> Result<Vec<Paid>, String> {
-        let begin = Instant::now();
-        loop {
-            let paid = self.claims_storage()?.paid().map_err(|e| e.to_string())?;
-            let sum: u64 = paid.iter().map(|p| p.units).sum();
-            if sum == units && paid.len() == OPERATORS && self.operators.iter().all(|o| o.unpaid() == 0) {
-                return Ok(paid);
-            }
-            if begin.elapsed() > PAID_WITHIN {
-                return Err(format!("{sum} units of {units} are paid: {paid:?}"));
-            }
-            std::thread::sleep(Duration::from_millis(200));
+    /// Each operator claims what it is due, by command. Errors: one sentence, with what a command printed.
+    pub(crate) fn claim(&mut self) -> Result<(), String> {
+        self.operators.iter_mut().try_for_each(super::Operator::claim)
+    }
+
+    /// What the operators were paid. Errors: it is not as many units as the users are billed for, or a session is not paid.
+    pub(crate) fn paid(&self, units: u64) -> Result<Vec<Paid>, String> {
+        let paid = self.claims_storage()?.paid().map_err(|e| e.to_string())?;
+        let sum: u64 = paid.iter().map(|p| p.units).sum();
+        let unpaid: usize = self.operators.iter().map(super::Operator::unpaid).sum();
+        match sum == units && paid.len() == OPERATORS && unpaid == 0 {
+            true => Ok(paid),
+            false => Err(format!("{sum} units of {units} are paid, {unpaid} sessions are not: {paid:?}")),
         }
     }
 
@@ -90,6 +89,19 @@ impl VeilPlayground {
 }
 
 impl super::Operator {
+    /// Claims by `whimbrel-broker settle` over the files of its core, which runs.
+    fn claim(&mut self) -> Result<(), String> {
+        let file = self.folder.join("whimbrel.yaml");
+        let mut command = Program::Broker.command()?;
+        let output = command.arg("settle").arg("--config").arg(&file).output();
+        let output = output.map_err(|e| format!("`whimbrel-broker settle` cannot be started: {e}"))?;
+        self.settle_log = [output.stdout, output.stderr].concat();
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("operator {}: {}", self.id, String::from_utf8_lossy(&self.settle_log).trim()))
+    }
+
     /// The secrets of sessions that were reported and are not paid, as it keeps them.
     pub(crate) fn claim_secrets(&self) -> Vec<[u8; 32]> {
         let text = std::fs::read_to_string(self.folder.join("whimbrel.claims")).unwrap_or_default();

@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | the operator's channels: direct, and through a relay pair | [`channel`] |
 //! | everything that a party received, sent and stored, for the knowledge ledger | [`record`] |
+//! | the file of reported sessions that are not paid | [`session_file`] |
 
 pub mod channel;
 pub mod record;
+pub mod session_file;
 
 use whimbrel_open::id::Domain;
 use whimbrel_privacy::log::LogRequest;

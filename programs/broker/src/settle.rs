@@ -1,21 +1,32 @@
-//! What the operator claims of the broker (LOCA, chapter 4.4.5, "claiming phase").
+//! `whimbrel-broker settle`: what an operator claims of the broker of its veiled sessions (LOCA, chapter 4.4.5, "claiming phase").
 //!
 //! When the broker has closed a settlement period, the operator reads its table, finds the rows of its own sessions, and proves their sum. It
 //! claims only rows that equal its own reports: a broker that altered one could else recognise it in the sum. The table must be the
 //! one whose root the witnesses signed. A claim is on disk before it is sent, so that after a crash the same one is sent again.
+//!
+//! The core writes the sessions that it reported beside its store; this command reads them, and the core's configuration. A proof takes
+//! seconds of a processor, which are not the core's.
 
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use clap::Args;
 use tracing::{error, info, warn};
 use whimbrel_broker_client::client::Client;
-use whimbrel_broker_client::veil::record::Recorder;
-use whimbrel_broker_client::veil::record::claim_without_proof;
+use whimbrel_broker_client::files::write_durably;
+use whimbrel_broker_client::veil::record::{Recorder, claim_without_proof};
+use whimbrel_broker_client::veil::session_file::{ReportedSession, SessionFile};
 use whimbrel_broker_client::veil::{Kind, Place};
-use whimbrel_broker_client::{hex, random, unhex};
+use whimbrel_broker_client::{random, tls};
 use whimbrel_claims::{ClaimSecret, Row, Slots, Table, nonce, nullifier, prove};
+use whimbrel_cli::{Done, print};
+use whimbrel_node::config::{self, Config};
+use whimbrel_node::logging;
+use whimbrel_node::signals::{termination_signals, wait};
 use whimbrel_open::id::OperatorId;
 use whimbrel_open::msg::{Certificate, Subject};
 use whimbrel_privacy::crypto::SigningKey;
@@ -23,69 +34,128 @@ use whimbrel_privacy::ledger::How;
 use whimbrel_privacy::log::LogTrust;
 use whimbrel_privacy::msg::{ClaimAnswer, ClaimRequest, PeriodHead, TablePart, TableRequest};
 
-use super::{Counts, NAMED_WITHIN, write_durably};
-
 /// The most rounds in which a table is read: those of the longest one.
 const PARTS_MAX: usize = PeriodHead::ROWS_MAX as usize / TablePart::ROWS_MAX + 1;
+/// How long a request under the operator's name may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What claims need.
-pub(super) struct Settlement {
-    pub(super) broker: Place,
-    pub(super) trust: LogTrust,
-    pub(super) certificate: Certificate,
-    pub(super) signing: SigningKey,
-    pub(super) named: Arc<Client>,
-    pub(super) recorder: Recorder,
-    pub(super) counts: Arc<Counts>,
-    /// The sessions that were reported and are not paid.
-    pub(super) sessions: PathBuf,
-    /// How often the broker is asked for its next period.
-    pub(super) every: Duration,
+#[derive(Args)]
+pub(crate) struct SettleOptions {
+    /// Go on until SIGINT or SIGTERM, and settle again every `veil.claim_every`.
+    #[arg(long)]
+    repeat: bool,
+    /// Configuration file of the operator's core; without it, whimbrel.yaml here or in /etc/whimbrel.
+    #[arg(short = 'c', long = "config", value_name = "FILE")]
+    file: Option<PathBuf>,
 }
 
-/// A reported session: a line of the file of sessions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Session {
-    line: String,
-    units: u32,
-    secret: ClaimSecret,
-}
-
-impl Session {
-    /// Of a line: group, session, units, secret.
-    fn parse(line: &str) -> Option<Self> {
-        let mut parts = line.split(' ').skip(2);
-        let (units, secret) = (parts.next()?.parse().ok()?, unhex(parts.next()?)?);
-        let secret = ClaimSecret::new(&secret.try_into().ok()?);
-        Some(Self { line: line.to_owned(), units, secret })
+pub(crate) fn run(options: &SettleOptions) -> Done {
+    let (config, file) = config::load(options.file.as_deref()).map_err(|e| e.to_string())?;
+    let settlement = Settlement::of(&config).map_err(|what| match &file {
+        Some(file) => format!("{}: {what}", file.display()),
+        None => format!("{what}; name the core's configuration with -c"),
+    })?;
+    let _lock = settlement.lock()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| format!("the broker cannot be asked: {e}"))?;
+    let mut signals = termination_signals()?;
+    let _logging = logging::start(config.log)?;
+    if !options.repeat {
+        let settled = runtime.block_on(settlement.settle())?;
+        let unpaid = settlement.sessions.sessions()?.len();
+        print(&format!(
+            "settled periods: {}; paid claims: {}, {} MB; refused claims: {}; unpaid sessions: {unpaid}\n",
+            settled.periods, settled.paid, settled.units, settled.refused
+        ))?;
+        return match settled.refused {
+            0 => Ok(()),
+            refused => Err(format!("the broker refuses {refused} claims: the log has its causes")),
+        };
+    }
+    loop {
+        if let Err(why) = runtime.block_on(settlement.settle()) {
+            warn!("sessions are not claimed yet: {why}");
+        }
+        let next = Instant::now() + settlement.interval;
+        if wait(&mut signals, || Instant::now() < next) {
+            return Ok(());
+        }
     }
 }
 
+/// The result of a settlement.
+#[derive(Debug, Default)]
+struct Settled {
+    periods: u32,
+    paid: u64,
+    units: u64,
+    refused: u64,
+}
+
+/// An operator with the files of one of its cores, as it claims of the broker.
+struct Settlement {
+    broker: Place,
+    trust: LogTrust,
+    certificate: Certificate,
+    signing: SigningKey,
+    client: Client,
+    recorder: Recorder,
+    /// The sessions that were reported and are not paid.
+    sessions: SessionFile,
+    /// How often the broker is asked for its next period.
+    interval: Duration,
+}
+
 impl Settlement {
-    /// Claims what can be claimed, every so often.
-    pub(super) async fn run(self) {
-        loop {
-            tokio::time::sleep(self.every).await;
-            if let Err(why) = self.settle().await {
-                warn!("sessions are not claimed yet: {why}");
+    /// From the configuration of a core. Errors: one sentence.
+    fn of(config: &Config) -> Result<Self, String> {
+        let veil = config.veil.as_ref().ok_or("the core serves no veiled UEs: `veil.broker` is missing")?;
+        let tls = tls::client(&veil.tls_roots).map_err(|e| format!("`veil.tls_roots`: {e}"))?;
+        let trust = LogTrust::new(veil.broker.domain.clone(), veil.broker_key, veil.witnesses.clone());
+        Ok(Self {
+            broker: veil.broker.clone(),
+            trust: trust.ok_or("`veil.witnesses`: these are too many witnesses")?,
+            certificate: veil.certificate.clone(),
+            signing: veil.signing.clone(),
+            client: Client::new(tls).from_address(veil.source),
+            recorder: veil.record.as_deref().map(Recorder::open).transpose()?.unwrap_or_default(),
+            sessions: SessionFile::new(config.veil_claims()),
+            interval: veil.claim_every,
+        })
+    }
+
+    /// Held while the command runs: two would claim the same sessions.
+    fn lock(&self) -> Result<File, String> {
+        let path = self.sessions.path().with_extension("settle.lock");
+        let cannot = |e: std::io::Error| format!("{} cannot be locked: {e}", path.display());
+        let options = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = options.map_err(cannot)?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => {
+                Err(format!("another `whimbrel-broker settle` has {}: wait for its end", path.display()))
             }
+            Err(TryLockError::Error(e)) => Err(cannot(e)),
         }
     }
 
     /// The claim that was made and not answered.
     fn pending(&self) -> PathBuf {
-        self.sessions.with_extension("claim")
+        self.sessions.path().with_extension("claim")
     }
 
     /// The number of the next period.
     fn next_file(&self) -> PathBuf {
-        self.sessions.with_extension("period")
+        self.sessions.path().with_extension("period")
     }
 
-    async fn settle(&self) -> Result<(), String> {
-        let OperatorOf(operator) = self.operator()?;
+    /// Claims what can be claimed. Errors: one sentence; what was paid before it stays paid.
+    async fn settle(&self) -> Result<Settled, String> {
+        let (operator, mut settled) = (self.operator()?, Settled::default());
         if let Some(claim) = read_if_there(&self.pending())? {
-            self.send(&claim).await?;
+            self.send(&claim, &mut settled).await?;
         }
         let mut period = match read_if_there(&self.next_file())? {
             Some(text) => String::from_utf8_lossy(&text)
@@ -101,26 +171,26 @@ impl Settlement {
             for own in own.chunks(slots.get()) {
                 let claim = self.claim(&head, table.clone(), own, slots, &operator).await?;
                 write(&self.pending(), &claim)?;
-                self.send(&claim).await?;
+                self.send(&claim, &mut settled).await?;
             }
             period += 1;
+            settled.periods += 1;
             write(&self.next_file(), period.to_string().as_bytes())?;
         }
-        Ok(())
+        Ok(settled)
     }
 
-    fn operator(&self) -> Result<OperatorOf, String> {
+    /// The name under which the operator claims.
+    fn operator(&self) -> Result<OperatorId, String> {
         match self.certificate.subject {
-            Subject::Operator(id) => Ok(OperatorOf(id)),
+            Subject::Operator(id) => Ok(id),
             _ => Err("the certificate is not an operator's".into()),
         }
     }
 
     /// The sessions that are not paid.
-    fn own(&self, head: &PeriodHead) -> Result<Vec<Session>, String> {
-        let octets = read_if_there(&self.sessions)?.unwrap_or_default();
-        let text = String::from_utf8_lossy(&octets).into_owned();
-        let own: Vec<Session> = text.lines().filter_map(Session::parse).collect();
+    fn own(&self, head: &PeriodHead) -> Result<Vec<ReportedSession>, String> {
+        let own = self.sessions.sessions()?;
         info!(period = head.period, rows = head.rows, sessions = own.len(), "the broker has closed a period");
         Ok(own)
     }
@@ -134,7 +204,7 @@ impl Settlement {
             let path = (Kind::Table.path(), TablePart::OCTETS_MAX);
             let request = request.to_octets();
             self.recorder.add(How::Sent, Kind::Table.names().0, "", &request);
-            let octets = self.named.post(path, &self.broker, &request, NAMED_WITHIN).await;
+            let octets = self.client.post(path, &self.broker, &request, REQUEST_TIMEOUT).await;
             let octets = octets.map_err(|e| e.to_string())?;
             if octets.is_empty() {
                 return Ok(None);
@@ -157,7 +227,7 @@ impl Settlement {
                 first = Some(head);
                 continue;
             }
-            // The tree of a million rows takes seconds, in which UEs attach.
+            // The tree of a million rows takes seconds, in which the connection is kept.
             let made = tokio::task::spawn_blocking(move || Table::new(rows)).await;
             let table =
                 made.map_err(|e| e.to_string())?.map_err(|e| format!("the broker's table is none: {e}"))?;
@@ -176,11 +246,11 @@ impl Settlement {
         &self,
         head: &PeriodHead,
         table: Arc<Table>,
-        own: &[Session],
+        own: &[ReportedSession],
         slots: Slots,
         operator: &OperatorId,
     ) -> Result<Vec<u8>, String> {
-        let secrets: Vec<ClaimSecret> = own.iter().map(|session| session.secret).collect();
+        let secrets: Vec<ClaimSecret> = own.iter().map(|session| ClaimSecret::new(&session.secret)).collect();
         let (context, seed) = (head.claim_context(operator), random::<32>()?);
         let proving = move || prove(&table, &secrets, slots, context, &seed);
         let proved = tokio::task::spawn_blocking(proving).await.map_err(|e| e.to_string())?;
@@ -191,22 +261,24 @@ impl Settlement {
     }
 
     /// Sends a claim, until it is answered. What is paid leaves the file of sessions.
-    async fn send(&self, claim: &[u8]) -> Result<(), String> {
+    async fn send(&self, claim: &[u8], settled: &mut Settled) -> Result<(), String> {
         let request = ClaimRequest::parse(claim).map_err(|e| format!("{}: {e}", self.pending().display()))?;
         self.recorder.add(How::Sent, Kind::Claim.names().0, "", &claim_without_proof(claim));
         let path = (Kind::Claim.path(), ClaimAnswer::OCTETS_MAX);
-        let octets = self.named.post(path, &self.broker, claim, NAMED_WITHIN).await;
+        let octets = self.client.post(path, &self.broker, claim, REQUEST_TIMEOUT).await;
         let octets = octets.map_err(|e| e.to_string())?;
         self.recorder.add(How::Received, Kind::Claim.names().1, "", &octets);
         match ClaimAnswer::parse(&octets) {
             Ok(ClaimAnswer::Paid(payment)) if payment.is_of(claim, &self.trust.broker_key) => {
                 info!(period = payment.period, "the broker pays {} MB", payment.units);
-                self.counts.claims_paid.fetch_add(1, Ordering::Relaxed);
+                settled.paid += 1;
+                settled.units += payment.units;
                 self.paid(&request)?;
             }
             Ok(ClaimAnswer::Paid(_)) => return Err("the broker's payment is of another claim".into()),
             // Its sessions stay in the file; another claim of them would be refused alike.
             Ok(ClaimAnswer::Refused(cause)) => {
+                settled.refused += 1;
                 error!(period = request.period, "the broker does not pay a claim: {cause}");
             }
             Err(e) => return Err(format!("the broker's answer to a claim is none: {e}")),
@@ -216,23 +288,15 @@ impl Settlement {
 
     /// Takes the sessions of a claim out of the file.
     fn paid(&self, claim: &ClaimRequest) -> Result<(), String> {
-        let octets = read_if_there(&self.sessions)?.unwrap_or_default();
-        let text = String::from_utf8_lossy(&octets).into_owned();
-        let is_left = |line: &&str| {
-            Session::parse(line).is_none_or(|session| !claim.nullifiers.contains(&nullifier(&session.secret)))
-        };
-        let left: String = text.lines().filter(is_left).map(|line| format!("{line}\n")).collect();
-        write(&self.sessions, left.as_bytes())
+        let shown: BTreeSet<_> = claim.nullifiers.iter().collect();
+        self.sessions.remove(|session| shown.contains(&nullifier(&ClaimSecret::new(&session.secret))))
     }
 }
 
-/// The name under which the operator claims.
-struct OperatorOf(OperatorId);
-
 /// The sessions whose rows are in the table as they were reported.
-fn claimable(table: &Table, own: Vec<Session>) -> Vec<Session> {
+fn claimable(table: &Table, own: Vec<ReportedSession>) -> Vec<ReportedSession> {
     let mut altered = 0;
-    let is_own = |session: &Session| match table.find(&nonce(&session.secret)) {
+    let is_own = |session: &ReportedSession| match table.find(&nonce(&ClaimSecret::new(&session.secret))) {
         Some((_, row)) if row.units == session.units => true,
         Some(_) => {
             altered += 1;
@@ -266,31 +330,18 @@ fn remove(path: &Path) -> Result<(), String> {
     std::fs::remove_file(path).map_err(|e| format!("{} cannot be removed: {e}", path.display()))
 }
 
-/// A line of the file of sessions.
-pub(super) fn line((group, session): (&[u8; 32], &[u8; 32]), units: u32, secret: &[u8; 32]) -> String {
-    format!("{} {} {units} {}\n", hex(group), hex(session), hex(secret))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn session(n: u8, units: u32) -> Session {
-        Session::parse(line((&[n; 32], &[n; 32]), units, &[n; 32]).trim()).unwrap()
-    }
-
-    #[test]
-    fn a_line_of_the_file_is_read_back() {
-        assert_eq!(session(3, 7).units, 7);
-        assert_eq!(session(3, 7).secret, ClaimSecret::new(&[3; 32]));
-        assert!(Session::parse("no session").is_none());
-        assert!(Session::parse("a b 7 0102").is_none(), "the secret is too short");
+    fn session(n: u8, units: u32) -> ReportedSession {
+        ReportedSession { group: [n; 32], session: [n; 32], units, secret: [n; 32] }
     }
 
     #[test] // chapter 4.4.5: a usage that the broker altered would mark the session in the sum
     fn only_rows_that_equal_the_report_are_claimed() {
         let mut rows: Vec<Row> = [(1, 5), (2, 6), (9, 1)]
-            .map(|(n, units)| Row { nonce: nonce(&session(n, 0).secret), units })
+            .map(|(n, units)| Row { nonce: nonce(&ClaimSecret::new(&session(n, 0).secret)), units })
             .into();
         rows.sort();
         let table = Table::new(rows).unwrap();

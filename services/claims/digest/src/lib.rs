@@ -1,34 +1,43 @@
-//! Elements of the field, eight of which are a digest, and the hashes of a claim: Poseidon2 of width 16 over KoalaBear with its input
-//! added, cut to half of its width.
+//! Secrets of claimed sessions, and the hashes of a claim: Poseidon2 of width 16 over KoalaBear with its input added, cut to half of its
+//! width. Eight elements of the field are a digest.
 //!
 //! A secret has two images that no one else can connect: its nonce stands in the usage report and in the table, its nullifier in the
 //! claim. They come from two permutations, so that no output is published together with the rest of it.
+//!
+//! A crate of its own, so that a core, which reports, does not link the proof system of `whimbrel-claims`, which settles.
+#![forbid(unsafe_code)]
 
 use p3_field::{PrimeCharacteristicRing, PrimeField32};
 use p3_koala_bear::{KoalaBear, Poseidon2KoalaBear, default_koalabear_poseidon2_16};
 use p3_symmetric::Permutation;
 
-pub(crate) type Element = KoalaBear;
-pub(crate) type Digest = [Element; 8];
-pub(crate) type DigestState = [Element; 16];
+/// An element of the field.
+pub type Element = KoalaBear;
+/// A digest as elements.
+pub type Digest = [Element; 8];
+/// The input of a hash: two digests, or one with its tag.
+pub type DigestState = [Element; 16];
 
 /// A digest as octets: eight elements of four octets each, big-endian, each below the modulus 2^31 - 2^24 + 1.
 pub type Octets = [u8; 32];
 
 /// What stands behind the elements that are hashed, so that no image of one kind is one of another.
-#[derive(Clone, Copy)]
-pub(crate) enum Tag {
+#[derive(Clone, Copy, Debug)]
+pub enum Tag {
+    /// Behind a secret, for its nullifier.
     Nullifier = 1,
+    /// Behind a secret, for its nonce.
     Nonce = 2,
+    /// Behind a row of the table.
     Leaf = 3,
 }
 
 /// The place of the tag in a state.
-pub(crate) const TAG_AT: usize = 15;
+pub const TAG_AT: usize = 15;
 
 /// What an operator keeps of a session to claim it. Secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ClaimSecret(pub(crate) Digest);
+pub struct ClaimSecret(Digest);
 
 impl core::fmt::Debug for ClaimSecret {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -41,6 +50,11 @@ impl ClaimSecret {
     pub fn new(octets: &[u8; 32]) -> Self {
         Self(words(octets).map(|word| Element::from_u32(word % Element::ORDER_U32)))
     }
+
+    /// The secret itself, for the proof.
+    pub const fn elements(&self) -> &Digest {
+        &self.0
+    }
 }
 
 fn words(octets: &Octets) -> [u32; 8] {
@@ -52,12 +66,13 @@ fn words(octets: &Octets) -> [u32; 8] {
 }
 
 /// The digest that octets are, unless a word of them is no element.
-pub(crate) fn parse(octets: &Octets) -> Option<Digest> {
+pub fn parse(octets: &Octets) -> Option<Digest> {
     let words = words(octets);
     words.iter().all(|word| *word < Element::ORDER_U32).then(|| words.map(Element::from_u32))
 }
 
-pub(crate) fn octets(digest: &Digest) -> Octets {
+/// The octets of a digest.
+pub fn octets(digest: &Digest) -> Octets {
     let mut octets = [0; 32];
     for (octets, element) in octets.as_chunks_mut::<4>().0.iter_mut().zip(digest) {
         *octets = element.as_canonical_u32().to_be_bytes();
@@ -66,22 +81,25 @@ pub(crate) fn octets(digest: &Digest) -> Octets {
 }
 
 /// The hash functions; the permutation's constants are made once.
-#[derive(Clone)]
-pub(crate) struct Hasher(Poseidon2KoalaBear<16>);
+#[derive(Clone, Debug)]
+pub struct Hasher(Poseidon2KoalaBear<16>);
 
 impl Hasher {
-    pub(crate) fn new() -> Self {
+    /// With the constants of the permutation.
+    #[allow(clippy::new_without_default)] // the constants are no neutral value
+    pub fn new() -> Self {
         Self(default_koalabear_poseidon2_16())
     }
 
-    pub(crate) fn digest(&self, state: &DigestState) -> Digest {
+    /// The digest of a state.
+    pub fn digest(&self, state: &DigestState) -> Digest {
         let out = self.0.permute(*state);
         core::array::from_fn(|n| out[n] + state[n])
     }
 }
 
 /// A digest alone, with its tag.
-pub(crate) fn tagged(digest: &Digest, tag: Tag) -> DigestState {
+pub fn tagged(digest: &Digest, tag: Tag) -> DigestState {
     let mut state = [Element::ZERO; 16];
     state[..8].copy_from_slice(digest);
     state[TAG_AT] = Element::from_u32(tag as u32);
@@ -89,18 +107,19 @@ pub(crate) fn tagged(digest: &Digest, tag: Tag) -> DigestState {
 }
 
 /// A row of the table: nonce, and units in two limbs of 16 bits, the lower one first.
-pub(crate) fn leaf(nonce: &Digest, units: u32) -> DigestState {
+pub fn leaf(nonce: &Digest, units: u32) -> DigestState {
     let mut state = tagged(nonce, Tag::Leaf);
     [state[8], state[9]] = limbs(units);
     state
 }
 
-pub(crate) fn limbs(units: u32) -> [Element; 2] {
+/// Units as the table has them: two limbs of 16 bits, the lower one first.
+pub fn limbs(units: u32) -> [Element; 2] {
     [units & 0xffff, units >> 16].map(Element::from_u32)
 }
 
 /// Two digests beside each other: nodes of the tree, and the chain of nullifiers.
-pub(crate) fn pair(left: &Digest, right: &Digest) -> DigestState {
+pub fn pair(left: &Digest, right: &Digest) -> DigestState {
     core::array::from_fn(|n| if n < 8 { left[n] } else { right[n - 8] })
 }
 
@@ -115,7 +134,7 @@ pub fn nullifier(secret: &ClaimSecret) -> Octets {
 }
 
 /// The digest of a claim's nullifiers in their order.
-pub(crate) fn chain(hasher: &Hasher, nullifiers: &[Digest]) -> Digest {
+pub fn chain(hasher: &Hasher, nullifiers: &[Digest]) -> Digest {
     nullifiers.iter().fold([Element::ZERO; 8], |chain, nullifier| hasher.digest(&pair(nullifier, &chain)))
 }
 
