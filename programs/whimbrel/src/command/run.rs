@@ -354,7 +354,7 @@ impl CoreProcess {
         match console.components(|c| c.overall()) {
             _ if died => {
                 std::mem::forget(mark); // the next start sends gNBs what this one cannot
-                Err("the control thread ended in a panic: this is a fault of the program, please report it"
+                Err("the control thread has ended: another CTA has taken over, or a fault of the program, which is above in the log, has ended it"
                     .into())
             }
             Condition::Down => Err(degraded(&console)),

@@ -336,7 +336,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Whether a CPF could serve a new UE.
+    /// A CPF could serve a new UE.
     pub(in crate::cta) fn can_place(&self, ue: UeId) -> bool {
         match &self.service {
             Service::Here(_) => true,
@@ -347,7 +347,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Whether inputs of the UE have a CPF: those of a restored UE have none until one has joined.
+    /// Inputs of the UE have a CPF: those of a restored UE have none until one has joined.
     pub(in crate::cta) fn is_served(&self, ue: UeId) -> bool {
         match &self.service {
             Service::Here(_) => true,
@@ -358,7 +358,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Whether an input of the UE has no answer yet.
+    /// An input of the UE has no answer yet.
     pub(in crate::cta) fn is_at_work(&self, ue: UeId) -> bool {
         matches!(&self.service, Service::Region(cpfs) if cpfs.is_at_work(ue))
     }
