@@ -172,7 +172,7 @@ mod tests {
         let (sender, lines) = sync_channel(8);
         let writer = Writer { sender, lost: Arc::default(), prefix: "".into(), cut: 0 };
         let log = tracing_subscriber::registry().with(filter).with(fmt::layer().with_writer(writer));
-        tracing::subscriber::with_default(log, || {
+        crate::log_limiter::with_subscriber(log, || {
             tracing::debug!("one");
             handle.reload(super::filter(LogLevel::Debug)).unwrap();
             tracing::debug!("two");

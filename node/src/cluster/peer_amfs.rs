@@ -348,7 +348,7 @@ mod tests {
     fn messages_of_many_versions_are_logged_once_and_counted() {
         let mut a = PeerAmfs::open(&of(2, Vec::new()), amf(1), clock::now()).expect("opens").expect("one");
         let lines = Arc::new(AtomicUsize::new(0));
-        tracing::subscriber::with_default(Lines(lines.clone()), || {
+        crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
             (0..=u16::MAX).for_each(|v| a.message_rejected(PeerAmfId(0), N14Error::Version(v)));
             (0..9).for_each(|_| a.message_rejected(PeerAmfId(0), N14Error::Malformed));
         });
@@ -361,7 +361,7 @@ mod tests {
         let at = b.address().expect("it listens");
         let mut a = PeerAmfs::open(&of(2, vec![at]), amf(1), clock::now()).expect("opens").expect("one");
         let lines = Arc::new(AtomicUsize::new(0));
-        tracing::subscriber::with_default(Lines(lines.clone()), || {
+        crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
             for attempt in 0..20u32 {
                 let now = clock::now() + (RECONNECT_AFTER + Duration::from_millis(100)) * attempt;
                 while b.rejected.total() <= u64::from(attempt)

@@ -591,7 +591,7 @@ fn connections_and_lines(hello: Vec<u8>, connections: u32) -> (u32, usize) {
     let mut cpf = CpfProcess::open(settings).unwrap();
     let lines = Arc::new(AtomicUsize::new(0));
     let (mut events, mut up) = (Events::default(), 0);
-    tracing::subscriber::with_default(Lines(lines.clone()), || {
+    crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
         let end = Instant::now() + Duration::from_secs(20);
         while up < connections {
             assert!(Instant::now() < end, "{up} connections");
@@ -740,7 +740,7 @@ fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>)
     let stop = Arc::new(AtomicBool::new(false));
     let (stopping, lines) = (stop.clone(), Lines(lines.clone()));
     let work = move || {
-        tracing::subscriber::with_default(lines, || CpfProcess::open(settings).unwrap().run(&stopping));
+        crate::log_limiter::with_subscriber(lines, || CpfProcess::open(settings).unwrap().run(&stopping));
     };
     Running(stop, Some(std::thread::spawn(work)))
 }
@@ -1006,7 +1006,7 @@ fn a_cpf_that_violates_the_protocol_repeatedly_is_excluded_and_logged_once() {
     let lines = Arc::new(AtomicUsize::new(0));
     let mut later = Duration::from_secs(3);
     (0..10).for_each(|_| drop(pool.turn(clock::now() + later)));
-    tracing::subscriber::with_default(Lines(lines.clone()), || {
+    crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
         for _ in 0..10 {
             assert!(joins(&mut pool, bad, later, true), "it may have been restarted");
             for _ in 0..3 {

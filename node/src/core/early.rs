@@ -144,7 +144,7 @@ mod tests {
         let metrics = &console.metrics;
         let lines = Arc::new(AtomicUsize::new(0));
         let mut early = EarlyMessages::default();
-        tracing::subscriber::with_default(Lines(lines.clone()), || {
+        crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
             assert_eq!(kept(&mut early, 0, 1, 100_000, 10, metrics), MESSAGES_MAX / 2);
             assert_eq!(kept(&mut early, 1, 2, 1_000, 10, metrics), 1_000, "another one sends little");
             assert_eq!(kept(&mut early, 2, 3, 100_000, 10, metrics), (MESSAGES_MAX - 6_000) / 2);

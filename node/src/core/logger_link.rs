@@ -215,7 +215,7 @@ mod tests {
         let mut upf = LoggerLink::open(&config, at, 1, 2).unwrap();
         let lines = Arc::new(AtomicUsize::new(0));
         let (mut refused, mut taken, mut events) = (0, 0, Events::default());
-        tracing::subscriber::with_default(Lines(lines.clone()), || {
+        crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
             let until = clock::now() + Duration::from_secs(60);
             while taken == 0 && clock::now() < until {
                 taken = upf.receive(clock::now()).len();

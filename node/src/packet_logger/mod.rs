@@ -589,7 +589,7 @@ mod tests {
         let lines = Arc::new(AtomicUsize::new(0));
         let mut drops = DropLog::default();
         let at = |s: u64| Instant::ZERO + Duration::from_secs(s);
-        tracing::subscriber::with_default(Lines(lines.clone()), || {
+        crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
             drops.log(at(1), 0, 0);
             assert_eq!(lines.load(Ordering::Relaxed), 0);
             (2..100).for_each(|n| drops.log(at(n), n, 0));

@@ -327,7 +327,7 @@ fn a_cta_that_cannot_replicate_pauses_longer_each_time_and_is_logged_once() {
     let (lines, mut events) = (Arc::new(AtomicUsize::new(0)), Events::default());
     let (mut later, mut pauses, mut first) = (Duration::ZERO, Vec::new(), None);
     let end = clock::now() + Duration::from_secs(20);
-    tracing::subscriber::with_default(Lines(lines.clone()), || {
+    crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
         while pauses.len() < 8 {
             assert!(clock::now() < end, "the pauses are too few: {pauses:?}");
             let now = clock::now() + later;

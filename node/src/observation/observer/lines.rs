@@ -50,7 +50,7 @@ fn texts(act: impl FnOnce(&mut Observer)) -> Vec<String> {
         .with_target(false)
         .with_writer(lines.clone())
         .finish();
-    tracing::subscriber::with_default(subscriber, || act(&mut observer));
+    crate::log_limiter::with_subscriber(subscriber, || act(&mut observer));
     let mut all: Vec<String> =
         String::from_utf8(lines.0.lock().unwrap().clone()).unwrap().lines().map(str::to_owned).collect();
     all.extend(console.events(|e| e.since(0, usize::MAX)).into_iter().map(|e| e.text));

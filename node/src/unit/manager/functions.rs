@@ -168,7 +168,7 @@ mod tests {
         let directory = UnitDirectory::of(folder.path());
         let lines = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let (own, rules) = (Program::own().unwrap(), ProgramRules::new(None).unwrap());
-        tracing::subscriber::with_default(Lines(lines.clone()), || {
+        crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
             assert!(adopt(&directory, &own, &rules).is_empty());
             assert_eq!(lines.load(Ordering::Relaxed), 0, "there was no manager before");
             fs::write(directory.functions(), "[{\"function\":\"upf\",").unwrap();
