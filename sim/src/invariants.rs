@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::Sim;
+use crate::region::Cluster;
 
 /// With more UEs, a check of all of them after each step would take most of the simulation's time.
 const CHECKED_UES_MAX: usize = 64;
@@ -62,7 +63,7 @@ impl Sim {
         if self.observer.has_faulty_cpfs || !self.region_rests() || !self.pair_rests() {
             return; // state that is in flight holds at no process yet
         }
-        if self.control.cluster.is_some() && self.members().next().is_none() {
+        if self.control.cluster.as_ref().is_some_and(Cluster::awaits_cpfs) {
             return; // nor does that of restored UEs before a CPF has joined
         }
         if self.control.cluster.is_none() {

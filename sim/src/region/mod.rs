@@ -200,6 +200,11 @@ impl Cluster {
             .with_resting(self.resting)
     }
 
+    /// No CPF has joined yet, or none is left.
+    pub(crate) fn awaits_cpfs(&self) -> bool {
+        self.members.is_empty()
+    }
+
     /// The same, with UEs that rest after each input.
     pub(crate) fn with_resting(mut self, resting: bool) -> Self {
         self.resting = resting;
