@@ -43,15 +43,15 @@ impl<K: Ord> LogLimiter<K> {
 }
 
 /// Runs a test with a subscriber of its own. While tracing knows just one subscriber, it asks the thread that reaches a log line first
-/// whether the line is wanted, and keeps the answer: that of another test, which has no subscriber, would be no. So a second one, which wants
+/// whether the line is enabled, and keeps the answer: that of another test, which has no subscriber, would be no. So a second one, which takes
 /// all lines, lives as long as the tests.
 #[cfg(test)]
 pub fn with_subscriber<T>(
     subscriber: impl tracing::Subscriber + Send + Sync + 'static,
     act: impl FnOnce() -> T,
 ) -> T {
-    static WANTS_ALL: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
-    WANTS_ALL.get_or_init(|| tracing::Dispatch::new(Lines(std::sync::Arc::default())));
+    static TAKES_ALL: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
+    TAKES_ALL.get_or_init(|| tracing::Dispatch::new(Lines(std::sync::Arc::default())));
     tracing::subscriber::with_default(subscriber, act)
 }
 
