@@ -84,7 +84,7 @@ impl ControlThread {
         self.ask_to_stop();
     }
 
-    /// Whether the thread still runs; it ends by itself in a panic, or when another CTA has taken over.
+    /// The thread still runs: by itself it ends in a panic, or when another CTA has taken over.
     pub fn is_alive(&self) -> bool {
         self.thread.as_ref().is_some_and(|t| !t.is_finished())
     }

@@ -15,8 +15,8 @@ use rustix::process::{
 
 use super::records::Run;
 
-/// The start of a process that /proc did not list from its beginning: a later manager takes it over while it is not listed, or is listed as a
-/// function.
+/// The start of a process that /proc did not list from its beginning. A later manager takes such a process over
+/// while /proc does not list it, or lists it as a function.
 const UNKNOWN_START: u64 = 0;
 
 /// A running process.

@@ -61,7 +61,7 @@ impl OutgoingReport {
 #[derive(Default)]
 struct AssociationReports {
     count: usize,
-    /// Those that are kept while the SMF is silent.
+    /// The reports that are kept while the SMF is silent.
     kept: BTreeSet<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What the CTA stores of one UE, and how a CTA replica gets it.
+//! One UE's entry in the table of the CTA, and the form in which a CTA replica gets it.
 
 use std::ops::{Deref, DerefMut};
 

@@ -49,7 +49,7 @@ impl VeilPlayground {
         self.operators.iter_mut().try_for_each(super::Operator::claim)
     }
 
-    /// What the operators were paid. Errors: it is not as many units as the users are billed for, or a session is not paid.
+    /// The units that the operators were paid. Errors: it is not as many units as the users are billed for, or a session is not paid.
     pub(crate) fn paid(&self, units: u64) -> Result<Vec<Paid>, String> {
         let paid = self.claims_storage()?.paid().map_err(|e| e.to_string())?;
         let sum: u64 = paid.iter().map(|p| p.units).sum();

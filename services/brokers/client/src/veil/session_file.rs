@@ -1,6 +1,6 @@
 //! The file of sessions that were reported and are not paid, `STORE.claims`. The core adds to it; `whimbrel-broker settle`, another process,
-//! takes out what the broker has paid. A lock of the file `STORE.claims.lock` keeps them apart: what is added while the file is replaced would
-//! be lost.
+//! takes out what the broker has paid. A lock of the file `STORE.claims.lock` keeps them
+//! apart, because a session that is added while the file is replaced would be lost.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
