@@ -208,7 +208,7 @@ proptest! {
 fn mostly_on_disk() -> (Model, Vec<Owner>) {
     let mut model = Model::on_disk();
     let owners: Vec<Owner> = (0..50_000).map(|_| model.insert(400)).collect();
-    model.cycles_until(|heap| heap.stats().fast_octets <= 3 * REGION_OCTETS as u64);
+    model.cycles_until(|heap| heap.stats().slow_octets >= 8 * REGION_OCTETS as u64);
     (model, owners)
 }
 
