@@ -110,9 +110,12 @@ fn role() {
         config.adaptation = Some(7);
         let mut server = Server::open("kernel", Mode::Auto, config);
         println!("chose {}", server.transport.report().chosen);
+        let fell_silent = out.join("fell-silent");
         loop {
             server.step();
-            server.probe();
+            if fell_silent.exists() {
+                server.probe();
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -204,8 +207,8 @@ const PROBED: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 /// A peer that is probed as a holder of a gNB's identity is.
 struct Probed {
     association: AssociationId,
-    /// Begins later, so that the peer can fall silent before.
-    from: Instant,
+    /// Since when it is probed: the guest's file says when the other peer has lost its address.
+    from: Option<Instant>,
     next: Instant,
     heard_before: Option<u64>,
 }
@@ -239,8 +242,7 @@ impl Server {
                 b"please abort" => transport.abort(now(), association),
                 b"please stop" => transport.stop(now(), now() + Duration::from_millis(300)),
                 b"please probe" => {
-                    let from = now() + Duration::from_secs(1);
-                    probed.push(Probed { association, from, next: from, heard_before: None });
+                    probed.push(Probed { association, from: None, next: now(), heard_before: None });
                 }
                 _ => {
                     if let Err(e) = transport.send(association, stream, ppid, octets) {
@@ -257,6 +259,7 @@ impl Server {
         let Self { name, transport, probed, .. } = self;
         probed.retain_mut(|p| {
             let now = now();
+            let from = *p.from.get_or_insert(now);
             if now < p.next {
                 return true;
             }
@@ -265,7 +268,7 @@ impl Server {
                 return false;
             };
             let before = *p.heard_before.get_or_insert(heard);
-            if now < p.from + PROBED.1 {
+            if now < from + PROBED.1 {
                 p.next = now + PROBED.0;
                 transport.probe(now, p.association);
                 return true;

@@ -250,6 +250,7 @@ def probed(log):
         send(s, b"please probe")
     time.sleep(0.5)  # it is acknowledged
     ip("addr", "del", "10.99.0.1/32", "dev", "lo")
+    open(OUT + "/fell-silent", "w").close()
     wait_for("probing", 20, lambda: open(log).read().count("kernel probed") == 2)
     echo(alive, b"still here")
     alive.close()

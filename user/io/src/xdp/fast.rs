@@ -569,6 +569,13 @@ impl LockedSession {
         a.jump_if(Reg::R0, When::NotEqual, fast_state::WATCHED, not_watched);
         a.set(Reg::R2, 1);
         a.add_shared(Reg::R9, field!(passed), Reg::R2);
+        // The pipeline may have taken the entry, and read the count, since the state was read: the session's next
+        // packet must not overtake this one.
+        a.set(Reg::R0, fast_state::WATCHED as i32);
+        a.set(Reg::R2, fast_state::WATCHED as i32);
+        a.compare_exchange(Reg::R9, field!(state), Reg::R2);
+        a.jump_if(Reg::R0, When::Equal, fast_state::WATCHED, up);
+        a.store_value(Size::H, Reg::R9, field!(missed), 1);
         a.jump(up);
         a.place(not_watched);
         a.jump_if(Reg::R0, When::NotEqual, fast_state::BUSY, up);
