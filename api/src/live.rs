@@ -19,10 +19,10 @@ use whimbrel_control::UeId;
 use whimbrel_node::observation::{EventRecord, Metric};
 
 use super::auth::Caller;
-use super::handlers::{Answer, Throughput, page};
-use super::problem::Problem;
-use super::routes::{Reply, Request};
-use super::{Shared, signalling, why};
+use super::handlers::{HandlerResult, Throughput, page};
+use super::problem::ProblemDetails;
+use super::routes::{Reply, RoutedRequest};
+use super::{HandlerContext, signalling, why};
 
 /// Event streams at once; a page has one.
 pub(super) const STREAMS_MAX: usize = 32;
@@ -38,7 +38,7 @@ const LOOKS_PER_COMMENT: u64 = 300;
 const PER_LOOK_MAX: usize = 200;
 
 /// Past events as JSON, or a stream of new ones, as the client accepts.
-pub(super) async fn events(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn events(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     if request.header("accept").split(',').any(|t| t.trim().starts_with("text/event-stream")) {
         return stream(&shared, &request);
     }
@@ -48,9 +48,11 @@ pub(super) async fn events(shared: Arc<Shared>, request: Request) -> Answer {
     Reply::json(&events)
 }
 
-fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
+fn stream(shared: &Arc<HandlerContext>, request: &RoutedRequest) -> HandlerResult {
     let permit = shared.streams.clone().try_acquire_owned().map_err(|_| {
-        Problem::unavailable(format!("{STREAMS_MAX} event streams are open, which is the limit: close one"))
+        ProblemDetails::unavailable(format!(
+            "{STREAMS_MAX} event streams are open, which is the limit: close one"
+        ))
     })?;
     let share = request
         .caller
@@ -97,7 +99,7 @@ struct StreamPosition {
 }
 
 impl StreamPosition {
-    fn newest(shared: &Shared) -> Self {
+    fn newest(shared: &HandlerContext) -> Self {
         let console = &shared.console;
         Self {
             run: console.started.0,
@@ -155,7 +157,7 @@ struct NewSignalling<'a> {
 
 /// The body of a stream.
 struct Stream {
-    shared: Arc<Shared>,
+    shared: Arc<HandlerContext>,
     caller: Option<Caller>,
     place: StreamPosition,
     /// The UE whose signalling is watched.
@@ -171,16 +173,16 @@ struct Stream {
 
 /// One of a caller's streams, for as long as this lives.
 struct StreamShare {
-    shared: Arc<Shared>,
+    shared: Arc<HandlerContext>,
     caller: String,
 }
 
 impl StreamShare {
-    fn of(shared: &Arc<Shared>, caller: &str) -> Result<Self, Problem> {
+    fn of(shared: &Arc<HandlerContext>, caller: &str) -> Result<Self, ProblemDetails> {
         let mut open = shared.streams_of.lock().unwrap_or_else(PoisonError::into_inner);
         let streams = open.entry(caller.to_owned()).or_default();
         if *streams >= STREAMS_OF_CALLER_MAX {
-            return Err(Problem::too_many(format!(
+            return Err(ProblemDetails::too_many(format!(
                 "{caller} has {STREAMS_OF_CALLER_MAX} event streams open, which is the limit: close one"
             )));
         }

@@ -51,7 +51,7 @@ pub use compact::{CompactMap, SlotTable};
 pub use digest::digest;
 pub use envelope::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, HandoverTarget, Locate, N2Names, Output,
-    OutputId, Payload, Subject, UeId,
+    OutputId, Payload, UeId, UeIdentities,
 };
 pub use event::{Event, FailedFlow, RanEvent, SessionOutcome, UeEvent};
 pub use flat::{Checkpoint, Delta, FORMS, Flat, FlatError, LogOf, Packed};
@@ -62,8 +62,8 @@ pub use remedy::{Present, Remedy, Subscriber};
 pub use restart::RESTORED_CLOCK;
 pub use shard::{RestCounters, RestPlace, RestStore, RestVec, Shard};
 pub use state::{
-    AmfContext, Connection, IntermediateUpf, IntermediateUpfStage, Mobility, RELEASE_GRACE, Seen,
-    SessionGrant, SessionQos, SessionUsage, Source, UeAddress, UeContext, UeLocation, UeRadio, UeSecurity,
+    AmfContext, Connection, HandoverSource, IntermediateUpf, IntermediateUpfStage, Mobility, RELEASE_GRACE,
+    Seen, SessionGrant, SessionQos, SessionUsage, UeAddress, UeContext, UeLocation, UeRadio, UeSecurity,
     UeSlices, VeilSession,
 };
 pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};

@@ -3,13 +3,13 @@
 //!
 //! | here | TS 29.518 |
 //! | --- | --- |
-//! | [`Body::CreateUeContext`] and its two answers | CreateUEContext, §5.2.2.2.3 |
-//! | [`Body::ReleaseUeContext`] | ReleaseUEContext, §5.2.2.2.4 |
-//! | [`Body::RanStatus`] | N1N2MessageTransfer with RAN status, TS 23.502 §4.9.1.3.3 step 2b |
-//! | [`Body::HandoverComplete`] and its answer | N2InfoNotify, §5.2.2.3.6 |
-//! | [`Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
-//! | [`Body::Registered`] and its answer, [`Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
-//! | [`Body::Replica`], [`Body::ReplicaGone`], [`Body::WholeRequested`] | none: Neutrino §4.3 |
+//! | [`N14Body::CreateUeContext`] and its two answers | CreateUEContext, §5.2.2.2.3 |
+//! | [`N14Body::ReleaseUeContext`] | ReleaseUEContext, §5.2.2.2.4 |
+//! | [`N14Body::RanStatus`] | N1N2MessageTransfer with RAN status, TS 23.502 §4.9.1.3.3 step 2b |
+//! | [`N14Body::HandoverComplete`] and its answer | N2InfoNotify, §5.2.2.3.6 |
+//! | [`N14Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
+//! | [`N14Body::Registered`] and its answer, [`N14Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
+//! | [`N14Body::Replica`], [`N14Body::ReplicaGone`], [`N14Body::WholeRequested`] | none: Neutrino §4.3 |
 //!
 //! The UE context is the UE's flat form ([`Checkpoint`](crate::Checkpoint)); gNBs' messages are contained as received. The SMF is a part
 //! of this program, so a UE's sessions move with it: the UPF stays, and the former SMF sends it the new CP F-SEID. In a handover
@@ -54,12 +54,12 @@ pub struct N14 {
     /// the unauthenticated UE.
     pub relation: Relation,
     /// Content of the message.
-    pub body: Body,
+    pub body: N14Body,
 }
 
 /// The content of a message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Body {
+pub enum N14Body {
     /// Source to target: take this UE over.
     CreateUeContext(Box<UeContextCreateData>),
     /// Target to source: its gNB is ready for the UE.
@@ -98,7 +98,7 @@ pub enum Body {
     WholeRequested,
 }
 
-impl Body {
+impl N14Body {
     /// HANDOVER FAILURE: the UE is refused, or was lost before it arrived.
     pub fn not_created(cause: impl Into<Cause>, container: Option<Vec<u8>>) -> Self {
         let mut failure = HandoverFailure::new(NO_UE, cause.into());

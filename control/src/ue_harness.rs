@@ -22,7 +22,7 @@ use whimbrel_security::{
     Side,
 };
 
-use crate::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
+use crate::config::{AccessPolicies, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
 use crate::envelope::{AssociationId, Batch, Effect, Envelope, OutputId, Payload, UeId};
 use crate::flat::{Checkpoint, Flat, FlatError};
 use crate::shard::{RestVec, Shard};
@@ -84,7 +84,7 @@ pub(crate) fn config() -> Config {
             ims_vops: false,
             local_time: Default::default(),
             // Assistance information for RRC_INACTIVE follows many procedures; it has tests of its own.
-            access: Access { rrc_inactive: false, ..Access::default() },
+            access: AccessPolicies { rrc_inactive: false, ..AccessPolicies::default() },
         },
         smf: Smf {
             data_networks: BTreeMap::from([("internet".parse().unwrap(), network)]),
@@ -337,7 +337,7 @@ impl UeHarness {
     }
 
     /// The UDM answers the request that the last input led to.
-    pub(crate) fn udm(&mut self, batch: &Batch, answer: crate::udm::Answer) -> Batch {
+    pub(crate) fn udm(&mut self, batch: &Batch, answer: crate::udm::UdmAnswer) -> Batch {
         let index = batch.outputs.iter().position(|o| matches!(o.effect, Effect::Udm(_))).unwrap();
         let to = OutputId { clock: self.clock, index: index as u16 };
         self.input(Payload::Udm { to, answer })

@@ -13,8 +13,8 @@ use whimbrel_privacy::token::TokenHash;
 use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId, Up};
-use crate::ue::{self, Command, MmState, Ue, UeConfig};
-use crate::user_plane::{Addresses, Outcome, Stack, Stream, StreamConfig, Task, TaskError};
+use crate::ue::{self, MmState, Ue, UeCommand, UeConfig};
+use crate::user_plane::{Addresses, Stack, Stream, StreamConfig, Task, TaskError, TaskOutcome};
 
 /// Index of a gNB, in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +59,7 @@ pub enum Input<'a> {
         datagram: &'a [u8],
     },
     /// A command to a UE.
-    Command(UeId, Command),
+    Command(UeId, UeCommand),
     /// A task for the IP stack of a UE's newest session.
     Task(UeId, Task),
     /// A program on a UE sends a packet over a session.
@@ -128,7 +128,7 @@ pub enum Output {
     /// A UE's stream has ended at both sides.
     StreamEnded(UeId),
     /// A UE's task has ended.
-    Task(UeId, Result<Outcome, TaskError>),
+    Task(UeId, Result<TaskOutcome, TaskError>),
 }
 
 /// The endpoint of UEs' packets.
@@ -661,7 +661,7 @@ impl Cells {
                 // A cell without N2 is barred.
                 let barred = gnb.is_none_or(|g| !g.is_up());
                 if slot.ue.state() == MmState::Registered && !slot.ue.is_connected() && !barred {
-                    self.ue_takes(now, id, ue::Input::Command(Command::ServiceRequest), out);
+                    self.ue_takes(now, id, ue::Input::Command(UeCommand::ServiceRequest), out);
                 }
             }
         }

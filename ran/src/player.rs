@@ -19,14 +19,14 @@ use crate::cells::{Cells, GnbId, Input, Output};
 use crate::gnb;
 use crate::outbox::Outbox;
 use crate::radio::UeId;
-use crate::report::{Failure, Report};
+use crate::report::{ScenarioReport, StepFailure};
 use crate::scenario::{
-    ArrivalPattern, HandoverStep, ModifyStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step,
-    StreamStep, Url, Way,
+    ArrivalPattern, HandoverKind, HandoverStep, ModifyStep, Part, Scenario, ScenarioError, SessionStep,
+    SessionType, Step, StreamStep, Url,
 };
 use crate::trace::TraceEvent;
-use crate::ue::{self, Command, Procedure, QosRequest, SessionRequest};
-use crate::user_plane::{Outcome, StreamConfig, Task, TaskError};
+use crate::ue::{self, MeasuredProcedure, QosRequest, SessionRequest, UeCommand};
+use crate::user_plane::{StreamConfig, Task, TaskError, TaskOutcome};
 
 /// How often a burst that is held is looked at.
 const HELD_BURST: Duration = Duration::from_millis(1);
@@ -126,7 +126,7 @@ pub struct Player {
     arrived: u64,
     /// Number of active UEs.
     playing: u64,
-    reports: Vec<Report>,
+    reports: Vec<ScenarioReport>,
     inner: Outbox<Output>,
     spare: Outbox<Output>,
     started: bool,
@@ -261,7 +261,7 @@ impl Player {
 
     /// Numbers of UEs that have completed, failed, and are active.
     pub fn progress(&self) -> (u64, u64, u64) {
-        let sum = |f: fn(&Report) -> u64| self.reports.iter().map(f).sum();
+        let sum = |f: fn(&ScenarioReport) -> u64| self.reports.iter().map(f).sum();
         (sum(|r| r.completed), sum(|r| r.failed), self.playing)
     }
 
@@ -271,7 +271,7 @@ impl Player {
     }
 
     /// The reports so far, one of each rate.
-    pub fn reports(&self) -> &[Report] {
+    pub fn reports(&self) -> &[ScenarioReport] {
         &self.reports
     }
 
@@ -317,14 +317,14 @@ impl Player {
 
     fn next_section(&mut self, now: Instant) {
         let before = self.section.is_some_and(|(s, _)| s.part == Part::Before);
-        if before && self.reports.last().is_some_and(Report::is_clean) {
+        if before && self.reports.last().is_some_and(ScenarioReport::is_clean) {
             self.reports.pop();
         }
         self.section = self.sections.pop_front().map(|s| (s, now));
         self.arrived = 0;
         self.sections_begun += 1;
         if let Some((section, _)) = &self.section {
-            self.reports.push(Report { rate: section.rate(), ..Report::default() });
+            self.reports.push(ScenarioReport { rate: section.rate(), ..ScenarioReport::default() });
         }
     }
 
@@ -434,10 +434,10 @@ impl Player {
         }
     }
 
-    fn report(&mut self) -> &mut Report {
+    fn report(&mut self) -> &mut ScenarioReport {
         if self.reports.is_empty() {
             // Before the first arrival: outputs of NG setup.
-            self.reports.push(Report::default());
+            self.reports.push(ScenarioReport::default());
         }
         let last = self.reports.len() - 1;
         &mut self.reports[last]
@@ -493,8 +493,8 @@ impl Player {
     /// Starts the UE's step.
     fn act(&mut self, now: Instant, ue: UeId, step: &Step) {
         match step {
-            Step::Register => self.command(now, ue, Command::Register),
-            Step::Session(s) => self.command(now, ue, Command::EstablishSession(request(s))),
+            Step::Register => self.command(now, ue, UeCommand::Register),
+            Step::Session(s) => self.command(now, ue, UeCommand::EstablishSession(request(s))),
             Step::Modify(m) => self.modify(now, ue, &asked_flow(*m)),
             Step::EndFlow => {
                 let info = self.cells.ue(ue).and_then(|p| p.sessions().last());
@@ -509,7 +509,7 @@ impl Player {
                 }
             }
             Step::ReleaseSession => match self.plays.get(ue.index()).and_then(|p| p.session) {
-                Some(id) => self.command(now, ue, Command::ReleaseSession(id)),
+                Some(id) => self.command(now, ue, UeCommand::ReleaseSession(id)),
                 None => self.fail(now, ue, "there is no session to release".into()),
             },
             Step::Resolve(name) => self.resolve(now, ue, name, PlayerPhase::Main),
@@ -525,10 +525,10 @@ impl Player {
                     false => self.done(now, ue),
                 }
             }
-            Step::Return => self.command(now, ue, Command::ServiceRequest),
-            Step::Deregister => self.command(now, ue, Command::Deregister { switch_off: false }),
-            Step::SwitchOff => self.command(now, ue, Command::Deregister { switch_off: true }),
-            Step::PeriodicRegistration => self.command(now, ue, Command::PeriodicRegistration),
+            Step::Return => self.command(now, ue, UeCommand::ServiceRequest),
+            Step::Deregister => self.command(now, ue, UeCommand::Deregister { switch_off: false }),
+            Step::SwitchOff => self.command(now, ue, UeCommand::Deregister { switch_off: true }),
+            Step::PeriodicRegistration => self.command(now, ue, UeCommand::PeriodicRegistration),
             Step::Handover(h) => self.hand_over(now, ue, *h),
             Step::Move => self.go_on(now, ue),
             Step::Stream(s) => self.stream(now, ue, s),
@@ -547,7 +547,7 @@ impl Player {
 
     fn modify(&mut self, now: Instant, ue: UeId, request: &QosRequest) {
         match self.plays.get(ue.index()).and_then(|p| p.session) {
-            Some(id) => self.command(now, ue, Command::ModifySession(id, Box::new(request.clone()))),
+            Some(id) => self.command(now, ue, UeCommand::ModifySession(id, Box::new(request.clone()))),
             None => self.fail(now, ue, "there is no session to modify".into()),
         }
     }
@@ -568,8 +568,8 @@ impl Player {
             stream.handover_begins(now);
         }
         let via = match step.via {
-            Way::Xn => gnb::Via::Xn,
-            Way::N2 => gnb::Via::N2,
+            HandoverKind::Xn => gnb::Via::Xn,
+            HandoverKind::N2 => gnb::Via::N2,
         };
         self.cells.handle(now, Input::HandOver(ue, to, via), &mut self.inner);
     }
@@ -636,7 +636,7 @@ impl Player {
         }
     }
 
-    fn command(&mut self, now: Instant, ue: UeId, command: Command) {
+    fn command(&mut self, now: Instant, ue: UeId, command: UeCommand) {
         self.cells.handle(now, Input::Command(ue, command), &mut self.inner);
     }
 
@@ -681,12 +681,12 @@ impl Player {
         }
     }
 
-    fn on_task(&mut self, now: Instant, ue: UeId, outcome: &Result<Outcome, TaskError>) {
+    fn on_task(&mut self, now: Instant, ue: UeId, outcome: &Result<TaskOutcome, TaskError>) {
         let Some(step) = self.step_of(ue) else { return };
         let Some(play) = self.plays.get_mut(ue.index()) else { return };
         match (outcome, play.phase, step) {
             (Err(e), ..) => self.fail(now, ue, e.to_string()),
-            (Ok(Outcome::Resolved(addresses)), phase, step) => {
+            (Ok(TaskOutcome::Resolved(addresses)), phase, step) => {
                 let Some(address) = addresses.first().copied() else { return };
                 match (phase, step) {
                     (PlayerPhase::Main, Step::Resolve(name)) => {
@@ -697,12 +697,12 @@ impl Player {
                     _ => {}
                 }
             }
-            (Ok(Outcome::Fetched { status, .. }), _, Step::Fetch(_)) if !(200..300).contains(status) => {
+            (Ok(TaskOutcome::Fetched { status, .. }), _, Step::Fetch(_)) if !(200..300).contains(status) => {
                 self.fail(now, ue, format!("HTTP status {status}"));
             }
-            (Ok(Outcome::Pong), _, Step::Ping(_))
-            | (Ok(Outcome::Fetched { .. }), _, Step::Fetch(_))
-            | (Ok(Outcome::Router(_)), PlayerPhase::Router, Step::Session(_)) => self.done(now, ue),
+            (Ok(TaskOutcome::Pong), _, Step::Ping(_))
+            | (Ok(TaskOutcome::Fetched { .. }), _, Step::Fetch(_))
+            | (Ok(TaskOutcome::Router(_)), PlayerPhase::Router, Step::Session(_)) => self.done(now, ue),
             _ => {}
         }
     }
@@ -760,11 +760,11 @@ impl Player {
         match (event, self.attaching.get(&ue)) {
             (ue::Event::Idle, None) if !self.expects_idle(ue) => {
                 self.attaching.insert(ue, false);
-                self.command(now, ue, Command::Register);
+                self.command(now, ue, UeCommand::Register);
             }
             (ue::Event::Registered { .. }, Some(false)) => {
                 self.attaching.insert(ue, true);
-                self.command(now, ue, Command::EstablishSession(request(&SessionStep::default())));
+                self.command(now, ue, UeCommand::EstablishSession(request(&SessionStep::default())));
             }
             (ue::Event::SessionUp { session, .. }, Some(true)) => {
                 self.attaching.remove(&ue);
@@ -877,7 +877,7 @@ impl Player {
         let Some(step) = self.step_of(id) else { return };
         if let Some(ue) = self.cells.ue(id) {
             let supi = ue.config().supi;
-            self.report().fail(Failure { supi, step: step.name(), reason });
+            self.report().fail(StepFailure { supi, step: step.name(), reason });
         }
         self.plays_no_more(now, id);
     }
@@ -888,22 +888,22 @@ impl Player {
             play.step = None;
         }
         self.playing -= 1;
-        self.command(now, ue, Command::Deregister { switch_off: true });
+        self.command(now, ue, UeCommand::Deregister { switch_off: true });
         self.is_free(now, ue);
     }
 }
 
 /// Whether a failure of this procedure ends the step.
-fn ends(procedure: Procedure, step: &Step) -> bool {
+fn ends(procedure: MeasuredProcedure, step: &Step) -> bool {
     match procedure {
-        Procedure::Registration => !matches!(step, Step::Deregister | Step::SwitchOff),
-        Procedure::ServiceRequest => {
+        MeasuredProcedure::Registration => !matches!(step, Step::Deregister | Step::SwitchOff),
+        MeasuredProcedure::ServiceRequest => {
             matches!(step, Step::Return | Step::Paged | Step::Session(_) | Step::ReleaseSession)
         }
-        Procedure::SessionEstablishment => matches!(step, Step::Session(_)),
-        Procedure::SessionModification => matches!(step, Step::Modify(_) | Step::EndFlow),
-        Procedure::SessionRelease => matches!(step, Step::ReleaseSession),
-        Procedure::Deregistration => matches!(step, Step::Deregister | Step::SwitchOff),
+        MeasuredProcedure::SessionEstablishment => matches!(step, Step::Session(_)),
+        MeasuredProcedure::SessionModification => matches!(step, Step::Modify(_) | Step::EndFlow),
+        MeasuredProcedure::SessionRelease => matches!(step, Step::ReleaseSession),
+        MeasuredProcedure::Deregistration => matches!(step, Step::Deregister | Step::SwitchOff),
     }
 }
 

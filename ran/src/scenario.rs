@@ -176,7 +176,7 @@ pub enum Step {
 pub struct HandoverStep {
     /// The interface of the handover.
     #[serde(default)]
-    pub via: Way,
+    pub via: HandoverKind,
     /// To which gNB, counted from 0; without it to the next one.
     pub to: Option<u16>,
 }
@@ -194,7 +194,7 @@ pub struct ModifyStep {
 /// Ways of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum HandoverKind {
     /// Xn handover with path switch.
     #[default]
     Xn,
@@ -243,8 +243,8 @@ impl Step {
             Self::Paged => "paged",
             Self::Deregister => "deregister",
             Self::SwitchOff => "switch-off",
-            Self::Handover(HandoverStep { via: Way::Xn, .. }) => "handover-xn",
-            Self::Handover(HandoverStep { via: Way::N2, .. }) => "handover-n2",
+            Self::Handover(HandoverStep { via: HandoverKind::Xn, .. }) => "handover-xn",
+            Self::Handover(HandoverStep { via: HandoverKind::N2, .. }) => "handover-n2",
             Self::Stream(_) => "stream",
             Self::StopStream => "stop-stream",
             Self::Ring(_) => "ring",

@@ -24,7 +24,7 @@ pub use cpf::{
     Watchdog,
 };
 pub use cta::{
-    AnswerTimes, Cta, Entropy, Input, Inspect, LogLimits, N14Error, Order, OrderOutcome, Outbox,
+    AnswerTimes, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error, OrderOutcome, Outbox,
     ProtocolViolation, ReplicationCounters, RestoreError, Restored, StoredAmf, StoredUe, StoredUes,
     Surviving, TakeoverTime, ToStore, UpfChange, VersionFigures,
 };

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use whimbrel_control::amf::{Body, N14, PeerAmfId, Relation};
+use whimbrel_control::amf::{N14, N14Body, PeerAmfId, Relation};
 use whimbrel_control::{Checkpoint, Delta, Flat, UeId};
 
 use crate::ToStore;
@@ -82,7 +82,7 @@ impl Checkpoints {
 
 /// A peer AMF with its states.
 #[derive(Debug, Default)]
-struct Peer {
+struct PeerAmfReplicas {
     /// UEs of which each side holds the other's at most.
     max: usize,
     /// Of UEs of this AMF, as the peer was sent them.
@@ -96,7 +96,7 @@ struct Peer {
 /// The replicas of UEs at peer AMFs, and of peer AMFs' UEs here.
 #[derive(Debug, Default)]
 pub struct PeerReplicas {
-    peers: BTreeMap<PeerAmfId, Peer>,
+    peers: BTreeMap<PeerAmfId, PeerAmfReplicas>,
     counters: PeerReplicaCounters,
 }
 
@@ -104,11 +104,12 @@ impl PeerReplicas {
     /// With a peer for each of these, and the number of UEs of which either side holds the other's at most. With 0, none is sent or held.
     pub fn new(peers: impl IntoIterator<Item = (PeerAmfId, usize)>) -> Self {
         let peers = peers.into_iter().filter(|(_, max)| *max > 0);
-        let peers = peers.map(|(id, max)| (id, Peer { max, ..Peer::default() })).collect();
+        let peers =
+            peers.map(|(id, max)| (id, PeerAmfReplicas { max, ..PeerAmfReplicas::default() })).collect();
         Self { peers, counters: PeerReplicaCounters::default() }
     }
 
-    /// Whether checkpoints are sent to any peer: then the CTA is asked for those of UEs that have changed ([`crate::Order::StoreUes`]).
+    /// Whether checkpoints are sent to any peer: then the CTA is asked for those of UEs that have changed ([`crate::CtaOrder::StoreUes`]).
     pub fn is_used(&self) -> bool {
         !self.peers.is_empty()
     }
@@ -146,7 +147,7 @@ impl PeerReplicas {
                 |ue, body| (to, N14 { relation: Relation { source: ue, token: [0; 16] }, body }.to_flat());
             let Some(checkpoint) = &checkpoint else {
                 if peer.sent.remove(ue) {
-                    out.push(about(ue, Body::ReplicaGone));
+                    out.push(about(ue, N14Body::ReplicaGone));
                 }
                 continue;
             };
@@ -157,9 +158,9 @@ impl PeerReplicas {
             let delta = former.and_then(|former| Delta::between(former, checkpoint));
             let replica = delta.map_or_else(|| checkpoint.clone().into_flat(), Delta::into_flat);
             self.counters.sent += 1;
-            out.push(about(ue, Body::Replica(replica)));
+            out.push(about(ue, N14Body::Replica(replica)));
             if let Some(gone) = peer.sent.insert(checkpoint.clone(), peer.max) {
-                out.push(about(gone, Body::ReplicaGone));
+                out.push(about(gone, N14Body::ReplicaGone));
             }
         }
     }
@@ -185,15 +186,15 @@ impl PeerReplicas {
     pub fn receive(&mut self, from: PeerAmfId, octets: &[u8]) -> Received {
         let Ok(N14 { relation, mut body }) = N14::from_octets(octets) else { return Received::Input };
         match (&mut body, self.peers.get_mut(&from)) {
-            (Body::Replica(replica), Some(peer)) => match peer.hold(relation.source, replica) {
+            (N14Body::Replica(replica), Some(peer)) => match peer.hold(relation.source, replica) {
                 true => Received::Taken,
-                false => Received::Answer(N14 { relation, body: Body::WholeRequested }.to_flat()),
+                false => Received::Answer(N14 { relation, body: N14Body::WholeRequested }.to_flat()),
             },
-            (Body::ReplicaGone, Some(peer)) => {
+            (N14Body::ReplicaGone, Some(peer)) => {
                 peer.held.remove(relation.source);
                 Received::Taken
             }
-            (Body::WholeRequested, Some(peer)) => {
+            (N14Body::WholeRequested, Some(peer)) => {
                 peer.sent.remove(relation.source);
                 let at = peer.offered.iter().position(|(offered, _)| *offered == relation);
                 match at.and_then(|at| peer.offered.remove(at)) {
@@ -202,7 +203,7 @@ impl PeerReplicas {
                 }
             }
             // Nothing is exchanged with this peer by this AMF's configuration.
-            (Body::Replica(_) | Body::ReplicaGone | Body::WholeRequested, None) => Received::Taken,
+            (N14Body::Replica(_) | N14Body::ReplicaGone | N14Body::WholeRequested, None) => Received::Taken,
             (body, peer) => {
                 let delta = state_of(body).and_then(|state| Delta::from_octets(state.octets()).ok());
                 let Some(delta) = delta else { return Received::Input };
@@ -215,7 +216,7 @@ impl PeerReplicas {
                     }
                     None => {
                         self.counters.requested += 1;
-                        Received::Answer(N14 { relation, body: Body::WholeRequested }.to_flat())
+                        Received::Answer(N14 { relation, body: N14Body::WholeRequested }.to_flat())
                     }
                 }
             }
@@ -223,7 +224,7 @@ impl PeerReplicas {
     }
 }
 
-impl Peer {
+impl PeerAmfReplicas {
     /// Takes a checkpoint of a UE of the peer, or what has changed since the last one. `false`: the last one is not here.
     fn hold(&mut self, ue: UeId, replica: &Flat) -> bool {
         let octets = replica.octets();
@@ -246,10 +247,10 @@ impl Peer {
 }
 
 /// The UE's state in a message, if it carries one.
-fn state_of(body: &mut Body) -> Option<&mut Flat> {
+fn state_of(body: &mut N14Body) -> Option<&mut Flat> {
     match body {
-        Body::CreateUeContext(context) => Some(&mut context.state),
-        Body::UeContextTransferred(transferred) => Some(&mut transferred.state),
+        N14Body::CreateUeContext(context) => Some(&mut context.state),
+        N14Body::UeContextTransferred(transferred) => Some(&mut transferred.state),
         _ => None,
     }
 }
@@ -279,7 +280,7 @@ mod tests {
         let state = checkpoint(slot, clock).into_flat();
         let transferred = Transferred { asker: ue(99), state, upfs: Vec::new() };
         let relation = Relation { source: ue(slot), token: [5; 16] };
-        N14 { relation, body: Body::UeContextTransferred(transferred.into()) }.to_flat()
+        N14 { relation, body: N14Body::UeContextTransferred(transferred.into()) }.to_flat()
     }
 
     fn both(max: usize) -> (PeerReplicas, PeerReplicas) {
@@ -373,11 +374,11 @@ mod tests {
     fn a_forged_replica_is_not_held() {
         let (_, mut target) = both(8);
         let forged = |body| N14 { relation: Relation { source: ue(2), token: [0; 16] }, body }.to_flat();
-        let replica = forged(Body::Replica(checkpoint(1, 7).into_flat()));
+        let replica = forged(N14Body::Replica(checkpoint(1, 7).into_flat()));
         assert!(matches!(target.receive(PEER, replica.octets()), Received::Answer(_)));
         assert_eq!(target.held(), 0);
         assert_eq!(target.receive(PEER, b"nothing"), Received::Input, "the CTA refuses it");
         let unknown = PeerAmfId(9);
-        assert_eq!(target.receive(unknown, forged(Body::ReplicaGone).octets()), Received::Taken);
+        assert_eq!(target.receive(unknown, forged(N14Body::ReplicaGone).octets()), Received::Taken);
     }
 }

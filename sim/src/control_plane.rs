@@ -10,17 +10,19 @@ use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, UeCont
 use whimbrel_ids::{GlobalGnbId, Tai};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_resilience::cta_replica::PrimaryCta;
-use whimbrel_resilience::{Cta, Input, Order, OrderOutcome, Outbox, Restored, StoredUes, Surviving, ToStore};
+use whimbrel_resilience::{
+    Cta, CtaOrder, Input, OrderOutcome, Outbox, Restored, StoredUes, Surviving, ToStore,
+};
 
 use crate::builder::new_cta;
 use crate::cta_replica::CtaPair;
 use crate::queue::InFlight;
-use crate::region::{Cluster, Link};
-use crate::{GnbIndex, Home, Recorder, Sim};
+use crate::region::{Cluster, RegionMessage};
+use crate::{GnbIndex, Recorder, Sim, SimSubscribers};
 
 /// The processes of a core, which a restart replaces together.
 pub(crate) struct ControlPlane {
-    pub(crate) cta: PrimaryCta<Home, (Prf, u64), Recorder>,
+    pub(crate) cta: PrimaryCta<SimSubscribers, (Prf, u64), Recorder>,
     /// The CTA replica, and how the CTA is lost.
     pub(crate) pair: CtaPair,
     /// The CPFs, unless the CTA runs the UEs itself.
@@ -33,7 +35,7 @@ pub(crate) struct ControlPlane {
 
 impl Sim {
     /// The CTA that has the UEs' signalling.
-    pub fn cta(&self) -> &Cta<Home, (Prf, u64), Recorder> {
+    pub fn cta(&self) -> &Cta<SimSubscribers, (Prf, u64), Recorder> {
         self.control.cta.cta()
     }
 
@@ -43,7 +45,7 @@ impl Sim {
     }
 
     /// The store of subscribers.
-    pub fn home(&mut self) -> &mut Home {
+    pub fn home(&mut self) -> &mut SimSubscribers {
         self.control.cta.subscribers()
     }
 
@@ -64,18 +66,18 @@ impl Sim {
 
     /// The operator resets a gNB's connections.
     pub fn reset_gnb(&mut self, gnb: GlobalGnbId) -> bool {
-        self.operator_order(Order::ResetGnb(gnb)) == OrderOutcome::Reset(true)
+        self.operator_order(CtaOrder::ResetGnb(gnb)) == OrderOutcome::Reset(true)
     }
 
     /// The operator disconnects a gNB. Returns whether it is up.
     pub fn disconnect_gnb(&mut self, gnb: GlobalGnbId) -> bool {
-        self.operator_order(Order::DisconnectGnb(gnb)) == OrderOutcome::Reset(true)
+        self.operator_order(CtaOrder::DisconnectGnb(gnb)) == OrderOutcome::Reset(true)
     }
 
     /// The core takes a new version of its configuration.
     pub fn configure(&mut self, config: Config) {
         self.config = Arc::new(config);
-        self.operator_order(Order::Configure(self.config.clone()));
+        self.operator_order(CtaOrder::Configure(self.config.clone()));
     }
 
     /// The configuration in force.
@@ -91,13 +93,13 @@ impl Sim {
     /// All UEs are written to the disk, as they are.
     pub fn store_ues(&mut self) {
         self.control.disk = vec![self.cta().stored_amf().record()];
-        self.operator_order(Order::StoreUes { all: true });
+        self.operator_order(CtaOrder::StoreUes { all: true });
         self.settle(Duration::from_millis(10));
     }
 
     /// The UEs that have changed since are written to the disk, too.
     pub fn store_changed_ues(&mut self) {
-        self.operator_order(Order::StoreUes { all: false });
+        self.operator_order(CtaOrder::StoreUes { all: false });
         self.settle(Duration::from_millis(10));
     }
 
@@ -218,7 +220,7 @@ impl Sim {
         self.ngap_leaves(host, out.ngap);
         for (to, message) in out.cpfs {
             let taken = self.control.cta.taken(to);
-            self.link(Link::Down { to, taken, message });
+            self.link(RegionMessage::Down { to, taken, message });
         }
         self.replicate(false, &out.stored);
         self.control.disk.extend(out.stored.into_iter().filter_map(ToStore::record));

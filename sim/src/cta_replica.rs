@@ -9,14 +9,14 @@ use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb;
 use whimbrel_resilience::cta_replica::{
-    Associations, CtaReplica, LocalAssociation, MessageRoute, PrimaryCta, Record, Snapshot,
+    Associations, CtaReplica, LocalAssociation, MessageRoute, PrimaryCta, ReplicaRecord, Snapshot,
 };
 use whimbrel_resilience::link::{CpfReport, ToCpf};
-use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
+use whimbrel_resilience::{CtaOrder, Input, OrderOutcome, Outbox};
 
 use crate::partition::{Cut, Survivor};
-use crate::region::Link;
-use crate::{GnbIndex, Home, InFlight, Recorder, Sim};
+use crate::region::RegionMessage;
+use crate::{GnbIndex, InFlight, Recorder, Sim, SimSubscribers};
 
 /// Least and greatest latency of the link between the two, in microseconds.
 const LATENCY_MICROS: (u64, u64) = (10, 60);
@@ -29,7 +29,7 @@ const TAKEN_OVER_AFTER: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) enum ReplicaLink {
     /// To the CTA replica of this number.
-    Record(u64, Record),
+    Record(u64, ReplicaRecord),
     /// From that one.
     Held(u64, u64),
     /// gNBs detect that the CTA's host is gone.
@@ -82,11 +82,11 @@ type Seeded = (Prf, u64);
 /// The CTA replica, the link to it, and how the CTA is lost.
 #[derive(Default)]
 pub(crate) struct CtaPair {
-    cta_replica: Option<CtaReplica<Home, Seeded, Recorder>>,
+    cta_replica: Option<CtaReplica<SimSubscribers, Seeded, Recorder>>,
     /// The number of the newest CTA replica.
     cta_replicas: u64,
     /// A CTA that was replaced and does not know it, and the number of its replica.
-    replaced: Option<(PrimaryCta<Home, Seeded, Recorder>, u64)>,
+    replaced: Option<(PrimaryCta<SimSubscribers, Seeded, Recorder>, u64)>,
     ordered: (Instant, Instant),
     /// Inputs that the CTA has taken.
     taken: u64,
@@ -187,13 +187,14 @@ impl Sim {
         let directory = Directory::new(self.config.amf.plmn, self.home_keys.clone());
         let entropy = (Prf::new(&self.rng.octets()), 0);
         let recorder = self.control.cta.inspect().restarted(false);
-        let cta_replica = CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, recorder);
+        let cta_replica =
+            CtaReplica::new(snapshot.octets(), directory, SimSubscribers::default(), entropy, recorder);
         self.control.pair.cta_replica = Some(cta_replica.expect("a snapshot is read as it was written"));
         self.control.pair.cta_replicas += 1;
         self.control.pair.associations = Associations::default();
-        self.operator_order(Order::Endpoints(vec![address(self.control.pair.cta_replicas)]));
+        self.operator_order(CtaOrder::Endpoints(vec![address(self.control.pair.cta_replicas)]));
         let set = [1, 0].map(|next| crate::user_plane::smf(self.control.pair.host() + next).ip());
-        self.operator_order(Order::SmfAddresses(set.to_vec()));
+        self.operator_order(CtaOrder::SmfAddresses(set.to_vec()));
     }
 
     /// How often a CTA replica has taken over.
@@ -279,7 +280,7 @@ impl Sim {
     }
 
     /// Carries out an order.
-    pub(crate) fn operator_order(&mut self, order: Order) -> OrderOutcome {
+    pub(crate) fn operator_order(&mut self, order: CtaOrder) -> OrderOutcome {
         let mut out = Outbox::default();
         let (ordered, record) = self.control.cta.order(self.now, order, &mut out);
         self.control.pair.unacknowledged.extend(record.as_ref().map(|_| None));
@@ -291,7 +292,7 @@ impl Sim {
         ordered
     }
 
-    fn send_to_cta_replica(&mut self, record: Record) {
+    fn send_to_cta_replica(&mut self, record: ReplicaRecord) {
         let at = self.when_replicated(true);
         let cta_replica = self.control.pair.cta_replicas;
         self.send(at, InFlight::CtaReplica(ReplicaLink::Record(cta_replica, record)));
@@ -429,7 +430,7 @@ impl Sim {
             self.associations_end(); // it detects the takeover in the end, and closes its associations
         }
         self.bind_associations();
-        self.operator_order(Order::TakenOver(vec![address(self.control.pair.cta_replicas - 1)]));
+        self.operator_order(CtaOrder::TakenOver(vec![address(self.control.pair.cta_replicas - 1)]));
         self.cta_output(first);
         self.resume_links();
         for missed in std::mem::take(&mut self.control.pair.missed) {
@@ -591,7 +592,8 @@ impl Sim {
     fn resume_links(&mut self) {
         let Some(cluster) = &mut self.control.cluster else { return };
         let rings = cluster.rings();
-        let on_links = |t: &InFlight| matches!(t, InFlight::Link(Link::Down { .. } | Link::Up { .. }));
+        let on_links =
+            |t: &InFlight| matches!(t, InFlight::Link(RegionMessage::Down { .. } | RegionMessage::Up { .. }));
         let before = self.queue.messages.len();
         self.queue.messages.retain(|_, t| !on_links(t));
         cluster.under_way -= before - self.queue.messages.len();
@@ -609,8 +611,11 @@ impl Sim {
             let messages = self.control.cta.resume(cpf, has).expect("both have what the other lacks");
             let taken = self.control.cta.taken(cpf);
             let rest = end.resume(taken).expect("it is kept until it is confirmed");
-            let again: Vec<_> = rest.cloned().map(|message| Link::Up { from: cpf, has, message }).collect();
-            messages.into_iter().for_each(|message| self.link(Link::Down { to: cpf, taken, message }));
+            let again: Vec<_> =
+                rest.cloned().map(|message| RegionMessage::Up { from: cpf, has, message }).collect();
+            messages
+                .into_iter()
+                .for_each(|message| self.link(RegionMessage::Down { to: cpf, taken, message }));
             again.into_iter().for_each(|link| self.link(link));
         }
     }

@@ -14,7 +14,7 @@ use crate::cta_replica::ReplicaLink;
 use crate::n3::N3Datagram;
 use crate::open::OverSap;
 use crate::peer_amf::N14Message;
-use crate::region::Link;
+use crate::region::RegionMessage;
 use crate::timer_queue::{TimerOwner, TimerQueue};
 use crate::unit::UnitEvent;
 use crate::{GnbIndex, Sim, UeIndex, ue};
@@ -51,7 +51,7 @@ pub(crate) enum InFlight {
         from: GlobalGnbId,
         message: gnb::XnMessage,
     },
-    Link(Link),
+    Link(RegionMessage),
     CtaReplica(ReplicaLink),
     N14(N14Message),
     Sap(OverSap),

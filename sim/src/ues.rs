@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel_ids::{Instant, STmsi};
-use whimbrel_ran::ue::{self, Command, Ue};
+use whimbrel_ran::ue::{self, Ue, UeCommand};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
 
 use crate::queue::InFlight;
@@ -49,7 +49,7 @@ impl Sim {
     }
 
     /// A command for a UE.
-    pub fn command(&mut self, index: UeIndex, command: Command) {
+    pub fn command(&mut self, index: UeIndex, command: UeCommand) {
         self.ue(index, ue::Input::Command(command));
     }
 

@@ -11,14 +11,14 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb::Event as GnbEvent;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, ReplicaFault};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{
-    ChaosRun, CtaLoss, Deployment, FaultProfile, Home, Sim, UeIndex, default_config, heal_and_verify,
-    ue_config,
+    ChaosRun, CtaLoss, Deployment, FaultProfile, Sim, SimSubscribers, UeIndex, default_config,
+    heal_and_verify, ue_config,
 };
 
 /// A chaos run in which no process of the core is lost.
@@ -149,14 +149,14 @@ fn afterwards(mut net: Sim, lose: impl FnOnce(&mut Sim)) -> (Sim, UeIndex) {
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
     let ue = net.add_ue(gnb, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, session());
     net.settle(SECOND);
     go_idle(&mut net, ue);
     lose(&mut net);
     net.settle(SECOND);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND * 20);
     (net, ue)
 }
@@ -189,7 +189,7 @@ fn connected(single: bool) -> (Sim, UeIndex) {
     }
     net.settle(SECOND);
     let ue = net.add_ue(gnb, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, session());
     net.settle(SECOND);
@@ -219,7 +219,7 @@ fn a_gnb_with_one_association_sets_up_again_and_its_ues_stay_registered() {
     net.command(ue, session());
     net.settle(SECOND * 3);
     assert_eq!((net.takeovers(), released(&net)), (1, 1));
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND * 3);
     assert!(registered(&net, ue) && net.ue_ref(ue).is_connected());
     assert_eq!(registrations(&net), 1);
@@ -233,7 +233,7 @@ fn a_ue_is_paged_by_a_upf_that_knows_only_the_cta_that_took_over() {
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
     let ue = net.add_ue(gnb, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::BeforeInput);
     net.advance(SECOND * 20);
@@ -254,16 +254,16 @@ fn directory() -> Directory {
     Directory::new(default_config().amf.plmn, HomeNetworkKeys::new())
 }
 
-fn cta() -> PrimaryCta<Home, (Prf, u64)> {
+fn cta() -> PrimaryCta<SimSubscribers, (Prf, u64)> {
     let region: Region = "coast/home".parse().expect("a region");
     let regions = Regions::new([region.clone()]).expect("one region");
     let rings = regions.rings(&region, 1).expect("the region is known");
     let (config, entropy) = (Arc::new(default_config()), (Prf::new(&[1; 16]), 0));
-    PrimaryCta::new(Cta::of_region(config, directory(), Home::default(), entropy, (), rings, NOW))
+    PrimaryCta::new(Cta::of_region(config, directory(), SimSubscribers::default(), entropy, (), rings, NOW))
 }
 
-fn cta_replica_of(snapshot: &[u8]) -> Result<CtaReplica<Home, (Prf, u64)>, ReplicaFault> {
-    CtaReplica::new(snapshot, directory(), Home::default(), (Prf::new(&[2; 16]), 0), ())
+fn cta_replica_of(snapshot: &[u8]) -> Result<CtaReplica<SimSubscribers, (Prf, u64)>, ReplicaFault> {
+    CtaReplica::new(snapshot, directory(), SimSubscribers::default(), (Prf::new(&[2; 16]), 0), ())
 }
 
 #[test] // DESIGN: "versions"

@@ -8,10 +8,10 @@ use whimbrel_ids::{Dnn, FiveQi, SNssai, Supi};
 use whimbrel_security::{AuthenticationManagementField, LongTermKey, Opc, Sqn, SqnOffset};
 
 use crate::bit_rate::BitRate;
-use crate::import::Problem;
+use crate::import::ImportProblem;
 use crate::record::{
-    Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, fresh_sqn_offset,
-    long_term_key, sqn_offset_after,
+    Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, SubscriberRecord, SubscriberStatus,
+    fresh_sqn_offset, long_term_key, sqn_offset_after,
 };
 use crate::subscription::{DnnConfiguration, SessionType, SubscribedSlice, Subscription};
 use crate::text::from_hex;
@@ -135,7 +135,7 @@ pub(crate) struct ColumnHeader {
 }
 
 impl ColumnHeader {
-    pub(crate) fn read(fields: &[String]) -> Result<Self, Problem> {
+    pub(crate) fn read(fields: &[String]) -> Result<Self, ImportProblem> {
         let mut place = [None; COLUMNS.len()];
         let mut ignored = Vec::new();
         for (at, heading) in fields.iter().enumerate() {
@@ -144,15 +144,15 @@ impl ColumnHeader {
                 continue;
             };
             if place[column as usize].replace(at).is_some() {
-                return Err(Problem::ColumnTwice(column.name()));
+                return Err(ImportProblem::ColumnTwice(column.name()));
             }
         }
         if place.iter().all(Option::is_none) {
-            return Err(Problem::NoHeader);
+            return Err(ImportProblem::NoHeader);
         }
         let header = Self { place, fields: fields.len(), ignored, last: None };
         match [C::Supi, C::K].into_iter().find(|c| header.place[*c as usize].is_none()) {
-            Some(absent) => Err(Problem::NoColumn(absent.name())),
+            Some(absent) => Err(ImportProblem::NoColumn(absent.name())),
             None => Ok(header),
         }
     }
@@ -163,28 +163,28 @@ impl ColumnHeader {
     }
 
     /// The record of a row.
-    pub(crate) fn record(&mut self, fields: &[String]) -> Result<SubscriberRecord, Problem> {
+    pub(crate) fn record(&mut self, fields: &[String]) -> Result<SubscriberRecord, ImportProblem> {
         // Spreadsheets end rows with separators that no heading stands over.
         let more = fields.get(self.fields..).unwrap_or_default();
         if fields.len() < self.fields || more.iter().any(|f| !f.is_empty()) {
-            return Err(Problem::FieldCount { found: fields.len(), expected: self.fields });
+            return Err(ImportProblem::FieldCount { found: fields.len(), expected: self.fields });
         }
         let row = Fields { place: &self.place, fields };
-        let supi = row.number::<Supi>(C::Supi)?.ok_or(Problem::Missing("supi"))?;
+        let supi = row.number::<Supi>(C::Supi)?.ok_or(ImportProblem::Missing("supi"))?;
         let (op, opc) = (row.text(C::Op), row.text(C::Opc));
         let op_beside_opc = op.filter(|_| opc.is_some());
         let op = op.filter(|_| op_beside_opc.is_none());
-        let operator_code =
-            OperatorCode::read(op, opc, row.text(C::Top), row.text(C::Topc)).map_err(Problem::Record)?;
+        let operator_code = OperatorCode::read(op, opc, row.text(C::Top), row.text(C::Topc))
+            .map_err(ImportProblem::Record)?;
         let algorithm = operator_code.algorithm();
         let amf = match row.text(C::Amf) {
             Some(amf) => {
-                AuthenticationManagementField(from_hex(amf).ok_or(Problem::Record(InvalidRecord::Amf))?)
+                AuthenticationManagementField(from_hex(amf).ok_or(ImportProblem::Record(InvalidRecord::Amf))?)
             }
             None => AuthenticationManagementField::FIVE_G,
         };
-        let k = long_term_key(row.text(C::K).ok_or(Problem::Missing("k"))?, algorithm)
-            .map_err(Problem::Record)?;
+        let k = long_term_key(row.text(C::K).ok_or(ImportProblem::Missing("k"))?, algorithm)
+            .map_err(ImportProblem::Record)?;
         if let Some(op) = op_beside_opc {
             of_one_another(&k, op, &operator_code)?;
         }
@@ -196,15 +196,15 @@ impl ColumnHeader {
             algorithm: row.parsed::<Algorithm>(C::Algorithm)?.unwrap_or(algorithm),
             auth: row.parsed::<AuthMethod>(C::Auth)?.unwrap_or_default(),
             sqn_offset: row.sqn_offset()?,
-            status: row.parsed::<Status>(C::Status)?.unwrap_or_default(),
+            status: row.parsed::<SubscriberStatus>(C::Status)?.unwrap_or_default(),
             msisdn: row.number::<Msisdn>(C::Msisdn)?,
             subscription: self.subscription(fields)?,
         };
-        record.check().map_err(Problem::Record)?;
+        record.check().map_err(ImportProblem::Record)?;
         Ok(record)
     }
 
-    fn subscription(&mut self, fields: &[String]) -> Result<Arc<Subscription>, Problem> {
+    fn subscription(&mut self, fields: &[String]) -> Result<Arc<Subscription>, ImportProblem> {
         let row = Fields { place: &self.place, fields };
         let says =
             || OF_SUBSCRIPTION.iter().chain([&C::Subscription]).map(|c| row.text(*c).unwrap_or_default());
@@ -234,16 +234,17 @@ impl Fields<'_> {
         &self,
         column: Column,
         expected: impl FnOnce(T::Err) -> &'static str,
-    ) -> Result<Option<T>, Problem> {
-        let parse =
-            |t: &str| t.parse().map_err(|e| Problem::Field { column: column.name(), expected: expected(e) });
+    ) -> Result<Option<T>, ImportProblem> {
+        let parse = |t: &str| {
+            t.parse().map_err(|e| ImportProblem::Field { column: column.name(), expected: expected(e) })
+        };
         self.text(column).map(parse).transpose()
     }
 
     fn parsed<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
         &self,
         column: Column,
-    ) -> Result<Option<T>, Problem> {
+    ) -> Result<Option<T>, ImportProblem> {
         self.value(column, |e: whimbrel_ids::ParseIdError| e.expected)
     }
 
@@ -251,36 +252,36 @@ impl Fields<'_> {
     fn number<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
         &self,
         column: Column,
-    ) -> Result<Option<T>, Problem> {
+    ) -> Result<Option<T>, ImportProblem> {
         let Some(text) = self.text(column) else { return Ok(None) };
         if text.contains("E+") || text.contains("e+") {
-            return Err(Problem::Rounded(column.name()));
+            return Err(ImportProblem::Rounded(column.name()));
         }
         let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-        digits.parse().map(Some).map_err(|e: whimbrel_ids::ParseIdError| Problem::Field {
+        digits.parse().map(Some).map_err(|e: whimbrel_ids::ParseIdError| ImportProblem::Field {
             column: column.name(),
             expected: e.expected,
         })
     }
 
     /// From an offset of ours, or from the SQN that another authentication centre has come to.
-    fn sqn_offset(&self) -> Result<SqnOffset, Problem> {
+    fn sqn_offset(&self) -> Result<SqnOffset, ImportProblem> {
         let offset: Option<u64> = self.value(C::SqnOffset, |_| "a whole number")?;
-        let expected = Problem::Field { column: C::Sqn.name(), expected: "12 hexadecimal digits" };
+        let expected = ImportProblem::Field { column: C::Sqn.name(), expected: "12 hexadecimal digits" };
         match (offset, self.text(C::Sqn)) {
-            (Some(_), Some(_)) => Err(Problem::SqnTwice),
+            (Some(_), Some(_)) => Err(ImportProblem::SqnTwice),
             (Some(offset), None) => Ok(SqnOffset::new(offset)),
             (None, Some("0")) | (None, None) => Ok(fresh_sqn_offset()),
             (None, Some(sqn)) => from_hex(sqn).map(Sqn::from_octets).map(sqn_offset_after).ok_or(expected),
         }
     }
 
-    fn subscription(&self) -> Result<Subscription, Problem> {
+    fn subscription(&self) -> Result<Subscription, ImportProblem> {
         if let Some(json) = self.text(C::Subscription) {
             if let Some(other) = OF_SUBSCRIPTION.into_iter().find(|c| self.text(*c).is_some()) {
-                return Err(Problem::SubscriptionTwice(other.name()));
+                return Err(ImportProblem::SubscriptionTwice(other.name()));
             }
-            return serde_json::from_str(json).map_err(|e| Problem::Subscription(e.to_string()));
+            return serde_json::from_str(json).map_err(|e| ImportProblem::Subscription(e.to_string()));
         }
         let mut subscription =
             Subscription { rfsp: self.value(C::Rfsp, |_| "1 to 256")?, ..Subscription::default() };
@@ -292,9 +293,11 @@ impl Fields<'_> {
     }
 
     /// The data networks, separated by semicolons or commas; the first is the default and has the static addresses.
-    fn dnns(&self) -> Result<Vec<DnnConfiguration>, Problem> {
-        let bad =
-            |e: whimbrel_ids::ParseIdError| Problem::Field { column: C::Dnn.name(), expected: e.expected };
+    fn dnns(&self) -> Result<Vec<DnnConfiguration>, ImportProblem> {
+        let bad = |e: whimbrel_ids::ParseIdError| ImportProblem::Field {
+            column: C::Dnn.name(),
+            expected: e.expected,
+        };
         let mut dnns = Vec::new();
         for name in self.text(C::Dnn).unwrap_or("internet").split([';', ',']) {
             let mut d = DnnConfiguration::new(name.trim().parse::<Dnn>().map_err(bad)?);
@@ -319,7 +322,7 @@ impl Fields<'_> {
         Ok(dnns)
     }
 
-    fn rate(&self, column: Column, rate: &mut BitRate) -> Result<(), Problem> {
+    fn rate(&self, column: Column, rate: &mut BitRate) -> Result<(), ImportProblem> {
         if let Some(given) = self.parsed(column)? {
             *rate = given;
         }
@@ -328,15 +331,15 @@ impl Fields<'_> {
 }
 
 /// Whether OPc is the one that K and OP give: TS 35.206 §8.2.
-fn of_one_another(k: &LongTermKey, op: &str, code: &OperatorCode) -> Result<(), Problem> {
-    let op = OperatorCode::read(Some(op), None, None, None).map_err(Problem::Record)?;
+fn of_one_another(k: &LongTermKey, op: &str, code: &OperatorCode) -> Result<(), ImportProblem> {
+    let op = OperatorCode::read(Some(op), None, None, None).map_err(ImportProblem::Record)?;
     match (k, &op, code) {
         (LongTermKey::K128(k), OperatorCode::Op(op), OperatorCode::Opc(opc))
             if Opc::derive(k, op) == *opc =>
         {
             Ok(())
         }
-        _ => Err(Problem::OpAgainstOpc),
+        _ => Err(ImportProblem::OpAgainstOpc),
     }
 }
 

@@ -59,7 +59,7 @@ impl Excerpt {
 
 /// The result of taking an excerpt over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TakenOver {
+pub struct ExcerptChanges {
     /// Subscribers that were added or changed.
     pub written: usize,
     /// Subscribers that were removed.
@@ -87,7 +87,7 @@ impl Store {
     /// Makes this store equal to another store's excerpt within its range. Equal records are not written.
     ///
     /// Errors: [`StoreError::Io`] where it is no excerpt; nothing is changed then.
-    pub fn take_over(&mut self, excerpt: &[u8]) -> Result<TakenOver, StoreError> {
+    pub fn take_over(&mut self, excerpt: &[u8]) -> Result<ExcerptChanges, StoreError> {
         let ReadExcerpt { of, records } =
             serde_json::from_slice(excerpt).map_err(|e| StoreError::Io(e.into()))?;
         let within = |imsi: &str| match &of {
@@ -113,10 +113,10 @@ impl Store {
         };
         let gone: Vec<&String> = here.iter().filter(|imsi| !named.contains(*imsi)).collect();
         if changed.is_empty() && gone.is_empty() {
-            return Ok(TakenOver::default());
+            return Ok(ExcerptChanges::default());
         }
         let done = self.change(|w| {
-            let mut done = TakenOver { written: changed.len(), removed: 0 };
+            let mut done = ExcerptChanges { written: changed.len(), removed: 0 };
             for imsi in gone {
                 done.removed += usize::from(w.remove(imsi)?);
             }
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
     use crate::record::OperatorCode;
-    use crate::{Changes, Status};
+    use crate::{Changes, SubscriberStatus};
 
     struct StorePair {
         folder: std::path::PathBuf,
@@ -158,8 +158,8 @@ mod tests {
         }
 
         /// Carries all; how many excerpts that were, and what they changed.
-        fn carry_all(&mut self) -> (usize, TakenOver) {
-            let (mut after, mut excerpts, mut all) = (None, 0, TakenOver::default());
+        fn carry_all(&mut self) -> (usize, ExcerptChanges) {
+            let (mut after, mut excerpts, mut all) = (None, 0, ExcerptChanges::default());
             loop {
                 let excerpt = self.one.excerpt_after(after).unwrap();
                 let done = self.other.take_over(excerpt.octets()).unwrap();
@@ -203,12 +203,12 @@ mod tests {
         }
         for n in [3, 149, 150, 700] {
             let mut other = record(n);
-            other.status = Status::Barred;
+            other.status = SubscriberStatus::Barred;
             pair.other.add(&other).unwrap();
         }
-        assert_eq!(pair.carry_all(), (3, TakenOver { written: 150, removed: 2 }));
+        assert_eq!(pair.carry_all(), (3, ExcerptChanges { written: 150, removed: 2 }));
         pair.same();
-        assert_eq!(pair.carry_all(), (3, TakenOver::default()));
+        assert_eq!(pair.carry_all(), (3, ExcerptChanges::default()));
         assert_eq!(pair.other.refresh().unwrap(), Changes::None, "nothing was written the second time");
     }
 
@@ -228,7 +228,7 @@ mod tests {
         let excerpt = pair.one.excerpt_of(&[1, 2, 3, 4, 9].map(supi)).unwrap();
         assert_eq!(excerpt.last, None);
         let done = pair.other.take_over(excerpt.octets()).unwrap();
-        assert_eq!(done, TakenOver { written: 4, removed: 1 });
+        assert_eq!(done, ExcerptChanges { written: 4, removed: 1 });
         pair.same();
         assert_eq!(pair.other.get(supi(1)).unwrap().unwrap().sqn_offset.value(), 99);
     }

@@ -143,7 +143,7 @@ impl FromStr for Algorithm {
 /// Whether a subscriber may register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum SubscriberStatus {
     /// The subscriber may register.
     #[default]
     Enabled,
@@ -151,16 +151,16 @@ pub enum Status {
     Barred,
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for SubscriberStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Status::Enabled => "enabled",
-            Status::Barred => "barred",
+            SubscriberStatus::Enabled => "enabled",
+            SubscriberStatus::Barred => "barred",
         })
     }
 }
 
-impl FromStr for Status {
+impl FromStr for SubscriberStatus {
     type Err = ParseIdError;
 
     fn from_str(s: &str) -> Result<Self, ParseIdError> {
@@ -234,7 +234,7 @@ pub struct SubscriberRecord {
     /// What is added to the time to give SEQ (TS 33.102 Annex C).
     pub sqn_offset: SqnOffset,
     /// Whether the subscriber may register.
-    pub status: Status,
+    pub status: SubscriberStatus,
     /// The public number (MSISDN).
     pub msisdn: Option<Msisdn>,
     /// What may be used.
@@ -294,7 +294,7 @@ impl SubscriberRecord {
             auth: AuthMethod::default(),
             operator_code,
             sqn_offset: fresh_sqn_offset(),
-            status: Status::default(),
+            status: SubscriberStatus::default(),
             msisdn: None,
             subscription: Arc::default(),
         }
@@ -364,7 +364,7 @@ pub(crate) struct Raw {
     #[serde(default)]
     pub(crate) sqn_offset: Option<u64>,
     #[serde(default)]
-    pub(crate) status: Status,
+    pub(crate) status: SubscriberStatus,
     #[serde(default)]
     pub(crate) msisdn: Option<Msisdn>,
     #[serde(default)]

@@ -7,7 +7,8 @@ use std::io::BufRead;
 use common::Folder;
 use serde_json::{Value, json};
 use whimbrel_store::{
-    AuthMethod, Core, Imported, OnExisting, OperatorCode, Problem, Run, Store, StoreError, SubscriberRecord,
+    AuthMethod, Core, ImportProblem, Imported, OnExisting, OperatorCode, Run, Store, StoreError,
+    SubscriberRecord,
 };
 
 const K: &str = "465b5ce8b199b49faa5f0a2ee238a6bc";
@@ -268,6 +269,6 @@ fn a_rehearsal_says_what_an_import_would_do_and_changes_nothing() {
     else {
         panic!("one exists")
     };
-    assert_eq!(lines[0].problem, Problem::Exists("999700000000002".parse().unwrap()));
+    assert_eq!(lines[0].problem, ImportProblem::Exists("999700000000002".parse().unwrap()));
     assert_eq!(store.count().unwrap(), 2);
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{hex, is_same, random};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use whimbrel_node::config::value::unhex;
 
 /// Characters of a password at least and at most. Length is what counts: no rule asks for kinds of characters (NIST SP 800-63B §5.1.1.2).
@@ -46,9 +46,9 @@ pub(super) struct Hashed {
 
 impl Hashed {
     /// Hashes a new password. Errors: it is too short or too long.
-    pub(super) fn of(password: &str) -> Result<Self, Problem> {
+    pub(super) fn of(password: &str) -> Result<Self, ProblemDetails> {
         if !LENGTH.contains(&password.chars().count()) {
-            return Err(Problem::unprocessable(format!(
+            return Err(ProblemDetails::unprocessable(format!(
                 "a password has {} to {} characters",
                 LENGTH.start(),
                 LENGTH.end()
@@ -58,7 +58,7 @@ impl Hashed {
         let salt = hex(&random::<SALT_OCTETS>()?);
         let mut hashed = Self { memory_kib, passes, lanes, salt, hash: String::new() };
         hashed.hash =
-            hashed.computed(password).ok_or_else(|| Problem::internal("no password can be hashed"))?;
+            hashed.computed(password).ok_or_else(|| ProblemDetails::internal("no password can be hashed"))?;
         Ok(hashed)
     }
 

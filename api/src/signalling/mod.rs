@@ -14,16 +14,16 @@ use whimbrel_control::UeId;
 use whimbrel_nas::{EPD_5GMM, EPD_5GSM, Envelope, mm, sm};
 use whimbrel_ngap::transfer as t;
 use whimbrel_node::clock;
-use whimbrel_node::observation::{Command, Interface, Message};
+use whimbrel_node::observation::{ConsoleCommand, Interface, Message};
 use whimbrel_pfcp::Frame;
 
 use self::tree::{Field, fields, words};
-use super::Shared;
+use super::HandlerContext;
 use super::auth::Scope;
-use super::handlers::{Answer, page};
-use super::problem::Problem;
-use super::routes::{Reply, Request};
-use super::why::subject::Subject;
+use super::handlers::{HandlerResult, page};
+use super::problem::ProblemDetails;
+use super::routes::{Reply, RoutedRequest};
+use super::why::subject::WhySubject;
 
 /// Messages that are read within messages, one in the other: NGAP, NAS, 5GSM, and a container.
 const DEPTH_MAX: usize = 6;
@@ -68,15 +68,15 @@ struct Nas {
 }
 
 /// The UEs that a name in a path means.
-pub(super) fn ues(shared: &Shared, text: &str) -> Result<Vec<UeId>, Problem> {
-    match Subject::parse(text) {
-        Subject::Ue(supi) => Ok(shared.console.signalling(|s| s.ues_of(supi))),
-        Subject::Unidentified(ue) => Ok(vec![ue]),
-        _ => Err(Problem::bad_request("name the UE by its SUPI, or as logs do (ue-1a.2)")),
+pub(super) fn ues(shared: &HandlerContext, text: &str) -> Result<Vec<UeId>, ProblemDetails> {
+    match WhySubject::parse(text) {
+        WhySubject::Ue(supi) => Ok(shared.console.signalling(|s| s.ues_of(supi))),
+        WhySubject::Unidentified(ue) => Ok(vec![ue]),
+        _ => Err(ProblemDetails::bad_request("name the UE by its SUPI, or as logs do (ue-1a.2)")),
     }
 }
 
-pub(super) async fn list(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn list(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let (after, limit) = (request.number("after", 0)?, page(&request)?);
     let ues = ues(&shared, request.param(0))?;
     let found = shared.console.signalling(|s| s.of(&ues, after, limit));
@@ -91,7 +91,11 @@ pub(super) async fn list(shared: Arc<Shared>, request: Request) -> Answer {
 }
 
 /// Has the control thread decipher what is still ciphered in the messages of a UE.
-async fn decipher(shared: &Shared, ue: UeId, arrows: &mut [(Decoded, &Message)]) -> Result<(), Problem> {
+async fn decipher(
+    shared: &HandlerContext,
+    ue: UeId,
+    arrows: &mut [(Decoded, &Message)],
+) -> Result<(), ProblemDetails> {
     let mut places = Vec::new();
     let mut ciphered = Vec::new();
     for (i, (decoded, message)) in arrows.iter().enumerate().filter(|(_, (_, m))| m.ue == Some(ue)) {
@@ -104,7 +108,7 @@ async fn decipher(shared: &Shared, ue: UeId, arrows: &mut [(Decoded, &Message)])
         return Ok(());
     }
     let asked = ciphered.clone();
-    let opened = shared.console.commands.ask(|reply| Command::OpenNas(ue, asked, reply)).await?;
+    let opened = shared.console.commands.ask(|reply| ConsoleCommand::OpenNas(ue, asked, reply)).await?;
     for ((place, (_, octets)), plain) in places.into_iter().zip(ciphered).zip(opened) {
         let (Some((decoded, _)), Some(plain)) = (arrows.get_mut(place), plain) else { continue };
         let mut nas = Vec::new();
@@ -120,10 +124,10 @@ async fn decipher(shared: &Shared, ue: UeId, arrows: &mut [(Decoded, &Message)])
 
 /// The NAS messages in each message that were ciphered, in clear, as far as the UEs' keys of now decipher them.
 pub(super) async fn deciphered(
-    shared: &Shared,
+    shared: &HandlerContext,
     ues: &[UeId],
     messages: &[Message],
-) -> Result<Vec<Vec<Vec<u8>>>, Problem> {
+) -> Result<Vec<Vec<Vec<u8>>>, ProblemDetails> {
     let mut clear = vec![Vec::new(); messages.len()];
     for ue in ues {
         let mut places = Vec::new();
@@ -137,7 +141,8 @@ pub(super) async fn deciphered(
         if ciphered.is_empty() {
             continue;
         }
-        let opened = shared.console.commands.ask(|reply| Command::OpenNas(*ue, ciphered, reply)).await?;
+        let opened =
+            shared.console.commands.ask(|reply| ConsoleCommand::OpenNas(*ue, ciphered, reply)).await?;
         for (place, plain) in places.into_iter().zip(opened) {
             if let (Some(of_message), Some(plain)) = (clear.get_mut(place), plain) {
                 of_message.push(plain);

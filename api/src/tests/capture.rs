@@ -96,7 +96,7 @@ fn a_token_that_floods_the_api_waits_and_the_others_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config::default();
     config.store.path = folder.path().join("subscribers.db");
-    let shared = Shared::new(Console::new(clock::now()).unwrap(), Arc::new(config), None);
+    let shared = HandlerContext::new(Console::new(clock::now()).unwrap(), Arc::new(config), None);
     // A rate at which no second of this test earns another request.
     shared.auth.set_rate(0, 20);
     let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();

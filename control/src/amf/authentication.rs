@@ -31,7 +31,7 @@ pub(crate) struct Authenticated {
 
 /// The answer to a UE whose authentication failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum FailedAuthentication {
     /// AUTHENTICATION REJECT has to be sent.
     Rejected,
     /// None: an emergency registration goes on without authentication (TS 24.501 §5.4.1.3.5).
@@ -94,7 +94,7 @@ pub(crate) enum HomeNetworks {
 }
 
 /// The identity to authenticate, and where it comes from.
-pub(crate) enum Claim {
+pub(crate) enum ClaimedIdentity {
     /// The UE has just sent its SUCI.
     Received(Identity),
     /// The SUPI of the UE's context; if authentication fails, the UE is identified first (TS 24.501 §5.4.1.3.5).
@@ -111,14 +111,14 @@ pub(super) const ABBA: Abba = Abba::RELEASE_15;
 /// Step 9 of TS 23.502 §4.2.2.2.2. With the grant, if the UE's home network is a broker.
 pub(crate) async fn authenticate(
     ue: Ue,
-    claim: Claim,
+    claim: ClaimedIdentity,
     offered: NgKsi,
-    failure: Failure,
+    failure: FailedAuthentication,
     homes: HomeNetworks,
 ) -> Result<(Authenticated, Option<HomeGrant>), End> {
     let (mut identity, mut remembered) = match claim {
-        Claim::Received(identity) => (identity, false),
-        Claim::Remembered(identity) => (identity, true),
+        ClaimedIdentity::Received(identity) => (identity, false),
+        ClaimedIdentity::Remembered(identity) => (identity, true),
     };
     let mut ng_ksi = next_ksi(ue, offered);
     let mut resynchronisation = None;
@@ -167,11 +167,13 @@ pub(crate) async fn authenticate(
                 identity = Identity::Suci(ask_suci(ue, Security::Plain).await?);
                 (remembered, resynchronised) = (false, None);
             }
-            ChallengeStep::Failed(refusal, _) if failure == Failure::Tolerated => return Err(refusal.into()),
+            ChallengeStep::Failed(refusal, _) if failure == FailedAuthentication::Tolerated => {
+                return Err(refusal.into());
+            }
             ChallengeStep::Failed(refusal, eap) => return Err(not_accepted(ue, refusal, eap)),
         }
     }
-    if failure == Failure::Tolerated {
+    if failure == FailedAuthentication::Tolerated {
         return Err(Refusal::SynchFailure.into());
     }
     Err(not_accepted(ue, Refusal::SynchFailure, None))

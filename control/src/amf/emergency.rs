@@ -9,7 +9,7 @@ use std::rc::Rc;
 use whimbrel_nas::ie::{MobileIdentity, NgKsi, RegistrationKind};
 use whimbrel_nas::mm::RegistrationRequest;
 
-use super::authentication::{Claim, Failure, HomeNetworks, authenticate};
+use super::authentication::{ClaimedIdentity, FailedAuthentication, HomeNetworks, authenticate};
 use super::identification::ask_suci;
 use super::security_mode::{Secured, secure_nas, secure_with_null_algorithms};
 use crate::config::Emergency;
@@ -79,8 +79,9 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
             Err(Refusal::Emergency.into())
         };
     };
-    let claim = Claim::Received(Identity::Suci(suci));
-    let failure = if unauthenticated { Failure::Tolerated } else { Failure::Rejected };
+    let claim = ClaimedIdentity::Received(Identity::Suci(suci));
+    let failure =
+        if unauthenticated { FailedAuthentication::Tolerated } else { FailedAuthentication::Rejected };
     // An emergency call does not wait for a broker.
     match authenticate(ue, claim, request.ng_ksi, failure, HomeNetworks::Own).await {
         Ok((authenticated, _)) => {

@@ -14,7 +14,7 @@ use crate::services::nudm::Resynchronisation;
 use crate::state::Security;
 
 /// What the SEAF has of a vector (TS 33.501 §6.1.3.2 step 5).
-pub(super) struct Challenge {
+pub(super) struct AkaChallenge {
     pub(super) rand: Rand,
     pub(super) autn: Autn,
     pub(super) hxres_star: HresStar,
@@ -30,7 +30,8 @@ pub(super) async fn challenge(
     ng_ksi: NgKsi,
     resynchronised: Option<Auts>,
 ) -> Result<ChallengeStep, End> {
-    let challenge = Challenge { rand: vector.rand, autn: vector.autn, hxres_star: vector.hxres_star.clone() };
+    let challenge =
+        AkaChallenge { rand: vector.rand, autn: vector.autn, hxres_star: vector.hxres_star.clone() };
     Ok(match respond(ue, challenge, ng_ksi, resynchronised).await? {
         Ok(res_star) if vector.res_star_matches(&res_star) => {
             let key = ProvedKey::Seaf(vector.k_seaf.clone());
@@ -46,7 +47,7 @@ pub(super) async fn challenge(
 /// answer is late or a failover has repeated the request.
 pub(super) async fn respond(
     ue: Ue,
-    challenge: Challenge,
+    challenge: AkaChallenge,
     ng_ksi: NgKsi,
     resynchronised: Option<Auts>,
 ) -> Result<Result<ResStar, ChallengeStep>, End> {
@@ -76,7 +77,7 @@ pub(super) fn is_answer(input: &Input) -> bool {
 }
 
 /// RES* absent under 5G-AKA counts as wrong (TS 24.501 §5.4.1.3.5).
-fn answered(m: &AuthenticationResponse, challenge: &Challenge) -> Option<ResStar> {
+fn answered(m: &AuthenticationResponse, challenge: &AkaChallenge) -> Option<ResStar> {
     let res_star = ResStar::new(m.res_star?.0);
     (HresStar::derive(&challenge.rand, &res_star) == challenge.hxres_star).then_some(res_star)
 }

@@ -29,7 +29,7 @@ use super::n2::{emit, ids, note_released, send};
 use super::target;
 use super::user_location::{locate, location};
 use super::{end, location_reporting, n14, path_switch, pending_setup, predicted_handover};
-use crate::collision::{self, Verdict};
+use crate::collision::{self, CollisionVerdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::{Dropped, Event, Sign};
 use crate::input::Input;
@@ -37,7 +37,9 @@ use crate::procedure::{Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
 use crate::services::nsmf::Admitted;
-use crate::state::{Asked, By, Connection, Phase, PredictedHandover, Source, Target, UeContext};
+use crate::state::{
+    By, Connection, HandoverSessions, HandoverSource, Phase, PredictedHandover, Target, UeContext,
+};
 
 /// How long the source and the forwarding tunnels are kept for packets that are still under way (TS 23.502 §4.9.1.3.3
 /// steps 6b, 14 and 15 leave it to the AMF). A gNB forwards what it has buffered within a fraction of it.
@@ -190,7 +192,8 @@ pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
         let what = Refusal::Protocol("HANDOVER REQUIRED for a UE whose sessions are on their way here");
         return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
     }
-    if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
+    if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != CollisionVerdict::Proceed
+    {
         let what = Refusal::Protocol("HANDOVER REQUIRED for a connection that is being released");
         return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
     }
@@ -283,7 +286,7 @@ pub(crate) type TargetSessions = (Vec<Admitted>, Vec<(PduSessionId, Cause)>);
 /// §8.4.2.4).
 pub(crate) fn admit(
     ue: Ue,
-    asked: &Asked,
+    asked: &HandoverSessions,
     answer: &HandoverRequestAcknowledge,
 ) -> Result<TargetSessions, Failed> {
     let mut admitted: Vec<Admitted> = Vec::new();
@@ -341,7 +344,7 @@ pub(crate) fn direct(m: &HandoverRequired) -> Vec<PduSessionId> {
 pub(crate) fn command(
     ue: Ue,
     m: &HandoverRequired,
-    asked: &Asked,
+    asked: &HandoverSessions,
     answer: &HandoverRequestAcknowledge,
     admitted: &[Admitted],
     failed: &[(PduSessionId, Cause)],
@@ -413,7 +416,7 @@ async fn arrive(
         }));
         settle_chain(&mut p.amf);
         p.amf.mobility.source =
-            (!target.source_lost).then(|| Source { connection: Some(*source), until: None }.into());
+            (!target.source_lost).then(|| HandoverSource { connection: Some(*source), until: None }.into());
         Some((target, pending))
     }) else {
         return Ok(None);

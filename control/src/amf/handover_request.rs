@@ -16,7 +16,7 @@ use super::{location_reporting, rrc_inactive};
 use crate::envelope::HandoverTarget;
 use crate::procedure::Ue;
 use crate::refusal::Refusal;
-use crate::state::{Asked, By, Phase, bits};
+use crate::state::{By, HandoverSessions, Phase, bits};
 
 /// Sends HANDOVER REQUEST with the sessions and a fresh {NH, NCC} (TS 33.501 §6.9.2.3.3): `keys`, if another AMF has derived them. `unserved`: the
 /// sessions that no UPF can serve at the target.
@@ -26,9 +26,9 @@ pub(crate) fn request(
     to: &HandoverTarget,
     keys: Option<&Fresh>,
     unserved: &[PduSessionId],
-) -> Result<Asked, Failed> {
+) -> Result<HandoverSessions, Failed> {
     let config = ue.config();
-    let mut asked = Asked { sessions: Vec::new(), refused: Vec::new() };
+    let mut asked = HandoverSessions { sessions: Vec::new(), refused: Vec::new() };
     let mut items = Vec::new();
     for psi in m.pdu_session_resource_list_ho_rqd.iter().map(|i| i.pdu_session_id) {
         if asked.sessions.contains(&psi) || asked.refused.iter().any(|(known, _)| *known == psi) {

@@ -59,7 +59,7 @@ mod veil_home;
 
 pub use crate::event::WarningOutcome;
 pub use crate::n14::{
-    Body, Completed, Created, HandedOverSession, Keys, N14, PeerAmfId, Relation, Shown, Transferred,
+    Completed, Created, HandedOverSession, Keys, N14, N14Body, PeerAmfId, Relation, Shown, Transferred,
     UeContextCreateData,
 };
 pub use crate::state::Target;

@@ -8,7 +8,7 @@ use whimbrel_ngap::{Message, peek};
 
 use super::nas;
 use super::ran_node::error_indication;
-use crate::collision::{self, Verdict};
+use crate::collision::{self, CollisionVerdict};
 use crate::envelope::{AssociationId, Effect};
 use crate::procedure::Ue;
 use crate::state::{Phase, Security, UeContext, bits};
@@ -129,7 +129,7 @@ const HELD_MAX: usize = 16;
 /// Holds a message while the UE is in handover. SECURITY MODE COMMAND is not sent during a handover (TS 33.501 §6.9.5).
 fn hold(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
     let Some(target) = &mut ue.amf.mobility.target else { return hold_for_transfer(ue, message, security) };
-    if collision::message_meets(target.by.phase(), security) == Verdict::Proceed {
+    if collision::message_meets(target.by.phase(), security) == CollisionVerdict::Proceed {
         return false;
     }
     keep(&mut target.held, message, security);

@@ -27,13 +27,15 @@ use whimbrel_open::msg::{Qos, RefusalCause, SignedGrant, SignedRefusal};
 use whimbrel_open::operator::{OperatorAttach, OperatorError, OperatorSession};
 use whimbrel_security::KSeaf;
 
-use super::authentication::{self, ABBA, Authenticated, Claim, Failure, HomeGrant, HomeNetworks, next_ksi};
+use super::authentication::{
+    self, ABBA, Authenticated, ClaimedIdentity, FailedAuthentication, HomeGrant, HomeNetworks, next_ksi,
+};
 use super::identification::ask_suci;
 use super::{udm_client, veil_attach, veil_home};
 use crate::envelope::Effect;
 use crate::event::Event;
 use crate::input::Input;
-use crate::open::{Answer, Request, Unreachable};
+use crate::open::{BrokerAnswer, BrokerQuestion, Unreachable};
 use crate::procedure::{End, Interrupt, Ue};
 use crate::refusal::{BrokerFault, Refusal, Refused};
 use crate::services::nudm::Identity;
@@ -89,22 +91,27 @@ pub(crate) async fn register(ue: Ue, supi: Supi, granted: Option<Granted>) -> Re
 
 /// Step 9 of TS 23.502 §4.2.2.2.2, or SAP in its place: a UE whose SUPI is a network specific identifier has no other way, and one that
 /// has an IMSI has not this one.
-pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result<Authentication, End> {
+pub(crate) async fn authenticate(
+    ue: Ue,
+    claim: ClaimedIdentity,
+    offered: NgKsi,
+) -> Result<Authentication, End> {
     let claim = match claim {
-        Claim::Remembered(Identity::Supi(supi)) if supi.is_nai() => {
+        ClaimedIdentity::Remembered(Identity::Supi(supi)) if supi.is_nai() => {
             let suci = ask_suci(ue, Security::Current).await?;
             if !matches!(suci, Suci::Nai { .. }) && veil_home::suci_of_ordinary_ue(ue, &suci).is_none() {
                 return Err(Refusal::BadSuci.into());
             }
-            Claim::Received(Identity::Suci(suci))
+            ClaimedIdentity::Received(Identity::Suci(suci))
         }
         claim => claim,
     };
-    if let Claim::Received(Identity::Suci(suci @ Suci::Nai { .. })) = &claim {
+    if let ClaimedIdentity::Received(Identity::Suci(suci @ Suci::Nai { .. })) = &claim {
         return Box::pin(attach(ue, suci, offered)).await;
     }
     let homes = HomeNetworks::Brokers;
-    let (proof, grant) = authentication::authenticate(ue, claim, offered, Failure::Rejected, homes).await?;
+    let (proof, grant) =
+        authentication::authenticate(ue, claim, offered, FailedAuthentication::Rejected, homes).await?;
     let granted = grant.and_then(|grant| match grant {
         HomeGrant::Open(grant) => granted(ue, *grant, None),
         HomeGrant::Veil(session) => veil_home::granted(ue, *session),
@@ -128,7 +135,7 @@ async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, E
     let request = suci.to_request().map_err(|_| Refusal::BadSuci)?;
     let (asked, question) =
         OperatorAttach::ask(open.operator(config.amf.plmn), open.terms.clone(), request, &seed(ue));
-    let octets = match answer(ue, Request::Sap(question), open.answer_timeout).await? {
+    let octets = match answer(ue, BrokerQuestion::Sap(question), open.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why)).into()),
     };
@@ -170,7 +177,7 @@ pub(super) fn seed(ue: Ue) -> Seed {
 /// Asks the broker, again and again until it answers or `timeout` is over.
 pub(super) async fn answer(
     ue: Ue,
-    question: Request,
+    question: BrokerQuestion,
     timeout: Duration,
 ) -> Result<Result<Vec<u8>, Unreachable>, End> {
     let until = ue.now() + timeout;
@@ -180,11 +187,11 @@ pub(super) async fn answer(
         let again = until.min(ue.now() + ASKED_AGAIN_AFTER);
         loop {
             match ue.any_answer(asked.clone(), again.since(ue.now())).await {
-                Ok(Input::Broker(Answer::Octets(octets))) => return Ok(Ok(octets)),
-                Ok(Input::Broker(Answer::Unreachable(lasting))) if lasting.is_lasting() => {
+                Ok(Input::Broker(BrokerAnswer::Octets(octets))) => return Ok(Ok(octets)),
+                Ok(Input::Broker(BrokerAnswer::Unreachable(lasting))) if lasting.is_lasting() => {
                     return Ok(Err(lasting));
                 }
-                Ok(Input::Broker(Answer::Unreachable(passing))) => why = passing,
+                Ok(Input::Broker(BrokerAnswer::Unreachable(passing))) => why = passing,
                 Ok(_) | Err(Interrupt::TimedOut) => break,
                 Err(interrupt) => return Err(interrupt.into()),
             }

@@ -15,7 +15,7 @@ use super::n2::{emit, note_released, refuse_names, send};
 use super::target;
 use super::user_location::{locate, location};
 use super::{end, location_reporting, pending_setup, predicted_handover, rrc_inactive};
-use crate::collision::{self, Verdict};
+use crate::collision::{self, CollisionVerdict};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event, Sign};
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
@@ -138,7 +138,8 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
     if ue.with(|p| p.amf.inbound().is_some()) {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE whose sessions are on their way here"));
     }
-    if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
+    if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != CollisionVerdict::Proceed
+    {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a connection that is being released"));
     }
     // TS 38.413 §8.4.4.4: one session must not be named twice.

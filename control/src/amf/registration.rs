@@ -10,7 +10,7 @@ use whimbrel_nas::ie::{
 use whimbrel_nas::mm::{self, RegistrationAccept, RegistrationReject, RegistrationRequest};
 use whimbrel_ngap::ie::CauseNas;
 
-use super::authentication::Claim;
+use super::authentication::ClaimedIdentity;
 use super::context_setup::{context_answer, context_answered, deliver, is_context_answer};
 use super::identification::identify;
 use super::mobility_restrictions::{permitted, service_area_list};
@@ -157,15 +157,15 @@ fn must_authenticate(ue: Ue) -> bool {
 }
 
 /// Steps 6 and 7: IDENTITY REQUEST.
-async fn identify_unknown_ue(ue: Ue, request: &RegistrationRequest) -> Result<Claim, End> {
+async fn identify_unknown_ue(ue: Ue, request: &RegistrationRequest) -> Result<ClaimedIdentity, End> {
     require_initial_registration(request)?;
-    identify(ue, request).await.map(Claim::Received)
+    identify(ue, request).await.map(ClaimedIdentity::Received)
 }
 
 /// The authenticated identity.
-fn own(ue: Ue) -> Result<Claim, End> {
+fn own(ue: Ue) -> Result<ClaimedIdentity, End> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
-    Ok(Claim::Remembered(Identity::Supi(supi)))
+    Ok(ClaimedIdentity::Remembered(Identity::Supi(supi)))
 }
 
 /// The tracking area must be served (TS 24.501 §5.5.1.2.5).

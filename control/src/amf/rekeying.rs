@@ -2,7 +2,7 @@
 
 use whimbrel_nas::ie::NgKsi;
 
-use super::authentication::Claim;
+use super::authentication::ClaimedIdentity;
 use super::security_mode::secure_nas;
 use super::{an_release, end, open_attach, ue_context_modification};
 use crate::event::Event;
@@ -56,7 +56,7 @@ pub(crate) async fn authenticate(ue: Ue) -> Result<(), End> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let offered = ue.with(|p| p.amf.security.ng_ksi).unwrap_or(NgKsi::NO_KEY);
     let open_attach::Authentication { proof, granted } =
-        open_attach::authenticate(ue, Claim::Remembered(Identity::Supi(supi)), offered).await?;
+        open_attach::authenticate(ue, ClaimedIdentity::Remembered(Identity::Supi(supi)), offered).await?;
     let supi = proof.supi;
     secure_nas(ue, None, proof, false).await?;
     if granted.is_some() {

@@ -8,7 +8,7 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 
 use super::{an_release, context_setup, end, n2, nas_transport, paging, pending_setup, reach, target};
 use crate::procedure::{End, Ue};
-use crate::services::Answer;
+use crate::services::ServiceFuture;
 use crate::services::namf::{N2SmInformation, NamfCommunication, UeState};
 use crate::state::Security;
 
@@ -41,7 +41,7 @@ impl NamfCommunication for Amf {
         ue: Ue,
         psi: PduSessionId,
         n1: Option<&'a sm::Message>,
-    ) -> Answer<'a, Result<(), End>> {
+    ) -> ServiceFuture<'a, Result<(), End>> {
         Box::pin(context_setup::n1_n2_message_transfer(ue, psi, n1))
     }
 
@@ -85,7 +85,7 @@ impl NamfCommunication for Amf {
         });
     }
 
-    fn handover_over(&self, ue: Ue) -> Answer<'_, Result<(), End>> {
+    fn handover_over(&self, ue: Ue) -> ServiceFuture<'_, Result<(), End>> {
         Box::pin(target::handover_over(ue))
     }
 

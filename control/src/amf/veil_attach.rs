@@ -31,9 +31,9 @@ use super::ask::ask;
 use super::authentication::{ABBA, Authenticated, abba, next_ksi, not_accepted};
 use super::five_g_aka::is_answer;
 use super::open_attach::{Authentication, BrokerGrant, Granted, answer, eap_message, seed, subscription};
-use crate::config::Veil;
+use crate::config::VeilPolicy;
 use crate::event::Event;
-use crate::open::Request;
+use crate::open::BrokerQuestion;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::{BrokerFault, Refusal, Refused};
 use crate::state::{Security, VeilSession};
@@ -52,7 +52,7 @@ pub(super) async fn attach(ue: Ue, suci: SuciNai, offered: NgKsi) -> Result<Auth
         .map_err(|_| Refusal::BadSuci)?;
     let asked = OperatorAttach::ask(veil.contract(config.amf.plmn), request, &seed(ue));
     let (asked, question) = asked.map_err(|e| refused(fault(e)))?;
-    let octets = match answer(ue, Request::Veil(question), veil.answer_timeout).await? {
+    let octets = match answer(ue, BrokerQuestion::Veil(question), veil.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why))),
     };
@@ -77,7 +77,7 @@ pub(super) async fn attach(ue: Ue, suci: SuciNai, offered: NgKsi) -> Result<Auth
 }
 
 /// The broker has granted and the UE has responded: for the log and the report, and for the registration.
-pub(super) fn granted(ue: Ue, veil: &Veil, grant: SignedGrant, presence: &Response) -> Granted {
+pub(super) fn granted(ue: Ue, veil: &VeilPolicy, grant: SignedGrant, presence: &Response) -> Granted {
     let former = ue.with(|p| p.amf.supi).filter(|former| former.is_nai());
     let terms = subscription(&grant.grant.qos, veil.s_nssai, &veil.dnn);
     let (subject, broker) = (ue.with(|p| p.subject()), grant.grant.broker.to_string());

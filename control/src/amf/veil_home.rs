@@ -21,10 +21,10 @@ use whimbrel_privacy::operator::{HomeAttach, HomeSession, OperatorError};
 use whimbrel_security::{Autn, Auts, HresStar, Rand};
 
 use super::authentication::{ChallengeProof, ChallengeStep, HomeGrant, ProvedKey};
-use super::five_g_aka::{self, Challenge};
+use super::five_g_aka::{self, AkaChallenge};
 use super::open_attach::{Granted, answer, seed};
 use super::veil_attach;
-use crate::open::Request;
+use crate::open::BrokerQuestion;
 use crate::procedure::{End, Ue};
 use crate::refusal::{BrokerFault, Refusal};
 use crate::services::nudm::{Identity, Resynchronisation};
@@ -67,7 +67,7 @@ pub(super) async fn challenge(
     let refused = |why| End::from(Refusal::Broker { broker: veil.broker.to_string(), why });
     let token = token.map(|t| msg::Resynchronisation { rand: t.rand.0, auts: t.auts.0 });
     let (asked, question) = HomeAttach::ask(veil.contract(config.amf.plmn), suci, token, &seed(ue));
-    let octets = match answer(ue, Request::VeilHome(question), veil.answer_timeout).await? {
+    let octets = match answer(ue, BrokerQuestion::VeilHome(question), veil.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why))),
     };
@@ -77,7 +77,7 @@ pub(super) async fn challenge(
     let supi = name.ok_or_else(|| refused(BrokerFault::BadAnswer("it names no user".into())))?;
     ue.with(|p| p.amf.claimed = Some(supi));
     let vector = challenging.vector();
-    let challenge = Challenge {
+    let challenge = AkaChallenge {
         rand: Rand(vector.rand),
         autn: Autn(vector.autn),
         hxres_star: HresStar::new(vector.hxres_star),

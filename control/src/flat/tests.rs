@@ -14,7 +14,7 @@ use whimbrel_pfcp::rule::UsageReport;
 use super::*;
 use crate::config::Config;
 use crate::envelope::{Batch, Command, Envelope, Locate, Payload, UeId};
-use crate::n14::{Body, Completed, Created, HandedOverSession, N14, Relation, Shown, Transferred};
+use crate::n14::{Completed, Created, HandedOverSession, N14, N14Body, Relation, Shown, Transferred};
 use crate::shard::Shard;
 use crate::state::{Ambr, AmfContext, Modification, SmContext, UeContext};
 use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
@@ -83,22 +83,22 @@ fn n14() -> Vec<Vec<u8>> {
     let (up_seid, upf) = (whimbrel_ids::Seid(9), [127, 0, 0, 8].into());
     let given = HandedOverSession { psi: psi(1), upf, up_seid, forwarding: Some(2) };
     let bodies = [
-        Body::HandoverComplete,
-        Body::TransferUeContext(Shown { tmsi: whimbrel_ids::Tmsi(7), nas: vec![0x7e, 1, 2] }),
-        Body::UeContextTransferred(Box::new(Transferred {
+        N14Body::HandoverComplete,
+        N14Body::TransferUeContext(Shown { tmsi: whimbrel_ids::Tmsi(7), nas: vec![0x7e, 1, 2] }),
+        N14Body::UeContextTransferred(Box::new(Transferred {
             asker: registered().id,
             state: checkpoint(&registered()).into_flat(),
             upfs: vec![(psi(1), upf)],
         })),
-        Body::UeContextNotTransferred(registered().id),
-        Body::Registered { smf: upf, sessions: vec![(psi(1), up_seid)] },
-        Body::NotRegistered,
-        Body::Replica(checkpoint(&registered()).into_flat()),
-        Body::ReplicaGone,
-        Body::WholeRequested,
-        Body::not_created(CauseRadioNetwork::UnknownTargetId, None),
-        Body::Completed(Completed::HandedOver(vec![given])),
-        Body::UeContextCreated(Box::new(Created {
+        N14Body::UeContextNotTransferred(registered().id),
+        N14Body::Registered { smf: upf, sessions: vec![(psi(1), up_seid)] },
+        N14Body::NotRegistered,
+        N14Body::Replica(checkpoint(&registered()).into_flat()),
+        N14Body::ReplicaGone,
+        N14Body::WholeRequested,
+        N14Body::not_created(CauseRadioNetwork::UnknownTargetId, None),
+        N14Body::Completed(Completed::HandedOver(vec![given])),
+        N14Body::UeContextCreated(Box::new(Created {
             acknowledge: vec![1, 2, 3],
             smf: upf,
             sessions: vec![(psi(1), up_seid)],

@@ -27,7 +27,7 @@ use crate::state::UeContext;
 
 use rest::{AtRest, Resting, is_due};
 pub use rest::{RestCounters, RestPlace, RestStore, RestVec};
-use shared::Shared;
+use shared::SharedValues;
 
 /// Bound on polls for one input, which detects lanes that wake each other forever. An input that starts procedures on
 /// all lanes and wakes each a few times stays far below.
@@ -91,7 +91,7 @@ impl UeSlot {
 /// The UEs of one thread.
 pub struct Shard {
     config: Arc<Config>,
-    shared: Shared,
+    shared: SharedValues,
     slots: SlotTable<UeSlot>,
     ues: usize,
     resting: Option<Box<Resting>>,
@@ -100,7 +100,7 @@ pub struct Shard {
 impl Shard {
     /// A shard without UEs.
     pub fn new(config: Arc<Config>) -> Self {
-        Self { config, shared: Shared::new(), slots: SlotTable::default(), ues: 0, resting: None }
+        Self { config, shared: SharedValues::new(), slots: SlotTable::default(), ues: 0, resting: None }
     }
 
     /// Sets the configuration for later inputs.

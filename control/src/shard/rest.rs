@@ -9,7 +9,7 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Supi};
 
 use crate::envelope::UeId;
-use crate::flat::at_rest::{Profiles, Record};
+use crate::flat::at_rest::{AtRestRecord, Profiles};
 use crate::state::UeContext;
 
 /// Where a [`RestStore`] stores a record.
@@ -114,7 +114,7 @@ impl Resting {
 
     /// Stores a UE, at the place of its former record if it has one. `None`: there is no room.
     pub(super) fn store(&mut self, ue: &mut UeContext, former: Option<RestPlace>) -> Option<AtRest> {
-        let record: Record = self.profiles.record(ue);
+        let record: AtRestRecord = self.profiles.record(ue);
         let (slot, octets) = (ue.id.slot, record.octets());
         let place = match former {
             None => self.store.insert(slot, octets),

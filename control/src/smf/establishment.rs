@@ -11,7 +11,7 @@ use whimbrel_nas::ie::{
 use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, EstablishmentRequest, Pti};
 
 use super::qos::{Ground, initial_flows, marks};
-use super::up_connection::{Answer, set_downlink_tunnel, set_up};
+use super::up_connection::{UpConnectionFailure, set_downlink_tunnel, set_up};
 use super::{
     area, families, n4, pco,
     release::{self, release_locally},
@@ -88,9 +88,9 @@ async fn establishment(
     let tunnel = match set_up(ue, psi, Some(&accept)).await {
         Ok(tunnel) => tunnel, // steps 11 to 14
         // A gNB that refuses has not delivered the accept; a silent one may have.
-        Err(Answer::Refused(refusal)) => return Err(refusal.into()),
-        Err(Answer::Unknown(refusal)) => return Err(undo(ue, psi, refusal)),
-        Err(Answer::Interrupted(why)) => return Err(why.into()),
+        Err(UpConnectionFailure::Refused(refusal)) => return Err(refusal.into()),
+        Err(UpConnectionFailure::Unknown(refusal)) => return Err(undo(ue, psi, refusal)),
+        Err(UpConnectionFailure::Interrupted(why)) => return Err(why.into()),
     };
     match set_downlink_tunnel(ue, psi, &tunnel).await {
         Err(End::Refused(refusal)) => Err(undo(ue, psi, refusal)),

@@ -22,7 +22,7 @@ use super::pending_change::{policies, set_pending, without};
 use super::qos::{Ground, level_qos};
 use super::release::release_locally;
 use super::requested_qos::{self, Terms};
-use super::rule_change::Change;
+use super::rule_change::RuleChange;
 use super::{n4, operation, pco, reanchoring, release, up_connection};
 use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::input::Input;
@@ -226,7 +226,7 @@ async fn take_back(ue: Ue, psi: PduSessionId, pending: Box<PendingChange>, end: 
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
         Some((
-            Change { session, flows: &pending.flows, ambr: pending.ambr }.undo(),
+            RuleChange { session, flows: &pending.flows, ambr: pending.ambr }.undo(),
             PendingChange::of(session),
         ))
     });
@@ -249,7 +249,7 @@ enum Half {
 async fn n4_half(ue: Ue, psi: PduSessionId, pending: &PendingChange, half: Half) -> Result<(), End> {
     let request = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        let change = Change { session, flows: &pending.flows, ambr: pending.ambr };
+        let change = RuleChange { session, flows: &pending.flows, ambr: pending.ambr };
         Some(match half {
             Half::Before => change.before(),
             Half::After => change.after(),
@@ -485,7 +485,7 @@ fn refused_by_gnb(answer: &Input) -> Refusal {
 fn undo(ue: Ue, psi: PduSessionId, pending: Box<PendingChange>, end: End) -> End {
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        let change = Change { session, flows: &pending.flows, ambr: pending.ambr };
+        let change = RuleChange { session, flows: &pending.flows, ambr: pending.ambr };
         let at_gnb = session.up == UpState::Active && matches!(end, End::Refused(_));
         Some((change.undo(), at_gnb.then(|| transfer(&pending, &PendingChange::of(session))).flatten()))
     });

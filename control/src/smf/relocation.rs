@@ -19,7 +19,7 @@ use crate::envelope::UeId;
 use crate::event::SessionChange;
 use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Ue};
-use crate::services::nsmf::{Admitted, TakenOver};
+use crate::services::nsmf::{Admitted, TakenOverSessions};
 use crate::state::{IncomingSession, SmContext, UpState};
 use crate::upf::{UpfId, UpfStates};
 
@@ -78,7 +78,7 @@ pub(crate) fn take_over(
     ue: Ue,
     mut sessions: BTreeMap<PduSessionId, Box<SmContext>>,
     upfs: &[(PduSessionId, IpAddr)],
-) -> TakenOver {
+) -> TakenOverSessions {
     let (config, states, own) = (ue.config(), ue.upfs(), ue.with(|p| (p.id, p.clock)));
     let (mut coming, mut refused) = (Vec::new(), Vec::new());
     sessions.retain(|psi, s| {
@@ -91,7 +91,7 @@ pub(crate) fn take_over(
         }
         ours
     });
-    TakenOver { sessions, coming, refused }
+    TakenOverSessions { sessions, coming, refused }
 }
 
 /// Whether a session can be taken over: slice, data network and UPF must be served here. Returns its SM context without the UPF's data.

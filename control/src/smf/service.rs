@@ -13,10 +13,10 @@ use super::{
 };
 use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Lane, Ue};
-use crate::services::Answer;
+use crate::services::ServiceFuture;
 use crate::services::nsmf::{
     Admitted, Moved, NsmfPduSession, PathUpdates, SmContextCreateData, SmContextReleaseData, SmContextStatus,
-    SmContextUpdateData, Switched, TakenOver,
+    SmContextUpdateData, Switched, TakenOverSessions,
 };
 use crate::state::{Ambr, IncomingSession, SmContext, Subscription};
 
@@ -128,7 +128,7 @@ impl NsmfPduSession for Smf {
         ue: Ue,
         sessions: &'a [PduSessionId],
         tac: Tac,
-    ) -> Answer<'a, Result<Vec<PduSessionId>, Interrupt>> {
+    ) -> ServiceFuture<'a, Result<Vec<PduSessionId>, Interrupt>> {
         Box::pin(async move {
             let sessions: Vec<_> = sessions.iter().map(|psi| (*psi, None)).collect();
             intermediate_upf::prepare(ue, &sessions, tac).await
@@ -153,7 +153,7 @@ impl NsmfPduSession for Smf {
         admitted: Vec<Admitted>,
         direct: Vec<PduSessionId>,
         expected: bool,
-    ) -> Answer<'_, Result<Vec<Admitted>, Interrupt>> {
+    ) -> ServiceFuture<'_, Result<Vec<Admitted>, Interrupt>> {
         Box::pin(handover::start_forwarding(ue, admitted, direct, expected))
     }
 
@@ -165,7 +165,7 @@ impl NsmfPduSession for Smf {
         handover::request_path_updates(ue, admitted)
     }
 
-    fn path_updates_answered(&self, ue: Ue, asked: PathUpdates) -> Answer<'_, Result<(), Interrupt>> {
+    fn path_updates_answered(&self, ue: Ue, asked: PathUpdates) -> ServiceFuture<'_, Result<(), Interrupt>> {
         Box::pin(handover::paths_switched(ue, asked))
     }
 
@@ -186,7 +186,7 @@ impl NsmfPduSession for Smf {
         ue: Ue,
         items: &'a [PduSessionResourceItem],
         tac: Option<Tac>,
-    ) -> Answer<'a, Result<Vec<Switched>, Interrupt>> {
+    ) -> ServiceFuture<'a, Result<Vec<Switched>, Interrupt>> {
         Box::pin(path_switch::switch_paths(ue, items, tac))
     }
 
@@ -198,7 +198,7 @@ impl NsmfPduSession for Smf {
         &'a self,
         ue: Ue,
         items: &'a [PduSessionResourceItem],
-    ) -> Answer<'a, Result<Vec<Moved>, Interrupt>> {
+    ) -> ServiceFuture<'a, Result<Vec<Moved>, Interrupt>> {
         Box::pin(modify_indication::move_tunnels(ue, items))
     }
 
@@ -212,7 +212,7 @@ impl NsmfPduSession for Smf {
         taken: &'a [(PduSessionId, Seid)],
         smf: IpAddr,
         admitted: &'a [Admitted],
-    ) -> Answer<'a, Result<Vec<HandedOverSession>, Interrupt>> {
+    ) -> ServiceFuture<'a, Result<Vec<HandedOverSession>, Interrupt>> {
         Box::pin(relocation::hand_over_sessions(ue, taken, smf, admitted))
     }
 
@@ -221,7 +221,7 @@ impl NsmfPduSession for Smf {
         ue: Ue,
         sessions: BTreeMap<PduSessionId, Box<SmContext>>,
         upfs: &[(PduSessionId, IpAddr)],
-    ) -> TakenOver {
+    ) -> TakenOverSessions {
         relocation::take_over(ue, sessions, upfs)
     }
 
@@ -238,7 +238,7 @@ impl NsmfPduSession for Smf {
         ue: Ue,
         coming: &'a [IncomingSession],
         admitted: &'a [Admitted],
-    ) -> Answer<'a, Result<(), Interrupt>> {
+    ) -> ServiceFuture<'a, Result<(), Interrupt>> {
         Box::pin(relocation::claim(ue, coming, admitted))
     }
 

@@ -24,7 +24,7 @@ use crate::services::nsmf::N2Outcome;
 use crate::state::{DEFAULT_QFI, SmContext, Tunnel, UeContext, UpState};
 
 /// Why there is no tunnel of the gNB.
-pub(super) enum Answer {
+pub(super) enum UpConnectionFailure {
     /// The gNB refused, and has not delivered the NAS message.
     Refused(Refusal),
     /// The gNB did not answer: its state is unknown.
@@ -48,12 +48,16 @@ const ASKED_MAX: u8 = 3;
 
 /// Requests a session's resources at the gNB, with a message to the UE, and awaits the transfer with its tunnel. After a handover
 /// meanwhile, the new serving gNB is asked (TS 23.502 §4.9.1.3.1).
-pub(super) async fn set_up(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) -> Result<Vec<u8>, Answer> {
+pub(super) async fn set_up(
+    ue: Ue,
+    psi: PduSessionId,
+    n1: Option<&sm::Message>,
+) -> Result<Vec<u8>, UpConnectionFailure> {
     for asked in 1..=ASKED_MAX {
         match ue.amf().set_up_session_resources(ue, psi, n1).await {
             Ok(()) => {}
-            Err(End::Refused(refusal)) => return Err(Answer::Refused(refusal)),
-            Err(End::Interrupted(why)) => return Err(Answer::Interrupted(why)),
+            Err(End::Refused(refusal)) => return Err(UpConnectionFailure::Refused(refusal)),
+            Err(End::Interrupted(why)) => return Err(UpConnectionFailure::Interrupted(why)),
         }
         match gnb_answer(ue).await? {
             GnbAnswer::SetUp(transfer) => return Ok(transfer),
@@ -61,21 +65,21 @@ pub(super) async fn set_up(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) 
             GnbAnswer::Left | GnbAnswer::HandsOver => {}
         }
     }
-    Err(Answer::Refused(Refusal::RadioFailure(
+    Err(UpConnectionFailure::Refused(Refusal::RadioFailure(
         "it hands the UE over each time that it is asked for the session",
     )))
 }
 
 /// Awaits the handover because of which a gNB has refused. If none starts, the gNB is asked again.
-async fn handed_over(ue: Ue) -> Result<(), Answer> {
+async fn handed_over(ue: Ue) -> Result<(), UpConnectionFailure> {
     match ue.receive(|i| matches!(i, Input::HandoverOver), HANDOVER_EXECUTION).await {
         Ok(_) | Err(Interrupt::TimedOut) => Ok(()),
-        Err(other) => Err(Answer::Interrupted(other)),
+        Err(other) => Err(UpConnectionFailure::Interrupted(other)),
     }
 }
 
 /// Awaits the gNB's answer to a setup.
-async fn gnb_answer(ue: Ue) -> Result<GnbAnswer, Answer> {
+async fn gnb_answer(ue: Ue) -> Result<GnbAnswer, UpConnectionFailure> {
     let answered = |i: &Input| {
         matches!(i, Input::N2Sm(N2Outcome::SetUp | N2Outcome::SetupFailed | N2Outcome::GnbLeft, _))
     };
@@ -83,11 +87,11 @@ async fn gnb_answer(ue: Ue) -> Result<GnbAnswer, Answer> {
         Ok(Input::N2Sm(N2Outcome::SetUp, transfer)) => Ok(GnbAnswer::SetUp(transfer)),
         Ok(Input::N2Sm(N2Outcome::GnbLeft, _)) => Ok(GnbAnswer::Left),
         Ok(Input::N2Sm(_, transfer)) if is_for_handover(&transfer) => Ok(GnbAnswer::HandsOver),
-        Ok(answer) => Err(Answer::Refused(setup_refused(&answer))),
-        Err(Interrupt::TimedOut) => {
-            Err(Answer::Unknown(Refusal::RadioFailure("no answer to PDU SESSION RESOURCE SETUP REQUEST")))
-        }
-        Err(other) => Err(Answer::Interrupted(other)),
+        Ok(answer) => Err(UpConnectionFailure::Refused(setup_refused(&answer))),
+        Err(Interrupt::TimedOut) => Err(UpConnectionFailure::Unknown(Refusal::RadioFailure(
+            "no answer to PDU SESSION RESOURCE SETUP REQUEST",
+        ))),
+        Err(other) => Err(UpConnectionFailure::Interrupted(other)),
     }
 }
 

@@ -9,7 +9,7 @@ use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi, RecommendedCellItem, UeRadioCapabilityForPaging};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext, Nh};
 
-use super::connection::{Connection, RecentlyReleased, Source};
+use super::connection::{Connection, HandoverSource, RecentlyReleased};
 use super::context_transfer::{ContextTransfer, InboundTransfer, OutboundTransfer, PEER_AMF_DOWNLINK_COUNTS};
 use super::handover::{PredictedHandover, Target};
 use super::subscription::Subscription;
@@ -135,7 +135,7 @@ pub struct Mobility {
     /// The target gNB of a handover, until the UE has arrived.
     pub target: Option<Box<Target>>,
     /// The former gNB, while packets are still forwarded.
-    pub source: Option<Box<Source>>,
+    pub source: Option<Box<HandoverSource>>,
     /// The gNB where the UE is expected soon. Not part of a checkpoint, as the UE is not idle meanwhile.
     #[serde(skip)]
     pub(crate) predicted: Option<Box<PredictedHandover>>,

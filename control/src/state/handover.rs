@@ -70,14 +70,14 @@ pub(crate) struct PredictedRequest {
     /// HANDOVER REQUIRED as the source will send it.
     pub(crate) required: Box<HandoverRequired>,
     /// Which sessions the target was asked for.
-    pub(crate) asked: Asked,
+    pub(crate) asked: HandoverSessions,
     /// The target's answer.
     pub(crate) answer: Option<Box<HandoverRequestAcknowledge>>,
 }
 
 /// The sessions that HANDOVER REQUIRED lists.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct HandoverSessions {
     /// Those in HANDOVER REQUEST.
     pub(crate) sessions: Vec<PduSessionId>,
     /// Those not in HANDOVER REQUEST, with the cause.

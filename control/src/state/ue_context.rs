@@ -13,7 +13,7 @@ use super::session_grant::SessionGrant;
 use super::sm_context::SmContext;
 use super::subscription::Subscription;
 use super::veil_session::VeilSession;
-use crate::envelope::{Batch, N2Names, Subject, UeId};
+use crate::envelope::{Batch, N2Names, UeId, UeIdentities};
 use crate::procedure::{Lane, Lanes};
 
 /// The state of one UE.
@@ -62,8 +62,8 @@ impl UeContext {
     }
 
     /// Its known identities.
-    pub fn subject(&self) -> Subject {
-        Subject { supi: self.amf.supi.or(self.amf.claimed), pei: self.amf.pei }
+    pub fn subject(&self) -> UeIdentities {
+        UeIdentities { supi: self.amf.supi.or(self.amf.claimed), pei: self.amf.pei }
     }
 
     /// The serving gNB's identifier of the UE, while it is connected.

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::access::Access;
+use crate::access::EtcdAccess;
 use crate::failure;
 
 /// An etcd on the same network answers in milliseconds; one that has to elect a leader, in a second or two. The membership waits a
@@ -109,7 +109,7 @@ impl Drop for ConnectionTask {
 
 /// The endpoints, and the token that etcd gave this process.
 pub(crate) struct Gateway {
-    access: Access,
+    access: EtcdAccess,
     endpoints: Vec<GatewayEndpoint>,
     /// The token of the user, valid for some minutes.
     token: Mutex<Option<String>>,
@@ -117,7 +117,7 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// Errors: one sentence.
-    pub(crate) fn new(access: Access) -> Result<Self, String> {
+    pub(crate) fn new(access: EtcdAccess) -> Result<Self, String> {
         let endpoints = access.check()?;
         Ok(Self { access, endpoints, token: Mutex::new(None) })
     }
@@ -157,11 +157,11 @@ impl Gateway {
         let (ok, answer) = in_time(at, asked).await?;
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
-        struct Answer {
+        struct AuthenticateAnswer {
             token: String,
             error: String,
         }
-        let Answer { token, error } = serde_json::from_slice(&answer).unwrap_or_default();
+        let AuthenticateAnswer { token, error } = serde_json::from_slice(&answer).unwrap_or_default();
         if !ok || token.is_empty() {
             let error: String = error.chars().take(200).collect();
             return Err(format!("etcd at {} does not accept the user {user}: {error}", at.authority));

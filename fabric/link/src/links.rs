@@ -8,15 +8,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{Timespec, epoll};
 use snow::types::Random;
 use whimbrel_ids::Instant;
-use whimbrel_shm::{Fault, Pool};
+use whimbrel_shm::{Pool, PortFault};
 
 use crate::connection::LinkConnection;
-use crate::event::{Counters, DownReason, Events};
-use crate::frame::{HELLO_OCTETS_MAX, Place};
+use crate::event::{Counters, DownReason, LinkEvents};
+use crate::frame::{HELLO_OCTETS_MAX, ShmAddress};
 use crate::primitives::System;
 use crate::protocol::{LinkTurn, POOLS_MAX, Protocol};
 use crate::rings::{LinkRings, RingEnd, RingIn, RingOut, SOCKETS_AFTER};
-use crate::{LinkId, OpenError, Settings, socket};
+use crate::{LinkId, LinkOpenError, LinkSettings, socket};
 
 /// Octets read from one link in one turn, so that other links do not wait.
 const READ_OCTETS: usize = 256 * 1024;
@@ -30,12 +30,12 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Links of one process, for one thread.
 pub struct Links {
-    settings: Settings,
+    settings: LinkSettings,
     epoll: OwnedFd,
     listener: Option<TcpListener>,
     connections: BTreeMap<LinkId, LinkConnection>,
     /// Events that happened outside of `drain`, which returns them.
-    deferred: Events,
+    deferred: LinkEvents,
     last: u64,
     counters: Counters,
     scratch: Box<[u8]>,
@@ -48,27 +48,28 @@ pub struct Links {
 impl Links {
     /// Opens the listener, if there is to be one.
     ///
-    /// Errors: [`OpenError`].
-    pub fn open(settings: Settings) -> Result<Self, OpenError> {
+    /// Errors: [`LinkOpenError`].
+    pub fn open(settings: LinkSettings) -> Result<Self, LinkOpenError> {
         if settings.hello.len() > HELLO_OCTETS_MAX {
-            return Err(OpenError::HelloTooLong(settings.hello.len()));
+            return Err(LinkOpenError::HelloTooLong(settings.hello.len()));
         }
         match settings.listen {
             Some(at) if settings.keys.is_empty() && !at.ip().is_loopback() => {
-                return Err(OpenError::Unprotected(at));
+                return Err(LinkOpenError::Unprotected(at));
             }
             _ => {}
         }
         if !settings.keys.is_empty() {
-            System.try_fill_bytes(&mut [0]).map_err(|_| OpenError::NoRandomness)?;
+            System.try_fill_bytes(&mut [0]).map_err(|_| LinkOpenError::NoRandomness)?;
         }
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| OpenError::System(e.into()))?;
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| LinkOpenError::System(e.into()))?;
         let listener = match settings.listen {
             None => None,
             Some(at) => {
-                let listener = socket::listen(at).map_err(|e| OpenError::Listen(at, e))?;
+                let listener = socket::listen(at).map_err(|e| LinkOpenError::Listen(at, e))?;
                 epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)
-                    .map_err(|e| OpenError::System(e.into()))?;
+                    .map_err(|e| LinkOpenError::System(e.into()))?;
                 Some(listener)
             }
         };
@@ -77,7 +78,7 @@ impl Links {
             epoll,
             listener,
             connections: BTreeMap::new(),
-            deferred: Events::default(),
+            deferred: LinkEvents::default(),
             last: LISTENER,
             counters: Counters::default(),
             scratch: vec![0; READ_OCTETS].into_boxed_slice(),
@@ -98,7 +99,7 @@ impl Links {
         let port = &rings.pool.port;
         // An area's number is below sixteen.
         let function = port.own() as u8;
-        let place = Place { pool: rings.pool.id(), function, incarnation: port.incarnation() };
+        let place = ShmAddress { pool: rings.pool.id(), function, incarnation: port.incarnation() };
         self.settings.places.push(place);
         self.rings.push(rings);
         Ok(())
@@ -207,7 +208,7 @@ impl Links {
         }
     }
 
-    /// Octets that wait to be sent on a link; zero if it has ended. Beyond [`Settings::queue_octets_max`] it ends.
+    /// Octets that wait to be sent on a link; zero if it has ended. Beyond [`LinkSettings::queue_octets_max`] it ends.
     pub fn waiting(&self, link: LinkId) -> usize {
         let of = |c: &LinkConnection| c.protocol.waiting() + c.ring_out.as_ref().map_or(0, RingOut::waiting);
         self.connections.get(&link).map_or(0, of)
@@ -249,7 +250,7 @@ impl Links {
     }
 
     /// Receives, and applies timeouts. `events` is cleared first. Never blocks.
-    pub fn drain(&mut self, now: Instant, events: &mut Events) {
+    pub fn drain(&mut self, now: Instant, events: &mut LinkEvents) {
         events.clear();
         core::mem::swap(events, &mut self.deferred);
         for (pool, rings) in self.rings.iter_mut().enumerate() {
@@ -280,7 +281,7 @@ impl Links {
         &self.counters
     }
 
-    fn serve(&mut self, link: LinkId, flags: epoll::EventFlags, events: &mut Events) {
+    fn serve(&mut self, link: LinkId, flags: epoll::EventFlags, events: &mut LinkEvents) {
         let pending = self.connections.get(&link).is_some_and(LinkConnection::is_pending);
         let room = !pending || self.links() < self.settings.links_max;
         let Some(connection) = self.connections.get_mut(&link) else { return };
@@ -320,7 +321,7 @@ impl Links {
     }
 
     /// Receives through shared memory. Returns whether sockets may wait until a later turn.
-    fn drain_rings(&mut self, now: Instant, events: &mut Events) -> bool {
+    fn drain_rings(&mut self, now: Instant, events: &mut LinkEvents) -> bool {
         let mut slept = false;
         self.rings.iter().for_each(|rings| slept |= rings.pool.port.after_sleep());
         let mut ended = Vec::new();
@@ -354,7 +355,7 @@ impl Links {
         soon
     }
 
-    fn accept(&mut self, now: Instant, events: &mut Events) {
+    fn accept(&mut self, now: Instant, events: &mut LinkEvents) {
         for _ in 0..READY_PER_TURN {
             let Some(Ok((socket, peer))) = self.listener.as_ref().map(TcpListener::accept) else { return };
             if self.pending() >= self.settings.pending_max {
@@ -399,7 +400,7 @@ impl Links {
         Ok(())
     }
 
-    fn expire(&mut self, now: Instant, events: &mut Events) {
+    fn expire(&mut self, now: Instant, events: &mut LinkEvents) {
         let late = |c: &LinkConnection| !c.protocol.is_up() && c.due <= now;
         let late: Vec<LinkId> =
             self.connections.iter().filter(|(_, c)| late(c)).map(|(link, _)| *link).collect();
@@ -411,7 +412,7 @@ impl Links {
     }
 
     /// Ends a link, or rejects a pending one.
-    fn finish(&mut self, link: LinkId, reason: DownReason, events: &mut Events) {
+    fn finish(&mut self, link: LinkId, reason: DownReason, events: &mut LinkEvents) {
         let Some(mut connection) = self.connections.remove(&link) else { return };
         self.counters.ended(reason);
         end_ring_in(&mut connection, &mut self.rings);
@@ -456,7 +457,7 @@ impl Links {
 }
 
 /// The pool in which a peer has named its place.
-fn pool_of(rings: &mut [LinkRings], peer: Place) -> Option<(usize, &mut LinkRings)> {
+fn pool_of(rings: &mut [LinkRings], peer: ShmAddress) -> Option<(usize, &mut LinkRings)> {
     rings.iter_mut().enumerate().find(|(_, rings)| rings.pool.id() == peer.pool)
 }
 
@@ -485,7 +486,7 @@ fn flush_ring(connection: &mut LinkConnection, rings: &mut [LinkRings]) -> Resul
     }
     match &mut connection.ring_out {
         Some(ring) => match rings.get_mut(ring.pool) {
-            Some(rings) => ring.flush(&mut rings.pool.port).map_err(|_: Fault| DownReason::BadRing),
+            Some(rings) => ring.flush(&mut rings.pool.port).map_err(|_: PortFault| DownReason::BadRing),
             None => Ok(()),
         },
         None => Ok(()),

@@ -3,12 +3,12 @@
 use core::mem::take;
 use std::net::SocketAddr;
 
-use crate::event::{Counters, DownReason, Events};
+use crate::event::{Counters, DownReason, LinkEvents};
 use crate::frame::{
-    self, BadFrame, BadGreeting, Control, FRAME_HEADER, GREETING_HEADER, Item, Place, Protection,
+    self, BadFrame, BadGreeting, Control, FRAME_HEADER, GREETING_HEADER, Item, Protection, ShmAddress,
 };
 use crate::seal::{self, Calling, Forged, PROOF_OCTETS, Sealed, WrongKey};
-use crate::{LinkId, Settings};
+use crate::{LinkId, LinkSettings};
 use whimbrel_shm::FUNCTIONS;
 
 /// Memory that a link keeps each way while nothing waits: what a busy turn fills.
@@ -22,8 +22,8 @@ const SEALED_AT_ONCE: usize = 1024 * 1024;
 pub(crate) struct LinkTurn<'a> {
     pub(crate) link: LinkId,
     pub(crate) peer: SocketAddr,
-    pub(crate) settings: &'a Settings,
-    pub(crate) events: &'a mut Events,
+    pub(crate) settings: &'a LinkSettings,
+    pub(crate) events: &'a mut LinkEvents,
     pub(crate) counters: &'a mut Counters,
     /// Whether a pending link may come up.
     pub(crate) room: bool,
@@ -59,9 +59,9 @@ pub(crate) struct Protocol {
 #[derive(Default)]
 struct SharedMemoryState {
     /// Where the peer is, one place for each of its pools.
-    places: Vec<Place>,
+    places: Vec<ShmAddress>,
     /// The first of them in a pool of this end.
-    peer: Option<Place>,
+    peer: Option<ShmAddress>,
     /// This end has reported that it maps the peer's area, and the peer has reported the same of this end's.
     maps_peer: bool,
     is_mapped: bool,
@@ -70,7 +70,7 @@ struct SharedMemoryState {
 }
 
 impl SharedMemoryState {
-    fn heard(&mut self, own: &[Place], item: Item<'_>) -> Result<(), BadFrame> {
+    fn heard(&mut self, own: &[ShmAddress], item: Item<'_>) -> Result<(), BadFrame> {
         match item {
             // After the last one.
             Item::Frame(_) if self.ring.is_some() => return Err(BadFrame::Control),
@@ -106,7 +106,7 @@ impl Protocol {
     }
 
     /// The caller's end. Errors: the system gives no randomness.
-    pub(crate) fn calling(settings: &Settings) -> Result<Self, DownReason> {
+    pub(crate) fn calling(settings: &LinkSettings) -> Result<Self, DownReason> {
         let mut protocol = Self::new(true);
         match settings.keys.first() {
             None => frame::write_greeting(Protection::Plain, &settings.hello, &mut protocol.wire),
@@ -122,7 +122,7 @@ impl Protocol {
     }
 
     /// The called end. Under a key it sends nothing to a caller that has not proven to have the key.
-    pub(crate) fn called(settings: &Settings) -> Self {
+    pub(crate) fn called(settings: &LinkSettings) -> Self {
         let mut protocol = Self::new(false);
         if settings.keys.is_empty() {
             frame::write_greeting(Protection::Plain, &settings.hello, &mut protocol.wire);
@@ -135,7 +135,7 @@ impl Protocol {
     }
 
     /// Queues a frame. Errors: the link must end.
-    pub(crate) fn send(&mut self, octets: &[u8], settings: &Settings) -> Result<(), DownReason> {
+    pub(crate) fn send(&mut self, octets: &[u8], settings: &LinkSettings) -> Result<(), DownReason> {
         if octets.len() > settings.frame_octets_max {
             return Err(DownReason::FrameTooLong);
         }
@@ -147,7 +147,7 @@ impl Protocol {
     }
 
     /// Where the peer is, if it shares memory with this end.
-    pub(crate) fn peer_place(&self) -> Option<Place> {
+    pub(crate) fn peer_place(&self) -> Option<ShmAddress> {
         self.shared.peer.filter(|_| self.is_up())
     }
 
@@ -311,7 +311,7 @@ impl Protocol {
     }
 
     /// Says where this end is, before the frames that wait.
-    fn announce(&mut self, places: &[Place]) {
+    fn announce(&mut self, places: &[ShmAddress]) {
         let mut first = Vec::new();
         places.iter().for_each(|place| frame::write_control(Control::Place(*place), &mut first));
         self.queue.splice(..0, first);

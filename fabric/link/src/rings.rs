@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use rustix::event::epoll;
-use whimbrel_shm::{Area, Fault, Memory, Pool, Port, Receiver};
+use whimbrel_shm::{Area, Memory, Pool, Port, PortFault, Receiver};
 
 use crate::event::DownReason;
-use crate::frame::{FRAME_HEADER, Place};
+use crate::frame::{FRAME_HEADER, ShmAddress};
 use crate::protocol::LinkTurn;
 
 /// How long sockets may wait while rings are looked at again and again: far less than anything that comes through a socket takes.
@@ -41,7 +41,7 @@ impl LinkRings {
     }
 
     /// True if the area that the peer announced is mapped at this end.
-    pub(crate) fn maps(&self, peer: Place) -> bool {
+    pub(crate) fn maps(&self, peer: ShmAddress) -> bool {
         self.pool.maps(peer.function.into(), peer.incarnation)
     }
 
@@ -56,7 +56,7 @@ impl LinkRings {
     }
 
     /// Begins to send to a peer through its ring. Returns the generation.
-    pub(crate) fn begin(&mut self, peer: Place) -> Option<u32> {
+    pub(crate) fn begin(&mut self, peer: ShmAddress) -> Option<u32> {
         if self.rubbish.get(&peer.function) == Some(&peer.incarnation) {
             return None;
         }
@@ -64,7 +64,7 @@ impl LinkRings {
     }
 
     /// A peer wrote rubbish.
-    pub(crate) fn distrust(&mut self, peer: Place) {
+    pub(crate) fn distrust(&mut self, peer: ShmAddress) {
         self.rubbish.insert(peer.function, peer.incarnation);
     }
 }
@@ -80,7 +80,7 @@ pub(crate) struct RingOut {
 }
 
 impl RingOut {
-    pub(crate) fn to(pool: usize, peer: Place) -> Self {
+    pub(crate) fn to(pool: usize, peer: ShmAddress) -> Self {
         Self { pool, peer: peer.function.into(), queue: Vec::new(), taken: 0 }
     }
 
@@ -94,7 +94,7 @@ impl RingOut {
     }
 
     /// Writes a frame, or has it wait.
-    pub(crate) fn send<M: Memory>(&mut self, port: &mut Port<M>, frame: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn send<M: Memory>(&mut self, port: &mut Port<M>, frame: &[u8]) -> Result<(), PortFault> {
         if self.waiting() == 0 {
             let Some(rest) = push(port, self.peer, frame)? else { return Ok(()) };
             self.wait(rest);
@@ -110,7 +110,7 @@ impl RingOut {
     }
 
     /// Writes what waits, as far as there is room, and lets the peer see it.
-    pub(crate) fn flush<M: Memory>(&mut self, port: &mut Port<M>) -> Result<(), Fault> {
+    pub(crate) fn flush<M: Memory>(&mut self, port: &mut Port<M>) -> Result<(), PortFault> {
         while let Some((header, rest)) = self.queue[self.taken..].split_first_chunk::<FRAME_HEADER>() {
             let length = u32::from_ne_bytes(*header) as usize;
             let frame = rest.get(..length).unwrap_or_default();
@@ -137,7 +137,7 @@ fn push<'a, M: Memory>(
     port: &mut Port<M>,
     peer: usize,
     mut frame: &'a [u8],
-) -> Result<Option<&'a [u8]>, Fault> {
+) -> Result<Option<&'a [u8]>, PortFault> {
     loop {
         let (piece, rest) = frame.split_at(frame.len().min(port.piece_octets_max()));
         if !port.push(peer, piece, rest.is_empty())? {
@@ -168,7 +168,7 @@ pub(crate) enum RingEnd {
 }
 
 impl RingIn {
-    pub(crate) fn from<M: Memory>(pool: usize, port: &Port<M>, peer: Place, generation: u32) -> Self {
+    pub(crate) fn from<M: Memory>(pool: usize, port: &Port<M>, peer: ShmAddress, generation: u32) -> Self {
         let receiver = port.receiver(peer.function.into(), generation);
         Self { pool, receiver, incomplete: Vec::new() }
     }
@@ -204,8 +204,8 @@ impl RingIn {
             let last = match port.take(&mut self.receiver, &mut self.incomplete) {
                 Ok(None) => break,
                 Ok(Some(last)) => last,
-                Err(Fault::Superseded) => return Err(RingEnd::Superseded),
-                Err(Fault::Rubbish) => return Err(RingEnd::Link(DownReason::BadRing)),
+                Err(PortFault::Superseded) => return Err(RingEnd::Superseded),
+                Err(PortFault::Rubbish) => return Err(RingEnd::Link(DownReason::BadRing)),
             };
             // A piece without octets counts too: a turn ends.
             octets += self.incomplete.len() - before + FRAME_HEADER;

@@ -8,7 +8,7 @@ use snow::{Builder, HandshakeState, TransportState};
 use zeroize::Zeroizing;
 
 use crate::frame::HELLO_OCTETS_MAX;
-use crate::key::Key;
+use crate::key::ClusterKey;
 use crate::primitives::{Primitives, TAG};
 
 /// The longest body of a greeting: an ephemeral key, the hello, its tag.
@@ -36,7 +36,7 @@ pub(crate) struct WrongKey;
 pub(crate) struct Forged;
 
 /// The key that links derive from the cluster's key, which heartbeats use itself.
-fn link_key(key: &Key) -> Zeroizing<[u8; 32]> {
+fn link_key(key: &ClusterKey) -> Zeroizing<[u8; 32]> {
     let mut hash = Sha256::new();
     hash.update(b"whimbrel link\x01");
     hash.update(key.octets());
@@ -68,7 +68,11 @@ pub(crate) struct Calling(Box<HandshakeState>);
 
 impl Calling {
     /// The greeting's body, and what takes the answer. Errors: the system gives no randomness.
-    pub(crate) fn new(key: &Key, prologue: &[u8], hello: &[u8]) -> Result<(Self, Vec<u8>), snow::Error> {
+    pub(crate) fn new(
+        key: &ClusterKey,
+        prologue: &[u8],
+        hello: &[u8],
+    ) -> Result<(Self, Vec<u8>), snow::Error> {
         let mut state = builder(prologue, &link_key(key))?.build_initiator()?;
         let body = write(&mut state, hello)?;
         Ok((Self(Box::new(state)), body))
@@ -85,13 +89,13 @@ impl Calling {
 /// Answers a caller that has one of our keys: the seals, the caller's hello, the answer's body. The caller's message may be a recording: the
 /// caller is live if it can open the answer, which its first record proves. Errors: [`WrongKey`].
 pub(crate) fn answer(
-    keys: &[Key],
+    keys: &[ClusterKey],
     prologue: &[u8],
     body: &[u8],
     hello: &[u8],
 ) -> Result<(Sealed, Vec<u8>, Vec<u8>), WrongKey> {
     // Under a wrong key this costs hashes and a tag, no exchange of keys.
-    let attempt = |key: &Key| {
+    let attempt = |key: &ClusterKey| {
         let mut state = builder(prologue, &link_key(key))?.build_responder()?;
         let theirs = read(&mut state, body)?;
         let answer = write(&mut state, hello)?;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
-use whimbrel_etcd::{Access, Agent, MembershipUpdate};
+use whimbrel_etcd::{Agent, EtcdAccess, MembershipUpdate};
 use whimbrel_resilience::CodeVersion;
-use whimbrel_resilience::membership::{Command, Event, Member, MemberId, Settings};
+use whimbrel_resilience::membership::{Event, Member, MemberId, MembershipCommand, MembershipSettings};
 use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 
@@ -23,7 +23,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct AtEtcd {
     /// Addresses of etcd, and credentials.
-    pub etcd: Access,
+    pub etcd: EtcdAccess,
     /// The cluster's name in etcd.
     pub name: String,
     /// The number of the pair of CTAs.
@@ -96,13 +96,13 @@ impl CtaDiscovery {
 
     /// Shows in etcd that this CPF leaves.
     pub(super) fn drain(&self) {
-        self.agent.command(Command::Drain(true));
+        self.agent.command(MembershipCommand::Drain(true));
     }
 
     /// Deletes the record, and waits a little for that.
     pub(super) fn leave(self) {
         let until = std::time::Instant::now() + LEAVING;
-        self.agent.command(Command::Leave);
+        self.agent.command(MembershipCommand::Leave);
         while std::time::Instant::now() < until && !self.with_found(|h| h.left) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -118,7 +118,7 @@ fn register(
     found: Arc<Mutex<Found>>,
 ) -> Result<Agent, String> {
     let number = u16::from_ne_bytes(entropy.octets()).max(1);
-    let settings = Settings {
+    let settings = MembershipSettings {
         cluster: at.name.clone(),
         me: MemberId::Cpf(CpfId(number)),
         member: Member {

@@ -14,8 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::warn;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::detector::{
-    Cause, Change, Counters, Detector, Discriminator, Incarnation, Input, LENGTH, Outbox, Reflector,
-    ReflectorCounters, Timing,
+    Counters, Detector, Discriminator, Incarnation, Input, LENGTH, Outbox, PeerChange, PeerDownCause,
+    Reflector, ReflectorCounters, Timing,
 };
 use whimbrel_resilience::membership::MemberId;
 use whimbrel_resilience::sbfd::{SBFD_OCTETS, SbfdChange, SbfdDiscriminator, SbfdReflector, SbfdTarget};
@@ -23,7 +23,7 @@ use whimbrel_user_io::{TtlSocket, run_in_real_time};
 
 use crate::clock;
 use crate::config::Probing;
-use crate::observation::{Metric, Sample};
+use crate::observation::{Metric, MetricSample};
 use crate::sbfd::{DropLog, SbfdFigures, SbfdProber, SbfdVerdict};
 
 /// Heartbeats taken in one turn.
@@ -77,14 +77,18 @@ impl Add for Ignored {
 
 impl Ignored {
     /// For the metrics.
-    pub(super) fn samples(self) -> [Sample; 4] {
+    pub(super) fn samples(self) -> [MetricSample; 4] {
         let all = [
             ("malformed", self.malformed),
             ("forged", self.forged),
             ("foreign", self.foreign),
             ("stale", self.stale),
         ];
-        all.map(|(why, value)| Sample { metric: Metric::HeartbeatsIgnored, label: Some(why.into()), value })
+        all.map(|(why, value)| MetricSample {
+            metric: Metric::HeartbeatsIgnored,
+            label: Some(why.into()),
+            value,
+        })
     }
 }
 
@@ -207,11 +211,11 @@ impl HeartbeatMonitor {
         for (of, change) in self.out.changes.drain(..) {
             let Some((member, _)) = self.places.get(&of).copied() else { continue };
             match change {
-                Change::Down(_, Cause::Silent) => {
+                PeerChange::Down(_, PeerDownCause::Silent) => {
                     self.declared_lost.push((now + FALSE_ALARM_WINDOW, of));
                     silent.push((member, Unanswered::Heartbeats));
                 }
-                Change::FalseAlarm(_) => {
+                PeerChange::FalseAlarm(_) => {
                     warn!(%member, "a process that was declared lost is alive: it has to join again")
                 }
                 _ => {}

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
-use whimbrel_resilience::cta_replica::{PrimaryCta, Record, Snapshot};
+use whimbrel_resilience::cta_replica::{PrimaryCta, ReplicaRecord, Snapshot};
 use whimbrel_resilience::link::{ToCtaReplica, ToPrimaryCta};
-use whimbrel_resilience::membership::{CtaInstance, Home, MemberId};
+use whimbrel_resilience::membership::{CtaHome, CtaInstance, MemberId};
 use whimbrel_resilience::pair::{PrimaryAction, PrimaryRole};
-use whimbrel_resilience::{Entropy, Inspect, Order, Outbox};
+use whimbrel_resilience::{CtaOrder, Entropy, Inspect, Outbox};
 
-use super::Pool;
+use super::CpfPool;
 use super::heartbeat::{HeartbeatResponder, Ignored};
 use super::witness::{Witness, WitnessEvent};
 use crate::clock;
@@ -44,7 +44,7 @@ struct Other {
 #[derive(Debug)]
 pub enum PairEvent {
     /// The CTA is to execute this.
-    Order(Order),
+    Order(CtaOrder),
     /// The other CTA has taken over: this one stops at once.
     Replaced,
 }
@@ -79,7 +79,7 @@ impl PairPrimary {
     pub(super) fn new(
         witness: Witness,
         responder: HeartbeatResponder,
-        home: Home,
+        home: CtaHome,
         (endpoints, smf): (Vec<IpAddr>, IpAddr),
         former: Vec<IpAddr>,
     ) -> Self {
@@ -144,7 +144,7 @@ impl PairPrimary {
     }
 
     /// This CTA and its replica.
-    pub fn views(&self, pool: &Pool) -> Vec<CtaView> {
+    pub fn views(&self, pool: &CpfPool) -> Vec<CtaView> {
         let (replicated, detail) = self.condition(pool.successor());
         let own = match self.witness.me() {
             Some(me) => format!("CTA {}", me.cta),
@@ -180,14 +180,14 @@ impl PairPrimary {
     }
 
     /// Sends a record to the CTA replica.
-    pub fn record(&mut self, now: Instant, pool: &mut Pool, record: &Record) {
+    pub fn record(&mut self, now: Instant, pool: &mut CpfPool, record: &ReplicaRecord) {
         if self.serving.other().is_some() && !self.serving.copies() {
             self.unconfirmed.get_or_insert(now);
         }
         self.send_record(pool, record);
     }
 
-    fn send_record(&mut self, pool: &mut Pool, record: &Record) {
+    fn send_record(&mut self, pool: &mut CpfPool, record: &ReplicaRecord) {
         self.records += 1;
         self.octets += record.octets().len() as u64;
         pool.send_to_replica(&ToCtaReplica::Record(record.octets()));
@@ -199,7 +199,7 @@ impl PairPrimary {
         now: Instant,
         message: ToPrimaryCta,
         active: &mut PrimaryCta<S, E, I>,
-        pool: &mut Pool,
+        pool: &mut CpfPool,
         out: &mut Outbox,
     ) {
         match message {
@@ -225,7 +225,7 @@ impl PairPrimary {
     pub fn outputs_sent<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         active: &mut PrimaryCta<S, E, I>,
-        pool: &mut Pool,
+        pool: &mut CpfPool,
     ) {
         active.sent();
         let record = if active.waiting() == 0 { active.left() } else { None };
@@ -241,7 +241,7 @@ impl PairPrimary {
         place: CtaInstance,
         other: Other,
         active: &mut PrimaryCta<S, E, I>,
-        pool: &mut Pool,
+        pool: &mut CpfPool,
         out: &mut Outbox,
     ) {
         // If it may not begin yet, it connects again: etcd has to list it, and the pause after the last snapshot has to be over.
@@ -260,7 +260,7 @@ impl PairPrimary {
         self.send_pieces(0, pool);
     }
 
-    fn send_pieces(&mut self, has: u64, pool: &mut Pool) {
+    fn send_pieces(&mut self, has: u64, pool: &mut CpfPool) {
         let Some((snapshot, sent)) = self.other.as_mut().and_then(|other| other.snapshot.as_mut()) else {
             return;
         };
@@ -295,7 +295,7 @@ impl PairPrimary {
     pub fn cta_replica_lost<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         active: &mut PrimaryCta<S, E, I>,
-        pool: &mut Pool,
+        pool: &mut CpfPool,
         out: &mut Outbox,
     ) {
         (self.unconfirmed, self.doubted_after) = (None, None);
@@ -310,7 +310,7 @@ impl PairPrimary {
         &mut self,
         duties: Vec<PrimaryAction>,
         active: &mut PrimaryCta<S, E, I>,
-        pool: &mut Pool,
+        pool: &mut CpfPool,
         out: &mut Outbox,
     ) {
         for duty in duties {
@@ -333,12 +333,12 @@ impl PairPrimary {
                     info!(cta = place.cta, address = %other.address, term = self.term(), "this CTA has a CTA replica");
                     pool.announce_replica(Some(other.address));
                     let (endpoints, smf) = (other.endpoints.clone(), vec![other.smf, self.smf]);
-                    self.pair_events.push(PairEvent::Order(Order::Endpoints(endpoints)));
-                    self.pair_events.push(PairEvent::Order(Order::SmfAddresses(smf)));
+                    self.pair_events.push(PairEvent::Order(CtaOrder::Endpoints(endpoints)));
+                    self.pair_events.push(PairEvent::Order(CtaOrder::SmfAddresses(smf)));
                 }
                 PrimaryAction::NoReplica => {
                     warn!(term = self.term(), "this CTA continues without a CTA replica");
-                    self.pair_events.push(PairEvent::Order(Order::Endpoints(Vec::new())));
+                    self.pair_events.push(PairEvent::Order(CtaOrder::Endpoints(Vec::new())));
                 }
                 PrimaryAction::Stop => self.pair_events.push(PairEvent::Replaced),
             }
@@ -350,7 +350,7 @@ impl PairPrimary {
         &mut self,
         now: Instant,
         active: &mut PrimaryCta<S, E, I>,
-        pool: &mut Pool,
+        pool: &mut CpfPool,
         out: &mut Outbox,
     ) -> Vec<PairEvent> {
         if self.unconfirmed.take_if(|since| now >= *since + CONFIRMS_WITHIN).is_some() {

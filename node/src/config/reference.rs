@@ -9,7 +9,7 @@ use super::value::Value;
 const OF_OTHER_BUILDS: [&str; 4] = ["allow_direct", "heartbeat_experiment", "overstate", "record"];
 
 /// A key of the configuration, described.
-pub(super) struct Entry {
+pub(super) struct DescribedKey {
     pub(super) key: &'static str,
     /// What values it takes.
     pub(super) kind: String,
@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub(super) doc: String,
 }
 
-impl Entry {
+impl DescribedKey {
     /// What values it takes, with its bounds.
     fn values(&self) -> String {
         let bounds = self.bounds.join("; ");
@@ -35,7 +35,7 @@ impl Entry {
 struct Part {
     path: String,
     doc: String,
-    entries: Vec<Entry>,
+    entries: Vec<DescribedKey>,
 }
 
 impl Part {
@@ -58,7 +58,7 @@ impl Reference {
     }
 
     /// Adds a key of a section.
-    pub(super) fn add(&mut self, path: &str, entry: Entry) {
+    pub(super) fn add(&mut self, path: &str, entry: DescribedKey) {
         if OF_OTHER_BUILDS.contains(&entry.key) {
             return;
         }

@@ -19,7 +19,8 @@ use tracing::{debug, info, warn};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_user::logger::LoggerFrame;
 use whimbrel_user::{
-    Change, Config, DataNetwork, DropReason, Event, HostAddresses, Input, Outbox, SessionId, State, UpfC,
+    Config, DataNetwork, DropReason, Event, HostAddresses, Input, Outbox, SessionId, SessionMemory, UpfC,
+    UserPlaneChange,
 };
 use whimbrel_user_io::{
     Beats, Handle, QueueFull, StartError, StateFile, Tapped, UserPlane, announce_changes, boot,
@@ -144,7 +145,7 @@ impl LocalUpf {
         let Inherited { state, logger } = inherited;
         let alone = c.deployment.is_upf_alone();
         let held = state.as_ref().filter(|_| logger.is_none()).and_then(|file| file.file().ok());
-        let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
+        let state = state.map(|file| SessionMemory::open(Box::new(file), &mut user, boot(), clock::now()));
         let mut plane_config = plane_config(c, &user, state.is_some(), alone);
         plane_config.held = held.map(Arc::new);
         let announced = plane_config.held.clone();
@@ -566,7 +567,7 @@ impl LocalUpf {
 }
 
 /// Hands changes to the packet threads.
-pub(super) fn apply(plane: &Handle, changes: impl IntoIterator<Item = Change>) {
+pub(super) fn apply(plane: &Handle, changes: impl IntoIterator<Item = UserPlaneChange>) {
     for change in changes {
         // Full for a burst's time at most: the packet thread empties the queue before each burst.
         let mut waiting = plane.apply(change);

@@ -6,7 +6,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 use crate::function::directory::{self, UnitDirectory};
-use crate::observation::{Component, Metric, Sample};
+use crate::observation::{Component, Metric, MetricSample};
 
 /// Octets of a report; a UPF with a hundred data networks has a fourth of it.
 const OCTETS_MAX: u64 = 1 << 20;
@@ -16,7 +16,7 @@ const PARTS: [&str; 2] = ["n3", "n6"];
 /// A report of the UPF to the manager.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct UpfReport {
-    pub(super) samples: Vec<Sample>,
+    pub(super) samples: Vec<MetricSample>,
     /// Those of [`PARTS`], by their names.
     pub(super) components: Vec<(&'static str, Component)>,
 }
@@ -32,10 +32,10 @@ impl UpfReport {
     /// Writes the report of this UPF. Errors: those of the file system.
     pub(super) fn write<'a>(
         directory: &UnitDirectory,
-        samples: &[Sample],
+        samples: &[MetricSample],
         components: impl Iterator<Item = &'a Component>,
     ) -> std::io::Result<()> {
-        let of = |s: &Sample| (s.metric.name().to_owned(), s.label.clone(), s.value);
+        let of = |s: &MetricSample| (s.metric.name().to_owned(), s.label.clone(), s.value);
         let written = Written {
             samples: samples.iter().map(of).collect(),
             components: components.filter(|c| PARTS.contains(&c.name.as_str())).cloned().collect(),
@@ -53,7 +53,7 @@ impl UpfReport {
         };
         let sample = |(name, label, value): (String, Option<String>, u64)| {
             let metric = Metric::ALL.iter().find(|m| m.name() == name && m.is_of_parts())?;
-            Some(Sample { metric: *metric, label, value })
+            Some(MetricSample { metric: *metric, label, value })
         };
         let component = |c: Component| Some((*PARTS.iter().find(|name| **name == c.name)?, c));
         Self {
@@ -74,8 +74,8 @@ mod tests {
         let directory = UnitDirectory::of(folder.path());
         assert_eq!(UpfReport::read(&directory), UpfReport::default());
         let samples = [
-            Sample { metric: Metric::N3UlPackets, label: None, value: 7 },
-            Sample { metric: Metric::UpfDropped, label: Some("no_rule".into()), value: 3 },
+            MetricSample { metric: Metric::N3UlPackets, label: None, value: 7 },
+            MetricSample { metric: Metric::UpfDropped, label: Some("no_rule".into()), value: 3 },
         ];
         let component = |name: &str| Component {
             name: name.into(),

@@ -22,7 +22,7 @@ const ENTRIES_MAX: [usize; 4] = [32_768, 8_192, 4_096, 1_024];
 
 /// Which bound a subject's entries count against; the index into [`ENTRIES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum SubjectClass {
     /// A UE that has registered.
     Ue = 0,
     /// A UE that has not registered yet.
@@ -111,7 +111,7 @@ impl RefusalRecord {
 
 /// Cause of a refusal, from which the remedy is derived when `why` is asked.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cause {
+pub enum RefusalReason {
     /// A UE or one of its sessions.
     Ue(Refusal),
     /// A gNB's setup was refused.
@@ -135,7 +135,7 @@ pub enum ClosedBy {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happened {
     /// Something was refused.
-    Refused(Box<RefusalRecord>, Cause, ClosedBy),
+    Refused(Box<RefusalRecord>, RefusalReason, ClosedBy),
     /// The UE registered.
     Registered,
     /// The UE deregistered.
@@ -170,7 +170,7 @@ impl Happened {
 
 /// An event, once or several times in a row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct HistoryEntry {
     /// Number in order among all, from 1.
     pub seq: u64,
     /// The event that happened.
@@ -187,7 +187,7 @@ pub struct Entry {
     pub closed: Option<Instant>,
 }
 
-impl Entry {
+impl HistoryEntry {
     /// The refusal, if it is one, with its times.
     pub fn refusal(&self) -> Option<RefusalRecord> {
         let Happened::Refused(record, ..) = &self.what else { return None };
@@ -202,23 +202,23 @@ impl Entry {
 
 /// History of one subject.
 #[derive(Clone, Debug)]
-pub struct History {
+pub struct SubjectHistory {
     /// Events, oldest first.
-    pub entries: VecDeque<Entry>,
+    pub entries: VecDeque<HistoryEntry>,
     /// The gNB that a UE used last.
     pub gnb: Option<Arc<str>>,
     /// Other names of a gNB: its RAN node name, its address.
     pub also: Vec<String>,
     /// Slot of a UE that is registered.
     ue: Option<UeId>,
-    class: Class,
+    class: SubjectClass,
     /// Its place in `by_age`.
     touched: u64,
 }
 
-impl History {
+impl SubjectHistory {
     /// The newest entry about the state of the UE or gNB: not about a session or the subscriber's record.
-    pub fn state(&self) -> Option<&Entry> {
+    pub fn state(&self) -> Option<&HistoryEntry> {
         self.entries.iter().rev().find(|e| {
             matches!(
                 e.what,
@@ -232,12 +232,12 @@ impl History {
     }
 
     /// The newest refusal that no later success has closed.
-    pub fn open(&self) -> Option<&Entry> {
+    pub fn open(&self) -> Option<&HistoryEntry> {
         self.refusals().find(|e| e.closed.is_none())
     }
 
     /// The refusals, newest first.
-    pub fn refusals(&self) -> impl Iterator<Item = &Entry> {
+    pub fn refusals(&self) -> impl Iterator<Item = &HistoryEntry> {
         self.entries.iter().rev().filter(|e| matches!(e.what, Happened::Refused(..)))
     }
 }
@@ -245,7 +245,7 @@ impl History {
 /// All histories of UEs and gNBs.
 #[derive(Default)]
 pub struct Histories {
-    all: BTreeMap<Name, History>,
+    all: BTreeMap<Name, SubjectHistory>,
     /// By class, the subjects in the order of their last event.
     by_age: [BTreeMap<u64, Name>; 4],
     /// By class, the number of entries.
@@ -286,7 +286,7 @@ impl Histories {
             self.refusals.insert(seq, name.clone());
         }
         let class = history.class as usize;
-        history.entries.push_back(Entry {
+        history.entries.push_back(HistoryEntry {
             seq,
             what,
             first: at,
@@ -313,12 +313,12 @@ impl Histories {
     fn touch(&mut self, name: &Name, proven: bool) -> u64 {
         self.touched += 1;
         let class = match (name, proven) {
-            (Name::Gnb(_), true) => Class::Gnb,
-            (Name::Gnb(_), false) => Class::UnprovenGnb,
-            (_, true) => Class::Ue,
-            (_, false) => Class::UnprovenUe,
+            (Name::Gnb(_), true) => SubjectClass::Gnb,
+            (Name::Gnb(_), false) => SubjectClass::UnprovenGnb,
+            (_, true) => SubjectClass::Ue,
+            (_, false) => SubjectClass::UnprovenUe,
         };
-        let history = self.all.entry(name.clone()).or_insert_with(|| History {
+        let history = self.all.entry(name.clone()).or_insert_with(|| SubjectHistory {
             entries: VecDeque::new(),
             gnb: None,
             also: Vec::new(),
@@ -353,7 +353,7 @@ impl Histories {
     pub fn registered(&mut self, at: Instant, name: &Name, ue: UeId, gnb: Option<&Arc<str>>) {
         self.close(at, name, |by| !matches!(by, ClosedBy::Session(_) | ClosedBy::Setup));
         let is_news = self.all.get(name).is_none_or(|h| {
-            let states = |e: &&Entry| !matches!(e.what, Happened::SubscriberChanged);
+            let states = |e: &&HistoryEntry| !matches!(e.what, Happened::SubscriberChanged);
             !matches!(h.state().map(|e| &e.what), Some(Happened::Registered))
                 || matches!(h.entries.iter().rev().find(states).map(|e| &e.what), Some(Happened::Refused(..)))
         });
@@ -401,7 +401,7 @@ impl Histories {
     /// Sets which side released the session that was released last.
     pub fn session_released_by(&mut self, name: &Name, by: &'static str) {
         let last = self.all.get_mut(name).and_then(|h| h.entries.back_mut());
-        if let Some(Entry { what: Happened::SessionReleased(_, _, side), .. }) = last {
+        if let Some(HistoryEntry { what: Happened::SessionReleased(_, _, side), .. }) = last {
             *side = by;
         }
     }
@@ -427,13 +427,13 @@ impl Histories {
     }
 
     /// A subject's history.
-    pub fn of(&self, name: &Name) -> Option<&History> {
+    pub fn of(&self, name: &Name) -> Option<&SubjectHistory> {
         self.all.get(name)
     }
 
     /// When a subscriber's record was last changed, if after `at`.
     pub fn changed_after(&self, name: &Name, at: Instant) -> Option<Instant> {
-        let of = |e: &&Entry| matches!(e.what, Happened::SubscriberChanged);
+        let of = |e: &&HistoryEntry| matches!(e.what, Happened::SubscriberChanged);
         let own = self.all.get(name).and_then(|h| h.entries.iter().rev().find(of)).map(|e| e.last);
         own.max(self.all_changed).filter(|changed| *changed > at)
     }
@@ -444,7 +444,7 @@ impl Histories {
             let bare = name.strip_prefix("gnb-at-").unwrap_or(name);
             name == text || bare == text || bare.rsplit_once(':').is_some_and(|(address, _)| address == text)
         };
-        let has = |h: &History| {
+        let has = |h: &SubjectHistory| {
             h.also.iter().any(is)
                 || h.entries.iter().any(|e| match &e.what {
                     Happened::Refused(record, ..) => record.subjects.iter().any(is),
@@ -462,7 +462,7 @@ impl Histories {
             _ => self.all.get(name)?.entries.iter().find(|e| e.seq == *seq),
         });
         let here = entries.filter(|e| e.gnb.as_deref() == Some(gnb));
-        here.filter_map(Entry::refusal).take(limit).collect()
+        here.filter_map(HistoryEntry::refusal).take(limit).collect()
     }
 
     /// The newest refusals of all, newest first.
@@ -494,8 +494,9 @@ impl Histories {
     /// What is wrong now, newest first, each with its time: gNBs that are down or refused, and UEs with a refusal that no success has
     /// closed. At most `limit` of gNBs and of UEs.
     pub fn troubled(&self, limit: usize) -> Vec<(Name, Instant)> {
-        let gnbs =
-            [Class::Gnb, Class::UnprovenGnb].into_iter().flat_map(|c| self.by_age[c as usize].values().rev());
+        let gnbs = [SubjectClass::Gnb, SubjectClass::UnprovenGnb]
+            .into_iter()
+            .flat_map(|c| self.by_age[c as usize].values().rev());
         let down = gnbs.filter_map(|name| {
             let history = self.all.get(name)?;
             let state = history.state().filter(|e| matches!(e.what, Happened::Down(_)));
@@ -504,7 +505,7 @@ impl Histories {
         let mut found: Vec<_> = down.take(limit).collect();
         let mut ues: Vec<(Name, Instant)> = Vec::new();
         for (seq, name) in self.refusals.iter().rev() {
-            let open = self.all.get(name).and_then(History::open).filter(|e| e.seq == *seq);
+            let open = self.all.get(name).and_then(SubjectHistory::open).filter(|e| e.seq == *seq);
             if let Some(entry) = open.filter(|_| !matches!(name, Name::Gnb(_))) {
                 ues.push((name.clone(), entry.last));
                 if ues.len() == limit {
@@ -543,12 +544,12 @@ mod tests {
             answer: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
             ..RefusalRecord::default()
         };
-        Happened::Refused(Box::new(record), Cause::Ue(Refusal::UnknownSubscriber), by)
+        Happened::Refused(Box::new(record), RefusalReason::Ue(Refusal::UnknownSubscriber), by)
     }
 
     fn refusals(histories: &Histories, name: &Name) -> Vec<(String, u64)> {
         let history = histories.of(name).unwrap();
-        history.refusals().filter_map(Entry::refusal).map(|r| (r.why, r.count)).collect()
+        history.refusals().filter_map(HistoryEntry::refusal).map(|r| (r.why, r.count)).collect()
     }
 
     #[test]
@@ -621,7 +622,8 @@ mod tests {
         let session = ClosedBy::Session(Some(ims.clone()));
         histories.push(Instant(2), &ue(1), None, refused(&ue(1), "b", session));
         histories.registered(Instant(3), &ue(1), id, Some(&gnb()));
-        let open = |h: &Histories| h.of(&ue(1)).unwrap().open().and_then(Entry::refusal).map(|r| r.why);
+        let open =
+            |h: &Histories| h.of(&ue(1)).unwrap().open().and_then(HistoryEntry::refusal).map(|r| r.why);
         assert_eq!(open(&histories).as_deref(), Some("b"), "a session is still refused");
         let serves = |dnn: Dnn| move |by: &ClosedBy| matches!(by, ClosedBy::Session(d) if d.as_ref().is_none_or(|d| *d == dnn));
         histories.close(Instant(4), &ue(1), serves("internet".parse().unwrap()));

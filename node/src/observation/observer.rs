@@ -11,18 +11,18 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::{Deregistered, Dropped, ResetBy, SessionChange, SetupRefusal, Sign};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::{
-    AssociationId, Event, Present, Procedure, RanEvent, Refusal, Remedy, Subject, Subscriber, UeEvent, UeId,
-    UpfId,
+    AssociationId, Event, Present, Procedure, RanEvent, Refusal, Remedy, Subscriber, UeEvent, UeId,
+    UeIdentities, UpfId,
 };
 use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId, Supi};
 use whimbrel_resilience::UpfChange;
 
-use self::history::{Peer, answer, closed_by, name, setup_answer};
+use self::history::{AssociationPeer, answer, closed_by, name, setup_answer};
 use crate::config::refusal_word;
 use crate::log_limiter::LogLimiter;
 use crate::observation::otlp::Span;
 use crate::observation::{
-    Cause, ClosedBy, Condition, Console, Happened, Level, Metric, Name, NasDropReason, ProcedureName,
+    ClosedBy, Condition, Console, Happened, Level, Metric, Name, NasDropReason, ProcedureName, RefusalReason,
     RefusalRecord,
 };
 
@@ -33,7 +33,7 @@ pub struct Observer {
     /// Whether SUPIs may stand in logs.
     log_supi: bool,
     /// The gNB of each association, for sentences.
-    gnbs: BTreeMap<AssociationId, Peer>,
+    gnbs: BTreeMap<AssociationId, AssociationPeer>,
     /// Associations that are up and whose gNB identity another association took over.
     displaced: BTreeSet<AssociationId>,
     /// Limits the lines about faulty messages.
@@ -72,7 +72,7 @@ impl Observer {
     /// An association came up from this address; its gNB is not known yet.
     pub fn association_up(&mut self, association: AssociationId, peer: &str) {
         info!(peer, "an SCTP association came up");
-        self.gnbs.insert(association, Peer::new(format!("gnb-at-{peer}"), peer));
+        self.gnbs.insert(association, AssociationPeer::new(format!("gnb-at-{peer}"), peer));
     }
 
     /// The gNB of an association, as sentences name it.
@@ -82,7 +82,7 @@ impl Observer {
 
     /// A gNB was connected to the CTA that this one replaced.
     pub fn inherits(&mut self, association: AssociationId, gnb: GlobalGnbId) {
-        self.gnbs.insert(association, Peer::new(format!("gnb-{gnb}"), ""));
+        self.gnbs.insert(association, AssociationPeer::new(format!("gnb-{gnb}"), ""));
     }
 
     /// The events that follow happened this long after the arrival of this turn's messages.
@@ -221,7 +221,7 @@ impl Observer {
         now: Instant,
         happened: &UeEvent,
         procedure: ProcedureName,
-        subject: &Subject,
+        subject: &UeIdentities,
         took: Duration,
         refusal: Option<String>,
     ) {
@@ -252,7 +252,7 @@ impl Observer {
                 self.event(now, Level::Info, "gnb.up", &id, format!("The gNB ({called}) set up NG."));
                 let address = self.gnbs.get(association).map(|p| p.address.clone()).unwrap_or_default();
                 self.gnb_up(now, &id, name.as_deref(), &address);
-                self.gnbs.insert(*association, Peer::new(id, &address));
+                self.gnbs.insert(*association, AssociationPeer::new(id, &address));
             }
             RanEvent::SetupRefused {
                 association,
@@ -275,7 +275,7 @@ impl Observer {
             // The association lost its identity but is up; the takeover of the identity has been logged.
             RanEvent::Down { association, .. } if self.displaced.remove(association) => {
                 let peer = self.address(*association);
-                self.gnbs.insert(*association, Peer::new(format!("gnb-at-{peer}"), &peer));
+                self.gnbs.insert(*association, AssociationPeer::new(format!("gnb-at-{peer}"), &peer));
             }
             RanEvent::Down { association, gnb } => {
                 let peer = self.gnbs.remove(association);
@@ -544,7 +544,7 @@ impl Observer {
         now: Instant,
         ue: UeId,
         procedure: Procedure,
-        subject: &Subject,
+        subject: &UeIdentities,
         ran_ue_ngap_id: Option<RanUeNgapId>,
         gnb: Option<Arc<str>>,
         refusal: &Refusal,
@@ -570,8 +570,11 @@ impl Observer {
         let logged = self.logged(ue, subject);
         let why = record.why.clone();
         let event = format!("It was refused in {}: {why}.", record.procedure);
-        let refused =
-            Happened::Refused(Box::new(record), Cause::Ue(refusal.clone()), closed_by(procedure, refusal));
+        let refused = Happened::Refused(
+            Box::new(record),
+            RefusalReason::Ue(refusal.clone()),
+            closed_by(procedure, refusal),
+        );
         let name = name(ue, subject);
         // What a UE is refused over and over is logged once and counted.
         if self.console.histories(|h| h.push(now, &name, gnb.as_ref(), refused)) {
@@ -589,7 +592,7 @@ impl Observer {
         holder: AssociationId,
         other: AssociationId,
     ) {
-        let cause = Cause::Setup(SetupRefusal::IdentityInUse { holder });
+        let cause = RefusalReason::Setup(SetupRefusal::IdentityInUse { holder });
         let (holder, other) = (self.address(holder), self.address(other));
         let id = format!("gnb-{gnb}");
         let record = RefusalRecord {
@@ -636,7 +639,7 @@ impl Observer {
             ..RefusalRecord::default()
         };
         let (why_text, fix) = (record.why.clone(), record.fix.clone());
-        let refused = Happened::Refused(Box::new(record), Cause::Setup(why), ClosedBy::Setup);
+        let refused = Happened::Refused(Box::new(record), RefusalReason::Setup(why), ClosedBy::Setup);
         let name = Name::Gnb(format!("gnb-at-{other}").as_str().into());
         if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!("{why_text}: {fix}");
@@ -674,7 +677,7 @@ impl Observer {
         };
         let event = format!("Its NG SETUP was refused: {reason}.");
         let name = Name::Gnb(id.as_str().into());
-        let refused = Happened::Refused(Box::new(record), Cause::Setup(why.clone()), ClosedBy::Setup);
+        let refused = Happened::Refused(Box::new(record), RefusalReason::Setup(why.clone()), ClosedBy::Setup);
         if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!(gnb = id, why = reason, fix, "NG SETUP was refused");
             self.event(now, Level::Warn, "gnb.refused", &id, event);
@@ -719,7 +722,7 @@ impl Observer {
     }
 
     /// The subject of a log line: the SUPI only if the operator allows it.
-    fn logged(&self, ue: UeId, subject: &Subject) -> String {
+    fn logged(&self, ue: UeId, subject: &UeIdentities) -> String {
         if self.log_supi { shown(ue, subject) } else { pseudonym(ue) }
     }
 
@@ -734,7 +737,7 @@ fn algorithms<T: std::fmt::Debug>(algorithms: &[T]) -> String {
 }
 
 /// The best name of a UE.
-fn shown(ue: UeId, subject: &Subject) -> String {
+fn shown(ue: UeId, subject: &UeIdentities) -> String {
     match (subject.supi, subject.pei) {
         (Some(supi), _) => supi.to_string(),
         (None, Some(pei)) => pei.to_string(),
@@ -1068,7 +1071,7 @@ mod tests {
         let gnb = GlobalGnbId::new(whimbrel_ids::PlmnId::TEST, 1, 28).unwrap();
         observer.ran(Instant::ZERO, &RanEvent::Up { association: AssociationId(1), gnb, name: None });
         let (procedure, took) = (Procedure::Registration, Duration::from_micros(700));
-        let event = Event::Completed { procedure, subject: Subject::default(), took };
+        let event = Event::Completed { procedure, subject: UeIdentities::default(), took };
         let ue = UeId { slot: 1, generation: 1 };
         observer.ue(Instant::ZERO, &UeEvent { ue, on: None, event });
         let p50_us = |name| console.metrics.since_start(name).p50_us;

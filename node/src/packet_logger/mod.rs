@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tracing::{debug, info, warn};
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, LinkId, Links};
-use whimbrel_user::logger::datagram::{self, Head, Kind};
+use whimbrel_link::{Event, LinkEvents, LinkId, Links};
+use whimbrel_user::logger::datagram::{self, DatagramHead, DatagramKind};
 use whimbrel_user::logger::{
-    ControlLog, DataLog, DataLogBounds, Direction, LoggerFrame, LoggerHello, Released, Request,
+    ControlLog, DataLog, DataLogBounds, LoggerFrame, LoggerHello, PacketDirection, Released, SmfMessage,
 };
 use whimbrel_user::{Destination, Origin, Packet};
 use whimbrel_user_io::LoggerFront;
@@ -22,8 +22,8 @@ use crate::cluster::rejected_peers::RejectedPeers;
 use crate::config::Config;
 use crate::core::{N4Peers, logger_link, plane_config, user_plane_config};
 use crate::log_limiter::LogLimiter;
-use crate::observation::{Condition, Console, Metric, Sample};
-use members::{Change, How, Members};
+use crate::observation::{Condition, Console, Metric, MetricSample};
+use members::{How, MemberAction, Members};
 
 /// N4 datagrams that are taken in one turn.
 const N4_PER_TURN_MAX: usize = 64;
@@ -59,7 +59,7 @@ pub struct PacketLogger {
     peers: N4Peers,
     buffer: Vec<u8>,
     links: Links,
-    events: Events,
+    events: LinkEvents,
     configuration: u64,
     detection: Duration,
     members: Members,
@@ -115,7 +115,7 @@ impl PacketLogger {
             peers,
             buffer: vec![0; DATAGRAM_OCTETS_MAX],
             links,
-            events: Events::default(),
+            events: LinkEvents::default(),
             configuration,
             detection: settings.detection,
             members: Members::new(now),
@@ -233,10 +233,10 @@ impl PacketLogger {
     }
 
     /// Does what has changed among the UPFs.
-    fn follow(&mut self, now: Instant, changes: Vec<Change>) {
+    fn follow(&mut self, now: Instant, changes: Vec<MemberAction>) {
         for change in &changes {
             match *change {
-                Change::Serve { link, term, how } => {
+                MemberAction::Serve { link, term, how } => {
                     if how == How::TakesOver {
                         // What the former UPF has sent already is not sent again.
                         self.take_from_upfs(BURSTS_OF_LOST_UPF_MAX);
@@ -257,7 +257,7 @@ impl PacketLogger {
                         warn!("the UPF at {peer} takes over, in term {term}; {kept} packets are kept for it");
                     }
                 }
-                Change::Follow { link } => {
+                MemberAction::Follow { link } => {
                     self.links
                         .send(link, &LoggerFrame::host_addresses(self.front.host_addresses()).to_octets());
                     self.links.send(link, &LoggerFrame::Follow.to_octets());
@@ -265,12 +265,12 @@ impl PacketLogger {
                         self.links.send(serving, &LoggerFrame::SendState.to_octets());
                     }
                 }
-                Change::Replaced { link } => {
+                MemberAction::Replaced { link } => {
                     self.links.send(link, &LoggerFrame::Replaced.to_octets());
                     self.links.flush();
                     self.links.close(link);
                 }
-                Change::WithoutReplica => {
+                MemberAction::WithoutReplica => {
                     let released = self.control.without_replica();
                     self.release(released);
                 }
@@ -344,7 +344,7 @@ impl PacketLogger {
         }
         let requests = self.control.take_over();
         let last = requests.last().map(|r| r.counter);
-        for Request { counter, peer, octets } in requests {
+        for SmfMessage { counter, peer, octets } in requests {
             self.links.send(link, &LoggerFrame::FromSmf { counter, peer, octets }.to_octets());
         }
         self.data_waits = last.map(|last| (last, now + REPLAYED_WITHIN));
@@ -380,7 +380,7 @@ impl PacketLogger {
                     }
                     let octets = self.buffer.get(..octets).unwrap_or_default().to_vec();
                     let request = self.control.accept(peer, octets);
-                    if let (Some(Request { counter, peer, octets }), Some(link)) =
+                    if let (Some(SmfMessage { counter, peer, octets }), Some(link)) =
                         (request, self.members.begun())
                     {
                         self.links.send(link, &LoggerFrame::FromSmf { counter, peer, octets }.to_octets());
@@ -399,8 +399,8 @@ impl PacketLogger {
         let Self { front, data, .. } = self;
         let received = front.receive_outside(|origin, packet| {
             let direction = match origin {
-                Origin::N3 { .. } => Direction::Uplink,
-                Origin::N6 { .. } | Origin::Frames { .. } => Direction::Downlink,
+                Origin::N3 { .. } => PacketDirection::Uplink,
+                Origin::N6 { .. } | Origin::Frames { .. } => PacketDirection::Downlink,
             };
             let other = data.take_spare().map(|(_, packet)| packet);
             let other = other.unwrap_or_else(|| Packet::with_room(packet.room().len()));
@@ -422,7 +422,7 @@ impl PacketLogger {
         let Some((to, token)) = self.members.packets_go_to() else { return false };
         let mut given = false;
         while let Some((counter, _, (origin, packet))) = self.data.send_next(now) {
-            self.front.send_inside(to, Head::from(*origin, token, counter), packet.octets());
+            self.front.send_inside(to, DatagramHead::from(*origin, token, counter), packet.octets());
             given = true;
         }
         self.front.flush_inside();
@@ -436,7 +436,7 @@ impl PacketLogger {
             let Self { front, data, members, leaving, liveness, .. } = self;
             let serving = members.packets_go_to();
             let received = front.receive_inside(|peer, head, packet| {
-                if head.kind == Kind::Address {
+                if head.kind == DatagramKind::Address {
                     members.has_address(head.token, peer);
                     return;
                 }
@@ -445,13 +445,13 @@ impl PacketLogger {
                     return;
                 }
                 match head.kind {
-                    Kind::Packet if head.counter == 0 || data.leaves(head.counter) => {
+                    DatagramKind::Packet if head.counter == 0 || data.leaves(head.counter) => {
                         let other = data.take_spare().map(|(_, p)| p);
                         let other = other.unwrap_or_else(|| Packet::with_room(packet.room().len()));
                         leaving.push((head.destination(), std::mem::replace(packet, other)));
                     }
-                    Kind::Answer => liveness.asked = None,
-                    Kind::Outcome => {
+                    DatagramKind::Answer => liveness.asked = None,
+                    DatagramKind::Outcome => {
                         for (counter, holds) in datagram::outcomes(packet.octets()) {
                             if holds {
                                 data.held(counter);
@@ -460,7 +460,7 @@ impl PacketLogger {
                             }
                         }
                     }
-                    Kind::Packet | Kind::Probe | Kind::Address => {}
+                    DatagramKind::Packet | DatagramKind::Probe | DatagramKind::Address => {}
                 }
             });
             self.front.send_outside(self.leaving.iter());
@@ -498,7 +498,7 @@ impl PacketLogger {
             return self.follow(now, changes);
         }
         self.liveness.asked.get_or_insert(now);
-        self.front.send_inside(to, Head::of(Kind::Probe, token, now.0), &[]);
+        self.front.send_inside(to, DatagramHead::of(DatagramKind::Probe, token, now.0), &[]);
         self.front.flush_inside();
     }
 
@@ -523,8 +523,9 @@ impl PacketLogger {
 
     fn report(&self) {
         let (c, io) = (self.data.counters(), self.front.io_counters());
-        let one = |metric, value| Sample { metric, label: None, value };
-        let with = |metric, label: &str, value| Sample { metric, label: Some(label.to_string()), value };
+        let one = |metric, value| MetricSample { metric, label: None, value };
+        let with =
+            |metric, label: &str, value| MetricSample { metric, label: Some(label.to_string()), value };
         self.console.metrics.set_samples(vec![
             one(Metric::LoggerPackets, c.accepted),
             one(Metric::LoggerKept, self.data.len() as u64),

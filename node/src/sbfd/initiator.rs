@@ -26,7 +26,7 @@ pub struct SbfdVerdict<K> {
     pub change: SbfdChange,
 }
 
-enum Order {
+enum SbfdOrder {
     Watch(SbfdDiscriminator, SbfdTarget),
     Forget(SbfdDiscriminator),
 }
@@ -39,8 +39,8 @@ struct Found {
     sessions: (usize, usize),
 }
 
-struct Shared {
-    orders: Mutex<Vec<Order>>,
+struct InitiatorExchange {
+    orders: Mutex<Vec<SbfdOrder>>,
     found: Mutex<Found>,
     /// For the thread: there are orders. For its watcher: there are changes.
     ordered: OwnedFd,
@@ -52,7 +52,7 @@ struct Shared {
 
 /// Probes the peers that it is given, from one socket and on one thread.
 pub struct SbfdProber<K> {
-    shared: Arc<Shared>,
+    shared: Arc<InitiatorExchange>,
     thread: Option<JoinHandle<()>>,
     entropy: SystemEntropy,
     peers: BTreeMap<SbfdDiscriminator, K>,
@@ -66,7 +66,7 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
         let socket = TtlSocket::of(socket).map_err(no_socket)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let new_eventfd = || eventfd(0, flags).map_err(|e| format!("the system gives no eventfd: {e}"));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(InitiatorExchange {
             orders: Mutex::default(),
             found: Mutex::default(),
             ordered: new_eventfd()?,
@@ -93,7 +93,7 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
         let mine = drawn.filter_map(SbfdDiscriminator::new).find(|mine| !self.peers.contains_key(mine));
         if let Some(mine) = mine {
             self.peers.insert(mine, peer);
-            self.order(Order::Watch(mine, target));
+            self.order(SbfdOrder::Watch(mine, target));
         }
     }
 
@@ -102,11 +102,11 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
         let of_peer = self.peers.iter().find(|(_, watched)| **watched == peer).map(|(mine, _)| *mine);
         if let Some(mine) = of_peer {
             self.peers.remove(&mine);
-            self.order(Order::Forget(mine));
+            self.order(SbfdOrder::Forget(mine));
         }
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: SbfdOrder) {
         self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner).push(order);
         // A counter at its limit is readable already, so a failed write loses nothing.
         let _ = rustix::io::write(&self.shared.ordered, &1u64.to_ne_bytes());
@@ -156,7 +156,7 @@ struct Thread {
     socket: TtlSocket,
     initiator: SbfdInitiator,
     out: SbfdOutbox,
-    shared: Arc<Shared>,
+    shared: Arc<InitiatorExchange>,
 }
 
 impl Thread {
@@ -187,8 +187,8 @@ impl Thread {
         let _ = rustix::io::read(&self.shared.ordered, &mut count);
         for order in orders.drain(..) {
             match order {
-                Order::Watch(mine, target) => self.initiator.watch(clock::now(), mine, target),
-                Order::Forget(mine) => self.initiator.forget(mine),
+                SbfdOrder::Watch(mine, target) => self.initiator.watch(clock::now(), mine, target),
+                SbfdOrder::Forget(mine) => self.initiator.forget(mine),
             }
         }
     }

@@ -59,12 +59,12 @@ struct OwnedArea {
 
 /// The areas of the processes that run.
 #[derive(Default)]
-pub(super) struct Areas(BTreeMap<AreaName, OwnedArea>);
+pub(super) struct ProcessAreas(BTreeMap<AreaName, OwnedArea>);
 
 /// An area for a function, as descriptors with their names.
 pub(super) type Given = Vec<(String, OwnedFd)>;
 
-impl Areas {
+impl ProcessAreas {
     /// Creates those of a process that has just been started. One that gets none is reached over sockets.
     pub(super) fn create(&mut self, unit: u64, function: Function, run: Run, number: usize) {
         for pool in PoolKind::of(function) {
@@ -163,8 +163,8 @@ mod tests {
     const CPF: (Function, Run, Option<usize>) = (Function::Cpf(1), Run { pid: 2, started: 1 }, Some(1));
     const UPF: (Function, Run, Option<usize>) = (Function::Upf, Run { pid: 3, started: 1 }, Some(2));
 
-    fn areas() -> Areas {
-        let mut areas = Areas::default();
+    fn areas() -> ProcessAreas {
+        let mut areas = ProcessAreas::default();
         for (function, run, number) in [CTA, CPF, UPF] {
             areas.create(7, function, run, number.unwrap());
         }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     /// A process maps all its areas, and gives them back.
-    fn map(areas: &mut Areas, of: (Function, Run, Option<usize>)) {
+    fn map(areas: &mut ProcessAreas, of: (Function, Run, Option<usize>)) {
         let mut own = areas.for_process(of.0, of.1);
         let own = take_areas(&mut own);
         for (name, area) in own.into_iter().filter(|(name, _)| Some(name.number) == of.2) {
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_process_gives_no_area_of_another_and_a_new_manager_seals_what_it_gets_back() {
-        let mut areas = Areas::default();
+        let mut areas = ProcessAreas::default();
         let area = || Area::create(7).unwrap();
         let control = AreaName { pool: PoolKind::Control, number: 0 };
         assert!(areas.mapped(control, CPF, area()).is_err(), "the CTA has this number");

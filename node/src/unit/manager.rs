@@ -27,15 +27,15 @@ use super::canary::Canary;
 use super::process::Process;
 use super::program::{Program, ProgramRules};
 use super::records::{Records, Run};
-use super::restarts::Verdict;
-use super::service::{Order, Service};
+use super::restarts::RestartVerdict;
+use super::service::{ManagerOrder, Service};
 use super::upf_watch::UpfWatch;
 use super::upgrade::Upgrade;
 use crate::client::Client;
 use crate::config::{Config, MemoryOptions};
 use crate::entropy::SystemEntropy;
 use crate::function::directory::{self, ManagerLock, UnitDirectory};
-use crate::function::messages::{CanaryOrder, FunctionStatus, Status};
+use crate::function::messages::{CanaryOrder, FunctionStatus, UnitStatus};
 use crate::function::{AREA, Function, FunctionOptions, descriptors};
 use crate::local_socket;
 use crate::observation::Metric;
@@ -67,7 +67,7 @@ pub(super) struct Manager {
     rules: ProgramRules,
     functions: BTreeMap<Function, ManagedFunction>,
     pub(super) service: Service,
-    orders: Receiver<Order>,
+    orders: Receiver<ManagerOrder>,
     wake: Arc<OwnedFd>,
     /// The upgrade under way.
     upgrade: Option<Upgrade>,
@@ -450,8 +450,8 @@ impl Manager {
         let Some(member) = self.functions.get_mut(&function) else { return };
         member.ended += 1;
         match member.restarts.ended(lived) {
-            Verdict::StartAfter(pause) => member.due = Some(Instant::now() + pause),
-            Verdict::GiveUp => error!(
+            RestartVerdict::StartAfter(pause) => member.due = Some(Instant::now() + pause),
+            RestartVerdict::GiveUp => error!(
                 %function,
                 "a function ends each time soon after its start and is not started any more; the lines of its own log above say why: mend \
                  that, then start the unit again"
@@ -578,28 +578,32 @@ impl Manager {
         }
     }
 
-    fn order(&mut self, order: Order) {
+    fn order(&mut self, order: ManagerOrder) {
         match order {
-            Order::Status(answer) => {
+            ManagerOrder::Status(answer) => {
                 // A connection that has ended needs no answer.
                 let _ = answer.send(self.status());
             }
-            Order::Upgrade(_, lines) | Order::RestartControl(lines) if self.upgrade.is_some() => {
+            ManagerOrder::Upgrade(_, lines) | ManagerOrder::RestartControl(lines)
+                if self.upgrade.is_some() =>
+            {
                 let _ = lines.send("an upgrade is under way already".into());
             }
-            Order::Upgrade(_, lines) | Order::RestartControl(lines) if self.canary.is_some() => {
+            ManagerOrder::Upgrade(_, lines) | ManagerOrder::RestartControl(lines)
+                if self.canary.is_some() =>
+            {
                 let _ = lines.send(
                     "failed: a canary is under way: promote it or roll it back first (`whimbrel canary`)"
                         .into(),
                 );
             }
-            Order::Upgrade(program, lines) => {
+            ManagerOrder::Upgrade(program, lines) => {
                 if let Some(program) = self.open_program(&program, &lines) {
                     self.upgrade = Upgrade::begin(self, program, lines);
                 }
             }
-            Order::RestartControl(lines) => self.upgrade = Upgrade::of_control(self, lines),
-            Order::Canary(order, lines) => self.canary_order(order, lines),
+            ManagerOrder::RestartControl(lines) => self.upgrade = Upgrade::of_control(self, lines),
+            ManagerOrder::Canary(order, lines) => self.canary_order(order, lines),
         }
     }
 
@@ -642,7 +646,7 @@ impl Manager {
         }
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> UnitStatus {
         let home = self.service.records(Records::home);
         let (descriptors, refused) = self.service.kept();
         let functions = self.functions.iter().map(|(function, m)| {
@@ -671,7 +675,7 @@ impl Manager {
                 up_s: m.process.as_ref().map_or(0, |_| m.since.elapsed().as_secs()),
             }
         });
-        Status {
+        UnitStatus {
             manager: std::process::id() as i32,
             functions: functions.collect(),
             descriptors,

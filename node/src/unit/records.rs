@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use whimbrel_resilience::detector::Incarnation;
-use whimbrel_resilience::membership::{Answer, Answered, CtaInstance, Failure, Home, Kv, Request, Watched};
+use whimbrel_resilience::membership::{
+    CtaHome, CtaInstance, EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest, Kv, Watched,
+};
 
 use crate::function::{CLUSTER, HOME};
 
@@ -60,58 +62,62 @@ impl Records {
     }
 
     /// Carries out a request of a process; a watch is not one of these. Returns what has changed.
-    pub(super) fn handle(&mut self, run: Run, request: Request) -> (Result<Answered, Failure>, Vec<Watched>) {
+    pub(super) fn handle(
+        &mut self,
+        run: Run,
+        request: EtcdRequest,
+    ) -> (Result<EtcdReply, EtcdFailure>, Vec<Watched>) {
         let mut changes = Vec::new();
         let answer = match request {
-            Request::Grant { .. } if !self.has_room_for_lease(run) => {
-                Err(Failure::Unreachable("the manager has no room for one more lease of this process".into()))
-            }
-            Request::Grant { ttl_s } => {
+            EtcdRequest::Grant { .. } if !self.has_room_for_lease(run) => Err(EtcdFailure::Unreachable(
+                "the manager has no room for one more lease of this process".into(),
+            )),
+            EtcdRequest::Grant { ttl_s } => {
                 self.revision += 1;
                 let lease = i64::try_from(self.revision).unwrap_or(i64::MAX);
                 self.leases.insert(lease, run);
-                Ok(Answer::Granted { lease, ttl_s: ttl_s.max(LEASE_S_MIN) })
+                Ok(EtcdAnswer::Granted { lease, ttl_s: ttl_s.max(LEASE_S_MIN) })
             }
-            Request::KeepAlive { lease } => {
+            EtcdRequest::KeepAlive { lease } => {
                 let lives = self.leases.get(&lease) == Some(&run);
-                Ok(Answer::KeptAlive { ttl_s: if lives { LEASE_S_MIN } else { 0 } })
+                Ok(EtcdAnswer::KeptAlive { ttl_s: if lives { LEASE_S_MIN } else { 0 } })
             }
-            Request::Revoke { lease } => {
+            EtcdRequest::Revoke { lease } => {
                 if self.leases.get(&lease) == Some(&run) {
                     changes = self.revoke(lease);
                 }
-                Ok(Answer::Revoked)
+                Ok(EtcdAnswer::Revoked)
             }
-            Request::Swap { lease, .. } if lease != 0 && self.leases.get(&lease) != Some(&run) => {
-                Err(Failure::NoLease)
+            EtcdRequest::Swap { lease, .. } if lease != 0 && self.leases.get(&lease) != Some(&run) => {
+                Err(EtcdFailure::NoLease)
             }
-            Request::Swap { key, value, .. }
+            EtcdRequest::Swap { key, value, .. }
                 if value.len() > VALUE_OCTETS_MAX
                     || key.len() > KEY_OCTETS_MAX
                     || self.records.len() >= RECORDS_MAX && !self.records.contains_key(&key) =>
             {
-                Err(Failure::Unreachable("the manager has no room for this record".into()))
+                Err(EtcdFailure::Unreachable("the manager has no room for this record".into()))
             }
-            Request::Swap { key, expected, value, lease } => {
+            EtcdRequest::Swap { key, expected, value, lease } => {
                 let present = self.records.get(&key);
                 if present.map_or(0, |kv| kv.mod_revision) == expected {
                     self.revision += 1;
                     let kv = Kv { key: key.clone(), value, mod_revision: self.revision, lease };
                     self.records.insert(key, kv.clone());
                     changes.push(Watched::Put(kv));
-                    Ok(Answer::Swapped)
+                    Ok(EtcdAnswer::Swapped)
                 } else {
-                    Ok(Answer::Differs(present.cloned()))
+                    Ok(EtcdAnswer::Differs(present.cloned()))
                 }
             }
-            Request::List { prefix } => {
+            EtcdRequest::List { prefix } => {
                 let all = self.records.values().filter(|kv| kv.key.starts_with(&prefix));
-                Ok(Answer::Listed(all.cloned().collect()))
+                Ok(EtcdAnswer::Listed(all.cloned().collect()))
             }
-            Request::Watch { .. } => Err(Failure::Unreachable("a watch has no answer".into())),
+            EtcdRequest::Watch { .. } => Err(EtcdFailure::Unreachable("a watch has no answer".into())),
         };
         self.keep(&changes);
-        let answered = answer.map(|answer| Answered { cluster: self.unit, revision: self.revision, answer });
+        let answered = answer.map(|answer| EtcdReply { cluster: self.unit, revision: self.revision, answer });
         (answered, changes)
     }
 
@@ -177,7 +183,7 @@ impl Records {
     }
 
     /// Which CTA serves, and its replica.
-    pub(super) fn home(&self) -> Option<Home> {
+    pub(super) fn home(&self) -> Option<CtaHome> {
         let record = self.records.get(&format!("whimbrel/{CLUSTER}/home/{HOME}"))?;
         serde_json::from_slice(&record.value).ok()
     }
@@ -226,8 +232,8 @@ mod tests {
     const TWO: Run = Run { pid: 10, started: 2 };
 
     fn lease_of(records: &mut Records, run: Run) -> i64 {
-        match records.handle(run, Request::Grant { ttl_s: 5 }).0.unwrap().answer {
-            Answer::Granted { lease, .. } => lease,
+        match records.handle(run, EtcdRequest::Grant { ttl_s: 5 }).0.unwrap().answer {
+            EtcdAnswer::Granted { lease, .. } => lease,
             other => panic!("{other:?}"),
         }
     }
@@ -238,21 +244,21 @@ mod tests {
         key: &str,
         expected: u64,
         lease: i64,
-    ) -> Result<Answered, Failure> {
-        records.handle(run, Request::Swap { key: key.into(), expected, value: vec![1], lease }).0
+    ) -> Result<EtcdReply, EtcdFailure> {
+        records.handle(run, EtcdRequest::Swap { key: key.into(), expected, value: vec![1], lease }).0
     }
 
     #[test]
     fn of_two_that_write_one_record_one_succeeds_and_the_other_learns_what_is_there() {
         let mut records = Records::new(7);
         let first = swap(&mut records, ONE, "a/x", 0, 0).unwrap();
-        assert_eq!((first.cluster, first.answer), (7, Answer::Swapped));
-        let Answer::Differs(Some(there)) = swap(&mut records, TWO, "a/x", 0, 0).unwrap().answer else {
+        assert_eq!((first.cluster, first.answer), (7, EtcdAnswer::Swapped));
+        let EtcdAnswer::Differs(Some(there)) = swap(&mut records, TWO, "a/x", 0, 0).unwrap().answer else {
             panic!("it was written twice")
         };
         assert_eq!(there.mod_revision, first.revision);
         let second = swap(&mut records, TWO, "a/x", there.mod_revision, 0).unwrap();
-        assert_eq!((second.answer, second.revision > first.revision), (Answer::Swapped, true));
+        assert_eq!((second.answer, second.revision > first.revision), (EtcdAnswer::Swapped, true));
     }
 
     #[test]
@@ -262,14 +268,18 @@ mod tests {
         swap(&mut records, ONE, "a/one", 0, first).unwrap();
         swap(&mut records, TWO, "a/two", 0, second).unwrap();
         swap(&mut records, ONE, "a/home", 0, 0).unwrap();
-        assert_eq!(swap(&mut records, TWO, "a/three", 0, first), Err(Failure::NoLease), "another's lease");
+        assert_eq!(
+            swap(&mut records, TWO, "a/three", 0, first),
+            Err(EtcdFailure::NoLease),
+            "another's lease"
+        );
         let changes = records.ended(ONE);
         assert_eq!(changes.iter().map(key_of).collect::<Vec<_>>(), ["a/one"]);
         assert_eq!(records.holders().collect::<Vec<_>>(), [TWO]);
-        let gone = records.handle(ONE, Request::KeepAlive { lease: first }).0.unwrap().answer;
-        assert_eq!(gone, Answer::KeptAlive { ttl_s: 0 });
-        let Answer::Listed(all) =
-            records.handle(TWO, Request::List { prefix: "a/".into() }).0.unwrap().answer
+        let gone = records.handle(ONE, EtcdRequest::KeepAlive { lease: first }).0.unwrap().answer;
+        assert_eq!(gone, EtcdAnswer::KeptAlive { ttl_s: 0 });
+        let EtcdAnswer::Listed(all) =
+            records.handle(TWO, EtcdRequest::List { prefix: "a/".into() }).0.unwrap().answer
         else {
             panic!("no list")
         };
@@ -297,8 +307,12 @@ mod tests {
     #[test]
     fn records_without_room_are_refused() {
         let mut records = Records::new(7);
-        let long =
-            Request::Swap { key: "k".into(), expected: 0, value: vec![0; VALUE_OCTETS_MAX + 1], lease: 0 };
+        let long = EtcdRequest::Swap {
+            key: "k".into(),
+            expected: 0,
+            value: vec![0; VALUE_OCTETS_MAX + 1],
+            lease: 0,
+        };
         assert!(records.handle(ONE, long).0.is_err());
         let key = "k".repeat(KEY_OCTETS_MAX + 1);
         assert!(swap(&mut records, ONE, &key, 0, 0).is_err());
@@ -315,13 +329,13 @@ mod tests {
         swap(&mut records, ONE, "a/one", 0, used).unwrap();
         (0..3 * LEASES_MAX).for_each(|_| _ = lease_of(&mut records, ONE));
         assert_eq!(records.holders().count(), LEASES_MAX);
-        let kept = records.handle(ONE, Request::KeepAlive { lease: used }).0.unwrap().answer;
-        assert_eq!(kept, Answer::KeptAlive { ttl_s: LEASE_S_MIN });
+        let kept = records.handle(ONE, EtcdRequest::KeepAlive { lease: used }).0.unwrap().answer;
+        assert_eq!(kept, EtcdAnswer::KeptAlive { ttl_s: LEASE_S_MIN });
         for n in 1..LEASES_MAX {
             let lease = lease_of(&mut records, ONE);
             swap(&mut records, ONE, &format!("a/{n}"), 0, lease).unwrap();
         }
-        assert!(records.handle(ONE, Request::Grant { ttl_s: 5 }).0.is_err(), "each has a record");
+        assert!(records.handle(ONE, EtcdRequest::Grant { ttl_s: 5 }).0.is_err(), "each has a record");
         lease_of(&mut records, TWO);
     }
 }

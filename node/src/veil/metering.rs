@@ -21,7 +21,7 @@ pub(super) struct Measured {
 }
 
 /// A session of a veiled UE.
-struct Session {
+struct MeteredSession {
     measured: Measured,
     /// PDU sessions that stand at UPFs, and the number of the last usage report of each.
     open: BTreeMap<Seid, Option<UrSeqn>>,
@@ -31,7 +31,7 @@ struct Session {
 
 #[derive(Default)]
 pub(super) struct Metering {
-    sessions: BTreeMap<UeId, Session>,
+    sessions: BTreeMap<UeId, MeteredSession>,
     /// The groups of sessions that have begun.
     pub(super) began: Vec<TokenHash>,
     /// Sessions that have ended.
@@ -47,7 +47,7 @@ impl Metering {
                 let (group, session, presence) = (TokenHash(*group), *session, *presence);
                 self.began.push(group);
                 let measured = Measured { group, session, presence, octets: 0 };
-                self.sessions.insert(*ue, Session { measured, open: BTreeMap::new(), ended: false });
+                self.sessions.insert(*ue, MeteredSession { measured, open: BTreeMap::new(), ended: false });
             }
             Event::Deregistered { .. }
             | Event::Completed {
@@ -100,7 +100,7 @@ impl Metering {
     }
 }
 
-impl Session {
+impl MeteredSession {
     /// Adds the volumes of reports that were not here before (TS 29.244 §8.2.71).
     fn count(&mut self, seid: Seid, reports: &[UsageReport]) {
         let Some(last) = self.open.get_mut(&seid) else { return };

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use tokio::net::UdpSocket;
 use tracing::{error, info, warn};
 use whimbrel_broker_client::random;
-use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::veil::QuestionKind;
 use whimbrel_broker_client::veil::channel::Circuit;
 use whimbrel_control::smf::Tunnel;
 use whimbrel_gtpu::{Gtpu, PORT, message_type};
@@ -190,10 +190,10 @@ impl Edge {
         let (circuit, came, recorder) = (live.circuit.clone(), self.came.clone(), self.recorder.clone());
         let within = self.config.answer_within;
         tokio::spawn(async move {
-            recorder.add(How::Sent, Kind::Orders.names().0, "", &octets);
+            recorder.add(How::Sent, QuestionKind::Orders.names().0, "", &octets);
             let answer = circuit.ask(Resource::Orders, &octets, within).await;
             if let Ok(octets) = &answer {
-                recorder.add(How::Received, Kind::Orders.names().1, "", octets);
+                recorder.add(How::Received, QuestionKind::Orders.names().1, "", octets);
             }
             let _ = came.send(Came::Orders(token, answer));
         });
@@ -288,9 +288,9 @@ impl Edge {
             (self.channel.open(), self.recorder.clone(), self.config.answer_within);
         tokio::spawn(async move {
             for _ in 0..REPORT_TRIES {
-                recorder.add(How::Sent, Kind::OrderAnswer.names().0, "", &answer);
+                recorder.add(How::Sent, QuestionKind::OrderAnswer.names().0, "", &answer);
                 if let Ok(octets) = circuit.ask(Resource::OrderAnswer, &answer, within).await {
-                    recorder.add(How::Received, Kind::OrderAnswer.names().1, "", &octets);
+                    recorder.add(How::Received, QuestionKind::OrderAnswer.names().1, "", &octets);
                     if let Ok(ReportAnswer::Refused(cause)) = ReportAnswer::parse(&octets) {
                         warn!("the broker does not take the answer to an order: {cause}");
                     }

@@ -3,7 +3,7 @@
 use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, RanUeNgapId, Tai, Teid};
 use whimbrel_ngap::{Cause, CauseRadioNetwork, EventType};
 
-use super::container::Command;
+use super::container::TargetParameters;
 use super::keys::{ARFCN_DL, pci};
 use super::xn::XnMessage;
 use super::{Due, Event, Gnb, GnbTunnel, Output, UeConnection, Violation, event, violation};
@@ -117,7 +117,7 @@ impl Gnb {
         now: Instant,
         id: RanUeNgapId,
         (via, to): (Via, Neighbour),
-        command: Command,
+        command: TargetParameters,
         admitted: &[(PduSessionId, Option<(core::net::IpAddr, Teid)>)],
         out: &mut Outbox<Output>,
     ) {

@@ -308,7 +308,7 @@ struct UeConnection {
     set_up: bool,
     /// The UE does not receive: it has left, or has not arrived.
     radio_lost: bool,
-    sessions: Vec<tunnel::Session>,
+    sessions: Vec<tunnel::GnbSession>,
     /// Since AS security was set up.
     keys: Option<Keys>,
     guami: Option<Guami>,

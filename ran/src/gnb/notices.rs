@@ -16,7 +16,7 @@ use whimbrel_ngap::{
 use whimbrel_ngap::{Cause, CauseRadioNetwork};
 
 use super::config::cell_of;
-use super::tunnel::{GnbTunnel, Session};
+use super::tunnel::{GnbSession, GnbTunnel};
 use super::{Event, Gnb, Output, ReceivedMessage, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::UeId;
@@ -225,7 +225,7 @@ impl Gnb {
 }
 
 /// Switches a session to its new tunnel if that was confirmed; returns the unused tunnel.
-fn take_new_tunnel(session: &mut Session, uplink: Option<(core::net::IpAddr, Teid)>) -> Option<Teid> {
+fn take_new_tunnel(session: &mut GnbSession, uplink: Option<(core::net::IpAddr, Teid)>) -> Option<Teid> {
     let next = session.next_downlink_teid.take()?;
     match uplink {
         Some(uplink) => {

@@ -17,7 +17,7 @@ use whimbrel_ngap::{
     UpTransportLayerInformation,
 };
 
-use super::tunnel::{GnbTunnel, LATE, Session, SessionFlow};
+use super::tunnel::{GnbSession, GnbTunnel, LATE, SessionFlow};
 use super::{Gnb, Output, ReceivedMessage, Violation, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, UeId};
@@ -179,7 +179,7 @@ impl Gnb {
             CauseRadioNetwork::Unspecified
         })?;
         let security_result = transfer.security_indication.as_ref().map(security_result);
-        let session = Session {
+        let session = GnbSession {
             id: session_id,
             s_nssai: requested.s_nssai,
             downlink_teid: Teid(0),
@@ -200,7 +200,7 @@ impl Gnb {
     }
 
     /// Adds a session with a tunnel to a context; `None` if there is no free tunnel.
-    pub(super) fn keep_session(&mut self, id: RanUeNgapId, mut session: Session) -> Option<Teid> {
+    pub(super) fn keep_session(&mut self, id: RanUeNgapId, mut session: GnbSession) -> Option<Teid> {
         self.contexts.get(id.0)?;
         let teid = Teid(self.tunnels.insert(|_| GnbTunnel::N3(id.0, session.id))?);
         session.downlink_teid = teid;
@@ -344,7 +344,7 @@ fn flows(transfer: &PduSessionResourceSetupRequestTransfer) -> Option<Vec<Sessio
 fn modify_flows(
     now: Instant,
     ue: UeId,
-    session: &mut Session,
+    session: &mut GnbSession,
     transfer: &PduSessionResourceModifyRequestTransfer,
     out: &mut Outbox<Output>,
 ) -> PduSessionResourceModifyResponseTransfer {

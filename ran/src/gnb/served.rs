@@ -49,7 +49,7 @@ impl Gnb {
     }
 }
 
-fn served_session(session: &super::tunnel::Session) -> ServedSession {
+fn served_session(session: &super::tunnel::GnbSession) -> ServedSession {
     ServedSession {
         id: session.id,
         downlink_teid: session.downlink_teid,

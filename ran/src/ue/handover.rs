@@ -74,7 +74,7 @@ impl Ue {
         if let Some(keys) = &mut self.as_keys {
             keys.go_over(ncc, pci, arfcn_dl);
         }
-        let gone = |s: &&mut super::session::Session| s.user_plane && !sessions.contains(&s.id);
+        let gone = |s: &&mut super::session::UeSession| s.user_plane && !sessions.contains(&s.id);
         for session in self.sessions.iter_mut().filter(gone) {
             session.user_plane = false;
             event(Event::UserPlane { session: session.id, up: false }, out);

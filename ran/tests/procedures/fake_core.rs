@@ -693,11 +693,11 @@ impl Net {
 
     pub fn registered() -> Self {
         let mut net = Self::new();
-        net.command(ue::Command::Register);
+        net.command(ue::UeCommand::Register);
         net
     }
 
-    pub fn command(&mut self, command: ue::Command) {
+    pub fn command(&mut self, command: ue::UeCommand) {
         self.ue(ue::Input::Command(command));
     }
 

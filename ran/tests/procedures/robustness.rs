@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use whimbrel_ran::gnb;
-use whimbrel_ran::ue::{Command, Input};
+use whimbrel_ran::ue::{Input, UeCommand};
 use whimbrel_ran::{Down, Up};
 
 use crate::fake_core::{Net, UE};
@@ -12,7 +12,7 @@ fn recorded() -> Vec<(bool, Vec<u8>)> {
     let mut net = Net::new();
     net.core.knobs.keep_connection = true;
     net.record = Some(Vec::new());
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.command(crate::session::internet());
     net.core(|core, out| core.update_configuration(out));
     net.core(|core, out| core.page(out));

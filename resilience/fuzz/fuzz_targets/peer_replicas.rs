@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_control::amf::{Body, N14, PeerAmfId, Relation, Transferred};
+use whimbrel_control::amf::{N14Body, N14, PeerAmfId, Relation, Transferred};
 use whimbrel_control::{Checkpoint, Delta, Flat, UeContext, UeId};
 use whimbrel_resilience::{PeerReplicas, Received};
 
@@ -46,21 +46,21 @@ fn delta(slot: u32) -> Flat {
     Delta::between(&checkpoint(slot, 7), &checkpoint(slot, 9)).expect("two states of one UE").into_flat()
 }
 
-fn transferred(slot: u32, state: Flat) -> Body {
+fn transferred(slot: u32, state: Flat) -> N14Body {
     let asker = UeId { slot, generation: 2 };
-    Body::UeContextTransferred(Transferred { asker, state, upfs: Vec::new() }.into())
+    N14Body::UeContextTransferred(Transferred { asker, state, upfs: Vec::new() }.into())
 }
 
 /// A message of a kind about a UE, in which octets are changed: of the state that it carries, or of all of it.
 fn changed(kind: u8, slot: u32, changes: &[u8]) -> Vec<u8> {
     let whole = || checkpoint(slot, 7).into_flat();
     let (body, state) = match kind % 6 {
-        0 => (Body::Replica(whole()), Some(whole())),
-        1 => (Body::Replica(delta(slot)), Some(delta(slot))),
+        0 => (N14Body::Replica(whole()), Some(whole())),
+        1 => (N14Body::Replica(delta(slot)), Some(delta(slot))),
         2 => (transferred(slot, delta(slot)), Some(delta(slot))),
         3 => (transferred(slot, whole()), Some(whole())),
-        4 => (Body::ReplicaGone, None),
-        _ => (Body::WholeRequested, None),
+        4 => (N14Body::ReplicaGone, None),
+        _ => (N14Body::WholeRequested, None),
     };
     let relation = Relation { source: UeId { slot, generation: 1 }, token: [0; 16] };
     let mut message = N14 { relation, body }.to_flat().octets().to_vec();

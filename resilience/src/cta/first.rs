@@ -37,7 +37,7 @@ impl First {
 
 /// A first message that a context was asked about.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct FirstMessageQuery {
     first: First,
     candidate: Candidate,
     /// The AMF-UE-NGAP-ID of the connection that would begin.
@@ -47,25 +47,30 @@ pub(super) struct Asked {
 /// First messages without an answer, by the input that asks.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Asks {
-    by_input: BTreeMap<(UeId, u64), Asked>,
+    by_input: BTreeMap<(UeId, u64), FirstMessageQuery>,
     under_way: BTreeSet<(AssociationId, u64)>,
 }
 
 impl Asks {
-    fn insert(&mut self, ue: UeId, clock: u64, asked: Asked) {
+    fn insert(&mut self, ue: UeId, clock: u64, asked: FirstMessageQuery) {
         self.under_way.insert((asked.first.association, asked.first.digest));
         self.by_input.insert((ue, clock), asked);
     }
 
     /// The context has answered this input.
-    pub(super) fn remove(&mut self, ue: UeId, clock: u64) -> Option<Asked> {
+    pub(super) fn remove(&mut self, ue: UeId, clock: u64) -> Option<FirstMessageQuery> {
         let asked = self.by_input.remove(&(ue, clock))?;
         self.under_way.remove(&(asked.first.association, asked.first.digest));
         Some(asked)
     }
 
     /// The unanswered questions to a UE between these clocks.
-    pub(super) fn between(&self, ue: UeId, first: u64, last: u64) -> impl Iterator<Item = (u64, &Asked)> {
+    pub(super) fn between(
+        &self,
+        ue: UeId,
+        first: u64,
+        last: u64,
+    ) -> impl Iterator<Item = (u64, &FirstMessageQuery)> {
         self.by_input.range((ue, first)..=(ue, last)).map(|(&(_, clock), asked)| (clock, asked))
     }
 
@@ -187,7 +192,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// A context has begun a connection with the message: its answers keep to that stream. Returns the stream of the connection before.
-    pub(super) fn begun(&mut self, ue: UeId, asked: &Asked) -> u16 {
+    pub(super) fn begun(&mut self, ue: UeId, asked: &FirstMessageQuery) -> u16 {
         let former = self.slots.stream_begun(ue);
         self.slots.begin(ue, asked.first.digest, asked.first.stream);
         former
@@ -195,7 +200,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// Releases the connections that these inputs would have begun.
     pub(super) fn release_first_messages(&self, ue: UeId, (first, last): (u64, u64), out: &mut Outbox) {
-        for (_, Asked { first, amf_ue_ngap_id, .. }) in self.asked.between(ue, first, last) {
+        for (_, FirstMessageQuery { first, amf_ue_ngap_id, .. }) in self.asked.between(ue, first, last) {
             let release = amf::release_of_first(&first.octets, *amf_ue_ngap_id);
             send(first.association, first.stream, &release, out);
         }
@@ -210,7 +215,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             addressed: !matches!(candidate, Candidate::NewSlot { asked: false }),
         };
         let Some(envelope) = self.stamp(now, ue, payload) else { return };
-        self.asked.insert(ue, envelope.clock, Asked { first, candidate, amf_ue_ngap_id });
+        self.asked.insert(ue, envelope.clock, FirstMessageQuery { first, candidate, amf_ue_ngap_id });
         self.submit(now, envelope, out);
     }
 
@@ -219,11 +224,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         &mut self,
         now: Instant,
         ue: UeId,
-        asked: Asked,
+        asked: FirstMessageQuery,
         answer: Disposition,
         out: &mut Outbox,
     ) {
-        let Asked { first, candidate, .. } = asked;
+        let FirstMessageQuery { first, candidate, .. } = asked;
         match (candidate, answer) {
             (Candidate::Named, Disposition::OtherUe) => self.ask_new_slot(now, first, true, out),
             (Candidate::NewSlot { .. }, Disposition::Elsewhere(tmsi)) => {

@@ -17,7 +17,7 @@ use super::cpfs::{Cpfs, Service, serve};
 use super::{Cta, Entropy, Inspect, Outbox};
 use crate::link::CpfCommand;
 use crate::region::Region;
-use crate::replication::{CpfId, Ledger};
+use crate::replication::{CpfId, UeLog};
 
 /// How long a UE's inputs may wait for its checkpoint to arrive: well above a transfer in any network, below the UE's own timer (T3517, TS
 /// 24.501 table 10.2.1).
@@ -133,7 +133,7 @@ impl Cpfs {
     /// Follow-up after an acknowledgement or another change of the UE's ledger.
     pub(super) fn progress(&mut self, ue: UeId, out: &mut Outbox) {
         self.pruned(ue);
-        if !self.without_backup.is_empty() && self.ledgers.get(&ue).is_some_and(Ledger::is_backed) {
+        if !self.without_backup.is_empty() && self.ledgers.get(&ue).is_some_and(UeLog::is_backed) {
             self.without_backup.remove(&ue);
         }
         self.try_to_move(ue, out);

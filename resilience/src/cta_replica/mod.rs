@@ -1,7 +1,7 @@
 //! The CTA replica: a second CTA that holds the state of the primary and takes over from it.
 //!
 //! **A replicated state machine.** A [`Cta`](crate::Cta) is a function of its inputs, of the entropy that it draws and of the UDM's
-//! answers. The [`PrimaryCta`] sends all three to its [`CtaReplica`] as [`Record`]s in order; the replica runs them through a CTA of its
+//! answers. The [`PrimaryCta`] sends all three to its [`CtaReplica`] as [`ReplicaRecord`]s in order; the replica runs them through a CTA of its
 //! own and stores the outputs. Outputs leave the primary only when the replica has acknowledged their input
 //! ([`Gate`](crate::replication::Gate)). So the replica always knows at least what any peer has received, and when it [takes
 //! over](CtaReplica::take_over), it continues with every UE, gNB, UPF and CPF where the primary stopped:
@@ -41,7 +41,7 @@ use std::fmt;
 pub use associations::{Associations, GRACE, LocalAssociation, MessageRoute};
 pub use link_end::LinkEnd;
 pub use primary::PrimaryCta;
-pub use record::{Record, Snapshot};
+pub use record::{ReplicaRecord, Snapshot};
 pub use replica::CtaReplica;
 
 /// Why a CTA replica cannot continue.

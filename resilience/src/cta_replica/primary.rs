@@ -6,12 +6,12 @@ use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{AssociationId, UeContext, UeId};
 use whimbrel_ids::{Instant, Tmsi};
 
-use super::machine::{Machine, Outcome};
-use super::record::{Draft, Head, Record, Shape, Snapshot, Step};
+use super::machine::{InputOutcome, Machine};
+use super::record::{Draft, RecordHead, RecordedStep, ReplicaRecord, Shape, Snapshot};
 use crate::cta::ExternalSource;
 use crate::link::CpfCommand;
 use crate::replication::{CpfId, Gate};
-use crate::{Cpf, Cta, Entropy, Input, Inspect, Order, OrderOutcome, Outbox};
+use crate::{Cpf, Cta, CtaOrder, Entropy, Input, Inspect, OrderOutcome, Outbox};
 
 /// The primary CTA, alone or with a replica.
 pub struct PrimaryCta<S, E, I = ()> {
@@ -31,14 +31,14 @@ pub struct PrimaryCta<S, E, I = ()> {
 const MESSAGES_PER_INPUT_BITS: u32 = 16;
 
 /// An input's outputs, until the replica holds the input.
-struct Held {
+struct HeldOutputs {
     number: u64,
     /// The CPF that sent the input, if one did.
     from: Option<CpfId>,
     out: Outbox,
 }
 
-impl Held {
+impl HeldOutputs {
     fn ngap_left(&self) -> Option<(u64, usize)> {
         let messages = self.out.ngap.len();
         (messages > 0).then_some((self.number, messages))
@@ -46,7 +46,7 @@ impl Held {
 }
 
 struct Replicated {
-    gate: Gate<Held>,
+    gate: Gate<HeldOutputs>,
     /// Whether outputs wait for the CTA replica: not before it has caught up.
     waits: bool,
     /// Inputs before the CTA replica came.
@@ -147,21 +147,31 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
 
     /// Takes one input. Without a CTA replica, `out` gets what it causes; with one, the record for the CTA replica comes back, and what
     /// the input causes leaves with [`PrimaryCta::acknowledged`].
-    pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) -> Option<Record> {
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) -> Option<ReplicaRecord> {
         let links = &self.machine.links;
-        let step = Step::of(input, |cpf| links.get(&cpf).map_or(0, |l| l.known()));
+        let step = RecordedStep::of(input, |cpf| links.get(&cpf).map_or(0, |l| l.known()));
         self.step(now, step, out).1
     }
 
     /// Carries out an order of the operator, in the same way.
-    pub fn order(&mut self, now: Instant, order: Order, out: &mut Outbox) -> (OrderOutcome, Option<Record>) {
-        self.step(now, Step::Order(order), out)
+    pub fn order(
+        &mut self,
+        now: Instant,
+        order: CtaOrder,
+        out: &mut Outbox,
+    ) -> (OrderOutcome, Option<ReplicaRecord>) {
+        self.step(now, RecordedStep::Order(order), out)
     }
 
-    fn step(&mut self, now: Instant, step: Step<'_>, out: &mut Outbox) -> (OrderOutcome, Option<Record>) {
+    fn step(
+        &mut self,
+        now: Instant,
+        step: RecordedStep<'_>,
+        out: &mut Outbox,
+    ) -> (OrderOutcome, Option<ReplicaRecord>) {
         let now = self.time(now).max(self.machine.now);
         let received = self.received.take();
-        if let Step::CpfLost(cpf) = step {
+        if let RecordedStep::CpfLost(cpf) = step {
             self.unsettled.remove(&cpf);
         }
         let Some(replicated) = &mut self.replicated else {
@@ -179,18 +189,18 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
             return (ordered, None);
         };
         let number = self.machine.number + 1;
-        let head = Head::new(replicated.left, Some((number, now))).with_received(received);
+        let head = RecordHead::new(replicated.left, Some((number, now))).with_received(received);
         let draft = Draft::new(head, &step);
         let from = step.sender().filter(|cpf| self.machine.cta.trusts(*cpf));
         let mut caused = Outbox::default();
         let outcome = self.machine.run(now, step, ExternalSource::Recorded(Default::default()), &mut caused);
-        let Outcome { ordered, outside: ExternalSource::Recorded(taken) } = outcome else {
+        let InputOutcome { ordered, outside: ExternalSource::Recorded(taken) } = outcome else {
             unreachable!("what was to be noted was noted")
         };
         let record = draft.end(&taken, Shape::of(&caused));
         replicated.reported_left = replicated.left;
         replicated.gate.sent();
-        replicated.gate.hold(Held { number, from, out: caused });
+        replicated.gate.hold(HeldOutputs { number, from, out: caused });
         if !replicated.waits {
             self.acknowledged(number, out);
         }
@@ -222,7 +232,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     }
 
     /// The record that reports how much has left, for when no input is at hand.
-    pub fn left(&mut self) -> Option<Record> {
+    pub fn left(&mut self) -> Option<ReplicaRecord> {
         let replicated = self.replicated.as_mut().filter(|m| m.reported_left < m.left)?;
         replicated.reported_left = replicated.left;
         Some(Draft::left(replicated.left))

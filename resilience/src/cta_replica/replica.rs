@@ -6,8 +6,8 @@ use whimbrel_control::AssociationId;
 use whimbrel_control::udm::{Directory, Subscribers};
 use whimbrel_ids::Instant;
 
-use super::machine::{Machine, Outcome};
-use super::record::{Beside, Shape, Snapshot, Step, read};
+use super::machine::{InputOutcome, Machine};
+use super::record::{Beside, RecordedStep, Shape, Snapshot, read};
 use super::{PrimaryCta, ReplicaFault};
 use crate::cta::ExternalSource;
 use crate::{Cta, Entropy, Inspect, Outbox};
@@ -83,9 +83,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
         if number != self.machine.number + 1 {
             return Err(ReplicaFault::OutOfOrder);
         }
-        let down = if let Step::AssociationDown(name) = &step { Some(*name) } else { None };
+        let down = if let RecordedStep::AssociationDown(name) = &step { Some(*name) } else { None };
         let mut out = Outbox::default();
-        let Outcome { outside, .. } = self.machine.run(now, step, ExternalSource::Replayed(taken), &mut out);
+        let InputOutcome { outside, .. } =
+            self.machine.run(now, step, ExternalSource::Replayed(taken), &mut out);
         let exhausted = matches!(outside, ExternalSource::Replayed(rest) if rest.is_empty());
         if !exhausted || Shape::of(&out) != shape {
             return Err(ReplicaFault::Diverged);

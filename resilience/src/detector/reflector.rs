@@ -2,7 +2,7 @@
 
 use whimbrel_security::Hmac;
 
-use super::datagram::{Datagram, Kind, LENGTH, Unread};
+use super::datagram::{Datagram, LENGTH, ProbeKind, Unread};
 use super::{Discriminator, Incarnation};
 
 /// What was ignored, and what was answered.
@@ -59,13 +59,13 @@ impl Reflector {
                 return None;
             }
         };
-        if probe.kind != Kind::Probe || probe.to != self.me {
+        if probe.kind != ProbeKind::Probe || probe.to != self.me {
             self.counters.foreign += 1;
             return None;
         }
         self.counters.answered += 1;
         let answer = Datagram {
-            kind: Kind::Answer,
+            kind: ProbeKind::Answer,
             from: self.me,
             to: probe.from,
             incarnation: self.incarnation,

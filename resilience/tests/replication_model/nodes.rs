@@ -14,13 +14,13 @@ use whimbrel_control::{AssociationId, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica::{CtaReplica, LinkEnd, PrimaryCta};
 use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, ToCpf, ToCta, ToPeer};
-use whimbrel_resilience::region::{Areas, Region, Regions, Rings};
+use whimbrel_resilience::region::{GnbRegions, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
     CpfOutbox, Entropy, Input, LogLimits, Outbox, ProtocolViolation, ReplicatedCpf, TrialOutcome,
 };
 use whimbrel_security::HomeNetworkKeys;
-use whimbrel_sim::Home;
+use whimbrel_sim::SimSubscribers;
 
 pub(crate) type Octets = Arc<[u8]>;
 
@@ -33,7 +33,7 @@ impl Entropy for Constant {
     }
 }
 
-type Serving = PrimaryCta<Home, Constant>;
+type Serving = PrimaryCta<SimSubscribers, Constant>;
 
 /// The only gNB's association.
 pub(crate) const GNB: AssociationId = AssociationId(0);
@@ -196,7 +196,7 @@ impl Terms {
         let home: Region = "coast/home".parse().expect("a region's name");
         let mut regions = Regions::new([home.clone()]).expect("it is the only one");
         members.into_iter().for_each(|cpf| regions.join(*cpf, &home).expect("each is there once"));
-        regions.rings_with(&home, Areas::default(), self.backups).expect("the region is known")
+        regions.rings_with(&home, GnbRegions::default(), self.backups).expect("the region is known")
     }
 
     pub(crate) fn directory(&self) -> Directory {
@@ -291,8 +291,8 @@ pub(crate) fn digest(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-fn follow(terms: &Terms, snapshot: &[u8]) -> CtaReplica<Home, Constant> {
-    CtaReplica::new(snapshot, terms.directory(), Home::default(), Constant, ())
+fn follow(terms: &Terms, snapshot: &[u8]) -> CtaReplica<SimSubscribers, Constant> {
+    CtaReplica::new(snapshot, terms.directory(), SimSubscribers::default(), Constant, ())
         .expect("a snapshot is read as it was written")
 }
 
@@ -504,7 +504,7 @@ pub(crate) fn down(message: CpfCommand) -> Octets {
 
 /// The CTA replica.
 pub(crate) struct Following {
-    cta_replica: CtaReplica<Home, Constant>,
+    cta_replica: CtaReplica<SimSubscribers, Constant>,
     /// What inputs caused that may not have left the other one, by number.
     doubtful: VecDeque<(u64, u64)>,
 }

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use whimbrel_prediction::{
-    AlongHeading, Cell, City, Evaluation, FrequentNeighbour, MarkovOne, MarkovTwo, Network, PerCell,
-    Relations, Signals, Size, Trainer, Trip,
+    AlongHeading, Cell, City, Evaluation, FrequentNeighbour, MarkovOne, MarkovTwo, PerCell, Relations,
+    Signals, Size, TrainedNetwork, Trainer, Trip,
 };
 
 /// Trips that predictors learn from, and further ones that they are judged by.
@@ -71,7 +71,7 @@ struct Predictors<'a> {
     two: MarkovTwo,
     heading: AlongHeading<'a>,
     per_cell: PerCell,
-    networks: [Network; 2],
+    networks: [TrainedNetwork; 2],
 }
 
 impl<'a> Predictors<'a> {

@@ -19,7 +19,7 @@ const RED_LIGHT_MS: f64 = 20_000.0;
 
 /// Where a UE is at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct TripSample {
     /// Milliseconds since the trip began.
     pub at_ms: u64,
     /// Position at that time.
@@ -32,7 +32,7 @@ pub struct Sample {
 #[derive(Clone, Debug)]
 pub struct Trip {
     /// Every half a second, from the first to the last.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<TripSample>,
 }
 
 impl Trip {
@@ -47,7 +47,11 @@ impl Trip {
         let samples = positions
             .into_iter()
             .zip(0u64..)
-            .map(|(position, n)| Sample { at_ms: n * SAMPLE_MS, position, cell: radio.at(city, position) })
+            .map(|(position, n)| TripSample {
+                at_ms: n * SAMPLE_MS,
+                position,
+                cell: radio.at(city, position),
+            })
             .collect();
         Self { samples }
     }

@@ -3,8 +3,8 @@
 use ed25519_dalek::{Signer, SigningKey};
 use proptest::prelude::*;
 use whimbrel_prediction::{
-    AlongHeading, Cell, City, Evaluation, FileError, History, MarkovOne, MarkovTwo, Memory, Network,
-    Predictor, Relations, Report, Signals, Size, Trainer, Trip, public_key,
+    AlongHeading, Cell, City, Evaluation, FileError, History, MarkovOne, MarkovTwo, NetworkMemory,
+    PositionReport, Predictor, Relations, Signals, Size, TrainedNetwork, Trainer, Trip, public_key,
 };
 
 #[test]
@@ -64,7 +64,7 @@ fn two_cells_tell_more_than_one() {
 }
 
 /// A trained network of the small city, and the trips after those that it learned from.
-fn trained(signals: Signals, trips: u64) -> Network {
+fn trained(signals: Signals, trips: u64) -> TrainedNetwork {
     let city = City::new(1, Size::SMALL);
     let learned: Vec<Trip> = (0..trips).map(|n| Trip::new(&city, n)).collect();
     let mut relations = Relations::default();
@@ -102,11 +102,11 @@ fn a_network_knows_more_than_the_baselines_of_its_signals() {
 fn probabilities_add_up_and_stand_in_order() {
     let (city, network) = (City::new(1, Size::SMALL), trained(Signals::Positions, 50));
     let trip = Trip::new(&city, 9_000);
-    let (mut memory, mut history) = (Memory::default(), History::default());
+    let (mut memory, mut history) = (NetworkMemory::default(), History::default());
     assert_eq!(network.next_cells(&memory), []);
     for sample in &trip.samples {
         history.enters(sample.cell, sample.at_ms);
-        history.reports(Report { at_ms: sample.at_ms, position: sample.position });
+        history.reports(PositionReport { at_ms: sample.at_ms, position: sample.position });
         network.observe(&mut memory, &history, sample.at_ms);
         let next = network.next_cells(&memory);
         assert!((next.iter().map(|(_, p)| p).sum::<f32>() - 1.0).abs() < 1e-3, "{next:?}");
@@ -117,7 +117,7 @@ fn probabilities_add_up_and_stand_in_order() {
 #[test]
 fn a_cell_that_the_network_does_not_know_changes_nothing() {
     let network = trained(Signals::Cells, 100);
-    let (mut memory, mut history) = (Memory::default(), History::default());
+    let (mut memory, mut history) = (NetworkMemory::default(), History::default());
     history.enters(Cell(900), 0);
     network.observe(&mut memory, &history, 0);
     assert_eq!(network.next_cells(&memory), []);
@@ -132,7 +132,7 @@ const SEED: [u8; 32] = [7; 32];
 fn a_file_gives_the_same_network_again() {
     let network = trained(Signals::Positions, 30);
     let file = network.to_file(&SEED);
-    let read = Network::from_file(&file, &[[1; 32], public_key(&SEED)]).unwrap();
+    let read = TrainedNetwork::from_file(&file, &[[1; 32], public_key(&SEED)]).unwrap();
     assert_eq!(read.to_file(&SEED), file);
     assert_eq!(read.names(), network.names());
     assert!((judged(&read) - judged(&network)).abs() < 1e-9);
@@ -143,7 +143,7 @@ fn files_that_are_not_what_they_seem_are_refused() {
     let network = trained(Signals::Cells, 5);
     let file = network.to_file(&SEED);
     let trusted = [public_key(&SEED)];
-    let read = |file: &[u8]| Network::from_file(file, &trusted).map(drop).unwrap_err();
+    let read = |file: &[u8]| TrainedNetwork::from_file(file, &trusted).map(drop).unwrap_err();
     assert_eq!(read(b""), FileError::NotANetwork);
     assert_eq!(read(&[0; 200]), FileError::NotANetwork);
     assert_eq!(read(&file[..file.len() - 1]), FileError::Signature);
@@ -183,6 +183,6 @@ proptest! {
         let body = [b"foresigh\x01\x00".as_slice(), &octets].concat();
         let signature = SigningKey::from_bytes(&SEED).sign(&body);
         let file = [body, signature.to_bytes().to_vec()].concat();
-        let _ = Network::from_file(&file, &[public_key(&SEED)]);
+        let _ = TrainedNetwork::from_file(&file, &[public_key(&SEED)]);
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use whimbrel_control::open::{Answer, Unreachable};
+use whimbrel_control::open::{BrokerAnswer, Unreachable};
 use whimbrel_ids::{Instant, PlmnId, Supi};
 use whimbrel_open::admission::{Origin, Peer};
 use whimbrel_open::broker::{ANSWER_KEPT, Broker, BrokerEvent, BrokerOutput, HomeUser, Record, User};
@@ -55,7 +55,7 @@ pub(super) type OperatorIndex = usize;
 pub(super) struct Arrival {
     pub(super) operator: OperatorIndex,
     pub(super) to: Asker,
-    pub(super) answer: Answer,
+    pub(super) answer: BrokerAnswer,
 }
 
 #[derive(Debug)]
@@ -281,7 +281,7 @@ impl Market {
         octets: &[u8],
     ) {
         let Some(broker) = self.nodes.iter().position(|n| n.domain == *domain) else {
-            let answer = Answer::Unreachable(Unreachable::NoAddress);
+            let answer = BrokerAnswer::Unreachable(Unreachable::NoAddress);
             let arrival = Arrival { operator, to: from, answer };
             return self.send(now + LATENCY_MIN, Due::Answer { broker: None, arrival });
         };
@@ -359,7 +359,7 @@ impl Market {
     }
 
     fn unreachable(&mut self, now: Instant, broker: usize, (operator, to): (OperatorIndex, Asker)) {
-        let arrival = Arrival { operator, to, answer: Answer::Unreachable(Unreachable::NotConnected) };
+        let arrival = Arrival { operator, to, answer: BrokerAnswer::Unreachable(Unreachable::NotConnected) };
         let at = now + self.latency();
         self.send(at, Due::Answer { broker: Some(broker), arrival });
     }
@@ -473,14 +473,14 @@ impl Market {
         }
         let Some((operator, to)) = self.nodes[broker].asked.remove(&request) else { return };
         if let Some(at) = self.arrives(now, operator, broker) {
-            let arrival = Arrival { operator, to, answer: Answer::Octets(octets) };
+            let arrival = Arrival { operator, to, answer: BrokerAnswer::Octets(octets) };
             self.send(at, Due::Answer { broker: Some(broker), arrival });
         }
     }
 
     /// Another answer of the broker's arrives in place of this one.
     fn mix_up(&mut self, broker: Option<usize>, arrival: &mut Arrival) {
-        let (Some(broker), Answer::Octets(octets)) = (broker, &mut arrival.answer) else { return };
+        let (Some(broker), BrokerAnswer::Octets(octets)) = (broker, &mut arrival.answer) else { return };
         let last = self.nodes[broker].last.replace(octets.clone());
         if self.links.mixed > 0
             && self.rng.chance(self.links.mixed)

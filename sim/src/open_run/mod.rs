@@ -28,7 +28,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_open::id::{Domain, OperatorId, Pseudonym, UserId};
 use whimbrel_open::msg::{Price, RefusalCause};
 use whimbrel_ran::gnb::{GnbConfig, Via};
-use whimbrel_ran::ue::{Command, MmState, SessionRequest, SuciSource, UeConfig};
+use whimbrel_ran::ue::{MmState, SessionRequest, SuciSource, UeCommand, UeConfig};
 
 use crate::open::{home_subscriber, home_user, key, sap_user};
 use crate::{
@@ -396,9 +396,9 @@ impl OpenRun {
         let session = context.sessions().next().map(|s| s.id);
         match (context.state(), context.is_connected(), drawn) {
             (_, _, 0..12) => self.change_operator(n),
-            (MmState::Deregistered, ..) => net.command(ue, Command::Register),
+            (MmState::Deregistered, ..) => net.command(ue, UeCommand::Register),
             (_, _, 12..17) => {
-                net.command(ue, Command::Deregister { switch_off: self.rng.chance(500) });
+                net.command(ue, UeCommand::Deregister { switch_off: self.rng.chance(500) });
             }
             (MmState::Registered, true, 17..25) => {
                 let here = net.gnb_of(ue).0;
@@ -413,11 +413,11 @@ impl OpenRun {
             (MmState::Registered, true, 25..35) => {
                 net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
             }
-            (MmState::Registered, false, 25..45) => net.command(ue, Command::ServiceRequest),
-            (MmState::Registered, _, 45..52) => net.command(ue, Command::PeriodicRegistration),
-            (MmState::Registered, _, 52..56) => net.command(ue, Command::Register),
+            (MmState::Registered, false, 25..45) => net.command(ue, UeCommand::ServiceRequest),
+            (MmState::Registered, _, 45..52) => net.command(ue, UeCommand::PeriodicRegistration),
+            (MmState::Registered, _, 52..56) => net.command(ue, UeCommand::Register),
             (MmState::Registered, ..) if session.is_none() => {
-                net.command(ue, Command::EstablishSession(SessionRequest::default()));
+                net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
             }
             (MmState::Registered, true, _) => self.traffic(n, BURSTS),
             _ => {}
@@ -456,7 +456,7 @@ impl OpenRun {
         let to = (from + 1 + self.rng.below(others) as usize) % self.operators.len();
         let ue = self.ue(n);
         if self.rng.chance(500) {
-            self.operators[from].net.command(ue, Command::Deregister { switch_off: true });
+            self.operators[from].net.command(ue, UeCommand::Deregister { switch_off: true });
         }
         self.observe(from);
         let mut config = self.operators[from].net.ue_ref(ue).without_power();
@@ -469,7 +469,7 @@ impl OpenRun {
         let gnb = *self.rng.pick(&operator.gnbs);
         operator.net.carry_to(ue, gnb);
         operator.net.switch_on(ue);
-        operator.net.command(ue, Command::Register);
+        operator.net.command(ue, UeCommand::Register);
         let subscriber = &mut self.subscribers[n];
         (subscriber.at, subscriber.accepted) = (to, None);
         self.observe(to);
@@ -626,7 +626,7 @@ impl OpenRun {
             }
             for n in absent {
                 let ue = self.ue(n);
-                self.operators[self.subscribers[n].at].net.command(ue, Command::Register);
+                self.operators[self.subscribers[n].at].net.command(ue, UeCommand::Register);
             }
             // The longest timer after which a UE tries again is T3502, 12 min.
             self.advance_to(self.now + Duration::from_secs(400));
@@ -641,7 +641,7 @@ impl OpenRun {
         }
         for n in 0..self.subscribers.len() {
             let ue = self.ue(n);
-            self.operators[self.subscribers[n].at].net.command(ue, Command::PeriodicRegistration);
+            self.operators[self.subscribers[n].at].net.command(ue, UeCommand::PeriodicRegistration);
         }
         // T3580 repeats a request about a session five times.
         self.advance_to(self.now + Duration::from_secs(120));
@@ -653,11 +653,11 @@ impl OpenRun {
     pub fn advance_until_a_checkpoint_is_in_flight(&mut self) -> bool {
         for n in 0..self.subscribers.len() {
             let ue = self.ue(n);
-            self.operators[self.subscribers[n].at].net.command(ue, Command::Register);
+            self.operators[self.subscribers[n].at].net.command(ue, UeCommand::Register);
         }
         self.advance_to(self.now + Duration::from_secs(10));
         let (at, ue) = (self.subscribers[0].at, self.ue(0));
-        self.operators[at].net.command(ue, Command::PeriodicRegistration);
+        self.operators[at].net.command(ue, UeCommand::PeriodicRegistration);
         for _ in 0..1_000 {
             let Some(next) = self.operators[at].net.next_event() else { break };
             self.advance_to(next);

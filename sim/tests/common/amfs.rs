@@ -4,7 +4,7 @@ use whimbrel_control::UeContext;
 use whimbrel_control::config::Config;
 use whimbrel_control::smf::UpState;
 use whimbrel_ran::gnb::GnbConfig;
-use whimbrel_ran::ue::{Command, MmState};
+use whimbrel_ran::ue::{MmState, UeCommand};
 use whimbrel_sim::{CpfLoss, CtaLoss, GnbIndex, LostNode, Sim, UeIndex, two_amf_configs, ue_config};
 
 use super::by_hand::psi;
@@ -30,7 +30,7 @@ pub(crate) fn with(net: Sim, peer_amf: Config) -> Sim {
     net.add_gnb_of_peer_amf(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
     net.add_ue(HERE, ue_config(1));
     net.settle(SECOND / 10);
-    net.command(UE, Command::Register);
+    net.command(UE, UeCommand::Register);
     net.settle(SECOND);
     for _ in 0..2 {
         net.command(UE, session());
@@ -67,7 +67,7 @@ pub(crate) fn served_by(net: &Sim, ue: Option<&UeContext>, other: Option<&UeCont
 pub(crate) fn comes_to_rest(net: &mut Sim, what: &str) {
     net.settle(SECOND * 40);
     net.restore_n14();
-    net.command(UE, Command::Register);
+    net.command(UE, UeCommand::Register);
     net.settle(SECOND * 40);
     let gnb = net.gnb_of(UE);
     let (here, other) = match gnb {

@@ -15,7 +15,7 @@ const CE: u8 = 3;
 
 /// A GRE tunnel to a router. A kernel's `ip link add … type gre` (`ip6gre … encaplimit none`) makes the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunnel {
+pub struct GreTunnel {
     /// This host's end.
     pub local: IpAddr,
     /// The router's, of the same family.
@@ -24,7 +24,7 @@ pub struct Tunnel {
     pub key: Option<u32>,
 }
 
-impl Tunnel {
+impl GreTunnel {
     /// Octets of GRE's header.
     pub(crate) fn header_octets(&self) -> usize {
         if self.key.is_some() { 8 } else { 4 }
@@ -153,13 +153,13 @@ fn ipv6(packet: &[u8]) -> Option<OuterHeader<'_>> {
 mod tests {
     use super::*;
 
-    fn tunnel(v4: bool, key: Option<u32>) -> Tunnel {
+    fn tunnel(v4: bool, key: Option<u32>) -> GreTunnel {
         let ip = |a: &str, b: &str| if v4 { a.parse().unwrap() } else { b.parse().unwrap() };
-        Tunnel { local: ip("203.0.113.1", "2001:db8::1"), remote: ip("203.0.113.2", "2001:db8::2"), key }
+        GreTunnel { local: ip("203.0.113.1", "2001:db8::1"), remote: ip("203.0.113.2", "2001:db8::2"), key }
     }
 
-    fn back(t: Tunnel) -> Tunnel {
-        Tunnel { local: t.remote, remote: t.local, ..t }
+    fn back(t: GreTunnel) -> GreTunnel {
+        GreTunnel { local: t.remote, remote: t.local, ..t }
     }
 
     fn inner(v4: bool, class: u8) -> Vec<u8> {
@@ -178,7 +178,7 @@ mod tests {
         p
     }
 
-    fn written(t: Tunnel, packet: &[u8]) -> Vec<u8> {
+    fn written(t: GreTunnel, packet: &[u8]) -> Vec<u8> {
         let mut room = [0xee; 200];
         let n = t.write(&mut room, packet).unwrap();
         room[..n].to_vec()
@@ -218,7 +218,7 @@ mod tests {
             }
         }
         assert_eq!(tunnel(true, None).write(&mut [0; 99], &[0x10, 0]), None, "no IP");
-        let mixed = Tunnel { remote: tunnel(false, None).remote, ..tunnel(true, None) };
+        let mixed = GreTunnel { remote: tunnel(false, None).remote, ..tunnel(true, None) };
         assert_eq!(mixed.write(&mut [0; 99], &inner(true, 0)), None);
     }
 

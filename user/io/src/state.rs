@@ -1,4 +1,4 @@
-//! The state file of a UPF: [`whimbrel_user::State`] in a file that is mapped.
+//! The state file of a UPF: [`whimbrel_user::SessionMemory`] in a file that is mapped.
 
 use std::fs::{File, OpenOptions, read_to_string};
 use std::io;
@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use whimbrel_user::{Config, State, StateMemory};
+use whimbrel_user::{Config, SessionMemory, StateMemory};
 
 use crate::sys::inotify::Inotify;
 use crate::sys::shared_file::SharedFile;
@@ -38,7 +38,7 @@ impl StateFile {
     /// made it yet, and those of opening it.
     pub fn follow(path: &Path, config: &Config) -> io::Result<(Self, StateLock)> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
+        let octets = usize::try_from(SessionMemory::octets_for(config)).map_err(io::Error::other)?;
         let followed = Self(SharedFile::of_other(file, octets)?);
         let lock = StateLock(followed.0.try_clone_file()?);
         Ok((followed, lock))
@@ -51,13 +51,13 @@ impl StateFile {
 
     /// The file of another [`StateFile`] of this process, mapped once more for the packets that wait. Errors: those of mmap(2).
     pub(crate) fn again(file: &File, config: &Config) -> io::Result<Self> {
-        let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
+        let octets = usize::try_from(SessionMemory::octets_for(config)).map_err(io::Error::other)?;
         let mapped = SharedFile::of_other(file.try_clone()?, octets)?;
-        Ok(Self(mapped.reserve_behind(State::held_at(config))))
+        Ok(Self(mapped.reserve_behind(SessionMemory::held_at(config))))
     }
 
     fn of_file(file: File, config: &Config) -> io::Result<Self> {
-        let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
+        let octets = usize::try_from(SessionMemory::octets_for(config)).map_err(io::Error::other)?;
         SharedFile::new(file, octets).map(Self)
     }
 }

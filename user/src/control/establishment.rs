@@ -11,7 +11,7 @@ use super::kept::StateRoom;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC};
 use crate::event::Event;
-use crate::exchange::{Change, Effects};
+use crate::exchange::{Effects, UserPlaneChange};
 use crate::rules::{Allocator, Changed, Draft, RuleRefusal, SessionKind, SessionRules, upper};
 use crate::session_id::SessionId;
 
@@ -52,8 +52,8 @@ impl UpfC {
                 });
                 let effects = Effects::default();
                 out.changes.push(match when {
-                    When::Now => Change::Put { session, rules, effects },
-                    When::OnArrival => Change::Predict { session, rules, effects },
+                    When::Now => UserPlaneChange::Put { session, rules, effects },
+                    When::OnArrival => UserPlaneChange::Predict { session, rules, effects },
                 });
                 if when == When::OnArrival {
                     self.await_ue(now, session);

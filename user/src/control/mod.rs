@@ -32,7 +32,7 @@ use whimbrel_pfcp::{Error, Frame, HeaderError, Message, message_type};
 
 use crate::config::{Config, ConfigError, DnIndex};
 use crate::event::Event;
-use crate::exchange::{Change, Report, Token};
+use crate::exchange::{Token, UserPlaneChange, UserPlaneReport};
 use crate::limits::WAITING_MAX;
 use crate::rules::{Far, Known};
 use crate::session_id::{SessionId, mix};
@@ -63,7 +63,7 @@ pub enum Input<'a> {
         octets: &'a [u8],
     },
     /// Something that UPF-U has seen.
-    Report(Report),
+    Report(UserPlaneReport),
     /// A deadline has passed.
     Tick,
 }
@@ -74,7 +74,7 @@ pub struct Outbox {
     /// Datagrams, with their destination.
     pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
     /// Changes for UPF-U, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<UserPlaneChange>,
     /// Events for the log and the metrics.
     pub events: Vec<Event>,
 }

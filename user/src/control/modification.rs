@@ -12,7 +12,7 @@ use super::kept::StateRoom;
 use super::replies::ReplyKey;
 use super::{NO_SESSION, Outbox, UpfC};
 use crate::event::Event;
-use crate::exchange::{Change, Effects, Query};
+use crate::exchange::{Effects, Query, UserPlaneChange};
 use crate::rules::{Allocator, Changed, Draft, RuleRefusal, SessionRules};
 use crate::session_id::SessionId;
 
@@ -72,14 +72,14 @@ impl UpfC {
             // Figures are of the time of asking: whoever wants them asks when the UE is there.
             effects.query = Query::Nothing;
             self.answer(now, key, Some(cp_seid), &response.into(), out);
-            return out.changes.push(Change::Predict { session, rules, effects });
+            return out.changes.push(UserPlaneChange::Predict { session, rules, effects });
         }
         if effects.query == Query::Nothing && m.remove_urrs.is_empty() {
             self.answer(now, key, Some(cp_seid), &response.into(), out);
         } else {
             effects.token = self.wait(now, key, cp_seid, response.into(), out);
         }
-        out.changes.push(Change::Put { session, rules, effects });
+        out.changes.push(UserPlaneChange::Put { session, rules, effects });
     }
 
     /// The SMF's end of a session has moved. At the address of another SMF that is associated it is that one's: it goes on when the former

@@ -25,7 +25,7 @@ const REST_PART: usize = 8;
 const RETIRED_AT_ONCE: usize = 4;
 
 /// A session of an SMF.
-pub(super) struct Session {
+pub(super) struct N4Session {
     pub(super) rules: Arc<SessionRules>,
     pub(super) association: u32,
     pub(super) cp_f_seid: FSeid,
@@ -36,7 +36,7 @@ pub(super) struct Session {
     generation: u32,
 }
 
-impl Session {
+impl N4Session {
     /// Which of the sessions that stood at its place it is.
     pub(super) fn generation(&self) -> u32 {
         self.generation
@@ -50,7 +50,7 @@ impl Session {
 
 /// All sessions, by place, and by the SMF's name of them.
 pub(super) struct Sessions {
-    slots: Vec<Option<Box<Session>>>,
+    slots: Vec<Option<Box<N4Session>>>,
     /// The generation that a place's next session gets. Kept apart: it outlives the session.
     generations: Vec<u32>,
     /// Free places of each shard.
@@ -72,7 +72,7 @@ pub(super) struct Sessions {
 /// A place, and the session there.
 pub(super) struct SessionPlace<'a> {
     pub(super) generation: u32,
-    pub(super) session: Option<&'a Session>,
+    pub(super) session: Option<&'a N4Session>,
 }
 
 /// A session of a former process.
@@ -159,13 +159,13 @@ impl Sessions {
         self.by_cp_seid.insert(key(association, &cp_f_seid), id.index);
         self.len += 1;
         let generation = id.generation;
-        let session = Session { rules, association, cp_f_seid, predicted, provisional_until, generation };
+        let session = N4Session { rules, association, cp_f_seid, predicted, provisional_until, generation };
         self.slots[id.index as usize] = Some(Box::new(session));
         true
     }
 
     /// Takes the session of another process away that [`Self::seat`] has seated.
-    pub(super) fn unseat(&mut self, index: u32) -> Option<(SessionId, Box<Session>)> {
+    pub(super) fn unseat(&mut self, index: u32) -> Option<(SessionId, Box<N4Session>)> {
         let s = self.slots.get_mut(index as usize)?.take()?;
         self.by_cp_seid.remove(&key(s.association, &s.cp_f_seid));
         self.len -= 1;
@@ -282,15 +282,15 @@ impl Sessions {
     }
 
     /// The session at a place.
-    pub(super) fn at(&self, index: u32) -> Option<&Session> {
+    pub(super) fn at(&self, index: u32) -> Option<&N4Session> {
         self.slots.get(index as usize)?.as_deref()
     }
 
-    pub(super) fn get(&self, id: SessionId) -> Option<&Session> {
+    pub(super) fn get(&self, id: SessionId) -> Option<&N4Session> {
         self.slots.get(id.index as usize)?.as_deref().filter(|s| s.generation == id.generation)
     }
 
-    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut N4Session> {
         self.touch(id.index);
         self.slots.get_mut(id.index as usize)?.as_deref_mut().filter(|s| s.generation == id.generation)
     }
@@ -330,7 +330,7 @@ impl Sessions {
         }
         self.touch(id.index);
         self.promised = self.promised.with(Promised::of(&rules));
-        self.slots[id.index as usize] = Some(Box::new(Session {
+        self.slots[id.index as usize] = Some(Box::new(N4Session {
             rules,
             association,
             cp_f_seid,
@@ -366,7 +366,7 @@ impl Sessions {
     }
 
     /// Ends a session; its addresses are free again.
-    pub(super) fn remove(&mut self, id: SessionId) -> Option<Box<Session>> {
+    pub(super) fn remove(&mut self, id: SessionId) -> Option<Box<N4Session>> {
         self.get(id)?;
         self.touch(id.index);
         let s = self.slots.get_mut(id.index as usize)?.take()?;
@@ -394,7 +394,7 @@ impl Sessions {
     }
 
     /// All sessions with their identities.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &N4Session)> {
         let all = self.slots.iter().enumerate();
         all.filter_map(|(i, s)| {
             let s = s.as_deref()?;

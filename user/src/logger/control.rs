@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 16_384;
 
 /// A message of an SMF.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct SmfMessage {
     /// Counter of the request.
     pub counter: u64,
     /// The SMF's address.
@@ -70,7 +70,7 @@ impl ControlLog {
     }
 
     /// Keeps a message of an SMF, for the UPF that serves. `None`: there is no room.
-    pub fn accept(&mut self, peer: SocketAddr, octets: Vec<u8>) -> Option<Request> {
+    pub fn accept(&mut self, peer: SocketAddr, octets: Vec<u8>) -> Option<SmfMessage> {
         let all_octets = self.request_octets + octets.len();
         if self.requests.len() >= REQUESTS_MAX || all_octets > REQUEST_OCTETS_MAX {
             self.refused += 1;
@@ -79,7 +79,7 @@ impl ControlLog {
         self.request_octets = all_octets;
         self.counter += 1;
         self.requests.insert(self.counter, (peer, octets.clone()));
-        Some(Request { counter: self.counter, peer, octets })
+        Some(SmfMessage { counter: self.counter, peer, octets })
     }
 
     /// Records of the UPF go to the replica. Returns the number of the batch, which its acknowledgement names.
@@ -128,11 +128,11 @@ impl ControlLog {
 
     /// The replica serves from now on. What the former UPF has sent and the replica may not know has never left; all messages of SMFs that are kept, in
     /// order, are to be given to the replica, which knows those that it has the answers to.
-    pub fn take_over(&mut self) -> Vec<Request> {
+    pub fn take_over(&mut self) -> Vec<SmfMessage> {
         self.waiting.clear();
         self.acknowledged = self.given;
         let all = self.requests.iter();
-        all.map(|(counter, (peer, octets))| Request {
+        all.map(|(counter, (peer, octets))| SmfMessage {
             counter: *counter,
             peer: *peer,
             octets: octets.clone(),

@@ -6,8 +6,8 @@ use whimbrel_pfcp::ie::{ApplyAction, SourceInterface};
 use super::DropReason;
 use super::drops::Counters;
 use super::flows::{FlowKey, Flows, Known};
-use super::session::State;
-use super::shared::Shared;
+use super::session::SessionState;
+use super::shared::PipelineContext;
 use super::stages::{Ingress, Pdu};
 use crate::limits::RULES_PER_SESSION_MAX;
 use crate::rules::{NONE, Names, Pdr, SessionRules};
@@ -16,8 +16,8 @@ use crate::rules::{NONE, Names, Pdr, SessionRules};
 #[inline]
 pub(super) fn detect<'r, C: Pdu>(
     rules: &'r SessionRules,
-    state: &State,
-    shared: &mut Shared,
+    state: &SessionState,
+    shared: &mut PipelineContext,
     ingress: Ingress,
     pdu: &C,
     names: Names,
@@ -34,7 +34,7 @@ pub(super) fn detect<'r, C: Pdu>(
 /// The PDR's place, as the flow's packets before this one have met it, or as the filters say.
 fn remembered<C: Pdu>(
     rules: &SessionRules,
-    state: &State,
+    state: &SessionState,
     (flows, counters): (&mut Flows, &mut Counters),
     ingress: Ingress,
     pdu: &C,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Teid};
 
 use super::packet::Packet;
-use super::{DropReason, UpfU, Verdict};
+use super::{DropReason, PacketVerdict, UpfU};
 use crate::limits::{
     PATHS_MAX, UNKNOWN_PEER_PACKETS_MAX, UNKNOWN_PEER_PACKETS_PER_PEER_MAX,
     UNKNOWN_PEER_PACKETS_PER_SESSION_MAX,
@@ -150,9 +150,9 @@ struct Unplaced {
 
 /// All of a pipeline, the oldest first.
 #[derive(Default)]
-pub(super) struct Waiting(VecDeque<Unplaced>);
+pub(super) struct UnplacedPackets(VecDeque<Unplaced>);
 
-impl Waiting {
+impl UnplacedPackets {
     /// Whether packets of a session wait that came from this address.
     pub(super) fn has_any_from(&self, session: u32, peer: IpAddr) -> bool {
         self.0.iter().any(|unplaced| unplaced.session == session && unplaced.peer.ip() == peer)
@@ -177,17 +177,17 @@ impl UpfU {
         teid: Teid,
         (peer, local): (SocketAddr, IpAddr),
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let all = &self.unplaced.0;
         let full = all.len() >= UNKNOWN_PEER_PACKETS_MAX
             || all.iter().filter(|u| u.session == session).count() >= UNKNOWN_PEER_PACKETS_PER_SESSION_MAX
             || all.iter().filter(|u| u.peer.ip() == peer.ip()).count() >= UNKNOWN_PEER_PACKETS_PER_PEER_MAX;
         if full {
-            return Verdict::Drop(DropReason::GtpuForeignPeer);
+            return PacketVerdict::Drop(DropReason::GtpuForeignPeer);
         }
         let packet = std::mem::replace(packet, self.shared.fresh());
         self.unplaced.0.push_back(Unplaced { session, since: now, teid, peer, local, packet });
-        Verdict::Taken
+        PacketVerdict::Taken
     }
 
     /// Packets of a session go on whose gNB is known by now.
@@ -203,12 +203,14 @@ impl UpfU {
             }
             let mut packet = waiting.packet;
             match self.datagram(now, peer, local, 0, &mut packet) {
-                Verdict::Send(to) => self.shared.send(to, packet),
-                Verdict::Drop(reason) => {
+                PacketVerdict::Send(to) => self.shared.send(to, packet),
+                PacketVerdict::Drop(reason) => {
                     self.shared.counters.drop(reason);
                     self.shared.recycle(packet);
                 }
-                Verdict::Taken | Verdict::Pending | Verdict::Hand { .. } => self.shared.recycle(packet),
+                PacketVerdict::Taken | PacketVerdict::Pending | PacketVerdict::Hand { .. } => {
+                    self.shared.recycle(packet)
+                }
             }
         }
     }

@@ -19,7 +19,7 @@ use super::path::PathUse;
 use super::shard::{Common, Shard};
 use crate::buffering::Buffering;
 use crate::config::{Config, DnIndex};
-use crate::exchange::Report;
+use crate::exchange::UserPlaneReport;
 use crate::limits::{NAMES_KNOWN_MAX, OWN_OUTPUTS_MAX, REPORTS_MAX};
 use crate::session_id::{SessionId, mix};
 use crate::state::HeldPackets;
@@ -27,10 +27,10 @@ use crate::state::HeldPackets;
 /// Spare buffers kept for reuse; more are given back to the allocator.
 const SPARE_MAX: usize = 1024;
 
-pub(super) struct Shared {
+pub(super) struct PipelineContext {
     pub(super) counters: Counters,
     pub(super) outputs: VecDeque<(Destination, Packet)>,
-    pub(super) reports: Vec<Report>,
+    pub(super) reports: Vec<UserPlaneReport>,
     /// What the other shards share too.
     pub(super) common: Arc<Common>,
     /// What UEs do not reach.
@@ -67,7 +67,7 @@ pub(super) struct Shared {
     room: usize,
 }
 
-impl Shared {
+impl PipelineContext {
     pub(super) fn new(config: &Config, common: Arc<Common>, shard: Shard, room: usize) -> Self {
         let part = |flows: u32| flows.div_ceil(shard.of().into());
         let firewall = |(at, dn)| N6Firewall::of(at, dn, config.seed, shard).map(Box::new);
@@ -210,7 +210,7 @@ impl Shared {
         self.send(to, packet);
     }
 
-    pub(super) fn report(&mut self, report: Report) {
+    pub(super) fn report(&mut self, report: UserPlaneReport) {
         if self.reports.len() < REPORTS_MAX {
             self.reports.push(report);
         } else {

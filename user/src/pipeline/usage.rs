@@ -13,7 +13,7 @@ use whimbrel_pfcp::{Frame, Message};
 
 use super::traffic::Traffic;
 use crate::rules::Urr;
-use crate::state::{Source, Stored, stored};
+use crate::state::{Stored, StoredReader, stored};
 
 /// Octets of both directions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +46,7 @@ impl DirectionOctets {
 
 /// What passed without being counted one by one: packets and octets of each direction.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counted {
+pub(crate) struct BulkUsage {
     pub(crate) ul: (u64, u64),
     pub(crate) dl: (u64, u64),
     pub(crate) first_packet: Instant,
@@ -136,7 +136,7 @@ impl Stored for UsageReport {
         };
         Message::from(m).to_octets(Some(Seid(0)), 0).store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         let octets: Vec<u8> = Stored::restore(from)?;
         match Message::parse(&Frame::parse(&octets).ok()?).ok()? {
             Message::SessionReportRequest(mut m) => m.usage_reports.pop(),
@@ -248,7 +248,7 @@ impl Usage {
     }
 
     /// Counts packets at once that kept to the [`Self::room`] that there was, as if one by one.
-    pub(crate) fn absorb(&mut self, urr: &Urr, counted: &Counted) {
+    pub(crate) fn absorb(&mut self, urr: &Urr, counted: &BulkUsage) {
         let ((ul_packets, ul), (dl_packets, dl)) = (counted.ul, counted.dl);
         if ul_packets + dl_packets == 0 {
             return;

@@ -6,12 +6,12 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use whimbrel_ids::Teid;
 
-use super::{SessionRules, Tunnel};
+use super::{PeerTunnel, SessionRules};
 use crate::limits::TUNNELS_PER_SESSION_MAX;
 
 /// What stands in a shape for a tunnel of the session's own.
-const SOME_TUNNEL: Tunnel =
-    Tunnel { teid: Teid(0), peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0) };
+const SOME_TUNNEL: PeerTunnel =
+    PeerTunnel { teid: Teid(0), peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0) };
 
 /// What of its rules is a session's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) struct Own {
     /// Of the PDRs from the UE.
     pub(crate) teid: Teid,
     /// Of the FARs that have one.
-    pub(crate) tunnel: Option<Tunnel>,
+    pub(crate) tunnel: Option<PeerTunnel>,
     /// Uplink and downlink, in kbit/s, of the first QERs that have rates: an AMBR, and a flow's own.
     pub(crate) mbr_kbps: [[u64; 2]; 2],
 }

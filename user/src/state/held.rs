@@ -5,7 +5,7 @@
 
 use whimbrel_ids::Instant;
 
-use super::{Source, StateMemory, Stored, crc32c};
+use super::{StateMemory, Stored, StoredReader, crc32c};
 use crate::session_id::SessionId;
 
 /// Octets of a place.
@@ -67,7 +67,7 @@ impl HeldPackets {
     }
 
     fn read(&self, place: u32, head: &[u8; HEAD_OCTETS]) -> Option<Kept> {
-        let mut from = Source::new(head);
+        let mut from = StoredReader::new(head);
         let (sum, len): (u32, u16) = Stored::restore(&mut from)?;
         let (index, generation): (u32, u32) = Stored::restore(&mut from)?;
         let (since, number): (Instant, u64) = Stored::restore(&mut from)?;
@@ -118,9 +118,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
+    struct HeldMemory(Arc<Mutex<Vec<u8>>>);
 
-    impl StateMemory for Shared {
+    impl StateMemory for HeldMemory {
         fn octets(&self) -> u64 {
             self.0.lock().unwrap().len() as u64
         }
@@ -134,8 +134,8 @@ mod tests {
         }
     }
 
-    fn memory() -> Shared {
-        Shared(Arc::new(Mutex::new(vec![0; 100 + HELD_OCTETS as usize])))
+    fn memory() -> HeldMemory {
+        HeldMemory(Arc::new(Mutex::new(vec![0; 100 + HELD_OCTETS as usize])))
     }
 
     fn session(index: u32) -> SessionId {

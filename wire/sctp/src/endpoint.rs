@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::cookie::{PEER_ADDRESSES_MAX, Prf};
 use crate::export::{self, Defect, Progress, Saved, Store};
 use crate::handshake::reply;
-use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
+use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, RequestRefusal};
 use crate::packet::{BadPacket, Chunk, Packet, Parameters, T_BIT, cause, kind, write_chunk};
 use crate::path::{PathState, suitable_local};
 
@@ -149,7 +149,7 @@ pub struct Adopted {
 
 /// The state of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct AssociationStatus {
     /// State of RFC 9260 §4.
     pub state: State,
     /// The primary path.
@@ -291,25 +291,25 @@ impl Endpoint {
 
     /// Opens an association; [`Event::Up`] or [`Event::Down`] follows.
     ///
-    /// Errors: [`Refusal::InvalidAddress`] without a usable address; [`Refusal::NoRoom`] if the table is full or the
+    /// Errors: [`RequestRefusal::InvalidAddress`] without a usable address; [`RequestRefusal::NoRoom`] if the table is full or the
     /// peer has an association already.
     pub fn connect(
         &mut self,
         now: Instant,
         to: Connect<'_>,
         out: &mut Outbox,
-    ) -> Result<AssociationId, Refusal> {
+    ) -> Result<AssociationId, RequestRefusal> {
         let local_port = self.config.port;
         let usable = |a: &&IpAddr| !a.is_unspecified() && !a.is_multicast();
         let addresses: Vec<IpAddr> =
             to.addresses.iter().filter(usable).copied().take(PEER_ADDRESSES_MAX).collect();
         if addresses.is_empty() || to.port == 0 {
-            return Err(Refusal::InvalidAddress);
+            return Err(RequestRefusal::InvalidAddress);
         }
         if addresses.iter().any(|a| self.holder_of(local_port, to.port, *a).is_some()) {
-            return Err(Refusal::NoRoom);
+            return Err(RequestRefusal::NoRoom);
         }
-        let id = self.allocate().ok_or(Refusal::NoRoom)?;
+        let id = self.allocate().ok_or(RequestRefusal::NoRoom)?;
         let (local_tag, local_tsn) = self.prf.tag_and_tsn();
         let identity = AssociationIdentity { id, local_port, peer_port: to.port, local_tag, local_tsn };
         let mut a = Association::new(identity, &self.config);
@@ -328,10 +328,10 @@ impl Endpoint {
 
     /// Queues a message; it leaves at the next flush that window and congestion allow.
     ///
-    /// Errors: [`Refusal`]; nothing was queued then.
-    pub fn send(&mut self, s: Send<'_>) -> Result<(), Refusal> {
+    /// Errors: [`RequestRefusal`]; nothing was queued then.
+    pub fn send(&mut self, s: Send<'_>) -> Result<(), RequestRefusal> {
         let Self { config, slots, dirty, .. } = self;
-        let a = find(slots, s.association).ok_or(Refusal::UnknownAssociation)?;
+        let a = find(slots, s.association).ok_or(RequestRefusal::UnknownAssociation)?;
         a.send((s.stream, s.ppid, s.unordered), s.octets, config)?;
         if !core::mem::replace(&mut a.dirty, true) {
             dirty.push(s.association.slot);
@@ -462,11 +462,11 @@ impl Endpoint {
     }
 
     /// The state of an association; `None` if it has ended.
-    pub fn status(&self, association: AssociationId) -> Option<Status> {
+    pub fn status(&self, association: AssociationId) -> Option<AssociationStatus> {
         let slot = self.slots.get(association.slot as usize)?;
         let a = slot.association.as_deref().filter(|_| slot.generation == association.generation)?;
         let primary = a.paths.get(a.primary)?;
-        Some(Status {
+        Some(AssociationStatus {
             state: a.state,
             primary: primary.path,
             paths: (a.paths.len(), a.paths.iter().filter(|p| p.active && p.confirmed).count()),
@@ -541,9 +541,9 @@ impl Endpoint {
         association: AssociationId,
         out: &mut Outbox,
         how: impl FnOnce(&mut Association, &mut Context<'_>),
-    ) -> Option<(Option<AssociationId>, Refusal)> {
+    ) -> Option<(Option<AssociationId>, RequestRefusal)> {
         if find(&mut self.slots, association).is_none() {
-            return Some((Some(association), Refusal::UnknownAssociation));
+            return Some((Some(association), RequestRefusal::UnknownAssociation));
         }
         self.with(Some(association.slot), now, out, how);
         None

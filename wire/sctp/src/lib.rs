@@ -42,6 +42,6 @@ mod tsns;
 
 pub use association::State;
 pub use config::Config;
-pub use endpoint::{Adopted, Connect, Counters, Endpoint, Former, Input, Send, Status, UserNotes};
+pub use endpoint::{Adopted, AssociationStatus, Connect, Counters, Endpoint, Former, Input, Send, UserNotes};
 pub use export::{Defect, Layout, Saved, Store};
-pub use outbox::{AssociationId, DownReason, Event, Events, Outbox, Packets, Path, Refusal};
+pub use outbox::{AssociationId, DownReason, Event, Events, Outbox, Packets, Path, RequestRefusal};

@@ -6,7 +6,7 @@ use whimbrel_ids::Instant;
 
 use crate::config::Config;
 use crate::export::Defect;
-use crate::export::record::{Record, RecordKind};
+use crate::export::record::{ExportRecord, RecordKind};
 use crate::outbox::{AssociationId, Events};
 use crate::packet::{be16, be32, data_flag, kind, write_chunk};
 use crate::tsns::Tsns;
@@ -468,7 +468,7 @@ impl DataReceiver {
         self.fragments.values().for_each(|held| chunk(held).write(out));
         for held in self.waiting.values() {
             let whole = data_flag::BEGINNING | data_flag::END;
-            Record { flags: held.flags | whole, ..chunk(held) }.write(out);
+            ExportRecord { flags: held.flags | whole, ..chunk(held) }.write(out);
         }
         for (message, number) in self.hold.iter().flat_map(|h| &h.delivered).zip(self.released() + 1..) {
             delivered(message, number).write(out);
@@ -497,7 +497,7 @@ impl DataReceiver {
     /// [`Self::resume`].
     pub(crate) fn restore<'a>(
         numbers: Continued,
-        records: impl Iterator<Item = Record<'a>>,
+        records: impl Iterator<Item = ExportRecord<'a>>,
         config: &Config,
     ) -> Result<Self, Defect> {
         let Continued { cum, runs, messages, released, next_ssn } = numbers;
@@ -586,7 +586,7 @@ struct Journal {
 
 impl Journal {
     fn read<'a>(
-        records: impl Iterator<Item = Record<'a>>,
+        records: impl Iterator<Item = ExportRecord<'a>>,
         received: &Tsns,
         released: u64,
     ) -> Result<Self, Defect> {
@@ -644,9 +644,9 @@ impl Journal {
 }
 
 /// The record of a chunk that cannot be delivered yet.
-fn chunk(held: &WaitingFragment) -> Record<'_> {
+fn chunk(held: &WaitingFragment) -> ExportRecord<'_> {
     let WaitingFragment { tsn, flags, stream, ssn, ppid, user, .. } = held;
-    Record {
+    ExportRecord {
         kind: RecordKind::Held,
         flags: *flags,
         stream: *stream,
@@ -659,13 +659,19 @@ fn chunk(held: &WaitingFragment) -> Record<'_> {
 }
 
 /// The record of a message that was delivered without having been held.
-fn delivered(message: &Delivered, number: u64) -> Record<'_> {
+fn delivered(message: &Delivered, number: u64) -> ExportRecord<'_> {
     let Delivered { last, stream, ppid, user, .. } = message;
-    Record { stream: *stream, ppid: *ppid, number, tsn: *last, ..Record::of(RecordKind::Delivered, user) }
+    ExportRecord {
+        stream: *stream,
+        ppid: *ppid,
+        number,
+        tsn: *last,
+        ..ExportRecord::of(RecordKind::Delivered, user)
+    }
 }
 
 /// The record of a message, or of none, that held chunks became.
-fn taken(first: u64, last: u64, number: u64) -> Record<'static> {
+fn taken(first: u64, last: u64, number: u64) -> ExportRecord<'static> {
     let before = u32::try_from(last.saturating_sub(first)).unwrap_or(u32::MAX);
-    Record { ppid: before, number, tsn: last, ..Record::of(RecordKind::Taken, &[]) }
+    ExportRecord { ppid: before, number, tsn: last, ..ExportRecord::of(RecordKind::Taken, &[]) }
 }

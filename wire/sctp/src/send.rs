@@ -6,8 +6,8 @@ use whimbrel_ids::Instant;
 
 use crate::config::Config;
 use crate::export::Defect;
-use crate::export::record::{Record, RecordKind};
-use crate::outbox::{AssociationId, Event, Events, Refusal};
+use crate::export::record::{ExportRecord, RecordKind};
+use crate::outbox::{AssociationId, Event, Events, RequestRefusal};
 use crate::packet::{DATA_HEADER_LEN, be16, be32, data_flag, kind, pad, tsn_after};
 use crate::path::PathState;
 
@@ -146,14 +146,14 @@ impl DataSender {
         let pending = skipped.saturating_sub(self.flight.len());
         let flight = self.flight.range(skipped.min(self.flight.len())..);
         for chunk in flight.chain(self.pending.range(pending.min(self.pending.len())..)) {
-            Record::of(RecordKind::Queued, &chunk.octets).write(out);
+            ExportRecord::of(RecordKind::Queued, &chunk.octets).write(out);
         }
     }
 
     /// The record of the acknowledged part of a message whose end is not acknowledged.
     pub(crate) fn write_begun(&self, out: &mut Vec<u8>) {
         if !self.begun.is_empty() {
-            Record::of(RecordKind::Begun, &self.begun).write(out);
+            ExportRecord::of(RecordKind::Begun, &self.begun).write(out);
         }
     }
 
@@ -175,7 +175,7 @@ impl DataSender {
     /// what it has.
     pub(crate) fn restore<'a>(
         numbers: Continued,
-        records: impl Iterator<Item = Record<'a>>,
+        records: impl Iterator<Item = ExportRecord<'a>>,
     ) -> Result<Self, Defect> {
         let Continued { next_tsn, cum_acked, peer_rwnd, next_ssn, acknowledged } = numbers;
         let mut sender =
@@ -252,19 +252,19 @@ impl DataSender {
         octets: &[u8],
         packet_max: usize,
         config: &Config,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         let (stream, ppid, unordered) = message;
         if octets.is_empty() {
-            return Err(Refusal::EmptyMessage);
+            return Err(RequestRefusal::EmptyMessage);
         }
         // Before the peer has answered, the agreed number of streams is not known; the configured number applies.
         let Some(ssn) = self.next_ssn.get_mut(usize::from(stream)) else {
-            return Err(Refusal::InvalidStream);
+            return Err(RequestRefusal::InvalidStream);
         };
         let room = packet_max - crate::packet::HEADER_LEN - DATA_HEADER_LEN;
         let cost = octets.len() + octets.len().div_ceil(room) * CHUNK_OVERHEAD_OCTETS;
         if self.queued_octets + cost > config.send_buffer_octets {
-            return Err(Refusal::SendBufferFull);
+            return Err(RequestRefusal::SendBufferFull);
         }
         let this_ssn = if unordered { 0 } else { *ssn };
         if !unordered {

@@ -24,12 +24,12 @@ use crate::event::{Dropped, Event};
 use crate::flat::{self, Checkpoint};
 use crate::input::Input;
 use crate::n14::{
-    Body, Completed, Created, HandedOverSession, Keys, PeerAmfId, Relation, UeContextCreateData,
+    Completed, Created, HandedOverSession, Keys, N14Body, PeerAmfId, Relation, UeContextCreateData,
 };
 use crate::procedure::{Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
-use crate::state::{Asked, ContextTransfer, OutboundTransfer, Phase, Security, UeContext};
+use crate::state::{ContextTransfer, HandoverSessions, OutboundTransfer, Phase, Security, UeContext};
 
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
@@ -135,7 +135,7 @@ fn standing(p: &UeContext) -> u32 {
 }
 
 /// The UE's state, with the keys for its next gNB.
-fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
+fn create(ue: Ue, m: &HandoverRequired) -> Result<(HandoverSessions, u32), Failed> {
     let named = handover::named(m);
     let (sessions, refused): (Vec<_>, Vec<_>) =
         named.into_iter().partition(|&psi| ue.smf().prepare_handover(ue, psi).is_some());
@@ -164,24 +164,24 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
         ue,
         to,
         relation,
-        Body::CreateUeContext(UeContextCreateData { state, required, keys, upfs }.into()),
+        N14Body::CreateUeContext(UeContextCreateData { state, required, keys, upfs }.into()),
     );
     phase(ue, Phase::Preparing);
     let refused = refused.into_iter().map(|psi| (psi, unknown())).collect();
-    Ok((Asked { sessions, refused }, standing))
+    Ok((HandoverSessions { sessions, refused }, standing))
 }
 
 async fn created(ue: Ue) -> Result<(Box<HandoverRequestAcknowledge>, Box<Created>), Failed> {
-    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::UeContextCreated(_) | Body::UeContextNotCreated(_)));
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::UeContextCreated(_) | N14Body::UeContextNotCreated(_)));
     // The target reads the subscription before it asks its gNB.
     let timers = ue.config().timers;
     match ue.receive(answers, timers.guard + timers.gnb_answer).await {
         Ok(Input::PeerAmf(body)) => match *body {
-            Body::UeContextCreated(created) => match Message::decode(&created.acknowledge) {
+            N14Body::UeContextCreated(created) => match Message::decode(&created.acknowledge) {
                 Ok(Message::HandoverRequestAcknowledge(m)) => Ok((m.into(), created)),
                 _ => Err(silent("the other AMF's answer holds no HANDOVER REQUEST ACKNOWLEDGE")),
             },
-            Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
+            N14Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
             _ => Err(silent("no answer of the other AMF")),
         },
         Ok(_) | Err(Interrupt::TimedOut) => Err(silent("no answer of the other AMF")),
@@ -210,11 +210,11 @@ fn not_created(failure: &[u8]) -> Failed {
 
 /// §4.9.1.3.3 step 6: awaits the target's report that the UE has arrived.
 async fn arrived(ue: Ue) -> Result<(), Failed> {
-    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::HandoverComplete | Body::UeContextNotCreated(_)));
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::HandoverComplete | N14Body::UeContextNotCreated(_)));
     match ue.receive(answers, HANDOVER_EXECUTION).await {
         Ok(Input::PeerAmf(body)) => match *body {
-            Body::HandoverComplete => Ok(()),
-            Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
+            N14Body::HandoverComplete => Ok(()),
+            N14Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
             _ => Err(handover::ue_did_not_arrive()),
         },
         Ok(_) | Err(Interrupt::TimedOut) => Err(handover::ue_did_not_arrive()),
@@ -232,7 +232,7 @@ pub(super) fn settle(ue: Ue, given: Vec<HandedOverSession>) {
         Some((d.to, d.relation))
     });
     if let Some((to, relation)) = peer {
-        send_n14(ue, to, relation, Body::Completed(Completed::HandedOver(given)));
+        send_n14(ue, to, relation, N14Body::Completed(Completed::HandedOver(given)));
     }
 }
 
@@ -249,14 +249,14 @@ async fn left(ue: Ue, began: Instant) {
 pub(super) async fn repeat_answer(ue: Ue, patience: Duration) {
     let until = ue.now() + patience;
     while ue.now() < until {
-        let again = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::HandoverComplete | Body::Registered { .. }));
+        let again = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::HandoverComplete | N14Body::Registered { .. }));
         let Ok(_) = ue.receive(again, until.since(ue.now())).await else { break };
         let answer = ue.with(|p| {
             let d = p.amf.outbound()?;
             Some((d.to, d.relation, d.given.clone()?))
         });
         if let Some((to, relation, given)) = answer {
-            send_n14(ue, to, relation, Body::Completed(Completed::HandedOver(given)));
+            send_n14(ue, to, relation, N14Body::Completed(Completed::HandedOver(given)));
         }
     }
 }
@@ -268,7 +268,7 @@ pub(super) const REPEAT_ANSWER: Duration = Duration::from_secs(3);
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
     let Some(d) = ue.with(|p| p.amf.take_outbound()) else { return };
     if !target_knows && d.phase != Phase::Waiting {
-        send_n14(ue, d.to, d.relation, Body::ReleaseUeContext);
+        send_n14(ue, d.to, d.relation, N14Body::ReleaseUeContext);
     }
     if d.phase != Phase::Executing {
         handover::preparation_failure(ue, cause, container);
@@ -301,7 +301,7 @@ pub(crate) fn abandon(ue: Ue) -> Option<OutboundTransfer> {
         Some(d)
     })?;
     if d.phase != Phase::Waiting {
-        send_n14(ue, d.to, d.relation, Body::ReleaseUeContext);
+        send_n14(ue, d.to, d.relation, N14Body::ReleaseUeContext);
     }
     ue.smf().stop_forwarding(ue);
     Some(d)
@@ -349,21 +349,21 @@ pub(crate) fn ran_status(ue: Ue, message: &Message) -> bool {
     if let Some((to, relation)) = to {
         let mut octets = Vec::new();
         message.encode(&mut octets);
-        send_n14(ue, to, relation, Body::RanStatus(octets));
+        send_n14(ue, to, relation, N14Body::RanStatus(octets));
     }
     to.is_some()
 }
 
 /// Handles a message of the target AMF.
-pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
+pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: N14Body) {
     let ours = ue.with(|p| p.amf.outbound().is_some_and(|d| d.is(from, relation)));
     if !ours {
         // Of a handover that was cancelled.
         return match body {
-            Body::HandoverComplete | Body::Registered { .. } => {
-                send_n14(ue, from, relation, Body::Completed(Completed::Cancelled))
+            N14Body::HandoverComplete | N14Body::Registered { .. } => {
+                send_n14(ue, from, relation, N14Body::Completed(Completed::Cancelled))
             }
-            Body::UeContextCreated(_) => send_n14(ue, from, relation, Body::ReleaseUeContext),
+            N14Body::UeContextCreated(_) => send_n14(ue, from, relation, N14Body::ReleaseUeContext),
             _ => out_of_state(ue),
         };
     }

@@ -31,10 +31,10 @@ use crate::envelope::HandoverTarget;
 use crate::event::Event;
 use crate::flat::{Checkpoint, FlatError};
 use crate::input::Input;
-use crate::n14::{Body, Completed, Created, Keys, PeerAmfId, Relation, UeContextCreateData};
+use crate::n14::{Completed, Created, Keys, N14Body, PeerAmfId, Relation, UeContextCreateData};
 use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
-use crate::services::nsmf::{Admitted, TakenOver};
+use crate::services::nsmf::{Admitted, TakenOverSessions};
 use crate::state::{
     AmfContext, Connection, ContextTransfer, InboundTransfer, IncomingSession, Target, UeContext, UeLocation,
     UeRadio, UeSecurity, UeSlices,
@@ -160,7 +160,8 @@ fn prepare(
     let Some(connection) = amf.connection.as_deref().filter(|_| complete).cloned() else {
         return Err(broken("a UE context of a UE that is not connected and registered"));
     };
-    let TakenOver { sessions, coming, refused } = ue.smf().take_over_sessions(ue, sessions, &context.upfs);
+    let TakenOverSessions { sessions, coming, refused } =
+        ue.smf().take_over_sessions(ue, sessions, &context.upfs);
     let allowed: Vec<SNssai> =
         amf.slices.allowed.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
     if allowed.is_empty() {
@@ -217,7 +218,7 @@ async fn ready(
     Message::from((*answer).clone()).encode(&mut acknowledge);
     let sessions = prepared.coming.iter().map(|c| (c.psi, c.cp_seid)).collect();
     let created = Created { acknowledge, smf: ue.config().smf.node_id, sessions };
-    send_n14(ue, from, relation, Body::UeContextCreated(created.into()));
+    send_n14(ue, from, relation, N14Body::UeContextCreated(created.into()));
     handover::executing_now(ue);
     let notify = handover::notified(ue).await?;
     Ok((answer, admitted, notify))
@@ -278,7 +279,7 @@ async fn arrive(
     if let Some(l) = m.user_location_information.as_ref().filter(|l| location(l).is_some()) {
         locate(ue, l);
     }
-    send_n14(ue, from, relation, Body::HandoverComplete);
+    send_n14(ue, from, relation, N14Body::HandoverComplete);
     target::over(ue, *target);
     for psi in handover::not_admitted(answer, admitted) {
         release_session_resources(ue, psi, None);
@@ -286,7 +287,7 @@ async fn arrive(
     if let Some(supi) = ue.with(|p| p.amf.supi) {
         udm_client::register(ue, supi).await?; // Nudm_UECM_Registration
     }
-    match completed(ue, (from, relation), || Body::HandoverComplete).await? {
+    match completed(ue, (from, relation), || N14Body::HandoverComplete).await? {
         Some(Completed::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &prepared.coming, &given),
         Some(Completed::Cancelled) => {
             return Err(Refusal::RadioFailure("the source AMF had called the handover off").into());
@@ -304,13 +305,13 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) async fn completed(
     ue: Ue,
     (from, relation): To,
-    message: impl Fn() -> Body,
+    message: impl Fn() -> N14Body,
 ) -> Result<Option<Completed>, Interrupt> {
-    let answer = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::Completed(_)));
+    let answer = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::Completed(_)));
     for attempt in 1..=ATTEMPTS {
         match ue.receive(answer, PATIENCE).await {
             Ok(Input::PeerAmf(body)) => match *body {
-                Body::Completed(completed) => return Ok(Some(completed)),
+                N14Body::Completed(completed) => return Ok(Some(completed)),
                 _ => return Ok(None),
             },
             Ok(_) => return Ok(None),
@@ -343,7 +344,7 @@ fn ended(ue: Ue, refusal: Refusal) {
 }
 
 fn not_created(ue: Ue, (from, relation): To, cause: Cause, container: Option<Vec<u8>>) {
-    send_n14(ue, from, relation, Body::not_created(cause, container));
+    send_n14(ue, from, relation, N14Body::not_created(cause, container));
 }
 
 /// Deletes the UE's context. If the source has not reported yet which sessions it has handed over, the UPF deletes
@@ -357,16 +358,16 @@ pub(crate) fn forget(ue: Ue) {
 }
 
 /// Handles a message of the source AMF.
-pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
+pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: N14Body) {
     let ours = ue.with(|p| p.amf.inbound().is_some_and(|a| (a.from, a.relation) == (from, relation)));
     if !ours {
         return out_of_state(ue); // of a handover that has ended
     }
     match body {
-        Body::RanStatus(octets) => ran_status(ue, &octets),
+        N14Body::RanStatus(octets) => ran_status(ue, &octets),
         // The UE has arrived meanwhile: HANDOVER COMPLETE was sent, and its answer decides.
-        Body::ReleaseUeContext if ue.with(|p| p.amf.mobility.target.is_none()) => {}
-        Body::ReleaseUeContext => drop(target::abandon(ue)),
+        N14Body::ReleaseUeContext if ue.with(|p| p.amf.mobility.target.is_none()) => {}
+        N14Body::ReleaseUeContext => drop(target::abandon(ue)),
         body => super::deliver(ue, body),
     }
 }

@@ -45,7 +45,7 @@ use crate::envelope::AssociationId;
 use crate::event::{RanEvent, ResetBy};
 
 use configuration_update::{Endpoints, Update};
-use identity::{Barred, Claim};
+use identity::{Barred, PendingNgSetup};
 use overload::Overload;
 use reset::Resets;
 use warning::Warnings;
@@ -162,7 +162,7 @@ pub struct RanNodes {
     /// Contested identities, and until when NG SETUP of the second gNB is refused.
     contested: BTreeMap<GlobalGnbId, Instant>,
     /// Identities whose holder is probed, because NG SETUP came from an address that it does not have.
-    claims: BTreeMap<GlobalGnbId, Claim>,
+    claims: BTreeMap<GlobalGnbId, PendingNgSetup>,
     /// Identities whose holder the operator has disconnected.
     barred: BTreeMap<GlobalGnbId, Barred>,
 }

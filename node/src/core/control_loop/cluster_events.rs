@@ -6,20 +6,20 @@ use std::net::IpAddr;
 use tracing::{info, warn};
 use whimbrel_control::{AssociationId, UpfId};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::cta_replica::Record;
+use whimbrel_resilience::cta_replica::ReplicaRecord;
 use whimbrel_resilience::link::ToCtaReplica;
 use whimbrel_resilience::membership::CtaInstance;
 use whimbrel_resilience::region::Rings;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::sbfd::SbfdChange;
-use whimbrel_resilience::{Input, Order};
+use whimbrel_resilience::{CtaOrder, Input};
 use whimbrel_sctp_io::Adopted;
 use whimbrel_store::Changes;
 
 use super::cpf_processes::CpfProcesses;
-use super::{ControlLoop, TakenOver};
+use super::{ControlLoop, FormerPrimaryState};
 use crate::cluster::{PairEvent, PoolEvent};
-use crate::config::Upf;
+use crate::config::ListedUpf;
 use crate::core::n2;
 use crate::core::subscriber_copy::SubscriberFeed;
 use crate::observation::{Level, Metric};
@@ -30,7 +30,7 @@ impl ControlLoop {
     pub(super) fn begin(
         &mut self,
         now: Instant,
-        taken_over: Option<TakenOver>,
+        taken_over: Option<FormerPrimaryState>,
         adopted: Option<Vec<Adopted>>,
     ) {
         let Some(CpfProcesses { pool, pair: Some(pair) }) = &self.cpfs else { return };
@@ -47,7 +47,7 @@ impl ControlLoop {
             return self.begin_with(now, adopted, &names, (taken_over, rings, lost));
         }
         let down = self.n2.links.take_over(now, term, gnbs);
-        let Some(TakenOver { first, early, .. }) = taken_over else { return };
+        let Some(FormerPrimaryState { first, early, .. }) = taken_over else { return };
         self.taken_over(now, term);
         self.announce_takeover(now);
         self.out.append(first);
@@ -67,9 +67,9 @@ impl ControlLoop {
         now: Instant,
         adopted: Vec<Adopted>,
         names: &[AssociationId],
-        (taken_over, rings, lost): (TakenOver, Rings, Vec<CpfId>),
+        (taken_over, rings, lost): (FormerPrimaryState, Rings, Vec<CpfId>),
     ) {
-        let TakenOver { mut first, received, .. } = taken_over;
+        let FormerPrimaryState { mut first, received, .. } = taken_over;
         self.taken_over(now, self.pair().map_or(0, |pair| pair.primary.term()));
         let (count, marks) = (adopted.len(), self.active.take_marks());
         let down = self.continue_associations(now, adopted, names, &received);
@@ -112,13 +112,13 @@ impl ControlLoop {
     pub(super) fn announce_takeover(&mut self, now: Instant) {
         let former = self.pair().map_or(&[][..], |pair| pair.primary.former());
         if !former.is_empty() {
-            let order = Order::TakenOver(former.to_vec());
+            let order = CtaOrder::TakenOver(former.to_vec());
             self.execute(now, order);
         }
     }
 
     /// Sends an input to the CTA replica.
-    pub(super) fn replicate(&mut self, now: Instant, record: &Record) {
+    pub(super) fn replicate(&mut self, now: Instant, record: &ReplicaRecord) {
         if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
             pair.primary.record(now, pool, record);
         }
@@ -209,10 +209,10 @@ impl ControlLoop {
             };
             self.console.moment(now, (level, "sbfd"), &format!("S-BFD peer {name}"), text, None);
             let is_it =
-                |upf: &Upf| upf.name == *name || upf.address.is_some_and(|at| at.ip() == address.ip());
+                |upf: &ListedUpf| upf.name == *name || upf.address.is_some_and(|at| at.ip() == address.ip());
             let upf = self.config.upfs.iter().position(|upf| upf.address.is_some() && is_it(upf));
             if let (SbfdChange::Failed, Some(upf)) = (change, upf.and_then(|n| u8::try_from(n).ok())) {
-                self.execute(now, Order::UpfUnreachable(UpfId(upf)));
+                self.execute(now, CtaOrder::UpfUnreachable(UpfId(upf)));
             }
         }
         !events.is_empty()
@@ -231,7 +231,7 @@ impl ControlLoop {
     /// Has UEs that have changed sent to peer AMFs, ahead of their way there.
     pub(super) fn replicate_to_peer_amfs(&mut self, now: Instant) {
         if let Some(all) = self.peer_amfs.as_mut().and_then(|peer_amfs| peer_amfs.replicates(now)) {
-            self.execute(now, Order::StoreUes { all });
+            self.execute(now, CtaOrder::StoreUes { all });
         }
     }
 
@@ -323,9 +323,9 @@ impl ControlLoop {
         }
         let own = self.config.n4.node_id;
         let (endpoints, smf) = successor.map_or_else(Default::default, |(_, at, smf)| (at, vec![smf, own]));
-        self.execute(now, Order::Endpoints(endpoints));
+        self.execute(now, CtaOrder::Endpoints(endpoints));
         if !smf.is_empty() {
-            self.execute(now, Order::SmfAddresses(smf));
+            self.execute(now, CtaOrder::SmfAddresses(smf));
         }
     }
 }

@@ -14,7 +14,7 @@ use whimbrel_sctp_io::{Adopted, AssociationId as SctpAssociation, Event, Events,
 
 use super::ControlLoop;
 use super::cpf_processes::CpfProcesses;
-use crate::core::n2::{self, Links};
+use crate::core::n2::{self, N2Associations};
 use crate::observation::Metric;
 
 /// A gNB that takes no data at all for this long has stopped, and its association is aborted. A slow gNB takes what it has room for.
@@ -34,7 +34,7 @@ type NgapMessage = (AssociationId, u16, Vec<u8>);
 pub(super) struct N2 {
     /// `None` where the host has no way for SCTP.
     pub(super) transport: Option<Transport>,
-    pub(super) links: Links,
+    pub(super) links: N2Associations,
     /// Reused from turn to turn.
     pub(super) events: Events,
     /// The associations as the file for the next start has them.

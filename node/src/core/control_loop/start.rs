@@ -17,16 +17,16 @@ use whimbrel_store::Store;
 
 use super::cpf_processes::{CpfProcesses, PrimaryOfPair};
 use super::n2_events::N2;
-use super::{ControlLoop, PrimaryCta, TakenOver, Timing, Upfs};
+use super::{ControlLoop, FormerPrimaryState, PrimaryCta, Timing, Upfs};
 use crate::clock;
-use crate::cluster::{PeerAmfs, Pool};
+use crate::cluster::{CpfPool, PeerAmfs};
 use crate::config::{Config, Deployment};
 use crate::core::added_ues::AddedUes;
 use crate::core::control_thread::{Cta, Parts};
 use crate::core::core_time::CoreTime;
 use crate::core::foresight::Foresight;
 use crate::core::last_inputs::LastInputs;
-use crate::core::n2::{Links, labelled};
+use crate::core::n2::{N2Associations, labelled};
 use crate::core::replica::TakeoverState;
 use crate::core::smf_n4::SmfN4;
 use crate::core::stored_ues::StoredUeFile;
@@ -40,7 +40,7 @@ use crate::observation::observer::Observer;
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdPeers};
 use crate::ue_memory::UeMemory;
-use crate::veil::Veil;
+use crate::veil::VeiledUes;
 
 /// How long N2 may stay closed at the start because no CPF has joined, or a UPF does not answer yet: both are there within tenths of a second.
 const CPFS_JOIN_WITHIN: Duration = Duration::from_secs(2);
@@ -111,7 +111,7 @@ struct Serving {
     cpfs: Option<CpfProcesses>,
     memory: Option<UeMemory>,
     stored_ues: Option<StoredUeFile>,
-    links: Links,
+    links: N2Associations,
     /// The output of the CTA at its start.
     out: Outbox,
 }
@@ -124,7 +124,7 @@ impl Serving {
             cpfs: None,
             memory: None,
             stored_ues: None,
-            links: Links::default(),
+            links: N2Associations::default(),
             out: Outbox::default(),
         }
     }
@@ -179,7 +179,7 @@ impl ControlLoop {
     }
 
     /// A CTA with CPFs that are processes of their own, and without a replica.
-    pub(in crate::core) fn of_cta(parts: Parts, pool: Pool) -> Result<Self, String> {
+    pub(in crate::core) fn of_cta(parts: Parts, pool: CpfPool) -> Result<Self, String> {
         let now = clock::now();
         let control = Arc::new(parts.config.control());
         let (cta, around) = divide(parts);
@@ -233,7 +233,7 @@ impl ControlLoop {
             Some(cta_replica) => {
                 let received = cta_replica.received().clone();
                 let (active, first) = cta_replica.take_over();
-                taken_over = Some(TakenOver { first, early, received });
+                taken_over = Some(FormerPrimaryState { first, early, received });
                 active
             }
         };
@@ -285,7 +285,7 @@ impl ControlLoop {
         let brokers = open.map(|open| Brokers::start(&config, open, console.clone())).transpose()?;
         let foresight = if serves_ues { Foresight::open(&config, now)? } else { None };
         let veil = config.veil.as_ref().filter(|_| serves_ues);
-        let veil = veil.map(|veil| Veil::start(&config, veil, console.clone())).transpose()?;
+        let veil = veil.map(|veil| VeiledUes::start(&config, veil, console.clone())).transpose()?;
         let observer = Observer::new(console.clone(), control, config.log.supi);
         let sbfd_peers = match config.deployment {
             // Of a unit's processes, the CTA probes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_control::UpfId;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Input, Order};
+use whimbrel_resilience::{CtaOrder, Input};
 use whimbrel_sctp_io::Event;
 
 use super::ControlLoop;
@@ -163,12 +163,12 @@ impl ControlLoop {
     pub(super) fn close(&mut self, stop: &StopRequest) {
         let now = clock::now();
         // TS 29.244 §6.2.8.2: sessions at external UPFs end with this run of the SMF, unless the next one knows them.
-        self.execute(now, Order::Retire);
+        self.execute(now, CtaOrder::Retire);
         self.deliver(now);
         let kept = self.keep_ues(stop);
         let external: Vec<UpfId> = self.upfs.n4.iter().flat_map(SmfN4::outside).filter(|_| !kept).collect();
         for upf in external {
-            self.execute(now, Order::ReleaseUpf(upf));
+            self.execute(now, CtaOrder::ReleaseUpf(upf));
         }
         self.out.upfs.clear(); // a core that stops has no condition
         self.deliver(now);
@@ -222,7 +222,7 @@ impl ControlLoop {
             }
             if now >= next {
                 file.collect();
-                self.execute(now, Order::StoreUes { all: true });
+                self.execute(now, CtaOrder::StoreUes { all: true });
                 (asked, next) = (Some(now), now + UES_SENT_WITHIN);
             }
             self.turn(now);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use whimbrel_control::config::Config;
 use whimbrel_control::event::{SessionChange, SetupRefusal};
-use whimbrel_control::{AssociationId, Event, Procedure, Refusal, Subject, UeEvent, UeId};
+use whimbrel_control::{AssociationId, Event, Procedure, Refusal, UeEvent, UeId, UeIdentities};
 use whimbrel_ids::{Dnn, Instant, Supi};
 use whimbrel_sctp_io::DownReason;
 use whimbrel_store::Changes;
@@ -13,7 +13,7 @@ use super::{Observer, name_of};
 use crate::observation::{ClosedBy, Happened, Name};
 
 /// The peer of an association.
-pub(super) struct Peer {
+pub(super) struct AssociationPeer {
     /// `gnb-999/70-1`, or `gnb-at-192.0.2.1:38412` before its NG SETUP REQUEST.
     pub(super) name: Arc<str>,
     /// Its address and port; empty after a takeover by this CTA.
@@ -22,7 +22,7 @@ pub(super) struct Peer {
     down: Option<String>,
 }
 
-impl Peer {
+impl AssociationPeer {
     pub(super) fn new(name: String, address: &str) -> Self {
         Self { name: name.into(), address: address.into(), down: None }
     }
@@ -131,7 +131,7 @@ impl Observer {
     }
 
     /// An association of a gNB ended. Another one may still serve it.
-    pub(super) fn gnb_down(&self, now: Instant, id: &str, peer: Option<Peer>) {
+    pub(super) fn gnb_down(&self, now: Instant, id: &str, peer: Option<AssociationPeer>) {
         if self.gnbs.values().all(|p| &*p.name != id) {
             let down = peer.and_then(|p| p.down).unwrap_or_else(|| "the core ended its association".into());
             self.remember_gnb(now, id, Happened::Down(down));
@@ -140,7 +140,7 @@ impl Observer {
 }
 
 /// The best name of a UE.
-pub(super) fn name(ue: UeId, subject: &Subject) -> Name {
+pub(super) fn name(ue: UeId, subject: &UeIdentities) -> Name {
     match (subject.supi, subject.pei) {
         (Some(supi), _) => Name::Ue(supi),
         (None, Some(pei)) => Name::Equipment(pei),

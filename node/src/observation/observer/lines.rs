@@ -131,7 +131,7 @@ fn ran_events() -> Vec<RanEvent> {
 
 /// Every kind of event of a UE.
 fn ue_events() -> Vec<Event> {
-    let subject = Subject { supi: "imsi-999700000000001".parse::<Supi>().ok(), pei: None };
+    let subject = UeIdentities { supi: "imsi-999700000000001".parse::<Supi>().ok(), pei: None };
     let psi = PduSessionId::new(1).unwrap();
     let dnn = || "internet".parse().unwrap();
     let refused = |refusal| Event::Refused {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tracing::{error, info, warn};
-use whimbrel_api::{Server, Shared};
+use whimbrel_api::{HandlerContext, Server};
 use whimbrel_cli::Done;
 use whimbrel_node::aftermath::{self, RunMark};
 use whimbrel_node::clock;
@@ -21,7 +21,7 @@ use whimbrel_node::core::{
 use whimbrel_node::entropy::SystemEntropy;
 use whimbrel_node::function::{FunctionOptions, descriptors};
 use whimbrel_node::logging;
-use whimbrel_node::observation::{Command, Condition, Console};
+use whimbrel_node::observation::{Condition, Console, ConsoleCommand};
 use whimbrel_node::port_owner::cannot_listen;
 use whimbrel_node::sbfd::ReflectorThread;
 use whimbrel_node::signals::{termination_signals, wait};
@@ -115,7 +115,7 @@ struct CoreProcess {
     store: Store,
     subscribers: u64,
     console: Arc<Console>,
-    shared: Arc<Shared>,
+    shared: Arc<HandlerContext>,
     /// `None` in a unit, whose primary CTA serves the API.
     api: Option<Server>,
 }
@@ -160,7 +160,7 @@ impl CoreProcess {
         let count = store.count().map_err(|e| e.to_string())?;
         let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
         whimbrel_node::observation::otlp::start(&config.otlp, &console)?;
-        let shared = Shared::new(console.clone(), config.clone(), file.clone());
+        let shared = HandlerContext::new(console.clone(), config.clone(), file.clone());
         let api = match own {
             None => {
                 let api = whimbrel_api::start(config.api.address, shared.clone())?;
@@ -367,7 +367,7 @@ impl CoreProcess {
 const RELEASED_WITHIN: Duration = Duration::from_secs(3);
 
 /// The parts that only the primary CTA of a unit serves: the SMF's N4, the API, and N2 if the CTAs have one endpoint.
-fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
+fn primary_of_unit(host: SharedHost, shared: Arc<HandlerContext>) -> Opening {
     Box::new(move |parts: &mut Parts| {
         let config = parts.config.clone();
         parts.smf_n4 = core::open_smf_n4(&config)?;
@@ -436,7 +436,7 @@ fn reload_now(running: &Config, file: Option<&std::path::Path>, console: &Consol
             if !kept.is_empty() {
                 warn!("these wait for the next start: {}", kept.join(", "));
             }
-            if let Err(e) = console.commands.send(Command::Reconfigure(Box::new(config))) {
+            if let Err(e) = console.commands.send(ConsoleCommand::Reconfigure(Box::new(config))) {
                 error!("the new configuration is not in force: {e}");
             }
         }

@@ -17,7 +17,7 @@ use super::{Outbox, TERM};
 use crate::CodeVersion;
 use crate::link::CpfCommand;
 use crate::region::{CpfLoads, Region, Rings};
-use crate::replication::{BESIDE_INPUT, CpfId, Lagging, Ledger, UeLogLimits};
+use crate::replication::{BESIDE_INPUT, CpfId, Lagging, UeLog, UeLogLimits};
 
 mod counters;
 mod failover;
@@ -40,14 +40,14 @@ pub(super) struct Cpfs {
     pub(super) trusted: BTreeSet<CpfId>,
     /// The code version of each of them, and of lost CPFs whose UEs have not all been taken over yet.
     pub(super) code: BTreeMap<CpfId, CodeVersion>,
-    pub(super) ledgers: BTreeMap<UeId, Ledger<Packed>>,
+    pub(super) ledgers: BTreeMap<UeId, UeLog<Packed>>,
     pub(super) logged: Logged,
     /// The UEs that would be lost with their primary: they began without a backup, their new backup has not confirmed the checkpoint at
     /// which the log begins, or a full log was discarded.
     pub(super) without_backup: BTreeSet<UeId>,
     /// Batches received from each CPF.
     pub(super) taken: BTreeMap<CpfId, u64>,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: CpfsAwaitingRelease,
     pub(super) late_backups: LateBackups,
     after_loss: AfterLoss,
     pub(super) moves: Moves,
@@ -100,13 +100,13 @@ pub(super) struct Moves {
 
 /// CPFs that hold checkpoints back until they learn how many of their batches were released. Only these get a report.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Waiting {
+pub(super) struct CpfsAwaitingRelease {
     pub(super) await_release: BTreeSet<CpfId>,
     /// CPFs that were asked for a checkpoint, which may wait for the release of earlier batches.
     asked: BTreeSet<CpfId>,
 }
 
-impl Waiting {
+impl CpfsAwaitingRelease {
     /// A batch has come: if its UE is idle, a checkpoint waits for its release.
     fn ran(&mut self, cpf: CpfId, idle: bool) {
         if idle {
@@ -153,7 +153,7 @@ impl Cpfs {
             logged: Logged::default(),
             without_backup: BTreeSet::new(),
             taken: BTreeMap::new(),
-            waiting: Waiting::default(),
+            waiting: CpfsAwaitingRelease::default(),
             late_backups: LateBackups { next: now + BETWEEN_ROUNDS, round: None },
             after_loss: AfterLoss {
                 rounds: VecDeque::new(),
@@ -224,7 +224,7 @@ impl Cpfs {
             let kind = self.kind(ue);
             let Some(placement) = self.rings.place(self.region(ue), ue, kind, &self.loads) else { return };
             self.loads.moved(None, Some(placement.primary));
-            let mut ledger = Ledger::new(placement.primary, placement.backups, self.logs.ue);
+            let mut ledger = UeLog::new(placement.primary, placement.backups, self.logs.ue);
             if let Some(state) = self.restored.remove(&ue) {
                 ledger = ledger.restored(RESTORED_CLOCK);
                 let (by, term) = ledger.assignment();
@@ -267,7 +267,7 @@ impl Cpfs {
         if let Some((limit, lagging)) = full {
             self.logged.limits_reached.push(limit);
             self.outdated(ue, lagging, out);
-        } else if self.ledgers.get(&ue).is_some_and(Ledger::is_half_full) {
+        } else if self.ledgers.get(&ue).is_some_and(UeLog::is_half_full) {
             self.scan(now, ue, LATE_BACKUP_TIMEOUT.min(self.logs.outdated_after), out);
         }
     }
@@ -336,7 +336,7 @@ impl Cpfs {
 
     pub(super) fn pruned(&mut self, ue: UeId) {
         let ledger = self.ledgers.get(&ue).filter(|l| l.inputs() > 0 || l.released() < l.clock());
-        let octets = ledger.map(Ledger::octets);
+        let octets = ledger.map(UeLog::octets);
         let before = match octets {
             Some(octets) => self.logged.ues.insert(ue, octets),
             None => self.logged.ues.remove(&ue),
@@ -375,7 +375,7 @@ impl Cpfs {
 }
 
 /// Sends the assignment to the UE's primary, which then sends its checkpoint to the backups.
-pub(super) fn serve(ue: UeId, ledger: &Ledger<Packed>, waiting: &mut Waiting, out: &mut Outbox) {
+pub(super) fn serve(ue: UeId, ledger: &UeLog<Packed>, waiting: &mut CpfsAwaitingRelease, out: &mut Outbox) {
     let (by, _) = ledger.assignment();
     waiting.await_release.insert(by);
     waiting.asked.insert(by);
@@ -383,7 +383,7 @@ pub(super) fn serve(ue: UeId, ledger: &Ledger<Packed>, waiting: &mut Waiting, ou
 }
 
 /// Sends the assignment to the UE's primary.
-fn assign(ue: UeId, ledger: &Ledger<Packed>, out: &mut Outbox) {
+fn assign(ue: UeId, ledger: &UeLog<Packed>, out: &mut Outbox) {
     let (by, term) = ledger.assignment();
     out.cpfs.push((by, CpfCommand::Serve { ue, term, backups: ledger.backups().collect() }));
 }

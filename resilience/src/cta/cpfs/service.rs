@@ -6,7 +6,9 @@ use std::sync::Arc;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{Disposition, Envelope, Event, OutputId, Subject, UeEvent, UeId, UpfId, amf, smf};
+use whimbrel_control::{
+    Disposition, Envelope, Event, OutputId, UeEvent, UeId, UeIdentities, UpfId, amf, smf,
+};
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::message_type;
 
@@ -16,7 +18,7 @@ use crate::cta::restart::ToStore;
 use crate::cta::{Cta, Entropy, Inspect, Outbox, send};
 use crate::link::{CpfCommand, CpfReport};
 use crate::region::Rings;
-use crate::replication::{CpfId, Ledger, Verdict};
+use crate::replication::{BatchVerdict, CpfId, UeLog};
 
 /// What runs the UEs' procedures.
 pub(in crate::cta) enum Service {
@@ -64,7 +66,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let verdict = ledger.batch(now, from, term, clock, batch.digest(), batch.idle);
                 cpfs.progress(ue, out);
                 match verdict {
-                    Verdict::Release => {
+                    BatchVerdict::Release => {
                         cpfs.counts_answered(now, from, (ue, clock), &batch);
                         out.takeover_times.extend(cpfs.after_loss.recovery.ue_answered(ue, now));
                         if !self.ran(now, (ue, clock), sender, *batch, out)
@@ -73,9 +75,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                             cpfs.report(from, ProtocolViolation::NasCountReuse, out);
                         }
                     }
-                    Verdict::Suppress => {}
-                    Verdict::Fenced => cpfs.report(from, ProtocolViolation::Fenced, out),
-                    Verdict::Diverged => {
+                    BatchVerdict::Suppress => {}
+                    BatchVerdict::Fenced => cpfs.report(from, ProtocolViolation::Fenced, out),
+                    BatchVerdict::Diverged => {
                         cpfs.report(from, ProtocolViolation::Diverged, out);
                         self.state_lost(now, ue, out);
                     }
@@ -89,20 +91,21 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
                 _ => cpfs.report(from, ProtocolViolation::Fenced, out),
             },
-            CpfReport::CheckpointUnusable { ue, term } => match cpfs.ledgers.get(&ue).map(Ledger::assignment)
-            {
-                Some(assignment) if assignment == (from, term) => {
-                    cpfs.report(from, ProtocolViolation::CheckpointUnusable, out);
-                    if cpfs.remove_cpfs(ue, vec![from], out) {
-                        self.state_lost(now, ue, out);
+            CpfReport::CheckpointUnusable { ue, term } => {
+                match cpfs.ledgers.get(&ue).map(UeLog::assignment) {
+                    Some(assignment) if assignment == (from, term) => {
+                        cpfs.report(from, ProtocolViolation::CheckpointUnusable, out);
+                        if cpfs.remove_cpfs(ue, vec![from], out) {
+                            self.state_lost(now, ue, out);
+                        }
                     }
+                    // It was sent an unusable checkpoint and has not stored it: it counts as lagging.
+                    Some((by, _)) if by != from && cpfs.concerns(ue, from) => {
+                        cpfs.report(from, ProtocolViolation::CheckpointUnusable, out);
+                    }
+                    _ => cpfs.report(from, ProtocolViolation::Fenced, out),
                 }
-                // It was sent an unusable checkpoint and has not stored it: it counts as lagging.
-                Some((by, _)) if by != from && cpfs.concerns(ue, from) => {
-                    cpfs.report(from, ProtocolViolation::CheckpointUnusable, out);
-                }
-                _ => cpfs.report(from, ProtocolViolation::Fenced, out),
-            },
+            }
             // No checkpoint of this term or clock can exist (rule 1): this CPF or the sender of the checkpoint is faulty. The CPF may have
             // dropped its older checkpoint and would reject later ones, so it forgets all and is removed from the UE, unless it has
             // acknowledged nothing yet: then it is replaced as a late backup, since a new checkpoint would meet the same fault.
@@ -214,7 +217,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             let release = amf::release_of(names.amf_ue_ngap_id, names.ran_ue_ngap_id);
             send(names.association, stream, &release, out);
         }
-        let event = Event::Deregistered { subject: Subject::default(), why };
+        let event = Event::Deregistered { subject: UeIdentities::default(), why };
         out.events.push(UeEvent { ue, on: None, event });
         self.vacate(now, ue, out);
     }
@@ -389,7 +392,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub fn backed_by(&self, ue: UeId) -> Vec<CpfId> {
         match &self.service {
             Service::Here(_) => Vec::new(),
-            Service::Region(cpfs) => cpfs.ledgers.get(&ue).into_iter().flat_map(Ledger::backups).collect(),
+            Service::Region(cpfs) => cpfs.ledgers.get(&ue).into_iter().flat_map(UeLog::backups).collect(),
         }
     }
 

@@ -84,7 +84,7 @@ struct Pending {
 
 /// The association with a UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Link {
+enum N4Association {
     /// There is no association.
     Down,
     /// Established, with the UPF's recovery time stamp.
@@ -104,7 +104,7 @@ pub(super) struct N4 {
     #[serde(with = "started")]
     recovery: RecoveryTimeStamp,
     sequence: u32,
-    link: Link,
+    link: N4Association,
     /// It has the needed features.
     fit: bool,
     /// It has asked for its release by that time (TS 29.244 §6.2.8.3).
@@ -159,7 +159,7 @@ impl N4 {
             recovery: RecoveryTimeStamp::at(started),
             // Not from one: a UPF remembers its answers from before our restart (TS 29.244 §6.4).
             sequence: (started.0 >> 10) as u32 & SEQUENCE_MAX,
-            link: Link::Down,
+            link: N4Association::Down,
             fit: false,
             leaving: None,
             control: Control::default(),
@@ -181,8 +181,8 @@ impl N4 {
     /// When this SMF started, and the UPF's recovery time stamp, if it is connected: the next run needs both to go on with the sessions.
     pub(super) fn recovery_time_stamps(&self) -> (u32, Option<u32>) {
         let upf = match self.link {
-            Link::Up(at) | Link::Silent(at, _) => Some(at.0),
-            Link::Down => None,
+            N4Association::Up(at) | N4Association::Silent(at, _) => Some(at.0),
+            N4Association::Down => None,
         };
         (self.recovery.0, upf)
     }
@@ -196,7 +196,7 @@ impl N4 {
 
     /// Whether the association is established and the UPF answers.
     pub(super) fn is_up(&self) -> bool {
-        matches!(self.link, Link::Up(_))
+        matches!(self.link, N4Association::Up(_))
     }
 
     /// The state by which UPFs for new sessions are selected.
@@ -223,7 +223,7 @@ impl N4 {
         octets: Vec<u8>,
         out: &mut Sent,
     ) -> Option<Arrived> {
-        if self.link == Link::Down || Frame::parse(&octets).is_err() {
+        if self.link == N4Association::Down || Frame::parse(&octets).is_err() {
             return Some(Arrived::Answer { ue, to, octets: None });
         }
         if let Some(seid) = changed_session(&octets) {
@@ -253,7 +253,7 @@ impl N4 {
 
     /// Ends the association, and with it its sessions (TS 29.244 §6.2.8.2).
     pub(super) fn release(&mut self, now: Instant, out: &mut Sent, arrived: &mut Vec<Arrived>) {
-        if self.link == Link::Down {
+        if self.link == N4Association::Down {
             return;
         }
         self.forget_sessions(now);
@@ -405,7 +405,7 @@ impl N4 {
         features: Option<UpFunctionFeatures>,
         arrived: &mut Vec<Arrived>,
     ) {
-        self.link = Link::Up(peer);
+        self.link = N4Association::Up(peer);
         self.fit = features.is_some_and(|f| f.has(NEEDED));
         (self.leaving, self.restored_by) = (None, None);
         self.control = Control::default();
@@ -422,16 +422,16 @@ impl N4 {
         arrived: &mut Vec<Arrived>,
     ) {
         match self.link {
-            Link::Up(before) if before == peer => {}
+            N4Association::Up(before) if before == peer => {}
             // TS 23.527 §4.4: only the path had failed, and the sessions go on.
-            Link::Silent(before, _) if before == peer => {
-                self.link = Link::Up(peer);
+            N4Association::Silent(before, _) if before == peer => {
+                self.link = N4Association::Up(peer);
                 self.announce_again(now);
                 arrived.push(Arrived::Upf(UpfChange::Back));
             }
             // Another recovery time stamp: the UPF restarted and has no sessions (TS 23.527 §4.3.2).
-            Link::Up(_) | Link::Silent(..) => self.restarted(now, arrived),
-            Link::Down => {}
+            N4Association::Up(_) | N4Association::Silent(..) => self.restarted(now, arrived),
+            N4Association::Down => {}
         }
         out.extend(self.doubtful.values().map(|p| (self.upf, p.octets.clone())));
     }
@@ -439,8 +439,8 @@ impl N4 {
     /// S-BFD found that the path has failed, sooner than a heartbeat could. The next heartbeat leaves at once, unless one is under way: if it is answered, the
     /// UPF is back.
     pub(super) fn path_failed(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
-        if let Link::Up(peer) = self.link {
-            self.link = Link::Silent(peer, now + PATH_FAILURE);
+        if let N4Association::Up(peer) = self.link {
+            self.link = N4Association::Silent(peer, now + PATH_FAILURE);
             self.next = if self.next == Instant::FAR_FUTURE { self.next } else { now };
             arrived.push(Arrived::Upf(UpfChange::Silent));
         }
@@ -449,14 +449,14 @@ impl N4 {
     /// TS 23.527 §4.4: the UPF does not answer. Its sessions are kept for a while.
     fn silent(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
         match self.link {
-            Link::Up(peer) => {
-                self.link = Link::Silent(peer, now + PATH_FAILURE);
+            N4Association::Up(peer) => {
+                self.link = N4Association::Silent(peer, now + PATH_FAILURE);
                 self.next = now + RETRY;
                 arrived.push(Arrived::Upf(UpfChange::Silent));
             }
-            Link::Silent(_, until) if now < until => self.next = now + RETRY,
-            Link::Silent(..) => self.lost(now, arrived),
-            Link::Down => {}
+            N4Association::Silent(_, until) if now < until => self.next = now + RETRY,
+            N4Association::Silent(..) => self.lost(now, arrived),
+            N4Association::Down => {}
         }
     }
 
@@ -483,7 +483,7 @@ impl N4 {
     }
 
     fn end(&mut self, how: UpfChange, arrived: &mut Vec<Arrived>) {
-        self.link = Link::Down;
+        self.link = N4Association::Down;
         (self.leaving, self.restored_by) = (None, None);
         // A restarted UPF restarts its sequence numbers.
         self.answered.clear();
@@ -540,7 +540,7 @@ impl N4 {
 
     fn keep_alive(&mut self, now: Instant, out: &mut Sent) {
         self.next = Instant::FAR_FUTURE; // until this one is answered or given up
-        let (purpose, message) = if self.link == Link::Down {
+        let (purpose, message) = if self.link == N4Association::Down {
             self.address_update_due = false;
             let request = AssociationSetupRequest {
                 node_id: self.node_id.into(),

@@ -321,7 +321,7 @@ fn a_path_that_stays_away() {
     let (now, lost) = silence(&mut n4);
     assert_eq!(lost, [Arrived::Upf(UpfChange::Lost)]);
     assert!(now.since(began) >= PATH_FAILURE && now.since(began) < PATH_FAILURE * 2);
-    assert_eq!(n4.link, Link::Down);
+    assert_eq!(n4.link, N4Association::Down);
 }
 
 #[test] // TS 29.244 §6.2.6.3, TS 23.502 §4.4.3.1: the UPF may set the association up; what stood before is over

@@ -27,13 +27,13 @@ const LAYOUT: &str = "
 ";
 
 /// The ledger in one file.
-pub struct Ledger {
+pub struct LedgerFile {
     db: Connection,
 }
 
-impl core::fmt::Debug for Ledger {
+impl core::fmt::Debug for LedgerFile {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Ledger(…)")
+        f.write_str("LedgerFile(…)")
     }
 }
 
@@ -48,7 +48,7 @@ pub struct Checked {
     pub missing: usize,
 }
 
-impl Ledger {
+impl LedgerFile {
     /// Opens the file, or creates it. Errors: one sentence.
     pub fn open(path: &Path) -> Result<Self, String> {
         let failed = |e: rusqlite::Error| format!("the ledger {} cannot be opened: {e}", path.display());

@@ -22,7 +22,7 @@ use whimbrel_open::usage::DeliveryAnswer;
 use crate::accounting::Accounting;
 use crate::metrics::Metrics;
 use crate::storage::{
-    Answered, Changes, Epoch, KnownOperator, NamedHomeUser, NamedUser, Storage, StorageError,
+    Changes, Epoch, KnownOperator, NamedHomeUser, NamedUser, Storage, StorageError, UnstoredAnswer,
 };
 
 /// Requests on their way to the thread: what waits longer waits in HTTP/2's own flow control.
@@ -377,7 +377,7 @@ impl EngineWork {
                     }
                     _ => None,
                 };
-                batch.push(Answered { record, ticket, grant });
+                batch.push(UnstoredAnswer { record, ticket, grant });
             }
             answers.push((origin, octets));
         }
@@ -390,7 +390,7 @@ impl EngineWork {
     }
 
     /// Makes a batch durable, however long that takes. Whether it is; if not, the thread is to stop.
-    fn commit(&mut self, batch: &[Answered], receiver: &Receiver<Message>) -> bool {
+    fn commit(&mut self, batch: &[UnstoredAnswer], receiver: &Receiver<Message>) -> bool {
         let begin = std::time::Instant::now();
         let durable = self.durable(receiver, |storage| storage.commit(batch));
         self.metrics.committed(begin.elapsed().as_micros() as u64);

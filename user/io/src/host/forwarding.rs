@@ -4,7 +4,7 @@ use std::io;
 
 use super::nat::{nft, text};
 use super::upkeep::HostProblem;
-use crate::sys::netlink::{Netlink, Request, attributes};
+use crate::sys::netlink::{Netlink, NetlinkRequest, attributes};
 
 const IPV4: &str = "/proc/sys/net/ipv4/ip_forward";
 const IPV6: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
@@ -67,8 +67,8 @@ pub(crate) fn that_is_dropped(devices: &[Named<'_>]) -> io::Result<Vec<HostProbl
     Ok(problems)
 }
 
-fn list(kind: u16, family: u8) -> Request {
-    Request::new(nft::SUBSYSTEM << 8 | kind, libc::NLM_F_DUMP, &[family, 0, 0, 0])
+fn list(kind: u16, family: u8) -> NetlinkRequest {
+    NetlinkRequest::new(nft::SUBSYSTEM << 8 | kind, libc::NLM_F_DUMP, &[family, 0, 0, 0])
 }
 
 fn contains(octets: &[u8], part: &[u8]) -> bool {

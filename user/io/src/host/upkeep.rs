@@ -23,7 +23,7 @@ use crate::ports::descriptors::steer;
 use crate::sys::event::Event;
 use crate::sys::netlink::Netlink;
 use crate::sys::poll;
-use crate::sys::tun::{Kind, Tun};
+use crate::sys::tun::{DeviceKind, Tun};
 
 /// Time between two looks when the kernel reports no change: of what it does not report.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -180,7 +180,7 @@ pub(crate) fn check_pools(config: &Config) -> Result<(), StartError> {
 
 /// Queues of a TUN or TAP device, as duplicates of the packet threads' descriptors.
 pub(crate) struct DeviceQueues {
-    pub(crate) kind: Kind,
+    pub(crate) kind: DeviceKind,
     pub(crate) queues: Vec<OwnedFd>,
 }
 

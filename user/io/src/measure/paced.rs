@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use whimbrel_user::{Destination, Origin, Packet, Slot};
+use whimbrel_user::{BurstPacket, Destination, Origin, Packet};
 
 use crate::config::Config;
 use crate::error::StartError;
@@ -172,7 +172,7 @@ impl PacedPorts {
 }
 
 impl Ports for PacedPorts {
-    fn receive(&mut self, slots: &mut [Slot], _: &mut IoCounters) -> usize {
+    fn receive(&mut self, slots: &mut [BurstPacket], _: &mut IoCounters) -> usize {
         let (arrived, lost) = self.arrive(self.now_ns());
         let count = self.queue.len().min(slots.len());
         if count + arrived as usize == 0 {

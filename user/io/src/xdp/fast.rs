@@ -17,7 +17,7 @@ use super::asm::{Assembler, Do, Label, Reg, Size, When};
 use super::headers::{
     OUTER, at_most, checksum, datagram_checksum, frame, header_sum, hop_off, length, no_extension, trim,
 };
-use super::steer::{ETHERNET, Pool, UDP, expect, half, kind, within, word};
+use super::steer::{ETHERNET, UDP, UeAddressPool, expect, half, kind, within, word};
 
 /// Parameters shared by all programs of the fast path.
 #[derive(Clone, Debug)]
@@ -35,9 +35,9 @@ pub(crate) struct Fast {
     /// How the session of a TEID is found.
     pub(crate) teids: Teids,
     /// UEs' addresses, and destinations that are denied to UEs.
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) pools: Vec<UeAddressPool>,
     /// Index of a pool's first address in `ues`, or `prefixes`.
-    pub(crate) places: Vec<(Pool, u32)>,
+    pub(crate) places: Vec<(UeAddressPool, u32)>,
     pub(crate) time: Time,
     /// Address of N3 on this host.
     pub(crate) own: [u8; 4],
@@ -46,7 +46,7 @@ pub(crate) struct Fast {
 
 impl Fast {
     /// Whether there are UEs of a pool.
-    pub(super) fn has(&self, pool: &Pool) -> bool {
+    pub(super) fn has(&self, pool: &UeAddressPool) -> bool {
         self.places.iter().any(|(of, _)| of == pool)
     }
 }
@@ -530,7 +530,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
 
 /// `R5` = where the address to which the packet at `R2` goes is among the UEs, `R1` = the index of the session that has it, if it is as
 /// UPF-C prefers it, and on to [`downlink`].
-pub(super) fn place(a: &mut Assembler, pool: &Pool, first: u32, down: Label) {
+pub(super) fn place(a: &mut Assembler, pool: &UeAddressPool, first: u32, down: Label) {
     // Of a prefix its lower word: a pool has the upper one.
     let (at, of_pool, begins) = match pool.first {
         IpAddr::V4(of_pool) => (ETHERNET + 16, of_pool.to_bits(), POOL_RESERVED_FIRST),

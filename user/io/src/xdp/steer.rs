@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::asm::{Assembler, Label, Reg, Size, When};
 use super::fast::{self, Fast};
-use crate::gre::Tunnel;
+use crate::gre::GreTunnel;
 use crate::sys::bpf::Instruction;
 
 /// The frames that are redirected on an Ethernet interface, of one VLAN or untagged.
@@ -20,15 +20,15 @@ pub(crate) struct Steered {
     pub(crate) ipv6: Option<Ipv6Addr>,
     pub(crate) port: u16,
     /// N6: packets to UEs.
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) pools: Vec<UeAddressPool>,
     /// N6 too: tunnels with packets to UEs.
-    pub(crate) tunnels: Vec<(Tunnel, Vec<Pool>)>,
+    pub(crate) tunnels: Vec<(GreTunnel, Vec<UeAddressPool>)>,
 }
 
 /// UEs' addresses of a data network. Packets that the kernel must answer are passed to it: those that are too long for
 /// UEs, have no hops left, or are for the host's own address in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pool {
+pub(crate) struct UeAddressPool {
     /// The first address of all.
     pub(crate) first: IpAddr,
     /// Length of the prefix in bits.
@@ -57,7 +57,7 @@ impl Steered {
     }
 }
 
-impl Pool {
+impl UeAddressPool {
     /// Whether an address is of it.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address) {
@@ -204,13 +204,13 @@ const FAMILIES: [bool; 2] = [true, false];
 /// Judges frames of one VLAN, or untagged ones; jumps to `other` for other frames.
 fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, other: Label) {
     let &Labels { pass, take, down } = labels;
-    let of_pool = |a: &mut Assembler, at: &HeaderLayout, p: &Pool, down| match fast
+    let of_pool = |a: &mut Assembler, at: &HeaderLayout, p: &UeAddressPool, down| match fast
         .and_then(|f| f.places.iter().find(|(of, _)| of == p))
     {
         Some((_, first)) => pool(a, at, p, &mut |a| fast::place(a, p, *first, down), pass),
         None => pool(a, at, p, &mut |a| a.jump(take), pass),
     };
-    let of = |v4: bool| move |p: &&Pool| p.first.is_ipv4() == v4;
+    let of = |v4: bool| move |p: &&UeAddressPool| p.first.is_ipv4() == v4;
     let has_pool = |v4: bool| {
         let of_n3 = if v4 { to.ipv4.is_some() } else { to.ipv6.is_some() };
         of_n3
@@ -287,7 +287,7 @@ fn port(a: &mut Assembler, at: &HeaderLayout, port: u16, pass: Label) {
 fn tunnel(
     a: &mut Assembler,
     at: &HeaderLayout,
-    (tunnel, pools): &(Tunnel, Vec<Pool>),
+    (tunnel, pools): &(GreTunnel, Vec<UeAddressPool>),
     take: Label,
     pass: Label,
 ) {
@@ -325,7 +325,7 @@ fn tunnel(
 fn pool(
     a: &mut Assembler,
     at: &HeaderLayout,
-    pool: &Pool,
+    pool: &UeAddressPool,
     take: &mut dyn FnMut(&mut Assembler),
     pass: Label,
 ) {
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn packets_to_ues_are_taken_unless_the_kernel_must_answer() {
         let Some((sockets, _socket)) = sockets() else { return };
-        let pool = |first: &str, prefix, gateway: &str| Pool {
+        let pool = |first: &str, prefix, gateway: &str| UeAddressPool {
             first: first.parse().unwrap(),
             prefix,
             gateway: gateway.parse().unwrap(),
@@ -520,8 +520,8 @@ mod tests {
         [&frame[..12], &[0x81, 0], &tag.to_be_bytes(), &frame[12..]].concat()
     }
 
-    fn ues(first: &str, prefix: u8, gateway: &str) -> Pool {
-        Pool { first: first.parse().unwrap(), prefix, gateway: gateway.parse().unwrap(), mtu: 1400 }
+    fn ues(first: &str, prefix: u8, gateway: &str) -> UeAddressPool {
+        UeAddressPool { first: first.parse().unwrap(), prefix, gateway: gateway.parse().unwrap(), mtu: 1400 }
     }
 
     #[test] // IEEE 802.1Q §9.6: the number is the lower twelve bits, the others a priority
@@ -569,14 +569,14 @@ mod tests {
         let ends = |v4| if v4 { ["203.0.113.1", "203.0.113.2"] } else { ["2001:db8::1", "2001:db8::2"] };
         let tunnel = |v4: bool, key: Option<u32>| {
             let [local, remote] = ends(v4).map(|a| a.parse().unwrap());
-            Tunnel { local, remote, key }
+            GreTunnel { local, remote, key }
         };
         // What the other end writes.
-        let wrapped = |t: Tunnel, inner: &[u8]| {
-            let far_end = Tunnel { local: t.remote, remote: t.local, ..t };
+        let wrapped = |t: GreTunnel, inner: &[u8]| {
+            let far_end = GreTunnel { local: t.remote, remote: t.local, ..t };
             let mut room = [0; 2000];
             use crate::ports::af_xdp::packet;
-            let link = packet::Link { to: MAC, from: [9; 6], vlan: None };
+            let link = packet::FrameAddresses { to: MAC, from: [9; 6], vlan: None };
             let n = packet::write(&mut room, link, Some(&far_end), inner);
             room[..n].to_vec()
         };
@@ -585,7 +585,7 @@ mod tests {
         for v4 in [true, false] {
             for key in [None, Some(7)] {
                 let t = tunnel(v4, key);
-                let other_key = Tunnel { key: Some(8), ..t };
+                let other_key = GreTunnel { key: Some(8), ..t };
                 let tunnels = vec![(other_key, vec![ues("10.46.0.0", 16, "10.46.0.1")]), (t, all.clone())];
                 let to = Steered { tunnels, ..Steered::new(MAC, None, 2152) };
                 let it = Program::load(&program(&[to], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"));
@@ -601,13 +601,13 @@ mod tests {
                     ("a UE of this by the other", wrapped(other_key, &inner("10.45.0.2", 100, 9)), false),
                     (
                         "another key",
-                        wrapped(Tunnel { key: Some(9), ..t }, &inner("10.45.0.2", 100, 9)),
+                        wrapped(GreTunnel { key: Some(9), ..t }, &inner("10.45.0.2", 100, 9)),
                         false,
                     ),
                     (
                         "the way back",
                         wrapped(
-                            Tunnel { local: t.remote, remote: t.local, ..t },
+                            GreTunnel { local: t.remote, remote: t.local, ..t },
                             &inner("10.45.0.2", 100, 9),
                         ),
                         false,

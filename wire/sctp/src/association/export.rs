@@ -13,7 +13,7 @@ use super::{Association, SHUTDOWN_GUARD_RTOS, State};
 use crate::config::Config;
 use crate::cookie::{PEER_ADDRESSES_MAX, read_ip, write_ip};
 use crate::endpoint::UserNotes;
-use crate::export::record::Record;
+use crate::export::record::ExportRecord;
 use crate::export::{Defect, HEAD_PREFIX_OCTETS, Layout, Progress, Saved, Store};
 use crate::outbox::{AssociationId, Path};
 use crate::path::{Measured, PathState};
@@ -143,7 +143,7 @@ impl Association {
         let mut records = Vec::new();
         let mut r = Reader::new(&journal);
         while !r.is_empty() {
-            records.push(Record::read(&mut r).ok_or(Defect::Contradiction("journal"))?);
+            records.push(ExportRecord::read(&mut r).ok_or(Defect::Contradiction("journal"))?);
         }
         let tx = DataSender::restore(head.tx, records.iter().copied())?;
         let rx = DataReceiver::restore(head.rx, records.iter().copied(), config)?;

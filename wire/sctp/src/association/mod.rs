@@ -13,7 +13,7 @@ use whimbrel_ids::Instant;
 use crate::config::Config;
 use crate::cookie::Prf;
 use crate::endpoint::{Counters, UserNotes};
-use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
+use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, RequestRefusal};
 use crate::packet::{Chunk, T_BIT, cause, kind, write_chunk, write_parameter};
 use crate::path::PathState;
 use crate::receive::DataReceiver;
@@ -271,11 +271,12 @@ impl Association {
         message: (u16, u32, bool),
         octets: &[u8],
         config: &Config,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         if self.state != State::Established {
-            return Err(Refusal::NotEstablished);
+            return Err(RequestRefusal::NotEstablished);
         }
-        let packet_max = self.paths.iter().map(|p| p.packet_max).min().ok_or(Refusal::NotEstablished)?;
+        let packet_max =
+            self.paths.iter().map(|p| p.packet_max).min().ok_or(RequestRefusal::NotEstablished)?;
         self.tx.queue(message, octets, packet_max, config)
     }
 

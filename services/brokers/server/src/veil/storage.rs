@@ -149,7 +149,7 @@ pub struct NamedUser {
 
 /// All that the broker needs to go on where it stopped.
 #[derive(Debug)]
-pub struct State {
+pub struct StoredVeilBroker {
     /// Keys to which users seal, oldest first; the last is the current one. Never empty.
     pub epochs: Vec<(u8, PrivateKey)>,
     /// Issuing keys with their entries of the log.
@@ -240,11 +240,11 @@ impl VeilStorage {
     }
 
     /// Reads everything that matters at `now`.
-    pub fn load(&self, now: Instant) -> Result<State, StorageError> {
+    pub fn load(&self, now: Instant) -> Result<StoredVeilBroker, StorageError> {
         self.read(now).map_err(|e| self.failed(e))
     }
 
-    fn read(&self, now: Instant) -> rusqlite::Result<State> {
+    fn read(&self, now: Instant) -> rusqlite::Result<StoredVeilBroker> {
         let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let epochs = self
             .db
@@ -333,7 +333,7 @@ impl VeilStorage {
         }
         let orders =
             orders.into_iter().filter(|(_, answer)| answer.is_none()).map(|(order, _)| order).collect();
-        Ok(State { epochs, issuers, cosignatures, users, home_users, records, orders })
+        Ok(StoredVeilBroker { epochs, issuers, cosignatures, users, home_users, records, orders })
     }
 
     fn kept_orders(&self) -> rusqlite::Result<Vec<KeptOrder>> {

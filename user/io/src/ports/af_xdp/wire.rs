@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hops::{Hop, Hops};
-use super::packet::Link;
+use super::packet::FrameAddresses;
 use crate::error::Obstacle;
 use crate::host::route::{Interface, Routes};
 use crate::sys::bpf::{self, Attach, Program, SocketMap};
@@ -61,8 +61,8 @@ impl Lane {
     }
 
     /// The way of frames to a next hop.
-    pub(super) fn link(&self, hop: &Hop) -> Link {
-        Link { to: hop.mac, from: self.interface.mac, vlan: self.vlan }
+    pub(super) fn link(&self, hop: &Hop) -> FrameAddresses {
+        FrameAddresses { to: hop.mac, from: self.interface.mac, vlan: self.vlan }
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Wire {
     pub(super) lanes: Vec<Lane>,
     pub(super) rings: Rings,
     queues: Vec<Xsk>,
-    program: Arc<bpf::Link>,
+    program: Arc<bpf::BpfLink>,
 }
 
 impl Wire {
@@ -156,7 +156,7 @@ impl Wire {
 }
 
 /// Attaches the program, in the driver if it can.
-fn attach(program: &Program, interface: &Interface) -> Result<(bpf::Link, Attach), Obstacle> {
+fn attach(program: &Program, interface: &Interface) -> Result<(bpf::BpfLink, Attach), Obstacle> {
     let of = |error| Obstacle::Attach { interface: interface.name.clone(), error };
     match program.attach(interface.index, Attach::Driver) {
         Ok(link) => Ok((link, Attach::Driver)),
