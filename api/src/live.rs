@@ -70,7 +70,7 @@ fn stream(shared: &Arc<HandlerContext>, request: &RoutedRequest) -> HandlerResul
     };
     let now = StreamPosition::newest(shared);
     let known = resumes.parse::<StreamPosition>().ok().filter(|place| place.is_within(&now));
-    let mut stream = Stream {
+    let mut stream = EventStream {
         shared: shared.clone(),
         caller: request.caller.clone(),
         place: known.unwrap_or(now),
@@ -144,7 +144,7 @@ struct OverviewCounts {
 
 /// A UE or gNB that changed.
 #[derive(Serialize)]
-struct Changed {
+struct ChangeNotice {
     subject: String,
 }
 
@@ -156,7 +156,7 @@ struct NewSignalling<'a> {
 }
 
 /// The body of a stream.
-struct Stream {
+struct EventStream {
     shared: Arc<HandlerContext>,
     caller: Option<Caller>,
     place: StreamPosition,
@@ -203,7 +203,7 @@ impl Drop for StreamShare {
     }
 }
 
-impl Stream {
+impl EventStream {
     fn add(&mut self, event: &str, data: &impl Serialize) {
         let data = serde_json::to_string(data).unwrap_or_default();
         self.chunk += &format!("id: {}\nevent: {event}\ndata: {data}\n\n", self.place);
@@ -251,7 +251,7 @@ impl Stream {
         for (seq, name) in console.histories(|h| h.changed_since(self.place.changes, PER_LOOK_MAX)) {
             self.place.changes = seq;
             let kind = if matches!(name, whimbrel_node::observation::Name::Gnb(_)) { "gnb" } else { "ue" };
-            self.add(kind, &Changed { subject: why::shown(&name) });
+            self.add(kind, &ChangeNotice { subject: why::shown(&name) });
         }
         self.look_at_signalling();
         if self.chunk.is_empty() && looks % LOOKS_PER_COMMENT == LOOKS_PER_COMMENT - 1 {
@@ -271,7 +271,7 @@ impl Stream {
     }
 }
 
-impl hyper::body::Body for Stream {
+impl hyper::body::Body for EventStream {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 

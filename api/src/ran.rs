@@ -210,7 +210,7 @@ fn gnb_id(view: &whimbrel_node::observation::GnbView) -> Option<GlobalGnbId> {
 pub(super) async fn reload(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     let reloaded =
         config::reload(&shared.config, shared.file.as_deref()).map_err(ProblemDetails::unprocessable)?;
-    let config::Reloaded { config, kept } = reloaded;
+    let config::ReloadedConfig { config, kept } = reloaded;
     shared.console.commands.send(ConsoleCommand::Reconfigure(Box::new(config)))?;
     Reply::json(&PendingRestart { kept })
 }

@@ -20,7 +20,7 @@ use super::auth::source_of;
 use super::handlers::{page, supi};
 use super::problem::{LineProblem, ProblemDetails};
 use super::routes::{Reply, RoutedRequest};
-use crate::audit::repeated::{COUNTED_FOR, Recorded, RequestKind};
+use crate::audit::repeated::{COUNTED_FOR, RecordingTime, RequestKind};
 use crate::audit::{self, AuditedAccess};
 
 /// Octets of an import: 100,000 subscribers as JSON are 25 MB.
@@ -90,9 +90,9 @@ pub(super) async fn accessed(
             repeated.count(now, kind)
         };
         match recorded {
-            Recorded::Later => return,
-            Recorded::Now { begins: false } => {}
-            Recorded::Now { begins: true } => {
+            RecordingTime::Later => return,
+            RecordingTime::Now { begins: false } => {}
+            RecordingTime::Now { begins: true } => {
                 let shared = Arc::downgrade(shared);
                 tokio::spawn(async move {
                     tokio::time::sleep(COUNTED_FOR).await;
@@ -220,7 +220,7 @@ pub(super) async fn remove(shared: Arc<HandlerContext>, request: RoutedRequest) 
 
 /// What an import did.
 #[derive(Debug, Serialize, Deserialize)]
-struct Imported {
+struct ImportResult {
     added: u64,
     replaced: u64,
     skipped: u64,
@@ -252,7 +252,7 @@ pub(super) async fn import(shared: Arc<HandlerContext>, request: RoutedRequest) 
         let mut other_plmn = 0;
         let mut each = |supi| other_plmn += u64::from(!is_of(supi, served));
         let done = store.import(Cursor::new(body), format, on_existing, &mut each).map_err(import_problem)?;
-        Ok(Imported {
+        Ok(ImportResult {
             added: done.added,
             replaced: done.replaced,
             skipped: done.skipped,

@@ -17,9 +17,9 @@ use whimbrel_node::clock;
 use whimbrel_node::config;
 use whimbrel_node::observation::{
     ClosedBy, ClusterView, Condition, Console, ConsoleCommand, CpfView, CtaView, FlowView, ForesightView,
-    GnbView, Happened, Level, Metric, Moment, Name, OverloadView, RatesView, RefusalReason, RefusalRecord,
-    SessionView, Target, TimerView, TunnelView, UePage, UeView, UpfView, VersionView, WarningAtGnb,
-    WarningView,
+    GnbView, HistoryEvent, Level, Metric, Moment, Name, OverloadView, RatesView, RefusalReason,
+    RefusalRecord, SessionView, Target, TimerView, TunnelView, UePage, UeView, UpfView, VersionView,
+    WarningAtGnb, WarningView,
 };
 
 mod capture;
@@ -180,7 +180,7 @@ fn refused(console: &Console) {
         answer: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
         ..RefusalRecord::default()
     };
-    let refused = Happened::Refused(
+    let refused = HistoryEvent::Refused(
         Box::new(record),
         RefusalReason::Ue(whimbrel_control::Refusal::UnknownSubscriber),
         ClosedBy::Registration,

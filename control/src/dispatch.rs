@@ -4,7 +4,7 @@ use whimbrel_ngap::ie::CauseNas;
 
 use crate::amf;
 use crate::envelope::{Command, Payload};
-use crate::event::Deregistered;
+use crate::event::DeregistrationReason;
 use crate::input::Input;
 use crate::procedure::{Lane, Ue};
 use crate::services::NetworkFunctions;
@@ -58,7 +58,7 @@ fn tick(ue: Ue) {
     }
     if ue.with(|p| p.amf.reachable_until.is_some_and(|t| t <= now)) {
         ue.with(|p| p.amf.reachable_until = None);
-        return amf::deregistration::implicitly(ue, Deregistered::Implicitly); // TS 24.501 §5.3.7
+        return amf::deregistration::implicitly(ue, DeregistrationReason::Implicitly); // TS 24.501 §5.3.7
     }
     if ue.with(|p| p.amf.connection_until.is_some_and(|t| t <= now)) {
         if ue.with(|p| p.awaits_release()) {
@@ -79,7 +79,7 @@ fn handle_command(ue: Ue, command: Command) {
         // The UDM has the subscriber in another slot: there is nothing to deregister there.
         Command::Superseded => {
             ue.with(|p| p.amf.registered = false);
-            amf::deregistration::implicitly(ue, Deregistered::Superseded);
+            amf::deregistration::implicitly(ue, DeregistrationReason::Superseded);
         }
         Command::Deregister => amf::deregistration::by_network(ue),
         Command::NotifyReachable => amf::reachability::notify(ue),

@@ -12,7 +12,7 @@ use crate::flat::text::{self, Text};
 use crate::policy::FlowName;
 use crate::procedure::Procedure;
 use crate::refusal::Refusal;
-use crate::state::{Modification, Seen};
+use crate::state::{LastSeenCell, Modification};
 
 /// An event of a UE.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub enum Event {
         /// The UE that the event is about.
         subject: UeIdentities,
         /// Reason of the deregistration.
-        why: Deregistered,
+        why: DeregistrationReason,
     },
     /// The UE has become reachable, as was requested (TS 23.502 §4.2.5.2).
     Reachable {
@@ -113,7 +113,7 @@ pub enum Event {
         /// The UE that the event is about.
         subject: UeIdentities,
         /// Reason why its context was dropped.
-        why: Dropped,
+        why: MessageDropReason,
     },
     /// A message to the UE was repeated; counted as a sign of radio quality.
     Repeated(#[serde(with = "text")] Text),
@@ -127,7 +127,7 @@ pub enum Event {
         /// The tracking area where the UE was last seen.
         tai: Option<Tai>,
         /// The cell, and when.
-        seen: Option<Seen>,
+        seen: Option<LastSeenCell>,
     },
     /// A change of a PDU session that the network began has an outcome (TS 23.502 §4.3.3.2, §4.3.4.2, §4.3.7).
     SessionOperation {
@@ -249,7 +249,7 @@ pub enum SessionChange {
 
 /// Why a UE was deregistered without its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Deregistered {
+pub enum DeregistrationReason {
     /// The subscriber registered in another slot.
     Superseded,
     /// It did not come back in time (TS 24.501 §5.3.7).
@@ -270,7 +270,7 @@ pub enum Deregistered {
 
 /// Why a UE's message was dropped. Each is a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Dropped {
+pub enum MessageDropReason {
     /// The NAS message is too short or not NAS (TS 24.501 §7.2.1).
     NotNas,
     /// The MAC is wrong, or a COUNT was used before (TS 24.501 §4.4.3.2, §4.4.4.3).

@@ -54,7 +54,7 @@ pub use envelope::{
     OutputId, Payload, UeId, UeIdentities,
 };
 pub use event::{Event, FailedFlow, RanEvent, SessionOutcome, UeEvent};
-pub use flat::{Checkpoint, Delta, FORMS, Flat, FlatError, LogOf, Packed};
+pub use flat::{Checkpoint, Delta, FORMS, Flat, FlatError, LogOf, PackedInput};
 pub use prf::Prf;
 pub use procedure::Procedure;
 pub use refusal::Refusal;
@@ -62,9 +62,9 @@ pub use remedy::{Present, Remedy, Subscriber};
 pub use restart::RESTORED_CLOCK;
 pub use shard::{RestCounters, RestPlace, RestStore, RestVec, Shard};
 pub use state::{
-    AmfContext, Connection, HandoverSource, IntermediateUpf, IntermediateUpfStage, Mobility, RELEASE_GRACE,
-    Seen, SessionGrant, SessionQos, SessionUsage, UeAddress, UeContext, UeLocation, UeRadio, UeSecurity,
-    UeSlices, VeilSession,
+    AmfContext, Connection, HandoverSource, IntermediateUpf, IntermediateUpfStage, LastSeenCell, Mobility,
+    RELEASE_GRACE, SessionGrant, SessionQos, SessionUsage, UeAddress, UeContext, UeLocation, UeRadio,
+    UeSecurity, UeSlices, VeilSession,
 };
 pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

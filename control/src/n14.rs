@@ -63,7 +63,7 @@ pub enum N14Body {
     /// Source to target: take this UE over.
     CreateUeContext(Box<UeContextCreateData>),
     /// Target to source: its gNB is ready for the UE.
-    UeContextCreated(Box<Created>),
+    UeContextCreated(Box<PreparedResources>),
     /// Target to source: it refuses the UE, or has lost it before it arrived. HANDOVER FAILURE.
     UeContextNotCreated(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
     /// Source to target: the handover is cancelled.
@@ -73,11 +73,11 @@ pub enum N14Body {
     /// Target to source: the UE has arrived. Repeated until it is answered.
     HandoverComplete,
     /// Source to target: the outcome there.
-    Completed(Completed),
+    Completed(TransferCompletion),
     /// Target to source: a UE of the source requests registration here. Repeated until it is answered.
-    TransferUeContext(Shown),
+    TransferUeContext(UeProof),
     /// Source to target: the UE's context.
-    UeContextTransferred(Box<Transferred>),
+    UeContextTransferred(Box<TransferredUe>),
     /// Source to target, to the slot that asked: the request does not verify, or the UE cannot be transferred now.
     UeContextNotTransferred(UeId),
     /// Target to source: the UE is registered there. Repeated until it is answered, by [`Self::Completed`].
@@ -167,7 +167,7 @@ impl fmt::Debug for Keys {
 
 /// The proof of a UE that registers elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Shown {
+pub struct UeProof {
     /// Its 5G-TMSI at the source.
     pub tmsi: Tmsi,
     /// Its REGISTRATION REQUEST as received, protected under the keys that the source has.
@@ -177,7 +177,7 @@ pub struct Shown {
 
 /// The context of a UE that registers elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Transferred {
+pub struct TransferredUe {
     /// The slot that asked.
     pub asker: UeId,
     /// Its state before it sent its request, as in [`UeContextCreateData::state`].
@@ -188,7 +188,7 @@ pub struct Transferred {
 
 /// The target's prepared resources.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Created {
+pub struct PreparedResources {
     /// HANDOVER REQUEST ACKNOWLEDGE of its gNB, with the sessions that the target AMF itself refused.
     #[serde(with = "crate::flat::octets::owned")]
     pub acknowledge: Vec<u8>,
@@ -200,7 +200,7 @@ pub struct Created {
 
 /// The source's answer about a UE that has arrived at the target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Completed {
+pub enum TransferCompletion {
     /// These sessions are the target's now.
     HandedOver(Vec<HandedOverSession>),
     /// The handover was cancelled before the UE arrived: the source keeps it.

@@ -13,7 +13,7 @@ use whimbrel_ngap::Message;
 use whimbrel_security::NasCounts;
 
 use crate::envelope::{Batch, Command, Disposition, Effect, Payload};
-use crate::event::{Deregistered, Dropped, Event};
+use crate::event::{DeregistrationReason, Event, MessageDropReason};
 use crate::services::nudm::{Identity, UdmRequest};
 use crate::state::{SmContext, UeContext};
 use crate::udm;
@@ -39,7 +39,7 @@ fn sm_status(harness: &mut UeHarness, batch: &Batch) -> Option<SmCause> {
     })
 }
 
-fn dropped(batch: &Batch) -> Option<Dropped> {
+fn dropped(batch: &Batch) -> Option<MessageDropReason> {
     batch.events.iter().find_map(|e| if let Event::Dropped { why, .. } = e { Some(*why) } else { None })
 }
 
@@ -54,11 +54,11 @@ fn accept_in(harness: &mut UeHarness, batch: &Batch) -> Option<Box<mm::Registrat
 fn a_message_under_the_wrong_header_type_is_dropped() {
     let mut harness = UeHarness::registered();
     let batch = harness.nas(INTEGRITY, sm_container(1, 7, sm::ReleaseRequest::new()));
-    assert_eq!(dropped(&batch), Some(Dropped::Integrity));
+    assert_eq!(dropped(&batch), Some(MessageDropReason::Integrity));
     assert!(batch.outputs.is_empty());
     let header = whimbrel_security::SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext;
     let batch = harness.nas(header, sm_container(1, 7, sm::ReleaseRequest::new()));
-    assert_eq!(dropped(&batch), Some(Dropped::Integrity), "nothing is being proposed");
+    assert_eq!(dropped(&batch), Some(MessageDropReason::Integrity), "nothing is being proposed");
 }
 
 #[test] // TS 24.501 §4.4.3.5: a UE whose COUNT runs out is authenticated again
@@ -177,7 +177,7 @@ fn payloads_without_a_function_are_ignored() {
         let mut harness = UeHarness::registered();
         let payload = PayloadContainer::new(vec![1, 2, 3]).unwrap();
         let batch = harness.nas(CIPHERED, UlNasTransport::new(kind, payload));
-        assert_eq!(dropped(&batch), Some(Dropped::UnservedPayload));
+        assert_eq!(dropped(&batch), Some(MessageDropReason::UnservedPayload));
         assert!(batch.outputs.is_empty() && harness.context().unwrap().amf.registered);
     }
 }
@@ -349,7 +349,7 @@ fn an_initial_registration_of_a_ue_paged_to_be_deregistered() {
     let pdu = harness.protect(INTEGRITY, request);
     let tmsi = harness.context().unwrap().amf.tmsi;
     let batch = harness.first(pdu, tmsi);
-    let left = |e: &Event| matches!(e, Event::Deregistered { why: Deregistered::ByOperator, .. });
+    let left = |e: &Event| matches!(e, Event::Deregistered { why: DeregistrationReason::ByOperator, .. });
     assert!(batch.events.iter().any(left));
     assert!(accept_in(&mut harness, &batch).is_some());
     assert!(harness.context().is_some_and(|p| p.amf.registered && p.sessions.is_empty()));

@@ -21,8 +21,8 @@ use crate::outbox::Outbox;
 use crate::radio::UeId;
 use crate::report::{ScenarioReport, StepFailure};
 use crate::scenario::{
-    ArrivalPattern, HandoverKind, HandoverStep, ModifyStep, Part, Scenario, ScenarioError, SessionStep,
-    SessionType, Step, StreamStep, Url,
+    ArrivalPattern, HandoverKind, HandoverStep, ModifyStep, Scenario, ScenarioError, ScenarioPart,
+    SessionStep, SessionType, Step, StreamStep, Url,
 };
 use crate::trace::TraceEvent;
 use crate::ue::{self, MeasuredProcedure, QosRequest, SessionRequest, UeCommand};
@@ -57,7 +57,7 @@ const SETTLING: Duration = Duration::from_millis(700);
 #[derive(Clone, Debug)]
 struct Play {
     /// Its present step; `None` if it is not active.
-    step: Option<(Part, usize)>,
+    step: Option<(ScenarioPart, usize)>,
     /// When it started.
     begun: Instant,
     /// Number of its streams.
@@ -79,7 +79,7 @@ struct Play {
 
 /// When UEs of a section arrive.
 #[derive(Clone, Copy, Debug)]
-enum Coming {
+enum SectionArrivals {
     AtOnce,
     /// At a rate per second.
     Rate(f64),
@@ -96,8 +96,8 @@ enum Coming {
 /// The arrivals of one rate.
 #[derive(Clone, Copy, Debug)]
 struct Section {
-    part: Part,
-    coming: Coming,
+    part: ScenarioPart,
+    coming: SectionArrivals,
     count: u64,
 }
 
@@ -105,7 +105,7 @@ impl Section {
     /// UEs a second, if they arrive at a rate.
     fn rate(&self) -> Option<f64> {
         match self.coming {
-            Coming::Rate(rate) => Some(rate),
+            SectionArrivals::Rate(rate) => Some(rate),
             _ => None,
         }
     }
@@ -149,26 +149,30 @@ impl Player {
         scenario.check()?;
         let ues = cells.ues() as u32;
         let all = u64::from(ues);
-        let begin = |coming, count| Section { part: Part::Begin, coming, count };
-        let at_rate = |rate: f64, count: f64| begin(Coming::Rate(rate), count as u64);
+        let begin = |coming, count| Section { part: ScenarioPart::Begin, coming, count };
+        let at_rate = |rate: f64, count: f64| begin(SectionArrivals::Rate(rate), count as u64);
         let mut sections = match &scenario.arrival {
-            ArrivalPattern::AtOnce => vec![begin(Coming::AtOnce, all)],
+            ArrivalPattern::AtOnce => vec![begin(SectionArrivals::AtOnce, all)],
             ArrivalPattern::Rate(rate) => vec![at_rate(*rate, f64::from(ues))],
             ArrivalPattern::Rates { rates, seconds } => {
                 rates.iter().map(|r| at_rate(*r, (r * seconds).ceil())).collect()
             }
             ArrivalPattern::Bursts { ues, within_ms, every_s, times } => {
                 let ues = u64::from(*ues);
-                let bursts = Coming::Bursts { ues, within: within_ms / 1e3, every: *every_s };
+                let bursts = SectionArrivals::Bursts { ues, within: within_ms / 1e3, every: *every_s };
                 vec![begin(bursts, ues * u64::from(*times))]
             }
             ArrivalPattern::Trace(events) => {
-                vec![Section { part: Part::Trace, coming: Coming::Trace, count: events.len() as u64 }]
+                vec![Section {
+                    part: ScenarioPart::Trace,
+                    coming: SectionArrivals::Trace,
+                    count: events.len() as u64,
+                }]
             }
         };
         if !scenario.before.is_empty() {
-            let coming = Coming::Rate(scenario.before_rate);
-            sections.insert(0, Section { part: Part::Before, coming, count: all });
+            let coming = SectionArrivals::Rate(scenario.before_rate);
+            sections.insert(0, Section { part: ScenarioPart::Before, coming, count: all });
         }
         let play = Play {
             step: None,
@@ -293,17 +297,17 @@ impl Player {
 
     fn next_arrival(&self) -> Option<Instant> {
         let (section, start) = self.section.as_ref().filter(|(s, _)| self.arrived < s.count)?;
-        if section.part == Part::Before && self.playing >= PREPARING_MAX {
+        if section.part == ScenarioPart::Before && self.playing >= PREPARING_MAX {
             return None; // the next one arrives when one of these is done
         }
         let after = match section.coming {
-            Coming::AtOnce => 0.0,
-            Coming::Rate(rate) => self.arrived as f64 / rate,
-            Coming::Bursts { ues, within, every } => {
+            SectionArrivals::AtOnce => 0.0,
+            SectionArrivals::Rate(rate) => self.arrived as f64 / rate,
+            SectionArrivals::Bursts { ues, within, every } => {
                 let (burst, of) = (self.arrived / ues, self.arrived % ues);
                 burst as f64 * every + within * of as f64 / ues as f64
             }
-            Coming::Trace => return Some(*start + self.traced(self.arrived)?.at),
+            SectionArrivals::Trace => return Some(*start + self.traced(self.arrived)?.at),
         };
         Some(*start + Duration::from_micros((after * 1e6) as u64))
     }
@@ -316,7 +320,7 @@ impl Player {
     }
 
     fn next_section(&mut self, now: Instant) {
-        let before = self.section.is_some_and(|(s, _)| s.part == Part::Before);
+        let before = self.section.is_some_and(|(s, _)| s.part == ScenarioPart::Before);
         if before && self.reports.last().is_some_and(ScenarioReport::is_clean) {
             self.reports.pop();
         }
@@ -336,16 +340,16 @@ impl Player {
             }
             self.arrived += 1;
             self.report().arrived += 1;
-            let of_trace = self.section.is_some_and(|(s, _)| s.part == Part::Trace);
+            let of_trace = self.section.is_some_and(|(s, _)| s.part == ScenarioPart::Trace);
             if let Some(ue) = self.traced(self.arrived - 1).filter(|_| of_trace).map(|e| UeId(e.ue)) {
                 let event = self.arrived as usize - 1;
                 match self.plays.get(ue.index()).is_some_and(|p| p.step.is_some()) {
                     true => self.late.entry(ue).or_default().push_back((due, event)),
-                    false => self.begin(now, ue, Part::Trace, event, due),
+                    false => self.begin(now, ue, ScenarioPart::Trace, event, due),
                 }
                 continue;
             }
-            let part = self.section.map_or(Part::Begin, |(s, _)| s.part);
+            let part = self.section.map_or(ScenarioPart::Begin, |(s, _)| s.part);
             let free = self.free.iter().position(|ue| !self.attaching.contains_key(ue));
             match free.and_then(|at| self.free.remove(at)) {
                 Some(ue) => self.begin(now, ue, part, 0, due),
@@ -372,7 +376,8 @@ impl Player {
     /// Whether a burst that is due waits, since UEs are held. Later ones keep their distance from it.
     fn holds_burst(&mut self, now: Instant, due: Instant) -> bool {
         let Some((section, start)) = &mut self.section else { return false };
-        let begins = matches!(section.coming, Coming::Bursts { ues, .. } if self.arrived.is_multiple_of(ues));
+        let begins =
+            matches!(section.coming, SectionArrivals::Bursts { ues, .. } if self.arrived.is_multiple_of(ues));
         if self.held && begins {
             *start = *start + now.since(due) + HELD_BURST;
         }
@@ -380,7 +385,7 @@ impl Player {
     }
 
     /// A UE arrives.
-    fn begin(&mut self, now: Instant, ue: UeId, part: Part, index: usize, due: Instant) {
+    fn begin(&mut self, now: Instant, ue: UeId, part: ScenarioPart, index: usize, due: Instant) {
         self.playing += 1;
         self.report().lag.add(now.since(due));
         if let Some(play) = self.plays.get_mut(ue.index()) {
@@ -391,7 +396,10 @@ impl Player {
 
     fn end_section(&mut self, now: Instant, out: &mut Outbox<Output>) {
         let Some((section, start)) = self.section else { return };
-        if self.arrived < section.count || self.playing > 0 || (self.held && section.part == Part::Before) {
+        if self.arrived < section.count
+            || self.playing > 0
+            || (self.held && section.part == ScenarioPart::Before)
+        {
             return;
         }
         self.report().elapsed = now.since(start);
@@ -445,14 +453,20 @@ impl Player {
 
     fn step_of(&self, ue: UeId) -> Option<Step> {
         match self.plays.get(ue.index())?.step? {
-            (Part::Trace, index) => self.traced(index as u64).map(|e| e.step.clone()),
+            (ScenarioPart::Trace, index) => self.traced(index as u64).map(|e| e.step.clone()),
             (part, index) => self.scenario.part(ue.0, part).get(index).cloned(),
         }
     }
 
     /// The step with this number; after the last one the repeated part while there is time, then the end.
-    fn next_step(&self, now: Instant, ue: UeId, part: Part, index: usize) -> Option<(Part, usize, Step)> {
-        if part == Part::Trace {
+    fn next_step(
+        &self,
+        now: Instant,
+        ue: UeId,
+        part: ScenarioPart,
+        index: usize,
+    ) -> Option<(ScenarioPart, usize, Step)> {
+        if part == ScenarioPart::Trace {
             let fresh = self.plays.get(ue.index())?.step.is_none();
             return self.traced(index as u64).filter(|_| fresh).map(|e| (part, index, e.step.clone()));
         }
@@ -464,13 +478,15 @@ impl Player {
             return Some((part, index, step.clone()));
         }
         match part {
-            Part::Begin | Part::Repeat if time_left => first(Part::Repeat).or_else(|| first(Part::End)),
-            Part::Begin | Part::Repeat => first(Part::End),
-            Part::Before | Part::Trace | Part::End => None,
+            ScenarioPart::Begin | ScenarioPart::Repeat if time_left => {
+                first(ScenarioPart::Repeat).or_else(|| first(ScenarioPart::End))
+            }
+            ScenarioPart::Begin | ScenarioPart::Repeat => first(ScenarioPart::End),
+            ScenarioPart::Before | ScenarioPart::Trace | ScenarioPart::End => None,
         }
     }
 
-    fn begin_step(&mut self, now: Instant, ue: UeId, part: Part, index: usize, due: Instant) {
+    fn begin_step(&mut self, now: Instant, ue: UeId, part: ScenarioPart, index: usize, due: Instant) {
         let Some((part, index, step)) = self.next_step(now, ue, part, index) else {
             return self.completed(now, ue);
         };
@@ -842,7 +858,7 @@ impl Player {
         let end = if play.phase == PlayerPhase::Settling { play.handed_over } else { now };
         times.latency.add(end.since(play.due));
         times.wire.add(end.since(play.sent));
-        let (part, index) = play.step.unwrap_or((Part::Begin, 0));
+        let (part, index) = play.step.unwrap_or((ScenarioPart::Begin, 0));
         self.begin_step(now, ue, part, index + 1, now);
     }
 
@@ -854,7 +870,7 @@ impl Player {
             play.resolved = None;
         }
         self.is_free(now, ue);
-        let before = self.section.is_some_and(|(s, _)| s.part == Part::Before);
+        let before = self.section.is_some_and(|(s, _)| s.part == ScenarioPart::Before);
         if self.scenario.again || before {
             self.free.push_back(ue);
         }
@@ -868,7 +884,7 @@ impl Player {
             self.late.remove(&ue);
         }
         if let Some((due, event)) = next {
-            self.begin(now, ue, Part::Trace, event, due);
+            self.begin(now, ue, ScenarioPart::Trace, event, due);
         }
     }
 

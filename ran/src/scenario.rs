@@ -116,7 +116,7 @@ pub enum ArrivalPattern {
 
 /// The parts of what a UE does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ScenarioPart {
     Before,
     Trace,
     Begin,
@@ -382,22 +382,22 @@ impl Scenario {
     }
 
     /// The steps of a UE, by its number: the scenario's, or its group's.
-    pub(crate) fn part(&self, ue: u32, part: Part) -> &[Step] {
-        if part == Part::Before {
+    pub(crate) fn part(&self, ue: u32, part: ScenarioPart) -> &[Step] {
+        if part == ScenarioPart::Before {
             return &self.before;
         }
         if self.groups.is_empty() {
-            return if part == Part::Begin { &self.steps } else { &[] };
+            return if part == ScenarioPart::Begin { &self.steps } else { &[] };
         }
         let mut before = 0u32;
         for group in &self.groups {
             before = before.saturating_add(group.ues);
             if ue < before {
                 return match part {
-                    Part::Before | Part::Trace => &[],
-                    Part::Begin => &group.begin,
-                    Part::Repeat => &group.repeat,
-                    Part::End => &group.end,
+                    ScenarioPart::Before | ScenarioPart::Trace => &[],
+                    ScenarioPart::Begin => &group.begin,
+                    ScenarioPart::Repeat => &group.repeat,
+                    ScenarioPart::End => &group.end,
                 };
             }
         }

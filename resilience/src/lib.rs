@@ -25,8 +25,8 @@ pub use cpf::{
 };
 pub use cta::{
     AnswerTimes, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error, OrderOutcome, Outbox,
-    ProtocolViolation, ReplicationCounters, RestoreError, Restored, StoredAmf, StoredUe, StoredUes,
-    Surviving, TakeoverTime, ToStore, UpfChange, VersionFigures,
+    ProtocolViolation, ReplicationCounters, RestorationOutcome, RestoreError, StoredAmf, StoredUe, StoredUes,
+    SurvivingState, TakeoverTime, ToStore, UpfChange, VersionFigures,
 };
-pub use peer_replicas::{PeerReplicaCounters, PeerReplicas, Received};
+pub use peer_replicas::{PeerMessageOutcome, PeerReplicaCounters, PeerReplicas};
 pub use version::CodeVersion;

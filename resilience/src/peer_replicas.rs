@@ -22,7 +22,7 @@ const OFFERED_MAX: usize = 256;
 
 /// What to do with a message of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum PeerMessageOutcome {
     /// It is for the CTA, as it came.
     Input,
     /// It is for the CTA in this form: completed.
@@ -183,40 +183,46 @@ impl PeerReplicas {
     }
 
     /// A message has come from a peer.
-    pub fn receive(&mut self, from: PeerAmfId, octets: &[u8]) -> Received {
-        let Ok(N14 { relation, mut body }) = N14::from_octets(octets) else { return Received::Input };
+    pub fn receive(&mut self, from: PeerAmfId, octets: &[u8]) -> PeerMessageOutcome {
+        let Ok(N14 { relation, mut body }) = N14::from_octets(octets) else {
+            return PeerMessageOutcome::Input;
+        };
         match (&mut body, self.peers.get_mut(&from)) {
             (N14Body::Replica(replica), Some(peer)) => match peer.hold(relation.source, replica) {
-                true => Received::Taken,
-                false => Received::Answer(N14 { relation, body: N14Body::WholeRequested }.to_flat()),
+                true => PeerMessageOutcome::Taken,
+                false => {
+                    PeerMessageOutcome::Answer(N14 { relation, body: N14Body::WholeRequested }.to_flat())
+                }
             },
             (N14Body::ReplicaGone, Some(peer)) => {
                 peer.held.remove(relation.source);
-                Received::Taken
+                PeerMessageOutcome::Taken
             }
             (N14Body::WholeRequested, Some(peer)) => {
                 peer.sent.remove(relation.source);
                 let at = peer.offered.iter().position(|(offered, _)| *offered == relation);
                 match at.and_then(|at| peer.offered.remove(at)) {
-                    Some((_, whole)) => Received::Answer(whole),
-                    None => Received::Taken,
+                    Some((_, whole)) => PeerMessageOutcome::Answer(whole),
+                    None => PeerMessageOutcome::Taken,
                 }
             }
             // Nothing is exchanged with this peer by this AMF's configuration.
-            (N14Body::Replica(_) | N14Body::ReplicaGone | N14Body::WholeRequested, None) => Received::Taken,
+            (N14Body::Replica(_) | N14Body::ReplicaGone | N14Body::WholeRequested, None) => {
+                PeerMessageOutcome::Taken
+            }
             (body, peer) => {
                 let delta = state_of(body).and_then(|state| Delta::from_octets(state.octets()).ok());
-                let Some(delta) = delta else { return Received::Input };
+                let Some(delta) = delta else { return PeerMessageOutcome::Input };
                 let base = peer.and_then(|peer| peer.held.get(delta.ue_id()));
                 match base.and_then(|base| delta.apply(base).ok()) {
                     Some(checkpoint) => {
                         state_of(body).into_iter().for_each(|state| *state = checkpoint.clone().into_flat());
                         self.counters.completed += 1;
-                        Received::Completed(N14 { relation, body: body.clone() }.to_flat())
+                        PeerMessageOutcome::Completed(N14 { relation, body: body.clone() }.to_flat())
                     }
                     None => {
                         self.counters.requested += 1;
-                        Received::Answer(N14 { relation, body: N14Body::WholeRequested }.to_flat())
+                        PeerMessageOutcome::Answer(N14 { relation, body: N14Body::WholeRequested }.to_flat())
                     }
                 }
             }
@@ -258,7 +264,7 @@ fn state_of(body: &mut N14Body) -> Option<&mut Flat> {
 #[cfg(test)]
 mod tests {
     use whimbrel_control::UeContext;
-    use whimbrel_control::amf::Transferred;
+    use whimbrel_control::amf::TransferredUe;
 
     use super::*;
 
@@ -278,7 +284,7 @@ mod tests {
     /// A message with a state.
     fn transferred(slot: u32, clock: u64) -> Flat {
         let state = checkpoint(slot, clock).into_flat();
-        let transferred = Transferred { asker: ue(99), state, upfs: Vec::new() };
+        let transferred = TransferredUe { asker: ue(99), state, upfs: Vec::new() };
         let relation = Relation { source: ue(slot), token: [5; 16] };
         N14 { relation, body: N14Body::UeContextTransferred(transferred.into()) }.to_flat()
     }
@@ -292,8 +298,8 @@ mod tests {
         let mut out = Vec::new();
         from.has_checkpoint(ue(slot), clock.map(|clock| checkpoint(slot, clock)), &mut out);
         for (_, message) in out {
-            if let Received::Answer(answer) = to.receive(PEER, message.octets()) {
-                assert_eq!(from.receive(PEER, answer.octets()), Received::Taken);
+            if let PeerMessageOutcome::Answer(answer) = to.receive(PEER, message.octets()) {
+                assert_eq!(from.receive(PEER, answer.octets()), PeerMessageOutcome::Taken);
             }
         }
     }
@@ -305,7 +311,7 @@ mod tests {
         let whole = transferred(1, 9);
         let offer = source.send(PEER, whole.clone());
         assert!(offer.octets().len() < whole.octets().len());
-        assert_eq!(target.receive(PEER, offer.octets()), Received::Completed(whole));
+        assert_eq!(target.receive(PEER, offer.octets()), PeerMessageOutcome::Completed(whole));
         assert_eq!((source.counters().offered, target.counters().completed), (1, 1));
     }
 
@@ -316,11 +322,13 @@ mod tests {
         source.has_checkpoint(ue(1), Some(checkpoint(1, 8)), &mut Vec::new()); // it is lost on its way
         let whole = transferred(1, 9);
         let offer = source.send(PEER, whole.clone());
-        let Received::Answer(requested) = target.receive(PEER, offer.octets()) else { panic!("it is stale") };
-        assert_eq!(source.receive(PEER, requested.octets()), Received::Answer(whole.clone()));
-        assert_eq!(target.receive(PEER, whole.octets()), Received::Input);
+        let PeerMessageOutcome::Answer(requested) = target.receive(PEER, offer.octets()) else {
+            panic!("it is stale")
+        };
+        assert_eq!(source.receive(PEER, requested.octets()), PeerMessageOutcome::Answer(whole.clone()));
+        assert_eq!(target.receive(PEER, whole.octets()), PeerMessageOutcome::Input);
         // Asked again, the source has nothing more to say; the next message goes whole.
-        assert_eq!(source.receive(PEER, requested.octets()), Received::Taken);
+        assert_eq!(source.receive(PEER, requested.octets()), PeerMessageOutcome::Taken);
         assert_eq!(source.send(PEER, whole.clone()), whole);
     }
 
@@ -364,10 +372,10 @@ mod tests {
         let whole = transferred(1, 9);
         assert_eq!(target.send(PEER, whole.clone()), whole);
         let offer = source.send(PEER, whole.clone());
-        let Received::Answer(requested) = target.receive(PEER, offer.octets()) else {
+        let PeerMessageOutcome::Answer(requested) = target.receive(PEER, offer.octets()) else {
             panic!("it has no replica")
         };
-        assert_eq!(source.receive(PEER, requested.octets()), Received::Answer(whole));
+        assert_eq!(source.receive(PEER, requested.octets()), PeerMessageOutcome::Answer(whole));
     }
 
     #[test] // a replica of one UE under the name of another, and octets of nothing
@@ -375,10 +383,10 @@ mod tests {
         let (_, mut target) = both(8);
         let forged = |body| N14 { relation: Relation { source: ue(2), token: [0; 16] }, body }.to_flat();
         let replica = forged(N14Body::Replica(checkpoint(1, 7).into_flat()));
-        assert!(matches!(target.receive(PEER, replica.octets()), Received::Answer(_)));
+        assert!(matches!(target.receive(PEER, replica.octets()), PeerMessageOutcome::Answer(_)));
         assert_eq!(target.held(), 0);
-        assert_eq!(target.receive(PEER, b"nothing"), Received::Input, "the CTA refuses it");
+        assert_eq!(target.receive(PEER, b"nothing"), PeerMessageOutcome::Input, "the CTA refuses it");
         let unknown = PeerAmfId(9);
-        assert_eq!(target.receive(unknown, forged(N14Body::ReplicaGone).octets()), Received::Taken);
+        assert_eq!(target.receive(unknown, forged(N14Body::ReplicaGone).octets()), PeerMessageOutcome::Taken);
     }
 }

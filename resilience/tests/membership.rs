@@ -9,7 +9,7 @@ use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
     ClaimError, ConnectedCpf, CpfRoster, CtaHome, CtaInstance, EtcdAnswer, EtcdFailure, EtcdReply,
     EtcdRequest, Event, HomeClaim, Input, Kv, Member, MemberId, Membership, MembershipChange,
-    MembershipCommand, MembershipSettings, Outbox, Watched,
+    MembershipCommand, MembershipSettings, Outbox, WatchedChange,
 };
 use whimbrel_resilience::replication::CpfId;
 
@@ -49,7 +49,7 @@ struct Etcd {
     without_majority: bool,
     /// What an etcd that had just lost its majority took, to do it when it has it again.
     taken: Vec<EtcdRequest>,
-    history: Vec<(u64, Watched)>,
+    history: Vec<(u64, WatchedChange)>,
 }
 
 impl Etcd {
@@ -94,13 +94,14 @@ impl Etcd {
         self.revision += 1;
         let kv = Kv { key: key.into(), value: value.into(), mod_revision: self.revision, lease };
         self.kvs.insert(key.into(), kv.clone());
-        self.history.push((self.revision, Watched::Put(kv)));
+        self.history.push((self.revision, WatchedChange::Put(kv)));
     }
 
     fn delete(&mut self, key: &str) {
         self.revision += 1;
         self.kvs.remove(key);
-        self.history.push((self.revision, Watched::Deleted { key: key.into(), revision: self.revision }));
+        self.history
+            .push((self.revision, WatchedChange::Deleted { key: key.into(), revision: self.revision }));
     }
 
     fn end(&mut self, lease: i64) {
@@ -269,7 +270,7 @@ impl World {
             }
             for node in 0..self.nodes.len() {
                 if let Some((id, from)) = self.nodes[node].watch.filter(|_| !self.nodes[node].cut) {
-                    let changes: Vec<Watched> = self
+                    let changes: Vec<WatchedChange> = self
                         .etcd
                         .history
                         .iter()

@@ -38,8 +38,8 @@ enum Message {
     ToCore(u16, Vec<u8>),
     ToGnb(u16, Vec<u8>),
     N4(Vec<u8>),
-    Up(u32, whimbrel_ran::Up),
-    Down(u32, whimbrel_ran::Down),
+    Up(u32, whimbrel_ran::UplinkMessage),
+    Down(u32, whimbrel_ran::DownlinkMessage),
 }
 
 /// One gNB, its UEs and the core, joined by a queue.

@@ -18,8 +18,8 @@ use whimbrel_ran::gnb::{GnbConfig, Via};
 use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_security::{
     AuthenticationManagementField, AuthenticationVector, Bearer, CipheringAlgorithm, IntegrityAlgorithm, K,
-    KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, Opc, Rand, SecurityHeaderType,
-    ServingNetworkName, Side, Sqn,
+    KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, NasSide, Opc, Rand, SecurityHeaderType,
+    ServingNetworkName, Sqn,
 };
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, Wire, Work, default_config, ue_config};
 
@@ -115,7 +115,7 @@ impl Step {
 
 fn context() -> NasSecurityContext {
     NasSecurityContext::new(
-        Side::Network,
+        NasSide::Network,
         Bearer::NAS_3GPP,
         &KAmf::new([7; 32]),
         CipheringAlgorithm::Nea2,

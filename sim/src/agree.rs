@@ -19,20 +19,20 @@ use whimbrel_control::smf::{SmContext, UpState};
 use whimbrel_control::{AssociationId, UeContext};
 use whimbrel_ids::{AmfUeNgapId, Guti, PduSessionId, Qfi, RanUeNgapId, Supi, Teid};
 use whimbrel_nas::ie::TaiList;
-use whimbrel_ran::gnb::{Served, ServedSession};
+use whimbrel_ran::gnb::{ServedSession, ServedUe};
 use whimbrel_ran::ue::{MmState, SessionInfo, SuciSource, Ue};
 use whimbrel_security::{NasSecurityContext, SecurityHeaderType};
 
 use crate::{GnbIndex, Sim, UeIndex};
 
 /// `Err`: two of them differ, and how.
-type Agreed = Result<(), String>;
+type Agreement = Result<(), String>;
 
-fn differ(what: &str, one: impl Debug, other: impl Debug) -> Agreed {
+fn differ(what: &str, one: impl Debug, other: impl Debug) -> Agreement {
     Err(format!("{what}: {one:?} here, {other:?} there"))
 }
 
-fn same<T: PartialEq + Debug>(what: &str, one: T, other: T) -> Agreed {
+fn same<T: PartialEq + Debug>(what: &str, one: T, other: T) -> Agreement {
     if one == other { Ok(()) } else { differ(what, one, other) }
 }
 
@@ -47,7 +47,7 @@ impl Sim {
     /// have lost their power are left out.
     ///
     /// Errors: the first difference that was found, in words.
-    pub fn agree(&self) -> Agreed {
+    pub fn agree(&self) -> Agreement {
         self.user_planes_agree()?;
         let home = Core { config: &self.config, ues: self.contexts().collect() };
         let peer_amf = self.peer_amf.as_ref();
@@ -79,7 +79,7 @@ impl Sim {
         self.ran.gnbs[gnb.0].by_hand.is_none()
     }
 
-    fn ue_agrees(&self, core: &Core<'_>, index: UeIndex) -> Agreed {
+    fn ue_agrees(&self, core: &Core<'_>, index: UeIndex) -> Agreement {
         let ue = self.ue_ref(index);
         let served = served_as(ue);
         let of_it = |p: &&UeContext| served.is_some() && p.amf.supi == served;
@@ -125,7 +125,7 @@ impl Sim {
         )
     }
 
-    fn registration_agrees(&self, core: &Core<'_>, ue: &Ue, context: &UeContext) -> Agreed {
+    fn registration_agrees(&self, core: &Core<'_>, ue: &Ue, context: &UeContext) -> Agreement {
         let amf = &context.amf;
         let guami = core.config.amf.guami();
         let names = [amf.tmsi, amf.former_tmsi].map(|t| t.map(|tmsi| Guti { guami, tmsi }));
@@ -152,7 +152,7 @@ impl Sim {
         Ok(())
     }
 
-    fn connection_agrees(&self, index: UeIndex, ue: &UeContext) -> Agreed {
+    fn connection_agrees(&self, index: UeIndex, ue: &UeContext) -> Agreement {
         let at = ue.amf.connection.as_ref().map(|c| self.ran.by_association.get(&c.association).copied());
         let here = self.ue_ref(index).is_connected().then(|| Some(self.gnb_of(index)));
         same("gNB", here, at)?;
@@ -161,7 +161,7 @@ impl Sim {
         if !self.is_judged(gnb) {
             return Ok(());
         }
-        let contexts: Vec<Served> = self.ran.gnbs[gnb.0].gnb.served().filter(|c| is_of(c, index)).collect();
+        let contexts: Vec<ServedUe> = self.ran.gnbs[gnb.0].gnb.served().filter(|c| is_of(c, index)).collect();
         let [context] = &contexts[..] else {
             return Err(format!("{} contexts at its gNB", contexts.len()));
         };
@@ -174,7 +174,7 @@ impl Sim {
     }
 
     /// Each context of a gNB belongs to a connection that the AMF has; contexts that the AMF has never answered are left out.
-    fn gnb_agrees(&self, core: &Core<'_>, index: GnbIndex) -> Agreed {
+    fn gnb_agrees(&self, core: &Core<'_>, index: GnbIndex) -> Agreement {
         let node = &self.ran.gnbs[index.0];
         let Some(association) = node.association else { return Ok(()) };
         let answered = node.gnb.served().filter(|c| c.amf_ue_ngap_id.is_some());
@@ -182,7 +182,7 @@ impl Sim {
         same("contexts", at_gnb.collect::<BTreeSet<_>>(), contexts_over(core, association))
     }
 
-    fn user_plane_agrees(&self, ue: &UeContext) -> Agreed {
+    fn user_plane_agrees(&self, ue: &UeContext) -> Agreement {
         ue.sessions.values().try_for_each(|session| {
             let Some(up_seid) = session.up_seid else { return Ok(()) };
             let upf = &self.user_plane.upfs[usize::from(session.upf.0)].upf;
@@ -193,7 +193,7 @@ impl Sim {
     }
 
     /// Each replica has the UE's newest state, and the CTA's log has nothing left to replay.
-    fn replicas_agree(&self) -> Agreed {
+    fn replicas_agree(&self) -> Agreement {
         let Some(cluster) = &self.control.cluster else { return Ok(()) };
         for ue in self.contexts() {
             for replica in self.cta().backed_by(ue.id) {
@@ -226,7 +226,7 @@ fn contexts_over(
     over.map(|n| (Some(n.amf_ue_ngap_id), n.ran_ue_ngap_id)).collect()
 }
 
-fn is_of(context: &Served, ue: UeIndex) -> bool {
+fn is_of(context: &ServedUe, ue: UeIndex) -> bool {
     context.ue.0 as usize == ue.0
 }
 
@@ -241,7 +241,7 @@ fn takes(from: &NasSecurityContext, to: &NasSecurityContext) -> bool {
         && plain == PLAIN
 }
 
-fn session_agrees(info: &SessionInfo, session: &SmContext) -> Agreed {
+fn session_agrees(info: &SessionInfo, session: &SmContext) -> Agreement {
     same("type", info.pdu_session_type, session.session_type)?;
     same("IPv4 address", info.ipv4, session.address.ipv4)?;
     same("interface identifier", info.interface_id.is_none_or(|i| i == session.address.interface_id), true)?;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, UeContext, UeEvent, UeId};
 use whimbrel_ids::{GlobalGnbId, Tai};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_resilience::cta_replica::PrimaryCta;
 use whimbrel_resilience::{
-    Cta, CtaOrder, Input, OrderOutcome, Outbox, Restored, StoredUes, Surviving, ToStore,
+    Cta, CtaOrder, Input, OrderOutcome, Outbox, RestorationOutcome, StoredUes, SurvivingState, ToStore,
 };
 
 use crate::builder::new_cta;
@@ -107,7 +107,7 @@ impl Sim {
     ///
     /// # Panics
     /// If a registered UE without a running procedure is not kept, although no CPF was lost meanwhile.
-    pub fn restart_core_in_order(&mut self) -> Restored {
+    pub fn restart_core_in_order(&mut self) -> RestorationOutcome {
         let cpfs = self.cpfs();
         let associations: Vec<AssociationId> = self.cta().associations().collect();
         associations.into_iter().for_each(|association| self.cta_input(Input::AssociationDown(association)));
@@ -122,25 +122,26 @@ impl Sim {
     }
 
     /// The core is killed, and starts again with the UEs that are on the disk.
-    pub fn kill_and_restart_core(&mut self) -> Restored {
+    pub fn kill_and_restart_core(&mut self) -> RestorationOutcome {
         self.restart(Some(false))
     }
 
     /// The CTA and its CPFs are killed, and start again with the UEs that are on the disk. Associations of gNBs and the UPFs stand meanwhile.
-    pub fn kill_and_restart_control(&mut self) -> Restored {
+    pub fn kill_and_restart_control(&mut self) -> RestorationOutcome {
         self.restart_control_alone(Cluster::restarted)
     }
 
     /// The same, where no CPF has joined yet: [`Self::add_cpf`] adds them.
-    pub fn kill_and_restart_control_before_its_cpfs(&mut self) -> Restored {
+    pub fn kill_and_restart_control_before_its_cpfs(&mut self) -> RestorationOutcome {
         self.restart_control_alone(Cluster::restarted_without_cpfs)
     }
 
-    fn restart_control_alone(&mut self, cluster: fn(Cluster, &Arc<Config>) -> Cluster) -> Restored {
+    fn restart_control_alone(&mut self, cluster: fn(Cluster, &Arc<Config>) -> Cluster) -> RestorationOutcome {
         let associations: BTreeSet<AssociationId> = self.cta().associations().collect();
         let (peers, last) = (self.cta().stored_peers(), self.recorder().last_inputs().clone());
         let last_input = |ue: UeId| last.get(&ue).copied();
-        let surviving = Surviving { peers: &peers, associations: &associations, last_input: &last_input };
+        let surviving =
+            SurvivingState { peers: &peers, associations: &associations, last_input: &last_input };
         self.forget_replicas(false);
         let mut out = Outbox::default();
         let restored = self.begin_again(Some(false), Some(surviving), cluster, &mut out);
@@ -149,7 +150,7 @@ impl Sim {
         restored
     }
 
-    fn restart(&mut self, exact: Option<bool>) -> Restored {
+    fn restart(&mut self, exact: Option<bool>) -> RestorationOutcome {
         self.forget_replicas(false);
         let restored = self.begin_again(exact, None, Cluster::restarted, &mut Outbox::default());
         self.ran.by_association.retain(|_, gnb| self.ran.gnbs[gnb.0].peer_amf);
@@ -168,10 +169,10 @@ impl Sim {
     fn begin_again(
         &mut self,
         exact: Option<bool>,
-        surviving: Option<Surviving<'_>>,
+        surviving: Option<SurvivingState<'_>>,
         cluster: fn(Cluster, &Arc<Config>) -> Cluster,
         out: &mut Outbox,
-    ) -> Restored {
+    ) -> RestorationOutcome {
         let config = self.config.clone();
         let home = std::mem::take(self.control.cta.subscribers());
         let recorder = self.control.cta.inspect().restarted(exact.is_some());
@@ -180,7 +181,7 @@ impl Sim {
         self.control.cluster = self.control.cluster.take().map(|c| cluster(c, &config));
         let cluster = (self.control.cluster.as_ref(), self.control.resting);
         let mut cta = new_cta(self.now, &config, &self.home_keys, home, entropy, recorder, cluster);
-        let mut restored = Restored::default();
+        let mut restored = RestorationOutcome::default();
         if let Some(exact) = exact {
             let disk = StoredUes::read(self.control.disk.iter().map(Vec::as_slice));
             let (ues, whole) = disk.expect("UEs were stored");
@@ -208,7 +209,7 @@ impl Sim {
         let now = self.now;
         self.observer.tally(&out.events);
         let is_lost =
-            |e: &UeEvent| matches!(e.event, Event::Deregistered { why: Deregistered::StateLost, .. });
+            |e: &UeEvent| matches!(e.event, Event::Deregistered { why: DeregistrationReason::StateLost, .. });
         out.events.iter().filter(|e| is_lost(e)).for_each(|_| self.ue_is_lost());
         if !self.observer.quiet {
             self.events.ues.extend(out.events.into_iter().map(|e| (now, e)));

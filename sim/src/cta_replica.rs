@@ -70,23 +70,23 @@ impl CtaLoss {
 
 /// An input that arrived for a dead CTA, or that it did not acknowledge: its sender sends it again.
 #[derive(Debug)]
-enum Missed {
+enum MissedInput {
     Up(AssociationId, u16, Vec<IpAddr>),
     Down(AssociationId),
     Ngap(AssociationId, u16, Vec<u8>),
 }
 
 /// The source of a CTA's entropy.
-type Seeded = (Prf, u64);
+type SeededEntropy = (Prf, u64);
 
 /// The CTA replica, the link to it, and how the CTA is lost.
 #[derive(Default)]
 pub(crate) struct CtaPair {
-    cta_replica: Option<CtaReplica<SimSubscribers, Seeded, Recorder>>,
+    cta_replica: Option<CtaReplica<SimSubscribers, SeededEntropy, Recorder>>,
     /// The number of the newest CTA replica.
     cta_replicas: u64,
     /// A CTA that was replaced and does not know it, and the number of its replica.
-    replaced: Option<(PrimaryCta<SimSubscribers, Seeded, Recorder>, u64)>,
+    replaced: Option<(PrimaryCta<SimSubscribers, SeededEntropy, Recorder>, u64)>,
     ordered: (Instant, Instant),
     /// Inputs that the CTA has taken.
     taken: u64,
@@ -108,9 +108,9 @@ pub(crate) struct CtaPair {
     /// It dies when the CTA replica has confirmed this input, before the outputs have left.
     unsent: Option<u64>,
     dead: bool,
-    missed: Vec<Missed>,
+    missed: Vec<MissedInput>,
     /// Messages of gNBs that the CTA replica does not have yet: SCTP acknowledges them when it has. One entry per record; `None` for other inputs.
-    unacknowledged: VecDeque<Option<Missed>>,
+    unacknowledged: VecDeque<Option<MissedInput>>,
     /// So many earlier inputs may be unacknowledged too: SACKs that were lost.
     sacks_lost: usize,
     takeovers: u64,
@@ -253,7 +253,7 @@ impl Sim {
         }
         let missed = match &input {
             Input::Ngap(association, stream, octets) => {
-                Some(Missed::Ngap(*association, *stream, octets.to_vec()))
+                Some(MissedInput::Ngap(*association, *stream, octets.to_vec()))
             }
             _ => None,
         };
@@ -400,10 +400,12 @@ impl Sim {
     fn queue_for_successor(&mut self, input: Input<'_>) {
         let missed = match input {
             Input::AssociationUp { association, outbound_streams, addresses } => {
-                Missed::Up(association, outbound_streams, addresses)
+                MissedInput::Up(association, outbound_streams, addresses)
             }
-            Input::AssociationDown(association) => Missed::Down(association),
-            Input::Ngap(association, stream, octets) => Missed::Ngap(association, stream, octets.to_vec()),
+            Input::AssociationDown(association) => MissedInput::Down(association),
+            Input::Ngap(association, stream, octets) => {
+                MissedInput::Ngap(association, stream, octets.to_vec())
+            }
             _ => return,
         };
         self.control.pair.missed.push(missed);
@@ -435,11 +437,11 @@ impl Sim {
         self.resume_links();
         for missed in std::mem::take(&mut self.control.pair.missed) {
             match missed {
-                Missed::Up(association, outbound_streams, addresses) => {
+                MissedInput::Up(association, outbound_streams, addresses) => {
                     self.cta_input(Input::AssociationUp { association, outbound_streams, addresses });
                 }
-                Missed::Down(association) => self.cta_input(Input::AssociationDown(association)),
-                Missed::Ngap(association, stream, octets) => {
+                MissedInput::Down(association) => self.cta_input(Input::AssociationDown(association)),
+                MissedInput::Ngap(association, stream, octets) => {
                     self.ngap_from_gnb(association, self.control.pair.host() - 1, stream, octets);
                 }
             }
@@ -457,7 +459,7 @@ impl Sim {
         let from = self.ran.by_association.get(&association);
         let knows_another = from.is_some_and(|index| self.ran.gnbs[index.0].further.is_some());
         if host < self.control.pair.host() && knows_another {
-            self.control.pair.missed.push(Missed::Ngap(association, stream, octets));
+            self.control.pair.missed.push(MissedInput::Ngap(association, stream, octets));
         } else {
             self.cta_input(Input::Ngap(association, stream, &octets));
         }
@@ -473,9 +475,9 @@ impl Sim {
         };
         (node.host, node.further) = (host, None);
         let mut again = Vec::new();
-        let own = |missed: &mut Missed| matches!(missed, Missed::Ngap(of, ..) if *of == name);
+        let own = |missed: &mut MissedInput| matches!(missed, MissedInput::Ngap(of, ..) if *of == name);
         for missed in self.control.pair.missed.extract_if(.., own) {
-            let Missed::Ngap(_, stream, octets) = missed else { continue };
+            let MissedInput::Ngap(_, stream, octets) = missed else { continue };
             again.push((stream, octets));
         }
         let own = |t: &InFlight| matches!(t, InFlight::ToCore { association, .. } if *association == name);

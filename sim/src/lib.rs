@@ -67,14 +67,14 @@ pub use network_run::{Cpfs, NetworkPlan, NetworkRun};
 use observer::Observer;
 pub use observer::Tally;
 pub use open::{BrokerLoss, BrokerState, home_key, home_plmn, open_config};
-pub use open_run::{BrokerCrash, OpenCounts, OpenFaults, OpenPlan, OpenRun, Planted, SapLinks};
+pub use open_run::{BrokerCrash, OpenCounts, OpenFaults, OpenPlan, OpenRun, PlantedFault, SapLinks};
 pub use partition::{Cut, Survivor};
 use peer_amf::SimPeerAmf;
 pub use peer_amf::{N14Fault, two_amf_configs};
 pub use procedures::procedures_config;
 use procedures::{ProcedureCase, UeSnapshot};
 use queue::{InFlight, Queue};
-pub use record::{Recorded, Recorder};
+pub use record::{RecordedInput, Recorder};
 use region::Cluster;
 pub use region::{CanaryStep, CpfCut, CpfLoss, LostUes};
 pub use rng::Rng;
@@ -114,7 +114,7 @@ pub struct SimEvents {
 
 /// The gNBs and the UEs.
 #[derive(Default)]
-struct Ran {
+struct SimulatedRan {
     gnbs: Vec<GnbNode>,
     by_association: BTreeMap<AssociationId, GnbIndex>,
     /// How many associations there have been.
@@ -140,7 +140,7 @@ pub struct Sim {
     user_plane: SimUserPlane,
     /// The manager of a unit.
     manager: Manager,
-    ran: Ran,
+    ran: SimulatedRan,
     queue: Queue,
     observer: Observer,
     /// What has happened.
@@ -189,7 +189,7 @@ impl Sim {
             veil: None,
             user_plane,
             manager: Manager::default(),
-            ran: Ran::default(),
+            ran: SimulatedRan::default(),
             queue: Queue::default(),
             observer: Observer::default(),
             events: SimEvents::default(),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Event, UeContext, UeEvent, UeId, UpfId};
 use whimbrel_ids::{AmfUeNgapId, Dnn, Instant, Seid, Supi, Teid, Tmsi};
 
@@ -109,7 +109,7 @@ impl Observer {
                 Event::Repeated(_) => self.tally.repeated += 1,
                 Event::Deregistered { why, .. } => {
                     self.tally.deregistered += 1;
-                    if *why == Deregistered::Fault {
+                    if *why == DeregistrationReason::Fault {
                         self.tally.faults += 1;
                         self.discarded.push(event.ue);
                     }

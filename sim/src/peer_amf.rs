@@ -9,7 +9,7 @@ use whimbrel_control::{Flat, Prf, UeEvent};
 use whimbrel_ids::{AmfId, Instant, Tac};
 use whimbrel_ran::gnb;
 use whimbrel_resilience::{
-    Cta, CtaOrder, Input, N14Error, Outbox, PeerReplicaCounters, PeerReplicas, Received, ToStore,
+    Cta, CtaOrder, Input, N14Error, Outbox, PeerMessageOutcome, PeerReplicaCounters, PeerReplicas, ToStore,
 };
 
 use crate::{GnbIndex, InFlight, Recorder, Sim, SimSubscribers, default_config};
@@ -300,13 +300,13 @@ impl Sim {
             let Some(peer_amf) = &mut self.peer_amf else { return };
             let whole =
                 match peer_amf.replicas[usize::from(message.to_peer)].receive(THE_OTHER, &message.octets) {
-                    Received::Input => None,
-                    Received::Completed(whole) => Some(whole),
-                    Received::Answer(answer) => {
+                    PeerMessageOutcome::Input => None,
+                    PeerMessageOutcome::Completed(whole) => Some(whole),
+                    PeerMessageOutcome::Answer(answer) => {
                         self.put_n14(message.to_peer, answer);
                         continue;
                     }
-                    Received::Taken => continue,
+                    PeerMessageOutcome::Taken => continue,
                 };
             let octets = whole.as_ref().map_or(message.octets.as_slice(), Flat::octets);
             let input = Input::PeerAmf(THE_OTHER, octets);

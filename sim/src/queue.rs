@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use whimbrel_control::{AssociationId, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant};
-use whimbrel_ran::{Down, Up, gnb};
+use whimbrel_ran::{DownlinkMessage, UplinkMessage, gnb};
 use whimbrel_resilience::Input;
 use whimbrel_resilience::cta_replica::LocalAssociation;
 
@@ -39,12 +39,12 @@ pub(crate) enum InFlight {
     Up {
         ue: UeIndex,
         connection: u64,
-        up: Up,
+        up: UplinkMessage,
     },
     Down {
         ue: UeIndex,
         connection: u64,
-        down: Down,
+        down: DownlinkMessage,
     },
     Xn {
         to: GnbIndex,

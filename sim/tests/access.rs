@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use whimbrel_control::config::{Config, EquipmentPrefix, LocalTime};
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::udm::Subscription;
 use whimbrel_control::{Event as CoreEvent, Procedure, Refusal};
 use whimbrel_ids::{SNssai, Tac};
@@ -236,7 +236,7 @@ fn a_subscriber_that_is_barred_has_to_leave() {
     assert_eq!(cause, Some(Some(MmCause::FiveGsServicesNotAllowed)));
     assert!(
         core_events(&net)
-            .any(|e| matches!(e, CoreEvent::Deregistered { why: Deregistered::BySubscription, .. }))
+            .any(|e| matches!(e, CoreEvent::Deregistered { why: DeregistrationReason::BySubscription, .. }))
     );
     assert_eq!(net.cta().occupancy(), (0, 0));
 }

@@ -5,7 +5,7 @@ use crate::common::pdu::Pdu;
 use crate::common::stage::*;
 use crate::common::*;
 use whimbrel_control::Event as CoreEvent;
-use whimbrel_control::event::Dropped;
+use whimbrel_control::event::MessageDropReason;
 use whimbrel_ids::{GlobalGnbId, PlmnId, RanUeNgapId, STmsi, Tac, Tai, Tmsi};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
@@ -445,11 +445,11 @@ fn what_is_dropped_is_counted_once() {
         GnbIndex(0),
         &octets(UplinkNasTransport::new(amf, ran, vec![0x7e, 2, 1, 2, 3, 4, 9, 1, 2, 3])),
     );
-    let dropped: Vec<Dropped> = core_events(&net)
+    let dropped: Vec<MessageDropReason> = core_events(&net)
         .filter_map(|e| match e {
             CoreEvent::Dropped { why, .. } => Some(*why),
             _ => None,
         })
         .collect();
-    assert_eq!(dropped, [Dropped::Integrity]);
+    assert_eq!(dropped, [MessageDropReason::Integrity]);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::common::stage::*;
 use crate::common::*;
-use whimbrel_control::event::{Deregistered, Dropped};
+use whimbrel_control::event::{DeregistrationReason, MessageDropReason};
 use whimbrel_control::udm::{Ambr, SubscribedSlice, Subscription};
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal};
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, SNssai};
@@ -45,7 +45,7 @@ fn released(heard: &[Message]) -> bool {
     heard.iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_)))
 }
 
-fn dropped(net: &Sim, expected: Dropped) -> usize {
+fn dropped(net: &Sim, expected: MessageDropReason) -> usize {
     core_events(net).filter(|e| matches!(e, CoreEvent::Dropped { why, .. } if *why == expected)).count()
 }
 
@@ -161,12 +161,12 @@ fn a_count_that_jumps_by_more_than_256() {
         net.command(VICTIM, UeCommand::Say(mm(0x64, &[0x6f])));
         net.settle(SECOND);
         // A message that cannot be verified is dropped and counted, and the UE is authenticated again.
-        assert_eq!(dropped(&net, Dropped::Integrity), usize::from(lost >= 256), "{lost}");
+        assert_eq!(dropped(&net, MessageDropReason::Integrity), usize::from(lost >= 256), "{lost}");
         assert!(registered(&net, VICTIM));
         judge(&mut net, &|| format!("{lost} lost"));
         // Its former context ends when it registers again, and for no other reason.
         assert!(core_events(&net).all(|e| match e {
-            CoreEvent::Deregistered { why, .. } => *why == Deregistered::Superseded,
+            CoreEvent::Deregistered { why, .. } => *why == DeregistrationReason::Superseded,
             _ => true,
         }));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::*;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::Message;
@@ -40,8 +40,8 @@ fn a_panic_discards_one_ue() {
     net.tap();
     net.order(hit, CoreCommand::Panic);
     assert!(net.cta().cpf().is_some_and(|c| c.is_clean()));
-    let reported =
-        core_events(&net).any(|e| matches!(e, CoreEvent::Deregistered { why: Deregistered::Fault, .. }));
+    let reported = core_events(&net)
+        .any(|e| matches!(e, CoreEvent::Deregistered { why: DeregistrationReason::Fault, .. }));
     assert!(reported, "the operator learns it");
     assert!(net.tapped().iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))), "its gNB too");
     assert_eq!(net.cta().contexts().count(), 2);

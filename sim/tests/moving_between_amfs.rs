@@ -8,7 +8,7 @@ use crate::common::amfs::*;
 use crate::common::by_hand::psi;
 use crate::common::*;
 use whimbrel_control::UeContext;
-use whimbrel_control::amf::{N14, N14Body, Relation, Shown};
+use whimbrel_control::amf::{N14, N14Body, Relation, UeProof};
 use whimbrel_ids::Tmsi;
 use whimbrel_nas::ie::NgKsi;
 use whimbrel_nas::mm::MessageType;
@@ -213,7 +213,7 @@ fn a_faulty_peer_amf_is_refused_and_counted() {
     for (tmsi, nas) in
         [(tmsi, vec![]), (tmsi, vec![0x7e, 1, 0, 0, 0, 0, 9, 0x7e, 0]), (Tmsi(!tmsi.0), vec![0x7e])]
     {
-        net.inject_n14(sent(N14Body::TransferUeContext(Shown { tmsi, nas })).octets());
+        net.inject_n14(sent(N14Body::TransferUeContext(UeProof { tmsi, nas })).octets());
     }
     net.inject_n14(sent(N14Body::UeContextNotTransferred(id)).octets());
     net.inject_n14(sent(N14Body::NotRegistered).octets());

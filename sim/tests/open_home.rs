@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::*;
 use crate::open::{BROKER, config, fault, nas_of, replays};
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::open::Unreachable;
 use whimbrel_control::refusal::BrokerFault;
 use whimbrel_control::{Event as CoreEvent, Refusal};
@@ -298,7 +298,7 @@ fn questions_to_brokers_are_limited_per_gnb_where_cpfs_are_their_own() {
     assert!(flood.iter().all(|ue| net.ue_ref(*ue).sap_session().is_some()), "they are asked for again");
 }
 
-fn deregistered(net: &Sim) -> Vec<Deregistered> {
+fn deregistered(net: &Sim) -> Vec<DeregistrationReason> {
     let why = |e: &CoreEvent| match e {
         CoreEvent::Deregistered { why, .. } => Some(*why),
         _ => None,
@@ -324,7 +324,7 @@ fn a_grant_that_expires_ends_the_registration_and_another_may_follow() {
         assert_eq!((deregistered(&net), net.granted().len()), (vec![], 1));
         net.broker_mut(BROKER).config.policy.validity_s = 24 * 3_600;
         net.advance(SECOND * 10);
-        assert_eq!(deregistered(&net), [Deregistered::GrantExpired]);
+        assert_eq!(deregistered(&net), [DeregistrationReason::GrantExpired]);
         assert!(registered(&net, ue) && net.granted().len() == 2, "the broker has decided again");
         assert_eq!(net.cta().registered(), 1);
         no_violations(&net);
@@ -339,7 +339,7 @@ fn a_grant_of_an_idle_ue_that_expires_ends_its_registration_without_a_message() 
     net.settle(SECOND);
     go_idle(&mut net, ue);
     net.advance(SECOND * 35);
-    assert_eq!(deregistered(&net), [Deregistered::GrantExpired]);
+    assert_eq!(deregistered(&net), [DeregistrationReason::GrantExpired]);
     assert_eq!(net.cta().occupancy(), (0, 0));
     net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND * 5);
@@ -365,7 +365,7 @@ fn a_ue_that_does_not_answer_is_served_no_longer_than_its_credit_pays() {
     net.advance(SECOND);
     assert_eq!((deregistered(&net), net.upf_sessions()), (vec![], 0), "it is asked, and has no session");
     net.advance(SECOND * 60);
-    assert_eq!(deregistered(&net), [Deregistered::CreditUsedUp]);
+    assert_eq!(deregistered(&net), [DeregistrationReason::CreditUsedUp]);
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
 
@@ -393,7 +393,7 @@ fn a_credit_that_is_used_up_ends_the_registration() {
     assert!(ul == 0 && (128 << 10..=206_000).contains(&dl), "{dl} octets are reported");
     assert_eq!((deregistered(&net), net.granted().len()), (vec![], 1));
     send(&mut net, 150);
-    assert_eq!(deregistered(&net), [Deregistered::CreditUsedUp]);
+    assert_eq!(deregistered(&net), [DeregistrationReason::CreditUsedUp]);
     net.advance(Duration::from_secs(5));
     assert!(registered(&net, ue) && net.granted().len() == 2);
     assert_eq!(used(&net), Some((0, 0)), "another grant, another credit");

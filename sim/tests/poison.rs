@@ -3,7 +3,7 @@
 
 use crate::common::stage::session;
 use crate::common::*;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Envelope, Event, Payload, UeId};
 use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
@@ -44,7 +44,7 @@ fn live(net: &mut Sim, gnbs: [GnbIndex; 2], ues: &[UeIndex]) {
 
 /// The UEs that were given up for an input.
 fn given_up(net: &Sim) -> usize {
-    let fault = |e: &Event| matches!(e, Event::Deregistered { why: Deregistered::Fault, .. });
+    let fault = |e: &Event| matches!(e, Event::Deregistered { why: DeregistrationReason::Fault, .. });
     net.events.ues.iter().filter(|(_, e)| fault(&e.event)).count()
 }
 

@@ -5,7 +5,7 @@
 
 use crate::common::by_hand::{self, context, octets};
 use crate::common::*;
-use whimbrel_control::event::Dropped;
+use whimbrel_control::event::MessageDropReason;
 use whimbrel_control::{Event as CoreEvent, Payload, Refusal};
 use whimbrel_nas::ie::{MmCause, UeSecurityCapability};
 use whimbrel_nas::mm::{self, MessageType};
@@ -38,7 +38,7 @@ fn uplink(net: &mut Sim) -> Vec<(Vec<u8>, UplinkNasTransport)> {
     .collect()
 }
 
-fn dropped(net: &Sim, expected: Dropped) -> usize {
+fn dropped(net: &Sim, expected: MessageDropReason) -> usize {
     core_events(net).filter(|e| matches!(e, CoreEvent::Dropped { why, .. } if *why == expected)).count()
 }
 
@@ -115,7 +115,7 @@ fn tc_nas_int_failure_amf() {
     let mut pdu = last.nas_pdu.clone();
     pdu[3] ^= 1;
     inject(&mut net, pdu);
-    assert_eq!(dropped(&net, Dropped::Integrity), 1);
+    assert_eq!(dropped(&net, MessageDropReason::Integrity), 1);
     assert!(registered(&net, ue));
     net.ue_mut(ue).faults_mut().wrong_mac = 1;
     net.command(ue, UeCommand::Deregister { switch_off: true });
@@ -134,7 +134,7 @@ fn tc_nas_replay_amf() {
         net.inject(by_hand::SOURCE, octets);
         net.settle(SECOND);
     }
-    assert_eq!(dropped(&net, Dropped::Integrity), replayed.len());
+    assert_eq!(dropped(&net, MessageDropReason::Integrity), replayed.len());
     assert!(registered(&net, ue));
     no_violations(&net);
 }
@@ -263,7 +263,7 @@ fn tc_plain_nas_after_security() {
     inject_plain(&mut net, mm::IdentityResponse::new(identity));
     inject_plain(&mut net, mm::SecurityModeReject::new(MmCause::SecurityModeRejectedUnspecified));
     inject_plain(&mut net, mm::AuthenticationFailure::new(MmCause::MacFailure));
-    assert_eq!(dropped(&net, Dropped::Unprotected), 4);
+    assert_eq!(dropped(&net, MessageDropReason::Unprotected), 4);
     assert!(registered(&net, ue));
     no_violations(&net);
 }

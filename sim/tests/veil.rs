@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use crate::open::nas_of;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::open::Unreachable;
 use whimbrel_control::refusal::BrokerFault;
 use whimbrel_control::smf::Tunnel;
@@ -338,7 +338,7 @@ fn a_prepaid_ue_whose_slice_is_used_up_registers_again_under_another_name() {
     let second = served(&net, ue);
     assert!(second.is_some_and(|second| second != first), "{second:?}");
     let used_up =
-        |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: Deregistered::CreditUsedUp, .. });
+        |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: DeregistrationReason::CreditUsedUp, .. });
     assert!(core_events(&net).any(used_up));
     no_violations(&net);
 }
@@ -359,7 +359,7 @@ fn the_session_of_a_prepaid_ue_is_metered_after_the_upf_has_restarted() {
     assert!(sent > 500, "the UPF has the session again: {sent} packets");
     net.advance(Duration::from_secs(5));
     let used_up =
-        |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: Deregistered::CreditUsedUp, .. });
+        |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: DeregistrationReason::CreditUsedUp, .. });
     assert!(core_events(&net).any(used_up));
 }
 

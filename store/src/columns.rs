@@ -169,7 +169,7 @@ impl ColumnHeader {
         if fields.len() < self.fields || more.iter().any(|f| !f.is_empty()) {
             return Err(ImportProblem::FieldCount { found: fields.len(), expected: self.fields });
         }
-        let row = Fields { place: &self.place, fields };
+        let row = ImportRow { place: &self.place, fields };
         let supi = row.number::<Supi>(C::Supi)?.ok_or(ImportProblem::Missing("supi"))?;
         let (op, opc) = (row.text(C::Op), row.text(C::Opc));
         let op_beside_opc = op.filter(|_| opc.is_some());
@@ -205,7 +205,7 @@ impl ColumnHeader {
     }
 
     fn subscription(&mut self, fields: &[String]) -> Result<Arc<Subscription>, ImportProblem> {
-        let row = Fields { place: &self.place, fields };
+        let row = ImportRow { place: &self.place, fields };
         let says =
             || OF_SUBSCRIPTION.iter().chain([&C::Subscription]).map(|c| row.text(*c).unwrap_or_default());
         if let Some((_, subscription)) = self.last.as_ref().filter(|(last, _)| says().eq(last.iter())) {
@@ -218,12 +218,12 @@ impl ColumnHeader {
 }
 
 /// A row under its header.
-struct Fields<'a> {
+struct ImportRow<'a> {
     place: &'a [Option<usize>; COLUMNS.len()],
     fields: &'a [String],
 }
 
-impl Fields<'_> {
+impl ImportRow<'_> {
     /// The field of a column, unless absent or empty.
     fn text(&self, column: Column) -> Option<&str> {
         let field = self.fields.get(self.place[column as usize]?)?.as_str();

@@ -16,7 +16,7 @@ pub const EXCERPT_MAX: usize = 64;
 
 /// The range of an excerpt: a subscriber in the range that is not in the excerpt does not exist.
 #[derive(Serialize, Deserialize)]
-enum Of {
+enum ExcerptRange {
     /// All SUPIs after the first up to the second.
     Range { after: String, upto: Option<String> },
     /// The subscribers of these SUPIs.
@@ -25,13 +25,13 @@ enum Of {
 
 #[derive(Serialize)]
 struct WrittenExcerpt<'a> {
-    of: Of,
+    of: ExcerptRange,
     records: Vec<WithSecrets<'a>>,
 }
 
 #[derive(Deserialize)]
 struct ReadExcerpt {
-    of: Of,
+    of: ExcerptRange,
     records: Vec<SubscriberRecord>,
 }
 
@@ -48,7 +48,7 @@ impl Excerpt {
         &self.octets
     }
 
-    fn of(of: Of, records: &[SubscriberRecord], last: Option<Supi>) -> Result<Self, StoreError> {
+    fn of(of: ExcerptRange, records: &[SubscriberRecord], last: Option<Supi>) -> Result<Self, StoreError> {
         let written = WrittenExcerpt { of, records: records.iter().map(WithSecrets).collect() };
         // Allocated at once: what a growing buffer leaves behind is not wiped.
         let mut octets = Zeroizing::new(Vec::with_capacity(4096 * (records.len() + 1)));
@@ -71,7 +71,10 @@ impl Store {
     pub fn excerpt_after(&mut self, after: Option<Supi>) -> Result<Excerpt, StoreError> {
         let records = self.list(after, EXCERPT_MAX)?;
         let last = records.last().filter(|_| records.len() == EXCERPT_MAX).map(|r| r.supi);
-        let of = Of::Range { after: after.map(Supi::imsi).unwrap_or_default(), upto: last.map(Supi::imsi) };
+        let of = ExcerptRange::Range {
+            after: after.map(Supi::imsi).unwrap_or_default(),
+            upto: last.map(Supi::imsi),
+        };
         Excerpt::of(of, &records, last)
     }
 
@@ -81,7 +84,7 @@ impl Store {
         for supi in supis {
             records.extend(self.get(*supi)?.map(|r| SubscriberRecord::clone(&r)));
         }
-        Excerpt::of(Of::Some(supis.iter().map(|s| s.imsi()).collect()), &records, None)
+        Excerpt::of(ExcerptRange::Some(supis.iter().map(|s| s.imsi()).collect()), &records, None)
     }
 
     /// Makes this store equal to another store's excerpt within its range. Equal records are not written.
@@ -91,10 +94,10 @@ impl Store {
         let ReadExcerpt { of, records } =
             serde_json::from_slice(excerpt).map_err(|e| StoreError::Io(e.into()))?;
         let within = |imsi: &str| match &of {
-            Of::Range { after, upto } => {
+            ExcerptRange::Range { after, upto } => {
                 imsi > after.as_str() && upto.as_ref().is_none_or(|upto| imsi <= upto.as_str())
             }
-            Of::Some(supis) => supis.contains(imsi),
+            ExcerptRange::Some(supis) => supis.contains(imsi),
         };
         let named: BTreeSet<String> = records.iter().map(|r| r.supi.imsi()).collect();
         if !named.iter().all(|imsi| within(imsi)) {
@@ -108,8 +111,8 @@ impl Store {
             }
         }
         let here: Vec<String> = match &of {
-            Of::Some(supis) => supis.iter().cloned().collect(),
-            Of::Range { after, upto } => self.imsis(after, upto.as_deref())?,
+            ExcerptRange::Some(supis) => supis.iter().cloned().collect(),
+            ExcerptRange::Range { after, upto } => self.imsis(after, upto.as_deref())?,
         };
         let gone: Vec<&String> = here.iter().filter(|imsi| !named.contains(*imsi)).collect();
         if changed.is_empty() && gone.is_empty() {

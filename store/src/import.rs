@@ -16,7 +16,7 @@ use crate::columns::ColumnHeader;
 use crate::csv::{CsvRows, RowError};
 use crate::error::StoreError;
 use crate::foreign::{self, Core, Document};
-use crate::record::{InvalidRecord, Raw, SubscriberRecord};
+use crate::record::{InvalidRecord, RawRecord, SubscriberRecord};
 use crate::store::{Store, TransactionWriter};
 
 /// Bad lines that one report names; after these, reading stops.
@@ -62,7 +62,7 @@ pub enum Run {
 
 /// What an import did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportCounts {
     /// Number of new subscribers.
     pub added: u64,
     /// Number of records that were replaced.
@@ -240,7 +240,7 @@ impl Store {
         format: Format,
         on_existing: OnExisting,
         each: &mut dyn FnMut(Supi),
-    ) -> Result<Imported, StoreError> {
+    ) -> Result<ImportCounts, StoreError> {
         self.import_all(Run::Keep, on_existing, each, |import| match format {
             Format::Csv => import.csv(input),
             Format::Json => import.json(input),
@@ -258,7 +258,7 @@ impl Store {
         on_existing: OnExisting,
         run: Run,
         each: &mut dyn FnMut(Supi),
-    ) -> Result<Imported, StoreError> {
+    ) -> Result<ImportCounts, StoreError> {
         let database = foreign::read(core, files)?;
         let mut documents = database.documents;
         let imported = self.import_all(run, on_existing, each, |import| {
@@ -291,7 +291,7 @@ impl Store {
         on_existing: OnExisting,
         each: &mut dyn FnMut(Supi),
         read: impl FnOnce(&mut Import<'_, '_>) -> Result<(), StoreError>,
-    ) -> Result<Imported, StoreError> {
+    ) -> Result<ImportCounts, StoreError> {
         let done = self.change_if(run == Run::Keep, |writer| {
             let mut import = Import {
                 writer,
@@ -299,7 +299,7 @@ impl Store {
                 each,
                 lines: HashMap::new(),
                 replaced_subscriptions: false,
-                imported: Imported::default(),
+                imported: ImportCounts::default(),
                 bad: Vec::new(),
             };
             read(&mut import)?;
@@ -334,7 +334,7 @@ struct Import<'a, 'w> {
     /// The line of each SUPI so far.
     lines: HashMap<Supi, u64>,
     replaced_subscriptions: bool,
-    imported: Imported,
+    imported: ImportCounts,
     bad: Vec<BadLine>,
 }
 
@@ -441,7 +441,7 @@ impl Import<'_, '_> {
         self.writer.put(record).map(|()| None)
     }
 
-    fn finish(self) -> Result<Imported, StoreError> {
+    fn finish(self) -> Result<ImportCounts, StoreError> {
         if !self.bad.is_empty() {
             return Err(StoreError::Import(self.bad));
         }
@@ -481,7 +481,7 @@ impl<'de> Visitor<'de> for Records<'_, '_, '_> {
 
 /// A record in a JSON list, ours or of another core. What is wrong with it is kept apart from its syntax, so that the error has
 /// the record's line and the next one is read.
-struct ListedRecord(Result<Raw, String>);
+struct ListedRecord(Result<RawRecord, String>);
 
 impl<'de> Deserialize<'de> for ListedRecord {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {

@@ -41,7 +41,7 @@ pub use copy::{EXCERPT_MAX, Excerpt, ExcerptChanges};
 pub use error::StoreError;
 pub use export::Secrets;
 pub use foreign::Core;
-pub use import::{BAD_LINES_MAX, BadLine, Format, ImportProblem, Imported, OnExisting, Run, read_csv};
+pub use import::{BAD_LINES_MAX, BadLine, Format, ImportCounts, ImportProblem, OnExisting, Run, read_csv};
 pub use record::{
     Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, SubscriberRecord, SubscriberStatus,
     WithSecrets,

@@ -217,7 +217,7 @@ serde_as_text!(Msisdn);
 /// `Debug` shows no key and no identity. `Serialize` writes no key: see [`WithSecrets`] for an export that does.
 /// `Deserialize` needs `supi`, `k` and one of `op`, `opc`, `top` and `topc`; everything else has a default.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Raw")]
+#[serde(try_from = "RawRecord")]
 pub struct SubscriberRecord {
     /// SUPI of the subscriber.
     pub supi: Supi,
@@ -343,7 +343,7 @@ pub(crate) fn sqn_offset_after(issued: Sqn) -> SqnOffset {
 /// The record as JSON has it. Its texts of keys are short-lived; the octets that they become are wiped.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Raw {
+pub(crate) struct RawRecord {
     #[serde(with = "text")]
     pub(crate) supi: Supi,
     pub(crate) k: String,
@@ -371,7 +371,7 @@ pub(crate) struct Raw {
     pub(crate) subscription: Arc<Subscription>,
 }
 
-impl Drop for Raw {
+impl Drop for RawRecord {
     fn drop(&mut self) {
         use zeroize::Zeroize;
         self.k.zeroize();
@@ -382,10 +382,10 @@ impl Drop for Raw {
     }
 }
 
-impl TryFrom<Raw> for SubscriberRecord {
+impl TryFrom<RawRecord> for SubscriberRecord {
     type Error = InvalidRecord;
 
-    fn try_from(raw: Raw) -> Result<Self, InvalidRecord> {
+    fn try_from(raw: RawRecord) -> Result<Self, InvalidRecord> {
         let operator_code = OperatorCode::read(
             raw.op.as_deref(),
             raw.opc.as_deref(),

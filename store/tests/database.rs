@@ -7,7 +7,7 @@ use std::io::BufRead;
 use common::Folder;
 use serde_json::{Value, json};
 use whimbrel_store::{
-    AuthMethod, Core, ImportProblem, Imported, OnExisting, OperatorCode, Run, Store, StoreError,
+    AuthMethod, Core, ImportCounts, ImportProblem, OnExisting, OperatorCode, Run, Store, StoreError,
     SubscriberRecord,
 };
 
@@ -22,7 +22,7 @@ fn import(
     core: Core,
     files: Vec<(String, Box<dyn BufRead>)>,
     run: Run,
-) -> Result<Imported, StoreError> {
+) -> Result<ImportCounts, StoreError> {
     store.import_database(core, files, OnExisting::Refuse, run, &mut |_| {})
 }
 

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use common::{Folder, csv, record};
 use whimbrel_store::{
-    BAD_LINES_MAX, Format, ImportProblem, Imported, InvalidRecord, OnExisting, OperatorCode, Secrets, Store,
-    StoreError, SubscriberStatus,
+    BAD_LINES_MAX, Format, ImportCounts, ImportProblem, InvalidRecord, OnExisting, OperatorCode, Secrets,
+    Store, StoreError, SubscriberStatus,
 };
 
 const K: &str = "465b5ce8b199b49faa5f0a2ee238a6bc";
 
-fn import(store: &mut Store, text: &str, format: Format) -> Result<Imported, StoreError> {
+fn import(store: &mut Store, text: &str, format: Format) -> Result<ImportCounts, StoreError> {
     store.import(text.as_bytes(), format, OnExisting::Refuse, &mut |_| {})
 }
 
@@ -164,10 +164,10 @@ fn a_supi_twice_in_the_file_and_one_that_exists() {
     assert!(matches!(again, Err(StoreError::Import(l)) if l[0].problem == ImportProblem::Exists(supi)));
     let text = text.replace("enabled", "barred");
     let skipped = store.import(text.as_bytes(), Format::Csv, OnExisting::Skip, &mut |_| {}).unwrap();
-    assert_eq!(skipped, Imported { skipped: 1, ..Imported::default() });
+    assert_eq!(skipped, ImportCounts { skipped: 1, ..ImportCounts::default() });
     assert_eq!(store.get(supi).unwrap().unwrap().status, SubscriberStatus::Enabled);
     let replaced = store.import(text.as_bytes(), Format::Csv, OnExisting::Replace, &mut |_| {}).unwrap();
-    assert_eq!(replaced, Imported { replaced: 1, ..Imported::default() });
+    assert_eq!(replaced, ImportCounts { replaced: 1, ..ImportCounts::default() });
     assert_eq!(store.cached(supi).unwrap().unwrap().status, SubscriberStatus::Barred);
 }
 

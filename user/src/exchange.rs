@@ -36,7 +36,7 @@ impl SessionKey {
 
 /// Ties a [`UserPlaneReport::Usage`] to the change that asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(pub u32);
+pub struct UsageToken(pub u32);
 
 /// What UPF-C has decided; UPF-U applies it before its next burst. Absolute: a session's rules come whole.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub enum UserPlaneChange {
         /// The session that is removed.
         session: SessionId,
         /// Names the answer, if the last usage is to be reported.
-        token: Option<Token>,
+        token: Option<UsageToken>,
     },
 }
 
@@ -101,7 +101,7 @@ pub struct Effects {
     /// What is predicted of the session still holds.
     pub keeps_prediction: bool,
     /// Names the answer, if usage (queried, or of removed rules) is to be reported.
-    pub token: Option<Token>,
+    pub token: Option<UsageToken>,
 }
 
 /// Which usage rules to report.
@@ -148,7 +148,7 @@ pub enum UserPlaneReport {
         /// The session that was measured.
         session: SessionId,
         /// The request that asked for it.
-        token: Option<Token>,
+        token: Option<UsageToken>,
         /// The figures; may be empty where asked for.
         reports: Vec<UsageReport>,
     },

@@ -34,17 +34,17 @@ pub use config::{
     Config, ConfigError, DataNetwork, DnIndex, FirewallError, GuaranteedRates, Ipv4Net, Ipv6Net,
     PointToPoint, ReservedPools, SliceRate,
 };
-pub use control::{Input, Outbox, Restored, UpfC, UpfCReplica};
+pub use control::{Input, Outbox, RestoredSessions, UpfC, UpfCReplica};
 pub use event::{AssociationEnd, Event};
-pub use exchange::{Effects, EndMarker, Query, SessionKey, Token, UserPlaneChange, UserPlaneReport};
+pub use exchange::{Effects, EndMarker, Query, SessionKey, UsageToken, UserPlaneChange, UserPlaneReport};
 pub use firewall::{Firewall, FirewallRule, FirewallRuleError, Nat, Timeouts};
 pub use isolation::{CoreEndpoint, HostAddresses, IpNetwork, Isolation};
 pub use limits::*;
 pub use pipeline::{
     ACTIVE_WITHIN, BurstPacket, Counters, Destination, DestinationFilter, DropReason, FastEntry, FastPath,
     FastPathCounters, FirewallCounters, NetworkUsage, Origin, PACKET_HEADROOM, Packet, PacketVerdict,
-    PathUse, SessionCounters, SessionTable, Stage, StageObserver, Steering, UpfU, UsageSurvey, fast_state,
-    packet_room,
+    PathUse, SessionCounters, SessionTable, ShardSteering, Stage, StageObserver, UpfU, UsageSurvey,
+    fast_state, packet_room,
 };
 pub use pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};

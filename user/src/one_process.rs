@@ -6,12 +6,12 @@ use std::sync::Arc;
 use whimbrel_ids::Instant;
 
 use crate::config::{Config, ConfigError};
-use crate::control::{Input, Outbox, Restored, UpfC};
+use crate::control::{Input, Outbox, RestoredSessions, UpfC};
 use crate::exchange::{UserPlaneChange, UserPlaneReport};
 use crate::isolation::HostAddresses;
 use crate::limits::COUNTED_EVERY;
 use crate::pipeline::{
-    BurstPacket, Counters, Destination, Packet, PacketVerdict, SessionCounters, Steering, UpfU,
+    BurstPacket, Counters, Destination, Packet, PacketVerdict, SessionCounters, ShardSteering, UpfU,
 };
 use crate::session_id::SessionId;
 use crate::state::{SessionMemory, StateMemory};
@@ -36,7 +36,7 @@ impl Upf {
         now: Instant,
         state: SessionMemory,
         out: &mut Outbox,
-    ) -> Result<(Self, Restored), ConfigError> {
+    ) -> Result<(Self, RestoredSessions), ConfigError> {
         let mut u = Shards::new(&config)?;
         u.shards.iter_mut().for_each(|shard| shard.keep_counted(COUNTED_EVERY));
         let (c, restored) = UpfC::with_state(config, now, state, out)?;
@@ -90,7 +90,7 @@ impl Upf {
 /// The pipelines of all shards, one after the other in one thread.
 pub struct Shards {
     shards: Vec<UpfU>,
-    steering: Steering,
+    steering: ShardSteering,
     /// The shard at which the next packet arrives: each in turn, so that most are for another one.
     arrives: usize,
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use whimbrel_ids::Teid;
 
 use crate::exchange::{Effects, UserPlaneChange};
-use crate::rules::{Own, SessionRules};
+use crate::rules::{OwnRules, SessionRules};
 use crate::session_id::{SessionId, Teids};
 
 /// A session that UPF-C made, after which others are made.
 pub struct SampleSession {
     rules: Arc<SessionRules>,
-    own: Own,
+    own: OwnRules,
     teids: Teids,
 }
 

@@ -46,14 +46,14 @@ impl Kept {
         let memory = Memory::of(octets);
         let mut out = Outbox::default();
         let (upf, restored) = with_state(config.clone(), START, &memory, &mut out);
-        assert_eq!(restored, Restored::default());
+        assert_eq!(restored, RestoredSessions::default());
         let mut net = Net::on(upf);
         net.associate();
         Self { net, memory, config }
     }
 
     /// The UPF dies, and another one begins.
-    fn dies(&mut self) -> Restored {
+    fn dies(&mut self) -> RestoredSessions {
         let (upf, restored) = with_state(self.config.clone(), self.net.now, &self.memory, &mut self.net.out);
         self.net.upf = upf;
         restored
@@ -82,7 +82,7 @@ fn a_successor_is_the_same_upf_to_its_peers() {
     it.net.delete(&gone);
     it.net.advance(START + Duration::from_secs(40));
     let restored = it.dies();
-    assert_eq!(restored, Restored { sessions: 2, lost: 0, associations: 1, refusal: None });
+    assert_eq!(restored, RestoredSessions { sessions: 2, lost: 0, associations: 1, refusal: None });
     assert_eq!(it.recovery(), recovery);
     for s in [&one, &other] {
         let down = it.net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 9));
@@ -706,7 +706,7 @@ fn a_replica_goes_on_with_the_usage_that_was_counted() {
     it.net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 72));
     it.net.upf.keep_all_counted(it.net.now, &mut it.net.out);
     let (c, restored) = replica.take_over(START, &mut out).unwrap();
-    assert_eq!(restored, Restored { sessions: 1, lost: 0, associations: 1, refusal: None });
+    assert_eq!(restored, RestoredSessions { sessions: 1, lost: 0, associations: 1, refusal: None });
     out.changes.drain(..).for_each(|change| shards.apply(START, change));
     it.net.upf = Upf { c, u: shards };
     let Message::SessionDeletionResponse(m) = it.net.ask(Some(s.up_seid), SessionDeletionRequest {}.into())

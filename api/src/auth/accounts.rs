@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::password::Hashed;
+use super::password::PasswordHash;
 use super::totp::Totp;
 use super::{Scope, UserRole};
 
@@ -23,10 +23,10 @@ const FILE_OCTETS_MAX: u64 = 4 << 20;
 pub(super) struct ConsoleUser {
     pub(super) name: String,
     pub(super) role: UserRole,
-    pub(super) password: Hashed,
+    pub(super) password: PasswordHash,
     /// Former passwords, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) former: Vec<Hashed>,
+    pub(super) former: Vec<PasswordHash>,
     /// The second factor, if the user has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) totp: Option<Totp>,
@@ -36,7 +36,7 @@ pub(super) struct ConsoleUser {
 
 impl ConsoleUser {
     /// Sets a new password, and keeps `history` former ones.
-    pub(super) fn set_password(&mut self, password: Hashed, history: usize) {
+    pub(super) fn set_password(&mut self, password: PasswordHash, history: usize) {
         self.former.insert(0, std::mem::replace(&mut self.password, password));
         self.former.truncate(history);
     }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn anna() -> ConsoleUser {
-        let password = Hashed::of("correct horse").unwrap();
+        let password = PasswordHash::of("correct horse").unwrap();
         ConsoleUser {
             name: "anna".into(),
             role: UserRole::Admin,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::accounts::{ApiToken, ConsoleUser, TOKENS_MAX, USERS_MAX};
-use super::password::{Hashed, Password};
+use super::password::{Password, PasswordHash};
 use super::sessions::{AGE_MAX, ConsoleSession, LINK_AGE_MAX};
 use super::throttle::{LoginName, SourcePrefix};
 use super::totp::Totp;
@@ -149,7 +149,7 @@ async fn by_password(
     wait_over(shared, &login, source)?;
     // Counted before the password is looked at: logins at the same time do not slip through.
     locked(&shared.auth.throttle).failed(clock::now(), &login, source);
-    let hashed = user.map_or_else(Hashed::of_unknown_user, |u| u.password);
+    let hashed = user.map_or_else(PasswordHash::of_unknown_user, |u| u.password);
     let compared = hashed.clone();
     let fits = hashing(shared, move || compared.fits(&password)).await?;
     let refused = || {
@@ -284,8 +284,8 @@ fn own_user(shared: &HandlerContext, caller: &Caller) -> Result<ConsoleUser, Pro
 }
 
 /// Hashes a new password of a user. Errors: it was used before, is too short or too long.
-fn new_password(user: &ConsoleUser, password: &str, history: usize) -> Result<Hashed, ProblemDetails> {
-    let hashed = Hashed::of(password)?;
+fn new_password(user: &ConsoleUser, password: &str, history: usize) -> Result<PasswordHash, ProblemDetails> {
+    let hashed = PasswordHash::of(password)?;
     let former = user.former.iter().take(history);
     if history > 0 && std::iter::once(&user.password).chain(former).any(|former| former.fits(password)) {
         return Err(ProblemDetails::unprocessable(format!(
@@ -446,7 +446,7 @@ struct NewUser {
 pub(crate) async fn add_user(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let NewUser { name, role, password } = body(&request)?;
     let name = checked_name(&name)?;
-    let password = hashing(&shared, move || Hashed::of(&password)).await??;
+    let password = hashing(&shared, move || PasswordHash::of(&password)).await??;
     let created = clock::rfc3339(clock::now());
     let user = ConsoleUser { name, role, password, former: Vec::new(), totp: None, created };
     let shown = Reply::json(&UserView::from(&user))?;

@@ -67,7 +67,7 @@ struct SettingsChange {
 
 /// A change that was made.
 #[derive(Serialize)]
-struct Changed {
+struct AppliedChange {
     /// The number of the version; `None` if the history could not be written.
     version: Option<u64>,
     /// The keys whose change waits for the next start.
@@ -163,9 +163,9 @@ pub(super) async fn change(shared: Arc<HandlerContext>, request: RoutedRequest) 
             }
             _ => return Err(ProblemDetails::bad_request("send either `text` or `version`")),
         };
-        let config::Checked { config, not_checked } = config::check(&text, file, &shared.config);
+        let config::CheckedConfig { config, not_checked } = config::check(&text, file, &shared.config);
         let config = config.map_err(|e| refused("the text is no usable configuration", &e))?;
-        let config::Reloaded { config, kept } = config::in_place_of(&shared.config, config);
+        let config::ReloadedConfig { config, kept } = config::in_place_of(&shared.config, config);
         write(file, &text).map_err(|e| {
             ProblemDetails::conflict(format!(
                 "{} cannot be written: {e}. Nothing was changed; change the file on the core's host, then run `whimbrel reload`",
@@ -176,7 +176,7 @@ pub(super) async fn change(shared: Arc<HandlerContext>, request: RoutedRequest) 
         // The file counts: it is in force although its history may lack it.
         let added = history.add(&by, &how, text);
         let version = added.inspect_err(|e| warn!("the history of the configuration cannot be written: {e}")).ok();
-        Ok((Changed { version, kept, not_checked }, config, tag))
+        Ok((AppliedChange { version, kept, not_checked }, config, tag))
     })
     .await?;
     // A core without a control thread reads the file at its next start.
@@ -241,7 +241,7 @@ fn tag(text: &str) -> String {
 
 /// What is wrong with a text, and what of it would wait for the next start.
 fn judged(shared: &HandlerContext, file: &Path, text: &str) -> CheckAnswer {
-    let config::Checked { config, not_checked } = config::check(text, file, &shared.config);
+    let config::CheckedConfig { config, not_checked } = config::check(text, file, &shared.config);
     match config {
         Ok(config) => {
             let kept = config::in_place_of(&shared.config, config).kept;

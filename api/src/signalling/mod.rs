@@ -80,7 +80,8 @@ pub(super) async fn list(shared: Arc<HandlerContext>, request: RoutedRequest) ->
     let (after, limit) = (request.number("after", 0)?, page(&request)?);
     let ues = ues(&shared, request.param(0))?;
     let found = shared.console.signalling(|s| s.of(&ues, after, limit));
-    let mut arrows: Vec<(Decoded, &Message)> = found.messages.iter().map(|m| (decoded(m), m)).collect();
+    let mut arrows: Vec<(DecodedMessage, &Message)> =
+        found.messages.iter().map(|m| (decoded(m), m)).collect();
     if request.may(Scope::Nas) {
         for ue in ues {
             decipher(&shared, ue, &mut arrows).await?;
@@ -94,7 +95,7 @@ pub(super) async fn list(shared: Arc<HandlerContext>, request: RoutedRequest) ->
 async fn decipher(
     shared: &HandlerContext,
     ue: UeId,
-    arrows: &mut [(Decoded, &Message)],
+    arrows: &mut [(DecodedMessage, &Message)],
 ) -> Result<(), ProblemDetails> {
     let mut places = Vec::new();
     let mut ciphered = Vec::new();
@@ -168,7 +169,7 @@ const CIPHERED: &str = "ciphered NAS message";
 
 /// What a message says, as far as it is in clear.
 #[derive(Default)]
-struct Decoded {
+struct DecodedMessage {
     name: String,
     clause: String,
     nas: Vec<Nas>,
@@ -177,7 +178,7 @@ struct Decoded {
     ciphered: Vec<Vec<u8>>,
 }
 
-fn arrow(decoded: Decoded, message: &Message) -> Arrow {
+fn arrow(decoded: DecodedMessage, message: &Message) -> Arrow {
     let (interface, core) = match message.interface {
         Interface::N2 => ("N2", "AMF"),
         Interface::N4 => ("N4", "SMF"),
@@ -187,11 +188,11 @@ fn arrow(decoded: Decoded, message: &Message) -> Arrow {
     let at = clock::rfc3339(message.at);
     let at = format!("{}{:03}Z", at.trim_end_matches('Z'), message.at.0 % 1000);
     let octets = message.octets.len();
-    let Decoded { name, clause, nas, fields, .. } = decoded;
+    let DecodedMessage { name, clause, nas, fields, .. } = decoded;
     Arrow { seq: message.seq, at, interface, from, to, name, clause, nas, octets, fields }
 }
 
-fn decoded(message: &Message) -> Decoded {
+fn decoded(message: &Message) -> DecodedMessage {
     match message.interface {
         Interface::N2 => ngap(&message.octets),
         Interface::N4 => pfcp(&message.octets),
@@ -199,13 +200,13 @@ fn decoded(message: &Message) -> Decoded {
 }
 
 /// What could not be decoded.
-fn unreadable(kind: &str, why: &dyn std::fmt::Display, octets: &[u8]) -> Decoded {
+fn unreadable(kind: &str, why: &dyn std::fmt::Display, octets: &[u8]) -> DecodedMessage {
     let hex: String = octets.iter().map(|o| format!("{o:02x}")).collect();
     let fields = vec![Field::new("why", why.to_string()), Field::new("octets", hex)];
-    Decoded { name: format!("unreadable {kind} message"), fields, ..Decoded::default() }
+    DecodedMessage { name: format!("unreadable {kind} message"), fields, ..DecodedMessage::default() }
 }
 
-fn ngap(octets: &[u8]) -> Decoded {
+fn ngap(octets: &[u8]) -> DecodedMessage {
     let message = match whimbrel_ngap::Message::decode(octets) {
         Ok(message) => message,
         Err(refusal) => return unreadable("NGAP", &format!("{refusal:?}"), octets),
@@ -215,12 +216,12 @@ fn ngap(octets: &[u8]) -> Decoded {
         || (words(message.name()), String::new()),
         |(_, name, clause)| (name.to_string(), format!("TS 38.413 §{clause}")),
     );
-    let mut decoded = Decoded { name, clause, fields: fields(&message), ..Decoded::default() };
+    let mut decoded = DecodedMessage { name, clause, fields: fields(&message), ..DecodedMessage::default() };
     within(&mut decoded.fields, 0, &mut decoded.nas, &mut decoded.ciphered);
     decoded
 }
 
-fn pfcp(octets: &[u8]) -> Decoded {
+fn pfcp(octets: &[u8]) -> DecodedMessage {
     let read = Frame::parse(octets).map_err(|e| format!("{e:?}"));
     let read =
         read.and_then(|f| whimbrel_pfcp::Message::parse(&f).map(|m| (f, m)).map_err(|e| format!("{e:?}")));
@@ -238,7 +239,7 @@ fn pfcp(octets: &[u8]) -> Decoded {
     let seid = frame.header.seid.map_or_else(String::new, |seid| format!("{:016x}", seid.0));
     let header = [Field::new("SEID", seid), Field::new("sequence number", frame.header.sequence.to_string())];
     let all = header.into_iter().filter(|f| !f.value.is_empty()).chain(fields(&message)).collect();
-    Decoded { name, clause, fields: all, ..Decoded::default() }
+    DecodedMessage { name, clause, fields: all, ..DecodedMessage::default() }
 }
 
 /// Reads on in the octets of fields that carry messages.

@@ -2,7 +2,7 @@
 
 use whimbrel_control::UeId;
 use whimbrel_node::observation::{Interface, Names};
-use whimbrel_user_io::Tapped;
+use whimbrel_user_io::TappedDatagram;
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn a_capture_has_the_messages_of_its_ue_and_a_live_one_goes_on() {
     push(&console);
     until(&mut live, &|came| has(came, &MESSAGE) == 2);
     // The UE of the test has the tunnel that `TunnelView::default()` names: none that is an address.
-    let of_another_ue = Tapped {
+    let of_another_ue = TappedDatagram {
         at: clock::now(),
         from: "127.0.0.2:2152".parse().unwrap(),
         to: "127.0.0.1:2152".parse().unwrap(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::Remedy;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_node::clock;
 use whimbrel_node::local_time::when;
@@ -21,8 +21,8 @@ use super::handlers::HandlerResult;
 use super::problem::ProblemDetails;
 use super::routes::{Reply, RoutedRequest};
 use whimbrel_node::observation::{
-    Condition, ConsoleCommand, GnbView, Happened, HistoryEntry, Name, RefusalRecord, SubjectHistory, UeView,
-    UesRequest,
+    Condition, ConsoleCommand, GnbView, HistoryEntry, HistoryEvent, Name, RefusalRecord, SubjectHistory,
+    UeView, UesRequest,
 };
 
 /// UEs searched for an address or a 5G-TMSI, in pages: a lookup by a person, not by a program.
@@ -240,20 +240,22 @@ fn lines(history: &SubjectHistory, now: Instant) -> Vec<String> {
 fn line(entry: &HistoryEntry, now: Instant) -> String {
     let through = entry.gnb.as_ref().map(|g| format!(" through {g}")).unwrap_or_default();
     let mut text = match &entry.what {
-        Happened::Refused(record, ..) => {
+        HistoryEvent::Refused(record, ..) => {
             let closed = if entry.closed.is_some() { "; it succeeded later" } else { "" };
             format!("its {} {}{through}: {}{closed}", record.procedure, record.outcome(), record.reason())
         }
-        Happened::Registered => format!("it registered{through}"),
-        Happened::DeregisteredByUe => BY_UE.into(),
-        Happened::Deregistered(why) => deregistered(*why).into(),
-        Happened::SessionEstablished(psi, dnn) => format!("PDU session {psi} ({dnn}) was established"),
-        Happened::SessionReleased(psi, dnn, "") => format!("PDU session {psi} ({dnn}) was released"),
-        Happened::SessionReleased(psi, dnn, by) => format!("PDU session {psi} ({dnn}) was released by {by}"),
-        Happened::SubscriberChanged => "the subscriber's record was changed".into(),
-        Happened::Up(what) => format!("it set up NG ({what})"),
-        Happened::Down(how) => how.clone(),
-        Happened::Noted(what) => what.clone(),
+        HistoryEvent::Registered => format!("it registered{through}"),
+        HistoryEvent::DeregisteredByUe => BY_UE.into(),
+        HistoryEvent::Deregistered(why) => deregistered(*why).into(),
+        HistoryEvent::SessionEstablished(psi, dnn) => format!("PDU session {psi} ({dnn}) was established"),
+        HistoryEvent::SessionReleased(psi, dnn, "") => format!("PDU session {psi} ({dnn}) was released"),
+        HistoryEvent::SessionReleased(psi, dnn, by) => {
+            format!("PDU session {psi} ({dnn}) was released by {by}")
+        }
+        HistoryEvent::SubscriberChanged => "the subscriber's record was changed".into(),
+        HistoryEvent::Up(what) => format!("it set up NG ({what})"),
+        HistoryEvent::Down(how) => how.clone(),
+        HistoryEvent::Noted(what) => what.clone(),
     };
     if entry.count > 1 {
         text += &format!(" ({} times since {})", entry.count, when(entry.first, now));
@@ -265,22 +267,28 @@ fn line(entry: &HistoryEntry, now: Instant) -> String {
 const BY_UE: &str = "it deregistered by itself (DEREGISTRATION REQUEST, UE originating)";
 
 /// Why the network deregistered a UE.
-fn deregistered(why: Deregistered) -> &'static str {
+fn deregistered(why: DeregistrationReason) -> &'static str {
     match why {
-        Deregistered::Superseded => "its subscriber registered again, with a new context",
-        Deregistered::Implicitly => {
+        DeregistrationReason::Superseded => "its subscriber registered again, with a new context",
+        DeregistrationReason::Implicitly => {
             "it was deregistered implicitly: the implicit deregistration timer expired before it came back (TS 24.501 §5.3.7)"
         }
-        Deregistered::ByOperator => "the operator deregistered it (DEREGISTRATION REQUEST, UE terminated)",
-        Deregistered::BySubscription => {
+        DeregistrationReason::ByOperator => {
+            "the operator deregistered it (DEREGISTRATION REQUEST, UE terminated)"
+        }
+        DeregistrationReason::BySubscription => {
             "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): its subscription no longer allows it"
         }
-        Deregistered::Fault => "the core discarded its context, because it failed on a message of this UE",
-        Deregistered::StateLost => "the core released it, because the CPFs that held its state were lost",
-        Deregistered::GrantExpired => {
+        DeregistrationReason::Fault => {
+            "the core discarded its context, because it failed on a message of this UE"
+        }
+        DeregistrationReason::StateLost => {
+            "the core released it, because the CPFs that held its state were lost"
+        }
+        DeregistrationReason::GrantExpired => {
             "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): its broker's grant was no longer valid"
         }
-        Deregistered::CreditUsedUp => {
+        DeregistrationReason::CreditUsedUp => {
             "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): the credit of its broker's grant was used up"
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Present, Refusal, Remedy, Subscriber};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_node::core::subscription;
@@ -12,7 +12,7 @@ use whimbrel_store::{SubscriberRecord, SubscriberStatus};
 use super::super::{HandlerContext, subscribers};
 use super::{BY_UE, WhyAnswer, at, deregistered, gnbs, lines, mended_and_fix, now, silence};
 use whimbrel_node::observation::{
-    Component, Condition, ConsoleCommand, GnbView, Happened, HistoryEntry, Name, RefusalReason,
+    Component, Condition, ConsoleCommand, GnbView, HistoryEntry, HistoryEvent, Name, RefusalReason,
     SubjectHistory, UeView,
 };
 
@@ -80,12 +80,13 @@ impl UeFacts<'_> {
     fn is_registered(&self, name: &Name, history: Option<&SubjectHistory>) -> String {
         let Some(view) = &self.view else { return String::new() };
         let registered =
-            history.and_then(SubjectHistory::state).filter(|e| matches!(e.what, Happened::Registered));
-        let left =
-            |e: &&HistoryEntry| matches!(e.what, Happened::DeregisteredByUe | Happened::Deregistered(_));
+            history.and_then(SubjectHistory::state).filter(|e| matches!(e.what, HistoryEvent::Registered));
+        let left = |e: &&HistoryEntry| {
+            matches!(e.what, HistoryEvent::DeregisteredByUe | HistoryEvent::Deregistered(_))
+        };
         let since = history.and_then(|h| {
             let stay = h.entries.iter().rev().take_while(|e| !left(e));
-            stay.filter(|e| matches!(e.what, Happened::Registered)).last()
+            stay.filter(|e| matches!(e.what, HistoryEvent::Registered)).last()
         });
         let since = since.map(|e| format!(" since {}", when(e.last, self.now))).unwrap_or_default();
         let is = format!("{} is registered{since}, {}, {}", self.name, self.mode(view), sessions(view));
@@ -108,7 +109,7 @@ impl UeFacts<'_> {
             return format!("{is}; {released}.");
         }
         match history.and_then(|h| h.refusals().next()) {
-            Some(HistoryEntry { what: Happened::Refused(record, ..), last, .. }) => format!(
+            Some(HistoryEntry { what: HistoryEvent::Refused(record, ..), last, .. }) => format!(
                 "{is}; nothing is wrong. Before that, at {}, its {} {}: {}.",
                 when(*last, self.now),
                 record.procedure,
@@ -138,11 +139,11 @@ impl UeFacts<'_> {
             return format!("{is}: {}", self.refused(name, entry));
         }
         let (how, fix) = match state.map(|e| &e.what) {
-            Some(Happened::DeregisteredByUe) => {
+            Some(HistoryEvent::DeregisteredByUe) => {
                 (BY_UE, "none: it registers when it is switched on again".into())
             }
-            Some(Happened::Deregistered(why)) => (deregistered(*why), self.after(*why)),
-            Some(Happened::Registered) => {
+            Some(HistoryEvent::Deregistered(why)) => (deregistered(*why), self.after(*why)),
+            Some(HistoryEvent::Registered) => {
                 ("it was registered, but the core has no context of it now", AGAIN.into())
             }
             _ => return silence::of_ue(self.shared, &self.name).sentence,
@@ -153,7 +154,7 @@ impl UeFacts<'_> {
             return format!("{left}; fix: {fix}.");
         }
         // A refusal while it was registered may be why it left.
-        let registered = history.entries.iter().rev().find(|e| matches!(e.what, Happened::Registered));
+        let registered = history.entries.iter().rev().find(|e| matches!(e.what, HistoryEvent::Registered));
         let was_on = |e: &&HistoryEntry| e.closed.is_none() && registered.is_some_and(|r| e.seq > r.seq);
         match history.refusals().find(was_on) {
             Some(entry) => format!("{left}; before that, {}", self.refused(name, entry)),
@@ -162,18 +163,18 @@ impl UeFacts<'_> {
     }
 
     /// What to do after a deregistration.
-    fn after(&self, why: Deregistered) -> String {
+    fn after(&self, why: DeregistrationReason) -> String {
         match why {
-            Deregistered::ByOperator => AGAIN.into(),
-            Deregistered::Implicitly => "check that the UE is switched on and in coverage".into(),
-            Deregistered::BySubscription => {
+            DeregistrationReason::ByOperator => AGAIN.into(),
+            DeregistrationReason::Implicitly => "check that the UE is switched on and in coverage".into(),
+            DeregistrationReason::BySubscription => {
                 format!("check the subscription with `whimbrel subscriber show {}`", self.name)
             }
-            Deregistered::Superseded
-            | Deregistered::StateLost
-            | Deregistered::GrantExpired
-            | Deregistered::CreditUsedUp => "none: it registers again by itself".into(),
-            Deregistered::Fault => {
+            DeregistrationReason::Superseded
+            | DeregistrationReason::StateLost
+            | DeregistrationReason::GrantExpired
+            | DeregistrationReason::CreditUsedUp => "none: it registers again by itself".into(),
+            DeregistrationReason::Fault => {
                 "none: it registers again by itself; please report this fault of the core with its log".into()
             }
         }
@@ -181,7 +182,7 @@ impl UeFacts<'_> {
 
     /// A refusal, what has changed after it, and the fix.
     fn refused(&self, name: &Name, entry: &HistoryEntry) -> String {
-        let Happened::Refused(record, cause, _) = &entry.what else { return String::new() };
+        let HistoryEvent::Refused(record, cause, _) = &entry.what else { return String::new() };
         let refused = format!(
             "its {} {} {}: {}",
             record.procedure,
@@ -270,8 +271,8 @@ impl UeFacts<'_> {
             return None;
         }
         let of = self.shared.console.histories(|h| h.of(&Name::Gnb(gnb.clone())).cloned())?;
-        let down = of.state().filter(|e| matches!(e.what, Happened::Down(_)))?;
-        let Happened::Down(how) = &down.what else { return None };
+        let down = of.state().filter(|e| matches!(e.what, HistoryEvent::Down(_)))?;
+        let HistoryEvent::Down(how) = &down.what else { return None };
         Some(format!("its gNB, {gnb}, is down since {}: {how}", when(down.last, self.now)))
     }
 
@@ -280,10 +281,12 @@ impl UeFacts<'_> {
         let last = history.entries.iter().rev().find(|e| {
             matches!(
                 e.what,
-                Happened::SessionEstablished(..) | Happened::SessionReleased(..) | Happened::Registered
+                HistoryEvent::SessionEstablished(..)
+                    | HistoryEvent::SessionReleased(..)
+                    | HistoryEvent::Registered
             )
         })?;
-        let Happened::SessionReleased(psi, dnn, by) = &last.what else { return None };
+        let HistoryEvent::SessionReleased(psi, dnn, by) = &last.what else { return None };
         let by = if by.is_empty() { String::new() } else { format!(" by {by}") };
         Some(format!("its PDU session {psi} ({dnn}) was released{by} at {}", when(last.last, self.now)))
     }

@@ -26,7 +26,7 @@ use super::five_g_aka::{self, AkaChallenge};
 use super::open_attach::{answer, fault, seed};
 use crate::config::Open;
 use crate::open::BrokerQuestion;
-use crate::procedure::{End, Ue};
+use crate::procedure::{ProcedureEnd, Ue};
 use crate::refusal::{BrokerFault, Refusal};
 use crate::services::nudm::{Identity, Resynchronisation};
 
@@ -48,10 +48,10 @@ pub(super) async fn challenge(
     identity: &Identity,
     token: Option<Resynchronisation>,
     (ng_ksi, resynchronised): (NgKsi, Option<Auts>),
-) -> Result<ChallengeStep, End> {
+) -> Result<ChallengeStep, ProcedureEnd> {
     let config = ue.config();
     let open = config.open.as_ref().ok_or(Refusal::OtherHomeNetwork(home))?;
-    let refused = |why| End::from(Refusal::Broker { broker: broker.to_string(), why });
+    let refused = |why| ProcedureEnd::from(Refusal::Broker { broker: broker.to_string(), why });
     let known = in_clear(identity);
     ue.with(|p| p.amf.claimed = known);
 

@@ -11,7 +11,7 @@ use whimbrel_ngap::msg::{Paging, UeContextReleaseComplete};
 
 use super::{deregistration, location_reporting, reach};
 use crate::envelope::Effect;
-use crate::event::Deregistered;
+use crate::event::DeregistrationReason;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::services::nsmf::SmContextUpdateData;
 
@@ -115,7 +115,7 @@ async fn paging(ue: Ue) {
 /// The UE cannot be reached (TS 23.502 §4.2.3.3 step 5).
 fn give_up(ue: Ue, why: &'static str) {
     if ue.with(|p| p.amf.deregistration_requested) {
-        return deregistration::implicitly(ue, Deregistered::ByOperator);
+        return deregistration::implicitly(ue, DeregistrationReason::ByOperator);
     }
     location_reporting::unreachable(ue);
     ue.smf().paging_failed(ue, why);

@@ -17,11 +17,11 @@ use super::user_location::{locate, location};
 use super::{end, location_reporting, pending_setup, predicted_handover, rrc_inactive};
 use crate::collision::{self, CollisionVerdict};
 use crate::envelope::AssociationId;
-use crate::event::{Dropped, Event, Sign};
+use crate::event::{Event, MessageDropReason, Sign};
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::services::nsmf::Switched;
-use crate::state::{By, Connection, QueuedPathSwitch, Target};
+use crate::services::nsmf::SwitchedSession;
+use crate::state::{Connection, HandoverKind, QueuedPathSwitch, Target};
 
 /// Step 1b: the target names the UE by the identity that its source had for it. An N2 handover that still runs ends (TS 38.413 §8.4.4): the
 /// UE is at another gNB than its target.
@@ -45,7 +45,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
     let worked_on = ue.with(|p| p.amf.mobility.target.as_ref().is_some_and(|t| same(t, &target)));
     if worked_on || ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| is_there(c, &target))) {
         let subject = ue.with(|p| p.subject());
-        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // the first one is answered, or will be
+        return ue.event(Event::Dropped { subject, why: MessageDropReason::Duplicate }); // the first one is answered, or will be
     }
     if let Err(refusal) = check(ue, &m) {
         send_failure(ue, &target);
@@ -72,7 +72,7 @@ pub(crate) fn target(association: AssociationId, m: &PathSwitchRequest) -> Targe
         amf_ue_ngap_id: m.source_amf_ue_ngap_id,
         ran_ue_ngap_id: Some(m.ran_ue_ngap_id),
         source_lost: false,
-        by: By::PathSwitch(asked(m)),
+        by: HandoverKind::PathSwitch(asked(m)),
         held: Vec::new(),
         further: None,
     }
@@ -105,7 +105,7 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
 }
 
 /// Steps 2 to 6. Messages of the source about the UE may still be in transit.
-async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrupt> {
+async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<SwitchedSession>, Interrupt> {
     target::await_setups(ue, &asked(m)).await?;
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
         return Ok(Vec::new()); // its source never had a UE context
@@ -158,7 +158,7 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
 }
 
 /// Steps 7 and 8: after the UPF's answers.
-fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>, began: Instant) {
+fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<SwitchedSession>, began: Instant) {
     if !switched.iter().any(|s| s.transfer.is_ok()) {
         send_failure(ue, &target);
         refused(ue, Refusal::RadioFailure("none of its sessions' paths could be switched"));
@@ -206,7 +206,7 @@ fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
 }
 
 /// PATH SWITCH REQUEST ACKNOWLEDGE, with the next hop for the handover after this one.
-fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
+fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[SwitchedSession]) {
     let Some((fresh, allowed, ours)) = ue.with(|p| {
         let fresh = advance_chain(&mut p.amf)?;
         let ours = p.amf.ue_security_capability.as_ref().map(ue_security_capabilities);
@@ -226,7 +226,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
         let subject = ue.with(|p| p.subject());
         ue.event(Event::SecurityCapabilitiesDiffer { subject });
     }
-    for Switched { psi, transfer } in switched {
+    for SwitchedSession { psi, transfer } in switched {
         match transfer {
             Ok(transfer) => {
                 let item = PduSessionResourceItem::new(*psi, transfer.clone());
@@ -244,7 +244,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
 
 /// PATH SWITCH REQUEST FAILURE (TS 38.413 §8.4.4.3): the UE's state does not change.
 pub(crate) fn send_failure(ue: Ue, target: &Target) {
-    let By::PathSwitch(sessions) = &target.by else { return };
+    let HandoverKind::PathSwitch(sessions) = &target.by else { return };
     let Some(ran_id) = target.ran_ue_ngap_id else { return };
     emit(ue, target.association, &failure(target.amf_ue_ngap_id, ran_id, sessions.clone()), None);
 }

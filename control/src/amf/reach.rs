@@ -11,7 +11,7 @@ use whimbrel_ngap::ie::{NrPagingEdrxCycle, NrPagingEdrxInformation, NrPagingTime
 
 use crate::config::{Config, Timers};
 use crate::procedure::Ue;
-use crate::state::{Reach, UeContext};
+use crate::state::{ReachabilityParameters, UeContext};
 
 /// The longest active time: a UE that requests more gets no MICO mode.
 const T3324_MAX: Duration = Duration::from_secs(3600);
@@ -43,14 +43,14 @@ pub(crate) fn negotiate(ue: Ue, request: &RegistrationRequest, accept: &mut Regi
     accept.negotiated_extended_drx = reach.edrx.and_then(|octet| whimbrel_nas::ie::Octets::new([octet]));
 }
 
-fn agreed(config: &Config, request: &RegistrationRequest) -> Reach {
+fn agreed(config: &Config, request: &RegistrationRequest) -> ReachabilityParameters {
     let access = &config.amf.access;
     let mico = request.mico_indication.filter(|_| access.mico);
     let timer = |t: Option<GprsTimer3>, most: Duration| {
         t.and_then(GprsTimer3::duration).filter(|d| !d.is_zero()).map(|d| d.min(most))
     };
     let extended = request.requested_extended_drx.as_ref().filter(|_| access.edrx);
-    Reach {
+    ReachabilityParameters {
         t3512: timer(request.requested_t3512, access.t3512_max),
         mico: mico.map(|_| timer(request.t3324, T3324_MAX).unwrap_or_default()),
         strictly_periodic: mico.filter(|m| m.strictly_periodic).map(|_| Instant::ZERO),

@@ -6,7 +6,7 @@ use whimbrel_ids::{SNssai, Supi};
 
 use crate::envelope::Effect;
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Ue};
+use crate::procedure::{Interrupt, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::{AuthData, Identity, Resynchronisation, UdmAnswer, UdmError, UdmRequest};
 use crate::state::Subscription;
@@ -16,7 +16,7 @@ pub(crate) async fn auth_data(
     ue: Ue,
     identity: Identity,
     resynchronisation: Option<Resynchronisation>,
-) -> Result<AuthData, End> {
+) -> Result<AuthData, ProcedureEnd> {
     let rand = ue.random();
     match ask(ue, UdmRequest::GenerateAuthData { identity, rand, resynchronisation }).await? {
         UdmAnswer::AuthData(Ok(data)) => Ok(data),
@@ -29,7 +29,7 @@ pub(crate) async fn auth_data(
 }
 
 /// Nudm_UECM_Registration and Nudm_SDM_Get.
-pub(crate) async fn register(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, End> {
+pub(crate) async fn register(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, ProcedureEnd> {
     match ask(ue, UdmRequest::Register(supi)).await? {
         UdmAnswer::Registered(Ok(subscription)) => Ok(subscription),
         UdmAnswer::Registered(Err(why)) => Err(refusal(why).into()),
@@ -38,7 +38,7 @@ pub(crate) async fn register(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, En
 }
 
 /// Nudm_SDM_Get: the subscription of a UE.
-pub(crate) async fn subscription(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, End> {
+pub(crate) async fn subscription(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, ProcedureEnd> {
     match ask(ue, UdmRequest::Subscription(supi)).await? {
         UdmAnswer::Registered(Ok(subscription)) => Ok(subscription),
         UdmAnswer::Registered(Err(why)) => Err(refusal(why).into()),
@@ -47,7 +47,7 @@ pub(crate) async fn subscription(ue: Ue, supi: Supi) -> Result<Arc<Subscription>
 }
 
 /// Registers a broker's user under the pseudonym of its present session in place of the former one.
-pub(crate) async fn register_guest(ue: Ue, supi: Supi, former: Option<Supi>) -> Result<(), End> {
+pub(crate) async fn register_guest(ue: Ue, supi: Supi, former: Option<Supi>) -> Result<(), ProcedureEnd> {
     match ask(ue, UdmRequest::RegisterGuest { supi, former }).await? {
         UdmAnswer::GuestRegistered => Ok(()),
         _ => Err(Refusal::StoreUnavailable.into()),
@@ -55,7 +55,7 @@ pub(crate) async fn register_guest(ue: Ue, supi: Supi, former: Option<Supi>) -> 
 }
 
 /// Nnsacf_NSAC_NumOfUEsUpdate: returns the slices that are full.
-pub(crate) async fn enter_slices(ue: Ue, slices: Vec<(SNssai, u32)>) -> Result<Vec<SNssai>, End> {
+pub(crate) async fn enter_slices(ue: Ue, slices: Vec<(SNssai, u32)>) -> Result<Vec<SNssai>, ProcedureEnd> {
     match ask(ue, UdmRequest::EnterSlices(slices)).await? {
         UdmAnswer::Full(full) => Ok(full),
         _ => Err(Refusal::StoreUnavailable.into()),
@@ -69,7 +69,7 @@ pub(crate) fn deregister(ue: Ue) {
     }
 }
 
-async fn ask(ue: Ue, request: UdmRequest) -> Result<UdmAnswer, End> {
+async fn ask(ue: Ue, request: UdmRequest) -> Result<UdmAnswer, ProcedureEnd> {
     let to = ue.emit(Effect::Udm(request), None);
     match ue.answer(to, ue.config().timers.guard).await {
         Ok(Input::Udm(answer)) => Ok(*answer),

@@ -88,7 +88,7 @@ impl Imsi {
 }
 
 /// The store of a shard's records, and which UEs are to rest.
-pub(super) struct Resting {
+pub(super) struct RestingUes {
     pub(super) store: Box<dyn RestStore>,
     profiles: Profiles,
     /// A UE rests when it had no input for so long.
@@ -100,7 +100,7 @@ pub(super) struct Resting {
     counters: RestCounters,
 }
 
-impl Resting {
+impl RestingUes {
     pub(super) fn new(store: Box<dyn RestStore>, after: Duration) -> Self {
         Self {
             store,

@@ -5,7 +5,7 @@ use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 
 use super::pending_change::{policies, set_pending};
-use super::qos::{Ground, Numbering, flow_of};
+use super::qos::{Numbering, QosConstraints, flow_of};
 use super::release;
 use crate::config::{Config, DataNetwork};
 use crate::policy::{FlowPolicy, Setup};
@@ -67,7 +67,11 @@ fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscrip
     let ambr = before.filter(|b| b.session_ambr != now.session_ambr).map(|_| now.session_ambr);
     let default = before.filter(|b| (b.five_qi, b.arp) != (now.five_qi, now.arp));
     let default = default.map(|_| (now.five_qi, now.arp));
-    PolicyVerdict::Change { flows: flows(s, &policies(p, s, config), Ground::of(s, config)), ambr, default }
+    PolicyVerdict::Change {
+        flows: flows(s, &policies(p, s, config), QosConstraints::of(s, config)),
+        ambr,
+        default,
+    }
 }
 
 /// What the UE subscribes to for a session that it has; an emergency session's terms are the operator's.
@@ -107,7 +111,7 @@ fn static_address_changed(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
 
 /// A session's flows under the new policy: existing ones are updated, flows for each session are added, and flows without
 /// policy are removed. Gates do not change.
-fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: Ground<'_>) -> Vec<QosFlow> {
+fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: QosConstraints<'_>) -> Vec<QosFlow> {
     let standing = s.qos.pending_change.as_ref().map_or(&s.qos.flows, |w| &w.flows);
     let of = |f: &QosFlow| policies.iter().find(|p| p.name == f.name);
     let mut flows: Vec<QosFlow> = standing.iter().filter(|f| of(f).is_some()).cloned().collect();

@@ -7,7 +7,7 @@ use whimbrel_nas::ie::{
     SmCause,
 };
 
-use super::qos::{Ground, Numbering, numbered};
+use super::qos::{Numbering, QosConstraints, numbered};
 use crate::filter;
 use crate::policy::{
     DEFAULT_PRECEDENCE, DERIVED_PRECEDENCE, FILTERS_MAX, FlowPolicy, Gbr, Setup, is_gbr, is_non_gbr,
@@ -20,7 +20,7 @@ const SYNTACTICAL: SmCause = SmCause::SyntacticalErrorInQosOperation;
 /// The constraints on a request.
 pub(super) struct Terms<'a> {
     /// Of the session and of the operator.
-    pub(super) ground: Ground<'a>,
+    pub(super) ground: QosConstraints<'a>,
     /// The flow policies.
     pub(super) policies: Vec<&'a FlowPolicy>,
 }

@@ -74,7 +74,7 @@ fn asked_of(
         policy("bulk", 8, Setup::OnRequest),
     ];
     let smf = crate::ue_harness::config().smf;
-    let ground = Ground {
+    let ground = QosConstraints {
         session_type,
         filters_max: 16,
         reflects: true,

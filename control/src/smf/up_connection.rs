@@ -17,7 +17,7 @@ use super::release_at_gnb;
 use super::restoration::is_lost;
 use crate::event::SessionChange;
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
 use crate::services::nsmf::N2Outcome;
@@ -56,8 +56,8 @@ pub(super) async fn set_up(
     for asked in 1..=ASKED_MAX {
         match ue.amf().set_up_session_resources(ue, psi, n1).await {
             Ok(()) => {}
-            Err(End::Refused(refusal)) => return Err(UpConnectionFailure::Refused(refusal)),
-            Err(End::Interrupted(why)) => return Err(UpConnectionFailure::Interrupted(why)),
+            Err(ProcedureEnd::Refused(refusal)) => return Err(UpConnectionFailure::Refused(refusal)),
+            Err(ProcedureEnd::Interrupted(why)) => return Err(UpConnectionFailure::Interrupted(why)),
         }
         match gnb_answer(ue).await? {
             GnbAnswer::SetUp(transfer) => return Ok(transfer),
@@ -121,7 +121,11 @@ fn is_for_handover(transfer: &[u8]) -> bool {
 }
 
 /// Sets the UPF's downlink tunnel to the gNB's.
-pub(super) async fn set_downlink_tunnel(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(), End> {
+pub(super) async fn set_downlink_tunnel(
+    ue: Ue,
+    psi: PduSessionId,
+    transfer: &[u8],
+) -> Result<(), ProcedureEnd> {
     let transfer = PduSessionResourceSetupResponseTransfer::decode(transfer).ok();
     let named = transfer.as_ref().and_then(tunnel_of);
     let tunnel = named.ok_or(Refusal::RadioFailure("its setup response names no tunnel"))?;
@@ -238,8 +242,8 @@ async fn answered(ue: Ue, psi: PduSessionId) {
 async fn activated(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
     match set_downlink_tunnel(ue, psi, transfer).await {
         Ok(()) => emit_change(ue, psi, SessionChange::Activated),
-        Err(End::Refused(_)) => lost_at_upf(ue, psi),
-        Err(End::Interrupted(_)) => {}
+        Err(ProcedureEnd::Refused(_)) => lost_at_upf(ue, psi),
+        Err(ProcedureEnd::Interrupted(_)) => {}
     }
 }
 
@@ -367,8 +371,8 @@ pub(super) fn deactivate(ue: Ue, psi: PduSessionId) {
     ue.start(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
         match modify(ue, psi, Downlink::Buffer).await {
             Ok(()) => emit_change(ue, psi, SessionChange::Deactivated),
-            Err(End::Refused(_)) => lost_at_upf(ue, psi),
-            Err(End::Interrupted(_)) => {}
+            Err(ProcedureEnd::Refused(_)) => lost_at_upf(ue, psi),
+            Err(ProcedureEnd::Interrupted(_)) => {}
         }
     });
 }

@@ -57,7 +57,7 @@ pub struct AmfContext {
     /// Its handover, or its transfer from or to a peer AMF.
     pub mobility: Mobility,
     /// Negotiated reachability in idle mode (MICO, eDRX), if not the default.
-    pub(crate) reach: Option<Box<Reach>>,
+    pub(crate) reach: Option<Box<ReachabilityParameters>>,
     /// When the UE is deregistered unless it shows up (TS 24.501 §5.3.7).
     pub reachable_until: Option<Instant>,
     /// A reachability notification is requested (TS 23.502 §4.2.5.2).
@@ -97,7 +97,7 @@ pub struct UeLocation {
     /// The tracking area where it was last seen.
     pub tai: Option<Tai>,
     /// The cell where it was last seen (TS 23.501 §5.4.7).
-    pub seen: Option<Seen>,
+    pub seen: Option<LastSeenCell>,
     /// The tracking area has changed, and area restrictions are to be checked again (TS 23.501 §5.3.4.1.1, §5.6.5).
     pub(crate) moved: bool,
     /// The registration area: where the UE may move without registering, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
@@ -152,7 +152,7 @@ impl AmfContext {
     }
 
     /// Negotiated reachability in idle mode.
-    pub(crate) fn reach(&self) -> Reach {
+    pub(crate) fn reach(&self) -> ReachabilityParameters {
         self.reach.as_deref().copied().unwrap_or_default()
     }
 
@@ -192,14 +192,14 @@ impl AmfContext {
         }
     }
 
-    pub(crate) fn set_reach(&mut self, reach: Reach) {
-        self.reach = (reach != Reach::default()).then(|| reach.into());
+    pub(crate) fn set_reach(&mut self, reach: ReachabilityParameters) {
+        self.reach = (reach != ReachabilityParameters::default()).then(|| reach.into());
     }
 }
 
 /// Where and when a UE was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct LastSeenCell {
     /// The cell in which it was.
     pub cell: NgranCgi,
     /// The time at which it was there.
@@ -208,7 +208,7 @@ pub struct Seen {
 
 /// How an idle UE is reached (TS 23.501 §5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Reach {
+pub(crate) struct ReachabilityParameters {
     /// The negotiated periodic registration timer, if not the default.
     pub(crate) t3512: Option<Duration>,
     /// MICO mode: it is paged only for this time after it became idle (T3324).
@@ -235,7 +235,7 @@ pub(crate) struct NextHop {
 
 /// How a downlink message is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Security {
+pub(crate) enum DownlinkProtection {
     /// Not at all: before there is a context (TS 24.501 §4.4.4.2 lists the messages).
     Plain,
     /// Integrity protected and ciphered under the context in force; plain if there is none.

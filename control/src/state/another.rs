@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use whimbrel_ids::{Instant, Pei, Seid, Supi, Teid, Tmsi};
-use whimbrel_security::{Bearer, KAmf, NasSecurityContext, Nh, Side};
+use whimbrel_security::{Bearer, KAmf, NasSecurityContext, NasSide, Nh};
 
 use super::ue_context::UeContext;
 use crate::envelope::UeId;
@@ -39,7 +39,7 @@ impl UeContext {
             let (ciphering, integrity, counts) =
                 (security.ciphering(), security.integrity(), security.counts());
             **security = NasSecurityContext::new(
-                Side::Network,
+                NasSide::Network,
                 Bearer::NAS_3GPP,
                 &k_amf,
                 ciphering,

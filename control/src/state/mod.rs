@@ -23,7 +23,7 @@ mod subscription;
 mod ue_context;
 mod veil_session;
 
-pub use amf_context::{AmfContext, Mobility, Seen, UeLocation, UeRadio, UeSecurity, UeSlices};
+pub use amf_context::{AmfContext, LastSeenCell, Mobility, UeLocation, UeRadio, UeSecurity, UeSlices};
 pub use connection::{Connection, HandoverSource, RELEASE_GRACE};
 pub use handover::Target;
 pub use intermediate_upf::{IntermediateUpf, IntermediateUpfStage};
@@ -42,12 +42,13 @@ pub use ue_context::UeContext;
 pub use veil_session::VeilSession;
 
 pub(crate) use amf_context::{
-    ALLOWED_SLICES_MAX, AREAS_MAX, LocationRequests, NextHop, Reach, Security, VoiceMatch,
+    ALLOWED_SLICES_MAX, AREAS_MAX, DownlinkProtection, LocationRequests, NextHop, ReachabilityParameters,
+    VoiceMatch,
 };
 pub(crate) use connection::{PendingSetup, SetupUse};
 pub(crate) use context_transfer::{ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer};
 pub(crate) use handover::{
-    By, HandoverSessions, Phase, PredictedHandover, PredictedRequest, QueuedPathSwitch,
+    HandoverKind, HandoverSessions, Phase, PredictedHandover, PredictedRequest, QueuedPathSwitch,
 };
 pub(crate) use qos_flow::{DEFAULT_QFI, DEFAULT_RULE};
 pub(crate) use subscription::bits;

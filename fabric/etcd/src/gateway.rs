@@ -93,7 +93,7 @@ impl GatewayEndpoint {
 }
 
 /// An answer whose body is still to come. Its connection ends with it.
-pub(crate) struct Opened {
+pub(crate) struct OpenedAnswer {
     ok: bool,
     body: Incoming,
     _connection: ConnectionTask,
@@ -136,7 +136,7 @@ impl Gateway {
     }
 
     /// Posts a body, and waits for the head of the answer only. Errors: one sentence.
-    pub(crate) async fn listen(&self, nth: usize, path: &str, body: &Value) -> Result<Opened, String> {
+    pub(crate) async fn listen(&self, nth: usize, path: &str, body: &Value) -> Result<OpenedAnswer, String> {
         let at = self.endpoint(nth);
         let token = self.token(at).await?;
         in_time(at, self.open(at, path, body, &token)).await
@@ -180,7 +180,7 @@ impl Gateway {
         path: &str,
         body: &Value,
         token: &Option<String>,
-    ) -> Result<Opened, String> {
+    ) -> Result<OpenedAnswer, String> {
         let wrong = |e: &(dyn Error + 'static)| {
             format!("etcd at {}: {}", at.authority, failure::sentence(e, at.is_sealed(), &self.access))
         };
@@ -221,14 +221,18 @@ async fn in_time<T>(
     within.await.map_err(|_| format!("etcd at {} does not answer", at.authority))?
 }
 
-async fn send<S>(stream: S, request: hyper::Request<Full<Bytes>>) -> hyper::Result<Opened>
+async fn send<S>(stream: S, request: hyper::Request<Full<Bytes>>) -> hyper::Result<OpenedAnswer>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = ConnectionTask(tokio::spawn(connection).abort_handle());
     let response = sender.send_request(request).await?;
-    Ok(Opened { ok: response.status().is_success(), body: response.into_body(), _connection: connection })
+    Ok(OpenedAnswer {
+        ok: response.status().is_success(),
+        body: response.into_body(),
+        _connection: connection,
+    })
 }
 
 /// Whether an answer says that the token is no longer valid: it has expired, or etcd's users have changed.
@@ -237,7 +241,7 @@ fn is_of_token(body: &[u8]) -> bool {
     says("invalid auth token") || says("revision of auth store is old")
 }
 
-impl Opened {
+impl OpenedAnswer {
     async fn whole(self) -> Result<(bool, Bytes), String> {
         let whole = Limited::new(self.body, ANSWER_OCTETS_MAX).collect().await;
         Ok((self.ok, whole.map_err(|e| format!("etcd's answer: {e}"))?.to_bytes()))

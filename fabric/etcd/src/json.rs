@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::{Value, json};
-use whimbrel_resilience::membership::{EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest, Kv, Watched};
+use whimbrel_resilience::membership::{EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest, Kv, WatchedChange};
 
 /// Where a request goes, and its body.
 pub(crate) fn request(request: &EtcdRequest) -> (&'static str, Value) {
@@ -215,13 +215,13 @@ fn read(request: &EtcdRequest, body: &[u8]) -> Result<EtcdReply, serde_json::Err
 }
 
 /// Reads the changes of a watch; `None`: the watch ends.
-pub(crate) fn watched(line: &[u8]) -> Option<Vec<Watched>> {
+pub(crate) fn watched(line: &[u8]) -> Option<Vec<WatchedChange>> {
     let Streamed { result: WatchResponse { canceled, events } } = serde_json::from_slice(line).ok()?;
     let event = |WatchEvent { kind, kv }| {
         let kv = Kv::from(kv);
         match kind {
-            WatchEventKind::Put => Watched::Put(kv),
-            WatchEventKind::Delete => Watched::Deleted { key: kv.key, revision: kv.mod_revision },
+            WatchEventKind::Put => WatchedChange::Put(kv),
+            WatchEventKind::Delete => WatchedChange::Deleted { key: kv.key, revision: kv.mod_revision },
         }
     };
     (!canceled).then(|| events.into_iter().map(event).collect())
@@ -323,7 +323,7 @@ mod tests {
         let changes = r#"{"result":{HEADER,"events":[{"kv":{"key":"YQ==","mod_revision":"6","value":"aGVsbG8=","lease":"9"}},{"type":"DELETE","kv":{"key":"YQ==","mod_revision":"8"}}]}}"#;
         assert_eq!(
             line(changes),
-            Some(vec![Watched::Put(kv()), Watched::Deleted { key: "a".into(), revision: 8 }])
+            Some(vec![WatchedChange::Put(kv()), WatchedChange::Deleted { key: "a".into(), revision: 8 }])
         );
         assert_eq!(line(r#"{"result":{HEADER,"canceled":true,"compact_revision":"2"}}"#), None);
         for text in ["", "{}", r#"{"error":{"grpc_code":14}}"#] {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use whimbrel_resilience::membership::{EtcdFailure, EtcdReply, EtcdRequest, Watched};
+use whimbrel_resilience::membership::{EtcdFailure, EtcdReply, EtcdRequest, WatchedChange};
 
 /// A manager answers in microseconds; one that is being replaced, in a second or two.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -55,7 +55,11 @@ impl LocalAccess {
     }
 
     /// Sends a watch and hands out changes as they come, until the connection ends or `on_changes` returns false.
-    pub(crate) async fn watch(&self, request: EtcdRequest, mut on_changes: impl FnMut(Vec<Watched>) -> bool) {
+    pub(crate) async fn watch(
+        &self,
+        request: EtcdRequest,
+        mut on_changes: impl FnMut(Vec<WatchedChange>) -> bool,
+    ) {
         let Ok(stream) = self.open(request).await else { return };
         let mut lines = stream.lines();
         while let Ok(Some(line)) = lines.next_line().await {

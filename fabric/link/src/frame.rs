@@ -170,7 +170,7 @@ fn control(octets: &[u8]) -> Option<Control> {
 
 /// What a link carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Item<'a> {
+pub(crate) enum LinkItem<'a> {
     Frame(&'a [u8]),
     Control(Control),
 }
@@ -188,7 +188,7 @@ pub(crate) enum BadFrame {
 pub(crate) fn frames(
     octets: &[u8],
     octets_max: usize,
-    mut each: impl FnMut(Item<'_>) -> Result<(), BadFrame>,
+    mut each: impl FnMut(LinkItem<'_>) -> Result<(), BadFrame>,
 ) -> Result<usize, BadFrame> {
     let mut taken = 0;
     while let Some((header, rest)) = octets[taken..].split_first_chunk::<FRAME_HEADER>() {
@@ -200,8 +200,8 @@ pub(crate) fn frames(
         }
         let Some(frame) = rest.get(..length) else { break };
         each(match is_control {
-            true => Item::Control(control(frame).ok_or(BadFrame::Control)?),
-            false => Item::Frame(frame),
+            true => LinkItem::Control(control(frame).ok_or(BadFrame::Control)?),
+            false => LinkItem::Frame(frame),
         })?;
         taken += FRAME_HEADER + length;
     }
@@ -215,7 +215,7 @@ mod tests {
     fn taken(octets: &[u8], max: usize) -> (Vec<Vec<u8>>, Result<usize, BadFrame>) {
         let mut all = Vec::new();
         let end = frames(octets, max, |item| {
-            all.extend(if let Item::Frame(f) = item { Some(f.to_vec()) } else { None });
+            all.extend(if let LinkItem::Frame(f) = item { Some(f.to_vec()) } else { None });
             Ok(())
         });
         (all, end)
@@ -227,7 +227,7 @@ mod tests {
         let of = |octets: &[u8]| {
             let mut came = None;
             let end = frames(octets, 100, |item| {
-                came = if let Item::Control(control) = item { Some(control) } else { None };
+                came = if let LinkItem::Control(control) = item { Some(control) } else { None };
                 Ok(())
             });
             (came, end)

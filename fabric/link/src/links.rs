@@ -15,7 +15,7 @@ use crate::event::{Counters, DownReason, LinkEvents};
 use crate::frame::{HELLO_OCTETS_MAX, ShmAddress};
 use crate::primitives::System;
 use crate::protocol::{LinkTurn, POOLS_MAX, Protocol};
-use crate::rings::{LinkRings, RingEnd, RingIn, RingOut, SOCKETS_AFTER};
+use crate::rings::{FrameRingReceiver, FrameRingSender, PoolRings, RingEnd, SOCKETS_AFTER};
 use crate::{LinkId, LinkOpenError, LinkSettings, socket};
 
 /// Octets read from one link in one turn, so that other links do not wait.
@@ -40,7 +40,7 @@ pub struct Links {
     counters: Counters,
     scratch: Box<[u8]>,
     /// The pools of this process.
-    rings: Vec<LinkRings>,
+    rings: Vec<PoolRings>,
     /// When sockets were last looked at.
     polled: Instant,
 }
@@ -94,7 +94,7 @@ impl Links {
         if self.rings.len() >= POOLS_MAX {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
-        let rings = LinkRings::of(pool);
+        let rings = PoolRings::of(pool);
         rings.wait_for(&self.epoll, epoll::EventData::new_u64(BELL))?;
         let port = &rings.pool.port;
         // An area's number is below sixteen.
@@ -136,7 +136,8 @@ impl Links {
         let is_due = |c: &LinkConnection| {
             let arrived =
                 c.ring_in.as_ref().is_some_and(|ring| port(ring.pool).is_some_and(|p| ring.has_arrived(p)));
-            let unblocked = |ring: &RingOut| port(ring.pool).is_some_and(|p| p.is_unblocked(ring.peer()));
+            let unblocked =
+                |ring: &FrameRingSender| port(ring.pool).is_some_and(|p| p.is_unblocked(ring.peer()));
             arrived || c.ring_out.as_ref().is_some_and(unblocked)
         };
         if !self.rings.is_empty() && self.connections.values().any(is_due) {
@@ -210,7 +211,9 @@ impl Links {
 
     /// Octets that wait to be sent on a link; zero if it has ended. Beyond [`LinkSettings::queue_octets_max`] it ends.
     pub fn waiting(&self, link: LinkId) -> usize {
-        let of = |c: &LinkConnection| c.protocol.waiting() + c.ring_out.as_ref().map_or(0, RingOut::waiting);
+        let of = |c: &LinkConnection| {
+            c.protocol.waiting() + c.ring_out.as_ref().map_or(0, FrameRingSender::waiting)
+        };
         self.connections.get(&link).map_or(0, of)
     }
 
@@ -306,7 +309,7 @@ impl Links {
             (&connection.ring_in, connection.protocol.peer_place(), connection.protocol.peer_ring())
             && let Some((pool, rings)) = pool_of(&mut self.rings, peer)
         {
-            connection.ring_in = Some(RingIn::from(pool, &rings.pool.port, peer, generation));
+            connection.ring_in = Some(FrameRingReceiver::from(pool, &rings.pool.port, peer, generation));
         }
         if let Err(mut reason) = served {
             // What the peer wrote before it closed the link is there.
@@ -457,12 +460,12 @@ impl Links {
 }
 
 /// The pool in which a peer has named its place.
-fn pool_of(rings: &mut [LinkRings], peer: ShmAddress) -> Option<(usize, &mut LinkRings)> {
+fn pool_of(rings: &mut [PoolRings], peer: ShmAddress) -> Option<(usize, &mut PoolRings)> {
     rings.iter_mut().enumerate().find(|(_, rings)| rings.pool.id() == peer.pool)
 }
 
 /// The ring of a link that has ended may be used by another one.
-fn end_ring_in(connection: &mut LinkConnection, rings: &mut [LinkRings]) {
+fn end_ring_in(connection: &mut LinkConnection, rings: &mut [PoolRings]) {
     if let Some(ring) = &mut connection.ring_in
         && let Some(rings) = rings.get_mut(ring.pool)
     {
@@ -471,7 +474,7 @@ fn end_ring_in(connection: &mut LinkConnection, rings: &mut [LinkRings]) {
 }
 
 /// Frames leave the socket for the ring if the peer shares memory, and each end maps the area of the other one; and what waits for room in it is written.
-fn flush_ring(connection: &mut LinkConnection, rings: &mut [LinkRings]) -> Result<(), DownReason> {
+fn flush_ring(connection: &mut LinkConnection, rings: &mut [PoolRings]) -> Result<(), DownReason> {
     if let (None, Some(peer)) = (&connection.ring_out, connection.protocol.peer_place())
         && let Some((pool, rings)) = pool_of(rings, peer)
         && rings.maps(peer)
@@ -481,7 +484,7 @@ fn flush_ring(connection: &mut LinkConnection, rings: &mut [LinkRings]) -> Resul
             && let Some(generation) = rings.begin(peer)
         {
             connection.protocol.leave_for_ring(generation);
-            connection.ring_out = Some(RingOut::to(pool, peer));
+            connection.ring_out = Some(FrameRingSender::to(pool, peer));
         }
     }
     match &mut connection.ring_out {

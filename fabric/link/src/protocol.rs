@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use crate::event::{Counters, DownReason, LinkEvents};
 use crate::frame::{
-    self, BadFrame, BadGreeting, Control, FRAME_HEADER, GREETING_HEADER, Item, Protection, ShmAddress,
+    self, BadFrame, BadGreeting, Control, FRAME_HEADER, GREETING_HEADER, LinkItem, Protection, ShmAddress,
 };
-use crate::seal::{self, Calling, Forged, PROOF_OCTETS, Sealed, WrongKey};
+use crate::seal::{self, CallerHandshake, ForgedRecord, PROOF_OCTETS, SealedChannel, WrongKey};
 use crate::{LinkId, LinkSettings};
 use whimbrel_shm::FUNCTIONS;
 
@@ -32,11 +32,11 @@ pub(crate) struct LinkTurn<'a> {
 /// The progress of a link.
 enum Stage {
     /// The peer's greeting is awaited. The caller under a key needs the rest of its handshake for it.
-    Greeting(Option<Calling>),
+    Greeting(Option<CallerHandshake>),
     /// The greeting came, under the key: it may be a recording until a fresh record follows.
-    Proving(Box<Sealed>, Vec<u8>),
+    Proving(Box<SealedChannel>, Vec<u8>),
     /// Frames pass, sealed if there is a key.
-    Up(Option<Box<Sealed>>),
+    Up(Option<Box<SealedChannel>>),
 }
 
 pub(crate) struct Protocol {
@@ -70,12 +70,12 @@ struct SharedMemoryState {
 }
 
 impl SharedMemoryState {
-    fn heard(&mut self, own: &[ShmAddress], item: Item<'_>) -> Result<(), BadFrame> {
+    fn heard(&mut self, own: &[ShmAddress], item: LinkItem<'_>) -> Result<(), BadFrame> {
         match item {
             // After the last one.
-            Item::Frame(_) if self.ring.is_some() => return Err(BadFrame::Control),
-            Item::Frame(_) => {}
-            Item::Control(Control::Place(place))
+            LinkItem::Frame(_) if self.ring.is_some() => return Err(BadFrame::Control),
+            LinkItem::Frame(_) => {}
+            LinkItem::Control(Control::Place(place))
                 if self.places.len() < POOLS_MAX && !self.has_named(place.pool) =>
             {
                 let is_area = usize::from(place.function) < FUNCTIONS;
@@ -83,11 +83,13 @@ impl SharedMemoryState {
                 self.places.push(place);
                 self.peer = self.peer.or((both && is_area).then_some(place));
             }
-            Item::Control(Control::Mapped) if self.peer.is_some() && !self.is_mapped => self.is_mapped = true,
-            Item::Control(Control::Ring(generation)) if self.peer.is_some() && self.ring.is_none() => {
+            LinkItem::Control(Control::Mapped) if self.peer.is_some() && !self.is_mapped => {
+                self.is_mapped = true
+            }
+            LinkItem::Control(Control::Ring(generation)) if self.peer.is_some() && self.ring.is_none() => {
                 self.ring = Some(generation);
             }
-            Item::Control(_) => return Err(BadFrame::Control),
+            LinkItem::Control(_) => return Err(BadFrame::Control),
         }
         Ok(())
     }
@@ -113,7 +115,7 @@ impl Protocol {
             Some(key) => {
                 let prologue = frame::preamble(Protection::Sealed);
                 let (calling, body) =
-                    Calling::new(key, &prologue, &settings.hello).map_err(|_| DownReason::Broken)?;
+                    CallerHandshake::new(key, &prologue, &settings.hello).map_err(|_| DownReason::Broken)?;
                 frame::write_greeting(Protection::Sealed, &body, &mut protocol.wire);
                 protocol.stage = Stage::Greeting(Some(calling));
             }
@@ -191,7 +193,7 @@ impl Protocol {
                     let until = self.queue.len().min(self.taken + SEALED_AT_ONCE);
                     sealed
                         .seal(&self.queue[self.taken..until], &mut self.wire)
-                        .map_err(|Forged| DownReason::Forged)?;
+                        .map_err(|ForgedRecord| DownReason::Forged)?;
                     self.taken = until;
                     // At least half has been written each time that the rest is moved.
                     if 2 * self.taken >= self.queue.len() {
@@ -268,9 +270,9 @@ impl Protocol {
         }
         let Stage::Up(sealed) = &mut self.stage else { return Ok(taken) };
         let (shared, places) = (&mut self.shared, &turn.settings.places);
-        let each = |item: Item<'_>| {
+        let each = |item: LinkItem<'_>| {
             shared.heard(places, item)?;
-            if let Item::Frame(frame) = item {
+            if let LinkItem::Frame(frame) = item {
                 turn.events.frame(turn.link, frame);
                 turn.counters.frames_in += 1;
             }
@@ -319,7 +321,7 @@ impl Protocol {
 
     fn up(
         &mut self,
-        sealed: Option<Box<Sealed>>,
+        sealed: Option<Box<SealedChannel>>,
         hello: &[u8],
         turn: &mut LinkTurn<'_>,
     ) -> Result<(), DownReason> {
@@ -360,8 +362,8 @@ impl From<WrongKey> for DownReason {
     }
 }
 
-impl From<Forged> for DownReason {
-    fn from(Forged: Forged) -> Self {
+impl From<ForgedRecord> for DownReason {
+    fn from(ForgedRecord: ForgedRecord) -> Self {
         DownReason::Forged
     }
 }

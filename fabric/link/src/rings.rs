@@ -13,7 +13,7 @@ use crate::protocol::LinkTurn;
 pub(crate) const SOCKETS_AFTER: core::time::Duration = core::time::Duration::from_micros(10);
 
 /// A process's place in the pool.
-pub(crate) struct LinkRings {
+pub(crate) struct PoolRings {
     pub(crate) pool: Pool,
     /// Areas of functions whose former life still has a link.
     waiting: BTreeMap<usize, Area>,
@@ -21,7 +21,7 @@ pub(crate) struct LinkRings {
     pub(crate) rubbish: BTreeMap<u8, u32>,
 }
 
-impl LinkRings {
+impl PoolRings {
     pub(crate) fn of(pool: Pool) -> Self {
         Self { pool, waiting: BTreeMap::new(), rubbish: BTreeMap::new() }
     }
@@ -70,7 +70,7 @@ impl LinkRings {
 }
 
 /// Frames that leave through a ring, and those that wait for room in it.
-pub(crate) struct RingOut {
+pub(crate) struct FrameRingSender {
     /// Index of the pool in `Links::rings`.
     pub(crate) pool: usize,
     peer: usize,
@@ -79,7 +79,7 @@ pub(crate) struct RingOut {
     taken: usize,
 }
 
-impl RingOut {
+impl FrameRingSender {
     pub(crate) fn to(pool: usize, peer: ShmAddress) -> Self {
         Self { pool, peer: peer.function.into(), queue: Vec::new(), taken: 0 }
     }
@@ -151,7 +151,7 @@ fn push<'a, M: Memory>(
 }
 
 /// Frames that come through a ring.
-pub(crate) struct RingIn {
+pub(crate) struct FrameRingReceiver {
     /// Index of the pool in `Links::rings`.
     pub(crate) pool: usize,
     receiver: Receiver,
@@ -167,7 +167,7 @@ pub(crate) enum RingEnd {
     Superseded,
 }
 
-impl RingIn {
+impl FrameRingReceiver {
     pub(crate) fn from<M: Memory>(pool: usize, port: &Port<M>, peer: ShmAddress, generation: u32) -> Self {
         let receiver = port.receiver(peer.function.into(), generation);
         Self { pool, receiver, incomplete: Vec::new() }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use whimbrel_ids::Instant;
-use whimbrel_sctp::{Adopted, AssociationId, Defect, Endpoint, Layout, Store, UserNotes};
+use whimbrel_sctp::{AdoptedAssociation, AssociationId, Defect, Endpoint, Layout, Store, UserNotes};
 
 use crate::guard::PortGuard;
 use crate::packets::{PacketTransport, Socket, open_sockets, refuse_beside_kernel_sctp};
@@ -121,7 +121,7 @@ impl Transport {
 
     /// The associations that it continues: each is to be [resumed](Transport::resume) or aborted, and then they are to be
     /// [settled](Transport::settle). `None`: it has inherited nothing, or they were taken.
-    pub fn take_adopted(&mut self) -> Option<Vec<Adopted>> {
+    pub fn take_adopted(&mut self) -> Option<Vec<AdoptedAssociation>> {
         self.adopted.take()
     }
 

@@ -32,8 +32,8 @@ pub use inherit::{Inheritance, Sockets, Successor};
 pub use report::{Mode, Obstacle, OpenError, TransportReport};
 pub use store::create_store;
 pub use whimbrel_sctp::{
-    Adopted, AssociationId, AssociationStatus, Config, Counters, Defect, DownReason, Event, Events, Former,
-    Path, RequestRefusal, UserNotes,
+    AdoptedAssociation, AssociationId, AssociationStatus, Config, Counters, Defect, DownReason, Event,
+    Events, Former, Path, RequestRefusal, UserNotes,
 };
 
 use kernel::KernelTransport;
@@ -93,7 +93,7 @@ pub struct Transport {
     inner: EndpointState,
     report: TransportReport,
     /// Associations of the process before this one, until they are taken.
-    adopted: Option<Vec<Adopted>>,
+    adopted: Option<Vec<AdoptedAssociation>>,
 }
 
 impl Transport {

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use whimbrel_ids::Instant;
 use whimbrel_sctp::{
-    Adopted, AssociationId, Connect, Counters, Defect, Endpoint, Events, Former, Input, Outbox, Packets,
-    Path, RequestRefusal, Send, Store,
+    AdoptedAssociation, AssociationId, Connect, Counters, Defect, Endpoint, Events, Former, Input, Outbox,
+    Packets, Path, RequestRefusal, Send, Store,
 };
 
 use crate::guard::PortGuard;
@@ -172,7 +172,7 @@ impl PacketTransport {
     }
 
     /// Continues what a former owner of the store had. Returns it, and the slots that cannot be continued.
-    pub(crate) fn adopt(&mut self, now: Instant) -> (Vec<Adopted>, Vec<(u32, Defect)>) {
+    pub(crate) fn adopt(&mut self, now: Instant) -> (Vec<AdoptedAssociation>, Vec<(u32, Defect)>) {
         let (mut adopted, mut refused) = (Vec::new(), Vec::new());
         let Some(store) = &self.store else { return (adopted, refused) };
         for slot in 0..store.slots() {

@@ -138,12 +138,12 @@ impl std::fmt::Display for PoolOpenError {
 impl std::error::Error for PoolOpenError {}
 
 /// The memory and the bells of a pool.
-pub struct Pooled {
+pub struct PooledMemory {
     mapping: Mapping,
     bells: Vec<Option<OwnedFd>>,
 }
 
-impl Memory for Pooled {
+impl Memory for PooledMemory {
     fn load(&self, at: usize) -> u64 {
         self.mapping.words().get(at).map_or(0, |word: &AtomicU64| word.load(Ordering::Relaxed))
     }
@@ -208,7 +208,7 @@ impl AreaArrivals {
 /// A function's place in a pool.
 pub struct Pool {
     /// Its end of the rings.
-    pub port: Port<Pooled>,
+    pub port: Port<PooledMemory>,
     id: u64,
     arrivals: AreaArrivals,
 }
@@ -235,7 +235,7 @@ impl Pool {
         if let Some(at) = bells.get_mut(own) {
             *at = Some(bell);
         }
-        let port = Port::open(Pooled { mapping, bells }, layout, own);
+        let port = Port::open(PooledMemory { mapping, bells }, layout, own);
         Ok(Self { port, id, arrivals: AreaArrivals(Arc::new(arrived)) })
     }
 

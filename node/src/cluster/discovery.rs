@@ -32,7 +32,7 @@ pub struct AtEtcd {
 
 /// What the thread that watches etcd has found.
 #[derive(Default)]
-struct Found {
+struct DiscoveredRecords {
     /// The primary CTA, and its replica.
     home: Vec<u16>,
     /// The addresses of all CTAs so far. They are kept: a CTA whose record expired may still be alive.
@@ -53,7 +53,7 @@ pub(super) struct CtaDiscovery {
     address: SocketAddr,
     entropy: SystemEntropy,
     agent: Agent,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<DiscoveredRecords>>,
     /// The number under which it is or was registered.
     pub(super) listed: Option<CpfId>,
 }
@@ -62,12 +62,12 @@ impl CtaDiscovery {
     /// Registers this CPF with its address, and looks for CTAs. Errors: one sentence.
     pub(super) fn start(at: AtEtcd, region: Region, address: SocketAddr) -> Result<Self, String> {
         let mut entropy = SystemEntropy::new()?;
-        let found = Arc::new(Mutex::new(Found::default()));
+        let found = Arc::new(Mutex::new(DiscoveredRecords::default()));
         let agent = register(&at, &region, address, &mut entropy, found.clone())?;
         Ok(Self { at, region, address, entropy, agent, found, listed: None })
     }
 
-    fn with_found<R>(&self, what: impl FnOnce(&mut Found) -> R) -> R {
+    fn with_found<R>(&self, what: impl FnOnce(&mut DiscoveredRecords) -> R) -> R {
         what(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -115,7 +115,7 @@ fn register(
     region: &Region,
     address: SocketAddr,
     entropy: &mut SystemEntropy,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<DiscoveredRecords>>,
 ) -> Result<Agent, String> {
     let number = u16::from_ne_bytes(entropy.octets()).max(1);
     let settings = MembershipSettings {

@@ -13,7 +13,7 @@ use whimbrel_resilience::pair::{PrimaryAction, PrimaryRole};
 use whimbrel_resilience::{CtaOrder, Entropy, Inspect, Outbox};
 
 use super::CpfPool;
-use super::heartbeat::{HeartbeatResponder, Ignored};
+use super::heartbeat::{HeartbeatResponder, IgnoredHeartbeats};
 use super::witness::{Witness, WitnessEvent};
 use crate::clock;
 use crate::observation::CtaView;
@@ -32,7 +32,7 @@ const PAUSE_PER_SNAPSHOT: u32 = 20;
 const REPLACED_AFTER: Duration = Duration::from_millis(40);
 
 /// The other CTA, and where CPFs, gNBs and UPFs reach it.
-struct Other {
+struct PeerCta {
     address: SocketAddr,
     endpoints: Vec<IpAddr>,
     smf: IpAddr,
@@ -54,7 +54,7 @@ pub struct PairPrimary {
     witness: Witness,
     responder: HeartbeatResponder,
     serving: PrimaryRole,
-    other: Option<Other>,
+    other: Option<PeerCta>,
     /// Where gNBs reach it, and where they reached the CTA that it replaced.
     endpoints: Vec<IpAddr>,
     former: Vec<IpAddr>,
@@ -165,7 +165,7 @@ impl PairPrimary {
     }
 
     /// Heartbeats that it did not answer.
-    pub fn heartbeats_ignored(&self) -> Ignored {
+    pub fn heartbeats_ignored(&self) -> IgnoredHeartbeats {
         self.responder.ignored()
     }
 
@@ -204,7 +204,7 @@ impl PairPrimary {
     ) {
         match message {
             ToPrimaryCta::Follow { place, address, endpoints, smf } => {
-                let other = Other { address, endpoints, smf, snapshot: None };
+                let other = PeerCta { address, endpoints, smf, snapshot: None };
                 self.begin_replica(now, place, other, active, pool, out);
             }
             ToPrimaryCta::Pieces(pieces) => self.send_pieces(pieces, pool),
@@ -239,7 +239,7 @@ impl PairPrimary {
         &mut self,
         now: Instant,
         place: CtaInstance,
-        other: Other,
+        other: PeerCta,
         active: &mut PrimaryCta<S, E, I>,
         pool: &mut CpfPool,
         out: &mut Outbox,
@@ -256,7 +256,7 @@ impl PairPrimary {
         info!(cta = place.cta, address = %other.address, "another CTA begins to replicate this one");
         self.responder.set_identity(Some((MemberId::Cta(self.serving.me().cta), pool.heartbeat_key())));
         pool.begin_replica(snapshot.octets().len() as u64, self.endpoints.clone());
-        self.other = Some(Other { snapshot: Some((snapshot, 0)), ..other });
+        self.other = Some(PeerCta { snapshot: Some((snapshot, 0)), ..other });
         self.send_pieces(0, pool);
     }
 

@@ -132,7 +132,7 @@ struct Retry {
 
 /// Links that CPFs have set up here.
 #[derive(Default)]
-struct Incoming {
+struct IncomingCpfLinks {
     pending: PendingLinks,
     rejected: RejectedPeers,
     /// CPFs that resume, and since when they wait.
@@ -154,7 +154,7 @@ pub struct PairReplica {
     frame: Vec<u8>,
     phase: Phase,
     retry: Retry,
-    incoming: Incoming,
+    incoming: IncomingCpfLinks,
     replica_events: Vec<ReplicaEvent>,
     /// When the metrics are set again.
     samples_at: Instant,
@@ -194,7 +194,7 @@ impl PairReplica {
             frame: Vec::new(),
             phase: Phase::Looking(Instant::ZERO),
             retry: Retry { at: Instant::ZERO, pause: Duration::ZERO, log },
-            incoming: Incoming::default(),
+            incoming: IncomingCpfLinks::default(),
             replica_events: Vec::new(),
             samples_at: Instant::ZERO,
         };

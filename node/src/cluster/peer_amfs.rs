@@ -12,7 +12,7 @@ use whimbrel_control::amf::PeerAmfId;
 use whimbrel_ids::{AmfId, Instant};
 use whimbrel_link::{ClusterKey, Event, LinkEvents, LinkId, LinkSettings, Links};
 use whimbrel_resilience::link::PeerAmfHello;
-use whimbrel_resilience::{N14Error, PeerReplicas, Received, ToStore};
+use whimbrel_resilience::{N14Error, PeerMessageOutcome, PeerReplicas, ToStore};
 
 use super::rejected_peers::RejectedPeers;
 use crate::config::PeerAmfs as Config;
@@ -122,10 +122,12 @@ impl PeerAmfs {
                     let from = (0u8..).map(PeerAmfId).zip(&self.all).find(|(_, n)| n.link == Some(link));
                     let Some((from, _)) = from else { continue };
                     match self.replicas.receive(from, octets) {
-                        Received::Input => messages.push((from, octets.to_vec())),
-                        Received::Completed(whole) => messages.push((from, whole.octets().to_vec())),
-                        Received::Answer(answer) => self.links.send(link, answer.octets()),
-                        Received::Taken => {}
+                        PeerMessageOutcome::Input => messages.push((from, octets.to_vec())),
+                        PeerMessageOutcome::Completed(whole) => {
+                            messages.push((from, whole.octets().to_vec()))
+                        }
+                        PeerMessageOutcome::Answer(answer) => self.links.send(link, answer.octets()),
+                        PeerMessageOutcome::Taken => {}
                     }
                 }
                 Event::Down { link, reason } => {

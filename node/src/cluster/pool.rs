@@ -116,7 +116,7 @@ pub(super) type PendingLinks = BTreeMap<LinkId, (SocketAddr, Hello)>;
 
 /// Links that come in.
 #[derive(Default)]
-struct Incoming {
+struct IncomingLinks {
     pending: PendingLinks,
     rejected: RejectedPeers,
     excluded: ExcludedCpfs,
@@ -180,7 +180,7 @@ pub struct CpfPool {
     links: Links,
     events: LinkEvents,
     frame: Vec<u8>,
-    incoming: Incoming,
+    incoming: IncomingLinks,
     heartbeats: Heartbeats,
     liveness: LinkLiveness,
     cluster: ClusterState,
@@ -231,7 +231,7 @@ impl CpfPool {
             links,
             events: LinkEvents::default(),
             frame: Vec::new(),
-            incoming: Incoming::default(),
+            incoming: IncomingLinks::default(),
             heartbeats: Heartbeats { key, monitor, foreign: 0, log: LogLimiter::new("heartbeats") },
             liveness: LinkLiveness::default(),
             cluster: ClusterState {

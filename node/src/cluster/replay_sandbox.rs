@@ -129,13 +129,13 @@ struct WaitingTrial {
     message: Vec<u8>,
 }
 
-struct Running {
+struct SandboxProcess {
     child: Child,
     to: ChildStdin,
     from: ChildStdout,
 }
 
-impl Drop for Running {
+impl Drop for SandboxProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -146,7 +146,7 @@ struct Thread {
     program: PathBuf,
     arguments: &'static [&'static str],
     within: Duration,
-    running: Option<Running>,
+    running: Option<SandboxProcess>,
     config: Option<Arc<Config>>,
     report: Sender<SandboxOutcome>,
     wakes: UnixStream,
@@ -238,7 +238,7 @@ impl Thread {
     }
 
     fn start(&mut self) {
-        let started = Running::start(&self.program, self.arguments);
+        let started = SandboxProcess::start(&self.program, self.arguments);
         let configured = started.and_then(|mut running| {
             if let Some(config) = &self.config {
                 running.send(&[message(&ToReplaySandbox::Configure(config.clone()))])?;
@@ -249,7 +249,7 @@ impl Thread {
     }
 }
 
-impl Running {
+impl SandboxProcess {
     fn start(program: &PathBuf, arguments: &[&str]) -> io::Result<Self> {
         let mut child =
             Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

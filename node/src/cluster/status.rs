@@ -8,7 +8,7 @@ use whimbrel_ids::Instant;
 use whimbrel_resilience::CpfOutbox;
 use whimbrel_resilience::link::CpfReport;
 
-use super::heartbeat::Ignored;
+use super::heartbeat::IgnoredHeartbeats;
 use crate::clock;
 use crate::observation::{Condition, Console, Metric, MetricSample};
 use crate::sbfd::SbfdFigures;
@@ -52,7 +52,7 @@ pub(super) struct CpfStatus {
     /// Incoming links that were rejected.
     pub(super) rejected: u64,
     /// Heartbeats that were not answered.
-    pub(super) ignored: Ignored,
+    pub(super) ignored: IgnoredHeartbeats,
     /// S-BFD probes that were answered and dropped.
     pub(super) sbfd: SbfdFigures,
     /// What its UEs at rest take, if they rest.

@@ -24,7 +24,7 @@ use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CodeVersion, CpfOutbox, ReplicatedCpf, TrialOutcome};
 
 use super::excluded_cpfs::EXCLUDED_FOR;
-use super::heartbeat::{HeartbeatResponder, Ignored};
+use super::heartbeat::{HeartbeatResponder, IgnoredHeartbeats};
 use super::status::StatusReporter;
 use super::{AtEtcd, CpfPool, CpfProcess, CpfSettings, PoolEvent, UeQueryReply};
 use crate::clock;
@@ -36,7 +36,7 @@ use crate::observation::{Condition, Console, Metric};
 /// CPFs whose UEs do not rest.
 const NO_REST: config::MemoryConfig = config::MemoryConfig {
     limit: None,
-    slow: config::Slow::None,
+    slow: config::SlowTier::None,
     file: None,
     rest_after: Duration::from_secs(2),
 };
@@ -82,13 +82,13 @@ pub(super) fn pool_of_pair() -> CpfPool {
 }
 
 /// A CPF in a thread.
-struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
+struct RunningCpf(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
-fn cpf(pool: &CpfPool, region: &str) -> Running {
+fn cpf(pool: &CpfPool, region: &str) -> RunningCpf {
     running(vec![pool.address().unwrap()], None, region)
 }
 
-fn running(ctas: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> Running {
+fn running(ctas: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> RunningCpf {
     let (listen, region) = ("127.0.0.1:0".parse().unwrap(), region.parse().unwrap());
     let settings = CpfSettings {
         ctas,
@@ -100,19 +100,19 @@ fn running(ctas: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> Runn
         memory: NO_REST,
         console: None,
     };
-    Running::new(settings)
+    RunningCpf::new(settings)
 }
 
-impl Running {
+impl RunningCpf {
     fn new(settings: CpfSettings) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = stop.clone();
         let work = move || CpfProcess::open(settings).unwrap().run(&stopping);
-        Running(stop, Some(std::thread::spawn(work)))
+        RunningCpf(stop, Some(std::thread::spawn(work)))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCpf {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
         self.1.take().map(JoinHandle::join);
@@ -205,8 +205,12 @@ fn shows(pool: &CpfPool, console: &Console) -> (Condition, String, u64) {
 }
 
 fn counted(pool: &CpfPool, metric: Metric) -> u64 {
-    let all: Vec<u64> =
-        pool.samples(Ignored::default()).iter().filter(|s| s.metric == metric).map(|s| s.value).collect();
+    let all: Vec<u64> = pool
+        .samples(IgnoredHeartbeats::default())
+        .iter()
+        .filter(|s| s.metric == metric)
+        .map(|s| s.value)
+        .collect();
     assert!(!all.is_empty(), "there is no {metric:?}");
     all.iter().sum()
 }
@@ -660,7 +664,7 @@ fn a_cpf_shows_its_status_and_metrics() {
         memory: NO_REST,
         console: Some(console.clone()),
     };
-    let _cpf = Running::new(settings);
+    let _cpf = RunningCpf::new(settings);
     let metrics = || console.metrics.prometheus_of_parts(Duration::from_secs(1));
     let until = |shows: &dyn Fn() -> String, text: &str| {
         let end = Instant::now() + Duration::from_secs(20);
@@ -735,7 +739,7 @@ fn a_message_of_an_unknown_life_ends_its_link() {
 }
 
 /// A CPF whose log lines are counted.
-fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>) -> Running {
+fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>) -> RunningCpf {
     let settings = CpfSettings {
         slice: None,
         ctas: vec![cta.links.local_addr().unwrap()],
@@ -751,7 +755,7 @@ fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>)
     let work = move || {
         crate::log_limiter::with_subscriber(lines, || CpfProcess::open(settings).unwrap().run(&stopping));
     };
-    Running(stop, Some(std::thread::spawn(work)))
+    RunningCpf(stop, Some(std::thread::spawn(work)))
 }
 
 /// The message with a UE's first checkpoint, in this life of the CTA.
@@ -891,7 +895,7 @@ fn invalid_heartbeats_are_counted_by_reason() {
     let end = Instant::now() + Duration::from_secs(20);
     let mut octets = [0; 256];
     while counted(&pool, Metric::HeartbeatsIgnored) < 3 {
-        assert!(Instant::now() < end, "{:?}", pool.samples(Ignored::default()));
+        assert!(Instant::now() < end, "{:?}", pool.samples(IgnoredHeartbeats::default()));
         pool.turn(clock::now());
         pool.flush();
         peer.links.drain(clock::now(), &mut peer.events);
@@ -905,8 +909,10 @@ fn invalid_heartbeats_are_counted_by_reason() {
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-    let ignored =
-        pool.samples(Ignored::default()).into_iter().filter(|s| s.metric == Metric::HeartbeatsIgnored);
+    let ignored = pool
+        .samples(IgnoredHeartbeats::default())
+        .into_iter()
+        .filter(|s| s.metric == Metric::HeartbeatsIgnored);
     let ignored: Vec<_> = ignored.map(|s| (s.label.unwrap(), s.value)).collect();
     let all = [("malformed", 1), ("forged", 1), ("foreign", 1), ("stale", 0)];
     assert_eq!(ignored, all.map(|(why, n)| (why.to_owned(), n)));

@@ -25,7 +25,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 
 /// What the thread that watches etcd has found.
 #[derive(Default)]
-struct Found {
+struct WitnessedRecords {
     events: VecDeque<Event>,
     home: Option<CtaHome>,
     ctas: BTreeMap<u16, (Incarnation, SocketAddr)>,
@@ -47,7 +47,7 @@ pub struct Witness {
     agent: Agent,
     number: u16,
     home: u16,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<WitnessedRecords>>,
     wake: Arc<OwnedFd>,
     /// Claims without an answer, in their order.
     claims: VecDeque<HomeClaim>,
@@ -65,7 +65,7 @@ impl Witness {
     pub fn start(pair: &PairOf, cluster: &Cluster, address: SocketAddr) -> Result<Self, String> {
         let no_wake = |e| format!("the system gives no eventfd: {e}");
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_wake)?);
-        let found = Arc::new(Mutex::new(Found::default()));
+        let found = Arc::new(Mutex::new(WitnessedRecords::default()));
         let settings = MembershipSettings {
             cluster: pair.name.clone(),
             me: MemberId::Cta(pair.number),
@@ -114,7 +114,7 @@ impl Witness {
         self.ignored
     }
 
-    fn with_found<R>(&self, what: impl FnOnce(&mut Found) -> R) -> R {
+    fn with_found<R>(&self, what: impl FnOnce(&mut WitnessedRecords) -> R) -> R {
         what(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

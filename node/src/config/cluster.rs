@@ -11,7 +11,7 @@ use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::membership::Configuration;
 use whimbrel_resilience::region::{GnbRegions, Region, Regions};
 
-use super::sbfd::Probing;
+use super::sbfd::ProbingConfig;
 use super::section::Section;
 
 /// Lease of a CTA's record at etcd, which ends if etcd is not reached for this long. An election there takes two seconds, and a killed CTA
@@ -35,7 +35,7 @@ pub struct Cluster {
     pub log_mib: u32,
     pub heartbeat: Timing,
     /// Whether, and how, members are probed by S-BFD beside heartbeats: `sbfd`.
-    pub sbfd: Option<Probing>,
+    pub sbfd: Option<ProbingConfig>,
     /// `None`: the CTA has no replica.
     pub pair: Option<PairOf>,
 }

@@ -16,14 +16,14 @@ const LIMIT_MIN: u64 = 64 << 20;
 pub struct MemoryConfig {
     /// The memory of this process, in a unit of each CPF; `None`: UEs do not rest.
     pub limit: Option<OctetCount>,
-    pub slow: Slow,
+    pub slow: SlowTier,
     pub file: Option<PathBuf>,
     pub rest_after: Duration,
 }
 
 /// The slow tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slow {
+pub enum SlowTier {
     /// There is none.
     None,
     /// Compressed memory, as swap of the kernel.
@@ -39,8 +39,8 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "SIZE", value_parser = |text: &str| OctetCount::read(text))]
     memory: Option<OctetCount>,
     /// The slow tier: none, zram (the kernel's swap, which has to be on), or file.
-    #[arg(long, value_name = "TIER", default_value = "none", requires = "memory", value_parser = |text: &str| Slow::read(text))]
-    slow: Slow,
+    #[arg(long, value_name = "TIER", default_value = "none", requires = "memory", value_parser = |text: &str| SlowTier::read(text))]
+    slow: SlowTier,
     /// Path of the file with `--slow file`. It has no name once it is open.
     #[arg(long, value_name = "FILE", required_if_eq("slow", "file"))]
     slow_file: Option<PathBuf>,
@@ -61,14 +61,14 @@ impl MemoryOptions {
         let mut arguments: Vec<OsString> = vec!["--memory".into(), limit.show().into()];
         arguments.extend(["--slow".into(), memory.slow.show().into()]);
         arguments.extend(["--rest-after-ms".into(), memory.rest_after.as_millis().to_string().into()]);
-        if memory.slow == Slow::File {
+        if memory.slow == SlowTier::File {
             arguments.extend(["--slow-file".into(), file.into()]);
         }
         arguments
     }
 }
 
-words!(Slow { Slow::None = "none", Slow::Zram = "zram", Slow::File = "file", });
+words!(SlowTier { SlowTier::None = "none", SlowTier::Zram = "zram", SlowTier::File = "file", });
 
 /// A number of octets, written with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,7 +109,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> MemoryConfig {
             ),
             slow: s.value(
                 "slow",
-                Slow::None,
+                SlowTier::None,
                 "The slow tier: zram (the kernel's swap, which has to be on), file, or none: all records stay in memory.",
             ),
             file: s.optional(
@@ -131,7 +131,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> MemoryConfig {
 /// Reports contradictions with other keys.
 pub(super) fn check(config: &Config, pass: &mut Pass) {
     let memory = &config.memory;
-    if memory.limit.is_none() && memory.slow != Slow::None {
+    if memory.limit.is_none() && memory.slow != SlowTier::None {
         let what = format!("a slow tier ({}) is not used without a limit", memory.slow.show());
         pass.refuse("memory.slow", what, "write `limit`, such as 8 GiB, or leave `slow` out");
     }
@@ -140,7 +140,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         let what = "UEs are served by CPFs that are other processes";
         pass.refuse("memory.limit", what, "leave it out, and start `whimbrel cpf` with `--memory`");
     }
-    if memory.file.is_some() && memory.slow != Slow::File {
+    if memory.file.is_some() && memory.slow != SlowTier::File {
         pass.refuse("memory.file", "the slow tier is no file", "write `slow: file`, or leave `file` out");
     }
 }
@@ -175,11 +175,11 @@ mod tests {
         }
         let rest_after = Duration::from_millis(1500);
         for (limit, slow) in [
-            (Some(OctetCount(3 << 30)), Slow::File),
-            (Some(OctetCount(1 << 30)), Slow::Zram),
-            (None, Slow::None),
+            (Some(OctetCount(3 << 30)), SlowTier::File),
+            (Some(OctetCount(1 << 30)), SlowTier::Zram),
+            (None, SlowTier::None),
         ] {
-            let file = (slow == Slow::File).then(|| PathBuf::from("/var/ues"));
+            let file = (slow == SlowTier::File).then(|| PathBuf::from("/var/ues"));
             let memory = MemoryConfig { limit, slow, file: file.clone(), rest_after };
             let arguments = MemoryOptions::arguments(&memory, Path::new("/var/ues"));
             let line = std::iter::once("cpf".into()).chain(arguments);

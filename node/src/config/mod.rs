@@ -68,12 +68,12 @@ pub use gnb_positions::GnbPosition;
 pub use home_network_key::{HomeNetworkKey, Scheme};
 pub use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
 pub use limits::Limits;
-pub use memory::{MemoryConfig, MemoryOptions, Slow};
+pub use memory::{MemoryConfig, MemoryOptions, SlowTier};
 #[cfg(test)]
 pub use peer_amfs::PeerAmfConfig;
 pub use peer_amfs::PeerAmfs;
 pub use refusals::{RefusalAnswer, word as refusal_word};
-pub use sbfd::{Probing, Reflecting, Sbfd, SbfdPeer};
+pub use sbfd::{ProbingConfig, ReflectorConfig, Sbfd, SbfdPeer};
 pub use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, SecondFactor, StoreConfig};
 pub use time_zone::NetworkTimeZone;
 pub use timers::Timers;
@@ -243,7 +243,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
 }
 
 /// Result of checking a configuration text that came over the API.
-pub struct Checked {
+pub struct CheckedConfig {
     /// The configuration, without the content of files that were not opened.
     pub config: Result<Config, LoadError>,
     /// Keys whose file was not opened, since the running configuration does not name it.
@@ -252,14 +252,14 @@ pub struct Checked {
 
 /// Checks a text that came over the API. Its sender must not learn the content of files of this host: only files that the running
 /// configuration names are opened, and no message has a secret.
-pub fn check(text: &str, file: &Path, running: &Config) -> Checked {
+pub fn check(text: &str, file: &Path, running: &Config) -> CheckedConfig {
     let text = text.trim_start_matches('\u{feff}');
     let refused = |problems| LoadError::Problems(file.to_path_buf(), problems);
     let node = match yaml::parse(text) {
         Ok(node) => node,
         Err((at, what)) => {
             let problem = ConfigProblem { at, key: String::new(), what, fix: String::new() };
-            return Checked { config: Err(refused(vec![problem])), not_checked: Vec::new() };
+            return CheckedConfig { config: Err(refused(vec![problem])), not_checked: Vec::new() };
         }
     };
     let mut pass = Pass::opening_only(running.files.clone());
@@ -269,7 +269,7 @@ pub fn check(text: &str, file: &Path, running: &Config) -> Checked {
     let secrets: Vec<&str> = secret_places.iter().map(|(_, text)| text.as_str()).collect();
     problems.iter_mut().for_each(|problem| problem.mask(&secrets));
     let config = if problems.is_empty() { Ok(config) } else { Err(refused(problems)) };
-    Checked { config, not_checked }
+    CheckedConfig { config, not_checked }
 }
 
 /// Reads a text that stood in `file`, by the function that knows its keys.
@@ -285,7 +285,7 @@ fn parse_as<T>(text: &str, file: &Path, read: impl FnOnce(&mut Pass, &Node) -> T
 }
 
 /// A new version of a running configuration.
-pub struct Reloaded {
+pub struct ReloadedConfig {
     /// It, with the former values of keys that need a restart.
     pub config: Config,
     /// The keys whose change needs a restart.
@@ -293,13 +293,13 @@ pub struct Reloaded {
 }
 
 /// Reloads the configuration. Keys on which UE identities, sockets and pools depend keep their values until the next start.
-pub fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, String> {
+pub fn reload(running: &Config, file: Option<&Path>) -> Result<ReloadedConfig, String> {
     let (config, _) = load(file).map_err(|e| e.to_string())?;
     Ok(in_place_of(running, config))
 }
 
 /// A configuration in place of the running one, as far as that is possible without a restart.
-pub fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
+pub fn in_place_of(running: &Config, mut config: Config) -> ReloadedConfig {
     config = config.deployed_as(running.deployment.clone());
     // Of N2 only its list of gNBs can change.
     let gnbs = std::mem::replace(&mut config.n2.gnbs, running.n2.gnbs.clone());
@@ -319,7 +319,7 @@ pub fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
         "otlp" otlp, "memory" memory,
     );
     config.n2.gnbs = gnbs;
-    Reloaded { config, kept }
+    ReloadedConfig { config, kept }
 }
 
 /// The defaults of all keys as commented YAML.

@@ -32,13 +32,13 @@ impl DescribedKey {
 }
 
 /// The keys of one section.
-struct Part {
+struct SectionKeys {
     path: String,
     doc: String,
     entries: Vec<DescribedKey>,
 }
 
-impl Part {
+impl SectionKeys {
     /// The dotted path of one of its keys.
     fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) }
@@ -48,13 +48,13 @@ impl Part {
 /// All keys, by section, in the order in which they are read.
 #[derive(Default)]
 pub(super) struct Reference {
-    parts: Vec<Part>,
+    parts: Vec<SectionKeys>,
 }
 
 impl Reference {
     /// Begins a section.
     pub(super) fn begin(&mut self, path: &str, doc: &str) {
-        self.parts.push(Part { path: path.into(), doc: doc.into(), entries: Vec::new() });
+        self.parts.push(SectionKeys { path: path.into(), doc: doc.into(), entries: Vec::new() });
     }
 
     /// Adds a key of a section.
@@ -74,7 +74,7 @@ impl Reference {
         }
     }
 
-    fn part(&mut self, path: &str) -> &mut Part {
+    fn part(&mut self, path: &str) -> &mut SectionKeys {
         let found = self.parts.iter().position(|part| part.path == path);
         let at = found.unwrap_or_else(|| {
             self.begin(path, "");

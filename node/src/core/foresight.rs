@@ -77,7 +77,7 @@ impl Foresight {
     }
 
     /// The predictions that are due: each UE and the cell where it is expected.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Expected> {
+    pub(super) fn due(&mut self, now: Instant) -> Vec<ExpectedUe> {
         if now >= self.due {
             // After a pause the slices that were missed are not made up for.
             self.due = now + Duration::from_millis(SLICE_MS);
@@ -179,7 +179,7 @@ impl Foresight {
 }
 
 /// A UE, and the gNB and tracking area where it is expected.
-type Expected = (UeId, GlobalGnbId, Tai);
+type ExpectedUe = (UeId, GlobalGnbId, Tai);
 
 /// Predictions at one turn of the control loop: each costs some ten messages, and the UEs' own must not wait for many of them.
 const AT_ONCE_MAX: usize = 4;
@@ -187,19 +187,19 @@ const AT_ONCE_MAX: usize = 4;
 /// The predictions of a slice, which are spread over the time until the next one.
 #[derive(Default)]
 struct WaitingPredictions {
-    all: VecDeque<Expected>,
+    all: VecDeque<ExpectedUe>,
     pace: Duration,
     next: Instant,
 }
 
 impl WaitingPredictions {
-    fn add(&mut self, now: Instant, all: impl Iterator<Item = Expected>) {
+    fn add(&mut self, now: Instant, all: impl Iterator<Item = ExpectedUe>) {
         self.all.extend(all);
         let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX).max(1);
         (self.pace, self.next) = (Duration::from_millis(SLICE_MS) / number, now);
     }
 
-    fn take(&mut self, now: Instant) -> Vec<Expected> {
+    fn take(&mut self, now: Instant) -> Vec<ExpectedUe> {
         let mut due = Vec::new();
         while self.next <= now && due.len() < AT_ONCE_MAX {
             let Some(first) = self.all.pop_front() else { break };

@@ -13,7 +13,7 @@ use whimbrel_sctp_io::{AssociationId as SctpAssociation, Event, Events, Transpor
 
 use super::control_thread::{Parts, ReplicaCta, SPIN, StopRequest};
 use super::core_time::CoreTime;
-use super::early::{Early, EarlyMessages};
+use super::early::{EarlyMessage, EarlyMessages};
 use super::n2::{self, N2Associations};
 use super::subscriber_copy::SubscriberCopy;
 use super::subscribers::StoredSubscribers;
@@ -32,7 +32,7 @@ pub(super) struct TakeoverState {
     pub(super) cta_replica: Option<ReplicaCta>,
     /// The gNBs' associations with this host, and messages that may have been for the former primary.
     pub(super) links: N2Associations,
-    pub(super) early: Vec<Early>,
+    pub(super) early: Vec<EarlyMessage>,
 }
 
 /// Replicates the primary until this CTA takes over; `None`: until the core stops.

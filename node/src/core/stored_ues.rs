@@ -13,7 +13,7 @@ use whimbrel_control::UeId;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Cta, Entropy, Inspect, Outbox, StoredAmf, StoredUes, Surviving, ToStore};
+use whimbrel_resilience::{Cta, Entropy, Inspect, Outbox, StoredAmf, StoredUes, SurvivingState, ToStore};
 use whimbrel_store::{SealedLog, SealedLogError};
 
 use crate::config::{KeepUes, StoreConfig};
@@ -37,11 +37,11 @@ pub(super) struct StoredUeFile {
     /// What has changed since the last turn.
     changed: Vec<ToStore>,
     /// The core stops: the UEs that were sent for the file, and the CPFs that have sent all.
-    collected: Option<Collected>,
+    collected: Option<CollectedUes>,
 }
 
 #[derive(Default)]
-struct Collected {
+struct CollectedUes {
     ues: BTreeMap<UeId, ToStore>,
     complete: BTreeSet<CpfId>,
 }
@@ -77,7 +77,7 @@ impl StoredUeFile {
         now: Instant,
         cta: &mut Cta<S, E, I>,
         console: &Console,
-        surviving: Option<Surviving<'_>>,
+        surviving: Option<SurvivingState<'_>>,
         out: &mut Outbox,
     ) {
         let (ues, exact) = match self.read() {

@@ -23,7 +23,7 @@ pub(super) struct UpfReport {
 
 /// Its form in the file.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct WrittenReport {
     samples: Vec<(String, Option<String>, u64)>,
     components: Vec<Component>,
 }
@@ -36,7 +36,7 @@ impl UpfReport {
         components: impl Iterator<Item = &'a Component>,
     ) -> std::io::Result<()> {
         let of = |s: &MetricSample| (s.metric.name().to_owned(), s.label.clone(), s.value);
-        let written = Written {
+        let written = WrittenReport {
             samples: samples.iter().map(of).collect(),
             components: components.filter(|c| PARTS.contains(&c.name.as_str())).cloned().collect(),
         };
@@ -48,7 +48,7 @@ impl UpfReport {
         let file = directory.upf_report();
         let fits = fs::metadata(&file).is_ok_and(|m| m.len() <= OCTETS_MAX);
         let octets = if fits { fs::read(&file).unwrap_or_default() } else { Vec::new() };
-        let Ok(Written { samples, components }) = serde_json::from_slice(&octets) else {
+        let Ok(WrittenReport { samples, components }) = serde_json::from_slice(&octets) else {
             return Self::default();
         };
         let sample = |(name, label, value): (String, Option<String>, u64)| {

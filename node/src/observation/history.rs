@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::event::{Deregistered, SetupRefusal};
+use whimbrel_control::event::{DeregistrationReason, SetupRefusal};
 use whimbrel_control::{Refusal, UeId};
 use whimbrel_ids::{Dnn, Instant, PduSessionId, Pei, Supi};
 
@@ -133,7 +133,7 @@ pub enum ClosedBy {
 
 /// An event of a history.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Happened {
+pub enum HistoryEvent {
     /// Something was refused.
     Refused(Box<RefusalRecord>, RefusalReason, ClosedBy),
     /// The UE registered.
@@ -141,7 +141,7 @@ pub enum Happened {
     /// The UE deregistered.
     DeregisteredByUe,
     /// The network deregistered the UE.
-    Deregistered(Deregistered),
+    Deregistered(DeregistrationReason),
     /// A PDU session was established.
     SessionEstablished(PduSessionId, Dnn),
     /// A PDU session was released; by the UE or the network, if by a procedure of its own.
@@ -156,7 +156,7 @@ pub enum Happened {
     Noted(String),
 }
 
-impl Happened {
+impl HistoryEvent {
     /// Whether it repeats another one. The gNB's names of the UE may differ between refusals.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -174,7 +174,7 @@ pub struct HistoryEntry {
     /// Number in order among all, from 1.
     pub seq: u64,
     /// The event that happened.
-    pub what: Happened,
+    pub what: HistoryEvent,
     /// Time of the first of them.
     pub first: Instant,
     /// Time of the last of them.
@@ -190,7 +190,7 @@ pub struct HistoryEntry {
 impl HistoryEntry {
     /// The refusal, if it is one, with its times.
     pub fn refusal(&self) -> Option<RefusalRecord> {
-        let Happened::Refused(record, ..) = &self.what else { return None };
+        let HistoryEvent::Refused(record, ..) = &self.what else { return None };
         let mut record = (**record).clone();
         record.seq = self.seq;
         (record.first, record.last) = (clock::rfc3339(self.first), clock::rfc3339(self.last));
@@ -222,11 +222,11 @@ impl SubjectHistory {
         self.entries.iter().rev().find(|e| {
             matches!(
                 e.what,
-                Happened::Registered
-                    | Happened::DeregisteredByUe
-                    | Happened::Deregistered(_)
-                    | Happened::Up(_)
-                    | Happened::Down(_)
+                HistoryEvent::Registered
+                    | HistoryEvent::DeregisteredByUe
+                    | HistoryEvent::Deregistered(_)
+                    | HistoryEvent::Up(_)
+                    | HistoryEvent::Down(_)
             )
         })
     }
@@ -238,7 +238,7 @@ impl SubjectHistory {
 
     /// The refusals, newest first.
     pub fn refusals(&self) -> impl Iterator<Item = &HistoryEntry> {
-        self.entries.iter().rev().filter(|e| matches!(e.what, Happened::Refused(..)))
+        self.entries.iter().rev().filter(|e| matches!(e.what, HistoryEvent::Refused(..)))
     }
 }
 
@@ -266,8 +266,8 @@ pub struct Histories {
 
 impl Histories {
     /// Adds an event. Returns whether it is new, that is, does not repeat the last one.
-    pub fn push(&mut self, at: Instant, name: &Name, gnb: Option<&Arc<str>>, what: Happened) -> bool {
-        let proven = matches!(what, Happened::Registered | Happened::Up(_));
+    pub fn push(&mut self, at: Instant, name: &Name, gnb: Option<&Arc<str>>, what: HistoryEvent) -> bool {
+        let proven = matches!(what, HistoryEvent::Registered | HistoryEvent::Up(_));
         let touched = self.touch(name, proven);
         let Some(history) = self.all.get_mut(name) else { return false };
         history.touched = touched;
@@ -282,7 +282,7 @@ impl Histories {
         }
         self.pushed += 1;
         let seq = self.pushed;
-        if matches!(what, Happened::Refused(..)) {
+        if matches!(what, HistoryEvent::Refused(..)) {
             self.refusals.insert(seq, name.clone());
         }
         let class = history.class as usize;
@@ -353,12 +353,15 @@ impl Histories {
     pub fn registered(&mut self, at: Instant, name: &Name, ue: UeId, gnb: Option<&Arc<str>>) {
         self.close(at, name, |by| !matches!(by, ClosedBy::Session(_) | ClosedBy::Setup));
         let is_news = self.all.get(name).is_none_or(|h| {
-            let states = |e: &&HistoryEntry| !matches!(e.what, Happened::SubscriberChanged);
-            !matches!(h.state().map(|e| &e.what), Some(Happened::Registered))
-                || matches!(h.entries.iter().rev().find(states).map(|e| &e.what), Some(Happened::Refused(..)))
+            let states = |e: &&HistoryEntry| !matches!(e.what, HistoryEvent::SubscriberChanged);
+            !matches!(h.state().map(|e| &e.what), Some(HistoryEvent::Registered))
+                || matches!(
+                    h.entries.iter().rev().find(states).map(|e| &e.what),
+                    Some(HistoryEvent::Refused(..))
+                )
         });
         if is_news {
-            self.push(at, name, gnb, Happened::Registered);
+            self.push(at, name, gnb, HistoryEvent::Registered);
         }
         self.seen_at(name, gnb);
         if let Some(history) = self.all.get_mut(name) {
@@ -392,7 +395,7 @@ impl Histories {
     pub fn close(&mut self, at: Instant, name: &Name, concerns: impl Fn(&ClosedBy) -> bool) {
         let Some(history) = self.all.get_mut(name) else { return };
         for entry in history.entries.iter_mut().filter(|e| e.closed.is_none()) {
-            if matches!(&entry.what, Happened::Refused(_, _, by) if concerns(by)) {
+            if matches!(&entry.what, HistoryEvent::Refused(_, _, by) if concerns(by)) {
                 entry.closed = Some(at);
             }
         }
@@ -401,7 +404,7 @@ impl Histories {
     /// Sets which side released the session that was released last.
     pub fn session_released_by(&mut self, name: &Name, by: &'static str) {
         let last = self.all.get_mut(name).and_then(|h| h.entries.back_mut());
-        if let Some(HistoryEntry { what: Happened::SessionReleased(_, _, side), .. }) = last {
+        if let Some(HistoryEntry { what: HistoryEvent::SessionReleased(_, _, side), .. }) = last {
             *side = by;
         }
     }
@@ -410,7 +413,7 @@ impl Histories {
     pub fn subscriber_changed(&mut self, at: Instant, supi: Supi) {
         let name = Name::Ue(supi);
         if self.all.contains_key(&name) {
-            self.push(at, &name, None, Happened::SubscriberChanged);
+            self.push(at, &name, None, HistoryEvent::SubscriberChanged);
         }
     }
 
@@ -433,7 +436,7 @@ impl Histories {
 
     /// When a subscriber's record was last changed, if after `at`.
     pub fn changed_after(&self, name: &Name, at: Instant) -> Option<Instant> {
-        let of = |e: &&HistoryEntry| matches!(e.what, Happened::SubscriberChanged);
+        let of = |e: &&HistoryEntry| matches!(e.what, HistoryEvent::SubscriberChanged);
         let own = self.all.get(name).and_then(|h| h.entries.iter().rev().find(of)).map(|e| e.last);
         own.max(self.all_changed).filter(|changed| *changed > at)
     }
@@ -447,7 +450,7 @@ impl Histories {
         let has = |h: &SubjectHistory| {
             h.also.iter().any(is)
                 || h.entries.iter().any(|e| match &e.what {
-                    Happened::Refused(record, ..) => record.subjects.iter().any(is),
+                    HistoryEvent::Refused(record, ..) => record.subjects.iter().any(is),
                     _ => false,
                 })
         };
@@ -499,7 +502,7 @@ impl Histories {
             .flat_map(|c| self.by_age[c as usize].values().rev());
         let down = gnbs.filter_map(|name| {
             let history = self.all.get(name)?;
-            let state = history.state().filter(|e| matches!(e.what, Happened::Down(_)));
+            let state = history.state().filter(|e| matches!(e.what, HistoryEvent::Down(_)));
             Some((name.clone(), state.or_else(|| history.open())?.last))
         });
         let mut found: Vec<_> = down.take(limit).collect();
@@ -535,7 +538,7 @@ mod tests {
         "gnb-999/70-1".into()
     }
 
-    fn refused(subject: &Name, why: &str, by: ClosedBy) -> Happened {
+    fn refused(subject: &Name, why: &str, by: ClosedBy) -> HistoryEvent {
         let record = RefusalRecord {
             subjects: vec![format!("{subject:?}"), "gnb-999/70-1-ran-ue-7".into()],
             procedure: "registration".into(),
@@ -544,7 +547,7 @@ mod tests {
             answer: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
             ..RefusalRecord::default()
         };
-        Happened::Refused(Box::new(record), RefusalReason::Ue(Refusal::UnknownSubscriber), by)
+        HistoryEvent::Refused(Box::new(record), RefusalReason::Ue(Refusal::UnknownSubscriber), by)
     }
 
     fn refusals(histories: &Histories, name: &Name) -> Vec<(String, u64)> {
@@ -602,7 +605,7 @@ mod tests {
         assert_eq!(histories.refusals.len(), ENTRIES_MAX[1]);
         assert_eq!(histories.entries, [1, ENTRIES_MAX[1], 0, 0]);
         assert_eq!(histories.by_age[1].len(), ENTRIES_MAX[1]);
-        assert!(matches!(histories.of(&ue(0)).unwrap().state().unwrap().what, Happened::Registered));
+        assert!(matches!(histories.of(&ue(0)).unwrap().state().unwrap().what, HistoryEvent::Registered));
         assert_eq!(histories.name_of(known), Some(ue(0)));
         for i in 0..2 * ENTRIES_MAX[0] as u64 {
             let id = UeId { slot: i as u32, generation: 1 };
@@ -641,15 +644,15 @@ mod tests {
         let gnb_name = Name::Gnb(gnb());
         histories.push(Instant(1), &ue(1), None, refused(&ue(1), "a", ClosedBy::Registration));
         histories.push(Instant(2), &ue(1), None, refused(&ue(1), "b", ClosedBy::Registration));
-        histories.push(Instant(3), &gnb_name, None, Happened::Up("hall".into()));
+        histories.push(Instant(3), &gnb_name, None, HistoryEvent::Up("hall".into()));
         assert_eq!(histories.troubled(9), [(ue(1), Instant(2))], "once for each UE");
         assert_eq!(histories.changed_since(1, 9), [(2, ue(1)), (3, gnb_name.clone())]);
         assert_eq!(histories.changed_since(0, 1), [(2, ue(1))]);
         assert!(histories.changed_since(histories.last(), 9).is_empty());
-        histories.push(Instant(4), &gnb_name, None, Happened::Down("it left".into()));
+        histories.push(Instant(4), &gnb_name, None, HistoryEvent::Down("it left".into()));
         assert_eq!(histories.troubled(9), [(gnb_name.clone(), Instant(4)), (ue(1), Instant(2))]);
         histories.registered(Instant(5), &ue(1), UeId { slot: 1, generation: 0 }, None);
-        histories.push(Instant(6), &gnb_name, None, Happened::Up("hall".into()));
+        histories.push(Instant(6), &gnb_name, None, HistoryEvent::Up("hall".into()));
         assert!(histories.troubled(9).is_empty());
     }
 
@@ -659,7 +662,7 @@ mod tests {
         histories.push(Instant(1), &ue(1), Some(&gnb()), refused(&ue(1), "a", ClosedBy::Registration));
         assert_eq!(histories.find("gnb-999/70-1-ran-ue-7"), Some(ue(1)));
         let name = Name::Gnb(gnb());
-        histories.push(Instant(1), &name, None, Happened::Up("hall".into()));
+        histories.push(Instant(1), &name, None, HistoryEvent::Up("hall".into()));
         histories.also_called(&name, vec!["hall".into(), "192.0.2.1:38412".into()]);
         assert_eq!(histories.find("hall"), Some(name.clone()));
         assert_eq!(histories.find("192.0.2.1"), Some(name));

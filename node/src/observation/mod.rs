@@ -30,7 +30,7 @@ pub use commands::{AskError, Commands, ConsoleCommand, UesRequest};
 pub use components::{Component, Components, Condition};
 pub use events::{EventRecord, EventRing, Level};
 pub use history::{
-    ClosedBy, Happened, Histories, HistoryEntry, Name, RefusalReason, RefusalRecord, SubjectHistory,
+    ClosedBy, Histories, HistoryEntry, HistoryEvent, Name, RefusalReason, RefusalRecord, SubjectHistory,
 };
 pub use metrics::{Metric, MetricSample, Metrics, NasDropReason, ProcedureName};
 pub use metrics::{page as metrics_page, page_of_read_metrics as read_metrics_page};

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 use whimbrel_control::config::Config;
-use whimbrel_control::event::{Deregistered, Dropped, ResetBy, SessionChange, SetupRefusal, Sign};
+use whimbrel_control::event::{
+    DeregistrationReason, MessageDropReason, ResetBy, SessionChange, SetupRefusal, Sign,
+};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::{
     AssociationId, Event, Present, Procedure, RanEvent, Refusal, Remedy, Subscriber, UeEvent, UeId,
@@ -22,8 +24,8 @@ use crate::config::refusal_word;
 use crate::log_limiter::LogLimiter;
 use crate::observation::otlp::Span;
 use crate::observation::{
-    ClosedBy, Condition, Console, Happened, Level, Metric, Name, NasDropReason, ProcedureName, RefusalReason,
-    RefusalRecord,
+    ClosedBy, Condition, Console, HistoryEvent, Level, Metric, Name, NasDropReason, ProcedureName,
+    RefusalReason, RefusalRecord,
 };
 
 /// Reports events to the outside. One per control thread.
@@ -303,7 +305,7 @@ impl Observer {
                 };
                 self.event(now, Level::Warn, "gnb.reset", &id, text);
                 let note = format!("{note} NG RESET ended {ues} UE connection{ends}");
-                self.remember_gnb(now, &id, Happened::Noted(note));
+                self.remember_gnb(now, &id, HistoryEvent::Noted(note));
             }
             RanEvent::ResetUnacknowledged { association } => {
                 let id = self.called(*association);
@@ -321,7 +323,7 @@ impl Observer {
                     let text = format!("Its message was refused: {what}. Further ones are counted.");
                     self.event(now, Level::Warn, "ngap.refused", &id, text);
                     let text = format!("a message of it was answered with ERROR INDICATION: {what}");
-                    self.remember_gnb(now, &id, Happened::Noted(text));
+                    self.remember_gnb(now, &id, HistoryEvent::Noted(text));
                 }
             }
             RanEvent::ErrorIndication { association, cause } => {
@@ -332,7 +334,7 @@ impl Observer {
                     let text = format!("It sent ERROR INDICATION: {cause}. Further ones are counted.");
                     self.event(now, Level::Warn, "ngap.error", &id, text);
                     let text = format!("it sent ERROR INDICATION with cause {cause}");
-                    self.remember_gnb(now, &id, Happened::Noted(text));
+                    self.remember_gnb(now, &id, HistoryEvent::Noted(text));
                 }
             }
             RanEvent::NeverSetUp { association } => {
@@ -340,7 +342,7 @@ impl Observer {
                 self.console.metrics.add(Metric::NgSetupTimeouts, 1);
                 info!(gnb = id, "no NG SETUP REQUEST came over an association: it is aborted");
                 let text = "its SCTP association came up, and no NG SETUP REQUEST came over it";
-                self.remember_gnb(now, &id, Happened::Noted(text.into()));
+                self.remember_gnb(now, &id, HistoryEvent::Noted(text.into()));
             }
             RanEvent::SameIdentity { association, former, gnb } => {
                 self.displaced.insert(*former);
@@ -356,7 +358,7 @@ impl Observer {
                 let text = format!(
                     "it took its identity over from {there}: it restarted, or two gNBs have that identity"
                 );
-                self.remember_gnb(now, &id, Happened::Noted(text));
+                self.remember_gnb(now, &id, HistoryEvent::Noted(text));
             }
             RanEvent::IdentityClaimed { association, holder, gnb } => {
                 let (here, there) = (self.address(*association), self.address(*holder));
@@ -385,7 +387,7 @@ impl Observer {
                 );
                 warn!(gnb = id, "{text}");
                 self.event(now, Level::Warn, "gnb.disconnected", &id, capitalised(&text) + ".");
-                self.remember_gnb(now, &id, Happened::Noted(text));
+                self.remember_gnb(now, &id, HistoryEvent::Noted(text));
             }
             RanEvent::IdentityContested { gnb, holder, other } => {
                 self.console.metrics.add(Metric::NgSetupIdentityConflicts, 1);
@@ -438,7 +440,7 @@ impl Observer {
                 self.console.metrics.refused(ProcedureName::AmfConfigurationUpdate);
                 warn!(gnb = id, cause, again, "a gNB did not take the new configuration");
                 let text = format!("it refused AMF CONFIGURATION UPDATE with cause {cause}");
-                self.remember_gnb(now, &id, Happened::Noted(text));
+                self.remember_gnb(now, &id, HistoryEvent::Noted(text));
                 let text = format!("It did not take AMF CONFIGURATION UPDATE: {cause}.");
                 self.event(now, Level::Warn, "gnb.update", &id, text);
             }
@@ -570,7 +572,7 @@ impl Observer {
         let logged = self.logged(ue, subject);
         let why = record.why.clone();
         let event = format!("It was refused in {}: {why}.", record.procedure);
-        let refused = Happened::Refused(
+        let refused = HistoryEvent::Refused(
             Box::new(record),
             RefusalReason::Ue(refusal.clone()),
             closed_by(procedure, refusal),
@@ -604,7 +606,7 @@ impl Observer {
             ..RefusalRecord::default()
         };
         let (why, fix) = (record.why.clone(), record.fix.clone());
-        let refused = Happened::Refused(Box::new(record), cause, ClosedBy::Setup);
+        let refused = HistoryEvent::Refused(Box::new(record), cause, ClosedBy::Setup);
         let name = Name::Gnb(id.as_str().into());
         if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!("{why}: {fix}");
@@ -639,7 +641,7 @@ impl Observer {
             ..RefusalRecord::default()
         };
         let (why_text, fix) = (record.why.clone(), record.fix.clone());
-        let refused = Happened::Refused(Box::new(record), RefusalReason::Setup(why), ClosedBy::Setup);
+        let refused = HistoryEvent::Refused(Box::new(record), RefusalReason::Setup(why), ClosedBy::Setup);
         let name = Name::Gnb(format!("gnb-at-{other}").as_str().into());
         if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!("{why_text}: {fix}");
@@ -677,7 +679,8 @@ impl Observer {
         };
         let event = format!("Its NG SETUP was refused: {reason}.");
         let name = Name::Gnb(id.as_str().into());
-        let refused = Happened::Refused(Box::new(record), RefusalReason::Setup(why.clone()), ClosedBy::Setup);
+        let refused =
+            HistoryEvent::Refused(Box::new(record), RefusalReason::Setup(why.clone()), ClosedBy::Setup);
         if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!(gnb = id, why = reason, fix, "NG SETUP was refused");
             self.event(now, Level::Warn, "gnb.refused", &id, event);
@@ -868,15 +871,15 @@ fn name_of(procedure: Procedure) -> ProcedureName {
     }
 }
 
-fn drop_reason(why: Dropped) -> NasDropReason {
+fn drop_reason(why: MessageDropReason) -> NasDropReason {
     match why {
-        Dropped::NotNas => NasDropReason::NotNas,
-        Dropped::Integrity => NasDropReason::Integrity,
-        Dropped::Unprotected => NasDropReason::Unprotected,
-        Dropped::OutOfState => NasDropReason::OutOfState,
-        Dropped::Duplicate => NasDropReason::Duplicate,
-        Dropped::UnservedPayload => NasDropReason::Unserved,
-        Dropped::Late => NasDropReason::Late,
+        MessageDropReason::NotNas => NasDropReason::NotNas,
+        MessageDropReason::Integrity => NasDropReason::Integrity,
+        MessageDropReason::Unprotected => NasDropReason::Unprotected,
+        MessageDropReason::OutOfState => NasDropReason::OutOfState,
+        MessageDropReason::Duplicate => NasDropReason::Duplicate,
+        MessageDropReason::UnservedPayload => NasDropReason::Unserved,
+        MessageDropReason::Late => NasDropReason::Late,
     }
 }
 
@@ -889,16 +892,16 @@ fn session_word(change: SessionChange) -> &'static str {
     }
 }
 
-fn deregistered_word(why: Deregistered) -> &'static str {
+fn deregistered_word(why: DeregistrationReason) -> &'static str {
     match why {
-        Deregistered::Superseded => "the subscriber registered again",
-        Deregistered::Implicitly => "it did not come back in time",
-        Deregistered::ByOperator => "the operator requested it",
-        Deregistered::BySubscription => "its subscription no longer allows it",
-        Deregistered::GrantExpired => "its broker's grant is no longer valid",
-        Deregistered::CreditUsedUp => "the credit of its broker's grant is used up",
-        Deregistered::StateLost => "its state was lost with its CPFs: it has to register again",
-        Deregistered::Fault => {
+        DeregistrationReason::Superseded => "the subscriber registered again",
+        DeregistrationReason::Implicitly => "it did not come back in time",
+        DeregistrationReason::ByOperator => "the operator requested it",
+        DeregistrationReason::BySubscription => "its subscription no longer allows it",
+        DeregistrationReason::GrantExpired => "its broker's grant is no longer valid",
+        DeregistrationReason::CreditUsedUp => "the credit of its broker's grant is used up",
+        DeregistrationReason::StateLost => "its state was lost with its CPFs: it has to register again",
+        DeregistrationReason::Fault => {
             "the core failed on one of its messages (a fault of the program; please report it)"
         }
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use whimbrel_control::amf::WarningOutcome;
-use whimbrel_control::event::{Deregistered, ResetBy, SessionChange};
+use whimbrel_control::event::{DeregistrationReason, ResetBy, SessionChange};
 use whimbrel_control::smf::Modification;
 use whimbrel_control::{
     AssociationId, Event, FailedFlow, Procedure, RanEvent, Refusal, SessionOutcome, UeEvent, UeId,
@@ -524,16 +524,22 @@ fn finding(refusal: &Refusal) -> Finding {
     Finding { peer: peer.into(), message, cause, qfi: None, flow: None }
 }
 
-fn deregistered(why: Deregistered) -> &'static str {
+fn deregistered(why: DeregistrationReason) -> &'static str {
     match why {
-        Deregistered::ByOperator => "the UE is deregistered",
-        Deregistered::Superseded => "the UE is deregistered: the subscriber registered again",
-        Deregistered::Implicitly => "the UE is deregistered: its implicit deregistration timer expired",
-        Deregistered::BySubscription => "the UE is deregistered: its subscription ended",
-        Deregistered::Fault => "the UE's context was discarded: the core failed on one of its messages",
-        Deregistered::StateLost => "the UE's context was lost with its CPFs",
-        Deregistered::GrantExpired => "the UE is deregistered: its broker's grant expired",
-        Deregistered::CreditUsedUp => "the UE is deregistered: the credit of its broker's grant was used up",
+        DeregistrationReason::ByOperator => "the UE is deregistered",
+        DeregistrationReason::Superseded => "the UE is deregistered: the subscriber registered again",
+        DeregistrationReason::Implicitly => {
+            "the UE is deregistered: its implicit deregistration timer expired"
+        }
+        DeregistrationReason::BySubscription => "the UE is deregistered: its subscription ended",
+        DeregistrationReason::Fault => {
+            "the UE's context was discarded: the core failed on one of its messages"
+        }
+        DeregistrationReason::StateLost => "the UE's context was lost with its CPFs",
+        DeregistrationReason::GrantExpired => "the UE is deregistered: its broker's grant expired",
+        DeregistrationReason::CreditUsedUp => {
+            "the UE is deregistered: the credit of its broker's grant was used up"
+        }
     }
 }
 

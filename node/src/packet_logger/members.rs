@@ -15,7 +15,7 @@ const ADOPTS_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberAction {
     /// A UPF serves from now on.
-    Serve { link: LinkId, term: u64, how: How },
+    Serve { link: LinkId, term: u64, how: ServiceStart },
     /// A UPF is to be the replica.
     Follow { link: LinkId },
     /// A UPF has been replaced.
@@ -26,7 +26,7 @@ pub(super) enum MemberAction {
 
 /// How a UPF comes to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum ServiceStart {
     /// The UPF begins without sessions.
     Begins,
     /// It served before this logger knew it, or before it lost its link.
@@ -42,7 +42,7 @@ struct Member {
 }
 
 /// The UPF that serves.
-struct Serving {
+struct ServingUpf {
     link: LinkId,
     token: u64,
     /// It has reported that it takes packets.
@@ -62,7 +62,7 @@ pub(super) struct Members {
     members: BTreeMap<LinkId, Member>,
     /// Where the packet threads are, by their tokens.
     addresses: BTreeMap<u64, SocketAddr>,
-    serving: Option<Serving>,
+    serving: Option<ServingUpf>,
     replica: Option<Replica>,
     term: u64,
     elects_from: Instant,
@@ -161,7 +161,8 @@ impl Members {
                 let former = std::mem::replace(&mut serving.link, link);
                 self.members.remove(&former);
                 serving.begun = false;
-                let mut changes = vec![MemberAction::Serve { link, term: self.term, how: How::Again }];
+                let mut changes =
+                    vec![MemberAction::Serve { link, term: self.term, how: ServiceStart::Again }];
                 changes.extend(self.without_replica());
                 changes
             }
@@ -197,7 +198,7 @@ impl Members {
         self.addresses.remove(&former.token);
         match self.replica.take() {
             Some(Replica { link, whole: true, .. }) => {
-                changes.push(self.serve(link, self.term + 1, How::TakesOver));
+                changes.push(self.serve(link, self.term + 1, ServiceStart::TakesOver));
                 changes.extend(self.elect(now));
             }
             // It may only have lost the link.
@@ -209,11 +210,11 @@ impl Members {
         changes
     }
 
-    fn serve(&mut self, link: LinkId, term: u64, how: How) -> MemberAction {
+    fn serve(&mut self, link: LinkId, term: u64, how: ServiceStart) -> MemberAction {
         self.term = term;
         if let Some(member) = self.members.get_mut(&link) {
             member.hello.term = term;
-            self.serving = Some(Serving { link, token: member.hello.token, begun: false });
+            self.serving = Some(ServingUpf { link, token: member.hello.token, begun: false });
         }
         MemberAction::Serve { link, term, how }
     }
@@ -235,9 +236,9 @@ impl Members {
             let last = self.members.iter().max_by_key(|(link, m)| (m.hello.term, std::cmp::Reverse(**link)));
             let last = last.map(|(link, m)| (*link, m.hello.term));
             match last {
-                Some((link, term)) if term > 0 => changes.push(self.serve(link, term, How::Again)),
+                Some((link, term)) if term > 0 => changes.push(self.serve(link, term, ServiceStart::Again)),
                 Some((link, _)) if self.elects_from <= now => {
-                    changes.push(self.serve(link, self.term + 1, How::Begins))
+                    changes.push(self.serve(link, self.term + 1, ServiceStart::Begins))
                 }
                 _ => return changes,
             }
@@ -282,7 +283,7 @@ mod tests {
         assert_eq!(members.joined(AT, LinkId(1), peer(1), hello(11, 0)), []);
         members.joined(AT, LinkId(2), peer(2), hello(22, 0));
         let changes = members.elect(LATER);
-        let serve = MemberAction::Serve { link: LinkId(1), term: 1, how: How::Begins };
+        let serve = MemberAction::Serve { link: LinkId(1), term: 1, how: ServiceStart::Begins };
         assert_eq!(changes, [serve, MemberAction::Follow { link: LinkId(2) }]);
         assert!(members.begins() && !members.begins());
         members.records_given(7, true);
@@ -295,7 +296,7 @@ mod tests {
         let mut members = pair();
         members.has_address(11, peer(1));
         assert_eq!(members.packets_go_to(), Some((peer(1), 11)));
-        let serve = MemberAction::Serve { link: LinkId(2), term: 2, how: How::TakesOver };
+        let serve = MemberAction::Serve { link: LinkId(2), term: 2, how: ServiceStart::TakesOver };
         assert_eq!(members.left(LATER, LinkId(1)), [serve], "what waits for the replica has never left");
         assert_eq!(
             (members.serving(), members.begun(), members.packets_go_to()),
@@ -313,7 +314,7 @@ mod tests {
         let mut members = pair();
         members.has_address(11, peer(1));
         let replaced = MemberAction::Replaced { link: LinkId(1) };
-        let serve = MemberAction::Serve { link: LinkId(2), term: 2, how: How::TakesOver };
+        let serve = MemberAction::Serve { link: LinkId(2), term: 2, how: ServiceStart::TakesOver };
         assert_eq!(members.replace(LATER), [replaced, serve]);
         members.has_address(11, peer(1));
         assert_eq!(members.packets_go_to(), None, "its address is of no use");
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(members.left(LATER, LinkId(1)), [MemberAction::WithoutReplica]);
         assert_eq!(members.serving(), None);
         // The UPF that had only lost its link goes on.
-        let serve = MemberAction::Serve { link: LinkId(3), term: 1, how: How::Again };
+        let serve = MemberAction::Serve { link: LinkId(3), term: 1, how: ServiceStart::Again };
         let follow = MemberAction::Follow { link: LinkId(2) };
         assert_eq!(members.joined(LATER, LinkId(3), peer(1), hello(11, 1)), [serve, follow]);
     }
@@ -337,7 +338,7 @@ mod tests {
     fn a_logger_that_starts_again_adopts_the_upf_that_served_last() {
         let mut members = Members::new(AT);
         assert_eq!(members.joined(AT, LinkId(1), peer(2), hello(22, 0)), []);
-        let serve = MemberAction::Serve { link: LinkId(2), term: 5, how: How::Again };
+        let serve = MemberAction::Serve { link: LinkId(2), term: 5, how: ServiceStart::Again };
         let follow = MemberAction::Follow { link: LinkId(1) };
         assert_eq!(members.joined(AT, LinkId(2), peer(1), hello(11, 5)), [serve, follow]);
     }
@@ -345,7 +346,7 @@ mod tests {
     #[test]
     fn a_upf_that_connects_again_before_its_former_link_has_ended_serves_on() {
         let mut members = pair();
-        let serve = MemberAction::Serve { link: LinkId(9), term: 1, how: How::Again };
+        let serve = MemberAction::Serve { link: LinkId(9), term: 1, how: ServiceStart::Again };
         let again = [serve, MemberAction::WithoutReplica, MemberAction::Follow { link: LinkId(2) }];
         assert_eq!(members.joined(LATER, LinkId(9), peer(1), hello(11, 1)), again);
         assert_eq!(members.left(LATER, LinkId(1)), []);

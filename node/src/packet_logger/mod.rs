@@ -12,7 +12,8 @@ use whimbrel_ids::Instant;
 use whimbrel_link::{Event, LinkEvents, LinkId, Links};
 use whimbrel_user::logger::datagram::{self, DatagramHead, DatagramKind};
 use whimbrel_user::logger::{
-    ControlLog, DataLog, DataLogBounds, LoggerFrame, LoggerHello, PacketDirection, Released, SmfMessage,
+    ControlLog, DataLog, DataLogBounds, LoggerFrame, LoggerHello, PacketDirection, ReleasedMessage,
+    SmfMessage,
 };
 use whimbrel_user::{Destination, Origin, Packet};
 use whimbrel_user_io::LoggerFront;
@@ -23,7 +24,7 @@ use crate::config::Config;
 use crate::core::{N4Peers, logger_link, plane_config, user_plane_config};
 use crate::log_limiter::LogLimiter;
 use crate::observation::{Condition, Console, Metric, MetricSample};
-use members::{How, MemberAction, Members};
+use members::{MemberAction, Members, ServiceStart};
 
 /// N4 datagrams that are taken in one turn.
 const N4_PER_TURN_MAX: usize = 64;
@@ -237,7 +238,7 @@ impl PacketLogger {
         for change in &changes {
             match *change {
                 MemberAction::Serve { link, term, how } => {
-                    if how == How::TakesOver {
+                    if how == ServiceStart::TakesOver {
                         // What the former UPF has sent already is not sent again.
                         self.take_from_upfs(BURSTS_OF_LOST_UPF_MAX);
                     }
@@ -247,10 +248,10 @@ impl PacketLogger {
                     self.links.flush();
                     self.data_waits = None;
                     (self.liveness.asked, self.liveness.probe_at) = (None, now);
-                    if how != How::Again {
+                    if how != ServiceStart::Again {
                         self.data.take_over();
                     }
-                    if how == How::TakesOver {
+                    if how == ServiceStart::TakesOver {
                         self.takeovers += 1;
                         let peer = self.members.peer(link).map(|p| p.to_string()).unwrap_or_default();
                         let kept = self.data.len();
@@ -289,12 +290,13 @@ impl PacketLogger {
             LoggerFrame::ToSmf { to, octets } if serves => {
                 let released = self
                     .control
-                    .from_upf(Released::Datagram { to, octets }, self.members.has_whole_replica());
+                    .from_upf(ReleasedMessage::Datagram { to, octets }, self.members.has_whole_replica());
                 self.release(released);
             }
             LoggerFrame::Handled { counter } if serves => {
-                let released =
-                    self.control.from_upf(Released::Handled(counter), self.members.has_whole_replica());
+                let released = self
+                    .control
+                    .from_upf(ReleasedMessage::Handled(counter), self.members.has_whole_replica());
                 self.release(released);
             }
             LoggerFrame::State { .. } if serves => {
@@ -360,9 +362,9 @@ impl PacketLogger {
         );
     }
 
-    fn release(&mut self, released: Vec<Released>) {
+    fn release(&mut self, released: Vec<ReleasedMessage>) {
         for what in released {
-            if let Released::Datagram { to, octets } = what
+            if let ReleasedMessage::Datagram { to, octets } = what
                 && let Err(e) = self.n4.send_to(&octets, to)
             {
                 debug!("N4: a datagram to {to} is not sent: {e}");

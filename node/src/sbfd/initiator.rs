@@ -16,7 +16,7 @@ use whimbrel_user_io::TtlSocket;
 
 use super::{DATAGRAM_OCTETS, FLOOD_PAUSE, PER_TURN_MAX, STOP_CHECKED_EVERY, SbfdFigures};
 use crate::clock;
-use crate::config::Probing;
+use crate::config::ProbingConfig;
 use crate::entropy::SystemEntropy;
 
 /// What happened to a peer, by the name that its watcher gave it.
@@ -33,7 +33,7 @@ enum SbfdOrder {
 
 /// What the thread has found.
 #[derive(Default)]
-struct Found {
+struct SbfdFindings {
     changes: Vec<(SbfdDiscriminator, SbfdChange)>,
     counters: SbfdCounters,
     sessions: (usize, usize),
@@ -41,7 +41,7 @@ struct Found {
 
 struct InitiatorExchange {
     orders: Mutex<Vec<SbfdOrder>>,
-    found: Mutex<Found>,
+    found: Mutex<SbfdFindings>,
     /// For the thread: there are orders. For its watcher: there are changes.
     ordered: OwnedFd,
     changed: OwnedFd,
@@ -60,7 +60,7 @@ pub struct SbfdProber<K> {
 
 impl<K: Copy + PartialEq> SbfdProber<K> {
     /// Sends from this address. Errors: one sentence.
-    pub fn start(from: IpAddr, probing: Probing) -> Result<Self, String> {
+    pub fn start(from: IpAddr, probing: ProbingConfig) -> Result<Self, String> {
         let no_socket = |e| format!("S-BFD probes cannot be sent from {from}: {e}");
         let socket = UdpSocket::bind(SocketAddr::new(from, 0)).map_err(no_socket)?;
         let socket = TtlSocket::of(socket).map_err(no_socket)?;
@@ -124,7 +124,7 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
         changes.into_iter().filter_map(of_peer).collect()
     }
 
-    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
+    fn found(&self) -> std::sync::MutexGuard<'_, SbfdFindings> {
         self.shared.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

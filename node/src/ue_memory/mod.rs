@@ -13,7 +13,7 @@ use whimbrel_memory::Backing;
 use whimbrel_resilience::Cpf;
 
 use self::rest_heap::{RestHeap, RestHeapState};
-use crate::config::{Config, MemoryConfig, Slow};
+use crate::config::{Config, MemoryConfig, SlowTier};
 use crate::observation::{Condition, Console, Metric, MetricSample};
 
 /// Time between two slices of work while messages arrive.
@@ -129,12 +129,12 @@ impl UeMemory {
 /// Where cold records go, and why they cannot go where the configuration says.
 fn backing(memory: &MemoryConfig, beside: &Path) -> (Backing, Option<String>) {
     match memory.slow {
-        Slow::None => (Backing::None, None),
-        Slow::Zram => match fs::read_to_string("/proc/swaps") {
+        SlowTier::None => (Backing::None, None),
+        SlowTier::Zram => match fs::read_to_string("/proc/swaps") {
             Ok(swaps) if swaps.contains("zram") => (Backing::Swap, None),
             _ => (Backing::None, Some("`memory.slow` is zram, and the host has no swap on zram".into())),
         },
-        Slow::File => {
+        SlowTier::File => {
             // Each life of a CPF has a file of its own.
             let name = format!("ues-{}", std::process::id());
             let beside = || -> PathBuf { beside.with_extension(name) };

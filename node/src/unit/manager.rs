@@ -26,7 +26,7 @@ use self::functions::{FunctionRecord, ManagedFunction, adopt, free_area, missing
 use super::canary::Canary;
 use super::process::Process;
 use super::program::{Program, ProgramRules};
-use super::records::{Records, Run};
+use super::records::{ProcessRun, Records};
 use super::restarts::RestartVerdict;
 use super::service::{ManagerOrder, Service};
 use super::upf_watch::UpfWatch;
@@ -118,9 +118,10 @@ impl Manager {
             service.admit_adopted(*function, member.area, run);
             info!(%function, process = run.pid, "a function that runs is adopted");
         }
-        let gone: Vec<Run> = service.records(|records| {
-            let runs =
-                |run: &Run| functions.values().any(|m| m.process.as_ref().is_some_and(|p| p.run == *run));
+        let gone: Vec<ProcessRun> = service.records(|records| {
+            let runs = |run: &ProcessRun| {
+                functions.values().any(|m| m.process.as_ref().is_some_and(|p| p.run == *run))
+            };
             records.holders().filter(|run| !runs(run)).collect()
         });
         gone.into_iter().for_each(|run| service.ended(run));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
-    CtaHome, CtaInstance, EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest, Kv, Watched,
+    CtaHome, CtaInstance, EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest, Kv, WatchedChange,
 };
 
 use crate::function::{CLUSTER, HOME};
@@ -25,7 +25,7 @@ const LEASE_S_MIN: u32 = 60;
 
 /// One run of a process: numbers of processes are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Run {
+pub(super) struct ProcessRun {
     pub(super) pid: i32,
     /// When it started, in ticks since the boot (proc(5)).
     pub(super) started: u64,
@@ -37,10 +37,10 @@ pub(super) struct Records {
     /// Drawn at random for a unit, so that a process of an earlier unit notices.
     unit: u64,
     revision: u64,
-    leases: BTreeMap<i64, Run>,
+    leases: BTreeMap<i64, ProcessRun>,
     records: BTreeMap<String, Kv>,
     #[serde(skip)]
-    changes: VecDeque<Watched>,
+    changes: VecDeque<WatchedChange>,
 }
 
 impl Records {
@@ -64,9 +64,9 @@ impl Records {
     /// Carries out a request of a process; a watch is not one of these. Returns what has changed.
     pub(super) fn handle(
         &mut self,
-        run: Run,
+        run: ProcessRun,
         request: EtcdRequest,
-    ) -> (Result<EtcdReply, EtcdFailure>, Vec<Watched>) {
+    ) -> (Result<EtcdReply, EtcdFailure>, Vec<WatchedChange>) {
         let mut changes = Vec::new();
         let answer = match request {
             EtcdRequest::Grant { .. } if !self.has_room_for_lease(run) => Err(EtcdFailure::Unreachable(
@@ -104,7 +104,7 @@ impl Records {
                     self.revision += 1;
                     let kv = Kv { key: key.clone(), value, mod_revision: self.revision, lease };
                     self.records.insert(key, kv.clone());
-                    changes.push(Watched::Put(kv));
+                    changes.push(WatchedChange::Put(kv));
                     Ok(EtcdAnswer::Swapped)
                 } else {
                     Ok(EtcdAnswer::Differs(present.cloned()))
@@ -122,31 +122,31 @@ impl Records {
     }
 
     /// The manager writes the configuration of the unit, in the operator's place at etcd. Returns what has changed.
-    pub(super) fn configure(&mut self, value: &[u8]) -> Vec<Watched> {
+    pub(super) fn configure(&mut self, value: &[u8]) -> Vec<WatchedChange> {
         self.revision += 1;
         let key = format!("whimbrel/{CLUSTER}/configuration");
         let kv = Kv { key: key.clone(), value: value.to_vec(), mod_revision: self.revision, lease: 0 };
         self.records.insert(key, kv.clone());
-        let changes = vec![Watched::Put(kv)];
+        let changes = vec![WatchedChange::Put(kv)];
         self.keep(&changes);
         changes
     }
 
     /// A process has ended. Returns what has changed.
-    pub(super) fn ended(&mut self, run: Run) -> Vec<Watched> {
+    pub(super) fn ended(&mut self, run: ProcessRun) -> Vec<WatchedChange> {
         let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();
-        let changes: Vec<Watched> = its.into_iter().flat_map(|lease| self.revoke(lease)).collect();
+        let changes: Vec<WatchedChange> = its.into_iter().flat_map(|lease| self.revoke(lease)).collect();
         self.keep(&changes);
         changes
     }
 
     /// The processes that hold leases.
-    pub(super) fn holders(&self) -> impl Iterator<Item = Run> + '_ {
+    pub(super) fn holders(&self) -> impl Iterator<Item = ProcessRun> + '_ {
         self.leases.values().copied()
     }
 
     /// Makes room for a lease of a process. A lease without records gives way: its process has not got the answer that named it.
-    fn has_room_for_lease(&mut self, run: Run) -> bool {
+    fn has_room_for_lease(&mut self, run: ProcessRun) -> bool {
         let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();
         if its.len() < LEASES_MAX {
             return true;
@@ -155,17 +155,17 @@ impl Records {
         unused.is_some_and(|lease| self.leases.remove(&lease).is_some())
     }
 
-    fn revoke(&mut self, lease: i64) -> Vec<Watched> {
+    fn revoke(&mut self, lease: i64) -> Vec<WatchedChange> {
         self.leases.remove(&lease);
         self.revision += 1;
         let revision = self.revision;
         let its = self.records.values().filter(|kv| kv.lease == lease);
         let gone: Vec<String> = its.map(|kv| kv.key.clone()).collect();
         self.records.retain(|_, kv| kv.lease != lease);
-        gone.into_iter().map(|key| Watched::Deleted { key, revision }).collect()
+        gone.into_iter().map(|key| WatchedChange::Deleted { key, revision }).collect()
     }
 
-    fn keep(&mut self, changes: &[Watched]) {
+    fn keep(&mut self, changes: &[WatchedChange]) {
         self.changes.extend(changes.iter().cloned());
         while self.changes.len() > CHANGES_KEPT {
             self.changes.pop_front();
@@ -173,7 +173,7 @@ impl Records {
     }
 
     /// The changes of keys with this prefix from a revision on; `None` if not all of them are known any more.
-    pub(super) fn since(&self, prefix: &str, from: u64) -> Option<Vec<Watched>> {
+    pub(super) fn since(&self, prefix: &str, from: u64) -> Option<Vec<WatchedChange>> {
         let known_from = self.changes.front().map_or(self.revision + 1, revision_of);
         if from < known_from && from <= self.revision {
             return None;
@@ -209,18 +209,18 @@ impl Records {
     }
 }
 
-fn revision_of(change: &Watched) -> u64 {
+fn revision_of(change: &WatchedChange) -> u64 {
     match change {
-        Watched::Put(kv) => kv.mod_revision,
-        Watched::Deleted { revision, .. } => *revision,
+        WatchedChange::Put(kv) => kv.mod_revision,
+        WatchedChange::Deleted { revision, .. } => *revision,
     }
 }
 
 /// The key that has changed.
-pub(super) fn key_of(change: &Watched) -> &str {
+pub(super) fn key_of(change: &WatchedChange) -> &str {
     match change {
-        Watched::Put(kv) => &kv.key,
-        Watched::Deleted { key, .. } => key,
+        WatchedChange::Put(kv) => &kv.key,
+        WatchedChange::Deleted { key, .. } => key,
     }
 }
 
@@ -228,10 +228,10 @@ pub(super) fn key_of(change: &Watched) -> &str {
 mod tests {
     use super::*;
 
-    const ONE: Run = Run { pid: 10, started: 1 };
-    const TWO: Run = Run { pid: 10, started: 2 };
+    const ONE: ProcessRun = ProcessRun { pid: 10, started: 1 };
+    const TWO: ProcessRun = ProcessRun { pid: 10, started: 2 };
 
-    fn lease_of(records: &mut Records, run: Run) -> i64 {
+    fn lease_of(records: &mut Records, run: ProcessRun) -> i64 {
         match records.handle(run, EtcdRequest::Grant { ttl_s: 5 }).0.unwrap().answer {
             EtcdAnswer::Granted { lease, .. } => lease,
             other => panic!("{other:?}"),
@@ -240,7 +240,7 @@ mod tests {
 
     fn swap(
         records: &mut Records,
-        run: Run,
+        run: ProcessRun,
         key: &str,
         expected: u64,
         lease: i64,

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tracing::{info, warn};
-use whimbrel_resilience::membership::{EtcdFailure, EtcdRequest, Watched};
+use whimbrel_resilience::membership::{EtcdFailure, EtcdRequest, WatchedChange};
 
 use super::areas::ProcessAreas;
-use super::records::{Records, Run, key_of};
+use super::records::{ProcessRun, Records, key_of};
 use crate::clock;
 use crate::function::channel::{self, Lines};
 use crate::function::directory::{self, UnitDirectory};
@@ -48,7 +48,7 @@ struct Watch {
 }
 
 /// A function that has connected.
-struct Joined {
+struct JoinedFunction {
     stream: UnixStream,
     code: String,
     /// True if the process can use areas of shared memory.
@@ -59,9 +59,9 @@ struct Joined {
 
 /// A process of the unit.
 #[derive(Clone, Copy)]
-struct Admitted {
+struct UnitProcess {
     function: Function,
-    run: Run,
+    run: ProcessRun,
     /// The number of its areas; `None`: it has none.
     area: Option<usize>,
 }
@@ -72,10 +72,10 @@ struct ServiceState {
     records: Records,
     watches: Vec<Watch>,
     /// The processes of the unit.
-    admitted: BTreeMap<i32, Admitted>,
+    admitted: BTreeMap<i32, UnitProcess>,
     /// Through which they reach each other.
     areas: ProcessAreas,
-    joined: BTreeMap<Function, Joined>,
+    joined: BTreeMap<Function, JoinedFunction>,
     descriptors: BTreeMap<String, OwnedFd>,
     /// Connections, descriptors and requests that were refused.
     refused: u64,
@@ -141,26 +141,26 @@ impl Service {
         &self,
         function: Function,
         area: Option<usize>,
-        start: impl FnOnce() -> io::Result<Run>,
-    ) -> io::Result<Run> {
+        start: impl FnOnce() -> io::Result<ProcessRun>,
+    ) -> io::Result<ProcessRun> {
         let mut state = self.state();
         let run = start()?;
         let unit = state.records.unit();
         area.iter().for_each(|number| state.areas.create(unit, function, run, *number));
-        state.admitted.insert(run.pid, Admitted { function, run, area });
+        state.admitted.insert(run.pid, UnitProcess { function, run, area });
         Ok(run)
     }
 
     /// Admits a process that an earlier manager has started. It gives its areas back itself.
-    pub(super) fn admit_adopted(&self, function: Function, area: Option<usize>, run: Run) {
-        self.state().admitted.insert(run.pid, Admitted { function, run, area });
+    pub(super) fn admit_adopted(&self, function: Function, area: Option<usize>, run: ProcessRun) {
+        self.state().admitted.insert(run.pid, UnitProcess { function, run, area });
     }
 
     /// A process has ended: its records are deleted, which the other functions learn at once.
-    pub(super) fn ended(&self, run: Run) {
+    pub(super) fn ended(&self, run: ProcessRun) {
         let mut state = self.state();
         state.areas.ended(run);
-        if let Some(Admitted { function, .. }) = state.admitted.remove(&run.pid)
+        if let Some(UnitProcess { function, .. }) = state.admitted.remove(&run.pid)
             && !state.admitted.values().any(|other| other.function == function)
         {
             state.joined.remove(&function);
@@ -170,7 +170,7 @@ impl Service {
     }
 
     /// A process is another function from now on: the replica of the UPF is the UPF.
-    pub(super) fn rename(&self, run: Run, to: Function) {
+    pub(super) fn rename(&self, run: ProcessRun, to: Function) {
         let mut state = self.state();
         let Some(admitted) = state.admitted.get_mut(&run.pid).filter(|of| of.run == run) else {
             return;
@@ -306,7 +306,7 @@ impl Service {
             (RequestSubject::Canary(order), _) => {
                 return self.follow_order(stream, |lines| ManagerOrder::Canary(order, lines));
             }
-            (RequestSubject::Request(request), Some(Admitted { run, .. })) => {
+            (RequestSubject::Request(request), Some(UnitProcess { run, .. })) => {
                 return self.answer(stream, run, request);
             }
             (RequestSubject::Hello(hello), Some(admitted))
@@ -345,7 +345,7 @@ impl Service {
         &self,
         stream: &UnixStream,
         lines: &mut Lines<'_>,
-        admitted: Admitted,
+        admitted: UnitProcess,
         hello: Hello,
     ) -> io::Result<()> {
         let Hello { code, descriptors: Descriptors(names), areas, .. } = hello;
@@ -359,7 +359,7 @@ impl Service {
             descriptors.into_iter().partition(|(name, _)| is_for(name, function));
         state.refuse_others(function, &others);
         let missing = its.into_iter().filter(|(name, _)| !state.descriptors.contains_key(name)).collect();
-        state.joined.insert(function, Joined { stream: stream.try_clone()?, code, areas, beats: 0 });
+        state.joined.insert(function, JoinedFunction { stream: stream.try_clone()?, code, areas, beats: 0 });
         state.keep(missing, Some(function));
         let for_it = state.descriptors.iter();
         let for_it: Vec<_> = for_it.filter(|(n, _)| is_for(n, function) && !names.contains(n)).collect();
@@ -374,7 +374,7 @@ impl Service {
     }
 
     /// Answers a request as etcd would.
-    fn answer(&self, stream: &UnixStream, run: Run, request: EtcdRequest) -> io::Result<()> {
+    fn answer(&self, stream: &UnixStream, run: ProcessRun, request: EtcdRequest) -> io::Result<()> {
         let mut state = self.state();
         if let EtcdRequest::Watch { prefix, from } = request {
             let Some(changes) = state.records.since(&prefix, from) else { return Ok(()) };
@@ -437,13 +437,13 @@ impl Service {
 
 impl ServiceState {
     /// Sends changes to the watches, and writes the records for the next manager.
-    fn publish(&mut self, changes: &[Watched]) {
+    fn publish(&mut self, changes: &[WatchedChange]) {
         if changes.is_empty() {
             return;
         }
         self.watches.retain(|watch| {
             let of = changes.iter().filter(|change| key_of(change).starts_with(&watch.prefix));
-            let of: Vec<&Watched> = of.collect();
+            let of: Vec<&WatchedChange> = of.collect();
             let line = serde_json::to_vec(&of).unwrap_or_default();
             let sent = channel::send(&watch.stream, &line, &[]);
             if sent.is_err() {
@@ -485,9 +485,9 @@ impl ServiceState {
     }
 
     /// Takes areas that a process has mapped out of what it gives, seals them, and hands them to the functions that are linked with it.
-    fn share_areas(&mut self, owner: Admitted, descriptors: &mut Vec<(String, OwnedFd)>) {
+    fn share_areas(&mut self, owner: UnitProcess, descriptors: &mut Vec<(String, OwnedFd)>) {
         for (name, area) in take_areas(descriptors) {
-            let Admitted { function, run, area: number } = owner;
+            let UnitProcess { function, run, area: number } = owner;
             match self.areas.mapped(name, (function, run, number), area) {
                 Ok(true) => self.give_area(name),
                 Ok(false) => {}
@@ -599,7 +599,7 @@ mod tests {
         _lock: ManagerLock,
         directory: UnitDirectory,
         service: Service,
-        me: Run,
+        me: ProcessRun,
     }
 
     fn unit() -> Unit {
@@ -609,7 +609,7 @@ mod tests {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let (orders, _) = std::sync::mpsc::channel();
         let service = Service::start(&directory, Records::new(7), orders, wake).unwrap();
-        let me = Run { pid: std::process::id() as i32, started: 1 };
+        let me = ProcessRun { pid: std::process::id() as i32, started: 1 };
         Unit { _folder: folder, _lock: lock, directory, service, me }
     }
 

@@ -40,8 +40,8 @@ use whimbrel_privacy::token::TokenHash;
 use whimbrel_privacy::wallet::{Wallet, WalletError};
 
 use self::kept_groups::{KeptGroup, KeptGroups};
-use self::metering::{Measured, Metering};
-use self::orders::{LiFunction, OrderBook, Ordered, What};
+use self::metering::{EndedSession, Metering};
+use self::orders::{LiFunction, OrderAction, OrderBook, OrderedAction};
 use crate::clock;
 use crate::config::Config;
 use crate::config::veil::{BrokerRoute, VeilOperatorConfig};
@@ -85,7 +85,7 @@ pub enum VeilUeQuestion {
 enum ToEdge {
     Asked(UeId, OutputId, VeilUeQuestion),
     Began(TokenHash),
-    Ended(Measured),
+    Ended(EndedSession),
     Failed(Vec<u8>),
     Found([u8; 32], Finding),
 }
@@ -116,7 +116,7 @@ pub struct VeiledUes {
     answers: mpsc::Receiver<VeilAnswerForUe>,
     refused: Vec<VeilAnswerForUe>,
     metering: Metering,
-    ordered: mpsc::Receiver<Ordered>,
+    ordered: mpsc::Receiver<OrderedAction>,
     /// Orders whose UE's location is awaited.
     locating: BTreeMap<UeId, Vec<[u8; 32]>>,
     console: Arc<Console>,
@@ -248,17 +248,17 @@ impl VeiledUes {
     /// What UEs' machines are to do for agencies' orders.
     pub fn commands(&mut self) -> Vec<(UeId, Command)> {
         let mut commands = Vec::new();
-        for Ordered { order, session, what } in self.ordered.try_iter() {
+        for OrderedAction { order, session, what } in self.ordered.try_iter() {
             let Some(ue) = self.metering.ue_of(&session) else {
                 let _ = self.sender.send(ToEdge::Found(order, Finding::NotHere));
                 continue;
             };
             match what {
-                What::Locate => {
+                OrderAction::Locate => {
                     self.locating.entry(ue).or_default().push(order);
                     commands.push((ue, Command::Locate(Locate::Now)));
                 }
-                What::Intercept(to) => {
+                OrderAction::Intercept(to) => {
                     commands.push((ue, Command::Intercept(to)));
                     if to.is_some() {
                         let _ = self.sender.send(ToEdge::Found(order, Finding::Intercepted));
@@ -350,7 +350,7 @@ struct Edge {
     /// When the batch that is being filled was asked for.
     filling: Option<Instant>,
     orders: OrderBook,
-    ordered: mpsc::Sender<Ordered>,
+    ordered: mpsc::Sender<OrderedAction>,
     /// Where UPFs send copies.
     li: Option<LiFunction>,
     answer: mpsc::Sender<VeilAnswerForUe>,
@@ -657,7 +657,7 @@ impl Edge {
     }
 
     /// A session has ended: it is reported under its token, over a circuit of its own, after a random time.
-    fn ended(&mut self, measured: &Measured, reports: &mut tokio::task::JoinSet<()>) {
+    fn ended(&mut self, measured: &EndedSession, reports: &mut tokio::task::JoinSet<()>) {
         let Some((group, _)) = self.held.get(&measured.group) else {
             return warn!("the key of a session's token is gone: the session is not reported");
         };

@@ -42,7 +42,7 @@ use whimbrel_ngap::{
 
 use crate::history::HeldQos;
 use crate::outbox::Outbox;
-use crate::radio::{Down, UeId, Up};
+use crate::radio::{DownlinkMessage, UeId, UplinkMessage};
 use handover::Handover;
 use keys::Keys;
 use slab::Slab;
@@ -50,7 +50,7 @@ use tunnel::GnbTunnel;
 
 pub use config::{Faults, GnbConfig, SupportedTa};
 pub use handover::{Neighbour, Via};
-pub use served::{Served, ServedSession};
+pub use served::{ServedSession, ServedUe};
 pub use tunnel::GTPU_HEADROOM;
 pub use violation::{Violation, cause_text};
 pub use xn::{XnHandoverRequest, XnHandoverRequestAcknowledge, XnMessage};
@@ -111,7 +111,7 @@ pub enum Input<'a> {
     /// Cancel a handover in preparation, with this cause.
     CancelHandover(UeId, Cause),
     /// A message of a UE.
-    Radio(UeId, Up),
+    Radio(UeId, UplinkMessage),
     /// The UE is to be released: UE CONTEXT RELEASE REQUEST with this cause. With "radio connection with UE lost", the
     /// UE receives nothing from now on.
     Release(UeId, Cause),
@@ -191,7 +191,7 @@ pub enum Output {
         packet: Vec<u8>,
     },
     /// A message for a UE.
-    Radio(UeId, Down),
+    Radio(UeId, DownlinkMessage),
     /// Page the UE with this identity.
     Page(STmsi),
     /// An event for the report.
@@ -437,10 +437,10 @@ impl Gnb {
             Input::FurtherAssociationDown => self.further = false,
             Input::FurtherNgap { stream, octets } => self.further_ngap(now, stream, octets, out),
             Input::Ngap { stream, octets } => self.ngap(now, stream, octets, out),
-            Input::Radio(ue, Up::Connect(connect)) => self.initial_ue_message(ue, connect, out),
-            Input::Radio(ue, Up::Nas(nas)) => self.uplink_nas(ue, nas, out),
-            Input::Radio(ue, Up::Gone) => self.ue_gone(ue, out),
-            Input::Radio(ue, Up::HandoverComplete { target, .. }) => {
+            Input::Radio(ue, UplinkMessage::Connect(connect)) => self.initial_ue_message(ue, connect, out),
+            Input::Radio(ue, UplinkMessage::Nas(nas)) => self.uplink_nas(ue, nas, out),
+            Input::Radio(ue, UplinkMessage::Gone) => self.ue_gone(ue, out),
+            Input::Radio(ue, UplinkMessage::HandoverComplete { target, .. }) => {
                 self.ue_arrived(now, ue, target, out);
             }
             Input::Gtpu { source, datagram } => self.gtpu(now, source, datagram, out),
@@ -604,7 +604,7 @@ impl Gnb {
         if let Some(newest) = self.by_ue.get_mut(context.ue.index()).filter(|n| **n == id.0) {
             *newest = 0;
             if !context.radio_lost {
-                out.push(Output::Radio(context.ue, Down::Released));
+                out.push(Output::Radio(context.ue, DownlinkMessage::Released));
             }
         }
         Some(context)

@@ -17,7 +17,7 @@ use whimbrel_ngap::{
 use super::container::{self, RAN_STATUS, TargetParameters};
 use super::handover::{Handover, HandoverOrigin};
 use super::keys::Keys;
-use super::pdu_session::{Refused, RequestedSession};
+use super::pdu_session::{RefusedSetup, RequestedSession};
 use super::tunnel::GnbSession;
 use super::{Event, Gnb, Neighbour, Output, ReceivedMessage, Via, Violation, event, violation};
 use crate::outbox::Outbox;
@@ -248,7 +248,7 @@ impl Gnb {
             let forwarding = proposed.as_ref().is_some_and(|p| p.contains(&requested.id));
             match self.admit_handed_over(id, &requested, forwarding, out) {
                 Ok(transfer) => admitted.push(PduSessionResourceItem::new(requested.id, transfer.to_vec())),
-                Err(Refused(cause)) => {
+                Err(RefusedSetup(cause)) => {
                     let transfer = HandoverResourceAllocationUnsuccessfulTransfer::new(cause);
                     failed.push(PduSessionResourceItem::new(requested.id, transfer.to_vec()));
                 }
@@ -285,7 +285,7 @@ impl Gnb {
         requested: &RequestedSession,
         forwarding: bool,
         out: &mut Outbox<Output>,
-    ) -> Result<HandoverRequestAcknowledgeTransfer, Refused> {
+    ) -> Result<HandoverRequestAcknowledgeTransfer, RefusedSetup> {
         let not_possible = self.faults.refuse_forwarding || self.forwarding_not_possible(&requested.transfer);
         let admitted = self.admit_session(id, requested, out)?;
         let tunnel = match forwarding && !not_possible {

@@ -22,7 +22,7 @@ use super::tunnel::{GnbSession, SessionFlow};
 use super::ue_context::reports;
 use super::{Event, Gnb, Neighbour, Output, ReceivedMessage, Via, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Down, UeId};
+use crate::radio::{DownlinkMessage, UeId};
 
 /// An Xn message.
 #[derive(Clone, Debug)]
@@ -308,7 +308,7 @@ impl Gnb {
         if m.new_security_context_ind.is_some() {
             // A key of a new K_AMF, taken into use at once (TS 33.501 §6.9.2.3.2).
             context.keys = Some(Keys::initial(nh));
-            out.push(Output::Radio(ue, Down::AsSecurity { k_gnb: nh }));
+            out.push(Output::Radio(ue, DownlinkMessage::AsSecurity { k_gnb: nh }));
         } else {
             if let Some(keys) = &mut context.keys {
                 keys.fresh = Some((ncc, Nh::new(nh)));
@@ -316,7 +316,7 @@ impl Gnb {
             if used == Some(ncc) {
                 violation(Some(ue), Violation::NextHopNotFresh, out);
             }
-            out.push(Output::Radio(ue, Down::NextHop { ncc, nh }));
+            out.push(Output::Radio(ue, DownlinkMessage::NextHop { ncc, nh }));
         }
         self.judge_capabilities(m.ran_ue_ngap_id, known, m.ue_security_capabilities, out);
         if !m.allowed_nssai.iter().any(|s| self.config.serves_slice(*s)) {

@@ -42,7 +42,7 @@ use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::{NasCount, NasSecurityContext, SecurityHeaderType, Usim};
 
 use crate::outbox::Outbox;
-use crate::radio::{Connect, Down, Up};
+use crate::radio::{Connect, DownlinkMessage, UplinkMessage};
 use authentication::Partial;
 use handover::AsKeys;
 use protection::Security;
@@ -91,7 +91,7 @@ pub enum Input {
     /// A command of the scenario.
     Command(UeCommand),
     /// A message of its gNB.
-    Radio(Down),
+    Radio(DownlinkMessage),
     /// It camps on a cell of this tracking area: given first, and again whenever it moves.
     Cell(Tai),
     /// It is paged.
@@ -104,7 +104,7 @@ pub enum Input {
 #[derive(Debug)]
 pub enum Output {
     /// Send this to the gNB.
-    Radio(Up),
+    Radio(UplinkMessage),
     /// An event for the report.
     Event(Event),
 }
@@ -341,9 +341,9 @@ impl Ue {
             Input::Paged => self.paged(now, out),
             // A message from before the gNB knew that the UE has left.
             Input::Radio(_) if !self.connected => {}
-            Input::Radio(Down::Nas(octets)) => self.receive(now, &octets, out),
-            Input::Radio(Down::AsSecurity { k_gnb }) => self.as_security(&k_gnb, out),
-            Input::Radio(Down::Handover {
+            Input::Radio(DownlinkMessage::Nas(octets)) => self.receive(now, &octets, out),
+            Input::Radio(DownlinkMessage::AsSecurity { k_gnb }) => self.as_security(&k_gnb, out),
+            Input::Radio(DownlinkMessage::Handover {
                 to,
                 tai,
                 target,
@@ -358,11 +358,13 @@ impl Ue {
                 }
                 self.hand_over(now, (to, target), tai, (ncc, pci, arfcn_dl), &sessions, out);
             }
-            Input::Radio(Down::HandoverKey { k_gnb }) => self.judge_handover_key(&k_gnb, out),
-            Input::Radio(Down::NextHop { ncc, nh }) => self.judge_next_hop(ncc, &nh, out),
-            Input::Radio(Down::UserPlane { session, up }) => self.user_plane_changed(session, up, out),
-            Input::Radio(Down::Released) => self.released(now, Reason::ConnectionLost, out),
-            Input::Radio(Down::Rejected) => self.released(now, Reason::Barred, out),
+            Input::Radio(DownlinkMessage::HandoverKey { k_gnb }) => self.judge_handover_key(&k_gnb, out),
+            Input::Radio(DownlinkMessage::NextHop { ncc, nh }) => self.judge_next_hop(ncc, &nh, out),
+            Input::Radio(DownlinkMessage::UserPlane { session, up }) => {
+                self.user_plane_changed(session, up, out)
+            }
+            Input::Radio(DownlinkMessage::Released) => self.released(now, Reason::ConnectionLost, out),
+            Input::Radio(DownlinkMessage::Rejected) => self.released(now, Reason::Barred, out),
             Input::Tick => self.tick(now, out),
         }
         self.drive(now, out);
@@ -476,7 +478,7 @@ impl Ue {
     /// Sends the first message of a procedure: on the present connection, or with a new one.
     fn send_initial(&mut self, nas: Vec<u8>, cause: RrcEstablishmentCause, out: &mut Outbox<Output>) {
         if self.connected {
-            return out.push(Output::Radio(Up::Nas(nas)));
+            return out.push(Output::Radio(UplinkMessage::Nas(nas)));
         }
         let claimed = self.faults().claim.or(self.priority);
         let cause = claimed.filter(|_| cause != RrcEstablishmentCause::Emergency).unwrap_or(cause);
@@ -485,13 +487,13 @@ impl Ue {
         let in_area = self.cell.is_some_and(|tai| self.registration_area.contains(tai));
         let guami = self.guti.map(|g| g.guami);
         let s_tmsi = self.s_tmsi().filter(|_| in_area);
-        out.push(Output::Radio(Up::Connect(Connect { nas, cause, s_tmsi, guami })));
+        out.push(Output::Radio(UplinkMessage::Connect(Connect { nas, cause, s_tmsi, guami })));
     }
 
     /// Sends given octets, as the first message of a connection if there is none; the UE's state does not change.
     fn say(&mut self, plain: Vec<u8>, out: &mut Outbox<Output>) {
         if self.connected && !self.secure {
-            return out.push(Output::Radio(Up::Nas(plain)));
+            return out.push(Output::Radio(UplinkMessage::Nas(plain)));
         }
         let header = match self.connected {
             true => SecurityHeaderType::IntegrityProtectedAndCiphered,
@@ -511,7 +513,7 @@ impl Ue {
     /// Local release of the connection (TS 24.501 §5.3.1.3).
     fn leave(&mut self, now: Instant, out: &mut Outbox<Output>) {
         if self.connected {
-            out.push(Output::Radio(Up::Gone));
+            out.push(Output::Radio(UplinkMessage::Gone));
             self.connection_ended(now, out);
         }
     }
@@ -562,7 +564,7 @@ impl Ue {
     fn send(&mut self, message: impl Into<Message>, out: &mut Outbox<Output>) {
         let plain = message.into().to_octets();
         let nas = if self.secure { self.protect(plain) } else { plain };
-        out.push(Output::Radio(Up::Nas(nas)));
+        out.push(Output::Radio(UplinkMessage::Nas(nas)));
     }
 }
 

@@ -125,7 +125,7 @@ impl fmt::Display for TaskError {
 impl core::error::Error for TaskError {}
 
 #[derive(Debug)]
-struct Running {
+struct RunningTask {
     task: Task,
     socket: Option<SocketHandle>,
     until: Instant,
@@ -142,7 +142,7 @@ pub struct Stack {
     interface: Interface,
     sockets: SocketSet<'static>,
     addresses: Addresses,
-    running: Option<Running>,
+    running: Option<RunningTask>,
     advertisement: Option<RouterAdvertisement>,
     next_id: u16,
 }
@@ -204,7 +204,7 @@ impl Stack {
     pub fn start(&mut self, now: Instant, task: Task) {
         self.drop_socket();
         self.next_id = self.next_id.wrapping_add(1);
-        self.running = Some(Running {
+        self.running = Some(RunningTask {
             task,
             socket: None,
             until: now + PATIENCE,

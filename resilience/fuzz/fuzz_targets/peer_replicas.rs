@@ -5,9 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_control::amf::{N14Body, N14, PeerAmfId, Relation, Transferred};
+use whimbrel_control::amf::{N14Body, N14, PeerAmfId, Relation, TransferredUe};
 use whimbrel_control::{Checkpoint, Delta, Flat, UeContext, UeId};
-use whimbrel_resilience::{PeerReplicas, Received};
+use whimbrel_resilience::{PeerReplicas, PeerMessageOutcome};
 
 const PEER: PeerAmfId = PeerAmfId(0);
 /// UEs that are held at most, fewer than there are.
@@ -26,9 +26,9 @@ fuzz_target!(|octets: &[u8]| {
 
 fn take(replicas: &mut PeerReplicas, message: &[u8]) {
     match replicas.receive(PEER, message) {
-        Received::Answer(answer) => drop(N14::from_octets(answer.octets()).expect("an answer is read")),
-        Received::Completed(whole) => drop(N14::from_octets(whole.octets()).expect("a whole message is read")),
-        Received::Input | Received::Taken => {}
+        PeerMessageOutcome::Answer(answer) => drop(N14::from_octets(answer.octets()).expect("an answer is read")),
+        PeerMessageOutcome::Completed(whole) => drop(N14::from_octets(whole.octets()).expect("a whole message is read")),
+        PeerMessageOutcome::Input | PeerMessageOutcome::Taken => {}
     }
     assert!(replicas.held() <= HELD_MAX);
 }
@@ -48,7 +48,7 @@ fn delta(slot: u32) -> Flat {
 
 fn transferred(slot: u32, state: Flat) -> N14Body {
     let asker = UeId { slot, generation: 2 };
-    N14Body::UeContextTransferred(Transferred { asker, state, upfs: Vec::new() }.into())
+    N14Body::UeContextTransferred(TransferredUe { asker, state, upfs: Vec::new() }.into())
 }
 
 /// A message of a kind about a UE, in which octets are changed: of the state that it carries, or of all of it.

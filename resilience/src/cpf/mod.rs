@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::udm::UdmRequest;
 use whimbrel_control::{
     AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Output, Payload, RestCounters,
@@ -208,7 +208,7 @@ fn cleanup_batch(
         outputs: effects.map(|effect| Output { effect, downlink_count: None }).collect(),
         fault: true,
         disposition: Disposition::Ended,
-        events: vec![Event::Deregistered { subject, why: Deregistered::Fault }],
+        events: vec![Event::Deregistered { subject, why: DeregistrationReason::Fault }],
         ..Batch::default()
     }
 }

@@ -10,10 +10,10 @@ use whimbrel_control::{Checkpoint, Delta, Disposition, Envelope, UeId, UeSummary
 use super::{Cpf, Trial, TrialOutcome};
 use crate::CodeVersion;
 use crate::link::{CpfCommand, CpfReport, PeerMessage, UeCheckpoint, UeQuery};
-use crate::replication::{CheckpointAck, CpfId, HeldCheckpoints, Primary, Ran};
+use crate::replication::{CheckpointAck, CpfId, ExecutedInput, HeldCheckpoints, Primary};
 
 /// A UE of which this CPF is the primary.
-struct Served {
+struct ServedUe {
     term: u32,
     backups: Vec<CpfId>,
     /// The last input that was run.
@@ -73,7 +73,7 @@ pub struct CpfOutbox {
 pub struct ReplicatedCpf {
     cpf: Cpf,
     code: CodeVersion,
-    served: BTreeMap<UeId, Served>,
+    served: BTreeMap<UeId, ServedUe>,
     /// Holds the fact that a checkpoint is due, not the checkpoint: it is made when it may leave, after the outputs.
     primary: Primary<Option<Checkpoint>>,
     /// UEs with a checkpoint that was sent, each once.
@@ -313,7 +313,7 @@ impl ReplicatedCpf {
     /// Refuses a UE whose log is of another code version, or leads on from a state that is not here.
     fn refuse(&mut self, envelope: &Envelope, out: &mut CpfOutbox) {
         let ue = envelope.ue;
-        if let Some(Served { term, .. }) = self.served.remove(&ue) {
+        if let Some(ServedUe { term, .. }) = self.served.remove(&ue) {
             self.cpf.forget(ue);
             out.up.push(CpfReport::CheckpointUnusable { ue, term });
         }
@@ -418,7 +418,7 @@ impl ReplicatedCpf {
                 out.up.push(CpfReport::CheckpointUnusable { ue, term });
                 return; // no input of the UE is run here
             };
-            let served = Served {
+            let served = ServedUe {
                 term,
                 backups: Vec::new(),
                 clock,
@@ -479,7 +479,7 @@ impl ReplicatedCpf {
         let stays = !matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
         let checkpoint_due = stays && batch.idle && !served.backups.is_empty();
         let idle = checkpoint_due.then_some(None);
-        self.primary.ran(Ran { ue, clock: envelope.clock, idle });
+        self.primary.ran(ExecutedInput { ue, clock: envelope.clock, idle });
         let (term, clock, from) = (served.term, envelope.clock, envelope.payload.association());
         out.up.push(CpfReport::Ran { ue, term, clock, from, batch });
     }

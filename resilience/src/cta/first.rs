@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
-    AssociationId, Command, Disposition, Event, Payload, UeEvent, UeId, amf, digest, event::Dropped,
+    AssociationId, Command, Disposition, Event, Payload, UeEvent, UeId, amf, digest, event::MessageDropReason,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant};
 use whimbrel_ngap::Peek;
@@ -21,7 +21,7 @@ use super::{Cta, Entropy, Inspect, Outbox, send};
 
 /// The first message of a connection.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct First {
+pub(super) struct FirstMessage {
     pub(super) association: AssociationId,
     pub(super) stream: u16,
     pub(super) octets: Arc<[u8]>,
@@ -29,7 +29,7 @@ pub(super) struct First {
     digest: u64,
 }
 
-impl First {
+impl FirstMessage {
     pub(super) fn new(association: AssociationId, stream: u16, octets: &[u8]) -> Self {
         Self { association, stream, octets: octets.into(), digest: digest(0, octets) }
     }
@@ -38,7 +38,7 @@ impl First {
 /// A first message that a context was asked about.
 #[derive(Serialize, Deserialize)]
 pub(super) struct FirstMessageQuery {
-    first: First,
+    first: FirstMessage,
     candidate: Candidate,
     /// The AMF-UE-NGAP-ID of the connection that would begin.
     pub(super) amf_ue_ngap_id: AmfUeNgapId,
@@ -74,7 +74,7 @@ impl Asks {
         self.by_input.range((ue, first)..=(ue, last)).map(|(&(_, clock), asked)| (clock, asked))
     }
 
-    fn has(&self, first: &First) -> bool {
+    fn has(&self, first: &FirstMessage) -> bool {
         self.under_way.contains(&(first.association, first.digest))
     }
 }
@@ -93,7 +93,13 @@ enum Candidate {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    pub(super) fn initial_ue_message(&mut self, now: Instant, peek: &Peek, first: First, out: &mut Outbox) {
+    pub(super) fn initial_ue_message(
+        &mut self,
+        now: Instant,
+        peek: &Peek,
+        first: FirstMessage,
+        out: &mut Outbox,
+    ) {
         if !self.ran.admit_first_message(now, first.association) {
             return self.limited(now, Some(first.association), "first_messages_per_s", out);
         }
@@ -118,16 +124,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// A first message that came twice has no further effect.
-    fn repeated(&self, peek: &Peek, first: &First, out: &mut Outbox) {
+    fn repeated(&self, peek: &Peek, first: &FirstMessage, out: &mut Outbox) {
         let named = peek.ran_ue_ngap_id.and_then(|n| self.slots.by_ran_ue_ngap_id(first.association, n));
         let Some(ue) = named else { return };
         let subject = self.context(ue).map(|p| p.subject()).unwrap_or_default();
-        let event = Event::Dropped { subject, why: Dropped::Duplicate };
+        let event = Event::Dropped { subject, why: MessageDropReason::Duplicate };
         out.events.push(UeEvent { ue, on: Some(first.association), event });
     }
 
     /// Gives a first message a new slot.
-    fn ask_new_slot(&mut self, now: Instant, first: First, asked: bool, out: &mut Outbox) {
+    fn ask_new_slot(&mut self, now: Instant, first: FirstMessage, asked: bool, out: &mut Outbox) {
         self.release_rejected(now, first.association, out);
         let limits = self.config.limits;
         let bound =
@@ -154,7 +160,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// Answers a first message for which a resource lacks.
-    fn refuse_first(&mut self, now: Instant, first: &First, limit: &'static str, out: &mut Outbox) {
+    fn refuse_first(&mut self, now: Instant, first: &FirstMessage, limit: &'static str, out: &mut Outbox) {
         self.limited(now, Some(first.association), limit, out);
         if self.ran.may_send_error_indication(now, first.association) {
             let answer = amf::overloaded(&first.octets, CauseMisc::ControlProcessingOverload);
@@ -206,7 +212,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    fn ask(&mut self, now: Instant, ue: UeId, first: First, candidate: Candidate, out: &mut Outbox) {
+    fn ask(&mut self, now: Instant, ue: UeId, first: FirstMessage, candidate: Candidate, out: &mut Outbox) {
         let Some(amf_ue_ngap_id) = self.slots.new_connection(ue) else { return };
         let payload = Payload::InitialUeMessage {
             association: first.association,

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use whimbrel_control::amf::{self, Load, PeerAmfId, RanNodes};
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::open;
 use whimbrel_control::udm::{Directory, Subscribers, UdmAnswer, UdmRequest};
 use whimbrel_control::{
@@ -45,17 +45,19 @@ use crate::{CodeVersion, Cpf};
 use cpfs::{Cpfs, Service};
 pub use cpfs::{LogLimits, ProtocolViolation, ReplicationCounters};
 pub(crate) use external::{ExternalSource, ExternalValues};
-use first::{Asks, First, FirstMessageQuery};
-use n4::Arrived;
+use first::{Asks, FirstMessage, FirstMessageQuery};
+use n4::N4Arrival;
 use n14::ArrivedUes;
 pub use n14::N14Error;
 pub use order::{CtaOrder, OrderOutcome};
 use path_switches::PathSwitches;
 use questions::Questions;
-use ran::{Bounds, Resetting};
+use ran::{Bounds, PendingReset};
 pub use recovery::TakeoverTime;
-use restart::Restoring;
-pub use restart::{RestoreError, Restored, StoredAmf, StoredUe, StoredUes, Surviving, ToStore};
+use restart::RestoringUes;
+pub use restart::{
+    RestorationOutcome, RestoreError, StoredAmf, StoredUe, StoredUes, SurvivingState, ToStore,
+};
 use slots::UeSlots;
 pub(crate) use snapshot::{CtaState, StateOf};
 use upfs::Upfs;
@@ -221,7 +223,7 @@ pub struct Cta<S, E, I = ()> {
     inspect: I,
     /// Inputs for UEs that other inputs caused; run before the next external one.
     inbox: VecDeque<(UeId, Payload)>,
-    arrived: Vec<Arrived>,
+    arrived: Vec<N4Arrival>,
     bounds: Bounds,
     /// The load that the overload rule judged last.
     load: Load,
@@ -232,14 +234,14 @@ pub struct Cta<S, E, I = ()> {
     /// Path switches without an answer.
     path_switches: PathSwitches,
     /// Resets that are acknowledged when their UEs' connections are released.
-    resetting: Vec<Resetting>,
+    resetting: Vec<PendingReset>,
     /// UEs that came from peer AMFs.
     arrivals: ArrivedUes,
     /// Questions to brokers.
     questions: Questions,
     /// UEs of this process that have changed since UEs were stored last. `None`: none were.
     unstored: Option<BTreeSet<UeId>>,
-    restoring: Restoring,
+    restoring: RestoringUes,
 }
 
 /// The CTA's term, stamped into envelopes.
@@ -279,7 +281,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             arrivals: ArrivedUes::default(),
             questions: Questions::default(),
             unstored: None,
-            restoring: Restoring::default(),
+            restoring: RestoringUes::default(),
         }
     }
 
@@ -518,7 +520,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
             }
             Some(p) if is_initial_ue_message(&p) && self.ran.is_set_up(association) => {
-                let first = First::new(association, stream, octets);
+                let first = FirstMessage::new(association, stream, octets);
                 self.initial_ue_message(now, &p, first, out);
             }
             _ => self.ran_node(now, association, octets, out),
@@ -643,7 +645,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             if let Some(asked) = asked {
                 self.answered(now, ue, asked, Disposition::Ended, out);
             }
-            self.discard(now, ue, Deregistered::Fault, out);
+            self.discard(now, ue, DeregistrationReason::Fault, out);
             return false;
         }
         let disposition = batch.disposition;

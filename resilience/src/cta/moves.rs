@@ -28,7 +28,7 @@ const HELD_MAX: usize = 64;
 
 /// A move under way.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Moving {
+pub(super) struct UeMove {
     to: CpfId,
     since: Instant,
     /// The former primary stays as a backup; not if the target became a backup for this move alone.
@@ -48,7 +48,7 @@ impl Cpfs {
             ledger.add_backup(to);
             serve(ue, ledger, &mut self.waiting, out);
         }
-        self.moves.ues.insert(ue, Moving { to, since: now, keep, held: Vec::new() });
+        self.moves.ues.insert(ue, UeMove { to, since: now, keep, held: Vec::new() });
         self.moves.begun.push_back((now, ue));
         if self.try_to_move(ue, out) {
             self.counts.moved_fast += 1;
@@ -144,7 +144,7 @@ impl Cpfs {
 
     /// Completes the UE's move if the target holds its checkpoint. Returns whether it did.
     fn try_to_move(&mut self, ue: UeId, out: &mut Outbox) -> bool {
-        let Some(&Moving { to, keep, .. }) = self.moves.ues.get(&ue) else { return false };
+        let Some(&UeMove { to, keep, .. }) = self.moves.ues.get(&ue) else { return false };
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         let (former, _) = ledger.assignment();
         if !ledger.move_to(to, keep) {

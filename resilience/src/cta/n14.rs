@@ -9,7 +9,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
-    self, Completed, HandedOverSession, N14, N14Body, PeerAmfId, Relation, Transferred, UeContextCreateData,
+    self, HandedOverSession, N14, N14Body, PeerAmfId, Relation, TransferCompletion, TransferredUe,
+    UeContextCreateData,
 };
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{Checkpoint, Flat, FlatError, HandoverTarget, OutputId, Payload, UeId, UpfId};
@@ -146,13 +147,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             N14Body::UeContextNotTransferred(asker) => (*asker, None),
             body if body.is_of_source() => match (self.arrivals.get(from, relation), body) {
-                (Some(ue), N14Body::Completed(Completed::HandedOver(given))) => {
+                (Some(ue), N14Body::Completed(TransferCompletion::HandedOver(given))) => {
                     given.iter().for_each(|g| self.session_came(ue, g));
                     (ue, None)
                 }
                 (Some(ue), _) => (ue, None),
                 // Sessions given for a UE that is lost here are deleted.
-                (None, N14Body::Completed(Completed::HandedOver(given))) => {
+                (None, N14Body::Completed(TransferCompletion::HandedOver(given))) => {
                     given.iter().for_each(|g| self.end_orphan(now, g, out));
                     return Err(N14Error::Unknown);
                 }
@@ -161,7 +162,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             body if !self.slots.holds(relation.source) => {
                 let body = match body {
                     N14Body::HandoverComplete | N14Body::Registered { .. } => {
-                        N14Body::Completed(Completed::Gone)
+                        N14Body::Completed(TransferCompletion::Gone)
                     }
                     N14Body::UeContextCreated(_) => N14Body::ReleaseUeContext,
                     _ => return Err(N14Error::Unknown),
@@ -176,7 +177,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// Accepts one context for the slot that asked for it; its relation leads there from now on.
-    fn takes(&mut self, from: PeerAmfId, relation: Relation, t: &Transferred) -> bool {
+    fn takes(&mut self, from: PeerAmfId, relation: Relation, t: &TransferredUe) -> bool {
         let takes = self.slots.holds(t.asker) && !self.arrivals.by_ue.contains_key(&t.asker);
         if takes {
             self.arrivals.insert(from, relation, &t.state, t.asker);

@@ -15,8 +15,8 @@ use super::first::Asks;
 use super::n14::ArrivedUes;
 use super::path_switches::PathSwitches;
 use super::questions::Questions;
-use super::ran::{Bounds, Resetting};
-use super::restart::Restoring;
+use super::ran::{Bounds, PendingReset};
+use super::restart::RestoringUes;
 use super::slots::UeSlots;
 use super::upfs::Upfs;
 use super::{Cta, Entropy, Inspect};
@@ -37,10 +37,10 @@ pub(crate) struct CtaState {
     ran_due: Option<Instant>,
     asked: Asks,
     path_switches: PathSwitches,
-    resetting: Vec<Resetting>,
+    resetting: Vec<PendingReset>,
     arrivals: ArrivedUes,
     questions: Questions,
-    restoring: Restoring,
+    restoring: RestoringUes,
 }
 
 /// The same, borrowed from a CTA that continues.
@@ -58,10 +58,10 @@ pub(crate) struct StateOf<'a> {
     ran_due: Option<Instant>,
     asked: &'a Asks,
     path_switches: &'a PathSwitches,
-    resetting: &'a [Resetting],
+    resetting: &'a [PendingReset],
     arrivals: &'a ArrivedUes,
     questions: &'a Questions,
-    restoring: &'a Restoring,
+    restoring: &'a RestoringUes,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {

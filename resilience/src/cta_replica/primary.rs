@@ -16,7 +16,7 @@ use crate::{Cpf, Cta, CtaOrder, Entropy, Input, Inspect, OrderOutcome, Outbox};
 /// The primary CTA, alone or with a replica.
 pub struct PrimaryCta<S, E, I = ()> {
     machine: Machine<S, E, I>,
-    replicated: Option<Replicated>,
+    replicated: Option<ReplicationState>,
     /// CPFs whose links have still to be resumed after a takeover.
     unsettled: BTreeSet<CpfId>,
     /// How far the UEs' time is ahead of this host's, in microseconds.
@@ -45,7 +45,7 @@ impl HeldOutputs {
     }
 }
 
-struct Replicated {
+struct ReplicationState {
     gate: Gate<HeldOutputs>,
     /// Whether outputs wait for the CTA replica: not before it has caught up.
     waits: bool,
@@ -120,7 +120,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         let snapshot = self.machine.snapshot()?;
         let number = self.machine.number;
         let taken = self.machine.links.iter().map(|(&cpf, link)| (cpf, link.taken())).collect();
-        self.replicated = Some(Replicated {
+        self.replicated = Some(ReplicationState {
             gate: Gate::default(),
             waits: false,
             before: number,

@@ -24,7 +24,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use datagram::LENGTH;
-pub use reflector::{Reflected, Reflector, ReflectorCounters};
+pub use reflector::{ReflectedProbe, Reflector, ReflectorCounters};
 pub use watch::{Counters, Detector, Input, Outbox, PeerChange, PeerDownCause, PeerState, PeerView};
 
 /// Names a process in heartbeats (RFC 7880 §3): unique in the cluster, whatever its role. Not 0.

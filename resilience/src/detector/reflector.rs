@@ -20,7 +20,7 @@ pub struct ReflectorCounters {
 
 /// What becomes of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reflected {
+pub struct ReflectedProbe {
     /// To be sent to where the probe came from.
     pub answer: [u8; LENGTH],
     /// The process that declared this incarnation failed: it no longer serves what it served for that one, and it is counted again only
@@ -47,7 +47,7 @@ impl Reflector {
     /// Takes a datagram; `None`: nothing is answered.
     ///
     /// A replayed probe is answered again: the detector ignores that answer, and what a probe reports of replacement stays true.
-    pub fn handle(&mut self, octets: &[u8]) -> Option<Reflected> {
+    pub fn handle(&mut self, octets: &[u8]) -> Option<ReflectedProbe> {
         let probe = match Datagram::read(octets, &self.key) {
             Ok(probe) => probe,
             Err(Unread::Malformed) => {
@@ -72,7 +72,7 @@ impl Reflector {
             number: probe.number,
             other: probe.incarnation,
         };
-        Some(Reflected {
+        Some(ReflectedProbe {
             answer: answer.write(&self.key),
             replaced_by: (probe.other >= self.incarnation).then_some(probe.from),
         })

@@ -32,7 +32,7 @@ pub struct Configuration {
 /// Its JSON form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenConfiguration {
     regions: Option<Vec<String>>,
     areas: Option<Vec<WrittenArea>>,
     replicas: Option<u64>,
@@ -73,7 +73,7 @@ impl Configuration {
 
     /// Reads the JSON of an operator. Errors: one sentence, with the key that is wrong and what to write.
     pub fn read(octets: &[u8]) -> Result<Self, String> {
-        let Written { regions, areas, replicas, heartbeat, draining, canary } =
+        let WrittenConfiguration { regions, areas, replicas, heartbeat, draining, canary } =
             serde_json::from_slice(octets).map_err(|e| e.to_string())?;
         Ok(Self {
             regions: regions.map(|all| read_regions(&all)).transpose()?,

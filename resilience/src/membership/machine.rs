@@ -9,7 +9,7 @@ use super::record::MemberRecord;
 use super::view::EtcdKey;
 use super::{
     ClaimAction, ClaimError, CtaHome, CtaInstance, EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest,
-    HomeClaim, Kv, Member, MemberId, MembershipChange, MembershipView, Watched,
+    HomeClaim, Kv, Member, MemberId, MembershipChange, MembershipView, WatchedChange,
 };
 use crate::detector::Incarnation;
 
@@ -43,7 +43,7 @@ pub enum Input {
     /// What became of a request.
     Answered(u64, Result<EtcdReply, EtcdFailure>),
     /// Changes of a watch, by the number of its request.
-    Watched(u64, Vec<Watched>),
+    Watched(u64, Vec<WatchedChange>),
     /// A watch has ended.
     WatchEnded(u64),
     /// A command of the process.
@@ -116,7 +116,7 @@ enum Purpose {
 }
 
 #[derive(Debug)]
-struct Flight {
+struct RequestInFlight {
     id: u64,
     purpose: Purpose,
     sent: Instant,
@@ -136,7 +136,7 @@ struct Lease {
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingClaim {
     home: u16,
     claim: HomeClaim,
     refused_at: Instant,
@@ -162,7 +162,7 @@ struct Requests {
     /// How many there have been: the number of the last one.
     count: u64,
     /// The one that waits for its answer.
-    flight: Option<Flight>,
+    flight: Option<RequestInFlight>,
     watch: Option<u64>,
     /// When the next one may be sent.
     not_before: Instant,
@@ -170,7 +170,7 @@ struct Requests {
 
 /// The record of this process in etcd.
 #[derive(Debug)]
-struct Listing {
+struct OwnListing {
     lease: Option<Lease>,
     incarnation: Option<Incarnation>,
     /// The revision of the record, if it is listed.
@@ -192,8 +192,8 @@ pub struct Membership {
     view: MembershipView,
     etcd: Etcd,
     requests: Requests,
-    listing: Listing,
-    claims: VecDeque<Pending>,
+    listing: OwnListing,
+    claims: VecDeque<PendingClaim>,
     leaving: bool,
     left: bool,
 }
@@ -210,7 +210,7 @@ impl Membership {
             view: MembershipView::default(),
             etcd: Etcd::default(),
             requests: Requests { count: 0, flight: None, watch: None, not_before: Instant::ZERO },
-            listing: Listing {
+            listing: OwnListing {
                 lease: None,
                 incarnation: None,
                 revision: None,
@@ -295,7 +295,7 @@ impl Membership {
                 out.events.push(Event::Refused(home, ClaimError::NoAnswer));
             }
             MembershipCommand::Claim(home, claim) => {
-                self.claims.push_back(Pending {
+                self.claims.push_back(PendingClaim {
                     home,
                     claim,
                     refused_at: now + CLAIM_PATIENCE,
@@ -339,7 +339,7 @@ impl Membership {
             };
             let id = self.ask(request, out);
             let furthest = self.etcd.known.map_or(0, |(_, furthest)| furthest);
-            self.requests.flight = Some(Flight { id, purpose, sent: now, furthest, swap });
+            self.requests.flight = Some(RequestInFlight { id, purpose, sent: now, furthest, swap });
         }
         if self.leaving && self.listing.lease.is_none() && self.requests.flight.is_none() && !self.left {
             self.left = true;
@@ -382,7 +382,7 @@ impl Membership {
 
     /// The first claim's request, or how the claim ended.
     fn claim(&mut self) -> Option<Result<EtcdRequest, Event>> {
-        let Pending { home, claim, proposed, .. } = self.claims.front_mut()?;
+        let PendingClaim { home, claim, proposed, .. } = self.claims.front_mut()?;
         let (MemberId::Cta(cta), Some(incarnation)) = (self.me, self.listing.incarnation) else {
             return Some(Err(Event::Refused(*home, ClaimError::NotYours)));
         };
@@ -403,7 +403,7 @@ impl Membership {
         })
     }
 
-    fn answered(&mut self, now: Instant, flight: Flight, answered: EtcdReply, out: &mut Outbox) {
+    fn answered(&mut self, now: Instant, flight: RequestInFlight, answered: EtcdReply, out: &mut Outbox) {
         let EtcdReply { cluster, revision, answer } = answered;
         // Lists and swaps are answered by the majority; what one etcd alone says of its revision may be behind.
         let agreed = matches!(answer, EtcdAnswer::Listed(_) | EtcdAnswer::Swapped | EtcdAnswer::Differs(_));
@@ -461,8 +461,8 @@ impl Membership {
             }
             (Purpose::Claim, EtcdAnswer::Swapped) => self.written(flight.swap, revision, out),
             (Purpose::Claim, EtcdAnswer::Differs(present)) => {
-                let gone = flight.swap.map(|(key, _)| Watched::Deleted { key, revision });
-                if let Some(change) = present.map(Watched::Put).or(gone) {
+                let gone = flight.swap.map(|(key, _)| WatchedChange::Deleted { key, revision });
+                if let Some(change) = present.map(WatchedChange::Put).or(gone) {
                     self.watched(change, out);
                 }
             }
@@ -474,17 +474,17 @@ impl Membership {
     fn written(&mut self, swap: Option<(String, Vec<u8>)>, revision: u64, out: &mut Outbox) {
         if let Some((key, value)) = swap {
             let kv = Kv { key, value, mod_revision: revision, lease: 0 };
-            self.watched(Watched::Put(kv), out);
+            self.watched(WatchedChange::Put(kv), out);
         }
     }
 
-    fn watched(&mut self, change: Watched, out: &mut Outbox) {
+    fn watched(&mut self, change: WatchedChange, out: &mut Outbox) {
         let change = match change {
-            Watched::Put(kv) => {
+            WatchedChange::Put(kv) => {
                 self.heard_of(kv.mod_revision);
                 self.view.put(kv, &self.prefix)
             }
-            Watched::Deleted { key, revision } => {
+            WatchedChange::Deleted { key, revision } => {
                 self.heard_of(revision);
                 self.view.deleted(&key, revision, &self.prefix)
             }
@@ -545,7 +545,7 @@ impl Membership {
             return;
         };
         let (ours, revision) = (ours(&kv), kv.mod_revision);
-        self.watched(Watched::Put(kv), out);
+        self.watched(WatchedChange::Put(kv), out);
         if ours {
             self.joined(revision, out); // an earlier try that we heard nothing of
             return;

@@ -39,6 +39,6 @@ mod view;
 pub use configuration::Configuration;
 pub use cpf_roster::{ConnectedCpf, CpfRoster};
 pub use machine::{Event, Input, Membership, MembershipCommand, MembershipSettings, Outbox};
-pub use port::{EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest, Kv, Watched};
+pub use port::{EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest, Kv, WatchedChange};
 pub use record::{ClaimAction, ClaimError, CtaHome, CtaInstance, HomeClaim, Member, MemberId};
 pub use view::{ListedMember, MembershipChange, MembershipView};

@@ -106,7 +106,7 @@ pub enum EtcdFailure {
 
 /// What happened to a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Watched {
+pub enum WatchedChange {
     /// It was written.
     Put(Kv),
     /// It is gone, since this revision.

@@ -102,7 +102,7 @@ pub enum TakeoverOutcome<I> {
 
 /// A backup whose checkpoint is older than the beginning of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lagging {
+pub struct LaggingBackup {
     /// The replica that lags.
     pub replica: CpfId,
     /// The clock that it needs: older checkpoints are outdated (Neutrino §4.2.4).
@@ -199,7 +199,7 @@ impl<I: Clone> UeLog<I> {
     }
 
     /// Appends an input that `input` makes: its octets in the log, and itself. At a limit the log is dropped, as in [`Self::give_up_log`].
-    pub fn append(&mut self, input: impl FnOnce(u64) -> (usize, I)) -> (u64, Option<Vec<Lagging>>) {
+    pub fn append(&mut self, input: impl FnOnce(u64) -> (usize, I)) -> (u64, Option<Vec<LaggingBackup>>) {
         self.clock += 1;
         let clock = self.clock;
         if self.bounds.inputs == 0 {
@@ -219,7 +219,7 @@ impl<I: Clone> UeLog<I> {
     /// Before an input: marks lagging backups under [`Marking::AtNextProcedure`], and returns them. A UE that goes on before it is known to
     /// be idle is spared, which favours the baseline.
     #[cfg(any(test, feature = "experiments"))]
-    pub fn mark(&mut self) -> Vec<Lagging> {
+    pub fn mark(&mut self) -> Vec<LaggingBackup> {
         if self.bounds.marking != Marking::AtNextProcedure || !self.rests() {
             return Vec::new();
         }
@@ -231,7 +231,7 @@ impl<I: Clone> UeLog<I> {
 
     /// Drops the log for lack of room: the UE cannot be replayed until its backups have caught up, but stays served. Returns the backups
     /// that lack what is dropped.
-    pub fn give_up_log(&mut self) -> Vec<Lagging> {
+    pub fn give_up_log(&mut self) -> Vec<LaggingBackup> {
         let clock = self.clock;
         self.forget(clock);
         self.lagging(|r| r.acked < clock, clock)
@@ -293,7 +293,7 @@ impl<I: Clone> UeLog<I> {
 
     /// Backups without an acknowledgement for `patience`: if another one is up to date, the log is not kept for them any longer (Neutrino
     /// §4.2.4; there the log is dropped even if no backup has the checkpoint).
-    pub fn scan(&mut self, now: Instant, patience: Duration) -> Vec<Lagging> {
+    pub fn scan(&mut self, now: Instant, patience: Duration) -> Vec<LaggingBackup> {
         let idle = self.idle;
         if self.holders(idle).next().is_none() {
             return Vec::new(); // no backup has what the log holds: it stays, up to its limits
@@ -320,12 +320,12 @@ impl<I: Clone> UeLog<I> {
     }
 
     /// The log is not kept for these backups until they make progress.
-    fn lagging(&mut self, which: impl Fn(&Replica) -> bool, clock: u64) -> Vec<Lagging> {
+    fn lagging(&mut self, which: impl Fn(&Replica) -> bool, clock: u64) -> Vec<LaggingBackup> {
         let up_to_date: Vec<CpfId> = self.holders(clock).collect();
         let mut lagging = Vec::new();
         for r in self.replicas.iter_mut().filter(|r| which(r)) {
             r.awaited = false;
-            lagging.push(Lagging { replica: r.cpf, clock, up_to_date: up_to_date.clone() });
+            lagging.push(LaggingBackup { replica: r.cpf, clock, up_to_date: up_to_date.clone() });
         }
         lagging
     }
@@ -579,9 +579,9 @@ mod tests {
     fn a_full_log_is_dropped_and_lagging_backups_are_returned() {
         for (inputs, octets) in [(4, 1), (2, 60)] {
             let mut ledger = ledger();
-            let lagging: Vec<Lagging> =
+            let lagging: Vec<LaggingBackup> =
                 (0..inputs).flat_map(|_| ledger.append(|_| (octets, "uplink")).1).flatten().collect();
-            assert_eq!(lagging, [Lagging { replica: BACKUP, clock: inputs, up_to_date: vec![] }]);
+            assert_eq!(lagging, [LaggingBackup { replica: BACKUP, clock: inputs, up_to_date: vec![] }]);
             assert_eq!(ledger.octets(), 0);
             assert_eq!(ledger.clone().failed(PRIMARY), TakeoverOutcome::Lost);
             for clock in 1..=inputs {
@@ -672,7 +672,10 @@ mod tests {
         ledger.acknowledged(NOW, BACKUP, 1, 1);
         assert_eq!(ledger.scan(NOW + PATIENCE - Duration::from_micros(1), PATIENCE), []);
         let up_to_date = vec![BACKUP];
-        assert_eq!(ledger.scan(NOW + PATIENCE, PATIENCE), [Lagging { replica: third, clock: 1, up_to_date }]);
+        assert_eq!(
+            ledger.scan(NOW + PATIENCE, PATIENCE),
+            [LaggingBackup { replica: third, clock: 1, up_to_date }]
+        );
         assert_eq!(ledger.inputs(), 0);
         assert_eq!(ledger.scan(NOW + PATIENCE * 2, PATIENCE), [], "reported once");
     }
@@ -689,7 +692,7 @@ mod tests {
         match marking {
             Marking::WithoutLog => assert_eq!(marked, []),
             Marking::AtNextProcedure => {
-                assert_eq!(marked, [Lagging { replica: BACKUP, clock: 1, up_to_date: vec![] }]);
+                assert_eq!(marked, [LaggingBackup { replica: BACKUP, clock: 1, up_to_date: vec![] }]);
                 assert_eq!(ledger.mark(), [], "reported once");
             }
         }

@@ -29,8 +29,8 @@ mod primary;
 
 pub use gate::Gate;
 pub use held_checkpoints::{Checkpoint, CheckpointAck, HeldCheckpoints};
-pub use ledger::{BESIDE_INPUT, BatchVerdict, Lagging, Marking, TakeoverOutcome, UeLog, UeLogLimits};
-pub use primary::{Primary, Ran};
+pub use ledger::{BESIDE_INPUT, BatchVerdict, LaggingBackup, Marking, TakeoverOutcome, UeLog, UeLogLimits};
+pub use primary::{ExecutedInput, Primary};
 
 /// A CPF of the region, in one incarnation: a CPF that was declared lost does not come back under this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

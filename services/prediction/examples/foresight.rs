@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use whimbrel_prediction::{
-    AlongHeading, Cell, City, Evaluation, FrequentNeighbour, MarkovOne, MarkovTwo, PerCell, Relations,
-    Signals, Size, TrainedNetwork, Trainer, Trip,
+    AlongHeading, Cell, City, CitySize, Evaluation, FrequentNeighbour, MarkovOne, MarkovTwo, PerCell,
+    Relations, Signals, TrainedNetwork, Trainer, Trip,
 };
 
 /// Trips that predictors learn from, and further ones that they are judged by.
@@ -17,7 +17,7 @@ const GOAL_INTERVAL: usize = 1;
 fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
     let (train, judge) = (numbers.next().unwrap_or(TRAIN), numbers.next().unwrap_or(JUDGE));
-    let city = City::new(1, Size::CITY);
+    let city = City::new(1, CitySize::CITY);
     println!("{} cells; {train} trips to learn from, {judge} further ones to be judged by", city.cells());
     let predictors = Predictors::trained(&city, train);
     let mut evaluations = [Evaluation::default(); 7];

@@ -47,14 +47,14 @@ pub struct Cell(pub u16);
 
 /// How large a city is.
 #[derive(Clone, Copy, Debug)]
-pub struct Size {
+pub struct CitySize {
     /// Junctions from west to east, and from south to north.
     pub junctions: (usize, usize),
     /// Number of cells.
     pub cells: usize,
 }
 
-impl Size {
+impl CitySize {
     /// 247 cells on 11 by 9 km.
     pub const CITY: Self = Self { junctions: (61, 50), cells: 247 };
     /// Twelve cells on 2 by 2 km.
@@ -92,7 +92,7 @@ impl City {
     /// # Panics
     /// If the size has fewer than two junctions each way, or no cell, or more than 65,535.
     #[must_use]
-    pub fn new(seed: u64, size: Size) -> Self {
+    pub fn new(seed: u64, size: CitySize) -> Self {
         let (columns, rows) = size.junctions;
         assert!(columns > 1 && rows > 1 && (1..=usize::from(u16::MAX)).contains(&size.cells));
         let mut random = Random::new(seed);

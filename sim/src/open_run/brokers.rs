@@ -14,7 +14,7 @@ use whimbrel_open::crypto::Seed;
 use whimbrel_open::id::{Domain, OperatorId, Pseudonym, UserId};
 use whimbrel_open::msg::{AnswerBody, AnswerT, Grant, Price, RefusalCause};
 
-use super::Planted;
+use super::PlantedFault;
 use super::profile::{OpenFaults, SapLinks};
 use crate::Rng;
 use crate::open::{Asker, broker, epoch_key, home_network};
@@ -145,7 +145,7 @@ pub(super) struct Market {
     downtime_max: Duration,
     credit_micros: u64,
     validity_s: u64,
-    planted: Option<Planted>,
+    planted: Option<PlantedFault>,
     /// Requests that a broker has refused by a signed answer.
     refused: BTreeMap<[u8; 32], RefusalCause>,
     pub(super) counts: BrokerCounts,
@@ -155,7 +155,7 @@ impl Market {
     pub(super) fn new(
         homes: &[(Domain, PlmnId)],
         faults: &OpenFaults,
-        planted: Option<Planted>,
+        planted: Option<PlantedFault>,
         seed: u64,
     ) -> Self {
         let mut rng = Rng::new(seed);
@@ -387,7 +387,7 @@ impl Market {
                 BrokerEvent::Granted(session) => Some(session.grant),
                 _ => None,
             };
-            if self.planted == Some(Planted::RefusalNotDurable) && grant.is_none() && refused {
+            if self.planted == Some(PlantedFault::RefusalNotDurable) && grant.is_none() && refused {
                 batch.answers.push((origin.request, octets));
                 continue;
             }
@@ -405,7 +405,7 @@ impl Market {
         } else {
             Duration::from_micros(50 + self.rng.below(self.commit_max.as_micros() as u64))
         };
-        if self.planted == Some(Planted::AnswersBeforeCommit) {
+        if self.planted == Some(PlantedFault::AnswersBeforeCommit) {
             let early = std::mem::take(&mut batch.answers);
             early.into_iter().for_each(|(request, octets)| self.answer(now, broker, request, octets));
         }
@@ -531,7 +531,7 @@ impl Market {
         answers.sort_by_key(|(given, _)| *given);
         answers.into_iter().for_each(|(_, record)| node.machine.restore(record));
         let seed = match self.planted {
-            Some(Planted::EntropyRepeats) => node.entropy_seed,
+            Some(PlantedFault::EntropyRepeats) => node.entropy_seed,
             _ => self.rng.draw(),
         };
         let node = &mut self.nodes[broker];

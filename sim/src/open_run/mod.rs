@@ -11,7 +11,7 @@
 //! | a signed refusal is final | the broker's database; the UE's next registration |
 //! | when the faults stop, each UE attaches again | the end of the run |
 //!
-//! Each has a fault that is planted for it ([`Planted`]), which the run must find.
+//! Each has a fault that is planted for it ([`PlantedFault`]), which the run must find.
 
 mod brokers;
 mod check;
@@ -76,7 +76,7 @@ impl OpenPlan {
 
 /// A fault that a test plants, to see that the run finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
+pub enum PlantedFault {
     /// Backups get states of UEs without the grant.
     GrantMissingAtBackup,
     /// Backups get states of UEs whose grant looks unused.
@@ -93,7 +93,7 @@ pub enum Planted {
     KeyLostWithPower,
 }
 
-impl Planted {
+impl PlantedFault {
     /// All of them, with words of the invariant that each breaks.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::GrantMissingAtBackup, "no session without a grant"),
@@ -136,7 +136,7 @@ struct Operator {
 
 /// The registration that a UE has by REGISTRATION ACCEPT.
 #[derive(Clone, Copy, Debug)]
-struct Accepted {
+struct AcceptedRegistration {
     supi: Supi,
     /// The network has ended the registration since, or refused to continue it.
     ended: bool,
@@ -147,14 +147,14 @@ struct BrokerSubscriber {
     /// Its identity at the broker, if it is a SAP UE.
     user: Option<UserId>,
     at: OperatorIndex,
-    accepted: Option<Accepted>,
+    accepted: Option<AcceptedRegistration>,
     /// The counter of the last request that its broker has refused, and why.
     refused: Option<(u64, RefusalCause)>,
 }
 
 /// What UPFs have forwarded under a grant.
 #[derive(Clone, Debug, Default)]
-struct Forwarded {
+struct ForwardedTraffic {
     octets: u64,
     /// When, and how many, the latest last.
     bursts: VecDeque<(Instant, u64)>,
@@ -225,7 +225,7 @@ pub struct OpenRun {
     plan: OpenPlan,
     minutes: u64,
     faults: OpenFaults,
-    planted: Option<Planted>,
+    planted: Option<PlantedFault>,
     operators: Vec<Operator>,
     market: Market,
     subscribers: Vec<BrokerSubscriber>,
@@ -233,7 +233,7 @@ pub struct OpenRun {
     now: Instant,
     rng: Rng,
     /// What UPFs have forwarded to UEs under each grant, in octets.
-    forwarded: BTreeMap<Pseudonym, Forwarded>,
+    forwarded: BTreeMap<Pseudonym, ForwardedTraffic>,
     counts: OpenCounts,
 }
 
@@ -249,7 +249,7 @@ impl OpenRun {
         plan: OpenPlan,
         minutes: u64,
         faults: OpenFaults,
-        planted: Option<Planted>,
+        planted: Option<PlantedFault>,
     ) -> Self {
         let mut rng = Rng::new(seed ^ 0x09e_4a11);
         let homes: Vec<(Domain, PlmnId)> = (0..plan.brokers)
@@ -461,7 +461,7 @@ impl OpenRun {
         self.observe(from);
         let mut config = self.operators[from].net.ue_ref(ue).without_power();
         self.operators[from].net.lose_power_at_gnb(ue);
-        if self.planted == Some(Planted::KeyLostWithPower) {
+        if self.planted == Some(PlantedFault::KeyLostWithPower) {
             lose_key(&mut config);
         }
         let operator = &mut self.operators[to];
@@ -554,7 +554,7 @@ impl OpenRun {
         let (at, ue) = (self.subscribers[n].at, self.ue(n));
         let net = &mut self.operators[at].net;
         net.lose_power_at_gnb(ue);
-        if self.planted == Some(Planted::KeyLostWithPower) {
+        if self.planted == Some(PlantedFault::KeyLostWithPower) {
             let mut config = net.ue_ref(ue).without_power();
             lose_key(&mut config);
             net.replace_ue(ue, config);
@@ -716,7 +716,7 @@ fn operator(
     n: u8,
     plan: &OpenPlan,
     homes: &[(Domain, PlmnId)],
-    (faults, planted): (&OpenFaults, Option<Planted>),
+    (faults, planted): (&OpenFaults, Option<PlantedFault>),
 ) -> Operator {
     let plmn: PlmnId = format!("999/{}", 70 + n).parse().expect("a PLMN");
     let mut net = Sim::builder(seed)
@@ -728,13 +728,13 @@ fn operator(
     net.ask_elsewhere();
     net.lose_between_cpfs(faults.lossy_links);
     match planted {
-        Some(Planted::GrantMissingAtBackup) => net.plant_in_states(|ue| ue.grant = None),
-        Some(Planted::UsageMissingAtBackup) => net.plant_in_states(|ue| {
+        Some(PlantedFault::GrantMissingAtBackup) => net.plant_in_states(|ue| ue.grant = None),
+        Some(PlantedFault::UsageMissingAtBackup) => net.plant_in_states(|ue| {
             if let Some(grant) = &mut ue.grant {
                 grant.used = (0, 0);
             }
         }),
-        Some(Planted::RegistrationMissingAtBackup) => {
+        Some(PlantedFault::RegistrationMissingAtBackup) => {
             net.has_faulty_cpfs();
             net.plant_in_states(|ue| ue.amf.registered = false);
         }

@@ -1,6 +1,6 @@
 //! A fixture for misbehaviour: a UE and a gNB that misbehave, and a canary UE at a gNB of its own that must not be affected.
 
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
 use whimbrel_ids::{AmfUeNgapId, NrCellId, PlmnId, RanUeNgapId, STmsi, Tac, Tai};
 use whimbrel_nas::ie::PduSessionType;
@@ -48,8 +48,8 @@ pub(crate) fn stage(net: Sim) -> Sim {
 
 /// No UE's procedures have panicked, and the canary has what it had.
 pub(crate) fn unharmed(net: &Sim, what: &dyn Fn() -> String) {
-    let fault =
-        core_events(net).any(|e| matches!(e, CoreEvent::Deregistered { why: Deregistered::Fault, .. }));
+    let fault = core_events(net)
+        .any(|e| matches!(e, CoreEvent::Deregistered { why: DeregistrationReason::Fault, .. }));
     assert!(!fault, "a fault after {}", what());
     let sessions = net.ue_ref(CANARY).sessions().count();
     assert!(registered(net, CANARY) && sessions == 1, "the canary is affected by {}", what());

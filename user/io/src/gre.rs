@@ -41,7 +41,7 @@ impl GreTunnel {
     }
 
     /// What a packet of the tunnel carries; `None` where it is none of it, or malformed.
-    pub(crate) fn read<'p>(&self, packet: &'p [u8]) -> Option<Carried<'p>> {
+    pub(crate) fn read<'p>(&self, packet: &'p [u8]) -> Option<CarriedPacket<'p>> {
         let (source, destination, class, content) = match packet.first()? {
             0x45 => ipv4(packet)?,
             first if first >> 4 == 6 => ipv6(packet)?,
@@ -59,7 +59,7 @@ impl GreTunnel {
         let right = ours
             && (self.key.is_none() || self.key == key)
             && packet.first().is_some_and(|f| f >> 4 == version);
-        right.then_some(Carried { packet, congested: class & CE == CE })
+        right.then_some(CarriedPacket { packet, congested: class & CE == CE })
     }
 
     /// Writes the headers that go in front of a packet, and the packet; their octets, or `None` where there is no room, or no IP packet.
@@ -104,7 +104,7 @@ impl GreTunnel {
 
 /// What came by a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Carried<'p> {
+pub(crate) struct CarriedPacket<'p> {
     pub(crate) packet: &'p [u8],
     /// A router on the tunnel's way says that it is full.
     pub(crate) congested: bool,
@@ -207,7 +207,7 @@ mod tests {
                 for (v4_there, key_there) in all {
                     let read = back(tunnel(v4_there, key_there)).read(&w);
                     let same = (v4, key) == (v4_there, key_there);
-                    assert_eq!(read, same.then_some(Carried { packet: &packet, congested: false }));
+                    assert_eq!(read, same.then_some(CarriedPacket { packet: &packet, congested: false }));
                 }
                 assert_eq!(tunnel(v4, key).read(&w), None, "the wrong way round");
                 for octets in 0..w.len() {

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use whimbrel_user::{
-    COUNTED_EVERY, Counters, HostAddresses, REPORTS_MAX, SessionCounters, SessionId, Steering, UpfU,
+    COUNTED_EVERY, Counters, HostAddresses, REPORTS_MAX, SessionCounters, SessionId, ShardSteering, UpfU,
     UserPlaneChange, UserPlaneReport, packet_room,
 };
 
@@ -34,7 +34,7 @@ use crate::ports::memory::{MemoryOuterEnd, ports};
 use crate::ports::pcap::{Pcap, Replay};
 use crate::ports::{Ports, system::System};
 use crate::state::StateFile;
-use crate::tap::Tapped;
+use crate::tap::TappedDatagram;
 use crate::thread::{self, IoCounters, ThreadRequest, ThreadsState};
 
 /// How long the packet thread may take to answer a question.
@@ -47,7 +47,7 @@ pub struct QueueFull(pub UserPlaneChange);
 /// A running user plane. Dropping it stops the packet threads and takes back what was set on the host.
 pub struct Handle {
     shared: Arc<ThreadsState>,
-    steering: Steering,
+    steering: ShardSteering,
     reports: Receiver<UserPlaneReport>,
     threads: Vec<JoinHandle<()>>,
     /// What is shared with a fast path, if there is one.
@@ -413,7 +413,7 @@ impl Handle {
     }
 
     /// Copies since the last call.
-    pub fn take_tapped(&self) -> Vec<Tapped> {
+    pub fn take_tapped(&self) -> Vec<TappedDatagram> {
         self.shared.tap.take()
     }
 

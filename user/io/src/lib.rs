@@ -46,9 +46,9 @@ pub use ports::logged::LoggerEnd;
 pub use ports::memory::MemoryOuterEnd;
 #[cfg(feature = "measure")]
 pub use ports::pcap::Replay;
-pub use state::{StateChanges, StateFile, StateLock, announce_changes, boot, state_file_was_truncated};
+pub use state::{StateChangeWatch, StateFile, StateLock, announce_changes, boot, state_file_was_truncated};
 pub use sys::datagrams::TtlSocket;
-pub use tap::Tapped;
+pub use tap::TappedDatagram;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};
 
 /// The user plane of this process.

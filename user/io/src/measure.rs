@@ -22,7 +22,7 @@ pub use crate::sys::scheduling::Priority;
 use crate::thread::IoCounters;
 use crate::xdp::measure as programs;
 pub use crate::xdp::measure::{Addresses, BareProgram};
-pub use paced::{Draw, Pace, Paced, paced};
+pub use paced::{Draw, Pace, PacedOutcome, paced};
 
 /// A user plane whose threads receive packets without end, each its own again and again, and whose packets go nowhere.
 ///
@@ -143,9 +143,9 @@ impl Flood {
 }
 
 /// A program on an interface, as long as this lives.
-pub struct Attached(#[expect(dead_code, reason = "held for its drop")] BpfLink);
+pub struct AttachedProgram(#[expect(dead_code, reason = "held for its drop")] BpfLink);
 
-impl Attached {
+impl AttachedProgram {
     fn of(code: &[Instruction], interface: u32) -> io::Result<Self> {
         Program::load(code)?.attach(interface, Attach::Driver).map(Self)
     }
@@ -192,7 +192,7 @@ impl Ladder {
         uplink: bool,
         (interface, out): (u32, u32),
         addresses: &Addresses,
-    ) -> io::Result<Attached> {
+    ) -> io::Result<AttachedProgram> {
         let devices = DeviceMap::new(1)?;
         devices.set(0, out)?;
         let memory = programs::BareProgramMemory {
@@ -204,6 +204,6 @@ impl Ladder {
         };
         let code = programs::bare(step, uplink, addresses, &memory);
         // The program keeps its maps.
-        Attached::of(&code, interface)
+        AttachedProgram::of(&code, interface)
     }
 }

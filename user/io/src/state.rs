@@ -80,9 +80,9 @@ impl StateLock {
 
 /// Says when a state file has changed, to the process that follows it: writes to mapped memory are none that the kernel reports, so the UPF that writes them sets
 /// the file's time, by [`announce_changes`].
-pub struct StateChanges(Inotify);
+pub struct StateChangeWatch(Inotify);
 
-impl StateChanges {
+impl StateChangeWatch {
     /// Of the file at this path, from now on. Errors: those of inotify(7), of which a user has a bounded number.
     pub fn of(path: &Path) -> io::Result<Self> {
         Inotify::of(path).map(Self)
@@ -94,7 +94,7 @@ impl StateChanges {
     }
 }
 
-impl AsFd for StateChanges {
+impl AsFd for StateChangeWatch {
     /// Readable when there are changes.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -156,7 +156,7 @@ mod tests {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
         let mut written = SharedFile::new(file, 8192).map(StateFile).unwrap();
-        let changes = StateChanges::of(&path).unwrap();
+        let changes = StateChangeWatch::of(&path).unwrap();
         let is_announced = || {
             let announced = which_are_readable(&[changes.as_fd()], Duration::ZERO).unwrap()[0];
             changes.take();

@@ -23,7 +23,7 @@ use crate::ports::af_xdp::xdp_fast_path::XdpFastPath;
 use crate::ports::{BURST, Ports};
 use crate::state::StateFile;
 use crate::sys::poll;
-use crate::tap::{Tap, Tapped};
+use crate::tap::{Tap, TappedDatagram};
 
 /// Changes that may wait for the packet thread: a full second of a busy control plane.
 pub const CHANGES_MAX: usize = 65_536;
@@ -183,7 +183,7 @@ struct Worker<'s, P> {
     /// Where N3 is, for copies of what leaves it.
     own: Vec<SocketAddr>,
     /// Copies of this turn.
-    copies: Vec<Tapped>,
+    copies: Vec<TappedDatagram>,
     /// Work for the time that packets leave.
     background: Option<Background>,
 }
@@ -323,7 +323,7 @@ impl<P: Ports> Worker<'_, P> {
         for slot in slots {
             let Origin::N3 { peer, local } = slot.origin else { continue };
             let Some(&to) = self.own.iter().find(|own| own.ip() == local) else { continue };
-            self.copies.push(Tapped { at, from: peer, to, octets: slot.packet.octets().to_vec() });
+            self.copies.push(TappedDatagram { at, from: peer, to, octets: slot.packet.octets().to_vec() });
         }
     }
 
@@ -332,7 +332,7 @@ impl<P: Ports> Worker<'_, P> {
         for (to, packet) in packets {
             let Destination::N3 { peer, .. } = to else { continue };
             let Some(&from) = self.own.iter().find(|own| own.is_ipv4() == peer.is_ipv4()) else { continue };
-            self.copies.push(Tapped { at, from, to: peer, octets: packet.octets().to_vec() });
+            self.copies.push(TappedDatagram { at, from, to: peer, octets: packet.octets().to_vec() });
         }
     }
 

@@ -353,7 +353,9 @@ fn changes_reach_the_packet_thread_without_sockets() {
     assert!(memory.put(origin, echo.as_ref()));
     let unknown = SessionId { index: 0, generation: 0 };
     assert_eq!(handle.session_counters(unknown), None);
-    handle.apply(UserPlaneChange::Remove { session: unknown, token: Some(whimbrel_user::Token(1)) }).unwrap();
+    handle
+        .apply(UserPlaneChange::Remove { session: unknown, token: Some(whimbrel_user::UsageToken(1)) })
+        .unwrap();
     let end = Instant::now() + SURELY;
     let (mut sent, mut reports) = (vec![], vec![]);
     while (sent.is_empty() || reports.is_empty()) && Instant::now() < end {

@@ -8,7 +8,7 @@ use whimbrel_pfcp::msg::SessionDeletionResponse;
 use super::replies::ReplyKey;
 use super::{NO_SESSION, Outbox, UpfC};
 use crate::event::Event;
-use crate::exchange::{Token, UserPlaneChange};
+use crate::exchange::{UsageToken, UserPlaneChange};
 use crate::session_id::SessionId;
 
 impl UpfC {
@@ -45,7 +45,7 @@ impl UpfC {
     pub(super) fn figures(
         &mut self,
         now: Instant,
-        token: Token,
+        token: UsageToken,
         reports: Vec<whimbrel_pfcp::rule::UsageReport>,
         out: &mut Outbox,
     ) {

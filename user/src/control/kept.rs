@@ -22,7 +22,8 @@ use crate::pipeline::prediction_stands;
 use crate::rules::{Application, Draft, NONE, RuleRefusal, SessionRules};
 use crate::session_id::SessionId;
 use crate::state::{
-    Blocks, Found, SPARE_BLOCKS, SessionMemory, StateRecordKind, StateRefusal, Stored, StoredReader, stored,
+    Blocks, FoundRecord, SPARE_BLOCKS, SessionMemory, StateRecordKind, StateRefusal, Stored, StoredReader,
+    stored,
 };
 
 /// Octets of a session's record besides its rules: its names, and the answer that made it, generously.
@@ -46,7 +47,7 @@ impl Keeper {
 
 /// What a successor has begun with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoredSessions {
     /// Sessions that stand.
     pub sessions: usize,
     /// Sessions that could not be restored: rubbish, or none that this configuration can have.
@@ -160,9 +161,9 @@ impl UpfC {
         now: Instant,
         state: SessionMemory,
         out: &mut Outbox,
-    ) -> Result<(Self, Restored), ConfigError> {
+    ) -> Result<(Self, RestoredSessions), ConfigError> {
         let mut upf = Self::new(config, now)?;
-        let mut restored = Restored { refusal: state.refusal(), ..Restored::default() };
+        let mut restored = RestoredSessions { refusal: state.refusal(), ..RestoredSessions::default() };
         upf.recovery = state.recovery();
         let (mut blocks, mut found) = state.take();
         let node =
@@ -214,7 +215,13 @@ impl UpfC {
         self.keeper.is_some()
     }
 
-    fn restore(&mut self, now: Instant, found: Vec<Found>, restored: &mut Restored, out: &mut Outbox) {
+    fn restore(
+        &mut self,
+        now: Instant,
+        found: Vec<FoundRecord>,
+        restored: &mut RestoredSessions,
+        out: &mut Outbox,
+    ) {
         for f in found.iter().filter(|f| f.kind == StateRecordKind::Application) {
             if let Some(a) = read::<StoredApplication>(&f.octets) {
                 self.applications.restore(a.association, a.application);
@@ -271,12 +278,16 @@ impl UpfC {
     }
 
     /// A session as it may stand with this configuration, its references resolved.
-    pub(super) fn judge_restored(&mut self, now: Instant, s: StoredSession) -> Option<super::sessions::Kept> {
+    pub(super) fn judge_restored(
+        &mut self,
+        now: Instant,
+        s: StoredSession,
+    ) -> Option<super::sessions::FormerSession> {
         self.associations.by_id(s.association)?;
         let rules = self.judge_rules(&s.rules)?;
         let predicted = s.predicted.filter(|(since, _)| prediction_stands(*since, now));
         let predicted = predicted.and_then(|(since, p)| Some((since, Arc::new(self.judge_rules(&p)?))));
-        Some(super::sessions::Kept {
+        Some(super::sessions::FormerSession {
             association: s.association,
             cp_f_seid: s.cp_f_seid,
             // The clock may have been set back.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use whimbrel_ids::{Instant, Seid};
 
-use super::kept::{Keeper, Node, Restored, StoredApplication, StoredCounted, StoredPlace, read};
+use super::kept::{Keeper, Node, RestoredSessions, StoredApplication, StoredCounted, StoredPlace, read};
 use super::requests::StoredRequest;
 use super::{Outbox, UpfC};
 use crate::config::{Config, ConfigError};
 use crate::exchange::{Effects, UserPlaneChange};
 use crate::limits::SESSIONS_MAX;
 use crate::logger::StateRecord;
-use crate::rules::Known;
+use crate::rules::KnownApplications;
 use crate::session_id::SessionId;
 use crate::state::{FollowedState, ReceivedState, ReplicaState, SeenRecord, StateRecordKind, StateRefusal};
 
@@ -125,7 +125,7 @@ impl UpfCReplica {
     /// The definitions of applications have changed. Sessions that name one get the new definition as they do in the UPF: at the next tick.
     fn follow_applications(&mut self) {
         let before = self.upf.applications.provisioned(None);
-        self.upf.applications = Known::new(&self.upf.config.applications.known);
+        self.upf.applications = KnownApplications::new(&self.upf.config.applications.known);
         for a in self.applications.values() {
             self.upf.applications.restore(a.association, a.application.clone());
         }
@@ -187,7 +187,11 @@ impl UpfCReplica {
     }
 
     /// The UPF whose state it is has ended: this is the UPF now. Errors: why it cannot go on with the sessions.
-    pub fn take_over(mut self, now: Instant, out: &mut Outbox) -> Result<(UpfC, Restored), StateRefusal> {
+    pub fn take_over(
+        mut self,
+        now: Instant,
+        out: &mut Outbox,
+    ) -> Result<(UpfC, RestoredSessions), StateRefusal> {
         if !self.state.stands() {
             return Err(StateRefusal::Configuration);
         }
@@ -198,7 +202,7 @@ impl UpfCReplica {
         if node.shards != upf.config.shards {
             return Err(StateRefusal::Shards { found: node.shards });
         }
-        let restored = Restored {
+        let restored = RestoredSessions {
             sessions: upf.sessions.len(),
             lost: unseated.len() + damaged + state.lost(),
             associations: node.associations.len(),

@@ -19,11 +19,11 @@ use super::timers::{advertise, is_active, readvertise};
 use super::usage::Usage;
 use super::{Destination, DropReason, PacketVerdict, UpfU, ethernet, kept, stages, unstructured};
 use crate::config::Config;
-use crate::exchange::{Effects, Query, Token, UserPlaneChange, UserPlaneReport};
+use crate::exchange::{Effects, Query, UsageToken, UserPlaneChange, UserPlaneReport};
 use crate::limits::SESSIONS_MAX;
 use crate::rules::{Qer, SessionKind, SessionRules};
 use crate::session_id::SessionId;
-use crate::state::{HeldPackets, Kept, SessionMemory, StateMemory};
+use crate::state::{HeldPackets, KeptPacket, SessionMemory, StateMemory};
 
 impl UpfU {
     /// Applies a change; the next burst sees it.
@@ -133,7 +133,7 @@ impl UpfU {
         self.sessions.fold(index);
     }
 
-    fn remove(&mut self, now: Instant, id: SessionId, token: Option<Token>) {
+    fn remove(&mut self, now: Instant, id: SessionId, token: Option<UsageToken>) {
         let mut reports = Vec::new();
         self.predictions.forget_session(id.index);
         if self.shard.is_own(id.index)
@@ -205,7 +205,7 @@ impl UpfU {
         let mut kept = HeldPackets::new(memory, SessionMemory::held_at(config), thread, threads);
         let left = kept.take_all();
         self.shared.kept_held = Some(kept);
-        for Kept { session, since, octets, .. } in left {
+        for KeptPacket { session, since, octets, .. } in left {
             let Some(s) =
                 self.sessions.get(session.index).filter(|s| s.state.generation == session.generation)
             else {

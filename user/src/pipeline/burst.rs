@@ -7,7 +7,7 @@ use whimbrel_ids::{Instant, Teid};
 use whimbrel_prefetch::prefetch;
 
 use super::flows::{FlowKey, Flows, Hash};
-use super::guard::Guard;
+use super::guard::UeIsolation;
 use super::inner::InnerPacket;
 use super::plain::{Decision, Hot, Second};
 use super::session::SessionU;
@@ -346,7 +346,7 @@ fn prefetch_headers(slots: &[BurstPacket]) {
 
 /// Reads the headers of what may be a UE's packet.
 #[inline]
-fn parse(item: &mut BurstItem, slot: &BurstPacket, guard: &Guard) {
+fn parse(item: &mut BurstItem, slot: &BurstPacket, guard: &UeIsolation) {
     match slot.origin {
         Origin::N3 { .. } => {
             let Ok(m) = Gtpu::parse(slot.packet.octets()) else { return };

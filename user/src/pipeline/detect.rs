@@ -55,18 +55,18 @@ fn remembered<C: Pdu>(
             Known::First => &mut counters.flows_first,
             Known::Second => &mut counters.flows_second,
         }) += 1;
-        return Met(met).read();
+        return FlowMatch(met).read();
     }
     counters.flows_asked += 1;
     let met = asked(rules, ingress, pdu, names);
-    flows.keep(&key, hash, Met::of(met).0);
+    flows.keep(&key, hash, FlowMatch::of(met).0);
     met
 }
 
 /// What a flow has met, in an octet: the place of a PDR, or why there is none.
-struct Met(u8);
+struct FlowMatch(u8);
 
-impl Met {
+impl FlowMatch {
     const QFI_MISMATCH: u8 = NONE - 1;
 
     fn of(met: Result<u8, DropReason>) -> Self {
@@ -86,7 +86,7 @@ impl Met {
     }
 }
 
-const _: () = assert!(RULES_PER_SESSION_MAX <= Met::QFI_MISMATCH as usize);
+const _: () = assert!(RULES_PER_SESSION_MAX <= FlowMatch::QFI_MISMATCH as usize);
 
 /// The PDR's place, by its filters.
 ///

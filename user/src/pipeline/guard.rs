@@ -1,8 +1,8 @@
 //! What UEs do not reach: the core, this host, other UEs, and what the operator denies ([`Isolation`]).
 //!
-//! A packet that a UE sends into a data network is looked at twice at most. [`Guard::suspects`] asks a few words, which are in a core's
+//! A packet that a UE sends into a data network is looked at twice at most. [`UeIsolation::suspects`] asks a few words, which are in a core's
 //! first cache, whether its destination may be one that is denied: for usual destinations the answer is no. For the others
-//! [`Guard::judge`] compares addresses, ports and the operator's exceptions. A fast path in the driver asks the same words ([`DestinationFilter`]) and
+//! [`UeIsolation::judge`] compares addresses, ports and the operator's exceptions. A fast path in the driver asks the same words ([`DestinationFilter`]) and
 //! hands up what they do not clear. The host's addresses change while packets flow ([`HostAddresses`]): bits are set before an address is compared, and never
 //! taken back; a stale one costs a longer look and no packet.
 //!
@@ -98,13 +98,13 @@ impl DestinationFilter {
 
 /// UEs' addresses of both families, as first address and mask.
 #[derive(Default)]
-struct Pools {
+struct UePrefixes {
     ipv4: Box<[(u32, u32)]>,
     /// Of prefixes of 64 bits.
     ipv6: Box<[(u64, u64)]>,
 }
 
-impl Pools {
+impl UePrefixes {
     fn of(ipv4: impl Iterator<Item = Ipv4Net>, ipv6: impl Iterator<Item = Ipv6Net>) -> Self {
         let of_4 =
             |n: Ipv4Net| (n.first(), u32::MAX.checked_shl(32 - u32::from(n.prefix.min(32))).unwrap_or(0));
@@ -123,7 +123,7 @@ impl Pools {
 }
 
 /// What one pipeline knows of what UEs do not reach.
-pub(super) struct Guard {
+pub(super) struct UeIsolation {
     ue_to_host: bool,
     ue_to_ue: bool,
     allow: Box<[FirewallRule]>,
@@ -131,13 +131,13 @@ pub(super) struct Guard {
     core: Box<[CoreEndpoint]>,
     gnb_networks: Box<[IpNetwork]>,
     /// All addresses of UEs, and what they are translated to.
-    ues: Pools,
+    ues: UePrefixes,
     /// Routers of the pools, which are this host's addresses, and no UE has.
     gateways: Box<[IpAddr]>,
     host: Arc<HostAddresses>,
 }
 
-impl Guard {
+impl UeIsolation {
     pub(super) fn new(config: &Config) -> Self {
         let Isolation { ue_to_host, ue_to_ue, allow, deny, core, gnb_networks } = config.isolation.clone();
         let networks = &config.data_networks;
@@ -152,7 +152,7 @@ impl Guard {
             deny: deny.into(),
             core: core.into(),
             gnb_networks: gnb_networks.into(),
-            ues: Pools::of(ipv4, ipv6),
+            ues: UePrefixes::of(ipv4, ipv6),
             gateways: ipv4_gateways.chain(ipv6_gateways).collect(),
             host: Arc::default(),
         }

@@ -72,7 +72,7 @@ pub(crate) use predicted::prediction_stands;
 pub use session::SessionCounters;
 use session::SessionU;
 use sessions::Sessions;
-pub use shard::Steering;
+pub use shard::ShardSteering;
 pub(crate) use shard::shard_of;
 use shard::{Common, Shard};
 use shared::PipelineContext;
@@ -260,8 +260,8 @@ impl UpfU {
     }
 
     /// Which of the pipelines each change is for.
-    pub fn steering(&self) -> Steering {
-        Steering::new(Arc::clone(&self.shared.common), self.shard.of())
+    pub fn steering(&self) -> ShardSteering {
+        ShardSteering::new(Arc::clone(&self.shared.common), self.shard.of())
     }
 
     /// To the shard of a session that is not of this one.

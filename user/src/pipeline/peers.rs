@@ -139,7 +139,7 @@ impl Peers {
 }
 
 /// A datagram of a session's tunnel from an address that nothing names.
-struct Unplaced {
+struct UnplacedDatagram {
     session: u32,
     since: Instant,
     teid: Teid,
@@ -150,7 +150,7 @@ struct Unplaced {
 
 /// All of a pipeline, the oldest first.
 #[derive(Default)]
-pub(super) struct UnplacedPackets(VecDeque<Unplaced>);
+pub(super) struct UnplacedPackets(VecDeque<UnplacedDatagram>);
 
 impl UnplacedPackets {
     /// Whether packets of a session wait that came from this address.
@@ -186,7 +186,7 @@ impl UpfU {
             return PacketVerdict::Drop(DropReason::GtpuForeignPeer);
         }
         let packet = std::mem::replace(packet, self.shared.fresh());
-        self.unplaced.0.push_back(Unplaced { session, since: now, teid, peer, local, packet });
+        self.unplaced.0.push_back(UnplacedDatagram { session, since: now, teid, peer, local, packet });
         PacketVerdict::Taken
     }
 
@@ -196,7 +196,7 @@ impl UpfU {
             return;
         }
         for waiting in std::mem::take(&mut self.unplaced.0) {
-            let Unplaced { teid, peer, local, .. } = waiting;
+            let UnplacedDatagram { teid, peer, local, .. } = waiting;
             if waiting.session != session || !self.is_placed(now, session, teid, peer.ip()) {
                 self.unplaced.0.push_back(waiting);
                 continue;
@@ -220,7 +220,7 @@ impl UpfU {
         let (ended, stay) =
             std::mem::take(&mut self.unplaced.0).into_iter().partition(|u| u.session == session);
         self.unplaced.0 = stay;
-        let ended: VecDeque<Unplaced> = ended;
+        let ended: VecDeque<UnplacedDatagram> = ended;
         for waiting in ended {
             self.shared.counters.drop(DropReason::GtpuForeignPeer);
             self.shared.recycle(waiting.packet);

@@ -25,7 +25,7 @@ use super::usage::{BulkUsage, Usage};
 use super::{Destination, DropReason};
 use crate::config::DnIndex;
 use crate::limits::TUNNELS_PER_SESSION_MAX;
-use crate::rules::{Far, NONE, Own, Pdr, PeerTunnel, Qer, SessionKind, SessionRules, upper};
+use crate::rules::{Far, NONE, OwnRules, Pdr, PeerTunnel, Qer, SessionKind, SessionRules, upper};
 
 /// Shapes of rules that are kept; sessions of further shapes are not folded. An operator has a handful: a data network's, times those
 /// of idle and active UEs.
@@ -367,7 +367,7 @@ impl Hot {
     }
 
     /// Of a plain session, with its second meter if it has one; `None` if it is none.
-    fn of(session: &SessionU, own: &Own) -> Option<(Self, Option<Second>)> {
+    fn of(session: &SessionU, own: &OwnRules) -> Option<(Self, Option<Second>)> {
         let SessionU { rules, state } = session;
         let (up, down) = match &*rules.pdrs {
             [a] if a.is_uplink() => (Some(a), None),
@@ -572,7 +572,7 @@ impl Cold {
         let second_kbps =
             second.map_or([0; 2], |s| [s.qer.mbr_ul_kbps, s.qer.mbr_dl_kbps].map(|kbps| kbps.unwrap_or(0)));
         let tunnel = PeerTunnel { teid: hot.gnb_teid, peer: SocketAddr::new(hot.gnb.to_canonical(), PORT) };
-        let own = Own {
+        let own = OwnRules {
             ue_ipv4: (hot.flags & flag::IPV4 != 0).then_some(Ipv4Addr::from_bits(hot.ue_ipv4)),
             ue_ipv6: (hot.flags & flag::IPV6 != 0)
                 .then_some(Ipv6Addr::from_bits(u128::from(hot.ue_ipv6) << 64)),

@@ -280,12 +280,12 @@ impl Ues {
 
 /// Which shard a change, or a question, is for. For the caller that takes changes from UPF-C to the pipelines.
 #[derive(Clone)]
-pub struct Steering {
+pub struct ShardSteering {
     common: Arc<Common>,
     shards: u8,
 }
 
-impl Steering {
+impl ShardSteering {
     pub(super) fn new(common: Arc<Common>, shards: u8) -> Self {
         Self { common, shards }
     }

@@ -11,7 +11,7 @@ use super::drops::{Counters, DropReason};
 use super::firewall::N6Firewall;
 use super::flows::Flows;
 use super::fragments::Fragments;
-use super::guard::Guard;
+use super::guard::UeIsolation;
 use super::guesses::Guesses;
 use super::inner::InnerPacket;
 use super::packet::Packet;
@@ -34,7 +34,7 @@ pub(super) struct PipelineContext {
     /// What the other shards share too.
     pub(super) common: Arc<Common>,
     /// What UEs do not reach.
-    pub(super) guard: Guard,
+    pub(super) guard: UeIsolation,
     /// Peers that name tunnels which no session has.
     pub(super) guesses: Guesses,
     /// By data network.
@@ -71,7 +71,7 @@ impl PipelineContext {
     pub(super) fn new(config: &Config, common: Arc<Common>, shard: Shard, room: usize) -> Self {
         let part = |flows: u32| flows.div_ceil(shard.of().into());
         let firewall = |(at, dn)| N6Firewall::of(at, dn, config.seed, shard).map(Box::new);
-        let guard = Guard::new(config);
+        let guard = UeIsolation::new(config);
         guard.suspect_configured(config, &common.suspects);
         Self {
             common,

@@ -73,14 +73,14 @@ pub(crate) struct Usage {
     next_period: Option<Instant>,
     seqn: u32,
     /// Nearly no rule has it.
-    monitoring: Option<Box<Monitoring>>,
+    monitoring: Option<Box<MonitoringTime>>,
     /// None without reports of traffic.
     traffic: Option<Box<Traffic>>,
 }
 
 /// A monitoring time (TS 29.244 §5.2.2.2.1).
 #[derive(Clone, Debug)]
-struct Monitoring {
+struct MonitoringTime {
     /// As the rule has it.
     at: Option<Instant>,
     /// The same, while it is in the future.
@@ -92,7 +92,7 @@ struct Monitoring {
     carried_us: u64,
 }
 
-impl Monitoring {
+impl MonitoringTime {
     fn new(urr: &Urr, now: Instant) -> Option<Box<Self>> {
         let at = urr.monitoring?;
         let ahead = Some(at).filter(|at| *at > now);
@@ -107,7 +107,7 @@ impl Monitoring {
 }
 
 stored!(DirectionOctets { ul, dl });
-stored!(Monitoring { at, ahead, before, carried, carried_us });
+stored!(MonitoringTime { at, ahead, before, carried, carried_us });
 stored!(Usage {
     urr_id,
     revision,
@@ -170,7 +170,7 @@ impl Usage {
             running: immediately.then_some(now),
             next_period: period(urr).map(|p| now + p),
             seqn: 0,
-            monitoring: Monitoring::new(urr, now),
+            monitoring: MonitoringTime::new(urr, now),
             traffic: Traffic::of(urr),
         }
     }
@@ -193,7 +193,7 @@ impl Usage {
                 (m.at, m.ahead) = (urr.monitoring, urr.monitoring.filter(|at| *at > now));
             }
             Some(_) => {}
-            none => *none = Monitoring::new(urr, now),
+            none => *none = MonitoringTime::new(urr, now),
         }
         let next = period(urr).map(|p| now + p);
         if self.next_period.is_none() || next.is_none() {

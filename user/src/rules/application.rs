@@ -183,7 +183,7 @@ impl Application {
 
 /// The applications that rules may name.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownApplications {
     all: BTreeMap<Box<str>, KnownApplication>,
     /// The last number that was given.
     number: u32,
@@ -203,7 +203,7 @@ impl KnownApplication {
     }
 }
 
-impl Known {
+impl KnownApplications {
     pub(crate) fn new(configured: &[applications::Application]) -> Self {
         let mut known = Self::default();
         for definition in configured {

@@ -26,14 +26,14 @@ use whimbrel_pfcp::ie::{
 
 use whimbrel_pfcp::rule::UpdateBarInReportResponse;
 
-pub(crate) use allocate::{Allocator, Changed, NetworkPools, upper};
-pub(crate) use application::{Application, Known, Names};
+pub(crate) use allocate::{Allocator, NetworkPools, RequestEffects, upper};
+pub(crate) use application::{Application, KnownApplications, Names};
 pub(crate) use compared::Compared;
 pub(crate) use draft::Draft;
 pub(crate) use filter::{Flow, PdiFilter};
 pub(crate) use frame::{Frame, FrameFilter, Mac, is_group};
 pub(crate) use index::Index;
-pub(crate) use own::Own;
+pub(crate) use own::OwnRules;
 pub use refusal::RuleRefusal;
 
 use crate::config::{DnIndex, PointToPoint};

@@ -15,7 +15,7 @@ const SOME_TUNNEL: PeerTunnel =
 
 /// What of its rules is a session's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Own {
+pub(crate) struct OwnRules {
     pub(crate) ue_ipv4: Option<Ipv4Addr>,
     pub(crate) ue_ipv6: Option<Ipv6Addr>,
     pub(crate) tunnels: [Teid; TUNNELS_PER_SESSION_MAX],
@@ -29,11 +29,11 @@ pub(crate) struct Own {
 }
 
 impl SessionRules {
-    /// Both parts; `None` where more is the session's own than [`Own`] holds: several tunnels or rates.
-    pub(crate) fn split(&self) -> Option<(Own, Self)> {
+    /// Both parts; `None` where more is the session's own than [`OwnRules`] holds: several tunnels or rates.
+    pub(crate) fn split(&self) -> Option<(OwnRules, Self)> {
         let rated = self.qers.iter().filter(|q| q.has_rates());
         let mut rates = rated.map(|q| [q.mbr_ul_kbps, q.mbr_dl_kbps].map(|kbps| kbps.unwrap_or(0)));
-        let own = Own {
+        let own = OwnRules {
             ue_ipv4: self.ue_ipv4,
             ue_ipv6: self.ue_ipv6,
             tunnels: self.tunnels,
@@ -42,7 +42,7 @@ impl SessionRules {
             tunnel: self.fars.iter().find_map(|f| f.tunnel),
             mbr_kbps: [(); 2].map(|()| rates.next().unwrap_or([0; 2])),
         };
-        let none = Own {
+        let none = OwnRules {
             ue_ipv4: self.ue_ipv4.map(|_| Ipv4Addr::UNSPECIFIED),
             ue_ipv6: self.ue_ipv6.map(|_| Ipv6Addr::UNSPECIFIED),
             tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
@@ -56,7 +56,7 @@ impl SessionRules {
     }
 
     /// These rules as another session's.
-    pub(crate) fn with(mut self, own: &Own) -> Self {
+    pub(crate) fn with(mut self, own: &OwnRules) -> Self {
         self.ue_ipv4 = own.ue_ipv4;
         self.ue_ipv6 = own.ue_ipv6;
         self.tunnels = own.tunnels;

@@ -74,7 +74,7 @@ impl StateRecordKind {
 }
 
 /// A record that was found.
-pub(crate) struct Found {
+pub(crate) struct FoundRecord {
     pub(crate) kind: StateRecordKind,
     pub(crate) id: u32,
     /// Later writes have higher numbers.
@@ -167,7 +167,7 @@ impl Blocks {
     }
 
     /// With the records that are there, in the order in which they were written.
-    pub(super) fn open(memory: Box<dyn StateMemory>, salt: u32) -> (Self, Vec<Found>) {
+    pub(super) fn open(memory: Box<dyn StateMemory>, salt: u32) -> (Self, Vec<FoundRecord>) {
         let mut it = Self::of(memory, salt);
         it.made = it.read_made();
         it.next.resize(it.made as usize, END);
@@ -189,7 +189,7 @@ impl Blocks {
                 octets.extend(it.read(p.block).into_iter().flat_map(|(_, part)| part));
             }
             it.first.insert((kind, id), block);
-            found.push(Found { kind, id, write, octets });
+            found.push(FoundRecord { kind, id, write, octets });
         }
         found.sort_unstable_by_key(|f| f.write);
         it.begin_changes();
@@ -711,7 +711,7 @@ mod tests {
         }
     }
 
-    fn records(found: Vec<Found>) -> BTreeMap<(StateRecordKind, u32), Vec<u8>> {
+    fn records(found: Vec<FoundRecord>) -> BTreeMap<(StateRecordKind, u32), Vec<u8>> {
         found.into_iter().map(|f| ((f.kind, f.id), f.octets)).collect()
     }
 

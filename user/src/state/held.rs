@@ -18,7 +18,7 @@ pub(super) const PLACES: u32 = 4096;
 pub(super) const HELD_OCTETS: u64 = PLACES as u64 * PLACE_OCTETS as u64;
 
 /// A packet that waited when the process ended.
-pub(crate) struct Kept {
+pub(crate) struct KeptPacket {
     pub(crate) session: SessionId,
     pub(crate) since: Instant,
     pub(crate) octets: Vec<u8>,
@@ -48,8 +48,8 @@ impl HeldPackets {
     }
 
     /// Takes all packets that another process has left, in the order in which they came. The places are free then.
-    pub(crate) fn take_all(&mut self) -> Vec<Kept> {
-        let mut all: Vec<Kept> = Vec::new();
+    pub(crate) fn take_all(&mut self) -> Vec<KeptPacket> {
+        let mut all: Vec<KeptPacket> = Vec::new();
         for place in std::mem::take(&mut self.free) {
             let mut head = [0; HEAD_OCTETS];
             self.memory.read(self.place(place), &mut head);
@@ -66,7 +66,7 @@ impl HeldPackets {
         all
     }
 
-    fn read(&self, place: u32, head: &[u8; HEAD_OCTETS]) -> Option<Kept> {
+    fn read(&self, place: u32, head: &[u8; HEAD_OCTETS]) -> Option<KeptPacket> {
         let mut from = StoredReader::new(head);
         let (sum, len): (u32, u16) = Stored::restore(&mut from)?;
         let (index, generation): (u32, u32) = Stored::restore(&mut from)?;
@@ -77,7 +77,7 @@ impl HeldPackets {
         }
         self.memory.read(self.place(place) + HEAD_OCTETS as u64, &mut octets);
         let known = crc32c(crc32c(0, &head[4..]), &octets) == sum;
-        known.then_some(Kept { session: SessionId { index, generation }, since, octets, number })
+        known.then_some(KeptPacket { session: SessionId { index, generation }, since, octets, number })
     }
 
     /// Keeps a packet. `None`: it is too long, or all places are taken.

@@ -16,9 +16,11 @@ use whimbrel_pfcp::ie::RecoveryTimeStamp;
 
 pub use blocks::StateMemory;
 use blocks::{BLOCK_OCTETS, FIRST_BLOCK_AT};
-pub(crate) use blocks::{Blocks, FollowedBlocks, Found, SPARE_BLOCKS, SeenRecord, StateRecordKind, crc32c};
+pub(crate) use blocks::{
+    Blocks, FollowedBlocks, FoundRecord, SPARE_BLOCKS, SeenRecord, StateRecordKind, crc32c,
+};
 use held::HELD_OCTETS;
-pub(crate) use held::{HeldPackets, Kept};
+pub(crate) use held::{HeldPackets, KeptPacket};
 pub(crate) use stored::{Stored, StoredReader, stored};
 
 use crate::config::Config;
@@ -79,7 +81,7 @@ impl fmt::Display for StateRefusal {
 /// The memory of a UPF's sessions, opened.
 pub struct SessionMemory {
     blocks: Blocks,
-    found: Vec<Found>,
+    found: Vec<FoundRecord>,
     recovery: RecoveryTimeStamp,
     refusal: Option<StateRefusal>,
 }
@@ -129,7 +131,7 @@ impl SessionMemory {
         self.recovery
     }
 
-    pub(crate) fn take(self) -> (Blocks, Vec<Found>) {
+    pub(crate) fn take(self) -> (Blocks, Vec<FoundRecord>) {
         (self.blocks, self.found)
     }
 }

@@ -172,7 +172,7 @@ pub(crate) fn with_state(
     now: Instant,
     memory: &Memory,
     out: &mut Outbox,
-) -> (Upf, Restored) {
+) -> (Upf, RestoredSessions) {
     let state = SessionMemory::open(Box::new(memory.clone()), &mut config, BOOT, now);
     Upf::with_state(config, now, state, out).unwrap()
 }

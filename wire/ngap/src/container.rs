@@ -17,7 +17,7 @@ pub(crate) struct IeSpec {
 }
 
 /// A sequence of one container of protocol IEs.
-pub(crate) trait Body: Sized {
+pub(crate) trait IeSequence: Sized {
     /// The IEs in the order of the standard.
     const IES: &'static [IeSpec];
     /// Reads the sequence; missing IEs and those not comprehended are added to `diagnosis`.

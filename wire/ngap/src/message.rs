@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::aper::codec::Own;
 use crate::aper::{Aper, Fault, Reader, Writer};
-use crate::container::{Body, Diagnosis};
+use crate::container::{Diagnosis, IeSequence};
 use crate::fast::{self, Fast, Form};
 use crate::ie::{Criticality, IeDiagnostic, TriggeringMessage};
 use crate::msg::*;

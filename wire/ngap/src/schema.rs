@@ -284,7 +284,7 @@ macro_rules! message {
         fast_table!($name { $( $kind $f: $t, codec!($($c)?); )* });
         fast_places!($name { $( $id $t, codec!($($c)?); )* });
 
-        impl $crate::container::Body for $name {
+        impl $crate::container::IeSequence for $name {
             const IES: &'static [$crate::container::IeSpec] = &[
                 $( $crate::container::IeSpec {
                     id: $id, criticality: criticality!($crit), name: stringify!($f),

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use core::time::Duration;
 use whimbrel_ids::Instant;
 
-use crate::association::{Association, AssociationIdentity, Context, PacketProgress, State};
+use crate::association::{Association, AssociationContext, AssociationIdentity, PacketProgress, State};
 use crate::config::Config;
 use crate::cookie::{PEER_ADDRESSES_MAX, Prf};
-use crate::export::{self, Defect, Progress, Saved, Store};
+use crate::export::{self, Defect, Progress, SavedStore, Store};
 use crate::handshake::reply;
 use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, RequestRefusal};
 use crate::packet::{BadPacket, Chunk, Packet, Parameters, T_BIT, cause, kind, write_chunk};
@@ -128,7 +128,7 @@ pub struct UserNotes {
 
 /// An association of a former endpoint that this one continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Adopted {
+pub struct AdoptedAssociation {
     /// Its identifier, unchanged.
     pub association: AssociationId,
     /// What the user has stored with it.
@@ -266,7 +266,7 @@ impl Endpoint {
             s.note_change(slot, config, changed);
             let Some(a) = s.association.as_deref_mut() else { continue };
             a.dirty = false;
-            a.transmit(&mut Context { now, config, prf, counters, out });
+            a.transmit(&mut AssociationContext { now, config, prf, counters, out });
             match a.tx.has_pending() {
                 true => self.kept_back.insert(slot),
                 false => self.kept_back.remove(&slot),
@@ -416,7 +416,12 @@ impl Endpoint {
     /// [`Endpoint::resume`], which has to be called before any packet is handled.
     ///
     /// Errors: why it cannot be continued. The peer's next packet is answered by ABORT (RFC 9260 §8.4), and the peer sets up another one.
-    pub fn adopt(&mut self, now: Instant, slot: u32, saved: &impl Saved) -> Result<Option<Adopted>, Defect> {
+    pub fn adopt(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        saved: &impl SavedStore,
+    ) -> Result<Option<AdoptedAssociation>, Defect> {
         let Some(head) = export::read_head(slot, saved)? else { return Ok(None) };
         let a = Association::restore(slot, &head, saved, now, &self.config)?;
         let taken =
@@ -431,7 +436,7 @@ impl Endpoint {
             self.slots.push(AssociationSlot::default());
         }
         self.free.retain(|f| *f != slot);
-        let adopted = Adopted {
+        let adopted = AdoptedAssociation {
             association: a.id,
             notes: a.notes,
             primary: a.paths.get(a.primary).map(|p| p.path).ok_or(Defect::NotOurs)?,
@@ -540,7 +545,7 @@ impl Endpoint {
         now: Instant,
         association: AssociationId,
         out: &mut Outbox,
-        how: impl FnOnce(&mut Association, &mut Context<'_>),
+        how: impl FnOnce(&mut Association, &mut AssociationContext<'_>),
     ) -> Option<(Option<AssociationId>, RequestRefusal)> {
         if find(&mut self.slots, association).is_none() {
             return Some((Some(association), RequestRefusal::UnknownAssociation));
@@ -631,12 +636,12 @@ impl Endpoint {
         slot: Option<u32>,
         now: Instant,
         out: &mut Outbox,
-        f: impl FnOnce(&mut Association, &mut Context<'_>),
+        f: impl FnOnce(&mut Association, &mut AssociationContext<'_>),
     ) {
         let Some(slot) = slot else { return };
         let Self { config, prf, counters, slots, dirty, .. } = self;
         let Some(a) = slots.get_mut(slot as usize).and_then(|s| s.association.as_deref_mut()) else { return };
-        f(a, &mut Context { now, config, prf, counters, out });
+        f(a, &mut AssociationContext { now, config, prf, counters, out });
         let has_confirmed = core::mem::take(&mut a.has_confirmed);
         if a.ended {
             return self.remove(slot);

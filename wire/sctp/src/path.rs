@@ -21,7 +21,7 @@ pub(crate) struct Heartbeat {
 
 /// What was measured of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Measured {
+pub(crate) struct PathMeasurements {
     pub(crate) srtt: Option<Duration>,
     pub(crate) rttvar: Duration,
     pub(crate) rto: Duration,
@@ -105,13 +105,13 @@ impl PathState {
     }
 
     /// What was measured so far, for a successor.
-    pub(crate) fn measured_so_far(&self) -> Measured {
+    pub(crate) fn measured_so_far(&self) -> PathMeasurements {
         let Self { srtt, rttvar, rto, cwnd, ssthresh, .. } = *self;
-        Measured { srtt, rttvar, rto, cwnd, ssthresh }
+        PathMeasurements { srtt, rttvar, rto, cwnd, ssthresh }
     }
 
     /// Continues from what was measured before, within the bounds of this endpoint.
-    pub(crate) fn take_up(&mut self, before: Measured, config: &Config) {
+    pub(crate) fn take_up(&mut self, before: PathMeasurements, config: &Config) {
         /// A minute; no round trip is longer than the largest RTO of any configuration.
         const LONGEST: Duration = Duration::from_secs(60);
         self.srtt = before.srtt.map(|srtt| srtt.min(LONGEST));

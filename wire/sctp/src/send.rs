@@ -67,7 +67,7 @@ impl OutgoingData {
 
 /// What a SACK brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Acked {
+pub(crate) struct SackOutcome {
     /// It acknowledged something new.
     pub(crate) progress: bool,
     /// It acknowledged what was never sent.
@@ -103,7 +103,7 @@ pub(crate) struct DataSender {
 
 /// The numbers of a sending half that is continued.
 #[derive(Clone, Debug)]
-pub(crate) struct Continued {
+pub(crate) struct ContinuedSender {
     pub(crate) next_tsn: u32,
     pub(crate) cum_acked: u32,
     pub(crate) peer_rwnd: u32,
@@ -174,10 +174,10 @@ impl DataSender {
     /// Continues from the numbers and records of a former sender. All that was under way counts as lost, so that the peer reports at once
     /// what it has.
     pub(crate) fn restore<'a>(
-        numbers: Continued,
+        numbers: ContinuedSender,
         records: impl Iterator<Item = ExportRecord<'a>>,
     ) -> Result<Self, Defect> {
-        let Continued { next_tsn, cum_acked, peer_rwnd, next_ssn, acknowledged } = numbers;
+        let ContinuedSender { next_tsn, cum_acked, peer_rwnd, next_ssn, acknowledged } = numbers;
         let mut sender =
             Self { next_tsn, cum_acked, peer_rwnd: peer_rwnd as usize, next_ssn, ..Self::new(0) };
         let under_way = next_tsn.wrapping_sub(cum_acked).wrapping_sub(1);
@@ -362,7 +362,7 @@ impl DataSender {
         now: Instant,
         paths: &mut [PathState],
         config: &Config,
-    ) -> Acked {
+    ) -> SackOutcome {
         let rwnd = self.peer_rwnd + self.outstanding;
         self.acknowledge(cum, rwnd, &[], now, paths, config)
     }
@@ -374,7 +374,7 @@ impl DataSender {
         now: Instant,
         paths: &mut [PathState],
         config: &Config,
-    ) -> Option<Acked> {
+    ) -> Option<SackOutcome> {
         let (cum, a_rwnd, gaps) = (be32(value, 0)?, be32(value, 4)?, usize::from(be16(value, 8)?));
         let blocks = value.get(12..12 + 4 * gaps)?;
         Some(self.acknowledge(cum, a_rwnd as usize, blocks, now, paths, config))
@@ -388,13 +388,13 @@ impl DataSender {
         now: Instant,
         paths: &mut [PathState],
         config: &Config,
-    ) -> Acked {
+    ) -> SackOutcome {
         if tsn_after(self.cum_acked, cum) {
-            return Acked::default(); // an old one, overtaken
+            return SackOutcome::default(); // an old one, overtaken
         }
         let last_sent = self.next_tsn.wrapping_sub(1);
         if tsn_after(cum, last_sent) {
-            return Acked { progress: false, violation: true };
+            return SackOutcome { progress: false, violation: true };
         }
         for p in paths.iter_mut() {
             (p.flight_before, p.acked_now, p.lost_now) = (p.flight, 0, false);
@@ -435,7 +435,7 @@ impl DataSender {
             }
         }
         self.peer_rwnd = a_rwnd.saturating_sub(self.outstanding);
-        Acked { progress: round.newest.is_some(), violation: false }
+        SackOutcome { progress: round.newest.is_some(), violation: false }
     }
 
     /// A chunk was acknowledged cumulatively: forget it.

@@ -24,8 +24,8 @@ use crate::envelope::UeId;
 use crate::event::Event;
 use crate::flat::Checkpoint;
 use crate::input::Input;
-use crate::n14::{Completed, N14Body, PeerAmfId, Relation, Shown, Transferred};
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
+use crate::n14::{N14Body, PeerAmfId, Relation, TransferCompletion, TransferredUe, UeProof};
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, Ue, out_of_state};
 use crate::services::nsmf::TakenOverSessions;
 use crate::state::{
     ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer, SmContext, UeContext,
@@ -38,7 +38,7 @@ const REGISTRATION: Duration = Duration::from_secs(60);
 // The former AMF.
 
 /// Step 4: UEContextTransfer. It proves that the UE is in a cell of the requesting AMF if the request in it verifies.
-pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) {
+pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: UeProof) {
     let asker = relation.source;
     let relation = Relation { source: ue.with(|p| p.id), ..relation };
     if ue.with(|p| p.amf.outbound().is_some_and(|d| d.is(to, relation))) {
@@ -107,7 +107,7 @@ fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasS
         rests.amf.security.current = Some(before);
         let state = Checkpoint::of(&rests)?.into_flat();
         p.amf.outbound_mut()?.executing();
-        Some(Transferred { asker, state, upfs })
+        Some(TransferredUe { asker, state, upfs })
     });
     match transferred {
         Some(transferred) => {
@@ -142,7 +142,7 @@ async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
 // The AMF to which the UE comes.
 
 /// The context that was transferred for a UE.
-pub(crate) struct Brought {
+pub(crate) struct BroughtContext {
     /// The UE's request, deciphered with its keys.
     pub(crate) request: Rc<RegistrationRequest>,
     sessions: BTreeMap<PduSessionId, Box<SmContext>>,
@@ -155,7 +155,7 @@ pub(crate) async fn fetch(
     ue: Ue,
     request: &RegistrationRequest,
     sealed: Option<Box<[u8]>>,
-) -> Result<Option<Brought>, End> {
+) -> Result<Option<BroughtContext>, ProcedureEnd> {
     let (Some(nas), MobileIdentity::Guti(guti)) = (sealed, &request.mobile_identity) else { return Ok(None) };
     let config = ue.config();
     let peers = (0u8..).map(PeerAmfId).zip(&config.amf.peer_amfs);
@@ -166,7 +166,7 @@ pub(crate) async fn fetch(
         p.amf.mobility.context_transfer =
             Some(ContextTransfer::Inbound(InboundTransfer::asked(to, relation)).into())
     });
-    let brought = match transferred(ue, to, relation, Shown { tmsi: guti.tmsi, nas: nas.to_vec() }).await {
+    let brought = match transferred(ue, to, relation, UeProof { tmsi: guti.tmsi, nas: nas.to_vec() }).await {
         Ok(Input::PeerAmf(body)) => match *body {
             N14Body::UeContextTransferred(transferred) => take(ue, &transferred, &nas),
             _ => None,
@@ -184,7 +184,7 @@ pub(crate) async fn fetch(
 }
 
 /// The request is repeated until the former AMF answers: a request or an answer may be lost with a CTA.
-async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) -> Result<Input, Interrupt> {
+async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: UeProof) -> Result<Input, Interrupt> {
     let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::UeContextTransferred(_) | N14Body::UeContextNotTransferred(_)));
     let until = ue.now() + ue.config().timers.guard;
     loop {
@@ -197,7 +197,7 @@ async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) ->
 }
 
 /// Takes the received context over if its keys verify the request.
-fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
+fn take(ue: Ue, transferred: &TransferredUe, nas: &[u8]) -> Option<BroughtContext> {
     let config = ue.config();
     let UeContext { amf, sessions, grant, veil, .. } =
         *Checkpoint::from_octets(transferred.state.octets()).ok()?.context().ok()?;
@@ -233,12 +233,12 @@ fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
     let TakenOverSessions { sessions, coming, .. } =
         ue.smf().take_over_sessions(ue, sessions, &transferred.upfs);
     ue.with(|p| (p.grant, p.veil) = (grant, veil));
-    Some(Brought { request: Rc::new(request), sessions, coming })
+    Some(BroughtContext { request: Rc::new(request), sessions, coming })
 }
 
 /// Step 10: the UE and its sessions are taken over.
-pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
-    let Brought { sessions, coming, .. } = brought;
+pub(crate) async fn here(ue: Ue, brought: BroughtContext) -> Result<(), ProcedureEnd> {
+    let BroughtContext { sessions, coming, .. } = brought;
     let Some((from, relation)) = ue.with(|p| {
         let Some(ContextTransfer::Inbound(a)) = p.amf.mobility.context_transfer.as_deref_mut() else {
             return None;
@@ -262,10 +262,10 @@ pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
         ue.smf().disown_sessions(ue, &coming);
     })?;
     match answer {
-        Some(Completed::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &coming, &given),
+        Some(TransferCompletion::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &coming, &given),
         // The source has given the transfer up meanwhile and keeps the sessions.
-        Some(Completed::Cancelled) => ue.with(|p| p.sessions.clear()),
-        Some(Completed::Gone) | None => ue.smf().claim_sessions(ue, &coming, &[]).await?,
+        Some(TransferCompletion::Cancelled) => ue.with(|p| p.sessions.clear()),
+        Some(TransferCompletion::Gone) | None => ue.smf().claim_sessions(ue, &coming, &[]).await?,
     }
     Ok(())
 }

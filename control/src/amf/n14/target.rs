@@ -21,7 +21,7 @@ use whimbrel_ngap::transfer::HandoverResourceAllocationUnsuccessfulTransfer;
 use super::{registration, send_n14};
 use crate::amf::as_security::Fresh;
 use crate::amf::context_setup::release_session_resources;
-use crate::amf::handover::{self, Failed};
+use crate::amf::handover::{self, FailedHandover};
 use crate::amf::handover_request::request;
 use crate::amf::mobility_restrictions::permitted;
 use crate::amf::n2::emit;
@@ -31,10 +31,12 @@ use crate::envelope::HandoverTarget;
 use crate::event::Event;
 use crate::flat::{Checkpoint, FlatError};
 use crate::input::Input;
-use crate::n14::{Completed, Created, Keys, N14Body, PeerAmfId, Relation, UeContextCreateData};
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
+use crate::n14::{
+    Keys, N14Body, PeerAmfId, PreparedResources, Relation, TransferCompletion, UeContextCreateData,
+};
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, Ue, out_of_state};
 use crate::refusal::Refusal;
-use crate::services::nsmf::{Admitted, TakenOverSessions};
+use crate::services::nsmf::{AdmittedSession, TakenOverSessions};
 use crate::state::{
     AmfContext, Connection, ContextTransfer, InboundTransfer, IncomingSession, Target, UeContext, UeLocation,
     UeRadio, UeSecurity, UeSlices,
@@ -58,7 +60,7 @@ impl Keys {
 type To = (PeerAmfId, Relation);
 
 /// The procedure's data besides the UE's context.
-struct Prepared {
+struct PreparedTarget {
     required: HandoverRequired,
     to: HandoverTarget,
     keys: Fresh,
@@ -98,7 +100,7 @@ pub(crate) fn create(
         let began = ue.now();
         match ready(ue, arrival, prepared.clone()).await {
             Ok((answer, admitted, notify)) => {
-                if let Err(End::Refused(refusal)) =
+                if let Err(ProcedureEnd::Refused(refusal)) =
                     arrive(ue, arrival, &prepared, &admitted, &answer, &notify).await
                 {
                     ended(ue, refusal);
@@ -106,7 +108,7 @@ pub(crate) fn create(
                     came(ue, began);
                 }
             }
-            Err(Failed::Refused { cause, refusal, container, target_knows }) => {
+            Err(FailedHandover::Refused { cause, refusal, container, target_knows }) => {
                 if let Some(target) = ue.with(|p| p.amf.mobility.target.take())
                     && !target_knows
                 {
@@ -116,7 +118,7 @@ pub(crate) fn create(
                 ended(ue, refusal);
             }
             // The source has cancelled it, or the gNB is lost.
-            Err(Failed::Interrupted(_)) => {
+            Err(FailedHandover::Interrupted(_)) => {
                 let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
                 not_created(ue, arrival, cause.into(), None);
                 ended(ue, Refusal::RadioFailure("the handover from another AMF was called off"));
@@ -130,7 +132,7 @@ fn prepare(
     ue: Ue,
     context: &UeContextCreateData,
     to: Option<HandoverTarget>,
-) -> Result<Prepared, (Cause, Refusal)> {
+) -> Result<PreparedTarget, (Cause, Refusal)> {
     let broken = |what| (CauseProtocol::SemanticError.into(), Refusal::Protocol(what));
     let refuse = |cause: CauseRadioNetwork, refusal| Err((cause.into(), refusal));
     let Ok(Message::HandoverRequired(required)) = Message::decode(&context.required) else {
@@ -173,7 +175,7 @@ fn prepare(
         (p.grant, p.veil) = (grant, veil);
         p.amf = record(amf, allowed, tai);
     });
-    Ok(Prepared { required, to, keys: context.keys.fresh(), connection, coming, refused })
+    Ok(PreparedTarget { required, to, keys: context.keys.fresh(), connection, coming, refused })
 }
 
 /// The part of the source's context that is kept. Identities, timers and areas are assigned again when the UE
@@ -195,8 +197,8 @@ pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> A
 async fn ready(
     ue: Ue,
     (from, relation): To,
-    prepared: Rc<Prepared>,
-) -> Result<(Box<HandoverRequestAcknowledge>, Vec<Admitted>, Box<HandoverNotify>), Failed> {
+    prepared: Rc<PreparedTarget>,
+) -> Result<(Box<HandoverRequestAcknowledge>, Vec<AdmittedSession>, Box<HandoverNotify>), FailedHandover> {
     subscribed(ue).await?;
     let mut asked = request(ue, &prepared.required, &prepared.to, Some(&prepared.keys), &[])?;
     for (psi, cause) in &mut asked.refused {
@@ -217,7 +219,7 @@ async fn ready(
     let mut acknowledge = Vec::new();
     Message::from((*answer).clone()).encode(&mut acknowledge);
     let sessions = prepared.coming.iter().map(|c| (c.psi, c.cp_seid)).collect();
-    let created = Created { acknowledge, smf: ue.config().smf.node_id, sessions };
+    let created = PreparedResources { acknowledge, smf: ue.config().smf.node_id, sessions };
     send_n14(ue, from, relation, N14Body::UeContextCreated(created.into()));
     handover::executing_now(ue);
     let notify = handover::notified(ue).await?;
@@ -225,17 +227,17 @@ async fn ready(
 }
 
 /// Nudm_SDM_Get: a UE without subscription here is rejected, and its mobility restrictions are those of this UDM.
-async fn subscribed(ue: Ue) -> Result<(), Failed> {
-    let failed = |cause: Cause, refusal| Failed::early(cause, refusal);
+async fn subscribed(ue: Ue) -> Result<(), FailedHandover> {
+    let failed = |cause: Cause, refusal| FailedHandover::early(cause, refusal);
     let Some((supi, tai)) = ue.with(|p| p.amf.supi.zip(p.amf.location.tai)) else {
         return Err(failed(CauseMisc::Unspecified.into(), Refusal::NoIdentity));
     };
     let subscription = match udm_client::subscription(ue, supi).await {
         Ok(subscription) => subscription,
-        Err(End::Refused(refusal)) => {
+        Err(ProcedureEnd::Refused(refusal)) => {
             return Err(failed(CauseRadioNetwork::HoTargetNotAllowed.into(), refusal));
         }
-        Err(End::Interrupted(why)) => return Err(why.into()),
+        Err(ProcedureEnd::Interrupted(why)) => return Err(why.into()),
     };
     ue.with(|p| p.amf.subscription = Some(subscription));
     permitted(ue, tai).map_err(|refusal| failed(CauseRadioNetwork::HoTargetNotAllowed.into(), refusal))
@@ -245,11 +247,11 @@ async fn subscribed(ue: Ue) -> Result<(), Failed> {
 async fn arrive(
     ue: Ue,
     (from, relation): To,
-    prepared: &Prepared,
-    admitted: &[Admitted],
+    prepared: &PreparedTarget,
+    admitted: &[AdmittedSession],
     answer: &HandoverRequestAcknowledge,
     m: &HandoverNotify,
-) -> Result<(), End> {
+) -> Result<(), ProcedureEnd> {
     let Some(mut target) = ue.with(|p| {
         let target = p.amf.mobility.target.take()?;
         p.amf.connection = Some(Box::new(Connection {
@@ -288,11 +290,15 @@ async fn arrive(
         udm_client::register(ue, supi).await?; // Nudm_UECM_Registration
     }
     match completed(ue, (from, relation), || N14Body::HandoverComplete).await? {
-        Some(Completed::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &prepared.coming, &given),
-        Some(Completed::Cancelled) => {
+        Some(TransferCompletion::HandedOver(given)) => {
+            ue.smf().sessions_handed_over(ue, &prepared.coming, &given)
+        }
+        Some(TransferCompletion::Cancelled) => {
             return Err(Refusal::RadioFailure("the source AMF had called the handover off").into());
         }
-        Some(Completed::Gone) | None => ue.smf().claim_sessions(ue, &prepared.coming, admitted).await?,
+        Some(TransferCompletion::Gone) | None => {
+            ue.smf().claim_sessions(ue, &prepared.coming, admitted).await?
+        }
     }
     Ok(())
 }
@@ -306,7 +312,7 @@ pub(super) async fn completed(
     ue: Ue,
     (from, relation): To,
     message: impl Fn() -> N14Body,
-) -> Result<Option<Completed>, Interrupt> {
+) -> Result<Option<TransferCompletion>, Interrupt> {
     let answer = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::Completed(_)));
     for attempt in 1..=ATTEMPTS {
         match ue.receive(answer, PATIENCE).await {

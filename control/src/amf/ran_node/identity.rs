@@ -60,7 +60,7 @@ pub(super) struct PendingNgSetup {
 
 /// Sources that an identity is closed to.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Barred {
+pub(super) struct BarredSources {
     sources: Vec<IpPrefix>,
     until: Instant,
 }
@@ -308,7 +308,7 @@ impl RanNodes {
             its.filter_map(|n| n.addresses.first()).map(IpAddr::to_canonical).collect();
         let sources = sources.into_iter().map(IpPrefix::of_source).collect();
         self.barred.retain(|_, b| now < b.until);
-        self.barred.insert(gnb, Barred { sources, until: now + BARRED_FOR });
+        self.barred.insert(gnb, BarredSources { sources, until: now + BARRED_FOR });
         self.contested.remove(&gnb);
         let events = vec![RanEvent::Disconnected { association, gnb }];
         Some(RanOutput { events, abort, ..RanOutput::default() })

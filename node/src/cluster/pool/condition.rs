@@ -10,7 +10,7 @@ use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{ProtocolViolation, TakeoverTime};
 
 use super::{CpfPool, PoolMember};
-use crate::cluster::heartbeat::Ignored;
+use crate::cluster::heartbeat::IgnoredHeartbeats;
 use crate::observation::{Condition, CpfView, Level, Metric, MetricSample, ReplicasView};
 
 /// How long there have to be too few CPFs, or enough again, before the log says so.
@@ -105,7 +105,7 @@ impl CpfPool {
     }
 
     /// For the metrics. `answering`: the heartbeats that this CTA did not answer.
-    pub fn samples(&self, answering: Ignored) -> Vec<MetricSample> {
+    pub fn samples(&self, answering: IgnoredHeartbeats) -> Vec<MetricSample> {
         let one = |metric, value| MetricSample { metric, label: None, value };
         let heartbeats = self.heartbeats.monitor.counters();
         let links = self.links.counters();

@@ -143,8 +143,9 @@ impl ListedCta {
 
     /// The registered CPFs.
     fn cpfs(view: &MembershipView) -> Vec<Member> {
-        let of =
-            |(id, listed): (MemberId, &ListedMember)| matches!(id, MemberId::Cpf(_)).then(|| listed.member.clone());
+        let of = |(id, listed): (MemberId, &ListedMember)| {
+            matches!(id, MemberId::Cpf(_)).then(|| listed.member.clone())
+        };
         view.members().filter_map(of).collect()
     }
 }

@@ -13,7 +13,7 @@ use whimbrel_resilience::region::Rings;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::sbfd::SbfdChange;
 use whimbrel_resilience::{CtaOrder, Input};
-use whimbrel_sctp_io::Adopted;
+use whimbrel_sctp_io::AdoptedAssociation;
 use whimbrel_store::Changes;
 
 use super::cpf_processes::CpfProcesses;
@@ -31,7 +31,7 @@ impl ControlLoop {
         &mut self,
         now: Instant,
         taken_over: Option<FormerPrimaryState>,
-        adopted: Option<Vec<Adopted>>,
+        adopted: Option<Vec<AdoptedAssociation>>,
     ) {
         let Some(CpfProcesses { pool, pair: Some(pair) }) = &self.cpfs else { return };
         let (term, rings) = (pair.primary.term(), pool.rings());
@@ -65,7 +65,7 @@ impl ControlLoop {
     fn begin_with(
         &mut self,
         now: Instant,
-        adopted: Vec<Adopted>,
+        adopted: Vec<AdoptedAssociation>,
         names: &[AssociationId],
         (taken_over, rings, lost): (FormerPrimaryState, Rings, Vec<CpfId>),
     ) {
@@ -92,9 +92,11 @@ impl ControlLoop {
 
     /// No CTA of this unit has run any more. The associations of the gNBs that the former one has left by these `names` go on; of the others nothing is known,
     /// and their gNBs learn at once that they have to set up others.
-    fn begin_again(&mut self, now: Instant, adopted: Vec<Adopted>, names: &[AssociationId]) {
-        let is_known = |a: &Adopted| n2::labelled(a.notes.label).is_some_and(|name| names.contains(&name));
-        let (known, unknown): (Vec<Adopted>, Vec<Adopted>) = adopted.into_iter().partition(is_known);
+    fn begin_again(&mut self, now: Instant, adopted: Vec<AdoptedAssociation>, names: &[AssociationId]) {
+        let is_known =
+            |a: &AdoptedAssociation| n2::labelled(a.notes.label).is_some_and(|name| names.contains(&name));
+        let (known, unknown): (Vec<AdoptedAssociation>, Vec<AdoptedAssociation>) =
+            adopted.into_iter().partition(is_known);
         if !known.is_empty() {
             info!(
                 associations = known.len(),

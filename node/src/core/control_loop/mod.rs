@@ -32,7 +32,7 @@ use self::n2_events::N2;
 use super::added_ues::AddedUes;
 use super::control_thread::{Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
-use super::early::Early;
+use super::early::EarlyMessage;
 use super::foresight::Foresight;
 use super::smf_n4::SmfN4;
 use super::stored_ues::StoredUeFile;
@@ -63,7 +63,7 @@ struct FormerPrimaryState {
     /// What that one may not have sent.
     first: Outbox,
     /// Messages of gNBs that may have been for it.
-    early: Vec<Early>,
+    early: Vec<EarlyMessage>,
     /// The last message that the replica had of each association, if it came since the snapshot.
     received: BTreeMap<AssociationId, u64>,
 }

@@ -10,7 +10,9 @@ use whimbrel_control::AssociationId;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::Input;
 use whimbrel_resilience::cta_replica::{LocalAssociation, MessageRoute};
-use whimbrel_sctp_io::{Adopted, AssociationId as SctpAssociation, Event, Events, Former, Transport};
+use whimbrel_sctp_io::{
+    AdoptedAssociation, AssociationId as SctpAssociation, Event, Events, Former, Transport,
+};
 
 use super::ControlLoop;
 use super::cpf_processes::CpfProcesses;
@@ -245,7 +247,7 @@ impl ControlLoop {
     pub(super) fn continue_associations(
         &mut self,
         now: Instant,
-        adopted: Vec<Adopted>,
+        adopted: Vec<AdoptedAssociation>,
         names: &[AssociationId],
         received: &BTreeMap<AssociationId, u64>,
     ) -> Vec<AssociationId> {

@@ -11,8 +11,8 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, UeId, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::region::Rings;
-use whimbrel_resilience::{Outbox, Surviving};
-use whimbrel_sctp_io::{Adopted, Events, Transport};
+use whimbrel_resilience::{Outbox, SurvivingState};
+use whimbrel_sctp_io::{AdoptedAssociation, Events, Transport};
 use whimbrel_store::Store;
 
 use super::cpf_processes::{CpfProcesses, PrimaryOfPair};
@@ -54,7 +54,7 @@ struct FormerCtaState {
 
 impl FormerCtaState {
     /// `adopted`: the associations that N2 has from the former primary. `None`: a CTA of this code has left nothing.
-    fn of(own: &UnitFunction, adopted: &Option<Vec<Adopted>>) -> Option<Self> {
+    fn of(own: &UnitFunction, adopted: &Option<Vec<AdoptedAssociation>>) -> Option<Self> {
         let peers = own.directory.kept_peers()?;
         let last_inputs = LastInputs::open(&own.directory.last_inputs()).and_then(|file| file.read());
         let last_inputs = last_inputs.inspect_err(|e| warn!("no UE stays connected: {e}")).ok()?;
@@ -62,8 +62,8 @@ impl FormerCtaState {
         Some(Self { peers, last_inputs, associations: names.collect() })
     }
 
-    fn surviving<'a>(&'a self, last_input: &'a dyn Fn(UeId) -> Option<u64>) -> Surviving<'a> {
-        Surviving { peers: &self.peers, associations: &self.associations, last_input }
+    fn surviving<'a>(&'a self, last_input: &'a dyn Fn(UeId) -> Option<u64>) -> SurvivingState<'a> {
+        SurvivingState { peers: &self.peers, associations: &self.associations, last_input }
     }
 }
 
@@ -105,7 +105,7 @@ struct Surroundings {
 }
 
 /// The part that differs between deployments.
-struct Serving {
+struct ServingParts {
     control: Arc<ControlConfig>,
     active: PrimaryCta,
     cpfs: Option<CpfProcesses>,
@@ -116,7 +116,7 @@ struct Serving {
     out: Outbox,
 }
 
-impl Serving {
+impl ServingParts {
     fn of(control: Arc<ControlConfig>, active: PrimaryCta) -> Self {
         Self {
             control,
@@ -161,7 +161,7 @@ impl ControlLoop {
         let control = Arc::new(control);
         let (cta, around) = divide(parts);
         let active = PrimaryCta::without_cta_replica(cta.cta(control.clone(), now));
-        Self::around(now, around, Serving::of(control, active))
+        Self::around(now, around, ServingParts::of(control, active))
     }
 
     /// A core in one process.
@@ -175,7 +175,11 @@ impl ControlLoop {
         file.into_iter().for_each(|file| file.restore(now, &mut cta, &around.console, None, &mut out));
         let mut active = PrimaryCta::without_cta_replica(cta);
         let memory = UeMemory::start(&around.config, active.cpf_mut(), &around.console);
-        Self::around(now, around, Serving { memory, stored_ues, out, ..Serving::of(control, active) })
+        Self::around(
+            now,
+            around,
+            ServingParts { memory, stored_ues, out, ..ServingParts::of(control, active) },
+        )
     }
 
     /// A CTA with CPFs that are processes of their own, and without a replica.
@@ -189,7 +193,7 @@ impl ControlLoop {
         file.into_iter().for_each(|file| file.restore(now, &mut cta, &around.console, None, &mut out));
         let active = PrimaryCta::without_cta_replica(cta);
         let cpfs = Some(CpfProcesses { pool, pair: None });
-        let serving = Serving { cpfs, stored_ues, out, ..Serving::of(control, active) };
+        let serving = ServingParts { cpfs, stored_ues, out, ..ServingParts::of(control, active) };
         let mut control_loop = Self::around(now, around, serving)?;
         control_loop.n2_opens_by = Some(now + CPFS_JOIN_WITHIN);
         Ok(control_loop)
@@ -244,7 +248,7 @@ impl ControlLoop {
             }
         }
         let cpfs = Some(CpfProcesses { pool, pair: Some(PrimaryOfPair::new(primary)?) });
-        let serving = Serving { cpfs, stored_ues, links, out, ..Serving::of(control, active) };
+        let serving = ServingParts { cpfs, stored_ues, links, out, ..ServingParts::of(control, active) };
         let mut control_loop = Self::around(now, around, serving)?;
         control_loop.link_own_upf();
         if taken_over.is_none() {
@@ -264,9 +268,9 @@ impl ControlLoop {
     }
 
     /// The loop, with what is the same in all deployments.
-    fn around(now: Instant, around: Surroundings, serving: Serving) -> Result<Self, String> {
+    fn around(now: Instant, around: Surroundings, serving: ServingParts) -> Result<Self, String> {
         let Surroundings { config, console, .. } = around;
-        let Serving { control, active, cpfs, memory, stored_ues, links, out } = serving;
+        let ServingParts { control, active, cpfs, memory, stored_ues, links, out } = serving;
         let capture = around.capture.as_deref().map(|path| {
             Capture::create(path)
                 .map_err(|e| format!("the capture {} cannot be written: {e}", path.display()))

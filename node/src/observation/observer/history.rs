@@ -10,7 +10,7 @@ use whimbrel_sctp_io::DownReason;
 use whimbrel_store::Changes;
 
 use super::{Observer, name_of};
-use crate::observation::{ClosedBy, Happened, Name};
+use crate::observation::{ClosedBy, HistoryEvent, Name};
 
 /// The peer of an association.
 pub(super) struct AssociationPeer {
@@ -67,10 +67,10 @@ impl Observer {
                     SessionChange::Established => {
                         let serves = |d: &Option<Dnn>| d.as_ref().is_none_or(|d| d == dnn);
                         h.close(now, &name, |by| matches!(by, ClosedBy::Session(d) if serves(d)));
-                        h.push(now, &name, gnb, Happened::SessionEstablished(*psi, dnn.clone()));
+                        h.push(now, &name, gnb, HistoryEvent::SessionEstablished(*psi, dnn.clone()));
                     }
                     SessionChange::Released if !h.is_former(&name, ue) => {
-                        h.push(now, &name, gnb, Happened::SessionReleased(*psi, dnn.clone(), ""));
+                        h.push(now, &name, gnb, HistoryEvent::SessionReleased(*psi, dnn.clone(), ""));
                     }
                     SessionChange::Released | SessionChange::Activated | SessionChange::Deactivated => {}
                 });
@@ -80,7 +80,7 @@ impl Observer {
                     let known = subject.supi.is_some() || subject.pei.is_some();
                     let name = if known { Some(name(ue, subject)) } else { h.name_of(ue) };
                     if let Some(name) = name.filter(|n| !h.is_former(n, ue)) {
-                        h.push(now, &name, gnb, Happened::Deregistered(*why));
+                        h.push(now, &name, gnb, HistoryEvent::Deregistered(*why));
                     }
                 });
             }
@@ -100,7 +100,7 @@ impl Observer {
             Procedure::Registration => h.registered(now, name, ue, gnb),
             Procedure::DeregistrationByUe => {
                 if !h.is_former(name, ue) {
-                    h.push(now, name, gnb, Happened::DeregisteredByUe);
+                    h.push(now, name, gnb, HistoryEvent::DeregisteredByUe);
                 }
             }
             Procedure::PduSessionReleaseByUe => h.session_released_by(name, "the UE"),
@@ -113,7 +113,7 @@ impl Observer {
     }
 
     /// Something happened to a gNB.
-    pub(super) fn remember_gnb(&self, now: Instant, id: &str, what: Happened) {
+    pub(super) fn remember_gnb(&self, now: Instant, id: &str, what: HistoryEvent) {
         let name = Name::Gnb(id.into());
         self.console.histories(|h| h.push(now, &name, None, what));
     }
@@ -125,7 +125,7 @@ impl Observer {
             called.into_iter().chain([address]).filter(|a| !a.is_empty()).map(str::to_owned).collect();
         self.console.histories(|h| {
             h.close(now, &name, |by| *by == ClosedBy::Setup);
-            h.push(now, &name, None, Happened::Up(also.join(" at ")));
+            h.push(now, &name, None, HistoryEvent::Up(also.join(" at ")));
             h.also_called(&name, also);
         });
     }
@@ -134,7 +134,7 @@ impl Observer {
     pub(super) fn gnb_down(&self, now: Instant, id: &str, peer: Option<AssociationPeer>) {
         if self.gnbs.values().all(|p| &*p.name != id) {
             let down = peer.and_then(|p| p.down).unwrap_or_else(|| "the core ended its association".into());
-            self.remember_gnb(now, id, Happened::Down(down));
+            self.remember_gnb(now, id, HistoryEvent::Down(down));
         }
     }
 }

@@ -125,7 +125,7 @@ fn events_of_other_ues_and_procedures_end_nothing() {
 #[test] // TS 24.501 §5.5.2.3
 fn the_outcome_of_a_deregistration_says_whether_the_ue_answered() {
     let subject = UeIdentities { supi: None, pei: None };
-    let ended = Event::Deregistered { subject, why: Deregistered::ByOperator };
+    let ended = Event::Deregistered { subject, why: DeregistrationReason::ByOperator };
     let accepted =
         Event::Completed { procedure: Procedure::DeregistrationByNetwork, subject, took: Duration::ZERO };
     for (events, text) in [

@@ -14,7 +14,7 @@ use serde_json::Value;
 use whimbrel_broker_client::veil::record::{self, RecordedMessage};
 use whimbrel_broker_client::{files, hex, now, random, tls};
 use whimbrel_broker_server::storage::UsimKeys;
-use whimbrel_broker_server::veil::storage::{Billed, NamedHomeUser, NamedUser, VeilStorage};
+use whimbrel_broker_server::veil::storage::{BilledSession, NamedHomeUser, NamedUser, VeilStorage};
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
 use whimbrel_node::client::{Client, path_part};
 use whimbrel_node::config::broker::veil_store;
@@ -651,7 +651,7 @@ impl VeilPlayground {
     }
 
     /// What each user is billed for.
-    pub(crate) fn billed(&self) -> Result<Vec<Billed>, String> {
+    pub(crate) fn billed(&self) -> Result<Vec<BilledSession>, String> {
         self.broker_storage()?.billed().map_err(|e| e.to_string())
     }
 

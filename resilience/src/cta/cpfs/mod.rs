@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::{Envelope, LogOf, Packed, RESTORED_CLOCK, UeId, UpfId};
+use whimbrel_control::{Envelope, LogOf, PackedInput, RESTORED_CLOCK, UeId, UpfId};
 use whimbrel_ids::Instant;
 
-use super::drain::Draining;
-use super::moves::Moving;
+use super::drain::DrainingCpfs;
+use super::moves::UeMove;
 use super::recovery::Recovery;
 use super::scan::{BETWEEN_ROUNDS, Round};
 use super::versions::Kinds;
@@ -17,7 +17,7 @@ use super::{Outbox, TERM};
 use crate::CodeVersion;
 use crate::link::CpfCommand;
 use crate::region::{CpfLoads, Region, Rings};
-use crate::replication::{BESIDE_INPUT, CpfId, Lagging, UeLog, UeLogLimits};
+use crate::replication::{BESIDE_INPUT, CpfId, LaggingBackup, UeLog, UeLogLimits};
 
 mod counters;
 mod failover;
@@ -35,13 +35,13 @@ pub(super) const LATE_BACKUP_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Serialize, Deserialize)]
 pub(super) struct Cpfs {
     pub(super) rings: Rings,
-    pub(super) draining: Draining,
+    pub(super) draining: DrainingCpfs,
     pub(super) logs: LogLimits,
     pub(super) trusted: BTreeSet<CpfId>,
     /// The code version of each of them, and of lost CPFs whose UEs have not all been taken over yet.
     pub(super) code: BTreeMap<CpfId, CodeVersion>,
-    pub(super) ledgers: BTreeMap<UeId, UeLog<Packed>>,
-    pub(super) logged: Logged,
+    pub(super) ledgers: BTreeMap<UeId, UeLog<PackedInput>>,
+    pub(super) logged: LoggedUes,
     /// The UEs that would be lost with their primary: they began without a backup, their new backup has not confirmed the checkpoint at
     /// which the log begins, or a full log was discarded.
     pub(super) without_backup: BTreeSet<UeId>,
@@ -70,7 +70,7 @@ pub(super) struct Cpfs {
 
 /// The UEs with inputs in the log or without an answer.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Logged {
+pub(super) struct LoggedUes {
     /// The octets in the log of each.
     pub(super) ues: BTreeMap<UeId, usize>,
     /// The sum of these octets.
@@ -93,7 +93,7 @@ pub(super) struct LateBackups {
 /// UEs that are moving to another CPF.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Moves {
-    pub(super) ues: BTreeMap<UeId, Moving>,
+    pub(super) ues: BTreeMap<UeId, UeMove>,
     /// When moves began, oldest first; completed moves are still listed.
     pub(super) begun: VecDeque<(Instant, UeId)>,
 }
@@ -147,10 +147,10 @@ impl Cpfs {
             trusted: rings.members().collect(),
             code: rings.members().filter_map(|cpf| Some((cpf, rings.code_of(cpf)?))).collect(),
             rings,
-            draining: Draining::default(),
+            draining: DrainingCpfs::default(),
             logs: LogLimits::default(),
             ledgers: BTreeMap::new(),
-            logged: Logged::default(),
+            logged: LoggedUes::default(),
             without_backup: BTreeSet::new(),
             taken: BTreeMap::new(),
             waiting: CpfsAwaitingRelease::default(),
@@ -249,7 +249,7 @@ impl Cpfs {
         (envelope.owner_term, envelope.code_version) = (term, log.code_version);
         let input = envelope.to_flat();
         let (clock, full) = ledger.append(|_| {
-            let kept = Packed::of(&input, log).expect("it was written as an input of the UE");
+            let kept = PackedInput::of(&input, log).expect("it was written as an input of the UE");
             (BESIDE_INPUT + kept.len(), kept)
         });
         debug_assert_eq!(clock, envelope.clock, "the log and the table of UEs count the same inputs");
@@ -319,11 +319,11 @@ impl Cpfs {
 
     /// Sends lagging backups that their checkpoints are outdated. They ask the replicas that have a newer one; the primary also sends it
     /// again when it may leave, and the others serve if that does not arrive.
-    pub(super) fn outdated(&mut self, ue: UeId, lagging: Vec<Lagging>, out: &mut Outbox) {
+    pub(super) fn outdated(&mut self, ue: UeId, lagging: Vec<LaggingBackup>, out: &mut Outbox) {
         if lagging.is_empty() {
             return;
         }
-        for Lagging { replica, clock, up_to_date } in lagging {
+        for LaggingBackup { replica, clock, up_to_date } in lagging {
             out.cpfs.push((replica, CpfCommand::Outdated { ue, clock, up_to_date }));
         }
         if let Some(ledger) = self.ledgers.get(&ue) {
@@ -375,7 +375,12 @@ impl Cpfs {
 }
 
 /// Sends the assignment to the UE's primary, which then sends its checkpoint to the backups.
-pub(super) fn serve(ue: UeId, ledger: &UeLog<Packed>, waiting: &mut CpfsAwaitingRelease, out: &mut Outbox) {
+pub(super) fn serve(
+    ue: UeId,
+    ledger: &UeLog<PackedInput>,
+    waiting: &mut CpfsAwaitingRelease,
+    out: &mut Outbox,
+) {
     let (by, _) = ledger.assignment();
     waiting.await_release.insert(by);
     waiting.asked.insert(by);
@@ -383,7 +388,7 @@ pub(super) fn serve(ue: UeId, ledger: &UeLog<Packed>, waiting: &mut CpfsAwaiting
 }
 
 /// Sends the assignment to the UE's primary.
-fn assign(ue: UeId, ledger: &UeLog<Packed>, out: &mut Outbox) {
+fn assign(ue: UeId, ledger: &UeLog<PackedInput>, out: &mut Outbox) {
     let (by, term) = ledger.assignment();
     out.cpfs.push((by, CpfCommand::Serve { ue, term, backups: ledger.backups().collect() }));
 }

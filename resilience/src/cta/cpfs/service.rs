@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
     Disposition, Envelope, Event, OutputId, UeEvent, UeId, UeIdentities, UpfId, amf, smf,
@@ -190,7 +190,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         // have had no effect, and may be another UE's.
         self.release_first_messages(ue, inputs, out);
         self.unanswered(now, ue, inputs, Disposition::Ended, out);
-        self.discard(now, ue, Deregistered::Fault, out);
+        self.discard(now, ue, DeregistrationReason::Fault, out);
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts.poisoned += 1;
         }
@@ -198,14 +198,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// No CPF has a usable checkpoint of the UE.
     fn state_lost(&mut self, now: Instant, ue: UeId, out: &mut Outbox) {
-        self.discard(now, ue, Deregistered::StateLost, out);
+        self.discard(now, ue, DeregistrationReason::StateLost, out);
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts.lost += 1;
         }
     }
 
     /// Discards a UE: its gNBs release it, and it registers again.
-    pub(in crate::cta) fn discard(&mut self, now: Instant, ue: UeId, why: Deregistered, out: &mut Outbox) {
+    pub(in crate::cta) fn discard(
+        &mut self,
+        now: Instant,
+        ue: UeId,
+        why: DeregistrationReason,
+        out: &mut Outbox,
+    ) {
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts_discarded(ue);
         }

@@ -11,7 +11,7 @@ use whimbrel_pfcp::msg::{
 };
 use whimbrel_pfcp::{Frame, Message};
 
-use super::{Arrived, N4, N4Association, NEEDED, Sent, UpfChange};
+use super::{N4, N4Arrival, N4Association, NEEDED, OutgoingPfcp, UpfChange};
 
 /// The longest grace period of a UPF that asks for its release: its sessions move within seconds.
 const GRACE_MAX: Duration = Duration::from_secs(3600);
@@ -21,8 +21,8 @@ impl N4 {
         &mut self,
         now: Instant,
         frame: &Frame<'_>,
-        out: &mut Sent,
-        arrived: &mut Vec<Arrived>,
+        out: &mut OutgoingPfcp,
+        arrived: &mut Vec<N4Arrival>,
     ) {
         let Ok(message) = Message::parse(frame) else { return };
         let node_id = NodeId::from(self.node_id);
@@ -68,7 +68,7 @@ impl N4 {
         &mut self,
         now: Instant,
         m: &AssociationSetupRequest,
-        arrived: &mut Vec<Arrived>,
+        arrived: &mut Vec<N4Arrival>,
     ) -> Message {
         if self.link != N4Association::Down {
             self.restarted(now, arrived);
@@ -95,7 +95,7 @@ impl N4 {
         &mut self,
         now: Instant,
         m: &AssociationUpdateRequest,
-        arrived: &mut Vec<Arrived>,
+        arrived: &mut Vec<N4Arrival>,
     ) -> Message {
         let cause = match self.link {
             N4Association::Down => Cause::NoEstablishedPfcpAssociation,
@@ -110,7 +110,7 @@ impl N4 {
                 let period = m.graceful_release_period.and_then(|p| p.seconds());
                 let grace = period.map_or(GRACE_MAX, |s| Duration::from_secs(s.into()));
                 self.leaving = Some(now + grace.min(GRACE_MAX));
-                arrived.push(Arrived::Upf(UpfChange::Leaving));
+                arrived.push(N4Arrival::Upf(UpfChange::Leaving));
             }
         }
         let node_id: NodeId = NodeId::from(self.node_id);

@@ -20,8 +20,8 @@ pub(super) struct UeRecord {
     pub(super) first: u64,
     pub(super) radio: BoxedAtGnb,
     /// The gNBs of its former connections.
-    pub(super) left: Left,
-    /// The association of its last message; [`Left::NONE`]: none.
+    pub(super) left: FormerGnbs,
+    /// The association of its last message; [`FormerGnbs::NONE`]: none.
     pub(super) heard_on: AssociationId,
     /// The downlink NAS COUNT that was used last; [`NO_COUNT`]: none.
     pub(super) downlink_count: u32,
@@ -89,9 +89,9 @@ impl DerefMut for BoxedAtGnb {
 
 /// The gNBs of a UE's former connections, the newest first: their messages may still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Left([AssociationId; LEFT_MAX]);
+pub(super) struct FormerGnbs([AssociationId; LEFT_MAX]);
 
-impl Left {
+impl FormerGnbs {
     /// The mark of no association.
     pub(super) const NONE: AssociationId = AssociationId(u32::MAX);
 
@@ -106,7 +106,7 @@ impl Left {
     }
 }
 
-impl Default for Left {
+impl Default for FormerGnbs {
     fn default() -> Self {
         Self([Self::NONE; LEFT_MAX])
     }
@@ -156,7 +156,7 @@ impl From<UeRecord> for StoredUeRecord {
             heard_on: e.heard_on(),
             stream: e.stream,
             elsewhere,
-            left: e.left.0.map(|association| Some(association).filter(|a| *a != Left::NONE)),
+            left: e.left.0.map(|association| Some(association).filter(|a| *a != FormerGnbs::NONE)),
             downlink_count: e.downlink_count(),
             clock: e.clock,
             time: e.time,
@@ -177,8 +177,8 @@ impl From<StoredUeRecord> for UeRecord {
             former_until: e.former.1,
             first: e.first,
             radio: BoxedAtGnb((held != BoxedAtGnb::NOWHERE).then(|| held.into())),
-            left: Left(e.left.map(|association| association.unwrap_or(Left::NONE))),
-            heard_on: e.heard_on.unwrap_or(Left::NONE),
+            left: FormerGnbs(e.left.map(|association| association.unwrap_or(FormerGnbs::NONE))),
+            heard_on: e.heard_on.unwrap_or(FormerGnbs::NONE),
             downlink_count: e.downlink_count.unwrap_or(NO_COUNT),
             generation: e.generation,
             connection: e.connection,
@@ -217,8 +217,8 @@ impl UeRecord {
             former_until: Instant::ZERO,
             first: 0,
             radio: BoxedAtGnb::default(),
-            left: Left::default(),
-            heard_on: Left::NONE,
+            left: FormerGnbs::default(),
+            heard_on: FormerGnbs::NONE,
             downlink_count: NO_COUNT,
             generation: 0,
             connection: 0,
@@ -236,7 +236,7 @@ impl UeRecord {
     }
 
     pub(super) fn heard_on(&self) -> Option<AssociationId> {
-        Some(self.heard_on).filter(|association| *association != Left::NONE)
+        Some(self.heard_on).filter(|association| *association != FormerGnbs::NONE)
     }
 
     pub(super) fn downlink_count(&self) -> Option<u32> {

@@ -12,7 +12,7 @@ mod deadlines;
 mod entry;
 
 use deadlines::Deadlines;
-use entry::{AtGnb, BoxedAtGnb, Elsewhere, LEFT_MAX, Left, NO_COUNT, UeRecord};
+use entry::{AtGnb, BoxedAtGnb, Elsewhere, FormerGnbs, LEFT_MAX, NO_COUNT, UeRecord};
 
 /// Deadlines that are searched for a rejected UE: in a flood of them the first is one, and a search in vain costs less than the answer to
 /// the message that causes it.
@@ -196,8 +196,8 @@ impl UeSlots {
         (e.former, e.former_until) = (e.connection, e.time);
         let AtGnb { elsewhere, .. } = *e.radio;
         *e.radio = AtGnb { unauthenticated_at: Some(association), elsewhere, ..BoxedAtGnb::NOWHERE };
-        (e.clock, e.heard_on) = (0, Left::NONE);
-        (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), Left::default(), NO_COUNT);
+        (e.clock, e.heard_on) = (0, FormerGnbs::NONE);
+        (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), FormerGnbs::default(), NO_COUNT);
         let generation = e.generation;
         self.unauthenticated_ues += 1;
         *self.unauthenticated_ues_on.entry(association).or_default() += 1;

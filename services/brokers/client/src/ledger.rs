@@ -39,7 +39,7 @@ impl core::fmt::Debug for LedgerFile {
 
 /// What a statement comes to, as the operator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedStatement {
     /// Number of receipts.
     pub lines: usize,
     /// Sum of the receipts.
@@ -151,7 +151,7 @@ impl LedgerFile {
     /// Checks a statement, whose signatures the caller has verified, against what this operator has sent and received: each receipt is
     /// for a report of its own, with the octets of that report and the amount of the granted price. Errors: one sentence that names the
     /// first line that is wrong.
-    pub fn check(&self, statement: &Statement) -> Result<Checked, String> {
+    pub fn check(&self, statement: &Statement) -> Result<CheckedStatement, String> {
         let own = self.receipts(&statement.broker)?;
         let first = statement.lines.first().map_or(u64::MAX, |l| l.receipt.serial);
         let mut check = ReceiptCheck::default();
@@ -167,6 +167,6 @@ impl LedgerFile {
         }
         let last = statement.lines.last().map_or(0, |l| l.receipt.serial);
         let missing = own.iter().filter(|r| r.receipt.serial > last).count();
-        Ok(Checked { lines: statement.lines.len(), totals: statement.totals, missing })
+        Ok(CheckedStatement { lines: statement.lines.len(), totals: statement.totals, missing })
     }
 }

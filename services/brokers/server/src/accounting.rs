@@ -25,7 +25,7 @@ pub struct Accounting {
 
 /// What came of a delivery.
 #[derive(Debug)]
-pub struct Delivered {
+pub struct DeliveryOutcome {
     /// Its sender, and the highest number of a receipt that it has; an error is why it is not believed.
     pub from: Result<(OperatorId, u64), Rejection>,
     /// What came of each report.
@@ -75,8 +75,8 @@ impl Accounting {
         machine: &Broker,
         epochs: &[Epoch],
         names: &BTreeMap<UserId, String>,
-    ) -> Delivered {
-        let rejected = |cause| Delivered {
+    ) -> DeliveryOutcome {
+        let rejected = |cause| DeliveryOutcome {
             from: Err(cause),
             outcomes: Vec::new(),
             batch: UsageBatch::default(),
@@ -88,7 +88,8 @@ impl Accounting {
             Ok(from) => from,
             Err(cause) => return rejected(cause),
         };
-        let mut delivered = Delivered { from: Ok((from, delivery.received)), ..rejected(Rejection::Busy) };
+        let mut delivered =
+            DeliveryOutcome { from: Ok((from, delivery.received)), ..rejected(Rejection::Busy) };
         let mut parties = BTreeSet::new();
         for sealed in &delivery.reports {
             let key = epochs.iter().find(|e| e.id == sealed.key_id).map(|e| &e.key);
@@ -109,7 +110,7 @@ impl Accounting {
         from: (OperatorId, &whimbrel_open::crypto::VerifyingKey),
         machine: &Broker,
         report: SignedReport,
-        delivered: &mut Delivered,
+        delivered: &mut DeliveryOutcome,
         parties: &mut BTreeSet<Party>,
     ) -> Outcome {
         let user_key = |user| machine.user(user).map(|u| u.key);
@@ -172,7 +173,7 @@ impl Accounting {
     }
 }
 
-impl Delivered {
+impl DeliveryOutcome {
     /// The answer for the operator, with the receipts that it lacks.
     pub fn answer(&self, octets: &[u8], machine: &Broker, receipts: Vec<SignedReceipt>) -> Vec<u8> {
         let config = &machine.config;

@@ -16,7 +16,7 @@ use whimbrel_user::{
     Config as User, DnIndex, Input, Ipv4Net, Origin, Outbox, Packet, SessionId, UpfC, UpfU, UsageSurvey,
     UserPlaneChange,
 };
-use whimbrel_user_io::measure::{Pace, Paced, Priority, paced, run_at, run_on};
+use whimbrel_user_io::measure::{Pace, PacedOutcome, Priority, paced, run_at, run_on};
 use whimbrel_user_io::{Config, Handle, Harvest};
 
 #[path = "../../../tests/common/mod.rs"]
@@ -147,7 +147,7 @@ impl Way {
 /// A measurement of one round.
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    paced: Paced,
+    paced: PacedOutcome,
     seconds: f64,
     /// Sessions that were surveyed, and those of them while packets' memory was loaded.
     surveyed: u64,

@@ -30,13 +30,13 @@ struct ForwardChain {
 }
 
 /// A device of UEs, with what a rule for them may name instead: their networks.
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedDevice<'a> {
     pub(crate) device: &'a str,
     pub(crate) networks: &'a [Vec<u8>],
 }
 
 /// Chains that drop packets of these devices. Errors: the kernel does not say, or has no nftables.
-pub(crate) fn that_is_dropped(devices: &[Named<'_>]) -> io::Result<Vec<HostProblem>> {
+pub(crate) fn that_is_dropped(devices: &[NamedDevice<'_>]) -> io::Result<Vec<HostProblem>> {
     let mut netlink = Netlink::open(libc::NETLINK_NETFILTER)?;
     let chains = netlink.query(list(nft::GET_CHAIN, nft::FAMILY_UNSPEC))?;
     let mut problems = Vec::new();
@@ -47,7 +47,7 @@ pub(crate) fn that_is_dropped(devices: &[Named<'_>]) -> io::Result<Vec<HostProbl
             nft::FAMILY_IPV6 => &[16],
             _ => &[4, 16],
         };
-        for Named { device, networks } in devices {
+        for NamedDevice { device, networks } in devices {
             if !networks.iter().any(|network| octets.contains(&network.len())) {
                 continue; // the chain is of the other family
             }

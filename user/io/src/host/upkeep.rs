@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use whimbrel_user::{DataNetwork, IpNetwork};
 
-use super::forwarding::{self, Named, rules_of};
+use super::forwarding::{self, NamedDevice, rules_of};
 use super::links::{HostLinks, overlap};
 use super::nat::{self, Nat};
 use super::{link, set_up, set_up_frames};
@@ -322,7 +322,7 @@ impl HostSetting {
         let named: Vec<_> = with_packets()
             .zip(&pools)
             .filter(|(_, pools)| !pools.is_empty())
-            .map(|(d, networks)| Named { device: &d.name, networks })
+            .map(|(d, networks)| NamedDevice { device: &d.name, networks })
             .collect();
         let dropped = forwarding::that_is_dropped(&named).unwrap_or_default();
         forwarding::that_is_off(ipv4, ipv6).chain(dropped).collect()

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use whimbrel_user::{BurstPacket, Destination, DnIndex, Packet};
 
 use super::Ports;
-use super::af_xdp::frame::{DatagramRoute, Outgoing};
+use super::af_xdp::frame::{DatagramRoute, OutgoingDatagram};
 use super::af_xdp::packet::{self, FrameAddresses};
 use super::af_xdp::{arrived, pools};
 use crate::config::{Clock, Config};
@@ -155,7 +155,7 @@ impl Pcap {
         self.identification = self.identification.wrapping_add(1);
         let identification = self.identification;
         let way = DatagramRoute { link: LINK, from, to, tos, mtu: u16::MAX.into(), identification };
-        let outgoing = Outgoing::new(way, packet.octets()).ok_or(io::ErrorKind::InvalidInput)?;
+        let outgoing = OutgoingDatagram::new(way, packet.octets()).ok_or(io::ErrorKind::InvalidInput)?;
         self.frame.resize(FRAME_OCTETS_MAX, 0);
         let octets = outgoing.write(0, &mut self.frame);
         self.write(octets)

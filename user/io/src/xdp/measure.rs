@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use whimbrel_user::FastEntry;
 
-use super::asm::{Assembler, Do, Reg, Size, When};
+use super::asm::{Assembler, Do, JumpCondition, Reg, Size};
 use super::headers::{OUTER, checksum, frame as load_frame, hop_off};
 use super::steer::{ETHERNET, half, within, word};
 use crate::sys::bpf::Instruction;
@@ -248,7 +248,7 @@ pub(crate) fn bare(
         a.set(Reg::R0, 0);
         a.set(Reg::R2, 1);
         a.compare_exchange(Reg::R9, STATE, Reg::R2);
-        a.jump_if(Reg::R0, When::NotEqual, 0, end);
+        a.jump_if(Reg::R0, JumpCondition::NotEqual, 0, end);
     }
     // So that the measurement waits for the value, as a decision on it would.
     a.load(Size::W, Reg::R1, Reg::R9, 0);
@@ -256,7 +256,7 @@ pub(crate) fn bare(
         a.load(Size::W, Reg::R2, Reg::R9, STATE);
         a.combine(Reg::R1, Do::Or, Reg::R2);
     }
-    a.jump_if(Reg::R1, When::NotEqual, 0, end);
+    a.jump_if(Reg::R1, JumpCondition::NotEqual, 0, end);
     if step.does(BareProgram::Write) {
         for (field, value) in [
             (offset_of!(FastEntry, ul_packets), 1),
@@ -300,7 +300,7 @@ fn look_up(a: &mut Assembler, map: i32, none: super::asm::Label) {
     a.copy(Reg::R2, Reg::Frame);
     a.add(Reg::R2, -8);
     a.call(MAP_LOOKUP_ELEM);
-    a.jump_if_value(Reg::R0, When::Equal, 0, none);
+    a.jump_if_value(Reg::R0, JumpCondition::Equal, 0, none);
 }
 
 fn drops(a: &mut Assembler, label: super::asm::Label) {

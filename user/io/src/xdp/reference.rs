@@ -27,7 +27,7 @@ use whimbrel_user::{
 use self::common::{GNB, UPF};
 use self::pair::{Driver, Pair, SEATS};
 use super::fast::{DROPS, Time};
-use super::steer::{self, Steered, UeAddressPool};
+use super::steer::{self, SteeredFrames, UeAddressPool};
 use crate::ports::af_xdp::xdp_fast_path::{FastPathMemory, XdpFastPath};
 use crate::sys::bpf::{Program, SharedArray, SocketMap};
 
@@ -77,10 +77,10 @@ impl Bench {
         let sockets = SocketMap::new(1).unwrap();
         memory.set_device(0, 1).unwrap();
         let fast = memory.fast(config.teids(), &pair::isolation().deny, UPF, 2152, Time::Test(clock.fd()));
-        let steered = Steered {
+        let steered = SteeredFrames {
             ipv4: Some(UPF),
             pools: pools.iter().map(|(pool, _)| *pool).collect(),
-            ..Steered::new(MAC, None, 2152)
+            ..SteeredFrames::new(MAC, None, 2152)
         };
         let code = steer::program(&[steered], sockets.fd(), Some(&fast));
         // The kernel's verifier gives up when a signal comes, as it does on a busy host.

@@ -92,7 +92,7 @@ impl Live {
         for thread in 0..threads {
             let session = SessionId { index: NO_SESSIONS_FROM + u32::from(thread), generation: 0 };
             self.handle
-                .apply(UserPlaneChange::Remove { session, token: Some(Token(u32::MAX)) })
+                .apply(UserPlaneChange::Remove { session, token: Some(UsageToken(u32::MAX)) })
                 .expect("room");
         }
         let (mut reports, mut answers, begun) = (Vec::new(), 0, std::time::Instant::now());

@@ -92,7 +92,7 @@ const ALONE: FlowLinks = FlowLinks { before: NIL, behind: NIL };
 
 /// The two lists of a flow.
 #[derive(Clone, Copy)]
-enum By {
+enum FlowList {
     Class,
     Ue,
 }
@@ -307,20 +307,20 @@ impl Flows {
         self.buckets[bucket] = at + 1;
         self.standing += 1;
         self.shares[session as usize].flows += 1;
-        self.append(By::Class, at);
-        self.append(By::Ue, at);
+        self.append(FlowList::Class, at);
+        self.append(FlowList::Ue, at);
         Some(at)
     }
 
     /// Notes a packet of the flow.
     pub(super) fn touch(&mut self, now: Instant, at: u32, class: FlowClass) {
-        self.unlink(By::Class, at);
-        self.unlink(By::Ue, at);
+        self.unlink(FlowList::Class, at);
+        self.unlink(FlowList::Ue, at);
         if let Some(flow) = self.get_mut(at) {
             (flow.last_packet, flow.class) = (now, class);
         }
-        self.append(By::Class, at);
-        self.append(By::Ue, at);
+        self.append(FlowList::Class, at);
+        self.append(FlowList::Ue, at);
     }
 
     /// Removes a flow; returns its mapping.
@@ -328,8 +328,8 @@ impl Flows {
         let Some(flow) = self.get(at) else { return NIL };
         let (bucket, next, list, mapping) =
             (self.bucket(&flow.key), flow.next_in_bucket, flow.list, flow.mapping);
-        self.unlink(By::Class, at);
-        self.unlink(By::Ue, at);
+        self.unlink(FlowList::Class, at);
+        self.unlink(FlowList::Ue, at);
         let mut before = self.buckets[bucket].wrapping_sub(1);
         if before == at {
             self.buckets[bucket] = next.wrapping_add(1);
@@ -354,18 +354,18 @@ impl Flows {
         mapping
     }
 
-    fn list(&mut self, by: By, at: u32) -> Option<&mut List> {
+    fn list(&mut self, by: FlowList, at: u32) -> Option<&mut List> {
         let flow = self.flows.get(at as usize)?;
         match by {
-            By::Class => self.classes.get_mut(flow.class as usize),
-            By::Ue => {
+            FlowList::Class => self.classes.get_mut(flow.class as usize),
+            FlowList::Ue => {
                 let (session, list) = (flow.list as usize / LISTS, flow.list as usize % LISTS);
                 self.shares.get_mut(session).map(|share| &mut share.lists[list])
             }
         }
     }
 
-    fn append(&mut self, by: By, at: u32) {
+    fn append(&mut self, by: FlowList, at: u32) {
         let Some(list) = self.list(by, at) else { return };
         let before = std::mem::replace(&mut list.last, at);
         match self.flows.get_mut(before as usize) {
@@ -381,7 +381,7 @@ impl Flows {
         }
     }
 
-    fn unlink(&mut self, by: By, at: u32) {
+    fn unlink(&mut self, by: FlowList, at: u32) {
         let Some(flow) = self.get(at) else { return };
         let FlowLinks { before, behind } = flow.links[by as usize];
         match self.flows.get_mut(before as usize) {

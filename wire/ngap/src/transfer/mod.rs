@@ -25,7 +25,7 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind};
 #[cfg(any(test, feature = "samples"))]
 use crate::aper::sample::Source;
 use crate::aper::{Aper, Reader, Writer};
-use crate::container::{Body, Diagnosis};
+use crate::container::{Diagnosis, IeSequence};
 
 /// The face of the transfers: what messages carry as octets.
 macro_rules! face {

@@ -11,7 +11,7 @@ use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::{CauseRadioNetwork, TransferSyntax};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{self, SessionRequest, Ue, UeCommand};
-use whimbrel_ran::{Outbox, UeId, Up};
+use whimbrel_ran::{Outbox, UeId, UplinkMessage};
 use whimbrel_sim::ue_config;
 
 use super::EPOCH;
@@ -261,7 +261,7 @@ impl Network {
         let outputs: Vec<_> = out.drain().collect();
         for output in outputs {
             let ue::Output::Radio(up) = output else { continue };
-            if let Up::HandoverComplete { to, .. } = &up
+            if let UplinkMessage::HandoverComplete { to, .. } = &up
                 && let Some(to) = self.gnbs.iter().position(|gnb| gnb.config().id == *to)
             {
                 self.at = to;

@@ -17,7 +17,7 @@ use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, SNssai, Seid, Tac}
 use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Peek, ProcedureCode, TransferSyntax};
 use whimbrel_ran::ue::{self, Ue, UeCommand};
-use whimbrel_ran::{Down as RadioDown, Outbox, UeId as RadioUe, Up as RadioUp, gnb};
+use whimbrel_ran::{DownlinkMessage, Outbox, UeId as RadioUe, UplinkMessage, gnb};
 use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, ReplicaRecord};
 use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, ToCpf, ToCta, ToPeer};
 use whimbrel_resilience::region::{Region, Regions, Rings};
@@ -777,7 +777,7 @@ impl Deployment {
     }
 
     fn ue(&mut self, n: u32, input: ue::Input) {
-        let released = matches!(input, ue::Input::Radio(RadioDown::Released));
+        let released = matches!(input, ue::Input::Radio(DownlinkMessage::Released));
         let mut out = Outbox::new();
         let now = self.instant();
         self.ues[n as usize].ue.handle(now, input, &mut out);
@@ -785,7 +785,7 @@ impl Deployment {
         for output in outputs {
             match output {
                 ue::Output::Radio(up) => {
-                    if let RadioUp::HandoverComplete { to, .. } = &up
+                    if let UplinkMessage::HandoverComplete { to, .. } = &up
                         && let Some(to) = self.gnbs.iter().position(|g| g.config().id == *to)
                     {
                         self.ues[n as usize].gnb = to;

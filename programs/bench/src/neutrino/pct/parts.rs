@@ -14,8 +14,8 @@ use whimbrel_pfcp::Frame;
 use whimbrel_sctp::{AssociationId, Config, Connect, Endpoint, Input, Outbox, Path, Send};
 use whimbrel_security::{
     Abba, AkaFunctions, AuthenticationManagementField, AuthenticationVector, Bearer, CipheringAlgorithm,
-    IntegrityAlgorithm, K, KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, Op, Rand,
-    SecurityHeaderType, ServingNetworkName, Side, Sqn,
+    IntegrityAlgorithm, K, KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, NasSide, Op, Rand,
+    SecurityHeaderType, ServingNetworkName, Sqn,
 };
 use whimbrel_shm::create;
 
@@ -153,7 +153,7 @@ fn in_memory(tap: &Tap, procedure: Procedure) -> [f64; 3] {
         NasSecurityContext::new(side, Bearer::NAS_3GPP, &k_amf, nea, nia, NasCounts::default())
     };
     let header = SecurityHeaderType::IntegrityProtectedAndCiphered;
-    let mut ue = context(Side::Ue);
+    let mut ue = context(NasSide::Ue);
     let uplink: Vec<Vec<u8>> = protected(&tap.up)
         .map(|plain| {
             let mut message = Vec::new();
@@ -162,7 +162,7 @@ fn in_memory(tap: &Tap, procedure: Procedure) -> [f64; 3] {
         })
         .collect();
     let downlink: Vec<Vec<u8>> = protected(&tap.down).map(|plain| vec![0; plain]).collect();
-    let network = context(Side::Network);
+    let network = context(NasSide::Network);
     let mut nas = || {
         // Its keys are expanded again, as those of a UE that was idle.
         let (mut context, mut out) = (network.clone(), Vec::with_capacity(512));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use whimbrel_user::SessionId;
-use whimbrel_user_io::measure::{Addresses, Attached, BareProgram, Flood, FrameSession, Ladder};
+use whimbrel_user_io::measure::{Addresses, AttachedProgram, BareProgram, Flood, FrameSession, Ladder};
 use whimbrel_user_io::{Handle, N3Io};
 
 use super::{Cell, GNB, Namespace, Options, Plane, ROUTER, SERVER, UPF, Way, pin, sh, ue};
@@ -129,7 +129,7 @@ struct Scene<'n> {
     ran: &'n Namespace,
     network: &'n Namespace,
     within: Duration,
-    _ends: [Attached; 4],
+    _ends: [AttachedProgram; 4],
 }
 
 impl<'n> Scene<'n> {
@@ -140,7 +140,7 @@ impl<'n> Scene<'n> {
             (ran, Interfaces::BARE.gnb),
             (network, Interfaces::BARE.router),
         ];
-        let [a, b, c, d] = ends.map(|(at, name)| there(at, || Attached::end(index(name)?)));
+        let [a, b, c, d] = ends.map(|(at, name)| there(at, || AttachedProgram::end(index(name)?)));
         Ok(Self { ran, network, within, _ends: [a?, b?, c?, d?] })
     }
 
@@ -245,7 +245,7 @@ impl<'n> Scene<'n> {
     /// Nanoseconds of the core for each frame that is dropped as soon as it is there.
     fn generator(&self, ways: &[Way], octets: usize, sources: &[FrameSession]) -> io::Result<f64> {
         let on = &Interfaces::BARE;
-        let drops = ways.iter().map(|way| Attached::end(on.ours(*way)?.0));
+        let drops = ways.iter().map(|way| AttachedProgram::end(on.ours(*way)?.0));
         let _drops = drops.collect::<io::Result<Vec<_>>>()?;
         Ok(self.cost(ways, on, octets, sources, false)?.0)
     }
@@ -260,8 +260,11 @@ fn index(interface: &str) -> io::Result<u32> {
 }
 
 /// Interfaces of both ends, as long as this lives, with programs that let all pass: so they take what is redirected to them.
-pub(in crate::upf) fn pass(ran: &Namespace, network: &Namespace) -> io::Result<[Attached; 2]> {
-    Ok([there(ran, || Attached::pass(index("gnb")?))?, there(network, || Attached::pass(index("router")?))?])
+pub(in crate::upf) fn pass(ran: &Namespace, network: &Namespace) -> io::Result<[AttachedProgram; 2]> {
+    Ok([
+        there(ran, || AttachedProgram::pass(index("gnb")?))?,
+        there(network, || AttachedProgram::pass(index("router")?))?,
+    ])
 }
 
 /// Nanoseconds of the one core for packets by the fast path, besides the generator's share, in each round: of what goes these ways at a

@@ -19,12 +19,12 @@ use super::{QuestionKind, RELAY_PATH, TlsEndpoint};
 use crate::client::{AskError, Client};
 
 /// What a circuit answers, some time.
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>> + Send + 'a>>;
+pub type FutureAnswer<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>> + Send + 'a>>;
 
 /// The way of one token to the broker.
 pub trait Circuit: Send + Sync {
     /// Sends a request and gives the answer. Errors: [`Failure`].
-    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> Answering<'a>;
+    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> FutureAnswer<'a>;
 }
 
 /// A way to make circuits.
@@ -72,7 +72,7 @@ struct DirectCircuit {
 }
 
 impl Circuit for DirectCircuit {
-    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> Answering<'a> {
+    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> FutureAnswer<'a> {
         Box::pin(async move {
             let to = (QuestionKind::from(resource).path(), PADDED_OCTETS);
             self.client.post(to, &self.broker, request, within).await.map_err(|e| failure(&e))
@@ -119,7 +119,7 @@ struct RelayedCircuit {
 }
 
 impl Circuit for RelayedCircuit {
-    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> Answering<'a> {
+    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> FutureAnswer<'a> {
         Box::pin(async move {
             let seed = Seed::new(crate::random().map_err(|_| Failure::Closed)?);
             let sealed = seal_request(&self.gateway, resource, request, &seed);

@@ -168,7 +168,7 @@ pub struct StoredVeilBroker {
 
 /// A session that was reported, for bills.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Billed {
+pub struct BilledSession {
     /// Name of the user.
     pub user: String,
     /// Number of sessions.
@@ -521,16 +521,16 @@ impl VeilStorage {
     }
 
     /// What each user is billed for.
-    pub fn billed(&self) -> Result<Vec<Billed>, StorageError> {
+    pub fn billed(&self) -> Result<Vec<BilledSession>, StorageError> {
         let sql = "SELECT u.name, count(*), sum(r.units) FROM reported r \
                    JOIN (SELECT id, name FROM user UNION ALL SELECT id, name FROM home_user) u ON u.id = r.user \
                    GROUP BY u.name ORDER BY u.name";
-        let read = || -> rusqlite::Result<Vec<Billed>> {
+        let read = || -> rusqlite::Result<Vec<BilledSession>> {
             self.db
                 .prepare(sql)?
                 .query_map([], |r| {
                     let of = |column| r.get::<_, i64>(column).map(i64::cast_unsigned);
-                    Ok(Billed { user: r.get(0)?, sessions: of(1)?, units: of(2)? })
+                    Ok(BilledSession { user: r.get(0)?, sessions: of(1)?, units: of(2)? })
                 })?
                 .collect()
         };

@@ -98,13 +98,13 @@ pub(crate) struct DatagramRoute {
 }
 
 /// A datagram to be sent, in one frame or as fragments in several.
-pub(crate) struct Outgoing<'p> {
+pub(crate) struct OutgoingDatagram<'p> {
     way: DatagramRoute,
     header: [u8; UDP_OCTETS],
     payload: &'p [u8],
 }
 
-impl<'p> Outgoing<'p> {
+impl<'p> OutgoingDatagram<'p> {
     /// `None` where one end is IPv4 and the other IPv6, or the datagram is longer than one can be.
     pub(crate) fn new(way: DatagramRoute, payload: &'p [u8]) -> Option<Self> {
         let octets = u16::try_from(UDP_OCTETS + payload.len()).ok()?;
@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn frames(way: DatagramRoute, payload: &[u8]) -> Vec<Vec<u8>> {
-        let outgoing = Outgoing::new(way, payload).unwrap();
+        let outgoing = OutgoingDatagram::new(way, payload).unwrap();
         let write = |i| {
             let mut room = [0; 4096];
             let n = outgoing.write(i, &mut room);
@@ -334,8 +334,8 @@ mod tests {
 
     #[test]
     fn a_datagram_that_cannot_be_is_not_written() {
-        assert!(Outgoing::new(way(true, 1500), &vec![0; 65_508]).is_none());
+        assert!(OutgoingDatagram::new(way(true, 1500), &vec![0; 65_508]).is_none());
         let mixed = DatagramRoute { to: way(false, 1500).to, ..way(true, 1500) };
-        assert!(Outgoing::new(mixed, &[1]).is_none());
+        assert!(OutgoingDatagram::new(mixed, &[1]).is_none());
     }
 }

@@ -29,8 +29,8 @@ use crate::sys::ethtool::takes_tags_off;
 use crate::sys::monotonic_us;
 use crate::thread::IoCounters;
 use crate::xdp::fast::{Fast, Time};
-use crate::xdp::steer::{Steered, UeAddressPool};
-use frame::{DatagramRoute, Outgoing};
+use crate::xdp::steer::{SteeredFrames, UeAddressPool};
+use frame::{DatagramRoute, OutgoingDatagram};
 pub use wire::Rings;
 use wire::{Lane, Wire};
 use xdp_fast_path::FastPathMemory;
@@ -127,16 +127,16 @@ fn fast_path(
 }
 
 /// An interface that is to be opened, and what goes by it: what is steered on each lane, and the kernel's own end of it.
-struct Planned {
+struct PlannedInterface {
     interface: Interface,
-    lanes: Vec<(Steered, Interface)>,
+    lanes: Vec<(SteeredFrames, Interface)>,
 }
 
 /// Interfaces that are to be opened.
 struct Plan {
     routes: Routes,
     port: u16,
-    all: Vec<Planned>,
+    all: Vec<PlannedInterface>,
 }
 
 impl Plan {
@@ -157,17 +157,17 @@ impl Plan {
         }
         let wire = self.all.iter().position(|p| p.interface == below).unwrap_or(self.all.len());
         if wire == self.all.len() {
-            self.all.push(Planned { interface: below, lanes: Vec::new() });
+            self.all.push(PlannedInterface { interface: below, lanes: Vec::new() });
         }
         let lanes = &mut self.all[wire].lanes;
         let lane = lanes.iter().position(|(steered, _)| steered.vlan == vlan).unwrap_or(lanes.len());
         if lane == lanes.len() {
-            lanes.push((Steered::new(interface.mac, vlan, self.port), interface));
+            lanes.push((SteeredFrames::new(interface.mac, vlan, self.port), interface));
         }
         Ok(WireLane { wire, lane })
     }
 
-    fn steered(&mut self, at: WireLane) -> &mut Steered {
+    fn steered(&mut self, at: WireLane) -> &mut SteeredFrames {
         &mut self.all[at.wire].lanes[at.lane].0
     }
 }
@@ -288,7 +288,7 @@ impl Front {
             N3Io::Auto | N3Io::Udp | N3Io::AfXdp => None,
         };
         let mut wires = Vec::new();
-        for (at, Planned { interface, lanes }) in plan.all.into_iter().enumerate() {
+        for (at, PlannedInterface { interface, lanes }) in plan.all.into_iter().enumerate() {
             let of_n3 = n3.is_some_and(|n3| n3.wire == at);
             let only_n3 = lanes.iter().all(|(s, _)| s.pools.is_empty() && s.tunnels.is_empty());
             let index = interface.index;
@@ -462,7 +462,7 @@ impl Front {
             mtu: hop.mtu as usize,
             identification: self.identification,
         };
-        let Some(outgoing) = Outgoing::new(way, packet.octets()) else { return false };
+        let Some(outgoing) = OutgoingDatagram::new(way, packet.octets()) else { return false };
         let mut frames = 0..outgoing.frames();
         match frames.all(|i| wire.send(|room| outgoing.write(i, room))) {
             true => counters.n3_sent += 1,
@@ -647,7 +647,9 @@ mod tests {
             identification: 1,
         };
         let mut frame = vec![0; 200];
-        let n = Outgoing::new(way, &[0x30, 0xff, 0, 4, 0, 0, 0, 1, 9, 9, 9, 9]).unwrap().write(0, &mut frame);
+        let n = OutgoingDatagram::new(way, &[0x30, 0xff, 0, 4, 0, 0, 0, 1, 9, 9, 9, 9])
+            .unwrap()
+            .write(0, &mut frame);
         frame.truncate(n);
         frame
     }

@@ -11,9 +11,9 @@ use super::packet::FrameAddresses;
 use crate::error::Obstacle;
 use crate::host::route::{Interface, Routes};
 use crate::sys::bpf::{self, Attach, Program, SocketMap};
-use crate::sys::xsk::{Copying, Xsk};
+use crate::sys::xsk::{CopyMode, Xsk};
 use crate::xdp::fast::Fast;
-use crate::xdp::steer::{self, Steered};
+use crate::xdp::steer::{self, SteeredFrames};
 
 /// Queues of an interface that get a socket, each with 8 or 16 MiB; what arrives on others is the kernel's.
 const QUEUES_MAX: u32 = 16;
@@ -78,7 +78,7 @@ impl Wire {
     /// Attaches the program and opens the rings; so many queues also send. Errors: what stands in the way; nothing stays set then.
     pub(super) fn open(
         interface: &Interface,
-        steered: &[Steered],
+        steered: &[SteeredFrames],
         lanes: Vec<Lane>,
         fast: Option<&Fast>,
         senders: usize,
@@ -94,7 +94,7 @@ impl Wire {
         let rings = Rings {
             interface: interface.name.clone(),
             queues: queues.len(),
-            zero_copy: copying == Copying::ZeroCopy,
+            zero_copy: copying == CopyMode::ZeroCopy,
             in_driver: how == Attach::Driver,
             fast_path: fast.is_some(),
         };
@@ -168,13 +168,13 @@ fn attach(program: &Program, interface: &Interface) -> Result<(bpf::BpfLink, Att
 }
 
 /// A socket for each queue, with zero-copy if the driver has it. The first `senders` also send.
-fn open_queues(interface: &Interface, senders: u32) -> Result<(Vec<Xsk>, Copying), Obstacle> {
+fn open_queues(interface: &Interface, senders: u32) -> Result<(Vec<Xsk>, CopyMode), Obstacle> {
     let of = |error| Obstacle::Rings { interface: interface.name.clone(), error };
     let octets = interface.mtu as usize + ETHERNET_OCTETS;
     let open = |queue: u32, copying| Xsk::open(interface.index, queue, octets, copying, queue < senders);
-    let (first, copying) = match open(0, Copying::ZeroCopy) {
-        Ok(first) => (first, Copying::ZeroCopy),
-        Err(_) => (open(0, Copying::Copy).map_err(of)?, Copying::Copy),
+    let (first, copying) = match open(0, CopyMode::ZeroCopy) {
+        Ok(first) => (first, CopyMode::ZeroCopy),
+        Err(_) => (open(0, CopyMode::Copy).map_err(of)?, CopyMode::Copy),
     };
     let mut queues = vec![first];
     for queue in 1..QUEUES_MAX {
