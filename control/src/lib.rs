@@ -39,6 +39,8 @@ mod services;
 mod shard;
 pub mod smf;
 mod state;
+#[cfg(test)]
+mod state_tables;
 mod summary;
 #[cfg(test)]
 mod tests;

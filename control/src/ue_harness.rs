@@ -406,7 +406,7 @@ impl UeHarness {
         n2(batch).into_iter().filter_map(|m| self.open(pdu_of(m)?)).collect()
     }
 
-    fn open(&mut self, pdu: Vec<u8>) -> Option<mm::Message> {
+    pub(crate) fn open(&mut self, pdu: Vec<u8>) -> Option<mm::Message> {
         let mut plain = Vec::new();
         if self.keys.unprotect(&pdu, &mut plain).is_err() {
             plain = pdu;
@@ -440,7 +440,7 @@ pub(crate) fn n2(batch: &Batch) -> Vec<Message> {
     octets.map(|o| Message::decode(o).unwrap()).collect()
 }
 
-fn pdu_of(message: Message) -> Option<Vec<u8>> {
+pub(crate) fn pdu_of(message: Message) -> Option<Vec<u8>> {
     match message {
         Message::DownlinkNasTransport(m) => Some(m.nas_pdu),
         Message::InitialContextSetupRequest(m) => m.nas_pdu,
